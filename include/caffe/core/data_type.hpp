@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caffe/core/numeric.hpp"
+
+namespace caffe {
+
+enum class TypeKind { kFloat, kQuantized, kCustom };
+
+// What a type is. `word` is its name in the kernel dialect (f32, f16, q8, …).
+struct TypeInfo {
+  std::string name;           // float, half, double, bfloat16, quant8, quant16, or a user's name
+  std::string word;           // f32 f16 f64 bf16 q8 q16, or custom_<name>
+  TypeKind kind = TypeKind::kFloat;
+  int proto = 0;              // number in the enum DataType of caffe.proto
+  size_t bytes = 0;           // of one element in memory
+  int code_min = 0, code_max = 0;  // of the codes of a quantized type
+  std::string accumulator;    // C type of Acctype in kernels: float, double, i32, i64
+  std::string scale;          // C type of Scaletype: float, double, Requant
+  std::string load, store;    // a user's type: the two snippets, `bits` -> `v` and back
+};
+
+// An interned id: two user-defined types with different names differ. Cheap to copy and compare.
+class DataType {
+ public:
+  constexpr DataType() = default;
+  constexpr explicit DataType(int id) : id_(id) {}
+  constexpr int id() const { return id_; }
+  const TypeInfo& info() const;
+  const std::string& name() const { return info().name; }
+  const std::string& word() const { return info().word; }
+  size_t bytes() const { return info().bytes; }
+  bool is_float() const { return info().kind != TypeKind::kQuantized; }
+  bool is_quantized() const { return info().kind == TypeKind::kQuantized; }
+  friend constexpr bool operator==(DataType a, DataType b) { return a.id_ == b.id_; }
+  friend constexpr auto operator<=>(DataType a, DataType b) = default;
+
+ private:
+  int id_ = 0;
+};
+
+inline constexpr DataType kFloat{0}, kHalf{1}, kDouble{2}, kQuant8{3}, kQuant16{4}, kBfloat16{5};
+
+// The types that the library was built with, in the order of their ids.
+const std::vector<DataType>& BuiltInTypes();
+// float, half, bfloat16, double.
+const std::vector<DataType>& FloatTypes();
+
+// By name, or by the number in caffe.proto. Throws, naming the known ones.
+DataType DataTypeByName(std::string_view name);
+DataType DataTypeByProto(int number);
+
+template <class T>
+struct DataTypeOf;
+template <> struct DataTypeOf<float> { static constexpr DataType value = kFloat; };
+template <> struct DataTypeOf<half> { static constexpr DataType value = kHalf; };
+template <> struct DataTypeOf<double> { static constexpr DataType value = kDouble; };
+template <> struct DataTypeOf<quant8> { static constexpr DataType value = kQuant8; };
+template <> struct DataTypeOf<quant16> { static constexpr DataType value = kQuant16; };
+template <> struct DataTypeOf<bfloat16> { static constexpr DataType value = kBfloat16; };
+
+// The types of a layer: of its arithmetic, its bottoms and its tops.
+struct TypeTriple {
+  DataType compute, in, out;
+  static TypeTriple Equal(DataType type) { return {type, type, type}; }
+  // "half", or "float/half/float" (compute/in/out) where they differ.
+  std::string name() const;
+  friend bool operator==(const TypeTriple&, const TypeTriple&) = default;
+  friend auto operator<=>(const TypeTriple&, const TypeTriple&) = default;
+};
+
+// Converts `count` elements between any two types that are not quantized (throws for quantized
+// ones: those need a scale and a zero point). Rounds to nearest even.
+void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count);
+
+}  // namespace caffe

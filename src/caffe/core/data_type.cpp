@@ -1,0 +1,127 @@
+#include "caffe/core/data_type.hpp"
+
+#include <cstring>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+const std::vector<TypeInfo>& Infos() {
+  static const auto* const infos = new std::vector<TypeInfo>{
+      {"float", "f32", TypeKind::kFloat, 0, 4, 0, 0, "float", "float", "", ""},
+      {"half", "f16", TypeKind::kFloat, 1, 2, 0, 0, "float", "float", "", ""},
+      {"double", "f64", TypeKind::kFloat, 2, 8, 0, 0, "double", "double", "", ""},
+      {"quant8", "q8", TypeKind::kQuantized, 3, 1, 0, 255, "i32", "Requant", "", ""},
+      {"quant16", "q16", TypeKind::kQuantized, 4, 2, 0, 65535, "i64", "Requant", "", ""},
+      {"bfloat16", "bf16", TypeKind::kFloat, 8, 2, 0, 0, "float", "float", "", ""},
+  };
+  return *infos;
+}
+
+std::string KnownNames() {
+  std::string names;
+  for (const TypeInfo& info : Infos()) names += (names.empty() ? "" : ", ") + info.name;
+  return names;
+}
+
+template <class From, class To>
+void Convert(const void* source, void* target, size_t count) {
+  const From* from = static_cast<const From*>(source);
+  To* to = static_cast<To*>(target);
+  for (size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+// The narrow types go through float: from double that would round twice, so it is rounded to odd
+// first, which keeps the second rounding right.
+float RoundToOdd(double value) {
+  const float nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || nearest != nearest) return nearest;
+  uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  const bool away = (value > 0) == (static_cast<double>(nearest) > value);
+  if (away && (bits & 0x7fffffffu) != 0) --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
+
+template <class To>
+void ConvertFromDouble(const void* source, void* target, size_t count) {
+  const double* from = static_cast<const double*>(source);
+  To* to = static_cast<To*>(target);
+  for (size_t i = 0; i < count; ++i) to[i] = To(RoundToOdd(from[i]));
+}
+
+template <class From>
+bool ConvertFrom(DataType to, const void* source, void* target, size_t count) {
+  if (to == kFloat) return Convert<From, float>(source, target, count), true;
+  if (to == kHalf) return Convert<From, half>(source, target, count), true;
+  if (to == kDouble) return Convert<From, double>(source, target, count), true;
+  if (to == kBfloat16) return Convert<From, bfloat16>(source, target, count), true;
+  return false;
+}
+
+}  // namespace
+
+const TypeInfo& DataType::info() const {
+  CAFFE_CHECK(id_ >= 0 && id_ < static_cast<int>(Infos().size()), "there is no data type with id ",
+              id_);
+  return Infos()[id_];
+}
+
+const std::vector<DataType>& BuiltInTypes() {
+  static const auto* const types =
+      new std::vector<DataType>{kFloat, kHalf, kDouble, kQuant8, kQuant16, kBfloat16};
+  return *types;
+}
+
+const std::vector<DataType>& FloatTypes() {
+  static const auto* const types = new std::vector<DataType>{kFloat, kHalf, kBfloat16, kDouble};
+  return *types;
+}
+
+DataType DataTypeByName(std::string_view name) {
+  for (size_t id = 0; id < Infos().size(); ++id) {
+    if (Infos()[id].name == name) return DataType(static_cast<int>(id));
+  }
+  CAFFE_THROW("there is no data type '", name, "'; known are ", KnownNames());
+}
+
+DataType DataTypeByProto(int number) {
+  for (size_t id = 0; id < Infos().size(); ++id) {
+    if (Infos()[id].proto == number) return DataType(static_cast<int>(id));
+  }
+  CAFFE_THROW("data type number ", number, " of caffe.proto can not be used; use one of ",
+              KnownNames());
+}
+
+std::string TypeTriple::name() const {
+  if (compute == in && in == out) return compute.name();
+  return compute.name() + "/" + in.name() + "/" + out.name();
+}
+
+void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count) {
+  CAFFE_CHECK(from.is_float() && to.is_float(), "can not convert ", from.name(), " to ", to.name(),
+              " without a scale and a zero point; use a Quantizer");
+  if (from == to) {
+    std::memcpy(target, source, count * from.bytes());
+    return;
+  }
+  bool done = false;
+  if (from == kDouble && to == kHalf) {
+    ConvertFromDouble<half>(source, target, count);
+    done = true;
+  } else if (from == kDouble && to == kBfloat16) {
+    ConvertFromDouble<bfloat16>(source, target, count);
+    done = true;
+  } else if (from == kFloat) {
+    done = ConvertFrom<float>(to, source, target, count);
+  } else if (from == kHalf) {
+    done = ConvertFrom<half>(to, source, target, count);
+  } else if (from == kDouble) {
+    done = ConvertFrom<double>(to, source, target, count);
+  } else if (from == kBfloat16) {
+    done = ConvertFrom<bfloat16>(to, source, target, count);
+  }
+  CAFFE_CHECK(done, "there is no conversion from ", from.name(), " to ", to.name());
+}
+
+}  // namespace caffe
