@@ -1,0 +1,148 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace caffe {
+
+namespace cache {
+class Database;
+}
+
+// Everything that decides what a compiler makes of a kernel text.
+struct CacheKeyParts {
+  std::string source;           // complete, with prelude and every include expanded
+  std::string options;          // as given to the compiler
+  std::string backend;          // "opencl", "cuda", "cpu"
+  std::string device_identity;  // platform, vendor, device, architecture, driver, compiler version
+};
+
+// SHA-256 over the parts and the cache version, 64 hexadecimal digits.
+std::string CacheKey(const CacheKeyParts& parts);
+
+// Compiled programs and tuning results that outlive the process: a memory tier, and an SQLite file
+// `programs.db` in `directory` that any number of processes share. The file is opened at first use.
+//
+// No member throws and no failure is the caller's concern: whatever is wrong with the disk or the
+// file is logged once, and the cache goes on without writing, or in memory only. A damaged file, or
+// one of another schema version, is renamed to `programs.db.corrupt-<pid>-<n>` and begun anew.
+// Thread-safe. A child that was forked while the file was open uses the memory tier only.
+class ProgramCache {
+ public:
+  enum class Mode { kOff, kReadOnly, kReadWrite };
+
+  struct Options {
+    int64_t size_cap_bytes = int64_t{1} << 30;  // programs beyond it go, least recently used first
+    int64_t touch_seconds = 24 * 60 * 60;       // a row's last use is not written more often
+    int busy_milliseconds = 10000;              // how long to wait for another process's lock
+  };
+
+  struct Entry {
+    std::string binary;
+    std::string build_log;
+    double build_seconds = 0;
+    bool refused = false;  // the device cannot build this program; build_log says why
+  };
+
+  struct Row {
+    std::string key, device, program;
+    int64_t bytes = 0;      // binary and log
+    int64_t created = 0;    // seconds since 1970
+    int64_t last_used = 0;  // likewise
+    double build_seconds = 0;
+    bool refused = false;
+  };
+
+  struct VerifyReport {
+    int64_t rows = 0;
+    int64_t removed = 0;         // rows whose checksum did not match
+    std::string file_complaint;  // SQLite's own check; empty if the file is sound
+  };
+
+  struct PruneReport {
+    int64_t removed_rows = 0, removed_bytes = 0;
+    int64_t kept_rows = 0, kept_bytes = 0;
+  };
+
+  struct TuningKey {
+    std::string family, shape_bucket, types, device, driver;
+    auto operator<=>(const TuningKey&) const = default;
+  };
+
+  struct State {
+    std::filesystem::path path;  // of the file; empty without a directory
+    Mode mode = Mode::kOff;      // what is in effect now, after any failure
+    int64_t rows = 0, bytes = 0;
+    std::string disabled_reason;  // why mode is less than was asked for; empty if it is not
+  };
+
+  // CAFFE_CACHE_DIR, else $XDG_CACHE_HOME/cortado, else $HOME/.cache/cortado, else empty.
+  static std::filesystem::path DefaultDirectory();
+  // CAFFE_CACHE=off|ro|rw; rw if unset.
+  static Mode ModeFromEnvironment();
+  static const char* ModeName(Mode mode);
+
+  // An empty directory or Mode::kOff leaves the memory tier only.
+  ProgramCache(std::filesystem::path directory, Mode mode);
+  ProgramCache(std::filesystem::path directory, Mode mode, Options options);
+  ~ProgramCache();
+  ProgramCache(const ProgramCache&) = delete;
+  ProgramCache& operator=(const ProgramCache&) = delete;
+
+  // The entry, its checksum verified; a row that fails the check is deleted and not returned.
+  std::optional<Entry> Find(const std::string& key);
+  // Replaces an earlier entry of that key. An entry that is not refused needs a binary.
+  void Store(const std::string& key, const std::string& device_name,
+             const std::string& program_name, const Entry& entry);
+  // For a binary that the driver would not load: the next Find misses.
+  void Remove(const std::string& key);
+
+  std::optional<std::string> FindTuning(const TuningKey& key);
+  void StoreTuning(const TuningKey& key, const std::string& configuration);
+
+  // The file's rows, most recently used first.
+  std::vector<Row> List();
+  VerifyReport Verify();
+  // Removes the least recently used programs beyond max_bytes; with `all` every program, every
+  // tuning result and every file set aside.
+  PruneReport Prune(int64_t max_bytes, bool all);
+
+  // Does not create the file.
+  State state() const;
+
+ private:
+  enum class Need { kRead, kWrite };
+  using Work = std::function<void(cache::Database&)>;
+
+  // Runs work on the file, on a fresh one if it turns out damaged. False: not done.
+  bool Access(Need need, const Work& work) const;
+  void Degrade(Mode mode, const std::string& reason) const;
+  void Remember(const std::string& key, const Entry& entry);
+
+  const std::filesystem::path directory_;
+  const std::filesystem::path path_;
+  const Options options_;
+
+  mutable std::mutex mutex_;
+  mutable Mode mode_;
+  mutable std::string disabled_reason_;
+  mutable std::unique_ptr<cache::Database> database_;
+  mutable int64_t owner_process_ = 0;  // of database_
+  mutable int recoveries_ = 0;
+
+  // What the file does not hold, oldest first in memory_order_.
+  std::map<std::string, Entry> memory_;
+  std::vector<std::string> memory_order_;
+  int64_t memory_bytes_ = 0;
+  std::map<TuningKey, std::string> memory_tuning_;
+};
+
+}  // namespace caffe
