@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "caffe/device/kernel.hpp"
+
+namespace caffe {
+
+// The files of kernels/ as they were embedded at build time, by path without the extension
+// ("neuron/relu", "dialect/opencl"). CAFFE_KERNELS names a folder to read them from instead.
+const std::string& KernelText(const std::string& path);
+std::vector<std::string> KernelTextPaths();
+
+// The heads of all kernels that a body declares. Throws on a head that does not follow the dialect.
+std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std::string& text);
+
+// The body for OpenCL and CUDA: every head KERNEL(name, a, b) becomes KERNEL(name)(a, b), because
+// NVIDIA's OpenCL has no variadic macros, and folded parameters disappear from it.
+std::string RewriteKernelHeads(const std::string& text,
+                               const std::vector<std::string>& folded_parameters);
+
+}  // namespace caffe

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/kernel.hpp"
+
+namespace caffe {
+
+// What a ProgramBuilder makes and a device compiles. The source is complete text for the device's
+// compiler; empty on the CPU, whose kernels were compiled into the library and are looked up.
+struct ProgramText {
+  std::string name;     // for messages: "relu half"
+  std::string source;
+  std::string options;  // compiler options, separated by spaces
+  TypeTriple types;
+  std::vector<KernelSignature> kernels;  // without the folded parameters' removal: as declared
+  std::map<std::string, int64_t> folds;  // folded parameters and their values
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual std::unique_ptr<Kernel> CreateKernel(const std::string& name) = 0;
+};
+
+}  // namespace caffe

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/program.hpp"
+
+namespace caffe {
+
+class Device;
+
+// Assembles one program from kernel bodies in kernels/:
+//   auto program = ProgramBuilder(device, "relu").Types(types).Body("neuron/relu").Build();
+//   auto forward = program->CreateKernel("relu_forward");
+class ProgramBuilder {
+ public:
+  ProgramBuilder(Device* device, std::string name);
+  ProgramBuilder& Types(const TypeTriple& types);
+  ProgramBuilder& Types(DataType type) { return Types(TypeTriple::Equal(type)); }
+  // A preprocessor define, on devices only.
+  ProgramBuilder& Define(const std::string& name, const std::string& value);
+  ProgramBuilder& Define(const std::string& name, int64_t value);
+  // The value of a FOLD parameter: a define on devices, an ordinary argument on the host.
+  ProgramBuilder& Fold(const std::string& parameter, int64_t value);
+  // A further type that bodies name directly, as IN(f16, x), where it is not one of the triple.
+  ProgramBuilder& AlsoType(DataType type);
+  // kernels/<path>.h, `path` without the extension.
+  ProgramBuilder& Body(const std::string& path);
+
+  ProgramText Text() const;
+  // Through the runtime's program cache. Throws with device, kernel, compiler log and the lines
+  // around the first error.
+  std::shared_ptr<Program> Build() const;
+
+ private:
+  Device* device_;
+  std::string name_;
+  TypeTriple types_;
+  std::map<std::string, std::string> defines_;
+  std::map<std::string, int64_t> folds_;
+  std::set<std::string> words_;
+  std::vector<std::string> bodies_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,25 @@
+// Words that mean the same in C++20, OpenCL C 1.2 and CUDA C. Comes after host.h, opencl.h or
+// cuda.h and before the files of types/.
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define STORAGE(T) CAT(storage_, T)
+#define LOAD(T, p, i) CAT(load_, T)(p, AT(p, i), p##_zero)
+#define STORE(T, p, i, v) CAT(store_, T)(p, AT(p, i), p##_zero, v)
+#define Acctype CAT(acc_, Dtype)
+#define Scaletype CAT(scale_, Dtype)
+#define LOWEST CAT(lowest_, Dtype)
+#define REAL(x) CAT(real_, Dtype)(x)
+// v * s: a product for float kinds, one requantization for quantized ones.
+#define SCALE(v, s) CAT(mul_, Dtype)(v, s)
+// The same for the factor between an input's and an output's scale: the identity for float kinds.
+#define RESCALE(v, s) CAT(rescale_, Dtype)(v, s)
+#define EXP(v) CAT(exp_, Dtype)(v)
+#define LOG(v) CAT(log_, Dtype)(v)
+#define SQRT(v) CAT(sqrt_, Dtype)(v)
+
+typedef struct {
+  i32 multiplier;
+  i32 shift;
+} Requant;
+
+DEVICE_FN i32 clamp_i32(i32 v, i32 low, i32 high) { return v < low ? low : v > high ? high : v; }

@@ -1,0 +1,51 @@
+// CUDA C through NVRTC, without any header of the toolkit.
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+#define GLOBAL
+#define LOCAL __shared__
+#define DEVICE_FN static __device__ __forceinline__
+#define KERNEL(name) extern "C" __global__ void name
+#define IN(T, p) const STORAGE(T)* p, const i32 p##_zero
+#define OUT(T, p) STORAGE(T)* p, const i32 p##_zero
+#define ARG(T, v) const T v
+#define FOLD(T, v) const T v
+#define AT(p, i) (i)
+#define BARRIER __syncthreads()
+#define AXIS_OF(v, d) ((d) == 0 ? v.x : (d) == 1 ? v.y : v.z)
+#define GLOBAL_ID(d) ((i64)AXIS_OF(blockIdx, d) * AXIS_OF(blockDim, d) + AXIS_OF(threadIdx, d))
+#define LOCAL_ID(d) ((i32)AXIS_OF(threadIdx, d))
+#define GROUP_ID(d) ((i64)AXIS_OF(blockIdx, d))
+#define FOR_EACH(i, n) for (Index i = (Index)GLOBAL_ID(0); i < (n); i = (n))
+#define FOR_EACH_GROUP FOR_EACH
+#define FOR_EACH_ROW(r, rows, c, cols)                                                 \
+  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (cols), c = id_ - r * (cols);        \
+       id_ < (rows) * (cols); id_ = (rows) * (cols))
+#define SIMD
+#define SIMD_SUM(v)
+#define SIMD_MAX(v)
+#define UNROLL _Pragma("unroll")
+#ifndef Index
+#define Index i64
+#endif
+#define SQRT_F32(v) __fsqrt_rn(v)
+#define EXP_F64(v) exp(v)
+#define LOG_F64(v) log(v)
+#define SQRT_F64(v) sqrt(v)
+DEVICE_FN float as_f32(u32 v) { return __uint_as_float(v); }
+DEVICE_FN u32 as_u32(float v) { return __float_as_uint(v); }
+DEVICE_FN float half_to_float(const u16* p, i64 i) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(p[i]));
+  return f;
+}
+DEVICE_FN void float_to_half(u16* p, i64 i, float v) {
+  u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
+  p[i] = h;
+}

@@ -1,0 +1,66 @@
+// C++20 for the CPU. No standard header is included: this text is compiled once per instruction
+// level, and an inline function of a header, compiled for a high level, could be the copy that the
+// linker keeps for all. range_ is the part of the launch that this thread runs.
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long i64;
+typedef unsigned long u64;
+#define GLOBAL
+#define DEVICE_FN static inline __attribute__((always_inline, unused))
+#define KERNEL(name, ...)                            \
+  static void name(HostRange range_, __VA_ARGS__);   \
+  CAFFE_HOST_KERNEL(name)                            \
+  static void name(HostRange range_, __VA_ARGS__)
+#define IN(T, p) const STORAGE(T)* p, const i32 p##_zero
+#define OUT(T, p) STORAGE(T)* p, const i32 p##_zero
+#define ARG(T, v) const T v
+#define FOLD(T, v) const T v
+#define AT(p, i) (i)
+#define FOR_EACH(i, n) _Pragma("omp simd") for (i64 i = range_.begin; i < range_.end; ++i)
+#define FOR_EACH_GROUP(g, n) for (i64 g = range_.begin; g < range_.end; ++g)
+#define FOR_EACH_ROW(r, rows, c, cols)              \
+  for (i64 r = range_.begin; r < range_.end; ++r)   \
+    _Pragma("omp simd") for (i64 c = 0; c < (cols); ++c)
+#define CAFFE_PRAGMA(x) _Pragma(#x)
+#define SIMD CAFFE_PRAGMA(omp simd)
+#define SIMD_SUM(v) CAFFE_PRAGMA(omp simd reduction(+ : v))
+#define SIMD_MAX(v) CAFFE_PRAGMA(omp simd reduction(max : v))
+#define UNROLL CAFFE_PRAGMA(GCC unroll 8)
+typedef i64 Index;
+#define SQRT_F32(v) __builtin_sqrtf(v)
+#define EXP_F64(v) __builtin_exp(v)
+#define LOG_F64(v) __builtin_log(v)
+#define SQRT_F64(v) __builtin_sqrt(v)
+DEVICE_FN float as_f32(u32 v) { return __builtin_bit_cast(float, v); }
+DEVICE_FN u32 as_u32(float v) { return __builtin_bit_cast(u32, v); }
+#ifdef CAFFE_HALF_DECODE
+// F16C behind vector functions: GCC 12 vectorises neither _Float16 nor the scalar intrinsics.
+#pragma omp declare simd notinbranch
+extern "C" __attribute__((const)) float CAFFE_HALF_DECODE(u32 bits);
+#pragma omp declare simd notinbranch
+extern "C" __attribute__((const)) u32 CAFFE_HALF_ENCODE(float v);
+DEVICE_FN float half_to_float(const u16* p, i64 i) { return CAFFE_HALF_DECODE(p[i]); }
+DEVICE_FN void float_to_half(u16* p, i64 i, float v) { p[i] = (u16)CAFFE_HALF_ENCODE(v); }
+#else
+DEVICE_FN float half_to_float(const u16* p, i64 i) {
+  const u32 bits = p[i], sign = (bits & 0x8000u) << 16, m = bits & 0x7fffu;
+  const float subnormal = (float)(i32)m * 5.9604644775390625e-8f;
+  const u32 special = 0x7f800000u | (m & 0x3ffu) << 13 | (m > 0x7c00u ? 0x400000u : 0u);
+  const u32 normal = (m << 13) + 0x38000000u;
+  return as_f32(sign | (m >= 0x7c00u ? special : m < 0x400u ? as_u32(subnormal) : normal));
+}
+DEVICE_FN void float_to_half(u16* p, i64 i, float v) {
+  const u32 bits = as_u32(v), sign = (bits >> 16) & 0x8000u, m = bits & 0x7fffffffu;
+  const u32 subnormal = as_u32(as_f32(m) + 0.5f) - 0x3f000000u;
+  const u32 normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1u)) >> 13;
+  const u32 nan = 0x7e00u | ((m >> 13) & 0x1ffu);
+  p[i] = (u16)(sign | (m > 0x7f800000u    ? nan
+                       : m >= 0x47800000u ? 0x7c00u
+                       : m < 0x38800000u  ? subnormal
+                                          : normal));
+}
+#endif

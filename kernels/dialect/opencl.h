@@ -1,0 +1,50 @@
+// OpenCL C 1.2. A pointer argument is a memory object, an element offset and a zero point.
+typedef char i8;
+typedef uchar u8;
+typedef short i16;
+typedef ushort u16;
+typedef int i32;
+typedef uint u32;
+typedef long i64;
+typedef ulong u64;
+#ifdef CAFFE_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#pragma OPENCL FP_CONTRACT OFF
+#define GLOBAL __global
+#define LOCAL __local
+#define DEVICE_FN static inline
+#define KERNEL(name) __kernel void name
+#define IN(T, p) __global const STORAGE(T)* p, const i64 p##_offset, const i32 p##_zero
+#define OUT(T, p) __global STORAGE(T)* p, const i64 p##_offset, const i32 p##_zero
+#define ARG(T, v) const T v
+#define FOLD(T, v) const T v
+#define AT(p, i) (p##_offset + (i))
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define GLOBAL_ID(d) ((i64)get_global_id(d))
+#define LOCAL_ID(d) ((i32)get_local_id(d))
+#define GROUP_ID(d) ((i64)get_group_id(d))
+#define FOR_EACH(i, n) for (Index i = (Index)GLOBAL_ID(0); i < (n); i = (n))
+#define FOR_EACH_GROUP FOR_EACH
+#define FOR_EACH_ROW(r, rows, c, cols)                                                 \
+  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (cols), c = id_ - r * (cols);        \
+       id_ < (rows) * (cols); id_ = (rows) * (cols))
+#define SIMD
+#define SIMD_SUM(v)
+#define SIMD_MAX(v)
+#define UNROLL _Pragma("unroll")
+#ifndef Index
+#define Index i64
+#endif
+#define SQRT_F32(v) sqrt(v)
+#define EXP_F64(v) exp(v)
+#define LOG_F64(v) log(v)
+#define SQRT_F64(v) sqrt(v)
+#define as_f32 as_float
+#define as_u32 as_uint
+DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) {
+  return vload_half(i, (GLOBAL const half*)p);
+}
+DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) {
+  vstore_half_rte(v, i, (GLOBAL half*)p);
+}

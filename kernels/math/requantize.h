@@ -1,0 +1,29 @@
+// Requantization: value * multiplier / 2^shift with one rounding, half away from zero, computed on
+// magnitudes in u64 only, so that C++, OpenCL C 1.2 and CUDA C agree bit for bit. multiplier is 0
+// or lies in [2^30, 2^31). The result saturates at +-(2^31 - 1), beyond every code.
+DEVICE_FN i64 requantize_magnitude(u64 a, u32 multiplier, i32 shift) {
+  const u64 limit = 0x7fffffffu;
+  u64 r;
+  if (a == 0 || multiplier == 0) return 0;
+  if (shift < 0) return (i64)limit;
+  if ((a >> 32) == 0) {
+    if (shift > 63) return 0;
+    r = (a * multiplier + (shift == 0 ? (u64)0 : (u64)1 << (shift - 1))) >> shift;
+  } else {
+    if (shift <= 32) return (i64)limit;
+    if (shift - 32 > 63) return 0;
+    r = ((a >> 32) * multiplier + (((a & 0xffffffffu) * multiplier) >> 32) +
+         ((u64)1 << (shift - 33))) >> (shift - 32);
+  }
+  return (i64)(r < limit ? r : limit);
+}
+
+DEVICE_FN i64 requantize_i64(i64 v, i32 multiplier, i32 shift) {
+  const u64 a = v < 0 ? (u64)0 - (u64)v : (u64)v;
+  const i64 r = requantize_magnitude(a, (u32)multiplier, shift);
+  return v < 0 ? -r : r;
+}
+
+DEVICE_FN i32 requantize_i32(i32 v, i32 multiplier, i32 shift) {
+  return (i32)requantize_i64((i64)v, multiplier, shift);
+}

@@ -1,0 +1,12 @@
+typedef u16 storage_f16;
+typedef float acc_f16;
+typedef float scale_f16;
+#define lowest_f16 (-3.402823466e+38f)
+#define real_f16(x) x##f
+DEVICE_FN float load_f16(GLOBAL const u16* p, i64 i, i32 zero) { return half_to_float(p, i); }
+DEVICE_FN void store_f16(GLOBAL u16* p, i64 i, i32 zero, float v) { float_to_half(p, i, v); }
+DEVICE_FN float mul_f16(float v, float s) { return v * s; }
+#define exp_f16 exp_f32
+#define log_f16 log_f32
+#define sqrt_f16 sqrt_f32
+#define rescale_f16(v, s) (v)

@@ -1,0 +1,10 @@
+typedef float storage_f32;
+typedef float acc_f32;
+typedef float scale_f32;
+#define lowest_f32 (-3.402823466e+38f)
+#define real_f32(x) x##f
+DEVICE_FN float load_f32(GLOBAL const float* p, i64 i, i32 zero) { return p[i]; }
+DEVICE_FN void store_f32(GLOBAL float* p, i64 i, i32 zero, float v) { p[i] = v; }
+DEVICE_FN float mul_f32(float v, float s) { return v * s; }
+DEVICE_FN float sqrt_f32(float v) { return SQRT_F32(v); }
+#define rescale_f32(v, s) (v)

@@ -1,0 +1,12 @@
+typedef double storage_f64;
+typedef double acc_f64;
+typedef double scale_f64;
+#define lowest_f64 (-1.7976931348623157e+308)
+#define real_f64(x) x
+DEVICE_FN double load_f64(GLOBAL const double* p, i64 i, i32 zero) { return p[i]; }
+DEVICE_FN void store_f64(GLOBAL double* p, i64 i, i32 zero, double v) { p[i] = v; }
+DEVICE_FN double mul_f64(double v, double s) { return v * s; }
+#define exp_f64 EXP_F64
+#define log_f64 LOG_F64
+#define sqrt_f64 SQRT_F64
+#define rescale_f64(v, s) (v)

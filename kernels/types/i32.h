@@ -1,0 +1,4 @@
+// Plain integers, for masks, labels and positions: IN(i32, mask).
+typedef i32 storage_i32;
+DEVICE_FN i32 load_i32(GLOBAL const i32* p, i64 i, i32 zero) { return p[i]; }
+DEVICE_FN void store_i32(GLOBAL i32* p, i64 i, i32 zero, i32 v) { p[i] = v; }
