@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device_ptr.hpp"
+#include "caffe/device/kernel.hpp"
+#include "caffe/library/epilogue.hpp"
+
+namespace caffe {
+
+class Device;
+
+// Bias and activation over y [outer, channels, inner], in place or not, and the bias' gradient.
+// `type` is a float kind, `bias_type` is float or double (double only for double).
+class BiasOp {
+ public:
+  BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer, int64_t channels,
+         int64_t inner);
+  // y = activation(x + bias[channel]); a null bias leaves it out.
+  void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, Epilogue::Activation activation);
+  // b_diff[channel] += the sum of y_diff over outer and inner.
+  void Backward(DevicePtr y_diff, DevicePtr b_diff);
+
+ private:
+  Device* device_;
+  int64_t outer_, channels_, inner_;
+  std::unique_ptr<Kernel> rows_, columns_, activate_, backward_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device_ptr.hpp"
+#include "caffe/library/epilogue.hpp"
+
+namespace caffe {
+
+// One matrix product, row-major, for each i of batch:
+//   C_i[m, n] = activation(alpha * op(A_i)[m, k] * op(B_i)[k, n] + beta * C_i[m, n] + bias)
+// op(A) is A[m, k], or the transpose of A[k, m]; op(B) is B[k, n], or the transpose of B[n, k].
+// Leading dimensions and strides count elements; 0 stands for dense, see the functions below. A
+// stride of kShared gives every i the same matrix (not for C). C is not read if beta is 0.
+struct GemmDescriptor {
+  static constexpr int64_t kDense = 0, kShared = -1;
+
+  bool trans_a = false, trans_b = false;
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = kDense, ldb = kDense, ldc = kDense;
+  int64_t batch = 1;
+  int64_t stride_a = kDense, stride_b = kDense, stride_c = kDense;
+  // (float, float), (double, double), (half, half), (half, float), (bfloat16, bfloat16) and
+  // (bfloat16, float). Sums are float, or double for double.
+  DataType in = kFloat, out = kFloat;
+  Epilogue epilogue;  // a bias has m elements (per row) or n (per column), the same for every i
+
+  // The values in effect, kDense and kShared resolved.
+  int64_t row_a() const { return lda != kDense ? lda : trans_a ? m : k; }
+  int64_t row_b() const { return ldb != kDense ? ldb : trans_b ? k : n; }
+  int64_t row_c() const { return ldc != kDense ? ldc : n; }
+  int64_t step_a() const { return Step(stride_a, (trans_a ? k : m) * row_a()); }
+  int64_t step_b() const { return Step(stride_b, (trans_b ? n : k) * row_b()); }
+  int64_t step_c() const { return Step(stride_c, m * row_c()); }
+  // "half/float tn 64x500x800 batch 4 +bias +relu"
+  std::string name() const;
+  // Throws unless sizes, leading dimensions and types are as described above.
+  void Check() const;
+
+ private:
+  static int64_t Step(int64_t stride, int64_t dense) {
+    return stride == kDense ? dense : stride == kShared ? 0 : stride;
+  }
+};
+
+// A GemmDescriptor made ready on one device by one library. What it needs (programs, workspace) it
+// holds from its construction on; Run allocates nothing. Not thread-safe.
+class GemmOp {
+ public:
+  virtual ~GemmOp() = default;
+  // openblas, native, clblast, cublas, generated.
+  virtual const char* library() const = 0;
+  // Enqueues the product. `bias` is null if the epilogue has none.
+  virtual void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias = {}, double alpha = 1,
+                   double beta = 0) = 0;
+  virtual int64_t workspace_bytes() const { return 0; }
+  const GemmDescriptor& descriptor() const { return descriptor_; }
+
+ protected:
+  explicit GemmOp(const GemmDescriptor& descriptor) : descriptor_(descriptor) {}
+  GemmDescriptor descriptor_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/library/convolution.hpp"
+#include "caffe/library/gemm.hpp"
+
+namespace caffe {
+
+class Device;
+
+// Chooses the library for an operation: the first of an ordered table that is there and supports
+// the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) stand last and support everything.
+// CAFFE_LIBRARY moves one to the front, by operation: "gemm=generated,conv=native".
+class Multiplexer {
+ public:
+  static std::unique_ptr<GemmOp> Gemm(Device* device, const GemmDescriptor& descriptor);
+  static std::unique_ptr<ConvOp> Convolution(Device* device, const ConvDescriptor& descriptor);
+
+  // The libraries that could do it, in order of preference.
+  static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);
+  static std::vector<std::string> ConvolutionLibraries(Device* device,
+                                                       const ConvDescriptor& descriptor);
+  // The same by a library of this name; throws if it is not there or does not support it.
+  static std::unique_ptr<GemmOp> GemmBy(const std::string& library, Device* device,
+                                        const GemmDescriptor& descriptor);
+  static std::unique_ptr<ConvOp> ConvolutionBy(const std::string& library, Device* device,
+                                               const ConvDescriptor& descriptor);
+};
+
+}  // namespace caffe
