@@ -63,8 +63,8 @@ class ProgramCache {
 
   struct VerifyReport {
     int64_t rows = 0;
-    int64_t removed = 0;         // rows whose checksum did not match
-    std::string file_complaint;  // SQLite's own check; empty if the file is sound
+    int64_t unsound = 0;      // of them: checksum does not match; removed unless read-only
+    std::string file_damage;  // why the file was set aside; empty if it is sound
   };
 
   struct PruneReport {
@@ -125,6 +125,8 @@ class ProgramCache {
   // Runs work on the file, on a fresh one if it turns out damaged. False: not done.
   bool Access(Need need, const Work& work) const;
   void Degrade(Mode mode, const std::string& reason) const;
+  void ReportDamage(const std::string& damage) const;
+  void Forget(const std::string& key);
   void Remember(const std::string& key, const Entry& entry);
 
   const std::filesystem::path directory_;
@@ -137,6 +139,7 @@ class ProgramCache {
   mutable std::unique_ptr<cache::Database> database_;
   mutable int64_t owner_process_ = 0;  // of database_
   mutable int recoveries_ = 0;
+  mutable std::string last_damage_;
 
   // What the file does not hold, oldest first in memory_order_.
   std::map<std::string, Entry> memory_;

@@ -1,0 +1,62 @@
+# Every package in one place. Required ones stop the configuration; the others are listed in the
+# summary, found or not.
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Protobuf 3.21 REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+
+find_library(CAFFE_OPENBLAS_LIBRARY NAMES openblas REQUIRED
+  PATH_SUFFIXES openblas-openmp openblas openblas-pthread)
+find_path(CAFFE_CBLAS_INCLUDE cblas.h
+  PATH_SUFFIXES openblas-openmp openblas openblas-pthread x86_64-linux-gnu/openblas-openmp
+                x86_64-linux-gnu REQUIRED)
+
+set(CAFFE_LIBRARIES Threads::Threads OpenMP::OpenMP_CXX SQLite::SQLite3 spdlog::spdlog
+  CLI11::CLI11 ${CAFFE_OPENBLAS_LIBRARY})
+include_directories(SYSTEM ${CAFFE_CBLAS_INCLUDE})
+
+find_package(OpenCL)
+set(CAFFE_WITH_device/opencl ${OpenCL_FOUND})
+if(OpenCL_FOUND)
+  list(APPEND CAFFE_LIBRARIES OpenCL::OpenCL)
+  add_compile_definitions(CL_TARGET_OPENCL_VERSION=120 CL_USE_DEPRECATED_OPENCL_1_1_APIS)
+endif()
+
+find_library(CAFFE_CLBLAST_LIBRARY clblast)
+find_path(CAFFE_CLBLAST_INCLUDE clblast_c.h)
+set(CAFFE_WITH_library/clblast OFF)
+if(OpenCL_FOUND AND CAFFE_CLBLAST_LIBRARY AND CAFFE_CLBLAST_INCLUDE)
+  set(CAFFE_WITH_library/clblast ON)
+  list(APPEND CAFFE_LIBRARIES ${CAFFE_CLBLAST_LIBRARY})
+endif()
+
+find_library(CAFFE_LMDB_LIBRARY lmdb)
+find_path(CAFFE_LMDB_INCLUDE lmdb.h)
+set(CAFFE_WITH_data/lmdb OFF)
+if(CAFFE_LMDB_LIBRARY AND CAFFE_LMDB_INCLUDE)
+  set(CAFFE_WITH_data/lmdb ON)
+  list(APPEND CAFFE_LIBRARIES ${CAFFE_LMDB_LIBRARY})
+  include_directories(SYSTEM ${CAFFE_LMDB_INCLUDE})
+endif()
+
+set(CAFFE_PYBIND11_FOUND OFF)
+if(CAFFE_PYTHON)
+  if(NOT Python3_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)
+    set(Python3_EXECUTABLE ${CMAKE_SOURCE_DIR}/.venv/bin/python3)
+  endif()
+  find_package(Python3 COMPONENTS Interpreter Development.Module)
+  if(Python3_FOUND)
+    # pybind11's own CMake files, where pip put them.
+    execute_process(COMMAND ${Python3_EXECUTABLE} -c "import pybind11; print(pybind11.get_cmake_dir())"
+      OUTPUT_VARIABLE pybind11_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    set(PYBIND11_FINDPYTHON ON)
+    set(Python_EXECUTABLE ${Python3_EXECUTABLE})
+    find_package(pybind11 QUIET)
+    set(CAFFE_PYBIND11_FOUND ${pybind11_FOUND})
+  endif()
+endif()
+if(CAFFE_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,131 @@
+# Kernel bodies twice: embedded as text for OpenCL and CUDA, and compiled for the CPU, once per
+# instruction level. The first line of a body, `//! types: …`, says for which types:
+#   float       f32 f16 bf16 f64, compute, in and out equal      quantized  q8 q16, likewise
+#   master      compute f32, in f16 or bf16, out f32 (f32 masters of half-stored values)
+#   pairs       every pair of in and out types, computed in f32 (f64 where one of them is f64)
+#   once        names its types itself                           device     devices only
+file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels
+     ${CMAKE_SOURCE_DIR}/kernels/*.h)
+
+set(kernel_paths ${kernel_files})
+list(TRANSFORM kernel_paths PREPEND ${CMAKE_SOURCE_DIR}/kernels/)
+add_custom_command(
+  OUTPUT ${CMAKE_BINARY_DIR}/generated/kernel_text.cpp
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR}/kernels
+          -DOUTPUT=${CMAKE_BINARY_DIR}/generated/kernel_text.cpp
+          -P ${CMAKE_SOURCE_DIR}/cmake/embed_kernels.cmake
+  DEPENDS ${CMAKE_SOURCE_DIR}/cmake/embed_kernels.cmake ${kernel_paths})
+add_library(caffe_kernel_text OBJECT ${CMAKE_BINARY_DIR}/generated/kernel_text.cpp)
+
+# --- Host kernels: one list of includes per folder, compiled once per level ----------------------
+set(float_words f32 f16 bf16 f64)
+set(quantized_words q8 q16)
+
+function(caffe_host_instance out path compute in out_type float_kind)
+  set(${out} "#define Dtype ${compute}
+#define MItype ${in}
+#define MOtype ${out_type}
+#define FLOAT_KIND ${float_kind}
+namespace k_${compute}_${in}_${out_type} {
+#line 1 \"kernels/${path}\"
+#include \"${path}\"
+}
+#undef Dtype
+#undef MItype
+#undef MOtype
+#undef FLOAT_KIND
+" PARENT_SCOPE)
+endfunction()
+
+set(host_folders "")
+foreach(file IN LISTS kernel_files)
+  if(file MATCHES "^(dialect|types|math)/")
+    continue()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/${file})
+  file(STRINGS ${CMAKE_SOURCE_DIR}/kernels/${file} head LIMIT_COUNT 1)
+  if(NOT head MATCHES "^//! types: (.*)$")
+    message(FATAL_ERROR "kernels/${file}: the first line must be '//! types: …'")
+  endif()
+  string(REPLACE " " ";" groups "${CMAKE_MATCH_1}")
+  get_filename_component(folder ${file} DIRECTORY)
+  set(text "")
+  foreach(group IN LISTS groups)
+    if(group STREQUAL "float")
+      foreach(word IN LISTS float_words)
+        caffe_host_instance(one ${file} ${word} ${word} ${word} 1)
+        string(APPEND text "${one}")
+      endforeach()
+    elseif(group STREQUAL "quantized")
+      foreach(word IN LISTS quantized_words)
+        caffe_host_instance(one ${file} ${word} ${word} ${word} 0)
+        string(APPEND text "${one}")
+      endforeach()
+    elseif(group STREQUAL "master")
+      foreach(word IN ITEMS f16 bf16)
+        caffe_host_instance(one ${file} f32 ${word} f32 1)
+        string(APPEND text "${one}")
+      endforeach()
+    elseif(group STREQUAL "pairs")
+      foreach(in IN LISTS float_words quantized_words)
+        foreach(out IN LISTS float_words quantized_words)
+          set(compute f32)
+          if(in STREQUAL "f64" OR out STREQUAL "f64")
+            set(compute f64)
+          endif()
+          caffe_host_instance(one ${file} ${compute} ${in} ${out} 1)
+          string(APPEND text "${one}")
+        endforeach()
+      endforeach()
+    elseif(group STREQUAL "once")
+      caffe_host_instance(one ${file} f32 f32 f32 1)
+      string(APPEND text "${one}")
+    elseif(NOT group STREQUAL "device")
+      message(FATAL_ERROR "kernels/${file}: unknown group of types '${group}'")
+    endif()
+  endforeach()
+  if(NOT text STREQUAL "")
+    list(APPEND host_folders ${folder})
+    string(REPLACE "/" "_" key ${folder})
+    set(host_text_${key} "${host_text_${key}}${text}")
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES host_folders)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(CAFFE_HOST_LEVELS v2 v3 v4)
+else()
+  set(CAFFE_HOST_LEVELS neon)
+endif()
+set(host_flags -O3 -fopenmp-simd -ffp-contract=off -fno-trapping-math -fno-math-errno
+    -Wno-unused-function -Wno-unknown-pragmas)
+foreach(level IN LISTS CAFFE_HOST_LEVELS)
+  set(level_flags "")
+  if(level MATCHES "^v")
+    set(level_flags -march=x86-64-${level})
+  endif()
+  if(level STREQUAL "v4")
+    list(APPEND level_flags -mprefer-vector-width=512)
+  endif()
+  set(level_sources "")
+  foreach(folder IN LISTS host_folders)
+    string(REPLACE "/" "_" key ${folder})
+    set(list_file ${CMAKE_BINARY_DIR}/generated/host/${key}.inc)
+    file(CONFIGURE OUTPUT ${list_file} CONTENT "${host_text_${key}}" @ONLY)
+    set(source ${CMAKE_BINARY_DIR}/generated/host/${key}_${level}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#define CAFFE_HOST_LIST \"host/${key}.inc\"
+#include \"caffe/device/cpu/host_kernels.cpp\"
+" @ONLY)
+    list(APPEND level_sources ${source})
+  endforeach()
+  add_library(caffe_host_${level} OBJECT ${level_sources})
+  target_compile_definitions(caffe_host_${level} PRIVATE CAFFE_HOST_LEVEL=${level})
+  if(level MATCHES "v3|v4")
+    target_sources(caffe_host_${level} PRIVATE ${CMAKE_SOURCE_DIR}/src/caffe/device/cpu/host_half.cpp)
+    target_compile_definitions(caffe_host_${level} PRIVATE
+      CAFFE_HALF_DECODE=caffe_half_decode_${level} CAFFE_HALF_ENCODE=caffe_half_encode_${level})
+  endif()
+  target_include_directories(caffe_host_${level} PRIVATE ${CMAKE_SOURCE_DIR}/kernels
+    ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+  target_compile_options(caffe_host_${level} PRIVATE ${host_flags} ${level_flags})
+endforeach()

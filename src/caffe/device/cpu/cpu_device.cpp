@@ -1,0 +1,268 @@
+#include "caffe/device/cpu/cpu_device.hpp"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <new>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/cpu/host_entry.h"
+
+extern "C" {
+extern const HostKernelEntry __start_caffe_kernels[] __attribute__((visibility("hidden")));
+extern const HostKernelEntry __stop_caffe_kernels[] __attribute__((visibility("hidden")));
+}
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+// Below this many elements a launch runs on the calling thread.
+constexpr int64_t kParallelElements = 16384;
+
+bool ProcessorHas(const std::string& level) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (level == "v2") return __builtin_cpu_supports("x86-64-v2");
+  if (level == "v3") return __builtin_cpu_supports("x86-64-v3");
+  if (level == "v4") return __builtin_cpu_supports("x86-64-v4");
+  return false;
+#else
+  return level == "neon";
+#endif
+}
+
+using KernelTable = std::map<std::string, const HostKernelEntry*>;  // "level types name"
+
+const KernelTable& Table() {
+  static const auto* const table = [] {
+    auto* rows = new KernelTable;
+    for (auto* row = __start_caffe_kernels; row != __stop_caffe_kernels; ++row) {
+      (*rows)[std::string(row->level) + " " + row->types + " " + row->name] = row;
+    }
+    return rows;
+  }();
+  return *table;
+}
+
+std::string ChooseLevel() {
+  const std::vector<std::string> levels = HostLevels();
+  std::string known;
+  for (const std::string& level : levels) known += (known.empty() ? "" : ", ") + level;
+  CAFFE_CHECK(!levels.empty(), "this processor has none of the instruction levels that the library "
+              "was built for; build it on this machine");
+  if (const char* wanted = std::getenv("CAFFE_CPU_LEVEL")) {
+    CAFFE_CHECK(std::find(levels.begin(), levels.end(), wanted) != levels.end(),
+                "CAFFE_CPU_LEVEL=", wanted, ": this processor and this build have ", known);
+    return wanted;
+  }
+  return levels.back();
+}
+
+std::string& CurrentLevel() {
+  static std::string level = ChooseLevel();
+  return level;
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(": ") + 2);
+  }
+  return "processor";
+}
+
+class CpuEvent final : public Event {
+ public:
+  void Wait() override {}
+  double SecondsSince(Event& start) override {
+    return std::chrono::duration<double>(time_ - static_cast<CpuEvent&>(start).time_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point time_ = std::chrono::steady_clock::now();
+};
+
+class CpuStream final : public Stream {};
+
+class CpuKernel final : public Kernel {
+ public:
+  CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types,
+            const HostKernelEntry* entry)
+      : Kernel(device, std::move(signature), types), entry_(entry) {
+    for (const KernelParameter& parameter : signature_.parameters) {
+      const bool pointer = parameter.kind == KernelParameter::Kind::kIn ||
+                           parameter.kind == KernelParameter::Kind::kOut;
+      scalar_types_.push_back(pointer ? "" : ScalarType(parameter, types_));
+    }
+  }
+
+ protected:
+  void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) override {
+    // One slot for a scalar or an address, one more for a zero point.
+    values_.clear();
+    pointers_.clear();
+    values_.resize(2 * arguments.size());
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const KernelArgument& argument = arguments[i];
+      int64_t* slot = &values_[2 * i];
+      if (scalar_types_[i].empty()) {
+        char* address = argument.pointer.handle ? argument.pointer.address() : nullptr;
+        std::memcpy(&slot[0], &address, sizeof(address));
+        std::memcpy(&slot[1], &argument.zero, sizeof(argument.zero));
+        pointers_.push_back(&slot[0]);
+        pointers_.push_back(&slot[1]);
+      } else {
+        PackScalar(argument, scalar_types_[i], slot);
+        pointers_.push_back(slot);
+      }
+    }
+    void** arguments_of = pointers_.data();
+    const int64_t rows = range.rows;
+    const bool parallel = rows > 1 && rows * range.columns >= kParallelElements &&
+                          !omp_in_parallel() && omp_get_max_threads() > 1;
+    if (!parallel) {
+      entry_->run({0, static_cast<long>(rows)}, arguments_of);
+      return;
+    }
+#pragma omp parallel
+    {
+      // Ranges begin at multiples of 64 elements, so that threads do not share cache lines.
+      const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const int64_t grain = range.columns == 1 ? 64 : 1;
+      const int64_t blocks = (rows + grain - 1) / grain;
+      const int64_t begin = std::min(rows, blocks * thread / threads * grain);
+      const int64_t end = std::min(rows, blocks * (thread + 1) / threads * grain);
+      if (begin < end) {
+        entry_->run({static_cast<long>(begin), static_cast<long>(end)}, arguments_of);
+      }
+    }
+  }
+
+  void DoLaunchGroups(const LaunchGroups&, const std::vector<KernelArgument>&) override {
+    CAFFE_THROW("kernel ", signature_.name, " is a work-group kernel and does not run on the CPU");
+  }
+
+ private:
+  const HostKernelEntry* entry_;
+  std::vector<std::string> scalar_types_;
+  std::vector<int64_t> values_;
+  std::vector<void*> pointers_;
+};
+
+class CpuProgram final : public Program {
+ public:
+  CpuProgram(Device* device, ProgramText text)
+      : device_(device), text_(std::move(text)), level_(HostLevel()) {}
+
+  std::unique_ptr<Kernel> CreateKernel(const std::string& name) override {
+    for (const KernelSignature& signature : text_.kernels) {
+      if (signature.name != name) continue;
+      const TypeTriple& types = text_.types;
+      const std::string words =
+          types.compute.word() + "/" + types.in.word() + "/" + types.out.word();
+      auto row = Table().find(level_ + " " + words + " " + name);
+      // Bodies of the group `once` name their types themselves and exist in one instance.
+      if (row == Table().end()) row = Table().find(level_ + " f32/f32/f32 " + name);
+      CAFFE_CHECK(row != Table().end(), "cpu: program ", text_.name, " has no kernel ", name,
+                  " for the types ", types.name(), " at instruction level ", level_,
+                  "; see the line '//! types:' of its body");
+      return std::make_unique<CpuKernel>(device_, signature, types, row->second);
+    }
+    CAFFE_THROW("cpu: program ", text_.name, " declares no kernel ", name);
+  }
+
+ private:
+  Device* device_;
+  ProgramText text_;
+  std::string level_;
+};
+
+DeviceInfo CpuInfo() {
+  DeviceInfo info;
+  info.backend = Backend::kCpu;
+  info.id = "cpu";
+  info.name = ProcessorName();
+  info.vendor = "host";
+  info.platform = "host";
+  info.driver = "none";
+  info.architecture = HostLevel();
+  info.is_cpu_type = true;
+  info.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  info.compute_units = omp_get_max_threads();
+  info.unified_memory = true;
+  info.fp64 = true;
+  info.instruction_level = HostLevel();
+#if defined(__x86_64__)
+  info.dp4a = __builtin_cpu_supports("avx512vnni");
+#endif
+  return info;
+}
+
+}  // namespace
+
+std::vector<std::string> HostLevels() {
+  std::vector<std::string> levels;
+  for (const char* level : {"v2", "v3", "v4", "neon"}) {
+    const bool built = std::any_of(Table().begin(), Table().end(), [&](const auto& row) {
+      return row.first.rfind(std::string(level) + " ", 0) == 0;
+    });
+    if (built && ProcessorHas(level)) levels.push_back(level);
+  }
+  return levels;
+}
+
+const std::string& HostLevel() { return CurrentLevel(); }
+
+void SetHostLevel(const std::string& level) {
+  const std::vector<std::string> levels = HostLevels();
+  CAFFE_CHECK(std::find(levels.begin(), levels.end(), level) != levels.end(),
+              "instruction level ", level, " can not be used on this processor");
+  CurrentLevel() = level;
+}
+
+CpuDevice::CpuDevice() : Device(CpuInfo()) {}
+
+CpuDevice::~CpuDevice() { FreeEverything(); }
+
+std::unique_ptr<Event> CpuDevice::RecordEvent() { return std::make_unique<CpuEvent>(); }
+std::unique_ptr<Stream> CpuDevice::CreateStream() { return std::make_unique<CpuStream>(); }
+
+void* CpuDevice::DoAllocate(int64_t bytes) {
+  return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+}
+
+void CpuDevice::DoFree(void* handle) noexcept {
+  ::operator delete(handle, std::align_val_t(kAlignment));
+}
+
+void CpuDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
+  std::memcpy(target.address(), source, bytes);
+}
+
+void CpuDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {
+  std::memcpy(target, source.address(), bytes);
+}
+
+void CpuDevice::DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) {
+  std::memmove(target.address(), source.address(), bytes);
+}
+
+void CpuDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
+  std::memset(target.address(), byte, bytes);
+}
+
+std::shared_ptr<Program> CpuDevice::DoBuild(const ProgramText& text, bool) {
+  return std::make_shared<CpuProgram>(this, text);
+}
+
+std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace caffe

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "caffe/device/device.hpp"
+
+namespace caffe {
+
+// The processor as a device: memory is the host's, kernels were compiled into the library once per
+// instruction level, and every launch is split statically over the OpenMP threads.
+class CpuDevice final : public Device {
+ public:
+  CpuDevice();
+  ~CpuDevice() override;
+  std::unique_ptr<Event> RecordEvent() override;
+  std::unique_ptr<Stream> CreateStream() override;
+  void UseStream(Stream*) override {}
+  void* native_stream() override { return nullptr; }
+
+ protected:
+  void* DoAllocate(int64_t bytes) override;
+  void DoFree(void* handle) noexcept override;
+  void DoUpload(DevicePtr target, const void* source, int64_t bytes) override;
+  void DoDownload(void* target, DevicePtr source, int64_t bytes) override;
+  void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override;
+  void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override;
+  void DoSynchronize() override {}
+  std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
+};
+
+// The instruction level in use: the highest that the processor has and the library was built for,
+// or CAFFE_CPU_LEVEL. Throws on a level that is unknown or that the processor lacks.
+const std::string& HostLevel();
+// All levels that the library was built for and this processor can run, lowest first.
+std::vector<std::string> HostLevels();
+// Changes the level of programs that are built from now on; tests compare levels.
+void SetHostLevel(const std::string& level);
+
+}  // namespace caffe

@@ -1,0 +1,91 @@
+#include "caffe/device/null_device.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+class NullEvent final : public Event {
+ public:
+  void Wait() override {}
+  double SecondsSince(Event&) override { return 0; }
+};
+
+class NullStream final : public Stream {};
+
+class NullKernel final : public Kernel {
+ public:
+  NullKernel(Device* device, KernelSignature signature, const TypeTriple& types)
+      : Kernel(device, std::move(signature), types) {}
+
+ protected:
+  void DoLaunch(const LaunchRange&, const std::vector<KernelArgument>&) override {}
+  void DoLaunchGroups(const LaunchGroups&, const std::vector<KernelArgument>&) override {}
+};
+
+class NullProgram final : public Program {
+ public:
+  NullProgram(Device* device, ProgramText text) : device_(device), text_(std::move(text)) {}
+  std::unique_ptr<Kernel> CreateKernel(const std::string& name) override {
+    for (const KernelSignature& kernel : text_.kernels) {
+      if (kernel.name == name) return std::make_unique<NullKernel>(device_, kernel, text_.types);
+    }
+    CAFFE_THROW("null: program ", text_.name, " declares no kernel ", name);
+  }
+
+ private:
+  Device* device_;
+  ProgramText text_;
+};
+
+DeviceInfo NullInfo(Backend text_for) {
+  CAFFE_CHECK(text_for == Backend::kOpenCl || text_for == Backend::kCuda,
+              "the null device makes text for OpenCL or CUDA, not for ", BackendName(text_for));
+  DeviceInfo info;
+  info.backend = Backend::kNull;
+  info.id = "null";
+  info.name = "null device";
+  info.architecture = text_for == Backend::kOpenCl ? "opencl" : "cuda";
+  info.fp64 = true;
+  return info;
+}
+
+}  // namespace
+
+NullDevice::NullDevice(Backend text_for) : Device(NullInfo(text_for)) {}
+NullDevice::~NullDevice() { FreeEverything(); }
+
+std::unique_ptr<Event> NullDevice::RecordEvent() { return std::make_unique<NullEvent>(); }
+std::unique_ptr<Stream> NullDevice::CreateStream() { return std::make_unique<NullStream>(); }
+
+void* NullDevice::DoAllocate(int64_t bytes) { return std::malloc(bytes); }
+void NullDevice::DoFree(void* handle) noexcept { std::free(handle); }
+
+void NullDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
+  std::memcpy(target.address(), source, bytes);
+}
+
+void NullDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {
+  std::memcpy(target, source.address(), bytes);
+}
+
+void NullDevice::DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) {
+  std::memmove(target.address(), source.address(), bytes);
+}
+
+void NullDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
+  std::memset(target.address(), byte, bytes);
+}
+
+std::shared_ptr<Program> NullDevice::DoBuild(const ProgramText& text, bool) {
+  CountBuild();
+  texts_.push_back(text);
+  return std::make_shared<NullProgram>(this, text);
+}
+
+std::unique_ptr<Device> MakeNullDevice() { return std::make_unique<NullDevice>(); }
+
+}  // namespace caffe

@@ -1,0 +1,103 @@
+#include "caffe/device/program_builder.hpp"
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/kernel_text.hpp"
+
+namespace caffe {
+namespace {
+
+// A file of kernels/ under its own name, so that compile errors point into it.
+std::string Part(const std::string& path, const std::string& text) {
+  return "#line 1 \"kernels/" + path + ".h\"\n" + text + "\n";
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(Device* device, std::string name)
+    : device_(device), name_(std::move(name)), types_(TypeTriple::Equal(kFloat)) {}
+
+ProgramBuilder& ProgramBuilder::Types(const TypeTriple& types) {
+  types_ = types;
+  return *this;
+}
+
+ProgramBuilder& ProgramBuilder::Define(const std::string& name, const std::string& value) {
+  defines_[name] = value;
+  return *this;
+}
+
+ProgramBuilder& ProgramBuilder::Define(const std::string& name, int64_t value) {
+  return Define(name, std::to_string(value));
+}
+
+ProgramBuilder& ProgramBuilder::Fold(const std::string& parameter, int64_t value) {
+  folds_[parameter] = value;
+  return *this;
+}
+
+ProgramBuilder& ProgramBuilder::AlsoType(DataType type) {
+  words_.insert(type.word());
+  return *this;
+}
+
+ProgramBuilder& ProgramBuilder::Body(const std::string& path) {
+  bodies_.push_back(path);
+  return *this;
+}
+
+ProgramText ProgramBuilder::Text() const {
+  ProgramText program;
+  program.name = name_ + " " + types_.name();
+  program.types = types_;
+  for (const std::string& body : bodies_) {
+    for (KernelSignature& kernel : ParseKernelHeads(body, KernelText(body))) {
+      program.kernels.push_back(std::move(kernel));
+    }
+  }
+  if (device_->backend() == Backend::kCpu) return program;
+
+  program.folds = folds_;
+  const bool opencl = device_->info().architecture == "opencl" ||
+                      device_->backend() == Backend::kOpenCl;
+  const std::string dialect = opencl ? "dialect/opencl" : "dialect/cuda";
+  program.options = opencl ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-fmad=false";
+
+  std::set<std::string> words = words_;
+  words.insert({types_.compute.word(), types_.in.word(), types_.out.word()});
+  words.insert({"f32", "i32"});
+  const bool doubles = words.count("f64") > 0;
+  CAFFE_CHECK(!doubles || device_->info().fp64, device_->info().id, " (", device_->info().name,
+              ") has no double precision, which ", program.name, " needs");
+
+  std::string& text = program.source;
+  if (doubles) text += "#define CAFFE_FP64 1\n";
+  text += "#define Index i32\n";
+  for (const auto& [name, value] : defines_) text += "#define " + name + " " + value + "\n";
+  text += Part(dialect, KernelText(dialect));
+  text += Part("dialect/common", KernelText("dialect/common"));
+  for (const char* part : {"math/requantize", "math/random", "math/float"}) {
+    text += Part(part, KernelText(part));
+  }
+  for (const std::string& word : words) text += Part("types/" + word, KernelText("types/" + word));
+  text += "#define Dtype " + types_.compute.word() + "\n#define MItype " + types_.in.word() +
+          "\n#define MOtype " + types_.out.word() + "\n#define FLOAT_KIND " +
+          (types_.compute.is_float() ? "1" : "0") + "\n";
+  std::vector<std::string> folded;
+  for (const auto& [name, value] : folds_) {
+    text += "#define " + name + " " + std::to_string(value) + "\n";
+    folded.push_back(name);
+  }
+  for (const std::string& body : bodies_) {
+    text += Part(body, RewriteKernelHeads(KernelText(body), folded));
+  }
+  if (log::Topic("kernels")) {
+    log::Info(Concat("program ", program.name, " for ", device_->info().id, ":\n", text));
+  }
+  return program;
+}
+
+std::shared_ptr<Program> ProgramBuilder::Build() const { return device_->Build(Text()); }
+
+}  // namespace caffe

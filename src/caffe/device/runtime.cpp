@@ -1,0 +1,107 @@
+#include "caffe/device/runtime.hpp"
+
+#include <mutex>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/program_cache.hpp"
+
+namespace caffe {
+
+struct Runtime::State {
+  ProgramCache cache{ProgramCache::DefaultDirectory(), ProgramCache::ModeFromEnvironment()};
+  std::once_flag found;
+  std::once_flag cpu_made, null_made;
+  std::unique_ptr<Device> cpu, null_device;
+  std::vector<std::unique_ptr<Device>> owned;
+  std::vector<Device*> devices;
+  std::vector<std::string> notes;
+
+  void Find() {
+    std::call_once(found, [this] {
+      for (auto find : {FindCudaDevices, FindOpenClDevices}) {
+        BackendDevices backend = find();
+        if (!backend.note.empty()) notes.push_back(backend.note);
+        for (auto& device : backend.devices) {
+          devices.push_back(device.get());
+          owned.push_back(std::move(device));
+        }
+      }
+    });
+  }
+};
+
+namespace {
+thread_local Device* thread_device = nullptr;
+}
+
+Runtime::Runtime() : state_(std::make_unique<State>()) {}
+Runtime::~Runtime() = default;
+
+// Never destroyed: blobs with static lifetime, and Python objects at exit, may outlive any order of
+// destruction. Drivers give everything back when the process ends.
+Runtime& Runtime::Get() {
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+const std::vector<Device*>& Runtime::devices() {
+  state_->Find();
+  return state_->devices;
+}
+
+const std::vector<std::string>& Runtime::notes() {
+  state_->Find();
+  return state_->notes;
+}
+
+Device* Runtime::cpu() {
+  std::call_once(state_->cpu_made, [this] { state_->cpu = MakeCpuDevice(); });
+  return state_->cpu.get();
+}
+
+Device* Runtime::null_device() {
+  std::call_once(state_->null_made, [this] { state_->null_device = MakeNullDevice(); });
+  return state_->null_device.get();
+}
+
+Device* Runtime::DeviceByIndex(int index) {
+  if (index == -1) return cpu();
+  if (index < 0 || index >= static_cast<int>(devices().size())) {
+    std::string list = "-1: cpu";
+    for (size_t i = 0; i < devices().size(); ++i) {
+      list += Concat(", ", i, ": ", devices()[i]->info().id, " (", devices()[i]->info().name, ")");
+    }
+    CAFFE_THROW("there is no device ", index, "; there are ", list);
+  }
+  return devices()[index];
+}
+
+Device* Runtime::DeviceByName(const std::string& name) {
+  if (name == "cpu") return cpu();
+  if (name == "null") return null_device();
+  for (Device* device : devices()) {
+    if (device->info().id == name) return device;
+  }
+  if (!name.empty() && name.find_first_not_of("-0123456789") == std::string::npos &&
+      name.size() < 6) {
+    return DeviceByIndex(std::stoi(name));
+  }
+  std::string list = "cpu";
+  for (Device* device : devices()) list += ", " + device->info().id;
+  CAFFE_THROW("there is no device '", name, "'; there are ", list);
+}
+
+Device* Runtime::BestDevice() {
+  for (Device* device : devices()) {
+    if (!device->info().is_cpu_type) return device;
+  }
+  return cpu();
+}
+
+Device* Runtime::default_device() { return thread_device ? thread_device : BestDevice(); }
+void Runtime::SetDefaultDevice(Device* device) { thread_device = device; }
+bool Runtime::default_device_is_set() const { return thread_device != nullptr; }
+
+ProgramCache& Runtime::program_cache() { return state_->cache; }
+
+}  // namespace caffe
