@@ -1,0 +1,218 @@
+import enum
+
+import numpy as np
+import pytest
+
+from caffe import layers as L, params as P, NetSpec, to_proto
+from caffe.net_spec import assign_proto, param_name_dict
+from caffe.proto import caffe_pb2
+
+
+def lenet(batch_size):
+    data, label = L.DummyData(shape=[dict(dim=[batch_size, 1, 28, 28]),
+                                     dict(dim=[batch_size, 1, 1, 1])],
+                              transform_param=dict(scale=1. / 255), ntop=2)
+    conv1 = L.Convolution(data, kernel_size=5, num_output=20, weight_filler=dict(type='xavier'))
+    pool1 = L.Pooling(conv1, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    ip1 = L.InnerProduct(pool1, num_output=500, weight_filler=dict(type='xavier'))
+    relu1 = L.ReLU(ip1, in_place=True)
+    ip2 = L.InnerProduct(relu1, num_output=10, weight_filler=dict(type='xavier'))
+    return L.SoftmaxWithLoss(ip2, label)
+
+
+def test_a_net_without_names_gets_type_and_number():
+    layers = to_proto(lenet(50)).layer
+    assert [layer.name for layer in layers] == [
+        'DummyData1', 'Convolution1', 'Pooling1', 'InnerProduct1', 'ReLU1', 'InnerProduct2',
+        'SoftmaxWithLoss1']
+    assert list(layers[0].top) == ['DummyData1', 'DummyData2']
+    assert list(layers[4].bottom) == list(layers[4].top) == ['InnerProduct1']
+    assert list(layers[5].bottom) == ['InnerProduct1']
+    assert list(layers[6].bottom) == ['InnerProduct2', 'DummyData2']
+
+
+def test_parameters_go_to_the_message_of_the_type_or_the_layer():
+    layers = to_proto(lenet(50)).layer
+    assert [list(shape.dim) for shape in layers[0].dummy_data_param.shape] == [
+        [50, 1, 28, 28], [50, 1, 1, 1]]
+    assert layers[0].transform_param.scale == pytest.approx(1 / 255)
+    assert list(layers[1].convolution_param.kernel_size) == [5]
+    assert layers[1].convolution_param.weight_filler.type == 'xavier'
+    assert layers[2].pooling_param.pool == caffe_pb2.PoolingParameter.MAX
+    assert layers[2].pooling_param.stride == 2
+
+
+def test_names_by_attribute_and_by_item_give_the_same_net():
+    n = NetSpec()
+    n.data, n.label = L.Data(source='db', backend=P.Data.LMDB, batch_size=4, ntop=2)
+    n['ip'] = L.InnerProduct(n.data, num_output=3)
+    setattr(n, 'loss', L.SoftmaxWithLoss(getattr(n, 'ip'), n['label'], loss_weight=2))
+    net = n.to_proto()
+    assert n.keys() == ['data', 'label', 'ip', 'loss']
+    assert [layer.name for layer in net.layer] == ['data', 'ip', 'loss']
+    assert list(net.layer[0].top) == ['data', 'label']
+    assert net.layer[0].data_param.backend == caffe_pb2.DataParameter.LMDB
+    assert list(net.layer[2].loss_weight) == [2]
+    with pytest.raises(AttributeError, match='no top nothing'):
+        n.nothing
+
+
+def test_in_place_layers_and_two_consumers():
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[2, 3]))
+    n.ip1 = L.InnerProduct(n.data, num_output=4)
+    n.relu1 = L.ReLU(n.ip1, in_place=True)
+    n.drop1 = L.Dropout(n.relu1, in_place=True, dropout_ratio=0.25)
+    n.ip2 = L.InnerProduct(n.drop1, num_output=4)
+    n.ip3 = L.InnerProduct(n.drop1, num_output=4)
+    layers = n.to_proto().layer
+    assert [layer.name for layer in layers] == ['data', 'ip1', 'relu1', 'drop1', 'ip2', 'ip3']
+    assert [list(layer.top) for layer in layers[2:4]] == [['ip1'], ['ip1']]
+    assert list(layers[4].bottom) == list(layers[5].bottom) == ['ip1']
+    assert layers[3].dropout_param.dropout_ratio == 0.25
+
+
+def test_layers_without_tops():
+    n = NetSpec()
+    n.data, n.data2 = L.DummyData(shape=dict(dim=3), ntop=2)
+    n.silence = L.Silence(n.data, ntop=0)
+    n.silence2 = L.Silence(n.data2, ntop=0)
+    net = n.to_proto()
+    assert [layer.name for layer in net.layer] == ['data', 'silence', 'silence2']
+    assert [list(layer.bottom) for layer in net.layer[1:]] == [['data'], ['data2']]
+    assert not net.layer[1].top
+
+
+def test_an_input_that_is_no_top_is_named():
+    with pytest.raises(TypeError, match=r"^Silence input 0 is not a Top \(type is <(class|type) 'list"):
+        L.Silence(['data'], ntop=0)
+    with pytest.raises(TypeError, match='Convolution input 1 is not a Top'):
+        L.Convolution(L.Input(), 3)
+
+
+def test_an_unknown_parameter_is_an_error_with_layer_and_name():
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1]))
+    n.ip = L.InnerProduct(n.data, num_outputs=3)
+    with pytest.raises(AttributeError, match='InnerProduct ip: no parameter num_outputs'):
+        n.to_proto()
+
+
+def test_a_bundle_is_one_name_for_the_layers_of_two_phases():
+    n = NetSpec()
+    train_data, train_label = L.Data(source='train', include=dict(phase=0), ntop=2)
+    test_data, test_label = L.Data(source='test', include=dict(phase=1), ntop=2)
+    n.data = [train_data, test_data]
+    n.label = [train_label, test_label]
+    n.ip = L.InnerProduct(n.data, num_output=2)
+    n.loss = L.SoftmaxWithLoss(n.ip, n.label)
+    layers = n.to_proto().layer
+    assert [layer.name for layer in layers] == ['data', 'data', 'ip', 'loss']
+    assert [layer.data_param.source for layer in layers[:2]] == ['test', 'train']
+    assert [list(layer.top) for layer in layers[:2]] == [['data', 'label']] * 2
+    assert list(layers[2].bottom) == ['data']
+    assert list(layers[3].bottom) == ['ip', 'label']
+
+
+def test_a_bundle_may_be_a_bottom_without_a_name_in_the_net():
+    train = L.Data(source='train', include=dict(phase=0))
+    test = L.Data(source='test', include=dict(phase=1))
+    layers = to_proto(L.InnerProduct([train, test], num_output=2)).layer
+    assert [list(layer.top) for layer in layers[:2]] == [['Data1'], ['Data1']]
+    assert list(layers[2].bottom) == ['Data1']
+
+
+def test_a_bundle_with_two_names_is_an_error():
+    n = NetSpec()
+    n.a = L.Input()
+    n.b = L.Input()
+    n.ip = L.InnerProduct([n.a, n.b])
+    with pytest.raises(ValueError, match='different names: a, b'):
+        n.to_proto()
+    with pytest.raises(TypeError, match='two tops of one layer'):
+        n.pair = list(L.Data(ntop=2))
+
+
+def test_messages_and_lists_of_messages_are_values():
+    gating = caffe_pb2.NetParameter(name='gating')
+    experts = [caffe_pb2.NetParameter(name='expert%d' % i) for i in range(3)]
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1, 2]))
+    n.moe = L.MOE(n.data, gating_net=gating, expert_net=experts, select_experts=2)
+    param = n.to_proto().layer[1].moe_param
+    assert param.gating_net.name == 'gating'
+    assert [net.name for net in param.expert_net] == ['expert0', 'expert1', 'expert2']
+    assert param.select_experts == 2
+
+
+def test_enums_of_the_bindings_and_numpy_numbers_are_values():
+    class DataType(enum.Enum):  # as the bindings': no int, but convertible to one
+        CAFFE_HALF = 1
+
+        def __index__(self):
+            return self.value
+
+        __int__ = __index__
+
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=np.array([1, 2])))
+    n.ip = L.InnerProduct(n.data, bottom_data_type=DataType.CAFFE_HALF, num_output=np.int64(7),
+                          bias_term=np.bool_(False),
+                          weight_filler=dict(type='constant', value=np.float32(0.5)))
+    layer = n.to_proto().layer[1]
+    assert layer.bottom_data_type == caffe_pb2.CAFFE_HALF
+    assert not layer.HasField('top_data_type')
+    assert layer.inner_product_param.num_output == 7
+    assert layer.inner_product_param.bias_term is False
+    assert layer.inner_product_param.weight_filler.value == 0.5
+
+
+def test_data_types_of_the_package_are_values():
+    import caffe
+    layer = to_proto(L.ReLU(L.Input(), compute_data_type=caffe.data_type.CAFFE_HALF)).layer[1]
+    assert layer.compute_data_type == caffe_pb2.CAFFE_HALF
+
+
+def test_a_parameter_that_is_given_its_default_is_written():
+    layer = to_proto(L.Input(include=dict(phase=0), shape=dict())).layer[0]
+    assert layer.include[0].HasField('phase')
+    assert len(layer.input_param.shape) == 1
+
+
+def test_engines_param_specs_and_names():
+    ip = L.InnerProduct(L.Input(), name='fc', param=[dict(lr_mult=1), dict(lr_mult=2)])
+    layers = to_proto(L.LRN(ip, engine=P.LRN.CAFFE)).layer
+    assert layers[1].name == 'fc'
+    assert [spec.lr_mult for spec in layers[1].param] == [1, 2]
+    assert layers[2].lrn_param.engine == caffe_pb2.LRNParameter.CAFFE
+
+
+def test_a_net_deeper_than_the_recursion_limit():
+    top = L.Input()
+    for _ in range(3000):
+        top = L.ReLU(top)
+    assert len(to_proto(top).layer) == 3001
+
+
+def test_the_result_is_a_net_parameter_and_reads_back():
+    from google.protobuf import text_format
+    net = to_proto(lenet(2))
+    net.name = 'net'
+    net.reduced_memory_inference = True
+    assert text_format.Parse(str(net), caffe_pb2.NetParameter()) == net
+
+
+def test_every_type_finds_its_message():
+    names = param_name_dict()
+    assert names['InnerProduct'] == 'inner_product'
+    assert names['LRN'] == 'lrn'
+    assert names['MOE'] == 'moe'
+    assert names['Deconvolution'] == 'convolution'
+
+
+def test_assign_proto_refuses_what_does_not_fit():
+    layer = caffe_pb2.LayerParameter()
+    with pytest.raises(AttributeError, match='LayerParameter has no field nothing'):
+        assign_proto(layer, 'nothing', 1)
+    with pytest.raises(TypeError, match='ConvolutionParameter takes a dict'):
+        assign_proto(layer, 'convolution_param', 3)
