@@ -1,0 +1,9 @@
+"""Cortado's Python face: pycaffe's names, plus data types, quantizer modes and devices."""
+from ._caffe import *  # noqa: F401,F403  (every public name of the bindings is a public name here)
+from ._caffe import __version__  # noqa: F401
+from .pycaffe import Net  # noqa: F401  (completes the bound class)
+from .proto.caffe_pb2 import TRAIN, TEST  # noqa: F401  (plain ints, as scripts compare them)
+from .classifier import Classifier  # noqa: F401
+from .detector import Detector  # noqa: F401
+from . import io  # noqa: F401
+from .net_spec import layers, params, NetSpec, to_proto  # noqa: F401

@@ -1,0 +1,21 @@
+"""bfloat16 in NumPy, which has no such type: the codes are uint16, the upper half of a float32."""
+import numpy as np
+
+
+def from_float(values):
+    """The bfloat16 codes of numbers, rounded to the nearest, ties to even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7fff) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet_nan = (bits >> np.uint32(16)) | np.uint32(0x40)
+    is_nan = (bits & np.uint32(0x7fffffff)) > np.uint32(0x7f800000)
+    codes = np.where(is_nan, quiet_nan, rounded).astype(np.uint16)
+    return codes.reshape(np.shape(values))
+
+
+def to_float(codes):
+    """A float32 array with the values of bfloat16 codes."""
+    codes = np.asarray(codes)
+    if codes.dtype != np.uint16:
+        raise TypeError('bfloat16 codes are uint16, not %s' % codes.dtype)
+    wide = np.ascontiguousarray(codes).astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32).reshape(codes.shape)
