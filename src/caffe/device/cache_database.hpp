@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "caffe/core/error.hpp"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace caffe::cache {
+
+// A failed operation on the file and what may be done about it.
+class DatabaseError : public Error {
+ public:
+  enum class Kind {
+    kDamaged,   // set the file aside and begin anew
+    kMoved,     // another process did that: open again
+    kReadOnly,  // cannot be written (permissions, full disk); reading may work
+    kOther,
+  };
+
+  DatabaseError(Kind kind, const std::string& text) : Error(text), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+// A prepared statement. Parameters count from 1, columns from 0; text and blob parameters are
+// borrowed until the last Step.
+class Statement {
+ public:
+  Statement(sqlite3* connection, const char* text);
+  ~Statement();
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& Text(int index, std::string_view value);
+  Statement& Blob(int index, std::string_view value);
+  Statement& Integer(int index, int64_t value);
+  Statement& Real(int index, double value);
+
+  // True while there is a row.
+  bool Step();
+
+  std::string TextAt(int column) const;
+  std::string BlobAt(int column) const;
+  int64_t IntegerAt(int column) const;
+  double RealAt(int column) const;
+
+ private:
+  void Check(int code) const;
+
+  sqlite3* connection_;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+// One connection to the cache's file, of the current schema. Everything throws DatabaseError.
+class Database {
+ public:
+  // Creates directory and file as needed; sets aside a file that is damaged, foreign or of another
+  // schema version. Processes take turns here (`<path>.lock`).
+  static std::unique_ptr<Database> OpenForWriting(const std::filesystem::path& path, int busy_ms);
+  // Creates and repairs nothing. Null if there is no file, or nothing in it yet.
+  static std::unique_ptr<Database> OpenForReading(const std::filesystem::path& path, int busy_ms);
+
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  Statement Prepare(const char* text) { return Statement(connection_, text); }
+  void Execute(const char* text);
+  // What was wrong with the file that OpenForWriting set aside; empty if it was sound.
+  const std::string& damage() const { return damage_; }
+
+  // Renames this connection's file to `<path>.corrupt-<pid>-<n>` unless another process has done
+  // so.
+  void SetAside();
+  // Gives the connection up without closing it, which after a fork would take part in the parent's
+  // locking.
+  void Abandon() { connection_ = nullptr; }
+
+  // Deletes all but the newest `keep` files that were set aside.
+  static void RemoveSetAside(const std::filesystem::path& path, size_t keep);
+
+ private:
+  Database(std::filesystem::path path, int busy_ms);
+  void Connect(const std::string& name, int flags);
+  void CheckSchema();
+  void CreateSchema();
+  bool IsEmpty();
+  int64_t IntegerOf(const char* text);
+
+  std::filesystem::path path_;
+  int busy_ms_;
+  std::string damage_;
+  sqlite3* connection_ = nullptr;
+  uint64_t device_ = 0, inode_ = 0;
+};
+
+// A transaction that rolls back unless committed.
+class Transaction {
+ public:
+  explicit Transaction(Database& database);
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  void Commit();
+
+ private:
+  Database& database_;
+  bool open_ = true;
+};
+
+}  // namespace caffe::cache
