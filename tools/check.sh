@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What a commit must pass: format, include direction, public headers that compile alone, and the
+# tests that need no device. With --sanitize: those tests under the address and undefined-behaviour
+# sanitizers instead, in build-sanitize.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT
+jobs=${CAFFE_JOBS:-$(nproc)}
+tests=(ctest --output-on-failure --label-regex '^(null|cpu)$')
+
+if [ "${1:-}" = --sanitize ]; then
+  tools/build.sh sanitizers
+  # Drivers and BLAS libraries keep what they allocate; OpenCL devices stay out of these runs.
+  export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} OCL_ICD_VENDORS=/nonexistent
+  export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
+  exec "${tests[@]}" --test-dir build-sanitize
+fi
+if [ $# -gt 0 ]; then
+  echo "usage: tools/check.sh [--sanitize]" >&2
+  exit 1
+fi
+
+status=0
+fail() { echo "FAILED: $1"; status=1; }
+
+if command -v clang-format >/dev/null; then
+  git ls-files -z -- '*.cpp' '*.hpp' |
+    xargs -0 -r -n 16 -P "$jobs" clang-format --dry-run -Werror || fail format
+else
+  echo "clang-format is not installed: the format is not checked"
+fi
+python3 tools/check_includes.py || fail "include direction"
+
+[ ! -d build ] && tools/build.sh release
+alone() {
+  printf '#include "%s"\n' "${1#include/}" |
+    "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Werror -Iinclude -x c++ - ||
+    { echo "$1 does not compile alone"; return 1; }
+}
+export -f alone
+find include -name '*.hpp' -print0 | xargs -0 -r -n 1 -P "$jobs" bash -c 'alone "$0"' ||
+  fail "public headers"
+
+tools/build.sh release
+"${tests[@]}" --test-dir build || fail tests
+exit $status

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: folders are a stack, and third-party headers have homes.
+
+check_includes.py [ROOT] prints every include that points upward, or out of its home, and exits 1 if
+there is one.
+"""
+import os
+import re
+import sys
+
+# Folder -> the folders below it that it may include. Its own folder is always allowed.
+_ALLOWED = {'core': []}
+_ALLOWED['device'] = ['core']
+_ALLOWED['memory'] = ['device', 'core']
+for _folder in ('quant', 'data', 'io'):
+    _ALLOWED[_folder] = ['memory', 'device', 'core']
+_ALLOWED['library'] = ['quant', 'memory', 'device', 'core']
+_ALLOWED['layer'] = ['library', 'quant', 'data', 'io', 'memory', 'device', 'core']
+_ALLOWED['layers'] = ['layer'] + _ALLOWED['layer']
+_ALLOWED['graph'] = ['core']  # and the traits of layers, see _FILES
+_ALLOWED['net'] = ['graph', 'layer'] + _ALLOWED['layer']
+_ALLOWED['calibration'] = ['net'] + _ALLOWED['net']
+_ALLOWED['solver'] = ['net'] + _ALLOWED['net']
+
+# Single headers that are allowed beyond that.
+_FILES = {'graph': ['caffe/layer/layer_traits.hpp']}
+
+# Third-party headers -> where they may be included. Tests may include any.
+_HOMES = [
+    (r'CL/', [r'src/caffe/device/opencl/', r'src/caffe/library/clblast/']),
+    (r'clblast', [r'src/caffe/library/clblast/']),
+    (r'(cuda|cuda_runtime|nvrtc)\.h$', [r'src/caffe/device/cuda/']),
+    (r'(cublas|cudnn)', [r'src/caffe/library/(cublas|cudnn)/']),
+    (r'sqlite3\.h$', [r'src/caffe/device/']),
+    (r'(.*/)?cblas\.h$', [r'src/caffe/library/openblas/']),
+    (r'lmdb\.h$|leveldb/', [r'src/caffe/data/', r'tools/']),
+    (r'hdf5(_hl)?\.h$|H5Cpp\.h$', [r'src/caffe/(data|io)/']),
+    (r'spdlog/', [r'src/caffe/core/']),
+    (r'CLI/', [r'tools/']),
+    (r'pybind11/|Python\.h$', [r'python/']),
+    (r'gtest/|gmock/', []),
+    (r'benchmark/', [r'tools/benchmark/']),
+    (r'google/protobuf/|caffe\.pb\.h$', [r'src/', r'tools/', r'python/']),
+]
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def _folder_of(path):
+    """The folder in the stack of include/caffe/X/… or src/caffe/X/…, else None."""
+    parts = path.split('/')
+    if len(parts) > 3 and parts[0] in ('include', 'src') and parts[1] == 'caffe':
+        return parts[2]
+    return None
+
+
+def _fault(root, path, included):
+    """Why a file may not include a header, or None."""
+    for pattern, homes in _HOMES:
+        if re.match(pattern, included):
+            if path.startswith('tests/') or any(re.match(home, path) for home in homes):
+                return None
+            return 'has its home in ' + ', '.join(homes or ['tests/'])
+    if included.startswith('compat/') or included.startswith('caffe/compat/'):
+        return None if 'compat' in path or path.startswith('tests/') else 'is for users only'
+    if not included.startswith('caffe/'):
+        return None
+    parts = included.split('/')
+    target = parts[1] if len(parts) > 2 else None
+    in_source = not os.path.exists(os.path.join(root, 'include', included))
+    if path.startswith('include/') and in_source:
+        return 'is no public header'
+    source = _folder_of(path)
+    if source is None:
+        # Tools and Python stand on the public headers; tests may look inside.
+        if in_source and path.split('/')[0] in ('tools', 'python'):
+            return 'is no public header'
+        return None
+    if target is None or target == source or included in _FILES.get(source, []):
+        return None
+    if source not in _ALLOWED:
+        return None if source == 'compat' else 'is included from %s, unknown to the stack' % source
+    if target not in _ALLOWED[source]:
+        return 'is not below %s' % source
+    return None
+
+
+def check(root):
+    """The faults as lines of text."""
+    faults = []
+    for top in ('include', 'src', 'tools', 'python', 'tests'):
+        for folder, _, names in sorted(os.walk(os.path.join(root, top))):
+            for name in sorted(names):
+                if not name.endswith(('.hpp', '.cpp', '.h')):
+                    continue
+                full = os.path.join(folder, name)
+                path = os.path.relpath(full, root).replace(os.sep, '/')
+                with open(full, encoding='utf-8') as file:
+                    for number, line in enumerate(file, 1):
+                        match = _INCLUDE.match(line)
+                        fault = match and _fault(root, path, match[1])
+                        if fault:
+                            faults.append('%s:%d: %s %s' % (path, number, match[1], fault))
+    return faults
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(
+        os.path.dirname(os.path.abspath(__file__)))
+    faults = check(root)
+    for fault in faults:
+        print(fault)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == '__main__':
+    main()

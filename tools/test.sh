@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs all tests: ctest, then pytest. The exit status is 0 only
+# if everything passed. CAFFE_TEST_DATA names the folder with mnist/ and the other data sets.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+trap 'status=$?; echo "tools/test.sh: exit status $status after $SECONDS s"' EXIT
+
+if [ -z "${CAFFE_TEST_DATA:-}" ]; then
+  if [ -d ../shared/data ]; then
+    CAFFE_TEST_DATA=$(cd ../shared/data && pwd)
+  else
+    unset CAFFE_TEST_DATA
+    echo "CAFFE_TEST_DATA is not set: tests that read MNIST files are skipped and listed below"
+  fi
+fi
+[ -z "${CAFFE_TEST_DATA:-}" ] || export CAFFE_TEST_DATA
+
+tools/build.sh release
+echo "built after $SECONDS s"
+# Caches of this tree only: no test meets what another version left behind.
+export CAFFE_CACHE_DIR=$PWD/build/test-cache/programs POCL_CACHE_DIR=$PWD/build/test-cache/pocl
+mkdir -p "$CAFFE_CACHE_DIR" "$POCL_CACHE_DIR"
+python=.venv/bin/python3
+[ -x "$python" ] || python=python3
+
+status=0
+ctest --test-dir build --output-on-failure || status=1
+log=build/Testing/Temporary/LastTest.log
+if grep -q '^\[  SKIPPED \] [^0-9]' "$log" 2>/dev/null; then
+  echo "skipped:"
+  grep '^\[  SKIPPED \] [^0-9]' "$log" | sed 's/ (.*//' | sort -u
+fi
+"$python" -m pytest -q -rs tests/python || status=1
+exit $status
