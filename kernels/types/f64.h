@@ -10,3 +10,4 @@ DEVICE_FN double mul_f64(double v, double s) { return v * s; }
 #define log_f64 LOG_F64
 #define sqrt_f64 SQRT_F64
 #define rescale_f64(v, s) (v)
+#define from_real_f64(v, low, high) (v)

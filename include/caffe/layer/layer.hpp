@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/layer/layer_traits.hpp"
+#include "caffe/memory/blob.hpp"
+
+namespace caffe {
+
+class LayerParameter;
+class ParamSpec;
+class StepState;
+
+enum Phase : int;
+
+// Where and how a layer is built. Borrowed pointers outlive the layer.
+struct LayerContext {
+  Device* device = nullptr;
+  TypeTriple types = TypeTriple::Equal(kFloat);
+  StepState* step_state = nullptr;  // null in nets that never train
+  uint64_t seed = 0;                // of this layer's random numbers
+};
+
+// A layer as Net, Solver and Python see it, without types. Forward and Backward enqueue work on the
+// device and return; they neither allocate nor wait nor look up names until shapes change.
+//
+// A layer's own class (ReLU) derives from this and holds everything; the template of the layer
+// (ReLULayer<Dtype, MItype, MOtype>) only pins the types, see Layer below.
+class LayerBase {
+ public:
+  LayerBase(const LayerParameter& parameter, const LayerContext& context);
+  virtual ~LayerBase();
+
+  // Checks the numbers of blobs against the traits, then LayerSetUp and Reshape.
+  void SetUp(const LayerTraits& traits, const BlobVec& bottom, const BlobVec& top);
+  // Reads parameters, makes learnable blobs and kernels. Called once.
+  virtual void LayerSetUp(const BlobVec& bottom, const BlobVec& top) {}
+  // Gives the tops their shapes (and ranges). Called after LayerSetUp and whenever a bottom's shape
+  // changed. The place to make operators and kernels that depend on shapes.
+  virtual void Reshape(const BlobVec& bottom, const BlobVec& top) = 0;
+  // Rebuilds stale derived copies of parameters (half copies of float masters, …). Called before
+  // every Forward; must be cheap when nothing changed.
+  virtual void PrepareParameters() {}
+  virtual void Forward(const BlobVec& bottom, const BlobVec& top) = 0;
+  // Adds to the diffs of blobs() where param_propagate_down, writes the diffs of bottoms where
+  // propagate_down. Throws for layers without a gradient.
+  virtual void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                        const BlobVec& bottom);
+  // True if a ReLU with this slope can be done by this layer's epilogue; SetFusedReLU asks for it.
+  virtual bool CanFuseReLU() const { return false; }
+  virtual void SetFusedReLU(bool fused) {}
+  // Data layers: true if the shape of the tops is decided anew in every Forward.
+  virtual bool ReshapesInForward() const { return false; }
+
+  const LayerParameter& layer_param() const { return *parameter_; }
+  const std::string& name() const;
+  const std::string& type() const;
+  Phase phase() const;
+  const TypeTriple& types() const { return context_.types; }
+  Device* device() const { return context_.device; }
+  const LayerContext& context() const { return context_; }
+  std::vector<std::shared_ptr<BlobBase>>& blobs() { return blobs_; }
+  const std::vector<std::shared_ptr<BlobBase>>& blobs() const { return blobs_; }
+  bool param_propagate_down(int index) const {
+    return index < static_cast<int>(param_propagate_down_.size()) && param_propagate_down_[index];
+  }
+  void set_param_propagate_down(int index, bool value);
+  // The weight of a top in the net's loss; 0 for tops that are no loss.
+  float loss_weight(int top) const {
+    return top < static_cast<int>(loss_weights_.size()) ? loss_weights_[top] : 0.f;
+  }
+  void set_loss_weight(int top, float weight);
+
+ protected:
+  // "conv1 (Convolution)", the beginning of every message.
+  std::string Where() const;
+  // The type of learnable blobs: float masters for the narrow types, double for double.
+  DataType master_type() const { return types().compute == kDouble ? kDouble : kFloat; }
+  // Makes learnable blob number `index` of this shape, filled by `filler`, unless it is there.
+  void AddParameter(int index, const Shape& shape, const class FillerParameter& filler);
+  // A kernel of body kernels/<body>.h for this layer's types.
+  std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel) const;
+  std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel,
+                                     const TypeTriple& types) const;
+  // An argument of type Scaletype: `factor` itself for float kinds, as integers for quantized ones.
+  KernelArgument Scale(double factor) const;
+
+  std::vector<std::shared_ptr<BlobBase>> blobs_;
+
+ private:
+  std::unique_ptr<LayerParameter> parameter_;
+  LayerContext context_;
+  std::vector<bool> param_propagate_down_;
+  std::vector<float> loss_weights_;
+};
+
+// Pins a layer's types: compute, bottoms, tops. Base is the untyped class that does the work; a
+// layer written by a user derives from Layer<Dtype> directly and uses the typed accessors.
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype, class Base = LayerBase>
+class Layer : public Base {
+ public:
+  using Base::Base;
+  static TypeTriple Types() {
+    return {DataTypeOf<Dtype>::value, DataTypeOf<MItype>::value, DataTypeOf<MOtype>::value};
+  }
+  static const MItype* Bottom(const BlobVec& bottom, int index) {
+    return As<MItype>(*bottom[index]).cpu_data();
+  }
+  static MOtype* Top(const BlobVec& top, int index) {
+    return As<MOtype>(*top[index]).mutable_cpu_data();
+  }
+};
+
+}  // namespace caffe

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+// (type name, types) -> creator, and the traits of each type name.
+class LayerRegistry {
+ public:
+  using Creator =
+      std::function<std::shared_ptr<LayerBase>(const LayerParameter&, const LayerContext&)>;
+
+  // All layers of layers/all_layers.inc.
+  static LayerRegistry& Get();
+
+  // Registers L<T, T, T> for every type of traits.types.
+  template <template <class, class, class> class L>
+  void Add(const std::string& name, LayerTraits traits) {
+    std::map<TypeTriple, Creator> creators;
+    AddTypes<L, float, half, bfloat16, double, quant8, quant16>(traits, &creators);
+    AddCreators(name, std::move(traits), std::move(creators));
+  }
+  // One creator for every triple; for layers that users write or that convert types.
+  void AddUntyped(const std::string& name, LayerTraits traits, Creator creator);
+
+  bool Has(const std::string& name) const { return entries_.count(name) > 0; }
+  // Throws for an unknown name, with the nearest known one.
+  const LayerTraits& Traits(const std::string& name) const;
+  std::shared_ptr<LayerBase> Create(const LayerParameter& parameter,
+                                    const LayerContext& context) const;
+  std::vector<std::string> Names() const;
+
+ private:
+  struct Entry {
+    LayerTraits traits;
+    std::map<TypeTriple, Creator> creators;
+    Creator any;
+  };
+  template <template <class, class, class> class L, class... Types>
+  static void AddTypes(const LayerTraits& traits, std::map<TypeTriple, Creator>* creators) {
+    (AddType<L, Types>(traits, creators), ...);
+  }
+  template <template <class, class, class> class L, class T>
+  static void AddType(const LayerTraits& traits, std::map<TypeTriple, Creator>* creators) {
+    for (DataType type : traits.types) {
+      if (type != DataTypeOf<T>::value) continue;
+      (*creators)[TypeTriple::Equal(type)] = [](const LayerParameter& parameter,
+                                                const LayerContext& context) {
+        return std::static_pointer_cast<LayerBase>(
+            std::make_shared<L<T, T, T>>(parameter, context));
+      };
+    }
+  }
+  void AddCreators(const std::string& name, LayerTraits traits,
+                   std::map<TypeTriple, Creator> creators);
+  const Entry& Find(const std::string& name) const;
+
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "caffe/memory/blob.hpp"
+
+namespace caffe {
+
+// A derived copy of a parameter blob in another type: the half copy of a float master. Refresh()
+// before a forward rebuilds it on the device if the source was written since; in between, data() is
+// a plain pointer. Where the types are equal it is the source itself and costs nothing.
+class ParameterCopy {
+ public:
+  ParameterCopy() = default;
+  // `source` must outlive this.
+  ParameterCopy(BlobBase* source, DataType type, Device* device);
+  void Refresh();
+  DevicePtr data() const;
+
+ private:
+  BlobBase* source_ = nullptr;
+  std::shared_ptr<BlobBase> copy_;
+  std::unique_ptr<Kernel> convert_;
+  uint64_t version_ = 0;
+  bool fresh_ = false;
+};
+
+}  // namespace caffe

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "caffe/memory/blob.hpp"
+
+namespace caffe {
+
+// Values that change between iterations and live on the device, so that a replayed run of launches
+// sees them: kernels read them through pointers, never as scalar arguments. Owned by a net.
+class StepState {
+ public:
+  explicit StepState(Device* device);
+
+  // reals (float): the places below; counters (i32): counter[0] counts training forwards.
+  enum Real { kRate = 0, kLossScale = 1, kSkip = 2, kClip = 3, kCorrection = 4, kReals = 8 };
+  enum Counter { kForward = 0, kCounters = 4 };
+
+  DevicePtr reals() const { return reals_.device_data(); }
+  DevicePtr mutable_reals() { return reals_.mutable_device_data(); }
+  DevicePtr counters() const { return counters_.device_data(); }
+
+  // Set from the host: one small upload at the next use, and only if the value changed.
+  void Set(Real place, float value);
+  float Get(Real place) const;
+  int32_t forward_counter() const;
+  void set_forward_counter(int32_t value);
+  // One launch: counter[0] += 1 on the device.
+  void AdvanceForward();
+  void SetDevice(Device* device);
+
+ private:
+  Blob<float> reals_;
+  Blob<float> counters_;  // holds i32 bits
+  std::unique_ptr<Kernel> advance_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,41 @@
+#include "caffe/layers/relu_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void ReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  slope_ = layer_param().relu_param().negative_slope();
+  forward_ = MakeKernel("neuron/relu", slope_ == 0 ? "relu_forward" : "relu_forward_slope");
+  if (types().compute.is_float()) backward_ = MakeKernel("neuron/relu", "relu_backward");
+}
+
+void ReLU::Reshape(const BlobVec& bottom, const BlobVec& top) { top[0]->ReshapeLike(*bottom[0]); }
+
+void ReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const double rescale = bottom[0]->range().scale / top[0]->range().scale;
+  std::vector<KernelArgument> arguments{bottom[0]->count(), bottom[0]->Data(),
+                                        top[0]->MutableData(), Scale(rescale)};
+  if (slope_ != 0) arguments.push_back(Scale(slope_ * rescale));
+  forward_->Launch(bottom[0]->count(), arguments);
+}
+
+void ReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                    const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
+  backward_->Launch(bottom[0]->count(),
+                    {bottom[0]->count(), bottom[0]->Data(), top[0]->Diff(),
+                     bottom[0]->MutableDiff(), static_cast<double>(slope_)});
+}
+
+void RegisterReLULayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.in_place = true;
+  traits.types = BuiltInTypes();
+  traits.summary = "y = max(x, 0) + negative_slope * min(x, 0)";
+  registry.Add<ReLULayer>("ReLU", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,267 @@
+#include "caffe/memory/blob.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "caffe.pb.h"
+#include "caffe/device/runtime.hpp"
+
+namespace caffe {
+namespace {
+
+std::vector<double> ToDouble(DataType type, const void* source, int64_t count) {
+  std::vector<double> values(count);
+  ConvertElements(type, source, kDouble, values.data(), count);
+  return values;
+}
+
+Shape ProtoShape(const BlobProto& proto) {
+  Shape shape;
+  if (proto.has_num() || proto.has_channels() || proto.has_height() || proto.has_width()) {
+    return {proto.num(), proto.channels(), proto.height(), proto.width()};
+  }
+  for (int i = 0; i < proto.shape().dim_size(); ++i) shape.push_back(proto.shape().dim(i));
+  return shape;
+}
+
+double SumOf(const std::vector<double>& values, bool squares) {
+  double sum = 0;
+  for (double value : values) sum += squares ? value * value : std::abs(value);
+  return sum;
+}
+
+}  // namespace
+
+BlobBase::BlobBase(DataType type, Device* device, const Shape& shape, std::string name)
+    : type_(type), device_(device), name_(std::move(name)) {
+  Reshape(shape);
+}
+
+int64_t BlobBase::LegacyShape(int axis) const {
+  CAFFE_CHECK(num_axes() <= 4, "blob ", name_, " of shape ", shape_string(),
+              " has more than 4 axes; num, channels, height and width can not be asked for");
+  return axis < num_axes() ? shape_[axis] : 1;
+}
+
+void BlobBase::Reshape(const Shape& shape) {
+  CAFFE_CHECK(shape.size() <= 32, "blob ", name_, ": ", shape.size(), " axes are more than 32");
+  int64_t count;
+  try {
+    count = ShapeCount(shape);
+  } catch (const Error& error) {
+    CAFFE_THROW("blob ", name_, ": ", error.what());
+  }
+  shape_ = shape;
+  count_ = count;
+  const int64_t needed = bytes();
+  if (data_ && data_->bytes() - data_offset_ < needed) {
+    data_.reset();
+    data_offset_ = 0;
+  }
+  if (diff_ && diff_->bytes() - diff_offset_ < needed) {
+    diff_.reset();
+    diff_offset_ = 0;
+  }
+}
+
+const std::shared_ptr<SyncedMemory>& BlobBase::data_memory() const {
+  if (!data_) data_ = std::make_shared<SyncedMemory>(bytes(), device_, "blob " + name_);
+  return data_;
+}
+
+const std::shared_ptr<SyncedMemory>& BlobBase::diff_memory() const {
+  if (!diff_) diff_ = std::make_shared<SyncedMemory>(bytes(), device_, "gradient of " + name_);
+  return diff_;
+}
+
+const void* BlobBase::host_data() const {
+  return static_cast<const char*>(data_memory()->host_data()) + data_offset_;
+}
+void* BlobBase::mutable_host_data() {
+  return static_cast<char*>(data_memory()->mutable_host_data()) + data_offset_;
+}
+const void* BlobBase::host_diff() const {
+  return static_cast<const char*>(diff_memory()->host_data()) + diff_offset_;
+}
+void* BlobBase::mutable_host_diff() {
+  return static_cast<char*>(diff_memory()->mutable_host_data()) + diff_offset_;
+}
+DevicePtr BlobBase::device_data() const { return data_memory()->device_data() + data_offset_; }
+DevicePtr BlobBase::mutable_device_data() {
+  return data_memory()->mutable_device_data() + data_offset_;
+}
+DevicePtr BlobBase::device_diff() const { return diff_memory()->device_data() + diff_offset_; }
+DevicePtr BlobBase::mutable_device_diff() {
+  return diff_memory()->mutable_device_data() + diff_offset_;
+}
+
+std::vector<double> BlobBase::DataAsDouble() const {
+  return ToDouble(type_, host_data(), count_);
+}
+std::vector<double> BlobBase::DiffAsDouble() const {
+  return ToDouble(type_, host_diff(), count_);
+}
+
+void BlobBase::SetData(const std::vector<double>& values) {
+  CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
+              " elements, ", values.size(), " were given");
+  ConvertElements(kDouble, values.data(), type_, mutable_host_data(), values.size());
+}
+
+void BlobBase::SetDiff(const std::vector<double>& values) {
+  CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
+              " elements, ", values.size(), " were given");
+  ConvertElements(kDouble, values.data(), type_, mutable_host_diff(), values.size());
+}
+
+void BlobBase::ShareData(const BlobBase& other) {
+  CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (",
+              type_.name(), ", ", shape_string(), ") can not share the data of ", other.name(),
+              " (", other.type().name(), ", ", other.shape_string(), ")");
+  data_ = other.data_memory();
+  data_offset_ = other.data_offset_;
+  range_ = other.range_;
+}
+
+void BlobBase::ShareDiff(const BlobBase& other) {
+  CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (",
+              type_.name(), ", ", shape_string(), ") can not share the diff of ", other.name(),
+              " (", other.type().name(), ", ", other.shape_string(), ")");
+  diff_ = other.diff_memory();
+  diff_offset_ = other.diff_offset_;
+}
+
+void BlobBase::SetDataMemory(std::shared_ptr<SyncedMemory> memory, int64_t offset) {
+  CAFFE_CHECK(offset + bytes() <= memory->bytes(), "blob ", name_, ": ", bytes(),
+              " bytes at offset ", offset, " do not fit a memory of ", memory->bytes());
+  data_ = std::move(memory);
+  data_offset_ = offset;
+}
+
+void BlobBase::SetDiffMemory(std::shared_ptr<SyncedMemory> memory, int64_t offset) {
+  CAFFE_CHECK(offset + bytes() <= memory->bytes(), "blob ", name_, ": ", bytes(),
+              " bytes at offset ", offset, " do not fit a memory of ", memory->bytes());
+  diff_ = std::move(memory);
+  diff_offset_ = offset;
+}
+
+void BlobBase::SetDevice(Device* device) {
+  device_ = device;
+  if (data_) data_->SetDevice(device);
+  if (diff_) diff_->SetDevice(device);
+}
+
+void BlobBase::CopyDataFrom(const BlobBase& other) {
+  CAFFE_CHECK(count_ == other.count(), "can not copy blob ", other.name(), " of shape ",
+              other.shape_string(), " to blob ", name_, " of shape ", shape_string());
+  if (type_ == other.type()) {
+    std::memcpy(mutable_host_data(), other.host_data(), bytes());
+  } else {
+    ConvertElements(other.type(), other.host_data(), type_, mutable_host_data(), count_);
+  }
+}
+
+bool BlobBase::ShapeEquals(const BlobProto& proto) const {
+  const bool legacy =
+      proto.has_num() || proto.has_channels() || proto.has_height() || proto.has_width();
+  const Shape other = ProtoShape(proto);
+  if (!legacy) return other == shape_;
+  // BVLC: a legacy shape is compared right-aligned, with leading ones.
+  if (num_axes() > 4) return false;
+  Shape own(4 - shape_.size(), 1);
+  own.insert(own.end(), shape_.begin(), shape_.end());
+  return own == other;
+}
+
+void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
+  if (reshape) {
+    Reshape(ProtoShape(proto));
+  } else {
+    CAFFE_CHECK(ShapeEquals(proto), "blob ", name_, " has shape ", shape_string(),
+                ", the file has ", ShapeString(ProtoShape(proto)));
+  }
+  const auto convert = [&](DataType type, const void* source, int64_t size, void* target,
+                           const char* what) {
+    CAFFE_CHECK(size == count_, "blob ", name_, " of shape ", shape_string(), " needs ", count_,
+                " elements, its ", what, " in the file has ", size);
+    ConvertElements(type, source, type_, target, count_);
+  };
+  if (proto.double_data_size() > 0) {
+    convert(kDouble, proto.double_data().data(), proto.double_data_size(), mutable_host_data(),
+            "double_data");
+  } else if (proto.has_packed_data()) {
+    const DataType type = DataTypeByProto(proto.data_type());
+    convert(type, proto.packed_data().data(), proto.packed_data().size() / type.bytes(),
+            mutable_host_data(), "packed_data");
+  } else {
+    convert(kFloat, proto.data().data(), proto.data_size(), mutable_host_data(), "data");
+  }
+  if (proto.double_diff_size() > 0) {
+    convert(kDouble, proto.double_diff().data(), proto.double_diff_size(), mutable_host_diff(),
+            "double_diff");
+  } else if (proto.diff_size() > 0) {
+    convert(kFloat, proto.diff().data(), proto.diff_size(), mutable_host_diff(), "diff");
+  } else if (proto.has_packed_diff()) {
+    const DataType type = DataTypeByProto(proto.data_type());
+    convert(type, proto.packed_diff().data(), proto.packed_diff().size() / type.bytes(),
+            mutable_host_diff(), "packed_diff");
+  }
+}
+
+void BlobBase::ToProto(BlobProto* proto, bool write_diff) const {
+  proto->Clear();
+  for (int64_t extent : shape_) proto->mutable_shape()->add_dim(extent);
+  if (type_ == kDouble) {
+    const double* data = static_cast<const double*>(host_data());
+    proto->mutable_double_data()->Assign(data, data + count_);
+    if (write_diff) {
+      const double* diff = static_cast<const double*>(host_diff());
+      proto->mutable_double_diff()->Assign(diff, diff + count_);
+    }
+  } else if (type_ == kFloat) {
+    const float* data = static_cast<const float*>(host_data());
+    proto->mutable_data()->Assign(data, data + count_);
+    if (write_diff) {
+      const float* diff = static_cast<const float*>(host_diff());
+      proto->mutable_diff()->Assign(diff, diff + count_);
+    }
+  } else {
+    proto->set_data_type(static_cast<DataTypeProto>(type_.info().proto));
+    proto->set_packed_data(host_data(), bytes());
+    if (write_diff) proto->set_packed_diff(host_diff(), bytes());
+  }
+}
+
+double BlobBase::asum_data() const { return SumOf(DataAsDouble(), false); }
+double BlobBase::asum_diff() const { return SumOf(DiffAsDouble(), false); }
+double BlobBase::sumsq_data() const { return SumOf(DataAsDouble(), true); }
+double BlobBase::sumsq_diff() const { return SumOf(DiffAsDouble(), true); }
+
+template <class Dtype>
+Blob<Dtype>::Blob() : Blob(Runtime::Get().default_device(), {0}) {}
+
+template <class Dtype>
+Blob<Dtype>::Blob(const Shape& shape) : Blob(Runtime::Get().default_device(), shape) {}
+
+template class Blob<float>;
+template class Blob<half>;
+template class Blob<double>;
+template class Blob<bfloat16>;
+template class Blob<quant8>;
+template class Blob<quant16>;
+
+std::shared_ptr<BlobBase> MakeBlob(DataType type, Device* device, const Shape& shape,
+                                   const std::string& name) {
+  std::shared_ptr<BlobBase> blob;
+  if (type == kFloat) blob = std::make_shared<Blob<float>>(device, shape);
+  if (type == kHalf) blob = std::make_shared<Blob<half>>(device, shape);
+  if (type == kDouble) blob = std::make_shared<Blob<double>>(device, shape);
+  if (type == kBfloat16) blob = std::make_shared<Blob<bfloat16>>(device, shape);
+  if (type == kQuant8) blob = std::make_shared<Blob<quant8>>(device, shape);
+  if (type == kQuant16) blob = std::make_shared<Blob<quant16>>(device, shape);
+  CAFFE_CHECK(blob, "there are no blobs of type ", type.name());
+  blob->set_name(name);
+  return blob;
+}
+
+}  // namespace caffe
