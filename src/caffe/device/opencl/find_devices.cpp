@@ -1,0 +1,151 @@
+#include <cstdio>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/opencl/opencl_api.hpp"
+#include "caffe/device/opencl/opencl_device.hpp"
+
+namespace caffe {
+namespace {
+
+// cl_nv_device_attribute_query and cl_khr_device_uuid; Debian's cl_ext.h lacks the first.
+constexpr cl_device_info kComputeCapabilityMajor = 0x4000;
+constexpr cl_device_info kComputeCapabilityMinor = 0x4001;
+constexpr cl_device_info kDeviceUuid = 0x106A;
+constexpr cl_device_info kMostSubGroups = 0x105C;  // CL_DEVICE_MAX_NUM_SUB_GROUPS, OpenCL 2.1
+
+struct Found {
+  cl_platform_id platform;
+  cl_device_id id;
+  bool gpu;
+};
+
+void AddNote(std::string* note, const std::string& text) {
+  *note += (note->empty() ? "" : "; ") + text;
+}
+
+bool HasExtension(const std::string& extensions, const std::string& name) {
+  return (" " + extensions + " ").find(" " + name + " ") != std::string::npos;
+}
+
+// As CUDA prints it: GPU-6e4a…, so that both backends name one card alike.
+std::string Uuid(cl_device_id id) {
+  unsigned char bytes[16];
+  if (clGetDeviceInfo(id, kDeviceUuid, sizeof bytes, bytes, nullptr) != CL_SUCCESS) return {};
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", bytes[i]);
+    text += digits;
+  }
+  return text;
+}
+
+DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
+  DeviceInfo info;
+  const std::string extensions = opencl::DeviceText(id, CL_DEVICE_EXTENSIONS);
+  const auto type = opencl::DeviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0);
+  info.backend = Backend::kOpenCl;
+  info.id = Concat("opencl:", number);
+  info.name = opencl::DeviceText(id, CL_DEVICE_NAME);
+  info.vendor = opencl::DeviceText(id, CL_DEVICE_VENDOR);
+  info.platform = opencl::PlatformText(platform, CL_PLATFORM_NAME);
+  info.driver = Concat(opencl::DeviceText(id, CL_DRIVER_VERSION), ", ",
+                       opencl::DeviceText(id, CL_DEVICE_VERSION));
+  info.compiler = opencl::DeviceText(id, CL_DEVICE_OPENCL_C_VERSION);
+  info.is_cpu_type = (type & CL_DEVICE_TYPE_CPU) != 0;
+  info.memory_bytes = static_cast<int64_t>(
+      opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
+  info.local_memory_bytes =
+      static_cast<int64_t>(opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE, 0));
+  info.max_group_size =
+      static_cast<int64_t>(opencl::DeviceValue<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1));
+  info.compute_units =
+      static_cast<int>(opencl::DeviceValue<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1));
+  info.unified_memory =
+      opencl::DeviceValue<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
+  info.native_half = HasExtension(extensions, "cl_khr_fp16");
+  info.fp64 = HasExtension(extensions, "cl_khr_fp64");
+  info.subgroups = HasExtension(extensions, "cl_khr_subgroups") ||
+                   HasExtension(extensions, "cl_intel_subgroups") ||
+                   opencl::DeviceValue<cl_uint>(id, kMostSubGroups, 0) > 0;
+  if (HasExtension(extensions, "cl_nv_device_attribute_query")) {
+    const auto major = opencl::DeviceValue<cl_uint>(id, kComputeCapabilityMajor, 0);
+    const auto minor = opencl::DeviceValue<cl_uint>(id, kComputeCapabilityMinor, 0);
+    info.architecture = Concat("sm_", major, minor);
+    // By inline PTX: dp4a since 6.1, the shapes of mma.sync that the dialect uses since 8.0.
+    info.dp4a = major * 10 + minor >= 61;
+    info.matrix = major >= 8;
+    info.subgroups = true;  // warps, by inline PTX
+  }
+  if (HasExtension(extensions, "cl_khr_device_uuid")) info.unique_id = Uuid(id);
+  return info;
+}
+
+void FindOnPlatform(cl_platform_id platform, std::vector<Found>* found, std::string* note) {
+  const std::string name = opencl::PlatformText(platform, CL_PLATFORM_NAME);
+  cl_uint count = 0;
+  cl_int code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  std::vector<cl_device_id> ids(count);
+  if (code == CL_SUCCESS && count > 0) {
+    code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
+  }
+  if (code != CL_SUCCESS) {
+    AddNote(note, Concat("OpenCL platform ", name, ": clGetDeviceIDs failed: ",
+                         opencl::ErrorName(code), " (", code, ")"));
+    return;
+  }
+  for (const cl_device_id id : ids) {
+    const bool usable =
+        opencl::DeviceValue<cl_bool>(id, CL_DEVICE_AVAILABLE, CL_FALSE) == CL_TRUE &&
+        opencl::DeviceValue<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE, CL_FALSE) == CL_TRUE &&
+        opencl::DeviceValue<cl_bool>(id, CL_DEVICE_ENDIAN_LITTLE, CL_FALSE) == CL_TRUE;
+    if (!usable) {
+      AddNote(note, Concat("OpenCL device ", opencl::DeviceText(id, CL_DEVICE_NAME),
+                           ": not available, or without a compiler"));
+      continue;
+    }
+    const auto type = opencl::DeviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0);
+    found->push_back({platform, id, (type & CL_DEVICE_TYPE_GPU) != 0});
+  }
+}
+
+}  // namespace
+
+BackendDevices FindOpenClDevices() {
+  BackendDevices result;
+  try {
+    cl_uint count = 0;
+    cl_int code = clGetPlatformIDs(0, nullptr, &count);
+    std::vector<cl_platform_id> platforms(count);
+    if (code == CL_SUCCESS && count > 0) {
+      code = clGetPlatformIDs(count, platforms.data(), nullptr);
+    }
+    if (code != CL_SUCCESS || count == 0) {
+      AddNote(&result.note, Concat("OpenCL: no platform is installed (clGetPlatformIDs: ",
+                                   opencl::ErrorName(code), ")"));
+      return result;
+    }
+    std::vector<Found> found;
+    for (const cl_platform_id platform : platforms) {
+      FindOnPlatform(platform, &found, &result.note);
+    }
+    for (const bool gpu : {true, false}) {
+      for (const Found& one : found) {
+        if (one.gpu != gpu) continue;
+        const int number = static_cast<int>(result.devices.size());
+        result.devices.push_back(std::make_unique<OpenClDevice>(
+            Describe(one.platform, one.id, number), one.platform, one.id));
+      }
+    }
+  } catch (const std::exception& error) {
+    AddNote(&result.note, Concat("OpenCL: ", error.what()));
+  }
+  return result;
+}
+
+}  // namespace caffe

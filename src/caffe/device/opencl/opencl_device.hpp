@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/opencl/opencl_api.hpp"
+#include "caffe/device/opencl/staging_ring.hpp"
+
+namespace caffe {
+
+class OpenClProgram;
+
+// One device of one OpenCL platform, with a context of its own that is made at first use: the
+// context of a GPU costs memory, and most processes use one of the devices that they can see.
+// A DevicePtr's handle is a cl_mem.
+class OpenClDevice : public Device {
+ public:
+  OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_id id);
+  ~OpenClDevice() override;
+
+  std::unique_ptr<Event> RecordEvent() override;
+  std::unique_ptr<Stream> CreateStream() override;
+  void UseStream(Stream* stream) override;
+  void* native_stream() override { return queue(); }
+
+  cl_device_id id() const { return id_; }
+  cl_context context();
+  cl_command_queue queue();          // of the current stream
+  cl_command_queue default_queue();
+  // "opencl:0 (NVIDIA H200)", for messages.
+  const std::string& where() const { return where_; }
+  // The program cache's word for this device and its compiler.
+  const std::string& identity() const { return identity_; }
+  // PoCL compiles a kernel at its first launch and fixes a program's binary when it is first asked
+  // for it, so the binary is taken after the launches.
+  bool takes_binary_late() const { return takes_binary_late_; }
+  // The work-group size of simple kernels: 256, or the device's limit if that is smaller.
+  int64_t group_size() const { return group_size_; }
+  // Expires when the device goes; for destructors of what may outlive it.
+  std::weak_ptr<void> alive() const { return alive_; }
+
+  void Forget(const class OpenClStream* stream) noexcept;
+
+ protected:
+  void* DoAllocate(int64_t bytes) override;
+  void DoFree(void* handle) noexcept override;
+  void DoUpload(DevicePtr target, const void* source, int64_t bytes) override;
+  void DoDownload(void* target, DevicePtr source, int64_t bytes) override;
+  void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override;
+  void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override;
+  void DoSynchronize() override;
+  std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
+
+ private:
+  void Open();
+  opencl::Handle<cl_command_queue> MakeQueue();
+  // To be called when the device has just been waited for.
+  void StoreLateBinaries();
+  // When the process ends: the binaries of programs that are still there.
+  static void FlushAll() noexcept;
+  void Flush() noexcept;
+
+  const cl_platform_id platform_;
+  const cl_device_id id_;
+  const std::string where_;
+  std::string identity_;
+  bool takes_binary_late_ = false;
+  int64_t group_size_ = 256;
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+
+  std::mutex open_mutex_;
+  std::atomic<bool> open_{false};
+  opencl::Handle<cl_context> context_;
+  opencl::Handle<cl_command_queue> default_queue_;
+  std::unique_ptr<opencl::StagingRing> staging_;
+  std::atomic<cl_command_queue> current_queue_{nullptr};
+
+  std::mutex streams_mutex_;
+  std::vector<const class OpenClStream*> streams_;
+
+  std::mutex late_mutex_;
+  std::vector<std::weak_ptr<OpenClProgram>> late_programs_;
+  std::atomic<bool> any_late_{false};
+};
+
+}  // namespace caffe

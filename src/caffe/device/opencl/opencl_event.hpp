@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/opencl/opencl_api.hpp"
+
+namespace caffe {
+
+// A marker in a queue that keeps times.
+class OpenClEvent : public Event {
+ public:
+  OpenClEvent(opencl::Handle<cl_event> event, std::string where);
+  void Wait() override;
+  double SecondsSince(Event& start) override;
+
+ private:
+  cl_ulong Nanoseconds();
+
+  opencl::Handle<cl_event> event_;
+  const std::string where_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,166 @@
+#include "caffe/device/opencl/opencl_kernel.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/opencl/opencl_device.hpp"
+#include "caffe/device/opencl/opencl_program.hpp"
+
+namespace caffe {
+
+int64_t StorageBytes(const std::string& type, const TypeTriple& types) {
+  if (type == "Dtype") return types.compute.bytes();
+  if (type == "MItype") return types.in.bytes();
+  if (type == "MOtype") return types.out.bytes();
+  for (const DataType known : {types.compute, types.in, types.out}) {
+    if (type == known.word()) return known.bytes();
+  }
+  for (const DataType known : BuiltInTypes()) {
+    if (type == known.word()) return known.bytes();
+  }
+  if (type == "i8" || type == "u8") return 1;
+  if (type == "i16" || type == "u16") return 2;
+  if (type == "i32" || type == "u32") return 4;
+  if (type == "i64" || type == "u64") return 8;
+  constexpr std::string_view kCustom = "custom_";
+  CAFFE_CHECK(type.starts_with(kCustom), "a pointer to ", type, " has no known element size");
+  return DataTypeByName(type.substr(kCustom.size())).bytes();
+}
+
+OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> program,
+                           const KernelSignature& signature, opencl::Handle<cl_kernel> kernel)
+    : Kernel(device, signature, program->text().types),
+      opencl_device_(device),
+      program_(std::move(program)),
+      kernel_(std::move(kernel)),
+      where_(device->where() + ", kernel " + signature.name + " of program \"" + program_->name() +
+             "\"") {
+  const auto& folds = program_->text().folds;
+  cl_uint expected = 0;
+  for (const KernelParameter& parameter : signature_.parameters) {
+    Slot slot{Slot::Kind::kScalar, {}, 0, 1};
+    if (parameter.kind == KernelParameter::Kind::kIn ||
+        parameter.kind == KernelParameter::Kind::kOut) {
+      slot.kind = Slot::Kind::kPointer;
+      slot.element_bytes = StorageBytes(parameter.type, types_);
+      expected += 3;
+    } else if (parameter.kind == KernelParameter::Kind::kFold && folds.contains(parameter.name)) {
+      slot.kind = Slot::Kind::kFolded;
+      slot.fold = folds.at(parameter.name);
+    } else {
+      slot.scalar_type = ScalarType(parameter, types_);
+      expected += 1;
+    }
+    slots_.push_back(std::move(slot));
+  }
+  cl_uint count = 0;
+  opencl::Check(
+      clGetKernelInfo(kernel_.get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr),
+      "clGetKernelInfo(CL_KERNEL_NUM_ARGS)", where_);
+  CAFFE_CHECK(count == expected, where_, ": the compiled kernel takes ", count,
+              " arguments, its declaration makes ", expected);
+
+  size_t limit = 0;
+  opencl::Check(clGetKernelWorkGroupInfo(kernel_.get(), device->id(), CL_KERNEL_WORK_GROUP_SIZE,
+                                         sizeof limit, &limit, nullptr),
+                "clGetKernelWorkGroupInfo(CL_KERNEL_WORK_GROUP_SIZE)", where_);
+  group_size_ = static_cast<size_t>(device->group_size());
+  while (group_size_ > 1 && group_size_ > limit) group_size_ /= 2;
+}
+
+void OpenClKernel::SetArgument(cl_uint index, size_t size, const void* value, size_t parameter) {
+  const cl_int code = clSetKernelArg(kernel_.get(), index, size, value);
+  if (code != CL_SUCCESS) [[unlikely]] {
+    opencl::Check(code, "clSetKernelArg",
+                  where_ + ", argument " + signature_.parameters[parameter].name);
+  }
+}
+
+void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
+  cl_uint index = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    const KernelArgument& argument = arguments[i];
+    switch (slot.kind) {
+      case Slot::Kind::kFolded:
+        CAFFE_CHECK(argument.kind == KernelArgument::Kind::kInteger &&
+                        argument.integer == slot.fold,
+                    where_, ": argument ", signature_.parameters[i].name, " is ",
+                    argument.integer, ", but the program was built for ", slot.fold);
+        break;
+      case Slot::Kind::kScalar: {
+        alignas(8) char bytes[8];
+        size_t size = 0;
+        try {
+          size = PackScalar(argument, slot.scalar_type, bytes);
+        } catch (const Error& error) {
+          CAFFE_THROW(where_, ", argument ", signature_.parameters[i].name, ": ", error.what());
+        }
+        SetArgument(index++, size, bytes, i);
+        break;
+      }
+      case Slot::Kind::kPointer: {
+        const cl_mem buffer = static_cast<cl_mem>(argument.pointer.handle);
+        const cl_long offset = argument.pointer.offset / slot.element_bytes;
+        CAFFE_CHECK(offset * slot.element_bytes == argument.pointer.offset, where_,
+                    ": argument ", signature_.parameters[i].name, " lies ",
+                    argument.pointer.offset, " bytes into its buffer, which is no multiple of ",
+                    slot.element_bytes, ", the size of ", signature_.parameters[i].type);
+        const cl_int zero = argument.zero;
+        SetArgument(index++, sizeof buffer, buffer == nullptr ? nullptr : &buffer, i);
+        SetArgument(index++, sizeof offset, &offset, i);
+        SetArgument(index++, sizeof zero, &zero, i);
+        break;
+      }
+    }
+  }
+}
+
+void OpenClKernel::Enqueue(cl_uint dimensions, const size_t* global, const size_t* local) {
+  const cl_int code =
+      clEnqueueNDRangeKernel(opencl_device_->queue(), kernel_.get(), dimensions, nullptr, global,
+                             local, 0, nullptr, nullptr);
+  if (code != CL_SUCCESS) [[unlikely]] {
+    opencl::Check(code, "clEnqueueNDRangeKernel", where_);
+  }
+  if (!launched_) {
+    launched_ = true;
+    program_->NoteLaunch(signature_.name);
+  }
+}
+
+void OpenClKernel::DoLaunch(const LaunchRange& range,
+                            const std::vector<KernelArgument>& arguments) {
+  int64_t items = 0;
+  const bool overflow = __builtin_mul_overflow(range.rows, range.columns, &items);
+  if (items == 0) return;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  CAFFE_CHECK(!overflow && items > 0 && (program_->wide_index() || items <= kMost), where_,
+              ": ", range.rows, " x ", range.columns,
+              " work items are more than its 32-bit index can count");
+  SetArguments(arguments);
+  const size_t global = (static_cast<size_t>(items) + group_size_ - 1) / group_size_ * group_size_;
+  Enqueue(1, &global, &group_size_);
+}
+
+void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups,
+                                  const std::vector<KernelArgument>& arguments) {
+  size_t global[3], local[3];
+  int64_t local_items = 1, group_count = 1;
+  for (int i = 0; i < 3; ++i) {
+    local[i] = static_cast<size_t>(groups.local[i]);
+    global[i] = static_cast<size_t>(groups.groups[i]) * local[i];
+    local_items *= groups.local[i];
+    group_count *= groups.groups[i];
+  }
+  if (group_count == 0) return;
+  const int64_t most = opencl_device_->info().max_group_size;
+  CAFFE_CHECK(local_items > 0 && local_items <= most, where_, ": groups of ", local_items,
+              " work items, the device takes at most ", most);
+  SetArguments(arguments);
+  Enqueue(3, global, local);
+}
+
+}  // namespace caffe

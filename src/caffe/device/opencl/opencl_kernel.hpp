@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/device/kernel.hpp"
+#include "caffe/device/opencl/opencl_api.hpp"
+
+namespace caffe {
+
+class OpenClDevice;
+class OpenClProgram;
+
+// A cl_kernel of its own, so that arguments which one net sets are not seen by another. A pointer
+// takes three arguments: memory object, offset in elements (i64), zero point (i32).
+class OpenClKernel : public Kernel {
+ public:
+  // Throws if the compiled kernel takes other arguments than `signature` says.
+  OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> program,
+               const KernelSignature& signature, opencl::Handle<cl_kernel> kernel);
+
+ protected:
+  void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) override;
+  void DoLaunchGroups(const LaunchGroups& groups,
+                      const std::vector<KernelArgument>& arguments) override;
+
+ private:
+  struct Slot {
+    enum class Kind { kScalar, kFolded, kPointer } kind;
+    std::string scalar_type;
+    int64_t fold = 0;
+    int64_t element_bytes = 1;
+  };
+
+  void SetArguments(const std::vector<KernelArgument>& arguments);
+  void SetArgument(cl_uint index, size_t size, const void* value, size_t parameter);
+  void Enqueue(cl_uint dimensions, const size_t* global, const size_t* local);
+
+  OpenClDevice* opencl_device_;
+  std::shared_ptr<OpenClProgram> program_;
+  opencl::Handle<cl_kernel> kernel_;
+  std::string where_;
+  std::vector<Slot> slots_;  // one per declared parameter
+  size_t group_size_ = 256;
+  bool launched_ = false;
+};
+
+// The bytes of an element that IN(type, …) or OUT(type, …) points to.
+int64_t StorageBytes(const std::string& type, const TypeTriple& types);
+
+}  // namespace caffe

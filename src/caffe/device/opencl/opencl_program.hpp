@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "caffe/device/opencl/opencl_api.hpp"
+#include "caffe/device/program.hpp"
+
+namespace caffe {
+
+class OpenClDevice;
+
+// A program built from source, or from the binary that the program cache holds. Thread-safe. It may
+// outlive its device, but then does nothing any more.
+class OpenClProgram : public Program, public std::enable_shared_from_this<OpenClProgram> {
+ public:
+  // Throws with device, program, kernel, compiler log and source lines if the text does not build.
+  static std::shared_ptr<OpenClProgram> Make(OpenClDevice* device, const ProgramText& text,
+                                             bool use_cache);
+  ~OpenClProgram() override;
+
+  std::unique_ptr<Kernel> CreateKernel(const std::string& name) override;
+
+  const std::string& name() const { return text_.name; }
+  const ProgramText& text() const { return text_; }  // its source is left out
+  bool wide_index() const { return wide_index_; }
+
+  // The binary of a fresh program goes into the cache after its kernels' first launches: the device
+  // calls StoreAfterWait whenever it has waited for its queue, until that returns true.
+  bool wants_store() const { return !key_.empty(); }
+  void NoteLaunch(const std::string& kernel);
+  bool StoreAfterWait() noexcept;
+  // Waits for the queue, and stores the binary if there is anything to store.
+  void StoreNow() noexcept;
+
+ private:
+  OpenClProgram(OpenClDevice* device, const ProgramText& text);
+
+  bool Load(const std::string& binary, const std::string& options);
+  void Compile(const ProgramText& text, const std::string& refusal_key);
+  [[noreturn]] void ThrowBuildFailure(const ProgramText& text, const std::string& reason,
+                                      const std::string& log) const;
+  std::string BuildLog() const;
+  std::string Binary() const;  // throws
+  void Store() noexcept;
+
+  OpenClDevice* device_;
+  const std::weak_ptr<void> device_alive_;
+  const std::string where_, device_name_;
+  ProgramText text_;
+  bool wide_index_ = false;
+  opencl::Handle<cl_program> program_;
+  opencl::Handle<cl_command_queue> queue_;
+  std::string build_log_;
+  double build_seconds_ = 0;
+
+  std::mutex mutex_;
+  std::string key_;  // of the binary that is still to be stored; empty if there is none
+  std::set<std::string> created_, launched_;
+  int waits_ = 0;  // since a kernel was launched for the first time
+};
+
+}  // namespace caffe
