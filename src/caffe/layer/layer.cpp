@@ -1,0 +1,107 @@
+#include "caffe/layer/layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/layer/filler.hpp"
+
+namespace caffe {
+namespace {
+
+void CheckCount(const std::string& where, const char* what, size_t count, int low, int high) {
+  const int have = static_cast<int>(count);
+  if (low == high) {
+    CAFFE_CHECK(have == low, where, ": takes ", low, " ", what, " blob(s), the net gives ", have);
+  }
+  CAFFE_CHECK(low < 0 || have >= low, where, ": takes at least ", low, " ", what,
+              " blob(s), the net gives ", have);
+  CAFFE_CHECK(high < 0 || have <= high, where, ": takes at most ", high, " ", what,
+              " blob(s), the net gives ", have);
+}
+
+}  // namespace
+
+LayerBase::LayerBase(const LayerParameter& parameter, const LayerContext& context)
+    : parameter_(std::make_unique<LayerParameter>(parameter)), context_(context) {
+  for (int i = 0; i < parameter.blobs_size(); ++i) {
+    auto blob = MakeBlob(master_type(), context.device, {0}, Concat(parameter.name(), ".", i));
+    blob->FromProto(parameter.blobs(i));
+    blobs_.push_back(std::move(blob));
+  }
+}
+
+LayerBase::~LayerBase() = default;
+
+void LayerBase::SetUp(const LayerTraits& traits, const BlobVec& bottom, const BlobVec& top) {
+  CheckCount(Where(), "bottom", bottom.size(), traits.min_bottom, traits.max_bottom);
+  CheckCount(Where(), "top", top.size(), traits.min_top, traits.max_top);
+  LayerSetUp(bottom, top);
+  Reshape(bottom, top);
+  const int weights = layer_param().loss_weight_size();
+  CAFFE_CHECK(weights == 0 || weights == static_cast<int>(top.size()), Where(),
+              ": loss_weight must be given for every top or for none; there are ", top.size(),
+              " tops and ", weights, " weights");
+  for (int i = 0; i < static_cast<int>(top.size()); ++i) {
+    const float weight = weights ? layer_param().loss_weight(i) : traits.loss && i == 0 ? 1.f : 0.f;
+    if (weight != 0) set_loss_weight(i, weight);
+  }
+}
+
+void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) {
+  CAFFE_THROW(Where(), ": there is no backward pass in ", types().name(),
+              "; train in a float type and quantize afterwards");
+}
+
+const std::string& LayerBase::name() const { return parameter_->name(); }
+const std::string& LayerBase::type() const { return parameter_->type(); }
+Phase LayerBase::phase() const { return parameter_->phase(); }
+
+void LayerBase::set_param_propagate_down(int index, bool value) {
+  if (index >= static_cast<int>(param_propagate_down_.size())) {
+    param_propagate_down_.resize(index + 1, false);
+  }
+  param_propagate_down_[index] = value;
+}
+
+void LayerBase::set_loss_weight(int top, float weight) {
+  if (top >= static_cast<int>(loss_weights_.size())) loss_weights_.resize(top + 1, 0.f);
+  loss_weights_[top] = weight;
+}
+
+std::string LayerBase::Where() const { return name() + " (" + type() + ")"; }
+
+void LayerBase::AddParameter(int index, const Shape& shape, const FillerParameter& filler) {
+  if (index < static_cast<int>(blobs_.size()) && blobs_[index]) {
+    CAFFE_CHECK(blobs_[index]->shape() == shape, Where(), ": parameter ", index, " has shape ",
+                blobs_[index]->shape_string(), ", the layer needs ", ShapeString(shape));
+    return;
+  }
+  if (index >= static_cast<int>(blobs_.size())) blobs_.resize(index + 1);
+  blobs_[index] = MakeBlob(master_type(), device(), shape, Concat(name(), ".", index));
+  try {
+    Fill(filler, context_.seed + static_cast<uint64_t>(index) + 1, blobs_[index].get());
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+}
+
+std::unique_ptr<Kernel> LayerBase::MakeKernel(const std::string& body, const std::string& kernel,
+                                              const TypeTriple& types) const {
+  try {
+    return ProgramBuilder(device(), body).Types(types).Body(body).Build()->CreateKernel(kernel);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+}
+
+std::unique_ptr<Kernel> LayerBase::MakeKernel(const std::string& body,
+                                              const std::string& kernel) const {
+  return MakeKernel(body, kernel, types());
+}
+
+KernelArgument LayerBase::Scale(double factor) const {
+  if (types().compute.is_quantized()) return Requant::FromReal(factor);
+  return factor;
+}
+
+}  // namespace caffe

@@ -1,0 +1,35 @@
+#include "caffe/layer/parameter_copy.hpp"
+
+#include "caffe/device/program_builder.hpp"
+
+namespace caffe {
+
+ParameterCopy::ParameterCopy(BlobBase* source, DataType type, Device* device) : source_(source) {
+  if (source->type() == type) return;
+  copy_ = MakeBlob(type, device, source->shape(), source->name() + " as " + type.name());
+  const DataType compute = source->type() == kDouble || type == kDouble ? kDouble : kFloat;
+  convert_ = ProgramBuilder(device, "convert")
+                 .Types({compute, source->type(), type})
+                 .Body("quant/convert")
+                 .Build()
+                 ->CreateKernel("convert");
+}
+
+void ParameterCopy::Refresh() {
+  if (!copy_) {
+    source_->device_data();  // uploads a stale device copy now, not inside the forward
+    return;
+  }
+  if (fresh_ && version_ == source_->data_version()) return;
+  if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
+  convert_->Launch(source_->count(), {source_->count(), source_->Data(), copy_->MutableData(), 1.0,
+                                      1.0, 0.0, 0.0});
+  version_ = source_->data_version();
+  fresh_ = true;
+}
+
+DevicePtr ParameterCopy::data() const {
+  return copy_ ? copy_->device_data() : source_->device_data();
+}
+
+}  // namespace caffe
