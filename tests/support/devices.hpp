@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device.hpp"
+
+namespace caffe {
+
+// The CPU and every device of this machine, in the order of their numbers.
+const std::vector<Device*>& TestDevices();
+
+// One place of a fan-out: a device and a type it can hold.
+struct DeviceType {
+  Device* device;
+  DataType type;
+};
+inline void PrintTo(const DeviceType& value, std::ostream* out) {
+  *out << value.device->info().id << " " << value.type.name();
+}
+
+// Every device with every one of these types; double only where the device has it.
+std::vector<DeviceType> DevicesAndTypes(const std::vector<DataType>& types);
+inline std::vector<DeviceType> DevicesAndFloats() { return DevicesAndTypes(FloatTypes()); }
+
+// "cpu_half", "opencl_0_float": a name for a parameterised test.
+std::string TestName(const DeviceType& value);
+
+// How far results of this type may lie from those of a reference in double, relative to values
+// around 1.
+double Tolerance(DataType type);
+
+}  // namespace caffe
