@@ -68,7 +68,7 @@ class Kernel {
   // ones included, in the order of the declaration; count and kinds are checked. Nothing is
   // launched for an empty range.
   void Launch(const LaunchRange& range, const std::vector<KernelArgument>& arguments);
-  void Launch(const LaunchGroups& groups, const std::vector<KernelArgument>& arguments);
+  void LaunchInGroups(const LaunchGroups& groups, const std::vector<KernelArgument>& arguments);
   const KernelSignature& signature() const { return signature_; }
 
  protected:

@@ -75,7 +75,7 @@ void Kernel::Launch(const LaunchRange& range, const std::vector<KernelArgument>&
   device_->CountLaunch();
 }
 
-void Kernel::Launch(const LaunchGroups& groups, const std::vector<KernelArgument>& arguments) {
+void Kernel::LaunchInGroups(const LaunchGroups& groups, const std::vector<KernelArgument>& arguments) {
   Check(arguments);
   for (int64_t extent : groups.groups) {
     if (extent <= 0) return;
