@@ -1,0 +1,277 @@
+import gc
+
+import numpy as np
+import pytest
+
+import caffe
+from caffe import layers as L, NetSpec
+from caffe.proto import caffe_pb2
+from nets import small_net, write
+
+
+@pytest.fixture
+def net():
+    caffe.set_device('cpu')
+    caffe.set_random_seed(1)
+    made = caffe.Net(small_net(), caffe.TRAIN)
+    made.blobs['data'].data[...] = np.random.RandomState(0).randn(5, 2, 3, 4)
+    made.blobs['label'].data[...] = np.arange(5).reshape(5, 1, 1, 1)
+    return made
+
+
+def test_arrays_outlive_their_net(net):
+    arrays = [blob.data for blobs in net.params.values() for blob in blobs]
+    arrays += [blob.diff for blobs in net.params.values() for blob in blobs]
+    arrays += [blob.data for blob in net.blobs.values()]
+    arrays += [blob.diff for blob in net.blobs.values()]
+    del net
+    gc.collect()
+    assert np.isfinite(sum(float(np.sum(array)) for array in arrays))
+
+
+def test_names_layers_and_blobs(net):
+    assert list(net.layer_dict) == list(net._layer_names) == ['data', 'label', 'conv', 'ip', 'loss']
+    assert net.layer_dict['conv'].type == 'Convolution'
+    assert [layer.type for layer in net.layers] == [
+        'Input', 'Input', 'Convolution', 'InnerProduct', 'SoftmaxWithLoss']
+    assert list(net.blobs) == ['data', 'label', 'conv', 'ip', 'loss']
+    assert list(net.params) == ['conv', 'ip'] and len(net.params['conv']) == 2
+    assert net.inputs == ['data', 'label'] and net.outputs == ['loss']
+    assert net.top_names['conv'] == ['conv'] and net.bottom_names['loss'] == ['ip', 'label']
+    assert net.bottom_names['data'] == []
+    assert net.blob_loss_weights['loss'] == 1 and net.blob_loss_weights['ip'] == 0
+
+
+def test_copies_for_two_readers_are_not_seen():
+    caffe.set_device('cpu')
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[2, 3]))
+    spec.a = L.InnerProduct(spec.data, num_output=2)
+    spec.b = L.InnerProduct(spec.data, num_output=2)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    assert list(net.blobs) == ['data', 'a', 'b']
+    assert list(net._layer_names) == ['data', 'a', 'b']
+    assert net.bottom_names['a'] == net.bottom_names['b'] == ['data']
+
+
+def test_blobs_know_their_shape(net):
+    blob = net.blobs['conv']
+    assert tuple(blob.shape) == (5, 11, 8, 9)
+    assert (blob.num, blob.channels, blob.height, blob.width) == (5, 11, 8, 9)
+    assert blob.count == blob.data.size == 5 * 11 * 8 * 9
+    assert blob.data.shape == (5, 11, 8, 9) and blob.data.dtype == np.float32
+
+
+def test_forward_and_backward(net):
+    loss = net.forward()['loss']
+    assert loss.shape == () and loss > 0
+    assert loss[0] == loss[:][0] == float(loss)
+    diffs = net.backward()
+    assert np.abs(net.params['conv'][0].diff).sum() > 0
+    assert np.abs(diffs['data']).sum() > 0
+
+
+def test_forward_of_a_part_is_the_matrix_product(net):
+    net.forward()
+    weight, bias = (blob.data for blob in net.params['ip'])
+    conv = net.blobs['conv'].data
+    conv[...] = np.random.RandomState(1).randn(*conv.shape)
+    result = net.forward(start='ip', end='ip')
+    assert list(result) == ['ip']
+    expected = conv.reshape(5, -1) @ weight.T + bias
+    np.testing.assert_allclose(result['ip'], expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(net.forward(start='ip', end='ip', blobs=['conv'])['conv'], conv)
+
+
+def test_backward_of_a_part_is_the_matrix_product(net):
+    net.forward()
+    net.clear_param_diffs()
+    net.blobs['ip'].diff[...] = np.random.RandomState(2).randn(5, 13)
+    result = net.backward(start='ip', end='ip')
+    top_diff, conv = net.blobs['ip'].diff, net.blobs['conv'].data.reshape(5, -1)
+    np.testing.assert_allclose(net.params['ip'][0].diff, top_diff.T @ conv, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(net.params['ip'][1].diff, top_diff.sum(axis=0), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(result['conv'].reshape(5, -1), top_diff @ net.params['ip'][0].data,
+                               rtol=1e-3, atol=1e-3)
+
+
+def test_diffs_of_parameters_are_cleared(net):
+    net.forward()
+    net.backward()
+    net.clear_param_diffs()
+    for blobs in net.params.values():
+        for blob in blobs:
+            assert not blob.diff.any()
+
+
+def test_inputs_by_keyword(net):
+    data = np.random.RandomState(3).randn(5, 2, 3, 4)
+    label = np.ones((5, 1, 1, 1))
+    loss = float(net.forward(data=data, label=label)['loss'])
+    np.testing.assert_allclose(net.blobs['data'].data, data, rtol=1e-6)
+    assert float(net.forward()['loss']) == loss
+    with pytest.raises(ValueError, match="the net's inputs are data, label, not data"):
+        net.forward(data=data)
+    with pytest.raises(ValueError, match=r'data: shape \(4, 2, 3, 4\) is not one batch of 5'):
+        net.forward(data=data[:4], label=label)
+    with pytest.raises(ValueError, match='no layer nothing'):
+        net.forward(end='nothing')
+
+
+def test_a_view_stays_live(net):
+    view = net.blobs['data'].data
+    first = float(net.forward()['loss'])
+    view[...] *= 2
+    second = float(net.forward()['loss'])
+    assert first != second
+    view[...] /= 2
+    assert float(net.forward()['loss']) == first
+    weights = net.params['ip'][0].data
+    weights[...] = 0
+    net.params['ip'][1].data[...] = 0
+    assert float(net.forward()['loss']) == pytest.approx(np.log(13), rel=1e-5)
+
+
+def test_views_are_not_copied(net):
+    blob = net.blobs['data']
+    assert np.shares_memory(blob.data, blob.data)
+    blob.data[0, 0, 0, 0] = 7
+    assert blob.data[0, 0, 0, 0] == 7
+    with pytest.raises(AttributeError):
+        blob.data = np.zeros((5, 2, 3, 4))
+
+
+def test_reshape_changes_what_follows(net):
+    net.blobs['data'].reshape(3, 2, 3, 4)
+    net.blobs['label'].reshape(3, 1, 1, 1)
+    net.reshape()
+    assert tuple(net.blobs['ip'].shape) == (3, 13)
+    net.forward(data=np.zeros((3, 2, 3, 4)), label=np.zeros((3, 1, 1, 1)))
+
+
+def test_weights_go_through_a_file(net, tmp_path):
+    path = str(tmp_path / 'weights.caffemodel')
+    net.save(path)
+    for again in (caffe.Net(small_net(), caffe.TEST, weights=path),
+                  caffe.Net(write(tmp_path, small_net()), path, caffe.TEST)):
+        for name, blobs in net.params.items():
+            for ours, theirs in zip(blobs, again.params[name]):
+                np.testing.assert_array_equal(ours.data, theirs.data)
+    other = caffe.Net(small_net(), caffe.TEST)
+    assert (other.params['ip'][0].data != net.params['ip'][0].data).any()
+    other.copy_from(path)
+    np.testing.assert_array_equal(other.params['ip'][0].data, net.params['ip'][0].data)
+
+
+def test_weights_are_shared(net):
+    other = caffe.Net(small_net(), caffe.TEST)
+    other.share_with(net)
+    net.params['ip'][0].data[0, 0] = 123
+    assert other.params['ip'][0].data[0, 0] == 123
+
+
+def test_a_net_of_any_number_of_images(net):
+    images = np.random.RandomState(4).randn(12, 2, 3, 4).astype(np.float32)
+    labels = np.zeros((12, 1, 1, 1))
+    result = net.forward_all(data=images, label=labels, blobs=['ip'])
+    assert result['ip'].shape == (12, 13) and result['loss'].shape == (3,)
+    one = net.forward(data=images[5:10], label=labels[5:10], blobs=['ip'])
+    np.testing.assert_allclose(result['ip'][5:10], one['ip'], rtol=1e-5)
+    with pytest.raises(ValueError, match='label has 11 items, others 12'):
+        net.forward_all(data=images, label=labels[1:])
+    blobs, diffs = net.forward_backward_all(data=images, label=labels, blobs=['ip'])
+    assert blobs['ip'].shape == (12, 13) and diffs['data'].shape == (12, 2, 3, 4)
+
+
+def test_levels_and_stages():
+    caffe.set_device('cpu')
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[1, 2]))
+    spec.low = L.InnerProduct(spec.data, num_output=1)
+    spec.high = L.InnerProduct(spec.data, num_output=1, include=dict(min_level=1))
+    spec.a = L.InnerProduct(spec.data, num_output=1, include=dict(stage='A'))
+    spec.b = L.InnerProduct(spec.data, num_output=1, include=dict(stage='B'))
+    spec.ab = L.InnerProduct(spec.data, num_output=1, include=dict(stage=['A', 'B']))
+    proto = spec.to_proto()
+
+    def layers(**state):
+        return list(caffe.Net(proto, caffe.TEST, **state).layer_dict)[1:]
+
+    assert layers() == ['low']
+    assert layers(level=1) == ['low', 'high']
+    assert layers(stages=['A']) == ['low', 'a']
+    assert layers(stages=['A', 'B']) == ['low', 'a', 'b', 'ab']
+
+
+def test_memory_data_reads_arrays():
+    caffe.set_device('cpu')
+    spec = NetSpec()
+    spec.data, spec.label = L.MemoryData(batch_size=2, channels=1, height=2, width=3, ntop=2)
+    spec.flat = L.Flatten(spec.data)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    images = np.arange(24.).reshape(4, 1, 2, 3)
+    for set_arrays in (lambda: net.set_input_arrays(images, np.arange(4)),
+                       lambda: net.set_input_arrays(0, images, np.arange(4)),
+                       lambda: net.set_layer_input_arrays(net.layers[0], images, np.arange(4))):
+        set_arrays()
+        for batch in (0, 2, 0):
+            net.forward()
+            np.testing.assert_array_equal(net.blobs['flat'].data,
+                                          images[batch:batch + 2].reshape(2, 6))
+            assert list(net.blobs['label'].data.ravel()) == [batch, batch + 1]
+    with pytest.raises(RuntimeError, match='batch'):
+        net.set_input_arrays(images[:3], np.arange(3))
+
+
+@pytest.mark.parametrize('name, dtype', [('CAFFE_HALF', np.float16), ('CAFFE_DOUBLE', np.float64),
+                                         ('CAFFE_BFLOAT16', np.uint16)])
+def test_blobs_of_other_types(name, dtype):
+    caffe.set_device('cpu')
+    data_type = getattr(caffe.data_type, name)
+    types = dict(bottom_data_type=data_type, compute_data_type=data_type, top_data_type=data_type)
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[2, 3]), top_data_type=data_type)
+    spec.ip = L.InnerProduct(spec.data, num_output=2, weight_filler=dict(type='constant', value=1),
+                             **types)
+    spec.out = L.Quantizer(spec.ip, bottom_data_type=data_type, compute_data_type=data_type,
+                           top_data_type=caffe.data_type.CAFFE_FLOAT)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    assert net.blobs['ip'].data.dtype == dtype and net.blobs['out'].data.dtype == np.float32
+    out = net.forward(data=np.array([[1, 2, 3], [0.5, 0, -1]]))['out']
+    assert out.tolist() == [[6, 6], [-0.5, -0.5]]
+
+
+def test_ranges_are_observed_and_saved(net, tmp_path):
+    net.quant_mode = caffe.quantizer_mode.CAFFE_QUANT_OBSERVE
+    assert net.quant_mode == caffe.quantizer_mode.CAFFE_QUANT_OBSERVE
+    net.blobs['data'].data[...] = 0
+    net.blobs['data'].data[0, 0, 0, :2] = -3, 5
+    net.forward()
+    net.save(str(tmp_path / 'net.caffemodel'))
+    saved = caffe_pb2.NetParameter.FromString((tmp_path / 'net.caffemodel').read_bytes())
+    ranges = {entry.name: (entry.observed_min, entry.observed_max) for entry in saved.quantizer}
+    assert ranges['data'] == (-3, 5)
+    conv = net.blobs['conv'].data
+    assert ranges['conv'] == (conv.min(), conv.max())
+
+
+def test_errors_are_exceptions_that_name_the_layer():
+    caffe.set_device('cpu')
+    with pytest.raises(RuntimeError, match='nowhere.prototxt'):
+        caffe.Net('nowhere.prototxt', caffe.TEST)
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[1, 6, 4, 4]))
+    spec.conv1 = L.Convolution(spec.data, num_output=4, kernel_size=3, group=4)
+    with pytest.raises(RuntimeError, match='conv1'):
+        caffe.Net(spec.to_proto(), caffe.TEST)
+    with pytest.raises(RuntimeError, match='Nonsense'):
+        caffe.Net(caffe_pb2.NetParameter(layer=[dict(name='x', type='Nonsense', top=['x'])]),
+                  caffe.TEST)
+
+
+def test_callbacks_are_called_with_layer_indices(net):
+    seen = []
+    net.before_forward(lambda index: seen.append(('before', index)))
+    net.after_forward(lambda index: seen.append(('after', index)))
+    net.forward()
+    assert seen == [(when, index) for index in range(5) for when in ('before', 'after')]
