@@ -43,6 +43,7 @@ class ProgramCache {
     int64_t size_cap_bytes = int64_t{1} << 30;  // programs beyond it go, least recently used first
     int64_t touch_seconds = 24 * 60 * 60;       // a row's last use is not written more often
     int busy_milliseconds = 10000;              // how long to wait for another process's lock
+    bool shared_memory = true;                  // false: as on a network file system, without WAL
   };
 
   struct Entry {

@@ -336,7 +336,8 @@ void Database::CheckSchema() {
   }
 }
 
-std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int busy_ms) {
+std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int busy_ms,
+                                                   bool shared_memory) {
   CreateDirectory(path.parent_path());
   OpenLock lock(path, busy_ms);
   std::unique_ptr<Database> database(new Database(path, busy_ms));
@@ -359,7 +360,7 @@ std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int bus
       } else {
         database->CheckSchema();
       }
-      bool wal = !OnNetworkFileSystem(path.parent_path());
+      bool wal = shared_memory && !OnNetworkFileSystem(path.parent_path());
       if (wal) {
         try {
           Statement mode(database->connection_, "PRAGMA journal_mode = WAL");

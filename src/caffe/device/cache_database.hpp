@@ -64,7 +64,8 @@ class Database {
  public:
   // Creates directory and file as needed; sets aside a file that is damaged, foreign or of another
   // schema version. Processes take turns here (`<path>.lock`).
-  static std::unique_ptr<Database> OpenForWriting(const std::filesystem::path& path, int busy_ms);
+  static std::unique_ptr<Database> OpenForWriting(const std::filesystem::path& path, int busy_ms,
+                                                  bool shared_memory);
   // Creates and repairs nothing. Null if there is no file, or nothing in it yet.
   static std::unique_ptr<Database> OpenForReading(const std::filesystem::path& path, int busy_ms);
 

@@ -227,7 +227,8 @@ bool ProgramCache::Access(Need need, const Work& work) const {
     try {
       if (database_ == nullptr) {
         database_ = mode_ == Mode::kReadWrite
-                        ? Database::OpenForWriting(path_, options_.busy_milliseconds)
+                        ? Database::OpenForWriting(path_, options_.busy_milliseconds,
+                                                   options_.shared_memory)
                         : Database::OpenForReading(path_, options_.busy_milliseconds);
         owner_process_ = ::getpid();
         if (database_ == nullptr) {
