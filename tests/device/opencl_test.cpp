@@ -25,14 +25,17 @@ ProgramText ScaleText(const std::string& name) {
   text.types = TypeTriple::Equal(kFloat);
   text.source =
       "#define Index i32\n"
-      "// " + name + "\n"
+      "// " +
+      name +
+      "\n"
       "#line 1 \"kernels/test/scale.h\"\n"
       "typedef struct { int multiplier; int shift; } Requant;\n"
       "__kernel void scale(const long n, __global const float* x, const long x_offset,\n"
       "                    const int x_zero, __global float* y, const long y_offset,\n"
       "                    const int y_zero, const float factor, const Requant r) {\n"
       "  const long i = get_global_id(0);\n"
-      "  if (i < n) y[y_offset + i] = factor * (x[x_offset + i] - x_zero) + r.multiplier + r.shift;\n"
+      "  if (i < n) y[y_offset + i] = factor * (x[x_offset + i] - x_zero) + r.multiplier + "
+      "r.shift;\n"
       "}\n"
       "__kernel void groups(__global int* y, const long y_offset, const int y_zero) {\n"
       "  if (get_local_id(0) == 0 && get_local_id(1) == 0)\n"
@@ -220,12 +223,12 @@ TEST_F(OpenClTest, LaunchesGroups) {
   const auto program = device_->Build(ScaleText("scale groups"));
   const auto kernel = program->CreateKernel("groups");
   const DevicePtr to = Make(std::vector<int>(16, 0));
-  kernel->Launch(LaunchGroups{{3, 4, 1}, {8, 2, 1}}, {to + 8});
+  kernel->LaunchInGroups(LaunchGroups{{3, 4, 1}, {8, 2, 1}}, {to + 8});
   std::vector<int> expected(16, 0);
   std::fill_n(expected.begin() + 2, 12, 802);
   EXPECT_EQ(Read<int>(to, 16), expected);
   const std::string message = MessageOf([&] {
-    kernel->Launch(LaunchGroups{{1, 1, 1}, {1 << 20, 1, 1}}, {to});
+    kernel->LaunchInGroups(LaunchGroups{{1, 1, 1}, {1 << 20, 1, 1}}, {to});
   });
   EXPECT_NE(message.find("groups"), std::string::npos) << message;
   EXPECT_NE(message.find("1048576"), std::string::npos) << message;
@@ -235,12 +238,10 @@ TEST_F(OpenClTest, RefusesWrongArguments) {
   const auto program = device_->Build(ScaleText("scale refuse"));
   const auto kernel = program->CreateKernel("scale");
   const DevicePtr x = Make(64), y = Make(64);
-  const std::string fold =
-      MessageOf([&] { kernel->Launch(4, {4, x, y, 5, 1.0, Requant{}}); });
+  const std::string fold = MessageOf([&] { kernel->Launch(4, {4, x, y, 5, 1.0, Requant{}}); });
   EXPECT_NE(fold.find("window is 5, but the program was built for 3"), std::string::npos) << fold;
   EXPECT_NE(fold.find(device_->info().id), std::string::npos) << fold;
-  const std::string odd =
-      MessageOf([&] { kernel->Launch(4, {4, x + 6, y, 3, 1.0, Requant{}}); });
+  const std::string odd = MessageOf([&] { kernel->Launch(4, {4, x + 6, y, 3, 1.0, Requant{}}); });
   EXPECT_NE(odd.find("argument x lies 6 bytes"), std::string::npos) << odd;
   const std::string scalar = MessageOf([&] { kernel->Launch(4, {4, x, y, 3, 1.0, 2}); });
   EXPECT_NE(scalar.find("kernel scale"), std::string::npos) << scalar;
@@ -323,9 +324,28 @@ TEST_F(OpenClTest, AProgramIsStoredOnceItsKernelsHaveRun) {
   scale->Launch(8, {8, x, y, 3, 2.0, Requant{}});
   device_->Synchronize();
   EXPECT_EQ(stored(), !late) << "the other kernel may still come";
-  groups->Launch(LaunchGroups{{1, 1, 1}, {8, 2, 1}}, {y});
+  groups->LaunchInGroups(LaunchGroups{{1, 1, 1}, {8, 2, 1}}, {y});
   device_->Synchronize();
   EXPECT_TRUE(stored());
+}
+
+// A net that only runs forward.
+TEST_F(OpenClTest, AProgramIsStoredThoughSomeKernelsNeverRun) {
+  ProgramCache& cache = Runtime::Get().program_cache();
+  if (cache.state().mode != ProgramCache::Mode::kReadWrite) {
+    GTEST_SKIP() << "the program cache is off";
+  }
+  const std::string name = UniqueName("scale forward");
+  const auto program = device_->Build(ScaleText(name));
+  const auto groups = program->CreateKernel("groups");
+  const DevicePtr y = Make(32);
+  for (int i = 0; i < 10; ++i) {
+    groups->LaunchInGroups(LaunchGroups{{1, 1, 1}, {8, 2, 1}}, {y});
+    Read<int>(y, 1);
+  }
+  const auto rows = cache.List();
+  EXPECT_TRUE(std::any_of(rows.begin(), rows.end(),
+                          [&](const ProgramCache::Row& row) { return row.program == name; }));
 }
 
 TEST_F(OpenClTest, ABinaryThatDoesNotLoadIsCompiledAnew) {

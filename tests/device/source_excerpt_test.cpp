@@ -22,7 +22,8 @@ const char* const kSource =
     "int outside;\n";
 
 TEST(SourceExcerpt, FindsThePlaceInEveryCompilersLog) {
-  const auto pocl = FirstErrorPlace("warning: a.h:1:1: w\nerror: kernels/x.h:3:8: undeclared 'y'\n");
+  const auto pocl =
+      FirstErrorPlace("warning: a.h:1:1: w\nerror: kernels/x.h:3:8: undeclared 'y'\n");
   ASSERT_TRUE(pocl);
   EXPECT_EQ(pocl->file, "kernels/x.h");
   EXPECT_EQ(pocl->line, 3);

@@ -39,7 +39,8 @@ std::vector<Line> Split(const std::string& source) {
 
 bool HoldsWord(const std::string& text, const std::string& word) {
   const auto in_word = [&](size_t at) {
-    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+    return at < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
   };
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
     if (!(at > 0 && in_word(at - 1)) && !in_word(at + word.size())) return true;

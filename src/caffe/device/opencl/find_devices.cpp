@@ -58,8 +58,8 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
                        opencl::DeviceText(id, CL_DEVICE_VERSION));
   info.compiler = opencl::DeviceText(id, CL_DEVICE_OPENCL_C_VERSION);
   info.is_cpu_type = (type & CL_DEVICE_TYPE_CPU) != 0;
-  info.memory_bytes = static_cast<int64_t>(
-      opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
+  info.memory_bytes =
+      static_cast<int64_t>(opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
   info.local_memory_bytes =
       static_cast<int64_t>(opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE, 0));
   info.max_group_size =
@@ -95,8 +95,8 @@ void FindOnPlatform(cl_platform_id platform, std::vector<Found>* found, std::str
     code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
   }
   if (code != CL_SUCCESS) {
-    AddNote(note, Concat("OpenCL platform ", name, ": clGetDeviceIDs failed: ",
-                         opencl::ErrorName(code), " (", code, ")"));
+    AddNote(note, Concat("OpenCL platform ", name,
+                         ": clGetDeviceIDs failed: ", opencl::ErrorName(code), " (", code, ")"));
     return;
   }
   for (const cl_device_id id : ids) {

@@ -32,8 +32,8 @@ T DeviceValue(cl_device_id device, cl_device_info what, T fallback) {
   return code == CL_SUCCESS ? value : fallback;
 }
 
-// Set when the process has begun to end. A driver's own destructors may have run by then, so nothing
-// is released or asked any more.
+// Set when the process has begun to end. A driver's own destructors may have run by then, so
+// nothing is released or asked any more.
 inline std::atomic<bool> process_is_ending{false};
 
 struct Release {

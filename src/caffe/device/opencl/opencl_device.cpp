@@ -43,10 +43,10 @@ OpenClDevice::OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_i
       platform_(platform),
       id_(id),
       where_(info_.id + " (" + info_.name + ")") {
-  identity_ = Concat(opencl::PlatformText(platform, CL_PLATFORM_NAME), "\n",
-                     opencl::PlatformText(platform, CL_PLATFORM_VERSION), "\n", info_.vendor, "\n",
-                     info_.name, "\n", info_.architecture, "\n", info_.driver, "\n",
-                     info_.compiler);
+  identity_ =
+      Concat(opencl::PlatformText(platform, CL_PLATFORM_NAME), "\n",
+             opencl::PlatformText(platform, CL_PLATFORM_VERSION), "\n", info_.vendor, "\n",
+             info_.name, "\n", info_.architecture, "\n", info_.driver, "\n", info_.compiler);
   takes_binary_late_ =
       opencl::PlatformText(platform, CL_PLATFORM_NAME) == "Portable Computing Language";
   group_size_ = std::min<int64_t>(256, info_.max_group_size);
@@ -192,8 +192,7 @@ void OpenClDevice::DoFree(void* handle) noexcept {
 void OpenClDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
   if (bytes <= 0) return;
   const cl_command_queue current = queue();
-  staging_->Upload(current, Buffer(target), target.offset, static_cast<const char*>(source),
-                   bytes);
+  staging_->Upload(current, Buffer(target), target.offset, static_cast<const char*>(source), bytes);
 }
 
 void OpenClDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {

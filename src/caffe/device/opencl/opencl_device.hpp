@@ -29,7 +29,7 @@ class OpenClDevice : public Device {
 
   cl_device_id id() const { return id_; }
   cl_context context();
-  cl_command_queue queue();          // of the current stream
+  cl_command_queue queue();  // of the current stream
   cl_command_queue default_queue();
   // "opencl:0 (NVIDIA H200)", for messages.
   const std::string& where() const { return where_; }

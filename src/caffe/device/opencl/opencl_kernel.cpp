@@ -56,9 +56,8 @@ OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> 
     slots_.push_back(std::move(slot));
   }
   cl_uint count = 0;
-  opencl::Check(
-      clGetKernelInfo(kernel_.get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr),
-      "clGetKernelInfo(CL_KERNEL_NUM_ARGS)", where_);
+  opencl::Check(clGetKernelInfo(kernel_.get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr),
+                "clGetKernelInfo(CL_KERNEL_NUM_ARGS)", where_);
   CAFFE_CHECK(count == expected, where_, ": the compiled kernel takes ", count,
               " arguments, its declaration makes ", expected);
 
@@ -85,10 +84,10 @@ void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
     const KernelArgument& argument = arguments[i];
     switch (slot.kind) {
       case Slot::Kind::kFolded:
-        CAFFE_CHECK(argument.kind == KernelArgument::Kind::kInteger &&
-                        argument.integer == slot.fold,
-                    where_, ": argument ", signature_.parameters[i].name, " is ",
-                    argument.integer, ", but the program was built for ", slot.fold);
+        CAFFE_CHECK(
+            argument.kind == KernelArgument::Kind::kInteger && argument.integer == slot.fold,
+            where_, ": argument ", signature_.parameters[i].name, " is ", argument.integer,
+            ", but the program was built for ", slot.fold);
         break;
       case Slot::Kind::kScalar: {
         alignas(8) char bytes[8];
@@ -104,10 +103,10 @@ void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
       case Slot::Kind::kPointer: {
         const cl_mem buffer = static_cast<cl_mem>(argument.pointer.handle);
         const cl_long offset = argument.pointer.offset / slot.element_bytes;
-        CAFFE_CHECK(offset * slot.element_bytes == argument.pointer.offset, where_,
-                    ": argument ", signature_.parameters[i].name, " lies ",
-                    argument.pointer.offset, " bytes into its buffer, which is no multiple of ",
-                    slot.element_bytes, ", the size of ", signature_.parameters[i].type);
+        CAFFE_CHECK(offset * slot.element_bytes == argument.pointer.offset, where_, ": argument ",
+                    signature_.parameters[i].name, " lies ", argument.pointer.offset,
+                    " bytes into its buffer, which is no multiple of ", slot.element_bytes,
+                    ", the size of ", signature_.parameters[i].type);
         const cl_int zero = argument.zero;
         SetArgument(index++, sizeof buffer, buffer == nullptr ? nullptr : &buffer, i);
         SetArgument(index++, sizeof offset, &offset, i);
@@ -119,9 +118,8 @@ void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
 }
 
 void OpenClKernel::Enqueue(cl_uint dimensions, const size_t* global, const size_t* local) {
-  const cl_int code =
-      clEnqueueNDRangeKernel(opencl_device_->queue(), kernel_.get(), dimensions, nullptr, global,
-                             local, 0, nullptr, nullptr);
+  const cl_int code = clEnqueueNDRangeKernel(opencl_device_->queue(), kernel_.get(), dimensions,
+                                             nullptr, global, local, 0, nullptr, nullptr);
   if (code != CL_SUCCESS) [[unlikely]] {
     opencl::Check(code, "clEnqueueNDRangeKernel", where_);
   }
@@ -137,8 +135,8 @@ void OpenClKernel::DoLaunch(const LaunchRange& range,
   const bool overflow = __builtin_mul_overflow(range.rows, range.columns, &items);
   if (items == 0) return;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  CAFFE_CHECK(!overflow && items > 0 && (program_->wide_index() || items <= kMost), where_,
-              ": ", range.rows, " x ", range.columns,
+  CAFFE_CHECK(!overflow && items > 0 && (program_->wide_index() || items <= kMost), where_, ": ",
+              range.rows, " x ", range.columns,
               " work items are more than its 32-bit index can count");
   SetArguments(arguments);
   const size_t global = (static_cast<size_t>(items) + group_size_ - 1) / group_size_ * group_size_;

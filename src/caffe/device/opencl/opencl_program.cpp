@@ -18,12 +18,11 @@ namespace caffe {
 namespace {
 
 // A net that only runs forward never launches its backward kernels. After this many waits without a
-// kernel's first launch nobody expects them any more.
-constexpr int kPatience = 3;
+// kernel's first launch nobody expects another one.
+constexpr int kPatience = 8;
 
 double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::string KernelNames(const ProgramText& text) {
@@ -129,7 +128,8 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
     entry.build_seconds = build_seconds_;
     Runtime::Get().program_cache().Store(refusal_key, device_name_, text.name, entry);
   }
-  ThrowBuildFailure(text, Concat("clBuildProgram failed: ", opencl::ErrorName(code), " (", code, ")"),
+  ThrowBuildFailure(text,
+                    Concat("clBuildProgram failed: ", opencl::ErrorName(code), " (", code, ")"),
                     build_log_);
 }
 
@@ -143,8 +143,7 @@ void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string
     kernel = around.kernel;
     if (!around.lines.empty()) excerpt = Concat("\n", place->file, ":\n", around.lines);
   }
-  CAFFE_THROW(where_, ", ",
-              kernel.empty() ? "kernels " + KernelNames(text) : "kernel " + kernel,
+  CAFFE_THROW(where_, ", ", kernel.empty() ? "kernels " + KernelNames(text) : "kernel " + kernel,
               ": does not build (", reason, ")\noptions: ", text.options, "\n", log, excerpt);
 }
 
@@ -163,14 +162,14 @@ std::string OpenClProgram::BuildLog() const {
 
 std::string OpenClProgram::Binary() const {
   size_t size = 0;
-  opencl::Check(clGetProgramInfo(program_.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size,
-                                 nullptr),
-                "clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)", where_);
+  opencl::Check(
+      clGetProgramInfo(program_.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
+      "clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)", where_);
   std::string binary(size, '\0');
   auto* bytes = reinterpret_cast<unsigned char*>(binary.data());
-  opencl::Check(clGetProgramInfo(program_.get(), CL_PROGRAM_BINARIES, sizeof bytes, &bytes,
-                                 nullptr),
-                "clGetProgramInfo(CL_PROGRAM_BINARIES)", where_);
+  opencl::Check(
+      clGetProgramInfo(program_.get(), CL_PROGRAM_BINARIES, sizeof bytes, &bytes, nullptr),
+      "clGetProgramInfo(CL_PROGRAM_BINARIES)", where_);
   return binary;
 }
 
@@ -178,16 +177,12 @@ std::unique_ptr<Kernel> OpenClProgram::CreateKernel(const std::string& name) {
   const auto signature =
       std::find_if(text_.kernels.begin(), text_.kernels.end(),
                    [&](const KernelSignature& kernel) { return kernel.name == name; });
-  CAFFE_CHECK(signature != text_.kernels.end(), where_, ": there is no kernel ", name,
-              "; it has ", KernelNames(text_));
+  CAFFE_CHECK(signature != text_.kernels.end(), where_, ": there is no kernel ", name, "; it has ",
+              KernelNames(text_));
   cl_int code = CL_SUCCESS;
   opencl::Handle<cl_kernel> handle(clCreateKernel(program_.get(), name.c_str(), &code));
   opencl::Check(code, "clCreateKernel", where_ + ", kernel " + name);
-  auto kernel = std::make_unique<OpenClKernel>(device_, shared_from_this(), *signature,
-                                               std::move(handle));
-  std::lock_guard lock(mutex_);
-  created_.insert(name);
-  return kernel;
+  return std::make_unique<OpenClKernel>(device_, shared_from_this(), *signature, std::move(handle));
 }
 
 void OpenClProgram::NoteLaunch(const std::string& kernel) {
@@ -199,7 +194,7 @@ bool OpenClProgram::StoreAfterWait() noexcept {
   std::lock_guard lock(mutex_);
   if (key_.empty()) return true;
   if (launched_.empty()) return false;
-  if (launched_.size() < created_.size() && ++waits_ < kPatience) return false;
+  if (launched_.size() < text_.kernels.size() && ++waits_ < kPatience) return false;
   Store();
   return true;
 }

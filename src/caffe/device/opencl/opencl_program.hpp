@@ -27,8 +27,9 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
   const ProgramText& text() const { return text_; }  // its source is left out
   bool wide_index() const { return wide_index_; }
 
-  // The binary of a fresh program goes into the cache after its kernels' first launches: the device
-  // calls StoreAfterWait whenever it has waited for its queue, until that returns true.
+  // The binary of a fresh program goes into the cache when all its kernels have been launched, when
+  // no further one was for a while, or when the program goes. The device calls StoreAfterWait
+  // whenever it has waited for its queue, until that returns true.
   bool wants_store() const { return !key_.empty(); }
   void NoteLaunch(const std::string& kernel);
   bool StoreAfterWait() noexcept;
@@ -58,7 +59,7 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
 
   std::mutex mutex_;
   std::string key_;  // of the binary that is still to be stored; empty if there is none
-  std::set<std::string> created_, launched_;
+  std::set<std::string> launched_;
   int waits_ = 0;  // since a kernel was launched for the first time
 };
 

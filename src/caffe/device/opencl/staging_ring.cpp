@@ -27,9 +27,8 @@ StagingRing::~StagingRing() {
     CheckQuietly(clWaitForEvents(1, &event), "clWaitForEvents", where_);
   }
   if (memory_ != nullptr) {
-    CheckQuietly(
-        clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), memory_, 0, nullptr, nullptr),
-        "clEnqueueUnmapMemObject", where_);
+    CheckQuietly(clEnqueueUnmapMemObject(queue_.get(), buffer_.get(), memory_, 0, nullptr, nullptr),
+                 "clEnqueueUnmapMemObject", where_);
     CheckQuietly(clFinish(queue_.get()), "clFinish", where_);
   }
 }
