@@ -7,9 +7,7 @@ import time
 import pytest
 
 import caffe
-from conftest import ROOT  # noqa: F401
-from nets import small_net, write
-from solver_test import settings, feed
+from nets import feed, settings, small_net, write
 
 
 def python(code, *arguments, **more):

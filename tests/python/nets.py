@@ -1,5 +1,8 @@
-"""Nets that the tests share."""
+"""Nets and solver settings that the tests share."""
+import numpy as np
+
 from caffe import layers as L, NetSpec
+from caffe.proto import caffe_pb2
 
 TRAIN, TEST = 0, 1
 
@@ -27,3 +30,16 @@ def write(folder, proto, name='net.prototxt'):
     path = folder / name
     path.write_text(str(proto))
     return str(path)
+
+
+def settings(folder, **more):
+    return caffe_pb2.SolverParameter(**dict(dict(
+        net_param=small_net(), test_iter=[3], test_interval=10, base_lr=0.01, momentum=0.9,
+        weight_decay=0.0005, lr_policy='inv', gamma=0.0001, power=0.75, display=100, max_iter=20,
+        snapshot_after_train=False, snapshot_prefix=str(folder / 'model'), random_seed=1), **more))
+
+
+def feed(solver):
+    for net in [solver.net, *solver.test_nets]:
+        net.blobs['data'].data[...] = np.random.RandomState(0).randn(5, 2, 3, 4)
+        net.blobs['label'].data[...] = np.arange(5).reshape(5, 1, 1, 1)

@@ -5,21 +5,7 @@ import numpy as np
 import pytest
 
 import caffe
-from caffe.proto import caffe_pb2
-from nets import small_net, write
-
-
-def settings(folder, **more):
-    return caffe_pb2.SolverParameter(**dict(dict(
-        net_param=small_net(), test_iter=[3], test_interval=10, base_lr=0.01, momentum=0.9,
-        weight_decay=0.0005, lr_policy='inv', gamma=0.0001, power=0.75, display=100, max_iter=20,
-        snapshot_after_train=False, snapshot_prefix=str(folder / 'model'), random_seed=1), **more))
-
-
-def feed(solver):
-    for net in [solver.net, *solver.test_nets]:
-        net.blobs['data'].data[...] = np.random.RandomState(0).randn(5, 2, 3, 4)
-        net.blobs['label'].data[...] = np.arange(5).reshape(5, 1, 1, 1)
+from nets import feed, settings, small_net, write
 
 
 @pytest.fixture
