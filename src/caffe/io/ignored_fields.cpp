@@ -1,0 +1,76 @@
+#include "caffe/io/ignored_fields.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace caffe {
+namespace {
+
+struct Field {
+  std::string_view message, name;
+};
+
+constexpr std::array kIgnored{
+    // NVIDIA Caffe: types of arithmetic and storage, loss scaling, algorithm choice, buckets.
+    Field{"caffe.NetParameter", "default_forward_type"},
+    Field{"caffe.NetParameter", "default_backward_type"},
+    Field{"caffe.NetParameter", "default_forward_math"},
+    Field{"caffe.NetParameter", "default_backward_math"},
+    Field{"caffe.NetParameter", "global_grad_scale"},
+    Field{"caffe.NetParameter", "global_grad_scale_adaptive"},
+    Field{"caffe.NetParameter", "default_conv_algos_override"},
+    Field{"caffe.NetParameter", "default_cudnn_math_override"},
+    Field{"caffe.NetParameter", "reduce_buckets"},
+    Field{"caffe.NetParameter", "eltwise_mem_sharing"},
+    Field{"caffe.SolverParameter", "solver_data_type"},
+    Field{"caffe.SolverParameter", "store_blobs_in_old_format"},
+    Field{"caffe.SolverParameter", "show_per_class_result"},
+    Field{"caffe.LayerParameter", "forward_type"},
+    Field{"caffe.LayerParameter", "backward_type"},
+    Field{"caffe.LayerParameter", "forward_math"},
+    Field{"caffe.LayerParameter", "backward_math"},
+    Field{"caffe.LayerParameter", "debug"},
+    Field{"caffe.LayerParameter", "cudnn_math_override"},
+    Field{"caffe.ConvolutionParameter", "cudnn_convolution_algo_seeker"},
+    Field{"caffe.ConvolutionParameter", "conv_algos_override"},
+    Field{"caffe.DropoutParameter", "engine"},
+    // NVIDIA Caffe: reader threads and caches. Random streams differ between libraries anyway.
+    Field{"caffe.DropoutParameter", "random_seed"},
+    Field{"caffe.DataParameter", "threads"},
+    Field{"caffe.DataParameter", "parser_threads"},
+    Field{"caffe.DataParameter", "cache"},
+    Field{"caffe.DataParameter", "precache"},
+    Field{"caffe.ImageDataParameter", "threads"},
+    Field{"caffe.ImageDataParameter", "cache"},
+    Field{"caffe.ImageDataParameter", "precache"},
+    Field{"caffe.TransformationParameter", "use_gpu_transform"},
+    Field{"caffe.TransformationParameter", "random_seed"},
+    Field{"caffe.TransformationParameter", "display"},
+    Field{"caffe.TransformationParameter", "forward_packing"},
+    // Intel Caffe: engines, graph compilation, distribution, INT8 execution of float nets.
+    Field{"caffe.NetParameter", "engine"},
+    Field{"caffe.NetParameter", "compile_net_state"},
+    Field{"caffe.NetParameter", "multinode"},
+    Field{"caffe.SolverParameter", "engine"},
+    Field{"caffe.LayerParameter", "engine"},
+    Field{"caffe.LayerParameter", "multinode"},
+    Field{"caffe.LayerParameter", "mn_grad_compress_param"},
+    Field{"caffe.LayerParameter", "quantization_param"},
+    Field{"caffe.LayerParameter", "split_param"},
+    Field{"caffe.ConvolutionParameter", "conv_algorithm"},
+    Field{"caffe.BatchNormParameter", "engine"},
+    Field{"caffe.ConcatParameter", "engine"},
+    Field{"caffe.ConcatParameter", "per_fla_fuse"},
+    Field{"caffe.EltwiseParameter", "engine"},
+    Field{"caffe.InnerProductParameter", "engine"},
+};
+
+}  // namespace
+
+bool IsIgnoredField(std::string_view message, std::string_view field) {
+  return std::any_of(kIgnored.begin(), kIgnored.end(), [&](const Field& known) {
+    return known.message == message && known.name == field;
+  });
+}
+
+}  // namespace caffe

@@ -1,0 +1,92 @@
+#include "text_rewrite.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <vector>
+
+namespace caffe {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames{"kernel_size", "stride", "pad"};
+
+struct Block {
+  bool pooling = false;
+  std::array<std::vector<size_t>, 3> ends;  // where each of the names ends in the text
+  std::array<bool, 3> list{};
+};
+
+bool IsNameCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' ||
+         c == '+';
+}
+
+// Comments and strings, which may hold anything.
+size_t SkipOpaque(std::string_view text, size_t at) {
+  const char first = text[at++];
+  if (first == '#') return std::min(text.find('\n', at), text.size());
+  while (at < text.size() && text[at] != first && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
+  return std::min(at + 1, text.size());
+}
+
+// The first character after blanks, colons and comments, or 0.
+char NextSign(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const char c = text[at];
+    if (c == '#') {
+      at = SkipOpaque(text, at);
+    } else if (c == ':' || std::isspace(static_cast<unsigned char>(c))) {
+      ++at;
+    } else {
+      return c;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string RenameRepeatedPoolingFields(std::string_view text) {
+  if (text.find("pooling_param") == text.npos) return std::string(text);
+  std::vector<size_t> suffixes;
+  std::vector<Block> blocks(1);
+  std::string_view name;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '#' || c == '"' || c == '\'') {
+      at = SkipOpaque(text, at);
+    } else if (IsNameCharacter(c)) {
+      const size_t begin = at;
+      while (at < text.size() && IsNameCharacter(text[at])) ++at;
+      name = text.substr(begin, at - begin);
+      const size_t i = static_cast<size_t>(std::ranges::find(kNames, name) - kNames.begin());
+      if (blocks.back().pooling && i < kNames.size()) {
+        blocks.back().ends[i].push_back(at);
+        blocks.back().list[i] |= NextSign(text, at) == '[';
+      }
+    } else {
+      ++at;
+      if (c == '{' || c == '<') {
+        blocks.push_back({.pooling = name == "pooling_param", .ends = {}, .list = {}});
+      } else if ((c == '}' || c == '>') && blocks.size() > 1) {
+        for (size_t i = 0; i < kNames.size(); ++i) {
+          const auto& ends = blocks.back().ends[i];
+          if (ends.size() > 1 || blocks.back().list[i]) {
+            suffixes.insert(suffixes.end(), ends.begin(), ends.end());
+          }
+        }
+        blocks.pop_back();
+      }
+    }
+  }
+  std::ranges::sort(suffixes);
+  std::string rewritten;
+  size_t copied = 0;
+  for (const size_t end : suffixes) {
+    rewritten.append(text.substr(copied, end - copied)).append("_nd");
+    copied = end;
+  }
+  return rewritten.append(text.substr(copied));
+}
+
+}  // namespace caffe

@@ -1,0 +1,260 @@
+#include "caffe/io/proto_io.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "caffe.pb.h"
+#include "caffe/io/ignored_fields.hpp"
+#include "io/temporary_folder.hpp"
+
+namespace caffe {
+namespace {
+
+NetParameter Parse(const std::string& text) {
+  NetParameter net;
+  ParseTextProto(text, "net.prototxt", &net);
+  return net;
+}
+
+std::string ParseError(const std::string& text) {
+  return ErrorOf([&] { Parse(text); });
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+
+TEST(ProtoIoTest, UnknownFieldIsNamedWithLineAndSuggestion) {
+  EXPECT_EQ(ParseError("layer {\n  name: \"c\"\n  convolution_param { kernel_sizes: 3 }\n}\n"),
+            "Failed to parse NetParameter file: net.prototxt: line 3: "
+            "caffe.ConvolutionParameter has no field \"kernel_sizes\"; did you mean "
+            "\"kernel_size\"?");
+  EXPECT_TRUE(Contains(ParseError("name: \"x\"\nxyzzy_plugh: 1\n"),
+                       "line 2: caffe.NetParameter has no field \"xyzzy_plugh\""));
+}
+
+// The first of several errors is the one that is told, also when the parser goes on.
+TEST(ProtoIoTest, UnknownMessageWithContentIsAnError) {
+  EXPECT_TRUE(Contains(ParseError("layer { warp_param { a: 1 b { c: 2 } } }\nother: 1\n"),
+                       "no field \"warp_param\""));
+}
+
+TEST(ProtoIoTest, SyntaxErrorsHaveALine) {
+  EXPECT_TRUE(Contains(ParseError("layer {\n  name: \"c\"\n"), "line 3"));
+  EXPECT_TRUE(Contains(ParseError("layers {\n  type: CONVOLUTIO\n}"), "line 2"));
+  EXPECT_TRUE(Contains(ParseError("layers {\n  type: CONVOLUTIO\n}"), "CONVOLUTIO"));
+}
+
+TEST(ProtoIoTest, HarmlessFieldsOfForksAreSkippedWithAWarning) {
+  testing::internal::CaptureStderr();
+  const NetParameter net = Parse(
+      "default_forward_type: FLOAT16\n"
+      "compile_net_state { is_init: true kept_bn_layers: 'a' }\n"
+      "layer { name: 'c' type: 'Convolution' forward_type: FLOAT16 engine: 'MKLDNN:CPU,DLA'\n"
+      "  convolution_param { num_output: 2 engine: MKL2017 conv_algos_override: '1,1,1' } }\n");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Contains(log, "default_forward_type")) << log;
+  EXPECT_TRUE(Contains(log, "conv_algos_override")) << log;
+  EXPECT_EQ(net.layer(0).convolution_param().num_output(), 2u);
+  EXPECT_EQ(net.layer(0).convolution_param().engine(), ConvolutionParameter::MKL2017);
+}
+
+TEST(ProtoIoTest, AFieldThatChangesResultsIsNotHarmless) {
+  EXPECT_FALSE(IsIgnoredField("caffe.TransformationParameter", "crop_h"));
+  EXPECT_FALSE(IsIgnoredField("caffe.ConvolutionParameter", "relu"));
+  EXPECT_TRUE(Contains(ParseError("layer { convolution_param { relu: true } }"), "\"relu\""));
+}
+
+// A name that the message has would be parsed, so that its entry in the list were dead.
+TEST(ProtoIoTest, IgnoredFieldsAreUnknownOnes) {
+  for (const auto* message : {NetParameter::descriptor(), LayerParameter::descriptor(),
+                              SolverParameter::descriptor(), ConvolutionParameter::descriptor(),
+                              DataParameter::descriptor(), InnerProductParameter::descriptor(),
+                              BatchNormParameter::descriptor(), DropoutParameter::descriptor()}) {
+    for (int i = 0; i < message->field_count(); ++i) {
+      EXPECT_FALSE(IsIgnoredField(message->full_name(), message->field(i)->name()))
+          << message->field(i)->full_name();
+    }
+  }
+}
+
+TEST(ProtoIoTest, RepeatedPoolingFieldsOfTheForkFillTheirNdForms) {
+  const NetParameter net = Parse(
+      "layer { type: 'Pooling' pooling_param { pool: MAX # kernel_size: 9 pad: 9\n"
+      "  kernel_size: 3 kernel_size: 2 stride: [2, 1, 1] pad: 1 dilation: 2 dilation: 2 } }\n"
+      "layer { name: \"pooling_param { pad: 1 pad: 2\" convolution_param { pad: 1 pad: 2 }\n"
+      "  pooling_param { kernel_size: 3 stride: 2 } }\n"
+      "layers { pooling_param: < kernel_size: 2 kernel_size: 4 > }\n");
+  const PoolingParameter& pool = net.layer(0).pooling_param();
+  ASSERT_EQ(pool.kernel_size_nd_size(), 2);
+  EXPECT_EQ(pool.kernel_size_nd(1), 2u);
+  EXPECT_FALSE(pool.has_kernel_size());
+  ASSERT_EQ(pool.stride_nd_size(), 3);
+  EXPECT_EQ(pool.stride_nd(0), 2u);
+  EXPECT_EQ(pool.pad(), 1u);
+  EXPECT_EQ(pool.dilation_size(), 2);
+  EXPECT_EQ(net.layer(1).convolution_param().pad_size(), 2);
+  EXPECT_EQ(net.layer(1).pooling_param().kernel_size(), 3u);
+  EXPECT_EQ(net.layers(0).pooling_param().kernel_size_nd_size(), 2);
+}
+
+TEST(ProtoIoTest, FieldsOfTheOpenClForkParse) {
+  const NetParameter net = Parse(
+      "data_type: CAFFE_HALF\n"
+      "quantizer { zone: 1 observed_min: -1 observed_max: 2 }\n"
+      "layer { bottom_data_type: CAFFE_FLOAT compute_data_type: CAFFE_INT8_QUANTIZED\n"
+      "  top_data_type: CAFFE_BFLOAT16 type: 'MOE' moe_param { select_experts: 2\n"
+      "  gating_net { name: 'g' } expert_net { name: 'e' } map_bottom: GATING_AND_EXPERT } }\n"
+      "layer { mergecrop_param { operation: ADD } pooling_param { dilation: 2 axis: 1 } }\n");
+  EXPECT_EQ(net.data_type(), CAFFE_HALF);
+  EXPECT_EQ(net.quantizer(0).observed_max(), 2);
+  EXPECT_EQ(net.layer(0).moe_param().expert_net(0).name(), "e");
+  EXPECT_EQ(net.layer(1).mergecrop_param().operation(), MergeCropParameter::ADD);
+}
+
+TEST(ProtoIoTest, AMarkOfUtf8IsSkipped) { EXPECT_EQ(Parse("\xef\xbb\xbfname: \"x\"").name(), "x"); }
+
+TEST(ProtoIoTest, TextRoundTrip) {
+  TemporaryFolder folder;
+  const NetParameter net = Parse(
+      "name: 'x' layer { name: 'a' type: 'ReLU' bottom: 'b' top: 'b' "
+      "relu_param { negative_slope: 0.1 } include { phase: TRAIN } }");
+  WriteTextProto(folder / "net.prototxt", net);
+  EXPECT_EQ(ReadNetParameter(folder / "net.prototxt").SerializeAsString(), net.SerializeAsString());
+}
+
+NetParameter WithBlob(int values) {
+  NetParameter net;
+  net.set_name("weights");
+  LayerParameter* layer = net.add_layer();
+  layer->set_name("ip");
+  layer->set_type("InnerProduct");
+  BlobProto* blob = layer->add_blobs();
+  blob->mutable_shape()->add_dim(values);
+  for (int i = 0; i < values; ++i) blob->add_data(0.5f * static_cast<float>(i));
+  return net;
+}
+
+TEST(ProtoIoTest, BinaryRoundTrip) {
+  TemporaryFolder folder;
+  const NetParameter net = WithBlob(100000);
+  WriteBinaryProto(folder / "x.caffemodel", net);
+  EXPECT_EQ(ReadNetParameterBinary(folder / "x.caffemodel").SerializeAsString(),
+            net.SerializeAsString());
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+std::string BinaryError(const std::string& path) {
+  return ErrorOf([&] { ReadNetParameterBinary(path); });
+}
+
+TEST(ProtoIoTest, BadBinaryFilesAreNamedWithACure) {
+  TemporaryFolder folder;
+  const std::string bytes = WithBlob(1000).SerializeAsString();
+  EXPECT_EQ(BinaryError("no/such.caffemodel"), "File not found: no/such.caffemodel");
+  const struct {
+    std::string bytes, expected;
+  } cases[] = {
+      {"", "empty"},
+      {bytes.substr(0, bytes.size() / 2), "cut off"},
+      {std::string(1000, '\xff'), "damaged"},
+      {"name: \"net\"\nlayer { name: 'x' }\n", "it is text"},
+      {"\x89HDF\r\n\x1a\n and so on", "HDF5"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"},
+      {"<!DOCTYPE html><html></html>", "download failed"},
+      {std::string("\x92\x3f\x03"
+                   "abc",
+                   6),
+       "no layers"},
+  };
+  for (const auto& [content, expected] : cases) {
+    const std::string path = folder.Put("x.caffemodel", content);
+    const std::string error = BinaryError(path);
+    EXPECT_TRUE(Contains(error, path) && Contains(error, expected)) << expected << ": " << error;
+  }
+  EXPECT_TRUE(Contains(BinaryError(folder.path().string()), "is a folder"));
+}
+
+TEST(ProtoIoTest, BadTextFilesAreNamedWithACure) {
+  TemporaryFolder folder;
+  EXPECT_EQ(ErrorOf([] { ReadNetParameter("no/such.prototxt"); }),
+            "File not found: no/such.prototxt");
+  const struct {
+    std::string bytes, expected;
+  } cases[] = {
+      {"", "empty"},
+      {WithBlob(1000).SerializeAsString(), "it is binary"},
+      {std::string("n\0a\0m\0e\0", 8), "it is binary"},
+      {"layer {", "line 1"},
+  };
+  for (const auto& [content, expected] : cases) {
+    const std::string path = folder.Put("x.prototxt", content);
+    const std::string error = ErrorOf([&] { ReadNetParameter(path); });
+    EXPECT_TRUE(Contains(error, path) && Contains(error, expected)) << expected << ": " << error;
+  }
+}
+
+// A sparse file stands for weights beyond protobuf's limit.
+TEST(ProtoIoTest, MoreThanTwoGigabytesIsAClearError) {
+  TemporaryFolder folder;
+  const std::string path = folder.Put("x.caffemodel", "x");
+  if (truncate(path.c_str(), off_t{3} << 30) != 0) GTEST_SKIP() << "no sparse files here";
+  const std::string error = BinaryError(path);
+  EXPECT_TRUE(Contains(error, path) && Contains(error, "2 GiB")) << error;
+}
+
+std::string Delimited(int field, const std::string& bytes) {
+  const int tag = field << 3 | 2;
+  std::string out{static_cast<char>(tag | 0x80), static_cast<char>(tag >> 7)};
+  size_t length = bytes.size();
+  for (; length >= 0x80; length >>= 7) out.push_back(static_cast<char>(length | 0x80));
+  out.push_back(static_cast<char>(length));
+  return out + bytes;
+}
+
+// Intel's engine string has the number of the OpenCL fork's affinity_param.
+TEST(ProtoIoTest, WeightsOfIntelCaffeLoad) {
+  TemporaryFolder folder;
+  for (const std::string engine : {"CAFFE", "MKLDNN", "MKL2017", "MKLDNN:CPU,DLA"}) {
+    const std::string layer = WithBlob(300).layer(0).SerializeAsString() + Delimited(149, engine);
+    const std::string path = folder.Put("x.caffemodel", Delimited(100, layer));
+    ASSERT_FALSE(NetParameter().ParseFromString(folder.Get("x.caffemodel"))) << engine;
+    const NetParameter net = ReadNetParameterBinary(path);
+    EXPECT_EQ(net.layer(0).name(), "ip");
+    EXPECT_EQ(net.layer(0).blobs(0).data_size(), 300);
+  }
+}
+
+// NVIDIA's types (145 to 148) are numbers where messages are expected.
+TEST(ProtoIoTest, WeightsOfNvidiaCaffeLoad) {
+  TemporaryFolder folder;
+  std::string layer = WithBlob(3).layer(0).SerializeAsString();
+  for (const int field : {145, 146, 147, 148}) {
+    const int tag = field << 3;
+    layer += {static_cast<char>(tag | 0x80), static_cast<char>(tag >> 7), 2};
+  }
+  const NetParameter net =
+      ReadNetParameterBinary(folder.Put("x.caffemodel", Delimited(100, layer)));
+  EXPECT_EQ(net.layer(0).blobs(0).data_size(), 3);
+  EXPECT_FALSE(net.layer(0).has_clip_param());
+}
+
+TEST(ProtoIoTest, MergeCropOfTheForkIsToldFromClip) {
+  TemporaryFolder folder;
+  MergeCropParameter crop;
+  crop.set_operation(MergeCropParameter::ADD);
+  crop.add_forward(true);
+  crop.add_backward(false);
+  LayerParameter layer;
+  layer.set_type("MergeCrop");
+  const NetParameter net = ReadNetParameterBinary(folder.Put(
+      "x.caffemodel",
+      Delimited(100, layer.SerializeAsString() + Delimited(148, crop.SerializeAsString()))));
+  EXPECT_FALSE(net.layer(0).has_clip_param());
+  EXPECT_EQ(net.layer(0).mergecrop_param().SerializeAsString(), crop.SerializeAsString());
+}
+
+}  // namespace
+}  // namespace caffe
