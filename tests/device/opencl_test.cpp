@@ -348,6 +348,25 @@ TEST_F(OpenClTest, AProgramIsStoredThoughSomeKernelsNeverRun) {
                           [&](const ProgramCache::Row& row) { return row.program == name; }));
 }
 
+// As relu_backward does for quantized types.
+TEST_F(OpenClTest, ABodyMayLeaveKernelsOut) {
+  if (Runtime::Get().program_cache().state().mode != ProgramCache::Mode::kReadWrite) {
+    GTEST_SKIP() << "the program cache is off";
+  }
+  ProgramText text = ScaleText(UniqueName("scale part"));
+  text.source.insert(text.source.find("__kernel void groups"), "#if 0\n");
+  text.source += "#endif\n";
+  for (const int builds : {1, 0}) {
+    device_->ResetCounters();
+    const auto program = device_->Build(text);
+    const DevicePtr x = Make(32), y = Make(32);
+    program->CreateKernel("scale")->Launch(8, {8, x, y, 3, 2.0, Requant{}});
+    const std::string message = MessageOf([&] { program->CreateKernel("groups"); });
+    EXPECT_NE(message.find("no kernel groups; it has scale"), std::string::npos) << message;
+    EXPECT_EQ(device_->counters().builds, builds);
+  }
+}
+
 TEST_F(OpenClTest, ABinaryThatDoesNotLoadIsCompiledAnew) {
   ProgramCache& cache = Runtime::Get().program_cache();
   if (cache.state().mode != ProgramCache::Mode::kReadWrite) {

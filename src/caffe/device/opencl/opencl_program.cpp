@@ -72,6 +72,7 @@ std::shared_ptr<OpenClProgram> OpenClProgram::Make(OpenClDevice* device, const P
         log::Debug(Concat(program->where_, ": loaded from the program cache"));
         return program;
       }
+      program->text_.kernels = text.kernels;
       log::Info(Concat(program->where_, ": the cached binary does not load, compiling"));
       cache.Remove(key);
     }
@@ -95,13 +96,27 @@ bool OpenClProgram::Load(const std::string& binary, const std::string& options) 
   if (clBuildProgram(program.get(), 1, &id, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
     return false;
   }
-  for (const KernelSignature& kernel : text_.kernels) {
-    const opencl::Handle<cl_kernel> probe(
-        clCreateKernel(program.get(), kernel.name.c_str(), &code));
-    if (code != CL_SUCCESS) return false;
-  }
   program_ = std::move(program);
-  return true;
+  try {
+    KeepExistingKernels();
+  } catch (const Error&) {
+    return false;
+  }
+  return !text_.kernels.empty();
+}
+
+void OpenClProgram::KeepExistingKernels() {
+  size_t size = 0;
+  opencl::Check(clGetProgramInfo(program_.get(), CL_PROGRAM_KERNEL_NAMES, 0, nullptr, &size),
+                "clGetProgramInfo(CL_PROGRAM_KERNEL_NAMES)", where_);
+  std::string names(size, '\0');
+  opencl::Check(
+      clGetProgramInfo(program_.get(), CL_PROGRAM_KERNEL_NAMES, size, names.data(), nullptr),
+      "clGetProgramInfo(CL_PROGRAM_KERNEL_NAMES)", where_);
+  names = ";" + std::string(names.c_str()) + ";";
+  std::erase_if(text_.kernels, [&](const KernelSignature& kernel) {
+    return names.find(";" + kernel.name + ";") == std::string::npos;
+  });
 }
 
 void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_key) {
@@ -117,6 +132,7 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
   build_seconds_ = Now() - start;
   build_log_ = BuildLog();
   if (code == CL_SUCCESS) {
+    KeepExistingKernels();
     log::Debug(Concat(where_, ": compiled in ", build_seconds_, " s"));
     return;
   }
