@@ -1,0 +1,300 @@
+#include "caffe/device/cuda/cuda_device.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/device/cuda/cuda_program.hpp"
+#include "caffe/device/cuda/nvrtc.hpp"
+#include "caffe/device/program_cache.hpp"
+#include "caffe/device/runtime.hpp"
+
+namespace caffe {
+namespace {
+
+using cuda::CudaContext;
+using cuda::CUdeviceptr;
+using cuda::CUevent;
+using cuda::CUstream;
+using cuda::Driver;
+
+CUdeviceptr Address(DevicePtr pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer.handle) + static_cast<CUdeviceptr>(pointer.offset);
+}
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(std::shared_ptr<CudaContext> context) : context_(std::move(context)) {
+    context_->MakeCurrent();
+    const Driver& driver = Driver::Get();
+    driver.cuEventCreate(&event_, 0);
+    const cuda::CUresult result = driver.cuEventRecord.Try(event_, context_->stream());
+    if (result != cuda::kSuccess) {
+      driver.cuEventDestroy.OrLog(event_);
+      cuda::ThrowDriverError(driver.cuEventRecord.name(), result);
+    }
+  }
+  ~CudaEvent() override {
+    if (context_->MakeCurrentIfCreated()) Driver::Get().cuEventDestroy.OrLog(event_);
+  }
+  void Wait() override {
+    context_->MakeCurrent();
+    Driver::Get().cuEventSynchronize(event_);
+  }
+  double SecondsSince(Event& start) override {
+    auto* first = dynamic_cast<CudaEvent*>(&start);
+    CAFFE_CHECK(first && first->context_ == context_,
+                "the time between events of two devices is not defined");
+    first->Wait();
+    Wait();
+    float milliseconds = 0;
+    Driver::Get().cuEventElapsedTime(&milliseconds, first->event_, event_);
+    return milliseconds * 1e-3;
+  }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  CUevent event_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(std::shared_ptr<CudaContext> context) : context_(std::move(context)) {
+    context_->MakeCurrent();
+    Driver::Get().cuStreamCreate(&stream_, cuda::kStreamNonBlocking);
+  }
+  ~CudaStream() override {
+    context_->ForgetStream(stream_);
+    if (context_->MakeCurrentIfCreated()) Driver::Get().cuStreamDestroy.OrLog(stream_);
+  }
+  const CudaContext* context() const { return context_.get(); }
+  CUstream stream() const { return stream_; }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  CUstream stream_ = nullptr;
+};
+
+// As nvidia-smi writes it.
+std::string UuidText(const cuda::CUuuid& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", uuid.bytes[i]);
+    text += digits;
+  }
+  return text;
+}
+
+// "580.159.03, CUDA 13.0"; the first part where the kernel module tells it.
+std::string DriverText(int cuda_version) {
+  std::string release;
+  std::ifstream("/sys/module/nvidia/version") >> release;
+  return (release.empty() ? "" : release + ", ") + "CUDA " + cuda::CudaVersionText(cuda_version);
+}
+
+std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& nvrtc, int index,
+                                       std::string* note) {
+  cuda::CUdevice device = 0;
+  driver.cuDeviceGet(&device, index);
+  auto attribute = [&](int which) {
+    int value = 0;
+    driver.cuDeviceGetAttribute(&value, which, device);
+    return value;
+  };
+  DeviceInfo info;
+  info.backend = Backend::kCuda;
+  info.id = Concat("cuda:", index);
+  char name[256] = "";
+  driver.cuDeviceGetName(name, sizeof(name) - 1, device);
+  info.name = name;
+  if (attribute(cuda::kComputeMode) == cuda::kComputeModeProhibited) {
+    *note += Concat(info.id, " (", info.name, ") is set to a mode that prohibits computing; ");
+    return nullptr;
+  }
+  int version = 0;
+  driver.cuDriverGetVersion(&version);
+  size_t memory = 0;
+  driver.cuDeviceTotalMem(&memory, device);
+  cuda::CUuuid uuid{};
+  driver.cuDeviceGetUuid(&uuid, device);
+  const int capability = 10 * attribute(cuda::kCapabilityMajor) + attribute(cuda::kCapabilityMinor);
+  info.vendor = "NVIDIA";
+  info.platform = "CUDA";
+  info.driver = DriverText(version);
+  info.architecture = Concat("sm_", capability);
+  info.compiler = "NVRTC " + nvrtc.version;
+  info.memory_bytes = static_cast<int64_t>(memory);
+  // What LOCAL arrays can use. The larger opt-in value is for memory whose size the launch gives,
+  // which the dialect does not have; the compiler refuses larger arrays.
+  info.local_memory_bytes = attribute(cuda::kMaxSharedMemoryPerBlock);
+  info.max_group_size = attribute(cuda::kMaxThreadsPerBlock);
+  info.compute_units = attribute(cuda::kMultiprocessorCount);
+  info.native_half = capability >= 53;
+  info.dp4a = capability >= 61;
+  info.matrix = capability >= 70;
+  info.subgroups = true;
+  info.unified_memory = attribute(cuda::kIntegrated) != 0;
+  info.fp64 = true;
+  info.unique_id = UuidText(uuid);
+  return std::make_unique<CudaDevice>(device, std::move(info), nvrtc.TargetFor(capability));
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(cuda::CUdevice device, DeviceInfo info, std::string target)
+    : Device(std::move(info)),
+      context_(std::make_shared<CudaContext>(device)),
+      staging_(std::make_unique<cuda::CudaStaging>(context_)),
+      target_(std::move(target)) {}
+
+CudaDevice::~CudaDevice() { FreeEverything(); }
+
+std::unique_ptr<Event> CudaDevice::RecordEvent() { return std::make_unique<CudaEvent>(context_); }
+
+std::unique_ptr<Stream> CudaDevice::CreateStream() {
+  return std::make_unique<CudaStream>(context_);
+}
+
+void CudaDevice::UseStream(Stream* stream) {
+  auto* own = dynamic_cast<CudaStream*>(stream);
+  CAFFE_CHECK(!stream || (own && own->context() == context_.get()), info_.id,
+              ": the stream belongs to another device");
+  context_->MakeCurrent();
+  context_->UseStream(own ? own->stream() : nullptr);
+}
+
+void* CudaDevice::native_stream() {
+  context_->MakeCurrent();
+  return context_->stream();
+}
+
+void* CudaDevice::DoAllocate(int64_t bytes) {
+  context_->MakeCurrent();
+  const auto& allocate = Driver::Get().cuMemAlloc;
+  CUdeviceptr address = 0;
+  const cuda::CUresult result = allocate.Try(&address, static_cast<size_t>(bytes));
+  if (result == cuda::kOutOfMemory) return nullptr;
+  if (result != cuda::kSuccess) cuda::ThrowDriverError(allocate.name(), result);
+  return reinterpret_cast<void*>(address);
+}
+
+void CudaDevice::DoFree(void* handle) noexcept {
+  // The driver waits for work that still uses the memory.
+  if (context_->MakeCurrentIfCreated()) {
+    Driver::Get().cuMemFree.OrLog(reinterpret_cast<CUdeviceptr>(handle));
+  }
+}
+
+void CudaDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
+  context_->MakeCurrent();
+  staging_->Upload(Address(target), source, bytes);
+}
+
+void CudaDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {
+  context_->MakeCurrent();
+  staging_->Download(target, Address(source), bytes);
+}
+
+void CudaDevice::DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) {
+  context_->MakeCurrent();
+  Driver::Get().cuMemcpyDtoDAsync(Address(target), Address(source), static_cast<size_t>(bytes),
+                                  context_->stream());
+}
+
+void CudaDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
+  context_->MakeCurrent();
+  Driver::Get().cuMemsetD8Async(Address(target), byte, static_cast<size_t>(bytes),
+                                context_->stream());
+}
+
+void CudaDevice::DoSynchronize() {
+  context_->MakeCurrent();
+  Driver::Get().cuStreamSynchronize(context_->stream());
+}
+
+std::string CudaDevice::ProgramKey(const ProgramText& text) const {
+  CacheKeyParts parts;
+  parts.source = text.source;
+  for (const std::string& option : cuda::NvrtcOptions(text, target_)) parts.options += option + " ";
+  parts.backend = "cuda";
+  parts.device_identity =
+      Concat(info_.name, "\n", info_.architecture, "\n", info_.driver, "\n", info_.compiler);
+  return CacheKey(parts);
+}
+
+std::shared_ptr<Program> CudaDevice::DoBuild(const ProgramText& text, bool use_cache) {
+  context_->MakeCurrent();
+  ProgramCache& cache = Runtime::Get().program_cache();
+  const std::string key = ProgramKey(text);
+  if (use_cache) {
+    if (const auto entry = cache.Find(key)) {
+      CAFFE_CHECK(!entry->refused, info_.id, " (", info_.name, "): ",
+                  cuda::BuildErrorText(text, target_, "refused before, says the program cache",
+                                       entry->build_log));
+      try {
+        return std::make_shared<cuda::CudaProgram>(this, context_, text, entry->binary);
+      } catch (const Error& error) {
+        log::Warning(
+            Concat("the cached program '", text.name, "' is compiled again: ", error.what()));
+        cache.Remove(key);
+      }
+    }
+  }
+  std::string why;
+  const cuda::Nvrtc* nvrtc = cuda::Nvrtc::Find(&why);
+  CAFFE_CHECK(nvrtc, info_.id, ": ", why);
+  const auto start = std::chrono::steady_clock::now();
+  CountBuild();
+  cuda::CompileResult result = cuda::Compile(*nvrtc, text, target_);
+  ProgramCache::Entry entry;
+  entry.build_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!result.error.empty()) {
+    if (result.rejected && use_cache) {
+      entry.build_log = std::move(result.log);
+      entry.refused = true;
+      cache.Store(key, info_.name, text.name, entry);
+    }
+    CAFFE_THROW(info_.id, " (", info_.name, "): ", result.error);
+  }
+  log::Debug(Concat("compiled '", text.name, "' for ", target_, " in ", entry.build_seconds, " s"));
+  // Only what the driver takes is kept.
+  auto program = std::make_shared<cuda::CudaProgram>(this, context_, text, result.binary);
+  if (use_cache) {
+    entry.binary = std::move(result.binary);
+    entry.build_log = std::move(result.log);
+    cache.Store(key, info_.name, text.name, entry);
+  }
+  return program;
+}
+
+BackendDevices FindCudaDevices() {
+  BackendDevices found;
+  const Driver* driver = Driver::Find(&found.note);
+  if (!driver) return found;
+  try {
+    int count = 0;
+    driver->cuDeviceGetCount(&count);
+    std::string why;
+    const cuda::Nvrtc* nvrtc = count > 0 ? cuda::Nvrtc::Find(&why) : nullptr;
+    if (!nvrtc) {
+      found.note = count == 0 ? "the CUDA driver finds no device"
+                              : Concat(count, " CUDA device(s) can not be used: ", why);
+      return found;
+    }
+    for (int i = 0; i < count; ++i) {
+      if (auto device = MakeCudaDevice(*driver, *nvrtc, i, &found.note)) {
+        found.devices.push_back(std::move(device));
+      }
+    }
+  } catch (const Error& error) {
+    found.note += Concat("CUDA: ", error.what());
+  }
+  return found;
+}
+
+}  // namespace caffe

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "caffe/device/dynamic_library.hpp"
+
+// The part of the CUDA driver API that is used, declared here: the backend needs neither headers of
+// the toolkit to be built nor a driver to be linked. libcuda is opened at run time, and where it is
+// missing FindCudaDevices says so; so this folder is built everywhere and has no absent.cpp.
+namespace caffe::cuda {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+struct CUuuid {
+  unsigned char bytes[16];
+};
+
+inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100;
+inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
+// CUdevice_attribute.
+inline constexpr int kMaxThreadsPerBlock = 1, kMaxSharedMemoryPerBlock = 8,
+                     kMultiprocessorCount = 16, kIntegrated = 18, kComputeMode = 20,
+                     kCapabilityMajor = 75, kCapabilityMinor = 76;
+inline constexpr int kComputeModeProhibited = 2;
+
+[[noreturn]] void ThrowDriverError(const char* call, CUresult result);
+// "CUDA_ERROR_INVALID_VALUE: invalid argument".
+std::string DriverErrorText(CUresult result);
+
+// One function of the driver. Calling it checks the result.
+template <class... Arguments>
+class DriverCall {
+ public:
+  DriverCall(const DynamicLibrary& library, const char* name)
+      : name_(name),
+        function_(reinterpret_cast<CUresult (*)(Arguments...)>(library.Symbol(name))) {}
+  bool present() const { return function_ != nullptr; }
+  const char* name() const { return name_; }
+  // Throws, naming the device, the call and the driver's reason.
+  void operator()(Arguments... arguments) const {
+    const CUresult result = function_(arguments...);
+    if (result != kSuccess) [[unlikely]] {
+      ThrowDriverError(name_, result);
+    }
+  }
+  CUresult Try(Arguments... arguments) const { return function_(arguments...); }
+  // For destructors: a failure is logged.
+  void OrLog(Arguments... arguments) const noexcept {
+    const CUresult result = function_(arguments...);
+    if (result != kSuccess) LogFailure(name_, result);
+  }
+
+ private:
+  static void LogFailure(const char* call, CUresult result) noexcept;
+  const char* name_;
+  CUresult (*function_)(Arguments...);
+};
+
+void LogDriverError(const char* call, CUresult result) noexcept;
+template <class... Arguments>
+void DriverCall<Arguments...>::LogFailure(const char* call, CUresult result) noexcept {
+  LogDriverError(call, result);
+}
+
+// All of them. The suffixes are those of the binary interface that cuda.h has named since CUDA 11.
+struct Driver {
+  explicit Driver(const DynamicLibrary& l);
+  // Null, with the reason, where there is no driver. Opened once.
+  static const Driver* Find(std::string* why);
+  // The same for callers that have a device already.
+  static const Driver& Get();
+  // The first function that the driver lacks; null if it has all.
+  const char* Missing() const;
+
+  DriverCall<unsigned> cuInit;
+  DriverCall<int*> cuDriverGetVersion;
+  DriverCall<CUresult, const char**> cuGetErrorName, cuGetErrorString;
+  DriverCall<int*> cuDeviceGetCount;
+  DriverCall<CUdevice*, int> cuDeviceGet;
+  DriverCall<char*, int, CUdevice> cuDeviceGetName;
+  DriverCall<CUuuid*, CUdevice> cuDeviceGetUuid;
+  DriverCall<size_t*, CUdevice> cuDeviceTotalMem;
+  DriverCall<int*, int, CUdevice> cuDeviceGetAttribute;
+  DriverCall<CUcontext*, CUdevice> cuDevicePrimaryCtxRetain;
+  DriverCall<CUdevice> cuDevicePrimaryCtxRelease;
+  DriverCall<CUcontext> cuCtxSetCurrent;
+  DriverCall<CUdevice*> cuCtxGetDevice;
+  DriverCall<CUdeviceptr*, size_t> cuMemAlloc;
+  DriverCall<CUdeviceptr> cuMemFree;
+  DriverCall<void**, size_t, unsigned> cuMemHostAlloc;
+  DriverCall<void*> cuMemFreeHost;
+  DriverCall<CUdeviceptr, const void*, size_t, CUstream> cuMemcpyHtoDAsync;
+  DriverCall<void*, CUdeviceptr, size_t, CUstream> cuMemcpyDtoHAsync;
+  DriverCall<CUdeviceptr, CUdeviceptr, size_t, CUstream> cuMemcpyDtoDAsync;
+  DriverCall<CUdeviceptr, unsigned char, size_t, CUstream> cuMemsetD8Async;
+  DriverCall<CUstream*, unsigned> cuStreamCreate;
+  DriverCall<CUstream> cuStreamSynchronize, cuStreamDestroy;
+  DriverCall<CUevent*, unsigned> cuEventCreate;
+  DriverCall<CUevent, CUstream> cuEventRecord;
+  DriverCall<CUevent> cuEventSynchronize, cuEventDestroy;
+  DriverCall<float*, CUevent, CUevent> cuEventElapsedTime;
+  DriverCall<CUmodule*, const void*> cuModuleLoadData;
+  DriverCall<CUmodule> cuModuleUnload;
+  DriverCall<CUfunction*, CUmodule, const char*> cuModuleGetFunction;
+  DriverCall<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+             CUstream, void**, void**>
+      cuLaunchKernel;
+};
+
+// 12040 -> "12.4".
+std::string CudaVersionText(int version);
+
+}  // namespace caffe::cuda
