@@ -21,7 +21,11 @@ echo "built after $SECONDS s"
 export CAFFE_CACHE_DIR=$PWD/build/test-cache/programs POCL_CACHE_DIR=$PWD/build/test-cache/pocl
 mkdir -p "$CAFFE_CACHE_DIR" "$POCL_CACHE_DIR"
 python=.venv/bin/python3
-[ -x "$python" ] || python=python3
+if [ -x "$python" ]; then
+  export VIRTUAL_ENV=$PWD/.venv  # where NVRTC is looked for
+else
+  python=python3
+fi
 
 status=0
 ctest --test-dir build --output-on-failure || status=1

@@ -1,4 +1,11 @@
 """Cortado's Python face: pycaffe's names, plus data types, quantizer modes and devices."""
+import os as _os
+import sys as _sys
+
+if _sys.prefix != _sys.base_prefix:
+    # The library looks for CUDA's packages there, also when the environment was not activated.
+    _os.environ.setdefault('VIRTUAL_ENV', _sys.prefix)
+
 from ._caffe import *  # noqa: F401,F403  (every public name of the bindings is a public name here)
 from ._caffe import __version__  # noqa: F401
 from .pycaffe import Net  # noqa: F401  (completes the bound class)

@@ -10,6 +10,8 @@ import sys
 def main():
     package = importlib.util.find_spec('caffe').submodule_search_locations[0]
     binary = os.path.join(package, 'bin', 'caffe')
+    if sys.prefix != sys.base_prefix:
+        os.environ.setdefault('VIRTUAL_ENV', sys.prefix)  # where CUDA's packages are looked for
     try:
         os.execv(binary, ['caffe', *sys.argv[1:]])
     except OSError as error:
