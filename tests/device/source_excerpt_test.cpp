@@ -52,9 +52,14 @@ TEST(SourceExcerpt, NamesNoKernelOutsideOfKernels) {
   EXPECT_NE(excerpt.lines.find(">    10 | int outside;"), std::string::npos) << excerpt.lines;
 }
 
-TEST(SourceExcerpt, TakesAnUnknownFileForThePartBeforeTheFirstDirective) {
-  const auto excerpt = ExcerptAround(kSource, {"<kernel>", 1}, {"first"});
-  EXPECT_NE(excerpt.lines.find(">     1 | #define Index i32"), std::string::npos);
+TEST(SourceExcerpt, TakesAnUnknownFileForTheWholeSource) {
+  const auto first = ExcerptAround(kSource, {"<kernel>", 1}, {"first"});
+  EXPECT_NE(first.lines.find(">     1 | #define Index i32"), std::string::npos);
+  EXPECT_EQ(first.place.file, "<kernel>");
+  const auto excerpt = ExcerptAround(kSource, {"<kernel>", 12}, {"first", "second"});
+  EXPECT_EQ(excerpt.place.file, "kernels/neuron/two.h");
+  EXPECT_EQ(excerpt.place.line, 8);
+  EXPECT_EQ(excerpt.kernel, "second");
   EXPECT_EQ(ExcerptAround(kSource, {"<kernel>", 99}, {"first"}).lines, "");
 }
 

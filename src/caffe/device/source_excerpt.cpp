@@ -70,12 +70,17 @@ SourceExcerpt ExcerptAround(const std::string& source, const SourcePlace& place,
   const std::vector<Line> lines = Split(source);
   const bool named = std::any_of(lines.begin(), lines.end(),
                                  [&](const Line& line) { return line.file == place.file; });
-  const std::string file = named ? place.file : "";
-  const auto found = std::find_if(lines.begin(), lines.end(), [&](const Line& line) {
-    return !line.directive && line.file == file && line.number == place.line;
-  });
+  auto found = lines.end();
+  if (named) {
+    found = std::find_if(lines.begin(), lines.end(), [&](const Line& line) {
+      return !line.directive && line.file == place.file && line.number == place.line;
+    });
+  } else if (place.line >= 1 && place.line <= static_cast<int>(lines.size())) {
+    found = lines.begin() + place.line - 1;
+  }
   SourceExcerpt excerpt;
   if (found == lines.end()) return excerpt;
+  excerpt.place = {found->file.empty() ? place.file : found->file, found->number};
 
   const int at = static_cast<int>(found - lines.begin());
   const int first = std::max(0, at - kLinesAround);

@@ -18,12 +18,14 @@ std::optional<SourcePlace> FirstErrorPlace(const std::string& log);
 
 // What a message shows of a source that did not compile.
 struct SourceExcerpt {
+  SourcePlace place;   // in the terms of the #line directives
   std::string kernel;  // the kernel whose body or head holds the place; empty outside of kernels
   std::string lines;   // the lines around the place with their numbers, the place marked with `>`
 };
 
 // `source` holds #line directives; `place` is meant in their terms. A file that no directive names
-// stands for the part before the first directive. Empty if there is no such line.
+// is the whole source: NVIDIA's OpenCL ignores the directives and counts lines of `<kernel>`. Empty
+// if there is no such line.
 SourceExcerpt ExcerptAround(const std::string& source, const SourcePlace& place,
                             const std::vector<std::string>& kernel_names);
 

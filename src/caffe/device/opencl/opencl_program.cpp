@@ -157,7 +157,9 @@ void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string
     for (const KernelSignature& signature : text.kernels) names.push_back(signature.name);
     const SourceExcerpt around = ExcerptAround(text.source, *place, names);
     kernel = around.kernel;
-    if (!around.lines.empty()) excerpt = Concat("\n", place->file, ":\n", around.lines);
+    if (!around.lines.empty()) {
+      excerpt = Concat("\n", around.place.file, ":", around.place.line, ":\n", around.lines);
+    }
   }
   CAFFE_THROW(where_, ", ", kernel.empty() ? "kernels " + KernelNames(text) : "kernel " + kernel,
               ": does not build (", reason, ")\noptions: ", text.options, "\n", log, excerpt);
