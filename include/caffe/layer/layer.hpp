@@ -51,6 +51,9 @@ class LayerBase {
   // propagate_down. Throws for layers without a gradient.
   virtual void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                         const BlobVec& bottom);
+  // Builds kernels and operators anew on another device; parameters are there already. Layers that
+  // hold more than LayerSetUp and Reshape make (an open database) override it.
+  virtual void MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top);
   // True if a ReLU with this slope can be done by this layer's epilogue; SetFusedReLU asks for it.
   virtual bool CanFuseReLU() const { return false; }
   virtual void SetFusedReLU(bool fused) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -14,14 +15,26 @@ class StepState {
   explicit StepState(Device* device);
 
   // reals (float): the places below; counters (i32): counter[0] counts training forwards.
-  enum Real { kRate = 0, kLossScale = 1, kSkip = 2, kClip = 3, kCorrection = 4, kReals = 8 };
+  // From kLossScale to kClip and from kGoodSteps on, kernels/solver/decide.h may write them.
+  enum Real {
+    kRate = 0,
+    kLossScale = 1,     // factor on the seeds of the backward pass
+    kSkip = 2,          // not 0: this step's update does nothing
+    kClip = 3,          // factor on gradients: clipping, the loss scale taken out
+    kCorrection = 4,    // Adam's
+    kGoodSteps = 5,     // since the loss scale changed
+    kNorm = 6,          // L2 norm of all gradients
+    kSkippedSteps = 7,
+    kReals = 8
+  };
   enum Counter { kForward = 0, kCounters = 4 };
 
   DevicePtr reals() const { return reals_.device_data(); }
   DevicePtr mutable_reals() { return reals_.mutable_device_data(); }
   DevicePtr counters() const { return counters_.device_data(); }
 
-  // Set from the host: one small upload at the next use, and only if the value changed.
+  // Set from the host: one small upload, none if the value is the one that was set last. Never
+  // waits. Get downloads.
   void Set(Real place, float value);
   float Get(Real place) const;
   int32_t forward_counter() const;
@@ -33,6 +46,7 @@ class StepState {
  private:
   Blob<float> reals_;
   Blob<float> counters_;  // holds i32 bits
+  std::array<float, kReals> last_set_;  // not a number where kernels write
   std::unique_ptr<Kernel> advance_;
 };
 

@@ -47,6 +47,13 @@ void LayerBase::SetUp(const LayerTraits& traits, const BlobVec& bottom, const Bl
   }
 }
 
+void LayerBase::MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top) {
+  context_.device = device;
+  for (auto& blob : blobs_) blob->SetDevice(device);
+  LayerSetUp(bottom, top);
+  Reshape(bottom, top);
+}
+
 void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) {
   CAFFE_THROW(Where(), ": there is no backward pass in ", types().name(),
               "; train in a float type and quantize afterwards");

@@ -1,6 +1,7 @@
 #include "caffe/layer/step_state.hpp"
 
 #include <cstring>
+#include <limits>
 
 #include "caffe/device/program_builder.hpp"
 
@@ -13,10 +14,14 @@ StepState::StepState(Device* device) : reals_(device, {kReals}), counters_(devic
   reals[kLossScale] = 1;
   reals[kClip] = 1;
   reals[kCorrection] = 1;
+  last_set_.fill(std::numeric_limits<float>::quiet_NaN());
 }
 
 void StepState::Set(Real place, float value) {
-  if (Get(place) != value) reals_.mutable_cpu_data()[place] = value;
+  if (last_set_[place] == value) return;
+  reals_.device()->Upload(reals_.mutable_device_data() + place * int64_t{sizeof(float)}, &value,
+                          sizeof(float));
+  if (place == kRate || place == kCorrection) last_set_[place] = value;
 }
 
 float StepState::Get(Real place) const { return reals_.cpu_data()[place]; }

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace caffe {
+
+class NetParameter;
+class NetState;
+class NetStateRule;
+
+// Passes: pure functions from net to net. Each has a file of its own in src/caffe/graph.
+
+// Whether a rule admits a state; if not, `why` (may be null) gets the reason.
+bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string* why);
+
+// Keeps the layers that net.state() admits and gives each its phase. Throws if a layer has both
+// include and exclude rules.
+NetParameter FilterNet(const NetParameter& net);
+
+// Gives every layer its bottom, compute and top types, from its own fields, the layer it reads from
+// and the net's data_type. Labels stay float. Throws for types that a layer can not have.
+NetParameter AssignTypes(const NetParameter& net);
+
+// Puts a Quantizer layer where a blob's type is not the one that its reader wants. Readers of one
+// blob that want the same type share one. Named <blob>_as_<type>.
+NetParameter InsertCasts(const NetParameter& net);
+
+// Gives every blob that is read more than once a Split layer, named as BVLC names it:
+// <blob>_<layer>_<top>_split, its tops with _0, _1, … behind. Throws on unknown bottoms.
+NetParameter InsertSplits(const NetParameter& net);
+
+// Layers that a pass added: they are not the user's.
+bool IsInternalLayer(const std::string& layer_name, const std::string& layer_type,
+                     const NetParameter& user_net);
+
+}  // namespace caffe

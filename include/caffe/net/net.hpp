@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/layer/layer.hpp"
+#include "caffe/layer/step_state.hpp"
+#include "caffe/net/plan.hpp"
+
+namespace caffe {
+
+class NetParameter;
+class NetState;
+
+struct NetOptions {
+  // Null: the calling thread's default device, and the net moves with it at its next forward.
+  Device* device = nullptr;
+  int phase = -1;  // -1: as the parameter's state says, TEST by default
+  int level = 0;
+  std::vector<std::string> stages;
+  // Seed of fillers and dropout; negative: a different one every time.
+  int64_t seed = -1;
+};
+
+// Ordered layers and named blobs. Built from a NetParameter through the passes of graph/, run as a
+// plan of steps. Split and cast layers that the passes added are invisible in layers(), blobs(),
+// Forward(start, end) and ToProto.
+//
+// Used by one thread at a time. Throws with the names of layer and blob if the net does not fit
+// together. Until shapes change, Forward and Backward only enqueue work.
+class Net {
+ public:
+  explicit Net(const NetParameter& parameter, const NetOptions& options = {});
+  // From a prototxt.
+  Net(const std::string& path, const NetOptions& options);
+  ~Net();
+  Net(const Net&) = delete;
+  Net& operator=(const Net&) = delete;
+
+  void Forward();
+  // Layers start up to and including end, by their places in layers().
+  void Forward(int start, int end);
+  void Backward();
+  // From layer start down to and including end.
+  void Backward(int start, int end);
+  void ClearParamDiffs();
+  // Gives every blob the shape that follows from the shapes of the inputs.
+  void Reshape();
+  // The weighted sum of all losses of the last forward; reads them from the device.
+  float Loss();
+
+  const std::string& name() const { return name_; }
+  Phase phase() const { return phase_; }
+  Device* device() const { return device_; }
+  // Moves layers, blobs and parameters to another device.
+  void SetDevice(Device* device);
+
+  const std::vector<std::shared_ptr<LayerBase>>& layers() const { return public_layers_; }
+  const std::vector<std::string>& layer_names() const { return public_layer_names_; }
+  const std::vector<std::shared_ptr<BlobBase>>& blobs() const { return public_blobs_; }
+  const std::vector<std::string>& blob_names() const { return public_blob_names_; }
+  bool has_blob(const std::string& name) const;
+  const std::shared_ptr<BlobBase>& BlobByName(const std::string& name) const;
+  bool has_layer(const std::string& name) const;
+  const std::shared_ptr<LayerBase>& LayerByName(const std::string& name) const;
+  // Places in blobs() of the bottoms and tops of a layer.
+  const std::vector<int>& bottom_ids(int layer) const { return public_bottom_ids_[layer]; }
+  const std::vector<int>& top_ids(int layer) const { return public_top_ids_[layer]; }
+  const std::vector<int>& input_blob_indices() const { return input_indices_; }
+  const std::vector<int>& output_blob_indices() const { return output_indices_; }
+  std::vector<BlobBase*> input_blobs() const;
+  std::vector<BlobBase*> output_blobs() const;
+  // Loss weight of each of blobs().
+  const std::vector<float>& blob_loss_weights() const { return blob_loss_weights_; }
+
+  // All parameters in the order of their layers, shared ones repeated.
+  const std::vector<std::shared_ptr<BlobBase>>& params() const { return params_; }
+  // Without repetitions, and their multipliers.
+  const std::vector<BlobBase*>& learnable_params() const { return learnable_params_; }
+  const std::vector<float>& params_lr() const { return params_lr_; }
+  const std::vector<float>& params_weight_decay() const { return params_decay_; }
+
+  StepState& step_state() { return *step_state_; }
+  // Any blob narrower than float takes part in the gradient: loss scaling pays.
+  bool has_narrow_gradients() const;
+
+  // Parameters become those of the other net's layers of the same names: one memory.
+  void ShareTrainedLayersWith(const Net& other);
+  void CopyTrainedLayersFrom(const NetParameter& trained);
+  // A caffemodel; several separated by commas.
+  void CopyTrainedLayersFrom(const std::string& path);
+  void ToProto(NetParameter* parameter, bool write_diff = false) const;
+
+  using Callback = std::function<void(int layer)>;
+  // Called with the place of a layer in layers(). Nets with callbacks run layer by layer.
+  void set_before_forward(Callback callback) { before_forward_ = std::move(callback); }
+  void set_after_forward(Callback callback) { after_forward_ = std::move(callback); }
+  void set_before_backward(Callback callback) { before_backward_ = std::move(callback); }
+  void set_after_backward(Callback callback) { after_backward_ = std::move(callback); }
+
+  void set_debug_info(bool value) { debug_info_ = value; }
+  const Plan& plan() const { return plan_; }
+  // Bytes of all blobs' data, and of all parameters' data.
+  int64_t blob_bytes() const;
+  int64_t parameter_bytes() const;
+
+ private:
+  // A layer with its blobs, internal ones included.
+  struct Node {
+    std::shared_ptr<LayerBase> layer;
+    std::vector<int> bottom_ids, top_ids;
+    BlobVec bottom, top;
+    std::vector<bool> bottom_gradient;  // propagate_down of Backward
+    bool need_backward = false;
+    int public_index = -1;  // -1: a split or cast of ours
+    std::vector<Shape> shapes;  // of the bottoms at the last Reshape
+  };
+
+  void Init(const NetParameter& parameter, const NetOptions& options);
+  void AppendParameters(int node);
+  void DecideGradients(const NetParameter& parameter);
+  void MakePublicLists();
+  void MakePlan();
+  void ReshapeIfNeeded(Node& node);
+  void RunNode(int node);
+  void FollowDefaultDevice();
+  void RefreshViews();
+  void SeedLosses();
+  void DebugForward(const Node& node) const;
+  void DebugBackward(const Node& node) const;
+
+  std::string name_;
+  Phase phase_;
+  Device* device_ = nullptr;
+  bool explicit_device_ = false;
+  bool debug_info_ = false;
+  std::unique_ptr<NetParameter> filtered_;  // what ToProto writes, without weights
+  std::unique_ptr<StepState> step_state_;
+  std::vector<Node> nodes_;
+  std::vector<std::shared_ptr<BlobBase>> blobs_;
+  std::map<std::string, int> blob_index_;  // of the last version of a name
+  std::vector<bool> blob_gradient_;
+  Plan plan_;
+
+  std::vector<std::shared_ptr<LayerBase>> public_layers_;
+  std::vector<std::string> public_layer_names_;
+  std::vector<int> public_nodes_;  // place in nodes_
+  std::vector<std::shared_ptr<BlobBase>> public_blobs_;
+  std::vector<std::string> public_blob_names_;
+  std::vector<std::vector<int>> public_bottom_ids_, public_top_ids_;
+  std::vector<int> input_indices_, output_indices_;
+  std::vector<float> blob_loss_weights_;
+
+  std::vector<std::shared_ptr<BlobBase>> params_;
+  std::vector<BlobBase*> learnable_params_;
+  std::vector<float> params_lr_, params_decay_;
+  struct Owner {
+    std::string layer;
+    int index;       // in the layer's blobs
+    int learnable;   // in learnable_params_
+    bool lr_given, decay_given;
+  };
+  std::map<std::string, Owner> param_owners_;
+  struct LossTop {
+    BlobBase* blob;
+    float weight;
+    std::unique_ptr<Kernel> seed;
+  };
+  std::vector<LossTop> losses_;
+  Callback before_forward_, after_forward_, before_backward_, after_backward_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <map>
+
+#include "caffe.pb.h"
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/graph/passes.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+namespace {
+
+void AddCast(NetParameter* net, const std::string& from, DataType from_type, const std::string& to,
+             DataType to_type, Phase phase) {
+  LayerParameter* cast = net->add_layer();
+  cast->set_name(to == from + "_as_" + to_type.name() ? to : to + "_from_" + from);
+  cast->set_type("Quantizer");
+  cast->add_bottom(from);
+  cast->add_top(to);
+  cast->set_phase(phase);
+  cast->set_bottom_data_type(static_cast<DataTypeProto>(from_type.info().proto));
+  const bool wide = from_type == kDouble || to_type == kDouble;
+  cast->set_compute_data_type(wide ? CAFFE_DOUBLE : CAFFE_FLOAT);
+  cast->set_top_data_type(static_cast<DataTypeProto>(to_type.info().proto));
+}
+
+bool Has(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+NetParameter InsertCasts(const NetParameter& net) {
+  NetParameter out = net;
+  out.clear_layer();
+  std::map<std::string, DataType> types;            // of the present version of each blob
+  std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
+  for (const LayerParameter& source : net.layer()) {
+    LayerParameter layer = source;
+    const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
+    const DataType compute = DataTypeByProto(layer.compute_data_type());
+    const DataType top_type = DataTypeByProto(layer.top_data_type());
+    // Layers other than Quantizer have one type throughout; what was asked for at their edges is
+    // met by casts.
+    const DataType in = traits.converts ? DataTypeByProto(layer.bottom_data_type()) : compute;
+    const DataType produced = traits.converts ? top_type : compute;
+    layer.set_bottom_data_type(static_cast<DataTypeProto>(in.info().proto));
+    layer.set_top_data_type(static_cast<DataTypeProto>(produced.info().proto));
+
+    for (int b = 0; b < layer.bottom_size(); ++b) {
+      const std::string blob = layer.bottom(b);
+      const DataType wanted = Has(traits.float_bottoms, b) ? kFloat : in;
+      const auto found = types.find(blob);
+      if (found == types.end() || found->second == wanted) continue;
+      const bool in_place = std::find(source.top().begin(), source.top().end(), blob) !=
+                            source.top().end();
+      CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
+                  ", which is ", found->second.name(), ", but wants ", wanted.name(),
+                  "; give it a top of its own");
+      std::string& cast = present_casts[blob + ":" + wanted.name()];
+      if (cast.empty()) {
+        cast = blob + "_as_" + wanted.name();
+        AddCast(&out, blob, found->second, cast, wanted, layer.phase());
+        types[cast] = wanted;
+      }
+      layer.set_bottom(b, cast);
+    }
+    std::vector<std::pair<std::string, std::string>> top_casts;  // produced blob, wanted blob
+    for (int t = 0; t < layer.top_size(); ++t) {
+      const std::string blob = layer.top(t);
+      // A new version of the blob: casts of the old one are stale.
+      for (auto& [key, cast] : present_casts) {
+        if (key.rfind(blob + ":", 0) == 0) cast.clear();
+      }
+      if (Has(traits.float_tops, t)) {
+        types[blob] = kFloat;
+      } else if (produced == top_type) {
+        types[blob] = produced;
+      } else {
+        const std::string inner = blob + "_in_" + produced.name();
+        layer.set_top(t, inner);
+        types[inner] = produced;
+        types[blob] = top_type;
+        top_casts.emplace_back(inner, blob);
+      }
+    }
+    const Phase phase = layer.phase();
+    *out.add_layer() = std::move(layer);
+    for (const auto& [inner, blob] : top_casts) {
+      AddCast(&out, inner, produced, blob, top_type, phase);
+    }
+  }
+  return out;
+}
+
+bool IsInternalLayer(const std::string& layer_name, const std::string& layer_type,
+                     const NetParameter& user_net) {
+  if (layer_type != "Split" && layer_type != "Quantizer") return false;
+  for (const LayerParameter& layer : user_net.layer()) {
+    if (layer.name() == layer_name) return false;
+  }
+  return true;
+}
+
+}  // namespace caffe

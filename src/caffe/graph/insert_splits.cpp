@@ -1,0 +1,75 @@
+#include <map>
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/graph/passes.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+NetParameter InsertSplits(const NetParameter& net) {
+  using Place = std::pair<int, int>;  // layer, top
+  std::map<std::string, Place> producers;
+  std::map<Place, int> readers;
+  std::map<Place, Place> source_of;  // (layer, bottom) -> producer
+  for (int i = 0; i < net.layer_size(); ++i) {
+    const LayerParameter& layer = net.layer(i);
+    for (int b = 0; b < layer.bottom_size(); ++b) {
+      const auto producer = producers.find(layer.bottom(b));
+      CAFFE_CHECK(producer != producers.end(), "Unknown bottom blob '", layer.bottom(b),
+                  "' (layer '", layer.name(), "', bottom index ", b,
+                  "): no layer before it has this top");
+      source_of[{i, b}] = producer->second;
+      ++readers[producer->second];
+    }
+    for (int t = 0; t < layer.top_size(); ++t) producers[layer.top(t)] = {i, t};
+  }
+
+  NetParameter out = net;
+  out.clear_layer();
+  std::map<Place, int> next_reader;
+  const auto split_name = [&](const Place& place) {
+    const LayerParameter& layer = net.layer(place.first);
+    return Concat(layer.top(place.second), "_", layer.name(), "_", place.second, "_split");
+  };
+  for (int i = 0; i < net.layer_size(); ++i) {
+    LayerParameter layer = net.layer(i);
+    for (int b = 0; b < layer.bottom_size(); ++b) {
+      const Place place = source_of[{i, b}];
+      if (readers[place] < 2) continue;
+      layer.set_bottom(b, Concat(split_name(place), "_", next_reader[place]++));
+    }
+    // A layer in place behind a split would write to a blob that others read.
+    for (int t = 0; t < layer.top_size() && t < layer.bottom_size(); ++t) {
+      const bool in_place = net.layer(i).top(t) == net.layer(i).bottom(t);
+      if (in_place && readers[source_of[{i, t}]] > 1) layer.set_top(t, net.layer(i).top(t));
+    }
+    *out.add_layer() = layer;
+    for (int t = 0; t < layer.top_size(); ++t) {
+      const Place place{i, t};
+      if (readers[place] < 2) continue;
+      LayerParameter* split = out.add_layer();
+      split->set_name(split_name(place));
+      split->set_type("Split");
+      split->set_phase(layer.phase());
+      split->add_bottom(layer.top(t));
+      const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
+      DataTypeProto type = layer.top_data_type();
+      for (int index : traits.float_tops) {
+        if (index == t) type = CAFFE_FLOAT;
+      }
+      if (layer.has_top_data_type()) {
+        split->set_bottom_data_type(type);
+        split->set_compute_data_type(type);
+        split->set_top_data_type(type);
+      }
+      for (int k = 0; k < readers[place]; ++k) {
+        split->add_top(Concat(split_name(place), "_", k));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace caffe

@@ -1,0 +1,623 @@
+#include "caffe/net/net.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/graph/passes.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layers/relu_layer.hpp"
+
+namespace caffe {
+namespace {
+
+// An independent seed for each layer: splitmix64 of the net's seed and the layer's place.
+uint64_t LayerSeed(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+TypeTriple TypesOf(const LayerParameter& layer) {
+  return {DataTypeByProto(layer.compute_data_type()), DataTypeByProto(layer.bottom_data_type()),
+          DataTypeByProto(layer.top_data_type())};
+}
+
+bool Has(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+double MeanAbs(double sum, int64_t count) { return count ? sum / static_cast<double>(count) : 0; }
+
+}  // namespace
+
+Net::Net(const NetParameter& parameter, const NetOptions& options) { Init(parameter, options); }
+
+Net::Net(const std::string& path, const NetOptions& options) {
+  Init(ReadNetParameter(path), options);
+}
+
+Net::~Net() = default;
+
+void Net::Init(const NetParameter& parameter, const NetOptions& options) {
+  NetParameter given = parameter;
+  NetState* state = given.mutable_state();
+  if (options.phase >= 0) state->set_phase(static_cast<Phase>(options.phase));
+  if (options.level != 0) state->set_level(options.level);
+  for (const std::string& stage : options.stages) state->add_stage(stage);
+  phase_ = state->phase();
+  name_ = given.name();
+  debug_info_ = given.debug_info();
+  explicit_device_ = options.device != nullptr;
+  device_ = options.device ? options.device : Runtime::Get().default_device();
+  step_state_ = std::make_unique<StepState>(device_);
+  const uint64_t seed = options.seed >= 0 ? static_cast<uint64_t>(options.seed)
+                                          : (uint64_t{std::random_device{}()} << 32) |
+                                                std::random_device{}();
+
+  filtered_ = std::make_unique<NetParameter>(FilterNet(given));
+  for (LayerParameter& layer : *filtered_->mutable_layer()) layer.clear_blobs();
+  NetParameter net = FilterNet(given);
+  net = InsertSplits(InsertCasts(AssignTypes(net)));
+  if (log::Topic("passes")) log::Info("net after the passes:\n" + net.DebugString());
+
+  std::set<std::string> fresh_tops;
+  for (int index = 0; index < net.layer_size(); ++index) {
+    const LayerParameter& layer = net.layer(index);
+    const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
+    const bool internal = IsInternalLayer(layer.name(), layer.type(), *filtered_);
+    log::Info("Creating Layer " + layer.name());
+    Node node;
+    for (int b = 0; b < layer.bottom_size(); ++b) {
+      const auto found = blob_index_.find(layer.bottom(b));
+      CAFFE_CHECK(found != blob_index_.end(), "Unknown bottom blob '", layer.bottom(b),
+                  "' (layer '", layer.name(), "', bottom index ", b, ")");
+      log::Info(layer.name() + " <- " + layer.bottom(b));
+      node.bottom_ids.push_back(found->second);
+    }
+    const TypeTriple types = TypesOf(layer);
+    int tops = layer.top_size();
+    for (int t = 0; t < tops; ++t) {
+      const std::string& top = layer.top(t);
+      const bool in_place = t < layer.bottom_size() && layer.bottom(t) == top;
+      if (in_place) {
+        CAFFE_CHECK(traits.in_place || internal, layer.name(), " (", layer.type(),
+                    "): can not work in place; give blob '", top, "' another name as top");
+        log::Info(layer.name() + " -> " + top + " (in-place)");
+        node.top_ids.push_back(node.bottom_ids[t]);
+        continue;
+      }
+      CAFFE_CHECK(blob_index_.count(top) == 0, "Top blob '", top,
+                  "' produced by multiple sources (layer '", layer.name(), "')");
+      log::Info(layer.name() + " -> " + top);
+      const DataType type = Has(traits.float_tops, t) ? kFloat : types.out;
+      blob_index_[top] = static_cast<int>(blobs_.size());
+      node.top_ids.push_back(static_cast<int>(blobs_.size()));
+      blobs_.push_back(MakeBlob(type, device_, {0}, top));
+    }
+    // A loss without a named top still needs a place for its value.
+    while (traits.loss && tops < traits.min_top) {
+      node.top_ids.push_back(static_cast<int>(blobs_.size()));
+      blobs_.push_back(MakeBlob(types.out, device_, {0}, layer.name()));
+      ++tops;
+    }
+    for (int id : node.bottom_ids) node.bottom.push_back(blobs_[id].get());
+    for (int id : node.top_ids) node.top.push_back(blobs_[id].get());
+
+    LayerContext context;
+    context.device = device_;
+    context.types = types;
+    context.step_state = step_state_.get();
+    context.seed = LayerSeed(seed, static_cast<uint64_t>(index));
+    log::Info("Setting up " + layer.name());
+    node.layer = LayerRegistry::Get().Create(layer, context);
+    node.layer->SetUp(traits, node.bottom, node.top);
+    for (BlobBase* bottom : node.bottom) node.shapes.push_back(bottom->shape());
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      log::Info("Top shape: " + node.top[t]->shape_string());
+      const float weight = node.layer->loss_weight(static_cast<int>(t));
+      if (weight != 0) log::Info(Concat("    with loss weight ", weight));
+    }
+    node.public_index = internal ? -1 : 0;
+    nodes_.push_back(std::move(node));
+    AppendParameters(static_cast<int>(nodes_.size()) - 1);
+  }
+  log::Info(Concat("Memory required for data: ", blob_bytes()));
+  DecideGradients(net);
+  MakePublicLists();
+  MakePlan();
+  for (int id : output_indices_) {
+    log::Info("This network produces output " + public_blob_names_[id]);
+  }
+  log::Info("Network initialization done.");
+}
+
+void Net::AppendParameters(int index) {
+  LayerBase& layer = *nodes_[index].layer;
+  const LayerParameter& parameter = layer.layer_param();
+  const int count = static_cast<int>(layer.blobs().size());
+  CAFFE_CHECK(parameter.param_size() <= count, layer.name(), " (", layer.type(), "): has ", count,
+              " parameters, ", parameter.param_size(), " param entries are given");
+  for (int i = 0; i < count; ++i) {
+    const ParamSpec spec = i < parameter.param_size() ? parameter.param(i) : ParamSpec();
+    const auto owner = spec.name().empty() ? param_owners_.end() : param_owners_.find(spec.name());
+    std::shared_ptr<BlobBase>& blob = layer.blobs()[i];
+    if (owner == param_owners_.end()) {
+      if (!spec.name().empty()) {
+        param_owners_[spec.name()] = {layer.name(), i, static_cast<int>(learnable_params_.size()),
+                                      spec.has_lr_mult(), spec.has_decay_mult()};
+      }
+      learnable_params_.push_back(blob.get());
+      params_lr_.push_back(spec.lr_mult());
+      params_decay_.push_back(spec.decay_mult());
+    } else {
+      Owner& own = owner->second;
+      BlobBase* shared = learnable_params_[own.learnable];
+      log::Info(Concat("Sharing parameters '", spec.name(), "' owned by layer '", own.layer,
+                       "', param index ", own.index));
+      const bool permissive = spec.share_mode() == ParamSpec::PERMISSIVE;
+      CAFFE_CHECK(permissive ? blob->count() == shared->count() : blob->shape() == shared->shape(),
+                  layer.name(), " (", layer.type(), "): parameter '", spec.name(), "' of shape ",
+                  blob->shape_string(), " can not be shared with that of layer '", own.layer,
+                  "' of shape ", shared->shape_string());
+      blob->ShareData(*shared);
+      blob->ShareDiff(*shared);
+      if (spec.has_lr_mult()) {
+        CAFFE_CHECK(!own.lr_given || params_lr_[own.learnable] == spec.lr_mult(),
+                    "shared parameter '", spec.name(), "' has different lr_mult in layers '",
+                    own.layer, "' and '", layer.name(), "'");
+        params_lr_[own.learnable] = spec.lr_mult();
+        own.lr_given = true;
+      }
+      if (spec.has_decay_mult()) {
+        CAFFE_CHECK(!own.decay_given || params_decay_[own.learnable] == spec.decay_mult(),
+                    "shared parameter '", spec.name(), "' has different decay_mult in layers '",
+                    own.layer, "' and '", layer.name(), "'");
+        params_decay_[own.learnable] = spec.decay_mult();
+        own.decay_given = true;
+      }
+    }
+    params_.push_back(blob);
+  }
+}
+
+void Net::DecideGradients(const NetParameter& net) {
+  blob_gradient_.assign(blobs_.size(), false);
+  // Forward: what could have a gradient.
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    const LayerParameter& parameter = net.layer(static_cast<int>(i));
+    const LayerTraits& traits = LayerRegistry::Get().Traits(parameter.type());
+    CAFFE_CHECK(parameter.propagate_down_size() == 0 ||
+                    parameter.propagate_down_size() == static_cast<int>(node.bottom.size()),
+                parameter.name(), " (", parameter.type(), "): propagate_down has ",
+                parameter.propagate_down_size(), " entries for ", node.bottom.size(), " bottoms");
+    bool need = false;
+    for (size_t b = 0; b < node.bottom.size(); ++b) {
+      bool gradient = blob_gradient_[node.bottom_ids[b]];
+      if (parameter.propagate_down_size() > 0) {
+        gradient = parameter.propagate_down(static_cast<int>(b));
+      }
+      if (net.force_backward()) gradient = true;
+      if (Has(traits.no_gradient_bottoms, static_cast<int>(b)) || !traits.backward) {
+        gradient = false;
+      }
+      node.bottom_gradient.push_back(gradient);
+      need = need || gradient;
+    }
+    for (size_t p = 0; p < node.layer->blobs().size(); ++p) {
+      const int index = static_cast<int>(p);
+      const float rate = index < parameter.param_size() ? parameter.param(index).lr_mult() : 1.f;
+      const bool gradient = rate != 0 || net.force_backward();
+      node.layer->set_param_propagate_down(index, gradient);
+      need = need || gradient;
+    }
+    node.need_backward = need && traits.backward;
+    for (int id : node.top_ids) blob_gradient_[id] = node.need_backward;
+  }
+  // Backward: what contributes to a loss, or all of it under force_backward.
+  std::vector<bool> useful(blobs_.size(), false);
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    Node& node = nodes_[i];
+    bool contributes = net.force_backward();
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      if (node.layer->loss_weight(static_cast<int>(t)) != 0 || useful[node.top_ids[t]]) {
+        contributes = true;
+      }
+    }
+    if (!contributes) node.need_backward = false;
+    if (!node.need_backward) std::fill(node.bottom_gradient.begin(), node.bottom_gradient.end(), false);
+    for (size_t b = 0; b < node.bottom.size(); ++b) {
+      if (node.bottom_gradient[b]) useful[node.bottom_ids[b]] = true;
+    }
+    log::Info(node.layer->name() + (node.need_backward ? " needs backward computation."
+                                                       : " does not need backward computation."));
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      const float weight = node.layer->loss_weight(static_cast<int>(t));
+      if (weight != 0) losses_.push_back({node.top[t], weight, nullptr});
+    }
+  }
+}
+
+void Net::MakePublicLists() {
+  std::map<int, int> places;  // blob -> public blob
+  std::map<int, int> origin;  // blob of an internal layer -> the blob that the user knows
+  const auto user_blob = [&](int id) {
+    while (origin.count(id)) id = origin.at(id);
+    return id;
+  };
+  std::set<std::string> user_names;
+  for (const LayerParameter& layer : filtered_->layer()) {
+    for (const std::string& top : layer.top()) user_names.insert(top);
+  }
+  std::vector<bool> consumed(blobs_.size(), false);
+  std::vector<float> weights(blobs_.size(), 0.f);
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    Node& node = nodes_[n];
+    const bool internal = node.public_index < 0;
+    if (internal) {
+      // Reading a cast's input gives the user's blob, unless the cast makes the user's blob.
+      for (size_t t = 0; t < node.top_ids.size(); ++t) {
+        if (!user_names.count(node.top[t]->name())) {
+          origin[node.top_ids[t]] = node.bottom_ids[0];
+        } else if (!user_names.count(node.bottom[0]->name())) {
+          origin[node.bottom_ids[0]] = node.top_ids[t];
+        }
+      }
+    }
+  }
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    Node& node = nodes_[n];
+    for (size_t t = 0; t < node.top_ids.size(); ++t) {
+      const int id = node.top_ids[t];
+      weights[user_blob(id)] += node.layer->loss_weight(static_cast<int>(t));
+      if (user_blob(id) == id && !places.count(id)) {
+        places[id] = static_cast<int>(public_blobs_.size());
+        public_blobs_.push_back(blobs_[id]);
+        public_blob_names_.push_back(blobs_[id]->name());
+      }
+    }
+  }
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    Node& node = nodes_[n];
+    if (node.public_index < 0) continue;
+    node.public_index = static_cast<int>(public_layers_.size());
+    public_nodes_.push_back(static_cast<int>(n));
+    public_layers_.push_back(node.layer);
+    public_layer_names_.push_back(node.layer->name());
+    std::vector<int> bottoms, tops;
+    for (int id : node.bottom_ids) {
+      bottoms.push_back(places.at(user_blob(id)));
+      consumed[user_blob(id)] = true;
+    }
+    for (int id : node.top_ids) {
+      tops.push_back(places.at(user_blob(id)));
+      // In place: the present version has not been read yet.
+      consumed[user_blob(id)] = false;
+    }
+    if (node.layer->type() == "Input") {
+      input_indices_.insert(input_indices_.end(), tops.begin(), tops.end());
+    }
+    public_bottom_ids_.push_back(std::move(bottoms));
+    public_top_ids_.push_back(std::move(tops));
+  }
+  std::map<std::string, int> outputs;  // alphabetical, as BVLC numbers them
+  blob_loss_weights_.resize(public_blobs_.size(), 0.f);
+  for (const auto& [id, place] : places) {
+    if (!consumed[id]) outputs[public_blob_names_[place]] = place;
+    blob_loss_weights_[place] = weights[id];
+  }
+  for (const auto& [name, place] : outputs) output_indices_.push_back(place);
+}
+
+void Net::MakePlan() {
+  std::vector<PlanNode> plan_nodes;
+  std::vector<std::string> names;
+  for (const Node& node : nodes_) {
+    PlanNode plan_node;
+    plan_node.type = node.layer->type();
+    plan_node.can_fuse_relu = node.layer->CanFuseReLU();
+    const auto* relu = dynamic_cast<const ReLU*>(node.layer.get());
+    plan_node.plain_relu =
+        relu && relu->negative_slope() == 0 && relu->types().compute.is_float();
+    plan_node.in_place = node.bottom_ids == node.top_ids;
+    plan_node.bottoms = node.bottom_ids;
+    plan_node.tops = node.top_ids;
+    plan_nodes.push_back(plan_node);
+    names.push_back(node.layer->name());
+  }
+  const bool gradients = std::any_of(nodes_.begin(), nodes_.end(),
+                                     [](const Node& node) { return node.need_backward; });
+  plan_ = Plan::Make(plan_nodes, phase_ == TEST && !filtered_->force_backward() &&
+                                     (!gradients || losses_.empty()) && !debug_info_);
+  const std::string report = plan_.Report(names);
+  if (!report.empty()) log::Debug("fused steps:\n" + report);
+}
+
+void Net::FollowDefaultDevice() {
+  if (explicit_device_ || !Runtime::Get().default_device_is_set()) return;
+  Device* device = Runtime::Get().default_device();
+  if (device != device_) SetDevice(device);
+}
+
+void Net::SetDevice(Device* device) {
+  if (device == device_) return;
+  device_ = device;
+  step_state_->SetDevice(device);
+  for (auto& blob : blobs_) blob->SetDevice(device);
+  for (auto& blob : params_) blob->SetDevice(device);
+  for (LossTop& loss : losses_) loss.seed.reset();
+  for (Node& node : nodes_) node.layer->MoveToDevice(device, node.bottom, node.top);
+}
+
+void Net::ReshapeIfNeeded(Node& node) {
+  bool same = true;
+  for (size_t b = 0; b < node.bottom.size(); ++b) {
+    same = same && node.shapes[b] == node.bottom[b]->shape();
+  }
+  if (same) return;
+  node.layer->Reshape(node.bottom, node.top);
+  for (size_t b = 0; b < node.bottom.size(); ++b) node.shapes[b] = node.bottom[b]->shape();
+}
+
+void Net::Reshape() {
+  for (Node& node : nodes_) {
+    node.layer->Reshape(node.bottom, node.top);
+    for (size_t b = 0; b < node.bottom.size(); ++b) node.shapes[b] = node.bottom[b]->shape();
+  }
+}
+
+void Net::RefreshViews() {
+  for (auto& blob : public_blobs_) {
+    if (blob->data_memory()->has_view()) blob->data_memory()->MarkHostWritten();
+  }
+  for (auto& blob : params_) {
+    if (blob->data_memory()->has_view()) blob->data_memory()->MarkHostWritten();
+  }
+}
+
+void Net::RunNode(int index) {
+  Node& node = nodes_[index];
+  ReshapeIfNeeded(node);
+  node.layer->PrepareParameters();
+  node.layer->Forward(node.bottom, node.top);
+  if (debug_info_) DebugForward(node);
+}
+
+void Net::Forward() { Forward(0, static_cast<int>(public_layers_.size()) - 1); }
+
+void Net::Forward(int start, int end) {
+  const int count = static_cast<int>(public_layers_.size());
+  if (count == 0) return;
+  CAFFE_CHECK(start >= 0 && start < count && end >= start - 1 && end < count, "net ", name_,
+              ": layers ", start, " to ", end, " were asked for, there are 0 to ", count - 1);
+  if (end < start) return;
+  FollowDefaultDevice();
+  RefreshViews();
+  if (phase_ == TRAIN && start == 0) step_state_->AdvanceForward();
+  // Internal layers behind the first node belong to what is before them.
+  const int first = start == 0 ? 0 : public_nodes_[start];
+  const int last = end == count - 1 ? static_cast<int>(nodes_.size()) - 1
+                                    : public_nodes_[end + 1] - 1;
+  const bool by_layer = before_forward_ || after_forward_;
+  for (const Step& step : plan_.steps) {
+    const int begin = step.nodes.front(), finish = step.nodes.back();
+    if (finish < first || begin > last) continue;
+    const bool whole = begin >= first && finish <= last && !by_layer;
+    if (step.fused_relu) nodes_[begin].layer->SetFusedReLU(whole);
+    for (int index : step.nodes) {
+      if (index < first || index > last) continue;
+      const int place = nodes_[index].public_index;
+      if (before_forward_ && place >= 0) before_forward_(place);
+      RunNode(index);
+      if (after_forward_ && place >= 0) after_forward_(place);
+      if (step.fused_relu && whole) break;
+    }
+  }
+  for (auto& blob : public_blobs_) {
+    if (blob->data_memory()->has_view()) blob->data_memory()->host_data();
+  }
+}
+
+void Net::SeedLosses() {
+  for (LossTop& loss : losses_) {
+    if (!loss.seed) {
+      loss.seed = ProgramBuilder(device_, "loss_seed")
+                      .Types(loss.blob->type())
+                      .Body("solver/loss_seed")
+                      .Build()
+                      ->CreateKernel("loss_seed");
+    }
+    loss.seed->Launch(loss.blob->count(),
+                      {loss.blob->count(), step_state_->reals(), loss.blob->MutableDiff(),
+                       static_cast<int>(StepState::kLossScale), static_cast<double>(loss.weight)});
+  }
+}
+
+void Net::Backward() { Backward(static_cast<int>(public_layers_.size()) - 1, 0); }
+
+void Net::Backward(int start, int end) {
+  const int count = static_cast<int>(public_layers_.size());
+  if (count == 0) return;
+  CAFFE_CHECK(end >= 0 && start < count && start >= end - 1, "net ", name_,
+              ": backward from layer ", start, " to ", end, ", there are 0 to ", count - 1);
+  if (start == count - 1) SeedLosses();
+  const int first = start == count - 1 ? static_cast<int>(nodes_.size()) - 1
+                                       : public_nodes_[start + 1] - 1;
+  const int last = end == 0 ? 0 : public_nodes_[end];
+  for (int index = first; index >= last; --index) {
+    Node& node = nodes_[index];
+    if (!node.need_backward) continue;
+    if (before_backward_ && node.public_index >= 0) before_backward_(node.public_index);
+    node.layer->Backward(node.top, node.bottom_gradient, node.bottom);
+    if (debug_info_) DebugBackward(node);
+    if (after_backward_ && node.public_index >= 0) after_backward_(node.public_index);
+  }
+}
+
+void Net::ClearParamDiffs() {
+  std::set<SyncedMemory*> cleared;
+  for (BlobBase* blob : learnable_params_) {
+    SyncedMemory* memory = blob->diff_memory().get();
+    if (!cleared.insert(memory).second) continue;
+    device_->Fill(memory->mutable_device_data(), 0, memory->bytes());
+  }
+}
+
+float Net::Loss() {
+  double loss = 0;
+  for (const LossTop& top : losses_) {
+    for (double value : top.blob->DataAsDouble()) loss += value * top.weight;
+  }
+  return static_cast<float>(loss);
+}
+
+bool Net::has_blob(const std::string& name) const {
+  return std::find(public_blob_names_.begin(), public_blob_names_.end(), name) !=
+         public_blob_names_.end();
+}
+
+const std::shared_ptr<BlobBase>& Net::BlobByName(const std::string& name) const {
+  const auto found = std::find(public_blob_names_.begin(), public_blob_names_.end(), name);
+  CAFFE_CHECK(found != public_blob_names_.end(), "net ", name_, " has no blob '", name, "'");
+  return public_blobs_[found - public_blob_names_.begin()];
+}
+
+bool Net::has_layer(const std::string& name) const {
+  return std::find(public_layer_names_.begin(), public_layer_names_.end(), name) !=
+         public_layer_names_.end();
+}
+
+const std::shared_ptr<LayerBase>& Net::LayerByName(const std::string& name) const {
+  const auto found = std::find(public_layer_names_.begin(), public_layer_names_.end(), name);
+  CAFFE_CHECK(found != public_layer_names_.end(), "net ", name_, " has no layer '", name, "'");
+  return public_layers_[found - public_layer_names_.begin()];
+}
+
+std::vector<BlobBase*> Net::input_blobs() const {
+  std::vector<BlobBase*> blobs;
+  for (int index : input_indices_) blobs.push_back(public_blobs_[index].get());
+  return blobs;
+}
+
+std::vector<BlobBase*> Net::output_blobs() const {
+  std::vector<BlobBase*> blobs;
+  for (int index : output_indices_) blobs.push_back(public_blobs_[index].get());
+  return blobs;
+}
+
+bool Net::has_narrow_gradients() const {
+  for (const Node& node : nodes_) {
+    const DataType type = node.layer->types().compute;
+    if (node.need_backward && (type == kHalf || type == kBfloat16)) return true;
+  }
+  return false;
+}
+
+void Net::ShareTrainedLayersWith(const Net& other) {
+  for (size_t i = 0; i < other.public_layers_.size(); ++i) {
+    const std::string& name = other.public_layer_names_[i];
+    if (!has_layer(name)) {
+      log::Info("Ignoring source layer " + name);
+      continue;
+    }
+    auto& targets = LayerByName(name)->blobs();
+    auto& sources = other.public_layers_[i]->blobs();
+    CAFFE_CHECK(targets.size() == sources.size(), "layer '", name, "' has ", targets.size(),
+                " parameters here and ", sources.size(), " in net ", other.name());
+    for (size_t b = 0; b < sources.size(); ++b) {
+      CAFFE_CHECK(targets[b]->shape() == sources[b]->shape(), "layer '", name, "', parameter ", b,
+                  ": shape ", targets[b]->shape_string(), " here, ", sources[b]->shape_string(),
+                  " in net ", other.name());
+      targets[b]->ShareData(*sources[b]);
+    }
+  }
+}
+
+void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
+  for (const LayerParameter& source : trained.layer()) {
+    if (!has_layer(source.name())) {
+      log::Info("Ignoring source layer " + source.name());
+      continue;
+    }
+    auto& targets = LayerByName(source.name())->blobs();
+    CAFFE_CHECK(static_cast<int>(targets.size()) == source.blobs_size(), "layer '", source.name(),
+                "' has ", targets.size(), " parameters, the file has ", source.blobs_size(),
+                " for it; give the layer another name to leave them out");
+    for (size_t b = 0; b < targets.size(); ++b) {
+      try {
+        targets[b]->FromProto(source.blobs(static_cast<int>(b)), false);
+      } catch (const Error& error) {
+        CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
+                    "; to train it anew give the layer another name");
+      }
+    }
+  }
+}
+
+void Net::CopyTrainedLayersFrom(const std::string& paths) {
+  std::stringstream list(paths);
+  std::string path;
+  while (std::getline(list, path, ',')) CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+}
+
+void Net::ToProto(NetParameter* parameter, bool write_diff) const {
+  *parameter = *filtered_;
+  for (size_t i = 0; i < public_layers_.size(); ++i) {
+    LayerParameter* layer = parameter->mutable_layer(static_cast<int>(i));
+    for (const auto& blob : public_layers_[i]->blobs()) {
+      blob->ToProto(layer->add_blobs(), write_diff);
+    }
+  }
+}
+
+int64_t Net::blob_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& blob : blobs_) bytes += blob->bytes();
+  return bytes;
+}
+
+int64_t Net::parameter_bytes() const {
+  int64_t bytes = 0;
+  for (const BlobBase* blob : learnable_params_) bytes += blob->bytes();
+  return bytes;
+}
+
+void Net::DebugForward(const Node& node) const {
+  for (const BlobBase* top : node.top) {
+    if (!top->type().is_float()) continue;
+    log::Info(Concat("    [Forward] Layer ", node.layer->name(), ", top blob ", top->name(),
+                     " data: ", MeanAbs(top->asum_data(), top->count())));
+  }
+  for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
+    const BlobBase& blob = *node.layer->blobs()[i];
+    log::Info(Concat("    [Forward] Layer ", node.layer->name(), ", param blob ", i,
+                     " data: ", MeanAbs(blob.asum_data(), blob.count())));
+  }
+}
+
+void Net::DebugBackward(const Node& node) const {
+  for (size_t b = 0; b < node.bottom.size(); ++b) {
+    if (!node.bottom_gradient[b]) continue;
+    log::Info(Concat("    [Backward] Layer ", node.layer->name(), ", bottom blob ",
+                     node.bottom[b]->name(), " diff: ",
+                     MeanAbs(node.bottom[b]->asum_diff(), node.bottom[b]->count())));
+  }
+  for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
+    if (!node.layer->param_propagate_down(static_cast<int>(i))) continue;
+    const BlobBase& blob = *node.layer->blobs()[i];
+    log::Info(Concat("    [Backward] Layer ", node.layer->name(), ", param blob ", i,
+                     " diff: ", MeanAbs(blob.asum_diff(), blob.count())));
+  }
+}
+
+}  // namespace caffe
