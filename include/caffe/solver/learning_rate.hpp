@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+namespace caffe {
+
+class SolverParameter;
+
+// The learning rate of an iteration, before a parameter's lr_mult. With b = base_lr, g = gamma,
+// i = iteration, by lr_policy:
+//   fixed      b
+//   step       b g^floor(i / stepsize)
+//   exp        b g^i
+//   inv        b (1 + g i)^-power
+//   multistep  b g^(number of stepvalues <= i)
+//   poly       b (1 - i / max_iter)^power
+//   sigmoid    b / (1 + exp(-g (i - stepsize)))
+// Throws for any other policy, and for one whose parameters are missing.
+double LearningRate(const SolverParameter& parameter, int64_t iteration);
+
+// How many steps the policies step and multistep have taken at this iteration; 0 for the others.
+int LearningRateStep(const SolverParameter& parameter, int64_t iteration);
+
+// Throws as LearningRate would, without an iteration.
+void CheckLearningRate(const SolverParameter& parameter);
+
+}  // namespace caffe

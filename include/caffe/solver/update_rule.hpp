@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace caffe {
+
+class SolverParameter;
+
+// How a step follows from a gradient: one kernel, kernels/solver/<body>.h with <body>_update, that
+// takes n, the parameters, the gradients, `states` state arrays, StepState's reals, and then the
+// numbers rate_mult, l2, l1, normalize and `constants`.
+struct UpdateRule {
+  std::string name;  // SolverParameter.type
+  std::string body;
+  int states = 1;
+  // Numbers for the end of the argument list.
+  std::function<std::vector<double>(const SolverParameter&)> constants;
+  // Throws where parameters do not suit the rule; may be empty.
+  std::function<void(const SolverParameter&)> check;
+  // True if StepState's kCorrection is Adam's sqrt(1 - beta2^t) / (1 - beta1^t).
+  bool bias_correction = false;
+};
+
+// SGD, Nesterov, AdaGrad, RMSProp, AdaDelta, Adam, and what was added. Throws for other names.
+const UpdateRule& FindUpdateRule(const std::string& name);
+std::vector<std::string> UpdateRuleNames();
+// Replaces a rule of that name. Not to be called while solvers are made.
+void AddUpdateRule(const UpdateRule& rule);
+
+}  // namespace caffe

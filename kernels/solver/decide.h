@@ -1,0 +1,36 @@
+//! types: once
+// The places in `reals` are those of StepState: 1 loss scale, 2 skip, 3 factor on gradients,
+// 5 good steps, 6 norm, 7 skipped steps.
+KERNEL(gradient_sums, ARG(i64, groups), ARG(i64, n), IN(f32, parts), OUT(f32, sums)) {
+  FOR_EACH_GROUP(g, groups) {
+    float sum = 0;
+    for (i64 i = g; i < n; i += groups) sum += LOAD(f32, parts, i);
+    STORE(f32, sums, g, sum);
+  }
+}
+
+// One item. Decides whether the gradients can be used (they cannot if a loss scale that adapts was
+// too large), by what they are multiplied (clipping, and the loss scale taken out), and the next
+// loss scale: half after an overflow, double after `window` steps without one.
+KERNEL(gradient_decide, ARG(i64, one), ARG(i64, n), IN(f32, sums), OUT(f32, reals),
+       ARG(Acctype, clip), ARG(i32, adapts), ARG(i32, window)) {
+  FOR_EACH_GROUP(item, one) {
+    float sum = 0;
+    for (i64 i = 0; i < n; ++i) sum += LOAD(f32, sums, i);
+    const float scale = LOAD(f32, reals, 1);
+    const i32 overflow = adapts != 0 && !(sum - sum == 0.0f);
+    const float norm = SQRT(sum) / scale;
+    const float clipping = clip >= 0.0f && norm > clip ? clip / norm : 1.0f;
+    STORE(f32, reals, 2, overflow ? 1.0f : 0.0f);
+    STORE(f32, reals, 3, clipping / scale);
+    STORE(f32, reals, 6, norm);
+    if (adapts != 0) {
+      const float good = overflow ? 0.0f : LOAD(f32, reals, 5) + 1.0f;
+      const i32 grows = good >= (float)window;
+      const float next = overflow ? scale * 0.5f : grows ? scale * 2.0f : scale;
+      STORE(f32, reals, 1, next < 1.0f ? 1.0f : next > 16777216.0f ? 16777216.0f : next);
+      STORE(f32, reals, 5, grows ? 0.0f : good);
+      if (overflow) STORE(f32, reals, 7, LOAD(f32, reals, 7) + 1.0f);
+    }
+  }
+}

@@ -1,0 +1,19 @@
+//! types: float
+// h = momentum h + rate g; w -= h.
+// reals: 0 rate, 2 skip, 3 factor on gradients. g becomes the step.
+KERNEL(sgd_update, ARG(i64, n), OUT(Dtype, w), OUT(Dtype, g), OUT(Dtype, h), IN(f32, reals),
+       ARG(Acctype, rate_mult), ARG(Acctype, l2), ARG(Acctype, l1), ARG(Acctype, normalize),
+       ARG(Acctype, momentum)) {
+  if (LOAD(f32, reals, 2) != 0.0f) return;
+  const Acctype rate = LOAD(f32, reals, 0) * rate_mult;
+  const Acctype factor = LOAD(f32, reals, 3) * normalize;
+  FOR_EACH(i, n) {
+    const Acctype x = LOAD(Dtype, w, i);
+    const Acctype sign = x > 0 ? REAL(1.0) : x < 0 ? REAL(-1.0) : REAL(0.0);
+    const Acctype d = LOAD(Dtype, g, i) * factor + l2 * x + l1 * sign;
+    const Acctype step = momentum * LOAD(Dtype, h, i) + rate * d;
+    STORE(Dtype, h, i, step);
+    STORE(Dtype, g, i, step);
+    STORE(Dtype, w, i, x - step);
+  }
+}

@@ -1,0 +1,181 @@
+#include "caffe/solver/updater.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe.pb.h"
+#include "caffe/device/program_builder.hpp"
+
+namespace caffe {
+namespace {
+
+// Of the sum of squares: items of the first launch, and sums left for the single last item.
+constexpr int64_t kMaxItems = 65536, kLastSums = 256;
+// Elements that one item on the host adds up in a row.
+constexpr int64_t kHostUnit = 4096;
+
+int64_t Unit(const Device& device) { return device.host_accessible() ? kHostUnit : 1; }
+
+int64_t Items(const Device& device, int64_t count) {
+  const int64_t unit = Unit(device);
+  return std::min(kMaxItems, (count + unit - 1) / unit);
+}
+
+}  // namespace
+
+Updater::Updater(const SolverParameter& parameter, const LearnableParameters& learnable,
+                 StepState* step_state, Device* device, bool narrow_gradients)
+    : rule_(FindUpdateRule(parameter.type())),
+      beta1_(parameter.momentum()),
+      beta2_(parameter.momentum2()),
+      clip_(parameter.clip_gradients()),
+      window_(parameter.loss_scale_window()),
+      step_state_(step_state),
+      device_(device),
+      arena_(learnable, device) {
+  if (rule_.check) rule_.check(parameter);
+  constants_ = rule_.constants(parameter);
+  CAFFE_CHECK(parameter.iter_size() > 0, "iter_size must be positive; it is ",
+              parameter.iter_size());
+  normalize_ = 1.0 / parameter.iter_size();
+  const std::string& kind = parameter.regularization_type();
+  CAFFE_CHECK(kind == "L1" || kind == "L2", "Unknown regularization type: ", kind,
+              " (known: L1, L2)");
+  (kind == "L1" ? l1_ : l2_) = parameter.weight_decay();
+
+  adapts_ = parameter.has_loss_scale() ? parameter.loss_scale() == 0 : narrow_gradients;
+  CAFFE_CHECK(!adapts_ || window_ > 0, "loss_scale_window must be positive; it is ", window_);
+  const double scale = adapts_                      ? parameter.loss_scale_init()
+                       : parameter.has_loss_scale() ? parameter.loss_scale()
+                                                    : 1.0;
+  CAFFE_CHECK(scale > 0, "the loss scale must be positive; it is ", scale);
+  SetLossScale(scale, 0);
+
+  for (int part = 0; part < static_cast<int>(arena_.parts().size()); ++part) {
+    std::vector<std::shared_ptr<SyncedMemory>> states;
+    for (int i = 0; i < rule_.states; ++i) {
+      states.push_back(arena_.MakeState(part, "solver history"));
+    }
+    states_.push_back(std::move(states));
+  }
+  for (int state = 0; state < rule_.states; ++state) {
+    for (int i = 0; i < static_cast<int>(learnable.blobs.size()); ++i) {
+      const ParameterArena::Place& place = arena_.place(i);
+      const DataType type = learnable.blobs[i]->type();
+      auto blob = MakeBlob(type, device, learnable.blobs[i]->shape(),
+                           "history of " + learnable.blobs[i]->name());
+      blob->SetDataMemory(states_[place.part][state],
+                          place.begin * static_cast<int64_t>(type.bytes()));
+      history_.push_back(std::move(blob));
+    }
+  }
+  MakePrograms();
+}
+
+Updater::~Updater() = default;
+
+void Updater::SetLossScale(double scale, int good_steps) {
+  step_state_->Set(StepState::kLossScale, static_cast<float>(scale));
+  step_state_->Set(StepState::kClip, static_cast<float>(1 / scale));
+  step_state_->Set(StepState::kGoodSteps, static_cast<float>(good_steps));
+  step_state_->Set(StepState::kSkip, 0);
+}
+
+int64_t Updater::SkippedSteps() const {
+  return adapts_ ? static_cast<int64_t>(step_state_->Get(StepState::kSkippedSteps)) : 0;
+}
+
+void Updater::MakePrograms() {
+  const bool needs_norm = clip_ >= 0 || adapts_;
+  programs_.clear();
+  int64_t items = 0;
+  for (const ParameterArena::Part& part : arena_.parts()) {
+    Program program;
+    program.update = ProgramBuilder(device_, rule_.body)
+                         .Types(part.type)
+                         .Body("solver/" + rule_.body)
+                         .Build()
+                         ->CreateKernel(rule_.body + "_update");
+    if (needs_norm) {
+      program.squares = ProgramBuilder(device_, "gradient")
+                            .Types(part.type)
+                            .Fold("unit", Unit(*device_))
+                            .Body("solver/gradient")
+                            .Build()
+                            ->CreateKernel("gradient_squares");
+      items += Items(*device_, part.count);
+    }
+    programs_.push_back(std::move(program));
+  }
+  if (!needs_norm) return;
+  const auto program = ProgramBuilder(device_, "decide").Body("solver/decide").Build();
+  sums_ = program->CreateKernel("gradient_sums");
+  decide_ = program->CreateKernel("gradient_decide");
+  squares_ = std::make_unique<Blob<float>>(device_, Shape{items + kLastSums});
+  squares_->set_name("sums of squared gradients");
+}
+
+void Updater::SetDevice(Device* device) {
+  if (device == device_) return;
+  device_ = device;
+  for (const auto& states : states_) {
+    for (const auto& state : states) state->SetDevice(device);
+  }
+  for (const auto& blob : history_) blob->SetDevice(device);
+  MakePrograms();
+}
+
+void Updater::Decide() {
+  int64_t items = 0;
+  const DevicePtr sums = squares_->mutable_device_data();
+  constexpr int64_t kBytes = sizeof(float);
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    const ParameterArena::Part& part = arena_.parts()[i];
+    const int64_t own = Items(*device_, part.count);
+    programs_[i].squares->Launch(own, {own, part.count, Unit(*device_), part.diff->device_data(),
+                                       sums + items * kBytes});
+    items += own;
+  }
+  DevicePtr last = sums;
+  int64_t count = items;
+  if (items > kLastSums) {
+    last = sums + items * kBytes;
+    count = kLastSums;
+    sums_->Launch(count, {count, items, sums, last});
+  }
+  decide_->Launch(1, {1, count, last, step_state_->mutable_reals(), clip_,
+                      static_cast<int>(adapts_), window_});
+}
+
+void Updater::Update(double rate, int64_t iteration) {
+  step_state_->Set(StepState::kRate, static_cast<float>(rate));
+  if (rule_.bias_correction) {
+    const double t = static_cast<double>(iteration + 1);
+    step_state_->Set(StepState::kCorrection,
+                     static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)) /
+                                        (1 - std::pow(beta1_, t))));
+  }
+  if (decide_) Decide();
+  const DevicePtr reals = step_state_->reals();
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    const ParameterArena::Part& part = arena_.parts()[i];
+    const DevicePtr data = part.data->mutable_device_data();
+    const DevicePtr diff = part.diff->mutable_device_data();
+    for (const ParameterArena::Run& run : part.runs) {
+      const int64_t offset = run.begin * static_cast<int64_t>(part.type.bytes());
+      std::vector<KernelArgument> arguments{run.count, data + offset, diff + offset};
+      for (const auto& state : states_[i]) {
+        arguments.push_back(state->mutable_device_data() + offset);
+      }
+      arguments.push_back(reals);
+      arguments.push_back(static_cast<double>(run.lr_mult));
+      arguments.push_back(l2_ * run.decay_mult);
+      arguments.push_back(l1_ * run.decay_mult);
+      arguments.push_back(normalize_);
+      for (double constant : constants_) arguments.push_back(constant);
+      programs_[i].update->Launch(run.count, arguments);
+    }
+  }
+}
+
+}  // namespace caffe
