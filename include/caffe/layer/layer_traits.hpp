@@ -32,4 +32,7 @@ struct LayerTraits {
   std::string summary;
 };
 
+// The traits of a layer type, from the registry. Throws for an unknown name, with the nearest one.
+const LayerTraits& TraitsOf(const std::string& type);
+
 }  // namespace caffe

@@ -5,7 +5,7 @@
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
-#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
 namespace {
@@ -30,7 +30,7 @@ bool OnlyLabels(const NetParameter& net, int index) {
   for (const std::string& top : layer.top()) {
     for (int i = index + 1; i < net.layer_size(); ++i) {
       const LayerParameter& reader = net.layer(i);
-      const LayerTraits& traits = LayerRegistry::Get().Traits(reader.type());
+      const LayerTraits& traits = TraitsOf(reader.type());
       for (int b = 0; b < reader.bottom_size(); ++b) {
         if (reader.bottom(b) != top) continue;
         if (!Has(traits.float_bottoms, b)) return false;
@@ -49,7 +49,7 @@ NetParameter AssignTypes(const NetParameter& net) {
   std::map<std::string, DataType> blob_types;
   for (int index = 0; index < typed.layer_size(); ++index) {
     LayerParameter& layer = *typed.mutable_layer(index);
-    const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
+    const LayerTraits& traits = TraitsOf(layer.type());
     try {
       const DataType bottom_type = layer.bottom_size() > 0 && blob_types.count(layer.bottom(0))
                                        ? blob_types.at(layer.bottom(0))

@@ -5,7 +5,7 @@
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
-#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
 namespace {
@@ -37,7 +37,7 @@ NetParameter InsertCasts(const NetParameter& net) {
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
   for (const LayerParameter& source : net.layer()) {
     LayerParameter layer = source;
-    const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
+    const LayerTraits& traits = TraitsOf(layer.type());
     const DataType compute = DataTypeByProto(layer.compute_data_type());
     const DataType top_type = DataTypeByProto(layer.top_data_type());
     // Layers other than Quantizer have one type throughout; what was asked for at their edges is

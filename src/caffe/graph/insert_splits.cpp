@@ -4,7 +4,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
-#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
 
@@ -54,7 +54,7 @@ NetParameter InsertSplits(const NetParameter& net) {
       split->set_type("Split");
       split->set_phase(layer.phase());
       split->add_bottom(layer.top(t));
-      const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
+      const LayerTraits& traits = TraitsOf(layer.type());
       DataTypeProto type = layer.top_data_type();
       for (int index : traits.float_tops) {
         if (index == t) type = CAFFE_FLOAT;

@@ -73,6 +73,8 @@ const LayerTraits& LayerRegistry::Traits(const std::string& name) const {
   return Find(name).traits;
 }
 
+const LayerTraits& TraitsOf(const std::string& type) { return LayerRegistry::Get().Traits(type); }
+
 std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter,
                                                  const LayerContext& context) const {
   const Entry& entry = Find(parameter.type());

@@ -14,7 +14,6 @@
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/layers/relu_layer.hpp"
 
 namespace caffe {
 namespace {
