@@ -57,7 +57,7 @@ class OpenClDevice : public Device {
 
  private:
   void Open();
-  opencl::Handle<cl_command_queue> MakeQueue();
+  opencl::Handle<cl_command_queue> MakeQueue(cl_command_queue_properties properties = 0);
   // To be called when the device has just been waited for.
   void StoreLateBinaries();
   // When the process ends: the binaries of programs that are still there.
@@ -76,6 +76,10 @@ class OpenClDevice : public Device {
   std::atomic<bool> open_{false};
   opencl::Handle<cl_context> context_;
   opencl::Handle<cl_command_queue> default_queue_;
+  // Keeps the times of events. A queue with profiling triples the cost of a small copy (NVIDIA), so
+  // the others have none, and this one waits for their markers. Made at the first event.
+  opencl::Handle<cl_command_queue> clock_queue_;
+  opencl::Handle<cl_mem> clock_target_;
   std::unique_ptr<opencl::StagingRing> staging_;
   std::atomic<cl_command_queue> current_queue_{nullptr};
 

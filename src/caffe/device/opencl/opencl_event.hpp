@@ -7,7 +7,7 @@
 
 namespace caffe {
 
-// A marker in a queue that keeps times.
+// A command in a queue that keeps times, which waits for the place that was recorded.
 class OpenClEvent : public Event {
  public:
   OpenClEvent(opencl::Handle<cl_event> event, std::string where);
