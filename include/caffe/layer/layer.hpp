@@ -57,6 +57,8 @@ class LayerBase {
   // True if a ReLU with this slope can be done by this layer's epilogue; SetFusedReLU asks for it.
   virtual bool CanFuseReLU() const { return false; }
   virtual void SetFusedReLU(bool fused) {}
+  // True for the layer that such an epilogue replaces: max(x, 0).
+  virtual bool IsPlainReLU() const { return false; }
   // Data layers: true if the shape of the tops is decided anew in every Forward.
   virtual bool ReshapesInForward() const { return false; }
 

@@ -325,9 +325,7 @@ void Net::MakePlan() {
     PlanNode plan_node;
     plan_node.type = node.layer->type();
     plan_node.can_fuse_relu = node.layer->CanFuseReLU();
-    const auto* relu = dynamic_cast<const ReLU*>(node.layer.get());
-    plan_node.plain_relu =
-        relu && relu->negative_slope() == 0 && relu->types().compute.is_float();
+    plan_node.plain_relu = node.layer->IsPlainReLU() && node.layer->types().compute.is_float();
     plan_node.in_place = node.bottom_ids == node.top_ids;
     plan_node.bottoms = node.bottom_ids;
     plan_node.tops = node.top_ids;
