@@ -1,0 +1,21 @@
+//! types: device
+// b_diff += the sum of y_diff [outer, channels, inner] over outer and inner, one work group of 256 a
+// channel. The order of the sum is fixed.
+KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner),
+       IN(MItype, y_diff), OUT(MOtype, b_diff)) {
+  LOCAL Acctype parts[256];
+  const i32 t = LOCAL_ID(0), c = (i32)GROUP_ID(0);
+  const i32 total = outer * inner;
+  Acctype sum = 0;
+  for (i32 j = t; j < total; j += 256) {
+    const i32 o = j / inner;
+    sum += LOAD(MItype, y_diff, ((i64)o * channels + c) * inner + (j - o * inner));
+  }
+  parts[t] = sum;
+  BARRIER;
+  for (i32 width = 128; width > 0; width >>= 1) {
+    if (t < width) parts[t] += parts[t + width];
+    BARRIER;
+  }
+  if (t == 0) STORE(MOtype, b_diff, c, LOAD(MOtype, b_diff, c) + parts[0]);
+}

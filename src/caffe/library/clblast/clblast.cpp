@@ -1,0 +1,86 @@
+#include <clblast.h>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/library/device_array.hpp"
+#include "caffe/library/gemm_epilogue.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+cl_mem Memory(DevicePtr pointer) { return static_cast<cl_mem>(pointer.handle); }
+
+void CheckCall(clblast::StatusCode code, const char* call, Device* device,
+               const GemmDescriptor& d) {
+  CAFFE_CHECK(code == clblast::StatusCode::kSuccess, device->info().id, ": CLBlast's ", call,
+              " failed with code ", static_cast<int>(code), " for ", d.name());
+}
+
+// CLBlast, float and double. Its buffer for copies is allocated here once; for batches CLBlast may
+// allocate one by itself.
+template <class T>
+class ClBlastGemmOp final : public GemmOp {
+ public:
+  ClBlastGemmOp(Device* device, const GemmDescriptor& d)
+      : GemmOp(d), device_(device), epilogue_(device, d) {
+    if (d.batch > 1) return;
+    auto queue = static_cast<cl_command_queue>(device->native_stream());
+    size_t bytes = 0;
+    CheckCall(clblast::GemmTempBufferSize<T>(clblast::Layout::kRowMajor, Op(d.trans_a),
+                                             Op(d.trans_b), d.m, d.n, d.k, 0, d.row_a(), 0,
+                                             d.row_b(), 0, d.row_c(), &queue, bytes),
+              "GemmTempBufferSize", device, d);
+    workspace_ = DeviceArray(device, static_cast<int64_t>(bytes), "CLBlast's copies");
+  }
+  const char* library() const override { return "clblast"; }
+  int64_t workspace_bytes() const override { return workspace_.bytes(); }
+
+  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
+           double beta) override {
+    const GemmDescriptor& d = descriptor_;
+    auto queue = static_cast<cl_command_queue>(device_->native_stream());
+    const size_t a0 = a.offset / sizeof(T), b0 = b.offset / sizeof(T), c0 = c.offset / sizeof(T);
+    if (d.batch == 1) {
+      CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m,
+                                 d.n, d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(),
+                                 Memory(b), b0, d.row_b(), static_cast<T>(beta), Memory(c), c0,
+                                 d.row_c(), &queue, nullptr, Memory(workspace_.get())),
+                "Gemm", device_, d);
+    } else {
+      CheckCall(clblast::GemmStridedBatched<T>(
+                    clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n, d.k,
+                    static_cast<T>(alpha), Memory(a), a0, d.row_a(), d.step_a(), Memory(b), b0,
+                    d.row_b(), d.step_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),
+                    d.step_c(), d.batch, &queue, nullptr),
+                "GemmStridedBatched", device_, d);
+    }
+    device_->CountLibraryCall();
+    epilogue_.Run(c, bias);
+  }
+
+ private:
+  static clblast::Transpose Op(bool transposed) {
+    return transposed ? clblast::Transpose::kYes : clblast::Transpose::kNo;
+  }
+
+  Device* device_;
+  GemmEpilogue epilogue_;
+  DeviceArray workspace_;
+};
+
+}  // namespace
+
+GemmLibrary ClBlastLibrary() {
+  return {"clblast",
+          [](Device* device, const GemmDescriptor& d) {
+            return device->backend() == Backend::kOpenCl && d.in == d.out && d.k > 0 &&
+                   (d.in == kFloat || (d.in == kDouble && device->info().fp64));
+          },
+          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+            if (d.in == kDouble) return std::make_unique<ClBlastGemmOp<double>>(device, d);
+            return std::make_unique<ClBlastGemmOp<float>>(device, d);
+          }};
+}
+
+}  // namespace caffe

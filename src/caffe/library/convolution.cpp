@@ -1,0 +1,41 @@
+#include "caffe/library/convolution.hpp"
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+std::string Times(const Shape& shape) {
+  std::string text;
+  for (int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text;
+}
+
+}  // namespace
+
+std::string ConvDescriptor::name() const {
+  std::string text = in.name();
+  if (!(in == out)) text += "/" + out.name();
+  text += Concat(" ", batch, "x", in_channels, "x", Times(geometry.input), " -> ", out_channels,
+                 " ", Times(geometry.kernel));
+  if (!geometry.stride.empty()) text += "/" + Times(geometry.stride);
+  return text + Concat(" group ", group);
+}
+
+void ConvDescriptor::Normalize() {
+  geometry.Normalize();
+  CAFFE_CHECK(batch > 0 && in_channels > 0 && out_channels > 0 && group > 0, "convolution ",
+              name(), ": batch, channels and group must be positive");
+  CAFFE_CHECK(in_channels % group == 0, "convolution ", name(), ": ", in_channels,
+              " input channels are not divisible by group ", group);
+  CAFFE_CHECK(out_channels % group == 0, "convolution ", name(), ": ", out_channels,
+              " output channels are not divisible by group ", group);
+  CAFFE_CHECK(in == out || (out == kFloat && (in == kHalf || in == kBfloat16)), "convolution ",
+              name(), ": no sums of type ", in.name(), " are stored as ", out.name());
+  CAFFE_CHECK(in.is_float() && in.info().kind != TypeKind::kCustom, "convolution ", name(),
+              ": the type ", in.name(), " is not a built-in float kind");
+  CAFFE_CHECK(in == out || (!backward_data && !backward_weights), "convolution ", name(),
+              ": backward passes need equal types");
+}
+
+}  // namespace caffe

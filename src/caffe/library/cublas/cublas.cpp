@@ -1,0 +1,216 @@
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/dynamic_library.hpp"
+#include "caffe/library/device_array.hpp"
+#include "caffe/library/gemm_epilogue.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+// The values of cublas_api.h and library_types.h that are used here.
+constexpr int kNoTranspose = 0, kTranspose = 1;
+constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBfloat16 = 14;
+constexpr int kCompute32 = 68, kCompute64 = 70, kDefaultAlgorithm = -1;
+// Plain float products, no TF32; half kinds sum in float to the end.
+constexpr int kDefaultMath = 0, kNoReducedPrecisionReduction = 16;
+constexpr int64_t kWorkspaceBytes = 32 << 20;
+
+using Handle = void*;
+
+// cuBLAS, opened at run time.
+struct Cublas {
+  int (*Create)(Handle*);
+  int (*Destroy)(Handle);
+  int (*SetStream)(Handle, void* stream);
+  int (*SetWorkspace)(Handle, void* workspace, size_t bytes);
+  int (*SetMathMode)(Handle, int mode);
+  const char* (*StatusName)(int);
+  int (*Gemm)(Handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a,
+              int type_a, int lda, const void* b, int type_b, int ldb, const void* beta, void* c,
+              int type_c, int ldc, int compute, int algorithm);
+  int (*GemmStridedBatched)(Handle, int op_a, int op_b, int m, int n, int k, const void* alpha,
+                            const void* a, int type_a, int lda, long long step_a, const void* b,
+                            int type_b, int ldb, long long step_b, const void* beta, void* c,
+                            int type_c, int ldc, long long step_c, int batch, int compute,
+                            int algorithm);
+
+  void Check(int code, const char* call, Device* device) const {
+    CAFFE_CHECK(code == 0, device->info().id, ": ", call, " failed: ", StatusName(code));
+  }
+};
+
+template <class Function>
+bool Bind(const DynamicLibrary& library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(library.Symbol(name));
+  return *function != nullptr;
+}
+
+// cuBLAS needs cuBLASLt, which the loader does not find by itself in folders of its own.
+void OpenLt() {
+  std::string why;
+  DynamicLibrary::Open(CudaLibraryPaths({"libcublasLt.so.13", "libcublasLt.so.12"}), &why);
+}
+
+std::optional<Cublas> Load() {
+  std::string why;
+  const std::vector<std::string> names{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
+  auto library = DynamicLibrary::Open(CudaLibraryPaths(names), &why);
+  if (!library) {
+    OpenLt();
+    library = DynamicLibrary::Open(CudaLibraryPaths(names), &why);
+  }
+  if (!library) {
+    log::Info("no cuBLAS (" + why + "): CUDA devices multiply with generated kernels");
+    return std::nullopt;
+  }
+  Cublas c;
+  const bool whole = Bind(*library, "cublasCreate_v2", &c.Create) &&
+                     Bind(*library, "cublasDestroy_v2", &c.Destroy) &&
+                     Bind(*library, "cublasSetStream_v2", &c.SetStream) &&
+                     Bind(*library, "cublasSetWorkspace_v2", &c.SetWorkspace) &&
+                     Bind(*library, "cublasSetMathMode", &c.SetMathMode) &&
+                     Bind(*library, "cublasGetStatusName", &c.StatusName) &&
+                     Bind(*library, "cublasGemmEx", &c.Gemm) &&
+                     Bind(*library, "cublasGemmStridedBatchedEx", &c.GemmStridedBatched);
+  if (!whole) {
+    log::Warning(library->path() + " lacks functions of cuBLAS 11.4 and is not used");
+    return std::nullopt;
+  }
+  return c;
+}
+
+// Null if there is none.
+const Cublas* Find() {
+  static const std::optional<Cublas> cublas = Load();
+  return cublas ? &*cublas : nullptr;
+}
+
+// One handle a device, shared by its operators and gone with the last of them.
+class Session {
+ public:
+  Session(Device* device, const Cublas& cublas)
+      : device_(device),
+        cublas_(cublas),
+        workspace_(device, kWorkspaceBytes, "cuBLAS's workspace") {
+    device->native_stream();
+    cublas.Check(cublas.Create(&handle_), "cublasCreate", device);
+    cublas.Check(cublas.SetMathMode(handle_, kDefaultMath | kNoReducedPrecisionReduction),
+                 "cublasSetMathMode", device);
+  }
+  ~Session() {
+    device_->native_stream();
+    const int code = cublas_.Destroy(handle_);
+    if (code != 0) log::Error(Concat("cublasDestroy failed: ", cublas_.StatusName(code)));
+  }
+
+  // The session of a device.
+  static std::shared_ptr<Session> Of(Device* device, const Cublas& cublas) {
+    static std::mutex mutex;
+    static auto* const sessions = new std::map<Device*, std::weak_ptr<Session>>;
+    const std::lock_guard lock(mutex);
+    auto session = (*sessions)[device].lock();
+    if (!session) (*sessions)[device] = session = std::make_shared<Session>(device, cublas);
+    return session;
+  }
+
+  template <class Call>
+  void Use(const Call& call) {
+    const std::lock_guard lock(mutex_);
+    void* stream = device_->native_stream();
+    if (!bound_ || stream != stream_) {
+      cublas_.Check(cublas_.SetStream(handle_, stream), "cublasSetStream", device_);
+      // Binding a stream takes the workspace away again.
+      cublas_.Check(
+          cublas_.SetWorkspace(handle_, workspace_.get().address(), kWorkspaceBytes),
+          "cublasSetWorkspace", device_);
+      bound_ = true;
+      stream_ = stream;
+    }
+    call(handle_);
+  }
+
+ private:
+  Device* device_;
+  const Cublas& cublas_;
+  DeviceArray workspace_;
+  std::mutex mutex_;
+  Handle handle_ = nullptr;
+  bool bound_ = false;
+  void* stream_ = nullptr;
+};
+
+int RealType(DataType type) {
+  if (type == kDouble) return kReal64;
+  if (type == kHalf) return kReal16;
+  return type == kBfloat16 ? kRealBfloat16 : kReal32;
+}
+
+// Column-major as cuBLAS is, it computes the transpose: C^T = op(B)^T op(A)^T.
+class CublasGemmOp final : public GemmOp {
+ public:
+  CublasGemmOp(Device* device, const GemmDescriptor& d, const Cublas& cublas)
+      : GemmOp(d),
+        device_(device),
+        cublas_(cublas),
+        session_(Session::Of(device, cublas)),
+        epilogue_(device, d) {}
+  const char* library() const override { return "cublas"; }
+
+  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
+           double beta) override {
+    const GemmDescriptor& d = descriptor_;
+    const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+    const bool wide = d.in == kDouble;
+    const void* factor = wide ? static_cast<const void*>(&alpha) : &alpha32;
+    const void* keep = wide ? static_cast<const void*>(&beta) : &beta32;
+    const int op_a = d.trans_a ? kTranspose : kNoTranspose;
+    const int op_b = d.trans_b ? kTranspose : kNoTranspose;
+    const int in = RealType(d.in), out = RealType(d.out), compute = wide ? kCompute64 : kCompute32;
+    const int m = static_cast<int>(d.m), n = static_cast<int>(d.n), k = static_cast<int>(d.k);
+    const int lda = static_cast<int>(d.row_a()), ldb = static_cast<int>(d.row_b());
+    const int ldc = static_cast<int>(d.row_c());
+    session_->Use([&](Handle handle) {
+      if (d.batch == 1) {
+        cublas_.Check(cublas_.Gemm(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb,
+                                   a.address(), in, lda, keep, c.address(), out, ldc, compute,
+                                   kDefaultAlgorithm),
+                      "cublasGemmEx", device_);
+      } else {
+        cublas_.Check(cublas_.GemmStridedBatched(
+                          handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb, d.step_b(),
+                          a.address(), in, lda, d.step_a(), keep, c.address(), out, ldc,
+                          d.step_c(), static_cast<int>(d.batch), compute, kDefaultAlgorithm),
+                      "cublasGemmStridedBatchedEx", device_);
+      }
+    });
+    device_->CountLibraryCall();
+    epilogue_.Run(c, bias);
+  }
+
+ private:
+  Device* device_;
+  const Cublas& cublas_;
+  std::shared_ptr<Session> session_;
+  GemmEpilogue epilogue_;
+};
+
+}  // namespace
+
+GemmLibrary CublasLibrary() {
+  return {"cublas",
+          [](Device* device, const GemmDescriptor& d) {
+            return device->backend() == Backend::kCuda && d.k > 0 && d.batch <= INT32_MAX &&
+                   Find() != nullptr;
+          },
+          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+            return std::make_unique<CublasGemmOp>(device, d, *Find());
+          }};
+}
+
+}  // namespace caffe

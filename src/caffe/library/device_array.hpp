@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "caffe/device/device.hpp"
+
+namespace caffe {
+
+// Device memory that goes with its owner; empty for 0 bytes.
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(Device* device, int64_t bytes, std::string_view purpose)
+      : device_(device), bytes_(bytes) {
+    if (bytes > 0) pointer_ = device->Allocate(bytes, purpose);
+  }
+  DeviceArray(DeviceArray&& other) noexcept { *this = std::move(other); }
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(pointer_, other.pointer_);
+    return *this;
+  }
+  ~DeviceArray() {
+    if (pointer_) device_->Free(pointer_);
+  }
+  DevicePtr get() const { return pointer_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_ = nullptr;
+  int64_t bytes_ = 0;
+  DevicePtr pointer_;
+};
+
+}  // namespace caffe

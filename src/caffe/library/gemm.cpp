@@ -1,0 +1,40 @@
+#include "caffe/library/gemm.hpp"
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+
+std::string GemmDescriptor::name() const {
+  std::string text = in.name();
+  if (!(in == out)) text += "/" + out.name();
+  text += Concat(" ", trans_a ? "t" : "n", trans_b ? "t" : "n", " ", m, "x", n, "x", k);
+  if (batch != 1) text += Concat(" batch ", batch);
+  if (epilogue.bias == Epilogue::Bias::kPerRow) text += " +row bias";
+  if (epilogue.bias == Epilogue::Bias::kPerColumn) text += " +column bias";
+  if (epilogue.activation == Epilogue::Activation::kRelu) text += " +relu";
+  return text;
+}
+
+void GemmDescriptor::Check() const {
+  constexpr int64_t kMax = INT32_MAX;
+  CAFFE_CHECK(m > 0 && n > 0 && k >= 0 && batch > 0 && m <= kMax && n <= kMax && k <= kMax,
+              "matrix product ", name(), ": sizes must be positive and below 2^31");
+  CAFFE_CHECK(row_a() >= (trans_a ? m : k) && row_b() >= (trans_b ? k : n) && row_c() >= n,
+              "matrix product ", name(), ": leading dimensions ", row_a(), ", ", row_b(), ", ",
+              row_c(), " are smaller than the rows");
+  CAFFE_CHECK(row_a() <= kMax && row_b() <= kMax && row_c() <= kMax, "matrix product ", name(),
+              ": leading dimensions must be below 2^31");
+  CAFFE_CHECK(stride_c != kShared || batch == 1, "matrix product ", name(),
+              ": the products of a batch can not share their result");
+  const bool half_kind = in == kHalf || in == kBfloat16;
+  CAFFE_CHECK(half_kind ? out == in || out == kFloat : (in == kFloat || in == kDouble) && out == in,
+              "matrix product ", name(), ": no sums of type ", in.name(), " are stored as ",
+              out.name());
+  if (epilogue.bias != Epilogue::Bias::kNone) {
+    CAFFE_CHECK(epilogue.bias_type == (in == kDouble ? kDouble : kFloat), "matrix product ",
+                name(), ": the bias is ", epilogue.bias_type.name(), ", it must be ",
+                in == kDouble ? "double" : "float");
+  }
+}
+
+}  // namespace caffe

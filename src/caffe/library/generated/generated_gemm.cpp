@@ -1,0 +1,81 @@
+#include <algorithm>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kThreads = 16, kMaxGridDepth = 65535;
+
+int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+// Small enough that a product fills the device, else as large as registers allow.
+int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
+  const int64_t wanted = 2 * device->info().compute_units;
+  for (const int64_t tile : {128, 64}) {
+    if (tile == 128 && (device->info().is_cpu_type || d.in == kDouble)) continue;
+    if (Ceil(d.m, tile) * Ceil(d.n, tile) * d.batch >= wanted && d.m > tile / 2 && d.n > tile / 2) {
+      return tile;
+    }
+  }
+  return 32;
+}
+
+// kernels/blas/gemm.h: every type and shape, epilogue included, in one launch.
+class GeneratedGemmOp final : public GemmOp {
+ public:
+  GeneratedGemmOp(Device* device, const GemmDescriptor& d)
+      : GemmOp(d), tile_(ChooseTile(device, d)) {
+    const DataType compute = d.in == kDouble ? kDouble : kFloat;
+    const Epilogue& e = d.epilogue;
+    const int bias = e.bias == Epilogue::Bias::kNone ? 0 : e.bias == Epilogue::Bias::kPerRow ? 1 : 2;
+    auto program = ProgramBuilder(device, "gemm")
+                       .Types({compute, d.in, d.out})
+                       .Define("TRANS_A", d.trans_a)
+                       .Define("TRANS_B", d.trans_b)
+                       .Define("TILE_M", tile_)
+                       .Define("TILE_N", tile_)
+                       .Define("FULL_M", d.m % tile_ == 0)
+                       .Define("FULL_N", d.n % tile_ == 0)
+                       .Define("FULL_K", d.k % 16 == 0)
+                       .Define("BIAS", bias)
+                       .Define("RELU", e.activation == Epilogue::Activation::kRelu)
+                       .Define("GEMM_DOUBLE", compute == kDouble)
+                       .Body("blas/gemm")
+                       .Build();
+    kernel_ = program->CreateKernel("gemm");
+  }
+  const char* library() const override { return "generated"; }
+
+  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
+           double beta) override {
+    const GemmDescriptor& d = descriptor_;
+    for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
+      const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
+      kernel_->LaunchInGroups(
+          LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
+          {d.m, d.n, d.k, alpha, beta, beta != 0, d.row_a(), d.row_b(), d.row_c(), d.step_a(),
+           d.step_b(), d.step_c(), a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
+           b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()), bias ? bias : c,
+           c + i * d.step_c() * static_cast<int64_t>(d.out.bytes())});
+    }
+  }
+
+ private:
+  int64_t tile_;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace
+
+GemmLibrary GeneratedLibrary() {
+  return {"generated",
+          [](Device* device, const GemmDescriptor&) { return !device->host_accessible(); },
+          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+            return std::make_unique<GeneratedGemmOp>(device, d);
+          }};
+}
+
+}  // namespace caffe

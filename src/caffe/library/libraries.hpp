@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+
+#include "caffe/library/convolution.hpp"
+#include "caffe/library/gemm.hpp"
+
+namespace caffe {
+
+class Device;
+struct HostGemms;
+
+// One row of the multiplexer's table. `supports` also says whether the library is there at all.
+struct GemmLibrary {
+  const char* name;
+  bool (*supports)(Device* device, const GemmDescriptor& descriptor);
+  std::unique_ptr<GemmOp> (*make)(Device* device, const GemmDescriptor& descriptor);
+};
+
+GemmLibrary OpenBlasLibrary();
+GemmLibrary NativeLibrary();
+GemmLibrary ClBlastLibrary();
+GemmLibrary CublasLibrary();
+GemmLibrary GeneratedLibrary();
+
+// The product on the CPU by `gemms`.
+std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& descriptor,
+                                     const HostGemms& gemms);
+// Convolutions: on the CPU image by image, on devices by im2col and the named library's products.
+std::unique_ptr<ConvOp> MakeHostConvolution(Device* device, const ConvDescriptor& descriptor,
+                                            const HostGemms& gemms);
+std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
+                                              const GemmLibrary& library);
+
+}  // namespace caffe

@@ -1,0 +1,194 @@
+#include <omp.h>
+
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/device_array.hpp"
+#include "caffe/library/gemm_epilogue.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/native/host_gemm.hpp"
+
+namespace caffe {
+namespace {
+
+// Below this many multiplications one thread is faster.
+constexpr int64_t kParallelProducts = 1 << 16;
+// Room for the widened slices of A and B.
+constexpr int64_t kSliceElements = 2 << 20;
+
+template <class T>
+T* At(DevicePtr pointer) {
+  return reinterpret_cast<T*>(pointer.address());
+}
+
+// float or double. Batches and, where the library does not thread by itself, parts of C go to the
+// OpenMP threads.
+template <class T>
+class HostGemmOp final : public GemmOp {
+ public:
+  HostGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)
+      : GemmOp(d), device_(device), gemms_(gemms), gemm_(gemms.Of<T>()), epilogue_(device, d) {}
+  const char* library() const override { return gemms_.library; }
+
+  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
+           double beta) override {
+    Multiply(At<T>(a), At<T>(b), At<T>(c), static_cast<T>(alpha), static_cast<T>(beta));
+    epilogue_.Run(c, bias);
+    device_->CountLibraryCall();
+  }
+
+ private:
+  void Multiply(const T* a, const T* b, T* c, T alpha, T beta) {
+    const GemmDescriptor& d = descriptor_;
+    const int64_t lda = d.row_a(), ldb = d.row_b(), ldc = d.row_c();
+    const bool parallel = d.m * d.n * d.k * d.batch >= kParallelProducts && !omp_in_parallel() &&
+                          omp_get_max_threads() > 1;
+    const auto one = [&](int64_t i) {
+      gemm_(d.trans_a, d.trans_b, d.m, d.n, d.k, alpha, a + i * d.step_a(), lda,
+            b + i * d.step_b(), ldb, beta, c + i * d.step_c(), ldc);
+    };
+    if (parallel && d.batch > 1 && gemms_.nestable) {
+#pragma omp parallel for schedule(static)
+      for (int64_t i = 0; i < d.batch; ++i) one(i);
+      return;
+    }
+    if (!parallel || gemms_.threads) {
+      for (int64_t i = 0; i < d.batch; ++i) one(i);
+      return;
+    }
+    // C in bands of rows or columns, a multiple of 16 wide.
+#pragma omp parallel
+    {
+      const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const bool by_row = d.m > d.n;
+      const int64_t extent = by_row ? d.m : d.n, blocks = (extent + 15) / 16;
+      const int64_t begin = std::min(extent, blocks * thread / threads * 16);
+      const int64_t end = std::min(extent, blocks * (thread + 1) / threads * 16);
+      if (begin < end && by_row) {
+        gemm_(d.trans_a, d.trans_b, end - begin, d.n, d.k, alpha,
+              a + begin * (d.trans_a ? 1 : lda), lda, b, ldb, beta, c + begin * ldc, ldc);
+      } else if (begin < end) {
+        gemm_(d.trans_a, d.trans_b, d.m, end - begin, d.k, alpha, a, lda,
+              b + begin * (d.trans_b ? ldb : 1), ldb, beta, c + begin, ldc);
+      }
+    }
+  }
+
+  Device* device_;
+  const HostGemms& gemms_;
+  HostGemm<T> gemm_;
+  GemmEpilogue epilogue_;
+};
+
+// half or bfloat16: slices along k are widened to float and multiplied there; sums stay float until
+// the last one.
+class WideningGemmOp final : public GemmOp {
+ public:
+  WideningGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)
+      : GemmOp(d), device_(device), gemms_(gemms), epilogue_(device, Single(d)) {
+    auto program = ProgramBuilder(device, "convert")
+                       .Types({kFloat, d.in, kFloat})
+                       .Body("blas/convert")
+                       .Build();
+    widen_ = program->CreateKernel("widen_rows");
+    narrow_ = program->CreateKernel("narrow_rows");
+    depth_ = std::clamp<int64_t>(kSliceElements / (d.m + d.n), 64, std::max<int64_t>(d.k, 64));
+    const int64_t sums = d.out == kFloat ? 0 : d.m * d.n;
+    workspace_ = DeviceArray(device, ((d.m + d.n) * depth_ + sums) * sizeof(float),
+                             "widened matrices");
+    for (const int64_t depth : {depth_, d.k % depth_ == 0 ? depth_ : d.k % depth_}) {
+      GemmDescriptor slice;
+      slice.trans_a = d.trans_a;
+      slice.trans_b = d.trans_b;
+      slice.m = d.m;
+      slice.n = d.n;
+      slice.k = std::min(depth, d.k);
+      slice.ldc = d.out == kFloat ? d.row_c() : d.n;
+      slices_.push_back(std::make_unique<HostGemmOp<float>>(device, slice, gemms));
+    }
+  }
+  const char* library() const override { return gemms_.library; }
+  int64_t workspace_bytes() const override { return workspace_.bytes(); }
+
+  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
+           double beta) override {
+    const GemmDescriptor& d = descriptor_;
+    const int64_t size = d.in.bytes(), out_size = d.out.bytes();
+    const DevicePtr wide_a = workspace_.get();
+    const DevicePtr wide_b = wide_a + d.m * depth_ * sizeof(float);
+    for (int64_t i = 0; i < d.batch; ++i) {
+      const DevicePtr source_a = a + i * d.step_a() * size, source_b = b + i * d.step_b() * size;
+      const DevicePtr target = c + i * d.step_c() * out_size;
+      const bool direct = d.out == kFloat;
+      const DevicePtr sums = direct ? target : wide_b + d.n * depth_ * sizeof(float);
+      if (!direct && beta != 0) {
+        widen_->Launch(LaunchRange(d.m, d.n), {d.m, d.n, d.row_c(), d.n, target, sums});
+      }
+      for (int64_t k0 = 0; k0 < std::max<int64_t>(d.k, 1); k0 += depth_) {
+        const int64_t k = std::min(depth_, d.k - k0);
+        Widen(source_a, wide_a, d.trans_a, d.m, k0, k, d.row_a());
+        Widen(source_b, wide_b, !d.trans_b, d.n, k0, k, d.row_b());
+        slices_[k == slices_[0]->descriptor().k ? 0 : 1]->Run(wide_a, wide_b, sums, {}, alpha,
+                                                             k0 == 0 ? beta : 1);
+      }
+      epilogue_.Run(sums, bias);
+      if (!direct) narrow_->Launch(LaunchRange(d.m, d.n), {d.m, d.n, d.n, d.row_c(), sums, target});
+    }
+  }
+
+ private:
+  // The float sums of one product of the batch.
+  static GemmDescriptor Single(const GemmDescriptor& d) {
+    GemmDescriptor single = d;
+    single.batch = 1;
+    single.ldc = d.out == kFloat ? d.row_c() : d.n;
+    single.in = single.out = kFloat;
+    return single;
+  }
+
+  // [k0, k0 + k) of a matrix with `extent` rows of k, or k rows of `extent` if `k_rows`.
+  void Widen(DevicePtr source, DevicePtr target, bool k_rows, int64_t extent, int64_t k0,
+             int64_t k, int64_t step) {
+    const int64_t size = descriptor_.in.bytes();
+    if (k_rows) {
+      widen_->Launch(LaunchRange(k, extent), {k, extent, step, extent, source + k0 * step * size, target});
+    } else {
+      widen_->Launch(LaunchRange(extent, k), {extent, k, step, k, source + k0 * size, target});
+    }
+  }
+
+  Device* device_;
+  const HostGemms& gemms_;
+  GemmEpilogue epilogue_;
+  int64_t depth_;
+  std::unique_ptr<Kernel> widen_, narrow_;
+  DeviceArray workspace_;
+  std::vector<std::unique_ptr<HostGemmOp<float>>> slices_;
+};
+
+bool OnCpu(Device* device, const GemmDescriptor&) { return device->backend() == Backend::kCpu; }
+
+}  // namespace
+
+std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& d,
+                                     const HostGemms& gemms) {
+  if (d.in == kFloat) return std::make_unique<HostGemmOp<float>>(device, d, gemms);
+  if (d.in == kDouble) return std::make_unique<HostGemmOp<double>>(device, d, gemms);
+  return std::make_unique<WideningGemmOp>(device, d, gemms);
+}
+
+GemmLibrary NativeLibrary() {
+  return {"native", &OnCpu, [](Device* device, const GemmDescriptor& d) {
+            return MakeHostGemm(device, d, NativeGemms());
+          }};
+}
+
+GemmLibrary OpenBlasLibrary() {
+  return {"openblas", &OnCpu, [](Device* device, const GemmDescriptor& d) {
+            return MakeHostGemm(device, d, OpenBlasGemms());
+          }};
+}
+
+}  // namespace caffe

@@ -1,0 +1,42 @@
+#include <cblas.h>
+
+#include "caffe/core/log.hpp"
+#include "caffe/library/native/host_gemm.hpp"
+
+namespace caffe {
+namespace {
+
+CBLAS_TRANSPOSE Op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+
+void Sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+           const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
+           int64_t ldc) {
+  cblas_sgemm(CblasRowMajor, Op(trans_a), Op(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
+              ldc);
+}
+
+void Dgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
+           const double* a, int64_t lda, const double* b, int64_t ldb, double beta, double* c,
+           int64_t ldc) {
+  cblas_dgemm(CblasRowMajor, Op(trans_a), Op(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
+              ldc);
+}
+
+HostGemms Find() {
+  constexpr int kOpenMp = 2;
+  const bool openmp = openblas_get_parallel() == kOpenMp;
+  if (!openmp) {
+    log::Info("OpenBLAS is not its OpenMP build: it is called outside parallel regions only, and "
+              "convolutions use the native matrix product; libopenblas-openmp-dev is faster");
+  }
+  return {"openblas", &Sgemm, &Dgemm, true, openmp};
+}
+
+}  // namespace
+
+const HostGemms& OpenBlasGemms() {
+  static const HostGemms gemms = Find();
+  return gemms;
+}
+
+}  // namespace caffe

@@ -1,0 +1,270 @@
+#include "caffe/core/error.hpp"
+#include "caffe/library/bias.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "library/library_support.hpp"
+
+namespace caffe {
+namespace {
+
+using test::AllDevices;
+using test::Array;
+using test::Values;
+
+ConvDescriptor Conv(int64_t batch, int64_t in, Shape input, int64_t out, Shape kernel,
+                    Shape stride = {}, Shape pad = {}, Shape dilation = {}, int64_t group = 1) {
+  ConvDescriptor d;
+  d.batch = batch;
+  d.in_channels = in;
+  d.out_channels = out;
+  d.group = group;
+  d.geometry.input = std::move(input);
+  d.geometry.kernel = std::move(kernel);
+  d.geometry.stride = std::move(stride);
+  d.geometry.pad = std::move(pad);
+  d.geometry.dilation = std::move(dilation);
+  d.backward_data = d.backward_weights = true;
+  return d;
+}
+
+// Calls visit(x index, weight index, y index) for every product of the definition.
+template <class Visit>
+void ForEachProduct(const ConvDescriptor& d, const Visit& visit) {
+  const ConvGeometry& g = d.geometry;
+  const Shape out = g.output();
+  const int64_t in_count = g.input_count(), out_count = g.output_count();
+  const int64_t taps = g.kernel_count(), per_in = d.in_channels / d.group;
+  const int64_t per_out = d.out_channels / d.group;
+  for (int64_t o = 0; o < out_count; ++o) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t at = 0, step = 1, left_o = o, left_tap = tap;
+      bool inside = true;
+      for (int axis = g.axes() - 1; axis >= 0; --axis) {
+        const int64_t p = left_o % out[axis] * g.stride[axis] - g.pad[axis] +
+                          left_tap % g.kernel[axis] * g.dilation[axis];
+        inside = inside && p >= 0 && p < g.input[axis];
+        at += p * step;
+        step *= g.input[axis];
+        left_o /= out[axis];
+        left_tap /= g.kernel[axis];
+      }
+      if (!inside) continue;
+      for (int64_t n = 0; n < d.batch; ++n) {
+        for (int64_t oc = 0; oc < d.out_channels; ++oc) {
+          for (int64_t c = 0; c < per_in; ++c) {
+            const int64_t channel = oc / per_out * per_in + c;
+            visit((n * d.in_channels + channel) * in_count + at, (oc * per_in + c) * taps + tap,
+                  (n * d.out_channels + oc) * out_count + o);
+          }
+        }
+      }
+    }
+  }
+}
+
+void Check(ConvDescriptor d) {
+  d.Normalize();
+  d.epilogue.bias_type = d.master();
+  const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
+  const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+  const int64_t out_count = d.geometry.output_count();
+  const auto x = Values(d.batch * d.in_channels * d.geometry.input_count(), 1);
+  const auto w = Values(d.weight_count(), 2), bias = Values(d.out_channels, 3);
+  const auto y_diff = Values(d.batch * d.out_channels * out_count, 4);
+  const auto w_start = Values(w.size(), 5), b_start = Values(bias.size(), 6);
+  std::vector<double> y(y_diff.size()), x_diff(x.size()), w_diff = w_start, b_diff = b_start;
+  ForEachProduct(d, [&](int64_t ix, int64_t iw, int64_t iy) {
+    y[iy] += x[ix] * w[iw];
+    x_diff[ix] += y_diff[iy] * w[iw];
+    w_diff[iw] += y_diff[iy] * x[ix];
+  });
+  for (size_t i = 0; i < y.size(); ++i) {
+    const int64_t channel = static_cast<int64_t>(i) / out_count % d.out_channels;
+    if (has_bias) y[i] += bias[channel];
+    if (relu) y[i] = std::max(y[i], 0.0);
+    b_diff[channel] += y_diff[i];
+  }
+  for (Device* device : AllDevices()) {
+    if (d.in == kDouble && !device->info().fp64) continue;
+    for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
+      auto op = Multiplexer::ConvolutionBy(library, device, d);
+      EXPECT_EQ(op->library(), library);
+      const std::string what = device->info().id + " " + library + " " + d.name();
+      const Array dx(device, d.in, x), dw(device, d.in, w), db(device, d.master(), bias);
+      const Array dy(device, d.out, std::vector<double>(y.size(), 99));
+      op->Forward(dx, dw, has_bias ? db : DevicePtr{}, dy);
+      test::ExpectNear(dy.Read(), y, test::Tolerance(d.out), what + " forward");
+      const Array dyd(device, d.out, y_diff), dbd(device, d.master(), b_start);
+      op->BackwardBias(dyd, dbd);
+      test::ExpectNear(dbd.Read(), b_diff, test::Tolerance(d.master()), what + " bias");
+      if (d.backward_data) {
+        const Array dxd(device, d.in, std::vector<double>(x.size(), 99));
+        op->BackwardData(dyd, dw, dxd);
+        test::ExpectNear(dxd.Read(), x_diff, test::Tolerance(d.in), what + " data");
+      }
+      if (d.backward_weights) {
+        const Array dwd(device, d.master(), w_start);
+        op->BackwardWeights(dx, dyd, dwd);
+        test::ExpectNear(dwd.Read(), w_diff, test::Tolerance(d.master()), what + " weights");
+      }
+    }
+  }
+}
+
+TEST(ConvGeometryTest, OutputIsRoundedDown) {
+  ConvGeometry g;
+  g.input = {227, 10, 7};
+  g.kernel = {11, 3, 3};
+  g.stride = {4, 3, 1};
+  g.pad = {0, 1, 2};
+  g.dilation = {1, 2, 1};
+  g.Normalize();
+  EXPECT_EQ(g.output(), (Shape{55, 3, 9}));
+  EXPECT_FALSE(g.pointwise());
+}
+
+TEST(ConvGeometryTest, RefusesWindowsThatDoNotFit) {
+  ConvGeometry g;
+  g.input = {4};
+  g.kernel = {6};
+  EXPECT_THROW(g.Normalize(), Error);
+  g.pad = {1};
+  g.Normalize();
+  EXPECT_EQ(g.output(), Shape{1});
+  g.kernel = {0};
+  EXPECT_THROW(g.Normalize(), Error);
+  g.input = Shape(7, 5);
+  EXPECT_THROW(g.Normalize(), Error);
+}
+
+TEST(ConvolutionTest, LeNet) {
+  Check(Conv(3, 1, {28, 28}, 20, {5, 5}));
+  Check(Conv(3, 20, {12, 12}, 50, {5, 5}));
+}
+
+TEST(ConvolutionTest, StridePadDilationGroup) {
+  Check(Conv(2, 4, {13, 11}, 6, {3, 3}, {1, 1}, {1, 1}));
+  Check(Conv(2, 4, {13, 11}, 6, {3, 5}, {2, 3}, {2, 1}));
+  Check(Conv(3, 4, {13, 12}, 6, {3, 2}, {1, 2}, {0, 3}, {2, 3}));
+  Check(Conv(2, 6, {9, 9}, 9, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 3));
+  Check(Conv(1, 8, {9, 9}, 8, {3, 3}, {2, 2}, {1, 1}, {1, 1}, 8));
+  // Windows that lie in the padding altogether.
+  Check(Conv(1, 2, {3, 3}, 2, {2, 2}, {1, 1}, {3, 3}));
+}
+
+TEST(ConvolutionTest, Pointwise) {
+  Check(Conv(3, 7, {6, 5}, 10, {1, 1}));
+  Check(Conv(2, 8, {6, 5}, 4, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 2));
+  Check(Conv(2, 3, {6, 5}, 4, {1, 1}, {2, 2}));
+}
+
+TEST(ConvolutionTest, OtherNumbersOfAxes) {
+  Check(Conv(2, 3, {31}, 5, {4}, {2}, {1}, {2}));
+  Check(Conv(2, 3, {5, 6, 7}, 4, {3, 2, 3}, {1, 2, 1}, {1, 0, 1}, {1, 1, 2}));
+  Check(Conv(1, 2, {3, 4, 3, 4}, 2, {2, 2, 2, 2}, {1, 2, 1, 1}, {0, 1, 0, 1}));
+  Check(Conv(1, 1, {2, 3, 2, 3, 2, 3}, 2, {1, 2, 2, 2, 1, 2}));
+}
+
+TEST(ConvolutionTest, TypesAndEpilogues) {
+  for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
+    ConvDescriptor d = Conv(3, 4, {9, 8}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2);
+    d.in = d.out = type;
+    d.epilogue.bias = Epilogue::Bias::kPerRow;
+    Check(d);
+    d.epilogue.activation = Epilogue::Activation::kRelu;
+    Check(d);
+    d.epilogue.bias = Epilogue::Bias::kNone;
+    Check(d);
+  }
+  ConvDescriptor d = Conv(2, 4, {9, 8}, 6, {3, 3});
+  d.backward_data = d.backward_weights = false;
+  d.in = kHalf;
+  d.epilogue.bias = Epilogue::Bias::kPerRow;
+  Check(d);
+}
+
+// A small workspace: several blocks of rows, several chunks of images, the last one shorter.
+TEST(ConvolutionTest, WorkspaceInPieces) {
+  for (const DataType type : {kFloat, kHalf}) {
+    ConvDescriptor d = Conv(5, 4, {9, 8}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2);
+    d.in = d.out = type;
+    d.workspace_limit = 12000;
+    Check(d);
+    d.workspace_limit = 1;
+    Check(d);
+    d = Conv(5, 4, {9, 8}, 6, {1, 1});
+    d.in = d.out = type;
+    d.workspace_limit = 1000;
+    Check(d);
+  }
+}
+
+// What a pass costs on a device: im2col and a product per chunk and group; no allocation, no wait.
+TEST(ConvolutionTest, CountersAndRepetition) {
+  for (Device* device : AllDevices()) {
+    ConvDescriptor d = Conv(4, 4, {9, 8}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2);
+    const Array x(device, kFloat, Values(4 * 4 * 72, 1)), w(device, kFloat, Values(108, 2));
+    const Array y(device, kFloat, Values(4 * 6 * 72, 3)), dw(device, kFloat, Values(108, 4));
+    for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
+      auto op = Multiplexer::ConvolutionBy(library, device, d);
+      device->ResetCounters();
+      op->Forward(x, w, {}, y);
+      DeviceCounters counters = device->counters();
+      const int64_t expected = device->host_accessible() ? 1 : 3;
+      EXPECT_EQ(counters.launches + counters.library_calls, expected) << library;
+      op->BackwardData(y, w, x);
+      op->BackwardWeights(x, y, dw);
+      counters = device->counters();
+      EXPECT_EQ(counters.syncs + counters.allocations + counters.builds, 0) << library;
+      // The same bits again.
+      const Array first(device, kFloat, std::vector<double>(108));
+      const Array second(device, kFloat, std::vector<double>(108));
+      op->BackwardWeights(x, y, first);
+      op->BackwardWeights(x, y, second);
+      EXPECT_EQ(first.Read(), second.Read()) << library;
+    }
+  }
+}
+
+TEST(ConvolutionTest, RefusesWhatItCanNotDo) {
+  Device* cpu = Runtime::Get().cpu();
+  EXPECT_THROW(Multiplexer::Convolution(cpu, Conv(1, 6, {5, 5}, 4, {3, 3}, {}, {}, {}, 4)), Error);
+  ConvDescriptor d = Conv(1, 2, {5, 5}, 4, {3, 3});
+  d.backward_data = false;
+  auto op = Multiplexer::Convolution(cpu, d);
+  EXPECT_THROW(op->BackwardData({}, {}, {}), Error);
+  d.in = kQuant8;
+  d.out = kQuant8;
+  EXPECT_THROW(Multiplexer::Convolution(cpu, d), Error);
+}
+
+TEST(BiasTest, AddsActivatesAndSums) {
+  for (Device* device : AllDevices()) {
+    for (const DataType type : {kFloat, kHalf, kBfloat16, kDouble}) {
+      if (type == kDouble && !device->info().fp64) continue;
+      const DataType master = type == kDouble ? kDouble : kFloat;
+      for (const int64_t inner : {1, 7, 300}) {
+        const int64_t outer = 5, channels = 3;
+        const auto x = Values(outer * channels * inner, 1), bias = Values(channels, 2);
+        std::vector<double> plain = x, relu = x, sums = bias;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const int64_t c = static_cast<int64_t>(i) / inner % channels;
+          plain[i] = x[i] + bias[c];
+          relu[i] = std::max(x[i], 0.0);
+          sums[c] += x[i];
+        }
+        BiasOp op(device, type, master, outer, channels, inner);
+        const Array dx(device, type, x), db(device, master, bias), dy(device, type, x);
+        const std::string what = device->info().id + " " + type.name();
+        op.Forward(dx, db, dy, Epilogue::Activation::kNone);
+        test::ExpectNear(dy.Read(), plain, test::Tolerance(type), what);
+        op.Forward(dx, {}, dy, Epilogue::Activation::kRelu);
+        test::ExpectNear(dy.Read(), relu, test::Tolerance(type), what);
+        op.Backward(dx, db);
+        test::ExpectNear(db.Read(), sums, test::Tolerance(master), what);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caffe

@@ -1,0 +1,250 @@
+#include <cstdlib>
+#include <map>
+
+#include "caffe/core/error.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "library/library_support.hpp"
+
+namespace caffe {
+namespace {
+
+using test::AllDevices;
+using test::Array;
+using test::Values;
+
+int64_t SizeA(const GemmDescriptor& d) {
+  return (d.batch - 1) * d.step_a() + (d.trans_a ? d.k : d.m) * d.row_a();
+}
+int64_t SizeB(const GemmDescriptor& d) {
+  return (d.batch - 1) * d.step_b() + (d.trans_b ? d.n : d.k) * d.row_b();
+}
+int64_t SizeC(const GemmDescriptor& d) { return (d.batch - 1) * d.step_c() + d.m * d.row_c(); }
+
+// The definition, in double.
+void Reference(const GemmDescriptor& d, const std::vector<double>& a, const std::vector<double>& b,
+               const std::vector<double>& bias, double alpha, double beta,
+               std::vector<double>* c) {
+  for (int64_t s = 0; s < d.batch; ++s) {
+    for (int64_t i = 0; i < d.m; ++i) {
+      for (int64_t j = 0; j < d.n; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < d.k; ++p) {
+          const int64_t at_a = d.trans_a ? p * d.row_a() + i : i * d.row_a() + p;
+          const int64_t at_b = d.trans_b ? j * d.row_b() + p : p * d.row_b() + j;
+          sum += a[s * d.step_a() + at_a] * b[s * d.step_b() + at_b];
+        }
+        double& target = (*c)[s * d.step_c() + i * d.row_c() + j];
+        double value = alpha * sum + (beta == 0 ? 0 : beta * target);
+        if (d.epilogue.bias == Epilogue::Bias::kPerRow) value += bias[i];
+        if (d.epilogue.bias == Epilogue::Bias::kPerColumn) value += bias[j];
+        if (d.epilogue.activation == Epilogue::Activation::kRelu) value = std::max(value, 0.0);
+        target = value;
+      }
+    }
+  }
+}
+
+void Check(GemmDescriptor d, double alpha, double beta) {
+  d.epilogue.bias_type = d.in == kDouble ? kDouble : kFloat;
+  const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2), c = Values(SizeC(d), 3);
+  const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
+  const auto bias = Values(rows ? d.m : d.n, 4);
+  auto expected = c;
+  Reference(d, a, b, bias, alpha, beta, &expected);
+  for (Device* device : AllDevices()) {
+    if (d.in == kDouble && !device->info().fp64) continue;
+    for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+      auto op = Multiplexer::GemmBy(library, device, d);
+      EXPECT_EQ(op->library(), library);
+      // C begins behind the buffer's start, so that offsets matter.
+      auto shifted = c;
+      shifted.insert(shifted.begin(), 64, 7.0);
+      const Array da(device, d.in, a), db(device, d.in, b), dc(device, d.out, shifted);
+      const Array dbias(device, d.epilogue.bias_type, bias);
+      const DevicePtr target = static_cast<DevicePtr>(dc) + 64 * static_cast<int64_t>(d.out.bytes());
+      const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
+      op->Run(da, db, target, has_bias ? dbias : DevicePtr{}, alpha, beta);
+      auto actual = dc.Read();
+      for (int i = 0; i < 64; ++i) EXPECT_EQ(actual[i], 7.0);
+      actual.erase(actual.begin(), actual.begin() + 64);
+      test::ExpectNear(actual, expected, test::Tolerance(d.out),
+                       device->info().id + " " + library + " " + d.name());
+    }
+  }
+}
+
+GemmDescriptor Product(int64_t m, int64_t n, int64_t k, bool trans_a = false,
+                       bool trans_b = false) {
+  GemmDescriptor d;
+  d.m = m;
+  d.n = n;
+  d.k = k;
+  d.trans_a = trans_a;
+  d.trans_b = trans_b;
+  return d;
+}
+
+struct TypePair {
+  DataType in, out;
+};
+const TypePair kPairs[] = {{kFloat, kFloat}, {kDouble, kDouble},     {kHalf, kHalf},
+                           {kHalf, kFloat},  {kBfloat16, kBfloat16}, {kBfloat16, kFloat}};
+
+TEST(GemmTest, ComputesAProductByHand) {
+  const std::vector<double> a{1, 2, 3, 4, 5, 6}, b{1, 0, 0, 1, 1, 1};
+  for (Device* device : AllDevices()) {
+    auto op = Multiplexer::Gemm(device, Product(2, 2, 3));
+    const Array da(device, kFloat, a), db(device, kFloat, b), dc(device, kFloat, {9, 9, 9, 9});
+    op->Run(da, db, dc);
+    EXPECT_EQ(dc.Read(), (std::vector<double>{4, 5, 10, 11})) << device->info().id;
+  }
+}
+
+TEST(GemmTest, ShapesAndTransposes) {
+  const int64_t shapes[][3] = {{1, 1, 1},   {1, 10, 37},  {5, 1, 3},     {20, 57, 25},
+                               {33, 65, 17}, {64, 128, 64}, {130, 70, 300}};
+  for (const auto& shape : shapes) {
+    for (int t = 0; t < 4; ++t) Check(Product(shape[0], shape[1], shape[2], t & 1, t & 2), 1, 0);
+  }
+}
+
+TEST(GemmTest, Factors) {
+  Check(Product(19, 23, 31), 0.5, 0);
+  Check(Product(19, 23, 31), 1, 1);
+  Check(Product(65, 23, 300, true, false), -2, 0.25);
+}
+
+TEST(GemmTest, BetaZeroDoesNotReadTheTarget) {
+  const double nan = std::nan("");
+  for (Device* device : AllDevices()) {
+    const GemmDescriptor d = Product(3, 3, 2);
+    for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+      const Array a(device, kFloat, Values(6, 1)), b(device, kFloat, Values(6, 2));
+      const Array c(device, kFloat, std::vector<double>(9, nan));
+      Multiplexer::GemmBy(library, device, d)->Run(a, b, c);
+      for (double value : c.Read()) EXPECT_FALSE(std::isnan(value)) << library;
+    }
+  }
+}
+
+TEST(GemmTest, LeadingDimensionsAndBatches) {
+  GemmDescriptor d = Product(13, 21, 18);
+  d.lda = 20;
+  d.ldb = 30;
+  d.ldc = 25;
+  Check(d, 1, 0.5);
+  d.batch = 3;
+  Check(d, 1, 1);
+  d.stride_a = GemmDescriptor::kShared;
+  d.stride_c = 400;
+  Check(d, 1, 0);
+  d.trans_b = true;
+  d.stride_b = 700;
+  Check(d, 1, 0);
+}
+
+TEST(GemmTest, TypesAndEpilogues) {
+  for (const TypePair& pair : kPairs) {
+    for (const auto bias : {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow,
+                            Epilogue::Bias::kPerColumn}) {
+      for (const auto activation : {Epilogue::Activation::kNone, Epilogue::Activation::kRelu}) {
+        GemmDescriptor d = Product(35, 41, 29, true, true);
+        d.in = pair.in;
+        d.out = pair.out;
+        d.epilogue.bias = bias;
+        d.epilogue.activation = activation;
+        Check(d, 0.5, 0);
+        d.trans_a = d.trans_b = false;
+        d.batch = 2;
+        d.ldc = 48;
+        d.stride_c = 35 * 48 + 16;
+        Check(d, 1, 1);
+      }
+    }
+  }
+}
+
+// More than one widened slice along k.
+TEST(GemmTest, LongSumsOfHalfKinds) {
+  for (const DataType type : {kHalf, kBfloat16}) {
+    GemmDescriptor d = Product(300, 2500, 1700, false, true);
+    d.in = type;
+    d.out = kFloat;
+    // The reference would take long for all of C: one column tells.
+    const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2);
+    Device* cpu = Runtime::Get().cpu();
+    const Array da(cpu, type, a), db(cpu, type, b);
+    for (const DataType out : {kFloat, type}) {
+      d.out = out;
+      for (const std::string& library : Multiplexer::GemmLibraries(cpu, d)) {
+        const Array dc(cpu, out, std::vector<double>(SizeC(d)));
+        Multiplexer::GemmBy(library, cpu, d)->Run(da, db, dc);
+        const auto c = dc.Read();
+        std::vector<double> actual, expected;
+        for (int64_t i = 0; i < d.m; ++i) {
+          double sum = 0;
+          for (int64_t p = 0; p < d.k; ++p) sum += a[i * d.k + p] * b[2345 * d.k + p];
+          expected.push_back(sum);
+          actual.push_back(c[i * d.n + 2345]);
+        }
+        test::ExpectNear(actual, expected, test::Tolerance(out), library + " " + d.name());
+      }
+    }
+  }
+}
+
+TEST(GemmTest, RefusesWhatItCanNotDo) {
+  Device* cpu = Runtime::Get().cpu();
+  EXPECT_THROW(Multiplexer::Gemm(cpu, Product(0, 1, 1)), Error);
+  GemmDescriptor d = Product(4, 4, 4);
+  d.lda = 3;
+  EXPECT_THROW(Multiplexer::Gemm(cpu, d), Error);
+  d = Product(4, 4, 4);
+  d.out = kHalf;
+  EXPECT_THROW(Multiplexer::Gemm(cpu, d), Error);
+  EXPECT_THROW(Multiplexer::GemmBy("cublas", cpu, Product(4, 4, 4)), Error);
+}
+
+TEST(MultiplexerTest, EveryDeviceEndsWithALibraryOfOurOwn) {
+  for (Device* device : AllDevices()) {
+    const auto libraries = Multiplexer::GemmLibraries(device, Product(4, 4, 4));
+    EXPECT_EQ(libraries.back(), device->host_accessible() ? "native" : "generated");
+    RecordProperty("libraries of " + device->info().id, static_cast<int>(libraries.size()));
+  }
+}
+
+TEST(MultiplexerTest, TheEnvironmentMovesALibraryToTheFront) {
+  Device* cpu = Runtime::Get().cpu();
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(4, 4, 4))->library(), "openblas");
+  setenv("CAFFE_LIBRARY", "conv=openblas,gemm=native", 1);
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(4, 4, 4))->library(), "native");
+  setenv("CAFFE_LIBRARY", "gemm=generated", 1);  // not for the CPU: passed over
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(4, 4, 4))->library(), "openblas");
+  setenv("CAFFE_LIBRARY", "gemm=nothing", 1);
+  EXPECT_THROW(Multiplexer::Gemm(cpu, Product(4, 4, 4)), Error);
+  setenv("CAFFE_LIBRARY", "pool=native", 1);
+  EXPECT_THROW(Multiplexer::Gemm(cpu, Product(4, 4, 4)), Error);
+  unsetenv("CAFFE_LIBRARY");
+}
+
+// A product is one call, and one launch where its library has no epilogue; nothing waits.
+TEST(GemmTest, Counters) {
+  for (Device* device : AllDevices()) {
+    GemmDescriptor d = Product(40, 30, 20);
+    d.epilogue.bias = Epilogue::Bias::kPerRow;
+    for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+      auto op = Multiplexer::GemmBy(library, device, d);
+      const Array a(device, kFloat, Values(800, 1)), b(device, kFloat, Values(600, 2));
+      const Array c(device, kFloat, Values(1200, 3)), bias(device, kFloat, Values(40, 4));
+      device->ResetCounters();
+      op->Run(a, b, c, bias);
+      const DeviceCounters counters = device->counters();
+      EXPECT_EQ(counters.library_calls, library == "generated" ? 0 : 1) << library;
+      EXPECT_EQ(counters.launches, 1) << library;
+      EXPECT_EQ(counters.syncs + counters.allocations + counters.builds, 0) << library;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caffe

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/runtime.hpp"
+
+namespace caffe::test {
+
+// The CPU and every device that is there.
+inline std::vector<Device*> AllDevices() {
+  std::vector<Device*> devices{Runtime::Get().cpu()};
+  for (Device* device : Runtime::Get().devices()) devices.push_back(device);
+  return devices;
+}
+
+// Device memory that goes with the test.
+class Array {
+ public:
+  Array(Device* device, DataType type, const std::vector<double>& values)
+      : device_(device), type_(type), count_(values.size()) {
+    std::vector<char> bytes(count_ * type.bytes());
+    ConvertElements(kDouble, values.data(), type, bytes.data(), count_);
+    pointer_ = device->Allocate(std::max<size_t>(bytes.size(), 1), "a test");
+    if (count_ > 0) device->Upload(pointer_, bytes.data(), bytes.size());
+  }
+  ~Array() { device_->Free(pointer_); }
+  Array(const Array&) = delete;
+  std::vector<double> Read() const {
+    std::vector<char> bytes(count_ * type_.bytes());
+    std::vector<double> values(count_);
+    device_->Download(bytes.data(), pointer_, bytes.size());
+    ConvertElements(type_, bytes.data(), kDouble, values.data(), count_);
+    return values;
+  }
+  operator DevicePtr() const { return pointer_; }
+
+ private:
+  Device* device_;
+  DataType type_;
+  size_t count_;
+  DevicePtr pointer_;
+};
+
+// Multiples of 1/8 in [-2, 2]: exact in every float kind, and so are their products in float.
+inline std::vector<double> Values(size_t count, uint32_t seed) {
+  std::vector<double> values(count);
+  uint32_t state = seed * 2654435761u + 12345u;
+  for (double& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = (static_cast<int>((state >> 16) % 33) - 16) / 8.0;
+  }
+  return values;
+}
+
+inline double Tolerance(DataType type) {
+  if (type == kDouble) return 1e-12;
+  if (type == kHalf) return 1e-3;
+  return type == kBfloat16 ? 8e-3 : 2e-6;
+}
+
+// Relative to the largest value.
+inline void ExpectNear(const std::vector<double>& actual, const std::vector<double>& expected,
+                       double tolerance, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 1;
+  for (double value : expected) largest = std::max(largest, std::fabs(value));
+  int shown = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (std::fabs(actual[i] - expected[i]) <= tolerance * largest) continue;
+    ADD_FAILURE() << what << ": element " << i << " of " << actual.size() << " is " << actual[i]
+                  << ", expected " << expected[i];
+    if (++shown == 3) return;
+  }
+}
+
+}  // namespace caffe::test
