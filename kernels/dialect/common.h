@@ -7,6 +7,8 @@
 #define STORE(T, p, i, v) CAT(store_, T)(p, AT(p, i), p##_zero, v)
 #define Acctype CAT(acc_, Dtype)
 #define Scaletype CAT(scale_, Dtype)
+// A type as LOAD and STORE want it: that of masters and of partial sums, for float kinds.
+#define Mastertype CAT(master_, Dtype)
 #define LOWEST CAT(lowest_, Dtype)
 #define REAL(x) CAT(real_, Dtype)(x)
 // v * s: a product for float kinds, one requantization for quantized ones.

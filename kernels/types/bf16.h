@@ -1,6 +1,7 @@
 typedef u16 storage_bf16;
 typedef float acc_bf16;
 typedef float scale_bf16;
+#define master_bf16 f32
 #define lowest_bf16 (-3.402823466e+38f)
 #define real_bf16(x) x##f
 DEVICE_FN float load_bf16(GLOBAL const u16* p, i64 i, i32 zero) { return as_f32((u32)p[i] << 16); }

@@ -1,6 +1,7 @@
 typedef u16 storage_f16;
 typedef float acc_f16;
 typedef float scale_f16;
+#define master_f16 f32
 #define lowest_f16 (-3.402823466e+38f)
 #define real_f16(x) x##f
 DEVICE_FN float load_f16(GLOBAL const u16* p, i64 i, i32 zero) { return half_to_float(p, i); }

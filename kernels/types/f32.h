@@ -1,6 +1,7 @@
 typedef float storage_f32;
 typedef float acc_f32;
 typedef float scale_f32;
+#define master_f32 f32
 #define lowest_f32 (-3.402823466e+38f)
 #define real_f32(x) x##f
 DEVICE_FN float load_f32(GLOBAL const float* p, i64 i, i32 zero) { return p[i]; }

@@ -1,6 +1,7 @@
 typedef double storage_f64;
 typedef double acc_f64;
 typedef double scale_f64;
+#define master_f64 f64
 #define lowest_f64 (-1.7976931348623157e+308)
 #define real_f64(x) x
 DEVICE_FN double load_f64(GLOBAL const double* p, i64 i, i32 zero) { return p[i]; }

@@ -14,6 +14,7 @@ int64_t StorageBytes(const std::string& type, const TypeTriple& types) {
   if (type == "Dtype") return types.compute.bytes();
   if (type == "MItype") return types.in.bytes();
   if (type == "MOtype") return types.out.bytes();
+  if (type == "Mastertype") return types.compute == kDouble ? 8 : 4;
   for (const DataType known : {types.compute, types.in, types.out}) {
     if (type == known.word()) return known.bytes();
   }
