@@ -1,0 +1,34 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// y = exp(x) / sum of exp(x) along an axis, computed with the largest x subtracted first.
+//   dE/dx = y (dE/dy - sum of dE/dy y)
+// bottom 0, top 0: any shape, the same. In place allowed.
+// softmax_param: axis (1).
+// Types: float kinds.
+class Softmax : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  int64_t outer_ = 0, channels_ = 0, inner_ = 0;
+  // For inner = 1, where a row is contiguous, and for everything else.
+  std::unique_ptr<Kernel> forward_rows_, forward_, backward_rows_, backward_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class SoftmaxLayer final : public Layer<Dtype, MItype, MOtype, Softmax> {
+  using Layer<Dtype, MItype, MOtype, Softmax>::Layer;
+};
+
+}  // namespace caffe

@@ -1,0 +1,84 @@
+//! types: float
+// x and p are [outer, channels, inner], labels [outer, inner]; p = softmax(x). Terms are [2, outer
+// inner]: -log p[label], at most -log(FLT_MIN), and 1, or 0 and 0 for a label that is ignored. The
+// loss comes from x, not from p, which may be narrow.
+DEVICE_FN Acctype softmax_loss_term(i32 label, i64 channels, Acctype v, Acctype top, Acctype sum) {
+  const Acctype loss = LOG(sum) - (v - top);
+  const Acctype most = REAL(87.33654475055310);
+  if (label < 0 || label >= channels) return (Acctype)as_f32(0x7fc00000u);
+  return loss > most ? most : loss;
+}
+
+KERNEL(softmax_loss_forward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
+       ARG(i32, ignored), IN(MItype, x), IN(f32, labels), OUT(MOtype, p), OUT(Mastertype, terms)) {
+  FOR_EACH_GROUP(r, outer) {
+    const Index at = r * channels;
+    Acctype top = LOWEST;
+    SIMD_MAX(top)
+    for (Index c = 0; c < channels; ++c) {
+      const Acctype v = LOAD(MItype, x, at + c);
+      top = v > top ? v : top;
+    }
+    Acctype sum = 0;
+    SIMD_SUM(sum)
+    for (Index c = 0; c < channels; ++c) sum += EXP(LOAD(MItype, x, at + c) - top);
+    SIMD
+    for (Index c = 0; c < channels; ++c) {
+      STORE(MOtype, p, at + c, EXP(LOAD(MItype, x, at + c) - top) / sum);
+    }
+    const i32 label = label_of(LOAD(f32, labels, r));
+    const i32 counts = !(ignoring && label == ignored);
+    const Index safe = label >= 0 && label < channels ? label : 0;
+    const Acctype loss =
+        softmax_loss_term(label, channels, LOAD(MItype, x, at + safe), top, sum);
+    STORE(Mastertype, terms, r, counts ? loss : 0);
+    STORE(Mastertype, terms, outer + r, counts);
+  }
+}
+
+KERNEL(softmax_loss_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner),
+       ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, labels), OUT(MOtype, p),
+       OUT(Mastertype, terms)) {
+  FOR_EACH_ROW(o, outer, s, inner) {
+    const Index at = o * channels * inner + s, term = o * inner + s;
+    Acctype top = LOWEST, sum = 0;
+    for (Index c = 0; c < channels; ++c) {
+      const Acctype v = LOAD(MItype, x, at + c * inner);
+      top = v > top ? v : top;
+    }
+    for (Index c = 0; c < channels; ++c) sum += EXP(LOAD(MItype, x, at + c * inner) - top);
+    for (Index c = 0; c < channels; ++c) {
+      STORE(MOtype, p, at + c * inner, EXP(LOAD(MItype, x, at + c * inner) - top) / sum);
+    }
+    const i32 label = label_of(LOAD(f32, labels, term));
+    const i32 counts = !(ignoring && label == ignored);
+    const Index safe = label >= 0 && label < channels ? label : 0;
+    const Acctype loss =
+        softmax_loss_term(label, channels, LOAD(MItype, x, at + safe * inner), top, sum);
+    STORE(Mastertype, terms, term, counts ? loss : 0);
+    STORE(Mastertype, terms, outer * inner + term, counts);
+  }
+}
+
+KERNEL(softmax_loss_backward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
+       ARG(i32, ignored), IN(MOtype, p), IN(f32, labels), IN(MOtype, loss_diff),
+       IN(Mastertype, divisor), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, outer, c, channels) {
+    const i32 label = label_of(LOAD(f32, labels, r));
+    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
+    const Acctype d = LOAD(MOtype, p, r * channels + c) - (Acctype)(label == c);
+    STORE(MItype, x_diff, r * channels + c, ignoring && label == ignored ? 0 : d * factor);
+  }
+}
+
+KERNEL(softmax_loss_backward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner),
+       ARG(i32, ignoring), ARG(i32, ignored), IN(MOtype, p), IN(f32, labels),
+       IN(MOtype, loss_diff), IN(Mastertype, divisor), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, outer * channels, s, inner) {
+    const Index o = r / channels, c = r - o * channels;
+    const i32 label = label_of(LOAD(f32, labels, o * inner + s));
+    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
+    const Acctype d = LOAD(MOtype, p, r * inner + s) - (Acctype)(label == c);
+    STORE(MItype, x_diff, r * inner + s, ignoring && label == ignored ? 0 : d * factor);
+  }
+}

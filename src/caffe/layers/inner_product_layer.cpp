@@ -1,0 +1,124 @@
+#include "caffe/layers/inner_product_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/multiplexer.hpp"
+
+namespace caffe {
+
+void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const InnerProductParameter& parameter = layer_param().inner_product_param();
+  n_ = parameter.num_output();
+  CAFFE_CHECK(n_ > 0, Where(), ": num_output must be given and positive");
+  has_bias_ = parameter.bias_term();
+  transpose_ = parameter.transpose();
+  axis_ = bottom[0]->CanonicalAxisIndex(parameter.axis());
+  k_ = bottom[0]->count(axis_);
+  const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
+  AddParameter(0, shape, parameter.weight_filler());
+  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  if (has_bias_) {
+    AddParameter(1, {n_}, parameter.bias_filler());
+    bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
+  }
+}
+
+void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() >= axis_ && bottom[0]->count(axis_) == k_, Where(),
+              ": the bottom of shape ", bottom[0]->shape_string(), " has ",
+              bottom[0]->num_axes() >= axis_ ? bottom[0]->count(axis_) : 0,
+              " inputs from axis ", axis_, ", the weights were made for ", k_);
+  Shape shape(bottom[0]->shape().begin(), bottom[0]->shape().begin() + axis_);
+  shape.push_back(n_);
+  top[0]->Reshape(shape);
+  const int64_t m = bottom[0]->count(0, axis_);
+  if (m == m_) return;
+  m_ = m;
+  MakeForward();
+  backward_data_.reset();
+  if (phase() == TRAIN) MakeBackward();
+}
+
+void InnerProduct::MakeForward() {
+  forward_.reset();
+  if (m_ == 0) return;
+  GemmDescriptor d;
+  d.m = m_;
+  d.n = n_;
+  d.k = k_;
+  d.trans_b = !transpose_;
+  d.in = d.out = types().compute;
+  if (has_bias_) d.epilogue.bias = Epilogue::Bias::kPerColumn;
+  d.epilogue.bias_type = master_type();
+  if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
+  forward_ = Multiplexer::Gemm(device(), d);
+}
+
+void InnerProduct::MakeBackward() {
+  if (m_ == 0) return;
+  GemmDescriptor data;
+  data.m = m_;
+  data.n = k_;
+  data.k = n_;
+  data.trans_b = transpose_;
+  data.in = data.out = types().compute;
+  backward_data_ = Multiplexer::Gemm(device(), data);
+  GemmDescriptor weights;
+  weights.trans_a = true;
+  weights.m = transpose_ ? k_ : n_;
+  weights.n = transpose_ ? n_ : k_;
+  weights.k = m_;
+  weights.in = types().compute;
+  weights.out = master_type();
+  backward_weights_ = Multiplexer::Gemm(device(), weights);
+  if (has_bias_) {
+    backward_bias_ =
+        std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1);
+  }
+}
+
+void InnerProduct::PrepareParameters() {
+  weights_.Refresh();
+  if (has_bias_) bias_.Refresh();
+}
+
+void InnerProduct::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (m_ == 0) return;
+  forward_->Run(bottom[0]->device_data(), weights_.data(), top[0]->mutable_device_data(),
+                has_bias_ ? bias_.data() : DevicePtr{});
+}
+
+void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                            const BlobVec& bottom) {
+  if (m_ == 0) return;
+  if (!backward_data_) MakeBackward();
+  const DevicePtr y_diff = top[0]->device_diff();
+  if (param_propagate_down(0)) {
+    const DevicePtr x = bottom[0]->device_data();
+    backward_weights_->Run(transpose_ ? x : y_diff, transpose_ ? y_diff : x,
+                           blobs_[0]->mutable_device_diff(), {}, 1, 1);
+  }
+  if (has_bias_ && param_propagate_down(1)) {
+    backward_bias_->Backward(y_diff, blobs_[1]->mutable_device_diff());
+  }
+  if (propagate_down[0]) {
+    backward_data_->Run(y_diff, weights_.data(), bottom[0]->mutable_device_diff());
+  }
+}
+
+bool InnerProduct::CanFuseReLU() const { return phase() == TEST; }
+
+void InnerProduct::SetFusedReLU(bool fused) {
+  CAFFE_CHECK(!fused || CanFuseReLU(), Where(), ": a ReLU is fused in the TEST phase only");
+  if (fused == fused_relu_) return;
+  fused_relu_ = fused;
+  if (m_ >= 0) MakeForward();
+}
+
+void RegisterInnerProductLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.summary = "y = x W' + b";
+  registry.Add<InnerProductLayer>("InnerProduct", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,29 @@
+#include "caffe/layers/input_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Input::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const InputParameter& parameter = layer_param().input_param();
+  const int shapes = parameter.shape_size(), tops = static_cast<int>(top.size());
+  CAFFE_CHECK(shapes == 0 || shapes == 1 || shapes == tops, Where(), ": ", shapes,
+              " shapes are given for ", tops, " tops; give one for all, or one each");
+  for (int i = 0; shapes > 0 && i < tops; ++i) {
+    const BlobShape& dims = parameter.shape(shapes == 1 ? 0 : i);
+    top[i]->Reshape(Shape(dims.dim().begin(), dims.dim().end()));
+  }
+}
+
+void RegisterInputLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 0;
+  traits.max_top = -1;
+  traits.data = true;
+  traits.types = BuiltInTypes();
+  traits.summary = "blobs that the caller fills";
+  registry.Add<InputLayer>("Input", traits);
+}
+
+}  // namespace caffe

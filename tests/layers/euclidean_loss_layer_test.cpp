@@ -1,0 +1,54 @@
+#include <gtest/gtest.h>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "support/devices.hpp"
+#include "support/layer_tester.hpp"
+
+namespace caffe {
+namespace {
+
+class EuclideanLossLayerTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(EuclideanLossLayerTest, ForwardAndBackward) {
+  const auto [device, type] = GetParam();
+  // The second shape needs sums of sums.
+  for (const Shape& shape : {Shape{5, 3, 4}, Shape{700, 600}}) {
+    LayerTester layer("type: 'EuclideanLoss'", device, TypeTriple::Equal(type), {shape, shape});
+    layer.Forward();
+    EXPECT_EQ(layer.top().shape(), Shape());
+    const std::vector<double> a = layer.Bottom(0), b = layer.Bottom(1);
+    double loss = 0;
+    for (size_t i = 0; i < a.size(); ++i) loss += (a[i] - b[i]) * (a[i] - b[i]) / 2 / shape[0];
+    ExpectNear(layer.Top(), {loss}, Tolerance(type), "loss");
+    layer.SetTopDiff(0, {3});
+    layer.Backward();
+    std::vector<double> expected(a.size());
+    for (size_t i = 0; i < a.size(); ++i) expected[i] = 3 * (a[i] - b[i]) / shape[0];
+    ExpectNear(layer.BottomDiff(0), expected, Tolerance(type), "dE/da");
+    for (double& value : expected) value = -value;
+    ExpectNear(layer.BottomDiff(1), expected, Tolerance(type), "dE/db");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EuclideanLossLayerTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+TEST(EuclideanLossLayerGradientTest, AgreesWithDifferences) {
+  LayerTester layer("type: 'EuclideanLoss'", Runtime::Get().cpu(), TypeTriple::Equal(kDouble),
+                    {{3, 2, 5}, {3, 10}});
+  layer.CheckGradient();
+}
+
+TEST(EuclideanLossLayerShapeTest, RefusesUnequalCounts) {
+  const auto make = [](const Shape& b) {
+    LayerTester("type: 'EuclideanLoss'", Runtime::Get().cpu(), TypeTriple::Equal(kFloat),
+                {{2, 6}, b});
+  };
+  EXPECT_THROW(make({3, 4}), Error);
+  EXPECT_THROW(make({2, 5}), Error);
+  EXPECT_NO_THROW(make({2, 3, 2}));
+}
+
+}  // namespace
+}  // namespace caffe
