@@ -15,6 +15,7 @@ namespace caffe {
 
 class NetParameter;
 class NetState;
+class RangeObserver;
 
 struct NetOptions {
   // Null: the calling thread's default device, and the net moves with it at its next forward.
@@ -102,6 +103,19 @@ class Net {
   void set_before_backward(Callback callback) { before_backward_ = std::move(callback); }
   void set_after_backward(Callback callback) { after_backward_ = std::move(callback); }
 
+  // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
+  // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: that
+  // of the last carries the blob's name, an earlier one <blob>@<layer>.
+  void set_observe(bool observe) { observe_ = observe; }
+  bool observe() const { return observe_; }
+  struct ObservedRange {
+    double low, high;
+  };
+  std::map<std::string, ObservedRange> Ranges() const;
+
+  // Brings the host copies of all blobs that views look at up to date.
+  void SyncViews();
+
   void set_debug_info(bool value) { debug_info_ = value; }
   const Plan& plan() const { return plan_; }
   // Bytes of all blobs' data, and of all parameters' data.
@@ -129,6 +143,9 @@ class Net {
   void RunNode(int node);
   void FollowDefaultDevice();
   void RefreshViews();
+  void RefreshDiffViews();
+  void Observe(const Node& node);
+  std::string RangeName(const Node& node, int top) const;
   void SeedLosses();
   void DebugForward(const Node& node) const;
   void DebugBackward(const Node& node) const;
@@ -171,6 +188,9 @@ class Net {
     std::unique_ptr<Kernel> seed;
   };
   std::vector<LossTop> losses_;
+  bool observe_ = false;
+  std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
+  std::map<std::string, ObservedRange> loaded_ranges_;
   Callback before_forward_, after_forward_, before_backward_, after_backward_;
 };
 

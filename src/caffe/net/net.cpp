@@ -353,6 +353,8 @@ void Net::SetDevice(Device* device) {
   for (auto& blob : blobs_) blob->SetDevice(device);
   for (auto& blob : params_) blob->SetDevice(device);
   for (LossTop& loss : losses_) loss.seed.reset();
+  loaded_ranges_ = Ranges();
+  observers_.clear();
   for (Node& node : nodes_) node.layer->MoveToDevice(device, node.bottom, node.top);
 }
 
@@ -388,6 +390,43 @@ void Net::RunNode(int index) {
   node.layer->PrepareParameters();
   node.layer->Forward(node.bottom, node.top);
   if (debug_info_) DebugForward(node);
+  if (observe_ && node.public_index >= 0) Observe(node);
+}
+
+std::string Net::RangeName(const Node& node, int top) const {
+  const BlobBase* blob = node.top[top];
+  bool after = false;
+  for (const Node& other : nodes_) {
+    if (&other == &node) {
+      after = true;
+    } else if (after && std::find(other.top.begin(), other.top.end(), blob) != other.top.end()) {
+      return blob->name() + "@" + node.layer->name();
+    }
+  }
+  return blob->name();
+}
+
+void Net::Observe(const Node& node) {
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    const BlobBase& blob = *node.top[t];
+    if (!blob.type().is_float()) continue;
+    const std::string name = RangeName(node, static_cast<int>(t));
+    auto& observer = observers_[name];
+    if (!observer) {
+      observer = std::make_unique<RangeObserver>(blob.type(), device_);
+      const auto loaded = loaded_ranges_.find(name);
+      if (loaded != loaded_ranges_.end()) observer->Merge(loaded->second.low, loaded->second.high);
+    }
+    observer->Observe(blob);
+  }
+}
+
+std::map<std::string, Net::ObservedRange> Net::Ranges() const {
+  std::map<std::string, ObservedRange> ranges = loaded_ranges_;
+  for (const auto& [name, observer] : observers_) {
+    if (observer->observed()) ranges[name] = {observer->low(), observer->high()};
+  }
+  return ranges;
 }
 
 void Net::Forward() { Forward(0, static_cast<int>(public_layers_.size()) - 1); }
@@ -405,7 +444,7 @@ void Net::Forward(int start, int end) {
   const int first = start == 0 ? 0 : public_nodes_[start];
   const int last = end == count - 1 ? static_cast<int>(nodes_.size()) - 1
                                     : public_nodes_[end + 1] - 1;
-  const bool by_layer = before_forward_ || after_forward_;
+  const bool by_layer = before_forward_ || after_forward_ || observe_;
   for (const Step& step : plan_.steps) {
     const int begin = step.nodes.front(), finish = step.nodes.back();
     if (finish < first || begin > last) continue;
@@ -420,9 +459,24 @@ void Net::Forward(int start, int end) {
       if (step.fused_relu && whole) break;
     }
   }
-  for (auto& blob : public_blobs_) {
+  SyncViews();
+}
+
+void Net::SyncViews() {
+  const auto sync = [](const std::shared_ptr<BlobBase>& blob) {
     if (blob->data_memory()->has_view()) blob->data_memory()->host_data();
-  }
+    if (blob->has_diff() && blob->diff_memory()->has_view()) blob->diff_memory()->host_data();
+  };
+  std::for_each(public_blobs_.begin(), public_blobs_.end(), sync);
+  std::for_each(params_.begin(), params_.end(), sync);
+}
+
+void Net::RefreshDiffViews() {
+  const auto refresh = [](const std::shared_ptr<BlobBase>& blob) {
+    if (blob->has_diff() && blob->diff_memory()->has_view()) blob->diff_memory()->MarkHostWritten();
+  };
+  std::for_each(public_blobs_.begin(), public_blobs_.end(), refresh);
+  std::for_each(params_.begin(), params_.end(), refresh);
 }
 
 void Net::SeedLosses() {
@@ -447,6 +501,7 @@ void Net::Backward(int start, int end) {
   if (count == 0) return;
   CAFFE_CHECK(end >= 0 && start < count && start >= end - 1, "net ", name_,
               ": backward from layer ", start, " to ", end, ", there are 0 to ", count - 1);
+  RefreshDiffViews();
   if (start == count - 1) SeedLosses();
   const int first = start == count - 1 ? static_cast<int>(nodes_.size()) - 1
                                        : public_nodes_[start + 1] - 1;
@@ -459,6 +514,7 @@ void Net::Backward(int start, int end) {
     if (debug_info_) DebugBackward(node);
     if (after_backward_ && node.public_index >= 0) after_backward_(node.public_index);
   }
+  SyncViews();
 }
 
 void Net::ClearParamDiffs() {
@@ -559,6 +615,10 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
       }
     }
   }
+  for (const QuantizerParameter& range : trained.quantizer()) {
+    loaded_ranges_[range.name()] = {range.observed_min(), range.observed_max()};
+    observers_.erase(range.name());
+  }
 }
 
 void Net::CopyTrainedLayersFrom(const std::string& paths) {
@@ -574,6 +634,13 @@ void Net::ToProto(NetParameter* parameter, bool write_diff) const {
     for (const auto& blob : public_layers_[i]->blobs()) {
       blob->ToProto(layer->add_blobs(), write_diff);
     }
+  }
+  parameter->clear_quantizer();
+  for (const auto& [name, range] : Ranges()) {
+    QuantizerParameter* quantizer = parameter->add_quantizer();
+    quantizer->set_name(name);
+    quantizer->set_observed_min(range.low);
+    quantizer->set_observed_max(range.high);
   }
 }
 

@@ -1,0 +1,63 @@
+#include "caffe/quant/observer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/device/program_builder.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kMostChunks = 1024;
+
+}  // namespace
+
+RangeObserver::RangeObserver(DataType type, Device* device)
+    : type_(type),
+      device_(device),
+      pairs_(MakeBlob(type, device, {2 * kMostChunks}, "partial ranges")),
+      range_(MakeBlob(type, device, {2}, "range")) {
+  const auto program =
+      ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
+  chunks_ = program->CreateKernel("min_max_chunks");
+  merge_ = program->CreateKernel("min_max_merge");
+}
+
+void RangeObserver::Observe(const BlobBase& blob) {
+  CAFFE_CHECK(blob.type() == type_, "blob ", blob.name(), " holds ", blob.type().name(),
+              ", its observer expects ", type_.name());
+  const int64_t count = blob.count();
+  if (count == 0) return;
+  const int64_t chunk = std::max<int64_t>(64, (count + kMostChunks - 1) / kMostChunks);
+  const int64_t chunks = (count + chunk - 1) / chunk;
+  chunks_->Launch(chunks, {chunks, blob.Data(), pairs_->MutableData(), count, chunk});
+  merge_->Launch(1, {1, pairs_->Data(), range_->MutableData(), chunks, observed_ ? 0 : 1});
+  observed_ = true;
+}
+
+void RangeObserver::Merge(double low, double high) {
+  if (observed_) {
+    low = std::min(low, this->low());
+    high = std::max(high, this->high());
+  }
+  range_->SetData({low, high});
+  observed_ = true;
+}
+
+double RangeObserver::low() const { return observed_ ? range_->DataAsDouble()[0] : 0; }
+double RangeObserver::high() const { return observed_ ? range_->DataAsDouble()[1] : 0; }
+
+QuantRange AffineRange(double low, double high, DataType type) {
+  CAFFE_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, "[", low, ", ", high,
+              "] is no range to quantize");
+  CAFFE_CHECK(type.is_quantized(), type.name(), " has no codes");
+  low = std::min(low, 0.0);
+  high = std::max(high, 0.0);
+  if (low == high) return {1, 0, true};
+  const double code_min = type.info().code_min, code_max = type.info().code_max;
+  const double scale = std::max((high - low) / (code_max - code_min), 0x1p-126);
+  const double zero = std::clamp(std::round(code_min - low / scale), code_min, code_max);
+  return {scale, static_cast<int32_t>(zero), true};
+}
+
+}  // namespace caffe
