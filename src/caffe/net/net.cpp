@@ -14,6 +14,7 @@
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/quant/observer.hpp"
 
 namespace caffe {
 namespace {
