@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/net/net.hpp"
+#include "caffe/solver/loss_window.hpp"
+#include "caffe/solver/solver_action.hpp"
+#include "caffe/solver/updater.hpp"
+
+namespace caffe {
+
+class NetParameter;
+class SolverParameter;
+
+// Trains a net. One iteration, in BVLC's order: clear gradients; test if it is time; forward and
+// backward iter_size times; display; update; snapshot if it is time. Apart from display, test and
+// snapshot an iteration only enqueues work. Errors are exceptions and leave files as they were.
+class Solver {
+ public:
+  class Callback {
+   public:
+    virtual ~Callback() = default;
+    // Before the forward of an iteration; may throw to end training.
+    virtual void OnStart() {}
+    // After backward, before the update: the place to reduce gradients between processes.
+    virtual void OnGradientsReady() {}
+    // After a forward of a test net.
+    virtual void OnTest(int test_net, int done, int of) {}
+  };
+
+  // `device` null: the thread's default device, with which the nets then move. Reads the nets that
+  // the parameter names, and its weights.
+  explicit Solver(const SolverParameter& parameter, Device* device = nullptr);
+  // From a prototxt.
+  explicit Solver(const std::string& path, Device* device = nullptr);
+  ~Solver();
+  Solver(const Solver&) = delete;
+  Solver& operator=(const Solver&) = delete;
+
+  // From the present iteration, or that of the solverstate `resume`, to max_iter; final snapshot
+  // and test included.
+  void Solve(const std::string& resume = "");
+  void Step(int64_t iterations);
+  // Reads a solverstate and the weights it names. Weights that are not where the state says are
+  // looked for next to it.
+  void Restore(const std::string& path);
+  // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate.
+  void Snapshot();
+  void TestAll();
+  // Means over test_iter batches of the elements of all output blobs, logged as well. Empty if
+  // interrupted.
+  std::vector<double> Test(int test_net);
+
+  Net* net() { return net_.get(); }
+  const std::vector<std::unique_ptr<Net>>& test_nets() const { return test_nets_; }
+  Updater& updater() { return *updater_; }
+  int64_t iter() const { return iter_; }
+  const SolverParameter& param() const { return *param_; }
+  // The rule's name, for example "SGD".
+  const std::string& type() const { return updater_->type(); }
+  // Mean loss of the last average_loss iterations of this Step. Waits for the device.
+  double SmoothedLoss() { return losses_->Mean(); }
+  // Learning rate of the present iteration.
+  double Rate() const;
+
+  void AddCallback(Callback* callback) { callbacks_.push_back(callback); }
+  // Asked in every iteration.
+  void SetActionFunction(ActionFunction function) { action_ = std::move(function); }
+
+ private:
+  void Init(Device* device);
+  void InitTrainNet(Device* device);
+  void InitTestNets(Device* device);
+  void MakeTestNet(const NetParameter& net, const std::string& source, Device* device);
+  NetOptions OptionsFor(Device* device) const;
+  void ApplyDefaults(NetParameter* net) const;
+  bool DisplaysNow() const;
+  void Display();
+  void DisplayUpdate();
+  void Update();
+  // Answers requests; true if training is to stop.
+  bool AnswerRequests();
+  std::string SnapshotName(const std::string& extension) const;
+  void CheckSnapshotCanBeWritten() const;
+
+  std::unique_ptr<SolverParameter> param_;
+  std::unique_ptr<Net> net_;
+  std::vector<std::unique_ptr<Net>> test_nets_;
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<LossWindow> losses_;
+  std::vector<Callback*> callbacks_;
+  ActionFunction action_;
+  bool stop_ = false;
+  int64_t iter_ = 0;
+  int learning_rate_step_ = 0;
+  int64_t displayed_iter_ = 0, displayed_skips_ = 0;
+  std::chrono::steady_clock::time_point displayed_at_;
+};
+
+}  // namespace caffe

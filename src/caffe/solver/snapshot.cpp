@@ -1,0 +1,84 @@
+#include <filesystem>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/io/file.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/solver/learning_rate.hpp"
+#include "caffe/solver/solver.hpp"
+
+// The files of a solver: what Snapshot writes and Restore reads.
+namespace caffe {
+
+std::string Solver::SnapshotName(const std::string& extension) const {
+  return Concat(param_->snapshot_prefix(), "_iter_", iter_, extension);
+}
+
+void Solver::CheckSnapshotCanBeWritten() const {
+  CAFFE_CHECK(param_->has_snapshot_prefix(), "snapshot_prefix is not set: there is no place for "
+              "snapshots; set it, or snapshot: 0 and snapshot_after_train: false");
+  try {
+    AtomicFile probe(SnapshotName(".caffemodel"));  // removed again, never committed
+  } catch (const Error& error) {
+    CAFFE_THROW("snapshots can not be written to ", param_->snapshot_prefix(), "_*: ",
+                error.what());
+  }
+}
+
+void Solver::Snapshot() {
+  CAFFE_CHECK(param_->has_snapshot_prefix(), "snapshot_prefix is not set: there is no place for "
+              "snapshots");
+  const std::string model = SnapshotName(".caffemodel");
+  log::Info(Concat("Snapshotting to binary proto file ", model));
+  NetParameter net;
+  net_->ToProto(&net, param_->snapshot_diff());
+  WriteBinaryProto(model, net);
+
+  SolverState state;
+  state.set_iter(static_cast<int>(iter_));
+  state.set_learned_net(model);
+  state.set_current_step(LearningRateStep(*param_, iter_));
+  for (const auto& blob : updater_->history()) blob->ToProto(state.add_history());
+  if (updater_->adapts_loss_scale()) {
+    const StepState& reals = net_->step_state();
+    state.set_loss_scale(reals.Get(StepState::kLossScale));
+    state.set_loss_scale_good_steps(static_cast<int>(reals.Get(StepState::kGoodSteps)));
+  }
+  const std::string file = SnapshotName(".solverstate");
+  log::Info(Concat("Snapshotting solver state to binary proto file ", file));
+  WriteBinaryProto(file, state);
+}
+
+void Solver::Restore(const std::string& path) {
+  CAFFE_CHECK(!path.ends_with(".h5"), path, ": HDF5 solver states are not supported");
+  SolverState state;
+  ReadBinaryProto(path, &state);
+  const auto& history = updater_->history();
+  CAFFE_CHECK(state.history_size() == static_cast<int>(history.size()), path,
+              ": Incorrect length of history blobs. The file has ", state.history_size(), ", ",
+              type(), " needs ", history.size());
+  for (int i = 0; i < state.history_size(); ++i) {
+    CAFFE_CHECK(history[i]->ShapeEquals(state.history(i)), path, ": the shape of history blob ", i,
+                " is not ", history[i]->shape_string(), ", that of the ", history[i]->name());
+  }
+  if (state.has_learned_net()) {
+    std::string weights = state.learned_net();
+    if (!std::filesystem::exists(weights)) {
+      // Files of another working directory, or moved together.
+      const std::filesystem::path beside = std::filesystem::path(path).parent_path() /
+                                           std::filesystem::path(weights).filename();
+      if (std::filesystem::exists(beside)) weights = beside.string();
+    }
+    net_->CopyTrainedLayersFrom(weights);
+  }
+  iter_ = state.iter();
+  learning_rate_step_ = LearningRateStep(*param_, iter_);
+  log::Info(Concat(type(), "Solver: restoring history"));
+  for (int i = 0; i < state.history_size(); ++i) history[i]->FromProto(state.history(i), false);
+  if (updater_->adapts_loss_scale() && state.has_loss_scale()) {
+    updater_->SetLossScale(state.loss_scale(), state.loss_scale_good_steps());
+  }
+}
+
+}  // namespace caffe

@@ -1,0 +1,309 @@
+#include "caffe/solver/solver.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/solver/learning_rate.hpp"
+
+namespace caffe {
+namespace {
+
+// The lines "    Train net output #0: loss = 2.3 (* 1 = 2.3 loss)", one for each element.
+void LogOutputs(const Net& net, const char* kind, const std::vector<double>& values) {
+  size_t element = 0;
+  for (int index : net.output_blob_indices()) {
+    const std::string& name = net.blob_names()[index];
+    const float weight = net.blob_loss_weights()[index];
+    for (int64_t i = 0; i < net.blobs()[index]->count(); ++i, ++element) {
+      const float value = static_cast<float>(values[element]);
+      const std::string loss =
+          weight ? Concat(" (* ", weight, " = ", weight * value, " loss)") : "";
+      log::Info(Concat("    ", kind, " net output #", element, ": ", name, " = ", value, loss));
+    }
+  }
+}
+
+std::vector<double> OutputValues(const Net& net) {
+  std::vector<double> all;
+  for (int index : net.output_blob_indices()) {
+    const std::vector<double> values = net.blobs()[index]->DataAsDouble();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+Solver::Solver(const SolverParameter& parameter, Device* device)
+    : param_(std::make_unique<SolverParameter>(parameter)) {
+  Init(device);
+}
+
+Solver::Solver(const std::string& path, Device* device)
+    : param_(std::make_unique<SolverParameter>(ReadSolverParameter(path))) {
+  Init(device);
+}
+
+Solver::~Solver() = default;
+
+void Solver::Init(Device* device) {
+  log::Info(Concat("Initializing solver from parameters: \n", param_->DebugString()));
+  CheckLearningRate(*param_);
+  FindUpdateRule(param_->type());
+  CAFFE_CHECK(param_->snapshot_format() == SolverParameter::BINARYPROTO,
+              "snapshot_format: HDF5 is not supported; use BINARYPROTO");
+  if (param_->snapshot() > 0) CheckSnapshotCanBeWritten();
+  InitTrainNet(device);
+  LearnableParameters learnable{net_->learnable_params(), net_->params_lr(),
+                                net_->params_weight_decay(), net_->params()};
+  updater_ = std::make_unique<Updater>(*param_, learnable, &net_->step_state(), net_->device(),
+                                       net_->has_narrow_gradients());
+  losses_ = std::make_unique<LossWindow>(net_.get(), param_->average_loss(), param_->iter_size());
+  InitTestNets(device);
+  for (const std::string& weights : param_->weights()) {
+    log::Info(Concat("Finetuning from ", weights));
+    net_->CopyTrainedLayersFrom(weights);
+    for (const auto& test_net : test_nets_) test_net->CopyTrainedLayersFrom(weights);
+  }
+  displayed_at_ = std::chrono::steady_clock::now();
+  log::Info("Solver scaffolding done.");
+}
+
+NetOptions Solver::OptionsFor(Device* device) const {
+  NetOptions options;
+  options.device = device;
+  options.seed = param_->random_seed();
+  return options;
+}
+
+void Solver::ApplyDefaults(NetParameter* net) const {
+  if (net->has_data_type() || net->has_data_type_name()) return;
+  if (param_->has_data_type()) net->set_data_type(param_->data_type());
+  if (param_->has_data_type_name()) net->set_data_type_name(param_->data_type_name());
+}
+
+void Solver::InitTrainNet(Device* device) {
+  const SolverParameter& p = *param_;
+  const int sources = p.has_net() + p.has_net_param() + p.has_train_net() + p.has_train_net_param();
+  CAFFE_CHECK(sources == 1, "SolverParameter must specify a train net using exactly one of net, "
+              "net_param, train_net and train_net_param; it has ", sources);
+  NetParameter net;
+  if (p.has_train_net_param()) {
+    log::Info("Creating training net specified in train_net_param.");
+    net = p.train_net_param();
+  } else if (p.has_train_net()) {
+    log::Info(Concat("Creating training net from train_net file: ", p.train_net()));
+    net = ReadNetParameter(p.train_net());
+  } else if (p.has_net_param()) {
+    log::Info("Creating training net specified in net_param.");
+    net = p.net_param();
+  } else {
+    log::Info(Concat("Creating training net from net file: ", p.net()));
+    net = ReadNetParameter(p.net());
+  }
+  // Weakest first: the default, the net's own state, the solver's.
+  NetState state;
+  state.set_phase(TRAIN);
+  state.MergeFrom(net.state());
+  state.MergeFrom(p.train_state());
+  *net.mutable_state() = state;
+  ApplyDefaults(&net);
+  net_ = std::make_unique<Net>(net, OptionsFor(device));
+}
+
+void Solver::MakeTestNet(const NetParameter& net, const std::string& source, Device* device) {
+  const int id = static_cast<int>(test_nets_.size());
+  NetParameter own = net;
+  NetState state;
+  state.set_phase(TEST);
+  state.MergeFrom(net.state());
+  if (param_->test_state_size()) state.MergeFrom(param_->test_state(id));
+  *own.mutable_state() = state;
+  ApplyDefaults(&own);
+  log::Info(Concat("Creating test net (#", id, ") specified by ", source));
+  test_nets_.push_back(std::make_unique<Net>(own, OptionsFor(device)));
+  test_nets_.back()->set_debug_info(param_->debug_info());
+}
+
+void Solver::InitTestNets(Device* device) {
+  const SolverParameter& p = *param_;
+  const bool has_generic = p.has_net() || p.has_net_param();
+  const int given = p.test_net_param_size() + p.test_net_size();
+  const int total = p.test_iter_size();
+  CAFFE_CHECK(has_generic ? total >= given : total == given,
+              "test_iter must be given once for every test net; there are ", given,
+              " test nets and ", total, " test_iter");
+  const int count = has_generic ? total : given;
+  CAFFE_CHECK(p.test_state_size() == 0 || p.test_state_size() == count,
+              "test_state must be given for no test net or for all; there are ", count,
+              " test nets and ", p.test_state_size(), " test_state");
+  if (count == 0) return;
+  CAFFE_CHECK(p.test_interval() > 0, "test_interval must be positive where there is a test net; ",
+              "it is ", p.test_interval());
+  for (const NetParameter& net : p.test_net_param()) MakeTestNet(net, "test_net_param", device);
+  for (const std::string& file : p.test_net()) {
+    MakeTestNet(ReadNetParameter(file), "test_net file: " + file, device);
+  }
+  while (static_cast<int>(test_nets_.size()) < count) {
+    if (p.has_net_param()) {
+      MakeTestNet(p.net_param(), "net_param", device);
+    } else {
+      MakeTestNet(ReadNetParameter(p.net()), "net file: " + p.net(), device);
+    }
+  }
+}
+
+double Solver::Rate() const { return LearningRate(*param_, iter_); }
+
+bool Solver::DisplaysNow() const { return param_->display() && iter_ % param_->display() == 0; }
+
+bool Solver::AnswerRequests() {
+  while (action_) {
+    const SolverAction request = action_();
+    if (request == SolverAction::kNone) break;
+    if (request == SolverAction::kSnapshot) Snapshot();
+    if (request == SolverAction::kStop) stop_ = true;
+  }
+  return stop_;
+}
+
+void Solver::Step(int64_t iterations) {
+  const SolverParameter& p = *param_;
+  const int64_t end = iter_ + iterations;
+  losses_->Reset();
+  displayed_at_ = std::chrono::steady_clock::now();
+  displayed_iter_ = iter_;
+  stop_ = false;
+  while (iter_ < end) {
+    updater_->ClearDiffs();
+    if (p.test_interval() && iter_ % p.test_interval() == 0 &&
+        (iter_ > 0 || p.test_initialization())) {
+      TestAll();
+      if (stop_) break;
+    }
+    for (Callback* callback : callbacks_) callback->OnStart();
+    net_->set_debug_info(p.debug_info() && DisplaysNow());
+    for (int i = 0; i < p.iter_size(); ++i) {
+      net_->Forward();
+      net_->Backward();
+      losses_->Record();
+    }
+    if (DisplaysNow()) Display();
+    for (Callback* callback : callbacks_) callback->OnGradientsReady();
+    Update();
+    ++iter_;
+    if (p.snapshot() && iter_ % p.snapshot() == 0) Snapshot();
+    if (AnswerRequests()) break;
+  }
+}
+
+void Solver::Display() {
+  const double loss = losses_->Mean();  // waits for the device, so the time below is right
+  const auto now = std::chrono::steady_clock::now();
+  const float seconds = std::chrono::duration<float>(now - displayed_at_).count();
+  const float speed = static_cast<float>(iter_ - displayed_iter_) / (seconds > 0 ? seconds : 1);
+  log::Info(Concat("Iteration ", iter_, " (", speed, " iter/s, ", seconds, "s/", param_->display(),
+                   " iters), loss = ", static_cast<float>(loss)));
+  LogOutputs(*net_, "Train", OutputValues(*net_));
+  displayed_at_ = now;
+  displayed_iter_ = iter_;
+}
+
+void Solver::Update() {
+  updater_->SetDevice(net_->device());
+  const double rate = Rate();
+  const bool displays = DisplaysNow();
+  if (displays) log::Info(Concat("Iteration ", iter_, ", lr = ", static_cast<float>(rate)));
+  if (param_->lr_policy() == "multistep") {
+    const int step = LearningRateStep(*param_, iter_);
+    if (step != learning_rate_step_) {
+      log::Info(Concat("MultiStep Status: Iteration ", iter_, ", step = ", step));
+    }
+    learning_rate_step_ = step;
+  }
+  updater_->Update(rate, iter_);
+  if (displays) DisplayUpdate();
+}
+
+void Solver::DisplayUpdate() {
+  const double clip = updater_->clip_gradients();
+  if (clip >= 0) {
+    const float norm = updater_->GradientNorm();
+    if (norm > clip) {
+      log::Info(Concat("Gradient clipping: scaling down gradients (L2 norm ", norm, " > ", clip,
+                       ") by scale factor ", static_cast<float>(clip / norm)));
+    }
+  }
+  const int64_t skips = updater_->SkippedSteps();
+  if (skips != displayed_skips_) {
+    log::Info(Concat("Loss scale: ", net_->step_state().Get(StepState::kLossScale), "; ",
+                     skips - displayed_skips_,
+                     " updates left out since the last display, because gradients overflowed"));
+    displayed_skips_ = skips;
+  }
+}
+
+void Solver::Solve(const std::string& resume) {
+  const SolverParameter& p = *param_;
+  if (p.snapshot_after_train()) CheckSnapshotCanBeWritten();
+  log::Info(Concat("Solving ", net_->name()));
+  log::Info(Concat("Learning Rate Policy: ", p.lr_policy()));
+  stop_ = false;
+  if (!resume.empty()) {
+    log::Info(Concat("Restoring previous solver status from ", resume));
+    Restore(resume);
+  }
+  Step(std::max<int64_t>(0, p.max_iter() - iter_));
+  // Unless the last iteration wrote one.
+  if (p.snapshot_after_train() && (!p.snapshot() || iter_ % p.snapshot() != 0)) Snapshot();
+  if (stop_) {
+    log::Info("Optimization stopped early.");
+    return;
+  }
+  if (DisplaysNow()) {
+    net_->Forward();
+    losses_->Record();
+    log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(losses_->Mean())));
+  }
+  if (p.test_interval() && iter_ % p.test_interval() == 0) TestAll();
+  log::Info("Optimization Done.");
+}
+
+void Solver::TestAll() {
+  for (int i = 0; i < static_cast<int>(test_nets_.size()) && !stop_; ++i) Test(i);
+}
+
+std::vector<double> Solver::Test(int test_net) {
+  CAFFE_CHECK(test_net >= 0 && test_net < static_cast<int>(test_nets_.size()), "there is no test ",
+              "net ", test_net, "; there are ", test_nets_.size());
+  log::Info(Concat("Iteration ", iter_, ", Testing net (#", test_net, ")"));
+  Net& net = *test_nets_[test_net];
+  net.ShareTrainedLayersWith(*net_);
+  const int iterations = param_->test_iter(test_net);
+  CAFFE_CHECK(iterations > 0, "test_iter must be positive; it is ", iterations);
+  std::vector<double> sums;
+  double loss = 0;
+  for (int i = 0; i < iterations; ++i) {
+    if (AnswerRequests()) {
+      log::Info("Test interrupted.");
+      return {};
+    }
+    net.Forward();
+    if (param_->test_compute_loss()) loss += net.Loss();
+    const std::vector<double> values = OutputValues(net);
+    sums.resize(std::max(sums.size(), values.size()), 0);
+    for (size_t j = 0; j < values.size(); ++j) sums[j] += values[j];
+    for (Callback* callback : callbacks_) callback->OnTest(test_net, i + 1, iterations);
+  }
+  if (param_->test_compute_loss()) {
+    log::Info(Concat("Test loss: ", static_cast<float>(loss / iterations)));
+  }
+  for (double& sum : sums) sum /= iterations;
+  LogOutputs(net, "Test", sums);
+  return sums;
+}
+
+}  // namespace caffe
