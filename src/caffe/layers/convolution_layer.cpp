@@ -1,0 +1,178 @@
+#include "caffe/layers/convolution_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/multiplexer.hpp"
+
+namespace caffe {
+namespace {
+
+using Repeated = google::protobuf::RepeatedField<uint32_t>;
+
+// One value per spatial axis from a repeated field. Empty if it has none.
+Shape PerAxis(const std::string& where, const char* name, const Repeated& values, int axes) {
+  if (values.empty()) return {};
+  CAFFE_CHECK(values.size() == 1 || values.size() == axes, where, ": ", name, " is given ",
+              values.size(), " times for ", axes, " spatial axes; give it once, or once per axis");
+  if (values.size() == 1) return Shape(axes, values[0]);
+  return Shape(values.begin(), values.end());
+}
+
+// The same from the forms _h and _w, which exclude the repeated one.
+Shape PerAxis2D(const std::string& where, const char* name, const Repeated& values, bool has_h,
+                uint32_t h, bool has_w, uint32_t w, int axes) {
+  if (!has_h && !has_w) return PerAxis(where, name, values, axes);
+  CAFFE_CHECK(values.empty(), where, ": ", name, " is given twice, once as _h and _w");
+  CAFFE_CHECK(axes == 2, where, ": the _h and _w forms of ", name,
+              " are for two spatial axes, there are ", axes);
+  return {h, w};
+}
+
+}  // namespace
+
+void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const ConvolutionParameter& parameter = layer_param().convolution_param();
+  CAFFE_CHECK(bottom.size() == top.size(), Where(), ": has ", bottom.size(), " bottoms and ",
+              top.size(), " tops; every bottom needs a top");
+  CAFFE_CHECK(parameter.fuse_type() == ConvolutionParameter::UNFUSED, Where(), ": fuse_type ",
+              ConvolutionParameter::FuseType_Name(parameter.fuse_type()),
+              " is not supported; fusion needs no parameter here");
+  axis_ = bottom[0]->CanonicalAxisIndex(parameter.axis());
+  const int axes = bottom[0]->num_axes() - axis_ - 1;
+  channels_ = bottom[0]->shape(axis_);
+  outputs_ = parameter.num_output();
+  group_ = parameter.group();
+  has_bias_ = parameter.bias_term();
+  CAFFE_CHECK(outputs_ > 0, Where(), ": num_output must be given and positive");
+  CAFFE_CHECK(group_ > 0 && channels_ % group_ == 0, Where(), ": ", channels_,
+              " input channels are not divisible by group ", group_);
+  CAFFE_CHECK(outputs_ % group_ == 0, Where(), ": num_output ", outputs_,
+              " is not divisible by group ", group_);
+  kernel_ = PerAxis2D(Where(), "kernel_size", parameter.kernel_size(), parameter.has_kernel_h(),
+                      parameter.kernel_h(), parameter.has_kernel_w(), parameter.kernel_w(), axes);
+  stride_ = PerAxis2D(Where(), "stride", parameter.stride(), parameter.has_stride_h(),
+                      parameter.stride_h(), parameter.has_stride_w(), parameter.stride_w(), axes);
+  pad_ = PerAxis2D(Where(), "pad", parameter.pad(), parameter.has_pad_h(), parameter.pad_h(),
+                   parameter.has_pad_w(), parameter.pad_w(), axes);
+  dilation_ = PerAxis(Where(), "dilation", parameter.dilation(), axes);
+  CAFFE_CHECK(axes == 0 || !kernel_.empty(), Where(), ": kernel_size must be given");
+  if (stride_.empty()) stride_.assign(axes, 1);
+  if (pad_.empty()) pad_.assign(axes, 0);
+  if (dilation_.empty()) dilation_.assign(axes, 1);
+  for (int i = 0; i < axes; ++i) {
+    CAFFE_CHECK(kernel_[i] > 0 && stride_[i] > 0 && dilation_[i] > 0, Where(), ": kernel_size ",
+                kernel_[i], ", stride ", stride_[i], " and dilation ", dilation_[i],
+                " of spatial axis ", i, " must be positive");
+  }
+  Shape shape{outputs_, channels_ / group_};
+  shape.insert(shape.end(), kernel_.begin(), kernel_.end());
+  AddParameter(0, shape, parameter.weight_filler());
+  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  if (has_bias_) {
+    AddParameter(1, {outputs_}, parameter.bias_filler());
+    bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
+  }
+}
+
+void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const Shape& input = bottom[0]->shape();
+  const size_t spatial = axis_ + 1;
+  CAFFE_CHECK(input.size() == spatial + kernel_.size() && input[axis_] == channels_, Where(),
+              ": was made for ", channels_, " channels on axis ", axis_, " and ", kernel_.size(),
+              " spatial axes, the bottom has shape ", bottom[0]->shape_string());
+  Shape output(input.begin(), input.begin() + axis_);
+  output.push_back(outputs_);
+  for (size_t i = 0; i < kernel_.size(); ++i) {
+    const int64_t window = dilation_[i] * (kernel_[i] - 1) + 1;
+    const int64_t padded = input[spatial + i] + 2 * pad_[i];
+    CAFFE_CHECK(padded >= window, Where(), ": the window of ", window, " on spatial axis ", i,
+                " is larger than the input of ", input[spatial + i], " padded by ", pad_[i]);
+    output.push_back((padded - window) / stride_[i] + 1);
+  }
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    CAFFE_CHECK(bottom[i]->shape() == input, Where(), ": all bottoms must have one shape, bottom ",
+                i, " has ", bottom[i]->shape_string(), ", bottom 0 ", bottom[0]->shape_string());
+    top[i]->Reshape(output);
+  }
+  if (input == input_) return;
+  input_ = input;
+  MakeOperation(phase() == TRAIN);
+}
+
+void Convolution::MakeOperation(bool backward) {
+  operation_.reset();
+  if (ShapeCount(input_) == 0) return;
+  ConvDescriptor d;
+  d.batch = ShapeCount(input_, 0, axis_);
+  d.in_channels = channels_;
+  d.out_channels = outputs_;
+  d.group = group_;
+  d.in = d.out = types().compute;
+  if (kernel_.empty()) {
+    // No spatial axis is one of a single position.
+    d.geometry.input = d.geometry.kernel = {1};
+  } else {
+    d.geometry = {Shape(input_.begin() + axis_ + 1, input_.end()), kernel_, stride_, pad_,
+                  dilation_};
+  }
+  if (has_bias_) d.epilogue.bias = Epilogue::Bias::kPerRow;
+  d.epilogue.bias_type = master_type();
+  if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
+  d.backward_data = d.backward_weights = backward;
+  try {
+    operation_ = Multiplexer::Convolution(device(), d);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+}
+
+void Convolution::PrepareParameters() {
+  weights_.Refresh();
+  if (has_bias_) bias_.Refresh();
+}
+
+void Convolution::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (!operation_) return;
+  const DevicePtr bias = has_bias_ ? bias_.data() : DevicePtr{};
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    operation_->Forward(bottom[i]->device_data(), weights_.data(), bias,
+                        top[i]->mutable_device_data());
+  }
+}
+
+void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                           const BlobVec& bottom) {
+  if (!operation_) return;
+  if (!operation_->descriptor().backward_data) MakeOperation(true);
+  for (size_t i = 0; i < top.size(); ++i) {
+    const DevicePtr y_diff = top[i]->device_diff();
+    if (has_bias_ && param_propagate_down(1)) {
+      operation_->BackwardBias(y_diff, blobs_[1]->mutable_device_diff());
+    }
+    if (param_propagate_down(0)) {
+      operation_->BackwardWeights(bottom[i]->device_data(), y_diff,
+                                  blobs_[0]->mutable_device_diff());
+    }
+    if (propagate_down[i]) {
+      operation_->BackwardData(y_diff, weights_.data(), bottom[i]->mutable_device_diff());
+    }
+  }
+}
+
+bool Convolution::CanFuseReLU() const { return phase() == TEST; }
+
+void Convolution::SetFusedReLU(bool fused) {
+  CAFFE_CHECK(!fused || CanFuseReLU(), Where(), ": a ReLU is fused in the TEST phase only");
+  if (fused == fused_relu_) return;
+  fused_relu_ = fused;
+  if (operation_) MakeOperation(operation_->descriptor().backward_data);
+}
+
+void RegisterConvolutionLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = traits.max_top = -1;
+  traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
+  registry.Add<ConvolutionLayer>("Convolution", traits);
+}
+
+}  // namespace caffe
