@@ -75,7 +75,7 @@ struct TypeTriple {
 };
 
 // Converts `count` elements between any two types that are not quantized (throws for quantized
-// ones: those need a scale and a zero point). Rounds to nearest even.
+// ones: those need a scale and a zero point; codes of one type are copied). Rounds to nearest even.
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count);
 
 }  // namespace caffe

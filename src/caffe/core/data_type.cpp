@@ -99,12 +99,12 @@ std::string TypeTriple::name() const {
 }
 
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count) {
-  CAFFE_CHECK(from.is_float() && to.is_float(), "can not convert ", from.name(), " to ", to.name(),
-              " without a scale and a zero point; use a Quantizer");
   if (from == to) {
     std::memcpy(target, source, count * from.bytes());
     return;
   }
+  CAFFE_CHECK(from.is_float() && to.is_float(), "can not convert ", from.name(), " to ", to.name(),
+              " without a scale and a zero point; use a Quantizer");
   bool done = false;
   if (from == kDouble && to == kHalf) {
     ConvertFromDouble<half>(source, target, count);

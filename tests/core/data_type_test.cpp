@@ -1,0 +1,130 @@
+#include "caffe/core/data_type.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+TEST(DataTypeTest, NamesAndNumbersLeadBack) {
+  ASSERT_EQ(BuiltInTypes().size(), 6u);
+  for (DataType type : BuiltInTypes()) {
+    EXPECT_EQ(DataTypeByName(type.name()), type);
+    EXPECT_EQ(DataTypeByProto(type.info().proto), type);
+    EXPECT_NE(type.is_float(), type.is_quantized());
+  }
+  EXPECT_EQ(kFloat.bytes(), 4u);
+  EXPECT_EQ(kHalf.bytes(), 2u);
+  EXPECT_EQ(kBfloat16.bytes(), 2u);
+  EXPECT_EQ(kDouble.bytes(), 8u);
+  EXPECT_EQ(kQuant8.bytes(), 1u);
+  EXPECT_EQ(kQuant16.bytes(), 2u);
+  EXPECT_EQ(kQuant8.info().code_max, 255);
+  EXPECT_EQ(kQuant16.info().code_max, 65535);
+}
+
+// The numbers of the enum DataType in files of the OpenCL fork; bfloat16 is an extension.
+TEST(DataTypeTest, NumbersInFilesStay) {
+  EXPECT_EQ(DataTypeByProto(0), kFloat);
+  EXPECT_EQ(DataTypeByProto(1), kHalf);
+  EXPECT_EQ(DataTypeByProto(2), kDouble);
+  EXPECT_EQ(DataTypeByProto(3), kQuant8);
+  EXPECT_EQ(DataTypeByProto(4), kQuant16);
+  EXPECT_EQ(DataTypeByProto(8), kBfloat16);
+}
+
+TEST(DataTypeTest, UnknownTypesNameTheKnownOnes) {
+  try {
+    DataTypeByName("fp4");
+    FAIL() << "fp4 was found";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'fp4'"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("bfloat16"), std::string::npos);
+  }
+  EXPECT_THROW(DataTypeByProto(77), Error);
+  EXPECT_THROW(DataType(6).info(), Error);
+  EXPECT_THROW(DataType(-1).info(), Error);
+}
+
+TEST(DataTypeTest, TripleName) {
+  EXPECT_EQ(TypeTriple::Equal(kHalf).name(), "half");
+  EXPECT_EQ((TypeTriple{kFloat, kHalf, kQuant8}).name(), "float/half/quant8");
+}
+
+template <class T>
+T ConvertOne(DataType from, const void* value) {
+  T result;
+  ConvertElements(from, value, DataTypeOf<T>::value, &result, 1);
+  return result;
+}
+
+// Through float, each of these would be rounded twice, the second time up from a tie that the first
+// one made.
+TEST(ConvertElementsTest, DoubleRoundsOnce) {
+  struct Case {
+    double value;
+    uint16_t half_bits, bfloat16_bits;
+  };
+  const double tiny = std::ldexp(1.0, -40);
+  const Case cases[] = {
+      {1 + std::ldexp(1.0, -11), 0x3c00, 0x3f80},            // a tie of half: to even
+      {1 + std::ldexp(1.0, -11) + tiny, 0x3c01, 0x3f80},     // just above
+      {1 + 3 * std::ldexp(1.0, -11) - tiny, 0x3c01, 0x3f80},  // just below the next tie
+      {1 + std::ldexp(1.0, -8), 0x3c04, 0x3f80},             // a tie of bfloat16
+      {1 + std::ldexp(1.0, -8) + tiny, 0x3c04, 0x3f81},
+      {1 + 3 * std::ldexp(1.0, -8) - tiny, 0x3c0c, 0x3f81},
+      {65520 - 1e-9, 0x7bff, 0x4780},  // half overflows at 65520
+      {65520, 0x7c00, 0x4780},
+      {std::ldexp(1.0, -25), 0, 0x3300},  // half the smallest half: to even, that is 0
+      {std::ldexp(1.0, -25) * (1 + tiny), 1, 0x3300},
+      {1e300, 0x7c00, 0x7f80},
+      {0, 0, 0},
+  };
+  for (const Case& one : cases) {
+    for (int sign : {0, 0x8000}) {
+      const double value = sign ? -one.value : one.value;
+      EXPECT_EQ(ConvertOne<half>(kDouble, &value).bits, one.half_bits | sign) << value;
+      EXPECT_EQ(ConvertOne<bfloat16>(kDouble, &value).bits, one.bfloat16_bits | sign) << value;
+    }
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(static_cast<float>(ConvertOne<half>(kDouble, &nan))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(ConvertOne<bfloat16>(kDouble, &nan))));
+}
+
+TEST(ConvertElementsTest, EveryPairOfFloatKinds) {
+  const std::vector<double> values{0, 1, -1, 0.5, -2.25, 96, 1.0 / 128};  // exact in all of them
+  for (DataType from : FloatTypes()) {
+    std::vector<char> source(values.size() * from.bytes());
+    ConvertElements(kDouble, values.data(), from, source.data(), values.size());
+    for (DataType to : FloatTypes()) {
+      std::vector<char> target(values.size() * to.bytes());
+      ConvertElements(from, source.data(), to, target.data(), values.size());
+      std::vector<double> back(values.size());
+      ConvertElements(to, target.data(), kDouble, back.data(), values.size());
+      EXPECT_EQ(back, values) << from.name() << " to " << to.name();
+    }
+  }
+}
+
+TEST(ConvertElementsTest, CodesNeedAScale) {
+  const quant8 code{7};
+  float value;
+  EXPECT_THROW(ConvertElements(kQuant8, &code, kFloat, &value, 1), Error);
+  EXPECT_THROW(ConvertElements(kFloat, &value, kQuant16, &value, 1), Error);
+}
+
+TEST(ConvertElementsTest, CodesOfOneTypeAreCopied) {
+  const quant16 codes[] = {{0}, {40000}, {65535}};
+  quant16 copies[3];
+  ConvertElements(kQuant16, codes, kQuant16, copies, 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(copies[i].code, codes[i].code);
+}
+
+}  // namespace
+}  // namespace caffe
