@@ -1,17 +1,23 @@
 //! types: device
 // C[i] = activation(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of
 // the work group. A group of 16 x 16 computes TILE_M x TILE_N elements, its threads WORK_M x WORK_N
-// of them, 16 apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE_M, TILE_N (multiples of 16),
-// FULL_M, FULL_N, FULL_K (1 if a tile never sticks out), BIAS (0 none, 1 per row, 2 per column),
-// RELU, GEMM_DOUBLE (1 if Dtype is double). The bias is of type Dtype.
+// of them, 16 apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE_M, TILE_N (multiples of 16), FULL (1 if
+// no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments: bias_kind is 0
+// (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
 #define TILE_K 16
 #define WORK_M (TILE_M / 16)
 #define WORK_N (TILE_N / 16)
 #define LOADS_A (TILE_M * TILE_K / 256)
 #define LOADS_B (TILE_N * TILE_K / 256)
-#define INSIDE_M(i) (FULL_M || (i) < m)
-#define INSIDE_N(i) (FULL_N || (i) < n)
-#define INSIDE_K(i) (FULL_K || (i) < k)
+#define INSIDE_M(i) (FULL || (i) < m)
+#define INSIDE_N(i) (FULL || (i) < n)
+#define INSIDE_K(i) (FULL || (i) < k)
+// PoCL's vectoriser works across a group's items and is lost in unrolled loops (5 times slower).
+#if GEMM_UNROLL
+#define REPEAT UNROLL
+#else
+#define REPEAT
+#endif
 #ifdef __OPENCL_VERSION__
 #define MULTIPLY_ADD(x, y, z) mad(x, y, z)
 #elif GEMM_DOUBLE
@@ -21,9 +27,9 @@
 #endif
 
 KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acctype, beta),
-       ARG(i32, read_c), ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a),
-       ARG(i64, step_b), ARG(i64, step_c), IN(MItype, a), IN(MItype, b), IN(Dtype, bias),
-       OUT(MOtype, c)) {
+       ARG(i32, read_c), ARG(i32, bias_kind), ARG(i32, relu), ARG(i32, lda), ARG(i32, ldb),
+       ARG(i32, ldc), ARG(i64, step_a), ARG(i64, step_b), ARG(i64, step_c), IN(MItype, a),
+       IN(MItype, b), IN(Dtype, bias), OUT(MOtype, c)) {
   // One element of padding keeps transposing stores off the same bank.
   LOCAL Acctype tile_a[TILE_K][TILE_M + 1];
   LOCAL Acctype tile_b[TILE_K][TILE_N + 1];
@@ -32,11 +38,11 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
   const i64 base_a = GROUP_ID(2) * step_a, base_b = GROUP_ID(2) * step_b;
   const i64 base_c = GROUP_ID(2) * step_c;
   Acctype sum[WORK_M][WORK_N];
-  UNROLL for (i32 i = 0; i < WORK_M; ++i) {
-    UNROLL for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = 0;
+  REPEAT for (i32 i = 0; i < WORK_M; ++i) {
+    REPEAT for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = 0;
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
-    UNROLL for (i32 l = 0; l < LOADS_A; ++l) {
+    REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
       const i32 e = t + l * 256;
 #if TRANS_A
       const i32 mm = e % TILE_M, kk = e / TILE_M;
@@ -47,7 +53,7 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
 #endif
       tile_a[kk][mm] = INSIDE_M(row0 + mm) && INSIDE_K(k0 + kk) ? LOAD(MItype, a, at) : 0;
     }
-    UNROLL for (i32 l = 0; l < LOADS_B; ++l) {
+    REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
       const i32 e = t + l * 256;
 #if TRANS_B
       const i32 nn = e / TILE_K, kk = e % TILE_K;
@@ -59,33 +65,26 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
       tile_b[kk][nn] = INSIDE_N(col0 + nn) && INSIDE_K(k0 + kk) ? LOAD(MItype, b, at) : 0;
     }
     BARRIER;
-    UNROLL for (i32 kk = 0; kk < TILE_K; ++kk) {
+    REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
       Acctype x[WORK_M], y[WORK_N];
-      UNROLL for (i32 i = 0; i < WORK_M; ++i) x[i] = tile_a[kk][ty + 16 * i];
-      UNROLL for (i32 j = 0; j < WORK_N; ++j) y[j] = tile_b[kk][tx + 16 * j];
-      UNROLL for (i32 i = 0; i < WORK_M; ++i) {
-        UNROLL for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = MULTIPLY_ADD(x[i], y[j], sum[i][j]);
+      REPEAT for (i32 i = 0; i < WORK_M; ++i) x[i] = tile_a[kk][ty + 16 * i];
+      REPEAT for (i32 j = 0; j < WORK_N; ++j) y[j] = tile_b[kk][tx + 16 * j];
+      REPEAT for (i32 i = 0; i < WORK_M; ++i) {
+        REPEAT for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = MULTIPLY_ADD(x[i], y[j], sum[i][j]);
       }
     }
     BARRIER;
   }
-  UNROLL for (i32 i = 0; i < WORK_M; ++i) {
+  REPEAT for (i32 i = 0; i < WORK_M; ++i) {
     const i32 row = row0 + ty + 16 * i;
-    UNROLL for (i32 j = 0; j < WORK_N; ++j) {
+    REPEAT for (i32 j = 0; j < WORK_N; ++j) {
       const i32 col = col0 + tx + 16 * j;
       if (INSIDE_M(row) && INSIDE_N(col)) {
         const i64 at = base_c + (i64)row * ldc + col;
         Acctype v = alpha * sum[i][j];
         if (read_c) v += beta * LOAD(MOtype, c, at);
-#if BIAS == 1
-        v += LOAD(Dtype, bias, row);
-#elif BIAS == 2
-        v += LOAD(Dtype, bias, col);
-#endif
-#if RELU
-        v = v > 0 ? v : 0;
-#endif
-        STORE(MOtype, c, at, v);
+        if (bias_kind) v += LOAD(Dtype, bias, bias_kind == 1 ? row : col);
+        STORE(MOtype, c, at, relu && !(v > 0) ? 0 : v);
       }
     }
   }
@@ -98,4 +97,5 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
 #undef INSIDE_M
 #undef INSIDE_N
 #undef INSIDE_K
+#undef REPEAT
 #undef MULTIPLY_ADD

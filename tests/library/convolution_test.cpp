@@ -27,8 +27,7 @@ ConvDescriptor Conv(int64_t batch, int64_t in, Shape input, int64_t out, Shape k
 }
 
 // Calls visit(x index, weight index, y index) for every product of the definition.
-template <class Visit>
-void ForEachProduct(const ConvDescriptor& d, const Visit& visit) {
+template <class Visit> void ForEachProduct(const ConvDescriptor& d, const Visit& visit) {
   const ConvGeometry& g = d.geometry;
   const Shape out = g.output();
   const int64_t in_count = g.input_count(), out_count = g.output_count();

@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <cstdlib>
-#include <map>
 
 #include "caffe/core/error.hpp"
 #include "caffe/library/multiplexer.hpp"
@@ -22,8 +22,7 @@ int64_t SizeC(const GemmDescriptor& d) { return (d.batch - 1) * d.step_c() + d.m
 
 // The definition, in double.
 void Reference(const GemmDescriptor& d, const std::vector<double>& a, const std::vector<double>& b,
-               const std::vector<double>& bias, double alpha, double beta,
-               std::vector<double>* c) {
+               const std::vector<double>& bias, double alpha, double beta, std::vector<double>* c) {
   for (int64_t s = 0; s < d.batch; ++s) {
     for (int64_t i = 0; i < d.m; ++i) {
       for (int64_t j = 0; j < d.n; ++j) {
@@ -61,7 +60,8 @@ void Check(GemmDescriptor d, double alpha, double beta) {
       shifted.insert(shifted.begin(), 64, 7.0);
       const Array da(device, d.in, a), db(device, d.in, b), dc(device, d.out, shifted);
       const Array dbias(device, d.epilogue.bias_type, bias);
-      const DevicePtr target = static_cast<DevicePtr>(dc) + 64 * static_cast<int64_t>(d.out.bytes());
+      const DevicePtr target =
+          static_cast<DevicePtr>(dc) + 64 * static_cast<int64_t>(d.out.bytes());
       const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
       op->Run(da, db, target, has_bias ? dbias : DevicePtr{}, alpha, beta);
       auto actual = dc.Read();
@@ -101,7 +101,7 @@ TEST(GemmTest, ComputesAProductByHand) {
 }
 
 TEST(GemmTest, ShapesAndTransposes) {
-  const int64_t shapes[][3] = {{1, 1, 1},   {1, 10, 37},  {5, 1, 3},     {20, 57, 25},
+  const int64_t shapes[][3] = {{1, 1, 1},    {1, 10, 37},   {5, 1, 3},     {20, 57, 25},
                                {33, 65, 17}, {64, 128, 64}, {130, 70, 300}};
   for (const auto& shape : shapes) {
     for (int t = 0; t < 4; ++t) Check(Product(shape[0], shape[1], shape[2], t & 1, t & 2), 1, 0);
@@ -145,8 +145,8 @@ TEST(GemmTest, LeadingDimensionsAndBatches) {
 
 TEST(GemmTest, TypesAndEpilogues) {
   for (const TypePair& pair : kPairs) {
-    for (const auto bias : {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow,
-                            Epilogue::Bias::kPerColumn}) {
+    for (const auto bias :
+         {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow, Epilogue::Bias::kPerColumn}) {
       for (const auto activation : {Epilogue::Activation::kNone, Epilogue::Activation::kRelu}) {
         GemmDescriptor d = Product(35, 41, 29, true, true);
         d.in = pair.in;
@@ -205,11 +205,15 @@ TEST(GemmTest, RefusesWhatItCanNotDo) {
   EXPECT_THROW(Multiplexer::GemmBy("cublas", cpu, Product(4, 4, 4)), Error);
 }
 
-TEST(MultiplexerTest, EveryDeviceEndsWithALibraryOfOurOwn) {
+TEST(MultiplexerTest, EveryDeviceHasALibraryOfOurOwn) {
   for (Device* device : AllDevices()) {
-    const auto libraries = Multiplexer::GemmLibraries(device, Product(4, 4, 4));
-    EXPECT_EQ(libraries.back(), device->host_accessible() ? "native" : "generated");
-    RecordProperty("libraries of " + device->info().id, static_cast<int>(libraries.size()));
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      GemmDescriptor d = Product(4, 4, 4);
+      d.in = d.out = type;
+      const auto libraries = Multiplexer::GemmLibraries(device, d);
+      const std::string own = device->host_accessible() ? "native" : "generated";
+      EXPECT_EQ(std::count(libraries.begin(), libraries.end(), own), 1) << device->info().id;
+    }
   }
 }
 

@@ -12,7 +12,7 @@ namespace caffe {
 class Device;
 
 // Chooses the library for an operation: the first of an ordered table that is there and supports
-// the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) stand last and support everything.
+// the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) are always there and support everything.
 // CAFFE_LIBRARY moves one to the front, by operation: "gemm=generated,conv=native".
 class Multiplexer {
  public:

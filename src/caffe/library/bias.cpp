@@ -31,14 +31,15 @@ void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, Epilogue::Activat
   const int relu = activation == Epilogue::Activation::kRelu;
   if (!bias) {
     const int64_t columns = channels_ * inner_;
-    activate_->Launch(LaunchRange(outer_, columns), {outer_, columns, outer_, 0, columns, relu, x, y});
+    activate_->Launch(LaunchRange(outer_, columns),
+                      {outer_, columns, outer_, 0, columns, relu, x, y});
   } else if (inner_ == 1) {
     columns_->Launch(LaunchRange(outer_, channels_),
                      {outer_, channels_, outer_, 0, channels_, relu, x, bias, y});
   } else {
-    rows_->Launch(LaunchRange(outer_ * channels_, inner_),
-                  {outer_ * channels_, inner_, channels_, channels_ * inner_, inner_, relu, x,
-                   bias, y});
+    rows_->Launch(
+        LaunchRange(outer_ * channels_, inner_),
+        {outer_ * channels_, inner_, channels_, channels_ * inner_, inner_, relu, x, bias, y});
   }
 }
 
@@ -46,10 +47,11 @@ void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff) {
   if (inner_ == 1) {
     backward_->Launch(channels_, {channels_, outer_, y_diff, b_diff});
   } else if (device_->host_accessible()) {
-    backward_->Launch(LaunchRange(channels_, outer_ * inner_), {channels_, outer_, inner_, y_diff, b_diff});
+    backward_->Launch(LaunchRange(channels_, outer_ * inner_),
+                      {channels_, outer_, inner_, y_diff, b_diff});
   } else {
     backward_->LaunchInGroups(LaunchGroups{{channels_, 1, 1}, {256, 1, 1}},
-                      {channels_, outer_, inner_, y_diff, b_diff});
+                              {channels_, outer_, inner_, y_diff, b_diff});
   }
 }
 

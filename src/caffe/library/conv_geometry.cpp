@@ -14,8 +14,7 @@ void ConvGeometry::Normalize() {
   CAFFE_CHECK(kernel.size() == count && stride.size() == count && pad.size() == count &&
                   dilation.size() == count,
               "a convolution over ", count, " axes has ", kernel.size(), " kernel sizes, ",
-              stride.size(), " strides, ", pad.size(), " pads and ", dilation.size(),
-              " dilations");
+              stride.size(), " strides, ", pad.size(), " pads and ", dilation.size(), " dilations");
   for (size_t i = 0; i < count; ++i) {
     CAFFE_CHECK(input[i] > 0 && kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0 && pad[i] >= 0,
                 "convolution axis ", i, ": input ", input[i], ", kernel ", kernel[i], ", stride ",

@@ -24,8 +24,8 @@ std::string ConvDescriptor::name() const {
 
 void ConvDescriptor::Normalize() {
   geometry.Normalize();
-  CAFFE_CHECK(batch > 0 && in_channels > 0 && out_channels > 0 && group > 0, "convolution ",
-              name(), ": batch, channels and group must be positive");
+  CAFFE_CHECK(batch > 0 && in_channels > 0 && out_channels > 0 && group > 0, "convolution ", name(),
+              ": batch, channels and group must be positive");
   CAFFE_CHECK(in_channels % group == 0, "convolution ", name(), ": ", in_channels,
               " input channels are not divisible by group ", group);
   CAFFE_CHECK(out_channels % group == 0, "convolution ", name(), ": ", out_channels,

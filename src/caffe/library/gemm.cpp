@@ -31,8 +31,8 @@ void GemmDescriptor::Check() const {
               "matrix product ", name(), ": no sums of type ", in.name(), " are stored as ",
               out.name());
   if (epilogue.bias != Epilogue::Bias::kNone) {
-    CAFFE_CHECK(epilogue.bias_type == (in == kDouble ? kDouble : kFloat), "matrix product ",
-                name(), ": the bias is ", epilogue.bias_type.name(), ", it must be ",
+    CAFFE_CHECK(epilogue.bias_type == (in == kDouble ? kDouble : kFloat), "matrix product ", name(),
+                ": the bias is ", epilogue.bias_type.name(), ", it must be ",
                 in == kDouble ? "double" : "float");
   }
 }

@@ -1,6 +1,7 @@
 #include "caffe/library/multiplexer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -15,10 +16,20 @@ namespace {
 
 // In order of preference. A row whose library is missing, or which does not support the descriptor
 // on that device, is passed over.
-std::vector<GemmLibrary> Table() {
-  return {CublasLibrary(), ClBlastLibrary(), OpenBlasLibrary(), GeneratedLibrary(),
-          NativeLibrary()};
+std::vector<GemmLibrary> Table(Device* device) {
+  switch (device->backend()) {
+    case Backend::kCpu: return {OpenBlasLibrary(), NativeLibrary()};
+    case Backend::kCuda: return {CublasLibrary(), GeneratedLibrary()};
+    case Backend::kOpenCl:
+      // On processors CLBlast is no faster and takes 10 s and more to compile.
+      if (device->info().is_cpu_type) return {GeneratedLibrary(), ClBlastLibrary()};
+      return {ClBlastLibrary(), GeneratedLibrary()};
+    case Backend::kNull: return {GeneratedLibrary()};
+  }
+  return {};
 }
+
+constexpr std::array kLibraries{"openblas", "native", "cublas", "clblast", "generated"};
 
 // "gemm=generated,conv=native" -> the name behind `operation`; empty if there is none.
 std::string Preferred(const std::string& operation) {
@@ -31,8 +42,10 @@ std::string Preferred(const std::string& operation) {
     CAFFE_CHECK(equals != std::string::npos, "CAFFE_LIBRARY=", setting,
                 ": expected operation=library, separated by commas");
     const std::string key = item.substr(0, equals);
-    CAFFE_CHECK(key == "gemm" || key == "conv", "CAFFE_LIBRARY=", setting, ": no operation is "
-                "called ", key, "; there are gemm and conv");
+    CAFFE_CHECK(key == "gemm" || key == "conv", "CAFFE_LIBRARY=", setting,
+                ": no operation is "
+                "called ",
+                key, "; there are gemm and conv");
     if (key == operation) return item.substr(equals + 1);
   }
   return "";
@@ -42,9 +55,9 @@ std::string Preferred(const std::string& operation) {
 std::vector<GemmLibrary> Candidates(Device* device, const GemmDescriptor& descriptor,
                                     const std::string& preferred) {
   std::vector<GemmLibrary> rows;
-  bool known = preferred.empty();
-  for (const GemmLibrary& row : Table()) {
-    known = known || preferred == row.name;
+  const bool known = preferred.empty() ||
+                     std::find(kLibraries.begin(), kLibraries.end(), preferred) != kLibraries.end();
+  for (const GemmLibrary& row : Table(device)) {
     if (!row.supports(device, descriptor)) continue;
     rows.insert(preferred == row.name ? rows.begin() : rows.end(), row);
   }
@@ -116,8 +129,7 @@ std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& 
   return Make(Candidates(device, descriptor, Preferred("gemm"))[0], device, descriptor);
 }
 
-std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device,
-                                                 const ConvDescriptor& descriptor) {
+std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
   ConvDescriptor d = descriptor;
   d.Normalize();
   return Make(ConvolutionCandidates(device, d)[0], device, d);
@@ -138,8 +150,8 @@ std::vector<std::string> Multiplexer::ConvolutionLibraries(Device* device,
 std::unique_ptr<GemmOp> Multiplexer::GemmBy(const std::string& library, Device* device,
                                             const GemmDescriptor& descriptor) {
   descriptor.Check();
-  return Make(Named(Candidates(device, descriptor, ""), library, device, descriptor.name()),
-              device, descriptor);
+  return Make(Named(Candidates(device, descriptor, ""), library, device, descriptor.name()), device,
+              descriptor);
 }
 
 std::unique_ptr<ConvOp> Multiplexer::ConvolutionBy(const std::string& library, Device* device,

@@ -19,8 +19,7 @@ void CheckCall(clblast::StatusCode code, const char* call, Device* device,
 
 // CLBlast, float and double. Its buffer for copies is allocated here once; for batches CLBlast may
 // allocate one by itself.
-template <class T>
-class ClBlastGemmOp final : public GemmOp {
+template <class T> class ClBlastGemmOp final : public GemmOp {
  public:
   ClBlastGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), device_(device), epilogue_(device, d) {
@@ -42,10 +41,10 @@ class ClBlastGemmOp final : public GemmOp {
     auto queue = static_cast<cl_command_queue>(device_->native_stream());
     const size_t a0 = a.offset / sizeof(T), b0 = b.offset / sizeof(T), c0 = c.offset / sizeof(T);
     if (d.batch == 1) {
-      CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m,
-                                 d.n, d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(),
-                                 Memory(b), b0, d.row_b(), static_cast<T>(beta), Memory(c), c0,
-                                 d.row_c(), &queue, nullptr, Memory(workspace_.get())),
+      CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n,
+                                 d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(), Memory(b),
+                                 b0, d.row_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),
+                                 &queue, nullptr, Memory(workspace_.get())),
                 "Gemm", device_, d);
     } else {
       CheckCall(clblast::GemmStridedBatched<T>(

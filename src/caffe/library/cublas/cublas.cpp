@@ -119,16 +119,14 @@ class Session {
     return session;
   }
 
-  template <class Call>
-  void Use(const Call& call) {
+  template <class Call> void Use(const Call& call) {
     const std::lock_guard lock(mutex_);
     void* stream = device_->native_stream();
     if (!bound_ || stream != stream_) {
       cublas_.Check(cublas_.SetStream(handle_, stream), "cublasSetStream", device_);
       // Binding a stream takes the workspace away again.
-      cublas_.Check(
-          cublas_.SetWorkspace(handle_, workspace_.get().address(), kWorkspaceBytes),
-          "cublasSetWorkspace", device_);
+      cublas_.Check(cublas_.SetWorkspace(handle_, workspace_.get().address(), kWorkspaceBytes),
+                    "cublasSetWorkspace", device_);
       bound_ = true;
       stream_ = stream;
     }
@@ -177,15 +175,15 @@ class CublasGemmOp final : public GemmOp {
     const int ldc = static_cast<int>(d.row_c());
     session_->Use([&](Handle handle) {
       if (d.batch == 1) {
-        cublas_.Check(cublas_.Gemm(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb,
-                                   a.address(), in, lda, keep, c.address(), out, ldc, compute,
-                                   kDefaultAlgorithm),
-                      "cublasGemmEx", device_);
+        cublas_.Check(
+            cublas_.Gemm(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb, a.address(), in,
+                         lda, keep, c.address(), out, ldc, compute, kDefaultAlgorithm),
+            "cublasGemmEx", device_);
       } else {
         cublas_.Check(cublas_.GemmStridedBatched(
                           handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb, d.step_b(),
-                          a.address(), in, lda, d.step_a(), keep, c.address(), out, ldc,
-                          d.step_c(), static_cast<int>(d.batch), compute, kDefaultAlgorithm),
+                          a.address(), in, lda, d.step_a(), keep, c.address(), out, ldc, d.step_c(),
+                          static_cast<int>(d.batch), compute, kDefaultAlgorithm),
                       "cublasGemmStridedBatchedEx", device_);
       }
     });

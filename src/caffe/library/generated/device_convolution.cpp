@@ -65,10 +65,10 @@ class DeviceConvOp final : public ConvOp {
       const DevicePtr columns = Columns(x + Bytes(d.in, i * d.in_channels * in_), images);
       for (int64_t g = 0; g < d.group; ++g) {
         const int64_t channel = g * group_out;
-        forward_[images]->Run(
-            weights + Bytes(d.in, channel * depth_), columns + Bytes(d.in, g * depth_ * out_),
-            y + Bytes(d.out, (i * d.out_channels + channel) * out_),
-            bias ? bias + Bytes(d.master(), channel) : bias, 1, 0);
+        forward_[images]->Run(weights + Bytes(d.in, channel * depth_),
+                              columns + Bytes(d.in, g * depth_ * out_),
+                              y + Bytes(d.out, (i * d.out_channels + channel) * out_),
+                              bias ? bias + Bytes(d.master(), channel) : bias, 1, 0);
       }
     }
   }
@@ -90,8 +90,8 @@ class DeviceConvOp final : public ConvOp {
       if (pointwise_) continue;
       if (geometry_.get()) {
         const int64_t n = images * d.in_channels * in_;
-        col2im_->Launch(n, {n, d.geometry.axes(), in_, out_, taps_, geometry_.get(), columns,
-                            target});
+        col2im_->Launch(n,
+                        {n, d.geometry.axes(), in_, out_, taps_, geometry_.get(), columns, target});
       } else {
         const int64_t rows = images * d.in_channels * d.geometry.input[0];
         LaunchPlanar(*col2im_, LaunchRange(rows, d.geometry.input[1]), rows, columns, target);
@@ -119,9 +119,7 @@ class DeviceConvOp final : public ConvOp {
     }
   }
 
-  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override {
-    bias_.Backward(y_diff, b_diff);
-  }
+  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
 
  private:
   static int64_t Bytes(DataType type, int64_t count) {
@@ -172,8 +170,8 @@ class DeviceConvOp final : public ConvOp {
     const int64_t limit = d.workspace_limit > 0 ? d.workspace_limit : standard;
     const int64_t elements = d.in_channels * taps_ * out_, bytes = Bytes(d.in, elements);
     const int64_t part = Bytes(d.master(), d.weight_count());
-    const int64_t most = std::clamp<int64_t>(
-        kMostElements / std::max(elements, d.out_channels * out_), 1, d.batch);
+    const int64_t most =
+        std::clamp<int64_t>(kMostElements / std::max(elements, d.out_channels * out_), 1, d.batch);
     chunk_ = pointwise_ ? most : std::clamp<int64_t>(limit / bytes, 1, most);
     part_chunk_ = std::clamp<int64_t>(limit / ((pointwise_ ? 0 : bytes) + part), 1, most);
     int64_t columns = 0;
@@ -245,9 +243,9 @@ class DeviceConvOp final : public ConvOp {
                     DevicePtr to) {
     const ConvGeometry& g = descriptor_.geometry;
     const Shape out = g.output();
-    kernel.Launch(range, {rows, g.input[0], g.input[1], out[0], out[1], g.kernel[0], g.kernel[1],
-                          g.stride[0], g.stride[1], g.pad[0], g.pad[1], g.dilation[0],
-                          g.dilation[1], from, to});
+    kernel.Launch(
+        range, {rows, g.input[0], g.input[1], out[0], out[1], g.kernel[0], g.kernel[1], g.stride[0],
+                g.stride[1], g.pad[0], g.pad[1], g.dilation[0], g.dilation[1], from, to});
   }
 
   // The columns of a chunk of images [images, in_channels, taps, out].
@@ -256,8 +254,8 @@ class DeviceConvOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     if (geometry_.get()) {
       const int64_t n = images * d.in_channels * taps_ * out_;
-      im2col_->Launch(n, {n, d.geometry.axes(), in_, out_, taps_, geometry_.get(), x,
-                          columns_.get()});
+      im2col_->Launch(n,
+                      {n, d.geometry.axes(), in_, out_, taps_, geometry_.get(), x, columns_.get()});
     } else {
       const Shape out = d.geometry.output();
       const int64_t rows = images * d.in_channels * taps_ * out[0];

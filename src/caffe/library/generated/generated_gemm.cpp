@@ -7,15 +7,17 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kThreads = 16, kMaxGridDepth = 65535;
+constexpr int64_t kThreads = 16, kDepth = 16, kMaxGridDepth = 65535;
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// Small enough that a product fills the device, else as large as registers allow.
+// Small enough that a product fills the device, else as large as registers allow. Processors take
+// one size for all shapes, because a further program costs a second.
 int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
+  if (device->info().is_cpu_type) return 64;
   const int64_t wanted = 2 * device->info().compute_units;
   for (const int64_t tile : {128, 64}) {
-    if (tile == 128 && (device->info().is_cpu_type || d.in == kDouble)) continue;
+    if (tile == 128 && d.in == kDouble) continue;
     if (Ceil(d.m, tile) * Ceil(d.n, tile) * d.batch >= wanted && d.m > tile / 2 && d.n > tile / 2) {
       return tile;
     }
@@ -29,19 +31,17 @@ class GeneratedGemmOp final : public GemmOp {
   GeneratedGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), tile_(ChooseTile(device, d)) {
     const DataType compute = d.in == kDouble ? kDouble : kFloat;
-    const Epilogue& e = d.epilogue;
-    const int bias = e.bias == Epilogue::Bias::kNone ? 0 : e.bias == Epilogue::Bias::kPerRow ? 1 : 2;
+    // One program for all shapes on processors, where compiling costs more than bounds do.
+    const bool processor = device->info().is_cpu_type;
+    const bool full = !processor && d.m % tile_ == 0 && d.n % tile_ == 0 && d.k % kDepth == 0;
     auto program = ProgramBuilder(device, "gemm")
                        .Types({compute, d.in, d.out})
                        .Define("TRANS_A", d.trans_a)
                        .Define("TRANS_B", d.trans_b)
                        .Define("TILE_M", tile_)
                        .Define("TILE_N", tile_)
-                       .Define("FULL_M", d.m % tile_ == 0)
-                       .Define("FULL_N", d.n % tile_ == 0)
-                       .Define("FULL_K", d.k % 16 == 0)
-                       .Define("BIAS", bias)
-                       .Define("RELU", e.activation == Epilogue::Activation::kRelu)
+                       .Define("FULL", full)
+                       .Define("GEMM_UNROLL", !processor)
                        .Define("GEMM_DOUBLE", compute == kDouble)
                        .Body("blas/gemm")
                        .Build();
@@ -52,12 +52,16 @@ class GeneratedGemmOp final : public GemmOp {
   void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
            double beta) override {
     const GemmDescriptor& d = descriptor_;
+    const Epilogue& e = d.epilogue;
+    const int bias_kind = static_cast<int>(e.bias);
+    const int relu = e.activation == Epilogue::Activation::kRelu;
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          {d.m, d.n, d.k, alpha, beta, beta != 0, d.row_a(), d.row_b(), d.row_c(), d.step_a(),
-           d.step_b(), d.step_c(), a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
+          {d.m, d.n, d.k, alpha, beta, beta != 0, bias_kind, relu, d.row_a(), d.row_b(), d.row_c(),
+           d.step_a(), d.step_b(), d.step_c(),
+           a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
            b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()), bias ? bias : c,
            c + i * d.step_c() * static_cast<int64_t>(d.out.bytes())});
     }

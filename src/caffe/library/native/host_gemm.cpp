@@ -1,6 +1,5 @@
 #include "caffe/library/native/host_gemm.hpp"
 
-
 namespace caffe {
 namespace {
 
@@ -9,9 +8,7 @@ constexpr int64_t kDepth = 256;
 // Rows of op(A) that stay in the second cache while the panels of op(B) pass.
 constexpr int64_t kRows = 256;
 
-
-template <class T>
-struct Product {
+template <class T> struct Product {
   int64_t m, n, k;
   T alpha, beta;
   const T* a;
@@ -146,22 +143,19 @@ template <class T, int kBytes, int R>
 
 #if defined(__x86_64__)
 #define CAFFE_TARGET(level) [[gnu::target(level)]]
-template <class T>
-CAFFE_TARGET("arch=x86-64-v4") void MultiplyV4(const Product<T>& p) { Multiply<T, 64, 12>(p); }
-template <class T>
-CAFFE_TARGET("arch=x86-64-v3") void MultiplyV3(const Product<T>& p) { Multiply<T, 32, 6>(p); }
+template <class T> CAFFE_TARGET("arch=x86-64-v4") void MultiplyV4(const Product<T>& p) {
+  Multiply<T, 64, 12>(p);
+}
+template <class T> CAFFE_TARGET("arch=x86-64-v3") void MultiplyV3(const Product<T>& p) {
+  Multiply<T, 32, 6>(p);
+}
 #undef CAFFE_TARGET
 #endif
-template <class T>
-void MultiplyBase(const Product<T>& p) {
-  Multiply<T, 16, 4>(p);
-}
+template <class T> void MultiplyBase(const Product<T>& p) { Multiply<T, 16, 4>(p); }
 
-template <class T>
-using Multiplier = void (*)(const Product<T>&);
+template <class T> using Multiplier = void (*)(const Product<T>&);
 
-template <class T>
-Multiplier<T> Choose() {
+template <class T> Multiplier<T> Choose() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("x86-64-v4")) return &MultiplyV4<T>;

@@ -20,8 +20,7 @@ struct HostGemms {
   // It may be called by several threads at once.
   bool nestable;
 
-  template <class T>
-  HostGemm<T> Of() const {
+  template <class T> HostGemm<T> Of() const {
     if constexpr (sizeof(T) == 4) {
       return f32;
     } else {

@@ -18,15 +18,11 @@ constexpr int64_t kParallelProducts = 1 << 16;
 // Room for the widened slices of A and B.
 constexpr int64_t kSliceElements = 2 << 20;
 
-template <class T>
-T* At(DevicePtr pointer) {
-  return reinterpret_cast<T*>(pointer.address());
-}
+template <class T> T* At(DevicePtr pointer) { return reinterpret_cast<T*>(pointer.address()); }
 
 // float or double. Batches and, where the library does not thread by itself, parts of C go to the
 // OpenMP threads.
-template <class T>
-class HostGemmOp final : public GemmOp {
+template <class T> class HostGemmOp final : public GemmOp {
  public:
   HostGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)
       : GemmOp(d), device_(device), gemms_(gemms), gemm_(gemms.Of<T>()), epilogue_(device, d) {}
@@ -46,8 +42,8 @@ class HostGemmOp final : public GemmOp {
     const bool parallel = d.m * d.n * d.k * d.batch >= kParallelProducts && !omp_in_parallel() &&
                           omp_get_max_threads() > 1;
     const auto one = [&](int64_t i) {
-      gemm_(d.trans_a, d.trans_b, d.m, d.n, d.k, alpha, a + i * d.step_a(), lda,
-            b + i * d.step_b(), ldb, beta, c + i * d.step_c(), ldc);
+      gemm_(d.trans_a, d.trans_b, d.m, d.n, d.k, alpha, a + i * d.step_a(), lda, b + i * d.step_b(),
+            ldb, beta, c + i * d.step_c(), ldc);
     };
     if (parallel && d.batch > 1 && gemms_.nestable) {
 #pragma omp parallel for schedule(static)
@@ -67,8 +63,8 @@ class HostGemmOp final : public GemmOp {
       const int64_t begin = std::min(extent, blocks * thread / threads * 16);
       const int64_t end = std::min(extent, blocks * (thread + 1) / threads * 16);
       if (begin < end && by_row) {
-        gemm_(d.trans_a, d.trans_b, end - begin, d.n, d.k, alpha,
-              a + begin * (d.trans_a ? 1 : lda), lda, b, ldb, beta, c + begin * ldc, ldc);
+        gemm_(d.trans_a, d.trans_b, end - begin, d.n, d.k, alpha, a + begin * (d.trans_a ? 1 : lda),
+              lda, b, ldb, beta, c + begin * ldc, ldc);
       } else if (begin < end) {
         gemm_(d.trans_a, d.trans_b, d.m, end - begin, d.k, alpha, a, lda,
               b + begin * (d.trans_b ? ldb : 1), ldb, beta, c + begin, ldc);
@@ -96,8 +92,8 @@ class WideningGemmOp final : public GemmOp {
     narrow_ = program->CreateKernel("narrow_rows");
     depth_ = std::clamp<int64_t>(kSliceElements / (d.m + d.n), 64, std::max<int64_t>(d.k, 64));
     const int64_t sums = d.out == kFloat ? 0 : d.m * d.n;
-    workspace_ = DeviceArray(device, ((d.m + d.n) * depth_ + sums) * sizeof(float),
-                             "widened matrices");
+    workspace_ =
+        DeviceArray(device, ((d.m + d.n) * depth_ + sums) * sizeof(float), "widened matrices");
     for (const int64_t depth : {depth_, d.k % depth_ == 0 ? depth_ : d.k % depth_}) {
       GemmDescriptor slice;
       slice.trans_a = d.trans_a;
@@ -131,7 +127,7 @@ class WideningGemmOp final : public GemmOp {
         Widen(source_a, wide_a, d.trans_a, d.m, k0, k, d.row_a());
         Widen(source_b, wide_b, !d.trans_b, d.n, k0, k, d.row_b());
         slices_[k == slices_[0]->descriptor().k ? 0 : 1]->Run(wide_a, wide_b, sums, {}, alpha,
-                                                             k0 == 0 ? beta : 1);
+                                                              k0 == 0 ? beta : 1);
       }
       epilogue_.Run(sums, bias);
       if (!direct) narrow_->Launch(LaunchRange(d.m, d.n), {d.m, d.n, d.n, d.row_c(), sums, target});
@@ -149,11 +145,12 @@ class WideningGemmOp final : public GemmOp {
   }
 
   // [k0, k0 + k) of a matrix with `extent` rows of k, or k rows of `extent` if `k_rows`.
-  void Widen(DevicePtr source, DevicePtr target, bool k_rows, int64_t extent, int64_t k0,
-             int64_t k, int64_t step) {
+  void Widen(DevicePtr source, DevicePtr target, bool k_rows, int64_t extent, int64_t k0, int64_t k,
+             int64_t step) {
     const int64_t size = descriptor_.in.bytes();
     if (k_rows) {
-      widen_->Launch(LaunchRange(k, extent), {k, extent, step, extent, source + k0 * step * size, target});
+      widen_->Launch(LaunchRange(k, extent),
+                     {k, extent, step, extent, source + k0 * step * size, target});
     } else {
       widen_->Launch(LaunchRange(extent, k), {extent, k, step, k, source + k0 * size, target});
     }

@@ -8,9 +8,8 @@ namespace {
 
 CBLAS_TRANSPOSE Op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-void Sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-           const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
-           int64_t ldc) {
+void Sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
+           int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   cblas_sgemm(CblasRowMajor, Op(trans_a), Op(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
               ldc);
 }
@@ -26,8 +25,9 @@ HostGemms Find() {
   constexpr int kOpenMp = 2;
   const bool openmp = openblas_get_parallel() == kOpenMp;
   if (!openmp) {
-    log::Info("OpenBLAS is not its OpenMP build: it is called outside parallel regions only, and "
-              "convolutions use the native matrix product; libopenblas-openmp-dev is faster");
+    log::Info(
+        "OpenBLAS is not its OpenMP build: it is called outside parallel regions only, and "
+        "convolutions use the native matrix product; libopenblas-openmp-dev is faster");
   }
   return {"openblas", &Sgemm, &Dgemm, true, openmp};
 }
