@@ -1,0 +1,25 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Reads blobs so that they are no outputs of the net. dE/dx = 0.
+// bottom 0…: any shapes; no tops. Types: all.
+class Silence : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override {}
+  void Forward(const BlobVec& bottom, const BlobVec& top) override {}
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class SilenceLayer final : public Layer<Dtype, MItype, MOtype, Silence> {
+  using Layer<Dtype, MItype, MOtype, Silence>::Layer;
+};
+
+}  // namespace caffe

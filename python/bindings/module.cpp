@@ -1,0 +1,15 @@
+#include "bindings.hpp"
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_caffe, module) {
+  module.doc() = "The compiled part of the package caffe.";
+  module.attr("__version__") = CAFFE_VERSION;
+  BindEnums(module);
+  BindDevices(module);
+  BindBlob(module);
+  BindLayer(module);
+  BindParameters(module);
+  BindNet(module);
+  BindSolver(module);
+}

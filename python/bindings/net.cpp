@@ -1,0 +1,139 @@
+#include "caffe/net/net.hpp"
+
+#include <pybind11/functional.h>
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "caffe.pb.h"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/layers/memory_data_layer.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+using caffe::Net;
+
+std::unique_ptr<Net> MakeNet(const py::object& network, int phase, int level,
+                             const py::object& stages, const py::object& weights) {
+  caffe::NetOptions options;
+  options.phase = phase;
+  options.level = level;
+  options.seed = NextSeed();
+  if (!stages.is_none()) options.stages = stages.cast<std::vector<std::string>>();
+  const std::string weights_path = weights.is_none() ? "" : ToPath(weights);
+  const bool message = IsMessage(network);
+  caffe::NetParameter parameter;
+  std::string path;
+  if (message) {
+    parameter = ToNetParameter(network);
+  } else {
+    path = ToPath(network);
+  }
+  const py::gil_scoped_release release;
+  if (!message) parameter = caffe::ReadNetParameter(path);
+  auto net = std::make_unique<Net>(parameter, options);
+  if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
+  return net;
+}
+
+Net::Callback WithGil(const py::function& function) {
+  // Destroyed with the net, when the GIL is held; called from a forward, when it is not.
+  return [function](int layer) {
+    const py::gil_scoped_acquire acquire;
+    function(layer);
+  };
+}
+
+using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
+
+void SetInputArrays(Net& net, const py::object& layer, const Array& data, const Array& labels) {
+  auto* memory_data = dynamic_cast<caffe::MemoryData*>(layer.cast<caffe::LayerBase*>());
+  CAFFE_CHECK(memory_data, "set_input_arrays needs a MemoryData layer, not ",
+              layer.cast<caffe::LayerBase*>()->type());
+  CAFFE_CHECK(data.ndim() == 4, "the data must have 4 axes, got ", data.ndim());
+  CAFFE_CHECK(labels.size() == data.shape(0), "there are ", data.shape(0), " items and ",
+              labels.size(), " labels");
+  for (int axis = 0; axis < 3; ++axis) {
+    const int64_t wanted = axis == 0   ? memory_data->channels()
+                           : axis == 1 ? memory_data->height()
+                                       : memory_data->width();
+    CAFFE_CHECK(data.shape(axis + 1) == wanted, "axis ", axis + 1, " of the data has ",
+                data.shape(axis + 1), " elements, the layer wants ", wanted);
+  }
+  memory_data->Reset(data.data(), labels.data(), data.shape(0));
+  // The layer reads from the arrays: they live as long as it does.
+  py::object holder = layer;
+  holder.attr("_arrays") = py::make_tuple(data, labels);
+}
+
+}  // namespace
+
+void BindNet(py::module_& module) {
+  py::class_<Net>(module, "Net", py::dynamic_attr(),
+                  "A net from a prototxt or a NetParameter, on this thread's default device.")
+      .def(py::init(&MakeNet), py::arg("network"), py::arg("phase"), py::arg("level") = 0,
+           py::arg("stages") = py::none(), py::arg("weights") = py::none())
+      // BVLC's deprecated order: file, weights, phase.
+      .def(py::init([](const py::object& network, const py::object& weights, int phase) {
+             return MakeNet(network, phase, 0, py::none(), weights);
+           }),
+           py::arg("network"), py::arg("weights"), py::arg("phase"))
+      .def("_forward",
+           [](Net& net, int start, int end) {
+             const py::gil_scoped_release release;
+             net.Forward(start, end);
+             return 0;
+           })
+      .def("_backward", [](Net& net, int start, int end) { net.Backward(start, end); },
+           py::call_guard<py::gil_scoped_release>())
+      .def("reshape", &Net::Reshape, py::call_guard<py::gil_scoped_release>())
+      .def("clear_param_diffs",
+           [](Net& net) {
+             net.ClearParamDiffs();
+             net.SyncViews();
+           })
+      .def("copy_from", [](Net& net, const py::object& path) {
+        net.CopyTrainedLayersFrom(ToPath(path));
+      })
+      .def("share_with", [](Net& net, const Net& other) { net.ShareTrainedLayersWith(other); })
+      .def(
+          "save",
+          [](const Net& net, const py::object& path, bool write_diff) {
+            caffe::NetParameter parameter;
+            net.ToProto(&parameter, write_diff);
+            caffe::WriteBinaryProto(ToPath(path), parameter);
+          },
+          py::arg("path"), py::arg("write_diff") = false)
+      .def_property_readonly("name", &Net::name)
+      .def_property_readonly("layers", [](const Net& net) { return net.layers(); })
+      .def_property_readonly("_blobs", [](const Net& net) { return net.blobs(); })
+      .def_property_readonly("_blob_names", [](const Net& net) { return net.blob_names(); })
+      .def_property_readonly("_layer_names", [](const Net& net) { return net.layer_names(); })
+      .def_property_readonly("_inputs", [](const Net& net) { return net.input_blob_indices(); })
+      .def_property_readonly("_outputs", [](const Net& net) { return net.output_blob_indices(); })
+      .def_property_readonly("_blob_loss_weights",
+                             [](const Net& net) { return net.blob_loss_weights(); })
+      .def("_bottom_ids", [](const Net& net, int layer) { return net.bottom_ids(layer); })
+      .def("_top_ids", [](const Net& net, int layer) { return net.top_ids(layer); })
+      .def("_set_input_arrays", &SetInputArrays)
+      .def_property_readonly("device", &Net::device, py::return_value_policy::reference)
+      .def_property(
+          "quant_mode",
+          [](const Net& net) {
+            return net.observe() ? caffe::CAFFE_QUANT_OBSERVE : caffe::CAFFE_QUANT_PASSIVE;
+          },
+          [](Net& net, caffe::QuantizerMode mode) {
+            net.set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
+          },
+          "CAFFE_QUANT_OBSERVE collects the range of every blob in every forward.")
+      .def("before_forward",
+           [](Net& net, const py::function& f) { net.set_before_forward(WithGil(f)); })
+      .def("after_forward",
+           [](Net& net, const py::function& f) { net.set_after_forward(WithGil(f)); })
+      .def("before_backward",
+           [](Net& net, const py::function& f) { net.set_before_backward(WithGil(f)); })
+      .def("after_backward",
+           [](Net& net, const py::function& f) { net.set_after_backward(WithGil(f)); });
+}

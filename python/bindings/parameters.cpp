@@ -1,0 +1,112 @@
+#include "bindings.hpp"
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+template <class Message>
+Message FromBytes(const py::object& object, const char* wanted) {
+  Message message;
+  const std::string bytes = object.attr("SerializeToString")().cast<py::bytes>();
+  CAFFE_CHECK(message.ParseFromString(bytes), "the message is no ", wanted);
+  return message;
+}
+
+}  // namespace
+
+bool IsMessage(const py::object& object) { return py::hasattr(object, "SerializeToString"); }
+
+std::string ToPath(const py::object& object) {
+  return py::module_::import("os").attr("fspath")(object).cast<std::string>();
+}
+
+caffe::NetParameter ToNetParameter(const py::object& object) {
+  if (py::isinstance<caffe::NetParameter>(object)) return object.cast<caffe::NetParameter>();
+  return FromBytes<caffe::NetParameter>(object, "NetParameter");
+}
+
+caffe::SolverParameter ToSolverParameter(const py::object& object) {
+  if (py::isinstance<caffe::SolverParameter>(object)) {
+    return object.cast<caffe::SolverParameter>();
+  }
+  return FromBytes<caffe::SolverParameter>(object, "SolverParameter");
+}
+
+void BindParameters(py::module_& module) {
+  using caffe::NetParameter;
+  using caffe::NetState;
+  using caffe::SolverParameter;
+  py::class_<NetState>(module, "NetState")
+      .def(py::init<>())
+      .def_property("phase", [](const NetState& s) { return static_cast<int>(s.phase()); },
+                    [](NetState& s, int phase) { s.set_phase(static_cast<caffe::Phase>(phase)); })
+      .def_property("level", [](const NetState& s) { return s.level(); },
+                    [](NetState& s, int level) { s.set_level(level); })
+      .def("stage_size", [](const NetState& s) { return s.stage_size(); })
+      .def("get_stage", [](const NetState& s, int i) { return s.stage(i); })
+      .def("add_stage", [](NetState& s, const std::string& stage) { s.add_stage(stage); })
+      .def("set_stage",
+           [](NetState& s, int i, const std::string& stage) { s.set_stage(i, stage); })
+      .def("clear_stage", [](NetState& s) { s.clear_stage(); });
+  py::class_<NetParameter>(module, "NetParameter")
+      .def(py::init<>())
+      .def_property("force_backward", [](const NetParameter& p) { return p.force_backward(); },
+                    [](NetParameter& p, bool value) { p.set_force_backward(value); })
+      .def_property("name", [](const NetParameter& p) { return p.name(); },
+                    [](NetParameter& p, const std::string& name) { p.set_name(name); })
+      .def_property("state", [](NetParameter& p) { return p.mutable_state(); },
+                    [](NetParameter& p, const NetState& state) { *p.mutable_state() = state; },
+                    py::return_value_policy::reference_internal)
+      .def("SerializeToString",
+           [](const NetParameter& p) { return py::bytes(p.SerializeAsString()); });
+
+  py::class_<SolverParameter> solver(module, "SolverParameter",
+                                     "Settings of a solver; fields as in caffe.proto.");
+  solver.def(py::init<>());
+#define FIELD(field, Type)                                                       \
+  solver.def_property(#field, [](const SolverParameter& p) { return p.field(); }, \
+                      [](SolverParameter& p, Type value) { p.set_##field(value); })
+  FIELD(base_lr, float);
+  FIELD(max_iter, int);
+  FIELD(lr_policy, const std::string&);
+  FIELD(gamma, float);
+  FIELD(power, float);
+  FIELD(momentum, float);
+  FIELD(momentum2, float);
+  FIELD(delta, float);
+  FIELD(rms_decay, float);
+  FIELD(weight_decay, float);
+  FIELD(display, int);
+  FIELD(average_loss, int);
+  FIELD(iter_size, int);
+  FIELD(clip_gradients, float);
+  FIELD(random_seed, int64_t);
+  FIELD(regularization_type, const std::string&);
+  FIELD(stepsize, int);
+  FIELD(snapshot, int);
+  FIELD(snapshot_prefix, const std::string&);
+  FIELD(snapshot_after_train, bool);
+  FIELD(test_interval, int);
+  FIELD(test_initialization, bool);
+  FIELD(type, const std::string&);
+  FIELD(net, const std::string&);
+  FIELD(train_net, const std::string&);
+#undef FIELD
+  solver.def_property(
+      "snapshot_format", [](const SolverParameter& p) { return p.snapshot_format(); },
+      [](SolverParameter& p, caffe::SolverParameter_SnapshotFormat value) {
+        p.set_snapshot_format(value);
+      });
+  solver.def_property(
+      "net_param", [](SolverParameter& p) { return p.mutable_net_param(); },
+      [](SolverParameter& p, const py::object& net) { *p.mutable_net_param() = ToNetParameter(net); },
+      py::return_value_policy::reference_internal);
+  solver.def_property(
+      "train_state", [](SolverParameter& p) { return p.mutable_train_state(); },
+      [](SolverParameter& p, const caffe::NetState& state) { *p.mutable_train_state() = state; },
+      py::return_value_policy::reference_internal);
+  solver.def("SerializeToString",
+             [](const SolverParameter& p) { return py::bytes(p.SerializeAsString()); });
+}

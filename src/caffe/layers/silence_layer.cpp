@@ -1,0 +1,24 @@
+#include "caffe/layers/silence_layer.hpp"
+
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Silence::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                       const BlobVec& bottom) {
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    if (!propagate_down[i]) continue;
+    device()->Fill(bottom[i]->mutable_device_diff(), 0, bottom[i]->bytes());
+  }
+}
+
+void RegisterSilenceLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = -1;
+  traits.min_top = traits.max_top = 0;
+  traits.types = BuiltInTypes();
+  traits.summary = "reads blobs so that they are no outputs";
+  registry.Add<SilenceLayer>("Silence", traits);
+}
+
+}  // namespace caffe

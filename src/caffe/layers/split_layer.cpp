@@ -1,0 +1,53 @@
+#include "caffe/layers/split_layer.hpp"
+
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Split::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_float()) add_ = MakeKernel("neuron/add", "add");
+}
+
+void Split::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  for (BlobBase* blob : top) {
+    CAFFE_CHECK(blob != bottom[0], Where(), ": can not work in place");
+    blob->ReshapeLike(*bottom[0]);
+    blob->ShareData(*bottom[0]);
+  }
+}
+
+void Split::Forward(const BlobVec& bottom, const BlobVec& top) {
+  // A bottom that grew or was shared anew has another memory than at the last Reshape.
+  for (BlobBase* blob : top) {
+    if (blob->data_memory() != bottom[0]->data_memory() ||
+        blob->data_offset() != bottom[0]->data_offset()) {
+      blob->ShareData(*bottom[0]);
+    }
+  }
+}
+
+void Split::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                     const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  if (!add_) return LayerBase::Backward(top, propagate_down, bottom);
+  const int64_t count = bottom[0]->count();
+  if (top.size() == 1) {
+    const DevicePtr from = top[0]->device_diff();
+    device()->Copy(bottom[0]->mutable_device_diff(), from, bottom[0]->bytes());
+    return;
+  }
+  add_->Launch(count, {count, top[0]->Diff(), top[1]->Diff(), bottom[0]->MutableDiff()});
+  for (size_t i = 2; i < top.size(); ++i) {
+    add_->Launch(count, {count, bottom[0]->Diff(), top[i]->Diff(), bottom[0]->MutableDiff()});
+  }
+}
+
+void RegisterSplitLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_top = -1;
+  traits.types = BuiltInTypes();
+  traits.summary = "one blob for several readers; gradients are added";
+  registry.Add<SplitLayer>("Split", traits);
+}
+
+}  // namespace caffe
