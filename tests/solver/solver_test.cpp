@@ -155,9 +155,9 @@ TEST(SolverTest, SmoothedLossIsTheMeanOfTheLast) {
 
 TEST(SolverTest, LogsAsCaffeDoes) {
   testing::internal::CaptureStderr();
-  auto solver = Make(Parameter(
-      "display: 2 max_iter: 4 test_iter: 2 test_interval: 4 lr_policy: 'step' gamma: 0.1 "
-      "stepsize: 2 snapshot_after_train: false test_compute_loss: true"));
+  auto solver = Make(
+      Parameter("display: 2 max_iter: 4 test_iter: 2 test_interval: 4 lr_policy: 'step' gamma: 0.1 "
+                "stepsize: 2 snapshot_after_train: false test_compute_loss: true"));
   solver->Solve();
   const std::string log = testing::internal::GetCapturedStderr();
   size_t at = 0;
@@ -208,10 +208,9 @@ class SnapshotTest : public testing::TestWithParam<RuleAndType> {};
 
 TEST_P(SnapshotTest, ResumesWithTheSameBits) {
   TemporaryFolder folder;
-  SolverParameter parameter =
-      Parameter(GetParam().solver + " snapshot: 3 snapshot_prefix: '" +
-                (folder / "line") + "' lr_policy: 'inv' gamma: 0.1 power: 0.5 " +
-                "weight_decay: 0.01 loss_scale_window: 2");
+  SolverParameter parameter = Parameter(
+      GetParam().solver + " snapshot: 3 snapshot_prefix: '" + (folder / "line") +
+      "' lr_policy: 'inv' gamma: 0.1 power: 0.5 " + "weight_decay: 0.01 loss_scale_window: 2");
   parameter.set_data_type(static_cast<DataTypeProto>(GetParam().type.info().proto));
   auto whole = Make(parameter);
   whole->Step(6);
@@ -229,18 +228,17 @@ TEST_P(SnapshotTest, ResumesWithTheSameBits) {
             resumed->net()->step_state().Get(StepState::kLossScale));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Rules, SnapshotTest,
-    testing::Values(RuleAndType{"momentum: 0.9", kFloat},
-                    RuleAndType{"type: 'Adam' momentum: 0.9", kFloat},
-                    RuleAndType{"type: 'AdaDelta' momentum: 0.9", kDouble},
-                    RuleAndType{"momentum: 0.9", kHalf}),
-    [](const auto& info) { return "case" + std::to_string(info.index); });
+INSTANTIATE_TEST_SUITE_P(Rules, SnapshotTest,
+                         testing::Values(RuleAndType{"momentum: 0.9", kFloat},
+                                         RuleAndType{"type: 'Adam' momentum: 0.9", kFloat},
+                                         RuleAndType{"type: 'AdaDelta' momentum: 0.9", kDouble},
+                                         RuleAndType{"momentum: 0.9", kHalf}),
+                         [](const auto& info) { return "case" + std::to_string(info.index); });
 
 TEST(SnapshotFilesTest, AreBvlcs) {
   TemporaryFolder folder;
-  auto solver = Make(Parameter("type: 'Adam' max_iter: 2 snapshot_prefix: '" +
-                               (folder / "s") + "'"));
+  auto solver =
+      Make(Parameter("type: 'Adam' max_iter: 2 snapshot_prefix: '" + (folder / "s") + "'"));
   solver->Solve();
   SolverState state;
   ReadBinaryProto(folder / "s_iter_2.solverstate", &state);
@@ -308,7 +306,8 @@ TEST(SolverTest, StatesChooseLayers) {
   SolverParameter parameter = Parameter(
       "train_state { stage: 'deep' } test_iter: 1 test_interval: 9 test_state { stage: 'plain' }",
       std::string(kNet) +
-          "layer { name: 'extra' type: 'ReLU' bottom: 'y' top: 'y' include { stage: 'deep' } }");
+          "layer { name: 'extra' type: 'Input' top: 'z' input_param { shape { dim: 1 } } "
+          "include { stage: 'deep' } }");
   Solver solver(parameter, TestDevices()[0]);
   EXPECT_TRUE(solver.net()->has_layer("extra"));
   EXPECT_EQ(TRAIN, solver.net()->phase());

@@ -78,8 +78,8 @@ class UpdateTester {
         double& a = h[i][j];
         double& b = k[i][j];
         const double sign = x > 0 ? 1 : x < 0 ? -1 : 0;
-        const double g = gradients[i][j] * factor +
-                         decay * (parameter.regularization_type() == "L1" ? sign : x);
+        const double g =
+            gradients[i][j] * factor + decay * (parameter.regularization_type() == "L1" ? sign : x);
         double step = 0;
         if (rule == "SGD") {
           step = a = mu * a + r * g;
@@ -190,8 +190,7 @@ TEST_P(UpdaterTest, ConstantLossScaleIsTakenOut) {
 }
 
 TEST_P(UpdaterTest, LossScaleAdapts) {
-  const std::string text =
-      "type: 'SGD' momentum: 0.5 loss_scale_init: 1024 loss_scale_window: 2";
+  const std::string text = "type: 'SGD' momentum: 0.5 loss_scale_init: 1024 loss_scale_window: 2";
   UpdateTester tester(text, GetParam().device, GetParam().type, true);
   double scale = 1024;
   // One good step; an overflow, which is left out; two good steps, after which the scale doubles.
@@ -254,10 +253,13 @@ TEST(UpdaterNormTest, OfManyElements) {
 }
 
 TEST(UpdaterSettingsTest, AreChecked) {
-  const std::vector<std::string> texts{
-      "type: 'SDG'",        "type: 'AdaGrad' momentum: 0.9", "type: 'RMSProp' rms_decay: 1",
-      "iter_size: 0",       "regularization_type: 'L3'",     "loss_scale: -1",
-      "loss_scale: 0 loss_scale_window: 0"};
+  const std::vector<std::string> texts{"type: 'SDG'",
+                                       "type: 'AdaGrad' momentum: 0.9",
+                                       "type: 'RMSProp' rms_decay: 1",
+                                       "iter_size: 0",
+                                       "regularization_type: 'L3'",
+                                       "loss_scale: -1",
+                                       "loss_scale: 0 loss_scale_window: 0"};
   for (const std::string& text : texts) {
     EXPECT_THROW(UpdateTester(text, TestDevices()[0], kFloat), Error) << text;
   }

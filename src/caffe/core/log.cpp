@@ -3,6 +3,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
@@ -53,7 +54,12 @@ struct State {
   State() : level(LevelFromEnvironment()) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<LetterFlag>('*');
-    formatter->set_pattern("%*%m%d %H:%M:%S.%f %5t %s:%#] %v");
+    // On a terminal a line may take the place of a longer progress bar: erase what is left of it.
+    const char* terminal = std::getenv("TERM");
+    const bool erase =
+        ::isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb";
+    formatter->set_pattern(std::string("%*%m%d %H:%M:%S.%f %5t %s:%#] %v") +
+                           (erase ? "\033[K" : ""));
     logger = std::make_shared<spdlog::logger>(
         "caffe", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_formatter(std::move(formatter));

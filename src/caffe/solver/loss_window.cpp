@@ -28,8 +28,8 @@ void LossWindow::MakeRing() {
 void LossWindow::Record() {
   if (slots_ > 1) {
     const bool fits = ring_ && std::all_of(losses_.begin(), losses_.end(), [](const Loss& loss) {
-      return loss.blob->bytes() == loss.bytes;
-    });
+                        return loss.blob->bytes() == loss.bytes;
+                      });
     if (!fits) MakeRing();
     if (ring_->device() != net_->device()) ring_->SetDevice(net_->device());
     const DevicePtr slot = ring_->mutable_device_data() + recorded_ % slots_ * slot_bytes_;

@@ -16,18 +16,20 @@ std::string Solver::SnapshotName(const std::string& extension) const {
 }
 
 void Solver::CheckSnapshotCanBeWritten() const {
-  CAFFE_CHECK(param_->has_snapshot_prefix(), "snapshot_prefix is not set: there is no place for "
+  CAFFE_CHECK(param_->has_snapshot_prefix(),
+              "snapshot_prefix is not set: there is no place for "
               "snapshots; set it, or snapshot: 0 and snapshot_after_train: false");
   try {
     AtomicFile probe(SnapshotName(".caffemodel"));  // removed again, never committed
   } catch (const Error& error) {
-    CAFFE_THROW("snapshots can not be written to ", param_->snapshot_prefix(), "_*: ",
-                error.what());
+    CAFFE_THROW("snapshots can not be written to ", param_->snapshot_prefix(),
+                "_*: ", error.what());
   }
 }
 
 void Solver::Snapshot() {
-  CAFFE_CHECK(param_->has_snapshot_prefix(), "snapshot_prefix is not set: there is no place for "
+  CAFFE_CHECK(param_->has_snapshot_prefix(),
+              "snapshot_prefix is not set: there is no place for "
               "snapshots");
   const std::string model = SnapshotName(".caffemodel");
   log::Info(Concat("Snapshotting to binary proto file ", model));
@@ -66,8 +68,8 @@ void Solver::Restore(const std::string& path) {
     std::string weights = state.learned_net();
     if (!std::filesystem::exists(weights)) {
       // Files of another working directory, or moved together.
-      const std::filesystem::path beside = std::filesystem::path(path).parent_path() /
-                                           std::filesystem::path(weights).filename();
+      const std::filesystem::path beside =
+          std::filesystem::path(path).parent_path() / std::filesystem::path(weights).filename();
       if (std::filesystem::exists(beside)) weights = beside.string();
     }
     net_->CopyTrainedLayersFrom(weights);

@@ -88,8 +88,10 @@ void Solver::ApplyDefaults(NetParameter* net) const {
 void Solver::InitTrainNet(Device* device) {
   const SolverParameter& p = *param_;
   const int sources = p.has_net() + p.has_net_param() + p.has_train_net() + p.has_train_net_param();
-  CAFFE_CHECK(sources == 1, "SolverParameter must specify a train net using exactly one of net, "
-              "net_param, train_net and train_net_param; it has ", sources);
+  CAFFE_CHECK(sources == 1,
+              "SolverParameter must specify a train net using exactly one of net, "
+              "net_param, train_net and train_net_param; it has ",
+              sources);
   NetParameter net;
   if (p.has_train_net_param()) {
     log::Info("Creating training net specified in train_net_param.");

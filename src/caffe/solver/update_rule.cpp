@@ -24,14 +24,17 @@ std::map<std::string, UpdateRule>& Rules() {
     add({"AdaGrad", "adagrad", 1, [](const SolverParameter& p) { return Numbers{p.delta()}; },
          NoMomentum});
     add({"RMSProp", "rmsprop", 1,
-         [](const SolverParameter& p) { return Numbers{p.rms_decay(), p.delta()}; },
+         [](const SolverParameter& p) {
+           return Numbers{p.rms_decay(), p.delta()};
+         },
          [](const SolverParameter& p) {
            NoMomentum(p);
            CAFFE_CHECK(p.rms_decay() >= 0 && p.rms_decay() < 1,
                        "rms_decay must lie in [0, 1); it is ", p.rms_decay());
          }});
-    add({"AdaDelta", "adadelta", 2,
-         [](const SolverParameter& p) { return Numbers{p.momentum(), p.delta()}; }});
+    add({"AdaDelta", "adadelta", 2, [](const SolverParameter& p) {
+           return Numbers{p.momentum(), p.delta()};
+         }});
     add({"Adam", "adam", 2,
          [](const SolverParameter& p) {
            return Numbers{p.momentum(), p.momentum2(), p.delta()};

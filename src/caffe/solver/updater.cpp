@@ -132,8 +132,8 @@ void Updater::Decide() {
   for (size_t i = 0; i < programs_.size(); ++i) {
     const ParameterArena::Part& part = arena_.parts()[i];
     const int64_t own = Items(*device_, part.count);
-    programs_[i].squares->Launch(own, {own, part.count, Unit(*device_), part.diff->device_data(),
-                                       sums + items * kBytes});
+    programs_[i].squares->Launch(
+        own, {own, part.count, Unit(*device_), part.diff->device_data(), sums + items * kBytes});
     items += own;
   }
   DevicePtr last = sums;
@@ -143,17 +143,16 @@ void Updater::Decide() {
     count = kLastSums;
     sums_->Launch(count, {count, items, sums, last});
   }
-  decide_->Launch(1, {1, count, last, step_state_->mutable_reals(), clip_,
-                      static_cast<int>(adapts_), window_});
+  decide_->Launch(
+      1, {1, count, last, step_state_->mutable_reals(), clip_, static_cast<int>(adapts_), window_});
 }
 
 void Updater::Update(double rate, int64_t iteration) {
   step_state_->Set(StepState::kRate, static_cast<float>(rate));
   if (rule_.bias_correction) {
     const double t = static_cast<double>(iteration + 1);
-    step_state_->Set(StepState::kCorrection,
-                     static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)) /
-                                        (1 - std::pow(beta1_, t))));
+    step_state_->Set(StepState::kCorrection, static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)) /
+                                                                (1 - std::pow(beta1_, t))));
   }
   if (decide_) Decide();
   const DevicePtr reals = step_state_->reals();

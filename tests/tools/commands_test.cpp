@@ -1,0 +1,202 @@
+#include "commands/commands.hpp"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/solver/signal_handler.hpp"
+#include "commands/json.hpp"
+#include "commands/progress_bar.hpp"
+#include "io/temporary_folder.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr char kNet[] = R"(
+  name: 'line'
+  layer { name: 'in' type: 'Input' top: 'x' top: 'target'
+          input_param { shape { dim: 4 dim: 3 } shape { dim: 4 dim: 2 } } }
+  layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y'
+          inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } }
+  layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 'target' top: 'loss' }
+)";
+
+class CommandsTest : public testing::Test {
+ protected:
+  void TearDown() override { Runtime::Get().SetDefaultDevice(nullptr); }
+
+  int Run(const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int status = CaffeMain(arguments);
+    out = testing::internal::GetCapturedStdout();
+    err = testing::internal::GetCapturedStderr();
+    return status;
+  }
+  // Status 1 and one line on standard error, with `text` in it.
+  void ExpectError(const std::vector<std::string>& arguments, const std::string& text) {
+    EXPECT_EQ(1, Run(arguments));
+    EXPECT_EQ("", out);
+    EXPECT_EQ(1, std::count(err.begin(), err.end(), '\n')) << err;
+    EXPECT_NE(std::string::npos, err.find(text)) << err;
+  }
+  static bool Holds(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+  std::string Solver(const std::string& more) {
+    folder.Put("net.prototxt", kNet);
+    return folder.Put("solver.prototxt", "net: '" + (folder / "net.prototxt") +
+                                             "' base_lr: 0.1 lr_policy: 'fixed' max_iter: 4 "
+                                             "display: 2 snapshot_prefix: '" +
+                                             (folder / "s") + "' " + more);
+  }
+
+  TemporaryFolder folder;
+  std::string out, err;
+};
+
+TEST_F(CommandsTest, HelpIsNoError) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{}, {"--help"}, {"-h"}, {"help"}, {"train", "--help"}}) {
+    EXPECT_EQ(0, Run(arguments));
+    EXPECT_TRUE(Holds(out, "usage: caffe <command>")) << out;
+    EXPECT_TRUE(Holds(out, "-sighup_effect")) << out;
+    EXPECT_EQ("", err);
+  }
+  EXPECT_EQ(0, Run({"-version"}));
+  EXPECT_TRUE(Holds(out, "caffe version ")) << out;
+}
+
+TEST_F(CommandsTest, ErrorsAreOneLine) {
+  ExpectError({"tarin"}, "Unknown action: tarin");
+  ExpectError({"train"}, "Need a solver definition");
+  ExpectError({"train", "-slover", "x"}, "did you mean --solver");
+  ExpectError({"train", "-solver", "x", "extra"}, "unexpected argument 'extra'");
+  ExpectError({"train", "-solver", "x", "-snapshot", "a", "-weights", "b"}, "not both");
+  ExpectError({"train", "-solver", "/no/such/file"}, "/no/such/file");
+  ExpectError({"test", "-model", "x"}, "Need model weights");
+  ExpectError({"time"}, "Need a model definition");
+  ExpectError({"time", "-model", folder.Put("bad", "layer { name: 'a'")}, "bad");
+  ExpectError({"time", "-model", folder.Put("net", kNet), "-gpu", "99"}, "there is no device 99");
+  ExpectError({"time", "-model", folder / "net", "-gpu", "0,1"}, "several devices");
+  ExpectError({"layers", "Convlution"}, "Convlution");
+  const std::string solver = Solver("");
+  ExpectError({"train", "-solver", solver, "-snapshot", "/no/such.solverstate"},
+              "/no/such.solverstate");
+  folder.Put("net.prototxt", "layer { nom: 'a' }");
+  ExpectError({"train", "-solver", solver}, "nom");
+}
+
+TEST_F(CommandsTest, TrainsTestsAndResumes) {
+  const std::string solver = Solver("snapshot: 2");
+  ASSERT_EQ(0, Run({"train", "-solver", solver, "-gpu", "cpu"})) << err;
+  for (const char* line : {"] Use CPU.", "] Starting Optimization", "] Solving line",
+                           "] Iteration 2, lr = 0.1", "] Optimization Done."}) {
+    EXPECT_TRUE(Holds(err, line)) << line << "\n" << err;
+  }
+  EXPECT_EQ("", out);
+  EXPECT_FALSE(Holds(err, "\033")) << "control sequences in a file";
+
+  ASSERT_EQ(0, Run({"train", "--solver=" + solver, "-gpu=cpu", "--snapshot",
+                    folder / "s_iter_2.solverstate"}))
+      << err;
+  EXPECT_TRUE(Holds(err, "] Resuming from " + (folder / "s_iter_2.solverstate")));
+  EXPECT_FALSE(Holds(err, "] Iteration 0"));
+  EXPECT_TRUE(Holds(err, "] Iteration 4, loss = "));
+
+  ASSERT_EQ(0, Run({"train", "--solver=" + solver, "-gpu=cpu", "--weights",
+                    folder / "s_iter_4.caffemodel"}))
+      << err;
+  EXPECT_TRUE(Holds(err, "] Finetuning from " + (folder / "s_iter_4.caffemodel")));
+
+  ASSERT_EQ(0, Run({"test", "-model", folder / "net.prototxt", "-weights",
+                    folder / "s_iter_4.caffemodel", "-iterations", "3", "-gpu", "cpu"}))
+      << err;
+  EXPECT_TRUE(Holds(err, "] Running for 3 iterations."));
+  EXPECT_TRUE(Holds(err, "] Batch 2, loss = 0"));
+  EXPECT_TRUE(Holds(err, "] Loss: 0"));
+  EXPECT_TRUE(Holds(err, "] loss = 0 (* 1 = 0 loss)"));
+}
+
+TEST_F(CommandsTest, SolverModeChoosesTheDevice) {
+  ASSERT_EQ(0, Run({"train", "-solver", Solver("solver_mode: CPU")})) << err;
+  EXPECT_TRUE(Holds(err, "] Use CPU."));
+  // Processors are no GPUs, even if a driver offers them.
+  for (Device* device : Runtime::Get().devices()) {
+    if (!device->info().is_cpu_type) return;
+  }
+  ASSERT_EQ(0, Run({"train", "-solver", Solver("solver_mode: GPU")})) << err;
+  EXPECT_TRUE(Holds(err, "there is no GPU here: using the CPU"));
+  EXPECT_TRUE(Holds(err, "] Use CPU."));
+  ExpectError({"train", "-solver", Solver(""), "-gpu", "all"}, "there is no GPU");
+}
+
+TEST_F(CommandsTest, TimePrintsCaffesLinesAndJson) {
+  const std::string net = folder.Put("net.prototxt", kNet);
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=3", "-gpu=cpu", "--json"})) << err;
+  for (const char* line :
+       {"] *** Benchmark begins ***", "] Testing for 3 iterations.",
+        "] Iteration: 3 forward-backward time: ", "] Average time per layer: ",
+        "]         ip\tforward: ", "]         ip\tbackward: ", "] Average Forward pass: ",
+        "] Average Backward pass: ", "] Average Forward-Backward: ", "] Total Time: ",
+        "] *** Benchmark ends ***"}) {
+    EXPECT_TRUE(Holds(err, line)) << line << "\n" << err;
+  }
+  EXPECT_TRUE(Holds(out, "\"batch\": 4")) << out;
+  EXPECT_TRUE(Holds(out, "{\"name\": \"ip\", \"type\": \"InnerProduct\"")) << out;
+  EXPECT_TRUE(Holds(out, "\"parameter_bytes\": 32")) << out;
+
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=2", "-gpu=cpu", "-phase=TEST", "-nolt"}));
+  EXPECT_FALSE(Holds(err, "\tforward: "));
+  EXPECT_FALSE(Holds(err, "Backward pass: "));
+  EXPECT_EQ("", out);
+}
+
+TEST_F(CommandsTest, DeviceQueryListsWhatIsThere) {
+  ASSERT_EQ(0, Run({"device_query"}));
+  EXPECT_TRUE(Holds(out, "Device -1: cpu")) << out;
+  EXPECT_TRUE(Holds(out, "Program cache: ")) << out;
+  for (Device* device : Runtime::Get().devices()) EXPECT_TRUE(Holds(out, device->info().id));
+  ASSERT_EQ(0, Run({"device_query", "-gpu", "cpu", "--json"}));
+  EXPECT_TRUE(Holds(out, "\"index\": -1, \"id\": \"cpu\"")) << out;
+  EXPECT_FALSE(Holds(out, "opencl:0")) << out;
+  ExpectError({"device_query", "-gpu", "77"}, "there is no device 77");
+}
+
+TEST_F(CommandsTest, LayersPrintsTheCatalogue) {
+  ASSERT_EQ(0, Run({"layers"}));
+  EXPECT_TRUE(Holds(out, "InnerProduct")) << out;
+  ASSERT_EQ(0, Run({"layers", "ReLU", "--json"}));
+  EXPECT_TRUE(Holds(out,
+                    "{\"name\": \"ReLU\", \"bottoms\": \"1\", \"tops\": \"1\", "
+                    "\"in_place\": true"))
+      << out;
+  EXPECT_FALSE(Holds(out, "InnerProduct")) << out;
+}
+
+TEST(ProgressBarTest, Line) {
+  ProgressBar bar(nullptr, 100, 1100, 64);
+  EXPECT_EQ("[=>                  ]   9%  100/1100", bar.Line(100, 1, ""));
+  EXPECT_EQ("[=====>              ]  27%  300/1100  20.0 it/s  1280 img/s  ETA 0:00:40",
+            bar.Line(300, 10, ""));
+  EXPECT_EQ("[====================] 100%  1100/1100  testing 3/9",
+            bar.Line(1100, 10, "testing 3/9"));
+}
+
+TEST(JsonTest, Escapes) { EXPECT_EQ("\"a\\\"b\\\\c\\u000a\"", JsonString("a\"b\\c\n")); }
+
+TEST(SignalHandlerTest, TurnsSignalsIntoActions) {
+  SignalHandler handler(SolverAction::kStop, SolverAction::kSnapshot);
+  EXPECT_EQ(SolverAction::kNone, handler.Poll());
+  std::raise(SIGHUP);
+  EXPECT_EQ(SolverAction::kSnapshot, handler.Poll());
+  EXPECT_EQ(SolverAction::kNone, handler.Poll());
+  std::raise(SIGINT);
+  EXPECT_EQ(SolverAction::kStop, handler.Poll());
+  EXPECT_THROW(SignalHandler(SolverAction::kStop, SolverAction::kNone), Error);
+}
+
+}  // namespace
+}  // namespace caffe

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/program_cache.hpp"
+#include "caffe/device/runtime.hpp"
+#include "commands/commands.hpp"
+#include "commands/json.hpp"
+
+namespace caffe {
+namespace {
+
+std::string Capabilities(const DeviceInfo& info) {
+  std::string text;
+  const auto add = [&text](bool has, const char* name) {
+    if (has) text += (text.empty() ? "" : ", ") + std::string(name);
+  };
+  add(info.fp64, "fp64");
+  add(info.native_half, "native half");
+  add(info.dp4a, "dp4a");
+  add(info.matrix, "matrix instructions");
+  add(info.subgroups, "subgroups");
+  add(info.unified_memory, "unified memory");
+  return text.empty() ? "none" : text;
+}
+
+std::string Size(int64_t bytes) {
+  char text[32];
+  if (bytes >= int64_t{1} << 30) {
+    std::snprintf(text, sizeof(text), "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f KiB", static_cast<double>(bytes) / (1 << 10));
+  }
+  return text;
+}
+
+void Print(int index, const DeviceInfo& info) {
+  std::cout << "Device " << index << ": " << info.id << "\n";
+  const auto row = [](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    char head[32];
+    std::snprintf(head, sizeof(head), "  %-18s", name);
+    std::cout << head << value << "\n";
+  };
+  row("name", info.name);
+  row("vendor", info.vendor);
+  row("platform", info.platform);
+  row("driver", info.driver);
+  row("architecture", info.architecture);
+  row("compiler", info.compiler);
+  row("instructions", info.instruction_level);
+  row("kind", info.is_cpu_type ? "processor" : "GPU or accelerator");
+  row("compute units", Concat(info.compute_units));
+  if (info.memory_bytes) row("memory", Size(info.memory_bytes));
+  if (info.local_memory_bytes) row("local memory", Size(info.local_memory_bytes));
+  row("work group size", Concat(info.max_group_size));
+  row("capabilities", Capabilities(info));
+}
+
+std::string Json(int index, const DeviceInfo& info) {
+  const auto flag = [](bool value) { return value ? "true" : "false"; };
+  return Concat(
+      "{\"index\": ", index, ", \"id\": ", JsonString(info.id),
+      ", \"name\": ", JsonString(info.name), ", \"vendor\": ", JsonString(info.vendor),
+      ", \"platform\": ", JsonString(info.platform), ", \"driver\": ", JsonString(info.driver),
+      ", \"architecture\": ", JsonString(info.architecture),
+      ", \"compiler\": ", JsonString(info.compiler),
+      ", \"instruction_level\": ", JsonString(info.instruction_level),
+      ", \"cpu_type\": ", flag(info.is_cpu_type), ", \"compute_units\": ", info.compute_units,
+      ", \"memory_bytes\": ", info.memory_bytes,
+      ", \"local_memory_bytes\": ", info.local_memory_bytes,
+      ", \"max_group_size\": ", info.max_group_size, ", \"fp64\": ", flag(info.fp64),
+      ", \"native_half\": ", flag(info.native_half), ", \"dp4a\": ", flag(info.dp4a),
+      ", \"matrix\": ", flag(info.matrix), ", \"subgroups\": ", flag(info.subgroups),
+      ", \"unified_memory\": ", flag(info.unified_memory), "}");
+}
+
+}  // namespace
+
+int DeviceQueryCommand(const Options& options) {
+  Runtime& runtime = Runtime::Get();
+  std::vector<std::pair<int, Device*>> chosen;
+  chosen.emplace_back(-1, runtime.cpu());
+  for (size_t i = 0; i < runtime.devices().size(); ++i) {
+    chosen.emplace_back(static_cast<int>(i), runtime.devices()[i]);
+  }
+  if (!options.gpu.empty() && options.gpu != "all") {
+    std::vector<Device*> named;
+    for (size_t begin = 0; begin <= options.gpu.size();) {
+      const size_t end = std::min(options.gpu.find(',', begin), options.gpu.size());
+      named.push_back(runtime.DeviceByName(options.gpu.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    std::erase_if(chosen, [&](const auto& entry) {
+      return std::find(named.begin(), named.end(), entry.second) == named.end();
+    });
+  }
+  const ProgramCache::State cache = runtime.program_cache().state();
+  if (options.json) {
+    std::string text;
+    for (const auto& [index, device] : chosen) {
+      text += Concat(text.empty() ? "" : ",\n  ", Json(index, device->info()));
+    }
+    std::cout << "{\"devices\": [\n  " << text
+              << "],\n \"default\": " << JsonString(runtime.BestDevice()->info().id)
+              << ",\n \"cache\": {\"path\": " << JsonString(cache.path.string())
+              << ", \"mode\": " << JsonString(ProgramCache::ModeName(cache.mode))
+              << ", \"programs\": " << cache.rows << ", \"bytes\": " << cache.bytes << "}}"
+              << std::endl;
+    return 0;
+  }
+  for (const auto& [index, device] : chosen) Print(index, device->info());
+  for (const std::string& note : runtime.notes()) std::cout << "Note: " << note << "\n";
+  std::cout << "Default device: " << runtime.BestDevice()->info().id << "\n";
+  std::cout << "Program cache: "
+            << (cache.path.empty() ? std::string("in memory only") : cache.path.string()) << " ("
+            << ProgramCache::ModeName(cache.mode) << "), " << cache.rows << " programs, "
+            << Size(cache.bytes);
+  if (!cache.disabled_reason.empty()) std::cout << ": " << cache.disabled_reason;
+  std::cout << std::endl;
+  return 0;
+}
+
+}  // namespace caffe

@@ -1,0 +1,151 @@
+#include "commands/flags.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <sstream>
+
+#include "caffe/core/error.hpp"
+#include "caffe/io/file.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int kMaxDepth = 8;  // of flagfiles that name flagfiles
+
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+class Rewriter {
+ public:
+  explicit Rewriter(const std::vector<FlagSpec>& known) : known_(known) {}
+
+  void Arguments(const std::vector<std::string>& arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& argument = arguments[i];
+      if (argument == "--") {
+        result.positional.insert(result.positional.end(), arguments.begin() + i + 1,
+                                 arguments.end());
+        return;
+      }
+      if (!IsFlag(argument)) {
+        result.positional.push_back(argument);
+        continue;
+      }
+      const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
+      if (Flag(argument, next, 0)) ++i;
+    }
+  }
+
+  RewrittenFlags result;
+
+ private:
+  static bool IsFlag(const std::string& argument) {
+    return argument.size() > 1 && argument[0] == '-' &&
+           !std::isdigit(static_cast<unsigned char>(argument[1])) && argument[1] != '.';
+  }
+
+  const FlagSpec* Find(const std::string& name) const {
+    for (const FlagSpec& spec : known_) {
+      if (spec.name == name) return &spec;
+    }
+    return nullptr;
+  }
+
+  // True if `next` was taken as the value.
+  bool Flag(const std::string& argument, const std::string* next, int depth) {
+    const size_t begin = argument.compare(0, 2, "--") == 0 ? 2 : 1;
+    const size_t equal = argument.find('=');
+    const bool has_value = equal != std::string::npos;
+    std::string name = argument.substr(begin, has_value ? equal - begin : equal);
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::string value = has_value ? argument.substr(equal + 1) : "";
+
+    if (const FlagSpec* spec = Find(name); spec && spec->boolean) {
+      result.flags.push_back("--" + name + "=" + (has_value ? Boolean(name, value) : "true"));
+      return false;
+    } else if (!spec && !has_value && name.compare(0, 2, "no") == 0) {
+      const FlagSpec* negated = Find(name.substr(2));
+      if (negated && negated->boolean) {
+        result.flags.push_back("--" + negated->name + "=false");
+        return false;
+      }
+    }
+    const bool file = name == "flagfile";
+    if (!file && !Find(name)) Unknown(name);
+    if (!has_value) {
+      CAFFE_CHECK(next, "flag --", name, " needs a value");
+      value = *next;
+    }
+    if (file) {
+      File(value, depth);
+    } else {
+      result.flags.push_back("--" + name + "=" + value);
+    }
+    return !has_value;
+  }
+
+  static std::string Boolean(const std::string& name, std::string value) {
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    if (value == "true" || value == "t" || value == "1" || value == "yes" || value == "y") {
+      return "true";
+    }
+    CAFFE_CHECK(value == "false" || value == "f" || value == "0" || value == "no" || value == "n",
+                "flag --", name, " is true or false, not '", value, "'");
+    return "false";
+  }
+
+  void File(const std::string& path, int depth) {
+    CAFFE_CHECK(depth < kMaxDepth, "flagfile ", path, ": flagfiles are nested too deeply");
+    std::istringstream lines(ReadFile(path));
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const size_t first = line.find_first_not_of(" \t\r");
+      if (first == std::string::npos || line[first] == '#') continue;
+      line = line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+      CAFFE_CHECK(IsFlag(line), "flagfile ", path, ", line ", number, ": '", line,
+                  "' is not a flag");
+      Flag(line, nullptr, depth + 1);
+    }
+  }
+
+  [[noreturn]] void Unknown(const std::string& name) const {
+    const FlagSpec* nearest = nullptr;
+    size_t distance = 3;
+    for (const FlagSpec& spec : known_) {
+      const size_t d = EditDistance(name, spec.name);
+      if (d < distance) {
+        distance = d;
+        nearest = &spec;
+      }
+    }
+    CAFFE_THROW("unknown command line flag '", name, "'",
+                nearest ? "; did you mean --" + nearest->name + "?" : "");
+  }
+
+  const std::vector<FlagSpec>& known_;
+};
+
+}  // namespace
+
+RewrittenFlags RewriteFlags(const std::vector<std::string>& arguments,
+                            const std::vector<FlagSpec>& known) {
+  Rewriter rewriter(known);
+  rewriter.Arguments(arguments);
+  return std::move(rewriter.result);
+}
+
+}  // namespace caffe

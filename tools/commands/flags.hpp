@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace caffe {
+
+// A flag that a program knows.
+struct FlagSpec {
+  std::string name;
+  bool boolean = false;
+};
+
+// A command line in gflags' spellings, rewritten for a parser that knows only --name=value:
+//   -name value, --name value, -name=value, --name=value       -> --name=value
+//   -name, --name (boolean)                                     -> --name=true
+//   --noname, -noname (boolean)                                 -> --name=false
+//   --flagfile=PATH: the lines of a file, one flag each; empty lines and lines with # are skipped
+//   --: everything behind it is positional
+struct RewrittenFlags {
+  std::vector<std::string> flags;
+  std::vector<std::string> positional;
+};
+
+// Flags may stand before and behind positional arguments; - and _ in their names are the same. A
+// number such as -1 is a value, not a flag. Throws for an unknown flag, with the nearest known
+// one, for a missing value, and for a flagfile that cannot be read.
+RewrittenFlags RewriteFlags(const std::vector<std::string>& arguments,
+                            const std::vector<FlagSpec>& known);
+
+}  // namespace caffe

@@ -1,0 +1,63 @@
+#include <iostream>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net.hpp"
+#include "commands/choose_device.hpp"
+#include "commands/commands.hpp"
+#include "commands/progress_bar.hpp"
+
+namespace caffe {
+
+int TestCommand(const Options& options) {
+  CAFFE_CHECK(!options.model.empty(), "test: Need a model definition to score: -model FILE");
+  CAFFE_CHECK(!options.weights.empty(), "test: Need model weights to score: -weights FILE");
+  const NetParameter parameter = ReadNetParameter(options.model);
+  const NetParameter trained = ReadNetParameterBinary(options.weights);
+  NetOptions net_options;
+  net_options.device = ChooseDevice(options.gpu);
+  net_options.phase = TEST;
+  net_options.level = options.level;
+  net_options.stages = options.stages;
+  Net net(parameter, net_options);
+  net.CopyTrainedLayersFrom(trained);
+  log::Info(Concat("Running for ", options.iterations, " iterations."));
+
+  std::unique_ptr<ProgressBar> bar;
+  if (options.progress && ProgressBar::Wanted()) {
+    bar = std::make_unique<ProgressBar>(&std::cerr, 0, options.iterations,
+                                        net.blobs().empty() ? 0 : net.blobs()[0]->num());
+  }
+  std::vector<double> sums;
+  double loss = 0;
+  for (int i = 0; i < options.iterations; ++i) {
+    net.Forward();
+    loss += net.Loss();
+    size_t element = 0;
+    for (int index : net.output_blob_indices()) {
+      for (double value : net.blobs()[index]->DataAsDouble()) {
+        if (element == sums.size()) sums.push_back(0);
+        sums[element++] += value;
+        log::Info(
+            Concat("Batch ", i, ", ", net.blob_names()[index], " = ", static_cast<float>(value)));
+      }
+    }
+    if (bar) bar->Show(i + 1);
+  }
+  bar.reset();
+  log::Info(Concat("Loss: ", static_cast<float>(loss / options.iterations)));
+  size_t element = 0;
+  for (int index : net.output_blob_indices()) {
+    const float weight = net.blob_loss_weights()[index];
+    for (int64_t i = 0; i < net.blobs()[index]->count(); ++i) {
+      const float mean = static_cast<float>(sums[element++] / options.iterations);
+      const std::string part = weight ? Concat(" (* ", weight, " = ", weight * mean, " loss)") : "";
+      log::Info(Concat(net.blob_names()[index], " = ", mean, part));
+    }
+  }
+  return 0;
+}
+
+}  // namespace caffe

@@ -1,0 +1,162 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net.hpp"
+#include "commands/choose_device.hpp"
+#include "commands/commands.hpp"
+#include "commands/json.hpp"
+
+namespace caffe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MillisecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Points of a device's queue before and behind each layer of one pass.
+class LayerTimer {
+ public:
+  LayerTimer(Device* device, size_t layers)
+      : device_(device), begin_(layers), end_(layers), total_(layers, 0.0) {}
+  void Begin(int layer) { begin_[layer] = device_->RecordEvent(); }
+  void End(int layer) { end_[layer] = device_->RecordEvent(); }
+  // After the pass: adds its times, in milliseconds.
+  void Collect() {
+    for (size_t i = 0; i < total_.size(); ++i) {
+      if (begin_[i] && end_[i]) total_[i] += 1e3 * end_[i]->SecondsSince(*begin_[i]);
+      begin_[i].reset();
+      end_[i].reset();
+    }
+  }
+  double Mean(size_t layer, int passes) const { return total_[layer] / passes; }
+
+ private:
+  Device* device_;
+  std::vector<std::unique_ptr<Event>> begin_, end_;
+  std::vector<double> total_;
+};
+
+std::string Fixed(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
+}
+
+std::string LayerLine(const std::string& name, const char* direction, double milliseconds) {
+  char head[32];
+  std::snprintf(head, sizeof(head), "%10s", name.substr(0, 30).c_str());
+  return Concat(name.size() < 31 ? head : name, "\t", direction, ": ", Fixed(milliseconds), " ms.");
+}
+
+double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+int TimeCommand(const Options& options) {
+  CAFFE_CHECK(!options.model.empty(), "time: Need a model definition to time: -model FILE");
+  const NetParameter parameter = ReadNetParameter(options.model);
+  const bool train = options.phase != "TEST";
+  NetOptions net_options;
+  net_options.device = ChooseDevice(options.gpu);
+  net_options.phase = train ? TRAIN : TEST;
+  net_options.level = options.level;
+  net_options.stages = options.stages;
+  Device* device = net_options.device;
+  device->ResetPeak();
+  Net net(parameter, net_options);
+  if (!options.weights.empty()) net.CopyTrainedLayersFrom(options.weights);
+
+  log::Info("Performing Forward");
+  net.Forward();
+  log::Info(Concat("Initial loss: ", net.Loss()));
+  if (train) {
+    log::Info("Performing Backward");
+    net.Backward();
+  }
+  device->Synchronize();
+  const int n = options.iterations;
+  log::Info("*** Benchmark begins ***");
+  log::Info(Concat("Testing for ", n, " iterations."));
+
+  // Whole passes first, as they run in earnest; then layer by layer, without fusion.
+  double forward = 0, backward = 0;
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < n; ++i) {
+    const Clock::time_point start = Clock::now();
+    const auto before = device->RecordEvent();
+    net.Forward();
+    const auto between = device->RecordEvent();
+    if (train) net.Backward();
+    const auto after = device->RecordEvent();
+    forward += 1e3 * between->SecondsSince(*before);
+    backward += 1e3 * after->SecondsSince(*between);
+    log::Info(Concat("Iteration: ", i + 1,
+                     " forward-backward time: ", Fixed(MillisecondsSince(start)), " ms."));
+  }
+  const double total = MillisecondsSince(begin);
+  forward /= n;
+  backward /= n;
+
+  const size_t layers = net.layers().size();
+  LayerTimer forward_timer(device, layers), backward_timer(device, layers);
+  if (options.lt || options.json) {
+    net.set_before_forward([&](int layer) { forward_timer.Begin(layer); });
+    net.set_after_forward([&](int layer) { forward_timer.End(layer); });
+    net.set_before_backward([&](int layer) { backward_timer.Begin(layer); });
+    net.set_after_backward([&](int layer) { backward_timer.End(layer); });
+    for (int i = 0; i < n; ++i) {
+      net.Forward();
+      if (train) net.Backward();
+      forward_timer.Collect();
+      backward_timer.Collect();
+    }
+    log::Info("Average time per layer: ");
+    for (size_t i = 0; i < layers; ++i) {
+      const std::string& name = net.layer_names()[i];
+      log::Info(LayerLine(name, "forward", forward_timer.Mean(i, n)));
+      if (train) log::Info(LayerLine(name, "backward", backward_timer.Mean(i, n)));
+    }
+  }
+  const int64_t batch = net.blobs().empty() ? 0 : net.blobs()[0]->num();
+  const double images = static_cast<double>(batch) * 1e3 * n / total;
+  const int64_t blobs = net.blob_bytes(), parameters = net.parameter_bytes();
+  log::Info(Concat("Average Forward pass: ", Fixed(forward), " ms."));
+  if (train) log::Info(Concat("Average Backward pass: ", Fixed(backward), " ms."));
+  log::Info(Concat("Average Forward-Backward: ", Fixed(total / n), " ms."));
+  log::Info(Concat("Total Time: ", Fixed(total), " ms."));
+  log::Info(Concat("Images per second: ", Fixed(images), " (batch ", batch, ")"));
+  log::Info(Concat("Memory: blobs ", Fixed(MiB(blobs)), " MiB, parameters ", Fixed(MiB(parameters)),
+                   " MiB, device peak ", Fixed(MiB(device->bytes_peak())), " MiB"));
+  log::Info("*** Benchmark ends ***");
+
+  if (!options.json) return 0;
+  std::string text = Concat(
+      "{\"model\": ", JsonString(options.model), ", \"net\": ", JsonString(net.name()),
+      ", \"phase\": \"", train ? "TRAIN" : "TEST",
+      "\", \"device\": ", JsonString(device->info().id),
+      ", \"device_name\": ", JsonString(device->info().name), ", \"iterations\": ", n,
+      ", \"batch\": ", batch, ",\n \"forward_ms\": ", forward,
+      ", \"backward_ms\": ", train ? Concat(backward) : "null", ", \"iteration_ms\": ", total / n,
+      ", \"total_ms\": ", total, ", \"images_per_second\": ", images, ",\n \"blob_bytes\": ", blobs,
+      ", \"parameter_bytes\": ", parameters, ", \"device_peak_bytes\": ", device->bytes_peak(),
+      ",\n \"layers\": [");
+  for (size_t i = 0; i < layers; ++i) {
+    text += Concat(i ? ",\n  " : "\n  ", "{\"name\": ", JsonString(net.layer_names()[i]),
+                   ", \"type\": ", JsonString(net.layers()[i]->type()),
+                   ", \"compute\": ", JsonString(net.layers()[i]->types().compute.name()),
+                   ", \"forward_ms\": ", forward_timer.Mean(i, n),
+                   ", \"backward_ms\": ", train ? Concat(backward_timer.Mean(i, n)) : "null", "}");
+  }
+  std::cout << text << "\n]}" << std::endl;
+  return 0;
+}
+
+}  // namespace caffe
