@@ -1,0 +1,60 @@
+#pragma once
+
+#include "caffe/layer/forward_counter.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// The largest value, the mean, or a value drawn by chance, of windows of each channel.
+//   MAX: the first largest value; its gradient goes to where it came from.
+//   AVE: the sum over the area of the window; padding counts in the area, what lies beyond it not.
+//   STOCHASTIC: in TRAIN one value, drawn with a probability proportional to it (values >= 0);
+//     in TEST the sum of squares over the sum, without a gradient.
+//   output extent = (input + 2 pad - kernel) / stride + 1, rounded up, or down with FLOOR; with
+//   padding the last window must begin inside the image or its leading padding.
+// bottom 0: [N, C, H, W]; top 0: [N, C, h, w]; top 1 (optional, MAX): the place h W + w of each
+// largest value, as float.
+// pooling_param: pool (MAX), kernel_size or kernel_h and kernel_w, stride (1), pad (0), likewise;
+//   global_pooling (false): the window is the image; round_mode (CEIL).
+// Types: float kinds.
+class Pooling : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  struct Axis {
+    int64_t input = 0, output = 0, kernel = 1, stride = 1, pad = 0;
+  };
+  void ReadWindow();
+  void MakeKernels();
+  int64_t OutputExtent(const Axis& axis) const;
+  // planes, and the geometry as all kernels take it.
+  std::vector<KernelArgument> Geometry() const;
+  // The place that each output came from; MAX, and STOCHASTIC in TRAIN.
+  BlobBase& Mask(const BlobVec& top) { return top.size() > 1 ? *top[1] : *mask_; }
+
+  int pool_ = 0;
+  bool global_ = false, round_up_ = true;
+  int64_t planes_ = 0;
+  Axis height_, width_;
+  std::shared_ptr<BlobBase> mask_;
+  ForwardCounter counter_;
+  std::unique_ptr<Kernel> forward_, backward_;
+  // MAX where windows are 2x2, do not overlap and are never cut.
+  std::unique_ptr<Kernel> tiles_forward_, tiles_backward_;
+  bool tiles_ = false;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class PoolingLayer final : public Layer<Dtype, MItype, MOtype, Pooling> {
+  using Layer<Dtype, MItype, MOtype, Pooling>::Layer;
+};
+
+}  // namespace caffe

@@ -1,0 +1,93 @@
+//! types: float
+// x is [planes, height, width], y and mask are [planes, out_height, out_width]; mask is the place
+// h width + w in the plane that y came from, -1 for a window that is empty or holds no number.
+KERNEL(max_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
+       ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w), FOLD(i32, stride_h),
+       FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y),
+       OUT(f32, mask)) {
+  FOR_EACH_ROW(r, planes * out_height, c, out_width) {
+    const Index plane = r / out_height;
+    const i32 h0 = (i32)(r - plane * out_height) * stride_h - pad_h;
+    const i32 w0 = (i32)c * stride_w - pad_w;
+    const i32 h1 = h0 + kernel_h < height ? h0 + kernel_h : height;
+    const i32 w1 = w0 + kernel_w < width ? w0 + kernel_w : width;
+    const Index base = plane * height * width;
+    Acctype best = LOWEST;
+    i32 place = -1;
+    for (i32 h = h0 > 0 ? h0 : 0; h < h1; ++h) {
+      for (i32 w = w0 > 0 ? w0 : 0; w < w1; ++w) {
+        const Acctype v = LOAD(MItype, x, base + h * width + w);
+        place = v > best ? h * width + w : place;
+        best = v > best ? v : best;
+      }
+    }
+    STORE(MOtype, y, r * out_width + c, best);
+    STORE(f32, mask, r * out_width + c, (float)place);
+  }
+}
+
+// Gathers: x_diff is the sum over the windows that took their value here.
+KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
+       ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w), FOLD(i32, stride_h),
+       FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MOtype, y_diff), IN(f32, mask),
+       OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
+    const Index plane = r / height;
+    const i32 row = (i32)(r - plane * height), h = row + pad_h, w = (i32)c + pad_w;
+    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
+    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
+    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
+    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const Index base = plane * out_height * out_width;
+    const float place = (float)(row * width + (i32)c);
+    Acctype sum = 0;
+    for (i32 oh = h0; oh < h1; ++oh) {
+      for (i32 ow = w0; ow < w1; ++ow) {
+        const Index at = base + oh * out_width + ow;
+        sum += LOAD(f32, mask, at) == place ? LOAD(MOtype, y_diff, at) : 0;
+      }
+    }
+    STORE(MItype, x_diff, r * width + c, sum);
+  }
+}
+
+// Windows of 2x2 that neither overlap nor leave the image: constant extents vectorise.
+KERNEL(max_pool_forward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
+       ARG(i32, out_height), ARG(i32, out_width), IN(MItype, x), OUT(MOtype, y), OUT(f32, mask)) {
+  FOR_EACH_ROW(r, planes * out_height, c, out_width) {
+    const Index plane = r / out_height;
+    const i32 place = 2 * (i32)(r - plane * out_height) * width + 2 * (i32)c;
+    const Index at = plane * height * width + place;
+    const Acctype a = LOAD(MItype, x, at), b = LOAD(MItype, x, at + 1);
+    const Acctype d = LOAD(MItype, x, at + width), e = LOAD(MItype, x, at + width + 1);
+    Acctype best = LOWEST;
+    i32 from = -1;
+    from = a > best ? place : from;
+    best = a > best ? a : best;
+    from = b > best ? place + 1 : from;
+    best = b > best ? b : best;
+    from = d > best ? place + width : from;
+    best = d > best ? d : best;
+    from = e > best ? place + width + 1 : from;
+    best = e > best ? e : best;
+    STORE(MOtype, y, r * out_width + c, best);
+    STORE(f32, mask, r * out_width + c, (float)from);
+  }
+}
+
+// Every window owns its four elements, so it may write them; it covers the image exactly.
+KERNEL(max_pool_backward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
+       ARG(i32, out_height), ARG(i32, out_width), IN(MOtype, y_diff), IN(f32, mask),
+       OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, planes * out_height, c, out_width) {
+    const Index plane = r / out_height;
+    const i32 place = 2 * (i32)(r - plane * out_height) * width + 2 * (i32)c;
+    const Index at = plane * height * width + place;
+    const i32 from = (i32)LOAD(f32, mask, r * out_width + c) - place;
+    const Acctype d = LOAD(MOtype, y_diff, r * out_width + c);
+    STORE(MItype, x_diff, at, from == 0 ? d : 0);
+    STORE(MItype, x_diff, at + 1, from == 1 ? d : 0);
+    STORE(MItype, x_diff, at + width, from == width ? d : 0);
+    STORE(MItype, x_diff, at + width + 1, from == width + 1 ? d : 0);
+  }
+}

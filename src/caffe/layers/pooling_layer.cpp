@@ -1,0 +1,184 @@
+#include "caffe/layers/pooling_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const PoolingParameter& parameter = layer_param().pooling_param();
+  pool_ = parameter.pool();
+  global_ = parameter.global_pooling();
+  round_up_ = parameter.round_mode() == PoolingParameter::CEIL;
+  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
+              bottom[0]->shape_string());
+  CAFFE_CHECK(parameter.axis() == 1 && parameter.kernel_size_nd_size() == 0 &&
+                  parameter.stride_nd_size() == 0 && parameter.pad_nd_size() == 0 &&
+                  parameter.dilation_size() == 0,
+              Where(), ": pools the last two of four axes; axis, dilation and the _nd fields are ",
+              "not supported");
+  CAFFE_CHECK(top.size() == 1 || pool_ == PoolingParameter::MAX, Where(),
+              ": only MAX has a second top");
+  ReadWindow();
+  mask_ = MakeBlob(kFloat, device(), {0}, name() + " mask");
+  if (pool_ == PoolingParameter::STOCHASTIC) counter_ = ForwardCounter(context());
+  MakeKernels();
+}
+
+void Pooling::ReadWindow() {
+  const PoolingParameter& parameter = layer_param().pooling_param();
+  if (global_) {
+    CAFFE_CHECK(!parameter.has_kernel_size() && !parameter.has_kernel_h() &&
+                    !parameter.has_kernel_w(),
+                Where(), ": global_pooling excludes a kernel size");
+  } else {
+    const bool apart = parameter.has_kernel_h() || parameter.has_kernel_w();
+    CAFFE_CHECK(parameter.has_kernel_size() != apart, Where(),
+                ": give either kernel_size, or kernel_h and kernel_w");
+    height_.kernel = apart ? parameter.kernel_h() : parameter.kernel_size();
+    width_.kernel = apart ? parameter.kernel_w() : parameter.kernel_size();
+    CAFFE_CHECK(height_.kernel > 0 && width_.kernel > 0, Where(), ": the kernel of ",
+                height_.kernel, "x", width_.kernel, " must be positive");
+  }
+  const bool stride_apart = parameter.has_stride_h() || parameter.has_stride_w();
+  CAFFE_CHECK(!stride_apart || (!parameter.has_stride() && parameter.has_stride_h() &&
+                                parameter.has_stride_w()),
+              Where(), ": give either stride, or stride_h and stride_w");
+  height_.stride = stride_apart ? parameter.stride_h() : parameter.stride();
+  width_.stride = stride_apart ? parameter.stride_w() : parameter.stride();
+  CAFFE_CHECK(height_.stride > 0 && width_.stride > 0, Where(), ": the stride of ",
+              height_.stride, "x", width_.stride, " must be positive");
+  const bool pad_apart = parameter.has_pad_h() || parameter.has_pad_w();
+  CAFFE_CHECK(!pad_apart || (!parameter.has_pad() && parameter.has_pad_h() &&
+                             parameter.has_pad_w()),
+              Where(), ": give either pad, or pad_h and pad_w");
+  height_.pad = pad_apart ? parameter.pad_h() : parameter.pad();
+  width_.pad = pad_apart ? parameter.pad_w() : parameter.pad();
+  const bool padded = height_.pad > 0 || width_.pad > 0;
+  if (global_) {
+    CAFFE_CHECK(!padded && height_.stride == 1 && width_.stride == 1, Where(),
+                ": global_pooling needs pad 0 and stride 1");
+  } else {
+    CAFFE_CHECK(height_.pad < height_.kernel && width_.pad < width_.kernel, Where(),
+                ": the pad of ", height_.pad, "x", width_.pad,
+                " must be less than the kernel of ", height_.kernel, "x", width_.kernel);
+  }
+  CAFFE_CHECK(!padded || pool_ != PoolingParameter::STOCHASTIC, Where(),
+              ": STOCHASTIC takes no padding");
+}
+
+void Pooling::MakeKernels() {
+  const auto build = [&](const char* body) {
+    ProgramBuilder builder(device(), body);
+    builder.Types(types()).Body(body);
+    // A window that is the image changes with it.
+    if (!global_) builder.Fold("kernel_h", height_.kernel).Fold("kernel_w", width_.kernel);
+    builder.Fold("stride_h", height_.stride).Fold("stride_w", width_.stride);
+    builder.Fold("pad_h", height_.pad).Fold("pad_w", width_.pad);
+    return builder.Build();
+  };
+  if (pool_ == PoolingParameter::MAX) {
+    const auto program = build("pool/max");
+    forward_ = program->CreateKernel("max_pool_forward");
+    backward_ = program->CreateKernel("max_pool_backward");
+    tiles_forward_ = program->CreateKernel("max_pool_forward_tiles");
+    tiles_backward_ = program->CreateKernel("max_pool_backward_tiles");
+  } else if (pool_ == PoolingParameter::AVE) {
+    const auto program = build("pool/average");
+    forward_ = program->CreateKernel("average_pool_forward");
+    backward_ = program->CreateKernel("average_pool_backward");
+  } else {
+    const bool train = phase() == TRAIN;
+    forward_ = build("pool/stochastic")
+                   ->CreateKernel(train ? "stochastic_pool_draw" : "stochastic_pool_expect");
+    if (train) backward_ = build("pool/max")->CreateKernel("max_pool_backward");
+  }
+}
+
+int64_t Pooling::OutputExtent(const Axis& axis) const {
+  const int64_t room = axis.input + 2 * axis.pad - axis.kernel;
+  CAFFE_CHECK(room >= 0, Where(), ": a window of ", axis.kernel, " is larger than the input of ",
+              axis.input, " padded by ", axis.pad);
+  int64_t output = (room + (round_up_ ? axis.stride - 1 : 0)) / axis.stride + 1;
+  const bool padded = height_.pad > 0 || width_.pad > 0;
+  if (padded && (output - 1) * axis.stride >= axis.input + axis.pad) --output;
+  return output;
+}
+
+void Pooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
+              bottom[0]->shape_string());
+  height_.input = bottom[0]->shape(2);
+  width_.input = bottom[0]->shape(3);
+  CAFFE_CHECK(height_.input > 0 && width_.input > 0, Where(), ": the image of shape ",
+              bottom[0]->shape_string(), " is empty");
+  // Places are kept as float.
+  CAFFE_CHECK(height_.input * width_.input <= int64_t{1} << 24, Where(), ": images of more than ",
+              "2^24 elements are not supported, this one has shape ", bottom[0]->shape_string());
+  if (global_) {
+    height_.kernel = height_.input;
+    width_.kernel = width_.input;
+  }
+  height_.output = OutputExtent(height_);
+  width_.output = OutputExtent(width_);
+  planes_ = bottom[0]->count(0, 2);
+  top[0]->Reshape({bottom[0]->shape(0), bottom[0]->shape(1), height_.output, width_.output});
+  Mask(top).ReshapeLike(*top[0]);
+  const auto exact = [](const Axis& axis) {
+    return axis.kernel == 2 && axis.stride == 2 && axis.pad == 0 && axis.input == 2 * axis.output;
+  };
+  tiles_ = pool_ == PoolingParameter::MAX && exact(height_) && exact(width_);
+}
+
+std::vector<KernelArgument> Pooling::Geometry() const {
+  std::vector<KernelArgument> arguments{planes_, height_.input, width_.input, height_.output,
+                                        width_.output};
+  if (!tiles_) {
+    arguments.insert(arguments.end(), {height_.kernel, width_.kernel, height_.stride,
+                                       width_.stride, height_.pad, width_.pad});
+  }
+  return arguments;
+}
+
+void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const bool draws = pool_ == PoolingParameter::STOCHASTIC && phase() == TRAIN;
+  std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(bottom[0]->Data());
+  arguments.push_back(top[0]->MutableData());
+  if (draws || pool_ == PoolingParameter::MAX) arguments.push_back(Mask(top).MutableData());
+  if (draws) {
+    counter_.Advance();
+    arguments.push_back(counter_.counters());
+    arguments.push_back(context().seed);
+    forward_->Launch(planes_ * height_.output * width_.output, arguments);
+    return;
+  }
+  (tiles_ ? tiles_forward_ : forward_)->Launch({planes_ * height_.output, width_.output},
+                                               arguments);
+}
+
+void Pooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                       const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  CAFFE_CHECK(backward_, Where(), ": STOCHASTIC has no gradient in the TEST phase");
+  std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(top[0]->Diff());
+  if (pool_ != PoolingParameter::AVE) arguments.push_back(Mask(top).Data());
+  arguments.push_back(bottom[0]->MutableDiff());
+  if (tiles_) {
+    tiles_backward_->Launch({planes_ * height_.output, width_.output}, arguments);
+  } else {
+    backward_->Launch({planes_ * height_.input, width_.input}, arguments);
+  }
+}
+
+void RegisterPoolingLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_top = 2;
+  traits.float_tops = {1};
+  traits.summary = "maximum, mean or a random value of windows";
+  registry.Add<PoolingLayer>("Pooling", traits);
+}
+
+}  // namespace caffe
