@@ -75,7 +75,6 @@ std::vector<std::string> CudaLibraryPaths(const std::vector<std::string>& names)
   if (!Environment("CONDA_PREFIX").empty()) {
     folders.push_back(Environment("CONDA_PREFIX") + "/lib");
   }
-  prefixes.push_back("./.venv");
   if (!Environment("HOME").empty()) prefixes.push_back(Environment("HOME") + "/.local");
   prefixes.insert(prefixes.end(), {"/usr/local", "/usr"});
   for (const std::string& prefix : prefixes) {
