@@ -18,6 +18,9 @@
 #define EXP(v) CAT(exp_, Dtype)(v)
 #define LOG(v) CAT(log_, Dtype)(v)
 #define SQRT(v) CAT(sqrt_, Dtype)(v)
+// A real number in units of the scale, to code - zero: clamp, then round half away from zero.
+#define code_from_real(v, low, high) \
+  ((v) != (v) ? 0 : (v) >= (high) ? (i32)(high) : (v) <= (low) ? (i32)(low) : CAT(round_, Dtype)(v))
 
 typedef struct {
   i32 multiplier;

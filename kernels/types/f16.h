@@ -11,4 +11,4 @@ DEVICE_FN float mul_f16(float v, float s) { return v * s; }
 #define log_f16 log_f32
 #define sqrt_f16 sqrt_f32
 #define rescale_f16(v, s) (v)
-#define from_real_f16(v, low, high) (v)
+#define from_real_f16(v, low, high) CAT(odd_, Dtype)(v)

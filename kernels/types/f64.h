@@ -12,3 +12,15 @@ DEVICE_FN double mul_f64(double v, double s) { return v * s; }
 #define sqrt_f64 SQRT_F64
 #define rescale_f64(v, s) (v)
 #define from_real_f64(v, low, high) (v)
+// To float with round to odd, on the way to a narrower type: rounding twice to nearest can miss it.
+DEVICE_FN float odd_f64(double v) {
+  const float nearest = (float)v;
+  const u32 bits = as_u32(nearest);
+  const i32 away = (v > 0) == ((double)nearest > v) && (bits & 0x7fffffffu) != 0;
+  return (double)nearest == v || v != v ? nearest : as_f32((away ? bits - 1u : bits) | 1u);
+}
+DEVICE_FN i32 round_f64(double v) {
+  const i32 whole = (i32)v;
+  const double rest = v - (double)whole;
+  return rest >= 0.5 ? whole + 1 : rest <= -0.5 ? whole - 1 : whole;
+}

@@ -10,6 +10,4 @@ DEVICE_FN void store_q8(GLOBAL u8* p, i64 i, i32 zero, i32 v) {
 }
 DEVICE_FN i32 mul_q8(i32 v, Requant s) { return requantize_i32(v, s.multiplier, s.shift); }
 #define rescale_q8 mul_q8
-// A real number in units of the scale, to code - zero: round half away, clamp, then convert.
-#define from_real_q8(v, low, high) \
-  ((i32)((v) != (v) ? 0 : (v) >= (high) ? (high) : (v) <= (low) ? (low) : (v) < 0 ? (v) - 0.5f : (v) + 0.5f))
+#define from_real_q8 code_from_real

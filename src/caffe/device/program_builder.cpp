@@ -66,7 +66,7 @@ ProgramText ProgramBuilder::Text() const {
 
   std::set<std::string> words = words_;
   words.insert({types_.compute.word(), types_.in.word(), types_.out.word()});
-  words.insert({"f32", "i32"});
+  words.insert({"f32", "i32", "i64"});
   const bool doubles = words.count("f64") > 0;
   CAFFE_CHECK(!doubles || device_->info().fp64, device_->info().id, " (", device_->info().name,
               ") has no double precision, which ", program.name, " needs");

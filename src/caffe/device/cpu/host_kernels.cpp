@@ -16,6 +16,7 @@ namespace {
 #include "types/q8.h"
 #include "types/q16.h"
 #include "types/i32.h"
+#include "types/i64.h"
 
 // Calls F with the arguments that an array of pointers holds.
 template <auto F>
