@@ -1,0 +1,37 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+#include "caffe/layer/term_sum.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// The share of items whose label is among the top_k largest scores. A score that equals the label's
+// counts against it; 0 if no item counts.
+// bottom 0: scores [outer…, C, inner…]; bottom 1: outer * inner labels, always float; a label
+// outside [0, C) that is not ignored counts as missed. top 0: no axes; top 1 (optional): the same
+// per class, [C], 0 for a class without items. No gradient.
+// accuracy_param: top_k (1), axis (1), ignore_label.
+// Types: float kinds.
+class Accuracy : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  int64_t channels_ = 0, inner_ = 0;
+  TermSum sum_;
+  std::unique_ptr<Kernel> hits_, per_class_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class AccuracyLayer final : public Layer<Dtype, MItype, MOtype, Accuracy> {
+  using Layer<Dtype, MItype, MOtype, Accuracy>::Layer;
+};
+
+}  // namespace caffe

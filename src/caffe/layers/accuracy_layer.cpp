@@ -1,0 +1,63 @@
+#include "caffe/layers/accuracy_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Accuracy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(layer_param().accuracy_param().top_k() > 0, Where(), ": top_k must be positive");
+  sum_ = TermSum(device(), types());
+  hits_ = MakeKernel("loss/accuracy", "accuracy_hits");
+  if (top.size() > 1) per_class_ = MakeKernel("loss/accuracy", "accuracy_per_class");
+}
+
+void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const AccuracyParameter& parameter = layer_param().accuracy_param();
+  const int axis = bottom[0]->CanonicalAxisIndex(parameter.axis());
+  channels_ = bottom[0]->shape(axis);
+  inner_ = bottom[0]->count(axis + 1);
+  const int64_t items = bottom[0]->count(0, axis) * inner_;
+  CAFFE_CHECK(static_cast<int64_t>(parameter.top_k()) <= channels_, Where(), ": top_k ",
+              parameter.top_k(), " exceeds the ", channels_, " classes");
+  CAFFE_CHECK(items == bottom[1]->count(), Where(), ": scores of shape ",
+              bottom[0]->shape_string(), " along axis ", axis, " need ", items,
+              " labels, there are ", bottom[1]->count());
+  sum_.Reshape(items);
+  top[0]->Reshape({});
+  if (top.size() > 1) top[1]->Reshape({channels_});
+}
+
+void Accuracy::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const AccuracyParameter& parameter = layer_param().accuracy_param();
+  hits_->Launch(sum_.count(),
+                {sum_.count(), channels_, inner_, parameter.top_k(), parameter.has_ignore_label(),
+                 parameter.ignore_label(), bottom[0]->Data(), bottom[1]->Data(),
+                 sum_.terms().MutableData()});
+  sum_.Divide(0, top[0]);
+  if (top.size() > 1) {
+    per_class_->Launch(channels_, {channels_, sum_.count(), bottom[1]->Data(),
+                                   sum_.terms().Data(), top[1]->MutableData()});
+  }
+}
+
+void Accuracy::Backward(const BlobVec&, const std::vector<bool>& propagate_down, const BlobVec&) {
+  const bool wanted = std::find(propagate_down.begin(), propagate_down.end(), true) !=
+                      propagate_down.end();
+  CAFFE_CHECK(!wanted, Where(), ": has no gradient");
+}
+
+void RegisterAccuracyLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.max_top = 2;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {0, 1};
+  traits.backward = false;
+  traits.summary = "share of labels among the top_k scores";
+  registry.Add<AccuracyLayer>("Accuracy", traits);
+}
+
+}  // namespace caffe
