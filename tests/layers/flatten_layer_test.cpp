@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -7,40 +8,43 @@
 namespace caffe {
 namespace {
 
+LayerTester MakeFlatten(const std::string& more, Device* device = Runtime::Get().cpu(),
+                        DataType type = kFloat) {
+  return LayerTester("type: 'Flatten' flatten_param { " + more + " }", device,
+                     TypeTriple::Equal(type), {{2, 3, 4, 5}});
+}
+
 class FlattenLayerTest : public testing::TestWithParam<DeviceType> {};
 
-TEST_P(FlattenLayerTest, KeepsElementsAndGradients) {
+TEST_P(FlattenLayerTest, SharesDataAndDiff) {
   const auto [device, type] = GetParam();
-  LayerTester flatten("type: 'Flatten'", device, TypeTriple::Equal(type), {{2, 3, 4, 5}});
-  flatten.Forward();
-  EXPECT_EQ(flatten.top().shape(), (Shape{2, 60}));
-  EXPECT_EQ(flatten.Top(), flatten.Bottom(0));
-  flatten.RandomTopDiff();
-  flatten.Backward();
-  EXPECT_EQ(flatten.BottomDiff(0), flatten.top().DiffAsDouble());
+  LayerTester layer = MakeFlatten("", device, type);
+  layer.bottom().device_data();
+  device->ResetCounters();
+  layer.Forward();
+  EXPECT_EQ(device->counters().launches + device->counters().copies, 0);
+  EXPECT_EQ(layer.top().shape(), Shape({2, 60}));
+  EXPECT_EQ(layer.Top(), layer.Bottom(0));
+  layer.RandomTopDiff();
+  layer.Backward();
+  EXPECT_EQ(layer.BottomDiff(0), layer.top().DiffAsDouble());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FlattenLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
-TEST(FlattenLayerShapeTest, TakesAxes) {
-  Device* cpu = Runtime::Get().cpu();
-  const auto shape = [&](const char* axes) {
-    LayerTester flatten(Concat("type: 'Flatten' flatten_param { ", axes, " }"), cpu,
-                        TypeTriple::Equal(kFloat), {{2, 3, 4, 5}});
-    return flatten.top().shape();
-  };
-  EXPECT_EQ(shape("axis: 0"), (Shape{120}));
-  EXPECT_EQ(shape("axis: 1 end_axis: -2"), (Shape{2, 12, 5}));
-  EXPECT_EQ(shape("axis: 2 end_axis: 2"), (Shape{2, 3, 4, 5}));
-  EXPECT_THROW(shape("axis: 3 end_axis: 1"), Error);
-  EXPECT_THROW(shape("axis: 4"), Error);
+TEST(FlattenLayerShapeTest, Axes) {
+  EXPECT_EQ(MakeFlatten("axis: 0").top().shape(), Shape({120}));
+  EXPECT_EQ(MakeFlatten("end_axis: 2").top().shape(), Shape({2, 12, 5}));
+  EXPECT_EQ(MakeFlatten("axis: 0 end_axis: -2").top().shape(), Shape({24, 5}));
+  EXPECT_EQ(MakeFlatten("axis: -1").top().shape(), Shape({2, 3, 4, 5}));
+  EXPECT_THROW(MakeFlatten("axis: 2 end_axis: 1"), Error);
+  EXPECT_THROW(MakeFlatten("axis: 4"), Error);
 }
 
 TEST(FlattenLayerGradientTest, AgreesWithDifferences) {
-  LayerTester flatten("type: 'Flatten'", Runtime::Get().cpu(), TypeTriple::Equal(kDouble),
-                      {{2, 3, 2}});
-  flatten.CheckGradient();
+  LayerTester layer = MakeFlatten("", Runtime::Get().cpu(), kDouble);
+  layer.CheckGradient();
 }
 
 }  // namespace

@@ -6,12 +6,15 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Axes `axis` to `end_axis` of x become one; nothing is copied, x and y share data and gradient.
-// bottom 0: any shape; top 0: (before axis…, their product, behind end_axis…).
-// flatten_param: axis (1), end_axis (-1). Types: all; quantized ones forward only.
+// Merges the axes from `axis` to `end_axis`, both included, into one. Data and diff are shared with
+// the bottom; nothing is copied.
+// bottom 0: any shape; top 0: [d0, …, product, …]. Not in place.
+// flatten_param: axis (1), end_axis (-1).
+// Types: all.
 class Flatten : public LayerBase {
  public:
   using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

@@ -6,13 +6,14 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Reads blobs so that they are no outputs of the net. dE/dx = 0.
-// bottom 0…: any shapes; no tops. Types: all.
+// Takes blobs that nobody else reads, so that they are no outputs of the net. Their gradients are 0.
+// bottom 0…: any shape; no top.
+// Types: all.
 class Silence : public LayerBase {
  public:
   using LayerBase::LayerBase;
-  void Reshape(const BlobVec& bottom, const BlobVec& top) override {}
-  void Forward(const BlobVec& bottom, const BlobVec& top) override {}
+  void Reshape(const BlobVec&, const BlobVec&) override {}
+  void Forward(const BlobVec&, const BlobVec&) override {}
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
 };

@@ -6,10 +6,10 @@ namespace caffe {
 
 class LayerRegistry;
 
-// y_i = x for every top i; nothing is copied, the tops share the bottom's memory.
-//   dE/dx = sum over i of dE/dy_i
-// bottom 0: any shape; top 0…: the same shape. Types: all; quantized ones forward only.
-// The pass InsertSplits adds it where a blob has several readers.
+// Several readers of one blob: the tops share the bottom's data, and dE/dx is the sum of the
+// gradients of all tops.
+// bottom 0: any shape; top 0…: the same. Not in place.
+// Types: all; backward float kinds.
 class Split : public LayerBase {
  public:
   using LayerBase::LayerBase;

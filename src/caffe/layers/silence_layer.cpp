@@ -4,7 +4,7 @@
 
 namespace caffe {
 
-void Silence::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+void Silence::Backward(const BlobVec&, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
   for (size_t i = 0; i < bottom.size(); ++i) {
     if (!propagate_down[i]) continue;
@@ -17,7 +17,7 @@ void RegisterSilenceLayer(LayerRegistry& registry) {
   traits.max_bottom = -1;
   traits.min_top = traits.max_top = 0;
   traits.types = BuiltInTypes();
-  traits.summary = "reads blobs so that they are no outputs";
+  traits.summary = "takes blobs that nobody else reads";
   registry.Add<SilenceLayer>("Silence", traits);
 }
 

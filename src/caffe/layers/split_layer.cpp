@@ -1,29 +1,27 @@
 #include "caffe/layers/split_layer.hpp"
 
+#include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
 
 void Split::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  for (const BlobBase* blob : top) {
+    CAFFE_CHECK(blob != bottom[0], Where(), ": does not work in place");
+  }
   if (types().compute.is_float()) add_ = MakeKernel("neuron/add", "add");
 }
 
 void Split::Reshape(const BlobVec& bottom, const BlobVec& top) {
   for (BlobBase* blob : top) {
-    CAFFE_CHECK(blob != bottom[0], Where(), ": can not work in place");
     blob->ReshapeLike(*bottom[0]);
     blob->ShareData(*bottom[0]);
   }
 }
 
 void Split::Forward(const BlobVec& bottom, const BlobVec& top) {
-  // A bottom that grew or was shared anew has another memory than at the last Reshape.
-  for (BlobBase* blob : top) {
-    if (blob->data_memory() != bottom[0]->data_memory() ||
-        blob->data_offset() != bottom[0]->data_offset()) {
-      blob->ShareData(*bottom[0]);
-    }
-  }
+  // Again, since the bottom may have got other memory.
+  for (BlobBase* blob : top) blob->ShareData(*bottom[0]);
 }
 
 void Split::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -32,8 +30,7 @@ void Split::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
   if (!add_) return LayerBase::Backward(top, propagate_down, bottom);
   const int64_t count = bottom[0]->count();
   if (top.size() == 1) {
-    const DevicePtr from = top[0]->device_diff();
-    device()->Copy(bottom[0]->mutable_device_diff(), from, bottom[0]->bytes());
+    device()->Copy(bottom[0]->mutable_device_diff(), top[0]->device_diff(), bottom[0]->bytes());
     return;
   }
   add_->Launch(count, {count, top[0]->Diff(), top[1]->Diff(), bottom[0]->MutableDiff()});
@@ -46,7 +43,7 @@ void RegisterSplitLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_top = -1;
   traits.types = BuiltInTypes();
-  traits.summary = "one blob for several readers; gradients are added";
+  traits.summary = "several readers of one blob";
   registry.Add<SplitLayer>("Split", traits);
 }
 
