@@ -1,13 +1,14 @@
 //! types: device
-// b_diff += the sum of y_diff [outer, channels, inner] over outer and inner, one work group of 256 a
-// channel. The order of the sum is fixed.
+// The sum of y_diff [outer, channels, inner] over outer and inner by work groups of 256, of which
+// `slices` share a channel. One slice: b_diff += the sum. Several: each writes its part to
+// b_diff [slices, channels], for accumulate_parts. The order of the sum is fixed.
 KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner),
-       IN(MItype, y_diff), OUT(MOtype, b_diff)) {
+       ARG(i32, slices), IN(MItype, y_diff), OUT(MOtype, b_diff)) {
   LOCAL Acctype parts[256];
-  const i32 t = LOCAL_ID(0), c = (i32)GROUP_ID(0);
+  const i32 t = LOCAL_ID(0), c = (i32)GROUP_ID(0), slice = (i32)GROUP_ID(1);
   const i32 total = outer * inner;
   Acctype sum = 0;
-  for (i32 j = t; j < total; j += 256) {
+  for (i32 j = slice * 256 + t; j < total; j += slices * 256) {
     const i32 o = j / inner;
     sum += LOAD(MItype, y_diff, ((i64)o * channels + c) * inner + (j - o * inner));
   }
@@ -17,5 +18,8 @@ KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner
     if (t < width) parts[t] += parts[t + width];
     BARRIER;
   }
-  if (t == 0) STORE(MOtype, b_diff, c, LOAD(MOtype, b_diff, c) + parts[0]);
+  if (t == 0) {
+    const Acctype before = slices == 1 ? LOAD(MOtype, b_diff, c) : 0;
+    STORE(MOtype, b_diff, slice * channels + c, before + parts[0]);
+  }
 }

@@ -92,9 +92,7 @@ void Check(ConvDescriptor d) {
       const Array dy(device, d.out, std::vector<double>(y.size(), 99));
       op->Forward(dx, dw, has_bias ? db : DevicePtr{}, dy);
       test::ExpectNear(dy.Read(), y, test::Tolerance(d.out), what + " forward");
-      const Array dyd(device, d.out, y_diff), dbd(device, d.master(), b_start);
-      op->BackwardBias(dyd, dbd);
-      test::ExpectNear(dbd.Read(), b_diff, test::Tolerance(d.master()), what + " bias");
+      const Array dyd(device, d.out, y_diff);
       if (d.backward_data) {
         const Array dxd(device, d.in, std::vector<double>(x.size(), 99));
         op->BackwardData(dyd, dw, dxd);
@@ -104,6 +102,9 @@ void Check(ConvDescriptor d) {
         const Array dwd(device, d.master(), w_start);
         op->BackwardWeights(dx, dyd, dwd);
         test::ExpectNear(dwd.Read(), w_diff, test::Tolerance(d.master()), what + " weights");
+        const Array dbd(device, d.master(), b_start);
+        op->BackwardBias(dyd, dbd);
+        test::ExpectNear(dbd.Read(), b_diff, test::Tolerance(d.master()), what + " bias");
       }
     }
   }
@@ -241,7 +242,7 @@ TEST(BiasTest, AddsActivatesAndSums) {
     for (const DataType type : {kFloat, kHalf, kBfloat16, kDouble}) {
       if (type == kDouble && !device->info().fp64) continue;
       const DataType master = type == kDouble ? kDouble : kFloat;
-      for (const int64_t inner : {1, 7, 300}) {
+      for (const int64_t inner : {1, 7, 3000}) {
         const int64_t outer = 5, channels = 3;
         const auto x = Values(outer * channels * inner, 1), bias = Values(channels, 2);
         std::vector<double> plain = x, relu = x, sums = bias;

@@ -20,7 +20,7 @@ struct ConvDescriptor {
   DataType in = kFloat, out = kFloat;
   // A bias has out_channels elements; any kind but kNone means per channel.
   Epilogue epilogue;
-  // Which passes to make ready.
+  // Which passes to make ready; the gradient of the bias comes with that of the weights.
   bool forward = true, backward_data = false, backward_weights = false;
   // The most bytes of workspace; 0 leaves it to the library.
   int64_t workspace_limit = 0;

@@ -1,31 +1,56 @@
 #include "caffe/library/bias.hpp"
 
+#include <algorithm>
+
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/device_array.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr int64_t kGroup = 256;
+
+}  // namespace
 
 BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer, int64_t channels,
-               int64_t inner)
+               int64_t inner, bool forward, bool backward)
     : device_(device), outer_(outer), channels_(channels), inner_(inner) {
   const DataType compute = type == kDouble ? kDouble : kFloat;
   CAFFE_CHECK(type.is_float() && bias_type == compute, "a bias of type ", bias_type.name(),
               " can not be added to ", type.name());
   const TypeTriple types{compute, type, bias_type};
-  auto program = ProgramBuilder(device, "bias").Types(types).Body("blas/bias").Build();
-  rows_ = program->CreateKernel("bias_rows");
-  columns_ = program->CreateKernel("bias_columns");
-  activate_ = program->CreateKernel("bias_none");
-  if (inner == 1) {
-    backward_ = program->CreateKernel("bias_backward_columns");
-  } else if (device->host_accessible()) {
-    backward_ = program->CreateKernel("bias_backward");
-  } else {
-    auto groups = ProgramBuilder(device, "bias gradient").Types(types).Body("blas/reduce").Build();
-    backward_ = groups->CreateKernel("bias_backward_groups");
+  const bool simple = inner == 1 || device->host_accessible();
+  if (forward || (backward && simple)) {
+    auto program = ProgramBuilder(device, "bias").Types(types).Body("blas/bias").Build();
+    rows_ = program->CreateKernel("bias_rows");
+    columns_ = program->CreateKernel("bias_columns");
+    activate_ = program->CreateKernel("bias_none");
+    backward_ = program->CreateKernel(inner == 1 ? "bias_backward_columns" : "bias_backward");
   }
+  if (!backward || simple) return;
+  // Enough groups to fill the device, each with a few rounds of work.
+  slices_ = std::clamp<int64_t>(4 * device->info().compute_units / channels, 1,
+                                std::max<int64_t>(outer * inner / (4 * kGroup), 1));
+  backward_ = ProgramBuilder(device, "bias gradient")
+                  .Types(types)
+                  .Body("blas/reduce")
+                  .Build()
+                  ->CreateKernel("bias_backward_groups");
+  if (slices_ == 1) return;
+  parts_ = std::make_unique<DeviceArray>(device, slices_ * channels * bias_type.bytes(),
+                                         "partial sums of a bias gradient");
+  accumulate_ = ProgramBuilder(device, "accumulate")
+                    .Types(bias_type)
+                    .Body("blas/accumulate")
+                    .Build()
+                    ->CreateKernel("accumulate_parts");
 }
+
+BiasOp::~BiasOp() = default;
+
+int64_t BiasOp::workspace_bytes() const { return parts_ ? parts_->bytes() : 0; }
 
 void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, Epilogue::Activation activation) {
   const int relu = activation == Epilogue::Activation::kRelu;
@@ -50,8 +75,10 @@ void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff) {
     backward_->Launch(LaunchRange(channels_, outer_ * inner_),
                       {channels_, outer_, inner_, y_diff, b_diff});
   } else {
-    backward_->LaunchInGroups(LaunchGroups{{channels_, 1, 1}, {256, 1, 1}},
-                              {channels_, outer_, inner_, y_diff, b_diff});
+    backward_->LaunchInGroups(
+        LaunchGroups{{channels_, slices_, 1}, {kGroup, 1, 1}},
+        {channels_, outer_, inner_, slices_, y_diff, parts_ ? parts_->get() : b_diff});
+    if (parts_) accumulate_->Launch(channels_, {channels_, slices_, parts_->get(), b_diff});
   }
 }
 

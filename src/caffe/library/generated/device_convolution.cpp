@@ -29,7 +29,7 @@ class DeviceConvOp final : public ConvOp {
         out_(d.geometry.output_count()),
         taps_(d.geometry.kernel_count()),
         depth_(d.in_channels / d.group * taps_),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_) {
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, false, d.backward_weights) {
     if (!pointwise_) BuildColumnKernels();
     PlanWorkspace();
     for (const int64_t images : {chunk_, d.batch % chunk_}) {
@@ -49,7 +49,7 @@ class DeviceConvOp final : public ConvOp {
   }
   const char* library() const override { return library_.name; }
   int64_t workspace_bytes() const override {
-    int64_t bytes = columns_.bytes() + parts_.bytes() + geometry_.bytes();
+    int64_t bytes = columns_.bytes() + parts_.bytes() + geometry_.bytes() + bias_.workspace_bytes();
     for (const auto* ops : {&forward_, &data_, &weights_}) {
       for (const auto& [images, op] : *ops) bytes += op->workspace_bytes();
     }

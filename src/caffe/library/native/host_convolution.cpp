@@ -201,7 +201,7 @@ template <class T> class HostConvOp final : public ConvOp {
         in_(d.geometry.input_count()),
         out_(d.geometry.output_count()),
         depth_(d.in_channels / d.group * d.geometry.kernel_count()),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_) {
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, false, d.backward_weights) {
     // Blocks of whole output rows.
     const int64_t row_bytes = depth_ * rows_.width() * sizeof(T);
     const int64_t limit = d.workspace_limit > 0 ? d.workspace_limit : kColumnBytes;
