@@ -41,6 +41,12 @@ if(CAFFE_LMDB_LIBRARY AND CAFFE_LMDB_INCLUDE)
   include_directories(SYSTEM ${CAFFE_LMDB_INCLUDE})
 endif()
 
+find_package(ZLIB)
+set(CAFFE_WITH_data/zlib ${ZLIB_FOUND})
+if(ZLIB_FOUND)
+  list(APPEND CAFFE_LIBRARIES ZLIB::ZLIB)
+endif()
+
 set(CAFFE_PYBIND11_FOUND OFF)
 if(CAFFE_PYTHON)
   if(NOT Python3_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)

@@ -23,7 +23,8 @@ _ALLOWED['calibration'] = ['net'] + _ALLOWED['net']
 _ALLOWED['solver'] = ['net'] + _ALLOWED['net']
 
 # Single headers that are allowed beyond that.
-_FILES = {'graph': ['caffe/layer/layer_traits.hpp']}
+_FILES = {'graph': ['caffe/layer/layer_traits.hpp'],
+          'data': ['caffe/io/file.hpp', 'caffe/io/proto_io.hpp']}
 
 # Third-party headers -> where they may be included. Tests may include any.
 _HOMES = [
@@ -33,7 +34,9 @@ _HOMES = [
     (r'(cublas|cudnn)', [r'src/caffe/library/(cublas|cudnn)/']),
     (r'sqlite3\.h$', [r'src/caffe/device/']),
     (r'(.*/)?cblas\.h$', [r'src/caffe/library/openblas/']),
-    (r'lmdb\.h$|leveldb/', [r'src/caffe/data/', r'tools/']),
+    (r'lmdb\.h$', [r'src/caffe/data/lmdb/']),
+    (r'leveldb/', [r'src/caffe/data/leveldb/']),
+    (r'zlib\.h$', [r'src/caffe/data/zlib/']),
     (r'hdf5(_hl)?\.h$|H5Cpp\.h$', [r'src/caffe/(data|io)/']),
     (r'spdlog/', [r'src/caffe/core/']),
     (r'CLI/', [r'tools/']),

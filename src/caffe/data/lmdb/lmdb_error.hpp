@@ -1,0 +1,16 @@
+#pragma once
+
+#include <lmdb.h>
+
+#include <string>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+
+// Throws "LMDB <path>: <call>: <reason>" unless the call went well.
+inline void CheckLmdb(int result, const char* call, const std::string& path) {
+  CAFFE_CHECK(result == MDB_SUCCESS, "LMDB ", path, ": ", call, ": ", mdb_strerror(result));
+}
+
+}  // namespace caffe

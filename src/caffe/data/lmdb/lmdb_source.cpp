@@ -1,0 +1,181 @@
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "caffe.pb.h"
+#include "caffe/core/log.hpp"
+#include "caffe/data/lmdb/lmdb.hpp"
+#include "caffe/data/lmdb/lmdb_error.hpp"
+
+namespace caffe {
+namespace {
+
+// An open database file. LMDB forbids to open one twice in a process, so all sources of a file
+// share it.
+class Environment {
+ public:
+  static std::shared_ptr<Environment> Of(const std::string& path);
+  explicit Environment(const std::string& path);
+  ~Environment() { mdb_env_close(env_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  MDB_env* get() const { return env_; }
+  // Around calls that change what the transactions of an environment share.
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+
+ private:
+  void Open(const std::string& path);
+  void CheckLength(const std::string& path) const;
+
+  MDB_env* env_ = nullptr;
+};
+
+std::shared_ptr<Environment> Environment::Of(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string what = Concat("cannot open LMDB ", path, ": ");
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  CAFFE_CHECK(fs::exists(status), what, "there is no such folder",
+              status.type() == fs::file_type::none ? " (" + error.message() + ")" : "");
+  CAFFE_CHECK(fs::is_directory(status), what, "it is a file; an LMDB is a folder with data.mdb");
+  struct stat file;
+  CAFFE_CHECK(stat((path + "/data.mdb").c_str(), &file) == 0, what,
+              errno == ENOENT ? "there is no data.mdb in that folder" : std::strerror(errno));
+  CAFFE_CHECK(file.st_size > 0, what, "data.mdb is empty; make or copy it again");
+
+  static std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Environment>> open;
+  const std::lock_guard lock(mutex());
+  std::weak_ptr<Environment>& known = open[{file.st_dev, file.st_ino}];
+  std::shared_ptr<Environment> environment = known.lock();
+  if (!environment) known = environment = std::make_shared<Environment>(path);
+  return environment;
+}
+
+Environment::Environment(const std::string& path) {
+  Open(path);
+  try {
+    CheckLength(path);
+  } catch (...) {
+    mdb_env_close(env_);
+    throw;
+  }
+}
+
+void Environment::Open(const std::string& path) {
+  // Without a lock file (no right to make one) reading works as long as nobody writes.
+  for (unsigned flags : {0, MDB_NOLOCK}) {
+    CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
+    const int result = mdb_env_open(env_, path.c_str(), MDB_RDONLY | MDB_NOTLS | flags, 0664);
+    if (result == MDB_SUCCESS) return;
+    mdb_env_close(env_);
+    if (result == EACCES && flags == 0) continue;
+    CAFFE_CHECK(result != MDB_INVALID, "cannot open LMDB ", path,
+                ": data.mdb is no LMDB file, or it is damaged");
+    CAFFE_THROW("cannot open LMDB ", path, ": ", mdb_strerror(result));
+  }
+}
+
+// Reading a page behind the end of the file would end the process with SIGBUS. (LMDB may leave out
+// unused pages at the end after records were deleted; mdb_copy -c writes such a file in full.)
+void Environment::CheckLength(const std::string& path) const {
+  MDB_envinfo info;
+  MDB_stat stat;
+  CheckLmdb(mdb_env_info(env_, &info), "mdb_env_info", path);
+  CheckLmdb(mdb_env_stat(env_, &stat), "mdb_env_stat", path);
+  const uint64_t needed = (uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
+  const uint64_t size = std::filesystem::file_size(path + "/data.mdb");
+  CAFFE_CHECK(size >= needed, "cannot open LMDB ", path, ": data.mdb is cut off: it has ", size,
+              " bytes of ", needed, "; copy or make it again");
+}
+
+// The state between two records; `cursor` stands on the record that was read last.
+class LmdbSource final : public DataSource {
+ public:
+  explicit LmdbSource(const std::string& path);
+  ~LmdbSource() override;
+
+  bool Next(Datum* datum) override;
+  bool Skip() override;
+  void Rewind() override { position_ = 0; }
+  int64_t position() const override { return position_; }
+  int64_t count() const override { return count_; }
+  std::string key() const override { return key_; }
+
+ private:
+  bool Advance(MDB_val* value);
+
+  const std::string path_;
+  std::shared_ptr<Environment> environment_;
+  MDB_txn* transaction_ = nullptr;
+  MDB_cursor* cursor_ = nullptr;
+  int64_t position_ = 0, count_ = 0;
+  std::string key_;
+};
+
+LmdbSource::LmdbSource(const std::string& path) : path_(path), environment_(Environment::Of(path)) {
+  CheckLmdb(mdb_txn_begin(environment_->get(), nullptr, MDB_RDONLY, &transaction_), "mdb_txn_begin",
+            path);
+  try {
+    MDB_dbi database;
+    {
+      const std::lock_guard lock(Environment::mutex());
+      CheckLmdb(mdb_dbi_open(transaction_, nullptr, 0, &database), "mdb_dbi_open", path);
+    }
+    MDB_stat stat;
+    CheckLmdb(mdb_stat(transaction_, database, &stat), "mdb_stat", path);
+    count_ = static_cast<int64_t>(stat.ms_entries);
+    CAFFE_CHECK(count_ > 0, "LMDB ", path, " holds no records");
+    CheckLmdb(mdb_cursor_open(transaction_, database, &cursor_), "mdb_cursor_open", path);
+  } catch (...) {
+    mdb_txn_abort(transaction_);
+    throw;
+  }
+  log::Info(Concat("Opened lmdb ", path));
+}
+
+LmdbSource::~LmdbSource() {
+  mdb_cursor_close(cursor_);
+  mdb_txn_abort(transaction_);
+}
+
+bool LmdbSource::Advance(MDB_val* value) {
+  if (position_ == count_) return false;
+  MDB_val key;
+  const int result = mdb_cursor_get(cursor_, &key, value, position_ == 0 ? MDB_FIRST : MDB_NEXT);
+  CAFFE_CHECK(result != MDB_NOTFOUND, "LMDB ", path_, ": says it has ", count_,
+              " records, but ends after ", position_, "; it is damaged");
+  CheckLmdb(result, "mdb_cursor_get", path_);
+  key_.assign(static_cast<const char*>(key.mv_data), key.mv_size);
+  ++position_;
+  return true;
+}
+
+bool LmdbSource::Skip() {
+  MDB_val value;
+  return Advance(&value);
+}
+
+bool LmdbSource::Next(Datum* datum) {
+  MDB_val value;
+  if (!Advance(&value)) return false;
+  const bool parsed = value.mv_size <= INT32_MAX &&
+                      datum->ParseFromArray(value.mv_data, static_cast<int>(value.mv_size));
+  CAFFE_CHECK(parsed, "LMDB ", path_, ": record ", position_ - 1, " (key ", key_,
+              ") is no Datum; the database is damaged or holds something else");
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<DataSource> OpenLmdb(const std::string& path) {
+  return std::make_unique<LmdbSource>(path);
+}
+
+}  // namespace caffe

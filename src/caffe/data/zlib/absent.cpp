@@ -1,0 +1,10 @@
+#include "caffe/core/error.hpp"
+#include "caffe/data/zlib/inflate.hpp"
+
+namespace caffe {
+
+std::string Inflate(const std::string&, const std::string& path) {
+  CAFFE_THROW("cannot read ", path, ": built without zlib; unpack it first: gunzip ", path);
+}
+
+}  // namespace caffe

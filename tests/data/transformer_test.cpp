@@ -1,0 +1,174 @@
+#include "caffe/data/transformer.hpp"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "caffe/io/proto_io.hpp"
+#include "data/test_database.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+using Floats = std::vector<float>;
+
+TransformationParameter Parameter(const std::string& text) {
+  TransformationParameter parameter;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &parameter)) << text;
+  return parameter;
+}
+
+// Bytes 0, 1, 2, … in C order.
+Datum Counting(int channels, int height, int width) {
+  return TestDatum(0, channels, height, width);
+}
+
+Floats Transformed(const Transformer& transformer, const Datum& datum, uint64_t record = 0) {
+  Floats out(ShapeCount(transformer.OutputShape(datum)));
+  transformer.Transform(datum, record, out.data());
+  return out;
+}
+Floats Transformed(const std::string& parameter, const Datum& datum, bool training = false) {
+  return Transformed(Transformer(Parameter(parameter), training, 1), datum);
+}
+
+// The bytes of a counting datum 3 wide, which the flip of each row leaves.
+const Floats kPlain{0, 1, 2, 3, 4, 5}, kMirrored{2, 1, 0, 5, 4, 3};
+
+TEST(TransformerTest, PlainBytesAndFloats) {
+  EXPECT_EQ(Transformed("", Counting(1, 2, 3)), kPlain);
+  EXPECT_EQ(Transformed("", TestDatum(36, 1, 1, 4)), Floats({252, 253, 254, 255}));  // not signed
+  Datum floats = Counting(1, 1, 2);
+  floats.clear_data();
+  floats.add_float_data(-0.5f);
+  floats.add_float_data(300.25f);
+  EXPECT_EQ(Transformed("scale: 2", floats), Floats({-1, 600.5f}));
+}
+
+TEST(TransformerTest, MeanValueIsTakenOffBeforeScaling) {
+  EXPECT_EQ(Transformed("mean_value: 1 scale: 0.5", Counting(2, 1, 2)),
+            Floats({-0.5f, 0, 0.5f, 1}));
+  EXPECT_EQ(Transformed("mean_value: 1 mean_value: 3", Counting(2, 1, 2)), Floats({-1, 0, -1, 0}));
+}
+
+TEST(TransformerTest, CropFromTheCentreRoundsDown) {
+  const Transformer transformer(Parameter("crop_size: 2"), false, 1);
+  EXPECT_EQ(transformer.OutputShape(Counting(2, 5, 4)), Shape({2, 2, 2}));
+  // Rows 1 and 2 of 5, columns 1 and 2 of 4.
+  EXPECT_EQ(Transformed(transformer, Counting(2, 5, 4)), Floats({5, 6, 9, 10, 25, 26, 29, 30}));
+}
+
+TEST(TransformerTest, RandomCropReachesEveryPlaceEquallyOften) {
+  const Transformer transformer(Parameter("crop_size: 2"), true, 7);
+  std::map<float, int> corners;  // the first pixel says where the crop was
+  for (uint64_t record = 0; record < 6000; ++record) {
+    const Floats out = Transformed(transformer, Counting(1, 3, 4), record);
+    EXPECT_EQ(out, Floats({out[0], out[0] + 1, out[0] + 4, out[0] + 5}));
+    ++corners[out[0]];
+  }
+  ASSERT_EQ(corners.size(), 6u);  // 2 x 3 offsets
+  for (const auto& [corner, count] : corners) EXPECT_NEAR(count, 1000, 150) << corner;
+}
+
+TEST(TransformerTest, MirrorIsRandomInTestingToo) {
+  for (bool training : {false, true}) {
+    const Transformer transformer(Parameter("mirror: true"), training, 3);
+    int mirrored = 0;
+    for (uint64_t record = 0; record < 1000; ++record) {
+      const Floats out = Transformed(transformer, Counting(1, 2, 3), record);
+      EXPECT_TRUE(out == kPlain || out == kMirrored);
+      mirrored += out == kMirrored;
+    }
+    EXPECT_NEAR(mirrored, 500, 75);
+  }
+}
+
+TEST(TransformerTest, RandomChoicesDependOnSeedAndRecordOnly) {
+  const auto choices = [](uint64_t seed, bool backwards) {
+    const Transformer transformer(Parameter("mirror: true crop_size: 3"), true, seed);
+    std::vector<Floats> all(64);
+    for (int i = 0; i < 64; ++i) {
+      const int record = backwards ? 63 - i : i;
+      all[record] = Transformed(transformer, Counting(1, 6, 6), record);
+    }
+    return all;
+  };
+  EXPECT_EQ(choices(1, false), choices(1, true));
+  EXPECT_NE(choices(1, false), choices(2, false));
+}
+
+TEST(TransformerTest, MeanImageMovesWithCropAndMirror) {
+  const TemporaryFolder folder;
+  BlobProto mean;
+  mean.set_num(1);
+  mean.set_channels(1);
+  mean.set_height(4);
+  mean.set_width(4);
+  for (int i = 0; i < 16; ++i) mean.add_data(static_cast<float>(i));
+  WriteBinaryProto(folder / "mean", mean);
+  const std::string file = "mean_file: '" + folder / "mean" + "'";
+  // The mean equals the image, so wherever the crop lies nothing is left.
+  const Transformer transformer(Parameter(file + " crop_size: 3 mirror: true"), true, 5);
+  for (uint64_t record = 0; record < 50; ++record) {
+    EXPECT_EQ(Transformed(transformer, Counting(1, 4, 4), record), Floats(9, 0));
+  }
+  const Datum ones = TestDatum(0, 1, 4, 4);
+  Datum shifted = ones;
+  std::string bytes = ones.data();
+  for (char& byte : bytes) byte = static_cast<char>(byte + 4);
+  shifted.set_data(bytes);
+  EXPECT_EQ(Transformed(file + " scale: 0.25", shifted), Floats(16, 1));
+  EXPECT_TRUE(Holds(ErrorOf([&] { Transformed(file, Counting(1, 4, 5)); }),
+                    "1 4 5 (20), that of the mean file 1 4 4 (16)"));
+}
+
+TEST(TransformerTest, MeanFileErrors) {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& name) {
+    return ErrorOf([&] { Transformed("mean_file: '" + folder / name + "'", Counting(1, 1, 2)); });
+  };
+  EXPECT_TRUE(Holds(error("missing"), "missing"));
+  BlobProto mean;
+  mean.mutable_shape()->add_dim(1);
+  mean.mutable_shape()->add_dim(2);
+  WriteBinaryProto(folder / "flat", mean);
+  EXPECT_TRUE(Holds(error("flat"), "not that of one image"));
+  mean.mutable_shape()->add_dim(3);
+  mean.add_data(1);
+  WriteBinaryProto(folder / "short", mean);
+  EXPECT_TRUE(Holds(error("short"), "1 values for shape 1 2 3"));
+}
+
+TEST(TransformerTest, ParametersThatContradict) {
+  const auto error = [](const std::string& parameter) {
+    return ErrorOf([&] { Transformed(parameter, Counting(2, 3, 4)); });
+  };
+  EXPECT_TRUE(Holds(error("mean_file: 'x' mean_value: 1"), "not both"));
+  EXPECT_TRUE(Holds(error("force_color: true force_gray: true"), "not both"));
+  EXPECT_TRUE(Holds(error("crop_size: 4"), "crop_size 4 is larger than the image of 3 x 4"));
+  EXPECT_TRUE(
+      Holds(error("mean_value: 1 mean_value: 2 mean_value: 3"), "3 mean_value for 2 channels"));
+  EXPECT_EQ(error("force_gray: true"), "");
+}
+
+TEST(TransformerTest, RecordsThatAreNoPixels) {
+  const auto error = [](const Datum& datum) { return ErrorOf([&] { Transformed("", datum); }); };
+  Datum encoded = Counting(1, 1, 1);
+  encoded.set_encoded(true);
+  EXPECT_TRUE(Holds(error(encoded), "encoded image"));
+  Datum few = Counting(1, 2, 2);
+  few.set_width(3);
+  EXPECT_TRUE(Holds(error(few), "4 bytes for channels, height, width 1, 2, 3"));
+  Datum none = Counting(1, 1, 1);
+  none.clear_data();
+  EXPECT_TRUE(Holds(error(none), "0 floats"));
+  EXPECT_TRUE(Holds(error(Datum()), "0, 0, 0"));
+}
+
+}  // namespace
+}  // namespace caffe
