@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+#include "caffe/data/data_source.hpp"
+#include "caffe/data/prefetcher.hpp"
+#include "caffe/data/transformer.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Records of a database, batch after batch, endlessly: after the last record comes the first. A
+// thread reads and transforms batches ahead.
+// top 0: (batch_size, channels, height, width), all records have one shape (after the crop).
+// top 1, if there is one: (batch_size), the labels, float.
+// data_param: source, batch_size, backend (LMDB; BVLC's default LEVELDB is an error), prefetch (4
+// batches), rand_skip (up to this many records are left out at the start). transform_param: see
+// Transformer; random choices depend on the layer's seed and the number of records read so far.
+// Types: float kinds.
+class Data : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  // Opens the database once: its position survives a move to another device.
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+
+ private:
+  // Reads the next record, from the first again after the last.
+  void ReadRecord(Datum* datum);
+  void FillBatch(Prefetcher::Batch* batch, bool labels);
+
+  std::unique_ptr<DataSource> source_;
+  std::unique_ptr<Transformer> transformer_;
+  Shape shape_;  // of top 0
+  // Of the thread:
+  uint64_t records_ = 0;
+  std::vector<float> pixels_;
+  // Last, so that the thread ends before what it uses.
+  std::unique_ptr<Prefetcher> prefetcher_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class DataLayer final : public Layer<Dtype, MItype, MOtype, Data> {
+  using Layer<Dtype, MItype, MOtype, Data>::Layer;
+};
+
+}  // namespace caffe

@@ -1,0 +1,137 @@
+#include "caffe/layers/data_layer.hpp"
+
+#include <climits>
+#include <cstring>
+#include <filesystem>
+
+#include "caffe.pb.h"
+#include "caffe/core/log.hpp"
+#include "caffe/core/random.hpp"
+#include "caffe/data/databases.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+namespace {
+
+// A counter that no record has.
+constexpr uint64_t kSkipCounter = ~uint64_t{0};
+
+void CheckParameter(const DataParameter& parameter) {
+  CAFFE_CHECK(!parameter.source().empty(), "data_param has no source");
+  CAFFE_CHECK(parameter.batch_size() > 0 && parameter.batch_size() <= INT_MAX,
+              "data_param: batch_size is ", parameter.batch_size(), ", it must be at least 1");
+  CAFFE_CHECK(parameter.prefetch() > 0 && parameter.prefetch() <= INT_MAX,
+              "data_param: prefetch is ", parameter.prefetch(), ", it must be at least 1");
+  if (parameter.backend() == DataParameter::LMDB) return;
+  std::error_code error;
+  CAFFE_CHECK(!std::filesystem::exists(parameter.source() + "/data.mdb", error), parameter.source(),
+              " is an LMDB, but data_param says ",
+              parameter.has_backend() ? "backend: LEVELDB" : "no backend, which means LEVELDB",
+              "; say `backend: LMDB`");
+}
+
+}  // namespace
+
+void Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
+  if (prefetcher_) return;
+  const DataParameter& parameter = layer_param().data_param();
+  Datum first;
+  try {
+    CheckParameter(parameter);
+    transformer_ = std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN,
+                                                 context().seed);
+    const bool lmdb = parameter.backend() == DataParameter::LMDB;
+    source_ = OpenDatabase(lmdb ? "lmdb" : "leveldb", parameter.source());
+    ReadRecord(&first);
+    shape_ = transformer_->OutputShape(first);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), source_ ? ": " + parameter.source() + ", first record: " : ": ",
+                error.what());
+  }
+  shape_.insert(shape_.begin(), parameter.batch_size());
+  log::Info(
+      Concat("output data size: ", shape_[0], ",", shape_[1], ",", shape_[2], ",", shape_[3]));
+  source_->Rewind();
+  if (parameter.rand_skip() > 0) {
+    const uint32_t skip = Philox(kSkipCounter, context().seed)[0] % parameter.rand_skip();
+    log::Info(Concat("Skipping first ", skip, " data points."));
+    for (uint32_t i = 0; i < skip; ++i) {
+      if (!source_->Skip()) {
+        source_->Rewind();
+        source_->Skip();
+      }
+    }
+  }
+  const bool labels = top.size() > 1;
+  prefetcher_ = std::make_unique<Prefetcher>(static_cast<int>(parameter.prefetch()),
+                                             [this, labels](Prefetcher::Batch* batch) {
+                                               try {
+                                                 FillBatch(batch, labels);
+                                               } catch (const Error& error) {
+                                                 CAFFE_THROW(Where(), ": ", error.what());
+                                               }
+                                             });
+}
+
+void Data::Reshape(const BlobVec&, const BlobVec& top) {
+  top[0]->Reshape(shape_);
+  if (top.size() > 1) top[1]->Reshape({shape_[0]});
+}
+
+void Data::ReadRecord(Datum* datum) {
+  if (source_->Next(datum)) return;
+  log::Info("Restarting data prefetching from start.");
+  source_->Rewind();
+  CAFFE_CHECK(source_->Next(datum), "there are no records");
+}
+
+void Data::FillBatch(Prefetcher::Batch* batch, bool labels) {
+  const int64_t count = ShapeCount(shape_), item = ShapeCount(shape_, 1);
+  const DataType type = types().out;
+  batch->data.resize(count * type.bytes());
+  if (labels) batch->labels.resize(shape_[0]);
+  float* pixels = reinterpret_cast<float*>(batch->data.data());
+  if (type != kFloat) {
+    pixels_.resize(count);
+    pixels = pixels_.data();
+  }
+  Datum datum;
+  for (int64_t i = 0; i < shape_[0]; ++i) {
+    ReadRecord(&datum);
+    try {
+      Shape shape = transformer_->OutputShape(datum);
+      CAFFE_CHECK(std::equal(shape.begin(), shape.end(), shape_.begin() + 1, shape_.end()),
+                  "its shape is ", ShapeString(shape), ", that of the first record ",
+                  ShapeString(Shape(shape_.begin() + 1, shape_.end())),
+                  "; all must be equal (crop_size helps)");
+      transformer_->Transform(datum, records_++, pixels + i * item);
+    } catch (const Error& error) {
+      CAFFE_THROW(layer_param().data_param().source(), ", record ", source_->position() - 1,
+                  " (key ", source_->key(), "): ", error.what());
+    }
+    if (labels) batch->labels[i] = static_cast<float>(datum.label());
+  }
+  if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);
+}
+
+void Data::Forward(const BlobVec&, const BlobVec& top) {
+  const Prefetcher::Batch& batch = prefetcher_->Front();
+  std::memcpy(top[0]->mutable_host_data(), batch.data.data(), batch.data.size());
+  if (top.size() > 1) {
+    std::memcpy(top[1]->mutable_host_data(), batch.labels.data(),
+                batch.labels.size() * sizeof(float));
+  }
+  prefetcher_->Pop();
+}
+
+void RegisterDataLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 0;
+  traits.max_top = 2;
+  traits.data = true;
+  traits.float_tops = {1};
+  traits.summary = "records of a database, with their labels";
+  registry.Add<DataLayer>("Data", traits);
+}
+
+}  // namespace caffe
