@@ -1,0 +1,66 @@
+#include "caffe/layers/dropout_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Dropout::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const DropoutParameter& parameter = layer_param().dropout_param();
+  const double ratio = parameter.dropout_ratio();
+  CAFFE_CHECK(ratio >= 0 && ratio < 1, Where(), ": dropout_ratio ", ratio,
+              " does not lie in [0, 1)");
+  threshold_ = static_cast<uint32_t>(ratio * 4294967296.0);
+  const bool train = phase() == TRAIN;
+  if (train == parameter.scale_train()) scale_ = train ? 1 / (1 - ratio) : 1 - ratio;
+  if (types().compute.is_quantized()) {
+    CAFFE_CHECK(!train && scale_ == 1, Where(), ": ", types().name(),
+                " blobs pass through in the TEST phase only, and only with scale_train");
+    return;
+  }
+  if (train) {
+    counter_ = ForwardCounter(context());
+    mask_ = MakeKernel("neuron/dropout", "dropout_mask");
+  } else if (scale_ != 1) {
+    multiply_ = MakeKernel("neuron/dropout", "dropout_multiply");
+  }
+}
+
+void Dropout::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  top[0]->ReshapeLike(*bottom[0]);
+}
+
+void Dropout::Run(int64_t count, KernelArgument x, KernelArgument y) {
+  if (mask_) {
+    const int64_t quads = (count + 3) / 4;
+    mask_->Launch(quads, {count, quads, x, y, counter_.counters(), context().seed, threshold_,
+                          scale_});
+  } else if (multiply_) {
+    multiply_->Launch(count, {count, x, y, scale_});
+  } else if (!(x.pointer == y.pointer)) {
+    device()->Copy(y.pointer, x.pointer, count * static_cast<int64_t>(types().in.bytes()));
+  }
+}
+
+void Dropout::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (mask_) counter_.Advance();
+  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
+  Run(bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData());
+}
+
+void Dropout::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                       const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  Run(bottom[0]->count(), top[0]->Diff(), bottom[0]->MutableDiff());
+}
+
+void RegisterDropoutLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.in_place = true;
+  traits.types = BuiltInTypes();
+  traits.summary = "random elements become 0 while training";
+  registry.Add<DropoutLayer>("Dropout", traits);
+}
+
+}  // namespace caffe
