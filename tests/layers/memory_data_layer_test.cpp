@@ -2,38 +2,54 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
 namespace caffe {
 namespace {
 
+constexpr char kText[] =
+    "type: 'MemoryData' memory_data_param { batch_size: 2 channels: 1 height: 1 width: 3 }";
+
 class MemoryDataLayerTest : public testing::TestWithParam<DeviceType> {};
 
-TEST_P(MemoryDataLayerTest, GivesBatchesInOrder) {
+TEST_P(MemoryDataLayerTest, WalksThroughTheArrays) {
   const auto [device, type] = GetParam();
-  LayerTester tester(
-      "type: 'MemoryData' memory_data_param { batch_size: 2 channels: 1 height: 2 width: 3 }",
-      device, TypeTriple::Equal(type), {}, 2);
-  EXPECT_THROW(tester.Forward(), Error);
-  std::vector<float> data(24), labels{0, 1, 2, 3};
-  std::iota(data.begin(), data.end(), 0.f);
-  auto& layer = dynamic_cast<MemoryData&>(tester.layer());
-  layer.Reset(data.data(), labels.data(), 4);
-  for (int first : {0, 2, 0}) {
-    tester.Forward();
-    std::vector<double> expected(12);
-    std::iota(expected.begin(), expected.end(), first * 6.0);
-    EXPECT_EQ(tester.Top(0), expected);
-    EXPECT_EQ(tester.Top(1), (std::vector<double>{first + 0.0, first + 1.0}));
+  LayerTester layer(kText, device, TypeTriple::Equal(type), {}, 2);
+  EXPECT_EQ(layer.top(0).shape(), Shape({2, 1, 1, 3}));
+  EXPECT_EQ(layer.top(1).shape(), Shape({2}));
+  EXPECT_EQ(layer.top(1).type(), kFloat);
+  EXPECT_THROW(layer.Forward(), Error) << "no data yet";
+  std::vector<float> data(12), labels{7, 8, 9, 10};
+  for (int i = 0; i < 12; ++i) data[i] = 0.5f * i;
+  auto& memory = dynamic_cast<MemoryData&>(layer.layer());
+  memory.Reset(data.data(), labels.data(), 4);
+  for (int round = 0; round < 2; ++round) {
+    layer.Forward();
+    EXPECT_EQ(layer.Top(0), std::vector<double>({0, 0.5, 1, 1.5, 2, 2.5}));
+    EXPECT_EQ(layer.Top(1), std::vector<double>({7, 8}));
+    layer.Forward();
+    EXPECT_EQ(layer.Top(0), std::vector<double>({3, 3.5, 4, 4.5, 5, 5.5}));
+    EXPECT_EQ(layer.Top(1), std::vector<double>({9, 10}));
   }
-  EXPECT_THROW(layer.Reset(data.data(), labels.data(), 3), Error);
+  EXPECT_THROW(memory.Reset(data.data(), labels.data(), 3), Error);
+  EXPECT_THROW(memory.Reset(data.data(), labels.data(), 0), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MemoryDataLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
+
+TEST(MemoryDataLayerShapeTest, AnyNumberOfAxes) {
+  LayerTester layer("type: 'MemoryData' memory_data_param { dim: 4 dim: 5 }",
+                    Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {}, 2);
+  EXPECT_EQ(layer.top(0).shape(), Shape({4, 5}));
+  EXPECT_EQ(layer.top(1).shape(), Shape({4}));
+  EXPECT_THROW(LayerTester("type: 'MemoryData' memory_data_param { batch_size: 2 }",
+                           Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {}, 2),
+               Error);
+}
 
 }  // namespace
 }  // namespace caffe

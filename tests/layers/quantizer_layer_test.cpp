@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -15,61 +16,77 @@ TypeTriple Cast(DataType in, DataType out) {
   return {in == kDouble || out == kDouble ? kDouble : kFloat, in, out};
 }
 
+std::vector<int> Codes(const BlobBase& blob) {
+  std::vector<int> codes(blob.count());
+  for (int64_t i = 0; i < blob.count(); ++i) {
+    codes[i] = blob.type() == kQuant8 ? static_cast<const uint8_t*>(blob.host_data())[i]
+                                      : static_cast<const uint16_t*>(blob.host_data())[i];
+  }
+  return codes;
+}
+
+// The parameter's type is that of the bottom.
 class QuantizerLayerTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(QuantizerLayerTest, CastsBetweenFloatKinds) {
-  const auto [device, in] = GetParam();
+  const auto [device, type] = GetParam();
   for (DataType out : FloatTypes()) {
     if (out == kDouble && !device->info().fp64) continue;
-    LayerTester cast("type: 'Quantizer'", device, Cast(in, out), {{3, 5, 7}});
-    std::vector<double> x = TestNumbers(105, 3);
-    for (double& v : x) v *= 1.2345678;
-    cast.SetBottom(0, x);
-    cast.Forward();
-    // The library's own conversion, tested on its own, of what the bottom holds.
-    auto expected = MakeBlob(out, Runtime::Get().cpu(), {105});
-    expected->SetData(cast.Bottom(0));
-    EXPECT_EQ(cast.Top(), expected->DataAsDouble()) << in.name() << " to " << out.name();
-    cast.RandomTopDiff();
-    cast.Backward();
-    ExpectNear(cast.BottomDiff(0), cast.top().DiffAsDouble(), Tolerance(in), "dE/dx");
+    LayerTester layer("type: 'Quantizer'", device, Cast(type, out), {{3, 100}});
+    std::vector<double> values(300);
+    for (int i = 0; i < 300; ++i) values[i] = (i - 150) * 1.000123 / 7;
+    layer.SetBottom(0, values);
+    layer.Forward();
+    const auto expected = MakeBlob(out, Runtime::Get().cpu(), {300});
+    expected->SetData(layer.Bottom(0));
+    EXPECT_EQ(layer.Top(), expected->DataAsDouble()) << out.name();
+    layer.top().SetDiff(values);
+    layer.Backward();
+    const auto gradient = MakeBlob(type, Runtime::Get().cpu(), {300});
+    gradient->SetData(layer.top().DiffAsDouble());
+    EXPECT_EQ(layer.BottomDiff(0), gradient->DataAsDouble()) << out.name();
   }
 }
 
-TEST_P(QuantizerLayerTest, QuantizesAndDequantizes) {
-  const auto [device, in] = GetParam();
+TEST_P(QuantizerLayerTest, QuantizesAndBack) {
+  const auto [device, type] = GetParam();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
   for (DataType out : {kQuant8, kQuant16}) {
-    const double scale = 2.0 / out.info().code_max;
-    const QuantRange range{scale, out.info().code_max / 3, true};
-    std::vector<double> x{0, 1e30, -1e30, std::numeric_limits<double>::infinity(), NAN,
-                          scale * 2.5, -scale * 2.5, 0.1, -0.3};
-    if (in == kHalf) x[1] = 60000, x[2] = -60000;
-    const int64_t count = static_cast<int64_t>(x.size());
-    LayerTester quantize("type: 'Quantizer'", device, Cast(in, out), {{count}});
-    quantize.top().set_range(range);
-    quantize.SetBottom(0, x);
-    quantize.Forward();
-    LayerTester back("type: 'Quantizer'", device, Cast(out, in), {{count}});
-    back.bottom().set_range(range);
-    std::copy_n(static_cast<const char*>(quantize.top().host_data()), quantize.top().bytes(),
-                static_cast<char*>(back.bottom().mutable_host_data()));
+    LayerTester layer("type: 'Quantizer'", device, Cast(type, out), {{9}});
+    EXPECT_THROW(layer.Forward(), Error) << "a range that was never observed";
+    layer.top().set_range({0.25, 100, true});
+    layer.SetBottom(0, {0, 1, -1, 0.125, -0.125, 0.375, 8192, -8192, nan});
+    layer.Forward();
+    const int top = out.info().code_max;
+    EXPECT_EQ(Codes(layer.top()),
+              std::vector<int>({100, 104, 96, 101, 99, 102, std::min(32868, top), 0, 100}));
+    EXPECT_THROW(layer.Backward(), Error);
+
+    LayerTester back("type: 'Quantizer'", device, Cast(out, type), {{9}});
+    back.bottom().set_range({0.25, 100, true});
+    std::memcpy(back.bottom().mutable_host_data(), layer.top().host_data(),
+                layer.top().bytes());
     back.Forward();
-    const double low = scale * (0 - range.zero);
-    const double high = scale * (out.info().code_max - range.zero);
-    std::vector<double> held = quantize.Bottom(0), expected;
-    for (double v : held) {
-      expected.push_back(std::isnan(v) ? 0 : std::clamp(v, low, high));
-    }
-    ExpectNear(back.Top(), expected, 0.51 * scale + Tolerance(in), "dequantized");
+    const double high = 0.25 * (std::min(32868, top) - 100);
+    const auto expected = MakeBlob(type, Runtime::Get().cpu(), {9});
+    expected->SetData({0, 1, -1, 0.25, -0.25, 0.5, high, -25, 0});
+    EXPECT_EQ(back.Top(), expected->DataAsDouble());
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizerLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
-TEST(QuantizerLayerErrorTest, UnobservedRangesAreErrors) {
-  LayerTester quantize("type: 'Quantizer'", Runtime::Get().cpu(), Cast(kFloat, kQuant8), {{4}});
-  EXPECT_THROW(quantize.Forward(), Error);
+TEST(QuantizerLayerRequantizeTest, ChangesTheRange) {
+  for (Device* device : TestDevices()) {
+    LayerTester layer("type: 'Quantizer'", device, Cast(kQuant8, kQuant16), {{3}});
+    layer.bottom().set_range({0.5, 10, true});
+    layer.top().set_range({0.125, 1000, true});
+    const uint8_t codes[] = {10, 13, 0};
+    std::memcpy(layer.bottom().mutable_host_data(), codes, 3);
+    layer.Forward();
+    EXPECT_EQ(Codes(layer.top()), std::vector<int>({1000, 1012, 960})) << device->info().id;
+  }
 }
 
 }  // namespace

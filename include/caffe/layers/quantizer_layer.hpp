@@ -6,12 +6,12 @@ namespace caffe {
 
 class LayerRegistry;
 
-// y = x in another type. Between float kinds a cast, rounded to nearest even. To a quantized type
-//   y = clamp(round(x / s_y) + z_y), round half away from zero, NaN gives z_y,
-// from one x = s_x (code - z_x), with the ranges that the blobs carry.
-//   dE/dx = dE/dy (float kinds only)
-// bottom 0, top 0: any shape, the same. Types: any pair.
-class Quantizer : public LayerBase {
+// y = x in another type: between float kinds a conversion, rounded to nearest even; to a quantized
+// type code = round(x / scale) + zero point, half away from zero and clamped; from one
+// scale * (code - zero point). The ranges are those of the blobs. dE/dx = dE/dy, converted.
+// bottom 0, top 0: any shape, the same. Not in place.
+// Types: any pair of types; backward between float kinds.
+class QuantizerLayer final : public LayerBase {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -21,6 +21,9 @@ class Quantizer : public LayerBase {
                 const BlobVec& bottom) override;
 
  private:
+  // A blob's scale, 1 for float kinds. Throws if its range was never observed.
+  double ScaleOf(const BlobBase& blob) const;
+
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

@@ -4,65 +4,53 @@
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
-namespace {
 
-// The arguments of kernels/quant/convert.h behind x and y.
-std::vector<KernelArgument> ConvertArguments(int64_t count, KernelArgument x, KernelArgument y,
-                                             double scale, double inverse_scale, double low,
-                                             double high) {
-  return {count, x, y, scale, inverse_scale, low, high};
-}
-
-}  // namespace
-
-void Quantizer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  forward_ = MakeKernel("quant/convert", "convert");
-  if (types().in.is_float() && types().out.is_float()) {
-    backward_ = MakeKernel("quant/convert", "convert", {types().compute, types().out, types().in});
+void QuantizerLayer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(top[0] != bottom[0], Where(), ": does not work in place");
+  const DataType in = types().in, out = types().out;
+  const DataType compute = in == kDouble || out == kDouble ? kDouble : kFloat;
+  forward_ = MakeKernel("quant/convert", "convert", {compute, in, out});
+  if (in.is_float() && out.is_float()) {
+    backward_ = MakeKernel("quant/convert", "convert", {compute, out, in});
   }
 }
 
-void Quantizer::Reshape(const BlobVec& bottom, const BlobVec& top) {
+void QuantizerLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->ReshapeLike(*bottom[0]);
 }
 
-void Quantizer::Forward(const BlobVec& bottom, const BlobVec& top) {
-  for (const BlobBase* blob : {bottom[0], top[0]}) {
-    CAFFE_CHECK(blob->type().is_float() || blob->range().observed, Where(), ": the range of blob ",
-                blob->name(), " was never observed; run the float net on data with quant_mode "
-                "CAFFE_QUANT_OBSERVE and save it");
-  }
-  const double scale = types().in.is_quantized() ? bottom[0]->range().scale : 1;
-  double inverse_scale = 1, low = 0, high = 0;
-  if (types().out.is_quantized()) {
-    const QuantRange& range = top[0]->range();
-    inverse_scale = 1 / range.scale;
-    low = types().out.info().code_min - range.zero;
-    high = types().out.info().code_max - range.zero;
-  }
-  const int64_t count = bottom[0]->count();
-  forward_->Launch(count, ConvertArguments(count, bottom[0]->Data(), top[0]->MutableData(), scale,
-                                           inverse_scale, low, high));
+double QuantizerLayer::ScaleOf(const BlobBase& blob) const {
+  if (blob.type().is_float()) return 1;
+  CAFFE_CHECK(blob.range().observed, Where(), ": no range of blob ", blob.name(),
+              " was ever observed; calibrate the net first");
+  return blob.range().scale;
 }
 
-void Quantizer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
-                         const BlobVec& bottom) {
+void QuantizerLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const TypeInfo& info = types().out.info();
+  const int64_t zero = types().out.is_float() ? 0 : top[0]->range().zero;
+  forward_->Launch(bottom[0]->count(),
+                   {bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData(),
+                    ScaleOf(*bottom[0]), 1 / ScaleOf(*top[0]), info.code_min - zero,
+                    info.code_max - zero});
+}
+
+void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                              const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
-  const int64_t count = bottom[0]->count();
-  backward_->Launch(count, ConvertArguments(count, top[0]->Diff(), bottom[0]->MutableDiff(), 1, 1,
-                                            0, 0));
+  backward_->Launch(bottom[0]->count(), {bottom[0]->count(), top[0]->Diff(),
+                                         bottom[0]->MutableDiff(), 1.0, 1.0, 0.0, 0.0});
 }
 
 void RegisterQuantizerLayer(LayerRegistry& registry) {
   LayerTraits traits;
-  traits.types = BuiltInTypes();
   traits.converts = true;
-  traits.summary = "the same values in another type";
+  traits.types = BuiltInTypes();
+  traits.summary = "converts between types";
   registry.AddUntyped("Quantizer", traits,
                       [](const LayerParameter& parameter, const LayerContext& context) {
-                        return std::static_pointer_cast<LayerBase>(
-                            std::make_shared<Quantizer>(parameter, context));
+                        return std::make_shared<QuantizerLayer>(parameter, context);
                       });
 }
 
