@@ -1,5 +1,4 @@
-#include <atomic>
-#include <cstdio>
+#include <pybind11/stl.h>
 
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"

@@ -5,6 +5,8 @@ namespace py = pybind11;
 PYBIND11_MODULE(_caffe, module) {
   module.doc() = "The compiled part of the package caffe.";
   module.attr("__version__") = CAFFE_VERSION;
+  module.attr("TRAIN") = 0;
+  module.attr("TEST") = 1;
   BindEnums(module);
   BindDevices(module);
   BindBlob(module);

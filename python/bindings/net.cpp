@@ -52,20 +52,18 @@ void SetInputArrays(Net& net, const py::object& layer, const Array& data, const 
   auto* memory_data = dynamic_cast<caffe::MemoryData*>(layer.cast<caffe::LayerBase*>());
   CAFFE_CHECK(memory_data, "set_input_arrays needs a MemoryData layer, not ",
               layer.cast<caffe::LayerBase*>()->type());
-  CAFFE_CHECK(data.ndim() == 4, "the data must have 4 axes, got ", data.ndim());
-  CAFFE_CHECK(labels.size() == data.shape(0), "there are ", data.shape(0), " items and ",
-              labels.size(), " labels");
-  for (int axis = 0; axis < 3; ++axis) {
-    const int64_t wanted = axis == 0   ? memory_data->channels()
-                           : axis == 1 ? memory_data->height()
-                                       : memory_data->width();
-    CAFFE_CHECK(data.shape(axis + 1) == wanted, "axis ", axis + 1, " of the data has ",
-                data.shape(axis + 1), " elements, the layer wants ", wanted);
-  }
-  memory_data->Reset(data.data(), labels.data(), data.shape(0));
-  // The layer reads from the arrays: they live as long as it does.
-  py::object holder = layer;
-  holder.attr("_arrays") = py::make_tuple(data, labels);
+  CAFFE_CHECK(data.ndim() > 0 && labels.size() == data.shape(0), "there are ",
+              data.ndim() > 0 ? data.shape(0) : 0, " items and ", labels.size(), " labels");
+  caffe::Shape item(data.shape() + 1, data.shape() + data.ndim());
+  caffe::Shape wanted(memory_data->shape().begin() + 1, memory_data->shape().end());
+  CAFFE_CHECK(item == wanted, "items of shape ", caffe::ShapeString(item),
+              " were given, the layer wants ", caffe::ShapeString(wanted));
+  // The layer reads from the arrays, and may let go of them where the GIL is not held.
+  const std::shared_ptr<void> owner(new std::pair<Array, Array>(data, labels), [](void* arrays) {
+    const py::gil_scoped_acquire acquire;
+    delete static_cast<std::pair<Array, Array>*>(arrays);
+  });
+  memory_data->Reset(data.data(), labels.data(), data.shape(0), owner);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
   }
+  virtual ~PythonSolver() = default;  // polymorphic, so that Python sees the derived class
   PythonCallback callback;
 };
 

@@ -19,9 +19,10 @@ class MemoryData : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
 
-  // `count` items of item_count() values and as many labels, borrowed until the next Reset. Throws
-  // unless count is a positive multiple of batch_size().
-  void Reset(const float* data, const float* labels, int64_t count);
+  // `count` items of item_count() values and as many labels, read until the next Reset; borrowed,
+  // or kept alive by `owner`. Throws unless count is a positive multiple of batch_size().
+  void Reset(const float* data, const float* labels, int64_t count,
+             std::shared_ptr<void> owner = nullptr);
   int64_t batch_size() const { return shape_[0]; }
   int64_t item_count() const { return ShapeCount(shape_, 1); }
   const Shape& shape() const { return shape_; }
@@ -31,6 +32,7 @@ class MemoryData : public LayerBase {
   const float* data_ = nullptr;
   const float* labels_ = nullptr;
   int64_t count_ = 0, position_ = 0;
+  std::shared_ptr<void> owner_;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

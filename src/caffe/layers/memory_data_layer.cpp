@@ -20,7 +20,8 @@ void MemoryData::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   top[1]->Reshape({shape_[0]});
 }
 
-void MemoryData::Reset(const float* data, const float* labels, int64_t count) {
+void MemoryData::Reset(const float* data, const float* labels, int64_t count,
+                       std::shared_ptr<void> owner) {
   CAFFE_CHECK(data && labels, Where(), ": Reset needs data and labels");
   CAFFE_CHECK(count > 0 && count % batch_size() == 0, Where(), ": ", count,
               " items are no positive multiple of the batch size ", batch_size());
@@ -28,6 +29,7 @@ void MemoryData::Reset(const float* data, const float* labels, int64_t count) {
   labels_ = labels;
   count_ = count;
   position_ = 0;
+  owner_ = std::move(owner);
 }
 
 void MemoryData::Forward(const BlobVec& bottom, const BlobVec& top) {
