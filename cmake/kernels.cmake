@@ -26,6 +26,7 @@ function(caffe_host_instance out path compute in out_type float_kind)
 #define MItype ${in}
 #define MOtype ${out_type}
 #define FLOAT_KIND ${float_kind}
+#define CAFFE_HOST_TYPES \"${compute}/${in}/${out_type}\"
 namespace k_${compute}_${in}_${out_type} {
 #line 1 \"kernels/${path}\"
 #include \"${path}\"
@@ -34,6 +35,7 @@ namespace k_${compute}_${in}_${out_type} {
 #undef MItype
 #undef MOtype
 #undef FLOAT_KIND
+#undef CAFFE_HOST_TYPES
 " PARENT_SCOPE)
 endfunction()
 
@@ -79,6 +81,8 @@ foreach(file IN LISTS kernel_files)
       endforeach()
     elseif(group STREQUAL "once")
       caffe_host_instance(one ${file} f32 f32 f32 1)
+      string(REPLACE "HOST_TYPES \"f32/f32/f32\"" "HOST_TYPES \"once\"" one "${one}")
+      string(REPLACE "namespace k_f32_f32_f32" "namespace k_once" one "${one}")
       string(APPEND text "${one}")
     elseif(NOT group STREQUAL "device")
       message(FATAL_ERROR "kernels/${file}: unknown group of types '${group}'")

@@ -1,20 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <cctype>
 #include <cstdlib>
-#include <set>
-#include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/dynamic_library.hpp"
-#include "caffe/device/kernel_text.hpp"
-#include "caffe/device/null_device.hpp"
 #include "caffe/device/nvrtc_compile.hpp"
-#include "caffe/device/program_builder.hpp"
-#include "caffe/library/libraries.hpp"
+#include "support/kernel_texts.hpp"
 
 namespace caffe {
 namespace {
@@ -139,101 +132,12 @@ TEST(DynamicLibrary, GivenFoldersComeFirst) {
 
 // --- Every file of kernels/, in every type that its first line names -----------------------------
 
-std::vector<std::string> Groups(const std::string& path) {
-  const std::string& text = KernelText(path);
-  const std::string line = text.substr(0, text.find('\n')), mark = "//! types:";
-  if (line.rfind(mark, 0) != 0) return {};
-  std::istringstream words(line.substr(mark.size()));
-  std::vector<std::string> groups;
-  for (std::string word; words >> word;) groups.push_back(word);
-  return groups;
-}
-
-std::vector<std::string> Bodies() {
-  std::vector<std::string> bodies;
-  for (const std::string& path : KernelTextPaths()) {
-    if (!Groups(path).empty()) bodies.push_back(path);
-  }
-  return bodies;
-}
-
-std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
-  std::set<TypeTriple> triples;
-  for (const std::string& group : groups) {
-    if (group == "float") {
-      for (DataType type : FloatTypes()) triples.insert(TypeTriple::Equal(type));
-    } else if (group == "quantized") {
-      for (DataType type : {kQuant8, kQuant16}) triples.insert(TypeTriple::Equal(type));
-    } else if (group == "master") {
-      for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, kFloat});
-    } else if (group == "pairs") {
-      for (DataType in : BuiltInTypes()) {
-        for (DataType out : BuiltInTypes()) {
-          const bool wide = in == kDouble || out == kDouble;
-          triples.insert({wide ? kDouble : kFloat, in, out});
-        }
-      }
-    } else if (group == "once") {
-      triples.insert(TypeTriple::Equal(kFloat));
-    } else if (group == "device") {
-      for (DataType type : {kFloat, kDouble}) triples.insert(TypeTriple::Equal(type));
-      for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, type});
-    } else {
-      CAFFE_THROW("'", group, "' is no group of types");
-    }
-  }
-  return triples;
-}
-
-// Bodies that are not complete without the defines of the operator that uses them: its texts.
-std::vector<ProgramText> OperatorTexts(const std::string& path) {
-  NullDevice device(Backend::kCuda);
-  if (path == "blas/gemm") {
-    const std::vector<std::pair<DataType, DataType>> types{
-        {kFloat, kFloat}, {kDouble, kDouble}, {kHalf, kFloat}, {kBfloat16, kBfloat16}};
-    for (const auto& [in, out] : types) {
-      // The largest tile takes the longest: not in every type.
-      for (int variant = in.bytes() == 2 ? 1 : 0; variant < 4; ++variant) {
-        GemmDescriptor d;
-        d.in = in;
-        d.out = out;
-        d.trans_a = variant & 1;
-        d.trans_b = variant & 2;
-        // Each of the tiles, whole ones and ones that stick out.
-        d.m = variant == 0 ? 256 : variant == 1 ? 96 : 33;
-        d.n = variant == 3 ? 64 : d.m;
-        d.k = variant == 3 ? 17 : 64;
-        GeneratedLibrary().make(&device, d);
-      }
-    }
-  }
-  return device.texts();
-}
-
-std::vector<ProgramText> Texts(const std::string& path, bool fold) {
-  std::vector<ProgramText> texts = OperatorTexts(path);
-  if (!texts.empty()) return texts;
-  NullDevice device(Backend::kCuda);
-  for (const TypeTriple& types : Triples(Groups(path))) {
-    ProgramBuilder builder(&device, path);
-    builder.Types(types).Body(path);
-    for (DataType type : BuiltInTypes()) builder.AlsoType(type);
-    for (const KernelSignature& kernel : ParseKernelHeads(path, KernelText(path))) {
-      for (const KernelParameter& parameter : kernel.parameters) {
-        if (fold && parameter.kind == KernelParameter::Kind::kFold) builder.Fold(parameter.name, 2);
-      }
-    }
-    texts.push_back(builder.Text());
-  }
-  return texts;
-}
-
 class EveryBody : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryBody, CompilesForCuda) {
   SKIP_WITHOUT_NVRTC();
   const std::string& path = GetParam();
-  const std::vector<ProgramText> texts = Texts(path, false);
+  const std::vector<ProgramText> texts = KernelTexts(Backend::kCuda, path, false);
   ASSERT_FALSE(texts.empty());
   for (const ProgramText& text : texts) {
     for (const char* architecture : {"sm_80", "sm_90"}) {
@@ -241,20 +145,14 @@ TEST_P(EveryBody, CompilesForCuda) {
     }
   }
   // Folded parameters are defines, which must not meet another use of their names.
-  for (const ProgramText& text : Texts(path, true)) {
+  for (const ProgramText& text : KernelTexts(Backend::kCuda, path, true)) {
     if (text.folds.empty()) continue;
     EXPECT_EQ(MessageOf(text, "sm_90"), "");
   }
 }
 
-std::string BodyName(const testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  }
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryBody, testing::ValuesIn(Bodies()), BodyName);
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryBody, testing::ValuesIn(KernelBodies()),
+                         [](const auto& info) { return BodyName(info.param); });
 
 }  // namespace
 }  // namespace caffe

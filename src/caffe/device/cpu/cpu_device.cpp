@@ -170,7 +170,7 @@ class CpuProgram final : public Program {
           types.compute.word() + "/" + types.in.word() + "/" + types.out.word();
       auto row = Table().find(level_ + " " + words + " " + name);
       // Bodies of the group `once` name their types themselves and exist in one instance.
-      if (row == Table().end()) row = Table().find(level_ + " f32/f32/f32 " + name);
+      if (row == Table().end()) row = Table().find(level_ + " once " + name);
       CAFFE_CHECK(row != Table().end(), "cpu: program ", text_.name, " has no kernel ", name,
                   " for the types ", types.name(), " at instruction level ", level_,
                   "; see the line '//! types:' of its body");

@@ -6,7 +6,7 @@ struct HostRange {
 
 struct HostKernelEntry {
   const char* level;  // v2, v3, v4, neon
-  const char* types;  // compute/in/out in the words of the dialect: f32/f32/f32
+  const char* types;  // compute/in/out in the words of the dialect: f32/f32/f32; or once
   const char* name;
   void (*run)(HostRange range, void** arguments);  // one pointer per argument
 };

@@ -46,9 +46,7 @@ struct Thunk<F> {
 // Constant-initialised, so that no code of a high instruction level runs before main.
 #define CAFFE_HOST_KERNEL(kernel)                                                            \
   [[gnu::section("caffe_kernels"), gnu::used]] static constinit HostKernelEntry kernel##_row = { \
-      CAFFE_TEXT(CAFFE_HOST_LEVEL),                                                          \
-      CAFFE_TEXT(Dtype) "/" CAFFE_TEXT(MItype) "/" CAFFE_TEXT(MOtype), #kernel,              \
-      &Thunk<&kernel>::Run};
+      CAFFE_TEXT(CAFFE_HOST_LEVEL), CAFFE_HOST_TYPES, #kernel, &Thunk<&kernel>::Run};
 
 #include CAFFE_HOST_LIST
 

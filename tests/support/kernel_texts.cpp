@@ -1,0 +1,120 @@
+#include "support/kernel_texts.hpp"
+
+#include <cctype>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/kernel_text.hpp"
+#include "caffe/device/null_device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+std::vector<std::string> Groups(const std::string& path) {
+  const std::string& text = KernelText(path);
+  const std::string line = text.substr(0, text.find('\n')), mark = "//! types:";
+  if (line.rfind(mark, 0) != 0) return {};
+  std::istringstream words(line.substr(mark.size()));
+  std::vector<std::string> groups;
+  for (std::string word; words >> word;) groups.push_back(word);
+  return groups;
+}
+
+}  // namespace
+
+std::vector<std::string> KernelBodies() {
+  std::vector<std::string> bodies;
+  for (const std::string& path : KernelTextPaths()) {
+    if (!Groups(path).empty()) bodies.push_back(path);
+  }
+  return bodies;
+}
+
+namespace {
+
+std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
+  std::set<TypeTriple> triples;
+  for (const std::string& group : groups) {
+    if (group == "float") {
+      for (DataType type : FloatTypes()) triples.insert(TypeTriple::Equal(type));
+    } else if (group == "quantized") {
+      for (DataType type : {kQuant8, kQuant16}) triples.insert(TypeTriple::Equal(type));
+    } else if (group == "master") {
+      for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, kFloat});
+    } else if (group == "pairs") {
+      for (DataType in : BuiltInTypes()) {
+        for (DataType out : BuiltInTypes()) {
+          const bool wide = in == kDouble || out == kDouble;
+          triples.insert({wide ? kDouble : kFloat, in, out});
+        }
+      }
+    } else if (group == "once") {
+      triples.insert(TypeTriple::Equal(kFloat));
+    } else if (group == "device") {
+      for (DataType type : {kFloat, kDouble}) triples.insert(TypeTriple::Equal(type));
+      for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, type});
+    } else {
+      CAFFE_THROW("'", group, "' is no group of types");
+    }
+  }
+  return triples;
+}
+
+// Bodies that are not complete without the defines of the operator that uses them: its texts.
+std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path) {
+  NullDevice device(backend);
+  if (path == "blas/gemm") {
+    const std::vector<std::pair<DataType, DataType>> types{
+        {kFloat, kFloat}, {kDouble, kDouble}, {kHalf, kFloat}, {kBfloat16, kBfloat16}};
+    for (const auto& [in, out] : types) {
+      // The largest tile takes the longest: not in every type.
+      for (int variant = in.bytes() == 2 ? 1 : 0; variant < 4; ++variant) {
+        GemmDescriptor d;
+        d.in = in;
+        d.out = out;
+        d.trans_a = variant & 1;
+        d.trans_b = variant & 2;
+        // Each of the tiles, whole ones and ones that stick out.
+        d.m = variant == 0 ? 256 : variant == 1 ? 96 : 33;
+        d.n = variant == 3 ? 64 : d.m;
+        d.k = variant == 3 ? 17 : 64;
+        GeneratedLibrary().make(&device, d);
+      }
+    }
+  }
+  return device.texts();
+}
+
+}  // namespace
+
+std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold) {
+  std::vector<ProgramText> texts = OperatorTexts(backend, path);
+  if (!texts.empty()) return texts;
+  NullDevice device(backend);
+  for (const TypeTriple& types : Triples(Groups(path))) {
+    ProgramBuilder builder(&device, path);
+    builder.Types(types).Body(path);
+    for (DataType type : BuiltInTypes()) builder.AlsoType(type);
+    for (const KernelSignature& kernel : ParseKernelHeads(path, KernelText(path))) {
+      for (const KernelParameter& parameter : kernel.parameters) {
+        if (fold && parameter.kind == KernelParameter::Kind::kFold) builder.Fold(parameter.name, 2);
+      }
+    }
+    texts.push_back(builder.Text());
+  }
+  return texts;
+}
+
+std::string BodyName(const std::string& path) {
+  std::string name = path;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+}  // namespace caffe

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "caffe/device/device.hpp"
+
+namespace caffe {
+
+// The files of kernels/ that declare kernels: those whose first line names their types.
+std::vector<std::string> KernelBodies();
+
+// The complete text of a body in every type that its first line names, and of bodies that an
+// operator completes with defines, the texts of that operator. `fold`: FOLD parameters are folded.
+std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold);
+
+// A path as the name of a parameterised test.
+std::string BodyName(const std::string& path);
+
+}  // namespace caffe
