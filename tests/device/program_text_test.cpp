@@ -1,0 +1,91 @@
+// Every file of kernels/ in every type that its first line names, compiled by every OpenCL device.
+// What CUDA makes of them is in nvrtc_test.cpp.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/kernel_text.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/device/runtime.hpp"
+#include "support/kernel_texts.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+std::vector<Device*> OpenClDevices() {
+  std::vector<Device*> devices;
+  for (Device* device : Runtime::Get().devices()) {
+    if (device->backend() == Backend::kOpenCl) devices.push_back(device);
+  }
+  return devices;
+}
+
+class EveryBodyOnOpenCl : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryBodyOnOpenCl, Builds) {
+  if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
+  const std::string& path = GetParam();
+  int built = 0;
+  for (Device* device : OpenClDevices()) {
+    for (bool fold : {false, true}) {
+      for (const ProgramText& text : KernelTexts(Backend::kOpenCl, path, fold)) {
+        if (fold && text.folds.empty()) continue;
+        if (!device->info().fp64 && text.source.find("CAFFE_FP64") == 0) continue;
+        try {
+          EXPECT_TRUE(device->Build(text));
+          ++built;
+        } catch (const Error& error) {
+          ADD_FAILURE() << text.name << ": " << error.what();
+        }
+      }
+    }
+  }
+  EXPECT_GT(built, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(KernelBodies()),
+                         [](const auto& info) { return BodyName(info.param); });
+
+// CAFFE_KERNELS reads kernels/ from disk, and a mistake is shown where it was made.
+TEST(CompileErrorTest, NamesTheFileTheLineAndTheKernel) {
+  if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::path(testing::TempDir()) / Concat("caffe_kernels_", static_cast<int>(getpid()));
+  fs::create_directories(folder / "test");
+  fs::copy(fs::path(CAFFE_SOURCE_DIR) / "kernels", folder, fs::copy_options::recursive);
+  std::ofstream(folder / "test" / "broken.h") << "//! types: float\n"
+                                                 "KERNEL(whole, ARG(i64, n), OUT(MOtype, y)) {\n"
+                                                 "  FOR_EACH(i, n) STORE(MOtype, y, i, 1);\n"
+                                                 "}\n"
+                                                 "KERNEL(broken, ARG(i64, n), IN(MItype, x),\n"
+                                                 "       OUT(MOtype, y)) {\n"
+                                                 "  FOR_EACH(i, n) {\n"
+                                                 "    STORE(MOtype, y, i, nowhere);\n"
+                                                 "  }\n"
+                                                 "}\n";
+  setenv("CAFFE_KERNELS", folder.c_str(), 1);
+  for (Device* device : OpenClDevices()) {
+    try {
+      device->Build(ProgramBuilder(device, "broken").Types(kHalf).Body("test/broken").Text(), false);
+      ADD_FAILURE() << "it was built";
+    } catch (const Error& error) {
+      for (const char* part : {"kernels/test/broken.h", "nowhere", "broken half",
+                               ">     8 |     STORE(MOtype, y, i, nowhere);"}) {
+        EXPECT_TRUE(Holds(error.what(), part));
+      }
+    }
+  }
+  unsetenv("CAFFE_KERNELS");
+  fs::remove_all(folder);
+  EXPECT_THROW(KernelText("test/never_there"), Error);
+}
+
+}  // namespace
+}  // namespace caffe
