@@ -24,7 +24,7 @@ class DataSource {
   virtual int64_t position() const = 0;
   // How many records there are; -1 if that is not known.
   virtual int64_t count() const = 0;
-  // The key of the record that was read last.
+  // The key of the record that was read last, for messages: odd bytes are written \x07.
   virtual std::string key() const = 0;
 };
 

@@ -1,6 +1,8 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <csetjmp>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -12,6 +14,37 @@
 
 namespace caffe {
 namespace {
+
+// LMDB ends the process at some kinds of damage, unless its handler does not return. Between the
+// two places of the jump there are frames of LMDB only.
+thread_local std::jmp_buf* way_out = nullptr;
+
+void LeaveLmdb(MDB_env*, const char*) {
+  if (way_out) std::longjmp(*way_out, 1);
+}
+
+int GetRecord(MDB_cursor* cursor, MDB_val* key, MDB_val* value, MDB_cursor_op operation) {
+  std::jmp_buf here;
+  way_out = &here;
+  if (setjmp(here) != 0) {
+    way_out = nullptr;
+    return MDB_CORRUPTED;
+  }
+  const int result = mdb_cursor_get(cursor, key, value, operation);
+  way_out = nullptr;
+  return result;
+}
+
+// A key as text, whatever its bytes are.
+std::string Printable(std::string_view key) {
+  std::string text;
+  for (const unsigned char byte : key) {
+    char code[8];
+    std::snprintf(code, sizeof(code), byte < 32 || byte > 126 ? "\\x%02x" : "%c", byte);
+    text += code;
+  }
+  return text;
+}
 
 // An open database file. LMDB forbids to open one twice in a process, so all sources of a file
 // share it.
@@ -73,7 +106,10 @@ void Environment::Open(const std::string& path) {
   for (unsigned flags : {0, MDB_NOLOCK}) {
     CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
     const int result = mdb_env_open(env_, path.c_str(), MDB_RDONLY | MDB_NOTLS | flags, 0664);
-    if (result == MDB_SUCCESS) return;
+    if (result == MDB_SUCCESS) {
+      mdb_env_set_assert(env_, LeaveLmdb);
+      return;
+    }
     mdb_env_close(env_);
     if (result == EACCES && flags == 0) continue;
     CAFFE_CHECK(result != MDB_INVALID, "cannot open LMDB ", path,
@@ -95,7 +131,7 @@ void Environment::CheckLength(const std::string& path) const {
               " bytes of ", needed, "; copy or make it again");
 }
 
-// The state between two records; `cursor` stands on the record that was read last.
+// One transaction for its life, so that it sees the database as it was when it was opened.
 class LmdbSource final : public DataSource {
  public:
   explicit LmdbSource(const std::string& path);
@@ -148,11 +184,10 @@ LmdbSource::~LmdbSource() {
 bool LmdbSource::Advance(MDB_val* value) {
   if (position_ == count_) return false;
   MDB_val key;
-  const int result = mdb_cursor_get(cursor_, &key, value, position_ == 0 ? MDB_FIRST : MDB_NEXT);
-  CAFFE_CHECK(result != MDB_NOTFOUND, "LMDB ", path_, ": says it has ", count_,
-              " records, but ends after ", position_, "; it is damaged");
-  CheckLmdb(result, "mdb_cursor_get", path_);
-  key_.assign(static_cast<const char*>(key.mv_data), key.mv_size);
+  const int result = GetRecord(cursor_, &key, value, position_ == 0 ? MDB_FIRST : MDB_NEXT);
+  CAFFE_CHECK(result == MDB_SUCCESS, "LMDB ", path_, ": record ", position_, " of ", count_,
+              ": the database is damaged: ", mdb_strerror(result));
+  key_ = Printable({static_cast<const char*>(key.mv_data), key.mv_size});
   ++position_;
   return true;
 }
