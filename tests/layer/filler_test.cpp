@@ -18,8 +18,8 @@ FillerParameter Filler(const std::string& type) {
   return parameter;
 }
 
-std::vector<double> Filled(const FillerParameter& parameter, const Shape& shape,
-                           uint64_t seed = 7, DataType type = kDouble) {
+std::vector<double> Filled(const FillerParameter& parameter, const Shape& shape, uint64_t seed = 7,
+                           DataType type = kDouble) {
   const auto blob = MakeBlob(type, Runtime::Get().cpu(), shape, "w");
   Fill(parameter, seed, blob.get());
   return blob->DataAsDouble();
@@ -96,9 +96,9 @@ TEST(FillerTest, UnitBallRowsSumToOne) {
 
 TEST(FillerTest, XavierAndMsraFollowTheFan) {
   // Shape {40, 10, 5, 5}: fan in 250, fan out 1000, average 625.
-  const std::pair<FillerParameter::VarianceNorm, double> fans[] = {
-      {FillerParameter::FAN_IN, 250}, {FillerParameter::FAN_OUT, 1000},
-      {FillerParameter::AVERAGE, 625}};
+  const std::pair<FillerParameter::VarianceNorm, double> fans[] = {{FillerParameter::FAN_IN, 250},
+                                                                   {FillerParameter::FAN_OUT, 1000},
+                                                                   {FillerParameter::AVERAGE, 625}};
   for (const auto& [norm, fan] : fans) {
     FillerParameter xavier = Filler("xavier");
     xavier.set_variance_norm(norm);

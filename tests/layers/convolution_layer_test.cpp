@@ -34,8 +34,8 @@ void ForEachProduct(const Shape& x, const Shape& y, const Geometry& g, const Vis
             int64_t rest_p = p, rest_k = k, at = 0, step = 1;
             bool inside = true;
             for (int a = axes - 1; a >= 0; --a) {
-              const int64_t i = rest_p % y[2 + a] * g.stride[a] +
-                                rest_k % g.kernel[a] * g.dilation[a] - g.pad[a];
+              const int64_t i =
+                  rest_p % y[2 + a] * g.stride[a] + rest_k % g.kernel[a] * g.dilation[a] - g.pad[a];
               inside = inside && i >= 0 && i < x[2 + a];
               at += i * step;
               step *= x[2 + a];
@@ -60,19 +60,31 @@ struct Case {
 
 std::vector<Case> Cases() {
   return {
-      {"num_output: 4 kernel_size: 3 stride: 2", {2, 3, 6, 4}, {2, 4, 2, 1},
+      {"num_output: 4 kernel_size: 3 stride: 2",
+       {2, 3, 6, 4},
+       {2, 4, 2, 1},
        {{3, 3}, {2, 2}, {0, 0}, {1, 1}, 1}},
       {"num_output: 6 kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride_h: 1 stride_w: 2 group: 3",
-       {2, 6, 5, 7}, {2, 6, 5, 3}, {{3, 2}, {1, 2}, {1, 0}, {1, 1}, 3}},
-      {"num_output: 5 kernel_size: 3 pad: 2 dilation: 2", {1, 2, 7, 6}, {1, 5, 7, 6},
+       {2, 6, 5, 7},
+       {2, 6, 5, 3},
+       {{3, 2}, {1, 2}, {1, 0}, {1, 1}, 3}},
+      {"num_output: 5 kernel_size: 3 pad: 2 dilation: 2",
+       {1, 2, 7, 6},
+       {1, 5, 7, 6},
        {{3, 3}, {1, 1}, {2, 2}, {2, 2}, 1}},
-      {"num_output: 8 kernel_size: 1", {3, 4, 5, 5}, {3, 8, 5, 5},
+      {"num_output: 8 kernel_size: 1",
+       {3, 4, 5, 5},
+       {3, 8, 5, 5},
        {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1}},
       {"num_output: 4 kernel_size: 3 stride: 2", {2, 2, 9}, {2, 4, 4}, {{3}, {2}, {0}, {1}, 1}},
       {"num_output: 4 kernel_size: 2 kernel_size: 3 kernel_size: 1 pad: 1 group: 2",
-       {2, 4, 3, 4, 2}, {2, 4, 4, 4, 4}, {{2, 3, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, 2}},
+       {2, 4, 3, 4, 2},
+       {2, 4, 4, 4, 4},
+       {{2, 3, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, 2}},
       // Depthwise.
-      {"num_output: 4 kernel_size: 3 pad: 1 group: 4", {2, 4, 6, 5}, {2, 4, 6, 5},
+      {"num_output: 4 kernel_size: 3 pad: 1 group: 4",
+       {2, 4, 6, 5},
+       {2, 4, 6, 5},
        {{3, 3}, {1, 1}, {1, 1}, {1, 1}, 4}},
   };
 }
@@ -182,19 +194,19 @@ TEST(ConvolutionLayerShapeTest, RefusesWhatDoesNotFit) {
   };
   EXPECT_NO_THROW(make("num_output: 2 kernel_size: 5"));
   for (const char* text : {
-           "num_output: 2 kernel_size: 6",                           // larger than the input
-           "num_output: 2 kernel_size: 3 dilation: 3",               // likewise, 7 wide
-           "num_output: 2 kernel_size: 3 stride: 0",                 //
-           "num_output: 2 kernel_size: 0",                           //
-           "num_output: 2",                                          // no kernel
-           "kernel_size: 3",                                         // no outputs
-           "num_output: 6 kernel_size: 3 group: 3",                  // 4 channels
-           "num_output: 3 kernel_size: 3 group: 2",                  //
-           "num_output: 2 kernel_size: 3 group: 0",                  //
-           "num_output: 2 kernel_size: 3 kernel_h: 3 kernel_w: 3",   // both forms
-           "num_output: 2 kernel_h: 3",                              // kernel_w is 0
-           "num_output: 2 kernel_size: 3 stride_h: 2",               // stride_w is 0
-           "num_output: 2 kernel_size: 3 pad: 1 pad: 1 pad: 1",      // for two axes
+           "num_output: 2 kernel_size: 6",                          // larger than the input
+           "num_output: 2 kernel_size: 3 dilation: 3",              // likewise, 7 wide
+           "num_output: 2 kernel_size: 3 stride: 0",                //
+           "num_output: 2 kernel_size: 0",                          //
+           "num_output: 2",                                         // no kernel
+           "kernel_size: 3",                                        // no outputs
+           "num_output: 6 kernel_size: 3 group: 3",                 // 4 channels
+           "num_output: 3 kernel_size: 3 group: 2",                 //
+           "num_output: 2 kernel_size: 3 group: 0",                 //
+           "num_output: 2 kernel_size: 3 kernel_h: 3 kernel_w: 3",  // both forms
+           "num_output: 2 kernel_h: 3",                             // kernel_w is 0
+           "num_output: 2 kernel_size: 3 stride_h: 2",              // stride_w is 0
+           "num_output: 2 kernel_size: 3 pad: 1 pad: 1 pad: 1",     // for two axes
        }) {
     EXPECT_THROW(make(text), Error) << text;
   }

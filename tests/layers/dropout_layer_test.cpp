@@ -73,8 +73,8 @@ TEST_P(DropoutLayerTest, TestPhase) {
                    TypeTriple::Equal(type), {{100}});
   same.Forward();
   EXPECT_EQ(same.Top(), same.Bottom(0));
-  LayerTester scaled("phase: TEST " + DropoutText("dropout_ratio: 0.75 scale_train: false"),
-                     device, TypeTriple::Equal(type), {{100}});
+  LayerTester scaled("phase: TEST " + DropoutText("dropout_ratio: 0.75 scale_train: false"), device,
+                     TypeTriple::Equal(type), {{100}});
   scaled.Forward();
   std::vector<double> expected = scaled.Bottom(0);
   for (double& value : expected) value *= 0.25;

@@ -47,11 +47,11 @@ TEST_P(InnerProductLayerTest, Forward) {
       ASSERT_EQ(blobs.size(), bias ? 2u : 1u);
       EXPECT_EQ(blobs[0]->shape(), transpose ? Shape({60, 10}) : Shape({10, 60}));
       EXPECT_EQ(blobs[0]->type(), type == kDouble ? kDouble : kFloat);
-      ExpectNear(layer.Top(),
-                 Product(layer.Bottom(0), blobs[0]->DataAsDouble(),
-                         bias ? blobs[1]->DataAsDouble() : std::vector<double>(), 7, 10, 60,
-                         transpose),
-                 2 * Tolerance(type), "y");
+      ExpectNear(
+          layer.Top(),
+          Product(layer.Bottom(0), blobs[0]->DataAsDouble(),
+                  bias ? blobs[1]->DataAsDouble() : std::vector<double>(), 7, 10, 60, transpose),
+          2 * Tolerance(type), "y");
     }
   }
 }

@@ -42,8 +42,8 @@ INSTANTIATE_TEST_SUITE_P(All, MemoryDataLayerTest, testing::ValuesIn(DevicesAndF
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(MemoryDataLayerShapeTest, AnyNumberOfAxes) {
-  LayerTester layer("type: 'MemoryData' memory_data_param { dim: 4 dim: 5 }",
-                    Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {}, 2);
+  LayerTester layer("type: 'MemoryData' memory_data_param { dim: 4 dim: 5 }", Runtime::Get().cpu(),
+                    TypeTriple::Equal(kFloat), {}, 2);
   EXPECT_EQ(layer.top(0).shape(), Shape({4, 5}));
   EXPECT_EQ(layer.top(1).shape(), Shape({4}));
   EXPECT_THROW(LayerTester("type: 'MemoryData' memory_data_param { batch_size: 2 }",

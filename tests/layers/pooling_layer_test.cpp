@@ -57,15 +57,19 @@ std::vector<Case> Cases() {
       {"kernel_size: 2 stride: 2", {2, 3, 6, 8}, {2, 3, 3, 4}, {2, 2, 2, 2, 0, 0}},
       // Rounded up: the last windows are cut.
       {"kernel_size: 2 stride: 2", {2, 3, 5, 7}, {2, 3, 3, 4}, {2, 2, 2, 2, 0, 0}},
-      {"kernel_size: 2 stride: 2 round_mode: FLOOR", {2, 3, 5, 7}, {2, 3, 2, 3},
+      {"kernel_size: 2 stride: 2 round_mode: FLOOR",
+       {2, 3, 5, 7},
+       {2, 3, 2, 3},
        {2, 2, 2, 2, 0, 0}},
       {"kernel_size: 3 stride: 2", {2, 3, 8, 9}, {2, 3, 4, 4}, {3, 3, 2, 2, 0, 0}},
       {"kernel_size: 3 stride: 1", {1, 2, 5, 4}, {1, 2, 3, 2}, {3, 3, 1, 1, 0, 0}},
       {"kernel_size: 3 stride: 2 pad: 1", {1, 2, 7, 5}, {1, 2, 4, 3}, {3, 3, 2, 2, 1, 1}},
       // Rounded up to 4, and the window that would begin behind the image is dropped.
       {"kernel_size: 3 stride: 3 pad: 2", {1, 2, 6, 5}, {1, 2, 3, 3}, {3, 3, 3, 3, 2, 2}},
-      {"kernel_h: 2 kernel_w: 4 stride_h: 1 stride_w: 3 pad_h: 1 pad_w: 2", {2, 1, 4, 9},
-       {2, 1, 5, 4}, {2, 4, 1, 3, 1, 2}},
+      {"kernel_h: 2 kernel_w: 4 stride_h: 1 stride_w: 3 pad_h: 1 pad_w: 2",
+       {2, 1, 4, 9},
+       {2, 1, 5, 4},
+       {2, 4, 1, 3, 1, 2}},
       {"global_pooling: true", {3, 4, 5, 7}, {3, 4, 1, 1}, {5, 7, 1, 1, 0, 0}},
   };
 }
@@ -131,14 +135,14 @@ TEST_P(PoolingLayerTest, Average) {
     layer.Backward();
     const std::vector<double> x = layer.Bottom(0), d = layer.top().DiffAsDouble();
     std::vector<double> y(d.size()), x_diff(x.size());
-    ForEachWindow(c.x, c.y, c.window, [&](int64_t plane, int64_t i, int64_t h0, int64_t h1,
-                                          int64_t w0, int64_t w1) {
-      const double area = static_cast<double>((h1 - h0) * (w1 - w0));
-      ForEachElement(c.x, plane, h0, h1, w0, w1, [&](int64_t at, int64_t) {
-        y[i] += x[at] / area;
-        x_diff[at] += d[i] / area;
-      });
-    });
+    ForEachWindow(c.x, c.y, c.window,
+                  [&](int64_t plane, int64_t i, int64_t h0, int64_t h1, int64_t w0, int64_t w1) {
+                    const double area = static_cast<double>((h1 - h0) * (w1 - w0));
+                    ForEachElement(c.x, plane, h0, h1, w0, w1, [&](int64_t at, int64_t) {
+                      y[i] += x[at] / area;
+                      x_diff[at] += d[i] / area;
+                    });
+                  });
     ExpectNear(layer.Top(), y, Tolerance(type), c.text);
     ExpectNear(layer.BottomDiff(0), x_diff, Tolerance(type), "dE/dx of " + c.text);
   }
@@ -148,8 +152,8 @@ TEST_P(PoolingLayerTest, StochasticDrawsInProportion) {
   const auto [device, type] = GetParam();
   // Many equal windows of 1, 0, 2, 1.
   const int64_t planes = 4000;
-  LayerTester layer(PoolingText("pool: STOCHASTIC kernel_size: 2"), device,
-                    TypeTriple::Equal(type), {{planes, 1, 2, 2}});
+  LayerTester layer(PoolingText("pool: STOCHASTIC kernel_size: 2"), device, TypeTriple::Equal(type),
+                    {{planes, 1, 2, 2}});
   std::vector<double> x(4 * planes);
   for (int64_t i = 0; i < 4 * planes; ++i) x[i] = (i % 4 == 2 ? 2 : i % 4 == 1 ? 0 : 1);
   layer.SetBottom(0, x);

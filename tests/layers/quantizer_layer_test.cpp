@@ -64,8 +64,7 @@ TEST_P(QuantizerLayerTest, QuantizesAndBack) {
 
     LayerTester back("type: 'Quantizer'", device, Cast(out, type), {{9}});
     back.bottom().set_range({0.25, 100, true});
-    std::memcpy(back.bottom().mutable_host_data(), layer.top().host_data(),
-                layer.top().bytes());
+    std::memcpy(back.bottom().mutable_host_data(), layer.top().host_data(), layer.top().bytes());
     back.Forward();
     const double high = 0.25 * (std::min(32868, top) - 100);
     const auto expected = MakeBlob(type, Runtime::Get().cpu(), {9});

@@ -71,8 +71,8 @@ TEST_P(SoftmaxWithLossLayerTest, ForwardAndBackward) {
       {{2, 5, 3, 4}, {2, 3, 4}, "normalize: false normalization: FULL", -1, 24},
   };
   for (const Case& c : cases) {
-    LayerTester layer(LossText(c.loss_param), device, TypeTriple::Equal(type),
-                      {c.scores, c.labels}, 2);
+    LayerTester layer(LossText(c.loss_param), device, TypeTriple::Equal(type), {c.scores, c.labels},
+                      2);
     const int64_t inner = ShapeCount(c.scores, 2);
     const std::vector<double> labels = Labels(c.scores[0] * inner, 5);
     layer.SetBottom(1, labels);
@@ -91,8 +91,7 @@ TEST_P(SoftmaxWithLossLayerTest, ForwardAndBackward) {
 
 TEST_P(SoftmaxWithLossLayerTest, NothingCounts) {
   const auto [device, type] = GetParam();
-  LayerTester layer(LossText("ignore_label: 255"), device, TypeTriple::Equal(type),
-                    {{3, 4}, {3}});
+  LayerTester layer(LossText("ignore_label: 255"), device, TypeTriple::Equal(type), {{3, 4}, {3}});
   layer.SetBottom(1, {255, 255, 255});
   layer.Forward();
   EXPECT_EQ(layer.Top(), std::vector<double>({0}));
@@ -129,8 +128,7 @@ TEST(SoftmaxWithLossLayerGradientTest, AgreesWithDifferences) {
 
 TEST(SoftmaxWithLossLayerShapeTest, RefusesWhatDoesNotFit) {
   const auto make = [](const Shape& labels) {
-    LayerTester(LossText(""), Runtime::Get().cpu(), TypeTriple::Equal(kFloat),
-                {{2, 3, 4}, labels});
+    LayerTester(LossText(""), Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{2, 3, 4}, labels});
   };
   EXPECT_THROW(make({2}), Error);
   EXPECT_THROW(make({4, 2}), Error);

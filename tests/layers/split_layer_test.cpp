@@ -46,8 +46,7 @@ INSTANTIATE_TEST_SUITE_P(All, SplitLayerTest, testing::ValuesIn(DevicesAndFloats
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(SplitLayerGradientTest, AgreesWithDifferences) {
-  LayerTester layer("type: 'Split'", Runtime::Get().cpu(), TypeTriple::Equal(kDouble), {{2, 3}},
-                    3);
+  LayerTester layer("type: 'Split'", Runtime::Get().cpu(), TypeTriple::Equal(kDouble), {{2, 3}}, 3);
   layer.CheckGradient();
 }
 

@@ -41,8 +41,7 @@ double Normal(u64 seed, u64 element) {
 }
 
 // Sets every element to value(its index).
-template <class Value>
-void FillWith(BlobBase* blob, const Value& value) {
+template <class Value> void FillWith(BlobBase* blob, const Value& value) {
   const int64_t count = blob->count();
   char* target = static_cast<char*>(blob->mutable_host_data());
   const DataType type = blob->type();

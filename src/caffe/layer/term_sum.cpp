@@ -17,7 +17,8 @@ TermSum::TermSum(Device* device, const TypeTriple& types) {
   terms_ = MakeBlob(master, device, {2, 0}, "terms");
   part_sums_ = MakeBlob(master, device, {2, 0}, "sums of terms");
   divisor_ = MakeBlob(master, device, {1}, "divisor");
-  const auto program = ProgramBuilder(device, "term_sum").Types(types).Body("loss/term_sum").Build();
+  const auto program =
+      ProgramBuilder(device, "term_sum").Types(types).Body("loss/term_sum").Build();
   sum_parts_ = program->CreateKernel("term_sum_parts");
   divide_ = program->CreateKernel("term_sum_divide");
 }

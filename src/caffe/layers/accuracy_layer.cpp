@@ -22,9 +22,8 @@ void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int64_t items = bottom[0]->count(0, axis) * inner_;
   CAFFE_CHECK(static_cast<int64_t>(parameter.top_k()) <= channels_, Where(), ": top_k ",
               parameter.top_k(), " exceeds the ", channels_, " classes");
-  CAFFE_CHECK(items == bottom[1]->count(), Where(), ": scores of shape ",
-              bottom[0]->shape_string(), " along axis ", axis, " need ", items,
-              " labels, there are ", bottom[1]->count());
+  CAFFE_CHECK(items == bottom[1]->count(), Where(), ": scores of shape ", bottom[0]->shape_string(),
+              " along axis ", axis, " need ", items, " labels, there are ", bottom[1]->count());
   sum_.Reshape(items);
   top[0]->Reshape({});
   if (top.size() > 1) top[1]->Reshape({channels_});
@@ -32,20 +31,19 @@ void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void Accuracy::Forward(const BlobVec& bottom, const BlobVec& top) {
   const AccuracyParameter& parameter = layer_param().accuracy_param();
-  hits_->Launch(sum_.count(),
-                {sum_.count(), channels_, inner_, parameter.top_k(), parameter.has_ignore_label(),
-                 parameter.ignore_label(), bottom[0]->Data(), bottom[1]->Data(),
-                 sum_.terms().MutableData()});
+  hits_->Launch(sum_.count(), {sum_.count(), channels_, inner_, parameter.top_k(),
+                               parameter.has_ignore_label(), parameter.ignore_label(),
+                               bottom[0]->Data(), bottom[1]->Data(), sum_.terms().MutableData()});
   sum_.Divide(0, top[0]);
   if (top.size() > 1) {
-    per_class_->Launch(channels_, {channels_, sum_.count(), bottom[1]->Data(),
-                                   sum_.terms().Data(), top[1]->MutableData()});
+    per_class_->Launch(channels_, {channels_, sum_.count(), bottom[1]->Data(), sum_.terms().Data(),
+                                   top[1]->MutableData()});
   }
 }
 
 void Accuracy::Backward(const BlobVec&, const std::vector<bool>& propagate_down, const BlobVec&) {
-  const bool wanted = std::find(propagate_down.begin(), propagate_down.end(), true) !=
-                      propagate_down.end();
+  const bool wanted =
+      std::find(propagate_down.begin(), propagate_down.end(), true) != propagate_down.end();
   CAFFE_CHECK(!wanted, Where(), ": has no gradient");
 }
 

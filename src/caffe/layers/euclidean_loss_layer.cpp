@@ -36,9 +36,8 @@ void EuclideanLoss::Backward(const BlobVec& top, const std::vector<bool>& propag
   for (int i = 0; i < 2; ++i) {
     if (!propagate_down[i]) continue;
     const double factor = (i == 0 ? 1.0 : -1.0) / bottom[0]->shape(0);
-    backward_->Launch(bottom[0]->count(),
-                      {bottom[0]->count(), bottom[0]->Data(), bottom[1]->Data(), top[0]->Diff(),
-                       bottom[i]->MutableDiff(), factor});
+    backward_->Launch(bottom[0]->count(), {bottom[0]->count(), bottom[0]->Data(), bottom[1]->Data(),
+                                           top[0]->Diff(), bottom[i]->MutableDiff(), factor});
   }
 }
 

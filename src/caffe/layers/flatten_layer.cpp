@@ -22,9 +22,7 @@ void Flatten::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->ShareData(*bottom[0]);
 }
 
-void Flatten::Forward(const BlobVec& bottom, const BlobVec& top) {
-  top[0]->ShareData(*bottom[0]);
-}
+void Flatten::Forward(const BlobVec& bottom, const BlobVec& top) { top[0]->ShareData(*bottom[0]); }
 
 void Flatten::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {

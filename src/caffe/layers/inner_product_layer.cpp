@@ -26,8 +26,8 @@ void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() >= axis_ && bottom[0]->count(axis_) == k_, Where(),
               ": the bottom of shape ", bottom[0]->shape_string(), " has ",
-              bottom[0]->num_axes() >= axis_ ? bottom[0]->count(axis_) : 0,
-              " inputs from axis ", axis_, ", the weights were made for ", k_);
+              bottom[0]->num_axes() >= axis_ ? bottom[0]->count(axis_) : 0, " inputs from axis ",
+              axis_, ", the weights were made for ", k_);
   Shape shape(bottom[0]->shape().begin(), bottom[0]->shape().begin() + axis_);
   shape.push_back(n_);
   top[0]->Reshape(shape);
@@ -72,8 +72,7 @@ void InnerProduct::MakeBackward() {
   weights.out = master_type();
   backward_weights_ = Multiplexer::Gemm(device(), weights);
   if (has_bias_) {
-    backward_bias_ =
-        std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1);
+    backward_bias_ = std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1);
   }
 }
 

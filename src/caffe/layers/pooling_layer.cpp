@@ -29,9 +29,9 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void Pooling::ReadWindow() {
   const PoolingParameter& parameter = layer_param().pooling_param();
   if (global_) {
-    CAFFE_CHECK(!parameter.has_kernel_size() && !parameter.has_kernel_h() &&
-                    !parameter.has_kernel_w(),
-                Where(), ": global_pooling excludes a kernel size");
+    CAFFE_CHECK(
+        !parameter.has_kernel_size() && !parameter.has_kernel_h() && !parameter.has_kernel_w(),
+        Where(), ": global_pooling excludes a kernel size");
   } else {
     const bool apart = parameter.has_kernel_h() || parameter.has_kernel_w();
     CAFFE_CHECK(parameter.has_kernel_size() != apart, Where(),
@@ -42,17 +42,17 @@ void Pooling::ReadWindow() {
                 height_.kernel, "x", width_.kernel, " must be positive");
   }
   const bool stride_apart = parameter.has_stride_h() || parameter.has_stride_w();
-  CAFFE_CHECK(!stride_apart || (!parameter.has_stride() && parameter.has_stride_h() &&
-                                parameter.has_stride_w()),
+  CAFFE_CHECK(!stride_apart ||
+                  (!parameter.has_stride() && parameter.has_stride_h() && parameter.has_stride_w()),
               Where(), ": give either stride, or stride_h and stride_w");
   height_.stride = stride_apart ? parameter.stride_h() : parameter.stride();
   width_.stride = stride_apart ? parameter.stride_w() : parameter.stride();
-  CAFFE_CHECK(height_.stride > 0 && width_.stride > 0, Where(), ": the stride of ",
-              height_.stride, "x", width_.stride, " must be positive");
+  CAFFE_CHECK(height_.stride > 0 && width_.stride > 0, Where(), ": the stride of ", height_.stride,
+              "x", width_.stride, " must be positive");
   const bool pad_apart = parameter.has_pad_h() || parameter.has_pad_w();
-  CAFFE_CHECK(!pad_apart || (!parameter.has_pad() && parameter.has_pad_h() &&
-                             parameter.has_pad_w()),
-              Where(), ": give either pad, or pad_h and pad_w");
+  CAFFE_CHECK(
+      !pad_apart || (!parameter.has_pad() && parameter.has_pad_h() && parameter.has_pad_w()),
+      Where(), ": give either pad, or pad_h and pad_w");
   height_.pad = pad_apart ? parameter.pad_h() : parameter.pad();
   width_.pad = pad_apart ? parameter.pad_w() : parameter.pad();
   const bool padded = height_.pad > 0 || width_.pad > 0;
@@ -61,8 +61,8 @@ void Pooling::ReadWindow() {
                 ": global_pooling needs pad 0 and stride 1");
   } else {
     CAFFE_CHECK(height_.pad < height_.kernel && width_.pad < width_.kernel, Where(),
-                ": the pad of ", height_.pad, "x", width_.pad,
-                " must be less than the kernel of ", height_.kernel, "x", width_.kernel);
+                ": the pad of ", height_.pad, "x", width_.pad, " must be less than the kernel of ",
+                height_.kernel, "x", width_.kernel);
   }
   CAFFE_CHECK(!padded || pool_ != PoolingParameter::STOCHASTIC, Where(),
               ": STOCHASTIC takes no padding");
@@ -135,8 +135,8 @@ std::vector<KernelArgument> Pooling::Geometry() const {
   std::vector<KernelArgument> arguments{planes_, height_.input, width_.input, height_.output,
                                         width_.output};
   if (!tiles_) {
-    arguments.insert(arguments.end(), {height_.kernel, width_.kernel, height_.stride,
-                                       width_.stride, height_.pad, width_.pad});
+    arguments.insert(arguments.end(), {height_.kernel, width_.kernel, height_.stride, width_.stride,
+                                       height_.pad, width_.pad});
   }
   return arguments;
 }
@@ -154,8 +154,8 @@ void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
     forward_->Launch(planes_ * height_.output * width_.output, arguments);
     return;
   }
-  (tiles_ ? tiles_forward_ : forward_)->Launch({planes_ * height_.output, width_.output},
-                                               arguments);
+  (tiles_ ? tiles_forward_ : forward_)
+      ->Launch({planes_ * height_.output, width_.output}, arguments);
 }
 
 void Pooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

@@ -29,10 +29,10 @@ double QuantizerLayer::ScaleOf(const BlobBase& blob) const {
 void QuantizerLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
   const TypeInfo& info = types().out.info();
   const int64_t zero = types().out.is_float() ? 0 : top[0]->range().zero;
-  forward_->Launch(bottom[0]->count(),
-                   {bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData(),
-                    ScaleOf(*bottom[0]), 1 / ScaleOf(*top[0]), info.code_min - zero,
-                    info.code_max - zero});
+  forward_->Launch(
+      bottom[0]->count(),
+      {bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData(), ScaleOf(*bottom[0]),
+       1 / ScaleOf(*top[0]), info.code_min - zero, info.code_max - zero});
 }
 
 void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

@@ -24,8 +24,8 @@ void Softmax::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (inner_ == 1) {
     forward_rows_->Launch(outer_, {outer_, channels_, bottom[0]->Data(), top[0]->MutableData()});
   } else {
-    forward_->Launch({outer_, inner_}, {outer_, channels_, inner_, bottom[0]->Data(),
-                                        top[0]->MutableData()});
+    forward_->Launch({outer_, inner_},
+                     {outer_, channels_, inner_, bottom[0]->Data(), top[0]->MutableData()});
   }
 }
 
@@ -33,11 +33,11 @@ void Softmax::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
                        const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   if (inner_ == 1) {
-    backward_rows_->Launch(outer_, {outer_, channels_, top[0]->Data(), top[0]->Diff(),
-                                    bottom[0]->MutableDiff()});
+    backward_rows_->Launch(
+        outer_, {outer_, channels_, top[0]->Data(), top[0]->Diff(), bottom[0]->MutableDiff()});
   } else {
-    backward_->Launch({outer_, inner_}, {outer_, channels_, inner_, top[0]->Data(),
-                                         top[0]->Diff(), bottom[0]->MutableDiff()});
+    backward_->Launch({outer_, inner_}, {outer_, channels_, inner_, top[0]->Data(), top[0]->Diff(),
+                                         bottom[0]->MutableDiff()});
   }
 }
 

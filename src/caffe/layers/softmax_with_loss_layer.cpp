@@ -32,10 +32,9 @@ void SoftmaxWithLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
   const bool rows = inner_ == 1;
   std::vector<KernelArgument> arguments{outer_, channels_};
   if (!rows) arguments.push_back(inner_);
-  arguments.insert(arguments.end(),
-                   {loss.has_ignore_label(), loss.ignore_label(), bottom[0]->Data(),
-                    bottom[1]->Data(), Probabilities(top).MutableData(),
-                    sum_.terms().MutableData()});
+  arguments.insert(arguments.end(), {loss.has_ignore_label(), loss.ignore_label(),
+                                     bottom[0]->Data(), bottom[1]->Data(),
+                                     Probabilities(top).MutableData(), sum_.terms().MutableData()});
   if (rows) {
     forward_rows_->Launch(outer_, arguments);
   } else {
@@ -53,10 +52,9 @@ void SoftmaxWithLoss::Backward(const BlobVec& top, const std::vector<bool>& prop
   const bool rows = inner_ == 1;
   std::vector<KernelArgument> arguments{outer_, channels_};
   if (!rows) arguments.push_back(inner_);
-  arguments.insert(arguments.end(),
-                   {loss.has_ignore_label(), loss.ignore_label(), Probabilities(top).Data(),
-                    bottom[1]->Data(), top[0]->Diff(), sum_.divisor().Data(),
-                    bottom[0]->MutableDiff()});
+  arguments.insert(arguments.end(), {loss.has_ignore_label(), loss.ignore_label(),
+                                     Probabilities(top).Data(), bottom[1]->Data(), top[0]->Diff(),
+                                     sum_.divisor().Data(), bottom[0]->MutableDiff()});
   if (rows) {
     backward_rows_->Launch({outer_, channels_}, arguments);
   } else {
