@@ -135,7 +135,9 @@ class DeviceConvOp final : public ConvOp {
       if (gather ? !d.forward && !d.backward_weights : !d.backward_data) continue;
       ProgramBuilder builder(device_, gather ? "im2col" : "col2im");
       builder.Types(d.in).Body(path);
-      if (planar) {
+      // On processors a program for every shape costs more than constants save.
+      const bool fold = !device_->info().is_cpu_type;
+      if (fold && planar) {
         const Shape out = g.output();
         builder.Fold("in_h", g.input[0]).Fold("in_w", g.input[1]);
         builder.Fold("out_h", out[0]).Fold("out_w", out[1]);
@@ -143,7 +145,7 @@ class DeviceConvOp final : public ConvOp {
         builder.Fold("stride_h", g.stride[0]).Fold("stride_w", g.stride[1]);
         builder.Fold("pad_h", g.pad[0]).Fold("pad_w", g.pad[1]);
         builder.Fold("dilation_h", g.dilation[0]).Fold("dilation_w", g.dilation[1]);
-      } else {
+      } else if (fold) {
         builder.Fold("axes", g.axes()).Fold("in_count", in_).Fold("out_count", out_);
         builder.Fold("kernel_count", taps_);
       }
