@@ -11,7 +11,7 @@ KERNEL(adam_update, ARG(i64, n), OUT(Dtype, w), OUT(Dtype, g), OUT(Dtype, m), OU
   const Acctype factor = LOAD(f32, reals, 3) * normalize;
   FOR_EACH(i, n) {
     const Acctype x = LOAD(Dtype, w, i);
-    const Acctype sign = x > 0 ? REAL(1.0) : x < 0 ? REAL(-1.0) : REAL(0.0);
+    const Acctype sign = (Acctype)((x > 0) - (x < 0));
     const Acctype d = LOAD(Dtype, g, i) * factor + l2 * x + l1 * sign;
     const Acctype mean = beta1 * LOAD(Dtype, m, i) + (REAL(1.0) - beta1) * d;
     const Acctype square = beta2 * LOAD(Dtype, v, i) + (REAL(1.0) - beta2) * (d * d);

@@ -9,7 +9,7 @@ KERNEL(rmsprop_update, ARG(i64, n), OUT(Dtype, w), OUT(Dtype, g), OUT(Dtype, h),
   const Acctype factor = LOAD(f32, reals, 3) * normalize;
   FOR_EACH(i, n) {
     const Acctype x = LOAD(Dtype, w, i);
-    const Acctype sign = x > 0 ? REAL(1.0) : x < 0 ? REAL(-1.0) : REAL(0.0);
+    const Acctype sign = (Acctype)((x > 0) - (x < 0));
     const Acctype d = LOAD(Dtype, g, i) * factor + l2 * x + l1 * sign;
     const Acctype mean = decay * LOAD(Dtype, h, i) + (REAL(1.0) - decay) * (d * d);
     const Acctype step = rate * d / (SQRT(mean) + delta);
