@@ -96,15 +96,15 @@ void SyncedMemory::SetDevice(Device* device) {
   if (device == device_) return;
   const bool filled = head_ != Head::kEmpty;
   if (filled) ToHost();
-  const std::shared_ptr<char> old_host = std::move(host_);
-  host_.reset();
   if (!shared()) device_->Free(device_memory_);
   device_memory_ = {};
   device_ = device;
-  head_ = Head::kEmpty;
-  if (!filled) return;
-  NeedHost();
-  std::memcpy(host_.get(), old_host.get(), bytes_);
+  if (!filled) {
+    host_.reset();
+    return;
+  }
+  // The host's copy stays the same memory, so that views of it stay live.
+  if (shared()) device_memory_ = {host_.get(), 0};
   head_ = Head::kHost;
 }
 
