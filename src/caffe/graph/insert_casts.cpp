@@ -10,10 +10,10 @@
 namespace caffe {
 namespace {
 
-void AddCast(NetParameter* net, const std::string& from, DataType from_type, const std::string& to,
-             DataType to_type, Phase phase) {
+void AddCast(NetParameter* net, const std::string& name, const std::string& from,
+             DataType from_type, const std::string& to, DataType to_type, Phase phase) {
   LayerParameter* cast = net->add_layer();
-  cast->set_name(to == from + "_as_" + to_type.name() ? to : to + "_from_" + from);
+  cast->set_name(name);
   cast->set_type("Quantizer");
   cast->add_bottom(from);
   cast->add_top(to);
@@ -35,6 +35,7 @@ NetParameter InsertCasts(const NetParameter& net) {
   out.clear_layer();
   std::map<std::string, DataType> types;            // of the present version of each blob
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
+  std::map<std::string, int> cast_versions;
   for (const LayerParameter& source : net.layer()) {
     LayerParameter layer = source;
     const LayerTraits& traits = TraitsOf(layer.type());
@@ -60,7 +61,10 @@ NetParameter InsertCasts(const NetParameter& net) {
       std::string& cast = present_casts[blob + ":" + wanted.name()];
       if (cast.empty()) {
         cast = blob + "_as_" + wanted.name();
-        AddCast(&out, blob, found->second, cast, wanted, layer.phase());
+        // Of a later version of a blob that is written in place: ip_as_half_2.
+        const int version = ++cast_versions[cast];
+        if (version > 1) cast += "_" + std::to_string(version);
+        AddCast(&out, cast, blob, found->second, cast, wanted, layer.phase());
         types[cast] = wanted;
       }
       layer.set_bottom(b, cast);
@@ -87,7 +91,7 @@ NetParameter InsertCasts(const NetParameter& net) {
     const Phase phase = layer.phase();
     *out.add_layer() = std::move(layer);
     for (const auto& [inner, blob] : top_casts) {
-      AddCast(&out, inner, produced, blob, top_type, phase);
+      AddCast(&out, blob + "_from_" + inner, inner, produced, blob, top_type, phase);
     }
   }
   return out;

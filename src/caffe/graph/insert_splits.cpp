@@ -40,10 +40,12 @@ NetParameter InsertSplits(const NetParameter& net) {
       if (readers[place] < 2) continue;
       layer.set_bottom(b, Concat(split_name(place), "_", next_reader[place]++));
     }
-    // A layer in place behind a split would write to a blob that others read.
     for (int t = 0; t < layer.top_size() && t < layer.bottom_size(); ++t) {
       const bool in_place = net.layer(i).top(t) == net.layer(i).bottom(t);
-      if (in_place && readers[source_of[{i, t}]] > 1) layer.set_top(t, net.layer(i).top(t));
+      const bool alone = readers[source_of[Place(i, t)]] == 1;
+      CAFFE_CHECK(!in_place || alone, layer.name(), " (", layer.type(),
+                  "): works in place on blob ", layer.top(t), ", which other layers read, too; ",
+                  "give it a top of its own");
     }
     *out.add_layer() = layer;
     for (int t = 0; t < layer.top_size(); ++t) {

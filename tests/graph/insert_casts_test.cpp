@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "caffe/graph/passes.hpp"
+#include "graph/graph_support.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+std::string Cast(const std::string& text) {
+  return Wiring(InsertCasts(AssignTypes(ParseNet(text))));
+}
+
+const char* const kData = "layer { name: 'data' type: 'Input' top: 'data' } ";
+
+TEST(InsertCastsTest, OneTypeNeedsNone) {
+  const std::string net = std::string(kData) +
+                          "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } ";
+  EXPECT_EQ(Cast("data_type: CAFFE_HALF " + net),
+            "data (Input) -> data half\n"
+            "ip (InnerProduct) data -> ip half\n");
+}
+
+TEST(InsertCastsTest, ReadersOfOneTypeShareACast) {
+  EXPECT_EQ(Cast(std::string(kData) +
+                 "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' "
+                 "        compute_data_type: CAFFE_HALF } "
+                 "layer { name: 'b' type: 'InnerProduct' bottom: 'data' top: 'b' "
+                 "        compute_data_type: CAFFE_HALF } "
+                 "layer { name: 'c' type: 'InnerProduct' bottom: 'data' top: 'c' "
+                 "        compute_data_type: CAFFE_DOUBLE }"),
+            "data (Input) -> data\n"
+            "data_as_half (Quantizer) data -> data_as_half float/float/half\n"
+            "a (InnerProduct) data_as_half -> a half\n"
+            "b (InnerProduct) data_as_half -> b half\n"
+            "data_as_double (Quantizer) data -> data_as_double double/float/double\n"
+            "c (InnerProduct) data_as_double -> c double\n");
+}
+
+TEST(InsertCastsTest, ALossReadsItsScoresCastAndItsLabelsAsTheyAre) {
+  EXPECT_EQ(Cast("layer { name: 'data' type: 'Input' top: 'data' top_data_type: CAFFE_HALF } "
+                 "layer { name: 'label' type: 'Input' top: 'label' } "
+                 "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+                 "        compute_data_type: CAFFE_HALF } "
+                 "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' "
+                 "        top: 'loss' }"),
+            "data (Input) -> data half\n"
+            "label (Input) -> label\n"
+            "ip (InnerProduct) data -> ip half\n"
+            "ip_as_float (Quantizer) ip -> ip_as_float float/half/float\n"
+            "loss (SoftmaxWithLoss) ip_as_float, label -> loss\n");
+}
+
+TEST(InsertCastsTest, ATopOfAnotherTypeIsCastBehindTheLayer) {
+  EXPECT_EQ(Cast(std::string(kData) +
+                 "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+                 "        compute_data_type: CAFFE_FLOAT top_data_type: CAFFE_HALF } "
+                 "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'out' "
+                 "        compute_data_type: CAFFE_HALF }"),
+            "data (Input) -> data\n"
+            "ip (InnerProduct) data -> ip_in_float\n"
+            "ip_from_ip_in_float (Quantizer) ip_in_float -> ip float/float/half\n"
+            "relu (ReLU) ip -> out half\n");
+}
+
+// A cast is of one version of a blob.
+TEST(InsertCastsTest, AnInPlaceWriterMakesCastsStale) {
+  // Two casts with different names: one name would be two tops.
+  const NetParameter net = InsertCasts(AssignTypes(ParseNet(
+      std::string(kData) +
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
+      "layer { name: 'before' type: 'InnerProduct' bottom: 'ip' top: 'before' "
+      "        compute_data_type: CAFFE_HALF } "
+      "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' } "
+      "layer { name: 'after' type: 'InnerProduct' bottom: 'ip' top: 'after' "
+      "        compute_data_type: CAFFE_HALF }")));
+  const std::string wiring = Wiring(net);
+  std::set<std::string> casts;
+  int count = 0;
+  for (const LayerParameter& layer : net.layer()) {
+    if (layer.type() != "Quantizer") continue;
+    ++count;
+    casts.insert(layer.name());
+    casts.insert(layer.top(0));
+    EXPECT_EQ(layer.bottom(0), "ip");
+  }
+  EXPECT_EQ(count, 2) << wiring;
+  EXPECT_EQ(casts.size(), 2u) << wiring;
+}
+
+TEST(InsertCastsTest, InPlaceOnABlobOfAnotherTypeIsAnError) {
+  const std::string message = MessageOf([] {
+    Cast(std::string(kData) +
+         "layer { name: 'relu' type: 'ReLU' bottom: 'data' top: 'data' "
+         "        compute_data_type: CAFFE_HALF }");
+  });
+  for (const char* part : {"relu (ReLU)", "blob data", "float", "half", "a top of its own"}) {
+    EXPECT_TRUE(Holds(message, part));
+  }
+}
+
+TEST(IsInternalLayerTest, AUsersSplitIsTheUsers) {
+  const NetParameter user = ParseNet("layer { name: 'mine' type: 'Split' }");
+  EXPECT_FALSE(IsInternalLayer("mine", "Split", user));
+  EXPECT_TRUE(IsInternalLayer("data_data_0_split", "Split", user));
+  EXPECT_TRUE(IsInternalLayer("data_as_half", "Quantizer", user));
+  EXPECT_FALSE(IsInternalLayer("relu", "ReLU", user));
+}
+
+}  // namespace
+}  // namespace caffe

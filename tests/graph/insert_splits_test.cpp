@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include "caffe/graph/passes.hpp"
+#include "graph/graph_support.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+std::string Split(const std::string& text) { return Wiring(InsertSplits(ParseNet(text))); }
+
+const char* const kData = "layer { name: 'data' type: 'Input' top: 'data' } ";
+
+TEST(InsertSplitsTest, OneReaderNeedsNone) {
+  EXPECT_EQ(Split(std::string(kData) +
+                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
+                  "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' } "
+                  "layer { name: 'out' type: 'InnerProduct' bottom: 'ip' top: 'out' }"),
+            "data (Input) -> data\n"
+            "ip (InnerProduct) data -> ip\n"
+            "relu (ReLU) ip -> ip\n"
+            "out (InnerProduct) ip -> out\n");
+}
+
+TEST(InsertSplitsTest, TwoReadersShareASplitWithBvlcsNames) {
+  EXPECT_EQ(Split(std::string(kData) +
+                  "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' } "
+                  "layer { name: 'b' type: 'InnerProduct' bottom: 'data' top: 'b' } "
+                  "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'a' bottom: 'b' top: 'l' }"),
+            "data (Input) -> data\n"
+            "data_data_0_split (Split) data -> data_data_0_split_0, data_data_0_split_1\n"
+            "a (InnerProduct) data_data_0_split_0 -> a\n"
+            "b (InnerProduct) data_data_0_split_1 -> b\n"
+            "loss (EuclideanLoss) a, b -> l\n");
+}
+
+TEST(InsertSplitsTest, OneLayerMayReadABlobTwice) {
+  EXPECT_EQ(Split(std::string(kData) +
+                  "layer { name: 'l' type: 'EuclideanLoss' bottom: 'data' bottom: 'data' }"),
+            "data (Input) -> data\n"
+            "data_data_0_split (Split) data -> data_data_0_split_0, data_data_0_split_1\n"
+            "l (EuclideanLoss) data_data_0_split_0, data_data_0_split_1 ->\n");
+}
+
+TEST(InsertSplitsTest, SecondTopsAreNumbered) {
+  EXPECT_EQ(Split("layer { name: 'data' type: 'Input' top: 'data' top: 'label' } "
+                  "layer { name: 's1' type: 'Silence' bottom: 'label' } "
+                  "layer { name: 's2' type: 'Silence' bottom: 'label' bottom: 'data' }"),
+            "data (Input) -> data, label\n"
+            "label_data_1_split (Split) label -> label_data_1_split_0, label_data_1_split_1\n"
+            "s1 (Silence) label_data_1_split_0 ->\n"
+            "s2 (Silence) label_data_1_split_1, data ->\n");
+}
+
+// Each version of a blob that is written in place has readers of its own.
+TEST(InsertSplitsTest, VersionsOfABlobAreToldApart) {
+  EXPECT_EQ(Split(std::string(kData) +
+                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
+                  "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' } "
+                  "layer { name: 'a' type: 'InnerProduct' bottom: 'ip' top: 'a' } "
+                  "layer { name: 'b' type: 'InnerProduct' bottom: 'ip' top: 'b' }"),
+            "data (Input) -> data\n"
+            "ip (InnerProduct) data -> ip\n"
+            "relu (ReLU) ip -> ip\n"
+            "ip_relu_0_split (Split) ip -> ip_relu_0_split_0, ip_relu_0_split_1\n"
+            "a (InnerProduct) ip_relu_0_split_0 -> a\n"
+            "b (InnerProduct) ip_relu_0_split_1 -> b\n");
+}
+
+// The other reader would see the changed values in its backward pass.
+TEST(InsertSplitsTest, ABlobThatOthersReadCanNotBeChangedInPlace) {
+  const std::string message = MessageOf([] {
+    Split(std::string(kData) +
+          "layer { name: 'ip1' type: 'InnerProduct' bottom: 'data' top: 'ip1' } "
+          "layer { name: 'side' type: 'InnerProduct' bottom: 'ip1' top: 'side' } "
+          "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' }");
+  });
+  for (const char* part : {"relu (ReLU)", "in place on blob ip1", "a top of its own"}) {
+    EXPECT_TRUE(Holds(message, part));
+  }
+}
+
+TEST(InsertSplitsTest, ALossThatIsReadKeepsItsWeight) {
+  const NetParameter net = InsertSplits(ParseNet(
+      "layer { name: 'data' type: 'Input' top: 'data' top: 'label' } "
+      "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'data' bottom: 'label' top: 'loss'"
+      "        loss_weight: 3 } "
+      "layer { name: 's1' type: 'Silence' bottom: 'loss' } "
+      "layer { name: 's2' type: 'Silence' bottom: 'loss' }"));
+  EXPECT_TRUE(Holds(Wiring(net), "loss_loss_0_split (Split) loss -> "));
+  double weights = 0;
+  for (const LayerParameter& layer : net.layer()) {
+    for (float weight : layer.loss_weight()) weights += weight;
+  }
+  EXPECT_EQ(weights, 3);  // not twice
+}
+
+TEST(InsertSplitsTest, SplitsCarryPhaseAndType) {
+  NetParameter net = ParseNet(std::string(kData) +
+                              "layer { name: 'a' type: 'ReLU' bottom: 'data' top: 'a' } "
+                              "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b' }");
+  net.mutable_state()->set_phase(TRAIN);
+  net.set_data_type(CAFFE_HALF);
+  net = InsertSplits(AssignTypes(FilterNet(net)));
+  ASSERT_EQ(net.layer(1).type(), "Split");
+  EXPECT_EQ(net.layer(1).phase(), TRAIN);
+  EXPECT_EQ(net.layer(1).compute_data_type(), CAFFE_HALF);
+}
+
+TEST(InsertSplitsTest, UnknownBottomsAreNamed) {
+  const std::string message = MessageOf([] {
+    Split(std::string(kData) + "layer { name: 'ip' type: 'InnerProduct' bottom: 'date' top: 'ip' }");
+  });
+  EXPECT_TRUE(Holds(message, "Unknown bottom blob 'date' (layer 'ip', bottom index 0)"));
+  // A blob that only a later layer makes is unknown, too.
+  EXPECT_TRUE(Holds(MessageOf([] {
+                Split("layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' } "
+                      "layer { name: 'b' type: 'Input' top: 'x' }");
+              }),
+              "'x'"));
+}
+
+}  // namespace
+}  // namespace caffe
