@@ -68,6 +68,7 @@ void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   shape.insert(shape.end(), kernel_.begin(), kernel_.end());
   AddParameter(0, shape, parameter.weight_filler());
   weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  input_.clear();  // operators of another device are no use
   if (has_bias_) {
     AddParameter(1, {outputs_}, parameter.bias_filler());
     bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());

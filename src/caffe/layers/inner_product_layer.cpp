@@ -17,6 +17,7 @@ void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
   AddParameter(0, shape, parameter.weight_filler());
   weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  m_ = -1;  // operators of another device are no use
   if (has_bias_) {
     AddParameter(1, {n_}, parameter.bias_filler());
     bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
