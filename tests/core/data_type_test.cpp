@@ -56,8 +56,7 @@ TEST(DataTypeTest, TripleName) {
   EXPECT_EQ((TypeTriple{kFloat, kHalf, kQuant8}).name(), "float/half/quant8");
 }
 
-template <class T>
-T ConvertOne(DataType from, const void* value) {
+template <class T> T ConvertOne(DataType from, const void* value) {
   T result;
   ConvertElements(from, value, DataTypeOf<T>::value, &result, 1);
   return result;
@@ -72,10 +71,10 @@ TEST(ConvertElementsTest, DoubleRoundsOnce) {
   };
   const double tiny = std::ldexp(1.0, -40);
   const Case cases[] = {
-      {1 + std::ldexp(1.0, -11), 0x3c00, 0x3f80},            // a tie of half: to even
-      {1 + std::ldexp(1.0, -11) + tiny, 0x3c01, 0x3f80},     // just above
+      {1 + std::ldexp(1.0, -11), 0x3c00, 0x3f80},             // a tie of half: to even
+      {1 + std::ldexp(1.0, -11) + tiny, 0x3c01, 0x3f80},      // just above
       {1 + 3 * std::ldexp(1.0, -11) - tiny, 0x3c01, 0x3f80},  // just below the next tie
-      {1 + std::ldexp(1.0, -8), 0x3c04, 0x3f80},             // a tie of bfloat16
+      {1 + std::ldexp(1.0, -8), 0x3c04, 0x3f80},              // a tie of bfloat16
       {1 + std::ldexp(1.0, -8) + tiny, 0x3c04, 0x3f81},
       {1 + 3 * std::ldexp(1.0, -8) - tiny, 0x3c0c, 0x3f81},
       {65520 - 1e-9, 0x7bff, 0x4780},  // half overflows at 65520

@@ -14,8 +14,7 @@ class LogTest : public testing::Test {
   void SetUp() override { log::SetLevel(log::Level::kInfo); }
   void TearDown() override { log::SetLevel(before_); }
   // What `write` puts on standard error.
-  template <class Function>
-  static std::string Captured(Function write) {
+  template <class Function> static std::string Captured(Function write) {
     testing::internal::CaptureStderr();
     write();
     return testing::internal::GetCapturedStderr();

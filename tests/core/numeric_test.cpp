@@ -30,8 +30,8 @@ struct Format {
                       : sign * std::numeric_limits<double>::infinity();
     }
     const double one = exponent ? 1.0 : 0.0;
-    return sign * std::ldexp(one + std::ldexp(fraction, -fraction_bits),
-                             std::max(exponent, 1) - bias());
+    return sign *
+           std::ldexp(one + std::ldexp(fraction, -fraction_bits), std::max(exponent, 1) - bias());
   }
 
   // The code of the nearest value, ties to the even code, by search among all of them.

@@ -52,8 +52,9 @@ std::shared_ptr<BlobBase> Inputs(DataType type, Device* device) {
     for (int code = 0; code < 65536; ++code) codes[code] = static_cast<uint16_t>(code);
     return blob;
   }
-  std::vector<double> values{NAN, 0.0, -0.0, 1e300, -1e300, 1e-300, 65519.999, 65520, 3.4e38,
-                             std::numeric_limits<double>::infinity()};
+  std::vector<double> values{
+      NAN,    0.0,       -0.0,  1e300,  -1e300,
+      1e-300, 65519.999, 65520, 3.4e38, std::numeric_limits<double>::infinity()};
   const auto add = [&](double value) {
     const double inf = std::numeric_limits<double>::infinity();
     const float narrow = static_cast<float>(value);
@@ -140,9 +141,9 @@ class QuantizeTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(QuantizeTest, CodesAsSpecified) {
   const auto [device, out] = GetParam();
-  for (const QuantRange range : {QuantRange{0.5, out.info().code_max / 3, true},
-                                 QuantRange{0.037, 0, true},
-                                 QuantRange{1.0, out.info().code_max, true}}) {
+  for (const QuantRange range :
+       {QuantRange{0.5, out.info().code_max / 3, true}, QuantRange{0.037, 0, true},
+        QuantRange{1.0, out.info().code_max, true}}) {
     for (DataType in : FloatTypes()) {
       if (in == kDouble && !device->info().fp64) continue;
       const auto x = Inputs(in, device);
@@ -154,12 +155,10 @@ TEST_P(QuantizeTest, CodesAsSpecified) {
       for (int64_t i = 0; i < x->count(); ++i) {
         // The factor and the product are of the arithmetic type.
         const double units =
-            in == kDouble
-                ? values[i] * (1 / range.scale)
-                : static_cast<float>(values[i]) * static_cast<float>(1 / range.scale);
+            in == kDouble ? values[i] * (1 / range.scale)
+                          : static_cast<float>(values[i]) * static_cast<float>(1 / range.scale);
         const double code = std::isnan(units) ? 0 : std::round(std::clamp(units, low, high));
-        ASSERT_EQ(ElementAt(out, y->host_data(), i).bits,
-                  static_cast<uint64_t>(code + range.zero))
+        ASSERT_EQ(ElementAt(out, y->host_data(), i).bits, static_cast<uint64_t>(code + range.zero))
             << in.name() << " " << values[i] << ", scale " << range.scale;
       }
     }
@@ -221,8 +220,7 @@ TEST_P(QuantizeTest, CodesToCodesOfAnotherRange) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizeTest,
-                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+INSTANTIATE_TEST_SUITE_P(All, QuantizeTest, testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -80,8 +80,8 @@ std::vector<Output> RunKernel(const std::string& level, const std::string& body,
                               const TypeTriple& types, const KernelSignature& signature) {
   SetHostLevel(level);
   CpuDevice device;
-  auto kernel = ProgramBuilder(&device, body).Types(types).Body(body).Build()->CreateKernel(
-      signature.name);
+  auto kernel =
+      ProgramBuilder(&device, body).Types(types).Body(body).Build()->CreateKernel(signature.name);
   std::vector<KernelArgument> arguments;
   std::vector<std::pair<size_t, DevicePtr>> outputs;
   for (size_t i = 0; i < signature.parameters.size(); ++i) {
@@ -109,7 +109,8 @@ std::vector<Output> RunKernel(const std::string& level, const std::string& body,
   for (const auto& [index, array] : outputs) {
     const std::string word = Word(signature.parameters[index].type, types);
     const char* begin = array.address();
-    results.push_back({signature.parameters[index].name, word,
+    results.push_back({signature.parameters[index].name,
+                       word,
                        {begin, begin + kElements * static_cast<int64_t>(BytesOf(word))}});
   }
   return results;
@@ -211,7 +212,8 @@ TEST(CpuDeviceTest, OutOfMemoryNamesThePurposeAndTheSizes) {
     device.Allocate(int64_t{1} << 60, "blob conv1");
     FAIL() << "there was an exabyte";
   } catch (const Error& error) {
-    for (const char* part : {"cpu", "out of memory", "blob conv1", "1152921504606846976", "1048576"}) {
+    for (const char* part :
+         {"cpu", "out of memory", "blob conv1", "1152921504606846976", "1048576"}) {
       EXPECT_TRUE(Holds(error.what(), part));
     }
   }
@@ -228,8 +230,8 @@ TEST(CpuDeviceTest, CountsWhatItDoes) {
   device.Copy(y, x, 4096);
   device.Copy(y, y, 4096);  // nothing to do
   device.Upload(y, values.data(), 0);
-  auto kernel = ProgramBuilder(&device, "relu").Body("neuron/relu").Build()->CreateKernel(
-      "relu_forward");
+  auto kernel =
+      ProgramBuilder(&device, "relu").Body("neuron/relu").Build()->CreateKernel("relu_forward");
   kernel->Launch(1024, {1024, x, y, 1.0});
   kernel->Launch(0, {0, x, y, 1.0});  // nothing to do
   device.Download(values.data(), y, 4096);
@@ -275,8 +277,11 @@ TEST(CpuDeviceTest, LaunchesAreChecked) {
 TEST(CpuDeviceTest, ATypeThatIsNotThereIsNamed) {
   CpuDevice device;
   try {
-    ProgramBuilder(&device, "softmax").Types(kQuant8).Body("norm/softmax").Build()->CreateKernel(
-        "softmax_forward");
+    ProgramBuilder(&device, "softmax")
+        .Types(kQuant8)
+        .Body("norm/softmax")
+        .Build()
+        ->CreateKernel("softmax_forward");
     FAIL() << "there is a softmax of codes";
   } catch (const Error& error) {
     EXPECT_TRUE(Holds(error.what(), "softmax_forward for the types quant8"));
@@ -287,12 +292,16 @@ TEST(CpuDeviceTest, ATypeThatIsNotThereIsNamed) {
 TEST(CpuDeviceTest, ThreadsCoverTheWholeRange) {
   CpuDevice device;
   const int64_t count = 100003;
-  const DevicePtr x = device.Allocate(count * 4, "a test"), y = device.Allocate(count * 4, "a test");
+  const DevicePtr x = device.Allocate(count * 4, "a test"),
+                  y = device.Allocate(count * 4, "a test");
   auto* values = reinterpret_cast<float*>(x.address());
   for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i + 1);
   device.Fill(y, 0, count * 4);
-  ProgramBuilder(&device, "relu").Body("neuron/relu").Build()->CreateKernel("relu_forward")->Launch(
-      count, {count, x, y, 1.0});
+  ProgramBuilder(&device, "relu")
+      .Body("neuron/relu")
+      .Build()
+      ->CreateKernel("relu_forward")
+      ->Launch(count, {count, x, y, 1.0});
   EXPECT_EQ(std::memcmp(x.address(), y.address(), count * 4), 0);
 }
 

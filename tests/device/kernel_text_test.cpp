@@ -87,11 +87,13 @@ TEST(RewriteKernelHeadsTest, KeepsLineNumbersAndRemovesFolds) {
       "  second_line();\n"
       "}\n";
   const std::string kept = RewriteKernelHeads(text, {});
-  EXPECT_TRUE(Holds(kept, "KERNEL(pool)(ARG(i64, n), FOLD(i32, window), IN(MItype, x), "
-                          "FOLD(i32, stride), OUT(MOtype, y))"));
+  EXPECT_TRUE(Holds(kept,
+                    "KERNEL(pool)(ARG(i64, n), FOLD(i32, window), IN(MItype, x), "
+                    "FOLD(i32, stride), OUT(MOtype, y))"));
   const std::string folded = RewriteKernelHeads(text, {"window"});
-  EXPECT_TRUE(Holds(folded, "KERNEL(pool)(ARG(i64, n), IN(MItype, x), FOLD(i32, stride), "
-                            "OUT(MOtype, y))"));
+  EXPECT_TRUE(Holds(folded,
+                    "KERNEL(pool)(ARG(i64, n), IN(MItype, x), FOLD(i32, stride), "
+                    "OUT(MOtype, y))"));
   EXPECT_TRUE(Holds(folded, "KERNEL(other)()"));
   for (const char* part : {"first_line", "second_line"}) {
     EXPECT_EQ(LineOf(kept, part), LineOf(text, part));

@@ -73,7 +73,8 @@ TEST(CompileErrorTest, NamesTheFileTheLineAndTheKernel) {
   setenv("CAFFE_KERNELS", folder.c_str(), 1);
   for (Device* device : OpenClDevices()) {
     try {
-      device->Build(ProgramBuilder(device, "broken").Types(kHalf).Body("test/broken").Text(), false);
+      device->Build(ProgramBuilder(device, "broken").Types(kHalf).Body("test/broken").Text(),
+                    false);
       ADD_FAILURE() << "it was built";
     } catch (const Error& error) {
       for (const char* part : {"kernels/test/broken.h", "nowhere", "broken half",

@@ -44,8 +44,7 @@ class Bits {
 };
 
 // Every power of two with its neighbours, both ends, and random numbers of every length.
-template <class T>
-std::vector<T> Sums() {
+template <class T> std::vector<T> Sums() {
   using Unsigned = std::make_unsigned_t<T>;
   std::vector<T> sums{0, std::numeric_limits<T>::max(), std::numeric_limits<T>::min()};
   const int bits = std::numeric_limits<T>::digits;
@@ -86,8 +85,7 @@ class DeviceArray {
   }
   ~DeviceArray() { device_->Free(pointer_); }
   DevicePtr pointer() const { return pointer_; }
-  template <class T>
-  std::vector<T> Read() const {
+  template <class T> std::vector<T> Read() const {
     std::vector<T> values(bytes_ / sizeof(T));
     device_->Download(values.data(), pointer_, bytes_);
     return values;
@@ -99,8 +97,7 @@ class DeviceArray {
   DevicePtr pointer_;
 };
 
-template <class T>
-void CompareWithSpecification(Device* device, const char* kernel_name) {
+template <class T> void CompareWithSpecification(Device* device, const char* kernel_name) {
   const std::vector<T> sums = Sums<T>();
   const std::vector<Requant> factors = Factors();
   std::vector<T> x;

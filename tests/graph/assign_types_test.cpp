@@ -69,9 +69,8 @@ TEST(AssignTypesTest, AQuantizerConverts) {
 }
 
 TEST(AssignTypesTest, UnknownLayersAreNamedWithTheNearestKnown) {
-  const std::string message = MessageOf([] {
-    Typed("layer { name: 'ip1' type: 'InerProduct' top: 'x' }");
-  });
+  const std::string message =
+      MessageOf([] { Typed("layer { name: 'ip1' type: 'InerProduct' top: 'x' }"); });
   EXPECT_TRUE(Holds(message, "'InerProduct'"));
   EXPECT_TRUE(Holds(message, "'InnerProduct'"));
 }

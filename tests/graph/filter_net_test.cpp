@@ -59,8 +59,8 @@ TEST(FilterNetTest, AnyExcludeRuleRemoves) {
 }
 
 TEST(FilterNetTest, BothKindsOfRulesAreAnError) {
-  const auto net = ParseNet(
-      "layer { name: 'x' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }");
+  const auto net =
+      ParseNet("layer { name: 'x' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }");
   EXPECT_TRUE(Holds(MessageOf([&] { FilterNet(net); }), "x (ReLU)"));
 }
 

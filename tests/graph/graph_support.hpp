@@ -37,8 +37,7 @@ inline std::string Wiring(const NetParameter& net) {
   return out;
 }
 
-template <class Function>
-std::string MessageOf(Function function) {
+template <class Function> std::string MessageOf(Function function) {
   try {
     function();
   } catch (const Error& error) {

@@ -16,27 +16,27 @@ std::string Cast(const std::string& text) {
 const char* const kData = "layer { name: 'data' type: 'Input' top: 'data' } ";
 
 TEST(InsertCastsTest, OneTypeNeedsNone) {
-  const std::string net = std::string(kData) +
-                          "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } ";
+  const std::string net =
+      std::string(kData) + "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } ";
   EXPECT_EQ(Cast("data_type: CAFFE_HALF " + net),
             "data (Input) -> data half\n"
             "ip (InnerProduct) data -> ip half\n");
 }
 
 TEST(InsertCastsTest, ReadersOfOneTypeShareACast) {
-  EXPECT_EQ(Cast(std::string(kData) +
-                 "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' "
-                 "        compute_data_type: CAFFE_HALF } "
-                 "layer { name: 'b' type: 'InnerProduct' bottom: 'data' top: 'b' "
-                 "        compute_data_type: CAFFE_HALF } "
-                 "layer { name: 'c' type: 'InnerProduct' bottom: 'data' top: 'c' "
-                 "        compute_data_type: CAFFE_DOUBLE }"),
-            "data (Input) -> data\n"
-            "data_as_half (Quantizer) data -> data_as_half float/float/half\n"
-            "a (InnerProduct) data_as_half -> a half\n"
-            "b (InnerProduct) data_as_half -> b half\n"
-            "data_as_double (Quantizer) data -> data_as_double double/float/double\n"
-            "c (InnerProduct) data_as_double -> c double\n");
+  EXPECT_EQ(
+      Cast(std::string(kData) + "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' "
+                                "        compute_data_type: CAFFE_HALF } "
+                                "layer { name: 'b' type: 'InnerProduct' bottom: 'data' top: 'b' "
+                                "        compute_data_type: CAFFE_HALF } "
+                                "layer { name: 'c' type: 'InnerProduct' bottom: 'data' top: 'c' "
+                                "        compute_data_type: CAFFE_DOUBLE }"),
+      "data (Input) -> data\n"
+      "data_as_half (Quantizer) data -> data_as_half float/float/half\n"
+      "a (InnerProduct) data_as_half -> a half\n"
+      "b (InnerProduct) data_as_half -> b half\n"
+      "data_as_double (Quantizer) data -> data_as_double double/float/double\n"
+      "c (InnerProduct) data_as_double -> c double\n");
 }
 
 TEST(InsertCastsTest, ALossReadsItsScoresCastAndItsLabelsAsTheyAre) {
@@ -68,14 +68,14 @@ TEST(InsertCastsTest, ATopOfAnotherTypeIsCastBehindTheLayer) {
 // A cast is of one version of a blob.
 TEST(InsertCastsTest, AnInPlaceWriterMakesCastsStale) {
   // Two casts with different names: one name would be two tops.
-  const NetParameter net = InsertCasts(AssignTypes(ParseNet(
-      std::string(kData) +
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
-      "layer { name: 'before' type: 'InnerProduct' bottom: 'ip' top: 'before' "
-      "        compute_data_type: CAFFE_HALF } "
-      "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' } "
-      "layer { name: 'after' type: 'InnerProduct' bottom: 'ip' top: 'after' "
-      "        compute_data_type: CAFFE_HALF }")));
+  const NetParameter net = InsertCasts(
+      AssignTypes(ParseNet(std::string(kData) +
+                           "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
+                           "layer { name: 'before' type: 'InnerProduct' bottom: 'ip' top: 'before' "
+                           "        compute_data_type: CAFFE_HALF } "
+                           "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' } "
+                           "layer { name: 'after' type: 'InnerProduct' bottom: 'ip' top: 'after' "
+                           "        compute_data_type: CAFFE_HALF }")));
   const std::string wiring = Wiring(net);
   std::set<std::string> casts;
   int count = 0;

@@ -109,15 +109,17 @@ TEST(InsertSplitsTest, SplitsCarryPhaseAndType) {
 
 TEST(InsertSplitsTest, UnknownBottomsAreNamed) {
   const std::string message = MessageOf([] {
-    Split(std::string(kData) + "layer { name: 'ip' type: 'InnerProduct' bottom: 'date' top: 'ip' }");
+    Split(std::string(kData) +
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'date' top: 'ip' }");
   });
   EXPECT_TRUE(Holds(message, "Unknown bottom blob 'date' (layer 'ip', bottom index 0)"));
   // A blob that only a later layer makes is unknown, too.
   EXPECT_TRUE(Holds(MessageOf([] {
-                Split("layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' } "
-                      "layer { name: 'b' type: 'Input' top: 'x' }");
-              }),
-              "'x'"));
+                      Split(
+                          "layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'y' } "
+                          "layer { name: 'b' type: 'Input' top: 'x' }");
+                    }),
+                    "'x'"));
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ namespace {
 
 Device* Cpu() { return Runtime::Get().cpu(); }
 
-template <class Function>
-std::string MessageOf(Function function) {
+template <class Function> std::string MessageOf(Function function) {
   try {
     function();
   } catch (const Error& error) {

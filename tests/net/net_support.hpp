@@ -29,18 +29,19 @@ inline std::unique_ptr<Net> MakeNet(const std::string& text, Device* device, int
 }
 
 inline std::string InputText(const std::string& name, const Shape& shape) {
-  std::string text = "layer { name: '" + name + "' type: 'Input' top: '" + name +
-                     "' input_param { shape {";
+  std::string text =
+      "layer { name: '" + name + "' type: 'Input' top: '" + name + "' input_param { shape {";
   for (int64_t extent : shape) text += " dim: " + std::to_string(extent);
   return text + " } } } ";
 }
 
 inline std::string InnerProductText(const std::string& name, const std::string& bottom, int outputs,
                                     const std::string& more = "") {
-  return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" + name +
-         "' inner_product_param { num_output: " + std::to_string(outputs) +
+  return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" +
+         name + "' inner_product_param { num_output: " + std::to_string(outputs) +
          " weight_filler { type: 'uniform' min: -0.5 max: 0.5 }"
-         " bias_filler { type: 'uniform' min: -0.5 max: 0.5 } } " + more + " } ";
+         " bias_filler { type: 'uniform' min: -0.5 max: 0.5 } } " +
+         more + " } ";
 }
 
 // In place.
@@ -57,8 +58,7 @@ inline void FillInputs(Net* net, uint64_t seed = 3) {
   for (BlobBase* blob : net->input_blobs()) blob->SetData(TestNumbers(blob->count(), seed++));
 }
 
-template <class Function>
-std::string MessageOf(Function function) {
+template <class Function> std::string MessageOf(Function function) {
   try {
     function();
   } catch (const Error& error) {

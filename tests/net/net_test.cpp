@@ -18,8 +18,9 @@ Device* Cpu() { return Runtime::Get().cpu(); }
 // data is read twice, and one branch computes in half: a split and three casts.
 std::string Branches() {
   return InputText("data", {2, 3}) + InnerProductText("right", "data", 4) +
-         InnerProductText("left", "data", 5, "compute_data_type: CAFFE_HALF top_data_type: "
-                                             "CAFFE_FLOAT") +
+         InnerProductText("left", "data", 5,
+                          "compute_data_type: CAFFE_HALF top_data_type: "
+                          "CAFFE_FLOAT") +
          ReluText("relu", "right");
 }
 
@@ -103,17 +104,18 @@ std::string NetError(const std::string& text) {
 TEST(NetErrorTest, InPlace) {
   const std::string data = InputText("data", {2, 3});
   const std::string alone =
-      NetError(data + "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'data' "
-                      "inner_product_param { num_output: 3 } }");
+      NetError(data +
+               "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'data' "
+               "inner_product_param { num_output: 3 } }");
   EXPECT_TRUE(Holds(alone, "ip (InnerProduct): can not work in place"));
   EXPECT_TRUE(Holds(alone, "'data'"));
   const std::string read_before =
       NetError(data + InnerProductText("ip", "data", 3) + ReluText("relu", "data"));
   EXPECT_TRUE(Holds(read_before, "relu (ReLU)"));
   EXPECT_TRUE(Holds(read_before, "data"));
-  const std::string typed =
-      NetError(data + "layer { name: 'relu' type: 'ReLU' bottom: 'data' top: 'data' "
-                      "compute_data_type: CAFFE_HALF }");
+  const std::string typed = NetError(data +
+                                     "layer { name: 'relu' type: 'ReLU' bottom: 'data' top: 'data' "
+                                     "compute_data_type: CAFFE_HALF }");
   EXPECT_TRUE(Holds(typed, "relu (ReLU)"));
   EXPECT_TRUE(Holds(typed, "half"));
 }
@@ -128,10 +130,12 @@ TEST(NetErrorTest, Wiring) {
   EXPECT_TRUE(Holds(NetError(data + "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'a' "
                                     "top: 'b' }"),
                     "r (ReLU): takes 1 top blob(s), the net gives 2"));
-  EXPECT_TRUE(Holds(NetError(data + InnerProductText("ip", "data", 3, "param { } param { } param { }")),
-                    "ip (InnerProduct): has 2 parameters, 3 param entries are given"));
-  EXPECT_TRUE(Holds(NetError(data + InnerProductText("ip", "data", 3, "loss_weight: 1 loss_weight: 2")),
-                    "ip (InnerProduct)"));
+  EXPECT_TRUE(
+      Holds(NetError(data + InnerProductText("ip", "data", 3, "param { } param { } param { }")),
+            "ip (InnerProduct): has 2 parameters, 3 param entries are given"));
+  EXPECT_TRUE(
+      Holds(NetError(data + InnerProductText("ip", "data", 3, "loss_weight: 1 loss_weight: 2")),
+            "ip (InnerProduct)"));
   EXPECT_TRUE(Holds(NetError(data + InnerProductText("ip", "data", 3,
                                                      "propagate_down: true propagate_down: true")),
                     "propagate_down has 2 entries for 1 bottoms"));
@@ -140,8 +144,8 @@ TEST(NetErrorTest, Wiring) {
 // --- Parameters ----------------------------------------------------------------------------------
 
 std::string Shared(const std::string& first, const std::string& second, int outputs = 3) {
-  return InputText("data", {2, 3}) + InnerProductText("a", "data", 3, "param { name: 'w' " + first +
-                                                                          " } param { name: 'b' }") +
+  return InputText("data", {2, 3}) +
+         InnerProductText("a", "data", 3, "param { name: 'w' " + first + " } param { name: 'b' }") +
          InnerProductText("b", "a", outputs, "param { name: 'w' " + second + " }");
 }
 
@@ -157,15 +161,17 @@ TEST(NetParameterTest, SharedOnesAreOneMemory) {
 }
 
 TEST(NetParameterTest, SharingChecksShapesAndMultipliers) {
-  EXPECT_TRUE(Holds(NetError(Shared("", "", 4)), "b (InnerProduct): parameter 'w' of shape 4 3 (12)"));
+  EXPECT_TRUE(
+      Holds(NetError(Shared("", "", 4)), "b (InnerProduct): parameter 'w' of shape 4 3 (12)"));
   EXPECT_TRUE(Holds(NetError(Shared("lr_mult: 2", "lr_mult: 3")), "different lr_mult"));
   EXPECT_TRUE(Holds(NetError(Shared("decay_mult: 2", "decay_mult: 3")), "different decay_mult"));
   EXPECT_EQ(NetError(Shared("lr_mult: 2", "lr_mult: 2")), "");
   EXPECT_EQ(MakeNet(Shared("", "lr_mult: 5"), Cpu())->params_lr()[0], 5);
   // PERMISSIVE compares counts only: [2, 6] and [4, 3].
-  const std::string text = InputText("x", {1, 6}) + InputText("y", {1, 3}) +
-                           InnerProductText("a", "x", 2, "param { name: 'w' }") +
-                           InnerProductText("b", "y", 4, "param { name: 'w' share_mode: PERMISSIVE }");
+  const std::string text =
+      InputText("x", {1, 6}) + InputText("y", {1, 3}) +
+      InnerProductText("a", "x", 2, "param { name: 'w' }") +
+      InnerProductText("b", "y", 4, "param { name: 'w' share_mode: PERMISSIVE }");
   EXPECT_EQ(NetError(text), "");
 }
 
@@ -294,8 +300,9 @@ TEST(NetLossTest, TheWeightedSumOfAllLosses) {
 }
 
 TEST(NetLossTest, ALossThatIsReadCountsOnce) {
-  const auto net = MakeNet(TwoLosses() + "layer { name: 's1' type: 'Silence' bottom: 'loss' } "
-                                         "layer { name: 's2' type: 'Silence' bottom: 'loss' }",
+  const auto net = MakeNet(TwoLosses() +
+                               "layer { name: 's1' type: 'Silence' bottom: 'loss' } "
+                               "layer { name: 's2' type: 'Silence' bottom: 'loss' }",
                            Cpu(), 0);
   FillTwoLosses(net.get());
   net->Forward();
@@ -323,7 +330,8 @@ TEST(NetGradientTest, PropagateDownStopsAGradient) {
   for (bool through : {true, false}) {
     const auto net = MakeNet(
         InputText("data", {4, 3}) + InputText("label", {4}) + InnerProductText("one", "data", 5) +
-            InnerProductText("two", "one", 3, Concat("propagate_down: ", through ? "true" : "false")) +
+            InnerProductText("two", "one", 3,
+                             Concat("propagate_down: ", through ? "true" : "false")) +
             "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'two' bottom: 'label' }",
         Cpu(), 0);
     FillInputs(net.get());
@@ -338,8 +346,8 @@ TEST(NetGradientTest, PropagateDownStopsAGradient) {
 
 TEST(NetGradientTest, ForceBackwardReachesTheInputs) {
   for (bool force : {true, false}) {
-    const auto net = MakeNet(Concat("force_backward: ", force ? "true " : "false ") + TwoLosses(),
-                             Cpu(), 0);
+    const auto net =
+        MakeNet(Concat("force_backward: ", force ? "true " : "false ") + TwoLosses(), Cpu(), 0);
     FillTwoLosses(net.get());
     net->Forward();
     net->Backward();
@@ -365,8 +373,8 @@ TEST(NetGradientTest, AFrozenParameterGetsNone) {
 // --- Fusion --------------------------------------------------------------------------------------
 
 std::string Deploy() {
-  return InputText("data", {6, 10}) + InnerProductText("ip1", "data", 16) + ReluText("relu1", "ip1") +
-         InnerProductText("ip2", "ip1", 5);
+  return InputText("data", {6, 10}) + InnerProductText("ip1", "data", 16) +
+         ReluText("relu1", "ip1") + InnerProductText("ip2", "ip1", 5);
 }
 
 int FusedSteps(const Net& net) {
@@ -378,9 +386,9 @@ int FusedSteps(const Net& net) {
 class NetOnDeviceTest : public testing::TestWithParam<DeviceType> {
  protected:
   std::string Typed(const std::string& text) const {
-    return Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(
-                                     GetParam().type.info().proto)),
-                  " ", text);
+    return Concat(
+        "data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(GetParam().type.info().proto)),
+        " ", text);
   }
 };
 
@@ -405,15 +413,15 @@ TEST_P(NetOnDeviceTest, AFusedReLUEqualsTheLayer) {
 }
 
 TEST(NetFusionTest, OnlyWhereNobodySeesTheDifference) {
-  EXPECT_EQ(FusedSteps(*MakeNet(Deploy(), Cpu(), 0)), 0);                     // training
+  EXPECT_EQ(FusedSteps(*MakeNet(Deploy(), Cpu(), 0)), 0);  // training
   EXPECT_EQ(FusedSteps(*MakeNet("debug_info: true " + Deploy(), Cpu())), 0);
   EXPECT_EQ(FusedSteps(*MakeNet("force_backward: true " + Deploy(), Cpu())), 0);
   const std::string named = InputText("data", {6, 10}) + InnerProductText("ip1", "data", 16) +
                             "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'out' }";
   EXPECT_EQ(FusedSteps(*MakeNet(named, Cpu())), 0);  // ip1 can be looked at
-  const std::string leaky =
-      InputText("data", {6, 10}) + InnerProductText("ip1", "data", 16) +
-      "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' relu_param { negative_slope: 0.1 } }";
+  const std::string leaky = InputText("data", {6, 10}) + InnerProductText("ip1", "data", 16) +
+                            "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' relu_param "
+                            "{ negative_slope: 0.1 } }";
   EXPECT_EQ(FusedSteps(*MakeNet(leaky, Cpu())), 0);
 }
 
@@ -421,7 +429,8 @@ TEST(NetFusionTest, OnlyWhereNobodySeesTheDifference) {
 
 TEST_P(NetOnDeviceTest, CopiesOfMastersFollowEdits) {
   const auto [device, type] = GetParam();
-  const auto net = MakeNet(Typed(InputText("data", {1, 2}) + InnerProductText("ip", "data", 2)), device);
+  const auto net =
+      MakeNet(Typed(InputText("data", {1, 2}) + InnerProductText("ip", "data", 2)), device);
   BlobBase *weights = net->learnable_params()[0], *bias = net->learnable_params()[1];
   EXPECT_EQ(weights->type(), type == kDouble ? kDouble : kFloat);
   EXPECT_EQ(net->BlobByName("ip")->type(), type);

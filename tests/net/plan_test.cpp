@@ -34,11 +34,11 @@ TEST(PlanTest, EverythingElseIsAStepOfItsOwn) {
   const PlanNode conv = Node("Convolution", {0}, {1}), relu = Node("ReLU", {1}, {1});
   EXPECT_EQ(steps({conv, relu}, true), 1u);
   EXPECT_EQ(steps({conv, relu}, false), 2u);
-  EXPECT_EQ(steps({conv, Node("ReLU", {1}, {2})}, true), 2u);             // its bottom stays visible
-  EXPECT_EQ(steps({conv, Node("ReLU", {0}, {0})}, true), 2u);             // of another blob
-  EXPECT_EQ(steps({Node("Pooling", {0}, {1}), relu}, true), 2u);          // has no epilogue
+  EXPECT_EQ(steps({conv, Node("ReLU", {1}, {2})}, true), 2u);     // its bottom stays visible
+  EXPECT_EQ(steps({conv, Node("ReLU", {0}, {0})}, true), 2u);     // of another blob
+  EXPECT_EQ(steps({Node("Pooling", {0}, {1}), relu}, true), 2u);  // has no epilogue
   EXPECT_EQ(steps({Node("Convolution", {0, 5}, {1, 2}), relu}, true), 2u);  // two tops
-  EXPECT_EQ(steps({conv, Node("Silence", {7}, {}), relu}, true), 3u);     // not neighbours
+  EXPECT_EQ(steps({conv, Node("Silence", {7}, {}), relu}, true), 3u);       // not neighbours
   EXPECT_EQ(steps({conv, relu, relu}, true), 2u);
   EXPECT_EQ(steps({}, true), 0u);
 }

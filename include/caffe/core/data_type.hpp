@@ -14,15 +14,15 @@ enum class TypeKind { kFloat, kQuantized, kCustom };
 
 // What a type is. `word` is its name in the kernel dialect (f32, f16, q8, …).
 struct TypeInfo {
-  std::string name;           // float, half, double, bfloat16, quant8, quant16, or a user's name
-  std::string word;           // f32 f16 f64 bf16 q8 q16, or custom_<name>
+  std::string name;  // float, half, double, bfloat16, quant8, quant16, or a user's name
+  std::string word;  // f32 f16 f64 bf16 q8 q16, or custom_<name>
   TypeKind kind = TypeKind::kFloat;
-  int proto = 0;              // number in the enum DataType of caffe.proto
-  size_t bytes = 0;           // of one element in memory
+  int proto = 0;                   // number in the enum DataType of caffe.proto
+  size_t bytes = 0;                // of one element in memory
   int code_min = 0, code_max = 0;  // of the codes of a quantized type
-  std::string accumulator;    // C type of Acctype in kernels: float, double, i32, i64
-  std::string scale;          // C type of Scaletype: float, double, Requant
-  std::string load, store;    // a user's type: the two snippets, `bits` -> `v` and back
+  std::string accumulator;         // C type of Acctype in kernels: float, double, i32, i64
+  std::string scale;               // C type of Scaletype: float, double, Requant
+  std::string load, store;         // a user's type: the two snippets, `bits` -> `v` and back
 };
 
 // An interned id: two user-defined types with different names differ. Cheap to copy and compare.
@@ -55,8 +55,7 @@ const std::vector<DataType>& FloatTypes();
 DataType DataTypeByName(std::string_view name);
 DataType DataTypeByProto(int number);
 
-template <class T>
-struct DataTypeOf;
+template <class T> struct DataTypeOf;
 template <> struct DataTypeOf<float> { static constexpr DataType value = kFloat; };
 template <> struct DataTypeOf<half> { static constexpr DataType value = kHalf; };
 template <> struct DataTypeOf<double> { static constexpr DataType value = kDouble; };

@@ -25,8 +25,7 @@ std::string KnownNames() {
   return names;
 }
 
-template <class From, class To>
-void Convert(const void* source, void* target, size_t count) {
+template <class From, class To> void Convert(const void* source, void* target, size_t count) {
   const From* from = static_cast<const From*>(source);
   To* to = static_cast<To*>(target);
   for (size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
@@ -43,8 +42,7 @@ float RoundToOdd(double value) {
   return std::bit_cast<float>(bits | 1u);
 }
 
-template <class To>
-void ConvertFromDouble(const void* source, void* target, size_t count) {
+template <class To> void ConvertFromDouble(const void* source, void* target, size_t count) {
   const double* from = static_cast<const double*>(source);
   To* to = static_cast<To*>(target);
   for (size_t i = 0; i < count; ++i) to[i] = To(RoundToOdd(from[i]));

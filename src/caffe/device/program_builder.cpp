@@ -59,8 +59,8 @@ ProgramText ProgramBuilder::Text() const {
   if (device_->backend() == Backend::kCpu) return program;
 
   program.folds = folds_;
-  const bool opencl = device_->info().architecture == "opencl" ||
-                      device_->backend() == Backend::kOpenCl;
+  const bool opencl =
+      device_->info().architecture == "opencl" || device_->backend() == Backend::kOpenCl;
   const std::string dialect = opencl ? "dialect/opencl" : "dialect/cuda";
   program.options = opencl ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-fmad=false";
 

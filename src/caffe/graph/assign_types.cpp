@@ -17,8 +17,8 @@ bool Has(const std::vector<int>& list, int value) {
 // Layers without arithmetic: they take whatever type comes in.
 bool FollowsBottom(const LayerParameter& layer) {
   static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape"};
-  const bool in_place = layer.bottom_size() > 0 && layer.top_size() > 0 &&
-                        layer.bottom(0) == layer.top(0);
+  const bool in_place =
+      layer.bottom_size() > 0 && layer.top_size() > 0 && layer.bottom(0) == layer.top(0);
   return in_place || std::any_of(std::begin(kinds), std::end(kinds),
                                  [&](const char* kind) { return layer.type() == kind; });
 }
@@ -56,8 +56,8 @@ NetParameter AssignTypes(const NetParameter& net) {
                                        : net_type;
       TypeTriple types;
       if (traits.converts) {
-        types.in = layer.has_bottom_data_type() ? DataTypeByProto(layer.bottom_data_type())
-                                                : bottom_type;
+        types.in =
+            layer.has_bottom_data_type() ? DataTypeByProto(layer.bottom_data_type()) : bottom_type;
         types.out = layer.has_top_data_type() ? DataTypeByProto(layer.top_data_type()) : net_type;
         types.compute = types.in == kDouble || types.out == kDouble ? kDouble : kFloat;
       } else {

@@ -15,8 +15,8 @@ bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string
     return std::find(state.stage().begin(), state.stage().end(), stage) != state.stage().end();
   };
   if (rule.has_phase() && rule.phase() != state.phase()) {
-    return reject(Concat("The NetState phase (", state.phase(),
-                         ") differed from the phase (", rule.phase(), ") specified by a rule"));
+    return reject(Concat("The NetState phase (", state.phase(), ") differed from the phase (",
+                         rule.phase(), ") specified by a rule"));
   }
   if (rule.has_min_level() && state.level() < rule.min_level()) {
     return reject(Concat("The NetState level (", state.level(), ") is below the min_level (",
@@ -28,14 +28,12 @@ bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string
   }
   for (const std::string& stage : rule.stage()) {
     if (!has_stage(stage)) {
-      return reject(Concat("The NetState did not contain stage '", stage,
-                           "' specified by a rule"));
+      return reject(Concat("The NetState did not contain stage '", stage, "' specified by a rule"));
     }
   }
   for (const std::string& stage : rule.not_stage()) {
     if (has_stage(stage)) {
-      return reject(Concat("The NetState contained a not_stage '", stage,
-                           "' specified by a rule"));
+      return reject(Concat("The NetState contained a not_stage '", stage, "' specified by a rule"));
     }
   }
   return true;

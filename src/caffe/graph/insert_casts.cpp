@@ -33,7 +33,7 @@ bool Has(const std::vector<int>& list, int value) {
 NetParameter InsertCasts(const NetParameter& net) {
   NetParameter out = net;
   out.clear_layer();
-  std::map<std::string, DataType> types;            // of the present version of each blob
+  std::map<std::string, DataType> types;             // of the present version of each blob
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
   std::map<std::string, int> cast_versions;
   for (const LayerParameter& source : net.layer()) {
@@ -53,8 +53,8 @@ NetParameter InsertCasts(const NetParameter& net) {
       const DataType wanted = Has(traits.float_bottoms, b) ? kFloat : in;
       const auto found = types.find(blob);
       if (found == types.end() || found->second == wanted) continue;
-      const bool in_place = std::find(source.top().begin(), source.top().end(), blob) !=
-                            source.top().end();
+      const bool in_place =
+          std::find(source.top().begin(), source.top().end(), blob) != source.top().end();
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
                   ", which is ", found->second.name(), ", but wants ", wanted.name(),
                   "; give it a top of its own");

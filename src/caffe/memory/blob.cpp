@@ -95,12 +95,8 @@ DevicePtr BlobBase::mutable_device_diff() {
   return diff_memory()->mutable_device_data() + diff_offset_;
 }
 
-std::vector<double> BlobBase::DataAsDouble() const {
-  return ToDouble(type_, host_data(), count_);
-}
-std::vector<double> BlobBase::DiffAsDouble() const {
-  return ToDouble(type_, host_diff(), count_);
-}
+std::vector<double> BlobBase::DataAsDouble() const { return ToDouble(type_, host_data(), count_); }
+std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host_diff(), count_); }
 
 void BlobBase::SetData(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
@@ -115,18 +111,18 @@ void BlobBase::SetDiff(const std::vector<double>& values) {
 }
 
 void BlobBase::ShareData(const BlobBase& other) {
-  CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (",
-              type_.name(), ", ", shape_string(), ") can not share the data of ", other.name(),
-              " (", other.type().name(), ", ", other.shape_string(), ")");
+  CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (", type_.name(),
+              ", ", shape_string(), ") can not share the data of ", other.name(), " (",
+              other.type().name(), ", ", other.shape_string(), ")");
   data_ = other.data_memory();
   data_offset_ = other.data_offset_;
   range_ = other.range_;
 }
 
 void BlobBase::ShareDiff(const BlobBase& other) {
-  CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (",
-              type_.name(), ", ", shape_string(), ") can not share the diff of ", other.name(),
-              " (", other.type().name(), ", ", other.shape_string(), ")");
+  CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (", type_.name(),
+              ", ", shape_string(), ") can not share the diff of ", other.name(), " (",
+              other.type().name(), ", ", other.shape_string(), ")");
   diff_ = other.diff_memory();
   diff_offset_ = other.diff_offset_;
 }
@@ -237,8 +233,7 @@ double BlobBase::asum_diff() const { return SumOf(DiffAsDouble(), false); }
 double BlobBase::sumsq_data() const { return SumOf(DataAsDouble(), true); }
 double BlobBase::sumsq_diff() const { return SumOf(DiffAsDouble(), true); }
 
-template <class Dtype>
-Blob<Dtype>::Blob() : Blob(Runtime::Get().default_device(), {0}) {}
+template <class Dtype> Blob<Dtype>::Blob() : Blob(Runtime::Get().default_device(), {0}) {}
 
 template <class Dtype>
 Blob<Dtype>::Blob(const Shape& shape) : Blob(Runtime::Get().default_device(), shape) {}

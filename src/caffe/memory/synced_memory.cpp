@@ -27,14 +27,13 @@ void SyncedMemory::NeedHost() {
     // Freed when the last view goes, which may be after this object.
     Device* device = device_;
     const DevicePtr memory = device->Allocate(bytes_, purpose_);
-    host_ = std::shared_ptr<char>(memory.address(),
-                                  [device, memory](char*) { device->Free(memory); });
+    host_ =
+        std::shared_ptr<char>(memory.address(), [device, memory](char*) { device->Free(memory); });
     device_memory_ = memory;
   } else {
     char* memory = static_cast<char*>(::operator new(bytes_, kHostAlignment, std::nothrow));
     CAFFE_CHECK(memory, purpose_, ": out of host memory, ", bytes_, " bytes were asked for");
-    host_ = std::shared_ptr<char>(memory,
-                                  [](char* p) { ::operator delete(p, kHostAlignment); });
+    host_ = std::shared_ptr<char>(memory, [](char* p) { ::operator delete(p, kHostAlignment); });
   }
 }
 

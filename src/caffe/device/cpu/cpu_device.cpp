@@ -55,7 +55,8 @@ std::string ChooseLevel() {
   const std::vector<std::string> levels = HostLevels();
   std::string known;
   for (const std::string& level : levels) known += (known.empty() ? "" : ", ") + level;
-  CAFFE_CHECK(!levels.empty(), "this processor has none of the instruction levels that the library "
+  CAFFE_CHECK(!levels.empty(),
+              "this processor has none of the instruction levels that the library "
               "was built for; build it on this machine");
   if (const char* wanted = std::getenv("CAFFE_CPU_LEVEL")) {
     CAFFE_CHECK(std::find(levels.begin(), levels.end(), wanted) != levels.end(),
@@ -223,8 +224,8 @@ const std::string& HostLevel() { return CurrentLevel(); }
 
 void SetHostLevel(const std::string& level) {
   const std::vector<std::string> levels = HostLevels();
-  CAFFE_CHECK(std::find(levels.begin(), levels.end(), level) != levels.end(),
-              "instruction level ", level, " can not be used on this processor");
+  CAFFE_CHECK(std::find(levels.begin(), levels.end(), level) != levels.end(), "instruction level ",
+              level, " can not be used on this processor");
   CurrentLevel() = level;
 }
 

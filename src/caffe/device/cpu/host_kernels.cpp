@@ -1,39 +1,31 @@
 // All host kernels of one folder of kernels/ for one instruction level. Compiled by generated files
 // that define CAFFE_HOST_LIST; see cmake/kernels.cmake.
 #include "caffe/device/cpu/host_entry.h"
-#include "dialect/host.h"
 #include "dialect/common.h"
+#include "dialect/host.h"
 
 namespace {
 
-#include "math/requantize.h"
-#include "math/random.h"
 #include "math/float.h"
-#include "types/f32.h"
-#include "types/f16.h"
+#include "math/random.h"
+#include "math/requantize.h"
 #include "types/bf16.h"
+#include "types/f16.h"
+#include "types/f32.h"
 #include "types/f64.h"
-#include "types/q8.h"
-#include "types/q16.h"
 #include "types/i32.h"
 #include "types/i64.h"
+#include "types/q16.h"
+#include "types/q8.h"
 
 // Calls F with the arguments that an array of pointers holds.
-template <auto F>
-struct Thunk;
+template <auto F> struct Thunk;
 
-template <class... A, void (*F)(HostRange, A...)>
-struct Thunk<F> {
-  template <i32... K>
-  struct Sequence {};
-  template <i32 N, i32... K>
-  struct Make : Make<N - 1, N - 1, K...> {};
-  template <i32... K>
-  struct Make<0, K...> {
-    typedef Sequence<K...> type;
-  };
-  template <i32... K>
-  static void Call(HostRange range, void** arguments, Sequence<K...>) {
+template <class... A, void (*F)(HostRange, A...)> struct Thunk<F> {
+  template <i32... K> struct Sequence {};
+  template <i32 N, i32... K> struct Make : Make<N - 1, N - 1, K...> {};
+  template <i32... K> struct Make<0, K...> { typedef Sequence<K...> type; };
+  template <i32... K> static void Call(HostRange range, void** arguments, Sequence<K...>) {
     F(range, *static_cast<A*>(arguments[K])...);
   }
   static void Run(HostRange range, void** arguments) {
@@ -44,7 +36,7 @@ struct Thunk<F> {
 #define CAFFE_TEXT_(x) #x
 #define CAFFE_TEXT(x) CAFFE_TEXT_(x)
 // Constant-initialised, so that no code of a high instruction level runs before main.
-#define CAFFE_HOST_KERNEL(kernel)                                                            \
+#define CAFFE_HOST_KERNEL(kernel)                                                                \
   [[gnu::section("caffe_kernels"), gnu::used]] static constinit HostKernelEntry kernel##_row = { \
       CAFFE_TEXT(CAFFE_HOST_LEVEL), CAFFE_HOST_TYPES, #kernel, &Thunk<&kernel>::Run};
 
