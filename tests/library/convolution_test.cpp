@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "caffe/core/error.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/multiplexer.hpp"
@@ -195,6 +197,30 @@ TEST(ConvolutionTest, WorkspaceInPieces) {
     d.in = d.out = type;
     d.workspace_limit = 1000;
     Check(d);
+  }
+}
+
+// Tiles that reach over the edges, blocks of 16 images that are not full, padding.
+TEST(ConvolutionTest, Winograd) {
+  for (const ConvDescriptor& d :
+       {Conv(19, 9, {12, 12}, 11, {5, 5}), Conv(33, 8, {7, 10}, 8, {5, 5}, {1, 1}, {2, 1}),
+        Conv(16, 13, {6, 7}, 10, {3, 3}, {1, 1}, {1, 2}), Conv(3, 8, {9, 15}, 17, {3, 3})}) {
+    const auto libraries = Multiplexer::ConvolutionLibraries(Runtime::Get().cpu(), d);
+    EXPECT_NE(std::find(libraries.begin(), libraries.end(), "winograd"), libraries.end());
+    ConvDescriptor full = d;
+    full.epilogue.bias = Epilogue::Bias::kPerRow;
+    Check(full);
+    full.epilogue.activation = Epilogue::Activation::kRelu;
+    Check(full);
+  }
+  // Several strips of tiles.
+  Check(Conv(2, 40, {30, 30}, 24, {3, 3}, {1, 1}, {1, 1}));
+  for (const ConvDescriptor& d :
+       {Conv(64, 8, {9, 9}, 8, {3, 3}, {2, 2}), Conv(64, 8, {9, 9}, 8, {3, 3}, {}, {}, {2, 2}),
+        Conv(64, 8, {9, 9}, 8, {3, 3}, {}, {}, {}, 2), Conv(64, 8, {9, 9}, 8, {4, 4}),
+        Conv(64, 1, {9, 9}, 8, {3, 3})}) {
+    const auto libraries = Multiplexer::ConvolutionLibraries(Runtime::Get().cpu(), d);
+    EXPECT_EQ(std::find(libraries.begin(), libraries.end(), "winograd"), libraries.end());
   }
 }
 

@@ -31,5 +31,9 @@ std::unique_ptr<ConvOp> MakeHostConvolution(Device* device, const ConvDescriptor
                                             const HostGemms& gemms);
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmLibrary& library);
+// On the CPU for windows of 3x3 and 5x5; it pays where images are small and batches large.
+bool SupportsWinograd(Device* device, const ConvDescriptor& descriptor);
+bool PrefersWinograd(const ConvDescriptor& descriptor);
+std::unique_ptr<ConvOp> MakeWinogradConvolution(Device* device, const ConvDescriptor& descriptor);
 
 }  // namespace caffe

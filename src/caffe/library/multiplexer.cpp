@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
@@ -29,7 +30,8 @@ std::vector<GemmLibrary> Table(Device* device) {
   return {};
 }
 
-constexpr std::array kLibraries{"openblas", "native", "cublas", "clblast", "generated"};
+constexpr std::array kLibraries{"winograd", "openblas", "native",
+                                "cublas",   "clblast",  "generated"};
 
 // "gemm=generated,conv=native" -> the name behind `operation`; empty if there is none.
 std::string Preferred(const std::string& operation) {
@@ -66,6 +68,9 @@ std::vector<GemmLibrary> Candidates(Device* device, const GemmDescriptor& descri
   return rows;
 }
 
+// A row for convolutions alone.
+constexpr const char* kWinograd = "winograd";
+
 // The product that decides about a convolution's library.
 GemmDescriptor Inner(const ConvDescriptor& d) {
   GemmDescriptor inner;
@@ -82,7 +87,12 @@ GemmDescriptor Inner(const ConvDescriptor& d) {
 std::vector<GemmLibrary> ConvolutionCandidates(Device* device, const ConvDescriptor& d) {
   std::string preferred = Preferred("conv");
   if (preferred.empty()) preferred = Preferred("gemm");
-  return Candidates(device, Inner(d), preferred);
+  std::vector<GemmLibrary> rows = Candidates(device, Inner(d), preferred);
+  if (SupportsWinograd(device, d)) {
+    const bool first = preferred == kWinograd || (preferred.empty() && PrefersWinograd(d));
+    rows.insert(first ? rows.begin() : rows.end(), {kWinograd, nullptr, nullptr});
+  }
+  return rows;
 }
 
 std::unique_ptr<GemmOp> Make(const GemmLibrary& row, Device* device, const GemmDescriptor& d) {
@@ -95,7 +105,9 @@ std::unique_ptr<GemmOp> Make(const GemmLibrary& row, Device* device, const GemmD
 
 std::unique_ptr<ConvOp> Make(const GemmLibrary& row, Device* device, const ConvDescriptor& d) {
   std::unique_ptr<ConvOp> op;
-  if (!device->host_accessible()) {
+  if (std::string_view(row.name) == kWinograd) {
+    op = MakeWinogradConvolution(device, d);
+  } else if (!device->host_accessible()) {
     op = MakeDeviceConvolution(device, d, row);
   } else {
     const bool openblas = row.name == OpenBlasGemms().library && OpenBlasGemms().nestable;
