@@ -1,22 +1,24 @@
 // All host kernels of one folder of kernels/ for one instruction level. Compiled by generated files
 // that define CAFFE_HOST_LIST; see cmake/kernels.cmake.
 #include "caffe/device/cpu/host_entry.h"
-#include "dialect/common.h"
+// clang-format off: each needs what stands before it
 #include "dialect/host.h"
+#include "dialect/common.h"
 
 namespace {
 
-#include "math/float.h"
-#include "math/random.h"
 #include "math/requantize.h"
-#include "types/bf16.h"
-#include "types/f16.h"
+#include "math/random.h"
+#include "math/float.h"
 #include "types/f32.h"
+#include "types/f16.h"
+#include "types/bf16.h"
 #include "types/f64.h"
+#include "types/q8.h"
+#include "types/q16.h"
 #include "types/i32.h"
 #include "types/i64.h"
-#include "types/q16.h"
-#include "types/q8.h"
+// clang-format on
 
 // Calls F with the arguments that an array of pointers holds.
 template <auto F> struct Thunk;
