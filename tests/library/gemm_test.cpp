@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/library_support.hpp"
 
@@ -112,6 +113,30 @@ TEST(GemmTest, Factors) {
   Check(Product(19, 23, 31), 0.5, 0);
   Check(Product(19, 23, 31), 1, 1);
   Check(Product(65, 23, 300, true, false), -2, 0.25);
+}
+
+// The native product is compiled once per instruction level.
+TEST(GemmTest, InstructionLevels) {
+  Device* cpu = Runtime::Get().cpu();
+  const std::string before = HostLevel();
+  for (const std::string& level : HostLevels()) {
+    SetHostLevel(level);
+    for (const DataType type : {kFloat, kDouble}) {
+      for (const int64_t m : {3, 31, 150}) {
+        for (int t = 0; t < 4; ++t) {
+          GemmDescriptor d = Product(m, 71, 280, t & 1, t & 2);
+          d.in = d.out = type;
+          const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2), c = Values(SizeC(d), 3);
+          auto expected = c;
+          Reference(d, a, b, {}, 2, 0.5, &expected);
+          const Array da(cpu, type, a), db(cpu, type, b), dc(cpu, type, c);
+          Multiplexer::GemmBy("native", cpu, d)->Run(da, db, dc, {}, 2, 0.5);
+          test::ExpectNear(dc.Read(), expected, test::Tolerance(type), level + " " + d.name());
+        }
+      }
+    }
+  }
+  SetHostLevel(before);
 }
 
 TEST(GemmTest, BetaZeroDoesNotReadTheTarget) {

@@ -1,5 +1,9 @@
 #include "caffe/library/native/host_gemm.hpp"
 
+#include <string>
+
+#include "caffe/device/cpu/cpu_device.hpp"
+
 namespace caffe {
 namespace {
 
@@ -68,28 +72,31 @@ template <class T, int kBytes, int R, int V>
   }
 }
 
-// All rows [0, m) of one panel of at most V vectors of columns.
+// Tile of `rows` <= R rows.
+template <class T, int kBytes, int R, int V, class... A>
+[[gnu::always_inline]] inline void TileOf(int64_t rows, const A&... arguments) {
+  if constexpr (R > 1) {
+    if (rows < R) {
+      TileOf<T, kBytes, R - 1, V>(rows, arguments...);
+      return;
+    }
+  }
+  Tile<T, kBytes, R, V>(arguments...);
+}
+
+// All rows [0, m) of one panel of at most V vectors of columns, in tiles of nearly equal height:
+// low ones do not hide the latency of a multiplication.
 template <class T, int kBytes, int R, int V>
 [[gnu::always_inline]] inline void Panel(int64_t m, int64_t k, const T* a, int64_t a_row,
                                          int64_t a_column, const T* b, int64_t b_row, T alpha,
                                          T beta, T* c, int64_t ldc, int64_t columns) {
+  const int64_t tiles = (m + R - 1) / R;
   int64_t i = 0;
-  for (; i + R <= m; i += R) {
-    Tile<T, kBytes, R, V>(k, a + i * a_row, a_row, a_column, b, b_row, alpha, beta, c + i * ldc,
-                          ldc, columns);
-  }
-  for (; i + 4 <= m; i += 4) {
-    Tile<T, kBytes, 4, V>(k, a + i * a_row, a_row, a_column, b, b_row, alpha, beta, c + i * ldc,
-                          ldc, columns);
-  }
-  if (i + 2 <= m) {
-    Tile<T, kBytes, 2, V>(k, a + i * a_row, a_row, a_column, b, b_row, alpha, beta, c + i * ldc,
-                          ldc, columns);
-    i += 2;
-  }
-  if (i < m) {
-    Tile<T, kBytes, 1, V>(k, a + i * a_row, a_row, a_column, b, b_row, alpha, beta, c + i * ldc,
-                          ldc, columns);
+  for (int64_t tile = 1; tile <= tiles; ++tile) {
+    const int64_t rows = m * tile / tiles - i;
+    TileOf<T, kBytes, R, V>(rows, k, a + i * a_row, a_row, a_column, b, b_row, alpha, beta,
+                            c + i * ldc, ldc, columns);
+    i += rows;
   }
 }
 
@@ -155,11 +162,12 @@ template <class T> void MultiplyBase(const Product<T>& p) { Multiply<T, 16, 4>(p
 
 template <class T> using Multiplier = void (*)(const Product<T>&);
 
+// For the instruction level that host kernels use, too.
 template <class T> Multiplier<T> Choose() {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4")) return &MultiplyV4<T>;
-  if (__builtin_cpu_supports("x86-64-v3")) return &MultiplyV3<T>;
+  const std::string& level = HostLevel();
+  if (level == "v4") return &MultiplyV4<T>;
+  if (level == "v3") return &MultiplyV3<T>;
 #endif
   return &MultiplyBase<T>;
 }
@@ -167,7 +175,6 @@ template <class T> Multiplier<T> Choose() {
 template <class T>
 void Gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a,
           int64_t lda, const T* b, int64_t ldb, T beta, T* c, int64_t ldc) {
-  static const Multiplier<T> multiply = Choose<T>();
   alignas(64) thread_local T panel[kDepth * 32];
   if (k == 0) {
     for (int64_t i = 0; i < m; ++i) {
@@ -175,8 +182,8 @@ void Gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, 
     }
     return;
   }
-  multiply({m, n, k, alpha, beta, a, trans_a ? 1 : lda, trans_a ? lda : 1, b, trans_b ? 1 : ldb,
-            trans_b ? ldb : 1, c, ldc, panel});
+  Choose<T>()({m, n, k, alpha, beta, a, trans_a ? 1 : lda, trans_a ? lda : 1, b, trans_b ? 1 : ldb,
+               trans_b ? ldb : 1, c, ldc, panel});
 }
 
 }  // namespace
