@@ -1,7 +1,8 @@
 // All host kernels of one folder of kernels/ for one instruction level. Compiled by generated files
 // that define CAFFE_HOST_LIST; see cmake/kernels.cmake.
 #include "caffe/device/cpu/host_entry.h"
-// clang-format off: each needs what stands before it
+// Each needs what stands before it.
+// clang-format off
 #include "dialect/host.h"
 #include "dialect/common.h"
 
