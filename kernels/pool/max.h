@@ -91,3 +91,57 @@ KERNEL(max_pool_backward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, wid
     STORE(MItype, x_diff, at + width + 1, from == width + 1 ? d : 0);
   }
 }
+
+// The same for processors: an item is a row of windows, at least four, and four of them a vector.
+// The last four may overlap the ones before.
+KERNEL(max_pool_forward_rows, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
+       ARG(i32, out_height), ARG(i32, out_width), IN(MItype, x), OUT(MOtype, y), OUT(f32, mask)) {
+  FOR_EACH_GROUP(r, planes * out_height) {
+    const Index plane = r / out_height;
+    const i32 start = 2 * (i32)(r - plane * out_height) * width;
+    const Index from_row = plane * height * width + start;
+    for (i32 next = 0; next < out_width; next += 4) {
+      const i32 first = next < out_width - 4 ? next : out_width - 4;
+      SIMD for (i32 k = 0; k < 4; ++k) {
+        const Index at = from_row + 2 * first + 2 * k, to = r * out_width + first + k;
+        const i32 place = start + 2 * first + 2 * k;
+        const Acctype a = LOAD(MItype, x, at), b = LOAD(MItype, x, at + 1);
+        const Acctype d = LOAD(MItype, x, at + width), e = LOAD(MItype, x, at + width + 1);
+        Acctype best = LOWEST;
+        i32 from = -1;
+        from = a > best ? place : from;
+        best = a > best ? a : best;
+        from = b > best ? place + 1 : from;
+        best = b > best ? b : best;
+        from = d > best ? place + width : from;
+        best = d > best ? d : best;
+        from = e > best ? place + width + 1 : from;
+        best = e > best ? e : best;
+        STORE(MOtype, y, to, best);
+        STORE(f32, mask, to, (float)from);
+      }
+    }
+  }
+}
+
+KERNEL(max_pool_backward_rows, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
+       ARG(i32, out_height), ARG(i32, out_width), IN(MOtype, y_diff), IN(f32, mask),
+       OUT(MItype, x_diff)) {
+  FOR_EACH_GROUP(r, planes * out_height) {
+    const Index plane = r / out_height;
+    const i32 start = 2 * (i32)(r - plane * out_height) * width;
+    const Index to_row = plane * height * width + start;
+    for (i32 next = 0; next < out_width; next += 4) {
+      const i32 first = next < out_width - 4 ? next : out_width - 4;
+      SIMD for (i32 k = 0; k < 4; ++k) {
+        const Index at = to_row + 2 * first + 2 * k, of = r * out_width + first + k;
+        const i32 from = (i32)LOAD(f32, mask, of) - (start + 2 * first + 2 * k);
+        const Acctype d = LOAD(MOtype, y_diff, of);
+        STORE(MItype, x_diff, at, from == 0 ? d : 0);
+        STORE(MItype, x_diff, at + 1, from == 1 ? d : 0);
+        STORE(MItype, x_diff, at + width, from == width ? d : 0);
+        STORE(MItype, x_diff, at + width + 1, from == width + 1 ? d : 0);
+      }
+    }
+  }
+}

@@ -109,6 +109,15 @@ TEST(GemmTest, ShapesAndTransposes) {
   }
 }
 
+// Large enough for the largest tile of the generated kernel, with parts that stick out.
+TEST(GemmTest, LargeTiles) {
+  Check(Product(1400, 1300, 33), 1, 0);
+  Check(Product(1400, 1300, 33, true, true), 1, 1);
+  GemmDescriptor d = Product(1408, 1408, 32, false, true);
+  d.in = d.out = kHalf;
+  Check(d, 1, 0);
+}
+
 TEST(GemmTest, Factors) {
   Check(Product(19, 23, 31), 0.5, 0);
   Check(Product(19, 23, 31), 1, 1);

@@ -82,8 +82,9 @@ void Pooling::MakeKernels() {
     const auto program = build("pool/max");
     forward_ = program->CreateKernel("max_pool_forward");
     backward_ = program->CreateKernel("max_pool_backward");
-    tiles_forward_ = program->CreateKernel("max_pool_forward_tiles");
-    tiles_backward_ = program->CreateKernel("max_pool_backward_tiles");
+    const std::string way = device()->host_accessible() ? "rows" : "tiles";
+    tiles_forward_ = program->CreateKernel("max_pool_forward_" + way);
+    tiles_backward_ = program->CreateKernel("max_pool_backward_" + way);
   } else if (pool_ == PoolingParameter::AVE) {
     const auto program = build("pool/average");
     forward_ = program->CreateKernel("average_pool_forward");
@@ -128,7 +129,9 @@ void Pooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const auto exact = [](const Axis& axis) {
     return axis.kernel == 2 && axis.stride == 2 && axis.pad == 0 && axis.input == 2 * axis.output;
   };
-  tiles_ = pool_ == PoolingParameter::MAX && exact(height_) && exact(width_);
+  // By rows, windows are taken four at a time.
+  const bool wide = !device()->host_accessible() || width_.output >= 4;
+  tiles_ = pool_ == PoolingParameter::MAX && exact(height_) && exact(width_) && wide;
 }
 
 std::vector<KernelArgument> Pooling::Geometry() const {

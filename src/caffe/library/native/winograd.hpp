@@ -14,10 +14,10 @@
 namespace caffe {
 
 struct WinogradShape {
-  long tile;              // M
-  long inputs, outputs;   // channels
+  long tile;             // M
+  long inputs, outputs;  // channels
   long tiles_y, tiles_x;
-  long rows, columns;     // of outputs, rounded up to whole tiles
+  long rows, columns;        // of outputs, rounded up to whole tiles
   long in_rows, in_columns;  // what these see
 };
 

@@ -176,8 +176,7 @@ class WinogradConvOp final : public ConvOp {
     const int64_t u = kPoints * kPoints * Round(windows_);
     const int64_t partial = d.backward_weights ? u : 0;
     const int64_t each = x_.lanes_size() + y_.lanes_size() +
-                         kPoints * (s.inputs + s.outputs) * step_ + s.in_columns * kLanes +
-                         partial;
+                         kPoints * (s.inputs + s.outputs) * step_ + s.in_columns * kLanes + partial;
     const int64_t count = std::clamp<int64_t>(omp_get_max_threads(), 1, blocks_);
     workspace_ = DeviceArray(device, (u + count * each) * static_cast<int64_t>(sizeof(float)),
                              "tiles of a convolution");
@@ -251,8 +250,7 @@ class WinogradConvOp final : public ConvOp {
         steps_.output_adjoint(shape_, strip, i, t.y, t.m);
         for (int j = 0; j < kPoints; ++j) {
           steps_.inner(shape_.outputs, shape_.inputs, columns, Point(t.m, shape_.outputs, j),
-                       Point(t.v, shape_.inputs, j), step_,
-                       t.partial + (i * kPoints + j) * plane);
+                       Point(t.v, shape_.inputs, j), step_, t.partial + (i * kPoints + j) * plane);
         }
       });
     });
@@ -291,7 +289,8 @@ class WinogradConvOp final : public ConvOp {
       share(0, 1);
       blocks(0, 1);
     } else {
-#pragma omp parallel num_threads(static_cast<int>(threads_.size()))
+      const int count = static_cast<int>(threads_.size());
+#pragma omp parallel num_threads(count)
       {
         share(omp_get_thread_num(), omp_get_num_threads());
 #pragma omp barrier
@@ -337,8 +336,8 @@ bool SupportsWinograd(Device* device, const ConvDescriptor& d) {
 bool PrefersWinograd(const ConvDescriptor& d) {
   const ConvGeometry& g = d.geometry;
   const WinogradShape s = ShapeOf(d);
-  const int64_t lanes = kLanes * std::max(s.inputs * s.in_rows * s.in_columns,
-                                          s.outputs * s.rows * s.columns);
+  const int64_t lanes =
+      kLanes * std::max(s.inputs * s.in_rows * s.in_columns, s.outputs * s.rows * s.columns);
   if (lanes > kLaneElements) return false;
   // Whole blocks for every thread, and tiles that are not mostly padding: the products that it makes
   // and half as much for the work around them, against those of the definition.

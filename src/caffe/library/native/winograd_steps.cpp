@@ -137,8 +137,7 @@ void InputAdjoint(const WinogradShape& s, const WinogradStrip& strip, const floa
           float* t = row + tx * s.tile * kLanes + part;
           const float* p = source + part;
           const Vector v0 = Load(p), v1 = Load(p + plane), v2 = Load(p + 2 * plane),
-                       v3 = Load(p + 3 * plane), v4 = Load(p + 4 * plane),
-                       v5 = Load(p + 5 * plane);
+                       v3 = Load(p + 3 * plane), v4 = Load(p + 4 * plane), v5 = Load(p + 5 * plane);
           At(t) += v0;
           At(t + kLanes) += (v2 - v1) + v5 - v0 * 1.5f - v3 * 2.0f + v4 * 0.5f;
           At(t + 2 * kLanes) += v1 * 0.5f - v2 * 2.5f - v0 * 2.0f - v5 * 1.5f - (v3 + v4);
@@ -393,7 +392,6 @@ void FilterAdjointOf(long tile, long count, long begin, long end, const float* u
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 extern const WinogradSteps CAFFE_JOIN(winograd_steps_, CAFFE_HOST_LEVEL);
 constinit const WinogradSteps CAFFE_JOIN(winograd_steps_, CAFFE_HOST_LEVEL){
-    &InputOf,  &InputAdjointOf,  &OutputOf, &OutputAdjointOf,
-    &FilterOf, &FilterAdjointOf, &Inner};
+    &InputOf, &InputAdjointOf, &OutputOf, &OutputAdjointOf, &FilterOf, &FilterAdjointOf, &Inner};
 
 }  // namespace caffe
