@@ -1,0 +1,173 @@
+"""README.md says what is: its first net runs, its tables name what the sources have."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import caffe
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FOLDERS = ('src', 'include', 'python', 'tools', 'examples', 'tests', '.ci')
+TOOL = os.path.join(ROOT, 'build', 'tools', 'caffe')
+FLOATS = {'float', 'half', 'bfloat16', 'double'}
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding='utf-8') as file:
+        return file.read()
+
+
+README = read('README.md')
+
+
+def section(title):
+    return re.search(r'^## %s\n(.*?)(?=^## |\Z)' % re.escape(title), README, re.M | re.S).group(1)
+
+
+def rows(text, first_word):
+    """The cells of the table whose head begins with `first_word`."""
+    table = re.search(r'^\| %s \|.*\n\|[-|]+\|\n((?:\|.*\|\n)+)' % first_word, text, re.M).group(1)
+    return [[cell.strip() for cell in line.strip('|').split('|')] for line in table.splitlines()]
+
+
+def code_words(text):
+    return re.findall(r'`([^`]+)`', text)
+
+
+def sources(*endings, folders=FOLDERS):
+    for folder in folders:
+        for path, inner, files in os.walk(os.path.join(ROOT, folder)):
+            inner[:] = [name for name in inner if name not in ('__pycache__', 'results')]
+            for name in files:
+                full = os.path.join(path, name)
+                if full.endswith(endings) and full != os.path.abspath(__file__) and (
+                        not name.endswith('_pb2.py')):
+                    yield read(full)
+
+
+def variables_of_sources():
+    names = set()
+    for text in sources('.cpp', '.hpp'):
+        names.update(re.findall(r'(?:getenv|\bEnvironment)\("([A-Z_]+)"\)', text))
+        for part in re.findall(r'for \(const char\* name : \{([^}]*)\}\)', text):
+            names.update(re.findall(r'"([A-Z_]+)"', part))
+    for text in sources('.py'):
+        names.update(re.findall(r'environ(?:\.get\(|\.setdefault\(|\[)\'([A-Z_]+)\'', text))
+    for text in sources('.sh', '.ci/run'):
+        names.update(re.findall(r'\$\{([A-Z_]+):?[-?]', text))
+    return names
+
+
+def layers():
+    output = subprocess.run([TOOL, 'layers', '--json'], check=True, capture_output=True).stdout
+    return {layer['name']: layer for layer in json.loads(output)}
+
+
+needs_tool = pytest.mark.skipif(not os.path.exists(TOOL), reason='the command caffe is not built')
+
+
+def test_the_first_net_prints_what_it_says(tmp_path):
+    code, output = re.search(r'```python\n(.*?)```.*?```text\n(.*?)```', section('A first net'),
+                             re.S).groups()
+    assert len([line for line in code.splitlines() if line]) <= 20
+    script = tmp_path / 'first_net.py'
+    script.write_text(code)
+    environment = dict(os.environ, CAFFE_LOG='warning',
+                       PYTHONPATH=os.path.dirname(os.path.dirname(caffe.__file__)))
+    result = subprocess.run([sys.executable, script], env=environment, capture_output=True,
+                            text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == output
+
+
+def test_environment_variables_are_those_that_sources_read():
+    listed = [name for row in rows(section('Environment variables'), 'variable')
+              for name in code_words(row[0])]
+    assert len(listed) == len(set(listed))
+    assert sorted(listed) == sorted(variables_of_sources())
+
+
+def test_values_of_variables_are_those_that_sources_know():
+    meanings = {row[0].strip('`'): row[2] for row in rows(section('Environment variables'),
+                                                          'variable')}
+    logging = ''.join(sources('.cpp', folders=('src', 'tools')))
+    topics = set(re.findall(r'log::Topic\("(\w+)"\)', logging))
+    assert set(code_words(meanings['CAFFE_DEBUG'])) == topics
+    table = re.search(r'kLibraries\{(.*?)\}', read('src/caffe/library/multiplexer.cpp'), re.S)
+    operations, libraries = code_words(meanings['CAFFE_LIBRARY'])
+    assert set(libraries.split()) == set(re.findall(r'"(\w+)"', table.group(1)))
+    assert operations == 'gemm=…,conv=…'
+    known = re.findall(r'name == "(\w+)"', read('src/caffe/core/log.cpp'))
+    assert set(code_words(meanings['CAFFE_LOG'])) == {*known, 'info'}
+
+
+def test_cmake_options_are_those_of_cmake():
+    listed = re.search(r'^CMake options: (.*?)\n\n', README, re.M | re.S).group(1)
+    known = re.findall(r'^(?:option\(|set\()(CAFFE_\w+) (?:"|.*CACHE)', read('CMakeLists.txt'), re.M)
+    assert sorted(re.findall(r'CAFFE_\w+', listed)) == sorted(known)
+
+
+@needs_tool
+def test_the_table_of_layers_is_that_of_the_command():
+    known = layers()
+    said = {}
+    for names, types, floats, quantized in rows(section('Types'), 'layers'):
+        for name in code_words(names):
+            assert name not in said
+            said[name] = types
+            layer = known[name]
+            if types == 'float kinds':
+                assert set(layer['types'].split()) == FLOATS, name
+                assert quantized == 'no', name
+            elif types == 'all':
+                assert set(layer['types'].split()) == FLOATS | {'quant8', 'quant16'}, name
+                assert quantized != 'no', name
+            else:
+                assert types == layer['types'], name
+            if floats == 'forward':
+                assert not layer['backward'], name
+            elif 'backward' in floats:
+                assert layer['backward'], name
+    assert set(said) == set(known)
+
+
+def test_the_table_of_types_is_that_of_blobs(tmp_path):
+    said = {}
+    for name, _, _, view, message in rows(section('Types'), 'type'):
+        said[name.strip('`')] = message
+        path = tmp_path / 'net.prototxt'
+        path.write_text('layer { name: "x" type: "Input" top: "x" top: "y" input_param { shape '
+                        '{ dim: 2 } } } data_type: %s' % message.strip('`'))
+        blob = caffe.Net(str(path), caffe.TEST).blobs['x']
+        assert blob.data.dtype.name == view.split()[0], name
+        assert blob.data_type == getattr(caffe.data_type, message.strip('`')), name
+    assert set(said) == FLOATS | {'quant8', 'quant16'}
+
+
+@needs_tool
+def test_the_commands_are_those_of_the_help():
+    text = subprocess.run([TOOL, 'help'], check=True, capture_output=True, text=True).stdout
+    known = re.findall(r'^  (\w+)  ', text.split('flags,')[0], re.M)
+    said = re.findall(r'^    caffe (\w+)', section('The command line'), re.M)
+    assert sorted(said) == sorted(known)
+    flags = set(re.findall(r'(?<![\w-])--?([a-z]\w+)', section('The command line')))
+    own = {'name', 'flag', 'noflag', 'flagfile', 'max', 'all'}
+    assert flags - own <= set(re.findall(r'^  -(\w+)', text, re.M))
+
+
+@pytest.mark.parametrize('name', ['README.md', 'examples/README.md', 'models/README.md',
+                                  'python/README.md', 'tests/README.md', 'kernels/README.md',
+                                  'src/caffe/library/README.md', 'tools/benchmark/README.md'])
+def test_what_a_readme_points_to_is_there(name):
+    text = read(name)
+    folder = os.path.join(ROOT, os.path.dirname(name))
+    for link in re.findall(r'\]\(([^)#]+)\)', text):
+        assert '://' in link or os.path.exists(os.path.join(folder, link)), link
+    for path in re.findall(r'`((?:src|include|kernels|tests|tools|examples|models|python|proto|cmake)'
+                           r'/[\w./-]*)`', text):
+        if 'foo_bar' not in path:
+            assert os.path.exists(os.path.join(ROOT, path)) or os.path.exists(
+                os.path.join(folder, path)), path
