@@ -36,6 +36,7 @@ typedef unsigned long long u64;
 #define SQRT_F32(v) __fsqrt_rn(v)
 #define EXP_F64(v) exp(v)
 #define LOG_F64(v) log(v)
+#define POW_F64(v, w) pow(v, w)
 #define SQRT_F64(v) sqrt(v)
 DEVICE_FN float as_f32(u32 v) { return __uint_as_float(v); }
 DEVICE_FN u32 as_u32(float v) { return __float_as_uint(v); }

@@ -39,6 +39,7 @@ typedef ulong u64;
 #define SQRT_F32(v) sqrt(v)
 #define EXP_F64(v) exp(v)
 #define LOG_F64(v) log(v)
+#define POW_F64(v, w) pow(v, w)
 #define SQRT_F64(v) sqrt(v)
 #define as_f32 as_float
 #define as_u32 as_uint

@@ -12,6 +12,7 @@ DEVICE_FN void store_bf16(GLOBAL u16* p, i64 i, i32 zero, float v) {
 DEVICE_FN float mul_bf16(float v, float s) { return v * s; }
 #define exp_bf16 exp_f32
 #define log_bf16 log_f32
+#define pow_bf16 pow_f32
 #define sqrt_bf16 sqrt_f32
 #define rescale_bf16(v, s) (v)
 #define from_real_bf16(v, low, high) CAT(odd_, Dtype)(v)

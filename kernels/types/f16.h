@@ -9,6 +9,7 @@ DEVICE_FN void store_f16(GLOBAL u16* p, i64 i, i32 zero, float v) { float_to_hal
 DEVICE_FN float mul_f16(float v, float s) { return v * s; }
 #define exp_f16 exp_f32
 #define log_f16 log_f32
+#define pow_f16 pow_f32
 #define sqrt_f16 sqrt_f32
 #define rescale_f16(v, s) (v)
 #define from_real_f16(v, low, high) CAT(odd_, Dtype)(v)
