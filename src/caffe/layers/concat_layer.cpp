@@ -1,0 +1,87 @@
+#include "caffe/layers/concat_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void ConcatBottoms::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const ConcatParameter& parameter = layer_param().concat_param();
+  CAFFE_CHECK(!parameter.has_axis() || !parameter.has_concat_dim(), Where(),
+              ": give either axis or concat_dim, not both");
+  const bool in_place = std::find(bottom.begin(), bottom.end(), top[0]) != bottom.end();
+  CAFFE_CHECK(!in_place, Where(), ": does not work in place");
+  copy_ = MakeKernel("blas/copy_rows", "copy_rows");
+}
+
+void ConcatBottoms::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const ConcatParameter& parameter = layer_param().concat_param();
+  Shape shape = bottom[0]->shape();
+  const bool old_form = parameter.has_concat_dim();
+  CAFFE_CHECK(!old_form || parameter.concat_dim() < shape.size(), Where(), ": concat_dim ",
+              parameter.concat_dim(), " is no axis of blob ", bottom[0]->name(), " of shape ",
+              bottom[0]->shape_string());
+  const int axis = CanonicalAxis(
+      shape, old_form ? static_cast<int>(parameter.concat_dim()) : parameter.axis(), Where());
+  rows_.clear();
+  shape[axis] = 0;
+  for (const BlobBase* blob : bottom) {
+    Shape other = blob->shape();
+    if (other.size() == shape.size()) other[axis] = shape[axis];
+    CAFFE_CHECK(other == shape, Where(), ": blob ", blob->name(), " of shape ",
+                blob->shape_string(), " can not be joined with ", bottom[0]->name(), " of shape ",
+                bottom[0]->shape_string(), " along axis ", axis, "; all other axes must be equal");
+    shape[axis] += blob->shape(axis);
+    rows_.push_back(blob->count(axis));
+  }
+  top[0]->Reshape(shape);
+  outer_ = top[0]->count(0, axis);
+  row_ = top[0]->count(axis);
+  if (bottom.size() == 1) top[0]->ShareData(*bottom[0]);
+}
+
+void ConcatBottoms::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (bottom.size() == 1) return top[0]->ShareData(*bottom[0]);
+  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
+  const DevicePtr target = top[0]->mutable_device_data();
+  const QuantRange range = top[0]->range();
+  int64_t offset = 0;
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    const double rescale = bottom[i]->range().scale / range.scale;
+    copy_->Launch({outer_, rows_[i]},
+                  {outer_, rows_[i], rows_[i], row_, bottom[i]->Data(),
+                   KernelArgument(target + offset * bytes, range.zero), Scale(rescale)});
+    offset += rows_[i];
+  }
+}
+
+void ConcatBottoms::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                             const BlobVec& bottom) {
+  const bool wanted =
+      std::find(propagate_down.begin(), propagate_down.end(), true) != propagate_down.end();
+  if (!wanted) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  if (bottom.size() == 1) return bottom[0]->ShareDiff(*top[0]);
+  const int64_t bytes = static_cast<int64_t>(types().out.bytes());
+  const DevicePtr source = top[0]->device_diff();
+  int64_t offset = 0;
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    if (propagate_down[i]) {
+      copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], row_, rows_[i], source + offset * bytes,
+                                         bottom[i]->MutableDiff(), 1.0});
+    }
+    offset += rows_[i];
+  }
+}
+
+void RegisterConcatLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = -1;
+  traits.types = BuiltInTypes();
+  traits.summary = "blobs one after another along an axis";
+  registry.Add<ConcatLayer>("Concat", traits);
+}
+
+}  // namespace caffe
