@@ -1,0 +1,101 @@
+#include "caffe/layers/slice_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Slice::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const SliceParameter& parameter = layer_param().slice_param();
+  CAFFE_CHECK(!parameter.has_axis() || !parameter.has_slice_dim(), Where(),
+              ": give either axis or slice_dim, not both");
+  CAFFE_CHECK(std::find(top.begin(), top.end(), bottom[0]) == top.end(), Where(),
+              ": does not work in place");
+  copy_ = MakeKernel("blas/copy_rows", "copy_rows");
+}
+
+std::vector<int64_t> Slice::Extents(int64_t extent, int64_t tops) const {
+  const auto& points = layer_param().slice_param().slice_point();
+  if (points.empty()) {
+    CAFFE_CHECK(extent % tops == 0, Where(), ": an extent of ", extent, " can not be cut into ",
+                tops, " equal parts; give slice_point");
+    return std::vector<int64_t>(tops, extent / tops);
+  }
+  CAFFE_CHECK(points.size() == tops - 1, Where(), ": ", tops, " tops need ", tops - 1,
+              " slice_point, there are ", points.size());
+  std::vector<int64_t> extents;
+  int64_t begin = 0;
+  for (const int64_t point : points) {
+    CAFFE_CHECK(point > begin, Where(), ": slice_point ", point, " does not lie behind ", begin,
+                "; they must be positive and increase");
+    extents.push_back(point - begin);
+    begin = point;
+  }
+  CAFFE_CHECK(begin < extent, Where(), ": slice_point ", begin,
+              " does not lie inside an extent of ", extent);
+  extents.push_back(extent - begin);
+  return extents;
+}
+
+void Slice::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const SliceParameter& parameter = layer_param().slice_param();
+  Shape shape = bottom[0]->shape();
+  const bool old_form = parameter.has_slice_dim();
+  CAFFE_CHECK(!old_form || parameter.slice_dim() < shape.size(), Where(), ": slice_dim ",
+              parameter.slice_dim(), " is no axis of blob ", bottom[0]->name(), " of shape ",
+              bottom[0]->shape_string());
+  const int axis = CanonicalAxis(
+      shape, old_form ? static_cast<int>(parameter.slice_dim()) : parameter.axis(), Where());
+  outer_ = bottom[0]->count(0, axis);
+  row_ = bottom[0]->count(axis);
+  const std::vector<int64_t> extents = Extents(shape[axis], static_cast<int64_t>(top.size()));
+  rows_.clear();
+  for (size_t i = 0; i < top.size(); ++i) {
+    shape[axis] = extents[i];
+    top[i]->Reshape(shape);
+    rows_.push_back(top[i]->count(axis));
+  }
+  if (top.size() == 1) top[0]->ShareData(*bottom[0]);
+}
+
+void Slice::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (top.size() == 1) return top[0]->ShareData(*bottom[0]);
+  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
+  const DevicePtr source = bottom[0]->device_data();
+  const QuantRange range = bottom[0]->range();
+  int64_t offset = 0;
+  for (size_t i = 0; i < top.size(); ++i) {
+    if (types().compute.is_quantized()) top[i]->set_range(range);
+    copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], row_, rows_[i],
+                                       KernelArgument(source + offset * bytes, range.zero),
+                                       top[i]->MutableData(), Scale(1)});
+    offset += rows_[i];
+  }
+}
+
+void Slice::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                     const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  if (top.size() == 1) return bottom[0]->ShareDiff(*top[0]);
+  const int64_t bytes = static_cast<int64_t>(types().out.bytes());
+  const DevicePtr target = bottom[0]->mutable_device_diff();
+  int64_t offset = 0;
+  for (size_t i = 0; i < top.size(); ++i) {
+    copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], rows_[i], row_, top[i]->Diff(),
+                                       KernelArgument(target + offset * bytes), 1.0});
+    offset += rows_[i];
+  }
+}
+
+void RegisterSliceLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_top = -1;
+  traits.types = BuiltInTypes();
+  traits.summary = "a blob cut along an axis";
+  registry.Add<SliceLayer>("Slice", traits);
+}
+
+}  // namespace caffe
