@@ -1,0 +1,37 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Where the top_k largest elements are, and how large, largest first; of equal ones the later comes
+// first. Not-a-number counts as smaller than everything.
+// bottom 0: with axis [outer…, C, inner…], without [N, …].
+// top 0, always float, so that places are exact: with axis [outer…, top_k, inner…], the places along
+//   the axis, or with out_max_val the values instead; without axis [N, 1, top_k], the places in the
+//   item, or with out_max_val [N, 2, top_k], places then values, with ones behind up to the bottom's
+//   number of axes. No gradient.
+// argmax_param: out_max_val (false), top_k (1), axis (unset).
+// Types: float kinds.
+class ArgMax : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  int64_t outer_ = 0, channels_ = 0, inner_ = 0;
+  std::unique_ptr<Kernel> forward_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class ArgMaxLayer final : public Layer<Dtype, MItype, MOtype, ArgMax> {
+  using Layer<Dtype, MItype, MOtype, ArgMax>::Layer;
+};
+
+}  // namespace caffe
