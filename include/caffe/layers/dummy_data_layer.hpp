@@ -1,0 +1,38 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Blobs that fillers make. What a constant filler made stays (and may be overwritten by the caller);
+// the others are filled anew in every forward, with numbers that depend on the layer's seed and on
+// how many forwards there were.
+// top 0…: dummy_data_param.shape, one for all tops or one per top; or the older num, channels,
+//   height, width, each once or once per top.
+// dummy_data_param: data_filler, none (constant 0), one for all or one per top.
+// Types: float kinds.
+class DummyData : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec&, const BlobVec&) override {}
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+
+ private:
+  Shape TopShape(int top, int tops) const;
+  // Fills the tops whose filler is constant, or the others.
+  void FillTops(const BlobVec& top, bool constant);
+
+  bool set_up_ = false;
+  uint64_t forwards_ = 0;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class DummyDataLayer final : public Layer<Dtype, MItype, MOtype, DummyData> {
+  using Layer<Dtype, MItype, MOtype, DummyData>::Layer;
+};
+
+}  // namespace caffe

@@ -1,0 +1,81 @@
+#include "caffe/layers/dummy_data_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/filler.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+Shape DummyData::TopShape(int top, int tops) const {
+  const DummyDataParameter& parameter = layer_param().dummy_data_param();
+  const bool old_form = parameter.num_size() + parameter.channels_size() + parameter.height_size() +
+                            parameter.width_size() >
+                        0;
+  CAFFE_CHECK(!old_form || parameter.shape_size() == 0, Where(),
+              ": give either shape, or num, channels, height and width, not both");
+  const auto check = [&](int count, const char* what) {
+    CAFFE_CHECK(count == 1 || count == tops, Where(), ": ", what, " must be given once or ", tops,
+                " times, for each top; it is given ", count, " times");
+  };
+  Shape shape;
+  if (old_form) {
+    const auto add = [&](const auto& extents, const char* what) {
+      check(extents.size(), what);
+      shape.push_back(extents[extents.size() == 1 ? 0 : top]);
+    };
+    add(parameter.num(), "num");
+    add(parameter.channels(), "channels");
+    add(parameter.height(), "height");
+    add(parameter.width(), "width");
+  } else {
+    check(parameter.shape_size(), "shape");
+    const auto& dims = parameter.shape(parameter.shape_size() == 1 ? 0 : top).dim();
+    shape.assign(dims.begin(), dims.end());
+  }
+  return shape;
+}
+
+void DummyData::LayerSetUp(const BlobVec&, const BlobVec& top) {
+  if (set_up_) return;  // the values move to another device with the blobs
+  set_up_ = true;
+  const int tops = static_cast<int>(top.size());
+  const int fillers = layer_param().dummy_data_param().data_filler_size();
+  CAFFE_CHECK(fillers <= 1 || fillers == tops, Where(), ": data_filler must be given never, once ",
+              "or ", tops, " times, for each top; it is given ", fillers, " times");
+  for (int i = 0; i < tops; ++i) top[i]->Reshape(TopShape(i, tops));
+  FillTops(top, true);
+}
+
+void DummyData::FillTops(const BlobVec& top, bool constant) {
+  const DummyDataParameter& parameter = layer_param().dummy_data_param();
+  static const FillerParameter zeros;
+  for (size_t i = 0; i < top.size(); ++i) {
+    const int fillers = parameter.data_filler_size();
+    const FillerParameter& filler =
+        fillers == 0 ? zeros : parameter.data_filler(fillers == 1 ? 0 : static_cast<int>(i));
+    if ((filler.type() == "constant") != constant) continue;
+    // Every top of every forward has a seed of its own, far from those of other layers.
+    const uint64_t step = (forwards_ * top.size() + i) * 0x9E3779B97F4A7C15u;
+    try {
+      Fill(filler, context().seed + step, top[i]);
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": top ", top[i]->name(), ": ", error.what());
+    }
+  }
+}
+
+void DummyData::Forward(const BlobVec&, const BlobVec& top) {
+  FillTops(top, false);
+  ++forwards_;
+}
+
+void RegisterDummyDataLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 0;
+  traits.max_top = -1;
+  traits.data = true;
+  traits.summary = "blobs made by fillers";
+  registry.Add<DummyDataLayer>("DummyData", traits);
+}
+
+}  // namespace caffe
