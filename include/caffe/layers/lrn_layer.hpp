@@ -1,0 +1,48 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Local response normalisation, n = local_size:
+//   y = x / scale^beta
+//   ACROSS_CHANNELS: scale = k + alpha / n * sum of x^2 over n channels around x
+//   WITHIN_CHANNEL: scale = 1 + alpha / n^2 * sum of x^2 over the n x n places around x
+//   dE/dx = dE/dy scale^-beta - 2 alpha beta / n (or n^2) * x * sum of dE/dy y / scale over a window
+// Windows that reach over an edge are padded with 0 and divided by their full size all the same. k
+// does not count WITHIN_CHANNEL, as in BVLC's Caffe.
+// bottom 0, top 0: [N, C, H, W]. Not in place: the gradient needs x.
+// lrn_param: local_size (5, odd), alpha (1), beta (0.75), norm_region (ACROSS_CHANNELS), k (1).
+// Types: float kinds.
+class LRN : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  // The first seven arguments of the kernels that compute scales.
+  std::vector<KernelArgument> Arguments() const;
+  void ReserveParts(const Shape& shape);
+
+  bool across_ = true;
+  int64_t reach_ = 0;
+  double factor_ = 0, beta_ = 0, k_ = 1;
+  int64_t planes_ = 0, extent_ = 0, inner_ = 0;  // extent: channels across, rows within
+  LaunchRange range_{0};
+  std::unique_ptr<Kernel> forward_, parts_, backward_;
+  // What the backward pass hands from its first kernel to its second.
+  std::shared_ptr<BlobBase> power_, ratio_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class LRNLayer final : public Layer<Dtype, MItype, MOtype, LRN> {
+  using Layer<Dtype, MItype, MOtype, LRN>::Layer;
+};
+
+}  // namespace caffe

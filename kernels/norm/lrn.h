@@ -1,0 +1,119 @@
+//! types: float
+// Local response normalisation of x [planes, height, width], planes being images times channels:
+//   scale = k + factor * sum of x^2 over a window around the element, factor = alpha / window size
+//   y = x scale^-beta
+//   x_diff = y_diff scale^-beta - 2 factor beta x * sum of y_diff x scale^(-beta - 1) over a window
+// Sums run in one fixed order, so that float gives the same bits on every device.
+
+// The window is 2 reach + 1 channels. A row is a plane, a column a place in it.
+KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
+       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, planes, i, inner) {
+    const Index c = r % channels;
+    const Index first = r - (c < reach ? c : (Index)reach);
+    const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = first; p <= last; ++p) {
+      const Acctype v = LOAD(MItype, x, p * inner + i);
+      sum += v * v;
+    }
+    STORE(MOtype, y, r * inner + i, LOAD(MItype, x, r * inner + i) * POW(k + factor * sum, -beta));
+  }
+}
+
+// The two parts of x_diff that all elements of a window share: power = scale^-beta and
+// ratio = y_diff x scale^(-beta - 1).
+KERNEL(lrn_across_parts, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
+       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff),
+       OUT(Mastertype, power), OUT(Mastertype, ratio)) {
+  FOR_EACH_ROW(r, planes, i, inner) {
+    const Index c = r % channels;
+    const Index first = r - (c < reach ? c : (Index)reach);
+    const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = first; p <= last; ++p) {
+      const Acctype v = LOAD(MItype, x, p * inner + i);
+      sum += v * v;
+    }
+    const Index at = r * inner + i;
+    const Acctype scale = k + factor * sum, t = POW(scale, -beta);
+    STORE(Mastertype, power, at, t);
+    STORE(Mastertype, ratio, at, LOAD(MOtype, y_diff, at) * LOAD(MItype, x, at) * t / scale);
+  }
+}
+
+KERNEL(lrn_across_backward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
+       ARG(Acctype, factor), ARG(Acctype, beta), IN(MItype, x), IN(MOtype, y_diff),
+       IN(Mastertype, power), IN(Mastertype, ratio), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, planes, i, inner) {
+    const Index c = r % channels;
+    const Index first = r - (c < reach ? c : (Index)reach);
+    const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = first; p <= last; ++p) sum += LOAD(Mastertype, ratio, p * inner + i);
+    const Index at = r * inner + i;
+    const Acctype own = LOAD(MOtype, y_diff, at) * LOAD(Mastertype, power, at);
+    STORE(MItype, x_diff, at, own - 2 * factor * beta * LOAD(MItype, x, at) * sum);
+  }
+}
+
+// The window is (2 reach + 1)^2 places of one plane. A row is a row of a plane.
+KERNEL(lrn_within_forward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
+       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
+    const Index h = r % height;
+    const Index top = r - (h < reach ? h : (Index)reach);
+    const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = top; p <= bottom; ++p) {
+      for (Index q = -reach; q <= reach; ++q) {
+        const i32 inside = c + q >= 0 && c + q < width;
+        const Acctype v = inside ? LOAD(MItype, x, p * width + c + q) : (Acctype)0;
+        sum += v * v;
+      }
+    }
+    STORE(MOtype, y, r * width + c, LOAD(MItype, x, r * width + c) * POW(k + factor * sum, -beta));
+  }
+}
+
+KERNEL(lrn_within_parts, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
+       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff),
+       OUT(Mastertype, power), OUT(Mastertype, ratio)) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
+    const Index h = r % height;
+    const Index top = r - (h < reach ? h : (Index)reach);
+    const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = top; p <= bottom; ++p) {
+      for (Index q = -reach; q <= reach; ++q) {
+        const i32 inside = c + q >= 0 && c + q < width;
+        const Acctype v = inside ? LOAD(MItype, x, p * width + c + q) : (Acctype)0;
+        sum += v * v;
+      }
+    }
+    const Index at = r * width + c;
+    const Acctype scale = k + factor * sum, t = POW(scale, -beta);
+    STORE(Mastertype, power, at, t);
+    STORE(Mastertype, ratio, at, LOAD(MOtype, y_diff, at) * LOAD(MItype, x, at) * t / scale);
+  }
+}
+
+KERNEL(lrn_within_backward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
+       ARG(Acctype, factor), ARG(Acctype, beta), IN(MItype, x), IN(MOtype, y_diff),
+       IN(Mastertype, power), IN(Mastertype, ratio), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
+    const Index h = r % height;
+    const Index top = r - (h < reach ? h : (Index)reach);
+    const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = top; p <= bottom; ++p) {
+      for (Index q = -reach; q <= reach; ++q) {
+        const i32 inside = c + q >= 0 && c + q < width;
+        sum += inside ? LOAD(Mastertype, ratio, p * width + c + q) : (Acctype)0;
+      }
+    }
+    const Index at = r * width + c;
+    const Acctype own = LOAD(MOtype, y_diff, at) * LOAD(Mastertype, power, at);
+    STORE(MItype, x_diff, at, own - 2 * factor * beta * LOAD(MItype, x, at) * sum);
+  }
+}

@@ -1,0 +1,92 @@
+#include "caffe/layers/lrn_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/core/log.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const LRNParameter& parameter = layer_param().lrn_param();
+  const int64_t size = parameter.local_size();
+  CAFFE_CHECK(size % 2 == 1, Where(), ": local_size must be odd, not ", size);
+  CAFFE_CHECK(parameter.fuse_type() == LRNParameter::UNFUSED, Where(), ": fuse_type ",
+              LRNParameter::FuseType_Name(parameter.fuse_type()),
+              " is not supported; leave it out and add a Pooling layer");
+  across_ = parameter.norm_region() == LRNParameter::ACROSS_CHANNELS;
+  reach_ = (size - 1) / 2;
+  factor_ =
+      static_cast<double>(parameter.alpha()) / static_cast<double>(across_ ? size : size * size);
+  beta_ = parameter.beta();
+  k_ = across_ ? parameter.k() : 1;
+  if (!across_ && parameter.k() != 1) {
+    log::Warning(Concat(Where(), ": k ", parameter.k(), " does not count WITHIN_CHANNEL, 1 does"));
+  }
+  ProgramBuilder builder(device(), "lrn");
+  builder.Types(types()).Body("norm/lrn");
+  // On processors a program for every window costs more than the constant saves.
+  if (!device()->info().is_cpu_type) builder.Fold("reach", reach_);
+  const auto program = builder.Build();
+  const std::string region = across_ ? "lrn_across_" : "lrn_within_";
+  forward_ = program->CreateKernel(region + "forward");
+  parts_ = program->CreateKernel(region + "parts");
+  backward_ = program->CreateKernel(region + "backward");
+  const DataType master = types().in == kDouble ? kDouble : kFloat;
+  power_ = MakeBlob(master, device(), {0}, name() + " powers");
+  ratio_ = MakeBlob(master, device(), {0}, name() + " ratios");
+}
+
+void LRN::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
+              bottom[0]->shape_string());
+  planes_ = bottom[0]->count(0, 2);
+  if (across_) {
+    extent_ = bottom[0]->shape(1);
+    inner_ = bottom[0]->count(2);
+    range_ = {planes_, inner_};
+  } else {
+    extent_ = bottom[0]->shape(2);
+    inner_ = bottom[0]->shape(3);
+    range_ = {planes_ * extent_, inner_};
+  }
+  top[0]->ReshapeLike(*bottom[0]);
+  if (phase() == TRAIN) ReserveParts(bottom[0]->shape());
+}
+
+void LRN::ReserveParts(const Shape& shape) {
+  power_->Reshape(shape);
+  ratio_->Reshape(shape);
+}
+
+std::vector<KernelArgument> LRN::Arguments() const {
+  return {planes_, extent_, inner_, reach_, factor_, beta_, k_};
+}
+
+void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
+  std::vector<KernelArgument> arguments = Arguments();
+  arguments.push_back(bottom[0]->Data());
+  arguments.push_back(top[0]->MutableData());
+  forward_->Launch(range_, arguments);
+}
+
+void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                   const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  ReserveParts(bottom[0]->shape());
+  std::vector<KernelArgument> arguments = Arguments();
+  arguments.insert(arguments.end(), {bottom[0]->Data(), top[0]->Diff(), power_->MutableData(),
+                                     ratio_->MutableData()});
+  parts_->Launch(range_, arguments);
+  backward_->Launch(
+      range_, {planes_, extent_, inner_, reach_, factor_, beta_, bottom[0]->Data(), top[0]->Diff(),
+               power_->Data(), ratio_->Data(), bottom[0]->MutableDiff()});
+}
+
+void RegisterLRNLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.summary = "x / (k + alpha / n sum of x^2 over a window)^beta";
+  registry.Add<LRNLayer>("LRN", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "support/devices.hpp"
+#include "support/layer_tester.hpp"
+
+namespace caffe {
+namespace {
+
+struct Case {
+  bool across;
+  int64_t size;
+  double alpha, beta, k;
+  Shape shape;
+  std::string Text() const {
+    return Concat("type: 'LRN' lrn_param { local_size: ", size, " alpha: ", alpha, " beta: ", beta,
+                  " k: ", k, " norm_region: ", across ? "ACROSS_CHANNELS" : "WITHIN_CHANNEL", " }");
+  }
+};
+
+std::vector<Case> Cases() {
+  return {
+      {true, 5, 1e-4, 0.75, 1, {2, 7, 3, 5}}, {true, 5, 2, 0.75, 2, {2, 7, 3, 5}},
+      {true, 15, 3, 0.5, 0.5, {2, 7, 2, 2}},  {true, 1, 1, 1, 1, {1, 3, 4, 2}},
+      {true, 3, 5, 1.25, 1, {3, 1, 4, 2}},    {false, 3, 2, 0.75, 1, {2, 3, 5, 6}},
+      {false, 5, 7, 0.5, 1, {2, 2, 6, 3}},    {false, 9, 7, 1.5, 1, {1, 2, 3, 5}},
+      {false, 3, 2, 0.75, 2, {1, 2, 4, 4}},
+  };
+}
+
+// Calls visit(i, j) for every pair of elements such that j lies in the window around i.
+template <class Visit> void ForEachPair(const Case& c, const Visit& visit) {
+  const int64_t channels = c.shape[1], height = c.shape[2], width = c.shape[3];
+  const auto at = [&](int64_t n, int64_t p, int64_t h, int64_t w) {
+    return ((n * channels + p) * height + h) * width + w;
+  };
+  const int64_t reach = c.size / 2;
+  const int64_t dp = c.across ? reach : 0, ds = c.across ? 0 : reach;
+  for (int64_t n = 0; n < c.shape[0]; ++n) {
+    for (int64_t p = 0; p < channels; ++p) {
+      for (int64_t h = 0; h < height; ++h) {
+        for (int64_t w = 0; w < width; ++w) {
+          for (int64_t q = std::max<int64_t>(0, p - dp); q <= std::min(channels - 1, p + dp); ++q) {
+            for (int64_t y = std::max<int64_t>(0, h - ds); y <= std::min(height - 1, h + ds); ++y) {
+              for (int64_t x = std::max<int64_t>(0, w - ds); x <= std::min(width - 1, w + ds);
+                   ++x) {
+                visit(at(n, p, h, w), at(n, q, y, x));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+std::vector<double> Scales(const Case& c, const std::vector<double>& x) {
+  std::vector<double> scale(x.size());
+  ForEachPair(c, [&](int64_t i, int64_t j) { scale[i] += x[j] * x[j]; });
+  const double count = c.across ? c.size : c.size * c.size;
+  for (double& s : scale) s = (c.across ? c.k : 1) + static_cast<float>(c.alpha) / count * s;
+  return scale;
+}
+
+class LRNLayerTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(LRNLayerTest, ForwardAndBackward) {
+  const auto [device, type] = GetParam();
+  for (const Case& c : Cases()) {
+    LayerTester lrn(c.Text(), device, TypeTriple::Equal(type), {c.shape});
+    lrn.Forward();
+    const std::vector<double> x = lrn.Bottom(0), scale = Scales(c, x);
+    std::vector<double> y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] * std::pow(scale[i], -c.beta);
+    ExpectNear(lrn.Top(), y, 2 * Tolerance(type), c.Text());
+
+    lrn.RandomTopDiff();
+    lrn.Backward();
+    const std::vector<double> d = lrn.top().DiffAsDouble();
+    std::vector<double> x_diff(x.size());
+    const double count = c.across ? c.size : c.size * c.size;
+    const double factor = static_cast<float>(c.alpha) / count;
+    ForEachPair(c, [&](int64_t i, int64_t j) {
+      x_diff[i] -= 2 * factor * c.beta * x[i] * d[j] * y[j] / scale[j];
+    });
+    for (size_t i = 0; i < x.size(); ++i) x_diff[i] += d[i] * std::pow(scale[i], -c.beta);
+    ExpectNear(lrn.BottomDiff(0), x_diff, 4 * Tolerance(type), "dE/dx of " + c.Text());
+  }
+}
+
+TEST_P(LRNLayerTest, FollowsTheShapeOfItsBottom) {
+  const auto [device, type] = GetParam();
+  for (const bool across : {true, false}) {
+    const Case c{across, 3, 2, 0.75, 1, {2, 4, 3, 2}};
+    LayerTester lrn("phase: TEST " + c.Text(), device, TypeTriple::Equal(type), {{1, 2, 2, 2}});
+    lrn.Forward();
+    lrn.bottom().Reshape(c.shape);
+    lrn.SetBottom(0, TestNumbers(ShapeCount(c.shape), 5));
+    lrn.Forward();
+    const std::vector<double> x = lrn.Bottom(0), scale = Scales(c, x);
+    std::vector<double> y(x.size());
+    for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] * std::pow(scale[i], -c.beta);
+    ExpectNear(lrn.Top(), y, 2 * Tolerance(type), c.Text());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LRNLayerTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+TEST(LRNLayerGradientTest, AgreesWithDifferences) {
+  for (const Case& c : Cases()) {
+    LayerTester lrn(c.Text(), Runtime::Get().cpu(), TypeTriple::Equal(kDouble), {c.shape});
+    lrn.CheckGradient();
+    LayerTester test("phase: TEST " + c.Text(), Runtime::Get().cpu(), TypeTriple::Equal(kDouble),
+                     {c.shape});
+    test.CheckGradient();
+  }
+}
+
+// Powers come from basic operations alone and sums have one order.
+TEST(LRNLayerBitsTest, FloatIsTheSameOnEveryDevice) {
+  for (const Case& c : Cases()) {
+    std::vector<double> y, x_diff;
+    for (Device* device : TestDevices()) {
+      LayerTester lrn(c.Text(), device, TypeTriple::Equal(kFloat), {c.shape});
+      lrn.Forward();
+      lrn.RandomTopDiff();
+      lrn.Backward();
+      if (y.empty()) {
+        y = lrn.Top();
+        x_diff = lrn.BottomDiff(0);
+      }
+      EXPECT_EQ(lrn.Top(), y) << device->info().id << " " << c.Text();
+      EXPECT_EQ(lrn.BottomDiff(0), x_diff) << device->info().id << " " << c.Text();
+    }
+  }
+}
+
+TEST(LRNLayerShapeTest, RefusesWhatDoesNotFit) {
+  const auto make = [](const std::string& parameters, const Shape& x) {
+    LayerTester("type: 'LRN' lrn_param { " + parameters + " }", Runtime::Get().cpu(),
+                TypeTriple::Equal(kFloat), {x});
+  };
+  EXPECT_NO_THROW(make("local_size: 3", {1, 2, 3, 4}));
+  EXPECT_THROW(make("local_size: 4", {1, 2, 3, 4}), Error);
+  EXPECT_THROW(make("local_size: 0", {1, 2, 3, 4}), Error);
+  EXPECT_THROW(make("local_size: 3", {1, 2, 3}), Error);
+  EXPECT_THROW(make("local_size: 3", {1, 2, 3, 4, 5}), Error);
+  EXPECT_THROW(make("fuse_type: FUSED_POOL_MAX", {1, 2, 3, 4}), Error);
+}
+
+}  // namespace
+}  // namespace caffe
