@@ -13,7 +13,13 @@ find_path(CAFFE_CBLAS_INCLUDE cblas.h
   PATH_SUFFIXES openblas-openmp openblas openblas-pthread x86_64-linux-gnu/openblas-openmp
                 x86_64-linux-gnu REQUIRED)
 
-set(CAFFE_LIBRARIES Threads::Threads OpenMP::OpenMP_CXX SQLite::SQLite3 spdlog::spdlog
+# CMake 4.3 renamed it.
+if(TARGET SQLite3::SQLite3)
+  set(CAFFE_SQLITE SQLite3::SQLite3)
+else()
+  set(CAFFE_SQLITE SQLite::SQLite3)
+endif()
+set(CAFFE_LIBRARIES Threads::Threads OpenMP::OpenMP_CXX ${CAFFE_SQLITE} spdlog::spdlog
   CLI11::CLI11 ${CAFFE_OPENBLAS_LIBRARY})
 include_directories(SYSTEM ${CAFFE_CBLAS_INCLUDE})
 
