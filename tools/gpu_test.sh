@@ -36,6 +36,13 @@ step() {
   printf '%-24s %-6s %5d s\n' "$name" "$result" $((SECONDS - begin)) | tee -a "$results/summary.txt"
 }
 
+# time_net FILE FLAGS...: the result as JSON in FILE; the log stays on the screen.
+time_net() {
+  local file=$1
+  shift
+  "$caffe" time "$@" --json >"$file"
+}
+
 has_stage() { [[ " ${stages[*]} " == *" $1 "* ]]; }
 
 if has_stage build; then
@@ -53,8 +60,8 @@ if has_stage test; then
 fi
 if has_stage time; then
   for device in "${devices[@]}"; do
-    step "time_lenet_${device/:/}" "$caffe" time -model models/lenet/lenet.prototxt \
-      -gpu "$device" -iterations 200 --json "$results/time_lenet_${device/:/}.json"
+    step "time_lenet_${device/:/}" time_net "$results/time_lenet_${device/:/}.json" \
+      -model models/lenet/lenet.prototxt -gpu "$device" -iterations 200
   done
   for benchmark in build/tools/benchmark/*; do
     if [ -f "$benchmark" ] && [ -x "$benchmark" ]; then
