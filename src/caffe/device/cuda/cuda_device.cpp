@@ -135,7 +135,7 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
   info.compute_units = attribute(cuda::kMultiprocessorCount);
   info.native_half = capability >= 53;
   info.dp4a = capability >= 61;
-  info.matrix = capability >= 70;
+  info.matrix = capability >= 80;  // the shapes of mma.sync that the dialect uses
   info.subgroups = true;
   info.unified_memory = attribute(cuda::kIntegrated) != 0;
   info.fp64 = true;
