@@ -92,6 +92,20 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
 }  // namespace
 
 std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold) {
+      }
+    }
+  }
+  if (path == "quant/gemm") {
+    for (DataType type : {kQuant8, kQuant16}) {
+      for (int variant = 0; variant < 4; ++variant) {
+        GemmDescriptor d;
+        d.in = d.out = type;
+        d.trans_a = variant & 1;
+        d.trans_b = variant & 2;
+        d.epilogue.bias = variant == 0 ? Epilogue::Bias::kPerRow : Epilogue::Bias::kPerColumn;
+        d.m = d.n = variant == 3 ? 64 : 33;
+        d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
+        GeneratedLibrary().make(&device, d);
   std::vector<ProgramText> texts = OperatorTexts(backend, path);
   if (!texts.empty()) return texts;
   NullDevice device(backend);

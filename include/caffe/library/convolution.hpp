@@ -7,6 +7,7 @@
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/conv_geometry.hpp"
 #include "caffe/library/epilogue.hpp"
+#include "caffe/library/quant_arguments.hpp"
 
 namespace caffe {
 
@@ -20,6 +21,7 @@ struct ConvDescriptor {
   DataType in = kFloat, out = kFloat;
   // A bias has out_channels elements; any kind but kNone means per channel.
   Epilogue epilogue;
+  // Quantized types have a forward pass only, and always a bias.
   // Which passes to make ready; the gradient of the bias comes with that of the weights.
   bool forward = true, backward_data = false, backward_weights = false;
   // The most bytes of workspace; 0 leaves it to the library.
@@ -27,6 +29,9 @@ struct ConvDescriptor {
 
   // Of weight and bias gradients: double for double, else float.
   DataType master() const { return in == kDouble ? kDouble : kFloat; }
+  bool quantized() const { return in.is_quantized(); }
+  // Products in a sum.
+  int64_t depth() const { return in_channels / group * geometry.kernel_count(); }
   int64_t weight_count() const {
     return out_channels * (in_channels / group) * geometry.kernel_count();
   }
@@ -46,6 +51,10 @@ class ConvOp {
   virtual const char* library() const = 0;
   // y = activation(conv(x, weights) + bias). `bias` is null if the epilogue has none.
   virtual void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) = 0;
+  // Of quantized types in place of Forward. The codes of the weights are told before the first pass
+  // and whenever they changed; they stay where they are. Padding holds zero_x.
+  virtual void SetWeights(DevicePtr codes);
+  virtual void ForwardQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments);
   // x_diff = the gradient with respect to x; overwritten.
   virtual void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) = 0;
   // w_diff (of type master()) += the gradient with respect to the weights.

@@ -6,6 +6,7 @@
 #include "caffe/core/data_type.hpp"
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/epilogue.hpp"
+#include "caffe/library/quant_arguments.hpp"
 
 namespace caffe {
 
@@ -23,7 +24,9 @@ struct GemmDescriptor {
   int64_t batch = 1;
   int64_t stride_a = kDense, stride_b = kDense, stride_c = kDense;
   // (float, float), (double, double), (half, half), (half, float), (bfloat16, bfloat16) and
-  // (bfloat16, float). Sums are float, or double for double.
+  // (bfloat16, float). Sums are float, or double for double. (quant8, quant8), (quant16, quant16):
+  // the operand that the bias is along (A per row, B per column) is the weights, the same for every
+  // i, the other one the activations; see QuantArguments. There always is a bias.
   DataType in = kFloat, out = kFloat;
   Epilogue epilogue;  // a bias has m elements (per row) or n (per column), the same for every i
 
@@ -34,6 +37,9 @@ struct GemmDescriptor {
   int64_t step_a() const { return Step(stride_a, (trans_a ? k : m) * row_a()); }
   int64_t step_b() const { return Step(stride_b, (trans_b ? n : k) * row_b()); }
   int64_t step_c() const { return Step(stride_c, m * row_c()); }
+  bool quantized() const { return in.is_quantized(); }
+  // Sums of 64 bits.
+  bool wide_sums() const { return in == kQuant16 || k > kNarrowDepth; }
   // "half/float tn 64x500x800 batch 4 +bias +relu"
   std::string name() const;
   // Throws unless sizes, leading dimensions and types are as described above.
@@ -55,6 +61,10 @@ class GemmOp {
   // Enqueues the product. `bias` is null if the epilogue has none.
   virtual void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias = {}, double alpha = 1,
                    double beta = 0) = 0;
+  // Of quantized types in place of Run. The codes of the weights are told before the first product
+  // and whenever they changed; they stay where they are.
+  virtual void SetWeights(DevicePtr codes);
+  virtual void RunQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments);
   virtual int64_t workspace_bytes() const { return 0; }
   const GemmDescriptor& descriptor() const { return descriptor_; }
 

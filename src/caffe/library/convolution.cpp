@@ -30,12 +30,26 @@ void ConvDescriptor::Normalize() {
               " input channels are not divisible by group ", group);
   CAFFE_CHECK(out_channels % group == 0, "convolution ", name(), ": ", out_channels,
               " output channels are not divisible by group ", group);
+  if (quantized()) {
+    CAFFE_CHECK(
+        in == out && epilogue.bias != Epilogue::Bias::kNone && !backward_data && !backward_weights,
+        "convolution ", name(), ": quantized types are equal, have a bias and no gradients");
+    return;
+  }
   CAFFE_CHECK(in == out || (out == kFloat && (in == kHalf || in == kBfloat16)), "convolution ",
               name(), ": no sums of type ", in.name(), " are stored as ", out.name());
   CAFFE_CHECK(in.is_float() && in.info().kind != TypeKind::kCustom, "convolution ", name(),
               ": the type ", in.name(), " is not a built-in float kind");
   CAFFE_CHECK(in == out || (!backward_data && !backward_weights), "convolution ", name(),
               ": backward passes need equal types");
+}
+
+void ConvOp::SetWeights(DevicePtr) {
+  CAFFE_THROW("convolution ", descriptor_.name(), ": has no quantized weights");
+}
+
+void ConvOp::ForwardQuantized(DevicePtr, DevicePtr, const QuantArguments&) {
+  CAFFE_THROW("convolution ", descriptor_.name(), ": is not quantized");
 }
 
 }  // namespace caffe

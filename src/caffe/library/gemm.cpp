@@ -26,6 +26,15 @@ void GemmDescriptor::Check() const {
               ": leading dimensions must be below 2^31");
   CAFFE_CHECK(stride_c != kShared || batch == 1, "matrix product ", name(),
               ": the products of a batch can not share their result");
+  if (quantized()) {
+    const bool rows = epilogue.bias == Epilogue::Bias::kPerRow;
+    CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");
+    CAFFE_CHECK(epilogue.bias != Epilogue::Bias::kNone, "matrix product ", name(),
+                ": a quantized product has a bias along its channels");
+    CAFFE_CHECK(batch == 1 || (rows ? step_a() : step_b()) == 0, "matrix product ", name(),
+                ": the products of a batch share their quantized weights");
+    return;
+  }
   const bool half_kind = in == kHalf || in == kBfloat16;
   CAFFE_CHECK(half_kind ? out == in || out == kFloat : (in == kFloat || in == kDouble) && out == in,
               "matrix product ", name(), ": no sums of type ", in.name(), " are stored as ",
@@ -35,6 +44,14 @@ void GemmDescriptor::Check() const {
                 ": the bias is ", epilogue.bias_type.name(), ", it must be ",
                 in == kDouble ? "double" : "float");
   }
+}
+
+void GemmOp::SetWeights(DevicePtr) {
+  CAFFE_THROW("matrix product ", descriptor_.name(), ": has no quantized weights");
+}
+
+void GemmOp::RunQuantized(DevicePtr, DevicePtr, const QuantArguments&) {
+  CAFFE_THROW("matrix product ", descriptor_.name(), ": is not quantized");
 }
 
 }  // namespace caffe

@@ -31,6 +31,13 @@ std::unique_ptr<ConvOp> MakeHostConvolution(Device* device, const ConvDescriptor
                                             const HostGemms& gemms);
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmLibrary& library);
+// Of quantized types, alone on every device.
+std::unique_ptr<GemmOp> MakeHostQuantizedGemm(Device* device, const GemmDescriptor& descriptor);
+std::unique_ptr<ConvOp> MakeHostQuantizedConvolution(Device* device,
+                                                     const ConvDescriptor& descriptor);
+std::unique_ptr<GemmOp> MakeDeviceQuantizedGemm(Device* device, const GemmDescriptor& descriptor);
+std::unique_ptr<ConvOp> MakeDeviceQuantizedConvolution(Device* device,
+                                                       const ConvDescriptor& descriptor);
 // On the CPU for windows of 3x3 and 5x5; it pays where images are small and batches large.
 bool SupportsWinograd(Device* device, const ConvDescriptor& descriptor);
 bool PrefersWinograd(const ConvDescriptor& descriptor);

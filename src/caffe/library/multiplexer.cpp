@@ -18,6 +18,9 @@ namespace {
 // In order of preference. A row whose library is missing, or which does not support the descriptor
 // on that device, is passed over.
 std::vector<GemmLibrary> Table(Device* device, const GemmDescriptor& descriptor) {
+  if (descriptor.quantized()) {
+    return {device->host_accessible() ? NativeLibrary() : GeneratedLibrary()};
+  }
   switch (device->backend()) {
     case Backend::kCpu: return {OpenBlasLibrary(), NativeLibrary()};
     case Backend::kCuda: return {CublasLibrary(), GeneratedLibrary()};
@@ -85,6 +88,7 @@ GemmDescriptor Inner(const ConvDescriptor& d) {
   inner.in = d.in;
   inner.out = d.out;
   return inner;
+  if (d.quantized()) inner.epilogue.bias = Epilogue::Bias::kPerRow;
 }
 
 std::vector<GemmLibrary> ConvolutionCandidates(Device* device, const ConvDescriptor& d) {
@@ -108,7 +112,10 @@ std::unique_ptr<GemmOp> Make(const GemmLibrary& row, Device* device, const GemmD
 
 std::unique_ptr<ConvOp> Make(const GemmLibrary& row, Device* device, const ConvDescriptor& d) {
   std::unique_ptr<ConvOp> op;
-  if (std::string_view(row.name) == kWinograd) {
+  if (d.quantized()) {
+    op = device->host_accessible() ? MakeHostQuantizedConvolution(device, d)
+                                   : MakeDeviceQuantizedConvolution(device, d);
+  } else if (std::string_view(row.name) == kWinograd) {
     op = MakeWinogradConvolution(device, d);
   } else if (!device->host_accessible()) {
     op = MakeDeviceConvolution(device, d, row);

@@ -178,6 +178,7 @@ std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& d,
 
 GemmLibrary NativeLibrary() {
   return {"native", &OnCpu, [](Device* device, const GemmDescriptor& d) {
+            if (d.quantized()) return MakeHostQuantizedGemm(device, d);
             return MakeHostGemm(device, d, NativeGemms());
           }};
 }

@@ -1,0 +1,119 @@
+//! types: device
+// Codes C[i] = requantized op(A[i]) op(B[i]) + bias, row-major; i is the third index of the work
+// group. One of A and B are weights, whose zero point comes with their pointer, the other are
+// activations, whose zero point is folded into the bias and whose pointer therefore has 0. See
+// caffe/library/quant_arguments.hpp. A group of 16 x 16 computes TILE x TILE elements. Defines:
+// TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16), CHANNEL_ROWS (1: A are the weights), WIDE
+// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL.
+#define TILE_K 16
+#define WORK (TILE / 16)
+#define LOADS (TILE * TILE_K / 256)
+#if GEMM_UNROLL
+#define REPEAT UNROLL
+#else
+#define REPEAT
+#endif
+// Sums of products of 8-bit codes fit 32 bits over this depth; those of 16 bits never do.
+#define SLICE 32768
+#if CODE_BYTES == 2
+#define PRODUCT(x, y) ((i64)(x) * (y))
+#define Sum i64
+#else
+#define PRODUCT(x, y) ((u32)((x) * (y)))
+#define Sum u32
+#endif
+
+KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, relu), ARG(i32, lda),
+       ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a), ARG(i64, step_b), ARG(i64, step_c),
+       IN(MItype, a), IN(MItype, b), IN(i64, bias), IN(i32, multiplier), IN(i32, shift),
+       OUT(MOtype, c)) {
+  LOCAL i32 tile_a[TILE_K][TILE + 1];
+  LOCAL i32 tile_b[TILE_K][TILE + 1];
+  const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
+  const i32 row0 = (i32)GROUP_ID(1) * TILE, col0 = (i32)GROUP_ID(0) * TILE;
+  const i64 base_a = GROUP_ID(2) * step_a, base_b = GROUP_ID(2) * step_b;
+  const i64 base_c = GROUP_ID(2) * step_c;
+  Sum sum[WORK][WORK];
+#if WIDE && CODE_BYTES == 1
+  i64 total[WORK][WORK];
+#endif
+  REPEAT for (i32 i = 0; i < WORK; ++i) {
+    REPEAT for (i32 j = 0; j < WORK; ++j) {
+      sum[i][j] = 0;
+#if WIDE && CODE_BYTES == 1
+      total[i][j] = 0;
+#endif
+    }
+  }
+  for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
+    REPEAT for (i32 l = 0; l < LOADS; ++l) {
+      const i32 e = t + l * 256;
+#if TRANS_A
+      const i32 mm = e % TILE, kk = e / TILE;
+      const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
+#else
+      const i32 mm = e / TILE_K, kk = e % TILE_K;
+      const i64 at = base_a + (i64)(row0 + mm) * lda + k0 + kk;
+#endif
+      tile_a[kk][mm] = row0 + mm < m && k0 + kk < k ? (i32)LOAD(MItype, a, at) : 0;
+    }
+    REPEAT for (i32 l = 0; l < LOADS; ++l) {
+      const i32 e = t + l * 256;
+#if TRANS_B
+      const i32 nn = e / TILE_K, kk = e % TILE_K;
+      const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
+#else
+      const i32 nn = e % TILE, kk = e / TILE;
+      const i64 at = base_b + (i64)(k0 + kk) * ldb + col0 + nn;
+#endif
+      tile_b[kk][nn] = col0 + nn < n && k0 + kk < k ? (i32)LOAD(MItype, b, at) : 0;
+    }
+    BARRIER;
+    REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
+      i32 x[WORK], y[WORK];
+      REPEAT for (i32 i = 0; i < WORK; ++i) x[i] = tile_a[kk][ty + 16 * i];
+      REPEAT for (i32 j = 0; j < WORK; ++j) y[j] = tile_b[kk][tx + 16 * j];
+      REPEAT for (i32 i = 0; i < WORK; ++i) {
+        REPEAT for (i32 j = 0; j < WORK; ++j) sum[i][j] += PRODUCT(x[i], y[j]);
+      }
+    }
+    BARRIER;
+#if WIDE && CODE_BYTES == 1
+    if ((k0 + TILE_K) % SLICE == 0 || k0 + TILE_K >= k) {
+      REPEAT for (i32 i = 0; i < WORK; ++i) {
+        REPEAT for (i32 j = 0; j < WORK; ++j) {
+          total[i][j] += (i32)sum[i][j];
+          sum[i][j] = 0;
+        }
+      }
+    }
+#endif
+  }
+  REPEAT for (i32 i = 0; i < WORK; ++i) {
+    const i32 row = row0 + ty + 16 * i;
+    REPEAT for (i32 j = 0; j < WORK; ++j) {
+      const i32 col = col0 + tx + 16 * j;
+      if (row < m && col < n) {
+        const i32 channel = CHANNEL_ROWS ? row : col;
+        const i64 offset = LOAD(i64, bias, channel);
+#if CODE_BYTES == 2
+        const i64 v = sum[i][j] + offset;
+#elif WIDE
+        const i64 v = total[i][j] + offset;
+#else
+        const i64 v = (i32)(sum[i][j] + (u32)offset);
+#endif
+        const i64 r =
+            requantize_i64(v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel));
+        STORE(MOtype, c, base_c + (i64)row * ldc + col, (Acctype)(relu && r < 0 ? 0 : r));
+      }
+    }
+  }
+}
+#undef TILE_K
+#undef WORK
+#undef LOADS
+#undef REPEAT
+#undef SLICE
+#undef PRODUCT
+#undef Sum

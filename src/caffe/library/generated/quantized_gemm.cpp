@@ -1,0 +1,77 @@
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kThreads = 16, kMaxGridDepth = 65535;
+
+int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+// kernels/quant/gemm.h: every shape, requantization included, in one launch.
+class DeviceQuantizedGemmOp final : public GemmOp {
+ public:
+  DeviceQuantizedGemmOp(Device* device, const GemmDescriptor& d)
+      : GemmOp(d), rows_are_weights_(d.epilogue.bias == Epilogue::Bias::kPerRow) {
+    // Processors take one program for all shapes: compiling costs more than idle items do.
+    const bool processor = device->info().is_cpu_type;
+    tile_ = processor || std::min(d.m, d.n) < 64 ? 32 : 64;
+    kernel_ = ProgramBuilder(device, "quantized gemm")
+                  .Types(d.in)
+                  .Define("TRANS_A", d.trans_a)
+                  .Define("TRANS_B", d.trans_b)
+                  .Define("TILE", tile_)
+                  .Define("CHANNEL_ROWS", rows_are_weights_)
+                  .Define("WIDE", d.wide_sums())
+                  .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
+                  .Define("GEMM_UNROLL", !processor)
+                  .Body("quant/gemm")
+                  .Build()
+                  ->CreateKernel("quantized_gemm");
+  }
+  const char* library() const override { return "generated"; }
+
+  void Run(DevicePtr, DevicePtr, DevicePtr, DevicePtr, double, double) override {
+    CAFFE_THROW("matrix product ", descriptor_.name(), ": quantized types take RunQuantized");
+  }
+
+  void SetWeights(DevicePtr codes) override { weights_ = codes; }
+
+  void RunQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
+    const GemmDescriptor& d = descriptor_;
+    CAFFE_CHECK(weights_, "matrix product ", d.name(), ": has not got its weights");
+    const int64_t bytes = static_cast<int64_t>(d.in.bytes());
+    const int32_t zero_w = WeightZero(d.in);
+    const int relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
+      const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
+      const KernelArgument weights(weights_, zero_w);
+      const KernelArgument activations(x +
+                                       i * (rows_are_weights_ ? d.step_b() : d.step_a()) * bytes);
+      kernel_->LaunchInGroups(
+          LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
+          {d.m, d.n, d.k, relu, d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
+           rows_are_weights_ ? weights : activations, rows_are_weights_ ? activations : weights,
+           arguments.bias, arguments.multiplier, arguments.shift,
+           KernelArgument(y + i * d.step_c() * bytes, arguments.zero_y)});
+    }
+  }
+
+ private:
+  const bool rows_are_weights_;
+  int64_t tile_ = 32;
+  DevicePtr weights_;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace
+
+std::unique_ptr<GemmOp> MakeDeviceQuantizedGemm(Device* device, const GemmDescriptor& d) {
+  return std::make_unique<DeviceQuantizedGemmOp>(device, d);
+}
+
+}  // namespace caffe

@@ -1,0 +1,201 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/library/device_array.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/native/quantized_product.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kParallelProducts = 1 << 17;
+
+int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+// Offset of a place, given by its number in C order over `extents`, in an array of `within`; axis a
+// of the place counts step[a] elements.
+int64_t Offset(int64_t number, const Shape& extents, const Shape& step, const Shape& within) {
+  int64_t at = 0, stride = 1;
+  for (int axis = static_cast<int>(extents.size()) - 1; axis >= 0; --axis) {
+    at += number % extents[axis] * step[axis] * stride;
+    number /= extents[axis];
+    stride *= within[axis];
+  }
+  return at;
+}
+
+// Images with their padding around them; threads take blocks of positions of one image, gather the
+// patches that these see and multiply them with all channels, straight into NCHW.
+class HostQuantizedConvOp final : public ConvOp {
+ public:
+  HostQuantizedConvOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d),
+        device_(device),
+        weights_(d.in, true, d.out_channels, d.depth()),
+        wide_(d.in == kQuant16 || d.depth() > kNarrowDepth) {
+    const ConvGeometry& g = d.geometry;
+    const int last = g.axes() - 1;
+    Shape padded = g.input;
+    for (int axis = 0; axis <= last; ++axis) padded[axis] += 2 * g.pad[axis];
+    plane_ = ShapeCount(padded);
+    const Shape ones(g.axes(), 1), out = g.output();
+    for (int64_t i = 0; i < g.output_count(); ++i) {
+      starts_.push_back(Offset(i, out, g.stride, padded));
+    }
+    // Taps in runs of neighbours, where the last axis has such.
+    run_ = g.dilation[last] == 1 ? g.kernel[last] : 1;
+    for (int64_t i = 0; i < g.kernel_count(); i += run_) {
+      taps_.push_back(Offset(i, g.kernel, g.dilation, padded));
+    }
+    if (padded != g.input) {
+      image_width_ = g.input[last];
+      for (int64_t i = 0; i < g.input_count(); i += image_width_) {
+        image_rows_.push_back(PadOffset(g, padded) + Offset(i, g.input, ones, padded));
+      }
+      padded_ =
+          DeviceArray(device, d.batch * d.in_channels * plane_ * d.in.bytes(), "padded images");
+    }
+    for (int i = 0; i < omp_get_max_threads(); ++i) {
+      patches_.emplace_back(d.in, false, kQuantTile, d.depth());
+    }
+  }
+  const char* library() const override { return "native"; }
+  int64_t workspace_bytes() const override {
+    int64_t bytes = weights_.bytes() + padded_.bytes();
+    for (const PackedRows& patch : patches_) bytes += patch.bytes();
+    return bytes;
+  }
+  void Forward(DevicePtr, DevicePtr, DevicePtr, DevicePtr) override {
+    CAFFE_THROW("convolution ", descriptor_.name(), ": quantized types take ForwardQuantized");
+  }
+  void BackwardData(DevicePtr, DevicePtr, DevicePtr) override { NoBackward(); }
+  void BackwardWeights(DevicePtr, DevicePtr, DevicePtr) override { NoBackward(); }
+  void BackwardBias(DevicePtr, DevicePtr) override { NoBackward(); }
+
+  void SetWeights(DevicePtr codes) override {
+    weights_.Pack(codes.address(), descriptor_.depth(), 1, 0, descriptor_.out_channels);
+    ready_ = true;
+  }
+
+  void ForwardQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
+    CAFFE_CHECK(ready_, "convolution ", descriptor_.name(), ": has not got its weights");
+    if (descriptor_.in.bytes() == 1) {
+      Run<uint8_t>(x, y, arguments);
+    } else {
+      Run<uint16_t>(x, y, arguments);
+    }
+    device_->CountLibraryCall();
+  }
+
+ private:
+  [[noreturn]] void NoBackward() const {
+    CAFFE_THROW("convolution ", descriptor_.name(), ": quantized types have no gradients");
+  }
+
+  static int64_t PadOffset(const ConvGeometry& g, const Shape& padded) {
+    int64_t at = 0, stride = 1;
+    for (int axis = g.axes() - 1; axis >= 0; --axis) {
+      at += g.pad[axis] * stride;
+      stride *= padded[axis];
+    }
+    return at;
+  }
+
+  template <class Code> void Run(DevicePtr x, DevicePtr y, const QuantArguments& arguments) {
+    const ConvDescriptor& d = descriptor_;
+    const int64_t positions = static_cast<int64_t>(starts_.size());
+    const int64_t blocks = Ceil(positions, kQuantTile), group_in = d.in_channels / d.group;
+    const int64_t group_out = d.out_channels / d.group, tasks = d.batch * d.group * blocks;
+    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const Code* images = reinterpret_cast<const Code*>(x.address());
+    Code* result = reinterpret_cast<Code*>(y.address());
+    const bool parallel =
+        d.batch * d.out_channels * positions * d.depth() >= kParallelProducts && !omp_in_parallel();
+#pragma omp parallel num_threads(static_cast <int>(patches_.size())) if (parallel)
+    {
+      const Code* padded = images;
+      if (padded_.get()) {
+        Code* target = reinterpret_cast<Code*>(padded_.get().address());
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < d.batch * d.in_channels; ++i) {
+          PadPlane(images + i * d.geometry.input_count(), target + i * plane_,
+                   static_cast<Code>(arguments.zero_x));
+        }
+        padded = target;
+      }
+      PackedRows& patch = patches_[omp_get_thread_num()];
+      const QuantizedTile common = MakeTile(weights_, patch, true, d.in, wide_, relu, arguments);
+#pragma omp for schedule(static)
+      for (int64_t task = 0; task < tasks; ++task) {
+        const int64_t first = task % blocks * kQuantTile, part = task / blocks;
+        const int64_t count = std::min(kQuantTile, positions - first);
+        const int64_t image = part / d.group, group = part % d.group;
+        const Code* source = padded + (image * d.in_channels + group * group_in) * plane_;
+        for (int64_t i = 0; i < count; ++i) {
+          GatherPatch(source + starts_[first + i], group_in, patch.row(i), patch.high());
+        }
+        for (int64_t c = 0; c < group_out; c += kQuantTile) {
+          const int64_t channel = group * group_out + c;
+          QuantizedTile tile = common;
+          tile.m = std::min(kQuantTile, group_out - c);
+          tile.n = count;
+          tile.a += channel * tile.a_step;
+          tile.bias += channel;
+          tile.multiplier += channel;
+          tile.shift += channel;
+          tile.y = result + (image * d.out_channels + channel) * positions + first;
+          tile.ldc = positions;
+          HostQuantizedSteps().tile(tile);
+        }
+      }
+    }
+  }
+
+  template <class Code> void PadPlane(const Code* source, Code* target, Code zero) const {
+    std::fill(target, target + plane_, zero);
+    for (const int64_t row : image_rows_) {
+      std::memcpy(target + row, source, image_width_ * sizeof(Code));
+      source += image_width_;
+    }
+  }
+
+  // The padded end of a patch is zero from its construction on.
+  template <class Code>
+  void GatherPatch(const Code* source, int64_t channels, int16_t* target, int64_t high) const {
+    for (int64_t c = 0; c < channels; ++c, source += plane_) {
+      for (const int64_t tap : taps_) {
+        for (int64_t i = 0; i < run_; ++i, ++target) {
+          const int code = source[tap + i];
+          if constexpr (sizeof(Code) == 1) {
+            *target = static_cast<int16_t>(code);
+          } else {
+            target[0] = static_cast<int16_t>(code & 255);
+            target[high] = static_cast<int16_t>(code >> 8);
+          }
+        }
+      }
+    }
+  }
+
+  Device* device_;
+  PackedRows weights_;
+  const bool wide_;
+  bool ready_ = false;
+  int64_t plane_ = 0, run_ = 1, image_width_ = 0;
+  std::vector<int64_t> starts_, taps_, image_rows_;
+  DeviceArray padded_;
+  std::vector<PackedRows> patches_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvOp> MakeHostQuantizedConvolution(Device* device, const ConvDescriptor& d) {
+  return std::make_unique<HostQuantizedConvOp>(device, d);
+}
+
+}  // namespace caffe

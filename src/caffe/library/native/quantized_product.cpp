@@ -1,0 +1,67 @@
+#include "caffe/library/native/quantized_product.hpp"
+
+#include <string>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
+
+namespace caffe {
+
+#if defined(__x86_64__)
+extern const QuantizedSteps quantized_steps_v2, quantized_steps_v3, quantized_steps_v4;
+#else
+extern const QuantizedSteps quantized_steps_neon;
+#endif
+
+const QuantizedSteps& HostQuantizedSteps() {
+#if defined(__x86_64__)
+  const std::string& level = HostLevel();
+  return level == "v4"   ? quantized_steps_v4
+         : level == "v3" ? quantized_steps_v3
+                         : quantized_steps_v2;
+#else
+  return quantized_steps_neon;
+#endif
+}
+
+PackedRows::PackedRows(DataType type, bool weights, int64_t rows, int64_t k)
+    : type_(type), weights_(weights), k_(k) {
+  depth_ = (k + kQuantDepth - 1) / kQuantDepth * kQuantDepth;
+  const bool planes = !weights && type.bytes() == 2;
+  high_ = planes ? depth_ : 0;
+  step_ = planes ? 2 * depth_ : depth_;
+  data_.resize(rows * step_);
+}
+
+void PackedRows::Pack(const void* source, int64_t row_step, int64_t k_step, int64_t begin,
+                      int64_t end) {
+  const int bytes = static_cast<int>(type_.bytes());
+  HostQuantizedSteps().pack({end - begin, k_, row_step, k_step,
+                             static_cast<const char*>(source) + begin * row_step * bytes, bytes,
+                             weights_ ? WeightZero(type_) : 0, row(begin), step_, high_});
+}
+
+QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
+                       bool rows_are_weights, DataType type, bool wide, bool relu,
+                       const QuantArguments& arguments) {
+  const PackedRows& a = rows_are_weights ? weights : activations;
+  const PackedRows& b = rows_are_weights ? activations : weights;
+  QuantizedTile tile{};
+  tile.k = weights.depth();
+  tile.a = a.row(0);
+  tile.b = b.row(0);
+  tile.a_step = a.step();
+  tile.b_step = b.step();
+  tile.high = activations.high();
+  tile.a_weights = rows_are_weights;
+  tile.wide = wide;
+  tile.relu = relu;
+  tile.bias = reinterpret_cast<const long*>(arguments.bias.address());
+  tile.multiplier = reinterpret_cast<const int*>(arguments.multiplier.address());
+  tile.shift = reinterpret_cast<const int*>(arguments.shift.address());
+  tile.zero_y = arguments.zero_y;
+  tile.code_max = type.info().code_max;
+  return tile;
+}
+
+}  // namespace caffe

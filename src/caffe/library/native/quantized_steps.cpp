@@ -1,0 +1,156 @@
+// Compiled once per instruction level, as CAFFE_HOST_LEVEL.
+#include "caffe/library/native/quantized_steps.hpp"
+
+#include "caffe/device/cpu/host_entry.h"
+// Each needs what stands before it.
+// clang-format off
+#include "dialect/host.h"
+#include "dialect/common.h"
+// clang-format on
+
+namespace caffe {
+namespace {
+
+#include "math/requantize.h"
+
+#if defined(__AVX512F__)
+constexpr int kRows = 4, kColumns = 4;
+#else
+constexpr int kRows = 3, kColumns = 3;
+#endif
+// Elements of a row that stay in the first cache while the rows of the other operand pass.
+constexpr i64 kBlock = 1024;
+// Sums of products fit i32 over this depth: 255 * 127 * 2^15 and 255 * 32767 * 2^8 are below 2^31.
+constexpr i64 kNarrowSlice = 1 << 15, kByteSlice = 1 << 8;
+
+// c[i, j] += the sum of a[i, p] b[j, p], which GCC turns into multiply-add of pairs.
+template <int R, int C>
+DEVICE_FN void Dots(i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c, i64 ldc) {
+  i32 sum[R][C] = {};
+  for (i64 p = 0; p < k; ++p) {
+#pragma GCC unroll 4
+    for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < C; ++j) {
+        sum[i][j] += static_cast<i32>(a[i * a_step + p]) * static_cast<i32>(b[j * b_step + p]);
+      }
+    }
+  }
+  for (int i = 0; i < R; ++i) {
+    for (int j = 0; j < C; ++j) c[i * ldc + j] += sum[i][j];
+  }
+}
+
+template <int R>
+DEVICE_FN void Row(i64 n, i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c) {
+  i64 j = 0;
+  for (; j + kColumns <= n; j += kColumns) {
+    Dots<R, kColumns>(k, a, a_step, b + j * b_step, b_step, c + j, kQuantTile);
+  }
+  for (; j < n; ++j) Dots<R, 1>(k, a, a_step, b + j * b_step, b_step, c + j, kQuantTile);
+}
+
+void Block(i64 m, i64 n, i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c) {
+  i64 i = 0;
+  for (; i + kRows <= m; i += kRows) {
+    Row<kRows>(n, k, a + i * a_step, a_step, b, b_step, c + i * kQuantTile);
+  }
+  for (; i < m; ++i) Row<1>(n, k, a + i * a_step, a_step, b, b_step, c + i * kQuantTile);
+}
+
+// wide += narrow * factor, narrow = 0.
+void Flush(i64 m, i64 n, i64 factor, i32* narrow, i64* wide) {
+  for (i64 i = 0; i < m; ++i) {
+    for (i64 j = 0; j < n; ++j) {
+      wide[i * kQuantTile + j] += narrow[i * kQuantTile + j] * factor;
+      narrow[i * kQuantTile + j] = 0;
+    }
+  }
+}
+
+void Clear(i64 m, i64 n, i32* narrow, i64* wide) {
+  for (i64 i = 0; i < m; ++i) {
+    for (i64 j = 0; j < n; ++j) narrow[i * kQuantTile + j] = 0;
+    for (i64 j = 0; j < n; ++j) wide[i * kQuantTile + j] = 0;
+  }
+}
+
+template <class Code> void StoreTile(const QuantizedTile& t, const i32* narrow, const i64* wide) {
+  for (i64 i = 0; i < t.m; ++i) {
+    Code* y = static_cast<Code*>(t.y) + i * t.ldc;
+    for (i64 j = 0; j < t.n; ++j) {
+      const i64 at = i * kQuantTile + j, c = t.a_weights ? i : j;
+      const i64 sum =
+          t.wide ? wide[at] + t.bias[c]
+                 : static_cast<i32>(static_cast<u32>(narrow[at]) + static_cast<u32>(t.bias[c]));
+      i64 v = requantize_i64(sum, t.multiplier[c], t.shift[c]);
+      v = (t.relu && v < 0 ? 0 : v) + t.zero_y;
+      y[j] = static_cast<Code>(v < 0 ? 0 : v > t.code_max ? t.code_max : v);
+    }
+  }
+}
+
+void TileOf(const QuantizedTile& t) {
+  alignas(64) i32 narrow[kQuantTile * kQuantTile];
+  alignas(64) i64 wide[kQuantTile * kQuantTile];
+  Clear(t.m, t.n, narrow, wide);
+  if (t.high > 0) {
+    const i64 a_high = t.a_weights ? 0 : t.high, b_high = t.a_weights ? t.high : 0;
+    for (i64 k0 = 0; k0 < t.k; k0 += kByteSlice) {
+      const i64 k = t.k - k0 < kByteSlice ? t.k - k0 : kByteSlice;
+      Block(t.m, t.n, k, t.a + k0, t.a_step, t.b + k0, t.b_step, narrow);
+      Flush(t.m, t.n, 1, narrow, wide);
+      Block(t.m, t.n, k, t.a + a_high + k0, t.a_step, t.b + b_high + k0, t.b_step, narrow);
+      Flush(t.m, t.n, 256, narrow, wide);
+    }
+    StoreTile<u16>(t, narrow, wide);
+    return;
+  }
+  for (i64 k0 = 0; k0 < t.k; k0 += kBlock) {
+    const i64 k = t.k - k0 < kBlock ? t.k - k0 : kBlock;
+    Block(t.m, t.n, k, t.a + k0, t.a_step, t.b + k0, t.b_step, narrow);
+    const bool full = (k0 + k) % kNarrowSlice == 0 || k0 + k == t.k;
+    if (t.wide && full) Flush(t.m, t.n, 1, narrow, wide);
+  }
+  StoreTile<u8>(t, narrow, wide);
+}
+
+template <class Code> void PackRows(const QuantizedPack& p) {
+  const i64 end = (p.k + kQuantDepth - 1) / kQuantDepth * kQuantDepth;
+  for (i64 row = 0; row < p.rows; ++row) {
+    const Code* source = static_cast<const Code*>(p.source) + row * p.row_step;
+    i16* target = p.target + row * p.target_step;
+    if (p.high > 0) {
+      for (i64 i = 0; i < p.k; ++i) {
+        const i32 code = source[i * p.k_step];
+        target[i] = static_cast<i16>(code & 255);
+        target[p.high + i] = static_cast<i16>(code >> 8);
+      }
+    } else if (p.k_step == 1) {
+      for (i64 i = 0; i < p.k; ++i) target[i] = static_cast<i16>(source[i] - p.zero);
+    } else {
+      for (i64 i = 0; i < p.k; ++i) target[i] = static_cast<i16>(source[i * p.k_step] - p.zero);
+    }
+    for (i64 i = p.k; i < end; ++i) {
+      target[i] = 0;
+      if (p.high > 0) target[p.high + i] = 0;
+    }
+  }
+}
+
+void PackOf(const QuantizedPack& p) {
+  if (p.bytes == 1) {
+    PackRows<u8>(p);
+  } else {
+    PackRows<u16>(p);
+  }
+}
+
+}  // namespace
+
+#define CAFFE_JOIN_(a, b) a##b
+#define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
+extern const QuantizedSteps CAFFE_JOIN(quantized_steps_, CAFFE_HOST_LEVEL);
+constinit const QuantizedSteps CAFFE_JOIN(quantized_steps_, CAFFE_HOST_LEVEL){&PackOf, &TileOf};
+
+}  // namespace caffe

@@ -1,0 +1,472 @@
+// Quantized products and convolutions against their definition in 128-bit arithmetic: codes are
+// equal, on every device.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "library/exact_requantize.hpp"
+#include "support/devices.hpp"
+
+namespace caffe {
+namespace {
+
+using test::ExactCode;
+using test::Wide;
+
+// A fixed sequence of numbers (splitmix64).
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed) {}
+  int64_t Next(int64_t low, int64_t high) {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return low + static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(high - low + 1));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+class Memory {
+ public:
+  Memory(Device* device, int64_t bytes)
+      : device_(device),
+        bytes_(bytes),
+        pointer_(device->Allocate(std::max<int64_t>(bytes, 1), "a test")) {}
+  template <class T>
+  Memory(Device* device, const std::vector<T>& values)
+      : Memory(device, static_cast<int64_t>(values.size() * sizeof(T))) {
+    device_->Upload(pointer_, values.data(), bytes_);
+  }
+  ~Memory() { device_->Free(pointer_); }
+  Memory(const Memory&) = delete;
+  operator DevicePtr() const { return pointer_; }
+  std::vector<char> Read() const {
+    std::vector<char> bytes(bytes_);
+    device_->Download(bytes.data(), pointer_, bytes_);
+    return bytes;
+  }
+
+ private:
+  Device* device_;
+  int64_t bytes_;
+  DevicePtr pointer_;
+};
+
+std::vector<char> Pack(const std::vector<int64_t>& codes, DataType type) {
+  std::vector<char> bytes(codes.size() * type.bytes());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    std::memcpy(&bytes[i * type.bytes()], &codes[i], type.bytes());  // little endian
+  }
+  return bytes;
+}
+
+std::vector<int64_t> Unpack(const std::vector<char>& bytes, DataType type) {
+  std::vector<int64_t> codes(bytes.size() / type.bytes());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    std::memcpy(&codes[i], &bytes[i * type.bytes()], type.bytes());
+  }
+  return codes;
+}
+
+// The per-channel part of a test.
+struct Channels {
+  std::vector<int64_t> bias;
+  std::vector<int32_t> multiplier, shift;
+  int32_t zero_x = 0, zero_y = 0;
+  Requant factor(int64_t c) const { return {multiplier[c], shift[c]}; }
+};
+
+// Factors around scale, which spread sums over the codes, and biases of the same size as the sums.
+Channels RandomChannels(int64_t count, DataType type, int64_t depth, uint64_t seed) {
+  Numbers numbers(seed);
+  Channels channels;
+  const double sums =
+      0.25 * type.info().code_max * type.info().code_max * std::sqrt(static_cast<double>(depth));
+  const int64_t most = static_cast<int64_t>(std::min(sums, type == kQuant8 ? 0x1p30 : 0x1p46));
+  for (int64_t c = 0; c < count; ++c) {
+    const Requant factor = Requant::FromReal(type.info().code_max / sums *
+                                             static_cast<double>(numbers.Next(1, 1000)) / 1000);
+    channels.bias.push_back(numbers.Next(-most, most));
+    channels.multiplier.push_back(factor.multiplier);
+    channels.shift.push_back(factor.shift);
+  }
+  channels.zero_x = static_cast<int32_t>(numbers.Next(0, type.info().code_max));
+  channels.zero_y = static_cast<int32_t>(numbers.Next(0, type.info().code_max));
+  return channels;
+}
+
+class DeviceChannels {
+ public:
+  DeviceChannels(Device* device, const Channels& c)
+      : bias_(device, c.bias), multiplier_(device, c.multiplier), shift_(device, c.shift) {
+    arguments = {bias_, multiplier_, shift_, c.zero_x, c.zero_y};
+  }
+  QuantArguments arguments;
+
+ private:
+  Memory bias_, multiplier_, shift_;
+};
+
+// --- Products ------------------------------------------------------------------------------------
+
+struct Operands {
+  std::vector<int64_t> a, b;
+};
+
+int64_t SizeA(const GemmDescriptor& d) {
+  return (d.batch - 1) * d.step_a() + (d.trans_a ? d.k : d.m) * d.row_a();
+}
+int64_t SizeB(const GemmDescriptor& d) {
+  return (d.batch - 1) * d.step_b() + (d.trans_b ? d.n : d.k) * d.row_b();
+}
+int64_t SizeC(const GemmDescriptor& d) { return (d.batch - 1) * d.step_c() + d.m * d.row_c(); }
+
+Operands RandomOperands(const GemmDescriptor& d, uint64_t seed) {
+  Numbers numbers(seed);
+  const int64_t most = d.in.info().code_max;
+  const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
+  Operands operands{std::vector<int64_t>(SizeA(d)), std::vector<int64_t>(SizeB(d))};
+  for (int64_t& code : operands.a) code = numbers.Next(rows ? 1 : 0, most);
+  for (int64_t& code : operands.b) code = numbers.Next(rows ? 0 : 1, most);
+  return operands;
+}
+
+// What the device computes; elements of C that no product reaches keep 7.
+std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Operands& operands,
+                             const Channels& channels) {
+  const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
+  const Memory a(device, Pack(operands.a, d.in)), b(device, Pack(operands.b, d.in));
+  const Memory c(device, Pack(std::vector<int64_t>(SizeC(d), 7), d.in));
+  const DeviceChannels arguments(device, channels);
+  const auto op = Multiplexer::Gemm(device, d);
+  EXPECT_STREQ(op->library(), device->host_accessible() ? "native" : "generated");
+  op->SetWeights(rows ? a : b);
+  op->RunQuantized(rows ? b : a, c, arguments.arguments);
+  return Unpack(c.Read(), d.in);
+}
+
+std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
+                           const Channels& channels) {
+  const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
+  const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+  const int64_t zero_a = rows ? WeightZero(d.in) : 0, zero_b = rows ? 0 : WeightZero(d.in);
+  std::vector<int64_t> c(SizeC(d), 7);
+  for (int64_t batch = 0; batch < d.batch; ++batch) {
+    for (int64_t i = 0; i < d.m; ++i) {
+      for (int64_t j = 0; j < d.n; ++j) {
+        const int64_t channel = rows ? i : j;
+        Wide sum = channels.bias[channel];
+        for (int64_t k = 0; k < d.k; ++k) {
+          const int64_t at_a = d.trans_a ? k * d.row_a() + i : i * d.row_a() + k;
+          const int64_t at_b = d.trans_b ? j * d.row_b() + k : k * d.row_b() + j;
+          sum += static_cast<Wide>(operands.a[batch * d.step_a() + at_a] - zero_a) *
+                 (operands.b[batch * d.step_b() + at_b] - zero_b);
+        }
+        c[batch * d.step_c() + i * d.row_c() + j] =
+            ExactCode(sum, channels.factor(channel), relu, channels.zero_y, d.in.info().code_max);
+      }
+    }
+  }
+  return c;
+}
+
+GemmDescriptor Product(DataType type, int64_t m, int64_t n, int64_t k, bool rows = false) {
+  GemmDescriptor d;
+  d.m = m;
+  d.n = n;
+  d.k = k;
+  d.trans_b = !rows;
+  d.in = d.out = type;
+  d.epilogue.bias = rows ? Epilogue::Bias::kPerRow : Epilogue::Bias::kPerColumn;
+  return d;
+}
+
+class QuantizedGemmTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  void Check(const GemmDescriptor& d, uint64_t seed = 1) {
+    const Operands operands = RandomOperands(d, seed);
+    const Channels channels =
+        RandomChannels(d.epilogue.bias == Epilogue::Bias::kPerRow ? d.m : d.n, d.in, d.k, seed + 1);
+    EXPECT_EQ(Compute(GetParam().device, d, operands, channels), Exact(d, operands, channels))
+        << d.name();
+  }
+};
+
+TEST_P(QuantizedGemmTest, EveryLayoutEqualsExactSums) {
+  const DataType type = GetParam().type;
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {3, 5, 31},
+                                {70, 66, 33},
+                                {1, 200, 100},
+                                {64, 64, 300},
+                                {2, 3, 2000}}) {
+    for (const bool rows : {false, true}) {
+      for (const bool trans_a : {false, true}) {
+        GemmDescriptor d = Product(type, m, n, k, rows);
+        d.trans_a = trans_a;
+        d.trans_b = m % 2 == 1;
+        Check(d);
+        d.epilogue.activation = Epilogue::Activation::kRelu;
+        Check(d, 5);
+      }
+    }
+  }
+}
+
+TEST_P(QuantizedGemmTest, BatchesShareTheirWeights) {
+  GemmDescriptor d = Product(GetParam().type, 9, 17, 21, true);
+  d.batch = 3;
+  d.stride_a = GemmDescriptor::kShared;
+  d.lda = 25;
+  d.ldb = 19;
+  d.ldc = 18;
+  d.stride_b = 21 * 19 + 6;
+  d.stride_c = 9 * 18 + 4;
+  Check(d);
+  d.stride_a = GemmDescriptor::kDense;
+  EXPECT_THROW(Multiplexer::Gemm(GetParam().device, d), Error);
+}
+
+// The largest sums that 32 bits have to hold, of either sign, and depths beyond that limit.
+TEST_P(QuantizedGemmTest, WorstOperandsAtTheLimitsOfDepth) {
+  const auto [device, type] = GetParam();
+  const int64_t most = type.info().code_max, zero_w = WeightZero(type);
+  for (const int64_t k :
+       {kNarrowDepth - 1, kNarrowDepth, kNarrowDepth + 1, 2 * kNarrowDepth, 2 * kNarrowDepth + 5}) {
+    const GemmDescriptor d = Product(type, 2, 4, k);
+    EXPECT_EQ(d.wide_sums(), type == kQuant16 || k > kNarrowDepth);
+    // Activations all at the top, or all at zero; weights all at the top or at the bottom.
+    Operands operands{std::vector<int64_t>(2 * k, 0), std::vector<int64_t>(4 * k)};
+    std::fill(operands.a.begin(), operands.a.begin() + k, most);
+    for (int64_t i = 0; i < 4 * k; ++i) operands.b[i] = i / k % 2 == 0 ? most : 1;
+    // The largest biases and zero points: code + (-zero_x) times the sum of the weights.
+    const int64_t largest = type == kQuant8 ? int64_t{1} << 30 : int64_t{1} << 46;
+    Channels channels;
+    for (int c = 0; c < 4; ++c) {
+      const int64_t weight = c % 2 == 0 ? most - zero_w : 1 - zero_w;
+      const int64_t zero_x = c < 2 ? 0 : most;
+      channels.bias.push_back((c % 2 == 0 ? largest : -largest) * (c < 2 ? 1 : -1) -
+                              zero_x * weight * k);
+      const Wide sum = static_cast<Wide>(most) * (most - zero_w) * k + largest;
+      const Requant factor =
+          Requant::FromReal(0.4 * static_cast<double>(most) / static_cast<double>(sum));
+      channels.multiplier.push_back(factor.multiplier);
+      channels.shift.push_back(factor.shift);
+    }
+    channels.zero_y = static_cast<int32_t>(zero_w);
+    const std::vector<int64_t> exact = Exact(d, operands, channels);
+    // The case is worth something: the codes lie at both ends of what is in reach.
+    EXPECT_GT(exact[0], zero_w + most / 3);
+    EXPECT_LT(exact[1], zero_w - most / 3);
+    EXPECT_EQ(Compute(device, d, operands, channels), exact) << d.name();
+  }
+}
+
+// One channel for each shift, with sums of both signs that meet zero, rounding and both saturations.
+TEST_P(QuantizedGemmTest, EveryShiftAndBothSaturations) {
+  const auto [device, type] = GetParam();
+  const int shifts = 100;
+  const GemmDescriptor d = Product(type, 40, shifts, 9);
+  const Operands operands = RandomOperands(d, 11);
+  Numbers numbers(13);
+  Channels channels;
+  const int64_t largest = type == kQuant8 ? int64_t{1} << 30 : int64_t{1} << 46;
+  for (int c = 0; c < shifts; ++c) {
+    channels.bias.push_back(numbers.Next(-largest, largest) >> numbers.Next(0, 40));
+    channels.multiplier.push_back(static_cast<int32_t>(numbers.Next(1 << 30, 0x7fffffff)));
+    channels.shift.push_back(c - 2);
+  }
+  channels.zero_y = type.info().code_max / 3;
+  const std::vector<int64_t> exact = Exact(d, operands, channels);
+  int64_t low = 0, high = 0, zero = 0, inside = 0;
+  for (const int64_t code : exact) {
+    low += code == 0;
+    high += code == type.info().code_max;
+    zero += code == channels.zero_y;
+    inside += code > 0 && code < type.info().code_max && code != channels.zero_y;
+  }
+  EXPECT_GT(std::min({low, high, zero}), 100);
+  EXPECT_GT(inside, 20);
+  EXPECT_EQ(Compute(device, d, operands, channels), exact);
+}
+
+TEST_P(QuantizedGemmTest, EveryZeroPointOfTheResult) {
+  const auto [device, type] = GetParam();
+  const GemmDescriptor d = Product(type, 2, 3, 5);
+  const Operands operands = RandomOperands(d, 21);
+  Channels channels = RandomChannels(3, type, d.k, 22);
+  const Memory x(device, Pack(operands.a, type)), w(device, Pack(operands.b, type));
+  const Memory y(device, 6 * static_cast<int64_t>(type.bytes()));
+  const DeviceChannels arguments(device, channels);
+  const auto op = Multiplexer::Gemm(device, d);
+  op->SetWeights(w);
+  const int step = type == kQuant16 && !device->host_accessible() ? 7 : 1;
+  for (int zero = 0; zero <= type.info().code_max; zero += step) {
+    QuantArguments now = arguments.arguments;
+    now.zero_y = channels.zero_y = zero;
+    op->RunQuantized(x, y, now);
+    ASSERT_EQ(Unpack(y.Read(), type), Exact(d, operands, channels)) << "zero point " << zero;
+  }
+}
+
+TEST_P(QuantizedGemmTest, MistakesAreErrors) {
+  const auto [device, type] = GetParam();
+  GemmDescriptor d = Product(type, 2, 3, 5);
+  const auto op = Multiplexer::Gemm(device, d);
+  EXPECT_THROW(op->RunQuantized({}, {}, {}), Error) << "no weights yet";
+  EXPECT_THROW(op->Run({}, {}, {}), Error);
+  d.epilogue.bias = Epilogue::Bias::kNone;
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
+  d = Product(type, 2, 3, 5);
+  d.out = kFloat;
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
+  const auto plain = Multiplexer::Gemm(device, [] {
+    GemmDescriptor f;
+    f.m = f.n = f.k = 2;
+    return f;
+  }());
+  EXPECT_THROW(plain->SetWeights({}), Error);
+  EXPECT_THROW(plain->RunQuantized({}, {}, {}), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedGemmTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
+
+// --- Convolutions --------------------------------------------------------------------------------
+
+ConvDescriptor Conv(DataType type, int64_t batch, int64_t in, Shape input, int64_t out,
+                    Shape kernel, Shape stride = {}, Shape pad = {}, Shape dilation = {},
+                    int64_t group = 1) {
+  ConvDescriptor d;
+  d.batch = batch;
+  d.in_channels = in;
+  d.out_channels = out;
+  d.group = group;
+  d.geometry = {std::move(input), std::move(kernel), std::move(stride), std::move(pad),
+                std::move(dilation)};
+  d.in = d.out = type;
+  d.epilogue.bias = Epilogue::Bias::kPerRow;
+  d.Normalize();
+  return d;
+}
+
+// The definition: padding holds the zero point of x.
+std::vector<int64_t> Exact(const ConvDescriptor& d, const std::vector<int64_t>& x,
+                           const std::vector<int64_t>& w, const Channels& channels) {
+  const ConvGeometry& g = d.geometry;
+  const Shape out = g.output();
+  const int64_t in_count = g.input_count(), out_count = g.output_count(), taps = g.kernel_count();
+  const int64_t per_in = d.in_channels / d.group, per_out = d.out_channels / d.group;
+  const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+  std::vector<int64_t> y;
+  for (int64_t n = 0; n < d.batch; ++n) {
+    for (int64_t oc = 0; oc < d.out_channels; ++oc) {
+      for (int64_t o = 0; o < out_count; ++o) {
+        Wide sum = channels.bias[oc];
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          int64_t at = 0, step = 1, left_o = o, left_tap = tap;
+          bool inside = true;
+          for (int axis = g.axes() - 1; axis >= 0; --axis) {
+            const int64_t p = left_o % out[axis] * g.stride[axis] - g.pad[axis] +
+                              left_tap % g.kernel[axis] * g.dilation[axis];
+            inside = inside && p >= 0 && p < g.input[axis];
+            at += p * step;
+            step *= g.input[axis];
+            left_o /= out[axis];
+            left_tap /= g.kernel[axis];
+          }
+          for (int64_t c = 0; c < per_in; ++c) {
+            const int64_t channel = n * d.in_channels + oc / per_out * per_in + c;
+            const int64_t code = inside ? x[channel * in_count + at] : channels.zero_x;
+            sum += static_cast<Wide>(code) * (w[(oc * per_in + c) * taps + tap] - WeightZero(d.in));
+          }
+        }
+        y.push_back(
+            ExactCode(sum, channels.factor(oc), relu, channels.zero_y, d.in.info().code_max));
+      }
+    }
+  }
+  return y;
+}
+
+class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  void Check(const ConvDescriptor& d, uint64_t seed = 1) {
+    Device* device = GetParam().device;
+    Numbers numbers(seed);
+    const int64_t most = d.in.info().code_max;
+    std::vector<int64_t> x(d.batch * d.in_channels * d.geometry.input_count());
+    std::vector<int64_t> w(d.weight_count());
+    for (int64_t& code : x) code = numbers.Next(0, most);
+    for (int64_t& code : w) code = numbers.Next(1, most);
+    const Channels channels = RandomChannels(d.out_channels, d.in, d.depth(), seed + 1);
+    const std::vector<int64_t> exact = Exact(d, x, w, channels);
+    const Memory device_x(device, Pack(x, d.in)), device_w(device, Pack(w, d.in));
+    const Memory y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
+    const DeviceChannels arguments(device, channels);
+    const auto op = Multiplexer::Convolution(device, d);
+    EXPECT_STREQ(op->library(), device->host_accessible() ? "native" : "generated");
+    op->SetWeights(device_w);
+    // Twice: the second finds whatever the first left in its workspace.
+    for (int i = 0; i < 2; ++i) op->ForwardQuantized(device_x, y, arguments.arguments);
+    EXPECT_EQ(Unpack(y.Read(), d.in), exact) << d.name();
+  }
+};
+
+TEST_P(QuantizedConvolutionTest, WindowsStridesPadsDilationsAndGroups) {
+  const DataType type = GetParam().type;
+  Check(Conv(type, 2, 1, {9, 8}, 5, {5, 5}));
+  Check(Conv(type, 2, 3, {7, 9}, 4, {3, 2}, {2, 1}, {1, 2}));
+  Check(Conv(type, 3, 4, {8, 8}, 6, {3, 3}, {1, 1}, {2, 2}, {2, 3}, 2));
+  Check(Conv(type, 1, 6, {5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {}, 6));
+  Check(Conv(type, 1, 70, {3, 3}, 67, {1, 1}));
+  Check(Conv(type, 2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1}), 7);
+}
+
+TEST_P(QuantizedConvolutionTest, OneToFourAxes) {
+  const DataType type = GetParam().type;
+  Check(Conv(type, 2, 3, {17}, 4, {4}, {3}, {2}, {2}));
+  Check(Conv(type, 2, 2, {4, 5, 6}, 3, {2, 3, 2}, {1, 2, 1}, {1, 0, 1}, {1, 1, 2}));
+  Check(Conv(type, 1, 2, {3, 4, 3, 4}, 2, {2, 2, 2, 2}, {}, {0, 1, 0, 1}));
+}
+
+TEST_P(QuantizedConvolutionTest, AReluIsPartOfTheEpilogue) {
+  ConvDescriptor d = Conv(GetParam().type, 2, 3, {6, 6}, 4, {3, 3}, {}, {1, 1});
+  d.epilogue.activation = Epilogue::Activation::kRelu;
+  Check(d);
+}
+
+TEST_P(QuantizedConvolutionTest, ChunksOfImagesAndDepthsBeyondTheLimit) {
+  const DataType type = GetParam().type;
+  ConvDescriptor d = Conv(type, 5, 2, {6, 6}, 3, {3, 3});
+  d.workspace_limit = 2 * 2 * 9 * 16 * static_cast<int64_t>(type.bytes());
+  Check(d);
+  // 3641 channels of 3x3 are more than 2^15 products.
+  Check(Conv(type, 1, 3641, {3, 3}, 2, {3, 3}, {}, {1, 1}));
+}
+
+TEST_P(QuantizedConvolutionTest, MistakesAreErrors) {
+  const auto [device, type] = GetParam();
+  ConvDescriptor d = Conv(type, 1, 2, {4, 4}, 2, {3, 3});
+  const auto op = Multiplexer::Convolution(device, d);
+  EXPECT_THROW(op->ForwardQuantized({}, {}, {}), Error) << "no weights yet";
+  EXPECT_THROW(op->Forward({}, {}, {}, {}), Error);
+  EXPECT_THROW(op->BackwardData({}, {}, {}), Error);
+  d.backward_data = true;
+  EXPECT_THROW(Multiplexer::Convolution(device, d), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedConvolutionTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace caffe
