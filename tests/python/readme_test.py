@@ -106,32 +106,29 @@ def test_values_of_variables_are_those_that_sources_know():
 
 def test_cmake_options_are_those_of_cmake():
     listed = re.search(r'^CMake options: (.*?)\n\n', README, re.M | re.S).group(1)
-    known = re.findall(r'^(?:option\(|set\()(CAFFE_\w+) (?:"|.*CACHE)', read('CMakeLists.txt'), re.M)
+    known = re.findall(r'^(?:option\(|set\()(CAFFE_\w+) (?:"|.*CACHE)', read('CMakeLists.txt'),
+                       re.M)
     assert sorted(re.findall(r'CAFFE_\w+', listed)) == sorted(known)
 
 
 @needs_tool
 def test_the_table_of_layers_is_that_of_the_command():
     known = layers()
-    said = {}
-    for names, types, floats, quantized in rows(section('Types'), 'layers'):
+    (every, *rest), *named = rows(section('Types'), 'layers')
+    assert not code_words(every)
+    said = dict.fromkeys(known, rest)
+    for names, *rest in named:
         for name in code_words(names):
-            assert name not in said
-            said[name] = types
-            layer = known[name]
-            if types == 'float kinds':
-                assert set(layer['types'].split()) == FLOATS, name
-                assert quantized == 'no', name
-            elif types == 'all':
-                assert set(layer['types'].split()) == FLOATS | {'quant8', 'quant16'}, name
-                assert quantized != 'no', name
-            else:
-                assert types == layer['types'], name
-            if floats == 'forward':
-                assert not layer['backward'], name
-            elif 'backward' in floats:
-                assert layer['backward'], name
-    assert set(said) == set(known)
+            assert name in known and said[name] is not rest, name
+            said[name] = rest
+    for name, (types, floats, quantized) in said.items():
+        layer = known[name]
+        sets = {'float kinds': FLOATS, 'all': FLOATS | {'quant8', 'quant16'},
+                'any to any': {'any', 'to'}}
+        assert set(layer['types'].split()) == sets[types], name
+        assert (quantized == 'no') == (types == 'float kinds'), name
+        assert (layer['bottoms'] == '0') == (floats == 'sources' or name == 'Input'), name
+        assert layer['backward'] == (floats != 'forward'), name
 
 
 def test_the_table_of_types_is_that_of_blobs(tmp_path):
@@ -166,8 +163,8 @@ def test_what_a_readme_points_to_is_there(name):
     folder = os.path.join(ROOT, os.path.dirname(name))
     for link in re.findall(r'\]\(([^)#]+)\)', text):
         assert '://' in link or os.path.exists(os.path.join(folder, link)), link
-    for path in re.findall(r'`((?:src|include|kernels|tests|tools|examples|models|python|proto|cmake)'
-                           r'/[\w./-]*)`', text):
+    top = 'src|include|kernels|tests|tools|examples|models|python|proto|cmake'
+    for path in re.findall(r'`((?:%s)/[\w./-]*)`' % top, text):
         if 'foo_bar' not in path:
             assert os.path.exists(os.path.join(ROOT, path)) or os.path.exists(
                 os.path.join(folder, path)), path
