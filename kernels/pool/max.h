@@ -1,4 +1,4 @@
-//! types: float
+//! types: float quantized
 // x is [planes, height, width], y and mask are [planes, out_height, out_width]; mask is the place
 // h width + w in the plane that y came from, -1 for a window that is empty or holds no number.
 KERNEL(max_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
@@ -26,6 +26,7 @@ KERNEL(max_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), AR
   }
 }
 
+#if FLOAT_KIND
 // Gathers: x_diff is the sum over the windows that took their value here.
 KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w), FOLD(i32, stride_h),
@@ -50,6 +51,7 @@ KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), A
     STORE(MItype, x_diff, r * width + c, sum);
   }
 }
+#endif
 
 // Windows of 2x2 that neither overlap nor leave the image: constant extents vectorise.
 KERNEL(max_pool_forward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
@@ -75,6 +77,7 @@ KERNEL(max_pool_forward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, widt
   }
 }
 
+#if FLOAT_KIND
 // Every window owns its four elements, so it may write them; it covers the image exactly.
 KERNEL(max_pool_backward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), IN(MOtype, y_diff), IN(f32, mask),
@@ -91,6 +94,7 @@ KERNEL(max_pool_backward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, wid
     STORE(MItype, x_diff, at + width + 1, from == width + 1 ? d : 0);
   }
 }
+#endif
 
 // The same for processors: an item is a row of windows, at least four, and four of them a vector.
 // The last four may overlap the ones before.
@@ -124,6 +128,7 @@ KERNEL(max_pool_forward_rows, ARG(i64, planes), ARG(i32, height), ARG(i32, width
   }
 }
 
+#if FLOAT_KIND
 KERNEL(max_pool_backward_rows, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), IN(MOtype, y_diff), IN(f32, mask),
        OUT(MItype, x_diff)) {
@@ -145,3 +150,4 @@ KERNEL(max_pool_backward_rows, ARG(i64, planes), ARG(i32, height), ARG(i32, widt
     }
   }
 }
+#endif

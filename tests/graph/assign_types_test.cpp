@@ -68,6 +68,19 @@ TEST(AssignTypesTest, AQuantizerConverts) {
             "wide (Quantizer) half -> wide double/half/double\n");
 }
 
+// Numbers come in and probabilities go out, in a net of codes, too.
+TEST(AssignTypesTest, DataAndLossesStayFloatInAQuantizedNet) {
+  EXPECT_EQ(Typed("data_type: CAFFE_INT8_QUANTIZED "
+                  "layer { name: 'data' type: 'Input' top: 'data' } "
+                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
+                  "layer { name: 'flat' type: 'Flatten' bottom: 'ip' top: 'flat' } "
+                  "layer { name: 'prob' type: 'Softmax' bottom: 'flat' top: 'prob' }"),
+            "data (Input) -> data\n"
+            "ip (InnerProduct) data -> ip quant8\n"
+            "flat (Flatten) ip -> flat quant8\n"
+            "prob (Softmax) flat -> prob\n");
+}
+
 TEST(AssignTypesTest, UnknownLayersAreNamedWithTheNearestKnown) {
   const std::string message =
       MessageOf([] { Typed("layer { name: 'ip1' type: 'InerProduct' top: 'x' }"); });

@@ -65,6 +65,51 @@ TEST(InsertCastsTest, ATopOfAnotherTypeIsCastBehindTheLayer) {
             "relu (ReLU) ip -> out half\n");
 }
 
+// quant8 -> float -> quant8 is nothing; so are half -> float -> half and the like.
+TEST(InsertCastsTest, APairThatCancelsIsLeftOut) {
+  const auto chain = [](const std::string& type) {
+    return std::string(kData) +
+           "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' compute_data_type: " +
+           type + " top_data_type: CAFFE_FLOAT } " +
+           "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' compute_data_type: " +
+           type + " bottom_data_type: CAFFE_FLOAT } " +
+           "layer { name: 'c' type: 'Softmax' bottom: 'a' top: 'c' compute_data_type: CAFFE_FLOAT "
+           "}";
+  };
+  EXPECT_EQ(Cast(chain("CAFFE_INT8_QUANTIZED")),
+            "data (Input) -> data\n"
+            "data_as_quant8 (Quantizer) data -> data_as_quant8 float/float/quant8\n"
+            "a (InnerProduct) data_as_quant8 -> a_in_quant8 quant8\n"
+            "a_from_a_in_quant8 (Quantizer) a_in_quant8 -> a float/quant8/float\n"
+            "b (InnerProduct) a_in_quant8 -> b quant8\n"
+            "c (Softmax) a -> c\n");
+  EXPECT_TRUE(Holds(Cast(chain("CAFFE_HALF")), "b (InnerProduct) a_in_half -> b half\n"));
+}
+
+TEST(InsertCastsTest, APairThatLosesDigitsStays) {
+  EXPECT_TRUE(
+      Holds(Cast(std::string(kData) +
+                 "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' "
+                 "        compute_data_type: CAFFE_FLOAT top_data_type: CAFFE_INT8_QUANTIZED } "
+                 "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' "
+                 "        compute_data_type: CAFFE_FLOAT }"),
+            "a_as_float (Quantizer) a -> a_as_float float/quant8/float\n"
+            "b (InnerProduct) a_as_float -> b\n"));
+}
+
+// What a layer changes in place is no longer what was cast.
+TEST(InsertCastsTest, AnInPlaceWriterEndsAPair) {
+  EXPECT_TRUE(
+      Holds(Cast(std::string(kData) +
+                 "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' "
+                 "        compute_data_type: CAFFE_INT8_QUANTIZED top_data_type: CAFFE_FLOAT } "
+                 "layer { name: 'relu' type: 'ReLU' bottom: 'a' top: 'a' } "
+                 "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' "
+                 "        compute_data_type: CAFFE_INT8_QUANTIZED }"),
+            "a_as_quant8 (Quantizer) a -> a_as_quant8 float/float/quant8\n"
+            "b (InnerProduct) a_as_quant8 -> b quant8\n"));
+}
+
 // A cast is of one version of a blob.
 TEST(InsertCastsTest, AnInPlaceWriterMakesCastsStale) {
   // Two casts with different names: one name would be two tops.

@@ -86,15 +86,6 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       }
     }
   }
-  return device.texts();
-}
-
-}  // namespace
-
-std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold) {
-      }
-    }
-  }
   if (path == "quant/gemm") {
     for (DataType type : {kQuant8, kQuant16}) {
       for (int variant = 0; variant < 4; ++variant) {
@@ -106,6 +97,15 @@ std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, b
         d.m = d.n = variant == 3 ? 64 : 33;
         d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
         GeneratedLibrary().make(&device, d);
+      }
+    }
+  }
+  return device.texts();
+}
+
+}  // namespace
+
+std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold) {
   std::vector<ProgramText> texts = OperatorTexts(backend, path);
   if (!texts.empty()) return texts;
   NullDevice device(backend);

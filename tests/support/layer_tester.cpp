@@ -70,6 +70,10 @@ LayerTester::LayerTester(const std::string& prototxt, Device* device, const Type
 
 void LayerTester::Forward() {
   layer_->Reshape(bottom_vec_, top_vec_);
+  std::vector<BlobRange> bottom_ranges, top_ranges;
+  for (const auto& blob : bottoms_) bottom_ranges.push_back({blob->range(), blob->name()});
+  for (const auto& blob : tops_) top_ranges.push_back({blob->range(), blob->name()});
+  layer_->SetRanges(std::move(bottom_ranges), std::move(top_ranges));
   layer_->PrepareParameters();
   layer_->Forward(bottom_vec_, top_vec_);
 }

@@ -73,6 +73,7 @@ int TimeCommand(const Options& options) {
   device->ResetPeak();
   Net net(parameter, net_options);
   if (!options.weights.empty()) net.CopyTrainedLayersFrom(options.weights);
+  net.UsePlaceholderRanges();
 
   log::Info("Performing Forward");
   net.Forward();

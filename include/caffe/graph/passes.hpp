@@ -23,7 +23,8 @@ NetParameter FilterNet(const NetParameter& net);
 NetParameter AssignTypes(const NetParameter& net);
 
 // Puts a Quantizer layer where a blob's type is not the one that its reader wants. Readers of one
-// blob that want the same type share one. Named <blob>_as_<type>.
+// blob that want the same type share one. Named <blob>_as_<type>. A cast back to the type that a blob
+// was computed in is left out where the way there loses nothing: the reader takes the original.
 NetParameter InsertCasts(const NetParameter& net);
 
 // Gives every blob that is read more than once a Split layer, named as BVLC names it:

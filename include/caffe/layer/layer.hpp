@@ -26,6 +26,12 @@ struct LayerContext {
   uint64_t seed = 0;                // of this layer's random numbers
 };
 
+// What the codes of a quantized blob mean, and the name under which its range is observed.
+struct BlobRange {
+  QuantRange range;
+  std::string name;
+};
+
 // A layer as Net, Solver and Python see it, without types. Forward and Backward enqueue work on the
 // device and return; they neither allocate nor wait nor look up names until shapes change.
 //
@@ -54,6 +60,14 @@ class LayerBase {
   // Builds kernels and operators anew on another device; parameters are there already. Layers that
   // hold more than LayerSetUp and Reshape make (an open database) override it.
   virtual void MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top);
+  // The ranges of quantized bottoms and tops, told before PrepareParameters and Forward. A blob that
+  // is changed in place has one as bottom and another one as top.
+  void SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top);
+  // True if codes pass unchanged, so that the tops have the range of bottom 0.
+  virtual bool CarriesRange() const { return false; }
+  // The scale of each output channel of a quantized layer's weights, blobs()[0]; empty before the
+  // first forward and for float kinds.
+  virtual std::vector<double> WeightScales() const { return {}; }
   // True if a ReLU with this slope can be done by this layer's epilogue; SetFusedReLU asks for it.
   virtual bool CanFuseReLU() const { return false; }
   virtual void SetFusedReLU(bool fused) {}
@@ -92,14 +106,21 @@ class LayerBase {
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel) const;
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel,
                                      const TypeTriple& types) const;
+  // The range of a quantized bottom or top. Throws, with the blob's name, if it was never observed.
+  const QuantRange& BottomRange(int index) const;
+  const QuantRange& TopRange(int index) const;
   // An argument of type Scaletype: `factor` itself for float kinds, as integers for quantized ones.
   KernelArgument Scale(double factor) const;
 
   std::vector<std::shared_ptr<BlobBase>> blobs_;
 
  private:
+  const QuantRange& Observed(const std::vector<BlobRange>& ranges, int index,
+                             const char* what) const;
+
   std::unique_ptr<LayerParameter> parameter_;
   LayerContext context_;
+  std::vector<BlobRange> bottom_ranges_, top_ranges_;
   std::vector<bool> param_propagate_down_;
   std::vector<float> loss_weights_;
 };

@@ -2,6 +2,7 @@
 
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/parameter_copy.hpp"
+#include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/library/convolution.hpp"
 
 namespace caffe {
@@ -16,8 +17,9 @@ class LayerRegistry;
 // convolution_param: num_output, bias_term (true), kernel_size, stride (1), pad (0), dilation (1),
 //   each once for all spatial axes or once per axis, or as _h and _w for two axes; group (1);
 //   weight_filler, bias_filler; axis (1).
-// Types: float kinds. Weights and bias are masters (float, double for double). A following ReLU is
-// computed here in the TEST phase.
+// Types: float kinds; quant8 and quant16 forward, per output channel unless blobs_quantizer(0) says
+// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double). A
+// following ReLU is computed here in the TEST phase.
 class Convolution : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -29,6 +31,7 @@ class Convolution : public LayerBase {
                 const BlobVec& bottom) override;
   bool CanFuseReLU() const override;
   void SetFusedReLU(bool fused) override;
+  std::vector<double> WeightScales() const override;
 
  private:
   // Makes operation_ for the shape at hand, with its backward passes or without.
@@ -41,6 +44,13 @@ class Convolution : public LayerBase {
   int64_t channels_ = 0, outputs_ = 0, group_ = 1;
   ParameterCopy weights_, bias_;
   std::unique_ptr<ConvOp> operation_;
+  // Of a quantized bottom, since each has a range of its own.
+  struct Quantized {
+    QuantizedParameters parameters;
+    std::unique_ptr<ConvOp> operation;
+    bool stale = true;  // the operation has not got the weights yet
+  };
+  std::vector<Quantized> quantized_;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

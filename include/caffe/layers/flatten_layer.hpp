@@ -10,7 +10,7 @@ class LayerRegistry;
 // the bottom; nothing is copied.
 // bottom 0: any shape; top 0: [d0, …, product, …]. Not in place.
 // flatten_param: axis (1), end_axis (-1).
-// Types: all.
+// Types: all, the range is carried through; backward float kinds.
 class Flatten : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -19,6 +19,7 @@ class Flatten : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  bool CarriesRange() const override { return true; }
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

@@ -2,6 +2,7 @@
 
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/parameter_copy.hpp"
+#include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/gemm.hpp"
 
@@ -15,8 +16,9 @@ class LayerRegistry;
 // blobs: weights [num_output, K] ([K, num_output] with transpose), bias [num_output].
 // inner_product_param: num_output, bias_term (true), weight_filler, bias_filler, axis (1),
 //   transpose (false).
-// Types: float kinds. Weights and bias are masters (float, double for double). A following ReLU is
-// computed here in the TEST phase.
+// Types: float kinds; quant8 and quant16 forward, per output unless blobs_quantizer(0) says
+// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double). A
+// following ReLU is computed here in the TEST phase.
 class InnerProduct : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -28,6 +30,7 @@ class InnerProduct : public LayerBase {
                 const BlobVec& bottom) override;
   bool CanFuseReLU() const override;
   void SetFusedReLU(bool fused) override;
+  std::vector<double> WeightScales() const override { return quantized_.scales(); }
 
  private:
   void MakeForward();
@@ -37,6 +40,8 @@ class InnerProduct : public LayerBase {
   int axis_ = 1;
   bool has_bias_ = true, transpose_ = false, fused_relu_ = false;
   ParameterCopy weights_, bias_;
+  QuantizedParameters quantized_;
+  bool stale_weights_ = true;  // the quantized operator has not got them yet
   std::unique_ptr<GemmOp> forward_, backward_data_, backward_weights_;
   std::unique_ptr<BiasOp> backward_bias_;
 };

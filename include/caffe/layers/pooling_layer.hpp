@@ -18,7 +18,8 @@ class LayerRegistry;
 // largest value, as float.
 // pooling_param: pool (MAX), kernel_size or kernel_h and kernel_w, stride (1), pad (0), likewise;
 //   global_pooling (false): the window is the image; round_mode (CEIL).
-// Types: float kinds.
+// Types: float kinds; quant8 and quant16 forward, MAX with its range carried through, AVE with one
+// requantization of the sum. STOCHASTIC float kinds only.
 class Pooling : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -27,6 +28,8 @@ class Pooling : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  void PrepareParameters() override;
+  bool CarriesRange() const override;
 
  private:
   struct Axis {
@@ -50,6 +53,10 @@ class Pooling : public LayerBase {
   // MAX where windows are 2x2, do not overlap and are never cut.
   std::unique_ptr<Kernel> tiles_forward_, tiles_backward_;
   bool tiles_ = false;
+  // AVE of codes: multipliers, then shifts, for windows of each area.
+  std::shared_ptr<BlobBase> factors_;
+  int64_t areas_ = 0;
+  double rescale_ = 0;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

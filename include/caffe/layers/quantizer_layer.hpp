@@ -21,9 +21,6 @@ class QuantizerLayer final : public LayerBase {
                 const BlobVec& bottom) override;
 
  private:
-  // A blob's scale, 1 for float kinds. Throws if its range was never observed.
-  double ScaleOf(const BlobBase& blob) const;
-
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

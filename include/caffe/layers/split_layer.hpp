@@ -9,7 +9,7 @@ class LayerRegistry;
 // Several readers of one blob: the tops share the bottom's data, and dE/dx is the sum of the
 // gradients of all tops.
 // bottom 0: any shape; top 0…: the same. Not in place.
-// Types: all; backward float kinds.
+// Types: all, the range is carried through; backward float kinds.
 class Split : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -18,6 +18,7 @@ class Split : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  bool CarriesRange() const override { return true; }
 
  private:
   std::unique_ptr<Kernel> add_;

@@ -106,12 +106,15 @@ class Net {
   // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
   // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: that
   // of the last carries the blob's name, an earlier one <blob>@<layer>.
-  void set_observe(bool observe) { observe_ = observe; }
+  // Quantized layers take the ranges that are known when observing ends, or that a file brings.
+  void set_observe(bool observe);
   bool observe() const { return observe_; }
   struct ObservedRange {
     double low, high;
   };
   std::map<std::string, ObservedRange> Ranges() const;
+  // Gives quantized blobs without a range [-1, 1], and says so: for measuring time alone.
+  void UsePlaceholderRanges();
 
   // Brings the host copies of all blobs that views look at up to date.
   void SyncViews();
@@ -132,6 +135,10 @@ class Net {
     bool need_backward = false;
     int public_index = -1;  // -1: a split or cast of ours
     std::vector<Shape> shapes;  // of the bottoms at the last Reshape
+    // Any bottom or top is quantized; then their ranges, and those that the tops get in this
+    // forward, which is another one where a ReLU is fused.
+    bool quantized = false;
+    std::vector<BlobRange> bottom_ranges, top_ranges, written_ranges;
   };
 
   void Init(const NetParameter& parameter, const NetOptions& options);
@@ -146,6 +153,12 @@ class Net {
   void RefreshDiffViews();
   void Observe(const Node& node);
   std::string RangeName(const Node& node, int top) const;
+  int UserBlob(int id) const;
+  void InitRanges(const NetParameter& given, const NetParameter& net);
+  void TakeRanges(const NetParameter& source);
+  void ResolveRanges();
+  void PrepareQuantized(int first, int last, bool by_layer);
+  void WriteRanges(NetParameter* parameter) const;
   void SeedLosses();
   void DebugForward(const Node& node) const;
   void DebugBackward(const Node& node) const;
@@ -188,7 +201,9 @@ class Net {
     std::unique_ptr<Kernel> seed;
   };
   std::vector<LossTop> losses_;
-  bool observe_ = false;
+  std::map<int, int> origin_;  // blob of an internal layer -> the blob that the user knows
+  bool observe_ = false, placeholder_ranges_ = false;
+  bool any_quantized_ = false, ranges_changed_ = true;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
   std::map<std::string, ObservedRange> loaded_ranges_;
   Callback before_forward_, after_forward_, before_backward_, after_backward_;

@@ -10,7 +10,7 @@
 namespace caffe {
 namespace {
 
-bool Has(const std::vector<int>& list, int value) {
+template <class T> bool Has(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
@@ -70,9 +70,14 @@ NetParameter AssignTypes(const NetParameter& net) {
           compute = DataTypeByProto(layer.top_data_type());
         } else if (layer.bottom_size() > 0 && FollowsBottom(layer)) {
           compute = bottom_type;
-        } else if (traits.data && !net_type.is_quantized() && OnlyLabels(net, index)) {
+        } else if (traits.data && (net_type.is_quantized() || OnlyLabels(net, index))) {
+          // Data are numbers, also in a net of codes.
           compute = kFloat;
         }
+        const bool asked = layer.has_compute_data_type() || layer.has_bottom_data_type() ||
+                           layer.has_top_data_type();
+        // Losses and the like stay float among codes.
+        if (!asked && compute.is_quantized() && !Has(traits.types, compute)) compute = kFloat;
         types = TypeTriple::Equal(compute);
         if (layer.has_bottom_data_type()) types.in = DataTypeByProto(layer.bottom_data_type());
         if (layer.has_top_data_type()) types.out = DataTypeByProto(layer.top_data_type());

@@ -28,6 +28,12 @@ bool Has(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+// Every value of `narrow` comes back from `wide` as it was, codes of one range included.
+bool ComesBack(DataType narrow, DataType wide) {
+  if (wide == kDouble) return narrow != kDouble;
+  return wide == kFloat && narrow != kDouble && narrow != kFloat;
+}
+
 }  // namespace
 
 NetParameter InsertCasts(const NetParameter& net) {
@@ -36,6 +42,7 @@ NetParameter InsertCasts(const NetParameter& net) {
   std::map<std::string, DataType> types;             // of the present version of each blob
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
   std::map<std::string, int> cast_versions;
+  std::map<std::string, std::string> cast_sources;  // a top that is a cast -> what it is a cast of
   for (const LayerParameter& source : net.layer()) {
     LayerParameter layer = source;
     const LayerTraits& traits = TraitsOf(layer.type());
@@ -58,6 +65,13 @@ NetParameter InsertCasts(const NetParameter& net) {
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
                   ", which is ", found->second.name(), ", but wants ", wanted.name(),
                   "; give it a top of its own");
+      // Casting back what was cast changes nothing: the pair cancels.
+      const auto origin = cast_sources.find(blob);
+      if (origin != cast_sources.end() && types.at(origin->second) == wanted &&
+          ComesBack(wanted, found->second)) {
+        layer.set_bottom(b, origin->second);
+        continue;
+      }
       std::string& cast = present_casts[blob + ":" + wanted.name()];
       if (cast.empty()) {
         cast = blob + "_as_" + wanted.name();
@@ -76,6 +90,7 @@ NetParameter InsertCasts(const NetParameter& net) {
       for (auto& [key, cast] : present_casts) {
         if (key.rfind(blob + ":", 0) == 0) cast.clear();
       }
+      cast_sources.erase(blob);
       if (Has(traits.float_tops, t)) {
         types[blob] = kFloat;
       } else if (produced == top_type) {
@@ -86,6 +101,7 @@ NetParameter InsertCasts(const NetParameter& net) {
         types[inner] = produced;
         types[blob] = top_type;
         top_casts.emplace_back(inner, blob);
+        cast_sources[blob] = inner;
       }
     }
     const Phase phase = layer.phase();

@@ -106,6 +106,29 @@ std::unique_ptr<Kernel> LayerBase::MakeKernel(const std::string& body,
   return MakeKernel(body, kernel, types());
 }
 
+void LayerBase::SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top) {
+  bottom_ranges_ = std::move(bottom);
+  top_ranges_ = std::move(top);
+}
+
+const QuantRange& LayerBase::Observed(const std::vector<BlobRange>& ranges, int index,
+                                      const char* what) const {
+  const bool known = index < static_cast<int>(ranges.size());
+  CAFFE_CHECK(known && ranges[index].range.observed, Where(), ": no range of ",
+              known ? "blob " + ranges[index].name : Concat(what, " ", index),
+              " was ever observed; calibrate: run the net in a float type on typical data with ",
+              "quant_mode CAFFE_QUANT_OBSERVE, save it, and load that caffemodel here");
+  return ranges[index].range;
+}
+
+const QuantRange& LayerBase::BottomRange(int index) const {
+  return Observed(bottom_ranges_, index, "bottom");
+}
+
+const QuantRange& LayerBase::TopRange(int index) const {
+  return Observed(top_ranges_, index, "top");
+}
+
 KernelArgument LayerBase::Scale(double factor) const {
   if (types().compute.is_quantized()) return Requant::FromReal(factor);
   return factor;

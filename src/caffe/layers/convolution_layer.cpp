@@ -67,12 +67,22 @@ void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   Shape shape{outputs_, channels_ / group_};
   shape.insert(shape.end(), kernel_.begin(), kernel_.end());
   AddParameter(0, shape, parameter.weight_filler());
-  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  if (has_bias_) AddParameter(1, {outputs_}, parameter.bias_filler());
   input_.clear();  // operators of another device are no use
-  if (has_bias_) {
-    AddParameter(1, {outputs_}, parameter.bias_filler());
-    bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
+  if (types().compute.is_quantized()) {
+    QuantizedParameters::Source source{blobs_[0].get(), has_bias_ ? blobs_[1].get() : nullptr};
+    source.channels = outputs_;
+    source.per_tensor =
+        layer_param().blobs_quantizer_size() > 0 && layer_param().blobs_quantizer(0).per_tensor();
+    quantized_.clear();
+    for (size_t i = 0; i < bottom.size(); ++i) {
+      quantized_.emplace_back();
+      quantized_[i].parameters = QuantizedParameters(source, types().compute, device());
+    }
+    return;
   }
+  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  if (has_bias_) bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
 }
 
 void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -102,6 +112,7 @@ void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void Convolution::MakeOperation(bool backward) {
   operation_.reset();
+  for (Quantized& quantized : quantized_) quantized.operation.reset();
   if (ShapeCount(input_) == 0) return;
   ConvDescriptor d;
   d.batch = ShapeCount(input_, 0, axis_);
@@ -116,23 +127,49 @@ void Convolution::MakeOperation(bool backward) {
     d.geometry = {Shape(input_.begin() + axis_ + 1, input_.end()), kernel_, stride_, pad_,
                   dilation_};
   }
-  if (has_bias_) d.epilogue.bias = Epilogue::Bias::kPerRow;
+  const bool quantized = types().compute.is_quantized();
+  // Of quantized types there always is one: it holds the zero point of the bottom.
+  if (has_bias_ || quantized) d.epilogue.bias = Epilogue::Bias::kPerRow;
   d.epilogue.bias_type = master_type();
   if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
-  d.backward_data = d.backward_weights = backward;
+  d.backward_data = d.backward_weights = backward && !quantized;
   try {
-    operation_ = Multiplexer::Convolution(device(), d);
+    for (Quantized& part : quantized_) {
+      part.operation = Multiplexer::Convolution(device(), d);
+      part.stale = true;
+    }
+    if (!quantized) operation_ = Multiplexer::Convolution(device(), d);
   } catch (const Error& error) {
     CAFFE_THROW(Where(), ": ", error.what());
   }
 }
 
 void Convolution::PrepareParameters() {
+  for (size_t i = 0; i < quantized_.size(); ++i) {
+    Quantized& part = quantized_[i];
+    const QuantRange& in = BottomRange(static_cast<int>(i));
+    const QuantRange& out = TopRange(static_cast<int>(i));
+    try {
+      if (part.parameters.Refresh(in, out)) part.stale = true;
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+    if (!part.operation || !part.stale) continue;
+    part.operation->SetWeights(part.parameters.weights());
+    part.stale = false;
+  }
+  if (!quantized_.empty()) return;
   weights_.Refresh();
   if (has_bias_) bias_.Refresh();
 }
 
 void Convolution::Forward(const BlobVec& bottom, const BlobVec& top) {
+  for (size_t i = 0; i < quantized_.size(); ++i) {
+    if (!quantized_[i].operation) continue;
+    quantized_[i].operation->ForwardQuantized(bottom[i]->device_data(),
+                                              top[i]->mutable_device_data(),
+                                              quantized_[i].parameters.arguments());
+  }
   if (!operation_) return;
   const DevicePtr bias = has_bias_ ? bias_.data() : DevicePtr{};
   for (size_t i = 0; i < bottom.size(); ++i) {
@@ -143,6 +180,7 @@ void Convolution::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                            const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (!operation_) return;
   if (!operation_->descriptor().backward_data) MakeOperation(true);
   for (size_t i = 0; i < top.size(); ++i) {
@@ -166,12 +204,21 @@ void Convolution::SetFusedReLU(bool fused) {
   CAFFE_CHECK(!fused || CanFuseReLU(), Where(), ": a ReLU is fused in the TEST phase only");
   if (fused == fused_relu_) return;
   fused_relu_ = fused;
-  if (operation_) MakeOperation(operation_->descriptor().backward_data);
+  if (!quantized_.empty()) {
+    MakeOperation(false);
+  } else if (operation_) {
+    MakeOperation(operation_->descriptor().backward_data);
+  }
+}
+
+std::vector<double> Convolution::WeightScales() const {
+  return quantized_.empty() ? std::vector<double>() : quantized_[0].parameters.scales();
 }
 
 void RegisterConvolutionLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = traits.max_top = -1;
+  traits.types = BuiltInTypes();
   traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
   registry.Add<ConvolutionLayer>("Convolution", traits);
 }

@@ -26,7 +26,9 @@ void Flatten::Forward(const BlobVec& bottom, const BlobVec& top) { top[0]->Share
 
 void Flatten::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
-  if (propagate_down[0]) bottom[0]->ShareDiff(*top[0]);
+  if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  bottom[0]->ShareDiff(*top[0]);
 }
 
 void RegisterFlattenLayer(LayerRegistry& registry) {

@@ -16,12 +16,19 @@ void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   k_ = bottom[0]->count(axis_);
   const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
   AddParameter(0, shape, parameter.weight_filler());
-  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  if (has_bias_) AddParameter(1, {n_}, parameter.bias_filler());
   m_ = -1;  // operators of another device are no use
-  if (has_bias_) {
-    AddParameter(1, {n_}, parameter.bias_filler());
-    bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
+  if (types().compute.is_quantized()) {
+    QuantizedParameters::Source source{blobs_[0].get(), has_bias_ ? blobs_[1].get() : nullptr};
+    source.channels = n_;
+    source.transposed = transpose_;
+    source.per_tensor =
+        layer_param().blobs_quantizer_size() > 0 && layer_param().blobs_quantizer(0).per_tensor();
+    quantized_ = QuantizedParameters(source, types().compute, device());
+    return;
   }
+  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
+  if (has_bias_) bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
 }
 
 void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -37,7 +44,7 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   m_ = m;
   MakeForward();
   backward_data_.reset();
-  if (phase() == TRAIN) MakeBackward();
+  if (phase() == TRAIN && types().compute.is_float()) MakeBackward();
 }
 
 void InnerProduct::MakeForward() {
@@ -47,12 +54,16 @@ void InnerProduct::MakeForward() {
   d.m = m_;
   d.n = n_;
   d.k = k_;
-  d.trans_b = !transpose_;
+  const bool quantized = types().compute.is_quantized();
+  // Quantized weights are a copy, which is never transposed.
+  d.trans_b = quantized || !transpose_;
   d.in = d.out = types().compute;
-  if (has_bias_) d.epilogue.bias = Epilogue::Bias::kPerColumn;
+  // Of quantized types there always is one: it holds the zero point of the bottom.
+  if (has_bias_ || quantized) d.epilogue.bias = Epilogue::Bias::kPerColumn;
   d.epilogue.bias_type = master_type();
   if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
   forward_ = Multiplexer::Gemm(device(), d);
+  stale_weights_ = true;
 }
 
 void InnerProduct::MakeBackward() {
@@ -78,18 +89,36 @@ void InnerProduct::MakeBackward() {
 }
 
 void InnerProduct::PrepareParameters() {
+  if (types().compute.is_quantized()) {
+    const QuantRange &in = BottomRange(0), &out = TopRange(0);
+    try {
+      if (quantized_.Refresh(in, out)) stale_weights_ = true;
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+    if (!forward_ || !stale_weights_) return;
+    forward_->SetWeights(quantized_.weights());
+    stale_weights_ = false;
+    return;
+  }
   weights_.Refresh();
   if (has_bias_) bias_.Refresh();
 }
 
 void InnerProduct::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (m_ == 0) return;
+  if (types().compute.is_quantized()) {
+    forward_->RunQuantized(bottom[0]->device_data(), top[0]->mutable_device_data(),
+                           quantized_.arguments());
+    return;
+  }
   forward_->Run(bottom[0]->device_data(), weights_.data(), top[0]->mutable_device_data(),
                 has_bias_ ? bias_.data() : DevicePtr{});
 }
 
 void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                             const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (m_ == 0) return;
   if (!backward_data_) MakeBackward();
   const DevicePtr y_diff = top[0]->device_diff();
@@ -117,6 +146,7 @@ void InnerProduct::SetFusedReLU(bool fused) {
 
 void RegisterInnerProductLayer(LayerRegistry& registry) {
   LayerTraits traits;
+  traits.types = BuiltInTypes();
   traits.summary = "y = x W' + b";
   registry.Add<InnerProductLayer>("InnerProduct", traits);
 }

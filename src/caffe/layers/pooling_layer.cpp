@@ -1,5 +1,7 @@
 #include "caffe/layers/pooling_layer.hpp"
 
+#include <cstring>
+
 #include "caffe.pb.h"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -20,6 +22,8 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               "not supported");
   CAFFE_CHECK(top.size() == 1 || pool_ == PoolingParameter::MAX, Where(),
               ": only MAX has a second top");
+  CAFFE_CHECK(pool_ != PoolingParameter::STOCHASTIC || types().compute.is_float(), Where(),
+              ": STOCHASTIC takes float kinds, not ", types().compute.name());
   ReadWindow();
   mask_ = MakeBlob(kFloat, device(), {0}, name() + " mask");
   if (pool_ == PoolingParameter::STOCHASTIC) counter_ = ForwardCounter(context());
@@ -81,10 +85,15 @@ void Pooling::MakeKernels() {
   if (pool_ == PoolingParameter::MAX) {
     const auto program = build("pool/max");
     forward_ = program->CreateKernel("max_pool_forward");
-    backward_ = program->CreateKernel("max_pool_backward");
     const std::string way = device()->host_accessible() ? "rows" : "tiles";
     tiles_forward_ = program->CreateKernel("max_pool_forward_" + way);
+    if (types().compute.is_quantized()) return;
+    backward_ = program->CreateKernel("max_pool_backward");
     tiles_backward_ = program->CreateKernel("max_pool_backward_" + way);
+  } else if (types().compute.is_quantized()) {
+    forward_ = build("pool/average_quantized")->CreateKernel("average_pool_quantized");
+    factors_ = MakeBlob(kFloat, device(), {0}, name() + " factors");  // holds i32 bits
+    areas_ = 0;
   } else if (pool_ == PoolingParameter::AVE) {
     const auto program = build("pool/average");
     forward_ = program->CreateKernel("average_pool_forward");
@@ -144,11 +153,40 @@ std::vector<KernelArgument> Pooling::Geometry() const {
   return arguments;
 }
 
+bool Pooling::CarriesRange() const { return pool_ == PoolingParameter::MAX; }
+
+void Pooling::PrepareParameters() {
+  if (!factors_) return;
+  const double rescale = BottomRange(0).scale / TopRange(0).scale;
+  const int64_t areas = height_.kernel * width_.kernel;
+  if (areas == areas_ && rescale == rescale_) return;
+  std::vector<int32_t> factors(2 * areas);
+  for (int64_t i = 0; i < areas; ++i) {
+    const Requant factor = Requant::FromReal(rescale / static_cast<double>(i + 1));
+    factors[i] = factor.multiplier;
+    factors[areas + i] = factor.shift;
+  }
+  factors_->Reshape({2 * areas});
+  std::memcpy(factors_->mutable_host_data(), factors.data(), factors.size() * sizeof(int32_t));
+  factors_->device_data();  // uploaded now, not in the forward
+  areas_ = areas;
+  rescale_ = rescale;
+}
+
 void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
   const bool draws = pool_ == PoolingParameter::STOCHASTIC && phase() == TRAIN;
   std::vector<KernelArgument> arguments = Geometry();
-  arguments.push_back(bottom[0]->Data());
-  arguments.push_back(top[0]->MutableData());
+  if (factors_) {
+    arguments.emplace_back(bottom[0]->device_data(), BottomRange(0).zero);
+    arguments.emplace_back(top[0]->mutable_device_data(), TopRange(0).zero);
+    arguments.push_back(factors_->device_data());
+    arguments.push_back(factors_->device_data() + areas_ * static_cast<int64_t>(sizeof(int32_t)));
+  } else {
+    // Codes of the largest values are the largest codes: no zero point matters.
+    arguments.push_back(bottom[0]->device_data());
+    arguments.push_back(top[0]->mutable_device_data());
+    if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
+  }
   if (draws || pool_ == PoolingParameter::MAX) arguments.push_back(Mask(top).MutableData());
   if (draws) {
     counter_.Advance();
@@ -164,6 +202,7 @@ void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Pooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
   if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   CAFFE_CHECK(backward_, Where(), ": STOCHASTIC has no gradient in the TEST phase");
   std::vector<KernelArgument> arguments = Geometry();
   arguments.push_back(top[0]->Diff());
@@ -180,6 +219,7 @@ void RegisterPoolingLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_top = 2;
   traits.float_tops = {1};
+  traits.types = BuiltInTypes();
   traits.summary = "maximum, mean or a random value of windows";
   registry.Add<PoolingLayer>("Pooling", traits);
 }

@@ -19,20 +19,15 @@ void QuantizerLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->ReshapeLike(*bottom[0]);
 }
 
-double QuantizerLayer::ScaleOf(const BlobBase& blob) const {
-  if (blob.type().is_float()) return 1;
-  CAFFE_CHECK(blob.range().observed, Where(), ": no range of blob ", blob.name(),
-              " was ever observed; calibrate the net first");
-  return blob.range().scale;
-}
-
 void QuantizerLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const TypeInfo& info = types().out.info();
-  const int64_t zero = types().out.is_float() ? 0 : top[0]->range().zero;
-  forward_->Launch(
-      bottom[0]->count(),
-      {bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData(), ScaleOf(*bottom[0]),
-       1 / ScaleOf(*top[0]), info.code_min - zero, info.code_max - zero});
+  const DataType in_type = types().in, out_type = types().out;
+  const QuantRange in = in_type.is_quantized() ? BottomRange(0) : QuantRange{};
+  const QuantRange out = out_type.is_quantized() ? TopRange(0) : QuantRange{};
+  const TypeInfo& info = out_type.info();
+  forward_->Launch(bottom[0]->count(),
+                   {bottom[0]->count(), KernelArgument(bottom[0]->device_data(), in.zero),
+                    KernelArgument(top[0]->mutable_device_data(), out.zero), in.scale,
+                    1 / out.scale, info.code_min - out.zero, info.code_max - out.zero});
 }
 
 void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

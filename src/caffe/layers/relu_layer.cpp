@@ -14,9 +14,15 @@ void ReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void ReLU::Reshape(const BlobVec& bottom, const BlobVec& top) { top[0]->ReshapeLike(*bottom[0]); }
 
 void ReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const double rescale = bottom[0]->range().scale / top[0]->range().scale;
-  std::vector<KernelArgument> arguments{bottom[0]->count(), bottom[0]->Data(),
-                                        top[0]->MutableData(), Scale(rescale)};
+  QuantRange in, out;
+  if (types().compute.is_quantized()) {
+    in = BottomRange(0);
+    out = TopRange(0);
+  }
+  const double rescale = in.scale / out.scale;
+  std::vector<KernelArgument> arguments{
+      bottom[0]->count(), KernelArgument(bottom[0]->device_data(), in.zero),
+      KernelArgument(top[0]->mutable_device_data(), out.zero), Scale(rescale)};
   if (slope_ != 0) arguments.push_back(Scale(slope_ * rescale));
   forward_->Launch(bottom[0]->count(), arguments);
 }
@@ -25,9 +31,8 @@ void ReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                     const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
-  backward_->Launch(bottom[0]->count(),
-                    {bottom[0]->count(), bottom[0]->Data(), top[0]->Diff(),
-                     bottom[0]->MutableDiff(), static_cast<double>(slope_)});
+  backward_->Launch(bottom[0]->count(), {bottom[0]->count(), bottom[0]->Data(), top[0]->Diff(),
+                                         bottom[0]->MutableDiff(), static_cast<double>(slope_)});
 }
 
 void RegisterReLULayer(LayerRegistry& registry) {

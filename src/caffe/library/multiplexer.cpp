@@ -87,8 +87,8 @@ GemmDescriptor Inner(const ConvDescriptor& d) {
   inner.stride_a = GemmDescriptor::kShared;
   inner.in = d.in;
   inner.out = d.out;
-  return inner;
   if (d.quantized()) inner.epilogue.bias = Epilogue::Bias::kPerRow;
+  return inner;
 }
 
 std::vector<GemmLibrary> ConvolutionCandidates(Device* device, const ConvDescriptor& d) {

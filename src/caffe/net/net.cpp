@@ -15,6 +15,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/quant/observer.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -50,6 +51,7 @@ Net::~Net() = default;
 
 void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   NetParameter given = parameter;
+  DecodeParameters(&given);
   NetState* state = given.mutable_state();
   if (options.phase >= 0) state->set_phase(static_cast<Phase>(options.phase));
   if (options.level != 0) state->set_level(options.level);
@@ -135,6 +137,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   DecideGradients(net);
   MakePublicLists();
   MakePlan();
+  InitRanges(given, net);
   for (int id : output_indices_) {
     log::Info("This network produces output " + public_blob_names_[id]);
   }
@@ -250,11 +253,7 @@ void Net::DecideGradients(const NetParameter& net) {
 
 void Net::MakePublicLists() {
   std::map<int, int> places;  // blob -> public blob
-  std::map<int, int> origin;  // blob of an internal layer -> the blob that the user knows
-  const auto user_blob = [&](int id) {
-    while (origin.count(id)) id = origin.at(id);
-    return id;
-  };
+  const auto user_blob = [&](int id) { return UserBlob(id); };
   std::set<std::string> user_names;
   for (const LayerParameter& layer : filtered_->layer()) {
     for (const std::string& top : layer.top()) user_names.insert(top);
@@ -268,9 +267,9 @@ void Net::MakePublicLists() {
       // Reading a cast's input gives the user's blob, unless the cast makes the user's blob.
       for (size_t t = 0; t < node.top_ids.size(); ++t) {
         if (!user_names.count(node.top[t]->name())) {
-          origin[node.top_ids[t]] = node.bottom_ids[0];
+          origin_[node.top_ids[t]] = node.bottom_ids[0];
         } else if (!user_names.count(node.bottom[0]->name())) {
-          origin[node.bottom_ids[0]] = node.top_ids[t];
+          origin_[node.bottom_ids[0]] = node.top_ids[t];
         }
       }
     }
@@ -326,7 +325,7 @@ void Net::MakePlan() {
     PlanNode plan_node;
     plan_node.type = node.layer->type();
     plan_node.can_fuse_relu = node.layer->CanFuseReLU();
-    plan_node.plain_relu = node.layer->IsPlainReLU() && node.layer->types().compute.is_float();
+    plan_node.plain_relu = node.layer->IsPlainReLU();
     plan_node.in_place = node.bottom_ids == node.top_ids;
     plan_node.bottoms = node.bottom_ids;
     plan_node.tops = node.top_ids;
@@ -356,6 +355,7 @@ void Net::SetDevice(Device* device) {
   for (LossTop& loss : losses_) loss.seed.reset();
   loaded_ranges_ = Ranges();
   observers_.clear();
+  ranges_changed_ = true;
   for (Node& node : nodes_) node.layer->MoveToDevice(device, node.bottom, node.top);
 }
 
@@ -391,43 +391,10 @@ void Net::RunNode(int index) {
   node.layer->PrepareParameters();
   node.layer->Forward(node.bottom, node.top);
   if (debug_info_) DebugForward(node);
+  for (size_t t = 0; t < node.written_ranges.size(); ++t) {
+    if (node.top[t]->type().is_quantized()) node.top[t]->set_range(node.written_ranges[t].range);
+  }
   if (observe_ && node.public_index >= 0) Observe(node);
-}
-
-std::string Net::RangeName(const Node& node, int top) const {
-  const BlobBase* blob = node.top[top];
-  bool after = false;
-  for (const Node& other : nodes_) {
-    if (&other == &node) {
-      after = true;
-    } else if (after && std::find(other.top.begin(), other.top.end(), blob) != other.top.end()) {
-      return blob->name() + "@" + node.layer->name();
-    }
-  }
-  return blob->name();
-}
-
-void Net::Observe(const Node& node) {
-  for (size_t t = 0; t < node.top.size(); ++t) {
-    const BlobBase& blob = *node.top[t];
-    if (!blob.type().is_float()) continue;
-    const std::string name = RangeName(node, static_cast<int>(t));
-    auto& observer = observers_[name];
-    if (!observer) {
-      observer = std::make_unique<RangeObserver>(blob.type(), device_);
-      const auto loaded = loaded_ranges_.find(name);
-      if (loaded != loaded_ranges_.end()) observer->Merge(loaded->second.low, loaded->second.high);
-    }
-    observer->Observe(blob);
-  }
-}
-
-std::map<std::string, Net::ObservedRange> Net::Ranges() const {
-  std::map<std::string, ObservedRange> ranges = loaded_ranges_;
-  for (const auto& [name, observer] : observers_) {
-    if (observer->observed()) ranges[name] = {observer->low(), observer->high()};
-  }
-  return ranges;
 }
 
 void Net::Forward() { Forward(0, static_cast<int>(public_layers_.size()) - 1); }
@@ -446,6 +413,7 @@ void Net::Forward(int start, int end) {
   const int last = end == count - 1 ? static_cast<int>(nodes_.size()) - 1
                                     : public_nodes_[end + 1] - 1;
   const bool by_layer = before_forward_ || after_forward_ || observe_;
+  if (any_quantized_) PrepareQuantized(first, last, by_layer);
   for (const Step& step : plan_.steps) {
     const int begin = step.nodes.front(), finish = step.nodes.back();
     if (finish < first || begin > last) continue;
@@ -598,6 +566,12 @@ void Net::ShareTrainedLayersWith(const Net& other) {
 }
 
 void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
+  if (HasCodedParameters(trained)) {
+    NetParameter decoded = trained;
+    DecodeParameters(&decoded);
+    CopyTrainedLayersFrom(decoded);
+    return;
+  }
   for (const LayerParameter& source : trained.layer()) {
     if (!has_layer(source.name())) {
       log::Info("Ignoring source layer " + source.name());
@@ -616,10 +590,7 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
       }
     }
   }
-  for (const QuantizerParameter& range : trained.quantizer()) {
-    loaded_ranges_[range.name()] = {range.observed_min(), range.observed_max()};
-    observers_.erase(range.name());
-  }
+  TakeRanges(trained);
 }
 
 void Net::CopyTrainedLayersFrom(const std::string& paths) {
@@ -636,13 +607,7 @@ void Net::ToProto(NetParameter* parameter, bool write_diff) const {
       blob->ToProto(layer->add_blobs(), write_diff);
     }
   }
-  parameter->clear_quantizer();
-  for (const auto& [name, range] : Ranges()) {
-    QuantizerParameter* quantizer = parameter->add_quantizer();
-    quantizer->set_name(name);
-    quantizer->set_observed_min(range.low);
-    quantizer->set_observed_max(range.high);
-  }
+  WriteRanges(parameter);
 }
 
 int64_t Net::blob_bytes() const {

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "caffe/library/quant_arguments.hpp"
+#include "caffe/memory/blob.hpp"
+
+namespace caffe {
+
+// The integers that a convolution or an inner product multiplies and adds, derived from its float
+// weights and bias and from the ranges of its bottom and top. For each output channel c
+//   s_w = max(max |w| / q, |bias| / (s_in B)), 1 if all are 0; q = 127, B = 2^30 (32767, 2^46)
+//   code = round(w / s_w) + zero point, bias code = round(bias / (s_in s_w)) - zero_in (sum of codes)
+//   multiplier / 2^shift = s_in s_w / s_out
+// computed in double on the host. Per tensor, all channels take the largest s_w.
+class QuantizedParameters {
+ public:
+  struct Source {
+    BlobBase* weights;  // [channels, depth], or [depth, channels] if transposed
+    BlobBase* bias;     // [channels]; may be null
+    int64_t channels = 0;
+    bool transposed = false;
+    bool per_tensor = false;
+  };
+  QuantizedParameters() = default;
+  QuantizedParameters(const Source& source, DataType type, Device* device);
+  // Builds the copies anew if a source was written or a range changed since; true if it did. Throws
+  // on weights that are no numbers.
+  bool Refresh(const QuantRange& in, const QuantRange& out);
+  // Codes [channels, depth].
+  DevicePtr weights() const { return codes_->device_data(); }
+  QuantArguments arguments() const;
+  // s_w of each channel.
+  const std::vector<double>& scales() const { return scales_; }
+
+ private:
+  void Build();
+
+  Source source_;
+  DataType type_;
+  Device* device_ = nullptr;
+  int64_t depth_ = 0;
+  std::shared_ptr<BlobBase> codes_, channels_;  // channels_: bytes of bias, multiplier and shift
+  std::vector<double> scales_;
+  QuantRange in_, out_;
+  uint64_t weights_version_ = 0, bias_version_ = 0;
+  bool fresh_ = false;
+};
+
+}  // namespace caffe

@@ -1,0 +1,115 @@
+#include "caffe/layer/quantized_parameters.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+bool Same(const QuantRange& a, const QuantRange& b) {
+  return a.scale == b.scale && a.zero == b.zero;
+}
+
+template <class Code>
+int64_t StoreRow(const float* weights, int64_t depth, int64_t step, double scale, int64_t most,
+                 Code* codes) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < depth; ++i) {
+    const int64_t rounded = std::llround(static_cast<double>(weights[i * step]) / scale);
+    const int64_t value = std::clamp(rounded, -most, most);
+    codes[i] = static_cast<Code>(value + most + 1);
+    sum += value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+QuantizedParameters::QuantizedParameters(const Source& source, DataType type, Device* device)
+    : source_(source), type_(type), device_(device) {
+  depth_ = source.weights->count() / source.channels;
+  codes_ = MakeBlob(type, device, {source.channels, depth_},
+                    source.weights->name() + " as " + type.name());
+  channels_ = MakeBlob(kQuant8, device, {16 * source.channels},
+                       source.weights->name() + ": bias and factors of channels");
+}
+
+bool QuantizedParameters::Refresh(const QuantRange& in, const QuantRange& out) {
+  const uint64_t weights = source_.weights->data_version();
+  const uint64_t bias = source_.bias ? source_.bias->data_version() : 0;
+  if (fresh_ && weights == weights_version_ && bias == bias_version_ && Same(in, in_) &&
+      Same(out, out_)) {
+    return false;
+  }
+  in_ = in;
+  out_ = out;
+  Build();
+  weights_version_ = weights;
+  bias_version_ = bias;
+  fresh_ = true;
+  return true;
+}
+
+void QuantizedParameters::Build() {
+  const int64_t channels = source_.channels;
+  const double most = type_ == kQuant8 ? 127 : 32767,
+               most_bias = type_ == kQuant8 ? 0x1p30 : 0x1p46;
+  const float* weights = static_cast<const float*>(source_.weights->host_data());
+  const float* bias = source_.bias ? static_cast<const float*>(source_.bias->host_data()) : nullptr;
+  const int64_t channel_step = source_.transposed ? 1 : depth_;
+  const int64_t step = source_.transposed ? channels : 1;
+  scales_.assign(channels, 0);
+  for (int64_t c = 0; c < channels; ++c) {
+    double largest = 0;
+    bool finite = !bias || std::isfinite(bias[c]);
+    for (int64_t i = 0; i < depth_; ++i) {
+      const double value = weights[c * channel_step + i * step];
+      finite = finite && std::isfinite(value);
+      largest = std::max(largest, std::abs(value));
+    }
+    CAFFE_CHECK(finite, "blob ", source_.weights->name(),
+                " or the bias that goes with it holds no ", "number in channel ", c,
+                "; it can not be quantized");
+    scales_[c] = largest / most;
+    if (bias) scales_[c] = std::max(scales_[c], std::abs(bias[c]) / (in_.scale * most_bias));
+  }
+  if (source_.per_tensor)
+    scales_.assign(channels, *std::max_element(scales_.begin(), scales_.end()));
+  for (double& scale : scales_) scale = scale == 0 ? 1 : std::max(scale, 0x1p-126);
+
+  char* codes = static_cast<char*>(codes_->mutable_host_data());
+  std::vector<int64_t> bias_codes(channels);
+  std::vector<int32_t> factors(2 * channels);
+  for (int64_t c = 0; c < channels; ++c) {
+    const float* row = weights + c * channel_step;
+    const int64_t limit = static_cast<int64_t>(most);
+    const int64_t sum = type_ == kQuant8
+                            ? StoreRow(row, depth_, step, scales_[c], limit,
+                                       reinterpret_cast<uint8_t*>(codes) + c * depth_)
+                            : StoreRow(row, depth_, step, scales_[c], limit,
+                                       reinterpret_cast<uint16_t*>(codes) + c * depth_);
+    const double product = in_.scale * scales_[c];
+    const double code = bias ? std::clamp(bias[c] / product, -most_bias, most_bias) : 0;
+    bias_codes[c] = std::llround(code) - in_.zero * sum;
+    const Requant factor = Requant::FromReal(product / out_.scale);
+    factors[c] = factor.multiplier;
+    factors[channels + c] = factor.shift;
+  }
+  char* bytes = static_cast<char*>(channels_->mutable_host_data());
+  std::memcpy(bytes, bias_codes.data(), 8 * channels);
+  std::memcpy(bytes + 8 * channels, factors.data(), 8 * channels);
+  // Uploaded now, not in the forward that follows.
+  codes_->device_data();
+  channels_->device_data();
+}
+
+QuantArguments QuantizedParameters::arguments() const {
+  const DevicePtr channels = channels_->device_data();
+  return {channels, channels + 8 * source_.channels, channels + 12 * source_.channels, in_.zero,
+          out_.zero};
+}
+
+}  // namespace caffe

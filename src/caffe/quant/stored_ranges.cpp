@@ -1,0 +1,192 @@
+#include "caffe/quant/stored_ranges.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+
+#include "caffe.pb.h"
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/quant/observer.hpp"
+
+namespace caffe {
+namespace {
+
+// "<stem><number><tail>" -> stem and number; false if the name is not of that form.
+bool SplitNumber(const std::string& name, const std::string& mark, const std::string& tail,
+                 std::string* stem, int* number) {
+  if (name.size() < tail.size() ||
+      name.compare(name.size() - tail.size(), tail.size(), tail) != 0) {
+    return false;
+  }
+  const std::string head = name.substr(0, name.size() - tail.size());
+  const size_t at = head.rfind(mark);
+  if (at == std::string::npos) return false;
+  const std::string digits = head.substr(at + mark.size());
+  if (digits.empty() || digits.size() > 6 ||
+      !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return false;
+  }
+  *stem = head.substr(0, at);
+  *number = std::stoi(digits);
+  return true;
+}
+
+// What the layers of nets say about the fork's names.
+class Names {
+ public:
+  void Add(const NetParameter& net) {
+    for (int i = 0; i < net.layer_size(); ++i) {
+      const LayerParameter& layer = net.layer(i);
+      layers_.insert(layer.name());
+      for (int t = 0; t < layer.top_size(); ++t) {
+        const std::string& top = layer.top(t);
+        bool changed = false;
+        for (int j = i + 1; j < net.layer_size(); ++j) {
+          const auto& later = net.layer(j).top();
+          changed = changed || std::find(later.begin(), later.end(), top) != later.end();
+        }
+        splits_.emplace(Concat(top, "_", layer.name(), "_", t),
+                        changed ? top + "@" + layer.name() : top);
+      }
+    }
+  }
+  bool IsLayer(const std::string& name) const { return layers_.count(name) > 0; }
+  // The blob that a name stands for.
+  std::string Canonical(const std::string& name) const {
+    std::string stem;
+    int copy;
+    if (!SplitNumber(name, "_split_", "", &stem, &copy)) return name;
+    const auto found = splits_.find(stem);
+    return found == splits_.end() ? name : found->second;
+  }
+
+ private:
+  std::set<std::string> layers_;
+  std::map<std::string, std::string> splits_;  // without "_split_<k>"
+};
+
+void Unite(const StoredRange& range, StoredRange* target, bool first) {
+  if (first) {
+    *target = range;
+    return;
+  }
+  target->low = std::min(target->low, range.low);
+  target->high = std::max(target->high, range.high);
+}
+
+void CheckRange(const std::string& name, double low, double high) {
+  CAFFE_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, "the range [", low, ", ",
+              high, "] of '", name, "' is none; observe the net's ranges anew");
+}
+
+bool IsCoded(const BlobProto& blob) {
+  return blob.has_packed_data() &&
+         (blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED);
+}
+
+template <class T>
+void Decode(const std::string& bytes, int64_t first, int64_t count, const QuantRange& range,
+            BlobProto* target) {
+  const T* codes = reinterpret_cast<const T*>(bytes.data());
+  for (int64_t i = first; i < first + count; ++i) {
+    target->add_data(static_cast<float>(range.scale * (codes[i] - range.zero)));
+  }
+}
+
+}  // namespace
+
+StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
+  Names names;
+  names.Add(file);
+  names.Add(net);
+  StoredRanges ranges;
+  for (const QuantizerParameter& entry : file.quantizer()) {
+    const std::string& name = entry.name();
+    // Ranges of zones have no name; entries without a range were never observed.
+    if (name.empty() || !entry.has_observed_min() || !entry.has_observed_max()) continue;
+    StoredRange range{entry.observed_min(),
+                      entry.observed_max(),
+                      {entry.channel_min().begin(), entry.channel_min().end()},
+                      {entry.channel_max().begin(), entry.channel_max().end()}};
+    CheckRange(name, range.low, range.high);
+    CAFFE_CHECK(range.channel_low.size() == range.channel_high.size(), "'", name, "' has ",
+                range.channel_low.size(), " values of channel_min and ", range.channel_high.size(),
+                " of channel_max");
+    for (size_t c = 0; c < range.channel_low.size(); ++c) {
+      CheckRange(name, range.channel_low[c], range.channel_high[c]);
+    }
+    const std::string loss_tail = "_net_quant";
+    std::string stem;
+    int index;
+    if (SplitNumber(name, "_blobs_", "_quant", &stem, &index) && names.IsLayer(stem)) {
+      const auto [place, first] = ranges.parameters.try_emplace({stem, index});
+      Unite(range, &place->second, first);
+    } else if (name.size() > loss_tail.size() && name.ends_with(loss_tail) &&
+               names.IsLayer(name.substr(0, name.size() - loss_tail.size()))) {
+      continue;
+    } else {
+      const auto [place, first] = ranges.blobs.try_emplace(names.Canonical(name));
+      Unite(range, &place->second, first);
+    }
+  }
+  return ranges;
+}
+
+bool HasCodedParameters(const NetParameter& file) {
+  return std::any_of(file.layer().begin(), file.layer().end(), [](const LayerParameter& layer) {
+    return std::any_of(layer.blobs().begin(), layer.blobs().end(), &IsCoded);
+  });
+}
+
+void DecodeParameters(NetParameter* file) {
+  if (!HasCodedParameters(*file)) return;
+  const StoredRanges ranges = ReadRanges(*file, NetParameter());
+  for (LayerParameter& layer : *file->mutable_layer()) {
+    for (int b = 0; b < layer.blobs_size(); ++b) {
+      if (!IsCoded(layer.blobs(b))) continue;
+      BlobProto* blob = layer.mutable_blobs(b);
+      const DataType type = DataTypeByProto(blob->data_type());
+      const std::string where = Concat("layer '", layer.name(), "', parameter ", b);
+      const auto found = ranges.parameters.find({layer.name(), b});
+      CAFFE_CHECK(found != ranges.parameters.end(), where, " is stored as codes of ", type.name(),
+                  ", but the file has no range '", layer.name(), "_blobs_", b, "_quant' for it");
+      const StoredRange& range = found->second;
+      const int64_t bytes = static_cast<int64_t>(type.bytes());
+      const int64_t count = static_cast<int64_t>(blob->packed_data().size()) / bytes;
+      const int64_t channels = std::max<int64_t>(range.channel_low.size(), 1);
+      CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes and ranges for ", channels,
+                  " channels");
+      const std::string codes = std::move(*blob->mutable_packed_data());
+      blob->clear_packed_data();
+      blob->clear_packed_diff();
+      blob->clear_data_type();
+      for (int64_t c = 0; c < channels; ++c) {
+        const bool apart = !range.channel_low.empty();
+        const QuantRange affine = AffineRange(apart ? range.channel_low[c] : range.low,
+                                              apart ? range.channel_high[c] : range.high, type);
+        const int64_t part = count / channels;
+        if (bytes == 1) {
+          Decode<uint8_t>(codes, c * part, part, affine, blob);
+        } else {
+          Decode<uint16_t>(codes, c * part, part, affine, blob);
+        }
+      }
+    }
+  }
+}
+
+StoredRange ParameterRange(const std::vector<double>& scales, int code_max) {
+  const double below = (code_max + 1) / 2, above = below - 1;
+  StoredRange range;
+  for (const double scale : scales) {
+    range.channel_low.push_back(-below * scale);
+    range.channel_high.push_back(above * scale);
+    range.low = std::min(range.low, -below * scale);
+    range.high = std::max(range.high, above * scale);
+  }
+  return range;
+}
+
+}  // namespace caffe
