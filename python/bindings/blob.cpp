@@ -21,8 +21,7 @@ py::dtype NumpyType(caffe::DataType type) {
 }
 
 // A view of host memory that keeps that memory alive, also beyond the blob.
-py::object View(const BlobBase& blob, const std::shared_ptr<SyncedMemory>& memory,
-                int64_t offset) {
+py::object View(const BlobBase& blob, const std::shared_ptr<SyncedMemory>& memory, int64_t offset) {
   auto* owner = new std::shared_ptr<void>(memory->View());
   const py::capsule base(owner, [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
   char* data = static_cast<char*>(owner->get()) + offset;
@@ -42,7 +41,8 @@ void Reshape(BlobBase& blob, const py::args& extents) {
 void BindBlob(py::module_& module) {
   py::class_<BlobBase, std::shared_ptr<BlobBase>>(
       module, "Blob", "An N-dimensional array with data and diff; images are (N, C, H, W).")
-      .def_property_readonly("shape", [](const BlobBase& blob) { return py::tuple(py::cast(blob.shape())); })
+      .def_property_readonly("shape",
+                             [](const BlobBase& blob) { return py::tuple(py::cast(blob.shape())); })
       .def_property_readonly("num", &BlobBase::num)
       .def_property_readonly("channels", &BlobBase::channels)
       .def_property_readonly("height", &BlobBase::height)

@@ -51,37 +51,37 @@ int64_t NextSeed() { return next_seed < 0 ? -1 : next_seed++; }
 
 void BindDevices(py::module_& module) {
   py::class_<Device, std::unique_ptr<Device, py::nodelete>>(module, "Device", "A device.")
-      .def_property_readonly("name", [](const Device& device) { return device.info().id; },
-                             "The name that set_device takes, for example cuda:0.")
-      .def_property_readonly("description",
-                             [](const Device& device) { return device.info().name; })
+      .def_property_readonly(
+          "name", [](const Device& device) { return device.info().id; },
+          "The name that set_device takes, for example cuda:0.")
+      .def_property_readonly("description", [](const Device& device) { return device.info().name; })
       .def_property_readonly("is_gpu",
                              [](const Device& device) { return !device.info().is_cpu_type; })
       .def_property_readonly("driver", [](const Device& device) { return device.info().driver; })
       .def_property_readonly("bytes_in_use",
                              [](const Device& device) { return device.bytes_in_use(); })
-      .def_property_readonly("bytes_peak",
-                             [](const Device& device) { return device.bytes_peak(); })
+      .def_property_readonly("bytes_peak", [](const Device& device) { return device.bytes_peak(); })
       .def("reset_peak", &Device::ResetPeak)
       .def("synchronize", &Device::Synchronize, py::call_guard<py::gil_scoped_release>());
 
-  module.def("devices", [] { return Runtime::Get().devices(); },
-             py::return_value_policy::reference,
-             "All devices but the CPU, in the order of their numbers.");
-  module.def("device", [] { return Runtime::Get().default_device(); },
-             py::return_value_policy::reference, "This thread's default device.");
+  module.def(
+      "devices", [] { return Runtime::Get().devices(); }, py::return_value_policy::reference,
+      "All devices but the CPU, in the order of their numbers.");
+  module.def(
+      "device", [] { return Runtime::Get().default_device(); }, py::return_value_policy::reference,
+      "This thread's default device.");
   module.def("enumerate_devices", &EnumerateDevices, py::arg("silent") = false,
              "The number of devices; prints them unless silent.");
   module.def("set_device", &SetDevice, py::arg("device"),
              "Makes a device, by number or by name ('cpu', 'cuda:0'), this thread's default.");
-  module.def("select_device", [](const py::object& device, bool) { SetDevice(device); },
-             py::arg("id"), py::arg("list_id") = true);
+  module.def(
+      "select_device", [](const py::object& device, bool) { SetDevice(device); }, py::arg("id"),
+      py::arg("list_id") = true);
   module.def("set_devices", [](const py::sequence& devices) {
     CAFFE_CHECK(py::len(devices) > 0, "set_devices needs at least one device");
     SetDevice(devices[0]);
   });
-  module.def("set_mode_cpu",
-             [] { Runtime::Get().SetDefaultDevice(Runtime::Get().cpu()); });
+  module.def("set_mode_cpu", [] { Runtime::Get().SetDefaultDevice(Runtime::Get().cpu()); });
   module.def("set_mode_gpu", &SetModeGpu);
   module.def("set_random_seed", [](int64_t seed) {
     CAFFE_CHECK(seed >= 0, "a random seed must not be negative, got ", seed);
@@ -103,5 +103,11 @@ void BindDevices(py::module_& module) {
       },
       py::arg("level") = 0, py::arg("stderr") = true,
       "Log lines of this level (0 info, 1 warning, 2 error) and above go to stderr.");
+  module.def(
+      "set_logging_disabled",
+      [](bool disabled) {
+        caffe::log::SetLevel(disabled ? caffe::log::Level::kOff : caffe::log::Level::kInfo);
+      },
+      py::arg("disabled") = true, "No log lines at all, or all from info on.");
   module.def("log", [](const std::string& text) { caffe::log::Info(text); });
 }

@@ -25,6 +25,7 @@ void BindLayer(py::module_& module) {
       .def_property_readonly("blobs", [](const LayerBase& layer) { return layer.blobs(); })
       .def_property_readonly("layer_param", &LayerBase::layer_param,
                              py::return_value_policy::reference_internal);
-  module.def("layer_type_list", [] { return caffe::LayerRegistry::Get().Names(); },
-             "The names of all layer types.");
+  module.def(
+      "layer_type_list", [] { return caffe::LayerRegistry::Get().Names(); },
+      "The names of all layer types.");
 }

@@ -14,4 +14,5 @@ PYBIND11_MODULE(_caffe, module) {
   BindParameters(module);
   BindNet(module);
   BindSolver(module);
+  BindTimer(module);
 }

@@ -17,11 +17,19 @@ using caffe::Net;
 
 std::unique_ptr<Net> MakeNet(const py::object& network, int phase, int level,
                              const py::object& stages, const py::object& weights) {
+  if (phase != caffe::TRAIN && phase != caffe::TEST) {
+    throw py::value_error(
+        caffe::Concat("phase ", phase, " is neither caffe.TRAIN (0) nor TEST (1)"));
+  }
   caffe::NetOptions options;
   options.phase = phase;
   options.level = level;
   options.seed = NextSeed();
-  if (!stages.is_none()) options.stages = stages.cast<std::vector<std::string>>();
+  if (py::isinstance<py::str>(stages)) {
+    options.stages = {stages.cast<std::string>()};
+  } else if (!stages.is_none()) {
+    for (const py::handle stage : stages) options.stages.push_back(stage.cast<std::string>());
+  }
   const std::string weights_path = weights.is_none() ? "" : ToPath(weights);
   const bool message = IsMessage(network);
   caffe::NetParameter parameter;
@@ -34,6 +42,7 @@ std::unique_ptr<Net> MakeNet(const py::object& network, int phase, int level,
   const py::gil_scoped_release release;
   if (!message) parameter = caffe::ReadNetParameter(path);
   auto net = std::make_unique<Net>(parameter, options);
+  AnswerSignals(*net);
   if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
   return net;
 }
@@ -71,37 +80,54 @@ void SetInputArrays(Net& net, const py::object& layer, const Array& data, const 
 void BindNet(py::module_& module) {
   py::class_<Net>(module, "Net", py::dynamic_attr(),
                   "A net from a prototxt or a NetParameter, on this thread's default device.")
-      .def(py::init(&MakeNet), py::arg("network"), py::arg("phase"), py::arg("level") = 0,
+      .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level") = 0,
            py::arg("stages") = py::none(), py::arg("weights") = py::none())
-      // BVLC's deprecated order: file, weights, phase.
       .def(py::init([](const py::object& network, const py::object& weights, int phase) {
+             if (PyErr_WarnEx(PyExc_DeprecationWarning,
+                              "Net(file, weights, phase) is deprecated: use "
+                              "Net(file, phase, weights=weights)",
+                              1) != 0) {
+               throw py::error_already_set();
+             }
              return MakeNet(network, phase, 0, py::none(), weights);
            }),
-           py::arg("network"), py::arg("weights"), py::arg("phase"))
+           py::arg("network_file"), py::arg("weights_file"), py::arg("phase"))
       .def("_forward",
            [](Net& net, int start, int end) {
              const py::gil_scoped_release release;
              net.Forward(start, end);
              return 0;
            })
-      .def("_backward", [](Net& net, int start, int end) { net.Backward(start, end); },
-           py::call_guard<py::gil_scoped_release>())
+      .def(
+          "_backward",
+          [](Net& net, int start, int end) {
+            net.TakeViews();  // a script may have changed data since the forward
+            net.Backward(start, end);
+          },
+          py::call_guard<py::gil_scoped_release>())
       .def("reshape", &Net::Reshape, py::call_guard<py::gil_scoped_release>())
       .def("clear_param_diffs",
            [](Net& net) {
              net.ClearParamDiffs();
              net.SyncViews();
            })
-      .def("copy_from", [](Net& net, const py::object& path) {
-        net.CopyTrainedLayersFrom(ToPath(path));
-      })
+      .def("copy_from",
+           [](Net& net, const py::object& given) {
+             const std::string path = ToPath(given);
+             const py::gil_scoped_release release;
+             net.CopyTrainedLayersFrom(path);
+             net.SyncViews();
+           })
       .def("share_with", [](Net& net, const Net& other) { net.ShareTrainedLayersWith(other); })
       .def(
           "save",
-          [](const Net& net, const py::object& path, bool write_diff) {
+          [](Net& net, const py::object& given, bool write_diff) {
+            const std::string path = ToPath(given);
+            const py::gil_scoped_release release;
+            net.TakeViews();
             caffe::NetParameter parameter;
             net.ToProto(&parameter, write_diff);
-            caffe::WriteBinaryProto(ToPath(path), parameter);
+            caffe::WriteBinaryProto(path, parameter);
           },
           py::arg("path"), py::arg("write_diff") = false)
       .def_property_readonly("name", &Net::name)
@@ -134,4 +160,7 @@ void BindNet(py::module_& module) {
            [](Net& net, const py::function& f) { net.set_before_backward(WithGil(f)); })
       .def("after_backward",
            [](Net& net, const py::function& f) { net.set_after_backward(WithGil(f)); });
+  module.def("_read_net", [](const py::object& path) {
+    return py::bytes(caffe::ReadNetParameter(ToPath(path)).SerializeAsString());
+  });
 }

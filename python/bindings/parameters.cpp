@@ -1,3 +1,5 @@
+#include <pybind11/stl.h>
+
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -6,9 +8,12 @@ namespace py = pybind11;
 
 namespace {
 
-template <class Message>
-Message FromBytes(const py::object& object, const char* wanted) {
+template <class Message> Message FromBytes(const py::object& object, const char* wanted) {
   Message message;
+  if (py::hasattr(object, "DESCRIPTOR")) {
+    const auto given = object.attr("DESCRIPTOR").attr("name").cast<std::string>();
+    if (given != wanted) throw py::type_error(caffe::Concat("a ", given, " is no ", wanted));
+  }
   const std::string bytes = object.attr("SerializeToString")().cast<py::bytes>();
   CAFFE_CHECK(message.ParseFromString(bytes), "the message is no ", wanted);
   return message;
@@ -40,34 +45,39 @@ void BindParameters(py::module_& module) {
   using caffe::SolverParameter;
   py::class_<NetState>(module, "NetState")
       .def(py::init<>())
-      .def_property("phase", [](const NetState& s) { return static_cast<int>(s.phase()); },
-                    [](NetState& s, int phase) { s.set_phase(static_cast<caffe::Phase>(phase)); })
-      .def_property("level", [](const NetState& s) { return s.level(); },
-                    [](NetState& s, int level) { s.set_level(level); })
+      .def_property(
+          "phase", [](const NetState& s) { return static_cast<int>(s.phase()); },
+          [](NetState& s, int phase) { s.set_phase(static_cast<caffe::Phase>(phase)); })
+      .def_property(
+          "level", [](const NetState& s) { return s.level(); },
+          [](NetState& s, int level) { s.set_level(level); })
       .def("stage_size", [](const NetState& s) { return s.stage_size(); })
       .def("get_stage", [](const NetState& s, int i) { return s.stage(i); })
       .def("add_stage", [](NetState& s, const std::string& stage) { s.add_stage(stage); })
-      .def("set_stage",
-           [](NetState& s, int i, const std::string& stage) { s.set_stage(i, stage); })
+      .def("set_stage", [](NetState& s, int i, const std::string& stage) { s.set_stage(i, stage); })
       .def("clear_stage", [](NetState& s) { s.clear_stage(); });
   py::class_<NetParameter>(module, "NetParameter")
       .def(py::init<>())
-      .def_property("force_backward", [](const NetParameter& p) { return p.force_backward(); },
-                    [](NetParameter& p, bool value) { p.set_force_backward(value); })
-      .def_property("name", [](const NetParameter& p) { return p.name(); },
-                    [](NetParameter& p, const std::string& name) { p.set_name(name); })
-      .def_property("state", [](NetParameter& p) { return p.mutable_state(); },
-                    [](NetParameter& p, const NetState& state) { *p.mutable_state() = state; },
-                    py::return_value_policy::reference_internal)
+      .def_property(
+          "force_backward", [](const NetParameter& p) { return p.force_backward(); },
+          [](NetParameter& p, bool value) { p.set_force_backward(value); })
+      .def_property(
+          "name", [](const NetParameter& p) { return p.name(); },
+          [](NetParameter& p, const std::string& name) { p.set_name(name); })
+      .def_property(
+          "state", [](NetParameter& p) { return p.mutable_state(); },
+          [](NetParameter& p, const NetState& state) { *p.mutable_state() = state; },
+          py::return_value_policy::reference_internal)
       .def("SerializeToString",
            [](const NetParameter& p) { return py::bytes(p.SerializeAsString()); });
 
   py::class_<SolverParameter> solver(module, "SolverParameter",
                                      "Settings of a solver; fields as in caffe.proto.");
   solver.def(py::init<>());
-#define FIELD(field, Type)                                                       \
-  solver.def_property(#field, [](const SolverParameter& p) { return p.field(); }, \
-                      [](SolverParameter& p, Type value) { p.set_##field(value); })
+#define FIELD(field, Type)                                        \
+  solver.def_property(                                            \
+      #field, [](const SolverParameter& p) { return p.field(); }, \
+      [](SolverParameter& p, Type value) { p.set_##field(value); })
   FIELD(base_lr, float);
   FIELD(max_iter, int);
   FIELD(lr_policy, const std::string&);
@@ -93,7 +103,25 @@ void BindParameters(py::module_& module) {
   FIELD(type, const std::string&);
   FIELD(net, const std::string&);
   FIELD(train_net, const std::string&);
+  FIELD(layer_wise_reduce, bool);
+  FIELD(debug_info, bool);
+  FIELD(test_compute_loss, bool);
 #undef FIELD
+#define LIST(field, Type)                                             \
+  solver.def_property(                                                \
+      #field,                                                         \
+      [](const SolverParameter& p) {                                  \
+        return std::vector<Type>(p.field().begin(), p.field().end()); \
+      },                                                              \
+      [](SolverParameter& p, const std::vector<Type>& values) {       \
+        p.clear_##field();                                            \
+        for (const Type& value : values) p.add_##field(value);        \
+      })
+  LIST(test_iter, int);
+  LIST(test_net, std::string);
+  LIST(stepvalue, int);
+  LIST(weights, std::string);
+#undef LIST
   solver.def_property(
       "snapshot_format", [](const SolverParameter& p) { return p.snapshot_format(); },
       [](SolverParameter& p, caffe::SolverParameter_SnapshotFormat value) {
@@ -101,7 +129,9 @@ void BindParameters(py::module_& module) {
       });
   solver.def_property(
       "net_param", [](SolverParameter& p) { return p.mutable_net_param(); },
-      [](SolverParameter& p, const py::object& net) { *p.mutable_net_param() = ToNetParameter(net); },
+      [](SolverParameter& p, const py::object& net) {
+        *p.mutable_net_param() = ToNetParameter(net);
+      },
       py::return_value_policy::reference_internal);
   solver.def_property(
       "train_state", [](SolverParameter& p) { return p.mutable_train_state(); },

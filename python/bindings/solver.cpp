@@ -3,8 +3,6 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
-#include <chrono>
-
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -16,50 +14,37 @@ namespace {
 
 using caffe::Solver;
 
-// Answers Ctrl-C between iterations, at most every 50 ms, and calls what Python added.
+// Calls what Python added, and answers Ctrl-C where the nets do not.
 class PythonCallback final : public Solver::Callback {
  public:
   void OnStart() override {
-    const auto now = std::chrono::steady_clock::now();
-    const bool look = now - looked_ > std::chrono::milliseconds(50);
-    if (!look && starts.empty()) return;
-    const py::gil_scoped_acquire acquire;
-    if (look) {
-      looked_ = now;
-      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    }
-    for (const py::function& function : starts) function();
+    CheckSignals();
+    Call(starts);
   }
-  void OnGradientsReady() override {
-    if (gradients.empty()) return;
-    const py::gil_scoped_acquire acquire;
-    for (const py::function& function : gradients) function();
-  }
-  void OnTest(int, int, int) override { OnSignal(); }
+  void OnGradientsReady() override { Call(gradients); }
 
   std::vector<py::function> starts, gradients;
 
  private:
-  void OnSignal() {
+  static void Call(const std::vector<py::function>& functions) {
+    if (functions.empty()) return;
     const py::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    for (const py::function& function : functions) function();
   }
-  std::chrono::steady_clock::time_point looked_;
 };
 
 // A solver as Python holds it. Name is SGD, Nesterov, …; the rule itself is the parameter's type.
 struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
+    AnswerSignals(*net());
+    for (const auto& test_net : test_nets()) AnswerSignals(*test_net);
   }
   virtual ~PythonSolver() = default;  // polymorphic, so that Python sees the derived class
   PythonCallback callback;
 };
 
-template <int Tag>
-struct TypedSolver final : PythonSolver {
-  using PythonSolver::PythonSolver;
-};
+template <int Tag> struct TypedSolver final : PythonSolver { using PythonSolver::PythonSolver; };
 
 caffe::SolverParameter Settings(const py::object& given) {
   caffe::SolverParameter parameter;
@@ -77,8 +62,7 @@ caffe::SolverParameter Settings(const py::object& given) {
 
 const char* const kTypes[] = {"SGD", "Nesterov", "Adam", "AdaGrad", "RMSProp", "AdaDelta"};
 
-template <int Tag>
-void BindTyped(py::module_& module) {
+template <int Tag> void BindTyped(py::module_& module) {
   py::class_<TypedSolver<Tag>, PythonSolver>(module, (std::string(kTypes[Tag]) + "Solver").c_str())
       .def(py::init([](const py::object& given) {
         caffe::SolverParameter parameter = Settings(given);
@@ -114,17 +98,18 @@ void SyncViews(Solver& solver) {
 
 void BindSolver(py::module_& module) {
   py::class_<PythonSolver>(module, "Solver")
-      .def_property_readonly("net", [](PythonSolver& solver) { return solver.net(); },
-                             py::return_value_policy::reference_internal)
-      .def_property_readonly("test_nets",
-                             [](const py::object& self) {
-                               py::list nets;
-                               for (const auto& net : self.cast<PythonSolver&>().test_nets()) {
-                                 nets.append(py::cast(
-                                     net.get(), py::return_value_policy::reference_internal, self));
-                               }
-                               return nets;
-                             })
+      .def_property_readonly(
+          "net", [](PythonSolver& solver) { return solver.net(); },
+          py::return_value_policy::reference_internal)
+      .def_property_readonly(
+          "test_nets",
+          [](const py::object& self) {
+            py::list nets;
+            for (const auto& net : self.cast<PythonSolver&>().test_nets()) {
+              nets.append(py::cast(net.get(), py::return_value_policy::reference_internal, self));
+            }
+            return nets;
+          })
       .def_property_readonly("iter", [](const PythonSolver& solver) { return solver.iter(); })
       .def_property_readonly("max_iter",
                              [](const PythonSolver& solver) { return solver.param().max_iter(); })
@@ -151,16 +136,28 @@ void BindSolver(py::module_& module) {
           },
           py::arg("resume") = py::none())
       .def("restore",
-           [](PythonSolver& solver, const py::object& path) {
-             solver.Restore(ToPath(path));
+           [](PythonSolver& solver, const py::object& given) {
+             const std::string path = ToPath(given);
+             const py::gil_scoped_release release;
+             solver.Restore(path);
              SyncViews(solver);
            })
-      .def("snapshot", &PythonSolver::Snapshot, py::call_guard<py::gil_scoped_release>())
-      .def("apply_update",
-           [](PythonSolver& solver) {
-             solver.updater().Update(solver.Rate(), solver.iter());
-             SyncViews(solver);
-           })
+      .def(
+          "snapshot",
+          [](PythonSolver& solver) {
+            solver.net()->TakeViews();
+            solver.Snapshot();
+          },
+          py::call_guard<py::gil_scoped_release>())
+      .def(
+          "apply_update",
+          [](PythonSolver& solver) {
+            solver.ApplyUpdate();
+            SyncViews(solver);
+          },
+          py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("lr", &PythonSolver::Rate,
+                             "The learning rate of the present iteration.")
       .def("share_weights",
            [](PythonSolver& solver, caffe::Net& net) { net.ShareTrainedLayersWith(*solver.net()); })
       .def("add_callback", [](PythonSolver& solver, const py::function& on_start,

@@ -12,5 +12,5 @@ from .pycaffe import Net  # noqa: F401  (completes the bound class)
 from .proto.caffe_pb2 import TRAIN, TEST  # noqa: F401  (plain ints, as scripts compare them)
 from .classifier import Classifier  # noqa: F401
 from .detector import Detector  # noqa: F401
-from . import io  # noqa: F401
+from . import bfloat16, io  # noqa: F401
 from .net_spec import layers, params, NetSpec, to_proto  # noqa: F401

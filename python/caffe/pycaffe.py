@@ -5,7 +5,7 @@ from itertools import zip_longest
 import numpy as np
 
 from . import bfloat16
-from ._caffe import Net
+from ._caffe import Blob, Net
 from .proto import caffe_pb2
 
 
@@ -74,6 +74,24 @@ def _layer_index(self, name):
 def _is_bfloat16(blob):
     data_type = getattr(blob, 'data_type', None)
     return data_type is not None and int(data_type) == caffe_pb2.CAFFE_BFLOAT16
+
+
+def _floats(blob, values):
+    if _is_bfloat16(blob):
+        return bfloat16.to_float(values)
+    if values.dtype.kind != 'f':
+        raise TypeError('blob %s holds codes of a quantized type' % blob.name)
+    return np.array(values, dtype=np.float32)
+
+
+def _float_data(self):
+    """A copy of the values as float32, whatever float type the blob has."""
+    return _floats(self, self.data)
+
+
+def _float_diff(self):
+    """A copy of the gradient as float32, whatever float type the blob has."""
+    return _floats(self, self.diff)
 
 
 def _write(blob, view, values):
@@ -229,6 +247,8 @@ def _set_layer_input_arrays(self, layer, data, labels):
     return self._set_input_arrays(layer, *_memory_arrays(data, labels))
 
 
+Blob.float_data = property(_float_data, doc=_float_data.__doc__)
+Blob.float_diff = property(_float_diff, doc=_float_diff.__doc__)
 Net.blobs = _cached(_blobs)
 Net.blob_loss_weights = _cached(_blob_loss_weights)
 Net.layer_dict = _cached(_layer_dict)

@@ -77,12 +77,32 @@ TEST_F(SyncedMemoryTest, WhatAViewWroteIsUploaded) {
   EXPECT_FALSE(memory_.has_view());
   auto view = memory_.View();
   EXPECT_TRUE(memory_.has_view());
+  memory_.device_data();
   static_cast<char*>(view.get())[0] = 2;  // nobody saw it
   EXPECT_EQ(DeviceByte(0), 1);
   memory_.MarkHostWritten();
   EXPECT_EQ(DeviceByte(0), 2);
   view.reset();
   EXPECT_FALSE(memory_.has_view());
+}
+
+TEST_F(SyncedMemoryTest, WhatAViewWroteThatIsGoneIsUploaded) {
+  host()[0] = 1;
+  memory_.device_data();
+  const uint64_t version = memory_.version();
+  static_cast<char*>(memory_.View().get())[0] = 2;
+  EXPECT_FALSE(memory_.has_view());
+  EXPECT_GT(memory_.version(), version);
+  EXPECT_EQ(DeviceByte(0), 2);
+}
+
+TEST_F(SyncedMemoryTest, WhatIsToBeOverwrittenIsNotUploaded) {
+  host()[0] = 1;
+  memory_.ForgetHostWrites();  // the device has nothing yet
+  EXPECT_EQ(DeviceByte(0), 1);
+  host()[0] = 2;
+  memory_.ForgetHostWrites();
+  EXPECT_EQ(DeviceByte(0), 1);
 }
 
 TEST_F(SyncedMemoryTest, AViewOutlivesTheMemory) {

@@ -29,7 +29,8 @@ def test_what_scripts_look_for_is_there():
                  'get_solver_from_file layer_type_list set_random_seed solver_count '
                  'set_solver_count solver_rank set_solver_rank set_multiprocess has_nccl Layer '
                  'LayerParameter NetParameter NetState SolverParameter data_type quantizer_mode '
-                 'Classifier Detector io layers params NetSpec to_proto __version__').split():
+                 'Classifier Detector io layers params NetSpec to_proto __version__ Timer AdaGradSolver '
+                 'RMSPropSolver AdaDeltaSolver set_logging_disabled bfloat16').split():
         assert hasattr(caffe, name), name
     assert (caffe.TRAIN, caffe.TEST) == (0, 1)
 
@@ -160,6 +161,53 @@ def test_the_detector_classifies_windows(tmp_path):
     prepared = detector.transformer.preprocess('data', crop)
     np.testing.assert_allclose(prepared[:, 0, :], 0, atol=1e-4)
     assert np.abs(prepared[:, 1:, 1:]).min() > 0
+
+
+def test_control_c_stops_a_forward(tmp_path):
+    from caffe import layers as L
+    spec = caffe.NetSpec()
+    spec.data = top = L.Input(shape=dict(dim=[1 << 22]))
+    for _ in range(5000):  # takes many seconds
+        top = L.ReLU(top, in_place=True)
+    spec.out = top
+    process = python(IMPORT + 'caffe.set_device("cpu")\ncaffe.init_log(2)\n'
+                     'net = caffe.Net(sys.argv[1], caffe.TEST)\n'
+                     'print("ready", flush=True)\n'
+                     'try:\n  net.forward(); print("ended")\n'
+                     'except KeyboardInterrupt:\n  print("stopped")\n',
+                     write(tmp_path, spec.to_proto()))
+    assert process.stdout.readline() == 'ready\n'
+    time.sleep(0.3)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    try:
+        output = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert output == 'stopped\n' and process.returncode == 0
+    assert time.monotonic() - begin < 10
+
+
+def test_a_timer_counts_milliseconds():
+    timer = caffe.Timer()
+    with pytest.raises(RuntimeError, match='not started'):
+        timer.ms
+    timer.start()
+    time.sleep(0.02)
+    timer.stop()
+    first = timer.ms
+    assert 20 <= first < 2000 and timer.ms == first
+
+
+@pytest.mark.parametrize('code, said', [
+    ('', True), ('caffe.init_log()', True), ('caffe.init_log(0, True)', True),
+    ('caffe.init_log(1)', False), ('caffe.set_logging_disabled()', False),
+    ('caffe.set_logging_disabled(); caffe.set_logging_disabled(False)', True)])
+def test_log_lines_go_to_standard_error(code, said):
+    process = python(IMPORT + code + '\nsys.stderr = None\ncaffe.log("a line")\n')
+    output = process.communicate()[0]
+    assert process.returncode == 0
+    assert ('a line' in output) == said
 
 
 def test_nets_by_different_threads():

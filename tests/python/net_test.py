@@ -154,7 +154,7 @@ def test_weights_go_through_a_file(net, tmp_path):
     path = str(tmp_path / 'weights.caffemodel')
     net.save(path)
     for again in (caffe.Net(small_net(), caffe.TEST, weights=path),
-                  caffe.Net(write(tmp_path, small_net()), path, caffe.TEST)):
+                  caffe.Net(write(tmp_path, small_net()), caffe.TEST, weights=path)):
         for name, blobs in net.params.items():
             for ours, theirs in zip(blobs, again.params[name]):
                 np.testing.assert_array_equal(ours.data, theirs.data)
@@ -162,6 +162,30 @@ def test_weights_go_through_a_file(net, tmp_path):
     assert (other.params['ip'][0].data != net.params['ip'][0].data).any()
     other.copy_from(path)
     np.testing.assert_array_equal(other.params['ip'][0].data, net.params['ip'][0].data)
+
+
+def test_every_way_to_make_a_net(net, tmp_path):
+    path, weights = write(tmp_path, small_net()), tmp_path / 'weights.caffemodel'
+    net.save(weights)
+    expected = net.params['ip'][0].data
+    made = [caffe.Net(network_file=path, phase=caffe.TEST, level=0, stages=None,
+                      weights=str(weights)),
+            caffe.Net(path, caffe.TEST, 0, ['a'], str(weights)),
+            caffe.Net(tmp_path / 'net.prototxt', caffe.TEST, stages=('a', 'b'), weights=weights)]
+    with pytest.warns(DeprecationWarning, match='weights=weights'):
+        made.append(caffe.Net(path, str(weights), caffe.TEST))
+    for other in made:
+        np.testing.assert_array_equal(other.params['ip'][0].data, expected)
+    with pytest.raises(TypeError):
+        caffe.Net(path)
+    with pytest.raises(ValueError, match='phase 7'):
+        caffe.Net(path, 7)
+    with pytest.raises(TypeError, match='SolverParameter is no NetParameter'):
+        caffe.Net(caffe_pb2.SolverParameter(), caffe.TEST)
+    with pytest.raises(TypeError):
+        caffe.Net(5, caffe.TEST)
+    with pytest.raises(RuntimeError, match='nowhere.caffemodel'):
+        caffe.Net(path, caffe.TEST, weights='nowhere.caffemodel')
 
 
 def test_weights_are_shared(net):
@@ -201,6 +225,7 @@ def test_levels_and_stages():
     assert layers() == ['low']
     assert layers(level=1) == ['low', 'high']
     assert layers(stages=['A']) == ['low', 'a']
+    assert layers(stages='A') == ['low', 'a']
     assert layers(stages=['A', 'B']) == ['low', 'a', 'b', 'ab']
 
 
@@ -240,6 +265,10 @@ def test_blobs_of_other_types(name, dtype):
     assert net.blobs['ip'].data.dtype == dtype and net.blobs['out'].data.dtype == np.float32
     out = net.forward(data=np.array([[1, 2, 3], [0.5, 0, -1]]))['out']
     assert out.tolist() == [[6, 6], [-0.5, -0.5]]
+    values = net.blobs['ip'].float_data
+    assert values.dtype == np.float32 and values.tolist() == out.tolist()
+    assert not np.shares_memory(values, net.blobs['ip'].data)
+    assert net.blobs['ip'].float_diff.tolist() == [[0, 0], [0, 0]]
 
 
 def test_ranges_are_observed_and_saved(net, tmp_path):

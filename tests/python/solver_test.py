@@ -92,6 +92,29 @@ def test_a_solver_from_a_file_and_from_our_own_settings(tmp_path):
     assert len(solver.test_nets) == 0
 
 
+def test_the_learning_rate_is_that_of_the_iteration(tmp_path):
+    caffe.set_device('cpu')
+    config = caffe.SolverParameter()
+    config.net_param = small_net()
+    config.base_lr = 0.1
+    config.lr_policy = 'multistep'
+    config.gamma = 0.5
+    config.stepvalue = [2, 3]
+    config.test_iter = [1]
+    config.test_interval = 100
+    config.layer_wise_reduce = False
+    assert config.stepvalue == [2, 3] and config.test_iter == [1] and not config.layer_wise_reduce
+    solver = caffe.get_solver(config)
+    feed(solver)
+    rates = []
+    for _ in range(4):
+        rates.append(solver.lr)
+        solver.step(1)
+    assert rates == pytest.approx([0.1, 0.1, 0.05, 0.025])
+    solver.param.base_lr = 1
+    assert solver.lr == pytest.approx(0.25)
+
+
 def test_classes_of_solvers(tmp_path):
     caffe.set_device('cpu')
     path = write(tmp_path, settings(tmp_path), 'solver.prototxt')
@@ -131,3 +154,15 @@ def test_bad_settings_are_exceptions(tmp_path):
         caffe.get_solver('nowhere.prototxt')
     with pytest.raises(RuntimeError, match='Nonsense'):
         caffe.get_solver(settings(tmp_path, type='Nonsense'))
+    with pytest.raises(TypeError, match='NetParameter is no SolverParameter'):
+        caffe.get_solver(small_net())
+
+
+def test_an_exception_in_a_callback_ends_the_step(solver):
+    def fail():
+        raise ZeroDivisionError('by a callback')
+
+    solver.add_callback(lambda: None, fail)
+    with pytest.raises(ZeroDivisionError, match='by a callback'):
+        solver.step(1)
+    assert solver.iter == 0

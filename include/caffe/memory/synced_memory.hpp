@@ -32,12 +32,15 @@ class SyncedMemory {
   // Moves to another device; the content travels through the host.
   void SetDevice(Device* device);
 
-  // A share in the host memory for a view (a NumPy array) that may outlive this object.
+  // A share in the host memory for a view (a NumPy array) that may outlive this object. Counts as
+  // written: the view may be gone before anybody can ask what was written through it.
   std::shared_ptr<void> View();
   // True while a view is alive. Before a forward its memory counts as written on the host.
   bool has_view() const { return host_.use_count() > 1; }
   // Counts the host copy as just written, whatever was written through a view.
   void MarkHostWritten();
+  // Saves the upload of what was written on the host, because a launch is to overwrite all of it.
+  void ForgetHostWrites();
 
  private:
   enum class Head { kEmpty, kHost, kDevice, kSynced };

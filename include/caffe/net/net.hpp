@@ -103,6 +103,9 @@ class Net {
   void set_before_backward(Callback callback) { before_backward_ = std::move(callback); }
   void set_after_backward(Callback callback) { after_backward_ = std::move(callback); }
 
+  // Called between the steps of Forward and Backward; may throw to end them (Ctrl-C).
+  void set_interruption(std::function<void()> check) { interruption_ = std::move(check); }
+
   // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
   // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: that
   // of the last carries the blob's name, an earlier one <blob>@<layer>.
@@ -118,6 +121,9 @@ class Net {
 
   // Brings the host copies of all blobs that views look at up to date.
   void SyncViews();
+  // Counts what live views look at as written, as Forward does. Between two calls of the net, before
+  // something else reads the device's copies.
+  void TakeViews();
 
   void set_debug_info(bool value) { debug_info_ = value; }
   const Plan& plan() const { return plan_; }
@@ -151,6 +157,8 @@ class Net {
   void FollowDefaultDevice();
   void RefreshViews();
   void RefreshDiffViews();
+  void ForgetOverwrittenViews();
+  void RunCallback(const Callback& callback, int place);
   void Observe(const Node& node);
   std::string RangeName(const Node& node, int top) const;
   int UserBlob(int id) const;
@@ -207,6 +215,7 @@ class Net {
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
   std::map<std::string, ObservedRange> loaded_ranges_;
   Callback before_forward_, after_forward_, before_backward_, after_backward_;
+  std::function<void()> interruption_;
 };
 
 }  // namespace caffe

@@ -45,6 +45,8 @@ class Solver {
   // and test included.
   void Solve(const std::string& resume = "");
   void Step(int64_t iterations);
+  // The last part of an iteration: parameters change by their gradients, whoever computed these.
+  void ApplyUpdate();
   // Reads a solverstate and the weights it names. Weights that are not where the state says are
   // looked for next to it.
   void Restore(const std::string& path);
@@ -81,7 +83,6 @@ class Solver {
   bool DisplaysNow() const;
   void Display();
   void DisplayUpdate();
-  void Update();
   // Answers requests; true if training is to stop.
   bool AnswerRequests();
   std::string SnapshotName(const std::string& extension) const;

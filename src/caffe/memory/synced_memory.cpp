@@ -108,8 +108,12 @@ void SyncedMemory::SetDevice(Device* device) {
 }
 
 std::shared_ptr<void> SyncedMemory::View() {
-  ToHost();
+  mutable_host_data();
   return host_;
+}
+
+void SyncedMemory::ForgetHostWrites() {
+  if (head_ == Head::kHost && !shared() && device_memory_) head_ = Head::kSynced;
 }
 
 void SyncedMemory::MarkHostWritten() {

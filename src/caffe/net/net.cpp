@@ -385,6 +385,34 @@ void Net::RefreshViews() {
   }
 }
 
+void Net::TakeViews() {
+  RefreshViews();
+  RefreshDiffViews();
+}
+
+// A blob that a whole forward writes before it reads need not be uploaded because somebody looked
+// at it: reading an output in every iteration would cost an upload each.
+void Net::ForgetOverwrittenViews() {
+  for (const Node& node : nodes_) {
+    if (node.bottom.empty()) continue;
+    for (BlobBase* top : node.top) {
+      const auto same_memory = [top](BlobBase* bottom) {
+        return bottom->data_memory() == top->data_memory();
+      };
+      if (std::none_of(node.bottom.begin(), node.bottom.end(), same_memory)) {
+        top->data_memory()->ForgetHostWrites();
+      }
+    }
+  }
+}
+
+void Net::RunCallback(const Callback& callback, int place) {
+  if (!callback || place < 0) return;
+  SyncViews();
+  callback(place);
+  TakeViews();
+}
+
 void Net::RunNode(int index) {
   Node& node = nodes_[index];
   ReshapeIfNeeded(node);
@@ -407,6 +435,7 @@ void Net::Forward(int start, int end) {
   if (end < start) return;
   FollowDefaultDevice();
   RefreshViews();
+  if (start == 0 && end == count - 1) ForgetOverwrittenViews();
   if (phase_ == TRAIN && start == 0) step_state_->AdvanceForward();
   // Internal layers behind the first node belong to what is before them.
   const int first = start == 0 ? 0 : public_nodes_[start];
@@ -417,14 +446,15 @@ void Net::Forward(int start, int end) {
   for (const Step& step : plan_.steps) {
     const int begin = step.nodes.front(), finish = step.nodes.back();
     if (finish < first || begin > last) continue;
+    if (interruption_) interruption_();
     const bool whole = begin >= first && finish <= last && !by_layer;
     if (step.fused_relu) nodes_[begin].layer->SetFusedReLU(whole);
     for (int index : step.nodes) {
       if (index < first || index > last) continue;
       const int place = nodes_[index].public_index;
-      if (before_forward_ && place >= 0) before_forward_(place);
+      RunCallback(before_forward_, place);
       RunNode(index);
-      if (after_forward_ && place >= 0) after_forward_(place);
+      RunCallback(after_forward_, place);
       if (step.fused_relu && whole) break;
     }
   }
@@ -478,10 +508,11 @@ void Net::Backward(int start, int end) {
   for (int index = first; index >= last; --index) {
     Node& node = nodes_[index];
     if (!node.need_backward) continue;
-    if (before_backward_ && node.public_index >= 0) before_backward_(node.public_index);
+    if (interruption_) interruption_();
+    RunCallback(before_backward_, node.public_index);
     node.layer->Backward(node.top, node.bottom_gradient, node.bottom);
     if (debug_info_) DebugBackward(node);
-    if (after_backward_ && node.public_index >= 0) after_backward_(node.public_index);
+    RunCallback(after_backward_, node.public_index);
   }
   SyncViews();
 }

@@ -195,7 +195,7 @@ void Solver::Step(int64_t iterations) {
     }
     if (DisplaysNow()) Display();
     for (Callback* callback : callbacks_) callback->OnGradientsReady();
-    Update();
+    ApplyUpdate();
     ++iter_;
     if (p.snapshot() && iter_ % p.snapshot() == 0) Snapshot();
     if (AnswerRequests()) break;
@@ -214,7 +214,8 @@ void Solver::Display() {
   displayed_iter_ = iter_;
 }
 
-void Solver::Update() {
+void Solver::ApplyUpdate() {
+  net_->TakeViews();
   updater_->SetDevice(net_->device());
   const double rate = Rate();
   const bool displays = DisplaysNow();
