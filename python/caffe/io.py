@@ -1,7 +1,7 @@
 """Images and arrays: loading, preparing a net's input, and the messages BlobProto and Datum."""
 import numpy as np
 
-from . import bfloat16
+from . import _caffe, bfloat16
 from .proto import caffe_pb2
 
 
@@ -39,6 +39,11 @@ def blobproto_to_array(blob, return_diff=False):
     else:
         array = np.zeros(0, dtype=np.float32)
     return array.reshape(_proto_shape(blob))
+
+
+def read_net(path):
+    """The caffe_pb2.NetParameter in a prototxt; nets of older forms are upgraded."""
+    return caffe_pb2.NetParameter.FromString(_caffe._read_net(path))
 
 
 def array_to_blobproto(arr, diff=None):
