@@ -12,7 +12,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, os.pardir, os.pardir, 'python'))
+sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
 import numpy as np  # noqa: E402
 

@@ -6,6 +6,7 @@ Writes mnist_train_lmdb and mnist_test_lmdb beside this script, where models/len
 import argparse
 import gzip
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -64,6 +65,27 @@ def idx_file(folder, name, scratch):
     return unpacked
 
 
+def default_tools():
+    """The folder with the command-line tools: the built tree's, else the installed package's."""
+    built = os.path.join(ROOT, 'build', 'tools')
+    package = importlib.util.find_spec('caffe')
+    if os.path.isdir(built) or package is None:
+        return built
+    return os.path.join(os.path.dirname(package.origin), 'bin')
+
+
+def convert(tools, images, labels, database):
+    """Runs convert_mnist_data."""
+    tool = os.path.join(tools, 'convert_mnist_data')
+    try:
+        subprocess.run([tool, '--backend=lmdb', images, labels, database], check=True)
+    except OSError as error:
+        raise SystemExit('%s: %s; build it (tools/build.sh), or give its folder with --tools'
+                         % (tool, error.strerror)) from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit('%s ended with status %d' % (tool, error.returncode)) from None
+
+
 def create(data, output, tools):
     """Makes the LMDBs of both sets, unless they are there; gives their paths."""
     databases = [os.path.join(output, 'mnist_%s_lmdb' % part) for part in ('train', 'test')]
@@ -75,10 +97,8 @@ def create(data, output, tools):
             # Made under another name first, so that one under the final name is complete.
             partial = database + '.part'
             shutil.rmtree(partial, ignore_errors=True)
-            subprocess.run([os.path.join(tools, 'convert_mnist_data'), '--backend=lmdb',
-                            idx_file(data, part + '-images-idx3-ubyte', scratch),
-                            idx_file(data, part + '-labels-idx1-ubyte', scratch), partial],
-                           check=True)
+            convert(tools, idx_file(data, part + '-images-idx3-ubyte', scratch),
+                    idx_file(data, part + '-labels-idx1-ubyte', scratch), partial)
             os.replace(partial, database)
         print('made', database)
     return databases
@@ -88,7 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--data', help='folder with the IDX files, as they are or as .gz')
     parser.add_argument('--output', default=HERE, help='folder for the LMDBs')
-    parser.add_argument('--tools', default=os.path.join(ROOT, 'build', 'tools'),
+    parser.add_argument('--tools', default=default_tools(),
                         help='folder with convert_mnist_data')
     arguments = parser.parse_args()
     data = arguments.data

@@ -7,7 +7,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, 'python'), os.path.join(ROOT, 'models', 'lenet')]
+sys.path[:0] = [HERE, os.path.join(ROOT, 'models', 'lenet')]
+sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
 from google.protobuf import text_format  # noqa: E402
 import numpy as np  # noqa: E402
@@ -30,7 +31,7 @@ def parse_arguments():
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--output', default=os.path.join(ROOT, 'build', 'mnist', 'lenet'),
                         help='folder for nets and snapshots; the LMDBs go to its parent')
-    parser.add_argument('--tools', default=os.path.join(ROOT, 'build', 'tools'),
+    parser.add_argument('--tools', default=create_mnist.default_tools(),
                         help='folder with convert_mnist_data')
     return parser.parse_args()
 

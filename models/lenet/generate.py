@@ -5,7 +5,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, 'python'))
+sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
 from caffe import layers as L, params as P, NetSpec  # noqa: E402
 

@@ -45,3 +45,16 @@ def test_files_are_found_packed_and_unpacked(mirror, tmp_path):
     assert create_mnist.idx_file(str(tmp_path), 'train-labels-idx1-ubyte', '') == plain
     with pytest.raises(SystemExit, match='neither nothing nor nothing.gz'):
         create_mnist.idx_file(str(mirror), 'nothing', str(tmp_path))
+
+
+def test_a_tool_that_is_missing_or_fails_is_said(mirror, tmp_path):
+    with pytest.raises(SystemExit, match='convert_mnist_data: No such file.*--tools'):
+        create_mnist.create(str(mirror), str(tmp_path / 'out'), str(tmp_path))
+    tool = tmp_path / 'convert_mnist_data'
+    tool.write_text('#!/bin/sh\nexit 3\n')
+    tool.chmod(0o755)
+    with pytest.raises(SystemExit, match='ended with status 3'):
+        create_mnist.create(str(mirror), str(tmp_path / 'out'), str(tmp_path))
+    tool.write_text('#!/bin/sh\nfor last; do :; done\n/bin/mkdir "$last"\n')
+    databases = create_mnist.create(str(mirror), str(tmp_path / 'out'), str(tmp_path))
+    assert all(os.path.isdir(database) for database in databases)
