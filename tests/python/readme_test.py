@@ -136,8 +136,8 @@ def test_the_table_of_types_is_that_of_blobs(tmp_path):
     for name, _, _, view, message in rows(section('Types'), 'type'):
         said[name.strip('`')] = message
         path = tmp_path / 'net.prototxt'
-        path.write_text('layer { name: "x" type: "Input" top: "x" top: "y" input_param { shape '
-                        '{ dim: 2 } } } data_type: %s' % message.strip('`'))
+        path.write_text('layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } '
+                        'compute_data_type: %s top_data_type: %s }' % ((message.strip('`'),) * 2))
         blob = caffe.Net(str(path), caffe.TEST).blobs['x']
         assert blob.data.dtype.name == view.split()[0], name
         assert blob.data_type == getattr(caffe.data_type, message.strip('`')), name
