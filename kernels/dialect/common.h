@@ -18,6 +18,8 @@
 #define EXP(v) CAT(exp_, Dtype)(v)
 #define LOG(v) CAT(log_, Dtype)(v)
 #define POW(v, w) CAT(pow_, Dtype)(v, w)
+#define EXPM1(v) CAT(expm1_, Dtype)(v)
+#define TANH(v) CAT(tanh_, Dtype)(v)
 #define SQRT(v) CAT(sqrt_, Dtype)(v)
 // A real number in units of the scale, to code - zero: clamp, then round half away from zero.
 #define code_from_real(v, low, high) \

@@ -37,6 +37,8 @@ typedef unsigned long long u64;
 #define EXP_F64(v) exp(v)
 #define LOG_F64(v) log(v)
 #define POW_F64(v, w) pow(v, w)
+#define EXPM1_F64(v) expm1(v)
+#define TANH_F64(v) tanh(v)
 #define SQRT_F64(v) sqrt(v)
 DEVICE_FN float as_f32(u32 v) { return __uint_as_float(v); }
 DEVICE_FN u32 as_u32(float v) { return __float_as_uint(v); }

@@ -35,6 +35,8 @@ typedef i64 Index;
 #define EXP_F64(v) __builtin_exp(v)
 #define LOG_F64(v) __builtin_log(v)
 #define POW_F64(v, w) __builtin_pow(v, w)
+#define EXPM1_F64(v) __builtin_expm1(v)
+#define TANH_F64(v) __builtin_tanh(v)
 #define SQRT_F64(v) __builtin_sqrt(v)
 DEVICE_FN float as_f32(u32 v) { return __builtin_bit_cast(float, v); }
 DEVICE_FN u32 as_u32(float v) { return __builtin_bit_cast(u32, v); }

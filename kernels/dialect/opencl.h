@@ -40,6 +40,8 @@ typedef ulong u64;
 #define EXP_F64(v) exp(v)
 #define LOG_F64(v) log(v)
 #define POW_F64(v, w) pow(v, w)
+#define EXPM1_F64(v) expm1(v)
+#define TANH_F64(v) tanh(v)
 #define SQRT_F64(v) sqrt(v)
 #define as_f32 as_float
 #define as_u32 as_uint

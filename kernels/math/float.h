@@ -102,3 +102,34 @@ DEVICE_FN float pow_f32(float x, float y) {
   v = unreal || x != x || y != y ? as_f32(0x7fc00000u) : v;
   return y == 0.0f || x == 1.0f ? 1.0f : v;
 }
+
+// e^x - 1, accurate to its last digits around 0, too. The polynomial is that of exp_f32.
+DEVICE_FN float expm1_f32(float x) {
+  const float c = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+  const float k = (c * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float r = (c - k * 0.693359375f) + k * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const float y = p * r * r + r;
+  // Where 2^k or 1 is too small to matter, e^x decides alone.
+  const i32 n = (i32)k, outside = n > 24 || n < -24;
+  const float two_k = as_f32((u32)((outside ? 0 : n) + 127) << 23);
+  return x != x ? x : outside ? exp_f32(x) - 1.0f : two_k * y + (two_k - 1.0f);
+}
+
+// Polynomial of Cephes around 0, else 1 - 2 / (e^2x + 1).
+DEVICE_FN float tanh_f32(float x) {
+  const float a = x < 0.0f ? -x : x, z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float near_0 = p * z * x + x;
+  const float far = 1.0f - 2.0f / (exp_f32(a + a) + 1.0f);
+  return x != x ? x : a < 0.625f ? near_0 : x < 0.0f ? -far : far;
+}

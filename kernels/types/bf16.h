@@ -13,6 +13,8 @@ DEVICE_FN float mul_bf16(float v, float s) { return v * s; }
 #define exp_bf16 exp_f32
 #define log_bf16 log_f32
 #define pow_bf16 pow_f32
+#define expm1_bf16 expm1_f32
+#define tanh_bf16 tanh_f32
 #define sqrt_bf16 sqrt_f32
 #define rescale_bf16(v, s) (v)
 #define from_real_bf16(v, low, high) CAT(odd_, Dtype)(v)

@@ -10,6 +10,8 @@ DEVICE_FN float mul_f16(float v, float s) { return v * s; }
 #define exp_f16 exp_f32
 #define log_f16 log_f32
 #define pow_f16 pow_f32
+#define expm1_f16 expm1_f32
+#define tanh_f16 tanh_f32
 #define sqrt_f16 sqrt_f32
 #define rescale_f16(v, s) (v)
 #define from_real_f16(v, low, high) CAT(odd_, Dtype)(v)

@@ -10,6 +10,8 @@ DEVICE_FN double mul_f64(double v, double s) { return v * s; }
 #define exp_f64 EXP_F64
 #define log_f64 LOG_F64
 #define pow_f64 POW_F64
+#define expm1_f64 EXPM1_F64
+#define tanh_f64 TANH_F64
 #define sqrt_f64 SQRT_F64
 #define rescale_f64(v, s) (v)
 #define from_real_f64(v, low, high) (v)

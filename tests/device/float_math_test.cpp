@@ -78,5 +78,30 @@ TEST(FloatMathTest, ExponentialAndLogarithm) {
   }
 }
 
+// Relative to the result everywhere, around 0, too.
+TEST(FloatMathTest, ExponentialMinusOneAndTangent) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 600000; ++i) {
+    const float x = i % 2 ? as_f32(random()) : static_cast<int>(random() % 40001) / 2000.f - 10;
+    if (std::isnan(x)) continue;
+    const double tangent = std::tanh(static_cast<double>(x));
+    ASSERT_NEAR(tanh_f32(x), tangent, 2e-7 * std::fabs(tangent) + 1e-45) << x;
+    const double exact = std::expm1(static_cast<double>(x));
+    if (exact > std::numeric_limits<float>::max()) continue;
+    ASSERT_NEAR(expm1_f32(x), exact, 2e-7 * std::fabs(exact) + 1e-45) << x;
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float zero : {0.f, -0.f}) {
+    EXPECT_EQ(tanh_f32(zero), 0);
+    EXPECT_EQ(expm1_f32(zero), 0);
+  }
+  EXPECT_EQ(tanh_f32(inf), 1);
+  EXPECT_EQ(tanh_f32(-inf), -1);
+  EXPECT_EQ(expm1_f32(inf), inf);
+  EXPECT_EQ(expm1_f32(-inf), -1);
+  EXPECT_TRUE(std::isnan(tanh_f32(std::nanf(""))));
+  EXPECT_TRUE(std::isnan(expm1_f32(std::nanf(""))));
+}
+
 }  // namespace
 }  // namespace caffe
