@@ -89,6 +89,9 @@ class LayerBase {
     return index < static_cast<int>(param_propagate_down_.size()) && param_propagate_down_[index];
   }
   void set_param_propagate_down(int index, bool value);
+  // False if Backward will not be called: layers that work in place then keep nothing for it.
+  bool need_backward() const { return need_backward_; }
+  void set_need_backward(bool value) { need_backward_ = value; }
   // The weight of a top in the net's loss; 0 for tops that are no loss.
   float loss_weight(int top) const {
     return top < static_cast<int>(loss_weights_.size()) ? loss_weights_[top] : 0.f;
@@ -122,6 +125,7 @@ class LayerBase {
   LayerContext context_;
   std::vector<BlobRange> bottom_ranges_, top_ranges_;
   std::vector<bool> param_propagate_down_;
+  bool need_backward_ = true;
   std::vector<float> loss_weights_;
 };
 

@@ -242,6 +242,7 @@ void Net::DecideGradients(const NetParameter& net) {
     for (size_t b = 0; b < node.bottom.size(); ++b) {
       if (node.bottom_gradient[b]) useful[node.bottom_ids[b]] = true;
     }
+    node.layer->set_need_backward(node.need_backward);
     log::Info(node.layer->name() + (node.need_backward ? " needs backward computation."
                                                        : " does not need backward computation."));
     for (size_t t = 0; t < node.top.size(); ++t) {
