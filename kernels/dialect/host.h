@@ -25,9 +25,11 @@ typedef unsigned long u64;
 #define FOR_EACH_ROW(r, rows, c, cols)              \
   for (i64 r = range_.begin; r < range_.end; ++r)   \
     _Pragma("omp simd") for (i64 c = 0; c < (cols); ++c)
+#define FOR_LANES(i, lane, lanes, n) for (i64 i = 0; i < (n); ++i)
 #define CAFFE_PRAGMA(x) _Pragma(#x)
 #define SIMD CAFFE_PRAGMA(omp simd)
 #define SIMD_SUM(v) CAFFE_PRAGMA(omp simd reduction(+ : v))
+#define SIMD_SUM2(v, w) CAFFE_PRAGMA(omp simd reduction(+ : v, w))
 #define SIMD_MAX(v) CAFFE_PRAGMA(omp simd reduction(max : v))
 #define UNROLL CAFFE_PRAGMA(GCC unroll 8)
 typedef i64 Index;

@@ -29,8 +29,10 @@ typedef ulong u64;
 #define FOR_EACH_ROW(r, rows, c, cols)                                                 \
   for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (cols), c = id_ - r * (cols);        \
        id_ < (rows) * (cols); id_ = (rows) * (cols))
+#define FOR_LANES(i, lane, lanes, n) for (Index i = (lane); i < (n); i += (lanes))
 #define SIMD
 #define SIMD_SUM(v)
+#define SIMD_SUM2(v, w)
 #define SIMD_MAX(v)
 #define UNROLL _Pragma("unroll")
 #ifndef Index

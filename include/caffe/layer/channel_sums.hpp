@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "caffe/memory/blob.hpp"
+
+namespace caffe {
+
+// Sums over everything but the channel of [outer, channels, inner], for gradients of parameters and
+// for statistics: on the device, without atomics, in an order that depends on the shape and the
+// device only. A kernel of a layer writes partial sums, many work items per channel; Finish adds
+// them up. Sums are float, double for double.
+class ChannelSums {
+ public:
+  ChannelSums() = default;
+  // One pass makes `sums` sums per channel. `types` are the layer's, `out` that of results.
+  ChannelSums(Device* device, const TypeTriple& types, DataType out, int sums = 1);
+  // Called in Reshape.
+  void Reshape(int64_t outer, int64_t channels, int64_t inner);
+  // Launches such a kernel, whose first arguments are channels, outer, inner, slices, lanes, and
+  // whose last is the array of parts: [sums, parts_per_channel(), channels].
+  void Launch(Kernel* kernel, const std::vector<KernelArgument>& arguments);
+  // The two that most layers need: the sum of a, or the sum of a * b.
+  void Sum(KernelArgument a);
+  void Dot(KernelArgument a, KernelArgument b);
+  int64_t parts_per_channel() const { return slices_ * lanes_; }
+  const BlobBase& parts() const { return *parts_; }
+  // y = the sums of the last pass, or y += them; y has count() elements of type `out`.
+  void Finish(bool add, KernelArgument y);
+  int64_t count() const { return sums_ * channels_; }
+
+ private:
+  Device* device_ = nullptr;
+  int64_t sums_ = 1, outer_ = 0, channels_ = 0, inner_ = 0;
+  // Work items of a channel: `slices` share the outer axis, `lanes` of each the inner one.
+  int64_t slices_ = 1, lanes_ = 1;
+  std::shared_ptr<BlobBase> parts_;
+  std::unique_ptr<Kernel> sum_, dot_, finish_;
+};
+
+}  // namespace caffe

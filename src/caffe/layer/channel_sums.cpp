@@ -1,0 +1,76 @@
+#include "caffe/layer/channel_sums.hpp"
+
+#include <algorithm>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+
+namespace caffe {
+namespace {
+
+// Threads of the host that a sum is shared by at most; it must not depend on the machine's.
+constexpr int64_t kHostParts = 64;
+// Neighbours that a device reads at once.
+constexpr int64_t kLanes = 32;
+constexpr int64_t kMaxLanes = 4096;
+// Work items that fill a device, and the elements of each that are worth one.
+constexpr int64_t kItemsPerUnit = 1024;
+constexpr int64_t kElementsPerItem = 8;
+
+}  // namespace
+
+ChannelSums::ChannelSums(Device* device, const TypeTriple& types, DataType out, int sums)
+    : device_(device), sums_(sums) {
+  const DataType master = types.compute == kDouble ? kDouble : kFloat;
+  parts_ = MakeBlob(master, device, {0}, "partial sums");
+  const auto make = [&](const TypeTriple& triple) {
+    return ProgramBuilder(device, "channel_sums").Types(triple).Body("norm/channel_sums").Build();
+  };
+  const auto program = make(types);
+  sum_ = program->CreateKernel("channel_sum");
+  dot_ = program->CreateKernel("channel_dot");
+  finish_ = (types.out == out ? program : make(TypeTriple::Equal(out)))
+                ->CreateKernel("channel_sums_finish");
+}
+
+void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
+  outer_ = outer;
+  channels_ = channels;
+  inner_ = inner;
+  slices_ = lanes_ = 1;
+  const int64_t count = outer * channels * inner;
+  if (count > 0 && device_->host_accessible()) {
+    slices_ = std::clamp<int64_t>(kHostParts / channels, 1, outer);
+  } else if (count > 0) {
+    const int64_t items = std::clamp<int64_t>(device_->info().compute_units * kItemsPerUnit, 1,
+                                              count / kElementsPerItem + 1);
+    while (2 * lanes_ <= std::min(inner, kLanes)) lanes_ *= 2;
+    while (2 * lanes_ <= std::min(inner, kMaxLanes) && channels * lanes_ * outer < items) {
+      lanes_ *= 2;
+    }
+    slices_ = std::clamp<int64_t>(items / (channels * lanes_), 1, outer);
+  }
+  parts_->Reshape({sums_, slices_ * lanes_, channels});
+}
+
+void ChannelSums::Launch(Kernel* kernel, const std::vector<KernelArgument>& arguments) {
+  std::vector<KernelArgument> all{channels_, outer_, inner_, slices_, lanes_};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  all.push_back(parts_->MutableData());
+  const int64_t groups = channels_ * slices_ * lanes_;
+  // Columns tell the host how long a group takes; on devices they would be work items.
+  const int64_t elements =
+      device_->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;
+  kernel->Launch(LaunchRange(groups, elements), all);
+}
+
+void ChannelSums::Sum(KernelArgument a) { Launch(sum_.get(), {a}); }
+
+void ChannelSums::Dot(KernelArgument a, KernelArgument b) { Launch(dot_.get(), {a, b}); }
+
+void ChannelSums::Finish(bool add, KernelArgument y) {
+  finish_->Launch(
+      count(), {count(), channels_, parts_per_channel(), static_cast<int>(add), parts_->Data(), y});
+}
+
+}  // namespace caffe
