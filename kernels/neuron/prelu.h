@@ -1,0 +1,57 @@
+//! types: float master
+// y = x if x > 0, else slope * x. Element (r, i) of "rows" is of channel r % channels, of "columns"
+// of channel i. MItype is the type of x and y, MOtype that of slopes. In place allowed; the
+// gradients want the x from before, and x_diff may be y_diff.
+KERNEL(prelu_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+       IN(MOtype, slope), OUT(MItype, y)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Acctype v = LOAD(MItype, x, r * columns + i);
+    STORE(MItype, y, r * columns + i, v > 0 ? v : v * LOAD(MOtype, slope, r % channels));
+  }
+}
+
+KERNEL(prelu_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtype, slope),
+       OUT(MItype, y)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Acctype v = LOAD(MItype, x, r * columns + i);
+    STORE(MItype, y, r * columns + i, v > 0 ? v : v * LOAD(MOtype, slope, i));
+  }
+}
+
+KERNEL(prelu_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+       IN(MOtype, slope), IN(MItype, y_diff), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Acctype d = LOAD(MItype, y_diff, r * columns + i);
+    const i32 positive = LOAD(MItype, x, r * columns + i) > 0;
+    STORE(MItype, x_diff, r * columns + i, positive ? d : d * LOAD(MOtype, slope, r % channels));
+  }
+}
+
+KERNEL(prelu_backward_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtype, slope),
+       IN(MItype, y_diff), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Acctype d = LOAD(MItype, y_diff, r * columns + i);
+    const i32 positive = LOAD(MItype, x, r * columns + i) > 0;
+    STORE(MItype, x_diff, r * columns + i, positive ? d : d * LOAD(MOtype, slope, i));
+  }
+}
+
+// Partial sums of x y_diff where x <= 0; see norm/channel_sums.h.
+KERNEL(prelu_slope_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
+       ARG(i64, lanes), IN(MItype, x), IN(MItype, y_diff), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    Acctype sum = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype part = 0;
+      SIMD_SUM(part)
+      FOR_LANES(i, lane, lanes, inner) {
+        const Acctype v = LOAD(MItype, x, row + i);
+        part += v > 0 ? 0 : v * LOAD(MItype, y_diff, row + i);
+      }
+      sum += part;
+    }
+    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
+  }
+}
