@@ -1,0 +1,40 @@
+#pragma once
+
+#include "caffe/layer/broadcast.hpp"
+#include "caffe/layer/channel_sums.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// y = x + b, b repeated along the axes that it does not have.
+//   dE/dx = dE/dy,  dE/db (+)= the sum of dE/dy over those axes
+// bottom 0, top 0: any shape, the same; in place allowed. b is bottom 1, or a learned blob; its axes
+// are those of bottom 0 from `axis` on. The gradient of a learned b is added, of a bottom written.
+// blobs: with one bottom: b, of shape bottom 0 [axis, axis + num_axes).
+// bias_param: axis (1), and for a learned b: num_axes (1; -1 for all, 0 for one value), filler
+//   (constant 0).
+// Types: float kinds. A learned b is a master (float, double for double).
+class Bias : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void PrepareParameters() override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  Broadcast shape_;
+  ChannelSums sums_;
+  std::unique_ptr<Kernel> rows_, columns_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class BiasLayer final : public Layer<Dtype, MItype, MOtype, Bias> {
+  using Layer<Dtype, MItype, MOtype, Bias>::Layer;
+};
+
+}  // namespace caffe

@@ -1,0 +1,66 @@
+#include "caffe/layers/bias_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Bias::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const BiasParameter& parameter = layer_param().bias_param();
+  DataType type = types().in;
+  if (bottom.size() == 1) {
+    AddParameter(
+        0, Broadcast::ParameterShape(Where(), *bottom[0], parameter.axis(), parameter.num_axes()),
+        parameter.filler());
+    type = master_type();
+  }
+  const TypeTriple triple{type, types().in, type};
+  rows_ = MakeKernel("norm/scale", "add_rows", triple);
+  columns_ = MakeKernel("norm/scale", "add_columns", triple);
+  sums_ = ChannelSums(device(), types(), type);
+}
+
+void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const BlobBase& b = bottom.size() > 1 ? *bottom[1] : *blobs_[0];
+  shape_ = Broadcast::Make(Where(), *bottom[0], layer_param().bias_param().axis(), b.shape());
+  sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+  top[0]->ReshapeLike(*bottom[0]);
+}
+
+void Bias::PrepareParameters() {
+  for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
+}
+
+void Bias::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const BlobBase& b = bottom.size() > 1 ? *bottom[1] : *blobs_[0];
+  const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
+  if (shape_.columns()) {
+    columns_->Launch({shape_.outer, shape_.channels},
+                     {shape_.outer, shape_.channels, x, b.Data(), y});
+  } else {
+    const int64_t rows = shape_.outer * shape_.channels;
+    rows_->Launch({rows, shape_.inner}, {rows, shape_.inner, shape_.channels, x, b.Data(), y});
+  }
+}
+
+void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                    const BlobVec& bottom) {
+  const bool learned = bottom.size() == 1;
+  if (learned ? param_propagate_down(0) : propagate_down[1]) {
+    sums_.Sum(top[0]->Diff());
+    sums_.Finish(learned, learned ? blobs_[0]->MutableDiff() : bottom[1]->MutableDiff());
+  }
+  if (propagate_down[0] && bottom[0] != top[0] && bottom[0]->count() > 0) {
+    device()->Copy(bottom[0]->mutable_device_diff(), top[0]->device_diff(), bottom[0]->bytes());
+  }
+}
+
+void RegisterBiasLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = 2;
+  traits.in_place = true;
+  traits.summary = "y = x + b, b learned or the second bottom";
+  registry.Add<BiasLayer>("Bias", traits);
+}
+
+}  // namespace caffe
