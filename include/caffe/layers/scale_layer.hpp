@@ -1,0 +1,49 @@
+#pragma once
+
+#include "caffe/layer/broadcast.hpp"
+#include "caffe/layer/channel_sums.hpp"
+#include "caffe/layer/input_copy.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// y = s x, or s x + b with bias_term; s and b repeated along the axes that they do not have.
+//   dE/dx = s dE/dy;  dE/ds (+)= the sum of x dE/dy and dE/db += that of dE/dy over those axes
+// bottom 0, top 0: any shape, the same; in place allowed: a copy of the bottom is kept where dE/ds is
+// wanted. s is bottom 1, or a learned blob; its axes are those of bottom 0 from `axis` on. The
+// gradient of a learned s is added, of a bottom written.
+// blobs: s, if there is one bottom, of shape bottom 0 [axis, axis + num_axes); b, with bias_term, of
+// the shape of s.
+// scale_param: axis (1), bias_term (false), bias_filler (constant 0), and for a learned s: num_axes
+//   (1; -1 for all, 0 for one value), filler (constant 1).
+// Types: float kinds. Learned blobs are masters (float, double for double).
+class Scale : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void PrepareParameters() override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  // y = s x.
+  void Multiply(const BlobBase& s, KernelArgument x, KernelArgument y);
+
+  bool learned_ = true;
+  int bias_index_ = -1;  // among blobs(); -1 without bias_term
+  Broadcast shape_;
+  InputCopy input_;
+  ChannelSums scale_sums_, bias_sums_;
+  std::unique_ptr<Kernel> rows_, columns_, bias_rows_, bias_columns_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class ScaleLayer final : public Layer<Dtype, MItype, MOtype, Scale> {
+  using Layer<Dtype, MItype, MOtype, Scale>::Layer;
+};
+
+}  // namespace caffe

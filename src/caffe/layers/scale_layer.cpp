@@ -1,0 +1,106 @@
+#include "caffe/layers/scale_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const ScaleParameter& parameter = layer_param().scale_param();
+  learned_ = bottom.size() == 1;
+  if (learned_) {
+    FillerParameter filler;
+    filler.set_type("constant");
+    filler.set_value(1);
+    if (parameter.has_filler()) filler = parameter.filler();
+    AddParameter(
+        0, Broadcast::ParameterShape(Where(), *bottom[0], parameter.axis(), parameter.num_axes()),
+        filler);
+  }
+  bias_index_ = parameter.bias_term() ? (learned_ ? 1 : 0) : -1;
+  const Shape shape = learned_ ? blobs_[0]->shape() : bottom[1]->shape();
+  if (bias_index_ >= 0) AddParameter(bias_index_, shape, parameter.bias_filler());
+  input_.Reset();
+  const DataType type = learned_ ? master_type() : types().in;
+  const TypeTriple triple{type, types().in, type};
+  rows_ = MakeKernel("norm/scale", "scale_rows", triple);
+  columns_ = MakeKernel("norm/scale", "scale_columns", triple);
+  bias_rows_ = MakeKernel("norm/scale", "scale_bias_rows", triple);
+  bias_columns_ = MakeKernel("norm/scale", "scale_bias_columns", triple);
+  scale_sums_ = ChannelSums(device(), types(), type);
+  if (bias_index_ >= 0) bias_sums_ = ChannelSums(device(), types(), master_type());
+}
+
+void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const BlobBase& s = learned_ ? *blobs_[0] : *bottom[1];
+  shape_ = Broadcast::Make(Where(), *bottom[0], layer_param().scale_param().axis(), s.shape());
+  scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+  if (bias_index_ >= 0) {
+    const BlobBase& b = *blobs_[bias_index_];
+    CAFFE_CHECK(b.shape() == s.shape(), Where(), ": the bias of shape ", b.shape_string(),
+                " was made for another scale, which has shape ", s.shape_string());
+    bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+  }
+  top[0]->ReshapeLike(*bottom[0]);
+}
+
+void Scale::PrepareParameters() {
+  for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
+}
+
+void Scale::Multiply(const BlobBase& s, KernelArgument x, KernelArgument y) {
+  if (shape_.columns()) {
+    columns_->Launch({shape_.outer, shape_.channels},
+                     {shape_.outer, shape_.channels, x, s.Data(), y});
+  } else {
+    const int64_t rows = shape_.outer * shape_.channels;
+    rows_->Launch({rows, shape_.inner}, {rows, shape_.inner, shape_.channels, x, s.Data(), y});
+  }
+}
+
+void Scale::Forward(const BlobVec& bottom, const BlobVec& top) {
+  input_.Keep(*bottom[0], *top[0], need_backward() && (!learned_ || param_propagate_down(0)));
+  const BlobBase& s = learned_ ? *blobs_[0] : *bottom[1];
+  const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
+  if (bias_index_ < 0) {
+    Multiply(s, x, y);
+    return;
+  }
+  const KernelArgument b = blobs_[bias_index_]->Data();
+  if (shape_.columns()) {
+    bias_columns_->Launch({shape_.outer, shape_.channels},
+                          {shape_.outer, shape_.channels, x, s.Data(), b, y});
+  } else {
+    const int64_t rows = shape_.outer * shape_.channels;
+    bias_rows_->Launch({rows, shape_.inner},
+                       {rows, shape_.inner, shape_.channels, x, s.Data(), b, y});
+  }
+}
+
+void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                     const BlobVec& bottom) {
+  // In place the bottom's diff replaces the top's, so it comes last.
+  if (bias_index_ >= 0 && param_propagate_down(bias_index_)) {
+    bias_sums_.Sum(top[0]->Diff());
+    bias_sums_.Finish(true, blobs_[bias_index_]->MutableDiff());
+  }
+  if (learned_ ? param_propagate_down(0) : propagate_down[1]) {
+    if (bottom[0]->count() > 0) {
+      scale_sums_.Dot(input_.Data(*bottom[0], *top[0]), top[0]->Diff());
+      scale_sums_.Finish(learned_, learned_ ? blobs_[0]->MutableDiff() : bottom[1]->MutableDiff());
+    }
+  }
+  if (propagate_down[0]) {
+    Multiply(learned_ ? *blobs_[0] : *bottom[1], top[0]->Diff(), bottom[0]->MutableDiff());
+  }
+}
+
+void RegisterScaleLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = 2;
+  traits.in_place = true;
+  traits.summary = "y = s x (+ b), s learned or the second bottom";
+  registry.Add<ScaleLayer>("Scale", traits);
+}
+
+}  // namespace caffe
