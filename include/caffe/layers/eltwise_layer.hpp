@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Two or more bottoms, element by element.
+//   SUM:  y = sum of coeff_i x_i.      dE/dx_i = coeff_i dE/dy
+//   PROD: y = product of x_i.          dE/dx_i = dE/dy times the product of the others, or, without
+//                                      stable_prod_grad, dE/dy y / x_i: NaN where x_i is 0
+//   MAX:  y = the largest x_i.         dE/dx_i = dE/dy where x_i was chosen, else 0; of equal ones
+//                                      bottom 1 is chosen before bottom 0, else the earlier one
+// bottoms, top 0: any shape, all the same. Not in place.
+// eltwise_param: operation (SUM), coeff (1 each; as many as bottoms or none, not for PROD, ignored
+//   for MAX), stable_prod_grad (true).
+// Types: float kinds.
+class Eltwise : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ private:
+  enum class Operation { kProduct, kSum, kMax };
+  // y = the sum of coeffs * inputs, or the product of inputs (no coeffs), by launches of up to four.
+  void Combine(std::vector<KernelArgument> inputs, std::vector<double> coeffs, KernelArgument y);
+
+  Operation operation_ = Operation::kSum;
+  bool stable_ = true;
+  int64_t count_ = 0;
+  std::vector<double> coeffs_;
+  std::shared_ptr<BlobBase> mask_;  // i32: the bottom that was chosen
+  std::unique_ptr<Kernel> combine_, more_, backward_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class EltwiseLayer final : public Layer<Dtype, MItype, MOtype, Eltwise> {
+  using Layer<Dtype, MItype, MOtype, Eltwise>::Layer;
+};
+
+}  // namespace caffe
