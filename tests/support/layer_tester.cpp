@@ -119,7 +119,11 @@ void LayerTester::CheckGradient(double step, double tolerance, double kink, doub
   for (size_t i = 0; i < bottoms_.size(); ++i) {
     if (propagate_down_[i]) targets.push_back({bottoms_[i].get(), true});
   }
-  for (auto& blob : layer_->blobs()) targets.push_back({blob.get(), false});
+  for (size_t i = 0; i < layer_->blobs().size(); ++i) {
+    if (layer_->param_propagate_down(static_cast<int>(i))) {
+      targets.push_back({layer_->blobs()[i].get(), false});
+    }
+  }
   for (const Target& target : targets) {
     const std::vector<double> gradient = target.blob->DiffAsDouble();
     std::vector<double> values = target.blob->DataAsDouble();

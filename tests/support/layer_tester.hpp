@@ -36,7 +36,7 @@ class LayerTester {
   LayerBase& layer() { return *layer_; }
   StepState& step_state() { return step_state_; }
 
-  // Compares the gradients of bottoms and parameters with central differences of
+  // Compares the gradients of bottoms and of parameters that have one with central differences of
   // sum over tops of top * random weights; for double on the CPU. Elements of a bottom within
   // `kink_range` of `kink` are left out. Adds test failures.
   void CheckGradient(double step = 1e-5, double tolerance = 1e-6, double kink = 0,

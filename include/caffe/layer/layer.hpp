@@ -101,6 +101,8 @@ class LayerBase {
  protected:
   // "conv1 (Convolution)", the beginning of every message.
   std::string Where() const;
+  // For layers that complete their own description, as BatchNorm does.
+  LayerParameter* mutable_layer_param() { return parameter_.get(); }
   // The type of learnable blobs: float masters for the narrow types, double for double.
   DataType master_type() const { return types().compute == kDouble ? kDouble : kFloat; }
   // Makes learnable blob number `index` of this shape, filled by `filler`, unless it is there.

@@ -1,0 +1,141 @@
+//! types: float
+// Normalisation of [outer, channels, inner] per channel: v = (x - mean) * inverse, y = v, or
+// max(v, 0) with relu. Element (r, i) of "rows" is of channel r % channels, of "columns" of channel
+// i. Statistics and the layer's blobs are masters. In place allowed; the gradients want the x from
+// before, and x_diff may be y_diff.
+KERNEL(batch_norm_mean, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
+       ARG(Acctype, factor), OUT(Mastertype, mean)) {
+  FOR_EACH(c, channels) {
+    Acctype sum = 0;
+    for (Index p = 0; p < count; ++p) sum += LOAD(Mastertype, parts, p * channels + c);
+    STORE(Mastertype, mean, c, sum * factor);
+  }
+}
+
+// Partial sums of (x - mean)^2; see norm/channel_sums.h.
+KERNEL(batch_norm_square_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
+       ARG(i64, slices), ARG(i64, lanes), IN(MItype, x), IN(Mastertype, mean),
+       OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    const Acctype center = LOAD(Mastertype, mean, c);
+    Acctype sum = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype part = 0;
+      SIMD_SUM(part)
+      FOR_LANES(i, lane, lanes, inner) {
+        const Acctype v = LOAD(MItype, x, row + i) - center;
+        part += v * v;
+      }
+      sum += part;
+    }
+    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
+  }
+}
+
+// The variance from those sums: inverse = 1 / sqrt(variance + eps), and the blobs move on.
+// correction is m / (m - 1).
+KERNEL(batch_norm_variance, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
+       IN(Mastertype, mean), ARG(Acctype, factor), ARG(Acctype, correction),
+       ARG(Acctype, fraction), ARG(Acctype, eps), OUT(Mastertype, inverse),
+       OUT(Mastertype, means), OUT(Mastertype, variances), OUT(Mastertype, weight)) {
+  FOR_EACH_GROUP(c, channels) {
+    Acctype sum = 0;
+    for (Index p = 0; p < count; ++p) sum += LOAD(Mastertype, parts, p * channels + c);
+    const Acctype variance = sum * factor;
+    STORE(Mastertype, inverse, c, 1 / SQRT(variance + eps));
+    STORE(Mastertype, means, c, LOAD(Mastertype, means, c) * fraction + LOAD(Mastertype, mean, c));
+    STORE(Mastertype, variances, c,
+          LOAD(Mastertype, variances, c) * fraction + variance * correction);
+    if (c == 0) STORE(Mastertype, weight, 0, LOAD(Mastertype, weight, 0) * fraction + 1);
+  }
+}
+
+// Mean and inverse from the blobs.
+KERNEL(batch_norm_global, ARG(i64, channels), IN(Mastertype, means), IN(Mastertype, variances),
+       IN(Mastertype, weight), ARG(Acctype, eps), OUT(Mastertype, mean),
+       OUT(Mastertype, inverse)) {
+  FOR_EACH(c, channels) {
+    const Acctype w = LOAD(Mastertype, weight, 0), factor = w == 0 ? 0 : 1 / w;
+    STORE(Mastertype, mean, c, LOAD(Mastertype, means, c) * factor);
+    STORE(Mastertype, inverse, c, 1 / SQRT(LOAD(Mastertype, variances, c) * factor + eps));
+  }
+}
+
+KERNEL(batch_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), ARG(i32, relu),
+       IN(MItype, x), IN(Mastertype, mean), IN(Mastertype, inverse), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Index c = r % channels;
+    const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, c);
+    const Acctype v = d * LOAD(Mastertype, inverse, c);
+    STORE(MOtype, y, r * columns + i, relu && !(v > 0) ? (Acctype)0 : v);
+  }
+}
+
+KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, relu), IN(MItype, x),
+       IN(Mastertype, mean), IN(Mastertype, inverse), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, i);
+    const Acctype v = d * LOAD(Mastertype, inverse, i);
+    STORE(MOtype, y, r * columns + i, relu && !(v > 0) ? (Acctype)0 : v);
+  }
+}
+
+// Partial sums of y_diff and of v y_diff, [2, slices * lanes, channels]; y_diff counts where the
+// ReLU let v pass.
+KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
+       ARG(i64, slices), ARG(i64, lanes), ARG(i32, relu), IN(MItype, x), IN(MOtype, y_diff),
+       IN(Mastertype, mean), IN(Mastertype, inverse), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    const Acctype center = LOAD(Mastertype, mean, c), factor = LOAD(Mastertype, inverse, c);
+    Acctype sum = 0, dot = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype sum_part = 0, dot_part = 0;
+      SIMD_SUM2(sum_part, dot_part)
+      FOR_LANES(i, lane, lanes, inner) {
+        const Acctype v = (LOAD(MItype, x, row + i) - center) * factor;
+        const Acctype d = relu && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, row + i);
+        sum_part += d;
+        dot_part += d * v;
+      }
+      sum += sum_part;
+      dot += dot_part;
+    }
+    const Index at = (slice * lanes + lane) * channels + c;
+    STORE(Mastertype, parts, at, sum);
+    STORE(Mastertype, parts, slices * lanes * channels + at, dot);
+  }
+}
+
+// With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and relu the
+// values of x do not matter.
+KERNEL(batch_norm_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
+       ARG(i32, relu), ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
+       IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, sums), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Index c = r % channels, at = r * columns + i;
+    const Acctype k = LOAD(Mastertype, inverse, c);
+    const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, c)) * k;
+    const Acctype d = relu && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
+    const Acctype by_mean = batch ? LOAD(Mastertype, sums, c) * factor : 0;
+    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, channels + c) * factor) : 0;
+    STORE(MItype, x_diff, at, (d - by_mean - by_variance) * k);
+  }
+}
+
+KERNEL(batch_norm_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, relu),
+       ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
+       IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, sums), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Index at = r * columns + i;
+    const Acctype k = LOAD(Mastertype, inverse, i);
+    const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, i)) * k;
+    const Acctype d = relu && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
+    const Acctype by_mean = batch ? LOAD(Mastertype, sums, i) * factor : 0;
+    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, columns + i) * factor) : 0;
+    STORE(MItype, x_diff, at, (d - by_mean - by_variance) * k);
+  }
+}

@@ -1,0 +1,147 @@
+#include "caffe/layers/batch_norm_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const BatchNormParameter& parameter = layer_param().batch_norm_param();
+  global_ = parameter.has_use_global_stats() ? parameter.use_global_stats() : phase() == TEST;
+  fraction_ = parameter.moving_average_fraction();
+  eps_ = parameter.eps();
+  fused_relu_ = parameter.fused_relu();
+  CAFFE_CHECK(eps_ >= 0, Where(), ": eps ", eps_, " must not be negative");
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+              "shape ", bottom[0]->shape_string());
+  channels_ = bottom[0]->shape(1);
+  FillerParameter zero;
+  zero.set_type("constant");
+  AddParameter(0, {channels_}, zero);
+  AddParameter(1, {channels_}, zero);
+  AddParameter(2, {1}, zero);
+  // The statistics are no weights: a solver that trains the net must not touch them.
+  for (int i = 0; i < 3; ++i) {
+    if (layer_param().param_size() == i) mutable_layer_param()->add_param()->set_lr_mult(0);
+    CAFFE_CHECK(layer_param().param(i).lr_mult() == 0, Where(), ": lr_mult of parameter ", i,
+                " is ", layer_param().param(i).lr_mult(),
+                "; the statistics are not learned, it must be 0");
+  }
+  input_.Reset();
+  for (auto& memory : seen_memory_) memory.reset();
+  mean_ = MakeBlob(master_type(), device(), {channels_}, name() + " mean");
+  inverse_ = MakeBlob(master_type(), device(), {channels_}, name() + " 1 / deviation");
+  gradient_sums_ = MakeBlob(master_type(), device(), {2, channels_}, name() + " gradient sums");
+  const auto make = [&](const char* kernel) { return MakeKernel("norm/batch_norm", kernel); };
+  normalize_rows_ = make("batch_norm_rows");
+  normalize_columns_ = make("batch_norm_columns");
+  gradient_rows_ = make("batch_norm_backward_rows");
+  gradient_columns_ = make("batch_norm_backward_columns");
+  if (global_) {
+    global_kernel_ = make("batch_norm_global");
+    return;
+  }
+  mean_kernel_ = make("batch_norm_mean");
+  square_parts_ = make("batch_norm_square_parts");
+  variance_ = make("batch_norm_variance");
+  gradient_parts_ = make("batch_norm_gradient_parts");
+  forward_sums_ = ChannelSums(device(), types(), master_type());
+  backward_sums_ = ChannelSums(device(), types(), master_type(), 2);
+}
+
+void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2 && bottom[0]->shape(1) == blobs_[0]->count(), Where(),
+              ": was made for ", blobs_[0]->count(), " channels on axis 1, the bottom has shape ",
+              bottom[0]->shape_string());
+  outer_ = bottom[0]->shape(0);
+  channels_ = bottom[0]->shape(1);
+  inner_ = bottom[0]->count(2);
+  if (!global_) {
+    forward_sums_.Reshape(outer_, channels_, inner_);
+    backward_sums_.Reshape(outer_, channels_, inner_);
+  }
+  top[0]->ReshapeLike(*bottom[0]);
+}
+
+void BatchNorm::PrepareParameters() {
+  if (!global_) {
+    for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
+    return;
+  }
+  bool same = true;
+  for (int i = 0; i < 3; ++i) {
+    const auto memory = blobs_[i]->data_memory();
+    same = same && seen_memory_[i].lock() == memory && seen_version_[i] == memory->version();
+  }
+  if (same) return;
+  global_kernel_->Launch(channels_,
+                         {channels_, blobs_[0]->Data(), blobs_[1]->Data(), blobs_[2]->Data(), eps_,
+                          mean_->MutableData(), inverse_->MutableData()});
+  for (int i = 0; i < 3; ++i) {
+    seen_memory_[i] = blobs_[i]->data_memory();
+    seen_version_[i] = blobs_[i]->data_version();
+  }
+}
+
+void BatchNorm::ComputeBatchStatistics(const BlobBase& x) {
+  const double m = static_cast<double>(outer_ * inner_);
+  const int64_t parts = forward_sums_.parts_per_channel();
+  forward_sums_.Sum(x.Data());
+  mean_kernel_->Launch(
+      channels_, {channels_, parts, forward_sums_.parts().Data(), 1 / m, mean_->MutableData()});
+  forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
+  variance_->Launch(channels_,
+                    {channels_, parts, forward_sums_.parts().Data(), mean_->Data(), 1 / m,
+                     m > 1 ? m / (m - 1) : 1.0, fraction_, eps_, inverse_->MutableData(),
+                     blobs_[0]->MutableData(), blobs_[1]->MutableData(), blobs_[2]->MutableData()});
+}
+
+void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (bottom[0]->count() == 0) return;
+  if (!global_) ComputeBatchStatistics(*bottom[0]);
+  input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());
+  const int relu = fused_relu_;
+  const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
+  if (inner_ == 1) {
+    normalize_columns_->Launch({outer_, channels_},
+                               {outer_, channels_, relu, x, mean_->Data(), inverse_->Data(), y});
+  } else {
+    const int64_t rows = outer_ * channels_;
+    normalize_rows_->Launch({rows, inner_},
+                            {rows, inner_, channels_, relu, x, mean_->Data(), inverse_->Data(), y});
+  }
+}
+
+void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                         const BlobVec& bottom) {
+  if (!propagate_down[0] || bottom[0]->count() == 0) return;
+  const int relu = fused_relu_, batch = !global_;
+  const KernelArgument y_diff = top[0]->Diff();
+  const KernelArgument x = GradientNeedsInput() ? input_.Data(*bottom[0], *top[0]) : y_diff;
+  if (batch) {
+    backward_sums_.Launch(gradient_parts_.get(),
+                          {relu, x, y_diff, mean_->Data(), inverse_->Data()});
+    backward_sums_.Finish(false, gradient_sums_->MutableData());
+  }
+  const double factor = 1.0 / static_cast<double>(outer_ * inner_);
+  const KernelArgument x_diff = bottom[0]->MutableDiff();
+  if (inner_ == 1) {
+    gradient_columns_->Launch({outer_, channels_},
+                              {outer_, channels_, relu, batch, factor, x, y_diff, mean_->Data(),
+                               inverse_->Data(), gradient_sums_->Data(), x_diff});
+  } else {
+    const int64_t rows = outer_ * channels_;
+    gradient_rows_->Launch({rows, inner_},
+                           {rows, inner_, channels_, relu, batch, factor, x, y_diff, mean_->Data(),
+                            inverse_->Data(), gradient_sums_->Data(), x_diff});
+  }
+}
+
+void RegisterBatchNormLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.in_place = true;
+  traits.summary = "y = (x - mean) / sqrt(variance + eps) per channel";
+  registry.Add<BatchNormLayer>("BatchNorm", traits);
+}
+
+}  // namespace caffe
