@@ -224,6 +224,75 @@ TEST(ConvolutionTest, Winograd) {
   }
 }
 
+// The direct kernels: several strips of rows, strides that leave columns out, windows in the padding
+// altogether, several outputs of a channel, one axis, types and epilogues.
+TEST(ConvolutionTest, Depthwise) {
+  for (const ConvDescriptor& d :
+       {Conv(2, 3, {70, 90}, 3, {3, 3}, {1, 1}, {1, 1}, {}, 3),
+        Conv(1, 2, {70, 90}, 4, {5, 5}, {2, 2}, {2, 2}, {}, 2),
+        Conv(1, 2, {60, 100}, 2, {3, 3}, {3, 2}, {1, 0}, {2, 1}, 2),
+        Conv(1, 2, {5, 1500}, 2, {3, 3}, {1, 1}, {1, 1}, {}, 2),
+        Conv(3, 4, {13, 12}, 8, {3, 2}, {1, 2}, {0, 3}, {2, 3}, 4),
+        Conv(2, 5, {9, 11}, 15, {5, 3}, {3, 4}, {2, 1}, {}, 5),
+        Conv(1, 2, {3, 3}, 2, {2, 2}, {1, 1}, {3, 3}, {}, 2),
+        Conv(1, 2, {2, 3}, 2, {1, 1}, {4, 5}, {}, {}, 2),
+        Conv(2, 3, {9, 8}, 3, {1, 1}, {}, {}, {}, 3), Conv(2, 3, {131}, 6, {4}, {2}, {1}, {2}, 3),
+        Conv(9, 2, {40, 40}, 2, {3, 3}, {1, 1}, {1, 1}, {}, 2)}) {
+    for (Device* device : AllDevices()) {
+      EXPECT_EQ(Multiplexer::ConvolutionLibraries(device, d)[0], "depthwise") << d.name();
+      EXPECT_STREQ(Multiplexer::Convolution(device, d)->library(), "depthwise");
+    }
+    Check(d);
+  }
+  for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
+    ConvDescriptor d = Conv(3, 4, {9, 8}, 8, {3, 3}, {1, 1}, {1, 1}, {}, 4);
+    d.in = d.out = type;
+    d.epilogue.bias = Epilogue::Bias::kPerRow;
+    Check(d);
+    d.epilogue.activation = Epilogue::Activation::kRelu;
+    Check(d);
+    d.epilogue.bias = Epilogue::Bias::kNone;
+    Check(d);
+  }
+  ConvDescriptor narrow = Conv(2, 4, {9, 8}, 4, {3, 3}, {}, {}, {}, 4);
+  narrow.backward_data = narrow.backward_weights = false;
+  narrow.in = kHalf;
+  narrow.epilogue.bias = Epilogue::Bias::kPerRow;
+  Check(narrow);
+  for (const ConvDescriptor& d :
+       {Conv(2, 1, {9, 9}, 4, {3, 3}), Conv(2, 4, {9, 9}, 4, {3, 3}, {}, {}, {}, 2),
+        Conv(2, 2, {4, 4, 4}, 2, {3, 3, 3}, {}, {}, {}, 2),
+        // More than the CPU's kernels hold.
+        Conv(1, 2, {3, 4000}, 2, {3, 3}, {}, {}, {}, 2),
+        Conv(1, 2, {17, 17}, 2, {17, 17}, {}, {}, {}, 2)}) {
+    const auto libraries = Multiplexer::ConvolutionLibraries(Runtime::Get().cpu(), d);
+    EXPECT_EQ(std::find(libraries.begin(), libraries.end(), "depthwise"), libraries.end());
+  }
+}
+
+// One launch a pass, no allocation, no wait, no workspace but for sums; the same bits again.
+TEST(ConvolutionTest, DepthwiseCountersAndRepetition) {
+  for (Device* device : AllDevices()) {
+    const ConvDescriptor d = Conv(4, 3, {40, 40}, 3, {3, 3}, {1, 1}, {1, 1}, {}, 3);
+    const size_t count = 4 * 3 * 1600;
+    const Array x(device, kFloat, Values(count, 1)), w(device, kFloat, Values(27, 2));
+    const Array y(device, kFloat, Values(count, 3));
+    const Array first(device, kFloat, std::vector<double>(27));
+    const Array second(device, kFloat, std::vector<double>(27));
+    auto op = Multiplexer::Convolution(device, d);
+    device->ResetCounters();
+    op->Forward(x, w, {}, y);
+    op->BackwardData(y, w, x);
+    DeviceCounters counters = device->counters();
+    EXPECT_EQ(counters.launches + counters.library_calls, 2) << device->info().id;
+    op->BackwardWeights(x, y, first);
+    op->BackwardWeights(x, y, second);
+    counters = device->counters();
+    EXPECT_EQ(counters.syncs + counters.allocations + counters.builds, 0) << device->info().id;
+    EXPECT_EQ(first.Read(), second.Read()) << device->info().id;
+  }
+}
+
 // What a pass costs on a device: im2col and a product per chunk and group; no allocation, no wait.
 TEST(ConvolutionTest, CountersAndRepetition) {
   for (Device* device : AllDevices()) {

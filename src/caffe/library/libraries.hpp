@@ -42,5 +42,8 @@ std::unique_ptr<ConvOp> MakeDeviceQuantizedConvolution(Device* device,
 bool SupportsWinograd(Device* device, const ConvDescriptor& descriptor);
 bool PrefersWinograd(const ConvDescriptor& descriptor);
 std::unique_ptr<ConvOp> MakeWinogradConvolution(Device* device, const ConvDescriptor& descriptor);
+// On every device where each channel is a group, over one or two axes.
+bool SupportsDepthwise(Device* device, const ConvDescriptor& descriptor);
+std::unique_ptr<ConvOp> MakeDepthwiseConvolution(Device* device, const ConvDescriptor& descriptor);
 
 }  // namespace caffe

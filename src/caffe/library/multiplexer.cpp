@@ -36,8 +36,8 @@ std::vector<GemmLibrary> Table(Device* device, const GemmDescriptor& descriptor)
   return {};
 }
 
-constexpr std::array kLibraries{"winograd", "openblas", "native",
-                                "cublas",   "clblast",  "generated"};
+constexpr std::array kLibraries{"depthwise", "winograd", "openblas", "native",
+                                "cublas",    "clblast",  "generated"};
 
 // "gemm=generated,conv=native" -> the name behind `operation`; empty if there is none.
 std::string Preferred(const std::string& operation) {
@@ -74,8 +74,9 @@ std::vector<GemmLibrary> Candidates(Device* device, const GemmDescriptor& descri
   return rows;
 }
 
-// A row for convolutions alone.
+// Rows for convolutions alone.
 constexpr const char* kWinograd = "winograd";
+constexpr const char* kDepthwise = "depthwise";
 
 // The product that decides about a convolution's library.
 GemmDescriptor Inner(const ConvDescriptor& d) {
@@ -99,6 +100,10 @@ std::vector<GemmLibrary> ConvolutionCandidates(Device* device, const ConvDescrip
     const bool first = preferred == kWinograd || (preferred.empty() && PrefersWinograd(d));
     rows.insert(first ? rows.begin() : rows.end(), {kWinograd, nullptr, nullptr});
   }
+  if (SupportsDepthwise(device, d)) {
+    const bool first = preferred == kDepthwise || preferred.empty();
+    rows.insert(first ? rows.begin() : rows.end(), {kDepthwise, nullptr, nullptr});
+  }
   return rows;
 }
 
@@ -117,6 +122,8 @@ std::unique_ptr<ConvOp> Make(const GemmLibrary& row, Device* device, const ConvD
                                    : MakeDeviceQuantizedConvolution(device, d);
   } else if (std::string_view(row.name) == kWinograd) {
     op = MakeWinogradConvolution(device, d);
+  } else if (std::string_view(row.name) == kDepthwise) {
+    op = MakeDepthwiseConvolution(device, d);
   } else if (!device->host_accessible()) {
     op = MakeDeviceConvolution(device, d, row);
   } else {

@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/bias.hpp"
+#include "caffe/library/device_array.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+// One axis counts as an image of one row.
+ConvGeometry Planar(const ConvGeometry& g) {
+  if (g.axes() == 2) return g;
+  return {{1, g.input[0]}, {1, g.kernel[0]}, {1, g.stride[0]}, {0, g.pad[0]}, {1, g.dilation[0]}};
+}
+
+// Kernels count elements in 32 bits.
+bool Counts(const ConvDescriptor& d) {
+  return std::max(d.batch * d.in_channels * d.geometry.input_count(),
+                  d.batch * d.out_channels * d.geometry.output_count()) <= INT32_MAX;
+}
+
+// One work item an element. Gradients of weights: work groups sum slices of images and positions, and
+// slices are summed in a fixed order.
+class DeviceDepthwiseOp final : public ConvOp {
+ public:
+  DeviceDepthwiseOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d),
+        geometry_(Planar(d.geometry)),
+        out_(geometry_.output()),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(), false,
+              d.backward_weights) {
+    ProgramBuilder builder(device, "depthwise");
+    builder.Types({d.master(), d.in, d.out}).Body("conv/depthwise");
+    // On processors a program for every shape costs more than constants save.
+    if (!device->info().is_cpu_type) Fold(&builder);
+    const auto program = builder.Build();
+    forward_ = program->CreateKernel("depthwise_forward");
+    data_ = program->CreateKernel("depthwise_backward_data");
+    weights_ = program->CreateKernel("depthwise_backward_weights");
+    if (!d.backward_weights) return;
+    // Enough groups to fill the device, each with a few rounds of work.
+    const int64_t work = d.batch * d.geometry.output_count() / (4 * kGroup);
+    slices_ = std::clamp<int64_t>(4 * device->info().compute_units / d.weight_count(), 1,
+                                  std::max<int64_t>(work, 1));
+    if (slices_ == 1) return;
+    parts_ = DeviceArray(device, slices_ * d.weight_count() * d.master().bytes(),
+                         "partial gradients of a convolution");
+    accumulate_ = ProgramBuilder(device, "accumulate")
+                      .Types(d.master())
+                      .Body("blas/accumulate")
+                      .Build()
+                      ->CreateKernel("accumulate_parts");
+  }
+  const char* library() const override { return "depthwise"; }
+  int64_t workspace_bytes() const override { return parts_.bytes() + bias_.workspace_bytes(); }
+
+  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
+    const ConvDescriptor& d = descriptor_;
+    CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
+    const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
+    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const int64_t rows = d.batch * d.out_channels * out_[0];
+    std::vector<KernelArgument> arguments{rows};
+    AddGeometry(&arguments);
+    arguments.insert(arguments.end(), {has_bias, relu, x, weights, has_bias ? bias : y, y});
+    forward_->Launch(LaunchRange(rows, out_[1]), arguments);
+  }
+
+  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
+    const ConvDescriptor& d = descriptor_;
+    CAFFE_CHECK(d.backward_data, "convolution ", d.name(), " was not made for gradients of data");
+    const int64_t rows = d.batch * d.in_channels * geometry_.input[0];
+    std::vector<KernelArgument> arguments{rows};
+    AddGeometry(&arguments);
+    arguments.insert(arguments.end(), {y_diff, weights, x_diff});
+    data_->Launch(LaunchRange(rows, geometry_.input[1]), arguments);
+  }
+
+  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
+    const ConvDescriptor& d = descriptor_;
+    CAFFE_CHECK(d.backward_weights, "convolution ", d.name(),
+                " was not made for gradients of weights");
+    const int64_t count = d.weight_count();
+    std::vector<KernelArgument> arguments{count, d.batch, slices_};
+    AddGeometry(&arguments);
+    arguments.insert(arguments.end(), {x, y_diff, slices_ > 1 ? parts_.get() : w_diff});
+    weights_->LaunchInGroups(LaunchGroups{{count, slices_, 1}, {kGroup, 1, 1}}, arguments);
+    if (slices_ > 1) accumulate_->Launch(count, {count, slices_, parts_.get(), w_diff});
+  }
+
+  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
+
+ private:
+  static constexpr int64_t kGroup = 256;
+
+  void Fold(ProgramBuilder* builder) const {
+    const char* const names[] = {"channels", "multiplier", "in_h",       "in_w",      "out_h",
+                                 "out_w",    "kernel_h",   "kernel_w",   "stride_h",  "stride_w",
+                                 "pad_h",    "pad_w",      "dilation_h", "dilation_w"};
+    std::vector<KernelArgument> values;
+    AddGeometry(&values);
+    for (size_t i = 0; i < values.size(); ++i) builder->Fold(names[i], values[i].integer);
+  }
+
+  void AddGeometry(std::vector<KernelArgument>* arguments) const {
+    const ConvDescriptor& d = descriptor_;
+    const ConvGeometry& g = geometry_;
+    arguments->insert(arguments->end(),
+                      {d.in_channels, d.out_channels / d.in_channels, g.input[0], g.input[1],
+                       out_[0], out_[1], g.kernel[0], g.kernel[1], g.stride[0], g.stride[1],
+                       g.pad[0], g.pad[1], g.dilation[0], g.dilation[1]});
+  }
+
+  const ConvGeometry geometry_;
+  const Shape out_;
+  BiasOp bias_;
+  int64_t slices_ = 1;  // work groups that share the sum of one weight
+  DeviceArray parts_;
+  std::unique_ptr<Kernel> forward_, data_, weights_, accumulate_;
+};
+
+// How planes are cut into strips of rows for kernels/conv/depthwise_planes.h, which has arrays of
+// kRoom elements. Strips are such that most of it stays in the first cache.
+struct Strips {
+  static constexpr int64_t kRoom = 8192, kPreferred = 4096, kTaps = 256;
+
+  // `Fits` says whether strips of so many rows need at most so many elements. 0 if none fit.
+  template <class Fits> static int64_t Choose(int64_t most, const Fits& fits) {
+    for (int64_t strip = most; strip > 0; --strip) {
+      if (fits(strip, kPreferred)) return strip;
+    }
+    return fits(1, kRoom) ? 1 : 0;
+  }
+
+  Strips(const ConvGeometry& g, bool of_y) {
+    const Shape out = g.output();
+    const int64_t images = g.stride[0] * g.stride[1];
+    const int64_t reach_h = g.dilation[0] * (g.kernel[0] - 1) / g.stride[0];
+    reach_w = g.dilation[1] * (g.kernel[1] - 1) / g.stride[1];
+    if (of_y) {
+      all_rows = out[0];
+      pitch = out[1] + reach_w;
+    } else {
+      first_h = g.pad[0] / g.stride[0];
+      first_w = g.pad[1] / g.stride[1];
+      all_rows = (g.pad[0] + g.input[0] - 1) / g.stride[0] - first_h + 1;
+      pitch = (g.pad[1] + g.input[1] - 1) / g.stride[1] - first_w + 1 + reach_w;
+    }
+    strip = Choose(all_rows, [&](int64_t count, int64_t limit) {
+      const int64_t seen = count + reach_h;
+      if (of_y) {
+        return images * seen * pitch + reach_w + 64 <= limit &&
+               seen * g.stride[0] * g.input[1] <= kRoom;
+      }
+      return seen * pitch + reach_w + 64 <= limit && seen * out[1] <= kRoom &&
+             count * g.stride[0] * g.input[1] <= kRoom &&
+             images * ((count * pitch + 15) / 16 * 16) <= kRoom;
+    });
+    rows = strip + reach_h;
+    if (strip == 0 || g.kernel_count() > kTaps) return;
+    // Which of the images a tap belongs to, and where in it.
+    std::vector<std::vector<int32_t>> taps(images), offsets(images);
+    for (int64_t h = 0; h < g.kernel[0]; ++h) {
+      for (int64_t w = 0; w < g.kernel[1]; ++w) {
+        const int64_t y = h * g.dilation[0], x = w * g.dilation[1];
+        const int64_t image = y % g.stride[0] * g.stride[1] + x % g.stride[1];
+        const int64_t down = y / g.stride[0], right = x / g.stride[1];
+        taps[image].push_back(static_cast<int32_t>(h * g.kernel[1] + w));
+        if (of_y) {
+          table.push_back(static_cast<int32_t>((image * rows + down) * pitch + right));
+        } else {
+          offsets[image].push_back(
+              static_cast<int32_t>((reach_h - down) * pitch + reach_w - right));
+        }
+      }
+    }
+    if (of_y) return;
+    table.push_back(0);
+    for (const auto& list : taps) table.push_back(table.back() + static_cast<int>(list.size()));
+    for (const auto& list : taps) table.insert(table.end(), list.begin(), list.end());
+    for (const auto& list : offsets) table.insert(table.end(), list.begin(), list.end());
+  }
+  bool possible() const { return !table.empty(); }
+
+  int64_t strip = 0, rows = 0, pitch = 0, reach_w = 0, all_rows = 0, first_h = 0, first_w = 0;
+  std::vector<int32_t> table;
+};
+
+// One work item a plane.
+class HostDepthwiseOp final : public ConvOp {
+ public:
+  HostDepthwiseOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d),
+        geometry_(Planar(d.geometry)),
+        out_(geometry_.output()),
+        of_y_(geometry_, true),
+        of_x_(geometry_, false),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(), false,
+              d.backward_weights),
+        table_y_(Upload(device, of_y_.table)),
+        table_x_(Upload(device, of_x_.table)) {
+    const DataType compute = d.in == d.out ? d.in : d.master();
+    const auto program = ProgramBuilder(device, "depthwise")
+                             .Types({compute, d.in, d.out})
+                             .Body("conv/depthwise_planes")
+                             .Build();
+    forward_ = program->CreateKernel("depthwise_forward_planes");
+    data_ = program->CreateKernel("depthwise_backward_data_planes");
+    weights_ = program->CreateKernel("depthwise_backward_weights_planes");
+  }
+  const char* library() const override { return "depthwise"; }
+  int64_t workspace_bytes() const override {
+    return table_y_.bytes() + table_x_.bytes() + bias_.workspace_bytes();
+  }
+
+  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
+    const ConvDescriptor& d = descriptor_;
+    CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
+    const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
+    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    std::vector<KernelArgument> arguments{d.batch * d.out_channels, d.out_channels, multiplier()};
+    AddGeometry(of_y_, &arguments);
+    arguments.insert(arguments.end(), {has_bias, relu, table_y_.get(), x, weights,
+                                       has_bias ? bias : DevicePtr{}, y});
+    forward_->Launch(d.batch * d.out_channels, arguments);
+  }
+
+  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
+    const ConvDescriptor& d = descriptor_;
+    CAFFE_CHECK(d.backward_data, "convolution ", d.name(), " was not made for gradients of data");
+    std::vector<KernelArgument> arguments{d.batch * d.in_channels, d.in_channels, multiplier()};
+    AddGeometry(of_x_, &arguments);
+    arguments.insert(arguments.end(), {of_x_.first_h, of_x_.first_w, of_x_.all_rows, of_x_.reach_w,
+                                       table_x_.get(), y_diff, weights, x_diff});
+    data_->Launch(d.batch * d.in_channels, arguments);
+  }
+
+  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
+    const ConvDescriptor& d = descriptor_;
+    CAFFE_CHECK(d.backward_weights, "convolution ", d.name(),
+                " was not made for gradients of weights");
+    std::vector<KernelArgument> arguments{d.out_channels, d.batch, multiplier()};
+    AddGeometry(of_y_, &arguments);
+    arguments.insert(arguments.end(), {table_y_.get(), x, y_diff, w_diff});
+    weights_->Launch(d.out_channels, arguments);
+  }
+
+  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
+
+ private:
+  static DeviceArray Upload(Device* device, const std::vector<int32_t>& table) {
+    DeviceArray array(device, table.size() * sizeof(int32_t), "taps of a convolution");
+    device->Upload(array.get(), table.data(), array.bytes());
+    return array;
+  }
+
+  int64_t multiplier() const { return descriptor_.out_channels / descriptor_.in_channels; }
+
+  void AddGeometry(const Strips& s, std::vector<KernelArgument>* arguments) const {
+    const ConvGeometry& g = geometry_;
+    arguments->insert(arguments->end(),
+                      {g.input[0], g.input[1], out_[0], out_[1], g.stride[0], g.stride[1], g.pad[0],
+                       g.pad[1], g.kernel_count(), s.strip, s.rows, s.pitch});
+  }
+
+  const ConvGeometry geometry_;
+  const Shape out_;
+  const Strips of_y_, of_x_;
+  BiasOp bias_;
+  const DeviceArray table_y_, table_x_;
+  std::unique_ptr<Kernel> forward_, data_, weights_;
+};
+
+}  // namespace
+
+bool SupportsDepthwise(Device* device, const ConvDescriptor& d) {
+  if (!d.in.is_float() || d.group == 1 || d.group != d.in_channels || d.geometry.axes() > 2) {
+    return false;
+  }
+  if (!device->host_accessible()) return Counts(d);
+  const ConvGeometry g = Planar(d.geometry);
+  return Strips(g, true).possible() && Strips(g, false).possible();
+}
+
+std::unique_ptr<ConvOp> MakeDepthwiseConvolution(Device* device, const ConvDescriptor& d) {
+  if (device->host_accessible()) return std::make_unique<HostDepthwiseOp>(device, d);
+  return std::make_unique<DeviceDepthwiseOp>(device, d);
+}
+
+}  // namespace caffe
