@@ -1,34 +1,11 @@
 #include "caffe/layers/convolution_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/conv_window.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
 
 namespace caffe {
-namespace {
-
-using Repeated = google::protobuf::RepeatedField<uint32_t>;
-
-// One value per spatial axis from a repeated field. Empty if it has none.
-Shape PerAxis(const std::string& where, const char* name, const Repeated& values, int axes) {
-  if (values.empty()) return {};
-  CAFFE_CHECK(values.size() == 1 || values.size() == axes, where, ": ", name, " is given ",
-              values.size(), " times for ", axes, " spatial axes; give it once, or once per axis");
-  if (values.size() == 1) return Shape(axes, values[0]);
-  return Shape(values.begin(), values.end());
-}
-
-// The same from the forms _h and _w, which exclude the repeated one.
-Shape PerAxis2D(const std::string& where, const char* name, const Repeated& values, bool has_h,
-                uint32_t h, bool has_w, uint32_t w, int axes) {
-  if (!has_h && !has_w) return PerAxis(where, name, values, axes);
-  CAFFE_CHECK(values.empty(), where, ": ", name, " is given twice, once as _h and _w");
-  CAFFE_CHECK(axes == 2, where, ": the _h and _w forms of ", name,
-              " are for two spatial axes, there are ", axes);
-  return {h, w};
-}
-
-}  // namespace
 
 void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ConvolutionParameter& parameter = layer_param().convolution_param();
@@ -48,22 +25,11 @@ void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               " input channels are not divisible by group ", group_);
   CAFFE_CHECK(outputs_ % group_ == 0, Where(), ": num_output ", outputs_,
               " is not divisible by group ", group_);
-  kernel_ = PerAxis2D(Where(), "kernel_size", parameter.kernel_size(), parameter.has_kernel_h(),
-                      parameter.kernel_h(), parameter.has_kernel_w(), parameter.kernel_w(), axes);
-  stride_ = PerAxis2D(Where(), "stride", parameter.stride(), parameter.has_stride_h(),
-                      parameter.stride_h(), parameter.has_stride_w(), parameter.stride_w(), axes);
-  pad_ = PerAxis2D(Where(), "pad", parameter.pad(), parameter.has_pad_h(), parameter.pad_h(),
-                   parameter.has_pad_w(), parameter.pad_w(), axes);
-  dilation_ = PerAxis(Where(), "dilation", parameter.dilation(), axes);
-  CAFFE_CHECK(axes == 0 || !kernel_.empty(), Where(), ": kernel_size must be given");
-  if (stride_.empty()) stride_.assign(axes, 1);
-  if (pad_.empty()) pad_.assign(axes, 0);
-  if (dilation_.empty()) dilation_.assign(axes, 1);
-  for (int i = 0; i < axes; ++i) {
-    CAFFE_CHECK(kernel_[i] > 0 && stride_[i] > 0 && dilation_[i] > 0, Where(), ": kernel_size ",
-                kernel_[i], ", stride ", stride_[i], " and dilation ", dilation_[i],
-                " of spatial axis ", i, " must be positive");
-  }
+  const ConvWindow window(Where(), parameter, axes);
+  kernel_ = window.kernel;
+  stride_ = window.stride;
+  pad_ = window.pad;
+  dilation_ = window.dilation;
   Shape shape{outputs_, channels_ / group_};
   shape.insert(shape.end(), kernel_.begin(), kernel_.end());
   AddParameter(0, shape, parameter.weight_filler());

@@ -1,0 +1,51 @@
+#include "caffe/layer/conv_window.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+using Repeated = google::protobuf::RepeatedField<uint32_t>;
+
+// One value per spatial axis from a repeated field. Empty if it has none.
+Shape PerAxis(const std::string& where, const char* name, const Repeated& values, int axes) {
+  if (values.empty()) return {};
+  CAFFE_CHECK(values.size() == 1 || values.size() == axes, where, ": ", name, " is given ",
+              values.size(), " times for ", axes, " spatial axes; give it once, or once per axis");
+  if (values.size() == 1) return Shape(axes, values[0]);
+  return Shape(values.begin(), values.end());
+}
+
+// The same from the forms _h and _w, which exclude the repeated one.
+Shape PerAxis2D(const std::string& where, const char* name, const Repeated& values, bool has_h,
+                uint32_t h, bool has_w, uint32_t w, int axes) {
+  if (!has_h && !has_w) return PerAxis(where, name, values, axes);
+  CAFFE_CHECK(values.empty(), where, ": ", name, " is given twice, once as _h and _w");
+  CAFFE_CHECK(axes == 2, where, ": the _h and _w forms of ", name,
+              " are for two spatial axes, there are ", axes);
+  return {h, w};
+}
+
+}  // namespace
+
+ConvWindow::ConvWindow(const std::string& where, const ConvolutionParameter& p, int axes)
+    : kernel(PerAxis2D(where, "kernel_size", p.kernel_size(), p.has_kernel_h(), p.kernel_h(),
+                       p.has_kernel_w(), p.kernel_w(), axes)),
+      stride(PerAxis2D(where, "stride", p.stride(), p.has_stride_h(), p.stride_h(),
+                       p.has_stride_w(), p.stride_w(), axes)),
+      pad(PerAxis2D(where, "pad", p.pad(), p.has_pad_h(), p.pad_h(), p.has_pad_w(), p.pad_w(),
+                    axes)),
+      dilation(PerAxis(where, "dilation", p.dilation(), axes)) {
+  CAFFE_CHECK(axes == 0 || !kernel.empty(), where, ": kernel_size must be given");
+  if (stride.empty()) stride.assign(axes, 1);
+  if (pad.empty()) pad.assign(axes, 0);
+  if (dilation.empty()) dilation.assign(axes, 1);
+  for (int i = 0; i < axes; ++i) {
+    CAFFE_CHECK(kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0, where, ": kernel_size ",
+                kernel[i], ", stride ", stride[i], " and dilation ", dilation[i],
+                " of spatial axis ", i, " must be positive");
+  }
+}
+
+}  // namespace caffe
