@@ -80,19 +80,35 @@ TEST(InsertSplitsTest, ABlobThatOthersReadCanNotBeChangedInPlace) {
   }
 }
 
-TEST(InsertSplitsTest, ALossThatIsReadKeepsItsWeight) {
-  const NetParameter net = InsertSplits(ParseNet(
-      "layer { name: 'data' type: 'Input' top: 'data' top: 'label' } "
-      "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'data' bottom: 'label' top: 'loss'"
-      "        loss_weight: 3 } "
-      "layer { name: 's1' type: 'Silence' bottom: 'loss' } "
-      "layer { name: 's2' type: 'Silence' bottom: 'loss' }"));
-  EXPECT_TRUE(Holds(Wiring(net), "loss_loss_0_split (Split) loss -> "));
-  double weights = 0;
-  for (const LayerParameter& layer : net.layer()) {
-    for (float weight : layer.loss_weight()) weights += weight;
+// The loss is a reader of its own, so that its gradient and those of the other readers add up.
+TEST(InsertSplitsTest, ALossThatIsReadIsSplit) {
+  for (const char* weight : {"", "loss_weight: 3"}) {
+    const NetParameter net = InsertSplits(
+        ParseNet(Concat("layer { name: 'data' type: 'Input' top: 'data' top: 'label' } "
+                        "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'data' bottom: 'label' "
+                        "top: 'loss' ",
+                        weight, " } layer { name: 's' type: 'Silence' bottom: 'loss' }")));
+    EXPECT_TRUE(Holds(Wiring(net),
+                      "loss_loss_0_split (Split) loss -> loss_loss_0_split_0, "
+                      "loss_loss_0_split_1\ns (Silence) loss_loss_0_split_1 ->"))
+        << Wiring(net);
+    ASSERT_EQ(net.layer(1).loss_weight_size(), 1);
+    EXPECT_EQ(net.layer(1).loss_weight(0), 0);  // not twice
+    ASSERT_EQ(net.layer(2).loss_weight_size(), 2);
+    EXPECT_EQ(net.layer(2).loss_weight(0), *weight ? 3 : 1);
+    EXPECT_EQ(net.layer(2).loss_weight(1), 0);
   }
-  EXPECT_EQ(weights, 3);  // not twice
+}
+
+TEST(InsertSplitsTest, OtherLossesOfTheLayerStayWhereTheyAre) {
+  const NetParameter net =
+      InsertSplits(ParseNet("layer { name: 'data' type: 'Input' top: 'a' top: 'b' loss_weight: 2 "
+                            "        loss_weight: 4 } "
+                            "layer { name: 's' type: 'Silence' bottom: 'b' }"));
+  ASSERT_EQ(net.layer(0).loss_weight_size(), 2);
+  EXPECT_EQ(net.layer(0).loss_weight(0), 2);
+  EXPECT_EQ(net.layer(0).loss_weight(1), 0);
+  EXPECT_EQ(net.layer(1).loss_weight(0), 4);
 }
 
 TEST(InsertSplitsTest, SplitsCarryPhaseAndType) {

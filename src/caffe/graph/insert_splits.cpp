@@ -7,6 +7,17 @@
 #include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
+namespace {
+
+// The weight of a top in the net's loss.
+float LossWeight(const LayerParameter& layer, int top) {
+  if (layer.loss_weight_size() > 0) {
+    return top < layer.loss_weight_size() ? layer.loss_weight(top) : 0;
+  }
+  return TraitsOf(layer.type()).loss && top == 0 ? 1 : 0;
+}
+
+}  // namespace
 
 NetParameter InsertSplits(const NetParameter& net) {
   using Place = std::pair<int, int>;  // layer, top
@@ -26,9 +37,19 @@ NetParameter InsertSplits(const NetParameter& net) {
     for (int t = 0; t < layer.top_size(); ++t) producers[layer.top(t)] = {i, t};
   }
 
+  // A loss that somebody reads has one reader more, the sum of the losses: the split's first top.
+  std::map<Place, float> losses;
+  std::map<Place, int> next_reader;
+  for (auto& [place, count] : readers) {
+    const float weight = LossWeight(net.layer(place.first), place.second);
+    if (weight == 0) continue;
+    losses[place] = weight;
+    next_reader[place] = 1;
+    ++count;
+  }
+
   NetParameter out = net;
   out.clear_layer();
-  std::map<Place, int> next_reader;
   const auto split_name = [&](const Place& place) {
     const LayerParameter& layer = net.layer(place.first);
     return Concat(layer.top(place.second), "_", layer.name(), "_", place.second, "_split");
@@ -44,8 +65,15 @@ NetParameter InsertSplits(const NetParameter& net) {
       const bool in_place = net.layer(i).top(t) == net.layer(i).bottom(t);
       const bool alone = readers[source_of[Place(i, t)]] == 1;
       CAFFE_CHECK(!in_place || alone, layer.name(), " (", layer.type(),
-                  "): works in place on blob ", layer.top(t), ", which other layers read, too; ",
-                  "give it a top of its own");
+                  "): works in place on blob ", layer.top(t),
+                  ", which other layers read, too, or which is a loss; give it a top of its own");
+    }
+    for (int t = 0; t < layer.top_size(); ++t) {
+      if (!losses.count({i, t})) continue;
+      if (layer.loss_weight_size() == 0) {
+        for (int other = 0; other < layer.top_size(); ++other) layer.add_loss_weight(0);
+      }
+      layer.set_loss_weight(t, 0);
     }
     *out.add_layer() = layer;
     for (int t = 0; t < layer.top_size(); ++t) {
@@ -68,6 +96,7 @@ NetParameter InsertSplits(const NetParameter& net) {
       }
       for (int k = 0; k < readers[place]; ++k) {
         split->add_top(Concat(split_name(place), "_", k));
+        if (losses.count(place)) split->add_loss_weight(k == 0 ? losses[place] : 0);
       }
     }
   }
