@@ -86,5 +86,17 @@ TEST(StateMeetsRuleTest, SaysWhyNot) {
   EXPECT_TRUE(Holds(why, "phase"));
 }
 
+TEST(FilterNetTest, LogsTheRulesThatAreNotMetAsCaffeDoes) {
+  NetParameter net = ParseNet("layer { name: 'a' type: 'Silence' include { phase: TRAIN } }");
+  net.mutable_state()->set_phase(TEST);
+  testing::internal::CaptureStderr();
+  FilterNet(net);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Holds(log,
+                    "] The NetState phase (1) differed from the phase (0) specified by a rule "
+                    "in layer a\n"))
+      << log;
+}
+
 }  // namespace
 }  // namespace caffe

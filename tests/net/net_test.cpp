@@ -219,6 +219,19 @@ TEST(NetParameterTest, WeightsThatDoNotFitAreNamed) {
   EXPECT_EQ(MessageOf(copy), "");
 }
 
+TEST(NetParameterTest, WeightsOfAnotherNetAreAWarning) {
+  const auto net = MakeNet(InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4), Cpu());
+  NetParameter other;
+  MakeNet("name: 'other' " + InputText("data", {2, 3}) + InnerProductText("fc2", "data", 4), Cpu())
+      ->ToProto(&other);
+  testing::internal::CaptureStderr();
+  net->CopyTrainedLayersFrom(other);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Holds(log, "] Ignoring source layer fc2")) << log;
+  EXPECT_TRUE(Holds(log, "of the weights of net 'other'")) << log;
+  EXPECT_TRUE(Holds(log, "nothing was copied")) << log;
+}
+
 TEST(NetParameterTest, AnotherNetsParametersAreUsed) {
   const std::string text = InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4);
   const auto train = MakeNet(text, Cpu(), 0);
@@ -307,6 +320,43 @@ TEST(NetLossTest, ALossThatIsReadCountsOnce) {
   FillTwoLosses(net.get());
   net->Forward();
   EXPECT_NEAR(net->Loss(), 0.5 * Values(*net, "sum")[0] + Values(*net, "loss")[0], 1e-6);
+}
+
+// The gradients of the loss and of its readers add up, whether they are one or two, and whether the
+// layer is a loss by its type or by its weight.
+TEST(NetLossTest, ALossThatIsReadHasTheGradientOfBoth) {
+  for (const char* more : {"", "layer { name: 's' type: 'Silence' bottom: 'one' }"}) {
+    const auto net = MakeNet(
+        "data_type: CAFFE_DOUBLE " + InputText("data", {4, 3}) + InputText("target", {4, 2}) +
+            InnerProductText("one", "data", 3, "loss_weight: 0.25") +
+            InnerProductText("two", "one", 2) +
+            "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'two' bottom: 'target' top: 'loss' "
+            "} layer { name: 'again' type: 'ReLU' bottom: 'loss' top: 'again' loss_weight: 3 } " +
+            more,
+        Cpu(), 0);
+    FillInputs(net.get());
+    net->ClearParamDiffs();
+    net->Forward();
+    net->Backward();
+    BlobBase* weights = net->learnable_params()[0];
+    const std::vector<double> gradient = weights->DiffAsDouble();
+    std::vector<double> values = weights->DataAsDouble();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double value = values[i], step = 1e-3;
+      const auto loss_at = [&](double x) {
+        values[i] = x;
+        weights->SetData(values);
+        net->Forward();
+        double loss = (1 + 3) * Values(*net, "loss")[0];
+        for (double y : Values(*net, "one")) loss += 0.25 * y;
+        EXPECT_NEAR(net->Loss(), loss, 1e-5);
+        return loss;
+      };
+      const double expected = (loss_at(value + step) - loss_at(value - step)) / (2 * step);
+      loss_at(value);
+      EXPECT_NEAR(gradient[i], expected, 1e-6) << more << " " << i;
+    }
+  }
 }
 
 TEST(NetLossTest, ALossNeedsNoName) {
@@ -423,6 +473,46 @@ TEST(NetFusionTest, OnlyWhereNobodySeesTheDifference) {
                             "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' relu_param "
                             "{ negative_slope: 0.1 } }";
   EXPECT_EQ(FusedSteps(*MakeNet(leaky, Cpu())), 0);
+}
+
+// debug_info that is turned on later sees the layers that are fused, too.
+TEST(NetDebugTest, LinesAreThoseOfCaffe) {
+  const auto net = MakeNet(Deploy(), Cpu());
+  ASSERT_EQ(FusedSteps(*net), 1);
+  FillInputs(net.get());
+  net->set_debug_info(true);
+  testing::internal::CaptureStderr();
+  net->Forward();
+  std::string log = testing::internal::GetCapturedStderr();
+  for (const char* line : {"]     [Forward] Layer ip1, top blob ip1 data: ",
+                           "]     [Forward] Layer ip1, param blob 1 data: ",
+                           "]     [Forward] Layer relu1, top blob ip1 data: "}) {
+    EXPECT_TRUE(Holds(log, line)) << line << log;
+  }
+  const auto train = MakeNet("debug_info: true force_backward: true " + TwoLosses(), Cpu(), 0);
+  FillTwoLosses(train.get());
+  train->Forward();
+  testing::internal::CaptureStderr();
+  train->Backward();
+  log = testing::internal::GetCapturedStderr();
+  for (const char* line :
+       {"]     [Backward] Layer one, bottom blob data diff: ",
+        "]     [Backward] Layer two, param blob 0 diff: ",
+        "]     [Backward] All net params (data, diff): L1 norm = (", "); L2 norm = ("}) {
+    EXPECT_TRUE(Holds(log, line)) << line << log;
+  }
+}
+
+TEST(NetDebugTest, TheNetIsPrintedWithoutItsWeights) {
+  NetParameter proto;
+  MakeNet(Deploy(), Cpu())->ToProto(&proto);
+  NetOptions options;
+  options.device = Cpu();
+  testing::internal::CaptureStderr();
+  const Net net(proto, options);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Holds(log, "] Initializing net from parameters: \n")) << log;
+  EXPECT_FALSE(Holds(log, "blobs {"));
 }
 
 // --- Types and devices ---------------------------------------------------------------------------

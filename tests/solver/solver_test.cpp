@@ -187,6 +187,39 @@ TEST(SolverTest, LogsAsCaffeDoes) {
   next("] Optimization Done.");
 }
 
+TEST(SolverTest, LogsStepsAndDebugLinesAsCaffeDoes) {
+  auto solver =
+      Make(Parameter("display: 1 max_iter: 2 lr_policy: 'multistep' gamma: 0.1 "
+                     "stepvalue: 1 debug_info: true clip_gradients: 1e-3"));
+  testing::internal::CaptureStderr();
+  solver->Step(2);
+  const std::string log = testing::internal::GetCapturedStderr();
+  const size_t step = log.find("] MultiStep Status: Iteration 1, step = 1\n");
+  ASSERT_NE(std::string::npos, step) << log;
+  EXPECT_EQ(log.find("] Iteration 1, lr = 0.005\n"), log.find("] Iteration 1, lr = ", step)) << log;
+  EXPECT_NE(std::string::npos, log.find("]     [Backward] All net params (data, diff): L1 norm ="));
+  EXPECT_NE(std::string::npos, log.find("] Gradient clipping: scaling down gradients (L2 norm "));
+}
+
+TEST(SolverTest, WeightsMayBeAList) {
+  TemporaryFolder folder;
+  auto first = Make(Parameter("max_iter: 1 snapshot_prefix: '" + (folder / "s") + "'"));
+  first->Solve();
+  const std::string file = folder / "s_iter_1.caffemodel";
+  SolverParameter parameter = Parameter("weights: ' " + file + ", " + file + "'");
+  parameter.set_random_seed(99);  // other first weights
+  auto second = Make(parameter);
+  EXPECT_EQ(Weights(*first), Weights(*second));
+  EXPECT_THROW(Make(Parameter("weights: '" + file + ",missing.caffemodel'")), Error);
+}
+
+TEST(SolverTest, ARequestToStopMayBeRepeated) {
+  auto solver = Make(Parameter("max_iter: 100"));
+  solver->SetActionFunction([] { return SolverAction::kStop; });
+  solver->Step(100);
+  EXPECT_EQ(1, solver->iter());
+}
+
 TEST(SolverTest, TestsTheWeightsThatItTrains) {
   auto solver = Make(Parameter("test_iter: 3 test_interval: 100"));
   solver->Step(3);

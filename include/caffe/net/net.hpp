@@ -170,6 +170,7 @@ class Net {
   void SeedLosses();
   void DebugForward(const Node& node) const;
   void DebugBackward(const Node& node) const;
+  void DebugParameters() const;
 
   std::string name_;
   Phase phase_;

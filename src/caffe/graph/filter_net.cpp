@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/graph/passes.hpp"
 
 namespace caffe {
@@ -45,13 +46,15 @@ NetParameter FilterNet(const NetParameter& net) {
   for (const LayerParameter& layer : net.layer()) {
     CAFFE_CHECK(layer.include_size() == 0 || layer.exclude_size() == 0, layer.name(), " (",
                 layer.type(), "): has include and exclude rules; use one kind only");
+    const auto meets = [&](const NetStateRule& rule) {
+      std::string why;
+      if (StateMeetsRule(net.state(), rule, &why)) return true;
+      log::Info(why + " in layer " + layer.name());
+      return false;
+    };
     bool keep = layer.include_size() == 0;
-    for (const NetStateRule& rule : layer.include()) {
-      keep = keep || StateMeetsRule(net.state(), rule, nullptr);
-    }
-    for (const NetStateRule& rule : layer.exclude()) {
-      keep = keep && !StateMeetsRule(net.state(), rule, nullptr);
-    }
+    for (const NetStateRule& rule : layer.include()) keep = keep || meets(rule);
+    for (const NetStateRule& rule : layer.exclude()) keep = keep && !meets(rule);
     if (!keep) continue;
     LayerParameter* kept = filtered.add_layer();
     *kept = layer;

@@ -67,9 +67,9 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
                                                 std::random_device{}();
 
   filtered_ = std::make_unique<NetParameter>(FilterNet(given));
+  NetParameter net = InsertSplits(InsertCasts(AssignTypes(*filtered_)));
   for (LayerParameter& layer : *filtered_->mutable_layer()) layer.clear_blobs();
-  NetParameter net = FilterNet(given);
-  net = InsertSplits(InsertCasts(AssignTypes(net)));
+  log::Info("Initializing net from parameters: \n" + filtered_->DebugString());
   if (log::Topic("passes")) log::Info("net after the passes:\n" + net.DebugString());
 
   std::set<std::string> fresh_tops;
@@ -442,7 +442,7 @@ void Net::Forward(int start, int end) {
   const int first = start == 0 ? 0 : public_nodes_[start];
   const int last = end == count - 1 ? static_cast<int>(nodes_.size()) - 1
                                     : public_nodes_[end + 1] - 1;
-  const bool by_layer = before_forward_ || after_forward_ || observe_;
+  const bool by_layer = before_forward_ || after_forward_ || observe_ || debug_info_;
   if (any_quantized_) PrepareQuantized(first, last, by_layer);
   for (const Step& step : plan_.steps) {
     const int begin = step.nodes.front(), finish = step.nodes.back();
@@ -515,6 +515,7 @@ void Net::Backward(int start, int end) {
     if (debug_info_) DebugBackward(node);
     RunCallback(after_backward_, node.public_index);
   }
+  if (debug_info_ && start == count - 1 && end == 0) DebugParameters();
   SyncViews();
 }
 
@@ -604,11 +605,13 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
     CopyTrainedLayersFrom(decoded);
     return;
   }
+  bool any = false;
   for (const LayerParameter& source : trained.layer()) {
     if (!has_layer(source.name())) {
       log::Info("Ignoring source layer " + source.name());
       continue;
     }
+    any = any || source.blobs_size() > 0;
     auto& targets = LayerByName(source.name())->blobs();
     CAFFE_CHECK(static_cast<int>(targets.size()) == source.blobs_size(), "layer '", source.name(),
                 "' has ", targets.size(), " parameters, the file has ", source.blobs_size(),
@@ -622,13 +625,22 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
       }
     }
   }
+  if (!any && !params_.empty()) {
+    log::Warning(Concat("net ", name_, ": no layer of the weights of net '", trained.name(),
+                        "' with parameters has the name of a layer here; nothing was copied"));
+  }
   TakeRanges(trained);
 }
 
 void Net::CopyTrainedLayersFrom(const std::string& paths) {
   std::stringstream list(paths);
   std::string path;
-  while (std::getline(list, path, ',')) CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+  while (std::getline(list, path, ',')) {
+    const size_t first = path.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    path = path.substr(first, path.find_last_not_of(' ') - first + 1);
+    CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+  }
 }
 
 void Net::ToProto(NetParameter* parameter, bool write_diff) const {
@@ -665,6 +677,20 @@ void Net::DebugForward(const Node& node) const {
     log::Info(Concat("    [Forward] Layer ", node.layer->name(), ", param blob ", i,
                      " data: ", MeanAbs(blob.asum_data(), blob.count())));
   }
+}
+
+void Net::DebugParameters() const {
+  double asum_data = 0, asum_diff = 0, sumsq_data = 0, sumsq_diff = 0;
+  for (const BlobBase* blob : learnable_params_) {
+    asum_data += blob->asum_data();
+    asum_diff += blob->asum_diff();
+    sumsq_data += blob->sumsq_data();
+    sumsq_diff += blob->sumsq_diff();
+  }
+  // At this level in BVLC's Caffe.
+  log::Error(Concat("    [Backward] All net params (data, diff): L1 norm = (", asum_data, ", ",
+                    asum_diff, "); L2 norm = (", std::sqrt(sumsq_data), ", ", std::sqrt(sumsq_diff),
+                    ")"));
 }
 
 void Net::DebugBackward(const Node& node) const {

@@ -167,7 +167,10 @@ bool Solver::AnswerRequests() {
     const SolverAction request = action_();
     if (request == SolverAction::kNone) break;
     if (request == SolverAction::kSnapshot) Snapshot();
-    if (request == SolverAction::kStop) stop_ = true;
+    if (request == SolverAction::kStop) {
+      stop_ = true;
+      break;  // whoever wants this may go on saying so
+    }
   }
   return stop_;
 }
@@ -219,7 +222,6 @@ void Solver::ApplyUpdate() {
   updater_->SetDevice(net_->device());
   const double rate = Rate();
   const bool displays = DisplaysNow();
-  if (displays) log::Info(Concat("Iteration ", iter_, ", lr = ", static_cast<float>(rate)));
   if (param_->lr_policy() == "multistep") {
     const int step = LearningRateStep(*param_, iter_);
     if (step != learning_rate_step_) {
@@ -227,6 +229,7 @@ void Solver::ApplyUpdate() {
     }
     learning_rate_step_ = step;
   }
+  if (displays) log::Info(Concat("Iteration ", iter_, ", lr = ", static_cast<float>(rate)));
   updater_->Update(rate, iter_);
   if (displays) DisplayUpdate();
 }
