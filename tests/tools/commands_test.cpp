@@ -81,6 +81,12 @@ TEST_F(CommandsTest, ErrorsAreOneLine) {
   ExpectError({"time", "-model", folder.Put("bad", "layer { name: 'a'")}, "bad");
   ExpectError({"time", "-model", folder.Put("net", kNet), "-gpu", "99"}, "there is no device 99");
   ExpectError({"time", "-model", folder / "net", "-gpu", "0,1"}, "several devices");
+  ExpectError({"time", "-model", folder / "net", "-gpu", "-"}, "there is no device '-'");
+  ExpectError({"time", "-model", folder / "net", "-gpu", "0-1"}, "there is no device '0-1'");
+  for (const char* count : {"0", "-3", "2.5", "many"}) {
+    ExpectError({"time", "-model", folder / "net", Concat("-iterations=", count)},
+                Concat("--iterations: '", count, "' is not a positive whole number"));
+  }
   ExpectError({"layers", "Convlution"}, "Convlution");
   const std::string solver = Solver("");
   ExpectError({"train", "-solver", solver, "-snapshot", "/no/such.solverstate"},
@@ -152,6 +158,25 @@ TEST_F(CommandsTest, TimePrintsCaffesLinesAndJson) {
   EXPECT_FALSE(Holds(err, "\tforward: "));
   EXPECT_FALSE(Holds(err, "Backward pass: "));
   EXPECT_EQ("", out);
+}
+
+// Without a loss no layer needs backward; as in BVLC's Caffe it is timed nevertheless.
+TEST_F(CommandsTest, TimeRunsADeployNetBackward) {
+  const std::string net = folder.Put(
+      "net.prototxt",
+      "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 3 dim: 2 dim: 4 dim: 5 "
+      "        dim: 6 } } } "
+      "layer { name: 'conv' type: 'Convolution' bottom: 'x' top: 'y' convolution_param { "
+      "        num_output: 2 kernel_size: 3 weight_filler { type: 'xavier' } } }");
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=2", "-gpu=cpu", "--json"})) << err;
+  EXPECT_TRUE(Holds(err, "] The net has no loss: all of its layers are timed backward.")) << err;
+  EXPECT_TRUE(Holds(err, "] conv needs backward computation."));
+  EXPECT_FALSE(Holds(err, "      conv\tbackward: 0 ms.")) << err;
+  EXPECT_TRUE(Holds(out, "\"batch\": 3")) << "of five axes: " << out;
+  EXPECT_TRUE(Holds(err, "] Images per second: "));
+  ASSERT_EQ(
+      0, Run({"time", "-model", folder.Put("loss.prototxt", kNet), "-iterations=1", "-gpu=cpu"}));
+  EXPECT_FALSE(Holds(err, "has no loss"));
 }
 
 TEST_F(CommandsTest, DeviceQueryListsWhatIsThere) {

@@ -55,6 +55,8 @@ TEST(FlagsTest, Files) {
   EXPECT_EQ((Strings{"--gpu=1", "--solver=x y", "--json=false"}),
             Flags({"-gpu", "1", "--flagfile", outer}));
   EXPECT_NE("", ErrorOf([&] { Flags({"--flagfile=" + (folder / "missing")}); }));
+  EXPECT_EQ((Strings{"--json=false", "--gpu=1", "--solver=x y", "--json=false"}),
+            Flags({"--flagfile=" + inner + "," + folder.Put("gpu", "-gpu=1\n") + "," + outer}));
   const std::string bad = folder.Put("bad", "-gpu=0\nsolver\n");
   EXPECT_NE(std::string::npos, ErrorOf([&] { Flags({"--flagfile=" + bad}); }).find("line 2"));
   const std::string self = folder / "self";

@@ -90,7 +90,8 @@ class Rewriter {
       value = *next;
     }
     if (file) {
-      File(value, depth);
+      std::istringstream paths(value);
+      for (std::string path; std::getline(paths, path, ',');) File(path, depth);
     } else {
       result.flags.push_back("--" + name + "=" + value);
     }

@@ -15,7 +15,8 @@ struct FlagSpec {
 //   -name value, --name value, -name=value, --name=value       -> --name=value
 //   -name, --name (boolean)                                     -> --name=true
 //   --noname, -noname (boolean)                                 -> --name=false
-//   --flagfile=PATH: the lines of a file, one flag each; empty lines and lines with # are skipped
+//   --flagfile=PATH: the lines of a file, one flag each; empty lines and lines with # are skipped;
+//     several files are separated by commas
 //   --: everything behind it is positional
 struct RewrittenFlags {
   std::vector<std::string> flags;

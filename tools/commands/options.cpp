@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <sstream>
 
@@ -26,6 +27,15 @@ const std::vector<FlagSpec>& LogFlags() {
                                            {"max_log_size"},
                                            {"logbufsecs"}};
   return flags;
+}
+
+// What is wrong with a count, as CLI11 wants it; empty: nothing.
+std::string Positive(const std::string& text) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && rest == end && value > 0) return "";
+  return "'" + text + "' is not a positive whole number";
 }
 
 struct Parser {
@@ -54,7 +64,7 @@ struct Parser {
     app.add_option("--stage", stage, "stages of the net's state, separated by commas")
         ->type_name("LIST");
     app.add_option("--iterations", options.iterations, "test, time: how many (default 50)")
-        ->check(CLI::PositiveNumber);
+        ->check(Positive);
     const CLI::IsMember actions({"snapshot", "stop", "none"});
     app.add_option("--sigint_effect", options.sigint_effect,
                    "train: on SIGINT snapshot, stop (default) or none")

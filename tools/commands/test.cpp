@@ -5,6 +5,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net.hpp"
+#include "commands/batch_size.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/progress_bar.hpp"
@@ -27,8 +28,7 @@ int TestCommand(const Options& options) {
 
   std::unique_ptr<ProgressBar> bar;
   if (options.progress && ProgressBar::Wanted()) {
-    bar = std::make_unique<ProgressBar>(&std::cerr, 0, options.iterations,
-                                        net.blobs().empty() ? 0 : net.blobs()[0]->num());
+    bar = std::make_unique<ProgressBar>(&std::cerr, 0, options.iterations, BatchSize(net));
   }
   std::vector<double> sums;
   double loss = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -8,6 +9,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net.hpp"
+#include "commands/batch_size.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
@@ -56,13 +58,23 @@ std::string LayerLine(const std::string& name, const char* direction, double mil
   return Concat(name.size() < 31 ? head : name, "\t", direction, ": ", Fixed(milliseconds), " ms.");
 }
 
+bool HasLoss(const Net& net) {
+  const std::vector<float>& weights = net.blob_loss_weights();
+  return std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 0; });
+}
+
+bool InFloats(const Net& net) {
+  return std::all_of(net.layers().begin(), net.layers().end(),
+                     [](const auto& layer) { return layer->types().compute.is_float(); });
+}
+
 double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 
 int TimeCommand(const Options& options) {
   CAFFE_CHECK(!options.model.empty(), "time: Need a model definition to time: -model FILE");
-  const NetParameter parameter = ReadNetParameter(options.model);
+  NetParameter parameter = ReadNetParameter(options.model);
   const bool train = options.phase != "TEST";
   NetOptions net_options;
   net_options.device = ChooseDevice(options.gpu);
@@ -71,7 +83,15 @@ int TimeCommand(const Options& options) {
   net_options.stages = options.stages;
   Device* device = net_options.device;
   device->ResetPeak();
-  Net net(parameter, net_options);
+  auto made = std::make_unique<Net>(parameter, net_options);
+  if (train && !HasLoss(*made) && InFloats(*made)) {
+    log::Info("The net has no loss: all of its layers are timed backward.");
+    parameter.set_force_backward(true);
+    made.reset();
+    device->ResetPeak();
+    made = std::make_unique<Net>(parameter, net_options);
+  }
+  Net& net = *made;
   if (!options.weights.empty()) net.CopyTrainedLayersFrom(options.weights);
   net.UsePlaceholderRanges();
 
@@ -126,7 +146,7 @@ int TimeCommand(const Options& options) {
       if (train) log::Info(LayerLine(name, "backward", backward_timer.Mean(i, n)));
     }
   }
-  const int64_t batch = net.blobs().empty() ? 0 : net.blobs()[0]->num();
+  const int64_t batch = BatchSize(net);
   const double images = static_cast<double>(batch) * 1e3 * n / total;
   const int64_t blobs = net.blob_bytes(), parameters = net.parameter_bytes();
   log::Info(Concat("Average Forward pass: ", Fixed(forward), " ms."));

@@ -7,6 +7,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "caffe/solver/solver.hpp"
+#include "commands/batch_size.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/progress_bar.hpp"
@@ -21,8 +22,6 @@ void CheckFiles(const SolverParameter& solver) {
   if (solver.has_train_net()) ReadNetParameter(solver.train_net());
   for (const std::string& net : solver.test_net()) ReadNetParameter(net);
 }
-
-int64_t BatchSize(const Net& net) { return net.blobs().empty() ? 0 : net.blobs()[0]->num(); }
 
 class TrainProgress : public Solver::Callback {
  public:
