@@ -205,6 +205,17 @@ TEST(CpuDeviceTest, MemoryIsAlignedAndUsedAgain) {
   EXPECT_EQ(device.counters().allocations, 3);
 }
 
+TEST(CpuDeviceTest, ADebugSwitchLogsWhatMemoryIsFor) {
+  const auto device = MakeCpuDevice();
+  setenv("CAFFE_DEBUG", "memory", 1);
+  testing::internal::CaptureStderr();
+  const DevicePtr memory = device->Allocate(1000, "a test");
+  const std::string log = testing::internal::GetCapturedStderr();
+  unsetenv("CAFFE_DEBUG");
+  device->Free(memory);
+  EXPECT_NE(std::string::npos, log.find("] cpu: 1024 bytes for a test; 1024 in use")) << log;
+}
+
 TEST(CpuDeviceTest, OutOfMemoryNamesThePurposeAndTheSizes) {
   CpuDevice device;
   const DevicePtr some = device.Allocate(1 << 20, "a test");

@@ -55,6 +55,10 @@ DevicePtr Device::Allocate(int64_t bytes, std::string_view purpose) {
     bytes_in_use_ += size;
   }
   if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_.load();
+  if (log::Topic("memory")) {
+    log::Info(Concat(info_.id, ": ", sizes_[handle], " bytes for ", purpose, "; ",
+                     bytes_in_use_.load(), " in use, at most ", bytes_peak_.load()));
+  }
   return {handle, 0};
 }
 

@@ -1,5 +1,6 @@
 #include "caffe/device/runtime.hpp"
 
+#include <charconv>
 #include <mutex>
 
 #include "caffe/core/error.hpp"
@@ -82,10 +83,10 @@ Device* Runtime::DeviceByName(const std::string& name) {
   for (Device* device : devices()) {
     if (device->info().id == name) return device;
   }
-  if (!name.empty() && name.find_first_not_of("-0123456789") == std::string::npos &&
-      name.size() < 6) {
-    return DeviceByIndex(std::stoi(name));
-  }
+  int index = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data(), end, index);
+  if (error == std::errc() && rest == end) return DeviceByIndex(index);
   std::string list = "cpu";
   for (Device* device : devices()) list += ", " + device->info().id;
   CAFFE_THROW("there is no device '", name, "'; there are ", list);
