@@ -96,6 +96,12 @@ std::vector<GemmLibrary> ConvolutionCandidates(Device* device, const ConvDescrip
   std::string preferred = Preferred("conv");
   if (preferred.empty()) preferred = Preferred("gemm");
   std::vector<GemmLibrary> rows = Candidates(device, Inner(d), preferred);
+  // On the CPU the images go to threads of ours, from where only some builds can be called.
+  if (device->host_accessible() && !OpenBlasGemms().nestable) {
+    std::erase_if(rows, [](const GemmLibrary& row) {
+      return std::string_view(row.name) == OpenBlasGemms().library;
+    });
+  }
   if (SupportsWinograd(device, d)) {
     const bool first = preferred == kWinograd || (preferred.empty() && PrefersWinograd(d));
     rows.insert(first ? rows.begin() : rows.end(), {kWinograd, nullptr, nullptr});
@@ -127,7 +133,7 @@ std::unique_ptr<ConvOp> Make(const GemmLibrary& row, Device* device, const ConvD
   } else if (!device->host_accessible()) {
     op = MakeDeviceConvolution(device, d, row);
   } else {
-    const bool openblas = row.name == OpenBlasGemms().library && OpenBlasGemms().nestable;
+    const bool openblas = std::string_view(row.name) == OpenBlasGemms().library;
     op = MakeHostConvolution(device, d, openblas ? OpenBlasGemms() : NativeGemms());
   }
   if (log::Topic("library")) {
