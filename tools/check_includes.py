@@ -37,6 +37,8 @@ _HOMES = [
     (r'lmdb\.h$', [r'src/caffe/data/lmdb/']),
     (r'leveldb/', [r'src/caffe/data/leveldb/']),
     (r'zlib\.h$', [r'src/caffe/data/zlib/']),
+    (r'(jpeglib|jerror)\.h$', [r'src/caffe/data/jpeg/']),
+    (r'png\.h$', [r'src/caffe/data/png/']),
     (r'hdf5(_hl)?\.h$|H5Cpp\.h$', [r'src/caffe/(data|io)/']),
     (r'spdlog/', [r'src/caffe/core/']),
     (r'CLI/', [r'tools/']),

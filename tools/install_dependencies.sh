@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build pkg-config git protobuf-compiler libprotobuf-dev libsqlite3-dev
   libopenblas-openmp-dev libcli11-dev libspdlog-dev opencl-headers ocl-icd-opencl-dev
-  pocl-opencl-icd libclblast-dev liblmdb-dev zlib1g-dev libgtest-dev libhdf5-dev python3-dev
-  python3-venv)
+  pocl-opencl-icd libclblast-dev liblmdb-dev zlib1g-dev libjpeg-dev libpng-dev libhdf5-dev
+  libgtest-dev python3-dev python3-venv)
 optional=(ccache clang-format)
 # The protobuf that reads what Debian's protoc 3.21 generates.
 python_packages=(protobuf==4.21.12 numpy pybind11 scikit-build-core pytest pillow matplotlib

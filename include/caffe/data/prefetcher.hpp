@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "caffe/core/shape.hpp"
+
 namespace caffe {
 
 // A thread that fills batches ahead, in a ring of `depth`. Batches come out in the order in which
@@ -18,6 +20,7 @@ class Prefetcher {
   struct Batch {
     std::vector<char> data;
     std::vector<float> labels;
+    Shape shape;  // of data, where it may change from batch to batch
   };
   // Called in the thread; it gets the batch as it was left after its last use.
   using Fill = std::function<void(Batch*)>;

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "caffe/data/prefetcher.hpp"
+#include "caffe/data/transformer.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Image files (JPEG, PNG) of a list, batch after batch, endlessly. A thread prepares batches ahead;
+// it decodes, resizes and transforms the images of a batch on several threads, whose number does
+// not change the result.
+// top 0: (batch_size, channels, height, width) after resizing and crop; channels are blue, green,
+//   red, or gray. Images of a batch have one shape; batches may differ.
+// top 1: (batch_size), the labels, float.
+// image_data_param: source, a list of lines "path label", the label behind the last blank;
+//   batch_size (1); shuffle (another order in each epoch); rand_skip (up to this many images are
+//   left out at the start); new_height and new_width (both or none: bilinear as OpenCV does it);
+//   is_color (true); root_folder, put before each path as it stands. transform_param: see
+//   Transformer. data_param: prefetch (4 batches). Random choices depend on the layer's seed and on
+//   the number of images read so far.
+// Types: float kinds.
+class ImageData : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  // Reads the list once: the position survives a move to another device.
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  bool ReshapesInForward() const override { return true; }
+
+ private:
+  struct Entry {
+    std::string path;
+    float label;
+    int64_t line;
+  };
+  void ReadList(const std::string& path);
+  // Starts the thread behind `skipped` images of the list and `given` ones of this layer.
+  void StartAt(uint64_t skipped, uint64_t given);
+  // What is read as number `record`, from 0.
+  const Entry& EntryOf(uint64_t record);
+  void ReadImage(const Entry& entry, Datum* datum) const;
+  // Shape of a transformed image.
+  Shape OutputShape(const Entry& entry, const Datum& datum) const;
+  void FillBatch(Prefetcher::Batch* batch);
+
+  std::vector<Entry> entries_;
+  std::unique_ptr<Transformer> transformer_;
+  Shape shape_;  // of top 0
+  int threads_ = 1;
+  uint64_t skipped_ = 0, given_ = 0;
+  // Of the thread:
+  uint64_t records_ = 0;
+  uint64_t epoch_ = ~uint64_t{0};
+  std::vector<int64_t> order_;  // of epoch_, where shuffled
+  std::vector<float> pixels_;
+  // Last, so that the thread ends before what it uses.
+  std::unique_ptr<Prefetcher> prefetcher_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class ImageDataLayer final : public Layer<Dtype, MItype, MOtype, ImageData> {
+  using Layer<Dtype, MItype, MOtype, ImageData>::Layer;
+};
+
+}  // namespace caffe

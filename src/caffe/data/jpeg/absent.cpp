@@ -1,0 +1,10 @@
+#include "caffe/core/error.hpp"
+#include "caffe/data/jpeg/jpeg.hpp"
+
+namespace caffe {
+
+Image DecodeJpeg(std::string_view, const std::string& name, bool, int*) {
+  CAFFE_THROW("cannot decode ", name, ": built without libjpeg");
+}
+
+}  // namespace caffe

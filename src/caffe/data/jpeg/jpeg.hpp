@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "caffe/data/image.hpp"
+
+namespace caffe {
+
+// The pixels of a JPEG file, not yet turned, and its Exif orientation, 1 to 8.
+Image DecodeJpeg(std::string_view bytes, const std::string& name, bool color, int* orientation);
+
+}  // namespace caffe

@@ -1,0 +1,213 @@
+#include "caffe/layers/image_data_layer.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <numeric>
+#include <sstream>
+
+#include "caffe.pb.h"
+#include "caffe/core/log.hpp"
+#include "caffe/core/random.hpp"
+#include "caffe/data/image.hpp"
+#include "caffe/data/parallel.hpp"
+#include "caffe/io/file.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+namespace {
+
+// Counters that no image has.
+constexpr uint64_t kSkipCounter = ~uint64_t{0};
+constexpr uint64_t kShuffleCounters = uint64_t{1} << 62;
+
+void CheckParameter(const ImageDataParameter& parameter, uint32_t prefetch) {
+  CAFFE_CHECK(!parameter.source().empty(), "image_data_param has no source");
+  CAFFE_CHECK(parameter.batch_size() > 0 && parameter.batch_size() <= INT_MAX,
+              "image_data_param: batch_size is ", parameter.batch_size(),
+              ", it must be at least 1");
+  CAFFE_CHECK((parameter.new_height() == 0) == (parameter.new_width() == 0),
+              "image_data_param: new_height and new_width must be set at the same time; they are ",
+              parameter.new_height(), " and ", parameter.new_width());
+  CAFFE_CHECK(
+      parameter.new_height() <= INT_MAX && parameter.new_width() <= INT_MAX &&
+          (parameter.new_height() == 0 || FitsImage(parameter.new_height(), parameter.new_width())),
+      "image_data_param: images of ", parameter.new_height(), " x ", parameter.new_width(),
+      " are too large");
+  CAFFE_CHECK(prefetch > 0 && prefetch <= INT_MAX, "data_param: prefetch is ", prefetch,
+              ", it must be at least 1");
+}
+
+}  // namespace
+
+void ImageData::ReadList(const std::string& path) {
+  log::Info("Opening file " + path);
+  std::istringstream list(ReadFile(path));
+  std::string line;
+  for (int64_t number = 1; std::getline(list, line); ++number) {
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
+    if (line.empty()) continue;
+    const size_t blank = line.find_last_of(" \t");
+    CAFFE_CHECK(blank != std::string::npos, path, ", line ", number, ": '", line,
+                "' is no path and label");
+    int label = 0;
+    const char* begin = line.data() + blank + 1;
+    const char* end = line.data() + line.size();
+    const auto [stop, error] = std::from_chars(begin, end, label);
+    CAFFE_CHECK(error == std::errc() && stop == end, path, ", line ", number, ": the label '",
+                std::string(begin, end), "' is no integer");
+    entries_.push_back({line.substr(0, blank), static_cast<float>(label), number});
+  }
+  CAFFE_CHECK(!entries_.empty(), path, ": there are no images in the list");
+  log::Info(Concat("A total of ", entries_.size(), " images."));
+}
+
+void ImageData::LayerSetUp(const BlobVec&, const BlobVec&) {
+  if (prefetcher_) return;
+  const ImageDataParameter& parameter = layer_param().image_data_param();
+  try {
+    CheckParameter(parameter, layer_param().data_param().prefetch());
+    transformer_ = std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN,
+                                                 context().seed);
+    ReadList(parameter.source());
+    if (parameter.shuffle()) log::Info("Shuffling data");
+    if (parameter.rand_skip() > 0) {
+      const uint32_t skip = Philox(kSkipCounter, context().seed)[0] % parameter.rand_skip();
+      log::Info(Concat("Skipping first ", skip, " data points."));
+      CAFFE_CHECK(skip < entries_.size(), "Not enough points to skip: ", skip, " of ",
+                  entries_.size());
+      skipped_ = skip;
+    }
+    const Entry& first = EntryOf(0);
+    Datum datum;
+    ReadImage(first, &datum);
+    shape_ = OutputShape(first, datum);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+  shape_.insert(shape_.begin(), parameter.batch_size());
+  log::Info(
+      Concat("output data size: ", shape_[0], ",", shape_[1], ",", shape_[2], ",", shape_[3]));
+  threads_ = DataThreads();
+  StartAt(skipped_, 0);
+}
+
+void ImageData::StartAt(uint64_t skipped, uint64_t given) {
+  prefetcher_.reset();
+  skipped_ = skipped;
+  given_ = records_ = given;
+  const auto depth = static_cast<int>(layer_param().data_param().prefetch());
+  prefetcher_ = std::make_unique<Prefetcher>(depth, [this](Prefetcher::Batch* batch) {
+    try {
+      FillBatch(batch);
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+  });
+}
+
+void ImageData::Reshape(const BlobVec&, const BlobVec& top) {
+  top[0]->Reshape(shape_);
+  top[1]->Reshape({shape_[0]});
+}
+
+const ImageData::Entry& ImageData::EntryOf(uint64_t record) {
+  record += skipped_;
+  const uint64_t count = entries_.size(), epoch = record / count, place = record % count;
+  if (!layer_param().image_data_param().shuffle()) return entries_[place];
+  if (epoch != epoch_) {
+    // An order that depends on seed and epoch only (Fisher and Yates).
+    order_.resize(count);
+    std::iota(order_.begin(), order_.end(), 0);
+    for (uint64_t i = count - 1; i > 0; --i) {
+      const auto random = Philox(kShuffleCounters + epoch * count + i, context().seed);
+      const uint64_t other = (uint64_t{random[0]} << 32 | random[1]) % (i + 1);
+      std::swap(order_[i], order_[other]);
+    }
+    epoch_ = epoch;
+  }
+  return entries_[order_[place]];
+}
+
+void ImageData::ReadImage(const Entry& entry, Datum* datum) const {
+  const ImageDataParameter& parameter = layer_param().image_data_param();
+  const std::string path = parameter.root_folder() + entry.path;
+  try {
+    Image image = DecodeImage(ReadFile(path), path, parameter.is_color());
+    if (parameter.new_height() > 0) {
+      image = ResizeBilinear(image, static_cast<int>(parameter.new_height()),
+                             static_cast<int>(parameter.new_width()));
+    }
+    SetPixels(image, datum);
+  } catch (const Error& error) {
+    CAFFE_THROW(parameter.source(), ", line ", entry.line, ": ", error.what());
+  }
+}
+
+Shape ImageData::OutputShape(const Entry& entry, const Datum& datum) const {
+  try {
+    return transformer_->OutputShape(datum);
+  } catch (const Error& error) {
+    CAFFE_THROW(layer_param().image_data_param().source(), ", line ", entry.line, ": ", entry.path,
+                ": ", error.what());
+  }
+}
+
+void ImageData::FillBatch(Prefetcher::Batch* batch) {
+  const int64_t images = layer_param().image_data_param().batch_size();
+  std::vector<const Entry*> entries;
+  for (int64_t i = 0; i < images; ++i) entries.push_back(&EntryOf(records_ + i));
+  Datum first;
+  ReadImage(*entries[0], &first);
+  const Shape shape = OutputShape(*entries[0], first);
+  const int64_t item = ShapeCount(shape), count = images * item;
+  batch->shape = shape;
+  batch->shape.insert(batch->shape.begin(), images);
+  const DataType type = types().out;
+  batch->data.resize(count * type.bytes());
+  batch->labels.resize(images);
+  float* pixels = reinterpret_cast<float*>(batch->data.data());
+  if (type != kFloat) {
+    pixels_.resize(count);
+    pixels = pixels_.data();
+  }
+  RunInParallel(threads_, images, [&](int64_t i) {
+    const Entry& entry = *entries[i];
+    Datum own;
+    if (i > 0) ReadImage(entry, &own);
+    const Datum& datum = i > 0 ? own : first;
+    const Shape other = i > 0 ? OutputShape(entry, datum) : shape;
+    CAFFE_CHECK(other == shape, layer_param().image_data_param().source(), ", line ", entry.line,
+                ": the shape of ", entry.path, " is ", ShapeString(other),
+                ", that of the batch's first image ", ShapeString(shape),
+                "; all of a batch must be equal (new_height and new_width, or crop_size, help)");
+    transformer_->Transform(datum, records_ + i, pixels + i * item);
+    batch->labels[i] = entry.label;
+  });
+  records_ += images;
+  if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);
+}
+
+void ImageData::Forward(const BlobVec&, const BlobVec& top) {
+  const Prefetcher::Batch& batch = prefetcher_->Front();
+  shape_ = batch.shape;
+  top[0]->Reshape(shape_);
+  std::memcpy(top[0]->mutable_host_data(), batch.data.data(), batch.data.size());
+  std::memcpy(top[1]->mutable_host_data(), batch.labels.data(),
+              batch.labels.size() * sizeof(float));
+  prefetcher_->Pop();
+  given_ += shape_[0];
+}
+
+void RegisterImageDataLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 0;
+  traits.min_top = traits.max_top = 2;
+  traits.data = true;
+  traits.float_tops = {1};
+  traits.summary = "image files of a list, with their labels";
+  registry.Add<ImageDataLayer>("ImageData", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,200 @@
+#include "caffe/data/image.hpp"
+
+#include <gtest/gtest.h>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "data/test_images.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+// 14 x 10 pixels, (18 x, 25 y, 3 x y) as red, green, blue.
+const char* const kJpeg =
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNy"
+    "wtQFdBRkxOUlNSMj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09P"
+    "T09PT09PT09PT09PT09PT09PT09PT0//wAARCAAKAA4DASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAABQb/xA"
+    "AiEAABAgQHAQAAAAAAAAAAAAACAAEEBREiAwYSITFBcZH/xAAVAQEBAAAAAAAAAAAAAAAAAAACBf/EABwRAAEDBQAA"
+    "AAAAAAAAAAAAAAMAAQUCERITMf/aAAwDAQACEQMRAD8AnoKRVpYnobL7MFSFm9S0uEdrW+JvCEdZWtw3SnOfEOypro"
+    "xUibi//9k=";
+// The same with an Exif block that says: turn by 90 degrees.
+const char* const kTurnedJpeg =
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/4QAiRXhpZgAATU0AKgAAAAgAAQESAAMAAAABAAYAAAAAAAD/2wBDABsSFBcUER"
+    "sXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1tdhbWGkJ6jq62rZ4C8ybqmx5moq6T/2wBDARweHigj"
+    "KE4rK06kbl1upKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKT/wAARCAAKAA"
+    "4DAREAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAABAX/xAAdEAACAQQDAAAAAAAAAAAAAAAAASECAwQRBRJB/8QA"
+    "GAEAAwEBAAAAAAAAAAAAAAAAAgMFBAb/xAAbEQADAAMBAQAAAAAAAAAAAAAAAQMCESEEEv/aAAwDAQACEQMRAD8An2"
+    "MHfglZfQMrj7XHrUoN4YpbyeilP0cFY6UQjPE5ubG0pdnAu/asqSfD/9k=";
+
+std::string FromBase64(const std::string& text) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(digits.find(c));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count);
+  }
+  return bytes;
+}
+
+std::vector<int> Pixel(const Image& image, int y, int x) {
+  const auto at = image.pixels.begin() + (y * image.width + x) * image.channels;
+  return {at, at + image.channels};
+}
+
+// Sums that any other pixel, or any other order, would change.
+std::pair<int64_t, int64_t> Sums(const Image& image) {
+  int64_t sum = 0, weighted = 0;
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    sum += image.pixels[i];
+    weighted += image.pixels[i] * static_cast<int64_t>(i + 1);
+  }
+  return {sum, weighted};
+}
+
+// All numbers are those of OpenCV (imdecode, resize).
+TEST(ImageTest, DecodesJpegAsOpenCvDoes) {
+  const Image color = DecodeImage(FromBase64(kJpeg), "a.jpg", true);
+  ASSERT_EQ(color.height, 10);
+  ASSERT_EQ(color.width, 14);
+  ASSERT_EQ(color.channels, 3);
+  EXPECT_EQ(Pixel(color, 0, 0), std::vector<int>({0, 0, 1}));
+  EXPECT_EQ(Pixel(color, 0, 13), std::vector<int>({13, 9, 205}));
+  EXPECT_EQ(Pixel(color, 9, 0), std::vector<int>({29, 209, 20}));
+  EXPECT_EQ(Pixel(color, 3, 4), std::vector<int>({38, 75, 71}));
+  EXPECT_EQ(Sums(color), std::pair(int64_t{42311}, int64_t{10926892}));
+  const Image gray = DecodeImage(FromBase64(kJpeg), "a.jpg", false);
+  ASSERT_EQ(gray.channels, 1);
+  EXPECT_EQ(Pixel(gray, 3, 4), std::vector<int>({70}));
+  EXPECT_EQ(Sums(gray), std::pair(int64_t{15278}, int64_t{1351145}));
+}
+
+TEST(ImageTest, TurnsAsExifSays) {
+  const Image color = DecodeImage(FromBase64(kTurnedJpeg), "a.jpg", true);
+  ASSERT_EQ(color.height, 14);
+  ASSERT_EQ(color.width, 10);
+  EXPECT_EQ(Pixel(color, 0, 0), std::vector<int>({6, 216, 9}));
+  EXPECT_EQ(Pixel(color, 3, 4), std::vector<int>({40, 127, 47}));
+  EXPECT_EQ(Sums(color), std::pair(int64_t{42345}, int64_t{10635832}));
+  EXPECT_EQ(Sums(DecodeImage(FromBase64(kTurnedJpeg), "a.jpg", false)),
+            std::pair(int64_t{15249}, int64_t{1204217}));
+}
+
+TEST(ImageTest, EveryOrientationIsAPermutation) {
+  std::string bytes = FromBase64(kTurnedJpeg);
+  const size_t tag = bytes.find(std::string("\x01\x12\x00\x03", 4));
+  ASSERT_NE(tag, std::string::npos);
+  const auto turned = [&](int orientation) {
+    bytes[tag + 9] = static_cast<char>(orientation);
+    return DecodeImage(bytes, "a.jpg", true);
+  };
+  const Image plain = turned(1);
+  // Where the first two pixels of the file, and its last row's first, come to lie.
+  const struct {
+    int orientation, corner_y, corner_x, next_y, next_x, low_y, low_x;
+  } cases[] = {{1, 0, 0, 0, 1, 9, 0},    {2, 0, 13, 0, 12, 9, 13}, {3, 9, 13, 9, 12, 0, 13},
+               {4, 9, 0, 9, 1, 0, 0},    {5, 0, 0, 1, 0, 0, 9},    {6, 0, 9, 1, 9, 0, 0},
+               {7, 13, 9, 12, 9, 13, 0}, {8, 13, 0, 12, 0, 13, 9}};
+  for (const auto& c : cases) {
+    const Image image = turned(c.orientation);
+    ASSERT_EQ(image.height, c.orientation < 5 ? 10 : 14);
+    EXPECT_EQ(Pixel(image, c.corner_y, c.corner_x), Pixel(plain, 0, 0)) << c.orientation;
+    EXPECT_EQ(Pixel(image, c.next_y, c.next_x), Pixel(plain, 0, 1)) << c.orientation;
+    EXPECT_EQ(Pixel(image, c.low_y, c.low_x), Pixel(plain, 9, 0)) << c.orientation;
+  }
+}
+
+TEST(ImageTest, DecodesPng) {
+  const Image color = TestImage(5, 7, 3), gray = TestImage(4, 3, 1);
+  EXPECT_EQ(DecodeImage(PngOf(color), "a.png", true).pixels, color.pixels);
+  EXPECT_EQ(DecodeImage(PngOf(gray), "a.png", false).pixels, gray.pixels);
+  const Image widened = DecodeImage(PngOf(gray), "a.png", true);
+  ASSERT_EQ(widened.channels, 3);
+  for (int x = 0; x < 3; ++x) {
+    EXPECT_EQ(Pixel(widened, 2, x), std::vector<int>(3, Pixel(gray, 2, x)[0]));
+  }
+  // 0.299 r + 0.587 g + 0.114 b of the pixel (blue 200, green 100, red 50).
+  const Image one{1, 1, 3, {200, 100, 50}};
+  EXPECT_EQ(Pixel(DecodeImage(PngOf(one), "a.png", false), 0, 0), std::vector<int>({96}));
+}
+
+TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
+  const auto error = [](const std::string& bytes) {
+    return ErrorOf([&] { DecodeImage(bytes, "some/file", true); });
+  };
+  const std::string jpeg = FromBase64(kJpeg), png = PngOf(TestImage(5, 7, 3));
+  EXPECT_TRUE(Holds(error(""), "some/file is empty"));
+  EXPECT_TRUE(Holds(error("GIF89a"), "some/file is neither a JPEG nor a PNG file"));
+  EXPECT_TRUE(Holds(error("\xff\xd8\xff"), "some/file is no complete JPEG file"));
+  EXPECT_TRUE(Holds(error(png.substr(0, 8)), "some/file is no complete PNG file"));
+  for (const double part : {0.1, 0.5, 0.9}) {
+    EXPECT_TRUE(Holds(error(jpeg.substr(0, static_cast<size_t>(part * jpeg.size()))),
+                      "some/file is no complete JPEG file"));
+    EXPECT_TRUE(Holds(error(png.substr(0, static_cast<size_t>(part * png.size()))),
+                      "some/file is no complete PNG file"));
+  }
+  // Whatever the damage, nothing worse than an error.
+  for (const std::string& good : {jpeg, png, FromBase64(kTurnedJpeg)}) {
+    for (size_t i = 0; i < good.size(); ++i) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ (i % 3 ? 0xff : 0x10));
+      error(bad);
+    }
+  }
+  std::string wide = png;
+  wide[16] = '\x7f';  // the width; its checksum does not fit any more
+  EXPECT_TRUE(Holds(error(wide), "some/file is no complete PNG file"));
+}
+
+TEST(ImageTest, ResizesAsOpenCvDoes) {
+  const struct {
+    int height, width, channels, to_height, to_width;
+    std::vector<uint8_t> expected;
+  } cases[] = {
+      {6, 8, 3, 4, 5, {39,  32,  57,  118, 121, 181, 164, 87,  80,  93, 134, 181, 90,  154, 134,
+                       173, 143, 144, 138, 116, 153, 164, 159, 128, 93, 91,  114, 148, 130, 86,
+                       122, 195, 64,  176, 86,  149, 100, 103, 112, 99, 28,  156, 116, 67,  173,
+                       122, 114, 150, 195, 62,  121, 100, 79,  160, 99, 177, 89,  173, 101, 125}},
+      {5, 7, 1, 9, 4, {2,   20,  51, 99,  54,  81,  57,  123, 142, 182, 65,  162,
+                       103, 185, 76, 191, 33,  164, 87,  216, 90,  111, 65,  137,
+                       132, 79,  65, 73,  121, 135, 152, 67,  114, 168, 205, 64}},
+      // Exactly half the size.
+      {4,
+       6,
+       3,
+       2,
+       3,
+       {49, 104, 101, 133, 88, 113, 129, 112, 165, 129, 96, 133, 133, 128, 129, 177, 136, 101}},
+      {3, 5, 1, 3, 8, {0,   3,   7,   14,  23, 33, 45, 54,  80,  93,  112, 133,
+                       157, 182, 209, 228, 20, 44, 78, 114, 151, 190, 88,  6}},
+      {2, 3, 1, 1, 1, {30}}};
+  for (const auto& c : cases) {
+    const Image image = TestImage(c.height, c.width, c.channels);
+    const Image resized = ResizeBilinear(image, c.to_height, c.to_width);
+    EXPECT_EQ(resized.height, c.to_height);
+    EXPECT_EQ(resized.width, c.to_width);
+    EXPECT_EQ(resized.pixels, c.expected);
+    EXPECT_EQ(ResizeBilinear(image, c.height, c.width).pixels, image.pixels);
+  }
+  EXPECT_THROW(ResizeBilinear(TestImage(2, 2, 1), 0, 3), Error);
+  EXPECT_THROW(ResizeBilinear(Image(), 3, 3), Error);
+}
+
+TEST(ImageTest, PixelsOfARecordLieByChannel) {
+  Datum datum;
+  SetPixels({1, 2, 3, {1, 2, 3, 4, 5, 6}}, &datum);
+  EXPECT_EQ(datum.channels(), 3);
+  EXPECT_EQ(datum.height(), 1);
+  EXPECT_EQ(datum.width(), 2);
+  EXPECT_EQ(datum.data(), "\1\4\2\5\3\6");
+}
+
+}  // namespace
+}  // namespace caffe
