@@ -73,7 +73,7 @@ std::vector<double> Bottoms(const Shape& shape, uint64_t seed) {
   return x;
 }
 
-const Shape kShapes[] = {{3, 5, 7, 11}, {9, 5}, {2, 5, 300}, {1, 5, 2}};
+const Shape kShapes[] = {{3, 5, 7, 11}, {9, 5}, {2, 5, 300}, {1, 5, 2}, {4, 5, 61, 67}};
 
 class BatchNormLayerTest : public testing::TestWithParam<DeviceType> {};
 

@@ -60,6 +60,7 @@ TEST_P(PReLULayerTest, ForwardAndBackward) {
     CheckAgainstFormula(GetParam(), {3, 5, 7, 11}, shared);
     CheckAgainstFormula(GetParam(), {9, 5}, shared);
     CheckAgainstFormula(GetParam(), {2, 5, 300}, shared);
+    CheckAgainstFormula(GetParam(), {6, 5, 61, 67}, shared);
   }
 }
 

@@ -20,13 +20,14 @@ class ChannelSums {
   // Called in Reshape.
   void Reshape(int64_t outer, int64_t channels, int64_t inner);
   // Launches such a kernel, whose first arguments are channels, outer, inner, slices, lanes, and
-  // whose last is the array of parts: [sums, parts_per_channel(), channels].
+  // whose last is the array of parts: [sums, slices * lanes, channels].
   void Launch(Kernel* kernel, const std::vector<KernelArgument>& arguments);
   // The two that most layers need: the sum of a, or the sum of a * b.
   void Sum(KernelArgument a);
   void Dot(KernelArgument a, KernelArgument b);
-  int64_t parts_per_channel() const { return slices_ * lanes_; }
-  const BlobBase& parts() const { return *parts_; }
+  // What is left to add up: parts() is [sums, parts_per_channel(), channels].
+  int64_t parts_per_channel() const { return folds_ > 0 ? folds_ : slices_ * lanes_; }
+  const BlobBase& parts() const { return folds_ > 0 ? *folded_ : *parts_; }
   // y = the sums of the last pass, or y += them; y has count() elements of type `out`.
   void Finish(bool add, KernelArgument y);
   int64_t count() const { return sums_ * channels_; }
@@ -36,8 +37,10 @@ class ChannelSums {
   int64_t sums_ = 1, outer_ = 0, channels_ = 0, inner_ = 0;
   // Work items of a channel: `slices` share the outer axis, `lanes` of each the inner one.
   int64_t slices_ = 1, lanes_ = 1;
-  std::shared_ptr<BlobBase> parts_;
-  std::unique_ptr<Kernel> sum_, dot_, finish_;
+  // Many parts are added up to so many first, or one work item would wait for memory too often.
+  int64_t folds_ = 0;
+  std::shared_ptr<BlobBase> parts_, folded_;
+  std::unique_ptr<Kernel> sum_, dot_, fold_, finish_;
 };
 
 }  // namespace caffe

@@ -16,6 +16,9 @@ constexpr int64_t kMaxLanes = 4096;
 // Work items that fill a device, and the elements of each that are worth one.
 constexpr int64_t kItemsPerUnit = 1024;
 constexpr int64_t kElementsPerItem = 8;
+// Parts that one work item adds up, and the fewest to fold them into.
+constexpr int64_t kFewParts = 64;
+constexpr int64_t kFolds = 16;
 
 }  // namespace
 
@@ -23,12 +26,15 @@ ChannelSums::ChannelSums(Device* device, const TypeTriple& types, DataType out, 
     : device_(device), sums_(sums) {
   const DataType master = types.compute == kDouble ? kDouble : kFloat;
   parts_ = MakeBlob(master, device, {0}, "partial sums");
+  folded_ = MakeBlob(master, device, {0}, "folded partial sums");
   const auto make = [&](const TypeTriple& triple) {
     return ProgramBuilder(device, "channel_sums").Types(triple).Body("norm/channel_sums").Build();
   };
   const auto program = make(types);
   sum_ = program->CreateKernel("channel_sum");
   dot_ = program->CreateKernel("channel_dot");
+  fold_ = (types.out == master ? program : make(TypeTriple::Equal(master)))
+              ->CreateKernel("channel_sums_finish");
   finish_ = (types.out == out ? program : make(TypeTriple::Equal(out)))
                 ->CreateKernel("channel_sums_finish");
 }
@@ -49,8 +55,19 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
       lanes_ *= 2;
     }
     slices_ = std::clamp<int64_t>(items / (channels * lanes_), 1, outer);
+    // A power of two that divides them makes them easy to fold.
+    int64_t grain = 1;
+    while (grain * grain <= slices_) grain *= 2;
+    if (slices_ > grain) slices_ -= slices_ % grain;
   }
-  parts_->Reshape({sums_, slices_ * lanes_, channels});
+  const int64_t parts = slices_ * lanes_;
+  folds_ = 0;
+  if (parts > kFewParts && parts % kFolds == 0) {
+    folds_ = kFolds;
+    while (folds_ * folds_ < parts && parts % (2 * folds_) == 0) folds_ *= 2;
+  }
+  parts_->Reshape({sums_, parts, channels});
+  folded_->Reshape({sums_, folds_, channels});
 }
 
 void ChannelSums::Launch(Kernel* kernel, const std::vector<KernelArgument>& arguments) {
@@ -62,6 +79,11 @@ void ChannelSums::Launch(Kernel* kernel, const std::vector<KernelArgument>& argu
   const int64_t elements =
       device_->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;
   kernel->Launch(LaunchRange(groups, elements), all);
+  if (folds_ == 0) return;
+  // [parts, channels] as [parts / folds, folds * channels]: the same sum over the first axis.
+  const int64_t columns = folds_ * channels_;
+  fold_->Launch(sums_ * columns, {sums_ * columns, columns, slices_ * lanes_ / folds_, 0,
+                                  parts_->Data(), folded_->MutableData()});
 }
 
 void ChannelSums::Sum(KernelArgument a) { Launch(sum_.get(), {a}); }
@@ -70,7 +92,7 @@ void ChannelSums::Dot(KernelArgument a, KernelArgument b) { Launch(dot_.get(), {
 
 void ChannelSums::Finish(bool add, KernelArgument y) {
   finish_->Launch(
-      count(), {count(), channels_, parts_per_channel(), static_cast<int>(add), parts_->Data(), y});
+      count(), {count(), channels_, parts_per_channel(), static_cast<int>(add), parts().Data(), y});
 }
 
 }  // namespace caffe
