@@ -2,7 +2,7 @@
 """Trains a small net of LeNet's kind on the handwritten digits that scikit-learn carries.
 
 For every type and device: trains from the same seed, tests, and prints a row of a table (type,
-device, accuracy, milliseconds per image, memory). Loss curves and confusion matrices go to the
+device, accuracy, milliseconds per image, memory). Integers are trained in float and then quantized. Loss curves and confusion matrices go to the
 output folder as PNG, the table as results.json.
 """
 import argparse
@@ -21,7 +21,9 @@ from caffe import layers as L, params as P  # noqa: E402
 from caffe.proto import caffe_pb2  # noqa: E402
 
 TYPES = {'float': caffe_pb2.CAFFE_FLOAT, 'half': caffe_pb2.CAFFE_HALF,
-         'bfloat16': caffe_pb2.CAFFE_BFLOAT16, 'double': caffe_pb2.CAFFE_DOUBLE}
+         'bfloat16': caffe_pb2.CAFFE_BFLOAT16, 'double': caffe_pb2.CAFFE_DOUBLE,
+         'int16': caffe_pb2.CAFFE_INT16_QUANTIZED, 'int8': caffe_pb2.CAFFE_INT8_QUANTIZED}
+INTEGERS = ('int16', 'int8')
 TRAIN_BATCH, TEST_BATCH = 64, 90
 TEST_COUNT = 450
 
@@ -90,6 +92,16 @@ def train(data_type, data, iterations, seed):
         solver.net.blobs['label'].data[...] = labels[batch]
         losses.append(float(solver.step(1)))
     return solver, losses
+
+
+def quantizable(solver, data):
+    """A float net with the trained weights and the ranges of its blobs on the training images."""
+    net = caffe.Net(make_net(TYPES['float'], TEST_BATCH, training=False), caffe.TEST)
+    net.share_with(solver.net)
+    net.quant_mode = caffe.quantizer_mode.CAFFE_QUANT_OBSERVE
+    whole = len(data[0]) // TEST_BATCH * TEST_BATCH
+    net.forward_all(data=data[0][:whole])
+    return net
 
 
 def memory(net):
@@ -164,10 +176,12 @@ def main():
     for device in arguments.devices or default_devices():
         caffe.set_device(device)
         for name in arguments.types:
-            solver, losses = train(TYPES[name], train_data, arguments.iterations, arguments.seed)
+            # Integers are computed with what was learned in float.
+            trained = 'float' if name in INTEGERS else name
+            solver, losses = train(TYPES[trained], train_data, arguments.iterations, arguments.seed)
             weights = os.path.join(arguments.output, 'digits_%s_%s.caffemodel'
                                    % (name, device.replace(':', '')))
-            solver.net.save(weights)
+            (quantizable(solver, train_data) if name in INTEGERS else solver.net).save(weights)
             confusion, milliseconds, used = test(weights, TYPES[name], test_data)
             accuracy = np.trace(confusion) / confusion.sum()
             runs.append(dict(type=name, device=device, accuracy=accuracy,

@@ -20,6 +20,9 @@ import generate  # noqa: E402
 
 TYPES = {'float': caffe_pb2.CAFFE_FLOAT, 'half': caffe_pb2.CAFFE_HALF,
          'bfloat16': caffe_pb2.CAFFE_BFLOAT16, 'double': caffe_pb2.CAFFE_DOUBLE}
+# Trained in float, then quantized by ranges that are observed on training images.
+INTEGERS = {'int16': caffe_pb2.CAFFE_INT16_QUANTIZED, 'int8': caffe_pb2.CAFFE_INT8_QUANTIZED}
+CALIBRATION_BATCHES, TEST_BATCHES = 50, 100  # of 100 images
 
 
 def parse_arguments():
@@ -55,7 +58,36 @@ def test_accuracy(solver):
     """The share of right answers on the 10,000 test images."""
     net = solver.test_nets[0]
     net.share_with(solver.net)
-    return np.mean([float(net.forward()['accuracy']) for _ in range(100)])
+    return accuracy_of(net)
+
+
+def accuracy_of(net):
+    return np.mean([float(net.forward()['accuracy']) for _ in range(TEST_BATCHES)])
+
+
+def calibrate(solver, arguments, databases):
+    """A caffemodel with the trained weights and the range of every blob."""
+    # In the TEST phase, but on training images.
+    net = caffe.Net(generate.train_test(databases[0], databases[0]), caffe.TEST)
+    net.share_with(solver.net)
+    net.quant_mode = caffe.quantizer_mode.CAFFE_QUANT_OBSERVE
+    for _ in range(CALIBRATION_BATCHES):
+        net.forward()
+    path = os.path.join(arguments.output, 'lenet_ranges.caffemodel')
+    net.save(path)
+    return path
+
+
+def test_integers(solver, arguments, databases):
+    """Accuracy of the trained net in float, half, INT16 and INT8."""
+    weights = calibrate(solver, arguments, databases)
+    for name in ('float', 'half', *INTEGERS):
+        data_type = TYPES.get(name, INTEGERS.get(name))
+        net = caffe.Net(generate.train_test(*databases, data_type=data_type), caffe.TEST,
+                        weights=weights)
+        begin = time.perf_counter()
+        accuracy = accuracy_of(net)
+        yield name, accuracy, time.perf_counter() - begin
 
 
 def main():
@@ -76,6 +108,10 @@ def main():
     print('LeNet, %s, %s: %d iterations in %.1f s, test accuracy %.4f'
           % (arguments.type, arguments.device or 'best device', solver.iter, seconds,
              test_accuracy(solver)))
+    if arguments.type == 'float':
+        print('%-9s %9s %9s' % ('type', 'accuracy', 'seconds'))
+        for name, accuracy, seconds in test_integers(solver, arguments, databases):
+            print('%-9s %8.2f%% %9.2f' % (name, 100 * accuracy, seconds))
 
 
 if __name__ == '__main__':

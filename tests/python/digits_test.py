@@ -9,7 +9,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-@pytest.mark.parametrize('data_type', ['float', 'half', 'bfloat16', 'double'])
+@pytest.mark.parametrize('data_type', ['float', 'half', 'bfloat16', 'double', 'int16', 'int8'])
 def test_the_digits_are_learned(tmp_path, data_type):
     run = subprocess.run(
         [sys.executable, os.path.join(ROOT, 'examples', 'digits', 'digits.py'), '--devices', 'cpu',
