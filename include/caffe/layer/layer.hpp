@@ -73,6 +73,12 @@ class LayerBase {
   virtual void SetFusedReLU(bool fused) {}
   // True for the layer that such an epilogue replaces: max(x, 0).
   virtual bool IsPlainReLU() const { return false; }
+  // What this layer needs to go on exactly where it was, besides parameters and its seed: the
+  // position in its data, a counter of its own. Solverstates carry it.
+  virtual std::vector<uint64_t> RunState() const { return {}; }
+  // Goes on from what RunState gave, with the random numbers of that seed. Throws if the values can
+  // not be this layer's.
+  virtual void SetRunState(uint64_t seed, const std::vector<uint64_t>& values);
   // Data layers: true if the shape of the tops is decided anew in every Forward.
   virtual bool ReshapesInForward() const { return false; }
 

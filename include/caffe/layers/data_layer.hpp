@@ -27,15 +27,22 @@ class Data : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  // Records left out at the start, records given out.
+  std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
+  void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
+  // Starts the thread behind `skipped` records of the database and `given` ones of this layer.
+  void StartAt(uint64_t skipped, uint64_t given);
   // Reads the next record, from the first again after the last.
   void ReadRecord(Datum* datum);
-  void FillBatch(Prefetcher::Batch* batch, bool labels);
+  void FillBatch(Prefetcher::Batch* batch);
 
   std::unique_ptr<DataSource> source_;
   std::unique_ptr<Transformer> transformer_;
   Shape shape_;  // of top 0
+  bool labels_ = false;
+  uint64_t skipped_ = 0, given_ = 0;
   // Of the thread:
   uint64_t records_ = 0;
   std::vector<float> pixels_;

@@ -18,6 +18,8 @@ class MemoryData : public LayerBase {
   void Reshape(const BlobVec&, const BlobVec&) override {}
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  std::vector<uint64_t> RunState() const override { return {static_cast<uint64_t>(position_)}; }
+  void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
   // `count` items of item_count() values and as many labels, read until the next Reset; borrowed,
   // or kept alive by `owner`. Throws unless count is a positive multiple of batch_size().

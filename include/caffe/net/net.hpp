@@ -14,6 +14,7 @@
 namespace caffe {
 
 class NetParameter;
+class NetRunState;
 class NetState;
 class RangeObserver;
 
@@ -95,6 +96,14 @@ class Net {
   // A caffemodel; several separated by commas.
   void CopyTrainedLayersFrom(const std::string& path);
   void ToProto(NetParameter* parameter, bool write_diff = false) const;
+  // Weights in HDF5, laid out as BVLC does it. CopyTrainedLayersFrom reads such files, too.
+  void SaveHDF5(const std::string& path, bool write_diff = false) const;
+  void LoadHDF5(const std::string& path);
+
+  // What a run needs to go on exactly where it was, besides parameters: positions in data, seeds,
+  // counters. Layers are found by name; one that the state does not know stays as it is.
+  void WriteRunState(NetRunState* state) const;
+  void ReadRunState(const NetRunState& state);
 
   using Callback = std::function<void(int layer)>;
   // Called with the place of a layer in layers(). Nets with callbacks run layer by layer.
@@ -139,7 +148,7 @@ class Net {
     BlobVec bottom, top;
     std::vector<bool> bottom_gradient;  // propagate_down of Backward
     bool need_backward = false;
-    int public_index = -1;  // -1: a split or cast of ours
+    int public_index = -1;      // -1: a split or cast of ours
     std::vector<Shape> shapes;  // of the bottoms at the last Reshape
     // Any bottom or top is quantized; then their ranges, and those that the tops get in this
     // forward, which is another one where a ReLU is fused.
@@ -171,12 +180,14 @@ class Net {
   void DebugForward(const Node& node) const;
   void DebugBackward(const Node& node) const;
   void DebugParameters() const;
+  void CheckForward(const Node& node) const;
+  void CheckBackward(const Node& node) const;
 
   std::string name_;
   Phase phase_;
   Device* device_ = nullptr;
   bool explicit_device_ = false;
-  bool debug_info_ = false;
+  bool debug_info_ = false, check_finite_ = false;
   std::unique_ptr<NetParameter> filtered_;  // what ToProto writes, without weights
   std::unique_ptr<StepState> step_state_;
   std::vector<Node> nodes_;
@@ -199,8 +210,8 @@ class Net {
   std::vector<float> params_lr_, params_decay_;
   struct Owner {
     std::string layer;
-    int index;       // in the layer's blobs
-    int learnable;   // in learnable_params_
+    int index;      // in the layer's blobs
+    int learnable;  // in learnable_params_
     bool lr_given, decay_given;
   };
   std::map<std::string, Owner> param_owners_;

@@ -59,6 +59,12 @@ void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec
               "; train in a float type and quantize afterwards");
 }
 
+void LayerBase::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  CAFFE_CHECK(values.size() == RunState().size(), Where(), ": a saved position of ",
+              values.size(), " numbers, where this layer has ", RunState().size());
+  context_.seed = seed;
+}
+
 const std::string& LayerBase::name() const { return parameter_->name(); }
 const std::string& LayerBase::type() const { return parameter_->type(); }
 Phase LayerBase::phase() const { return parameter_->phase(); }

@@ -51,26 +51,44 @@ void Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
   shape_.insert(shape_.begin(), parameter.batch_size());
   log::Info(
       Concat("output data size: ", shape_[0], ",", shape_[1], ",", shape_[2], ",", shape_[3]));
-  source_->Rewind();
+  labels_ = top.size() > 1;
+  uint64_t skip = 0;
   if (parameter.rand_skip() > 0) {
-    const uint32_t skip = Philox(kSkipCounter, context().seed)[0] % parameter.rand_skip();
+    skip = Philox(kSkipCounter, context().seed)[0] % parameter.rand_skip();
     log::Info(Concat("Skipping first ", skip, " data points."));
-    for (uint32_t i = 0; i < skip; ++i) {
-      if (!source_->Skip()) {
-        source_->Rewind();
-        source_->Skip();
-      }
+  }
+  StartAt(skip, 0);
+}
+
+void Data::StartAt(uint64_t skipped, uint64_t given) {
+  prefetcher_.reset();
+  skipped_ = skipped;
+  given_ = records_ = given;
+  source_->Rewind();
+  uint64_t ahead = skipped + given;
+  if (source_->count() > 0) ahead %= static_cast<uint64_t>(source_->count());
+  for (uint64_t i = 0; i < ahead; ++i) {
+    if (!source_->Skip()) {
+      source_->Rewind();
+      source_->Skip();
     }
   }
-  const bool labels = top.size() > 1;
-  prefetcher_ = std::make_unique<Prefetcher>(static_cast<int>(parameter.prefetch()),
-                                             [this, labels](Prefetcher::Batch* batch) {
-                                               try {
-                                                 FillBatch(batch, labels);
-                                               } catch (const Error& error) {
-                                                 CAFFE_THROW(Where(), ": ", error.what());
-                                               }
-                                             });
+  const auto depth = static_cast<int>(layer_param().data_param().prefetch());
+  prefetcher_ = std::make_unique<Prefetcher>(depth, [this](Prefetcher::Batch* batch) {
+    try {
+      FillBatch(batch);
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+  });
+}
+
+void Data::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  LayerBase::SetRunState(seed, values);
+  prefetcher_.reset();  // it uses the transformer
+  transformer_ =
+      std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN, seed);
+  StartAt(values[0], values[1]);
 }
 
 void Data::Reshape(const BlobVec&, const BlobVec& top) {
@@ -85,11 +103,11 @@ void Data::ReadRecord(Datum* datum) {
   CAFFE_CHECK(source_->Next(datum), "there are no records");
 }
 
-void Data::FillBatch(Prefetcher::Batch* batch, bool labels) {
+void Data::FillBatch(Prefetcher::Batch* batch) {
   const int64_t count = ShapeCount(shape_), item = ShapeCount(shape_, 1);
   const DataType type = types().out;
   batch->data.resize(count * type.bytes());
-  if (labels) batch->labels.resize(shape_[0]);
+  if (labels_) batch->labels.resize(shape_[0]);
   float* pixels = reinterpret_cast<float*>(batch->data.data());
   if (type != kFloat) {
     pixels_.resize(count);
@@ -109,7 +127,7 @@ void Data::FillBatch(Prefetcher::Batch* batch, bool labels) {
       CAFFE_THROW(layer_param().data_param().source(), ", record ", source_->position() - 1,
                   " (key ", source_->key(), "): ", error.what());
     }
-    if (labels) batch->labels[i] = static_cast<float>(datum.label());
+    if (labels_) batch->labels[i] = static_cast<float>(datum.label());
   }
   if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);
 }
@@ -122,6 +140,7 @@ void Data::Forward(const BlobVec&, const BlobVec& top) {
                 batch.labels.size() * sizeof(float));
   }
   prefetcher_->Pop();
+  given_ += shape_[0];
 }
 
 void RegisterDataLayer(LayerRegistry& registry) {
