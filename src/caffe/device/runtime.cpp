@@ -1,6 +1,8 @@
 #include "caffe/device/runtime.hpp"
 
+#include <atomic>
 #include <charconv>
+#include <iterator>
 #include <mutex>
 
 #include "caffe/core/error.hpp"
@@ -10,25 +12,38 @@ namespace caffe {
 
 struct Runtime::State {
   ProgramCache cache{ProgramCache::DefaultDirectory(), ProgramCache::ModeFromEnvironment()};
-  std::once_flag found;
-  std::once_flag cpu_made, null_made;
+  // No std::call_once: a driver's library that calls it too, while it is loaded here, was seen to run
+  // our function once more (LLVM's under Python), which then waited for itself.
+  std::mutex mutex;
+  std::atomic<bool> found{false};
   std::unique_ptr<Device> cpu, null_device;
   std::vector<std::unique_ptr<Device>> owned;
   std::vector<Device*> devices;
   std::vector<std::string> notes;
 
   void Find() {
-    std::call_once(found, [this] {
-      for (auto find : {FindCudaDevices, FindOpenClDevices}) {
-        BackendDevices backend = find();
-        if (!backend.note.empty()) notes.push_back(backend.note);
-        for (auto& device : backend.devices) {
-          devices.push_back(device.get());
-          owned.push_back(std::move(device));
-        }
-      }
-    });
+    if (found.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex);
+    if (found.load(std::memory_order_relaxed)) return;
+    std::vector<std::unique_ptr<Device>> all;
+    std::vector<std::string> all_notes;
+    for (auto find : {FindCudaDevices, FindOpenClDevices}) {
+      BackendDevices backend = find();
+      if (!backend.note.empty()) all_notes.push_back(backend.note);
+      std::move(backend.devices.begin(), backend.devices.end(), std::back_inserter(all));
+    }
+    for (const auto& device : all) devices.push_back(device.get());
+    owned = std::move(all);
+    notes = std::move(all_notes);
+    found.store(true, std::memory_order_release);
   }
+
+  Device* Made(std::unique_ptr<Device>* device, std::unique_ptr<Device> (*make)()) {
+    const std::lock_guard lock(host_mutex);
+    if (!*device) *device = make();
+    return device->get();
+  }
+  std::mutex host_mutex;
 };
 
 namespace {
@@ -55,15 +70,8 @@ const std::vector<std::string>& Runtime::notes() {
   return state_->notes;
 }
 
-Device* Runtime::cpu() {
-  std::call_once(state_->cpu_made, [this] { state_->cpu = MakeCpuDevice(); });
-  return state_->cpu.get();
-}
-
-Device* Runtime::null_device() {
-  std::call_once(state_->null_made, [this] { state_->null_device = MakeNullDevice(); });
-  return state_->null_device.get();
-}
+Device* Runtime::cpu() { return state_->Made(&state_->cpu, MakeCpuDevice); }
+Device* Runtime::null_device() { return state_->Made(&state_->null_device, MakeNullDevice); }
 
 Device* Runtime::DeviceByIndex(int index) {
   if (index == -1) return cpu();
