@@ -1,0 +1,73 @@
+"""What the ImageNet models have in common: data, losses, types and files."""
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, 'python'))
+
+from caffe import layers as L, params as P, NetSpec  # noqa: E402,F401
+
+TRAIN, TEST = 0, 1
+MEAN = (104, 117, 123)  # of blue, green and red
+# The bias learns at twice the rate of the weights and does not decay.
+LEARNED = [dict(lr_mult=1, decay_mult=1), dict(lr_mult=2, decay_mult=0)]
+
+
+def image_input(net, batch_size, size):
+    """net.data for images that the user hands over."""
+    net.data = L.Input(shape=dict(dim=[batch_size, 3, size, size]))
+
+
+def records(net, size, batches, source='examples/imagenet', **transform):
+    """net.data and net.label of both phases from LMDBs, crops of `size`, mirrored in training.
+    batches: of training, of testing. transform: further fields of transform_param."""
+    tops = []
+    for phase, batch_size in zip((TRAIN, TEST), batches):
+        name = 'train' if phase == TRAIN else 'val'
+        tops.append(L.Data(name='data', include=dict(phase=phase), ntop=2,
+                           transform_param=dict(mirror=phase == TRAIN, crop_size=size, **transform),
+                           source='%s/ilsvrc12_%s_lmdb' % (source, name), batch_size=batch_size,
+                           backend=P.Data.LMDB))
+    net.data = [top[0] for top in tops]
+    net.label = [top[1] for top in tops]
+
+
+def synthetic(net, size, batch_size):
+    """net.data and net.label of made-up numbers, to see that a net trains at all."""
+    data, label = L.DummyData(
+        name='data', ntop=2, shape=[dict(dim=[batch_size, 3, size, size]), dict(dim=[batch_size])],
+        data_filler=[dict(type='gaussian', std=50), dict(type='constant', value=1)])
+    net.data, net.label = data, label
+
+
+def add_data(net, size, batches, data, **transform):
+    """Records, or synthetic images of another size where `data` is (size, batch size)."""
+    if data is None:
+        records(net, size, batches, **transform)
+    else:
+        synthetic(net, *data)
+
+
+def add_loss(net, scores):
+    """Loss, and top-1 and top-5 accuracy in testing."""
+    net['accuracy/top1'] = L.Accuracy(scores, net.label, include=dict(phase=TEST))
+    net['accuracy/top5'] = L.Accuracy(scores, net.label, include=dict(phase=TEST), top_k=5)
+    net.loss = L.SoftmaxWithLoss(scores, net.label)
+
+
+def finish(net, name, data_type=None):
+    """The net as a message. data_type: of all layers but data, losses and accuracies."""
+    proto = net.to_proto()
+    proto.name = name
+    float_layers = ('Accuracy', 'Data', 'DummyData', 'Input', 'SoftmaxWithLoss')
+    for layer in proto.layer:
+        if data_type is not None and layer.type not in float_layers:
+            layer.bottom_data_type = layer.compute_data_type = layer.top_data_type = data_type
+    return proto
+
+
+def write(folder, **nets):
+    """Writes <name>.prototxt for each message."""
+    for name, proto in nets.items():
+        with open(os.path.join(folder, name + '.prototxt'), 'w') as file:
+            file.write('# Written by generate.py.\n%s' % proto)
