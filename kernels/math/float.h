@@ -77,7 +77,7 @@ DEVICE_FN float pow_f32(float x, float y) {
   const float small = (b - b_high) * log_high + b * log_low;
   float q = large + small;
   float q_low = small - (q - large);
-  q_low = q > 89.0f || q < -104.0f ? 0.0f : q_low;
+  q_low = (q > 89.0f) | (q < -104.0f) ? 0.0f : q_low;
   q = q < -104.0f ? -104.0f : q > 89.0f ? 89.0f : q;
   const float k = (q * 1.44269504f + 12582912.0f) - 12582912.0f;
   const float r = (q - k * 0.693359375f) + (k * 2.12194440e-4f + q_low);
@@ -95,12 +95,12 @@ DEVICE_FN float pow_f32(float x, float y) {
   // From 2^24 on every float is an even integer.
   const float c = y < 0.0f ? -y : y;
   const i32 integer_y = c < 16777216.0f ? (i32)c : 0;
-  const i32 whole_y = c >= 16777216.0f || (float)integer_y == c;
-  const i32 odd = whole_y && (integer_y & 1);
-  v = (as_u32(x) >> 31) && odd ? -v : v;
-  const i32 unreal = x < 0.0f && x > -inf && !whole_y;
-  v = unreal || x != x || y != y ? as_f32(0x7fc00000u) : v;
-  return y == 0.0f || x == 1.0f ? 1.0f : v;
+  const i32 whole_y = (c >= 16777216.0f) | ((float)integer_y == c);
+  const i32 odd = whole_y & integer_y & 1;
+  v = (as_u32(x) >> 31) & (u32)odd ? -v : v;
+  const i32 unreal = (x < 0.0f) & (x > -inf) & !whole_y;
+  v = unreal | (x != x) | (y != y) ? as_f32(0x7fc00000u) : v;
+  return (y == 0.0f) | (x == 1.0f) ? 1.0f : v;
 }
 
 // e^x - 1, accurate to its last digits around 0, too. The polynomial is that of exp_f32.

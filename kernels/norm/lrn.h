@@ -1,9 +1,10 @@
-//! types: float
+//! types: device
 // Local response normalisation of x [planes, height, width], planes being images times channels:
 //   scale = k + factor * sum of x^2 over a window around the element, factor = alpha / window size
 //   y = x scale^-beta
-//   x_diff = y_diff scale^-beta - 2 factor beta x * sum of y_diff x scale^(-beta - 1) over a window
-// Sums run in one fixed order, so that float gives the same bits on every device.
+//   x_diff = y_diff scale^-beta - 2 factor beta x * sum of y_diff x scale^(-beta - 1) over windows
+// Sums run in one fixed order, so that float gives the same bits on every device. The CPU's kernels
+// are in lrn_rows.h.
 
 // The window is 2 reach + 1 channels. A row is a plane, a column a place in it.
 KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),

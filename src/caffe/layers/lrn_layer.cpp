@@ -24,14 +24,15 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     log::Warning(Concat(Where(), ": k ", parameter.k(), " does not count WITHIN_CHANNEL, 1 does"));
   }
   ProgramBuilder builder(device(), "lrn");
-  builder.Types(types()).Body("norm/lrn");
+  const bool rows = device()->host_accessible();
+  builder.Types(types()).Body(rows ? "norm/lrn_rows" : "norm/lrn");
   // On processors a program for every window costs more than the constant saves.
   if (!device()->info().is_cpu_type) builder.Fold("reach", reach_);
   const auto program = builder.Build();
-  const std::string region = across_ ? "lrn_across_" : "lrn_within_";
-  forward_ = program->CreateKernel(region + "forward");
-  parts_ = program->CreateKernel(region + "parts");
-  backward_ = program->CreateKernel(region + "backward");
+  const std::string region = across_ ? "lrn_across_" : "lrn_within_", way = rows ? "_rows" : "";
+  forward_ = program->CreateKernel(region + "forward" + way);
+  parts_ = program->CreateKernel(region + "parts" + way);
+  backward_ = program->CreateKernel(region + "backward" + way);
   const DataType master = types().in == kDouble ? kDouble : kFloat;
   power_ = MakeBlob(master, device(), {0}, name() + " powers");
   ratio_ = MakeBlob(master, device(), {0}, name() + " ratios");
@@ -41,15 +42,10 @@ void LRN::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
               bottom[0]->shape_string());
   planes_ = bottom[0]->count(0, 2);
-  if (across_) {
-    extent_ = bottom[0]->shape(1);
-    inner_ = bottom[0]->count(2);
-    range_ = {planes_, inner_};
-  } else {
-    extent_ = bottom[0]->shape(2);
-    inner_ = bottom[0]->shape(3);
-    range_ = {planes_ * extent_, inner_};
-  }
+  extent_ = bottom[0]->shape(across_ ? 1 : 2);
+  inner_ = bottom[0]->count(across_ ? 2 : 3);
+  const int64_t rows = across_ ? planes_ : planes_ * extent_;
+  range_ = device()->host_accessible() ? LaunchRange(rows) : LaunchRange(rows, inner_);
   top[0]->ReshapeLike(*bottom[0]);
   if (phase() == TRAIN) ReserveParts(bottom[0]->shape());
 }
