@@ -176,6 +176,9 @@ TEST(ConvolutionTest, TypesAndEpilogues) {
     Check(d);
     d.epilogue.bias = Epilogue::Bias::kNone;
     Check(d);
+    d = Conv(2, 2, {3, 5, 4}, 4, {2, 3, 2}, {1, 2, 1}, {1, 0, 1}, {1, 1, 2}, 2);
+    d.in = d.out = type;
+    Check(d);
   }
   ConvDescriptor d = Conv(2, 4, {9, 8}, 6, {3, 3});
   d.backward_data = d.backward_weights = false;

@@ -228,6 +228,18 @@ TEST_P(UpdaterTest, LaunchesAreFewAndNothingWaits) {
   EXPECT_EQ(0, counters.builds);
 }
 
+// Launches read it through a pointer: it is uploaded when it changes, and only then.
+TEST_P(UpdaterTest, TheRateLivesInStepState) {
+  UpdateTester tester("type: 'SGD' momentum: 0.9", GetParam().device, GetParam().type);
+  tester.updater->Update(1, 0);
+  for (const auto& [rate, uploads] : {std::pair{0.5, 1}, {0.5, 0}, {0.125, 1}, {0.125, 0}}) {
+    GetParam().device->ResetCounters();
+    tester.updater->Update(rate, 0);
+    EXPECT_EQ(uploads, GetParam().device->counters().uploads) << rate;
+    EXPECT_EQ(rate, tester.state.Get(StepState::kRate));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, UpdaterTest,
                          testing::ValuesIn(DevicesAndTypes({kFloat, kDouble})),
                          [](const auto& info) { return TestName(info.param); });
@@ -235,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, UpdaterTest,
 // Long parameters take all three levels of the sum.
 TEST(UpdaterNormTest, OfManyElements) {
   for (Device* device : TestDevices()) {
-    const int64_t count = 200003;
+    const int64_t count = device->host_accessible() ? 1200007 : 200003;
     StepState state(device);
     auto blob = MakeBlob(kFloat, device, {count}, "long");
     LearnableParameters learnable{{blob.get()}, {1.f}, {1.f}, {blob}};

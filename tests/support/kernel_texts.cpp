@@ -34,6 +34,15 @@ std::vector<std::string> KernelBodies() {
   return bodies;
 }
 
+std::vector<DataType> BodyTypes(const std::string& path) {
+  std::vector<DataType> types;
+  for (const std::string& group : Groups(path)) {
+    if (group == "float") types.insert(types.end(), FloatTypes().begin(), FloatTypes().end());
+    if (group == "quantized") types.insert(types.end(), {kQuant8, kQuant16});
+  }
+  return types;
+}
+
 namespace {
 
 std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {

@@ -10,6 +10,10 @@ namespace caffe {
 // The files of kernels/ that declare kernels: those whose first line names their types.
 std::vector<std::string> KernelBodies();
 
+// The types that its first line names: the float kinds, the quantized ones, or both; none for other
+// groups.
+std::vector<DataType> BodyTypes(const std::string& path);
+
 // The complete text of a body in every type that its first line names, and of bodies that an
 // operator completes with defines, the texts of that operator. `fold`: FOLD parameters are folded.
 std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold);

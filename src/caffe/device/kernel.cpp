@@ -1,21 +1,48 @@
 #include "caffe/device/kernel.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
+#include "caffe/device/launch_record.hpp"
 
 namespace caffe {
 namespace {
 
-template <class T>
-size_t Put(T value, void* target) {
+template <class T> size_t Put(T value, void* target) {
   std::memcpy(target, &value, sizeof(value));
   return sizeof(value);
 }
 
+std::atomic<bool> recording{false};
+
+struct LaunchRecord {
+  std::mutex mutex;
+  std::set<LaunchedKernel> kernels;
+};
+
+LaunchRecord& Record() {
+  static auto* const record = new LaunchRecord;
+  return *record;
+}
+
+void NoteLaunch(const Device& device, const KernelSignature& signature, const TypeTriple& types) {
+  if (!recording.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(Record().mutex);
+  Record().kernels.insert({device.info().id, signature.name, types});
+}
+
 }  // namespace
+
+void RecordLaunches() { recording = true; }
+
+std::set<LaunchedKernel> RecordedLaunches() {
+  const std::lock_guard lock(Record().mutex);
+  return Record().kernels;
+}
 
 std::string ScalarType(const KernelParameter& parameter, const TypeTriple& types) {
   if (parameter.type == "Acctype") return types.compute.info().accumulator;
@@ -73,15 +100,18 @@ void Kernel::Launch(const LaunchRange& range, const std::vector<KernelArgument>&
   if (range.rows <= 0 || range.columns <= 0) return;
   DoLaunch(range, arguments);
   device_->CountLaunch();
+  NoteLaunch(*device_, signature_, types_);
 }
 
-void Kernel::LaunchInGroups(const LaunchGroups& groups, const std::vector<KernelArgument>& arguments) {
+void Kernel::LaunchInGroups(const LaunchGroups& groups,
+                            const std::vector<KernelArgument>& arguments) {
   Check(arguments);
   for (int64_t extent : groups.groups) {
     if (extent <= 0) return;
   }
   DoLaunchGroups(groups, arguments);
   device_->CountLaunch();
+  NoteLaunch(*device_, signature_, types_);
 }
 
 }  // namespace caffe
