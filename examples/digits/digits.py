@@ -2,8 +2,8 @@
 """Trains a small net of LeNet's kind on the handwritten digits that scikit-learn carries.
 
 For every type and device: trains from the same seed, tests, and prints a row of a table (type,
-device, accuracy, milliseconds per image, memory). Integers are trained in float and then quantized. Loss curves and confusion matrices go to the
-output folder as PNG, the table as results.json.
+device, accuracy, milliseconds per image, memory). Integers are trained in float and then quantized.
+Loss curves and confusion matrices go to the output folder as PNG, the table as results.json.
 """
 import argparse
 import json

@@ -90,6 +90,8 @@ TEST_P(QuantizedReLULayerTest, RescalesEveryCode) {
 TEST_P(QuantizedReLULayerTest, BackwardIsAnError) {
   const auto [device, type] = GetParam();
   LayerTester relu("type: 'ReLU'", device, TypeTriple::Equal(type), {{4}});
+  relu.bottom().set_range({0.5, 3, true});
+  relu.top().set_range({0.5, 3, true});
   relu.Forward();
   EXPECT_THROW(relu.Backward(), Error);
 }

@@ -124,6 +124,48 @@ TEST_P(QuantizedNetTest, CodesEqualThoseOfTheCpu) {
   EXPECT_EQ(Codes(*net->BlobByName("conv")), Codes(*host->BlobByName("conv")));
 }
 
+// Dropout, Reshape and Slice hand on the range they got; Concat of several has one of its own.
+TEST_P(QuantizedNetTest, LayersWithoutArithmeticCarryRanges) {
+  const auto [device, type] = GetParam();
+  const auto text = [](DataType data_type) {
+    const std::string t = Typed(data_type);
+    return InputText("data", {2, 2, 4, 4}) +
+           "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'" + t +
+           " convolution_param { num_output: 4 kernel_size: 1"
+           " weight_filler { type: 'uniform' min: -1 max: 1 } } } "
+           "layer { name: 'drop' type: 'Dropout' bottom: 'conv' top: 'conv'" +
+           t +
+           " } "
+           "layer { name: 'shaped' type: 'Reshape' bottom: 'conv' top: 'shaped'" +
+           t +
+           " reshape_param { shape { dim: 0 dim: -1 } } } "
+           "layer { name: 'cut' type: 'Slice' bottom: 'shaped' top: 'a' top: 'b'" +
+           t +
+           " } "
+           "layer { name: 'relu' type: 'ReLU' bottom: 'a' top: 'r'" +
+           t +
+           " } "
+           "layer { name: 'joined' type: 'Concat' bottom: 'r' bottom: 'b' top: 'joined'" +
+           t + " } " +
+           "layer { name: 'out' type: 'Quantizer' bottom: 'joined' top: 'out' "
+           "top_data_type: CAFFE_FLOAT } ";
+  };
+  const NetParameter weights = Calibrated(text(kFloat));
+  const auto net = MakeNet(text(type), device), reference = MakeNet(text(kFloat), device);
+  for (Net* each : {net.get(), reference.get()}) {
+    each->CopyTrainedLayersFrom(weights);
+    FillInputs(each, 6);
+    each->Forward();
+  }
+  const double scale = net->BlobByName("conv")->range().scale;
+  for (const char* blob : {"shaped", "a", "b"}) {
+    EXPECT_EQ(net->BlobByName(blob)->range().scale, scale) << blob;
+  }
+  EXPECT_NE(net->BlobByName("r")->range().scale, scale);
+  const std::vector<double> actual = Values(*net, "out"), expected = Values(*reference, "out");
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 4 * scale) << i;
+}
+
 TEST_P(QuantizedNetTest, AFusedReluRoundsOnceAndAnUnfusedOneTwice) {
   const auto [device, type] = GetParam();
   const auto net = MakeNet(NetText(type), device);

@@ -22,6 +22,7 @@ class Dropout : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  bool CarriesRange() const override { return true; }
 
  private:
   // y is x masked in TRAIN, or as it is in TEST.

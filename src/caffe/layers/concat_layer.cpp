@@ -46,13 +46,15 @@ void ConcatBottoms::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom.size() == 1) return top[0]->ShareData(*bottom[0]);
   const int64_t bytes = static_cast<int64_t>(types().in.bytes());
   const DevicePtr target = top[0]->mutable_device_data();
-  const QuantRange range = top[0]->range();
+  const bool quantized = types().compute.is_quantized();
+  const QuantRange out = quantized ? TopRange(0) : QuantRange{};
   int64_t offset = 0;
   for (size_t i = 0; i < bottom.size(); ++i) {
-    const double rescale = bottom[i]->range().scale / range.scale;
-    copy_->Launch({outer_, rows_[i]},
-                  {outer_, rows_[i], rows_[i], row_, bottom[i]->Data(),
-                   KernelArgument(target + offset * bytes, range.zero), Scale(rescale)});
+    const QuantRange in = quantized ? BottomRange(static_cast<int>(i)) : QuantRange{};
+    copy_->Launch(
+        {outer_, rows_[i]},
+        {outer_, rows_[i], rows_[i], row_, KernelArgument(bottom[i]->device_data(), in.zero),
+         KernelArgument(target + offset * bytes, out.zero), Scale(in.scale / out.scale)});
     offset += rows_[i];
   }
 }
