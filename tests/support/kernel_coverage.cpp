@@ -27,6 +27,8 @@ std::string FolderOf(const std::string& body) {
 
 // Variants that a kind of device never takes.
 bool Takes(const Device& device, const std::string& kernel) {
+  // One body for the CPU, one for devices.
+  if (kernel.starts_with("lrn_")) return device.host_accessible() == kernel.ends_with("_rows");
   if (device.host_accessible()) return !kernel.ends_with("_tiles");
   return kernel != "max_pool_forward_rows" && kernel != "max_pool_backward_rows";
 }
