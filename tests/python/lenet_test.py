@@ -15,18 +15,18 @@ pytestmark = pytest.mark.skipif(not os.environ.get('CAFFE_TEST_DATA') or not os.
                                 reason='CAFFE_TEST_DATA names no folder with mnist/')
 
 
-def train(folder, device, iterations, data_type='float'):
+def train(folder, device, iterations, data_type='float', **environment):
     run = subprocess.run(
         [sys.executable, os.path.join(ROOT, 'examples', 'mnist', 'train_lenet.py'), '--data', DATA,
          '--device', device, '--type', data_type, '--iterations', str(iterations),
          '--output', str(folder / 'lenet')], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True)
+        text=True, env=dict(os.environ, **environment))
     assert run.returncode == 0, run.stdout[-2000:]
     return run.stdout
 
 
-def accuracy(folder, device, iterations, data_type='float'):
-    output = train(folder, device, iterations, data_type)
+def accuracy(folder, device, iterations, data_type='float', **environment):
+    output = train(folder, device, iterations, data_type, **environment)
     return float(re.search(r'test accuracy ([0-9.]+)', output).group(1))
 
 
@@ -34,7 +34,7 @@ def test_integers_lose_next_to_nothing(tmp_path):
     output = train(tmp_path, 'cpu', 2000)
     points = {name: float(re.search(r'^%s +([0-9.]+)%%' % name, output, re.MULTILINE)[1])
               for name in ('float', 'half', 'int16', 'int8')}
-    assert points['float'] > 98
+    assert points['float'] > 98 and points['half'] > 98
     assert abs(points['int16'] - points['float']) <= 0.02
     assert abs(points['int8'] - points['float']) <= 0.1
 
@@ -43,11 +43,8 @@ def test_a_thousand_iterations_on_opencl(tmp_path):
     devices = [device.name for device in caffe.devices() if device.name.startswith('opencl')]
     if not devices:
         pytest.skip('there is no OpenCL device')
-    assert accuracy(tmp_path, devices[-1], 1000) >= 0.97
-
-
-def test_a_thousand_iterations_on_the_cpu(tmp_path):
-    assert accuracy(tmp_path, 'cpu', 1000) >= 0.97
+    # On PoCL CLBlast takes half the time of our own products, once it is compiled.
+    assert accuracy(tmp_path, devices[-1], 1000, CAFFE_LIBRARY='gemm=clblast') >= 0.97
 
 
 def test_half_blobs_with_float_masters(tmp_path):
