@@ -64,6 +64,16 @@ if(PNG_FOUND)
   list(APPEND CAFFE_LIBRARIES PNG::PNG)
 endif()
 
+# Debian keeps the serial and the MPI build apart.
+find_library(CAFFE_HDF5_LIBRARY NAMES hdf5_serial hdf5 PATH_SUFFIXES hdf5/serial)
+find_path(CAFFE_HDF5_INCLUDE hdf5.h PATH_SUFFIXES hdf5/serial)
+set(CAFFE_WITH_io/hdf5 OFF)
+if(CAFFE_HDF5_LIBRARY AND CAFFE_HDF5_INCLUDE)
+  set(CAFFE_WITH_io/hdf5 ON)
+  list(APPEND CAFFE_LIBRARIES ${CAFFE_HDF5_LIBRARY})
+  include_directories(SYSTEM ${CAFFE_HDF5_INCLUDE})
+endif()
+
 set(CAFFE_PYBIND11_FOUND OFF)
 if(CAFFE_PYTHON)
   if(NOT Python3_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)

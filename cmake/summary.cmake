@@ -22,6 +22,7 @@ caffe_row("zlib         " ${CAFFE_WITH_data/zlib} "convert_mnist_data reads .gz 
 caffe_row("Python       " "${Python3_FOUND}" "${Python3_VERSION}; the Python package")
 caffe_row("libjpeg      " ${CAFFE_WITH_data/jpeg} "ImageData layers read JPEG files")
 caffe_row("libpng       " ${CAFFE_WITH_data/png} "ImageData layers read PNG files")
+caffe_row("HDF5         " ${CAFFE_WITH_io/hdf5} "HDF5Data layers, weights and snapshots in HDF5")
 caffe_row("pybind11     " ${CAFFE_PYBIND11_FOUND} "the Python package")
 caffe_row("GoogleTest   " "${GTest_FOUND}" "the tests")
 message(STATUS "  host kernels   ${CAFFE_HOST_LEVELS}")

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caffe/core/shape.hpp"
+
+namespace caffe {
+
+// Names are paths inside the file, with / between groups. Errors name the file and the path. The
+// library below is used by one thread at a time, whatever the number of files and threads is.
+
+// An HDF5 file, open for reading. Throws if it is missing, cut off or something else, and if this
+// library was built without HDF5.
+class Hdf5Reader {
+ public:
+  explicit Hdf5Reader(const std::string& path);
+  ~Hdf5Reader();
+  Hdf5Reader(const Hdf5Reader&) = delete;
+  Hdf5Reader& operator=(const Hdf5Reader&) = delete;
+
+  bool Has(const std::string& name) const;
+  bool IsGroup(const std::string& name) const;
+  // What a group holds, by name; "/" is the whole file.
+  std::vector<std::string> Children(const std::string& group) const;
+  Shape ShapeOf(const std::string& dataset) const;
+  // Whether its elements are 64-bit floating-point numbers.
+  bool IsDouble(const std::string& dataset) const;
+  // All elements; the target has room for ShapeOf. Integers and floats of every size are converted.
+  void Read(const std::string& dataset, float* target) const;
+  void Read(const std::string& dataset, double* target) const;
+  int64_t ReadInteger(const std::string& dataset) const;
+  // A text of fixed or of any length.
+  std::string ReadString(const std::string& dataset) const;
+  // Unsigned bytes.
+  std::string ReadBytes(const std::string& dataset) const;
+
+ private:
+  std::string path_;
+  int64_t file_ = -1;
+};
+
+// A new HDF5 file, which appears under its name in Commit (io/file.hpp). Groups are made where a
+// name needs them.
+class Hdf5Writer {
+ public:
+  explicit Hdf5Writer(const std::string& path);
+  ~Hdf5Writer();
+  Hdf5Writer(const Hdf5Writer&) = delete;
+  Hdf5Writer& operator=(const Hdf5Writer&) = delete;
+
+  void MakeGroup(const std::string& name);
+  void Write(const std::string& dataset, const Shape& shape, const float* source);
+  void Write(const std::string& dataset, const Shape& shape, const double* source);
+  void WriteInteger(const std::string& dataset, int value);
+  void WriteString(const std::string& dataset, const std::string& value);
+  void WriteBytes(const std::string& dataset, std::string_view bytes);
+  void Commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Whether the file begins as HDF5 files do; false if it can not be read.
+bool IsHdf5File(const std::string& path);
+
+}  // namespace caffe

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// Writes its bottoms to an HDF5 file, as float (double for double).
+// bottom 0, bottom 1: datasets "data" and "label", with one first extent. No top; no gradient comes
+// from here.
+// hdf5_output_param: file_name. The file appears in the first forward; a second one is an error, as
+//   its datasets are there.
+// Types: float kinds.
+class HDF5Output : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+
+ private:
+  bool written_ = false;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class HDF5OutputLayer final : public Layer<Dtype, MItype, MOtype, HDF5Output> {
+  using Layer<Dtype, MItype, MOtype, HDF5Output>::Layer;
+};
+
+}  // namespace caffe

@@ -1,0 +1,62 @@
+#include "caffe/layers/hdf5_output_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/io/hdf5_file.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void HDF5Output::LayerSetUp(const BlobVec&, const BlobVec&) {
+  const std::string& path = layer_param().hdf5_output_param().file_name();
+  CAFFE_CHECK(!path.empty(), Where(), ": hdf5_output_param has no file_name");
+  try {
+    Hdf5Writer probe(path);  // removed again, never committed
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+}
+
+void HDF5Output::Reshape(const BlobVec& bottom, const BlobVec&) {
+  for (const BlobBase* blob : bottom) {
+    CAFFE_CHECK(blob->num_axes() > 0 && blob->shape(0) == bottom[0]->shape(0), Where(), ": blob ",
+                blob->name(), " of shape ", blob->shape_string(), " has not as many items as ",
+                bottom[0]->name(), " of shape ", bottom[0]->shape_string());
+  }
+}
+
+void HDF5Output::Forward(const BlobVec& bottom, const BlobVec&) {
+  const std::string& path = layer_param().hdf5_output_param().file_name();
+  CAFFE_CHECK(!written_, Where(), ": ", path,
+              " holds the first batch already; the layer writes a single one");
+  try {
+    Hdf5Writer file(path);
+    for (size_t i = 0; i < bottom.size(); ++i) {
+      const char* name = i == 0 ? "data" : "label";
+      const BlobBase& blob = *bottom[i];
+      if (blob.type() == kDouble) {
+        file.Write(name, blob.shape(), static_cast<const double*>(blob.host_data()));
+      } else {
+        std::vector<float> values(blob.count());
+        ConvertElements(blob.type(), blob.host_data(), kFloat, values.data(), values.size());
+        file.Write(name, blob.shape(), values.data());
+      }
+    }
+    file.Commit();
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+  written_ = true;
+}
+
+void RegisterHDF5OutputLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.min_top = traits.max_top = 0;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {0, 1};
+  traits.backward = false;
+  traits.summary = "writes a batch to an HDF5 file";
+  registry.Add<HDF5OutputLayer>("HDF5Output", traits);
+}
+
+}  // namespace caffe
