@@ -130,6 +130,13 @@ void BindNet(py::module_& module) {
             caffe::WriteBinaryProto(path, parameter);
           },
           py::arg("path"), py::arg("write_diff") = false)
+      .def(
+          "save_hdf5",
+          [](const Net& net, const py::object& path, bool write_diff) {
+            net.SaveHDF5(ToPath(path), write_diff);
+          },
+          py::arg("path"), py::arg("write_diff") = false)
+      .def("load_hdf5", [](Net& net, const py::object& path) { net.LoadHDF5(ToPath(path)); })
       .def_property_readonly("name", &Net::name)
       .def_property_readonly("layers", [](const Net& net) { return net.layers(); })
       .def_property_readonly("_blobs", [](const Net& net) { return net.blobs(); })

@@ -12,6 +12,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/quant/observer.hpp"
@@ -639,7 +640,11 @@ void Net::CopyTrainedLayersFrom(const std::string& paths) {
     const size_t first = path.find_first_not_of(' ');
     if (first == std::string::npos) continue;
     path = path.substr(first, path.find_last_not_of(' ') - first + 1);
-    CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+    if (IsHdf5File(path)) {
+      LoadHDF5(path);
+    } else {
+      CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+    }
   }
 }
 

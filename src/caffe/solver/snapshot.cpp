@@ -4,6 +4,8 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/hdf5_file.hpp"
+#include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/learning_rate.hpp"
 #include "caffe/solver/solver.hpp"
@@ -20,7 +22,12 @@ void Solver::CheckSnapshotCanBeWritten() const {
               "snapshot_prefix is not set: there is no place for "
               "snapshots; set it, or snapshot: 0 and snapshot_after_train: false");
   try {
-    AtomicFile probe(SnapshotName(".caffemodel"));  // removed again, never committed
+    // Removed again, never committed.
+    if (param_->snapshot_format() == SolverParameter::HDF5) {
+      Hdf5Writer probe(SnapshotName(".caffemodel.h5"));
+    } else {
+      AtomicFile probe(SnapshotName(".caffemodel"));
+    }
   } catch (const Error& error) {
     CAFFE_THROW("snapshots can not be written to ", param_->snapshot_prefix(),
                 "_*: ", error.what());
@@ -31,11 +38,17 @@ void Solver::Snapshot() {
   CAFFE_CHECK(param_->has_snapshot_prefix(),
               "snapshot_prefix is not set: there is no place for "
               "snapshots");
-  const std::string model = SnapshotName(".caffemodel");
-  log::Info(Concat("Snapshotting to binary proto file ", model));
-  NetParameter net;
-  net_->ToProto(&net, param_->snapshot_diff());
-  WriteBinaryProto(model, net);
+  const bool hdf5 = param_->snapshot_format() == SolverParameter::HDF5;
+  const std::string model = SnapshotName(hdf5 ? ".caffemodel.h5" : ".caffemodel");
+  if (hdf5) {
+    log::Info(Concat("Snapshotting to HDF5 file ", model));
+    net_->SaveHDF5(model, param_->snapshot_diff());
+  } else {
+    log::Info(Concat("Snapshotting to binary proto file ", model));
+    NetParameter net;
+    net_->ToProto(&net, param_->snapshot_diff());
+    WriteBinaryProto(model, net);
+  }
 
   SolverState state;
   state.set_iter(static_cast<int>(iter_));
@@ -47,15 +60,23 @@ void Solver::Snapshot() {
     state.set_loss_scale(reals.Get(StepState::kLossScale));
     state.set_loss_scale_good_steps(static_cast<int>(reals.Get(StepState::kGoodSteps)));
   }
-  const std::string file = SnapshotName(".solverstate");
-  log::Info(Concat("Snapshotting solver state to binary proto file ", file));
-  WriteBinaryProto(file, state);
+  const std::string file = SnapshotName(hdf5 ? ".solverstate.h5" : ".solverstate");
+  if (hdf5) {
+    log::Info(Concat("Snapshotting solver state to HDF5 file ", file));
+    WriteSolverStateHdf5(file, state);
+  } else {
+    log::Info(Concat("Snapshotting solver state to binary proto file ", file));
+    WriteBinaryProto(file, state);
+  }
 }
 
 void Solver::Restore(const std::string& path) {
-  CAFFE_CHECK(!path.ends_with(".h5"), path, ": HDF5 solver states are not supported");
   SolverState state;
-  ReadBinaryProto(path, &state);
+  if (path.ends_with(".h5") || IsHdf5File(path)) {
+    state = ReadSolverStateHdf5(path);
+  } else {
+    ReadBinaryProto(path, &state);
+  }
   const auto& history = updater_->history();
   CAFFE_CHECK(state.history_size() == static_cast<int>(history.size()), path,
               ": Incorrect length of history blobs. The file has ", state.history_size(), ", ",

@@ -53,8 +53,6 @@ void Solver::Init(Device* device) {
   log::Info(Concat("Initializing solver from parameters: \n", param_->DebugString()));
   CheckLearningRate(*param_);
   FindUpdateRule(param_->type());
-  CAFFE_CHECK(param_->snapshot_format() == SolverParameter::BINARYPROTO,
-              "snapshot_format: HDF5 is not supported; use BINARYPROTO");
   if (param_->snapshot() > 0) CheckSnapshotCanBeWritten();
   InitTrainNet(device);
   LearnableParameters learnable{net_->learnable_params(), net_->params_lr(),

@@ -1,0 +1,179 @@
+#include "caffe/io/hdf5_messages.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "caffe.pb.h"
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/io/hdf5_file.hpp"
+
+namespace caffe {
+namespace {
+
+const char* const kRanges = "/cortado/quantizer";
+const char* const kState = "/cortado/state";
+
+Shape ShapeOf(const BlobProto& blob) {
+  return {blob.shape().dim().begin(), blob.shape().dim().end()};
+}
+
+void WriteBlob(Hdf5Writer* file, const std::string& name, const BlobProto& blob, bool diff) {
+  const auto& doubles = diff ? blob.double_diff() : blob.double_data();
+  const auto& floats = diff ? blob.diff() : blob.data();
+  if (!doubles.empty()) return file->Write(name, ShapeOf(blob), doubles.data());
+  if (blob.has_packed_data()) {
+    // HDF5 knows no bfloat16, and BVLC no half.
+    const std::string& packed = diff ? blob.packed_diff() : blob.packed_data();
+    std::vector<float> values(ShapeCount(ShapeOf(blob)));
+    ConvertElements(DataTypeByProto(blob.data_type()), packed.data(), kFloat, values.data(),
+                    values.size());
+    return file->Write(name, ShapeOf(blob), values.data());
+  }
+  file->Write(name, ShapeOf(blob), floats.data());
+}
+
+void ReadBlob(const Hdf5Reader& file, const std::string& name, BlobProto* blob, bool diff) {
+  const Shape shape = file.ShapeOf(name);
+  const int64_t count = ShapeCount(shape);
+  CAFFE_CHECK(count <= INT32_MAX, "dataset '", name, "' of shape ", ShapeString(shape),
+              " is too large");
+  blob->mutable_shape()->mutable_dim()->Assign(shape.begin(), shape.end());
+  if (file.IsDouble(name)) {
+    auto* values = diff ? blob->mutable_double_diff() : blob->mutable_double_data();
+    values->Resize(static_cast<int>(count), 0);
+    file.Read(name, values->mutable_data());
+  } else {
+    auto* values = diff ? blob->mutable_diff() : blob->mutable_data();
+    values->Resize(static_cast<int>(count), 0);
+    file.Read(name, values->mutable_data());
+  }
+}
+
+// The number that a dataset is named, or -1.
+int PlaceOf(const std::string& name) {
+  int place = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), place);
+  return error == std::errc() && stop == name.data() + name.size() && place < 1 << 16 ? place : -1;
+}
+
+// A layer is a group that holds datasets with numbers; its name may hold slashes.
+void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::string& layer,
+                NetParameter* net) {
+  LayerParameter* parameter = nullptr;
+  for (const std::string& child : file.Children(group)) {
+    const std::string path = group + "/" + child;
+    if (file.IsGroup(path)) {
+      ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net);
+      continue;
+    }
+    const int place = PlaceOf(child);
+    CAFFE_CHECK(place >= 0 && !layer.empty(), "dataset '", path, "' is no parameter of a layer");
+    if (!parameter) {
+      parameter = net->add_layer();
+      parameter->set_name(layer);
+    }
+    while (parameter->blobs_size() <= place) parameter->add_blobs();
+    ReadBlob(file, path, parameter->mutable_blobs(place), false);
+    const std::string diff = "/diff/" + layer + "/" + child;
+    if (file.Has(diff)) ReadBlob(file, diff, parameter->mutable_blobs(place), true);
+  }
+}
+
+bool HasValues(const BlobProto& blob) {
+  return blob.has_shape() || blob.data_size() > 0 || blob.double_data_size() > 0 ||
+         blob.has_packed_data();
+}
+
+bool HasDiff(const BlobProto& blob) {
+  return blob.diff_size() > 0 || blob.double_diff_size() > 0 || blob.has_packed_diff();
+}
+
+}  // namespace
+
+void WriteNetHdf5(const std::string& path, const NetParameter& net) {
+  Hdf5Writer file(path);
+  file.MakeGroup("/data");
+  for (const LayerParameter& layer : net.layer()) {
+    const std::string group = "/data/" + layer.name();
+    file.MakeGroup(group);
+    for (int i = 0; i < layer.blobs_size(); ++i) {
+      const BlobProto& blob = layer.blobs(i);
+      if (!HasValues(blob)) continue;
+      const std::string name = layer.name() + "/" + std::to_string(i);
+      WriteBlob(&file, "/data/" + name, blob, false);
+      if (HasDiff(blob)) WriteBlob(&file, "/diff/" + name, blob, true);
+    }
+  }
+  if (net.quantizer_size() > 0) {
+    NetParameter ranges;
+    *ranges.mutable_quantizer() = net.quantizer();
+    file.WriteBytes(kRanges, ranges.SerializeAsString());
+  }
+  file.Commit();
+}
+
+NetParameter ReadNetHdf5(const std::string& path) {
+  const Hdf5Reader file(path);
+  NetParameter net;
+  try {
+    CAFFE_CHECK(file.Has("/data"), "there is no group '/data', so these are no weights");
+    ReadLayers(file, "/data", "", &net);
+    if (file.Has(kRanges)) {
+      NetParameter ranges;
+      CAFFE_CHECK(ranges.ParseFromString(file.ReadBytes(kRanges)), "dataset '", kRanges,
+                  "' is damaged");
+      *net.mutable_quantizer() = ranges.quantizer();
+    }
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    CAFFE_THROW(text.starts_with(path) ? "" : path + ": ", text);
+  }
+  return net;
+}
+
+void WriteSolverStateHdf5(const std::string& path, const SolverState& state) {
+  Hdf5Writer file(path);
+  file.WriteInteger("/iter", state.iter());
+  file.WriteInteger("/current_step", state.current_step());
+  if (state.has_learned_net()) file.WriteString("/learned_net", state.learned_net());
+  file.MakeGroup("/history");
+  for (int i = 0; i < state.history_size(); ++i) {
+    WriteBlob(&file, "/history/" + std::to_string(i), state.history(i), false);
+  }
+  SolverState rest = state;
+  rest.clear_iter();
+  rest.clear_current_step();
+  rest.clear_learned_net();
+  rest.clear_history();
+  file.WriteBytes(kState, rest.SerializeAsString());
+  file.Commit();
+}
+
+SolverState ReadSolverStateHdf5(const std::string& path) {
+  const Hdf5Reader file(path);
+  SolverState state;
+  try {
+    CAFFE_CHECK(file.Has("/iter") && file.Has("/history"),
+                "there is no '/iter' or no '/history', so this is no solver state");
+    if (file.Has(kState)) {
+      CAFFE_CHECK(state.ParseFromString(file.ReadBytes(kState)), "dataset '", kState,
+                  "' is damaged");
+    }
+    state.set_iter(static_cast<int>(file.ReadInteger("/iter")));
+    if (file.Has("/current_step")) {
+      state.set_current_step(static_cast<int>(file.ReadInteger("/current_step")));
+    }
+    if (file.Has("/learned_net")) state.set_learned_net(file.ReadString("/learned_net"));
+    const int count = static_cast<int>(file.Children("/history").size());
+    for (int i = 0; i < count; ++i) {
+      ReadBlob(file, "/history/" + std::to_string(i), state.add_history(), false);
+    }
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    CAFFE_THROW(text.starts_with(path) ? "" : path + ": ", text);
+  }
+  return state;
+}
+
+}  // namespace caffe

@@ -1,0 +1,68 @@
+#include <map>
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/io/hdf5_messages.hpp"
+#include "caffe/net/net.hpp"
+
+// BVLC's HDF5 files hold shared parameters once, at their owner.
+namespace caffe {
+namespace {
+
+using Place = std::pair<const SyncedMemory*, int64_t>;
+
+Place PlaceOf(const BlobBase& blob) { return {blob.data_memory().get(), blob.data_offset()}; }
+
+bool HasValues(const BlobProto& blob) {
+  return blob.has_shape() || blob.data_size() > 0 || blob.double_data_size() > 0;
+}
+
+}  // namespace
+
+void Net::SaveHDF5(const std::string& path, bool write_diff) const {
+  NetParameter net;
+  ToProto(&net, write_diff);
+  std::map<Place, int> owners;
+  for (size_t i = 0; i < public_layers_.size(); ++i) {
+    LayerParameter* layer = net.mutable_layer(static_cast<int>(i));
+    const auto& blobs = public_layers_[i]->blobs();
+    for (size_t b = 0; b < blobs.size(); ++b) {
+      if (++owners[PlaceOf(*blobs[b])] > 1) layer->mutable_blobs(static_cast<int>(b))->Clear();
+    }
+  }
+  WriteNetHdf5(path, net);
+}
+
+void Net::LoadHDF5(const std::string& path) {
+  NetParameter net = ReadNetHdf5(path);
+  std::map<std::string, LayerParameter*> layers;
+  for (LayerParameter& layer : *net.mutable_layer()) layers[layer.name()] = &layer;
+  std::map<Place, const BlobProto*> owners;
+  for (size_t i = 0; i < public_layers_.size(); ++i) {
+    const auto found = layers.find(public_layer_names_[i]);
+    if (found == layers.end()) {
+      // All of its parameters may be shared ones.
+      continue;
+    }
+    LayerParameter& layer = *found->second;
+    const auto& blobs = public_layers_[i]->blobs();
+    for (size_t b = 0; b < blobs.size(); ++b) {
+      if (layer.blobs_size() <= static_cast<int>(b)) layer.add_blobs();
+      BlobProto* blob = layer.mutable_blobs(static_cast<int>(b));
+      const auto owner = owners.find(PlaceOf(*blobs[b]));
+      if (!HasValues(*blob)) {
+        CAFFE_CHECK(owner != owners.end(), path, ": there is no parameter ", b, " of layer '",
+                    layer.name(), "'");
+        *blob = *owner->second;
+        blob->mutable_shape()->clear_dim();
+        for (const int64_t extent : blobs[b]->shape()) blob->mutable_shape()->add_dim(extent);
+      } else if (owner == owners.end()) {
+        owners[PlaceOf(*blobs[b])] = blob;
+      }
+    }
+  }
+  CopyTrainedLayersFrom(net);
+}
+
+}  // namespace caffe

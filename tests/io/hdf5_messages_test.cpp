@@ -1,0 +1,92 @@
+#include "caffe/io/hdf5_messages.hpp"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/io/hdf5_file.hpp"
+#include "io/temporary_folder.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+template <class Message> Message Parse(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+TEST(Hdf5MessagesTest, WeightsComeBack) {
+  const TemporaryFolder folder;
+  const std::string layers =
+      "layer { name: 'conv' blobs { shape { dim: 2 dim: 3 } data: [1, 2, 3, 4, 5, 6] "
+      "        diff: [6, 5, 4, 3, 2, 1] } blobs { shape { dim: 2 } double_data: [0.1, 7] } } "
+      "layer { name: 'conv/1x1' blobs { shape { dim: 1 } data: 8 } } "
+      "layer { name: 'block/5x5' blobs { shape { } data: 9 } } ";
+  const std::string ranges = "quantizer { name: 'data' observed_min: -1 observed_max: 0.3 }";
+  WriteNetHdf5(folder / "w.h5", Parse<NetParameter>(layers + "layer { name: 'relu' } " + ranges));
+  const NetParameter net = ReadNetHdf5(folder / "w.h5");
+  const NetParameter expected = Parse<NetParameter>(layers + ranges);
+  // Layers come by name, those inside another's group behind it; relu has nothing to tell.
+  ASSERT_EQ(net.layer_size(), 3);
+  const int places[] = {2, 0, 1};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(net.layer(i).DebugString(), expected.layer(places[i]).DebugString());
+  }
+  EXPECT_EQ(net.quantizer(0).DebugString(), expected.quantizer(0).DebugString());
+}
+
+// As BVLC's names go.
+TEST(Hdf5MessagesTest, LayoutIsBvlcs) {
+  const TemporaryFolder folder;
+  WriteNetHdf5(folder / "w.h5",
+               Parse<NetParameter>("layer { name: 'ip' blobs { shape { dim: 2 } data: [1, 2] "
+                                   "diff: [3, 4] } blobs { } } layer { name: 'relu' }"));
+  const Hdf5Reader weights(folder / "w.h5");
+  EXPECT_EQ(weights.Children("/"), std::vector<std::string>({"data", "diff"}));
+  EXPECT_EQ(weights.Children("/data"), std::vector<std::string>({"ip", "relu"}));
+  EXPECT_EQ(weights.Children("/data/ip"), std::vector<std::string>({"0"}));
+  EXPECT_EQ(weights.ShapeOf("/diff/ip/0"), Shape({2}));
+  WriteSolverStateHdf5(folder / "s.h5",
+                       Parse<SolverState>("iter: 12 current_step: 3 learned_net: 'a.h5' "
+                                          "history { shape { dim: 1 dim: 2 } data: [1, 2] }"));
+  const Hdf5Reader state(folder / "s.h5");
+  EXPECT_EQ(state.ReadInteger("/iter"), 12);
+  EXPECT_EQ(state.ReadInteger("/current_step"), 3);
+  EXPECT_EQ(state.ReadString("/learned_net"), "a.h5");
+  EXPECT_EQ(state.ShapeOf("/history/0"), Shape({1, 2}));
+}
+
+TEST(Hdf5MessagesTest, SolverStatesComeBack) {
+  const TemporaryFolder folder;
+  SolverState state = Parse<SolverState>(
+      "iter: 12 current_step: 3 learned_net: 'some/a.caffemodel.h5' loss_scale: 1024 "
+      "loss_scale_good_steps: 5");
+  for (int i = 0; i < 12; ++i) {
+    BlobProto* blob = state.add_history();
+    blob->mutable_shape()->add_dim(1);
+    blob->add_data(static_cast<float>(i));
+  }
+  WriteSolverStateHdf5(folder / "s.h5", state);
+  EXPECT_EQ(ReadSolverStateHdf5(folder / "s.h5").DebugString(), state.DebugString());
+}
+
+TEST(Hdf5MessagesTest, OtherFilesAreErrors) {
+  const TemporaryFolder folder;
+  {
+    Hdf5Writer file(folder / "other.h5");
+    file.WriteInteger("/data/x", 1);
+    file.Commit();
+  }
+  EXPECT_TRUE(Holds(ErrorOf([&] { ReadNetHdf5(folder / "other.h5"); }),
+                    "other.h5: dataset '/data/x' is no parameter of a layer"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { ReadSolverStateHdf5(folder / "other.h5"); }),
+                    "other.h5: there is no '/iter'"));
+  WriteSolverStateHdf5(folder / "s.h5", SolverState());
+  EXPECT_TRUE(Holds(ErrorOf([&] { ReadNetHdf5(folder / "s.h5"); }), "there is no group '/data'"));
+}
+
+}  // namespace
+}  // namespace caffe
