@@ -68,6 +68,21 @@ TEST(DummyDataLayerOptionsTest, SeedsRepeat) {
   EXPECT_NE(run(5), run(6));
 }
 
+TEST(DummyDataLayerOptionsTest, GoesOnWhereItWas) {
+  const auto make = [](uint64_t seed) {
+    return MakeDummy("shape { dim: 20 } data_filler { type: 'gaussian' }", 1, Runtime::Get().cpu(),
+                     kFloat, seed);
+  };
+  LayerTester first = make(1), second = make(2);
+  for (int i = 0; i < 3; ++i) first.Forward();
+  second.layer().SetRunState(1, first.layer().RunState());
+  for (int i = 0; i < 3; ++i) {
+    first.Forward();
+    second.Forward();
+    EXPECT_EQ(first.Top(), second.Top());
+  }
+}
+
 TEST(DummyDataLayerOptionsTest, ConstantsSurviveAMove) {
   LayerTester layer = MakeDummy("shape { dim: 2 } data_filler { value: 3 }", 1);
   layer.top().SetData({8, 9});

@@ -217,6 +217,27 @@ TEST(ImageDataLayerOptionsTest, ImagesOfDifferentSizesOneByOne) {
                     "3 2 3 (18)"));
 }
 
+TEST(ImageDataLayerOptionsTest, GoesOnWhereItWas) {
+  const TemporaryFolder folder;
+  MakeList(folder, 7, 5, 6);
+  const std::string prototxt = Prototxt(folder, 3, "shuffle: true rand_skip: 5",
+                                        "transform_param { crop_size: 4 mirror: true }");
+  LayerTester first = MakeLayer(prototxt, Runtime::Get().cpu(), kFloat, 1);
+  LayerTester second = MakeLayer(prototxt, Runtime::Get().cpu(), kFloat, 2);
+  Labels(&first, 4);
+  const std::vector<uint64_t> state = first.layer().RunState();
+  Labels(&second, 1);
+  second.layer().SetRunState(1, state);
+  for (int i = 0; i < 5; ++i) {
+    first.Forward();
+    second.Forward();
+    ASSERT_EQ(first.Top(0), second.Top(0)) << i;
+    ASSERT_EQ(first.Top(1), second.Top(1)) << i;
+  }
+  EXPECT_EQ(first.layer().RunState(), second.layer().RunState());
+  EXPECT_THROW(second.layer().SetRunState(1, {1}), Error);
+}
+
 TEST(ImageDataLayerOptionsTest, LogLinesOfBvlc) {
   const TemporaryFolder folder;
   const std::string list = MakeList(folder, 3, 2, 2);

@@ -20,6 +20,8 @@ class DummyData : public LayerBase {
   void Reshape(const BlobVec&, const BlobVec&) override {}
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  std::vector<uint64_t> RunState() const override { return {forwards_}; }
+  void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
   Shape TopShape(int top, int tops) const;

@@ -64,6 +64,11 @@ void DummyData::FillTops(const BlobVec& top, bool constant) {
   }
 }
 
+void DummyData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  LayerBase::SetRunState(seed, values);
+  forwards_ = values[0];
+}
+
 void DummyData::Forward(const BlobVec&, const BlobVec& top) {
   FillTops(top, false);
   ++forwards_;

@@ -107,6 +107,15 @@ void ImageData::StartAt(uint64_t skipped, uint64_t given) {
   });
 }
 
+void ImageData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  prefetcher_.reset();  // it uses the seed
+  LayerBase::SetRunState(seed, values);
+  transformer_ =
+      std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN, seed);
+  epoch_ = ~uint64_t{0};
+  StartAt(values[0], values[1]);
+}
+
 void ImageData::Reshape(const BlobVec&, const BlobVec& top) {
   top[0]->Reshape(shape_);
   top[1]->Reshape({shape_[0]});
