@@ -51,10 +51,14 @@ TEST(AssignTypesTest, ALayersOwnTypesWin) {
 TEST(AssignTypesTest, LayersWithoutArithmeticFollowTheirBottom) {
   EXPECT_EQ(Typed("layer { name: 'data' type: 'Input' top: 'data' top_data_type: CAFFE_DOUBLE } "
                   "layer { name: 'flat' type: 'Flatten' bottom: 'data' top: 'flat' } "
-                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'flat' top: 'ip' }"),
+                  "layer { name: 'cut' type: 'Slice' bottom: 'flat' top: 'a' top: 'b' } "
+                  "layer { name: 'join' type: 'Concat' bottom: 'a' bottom: 'b' top: 'ab' } "
+                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'ab' top: 'ip' }"),
             "data (Input) -> data double\n"
             "flat (Flatten) data -> flat double\n"
-            "ip (InnerProduct) flat -> ip\n");
+            "cut (Slice) flat -> a, b double\n"
+            "join (Concat) a, b -> ab double\n"
+            "ip (InnerProduct) ab -> ip\n");
 }
 
 TEST(AssignTypesTest, AQuantizerConverts) {
@@ -86,6 +90,12 @@ TEST(AssignTypesTest, UnknownLayersAreNamedWithTheNearestKnown) {
       MessageOf([] { Typed("layer { name: 'ip1' type: 'InerProduct' top: 'x' }"); });
   EXPECT_TRUE(Holds(message, "'InerProduct'"));
   EXPECT_TRUE(Holds(message, "'InnerProduct'"));
+}
+
+TEST(AssignTypesTest, PythonLayersNeedPython) {
+  const std::string message =
+      MessageOf([] { Typed("layer { name: 'mine' type: 'Python' top: 'x' }"); });
+  EXPECT_TRUE(Holds(message, "run inside Python only"));
 }
 
 }  // namespace

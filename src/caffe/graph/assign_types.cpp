@@ -16,7 +16,7 @@ template <class T> bool Has(const std::vector<T>& list, T value) {
 
 // Layers without arithmetic: they take whatever type comes in.
 bool FollowsBottom(const LayerParameter& layer) {
-  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape"};
+  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape", "Concat", "Slice"};
   const bool in_place =
       layer.bottom_size() > 0 && layer.top_size() > 0 && layer.bottom(0) == layer.top(0);
   return in_place || std::any_of(std::begin(kinds), std::end(kinds),

@@ -56,6 +56,8 @@ void LayerRegistry::AddUntyped(const std::string& name, LayerTraits traits, Crea
 const LayerRegistry::Entry& LayerRegistry::Find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found != entries_.end()) return found->second;
+  CAFFE_CHECK(name != "Python", "layers of type Python run inside Python only: use the net or the ",
+              "solver from there (import caffe)");
   std::string nearest;
   size_t best = SIZE_MAX;
   for (const auto& [known, entry] : entries_) {
