@@ -22,7 +22,6 @@ void BindLayer(py::module_& module) {
   py::class_<LayerBase, std::shared_ptr<LayerBase>>(module, "Layer", py::dynamic_attr())
       .def_property_readonly("type", [](const LayerBase& layer) { return layer.type(); })
       .def_property_readonly("name", [](const LayerBase& layer) { return layer.name(); })
-      .def_property_readonly("blobs", [](const LayerBase& layer) { return layer.blobs(); })
       .def_property_readonly("layer_param", &LayerBase::layer_param,
                              py::return_value_policy::reference_internal);
   module.def(

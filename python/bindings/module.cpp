@@ -11,6 +11,7 @@ PYBIND11_MODULE(_caffe, module) {
   BindDevices(module);
   BindBlob(module);
   BindLayer(module);
+  BindPythonLayer(module);
   BindParameters(module);
   BindNet(module);
   BindSolver(module);

@@ -18,7 +18,7 @@ class BlobProto;
 // An N-dimensional array in C order with data and diff (gradient), of a type known at run time.
 // Images are (num, channels, height, width). diff has the type of data. Memory is taken at first
 // use; a smaller shape keeps the memory that there is.
-class BlobBase {
+class BlobBase : public std::enable_shared_from_this<BlobBase> {
  public:
   BlobBase(DataType type, Device* device, const Shape& shape = {0}, std::string name = "");
   virtual ~BlobBase() = default;

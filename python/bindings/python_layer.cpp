@@ -1,0 +1,221 @@
+#include "python_layer.hpp"
+
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace py = pybind11;
+
+using caffe::BlobBase;
+using caffe::BlobVec;
+using caffe::LayerBase;
+
+namespace {
+
+// Of the layer that is being made in this thread.
+thread_local const caffe::LayerContext* present_context = nullptr;
+
+class PresentContext {
+ public:
+  explicit PresentContext(const caffe::LayerContext& context) : before_(present_context) {
+    present_context = &context;
+  }
+  ~PresentContext() { present_context = before_; }
+
+ private:
+  const caffe::LayerContext* before_;
+};
+
+py::list Blobs(const BlobVec& blobs) {
+  py::list list;
+  for (BlobBase* blob : blobs) list.append(py::cast(blob, py::return_value_policy::reference));
+  return list;
+}
+
+// What views of earlier calls look at becomes current on the host.
+void SyncViews(const BlobVec& blobs) {
+  for (BlobBase* blob : blobs) {
+    if (blob->data_memory()->has_view()) blob->data_memory()->host_data();
+    if (blob->has_diff() && blob->diff_memory()->has_view()) blob->diff_memory()->host_data();
+  }
+}
+
+// What may have been written through views of earlier calls counts as written; views that were made
+// in the call count so already.
+void MarkData(const BlobVec& blobs) {
+  for (BlobBase* blob : blobs) {
+    if (blob->data_memory()->has_view()) blob->data_memory()->MarkHostWritten();
+  }
+}
+
+void MarkDiffs(const BlobVec& blobs) {
+  for (BlobBase* blob : blobs) {
+    if (blob->has_diff() && blob->diff_memory()->has_view()) blob->diff_memory()->MarkHostWritten();
+  }
+}
+
+BlobVec Pointers(const std::vector<std::shared_ptr<BlobBase>>& blobs) {
+  BlobVec pointers;
+  for (const auto& blob : blobs) pointers.push_back(blob.get());
+  return pointers;
+}
+
+// Gives the exception that is on its way the layer's name. It stays the object that Python raised,
+// so that whoever waits for its type still gets it.
+void NameLayer(py::error_already_set& error, const std::string& where) {
+  const py::object value = error.value();
+  const py::tuple arguments = py::getattr(value, "args", py::tuple());
+  if (py::len(arguments) == 1 && py::isinstance<py::str>(arguments[0]) &&
+      !error.matches(PyExc_OSError)) {
+    const std::string text = where + ": " + arguments[0].cast<std::string>();
+    value.attr("args") = py::make_tuple(text);
+    if (error.matches(PyExc_ImportError)) value.attr("msg") = text;  // what it prints
+  } else if (py::hasattr(value, "add_note")) {                       // Python 3.11
+    value.attr("add_note")("in " + where);
+  }
+}
+
+template <class Call> auto Named(const std::string& where, const Call& call) {
+  try {
+    return call();
+  } catch (py::error_already_set& error) {
+    NameLayer(error, where);
+    throw;
+  }
+}
+
+// self.blobs, net.layers[i].blobs: a list of the layer's parameters that add_blob makes longer.
+struct LayerBlobs {
+  std::shared_ptr<LayerBase> layer;
+  const std::vector<std::shared_ptr<BlobBase>>& list() const { return layer->blobs(); }
+};
+
+std::shared_ptr<BlobBase> BlobAt(const LayerBlobs& blobs, int64_t index) {
+  const auto count = static_cast<int64_t>(blobs.list().size());
+  if (index < -count || index >= count) {
+    throw py::index_error(
+        caffe::Concat(blobs.layer->name(), " has ", count, " blobs, not ", index));
+  }
+  return blobs.list()[index < 0 ? index + count : index];
+}
+
+}  // namespace
+
+std::shared_ptr<LayerBase> PythonLayer::MakeBase(const caffe::LayerParameter& parameter) {
+  CAFFE_CHECK(present_context, "layers are made by nets, from layer { type: 'Python' … }");
+  return std::make_shared<PythonLayer>(parameter, *present_context);
+}
+
+std::shared_ptr<LayerBase> PythonLayer::Create(const caffe::LayerParameter& parameter,
+                                               const caffe::LayerContext& context) {
+  const py::gil_scoped_acquire acquire;
+  const std::string where = parameter.name() + " (Python)";
+  const caffe::PythonParameter& python = parameter.python_param();
+  CAFFE_CHECK(!python.module().empty() && !python.layer().empty(), where,
+              ": python_param needs module and layer");
+  const py::object instance = Named(where, [&] {
+    const py::object made =
+        py::module_::import(python.module().c_str()).attr(python.layer().c_str());
+    const py::handle base = py::type::of<LayerBase>();
+    CAFFE_CHECK(PyType_Check(made.ptr()) && PyObject_IsSubclass(made.ptr(), base.ptr()) == 1, where,
+                ": ", python.module(), ".", python.layer(), " is no subclass of caffe.Layer");
+    const PresentContext present(context);
+    return made(py::cast(parameter, py::return_value_policy::copy));
+  });
+  auto* layer = instance.cast<LayerBase*>();
+  // Holds the instance, which holds the C++ half.
+  auto* owner = new py::object(instance);
+  return std::shared_ptr<LayerBase>(layer, [owner](LayerBase*) {
+    if (!Py_IsInitialized()) return;  // the process ends
+    const py::gil_scoped_acquire acquire_again;
+    delete owner;
+  });
+}
+
+void PythonLayer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  if (set_up_) return;  // a move to another device: what setup made is there
+  set_up_ = true;
+  const py::gil_scoped_acquire acquire;
+  Named(Where() + ".setup", [&] {
+    if (py::hasattr(self(), "setup")) self().attr("setup")(Blobs(bottom), Blobs(top));
+    return 0;
+  });
+}
+
+void PythonLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const py::gil_scoped_acquire acquire;
+  SyncViews(bottom);
+  SyncViews(top);
+  Named(Where() + ".reshape", [&] { return self().attr("reshape")(Blobs(bottom), Blobs(top)); });
+  MarkData(top);
+}
+
+void PythonLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const py::gil_scoped_acquire acquire;
+  Reshape(bottom, top);
+  SyncViews(Pointers(blobs_));
+  Named(Where() + ".forward", [&] { return self().attr("forward")(Blobs(bottom), Blobs(top)); });
+  MarkData(top);
+}
+
+void PythonLayer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                           const BlobVec& bottom) {
+  const py::gil_scoped_acquire acquire;
+  SyncViews(top);
+  SyncViews(bottom);
+  SyncViews(Pointers(blobs_));
+  Named(Where() + ".backward", [&] {
+    return self().attr("backward")(Blobs(top), py::cast(propagate_down), Blobs(bottom));
+  });
+  MarkDiffs(bottom);
+  MarkDiffs(Pointers(blobs_));
+}
+
+void PythonLayer::AddBlob(const caffe::Shape& shape) {
+  const std::string blob_name = caffe::Concat(name(), ".", blobs_.size());
+  blobs_.push_back(caffe::MakeBlob(master_type(), device(), shape, blob_name));
+}
+
+void BindPythonLayer(py::module_& module) {
+  py::class_<LayerBlobs>(module, "BlobVec", "The parameters of a layer.")
+      .def("__len__", [](const LayerBlobs& blobs) { return blobs.list().size(); })
+      .def("__getitem__", &BlobAt)
+      .def("__getitem__",
+           [](const LayerBlobs& blobs, const py::slice& slice) {
+             return py::object(py::list(py::cast(blobs.list()))[slice]);
+           })
+      .def("__iter__",
+           [](const LayerBlobs& blobs) { return py::iter(py::list(py::cast(blobs.list()))); })
+      .def(
+          "add_blob",
+          [](LayerBlobs& blobs, const py::args& extents) {
+            auto* layer = dynamic_cast<PythonLayer*>(blobs.layer.get());
+            CAFFE_CHECK(layer, blobs.layer->name(), " (", blobs.layer->type(),
+                        "): add_blob is for the setup of Python layers");
+            caffe::Shape shape;
+            for (const auto& extent : extents) shape.push_back(extent.cast<int64_t>());
+            layer->AddBlob(shape);
+          },
+          "In setup: makes a parameter of zeros of this shape.");
+  auto layer = py::reinterpret_borrow<py::class_<LayerBase, std::shared_ptr<LayerBase>>>(
+      module.attr("Layer"));
+  layer.def(py::init(&PythonLayer::MakeBase))
+      .def_property_readonly(
+          "blobs", [](const std::shared_ptr<LayerBase>& self) { return LayerBlobs{self}; })
+      .def_property_readonly(
+          "param_str",
+          [](const LayerBase& self) { return self.layer_param().python_param().param_str(); })
+      .def_property_readonly("phase",
+                             [](const LayerBase& self) { return static_cast<int>(self.phase()); });
+
+  caffe::LayerTraits traits;
+  traits.min_bottom = traits.min_top = 0;
+  traits.max_bottom = traits.max_top = -1;
+  traits.in_place = true;
+  traits.data = true;
+  traits.summary = "a class written in Python";
+  caffe::LayerRegistry::Get().AddUntyped("Python", traits, &PythonLayer::Create);
+}

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+#include "caffe/layer/layer.hpp"
+
+// A layer written in Python: a subclass of caffe.Layer with setup, reshape, forward and backward,
+// named by python_param. The Python object is the layer's own wrapper, so net.layers gives it back.
+// It sees blobs through views of host memory, on every device, and runs with the GIL wherever it is
+// called from.
+class PythonLayer final : public caffe::LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const caffe::BlobVec& bottom, const caffe::BlobVec& top) override;
+  void Reshape(const caffe::BlobVec& bottom, const caffe::BlobVec& top) override;
+  // Calls reshape first, as BVLC does: data layers read there.
+  void Forward(const caffe::BlobVec& bottom, const caffe::BlobVec& top) override;
+  void Backward(const caffe::BlobVec& top, const std::vector<bool>& propagate_down,
+                const caffe::BlobVec& bottom) override;
+  bool ReshapesInForward() const override { return true; }
+
+  // A parameter, zeros at first; its rate is that of the layer's param entry.
+  void AddBlob(const caffe::Shape& shape);
+
+  // An instance of the class that the layer's python_param names, as a layer that keeps it alive.
+  static std::shared_ptr<LayerBase> Create(const caffe::LayerParameter& parameter,
+                                           const caffe::LayerContext& context);
+  // The C++ half of an instance that Create is making.
+  static std::shared_ptr<LayerBase> MakeBase(const caffe::LayerParameter& parameter);
+
+ private:
+  pybind11::object self() { return pybind11::cast(static_cast<LayerBase*>(this)); }
+
+  bool set_up_ = false;
+};
