@@ -28,7 +28,8 @@ runpy.run_path(sys.argv[0], run_name='__main__')
 
 
 def run(script, precision, folder):
-    command = [sys.executable, '-c', SEEDED, os.path.join(FOLDER, script), precision]
+    command = [sys.executable, '-c', SEEDED, os.path.join(FOLDER, script)]
+    command += [precision] if precision else []
     result = subprocess.run(command, cwd=folder,
                             env=dict(os.environ, CAFFE_EXAMPLES_DEVICE='cpu'),
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
