@@ -88,15 +88,13 @@ class OpenClTest : public testing::Test {
     return buffers_.back();
   }
 
-  template <class T>
-  DevicePtr Make(const std::vector<T>& values) {
+  template <class T> DevicePtr Make(const std::vector<T>& values) {
     const DevicePtr buffer = Make(values.size() * sizeof(T));
     device_->Upload(buffer, values.data(), values.size() * sizeof(T));
     return buffer;
   }
 
-  template <class T>
-  std::vector<T> Read(DevicePtr source, size_t count) {
+  template <class T> std::vector<T> Read(DevicePtr source, size_t count) {
     std::vector<T> values(count);
     device_->Download(values.data(), source, count * sizeof(T));
     return values;

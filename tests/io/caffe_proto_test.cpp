@@ -18,35 +18,18 @@ namespace pb = google::protobuf;
 std::string Default(const pb::FieldDescriptor& field) {
   std::ostringstream out;
   switch (field.cpp_type()) {
-    case pb::FieldDescriptor::CPPTYPE_INT32:
-      out << field.default_value_int32();
-      break;
-    case pb::FieldDescriptor::CPPTYPE_INT64:
-      out << field.default_value_int64();
-      break;
-    case pb::FieldDescriptor::CPPTYPE_UINT32:
-      out << field.default_value_uint32();
-      break;
-    case pb::FieldDescriptor::CPPTYPE_UINT64:
-      out << field.default_value_uint64();
-      break;
-    case pb::FieldDescriptor::CPPTYPE_FLOAT:
-      out << field.default_value_float();
-      break;
-    case pb::FieldDescriptor::CPPTYPE_DOUBLE:
-      out << field.default_value_double();
-      break;
+    case pb::FieldDescriptor::CPPTYPE_INT32: out << field.default_value_int32(); break;
+    case pb::FieldDescriptor::CPPTYPE_INT64: out << field.default_value_int64(); break;
+    case pb::FieldDescriptor::CPPTYPE_UINT32: out << field.default_value_uint32(); break;
+    case pb::FieldDescriptor::CPPTYPE_UINT64: out << field.default_value_uint64(); break;
+    case pb::FieldDescriptor::CPPTYPE_FLOAT: out << field.default_value_float(); break;
+    case pb::FieldDescriptor::CPPTYPE_DOUBLE: out << field.default_value_double(); break;
     case pb::FieldDescriptor::CPPTYPE_BOOL:
       out << (field.default_value_bool() ? "true" : "false");
       break;
-    case pb::FieldDescriptor::CPPTYPE_ENUM:
-      out << field.default_value_enum()->name();
-      break;
-    case pb::FieldDescriptor::CPPTYPE_STRING:
-      out << field.default_value_string();
-      break;
-    default:
-      break;
+    case pb::FieldDescriptor::CPPTYPE_ENUM: out << field.default_value_enum()->name(); break;
+    case pb::FieldDescriptor::CPPTYPE_STRING: out << field.default_value_string(); break;
+    default: break;
   }
   return out.str();
 }

@@ -46,8 +46,7 @@ class TemporaryFolder {
 };
 
 // The text of the error that `function` throws; empty if it throws none.
-template <class Function>
-std::string ErrorOf(Function function) {
+template <class Function> std::string ErrorOf(Function function) {
   try {
     function();
   } catch (const std::exception& error) {

@@ -145,6 +145,16 @@ def test_the_table_of_types_is_that_of_blobs(tmp_path):
 
 
 @needs_tool
+def test_tests_of_the_table_of_faults_exist():
+    text = '\n'.join(sources('_test.cpp', folders=('tests',)))
+    last = None
+    for what, _, names in rows(section('When something breaks'), 'what'):
+        for name in code_words(names):
+            suite, test = name.replace('…', last + '.' if '.' not in name else last).rsplit('.', 1)
+            assert re.search(r'TEST(_F|_P)?\(%s, %s\)' % (suite.split('.')[0], test), text), name
+            last = suite.split('.')[0]
+
+
 def test_the_commands_are_those_of_the_help():
     text = subprocess.run([TOOL, 'help'], check=True, capture_output=True, text=True).stdout
     known = re.findall(r'^  (\w+)  ', text.split('flags,')[0], re.M)

@@ -2,14 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/json.hpp"
 #include "commands/progress_bar.hpp"
+#include "commands/self_test.hpp"
 #include "io/temporary_folder.hpp"
+#include "support/devices.hpp"
 
 namespace caffe {
 namespace {
@@ -188,6 +194,57 @@ TEST_F(CommandsTest, DeviceQueryListsWhatIsThere) {
   EXPECT_TRUE(Holds(out, "\"index\": -1, \"id\": \"cpu\"")) << out;
   EXPECT_FALSE(Holds(out, "opencl:0")) << out;
   ExpectError({"device_query", "-gpu", "77"}, "there is no device 77");
+}
+
+TEST_F(CommandsTest, SelfTestHasARowForEachFamilyAndType) {
+  ASSERT_EQ(0, Run({"device_query", "--self-test", "-gpu", "cpu"})) << out << err;
+  const size_t families = SelfTestFamilies().size();
+  EXPECT_GE(families, 35u);
+  // A head, four float kinds, the quantized rows, a sum.
+  EXPECT_GT(static_cast<size_t>(std::count(out.begin(), out.end(), '\n')), 4 * families + 2);
+  for (const std::string& family : SelfTestFamilies()) EXPECT_TRUE(Holds(out, family)) << family;
+  EXPECT_TRUE(Holds(out, "quant16")) << out;
+  EXPECT_FALSE(Holds(out, "FAIL")) << out;
+  ASSERT_EQ(0, Run({"device_query", "--self-test", "--json", "-gpu", "cpu"}));
+  EXPECT_TRUE(Holds(out, "\"failed\": 0")) << out;
+}
+
+TEST_F(CommandsTest, SelfTestPassesOnEveryDevice) {
+  for (Device* device : TestDevices()) {
+    SelfTest(device, {kFloat, kQuant8}, [](const SelfTestRow& row) {
+      EXPECT_TRUE(row.passed) << row.device << " " << row.type << " " << row.family << ": "
+                              << row.message;
+    });
+  }
+}
+
+// A device whose kernel is wrong: its text is read from a folder where ReLU doubles.
+TEST_F(CommandsTest, SelfTestFindsAWrongKernel) {
+  if (Runtime::Get().devices().empty()) GTEST_SKIP() << "there is no device beside the CPU";
+  const std::filesystem::path kernels = folder.path() / "kernels";
+  std::filesystem::copy(CAFFE_SOURCE_DIR "/kernels", kernels,
+                        std::filesystem::copy_options::recursive);
+  std::ifstream in(kernels / "neuron/relu.h");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string right = "v > 0 ? RESCALE(v, rescale)";
+  for (size_t at = text.find(right); at != text.npos; at = text.find(right, at + 1)) {
+    text.replace(at, right.size(), "v > 0 ? v + RESCALE(v, rescale)");
+  }
+  std::ofstream(kernels / "neuron/relu.h") << text;
+  // In a process of its own: texts are read once.
+  const std::string command =
+      Concat("CAFFE_LOG=error CAFFE_KERNELS='", kernels.string(), "' ", CAFFE_BINARY_DIR,
+             "/tools/caffe device_query --self-test float quant8 --json -gpu ",
+             Runtime::Get().devices().back()->info().id, " >", folder / "rows", " 2>&1");
+  EXPECT_NE(0, std::system(command.c_str()));
+  const std::string rows = folder.Get("rows");
+  for (const char* type : {"float", "quant8"}) {
+    EXPECT_TRUE(Holds(rows, Concat("\"type\": \"", type,
+                                   "\", \"family\": \"ReLU\", \"passed\": false, \"message\": "
+                                   "\"y, element")))
+        << rows;
+  }
+  EXPECT_TRUE(Holds(rows, "\"family\": \"PReLU\", \"passed\": true")) << rows;
 }
 
 TEST_F(CommandsTest, LayersPrintsTheCatalogue) {

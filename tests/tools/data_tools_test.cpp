@@ -107,6 +107,49 @@ TEST_F(DataToolsTest, ConvertMnistDataErrors) {
   ExpectError(tool, {images, labels, db}, "exists already");
 }
 
+// Two records a file: the label is the file's number, or 9; pixel i of record n is (n + i) % 256.
+std::string CifarBatch(int label) {
+  std::string bytes;
+  for (int n = 0; n < 2; ++n) {
+    bytes += static_cast<char>(n == 0 ? label : 9);
+    for (int i = 0; i < 3072; ++i) bytes += static_cast<char>(n + i);
+  }
+  return bytes;
+}
+
+TEST_F(DataToolsTest, ConvertCifarData) {
+  for (int i = 1; i <= 5; ++i) {
+    folder_.Put("data_batch_" + std::to_string(i) + ".bin", CifarBatch(i));
+  }
+  folder_.Put("test_batch.bin", CifarBatch(0));
+  const std::string folder = folder_.path().string();
+  const Outcome outcome = Run("convert_cifar_data", {folder, folder, "lmdb"});
+  EXPECT_EQ(outcome.status, 0) << outcome.error;
+  const auto source = OpenDatabase("lmdb", folder_ / "cifar10_train_lmdb");
+  ASSERT_EQ(source->count(), 10);
+  Datum datum;
+  for (int n = 0; n < 10; ++n) {
+    ASSERT_TRUE(source->Next(&datum));
+    EXPECT_EQ(source->key(), "0000" + std::to_string(n));
+    EXPECT_EQ(datum.label(), n % 2 ? 9 : n / 2 + 1);
+    EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({3, 32, 32}));
+    ASSERT_EQ(datum.data().size(), 3072u);
+    EXPECT_EQ(datum.data()[3071], static_cast<char>(n % 2 + 3071));
+  }
+  EXPECT_EQ(OpenDatabase("lmdb", folder_ / "cifar10_test_lmdb")->count(), 2);
+}
+
+TEST_F(DataToolsTest, ConvertCifarDataErrors) {
+  const std::string folder = folder_.path().string(), tool = "convert_cifar_data";
+  ExpectError(tool, {folder}, "usage: convert_cifar_data input_folder output_folder db_type");
+  ExpectError(tool, {folder, folder, "lmdb"}, "data_batch_1.bin");
+  folder_.Put("data_batch_1.bin", "short");
+  ExpectError(tool, {folder, folder, "lmdb"}, "5 bytes are no whole number");
+  folder_.Put("data_batch_1.bin", CifarBatch(10));
+  ExpectError(tool, {folder, folder, "lmdb"}, "record 0: the label is 10");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cifar10_train_lmdb"));
+}
+
 TEST_F(DataToolsTest, ComputeImageMean) {
   const auto writer = CreateDatabase("lmdb", folder_ / "db");
   for (int n : {0, 2}) writer->Put(TestKey(n), TestDatum(n, 2, 1, 2));

@@ -33,17 +33,10 @@ std::optional<int64_t> ParseSize(const std::string& text) {
   int shift = 0;
   if (rest != end) {
     switch (std::toupper(static_cast<unsigned char>(*rest))) {
-      case 'K':
-        shift = 10;
-        break;
-      case 'M':
-        shift = 20;
-        break;
-      case 'G':
-        shift = 30;
-        break;
-      default:
-        return std::nullopt;
+      case 'K': shift = 10; break;
+      case 'M': shift = 20; break;
+      case 'G': shift = 30; break;
+      default: return std::nullopt;
     }
     if (rest + 1 != end) {
       return std::nullopt;

@@ -32,7 +32,7 @@ struct Command {
 constexpr Command kCommands[] = {{"train", TrainCommand, false},
                                  {"test", TestCommand, false},
                                  {"time", TimeCommand, false},
-                                 {"device_query", DeviceQueryCommand, false},
+                                 {"device_query", DeviceQueryCommand, true},
                                  {"layers", LayersCommand, true}};
 
 int Run(const std::vector<std::string>& arguments) {

@@ -7,6 +7,7 @@
 #include "caffe/device/runtime.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
+#include "commands/self_test.hpp"
 
 namespace caffe {
 namespace {
@@ -76,6 +77,46 @@ std::string Json(int index, const DeviceInfo& info) {
       ", \"unified_memory\": ", flag(info.unified_memory), "}");
 }
 
+// A row for each family, type and device; the exit status.
+int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices,
+                    const std::vector<std::string>& names, bool json) {
+  std::vector<DataType> types;
+  for (const std::string& name : names) types.push_back(DataTypeByName(name));
+  if (types.empty()) {
+    types = FloatTypes();
+    types.push_back(kQuant8);
+    types.push_back(kQuant16);
+  }
+  int failed = 0, all = 0;
+  std::string rows;
+  if (!json)
+    std::printf("%-10s %-9s %-24s %-6s %s\n", "device", "type", "family", "result", "difference");
+  for (const auto& [index, device] : devices) {
+    SelfTest(device, types, [&](const SelfTestRow& row) {
+      ++all;
+      failed += !row.passed;
+      if (json) {
+        rows +=
+            Concat(rows.empty() ? "" : ",\n  ", "{\"device\": ", JsonString(row.device),
+                   ", \"type\": ", JsonString(row.type), ", \"family\": ", JsonString(row.family),
+                   ", \"passed\": ", row.passed ? "true" : "false",
+                   ", \"message\": ", JsonString(row.message), "}");
+        return;
+      }
+      std::printf("%-10s %-9s %-24s %-6s %-9.2g %s\n", row.device.c_str(), row.type.c_str(),
+                  row.family.c_str(), row.passed ? "pass" : "FAIL", row.difference,
+                  row.message.c_str());
+      std::fflush(stdout);
+    });
+  }
+  if (json) {
+    std::cout << "{\"rows\": [\n  " << rows << "],\n \"failed\": " << failed << "}" << std::endl;
+  } else {
+    std::cout << all - failed << " of " << all << " passed" << std::endl;
+  }
+  return failed ? 1 : 0;
+}
+
 }  // namespace
 
 int DeviceQueryCommand(const Options& options) {
@@ -96,6 +137,10 @@ int DeviceQueryCommand(const Options& options) {
       return std::find(named.begin(), named.end(), entry.second) == named.end();
     });
   }
+  if (options.self_test) return SelfTestDevices(chosen, options.arguments, options.json);
+  CAFFE_CHECK(options.arguments.empty(), "device_query: unexpected argument '",
+              options.arguments.empty() ? "" : options.arguments[0],
+              "'; types belong behind --self-test");
   const ProgramCache::State cache = runtime.program_cache().state();
   if (options.json) {
     std::string text;

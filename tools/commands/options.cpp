@@ -75,6 +75,8 @@ struct Parser {
         ->type_name("ACTION")
         ->check(actions);
     app.add_option("--lt", options.lt, "time: a line for each layer (default; --nolt: none)");
+    app.add_option("--self_test,--self-test", options.self_test,
+                   "device_query: compare every kernel family in every type with the CPU");
     app.add_option("--json", options.json, "time, device_query, layers: JSON on standard output");
     app.add_option("--progress", options.progress,
                    "train, test: a progress bar on a terminal (default; --noprogress: none)");
@@ -88,7 +90,8 @@ struct Parser {
 };
 
 bool IsBoolean(const std::string& name) {
-  static const std::set<std::string> names{"lt", "json", "progress", "help", "version"};
+  static const std::set<std::string> names{"lt",       "json", "self_test", "self-test",
+                                           "progress", "help", "version"};
   return names.count(name) > 0;
 }
 

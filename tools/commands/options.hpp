@@ -16,6 +16,7 @@ struct Options {
   std::string sigint_effect = "stop", sighup_effect = "snapshot";
   bool lt = true;  // caffe time: a line for each layer
   bool json = false;
+  bool self_test = false;  // device_query
   bool progress = true;
   bool help = false, version = false;
 };

@@ -13,8 +13,7 @@ class Error : public std::runtime_error {
 };
 
 // The arguments, written one after another as an output stream would.
-template <class... Arguments>
-std::string Concat(const Arguments&... arguments) {
+template <class... Arguments> std::string Concat(const Arguments&... arguments) {
   std::ostringstream out;
   (out << ... << arguments);
   return out.str();
@@ -24,9 +23,9 @@ std::string Concat(const Arguments&... arguments) {
 
 #define CAFFE_THROW(...) throw ::caffe::Error(::caffe::Concat(__VA_ARGS__))
 
-#define CAFFE_CHECK(condition, ...)                \
-  do {                                             \
-    if (!(condition)) [[unlikely]] {               \
-      CAFFE_THROW(__VA_ARGS__);                    \
-    }                                              \
+#define CAFFE_CHECK(condition, ...)  \
+  do {                               \
+    if (!(condition)) [[unlikely]] { \
+      CAFFE_THROW(__VA_ARGS__);      \
+    }                                \
   } while (false)

@@ -20,8 +20,8 @@ const char* BackendName(Backend backend);  // cpu, opencl, cuda, null
 
 struct DeviceInfo {
   Backend backend = Backend::kNull;
-  std::string id;            // "cpu", "cuda:0", "opencl:1", "null"
-  std::string name;          // the maker's name of it
+  std::string id;    // "cpu", "cuda:0", "opencl:1", "null"
+  std::string name;  // the maker's name of it
   std::string vendor, platform, driver, architecture, compiler;
   bool is_cpu_type = false;  // runs on the processor (the CPU device, PoCL)
   int64_t memory_bytes = 0;

@@ -18,8 +18,7 @@ struct DevicePtr {
 };
 
 // The same with an element type: arithmetic counts elements.
-template <class T>
-struct vptr {
+template <class T> struct vptr {
   DevicePtr base;
   vptr() = default;
   explicit vptr(DevicePtr pointer) : base(pointer) {}

@@ -13,7 +13,7 @@ namespace caffe {
 // What a ProgramBuilder makes and a device compiles. The source is complete text for the device's
 // compiler; empty on the CPU, whose kernels were compiled into the library and are looked up.
 struct ProgramText {
-  std::string name;     // for messages: "relu half"
+  std::string name;  // for messages: "relu half"
   std::string source;
   std::string options;  // compiler options, separated by spaces
   TypeTriple types;

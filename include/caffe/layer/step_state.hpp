@@ -18,12 +18,12 @@ class StepState {
   // From kLossScale to kClip and from kGoodSteps on, kernels/solver/decide.h may write them.
   enum Real {
     kRate = 0,
-    kLossScale = 1,     // factor on the seeds of the backward pass
-    kSkip = 2,          // not 0: this step's update does nothing
-    kClip = 3,          // factor on gradients: clipping, the loss scale taken out
-    kCorrection = 4,    // Adam's
-    kGoodSteps = 5,     // since the loss scale changed
-    kNorm = 6,          // L2 norm of all gradients
+    kLossScale = 1,   // factor on the seeds of the backward pass
+    kSkip = 2,        // not 0: this step's update does nothing
+    kClip = 3,        // factor on gradients: clipping, the loss scale taken out
+    kCorrection = 4,  // Adam's
+    kGoodSteps = 5,   // since the loss scale changed
+    kNorm = 6,        // L2 norm of all gradients
     kSkippedSteps = 7,
     kReals = 8
   };
@@ -45,7 +45,7 @@ class StepState {
 
  private:
   Blob<float> reals_;
-  Blob<float> counters_;  // holds i32 bits
+  Blob<float> counters_;                // holds i32 bits
   std::array<float, kReals> last_set_;  // not a number where kernels write
   std::unique_ptr<Kernel> advance_;
 };

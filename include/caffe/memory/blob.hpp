@@ -109,8 +109,7 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
 };
 
 // The typed face. Dtype is the element type: float, half, bfloat16, double, quant8, quant16.
-template <class Dtype>
-class Blob : public BlobBase {
+template <class Dtype> class Blob : public BlobBase {
  public:
   // On the calling thread's default device.
   Blob();
@@ -134,8 +133,7 @@ std::shared_ptr<BlobBase> MakeBlob(DataType type, Device* device, const Shape& s
                                    const std::string& name = "");
 
 // The typed face of a blob. Throws if it holds another type.
-template <class Dtype>
-Blob<Dtype>& As(BlobBase& blob) {
+template <class Dtype> Blob<Dtype>& As(BlobBase& blob) {
   CAFFE_CHECK(blob.type() == DataTypeOf<Dtype>::value, "blob ", blob.name(), " holds ",
               blob.type().name(), ", not ", DataTypeOf<Dtype>::value.name());
   return static_cast<Blob<Dtype>&>(blob);

@@ -56,12 +56,11 @@ struct State {
     formatter->add_flag<LetterFlag>('*');
     // On a terminal a line may take the place of a longer progress bar: erase what is left of it.
     const char* terminal = std::getenv("TERM");
-    const bool erase =
-        ::isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb";
+    const bool erase = ::isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb";
     formatter->set_pattern(std::string("%*%m%d %H:%M:%S.%f %5t %s:%#] %v") +
                            (erase ? "\033[K" : ""));
-    logger = std::make_shared<spdlog::logger>(
-        "caffe", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    logger = std::make_shared<spdlog::logger>("caffe",
+                                              std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_formatter(std::move(formatter));
     logger->set_level(ToSpdlog(level));
     logger->flush_on(spdlog::level::info);

@@ -7,8 +7,8 @@
 namespace caffe {
 
 Requant Requant::FromReal(double factor) {
-  CAFFE_CHECK(std::isfinite(factor) && factor >= 0, "a requantization factor must be finite and not ",
-              "negative, got ", factor);
+  CAFFE_CHECK(std::isfinite(factor) && factor >= 0,
+              "a requantization factor must be finite and not ", "negative, got ", factor);
   if (factor == 0) return {0, 0};
   int exponent;
   const double fraction = std::frexp(factor, &exponent);  // [0.5, 1) * 2^exponent

@@ -10,13 +10,14 @@ int64_t ShapeCount(const Shape& shape, int begin, int end) {
   int64_t count = 1;
   for (int axis = begin; axis < end; ++axis) {
     CAFFE_CHECK(shape[axis] >= 0, "extent ", shape[axis], " of axis ", axis, " is negative");
-    CAFFE_CHECK(shape[axis] == 0 || count <= kLimit / shape[axis], "a blob of shape ",
-                [&] {
-                  std::string text;
-                  for (int64_t extent : shape) text += std::to_string(extent) + " ";
-                  return text;
-                }(),
-                "has too many elements");
+    CAFFE_CHECK(
+        shape[axis] == 0 || count <= kLimit / shape[axis], "a blob of shape ",
+        [&] {
+          std::string text;
+          for (int64_t extent : shape) text += std::to_string(extent) + " ";
+          return text;
+        }(),
+        "has too many elements");
     count *= shape[axis];
   }
   return count;
@@ -30,8 +31,8 @@ std::string ShapeString(const Shape& shape) {
 
 int CanonicalAxis(const Shape& shape, int axis, const std::string& what) {
   const int axes = static_cast<int>(shape.size());
-  CAFFE_CHECK(axis >= -axes && axis < axes, what, ": axis ", axis, " is out of range for a blob of ",
-              axes, " axes (shape ", ShapeString(shape), ")");
+  CAFFE_CHECK(axis >= -axes && axis < axes, what, ": axis ", axis,
+              " is out of range for a blob of ", axes, " axes (shape ", ShapeString(shape), ")");
   return axis < 0 ? axis + axes : axis;
 }
 

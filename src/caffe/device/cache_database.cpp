@@ -57,18 +57,15 @@ Kind KindOf(int code) {
   }
   switch (code & 0xff) {
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return Kind::kDamaged;
+    case SQLITE_NOTADB: return Kind::kDamaged;
     case SQLITE_READONLY:
     case SQLITE_FULL:
-    case SQLITE_PERM:
-      return Kind::kReadOnly;
+    case SQLITE_PERM: return Kind::kReadOnly;
     case SQLITE_IOERR:
       // A quota or a file size limit arrives as a failed write, not as SQLITE_FULL.
       return code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC ? Kind::kReadOnly
                                                                       : Kind::kOther;
-    default:
-      return Kind::kOther;
+    default: return Kind::kOther;
   }
 }
 

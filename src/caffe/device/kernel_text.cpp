@@ -61,8 +61,7 @@ std::vector<Head> FindHeads(const std::string& text) {
         item += c;
       }
     }
-    CAFFE_CHECK(head.end != 0, "a KERNEL( head has no closing parenthesis: ",
-                text.substr(at, 60));
+    CAFFE_CHECK(head.end != 0, "a KERNEL( head has no closing parenthesis: ", text.substr(at, 60));
     head.items.push_back(Trim(item));
     at = head.end;
     heads.push_back(std::move(head));
@@ -138,10 +137,9 @@ std::string RewriteKernelHeads(const std::string& text,
     std::string separator;
     for (size_t i = 1; i < head.items.size(); ++i) {
       const KernelParameter parameter = ParseParameter(head.items[0], head.items[i]);
-      const bool folded =
-          parameter.kind == KernelParameter::Kind::kFold &&
-          std::find(folded_parameters.begin(), folded_parameters.end(), parameter.name) !=
-              folded_parameters.end();
+      const bool folded = parameter.kind == KernelParameter::Kind::kFold &&
+                          std::find(folded_parameters.begin(), folded_parameters.end(),
+                                    parameter.name) != folded_parameters.end();
       if (folded) continue;
       out += separator + head.items[i];
       separator = ", ";

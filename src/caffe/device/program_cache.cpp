@@ -164,12 +164,9 @@ ProgramCache::Mode ProgramCache::ModeFromEnvironment() {
 
 const char* ProgramCache::ModeName(Mode mode) {
   switch (mode) {
-    case Mode::kOff:
-      return "off";
-    case Mode::kReadOnly:
-      return "read-only";
-    case Mode::kReadWrite:
-      return "read-write";
+    case Mode::kOff: return "off";
+    case Mode::kReadOnly: return "read-only";
+    case Mode::kReadWrite: return "read-write";
   }
   return "unknown";
 }

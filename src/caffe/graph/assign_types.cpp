@@ -46,6 +46,13 @@ bool OnlyLabels(const NetParameter& net, int index) {
 NetParameter AssignTypes(const NetParameter& net) {
   NetParameter typed = net;
   const DataType net_type = net.has_data_type() ? DataTypeByProto(net.data_type()) : kFloat;
+  for (const LayerParameter& layer : net.layer()) {
+    try {
+      TraitsOf(layer.type());
+    } catch (const Error& error) {
+      CAFFE_THROW("layer ", layer.name(), ": ", error.what());
+    }
+  }
   std::map<std::string, DataType> blob_types;
   for (int index = 0; index < typed.layer_size(); ++index) {
     LayerParameter& layer = *typed.mutable_layer(index);

@@ -110,8 +110,7 @@ bool SetByName(const google::protobuf::Message& from,
     case FieldDescriptor::CPPTYPE_MESSAGE:
       out->MutableMessage(to, target)->CopyFrom(in->GetMessage(from, &source));
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -159,31 +158,19 @@ const std::map<std::string, std::string>& V0TransformFields() {
 // The parameter message of the V0 types that have one, else nullptr.
 google::protobuf::Message* V0Target(V1* layer) {
   switch (layer->type()) {
-    case V1::CONCAT:
-      return layer->mutable_concat_param();
+    case V1::CONCAT: return layer->mutable_concat_param();
     case V1::CONVOLUTION:
-    case V1::IM2COL:
-      return layer->mutable_convolution_param();
-    case V1::DATA:
-      return layer->mutable_data_param();
-    case V1::DROPOUT:
-      return layer->mutable_dropout_param();
-    case V1::HDF5_DATA:
-      return layer->mutable_hdf5_data_param();
-    case V1::IMAGE_DATA:
-      return layer->mutable_image_data_param();
-    case V1::INFOGAIN_LOSS:
-      return layer->mutable_infogain_loss_param();
-    case V1::INNER_PRODUCT:
-      return layer->mutable_inner_product_param();
-    case V1::LRN:
-      return layer->mutable_lrn_param();
-    case V1::POOLING:
-      return layer->mutable_pooling_param();
-    case V1::WINDOW_DATA:
-      return layer->mutable_window_data_param();
-    default:
-      return nullptr;
+    case V1::IM2COL: return layer->mutable_convolution_param();
+    case V1::DATA: return layer->mutable_data_param();
+    case V1::DROPOUT: return layer->mutable_dropout_param();
+    case V1::HDF5_DATA: return layer->mutable_hdf5_data_param();
+    case V1::IMAGE_DATA: return layer->mutable_image_data_param();
+    case V1::INFOGAIN_LOSS: return layer->mutable_infogain_loss_param();
+    case V1::INNER_PRODUCT: return layer->mutable_inner_product_param();
+    case V1::LRN: return layer->mutable_lrn_param();
+    case V1::POOLING: return layer->mutable_pooling_param();
+    case V1::WINDOW_DATA: return layer->mutable_window_data_param();
+    default: return nullptr;
   }
 }
 

@@ -39,17 +39,12 @@ std::optional<Field> TakeField(std::string_view* rest) {
       if (!TakeVarint(rest, &length)) return std::nullopt;
       length = 0;
       break;
-    case kFixed64:
-      length = 8;
-      break;
-    case kFixed32:
-      length = 4;
-      break;
+    case kFixed64: length = 8; break;
+    case kFixed32: length = 4; break;
     case kBytes:
       if (!TakeVarint(rest, &length)) return std::nullopt;
       break;
-    default:
-      return std::nullopt;
+    default: return std::nullopt;
   }
   if (length > rest->size()) return std::nullopt;
   if ((tag & 7) == kBytes) field.content = rest->substr(0, length);

@@ -60,8 +60,8 @@ void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec
 }
 
 void LayerBase::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
-  CAFFE_CHECK(values.size() == RunState().size(), Where(), ": a saved position of ",
-              values.size(), " numbers, where this layer has ", RunState().size());
+  CAFFE_CHECK(values.size() == RunState().size(), Where(), ": a saved position of ", values.size(),
+              " numbers, where this layer has ", RunState().size());
   context_.seed = seed;
 }
 

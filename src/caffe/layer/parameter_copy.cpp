@@ -22,8 +22,8 @@ void ParameterCopy::Refresh() {
   }
   if (fresh_ && version_ == source_->data_version()) return;
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
-  convert_->Launch(source_->count(), {source_->count(), source_->Data(), copy_->MutableData(), 1.0,
-                                      1.0, 0.0, 0.0});
+  convert_->Launch(source_->count(),
+                   {source_->count(), source_->Data(), copy_->MutableData(), 1.0, 1.0, 0.0, 0.0});
   version_ = source_->data_version();
   fresh_ = true;
 }

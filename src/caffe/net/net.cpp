@@ -21,6 +21,17 @@
 namespace caffe {
 namespace {
 
+// Errors from below (a blob's, a device's) get the layer's name in front.
+template <class Work> void InLayer(const LayerBase& layer, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (text.find(layer.name()) != std::string::npos) throw;
+    CAFFE_THROW(layer.name(), " (", layer.type(), "): ", text);
+  }
+}
+
 // An independent seed for each layer: splitmix64 of the net's seed and the layer's place.
 uint64_t LayerSeed(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
@@ -60,12 +71,13 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   phase_ = state->phase();
   name_ = given.name();
   debug_info_ = given.debug_info();
+  check_finite_ = log::Topic("nan");
   explicit_device_ = options.device != nullptr;
   device_ = options.device ? options.device : Runtime::Get().default_device();
   step_state_ = std::make_unique<StepState>(device_);
-  const uint64_t seed = options.seed >= 0 ? static_cast<uint64_t>(options.seed)
-                                          : (uint64_t{std::random_device{}()} << 32) |
-                                                std::random_device{}();
+  const uint64_t seed = options.seed >= 0
+                            ? static_cast<uint64_t>(options.seed)
+                            : (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
 
   filtered_ = std::make_unique<NetParameter>(FilterNet(given));
   NetParameter net = InsertSplits(InsertCasts(AssignTypes(*filtered_)));
@@ -123,7 +135,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
     context.seed = LayerSeed(seed, static_cast<uint64_t>(index));
     log::Info("Setting up " + layer.name());
     node.layer = LayerRegistry::Get().Create(layer, context);
-    node.layer->SetUp(traits, node.bottom, node.top);
+    InLayer(*node.layer, [&] { node.layer->SetUp(traits, node.bottom, node.top); });
     for (BlobBase* bottom : node.bottom) node.shapes.push_back(bottom->shape());
     for (size_t t = 0; t < node.top.size(); ++t) {
       log::Info("Top shape: " + node.top[t]->shape_string());
@@ -239,7 +251,8 @@ void Net::DecideGradients(const NetParameter& net) {
       }
     }
     if (!contributes) node.need_backward = false;
-    if (!node.need_backward) std::fill(node.bottom_gradient.begin(), node.bottom_gradient.end(), false);
+    if (!node.need_backward)
+      std::fill(node.bottom_gradient.begin(), node.bottom_gradient.end(), false);
     for (size_t b = 0; b < node.bottom.size(); ++b) {
       if (node.bottom_gradient[b]) useful[node.bottom_ids[b]] = true;
     }
@@ -336,8 +349,9 @@ void Net::MakePlan() {
   }
   const bool gradients = std::any_of(nodes_.begin(), nodes_.end(),
                                      [](const Node& node) { return node.need_backward; });
-  plan_ = Plan::Make(plan_nodes, phase_ == TEST && !filtered_->force_backward() &&
-                                     (!gradients || losses_.empty()) && !debug_info_);
+  plan_ =
+      Plan::Make(plan_nodes, phase_ == TEST && !filtered_->force_backward() &&
+                                 (!gradients || losses_.empty()) && !debug_info_ && !check_finite_);
   const std::string report = plan_.Report(names);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
 }
@@ -367,13 +381,13 @@ void Net::ReshapeIfNeeded(Node& node) {
     same = same && node.shapes[b] == node.bottom[b]->shape();
   }
   if (same) return;
-  node.layer->Reshape(node.bottom, node.top);
+  InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
   for (size_t b = 0; b < node.bottom.size(); ++b) node.shapes[b] = node.bottom[b]->shape();
 }
 
 void Net::Reshape() {
   for (Node& node : nodes_) {
-    node.layer->Reshape(node.bottom, node.top);
+    InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
     for (size_t b = 0; b < node.bottom.size(); ++b) node.shapes[b] = node.bottom[b]->shape();
   }
 }
@@ -418,9 +432,12 @@ void Net::RunCallback(const Callback& callback, int place) {
 void Net::RunNode(int index) {
   Node& node = nodes_[index];
   ReshapeIfNeeded(node);
-  node.layer->PrepareParameters();
-  node.layer->Forward(node.bottom, node.top);
+  InLayer(*node.layer, [&] {
+    node.layer->PrepareParameters();
+    node.layer->Forward(node.bottom, node.top);
+  });
   if (debug_info_) DebugForward(node);
+  if (check_finite_) CheckForward(node);
   for (size_t t = 0; t < node.written_ranges.size(); ++t) {
     if (node.top[t]->type().is_quantized()) node.top[t]->set_range(node.written_ranges[t].range);
   }
@@ -441,9 +458,10 @@ void Net::Forward(int start, int end) {
   if (phase_ == TRAIN && start == 0) step_state_->AdvanceForward();
   // Internal layers behind the first node belong to what is before them.
   const int first = start == 0 ? 0 : public_nodes_[start];
-  const int last = end == count - 1 ? static_cast<int>(nodes_.size()) - 1
-                                    : public_nodes_[end + 1] - 1;
-  const bool by_layer = before_forward_ || after_forward_ || observe_ || debug_info_;
+  const int last =
+      end == count - 1 ? static_cast<int>(nodes_.size()) - 1 : public_nodes_[end + 1] - 1;
+  const bool by_layer =
+      before_forward_ || after_forward_ || observe_ || debug_info_ || check_finite_;
   if (any_quantized_) PrepareQuantized(first, last, by_layer);
   for (const Step& step : plan_.steps) {
     const int begin = step.nodes.front(), finish = step.nodes.back();
@@ -504,16 +522,18 @@ void Net::Backward(int start, int end) {
               ": backward from layer ", start, " to ", end, ", there are 0 to ", count - 1);
   RefreshDiffViews();
   if (start == count - 1) SeedLosses();
-  const int first = start == count - 1 ? static_cast<int>(nodes_.size()) - 1
-                                       : public_nodes_[start + 1] - 1;
+  const int first =
+      start == count - 1 ? static_cast<int>(nodes_.size()) - 1 : public_nodes_[start + 1] - 1;
   const int last = end == 0 ? 0 : public_nodes_[end];
   for (int index = first; index >= last; --index) {
     Node& node = nodes_[index];
     if (!node.need_backward) continue;
     if (interruption_) interruption_();
     RunCallback(before_backward_, node.public_index);
-    node.layer->Backward(node.top, node.bottom_gradient, node.bottom);
+    InLayer(*node.layer,
+            [&] { node.layer->Backward(node.top, node.bottom_gradient, node.bottom); });
     if (debug_info_) DebugBackward(node);
+    if (check_finite_) CheckBackward(node);
     RunCallback(after_backward_, node.public_index);
   }
   if (debug_info_ && start == count - 1 && end == 0) DebugParameters();
@@ -702,8 +722,8 @@ void Net::DebugBackward(const Node& node) const {
   for (size_t b = 0; b < node.bottom.size(); ++b) {
     if (!node.bottom_gradient[b]) continue;
     log::Info(Concat("    [Backward] Layer ", node.layer->name(), ", bottom blob ",
-                     node.bottom[b]->name(), " diff: ",
-                     MeanAbs(node.bottom[b]->asum_diff(), node.bottom[b]->count())));
+                     node.bottom[b]->name(),
+                     " diff: ", MeanAbs(node.bottom[b]->asum_diff(), node.bottom[b]->count())));
   }
   for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
     if (!node.layer->param_propagate_down(static_cast<int>(i))) continue;

@@ -25,7 +25,8 @@ std::string Plan::Report(const std::vector<std::string>& names) const {
   std::string report;
   for (const Step& step : steps) {
     if (step.nodes.size() == 1) continue;
-    for (size_t i = 0; i < step.nodes.size(); ++i) report += (i ? " + " : "") + names[step.nodes[i]];
+    for (size_t i = 0; i < step.nodes.size(); ++i)
+      report += (i ? " + " : "") + names[step.nodes[i]];
     report += "\n";
   }
   return report;

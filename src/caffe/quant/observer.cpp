@@ -17,8 +17,7 @@ RangeObserver::RangeObserver(DataType type, Device* device)
       device_(device),
       pairs_(MakeBlob(type, device, {2 * kMostChunks}, "partial ranges")),
       range_(MakeBlob(type, device, {2}, "range")) {
-  const auto program =
-      ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
+  const auto program = ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
   chunks_ = program->CreateKernel("min_max_chunks");
   merge_ = program->CreateKernel("min_max_merge");
 }

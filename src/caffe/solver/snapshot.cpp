@@ -60,6 +60,8 @@ void Solver::Snapshot() {
     state.set_loss_scale(reals.Get(StepState::kLossScale));
     state.set_loss_scale_good_steps(static_cast<int>(reals.Get(StepState::kGoodSteps)));
   }
+  net_->WriteRunState(state.add_net_state());
+  for (const auto& net : test_nets_) net->WriteRunState(state.add_net_state());
   const std::string file = SnapshotName(hdf5 ? ".solverstate.h5" : ".solverstate");
   if (hdf5) {
     log::Info(Concat("Snapshotting solver state to HDF5 file ", file));
@@ -94,6 +96,12 @@ void Solver::Restore(const std::string& path) {
       if (std::filesystem::exists(beside)) weights = beside.string();
     }
     net_->CopyTrainedLayersFrom(weights);
+  }
+  // States of BVLC Caffe have none: there data begins again.
+  if (state.net_state_size() > 0) net_->ReadRunState(state.net_state(0));
+  for (size_t i = 0; i < test_nets_.size() && static_cast<int>(i) + 1 < state.net_state_size();
+       ++i) {
+    test_nets_[i]->ReadRunState(state.net_state(static_cast<int>(i) + 1));
   }
   iter_ = state.iter();
   learning_rate_step_ = LearningRateStep(*param_, iter_);

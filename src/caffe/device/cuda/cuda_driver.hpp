@@ -35,8 +35,7 @@ inline constexpr int kComputeModeProhibited = 2;
 std::string DriverErrorText(CUresult result);
 
 // One function of the driver. Calling it checks the result.
-template <class... Arguments>
-class DriverCall {
+template <class... Arguments> class DriverCall {
  public:
   DriverCall(const DynamicLibrary& library, const char* name)
       : name_(name),

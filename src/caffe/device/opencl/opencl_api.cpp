@@ -22,8 +22,7 @@ std::string Failure(cl_int code, const char* call, const std::string& where) {
 const char* ErrorName(cl_int code) {
   switch (code) {
 #define CAFFE_CODE(name) \
-  case name:             \
-    return #name
+  case name: return #name
     CAFFE_CODE(CL_SUCCESS);
     CAFFE_CODE(CL_DEVICE_NOT_FOUND);
     CAFFE_CODE(CL_DEVICE_NOT_AVAILABLE);
@@ -74,12 +73,10 @@ const char* ErrorName(cl_int code) {
     CAFFE_CODE(CL_INVALID_COMPILER_OPTIONS);
     CAFFE_CODE(CL_INVALID_LINKER_OPTIONS);
 #undef CAFFE_CODE
-    case -1001:
-      return "CL_PLATFORM_NOT_FOUND_KHR";
+    case -1001: return "CL_PLATFORM_NOT_FOUND_KHR";
     case -9999:  // NVIDIA: an illegal access by a kernel
       return "illegal memory access";
-    default:
-      return "unknown error";
+    default: return "unknown error";
   }
 }
 

@@ -25,8 +25,7 @@ std::string PlatformText(cl_platform_id platform, cl_platform_info what);
 std::string DeviceText(cl_device_id device, cl_device_info what);
 
 // A value of an info query; `fallback` if the query fails.
-template <class T>
-T DeviceValue(cl_device_id device, cl_device_info what, T fallback) {
+template <class T> T DeviceValue(cl_device_id device, cl_device_info what, T fallback) {
   T value{};
   const cl_int code = clGetDeviceInfo(device, what, sizeof value, &value, nullptr);
   return code == CL_SUCCESS ? value : fallback;
@@ -37,8 +36,7 @@ T DeviceValue(cl_device_id device, cl_device_info what, T fallback) {
 inline std::atomic<bool> process_is_ending{false};
 
 struct Release {
-  template <class T>
-  void operator()(T handle) const noexcept {
+  template <class T> void operator()(T handle) const noexcept {
     if (!process_is_ending) Call(handle);
   }
 
@@ -52,7 +50,6 @@ struct Release {
 };
 
 // Owner of one reference to an OpenCL object.
-template <class T>
-using Handle = std::unique_ptr<std::remove_pointer_t<T>, Release>;
+template <class T> using Handle = std::unique_ptr<std::remove_pointer_t<T>, Release>;
 
 }  // namespace caffe::opencl

@@ -186,10 +186,8 @@ void* OpenClDevice::DoAllocate(int64_t bytes) {
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
     case CL_OUT_OF_RESOURCES:
     case CL_OUT_OF_HOST_MEMORY:
-    case CL_INVALID_BUFFER_SIZE:
-      return nullptr;
-    default:
-      opencl::Check(code, "clCreateBuffer", where_);
+    case CL_INVALID_BUFFER_SIZE: return nullptr;
+    default: opencl::Check(code, "clCreateBuffer", where_);
   }
   // Drivers may put the allocation off to the first use, where its failure has no name any more.
   code = clEnqueueMigrateMemObjects(default_queue(), 1, &buffer,

@@ -1,0 +1,305 @@
+#include "commands/self_test.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/solver/solver.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr char kImages[] = "shape { dim: 3 dim: 4 dim: 9 dim: 9 }";
+constexpr char kEvenImages[] = "shape { dim: 3 dim: 4 dim: 10 dim: 10 }";
+constexpr char kRows[] = "shape { dim: 5 dim: 70 }";
+constexpr char kWeights[] =
+    " weight_filler { type: 'uniform' min: -0.2 max: 0.2 }"
+    " bias_filler { type: 'uniform' min: -0.2 max: 0.2 } ";
+
+// A layer, or a few, between the input x (and x2, and labels below 4) and the blob y.
+struct Family {
+  const char* name;
+  std::string shape;
+  std::string layers;
+  bool quantized = false;
+  bool gradient = true;
+  bool second = false;  // takes x2, of the shape of x
+  bool labels = false;  // takes `label`, one for each of the first axis
+};
+
+std::string Layer(const std::string& type, const std::string& parameter,
+                  const std::string& bottoms = "bottom: 'x'") {
+  return Concat("layer { name: 'tested' type: '", type, "' ", bottoms, " top: 'y' ", parameter,
+                " } ");
+}
+
+std::string Convolution(const std::string& parameter) {
+  return Layer("Convolution", "convolution_param { " + parameter + kWeights + " }");
+}
+
+std::vector<Family> Families() {
+  std::vector<Family> all;
+  const auto neuron = [&all](const char* type, const std::string& parameter = "",
+                             bool quantized = false) {
+    all.push_back({type, kImages, Layer(type, parameter), quantized});
+  };
+  neuron("AbsVal");
+  neuron("Dropout", "dropout_param { dropout_ratio: 0.4 }");
+  neuron("ELU", "elu_param { alpha: 0.5 }");
+  neuron("Exp", "exp_param { base: 2 scale: 0.5 shift: 0.1 }");
+  neuron("Log", "log_param { base: 2 scale: 0.5 shift: 3 }");
+  neuron("Power", "power_param { power: 1.5 scale: 0.5 shift: 2 }");
+  neuron("PReLU");
+  neuron("ReLU", "relu_param { negative_slope: 0.2 }", true);
+  neuron("Sigmoid");
+  neuron("TanH");
+  neuron("Scale", "scale_param { bias_term: true filler { type: 'uniform' min: -1 max: 1 } }");
+  neuron("Bias", "bias_param { filler { type: 'uniform' min: -1 max: 1 } }");
+  neuron("BatchNorm");
+  neuron("Softmax");
+  all.push_back({"LRN across", kImages, Layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 }")});
+  all.push_back(
+      {"LRN within", kImages,
+       Layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }")});
+  const std::string both = "bottom: 'x' bottom: 'x2'";
+  all.push_back({"Eltwise, SUM", kImages,
+                 Layer("Eltwise", "eltwise_param { operation: SUM coeff: 0.5 coeff: -2 }", both),
+                 false, true, true});
+  all.push_back({"Eltwise, PROD", kImages,
+                 Layer("Eltwise", "eltwise_param { operation: PROD }", both), false, true, true});
+  all.push_back({"Eltwise, MAX", kImages,
+                 Layer("Eltwise", "eltwise_param { operation: MAX }", both), false, true, true});
+  all.push_back({"Concat", kImages, Layer("Concat", "", both), false, true, true});
+  all.push_back({"Slice", kImages,
+                 "layer { name: 'tested' type: 'Slice' bottom: 'x' top: 'a' top: 'b' "
+                 "slice_param { slice_point: 1 } } "
+                 "layer { name: 'back' type: 'Concat' bottom: 'b' bottom: 'a' top: 'y' }"});
+  all.push_back({"ArgMax", kImages, Layer("ArgMax", "argmax_param { axis: 1 }"), false, false});
+  all.push_back(
+      {"InnerProduct", kRows,
+       Layer("InnerProduct", Concat("inner_product_param { num_output: 33 ", kWeights, " }")),
+       true});
+  all.push_back({"Convolution", kImages, Convolution("num_output: 6 kernel_size: 3 pad: 1"), true});
+  all.push_back({"Convolution, strided", kImages,
+                 Convolution("num_output: 6 kernel_size: 3 stride: 2 dilation: 2 group: 2"), true});
+  all.push_back({"Convolution, depthwise", kImages,
+                 Convolution("num_output: 4 kernel_size: 3 pad: 1 group: 4"), true});
+  all.push_back({"Deconvolution", kImages,
+                 Layer("Deconvolution", Concat("convolution_param { num_output: 3 kernel_size: 4 "
+                                               "stride: 2 ",
+                                               kWeights, " }"))});
+  all.push_back({"Pooling, MAX", kImages,
+                 Layer("Pooling", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }"), true});
+  all.push_back({"Pooling, MAX 2x2", kEvenImages,
+                 Layer("Pooling", "pooling_param { kernel_size: 2 stride: 2 }"), true});
+  all.push_back({"Pooling, AVE", kImages,
+                 Layer("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }")});
+  // Of values that are not negative.
+  all.push_back({"Pooling, STOCHASTIC", kImages,
+                 "layer { name: 'abs' type: 'AbsVal' bottom: 'x' top: 'a' } "
+                 "layer { name: 'tested' type: 'Pooling' bottom: 'a' top: 'y' "
+                 "pooling_param { pool: STOCHASTIC kernel_size: 3 stride: 2 } }"});
+  all.push_back({"SoftmaxWithLoss", kRows,
+                 Layer("SoftmaxWithLoss", "loss_weight: 0", "bottom: 'x' bottom: 'label'"), false,
+                 true, false, true});
+  all.push_back(
+      {"EuclideanLoss", kRows, Layer("EuclideanLoss", "loss_weight: 0", both), false, true, true});
+  all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), false,
+                 false, false, true});
+  return all;
+}
+
+const char* const kRules[] = {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"};
+
+// Numbers in (-1, 1), multiples of 1/128 that differ along the first axes and are never 0.
+std::vector<double> Numbers(int64_t count, int64_t seed) {
+  std::vector<double> values(count);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t step = (i * 37 + seed * 53 + i / 7) % 254;
+    values[i] = static_cast<double>(step < 127 ? step - 127 : step - 126) / 128;
+  }
+  return values;
+}
+
+// Codes of a quantized blob, as they are stored.
+std::vector<double> Codes(const BlobBase& blob) {
+  const int bytes = static_cast<int>(blob.type().bytes());
+  const auto* data = static_cast<const unsigned char*>(blob.host_data());
+  std::vector<double> codes(blob.count());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    unsigned code = 0;
+    std::memcpy(&code, data + i * bytes, bytes);  // little endian
+    codes[i] = code;
+  }
+  return codes;
+}
+
+using Values = std::vector<std::pair<std::string, std::vector<double>>>;
+
+NetParameter NetOf(const Family& family, DataType type) {
+  const auto input = [](const std::string& name, const std::string& shape) {
+    return Concat("layer { name: '", name, "' type: 'Input' top: '", name, "' input_param { ",
+                  shape, " } } ");
+  };
+  std::string text = "force_backward: true " + input("x", family.shape);
+  if (family.second) text += input("x2", family.shape);
+  if (family.labels) text += input("label", "shape { dim: 5 }");
+  text += family.layers;
+  // The gradient of y is then y itself.
+  if (family.gradient && type.is_float()) {
+    text +=
+        " layer { name: 'square' type: 'Power' bottom: 'y' top: 'square' loss_weight: 0.5 "
+        "power_param { power: 2 } }";
+  }
+  NetParameter net;
+  ParseTextProto(text, "self-test", &net);
+  net.set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  return net;
+}
+
+Values RunNet(const Family& family, DataType type, Device* device) {
+  NetOptions options;
+  options.device = device;
+  options.seed = 1;
+  options.phase = type.is_float() ? TRAIN : TEST;
+  Net net(NetOf(family, type), options);
+  if (!type.is_float()) net.UsePlaceholderRanges();
+  int64_t seed = 1;
+  for (BlobBase* blob : net.input_blobs()) {
+    std::vector<double> values = Numbers(blob->count(), seed++);
+    if (blob == net.BlobByName("x").get() || !family.labels) {
+      blob->SetData(values);
+    } else {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 4);
+      blob->SetData(values);
+    }
+  }
+  net.Forward();
+  const BlobBase& y = *net.BlobByName("y");
+  Values values{{"y", type.is_float() ? y.DataAsDouble() : Codes(y)}};
+  if (!family.gradient || !type.is_float()) return values;
+  net.ClearParamDiffs();
+  net.Backward();
+  values.emplace_back("gradient of x", net.BlobByName("x")->DiffAsDouble());
+  if (family.second) values.emplace_back("gradient of x2", net.BlobByName("x2")->DiffAsDouble());
+  for (size_t i = 0; i < net.learnable_params().size(); ++i) {
+    values.emplace_back(Concat("gradient of parameter ", i),
+                        net.learnable_params()[i]->DiffAsDouble());
+  }
+  return values;
+}
+
+Values RunSolver(const std::string& rule, DataType type, Device* device) {
+  SolverParameter parameter;
+  const bool adam = rule == "Adam";
+  ParseTextProto(
+      Concat(
+          "type: '", rule, "' base_lr: 0.01 lr_policy: 'fixed' weight_decay: 0.01 ",
+          "clip_gradients: 0.5 loss_scale: 8 random_seed: 1 ",
+          adam || rule == "SGD" || rule == "Nesterov" || rule == "AdaDelta" ? "momentum: 0.9 " : "",
+          "net_param { ", "layer { name: 'in' type: 'Input' top: 'x' top: 't' input_param { ",
+          kRows, " shape { dim: 5 dim: 9 } } } ",
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y' ",
+          "inner_product_param { num_output: 9 ", kWeights, " } } ",
+          "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' } }"),
+      "self-test", &parameter);
+  parameter.set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  Solver solver(parameter, device);
+  // No gradient is near 0: rules that divide by its size would blow up what rounding does to it.
+  for (const char* name : {"x", "t"}) {
+    const auto& blob = solver.net()->BlobByName(name);
+    std::vector<double> values = Numbers(blob->count(), 3);
+    for (double& value : values) value = *name == 'x' ? std::abs(value) / 4 + 0.25 : value + 6;
+    blob->SetData(values);
+  }
+  solver.Step(3);
+  Values values;
+  for (size_t i = 0; i < solver.net()->learnable_params().size(); ++i) {
+    values.emplace_back(Concat("parameter ", i),
+                        solver.net()->learnable_params()[i]->DataAsDouble());
+  }
+  return values;
+}
+
+// Sums are taken in another order, and stored numbers rounded again on their way: several steps of
+// the type, for values around 1.
+double Tolerance(DataType type, bool against_double) {
+  if (!type.is_float()) return 0;
+  if (type == kDouble) return 1e-10;
+  if (type == kFloat) return 5e-5;
+  const double step = type == kHalf ? 0x1p-11 : 0x1p-8;
+  return (against_double ? 32 : 16) * step;
+}
+
+void Compare(const Values& values, const Values& reference, double tolerance, SelfTestRow* row) {
+  row->passed = values.size() == reference.size();
+  if (!row->passed) row->message = "the numbers of results differ";
+  for (size_t v = 0; v < std::min(values.size(), reference.size()); ++v) {
+    const auto& [name, actual] = values[v];
+    const auto& expected = reference[v].second;
+    for (size_t i = 0; i < std::max(actual.size(), expected.size()); ++i) {
+      const double a = i < actual.size() ? actual[i] : NAN;
+      const double b = i < expected.size() ? expected[i] : NAN;
+      const double difference = a == b ? 0 : std::abs(a - b) / std::max(1.0, std::abs(b));
+      const bool good = difference <= tolerance;  // false for NaN
+      if (!good && row->passed) {
+        row->message = Concat(name, ", element ", i, ": ", a, " instead of ", b);
+        row->passed = false;
+      }
+      if (!(difference <= row->difference)) row->difference = difference;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> SelfTestFamilies() {
+  std::vector<std::string> names;
+  for (const Family& family : Families()) names.push_back(family.name);
+  for (const char* rule : kRules) names.push_back(Concat("solver ", rule));
+  return names;
+}
+
+void SelfTest(Device* device, const std::vector<DataType>& types,
+              const std::function<void(const SelfTestRow&)>& report) {
+  Device* cpu = Runtime::Get().cpu();
+  for (DataType type : types) {
+    // The CPU's own narrow types are compared with its double.
+    const bool against_double = device == cpu;
+    const DataType reference = against_double && type.is_float() ? kDouble : type;
+    const auto test = [&](const std::string& name, double tolerance, const auto& run) {
+      SelfTestRow row;
+      row.device = device->info().id;
+      row.type = type.name();
+      row.family = name;
+      try {
+        Compare(run(type, device), run(reference, cpu), tolerance, &row);
+      } catch (const std::exception& error) {
+        row.passed = false;
+        row.message = error.what();
+      }
+      report(row);
+    };
+    const double tolerance = Tolerance(type, against_double);
+    if (type == kDouble && !device->info().fp64) continue;
+    for (const Family& family : Families()) {
+      if (!type.is_float() && !family.quantized) continue;
+      test(family.name, tolerance, [&](DataType t, Device* d) { return RunNet(family, t, d); });
+    }
+    if (!type.is_float()) continue;
+    for (const char* rule : kRules) {
+      // The rate and the factor of clipping are floats in every type.
+      test(Concat("solver ", rule), std::max(tolerance, 1e-6),
+           [&](DataType t, Device* d) { return RunSolver(rule, t, d); });
+    }
+  }
+}
+
+}  // namespace caffe

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device.hpp"
+
+namespace caffe {
+
+// What one family of kernels gave on one device in one type, compared with the same on the CPU:
+// float kinds within a tolerance of the type, integers for equality. The CPU's own float kinds are
+// compared with its double.
+struct SelfTestRow {
+  std::string device, type, family;
+  bool passed = false;
+  // The largest |a - b| / max(1, |b|) over outputs and gradients.
+  double difference = 0;
+  std::string message;  // of an error, or where the difference is
+};
+
+// The names of all families, in the order of their rows.
+std::vector<std::string> SelfTestFamilies();
+
+// Runs every family in every type that the device has; `report` gets each row as soon as it is
+// there. A family that throws has failed and does not stop the others.
+void SelfTest(Device* device, const std::vector<DataType>& types,
+              const std::function<void(const SelfTestRow&)>& report);
+
+}  // namespace caffe
