@@ -140,6 +140,11 @@ TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
       if (text.types.compute.is_quantized() && head.name.find("backward") != std::string::npos) {
         continue;  // FLOAT_KIND leaves them out
       }
+      // These address by how the launch was divided, which extents that are all equal do not fit.
+      const auto divided = [](const KernelParameter& parameter) {
+        return parameter.name == "slices";
+      };
+      if (std::any_of(head.parameters.begin(), head.parameters.end(), divided)) continue;
       const auto expected = RunKernel(levels.front(), body, text.types, head);
       for (size_t l = 1; l < levels.size(); ++l) {
         const auto actual = RunKernel(levels[l], body, text.types, head);
@@ -155,6 +160,7 @@ TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
                                    : actual[i].word == "bf16" ? 8e-3
                                                               : 1e-4;
           for (int64_t k = 0; k < kElements; ++k) {
+            if (std::isnan(a[k]) && std::isnan(e[k])) continue;  // roots of negative numbers
             ASSERT_LE(std::abs(a[k] - e[k]), tolerance * std::max(1.0, std::abs(e[k])))
                 << what << ", element " << k;
           }
@@ -167,6 +173,7 @@ TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
 std::vector<std::string> ElementWiseBodies() {
   std::vector<std::string> bodies;
   for (const std::string& path : KernelBodies()) {
+    if (KernelText(path).starts_with("//! types: device")) continue;
     if (path.rfind("neuron/", 0) == 0 || path.rfind("norm/", 0) == 0) bodies.push_back(path);
   }
   return bodies;

@@ -46,7 +46,9 @@ TEST(BadNetTest, NamesLayerAndValues) {
        {"bad (Convolution)", "kernel_size"}},
       {ConvolutionText("num_output: 3 kernel_size: 3 dilation: 0"),
        {"bad (Convolution)", "dilation"}},
-      {ConvolutionText("num_output: 4000000000 kernel_size: 3"), {"bad (Convolution)"}},
+      {InputText("data", {1, 1 << 20}) +
+           LayerText("InnerProduct", "inner_product_param { num_output: 2000000000 }"),
+       {"bad (InnerProduct)"}},
       {PoolingText("pool: MAX"), {"bad (Pooling)", "kernel"}},
       {PoolingText("kernel_size: 2 stride: 0"), {"bad (Pooling)", "stride"}},
       {PoolingText("kernel_size: 2 pad: 2"), {"bad (Pooling)", "pad"}},

@@ -12,8 +12,7 @@ namespace caffe {
 
 struct Runtime::State {
   ProgramCache cache{ProgramCache::DefaultDirectory(), ProgramCache::ModeFromEnvironment()};
-  // No std::call_once: a driver's library that calls it too, while it is loaded here, was seen to run
-  // our function once more (LLVM's under Python), which then waited for itself.
+  // A mutex, not std::call_once: drivers run code of their own while they are loaded here.
   std::mutex mutex;
   std::atomic<bool> found{false};
   std::unique_ptr<Device> cpu, null_device;

@@ -27,7 +27,7 @@ template <class Work> void InLayer(const LayerBase& layer, const Work& work) {
     work();
   } catch (const Error& error) {
     const std::string text = error.what();
-    if (text.find(layer.name()) != std::string::npos) throw;
+    if (text.find(layer.name() + " (") != std::string::npos) throw;
     CAFFE_THROW(layer.name(), " (", layer.type(), "): ", text);
   }
 }
