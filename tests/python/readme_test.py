@@ -147,12 +147,13 @@ def test_the_table_of_types_is_that_of_blobs(tmp_path):
 @needs_tool
 def test_tests_of_the_table_of_faults_exist():
     text = '\n'.join(sources('_test.cpp', folders=('tests',)))
-    last = None
+    suite = None
     for what, _, names in rows(section('When something breaks'), 'what'):
         for name in code_words(names):
-            suite, test = name.replace('…', last + '.' if '.' not in name else last).rsplit('.', 1)
-            assert re.search(r'TEST(_F|_P)?\(%s, %s\)' % (suite.split('.')[0], test), text), name
-            last = suite.split('.')[0]
+            # An ellipsis stands for the suite of the test before it.
+            start, test = name.rsplit('.', 1) if '.' in name else ('', name.lstrip('…'))
+            suite = suite if start in ('', '…') else start
+            assert re.search(r'TEST(_F|_P)?\(%s, \w*%s\)' % (suite, test), text), name
 
 
 def test_the_commands_are_those_of_the_help():
@@ -160,8 +161,9 @@ def test_the_commands_are_those_of_the_help():
     known = re.findall(r'^  (\w+)  ', text.split('flags,')[0], re.M)
     said = re.findall(r'^    caffe (\w+)', section('The command line'), re.M)
     assert sorted(said) == sorted(known)
-    flags = set(re.findall(r'(?<![\w-])--?([a-z]\w+)', section('The command line')))
-    own = {'name', 'flag', 'noflag', 'flagfile', 'max', 'all'}
+    found = re.findall(r'(?<![\w-])--?([a-z][\w-]+)', section('The command line'))
+    flags = {flag.replace('-', '_') for flag in found}
+    own = {'name', 'flag', 'noflag', 'flagfile', 'max_size', 'all'}
     assert flags - own <= set(re.findall(r'^  -(\w+)', text, re.M))
 
 
