@@ -223,6 +223,13 @@ TEST(CpuDeviceTest, ADebugSwitchLogsWhatMemoryIsFor) {
   EXPECT_NE(std::string::npos, log.find("] cpu: 1024 bytes for a test; 1024 in use")) << log;
 }
 
+TEST(CpuDeviceTest, RefusesMoreThanTheMachineHas) {
+  CpuDevice device;
+  const int64_t all = device.info().memory_bytes;
+  EXPECT_GT(all, int64_t{1} << 28);
+  EXPECT_THROW(device.Allocate(all + 1, "a test"), Error);
+}
+
 TEST(CpuDeviceTest, OutOfMemoryNamesThePurposeAndTheSizes) {
   CpuDevice device;
   const DevicePtr some = device.Allocate(1 << 20, "a test");

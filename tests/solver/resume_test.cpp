@@ -2,11 +2,13 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/solver.hpp"
 #include "data/test_database.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
+#include "support/layer_tester.hpp"
 
 // Training that repeats, and resumes, bit for bit: data in random crops, mirrored, dropout, batches
 // that do not divide the database, a test net that reads on from where it was.
@@ -125,6 +127,71 @@ INSTANTIATE_TEST_SUITE_P(All, ResumeTest, testing::ValuesIn(Cases()), [](const a
   const bool adam = info.param.rule.find("Adam") != std::string::npos;
   return TestName(info.param.place) + (adam ? "_adam" : "_sgd");
 });
+
+// Rows of two HDF5 files in a new order in each epoch, batches across the ends of both.
+class ShuffledResumeTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    std::string list;
+    for (int file = 0; file < 2; ++file) {
+      const std::string path = folder_ / ("rows" + std::to_string(file) + ".h5");
+      const std::vector<double> rows = TestNumbers(7 * 6, file + 1);
+      std::vector<float> data(rows.begin(), rows.end()), labels(7);
+      for (int i = 0; i < 7; ++i) labels[i] = static_cast<float>((file + i) % 3);
+      Hdf5Writer writer(path);
+      writer.Write("/data", {7, 6}, data.data());
+      writer.Write("/label", {7}, labels.data());
+      writer.Commit();
+      list += path + "\n";
+    }
+    folder_.Put("list.txt", list);
+  }
+
+  std::unique_ptr<Solver> Make(int64_t seed, int snapshot) const {
+    SolverParameter parameter;
+    ParseTextProto(
+        "base_lr: 0.1 lr_policy: 'fixed' momentum: 0.9 type: 'SGD' net_param { "
+        "layer { name: 'data' type: 'HDF5Data' top: 'data' top: 'label' hdf5_data_param { "
+        "        batch_size: 4 shuffle: true source: '" +
+            (folder_ / "list.txt") +
+            "' } } "
+            "layer { name: 'drop' type: 'Dropout' bottom: 'data' top: 'drop' } "
+            "layer { name: 'ip' type: 'InnerProduct' bottom: 'drop' top: 'ip' "
+            "        inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } } "
+            "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' "
+            "        top: 'loss' } }",
+        "test", &parameter);
+    parameter.set_random_seed(seed);
+    parameter.set_snapshot(snapshot);
+    parameter.set_snapshot_prefix(folder_ / "s");
+    return std::make_unique<Solver>(parameter, GetParam().device);
+  }
+
+  static std::vector<double> State(Solver& solver) {
+    std::vector<double> all = solver.net()->BlobByName("data")->DataAsDouble();
+    for (BlobBase* blob : solver.net()->learnable_params()) {
+      for (double value : blob->DataAsDouble()) all.push_back(value);
+    }
+    return all;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(ShuffledResumeTest, AResumedRunEqualsAnUninterruptedOne) {
+  auto whole = Make(7, 5);
+  whole->Step(12);
+  auto resumed = Make(99, 0);
+  resumed->Restore(folder_ / "s_iter_5.solverstate");
+  resumed->Step(7);
+  EXPECT_EQ(State(*whole), State(*resumed));
+  auto other = Make(99, 0);
+  other->Step(12);
+  EXPECT_NE(State(*whole), State(*other));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShuffledResumeTest, testing::ValuesIn(DevicesAndTypes({kFloat})),
+                         [](const auto& info) { return TestName(info.param); });
 
 TEST(RunStateTest, OfAnotherLayerIsAnError) {
   TemporaryFolder folder;
