@@ -6,4 +6,6 @@ cd "$(dirname "$0")/.."
 tools/build.sh release _caffe caffe_pb2 tool_caffe
 python=.venv/bin/python3
 [ -x "$python" ] || python=python3
+# The table alone, without the log lines of every net.
+export CAFFE_LOG=${CAFFE_LOG:-warning}
 exec "$python" examples/digits/digits.py --output build/demo "$@"
