@@ -54,6 +54,7 @@ step device_query "$caffe" device_query
 nvidia-smi >"$results/nvidia-smi.txt" 2>&1 || true
 
 if has_stage test; then
+  step self_test "$caffe" device_query --self-test
   # Tests fan out over every device: CUDA and OpenCL both.
   step ctest ctest --test-dir build --output-on-failure
   step pytest "$python" -m pytest -q -rs tests/python

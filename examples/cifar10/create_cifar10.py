@@ -7,31 +7,25 @@ binary version (data_batch_1.bin …) or with images in train/<class>/ and test/
 """
 import argparse
 import hashlib
-import importlib.util
 import io
 import os
 import random
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.append(os.path.join(ROOT, 'examples', 'mnist'))
+from create_mnist import default_tools  # noqa: E402
+
 ADDRESS = 'https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz'
 MD5 = 'c32a1d4ab5d03f1284b67883e8d87530'
 BATCHES = ['data_batch_%d.bin' % i for i in range(1, 6)] + ['test_batch.bin']
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck')
-
-
-def default_tools():
-    """The folder with the command-line tools: the built tree's, else the installed package's."""
-    built = os.path.join(ROOT, 'build', 'tools')
-    package = importlib.util.find_spec('caffe')
-    if os.path.isdir(built) or package is None:
-        return built
-    return os.path.join(os.path.dirname(package.origin), 'bin')
 
 
 def download(path):
