@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -164,23 +166,53 @@ NetParameter NetOf(const Family& family, DataType type) {
   return net;
 }
 
-Values RunNet(const Family& family, DataType type, Device* device) {
+std::unique_ptr<Net> MakeNet(const Family& family, DataType type, Device* device) {
   NetOptions options;
   options.device = device;
   options.seed = 1;
   options.phase = type.is_float() ? TRAIN : TEST;
-  Net net(NetOf(family, type), options);
-  if (!type.is_float()) net.UsePlaceholderRanges();
+  return std::make_unique<Net>(NetOf(family, type), options);
+}
+
+void FillInputs(const Family& family, Net* net) {
   int64_t seed = 1;
-  for (BlobBase* blob : net.input_blobs()) {
+  for (BlobBase* blob : net->input_blobs()) {
     std::vector<double> values = Numbers(blob->count(), seed++);
-    if (blob == net.BlobByName("x").get() || !family.labels) {
-      blob->SetData(values);
-    } else {
+    if (family.labels && blob == net->BlobByName("label").get()) {
       for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 4);
-      blob->SetData(values);
     }
+    blob->SetData(values);
   }
+}
+
+// What the codes of y stand for, and y in double with the same weights, cut to the range of codes.
+// The unit is the step between two codes.
+std::pair<Values, Values> RunDecoded(const Family& family, DataType type, Device* device) {
+  auto exact = MakeNet(family, kDouble, device), net = MakeNet(family, type, device);
+  NetParameter weights;
+  exact->ToProto(&weights);
+  net->CopyTrainedLayersFrom(weights);
+  net->UsePlaceholderRanges();
+  for (Net* each : {exact.get(), net.get()}) {
+    FillInputs(family, each);
+    each->Forward();
+  }
+  const BlobBase& y = *net->BlobByName("y");
+  const QuantRange range = y.range();
+  std::vector<double> codes = Codes(y), expected = exact->BlobByName("y")->DataAsDouble();
+  const double last = static_cast<double>(type.info().code_max);
+  for (double& code : codes) code -= range.zero;
+  for (double& value : expected) {
+    value = std::clamp(value / range.scale, 0.0 - range.zero, last - range.zero);
+  }
+  return {{{"y", codes}}, {{"y", expected}}};
+}
+
+Values RunNet(const Family& family, DataType type, Device* device) {
+  const auto made = MakeNet(family, type, device);
+  Net& net = *made;
+  if (!type.is_float()) net.UsePlaceholderRanges();
+  FillInputs(family, &net);
   net.Forward();
   const BlobBase& y = *net.BlobByName("y");
   Values values{{"y", type.is_float() ? y.DataAsDouble() : Codes(y)}};
@@ -238,7 +270,11 @@ double Tolerance(DataType type, bool against_double) {
   return (against_double ? 32 : 16) * step;
 }
 
-void Compare(const Values& values, const Values& reference, double tolerance, SelfTestRow* row) {
+// How far a sum of up to 70 rounded products may lie from that of the numbers, in codes.
+constexpr double kCodes = 3;
+
+void Compare(const Values& values, const Values& reference, double tolerance, SelfTestRow* row,
+             bool absolute = false) {
   row->passed = values.size() == reference.size();
   if (!row->passed) row->message = "the numbers of results differ";
   for (size_t v = 0; v < std::min(values.size(), reference.size()); ++v) {
@@ -247,7 +283,8 @@ void Compare(const Values& values, const Values& reference, double tolerance, Se
     for (size_t i = 0; i < std::max(actual.size(), expected.size()); ++i) {
       const double a = i < actual.size() ? actual[i] : NAN;
       const double b = i < expected.size() ? expected[i] : NAN;
-      const double difference = a == b ? 0 : std::abs(a - b) / std::max(1.0, std::abs(b));
+      const double size = absolute ? 1 : std::max(1.0, std::abs(b));
+      const double difference = a == b ? 0 : std::abs(a - b) / size;
       const bool good = difference <= tolerance;  // false for NaN
       if (!good && row->passed) {
         row->message = Concat(name, ", element ", i, ": ", a, " instead of ", b);
@@ -271,26 +308,39 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
               const std::function<void(const SelfTestRow&)>& report) {
   Device* cpu = Runtime::Get().cpu();
   for (DataType type : types) {
-    // The CPU's own narrow types are compared with its double.
+    // Nothing is compared with itself: the CPU's narrow types are with its double, double with
+    // float, and what its codes stand for with double.
     const bool against_double = device == cpu;
-    const DataType reference = against_double && type.is_float() ? kDouble : type;
-    const auto test = [&](const std::string& name, double tolerance, const auto& run) {
+    const DataType reference = !against_double ? type : type == kDouble ? kFloat : kDouble;
+    const auto report_row = [&](const std::string& name, const auto& compare) {
       SelfTestRow row;
       row.device = device->info().id;
       row.type = type.name();
       row.family = name;
       try {
-        Compare(run(type, device), run(reference, cpu), tolerance, &row);
+        compare(&row);
       } catch (const std::exception& error) {
         row.passed = false;
         row.message = error.what();
       }
       report(row);
     };
-    const double tolerance = Tolerance(type, against_double);
+    const auto test = [&](const std::string& name, double tolerance, const auto& run) {
+      report_row(name, [&](SelfTestRow* row) {
+        Compare(run(type, device), run(reference, cpu), tolerance, row);
+      });
+    };
+    const double tolerance = Tolerance(reference == kFloat ? kFloat : type, against_double);
     if (type == kDouble && !device->info().fp64) continue;
     for (const Family& family : Families()) {
       if (!type.is_float() && !family.quantized) continue;
+      if (!type.is_float() && against_double) {
+        report_row(family.name, [&](SelfTestRow* row) {
+          const auto [codes, expected] = RunDecoded(family, type, device);
+          Compare(codes, expected, kCodes, row, true);
+        });
+        continue;
+      }
       test(family.name, tolerance, [&](DataType t, Device* d) { return RunNet(family, t, d); });
     }
     if (!type.is_float()) continue;

@@ -10,12 +10,12 @@
 namespace caffe {
 
 // What one family of kernels gave on one device in one type, compared with the same on the CPU:
-// float kinds within a tolerance of the type, integers for equality. The CPU's own float kinds are
-// compared with its double.
+// float kinds within a tolerance of the type, integers for equality. The CPU itself is compared in
+// another type: narrow ones and codes with double, double with float.
 struct SelfTestRow {
   std::string device, type, family;
   bool passed = false;
-  // The largest |a - b| / max(1, |b|) over outputs and gradients.
+  // The largest |a - b| / max(1, |b|) over outputs and gradients; codes of the CPU: in codes.
   double difference = 0;
   std::string message;  // of an error, or where the difference is
 };
