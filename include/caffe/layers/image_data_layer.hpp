@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "caffe/data/image_list.hpp"
 #include "caffe/data/prefetcher.hpp"
 #include "caffe/data/transformer.hpp"
 #include "caffe/layer/layer.hpp"
@@ -39,22 +40,16 @@ class ImageData : public LayerBase {
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
-  struct Entry {
-    std::string path;
-    float label;
-    int64_t line;
-  };
-  void ReadList(const std::string& path);
   // Starts the thread behind `skipped` images of the list and `given` ones of this layer.
   void StartAt(uint64_t skipped, uint64_t given);
   // What is read as number `record`, from 0.
-  const Entry& EntryOf(uint64_t record);
-  void ReadImage(const Entry& entry, Datum* datum) const;
+  const ImageEntry& EntryOf(uint64_t record);
+  void ReadImage(const ImageEntry& entry, Datum* datum) const;
   // Shape of a transformed image.
-  Shape OutputShape(const Entry& entry, const Datum& datum) const;
+  Shape OutputShape(const ImageEntry& entry, const Datum& datum) const;
   void FillBatch(Prefetcher::Batch* batch);
 
-  std::vector<Entry> entries_;
+  std::vector<ImageEntry> entries_;
   std::unique_ptr<Transformer> transformer_;
   Shape shape_;  // of top 0
   int threads_ = 1;

@@ -1,11 +1,9 @@
 #include "caffe/layers/image_data_layer.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cstring>
 #include <numeric>
-#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
@@ -41,28 +39,6 @@ void CheckParameter(const ImageDataParameter& parameter, uint32_t prefetch) {
 
 }  // namespace
 
-void ImageData::ReadList(const std::string& path) {
-  log::Info("Opening file " + path);
-  std::istringstream list(ReadFile(path));
-  std::string line;
-  for (int64_t number = 1; std::getline(list, line); ++number) {
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    if (line.empty()) continue;
-    const size_t blank = line.find_last_of(" \t");
-    CAFFE_CHECK(blank != std::string::npos, path, ", line ", number, ": '", line,
-                "' is no path and label");
-    int label = 0;
-    const char* begin = line.data() + blank + 1;
-    const char* end = line.data() + line.size();
-    const auto [stop, error] = std::from_chars(begin, end, label);
-    CAFFE_CHECK(error == std::errc() && stop == end, path, ", line ", number, ": the label '",
-                std::string(begin, end), "' is no integer");
-    entries_.push_back({line.substr(0, blank), static_cast<float>(label), number});
-  }
-  CAFFE_CHECK(!entries_.empty(), path, ": there are no images in the list");
-  log::Info(Concat("A total of ", entries_.size(), " images."));
-}
-
 void ImageData::LayerSetUp(const BlobVec&, const BlobVec&) {
   if (prefetcher_) return;
   const ImageDataParameter& parameter = layer_param().image_data_param();
@@ -70,7 +46,9 @@ void ImageData::LayerSetUp(const BlobVec&, const BlobVec&) {
     CheckParameter(parameter, layer_param().data_param().prefetch());
     transformer_ = std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN,
                                                  context().seed);
-    ReadList(parameter.source());
+    log::Info("Opening file " + parameter.source());
+    entries_ = ReadImageList(parameter.source());
+    log::Info(Concat("A total of ", entries_.size(), " images."));
     if (parameter.shuffle()) log::Info("Shuffling data");
     if (parameter.rand_skip() > 0) {
       const uint32_t skip = Philox(kSkipCounter, context().seed)[0] % parameter.rand_skip();
@@ -79,7 +57,7 @@ void ImageData::LayerSetUp(const BlobVec&, const BlobVec&) {
                   entries_.size());
       skipped_ = skip;
     }
-    const Entry& first = EntryOf(0);
+    const ImageEntry& first = EntryOf(0);
     Datum datum;
     ReadImage(first, &datum);
     shape_ = OutputShape(first, datum);
@@ -121,7 +99,7 @@ void ImageData::Reshape(const BlobVec&, const BlobVec& top) {
   top[1]->Reshape({shape_[0]});
 }
 
-const ImageData::Entry& ImageData::EntryOf(uint64_t record) {
+const ImageEntry& ImageData::EntryOf(uint64_t record) {
   record += skipped_;
   const uint64_t count = entries_.size(), epoch = record / count, place = record % count;
   if (!layer_param().image_data_param().shuffle()) return entries_[place];
@@ -139,7 +117,7 @@ const ImageData::Entry& ImageData::EntryOf(uint64_t record) {
   return entries_[order_[place]];
 }
 
-void ImageData::ReadImage(const Entry& entry, Datum* datum) const {
+void ImageData::ReadImage(const ImageEntry& entry, Datum* datum) const {
   const ImageDataParameter& parameter = layer_param().image_data_param();
   const std::string path = parameter.root_folder() + entry.path;
   try {
@@ -154,7 +132,7 @@ void ImageData::ReadImage(const Entry& entry, Datum* datum) const {
   }
 }
 
-Shape ImageData::OutputShape(const Entry& entry, const Datum& datum) const {
+Shape ImageData::OutputShape(const ImageEntry& entry, const Datum& datum) const {
   try {
     return transformer_->OutputShape(datum);
   } catch (const Error& error) {
@@ -165,7 +143,7 @@ Shape ImageData::OutputShape(const Entry& entry, const Datum& datum) const {
 
 void ImageData::FillBatch(Prefetcher::Batch* batch) {
   const int64_t images = layer_param().image_data_param().batch_size();
-  std::vector<const Entry*> entries;
+  std::vector<const ImageEntry*> entries;
   for (int64_t i = 0; i < images; ++i) entries.push_back(&EntryOf(records_ + i));
   Datum first;
   ReadImage(*entries[0], &first);
@@ -182,7 +160,7 @@ void ImageData::FillBatch(Prefetcher::Batch* batch) {
     pixels = pixels_.data();
   }
   RunInParallel(threads_, images, [&](int64_t i) {
-    const Entry& entry = *entries[i];
+    const ImageEntry& entry = *entries[i];
     Datum own;
     if (i > 0) ReadImage(entry, &own);
     const Datum& datum = i > 0 ? own : first;
@@ -192,7 +170,7 @@ void ImageData::FillBatch(Prefetcher::Batch* batch) {
                 ", that of the batch's first image ", ShapeString(shape),
                 "; all of a batch must be equal (new_height and new_width, or crop_size, help)");
     transformer_->Transform(datum, records_ + i, pixels + i * item);
-    batch->labels[i] = entry.label;
+    batch->labels[i] = static_cast<float>(entry.label);
   });
   records_ += images;
   if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);

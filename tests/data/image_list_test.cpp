@@ -1,0 +1,38 @@
+#include "caffe/data/image_list.hpp"
+
+#include <gtest/gtest.h>
+
+#include "io/temporary_folder.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+TEST(ImageListTest, TheLabelStandsBehindTheLastBlank) {
+  const TemporaryFolder folder;
+  const auto entries =
+      ReadImageList(folder.Put("list", "a b/c.png 7\r\n\n  \nd.jpg\t-1  \nlast 2000000000"));
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].path, "a b/c.png");
+  EXPECT_EQ(entries[0].label, 7);
+  EXPECT_EQ(entries[0].line, 1);
+  EXPECT_EQ(entries[1].path, "d.jpg");
+  EXPECT_EQ(entries[1].label, -1);
+  EXPECT_EQ(entries[1].line, 4);
+  EXPECT_EQ(entries[2].label, 2000000000);  // more than a float holds
+}
+
+TEST(ImageListTest, BadLinesAreNamed) {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& text) {
+    return ErrorOf([&] { ReadImageList(folder.Put("list", text)); });
+  };
+  EXPECT_TRUE(Holds(error("a 1\nb\n"), folder / "list" + ", line 2: 'b' is no path and label"));
+  EXPECT_TRUE(Holds(error("a 1.5\n"), "line 1: the label '1.5' is no integer"));
+  EXPECT_TRUE(Holds(error("a 3000000000\n"), "line 1: the label '3000000000' is no integer"));
+  EXPECT_TRUE(Holds(error("\n\n"), "there are no images in the list"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { ReadImageList(folder / "none"); }), "none"));
+}
+
+}  // namespace
+}  // namespace caffe
