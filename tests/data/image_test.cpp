@@ -87,6 +87,106 @@ TEST(ImageTest, TurnsAsExifSays) {
             std::pair(int64_t{15249}, int64_t{1204217}));
 }
 
+TEST(ImageTest, WithoutColorAJpegIsAsItIsStored) {
+  const Image color = DecodeImage(FromBase64(kJpeg), "a.jpg", std::nullopt);
+  ASSERT_EQ(color.channels, 3);
+  EXPECT_EQ(Sums(color), std::pair(int64_t{42311}, int64_t{10926892}));
+  // Not turned.
+  const Image lying = DecodeImage(FromBase64(kTurnedJpeg), "a.jpg", std::nullopt);
+  ASSERT_EQ(lying.height, 10);
+  ASSERT_EQ(lying.width, 14);
+  EXPECT_EQ(Pixel(lying, 3, 4), std::vector<int>({37, 74, 78}));
+  EXPECT_EQ(Sums(lying), std::pair(int64_t{42345}, int64_t{10839151}));
+  const std::string file = EncodeImage(TestImage(4, 5, 1), ImageFormat::kJpeg);
+  EXPECT_EQ(DecodeImage(file, "a.jpg", std::nullopt).channels, 1);
+  EXPECT_EQ(DecodeImage(file, "a.jpg", true).channels, 3);
+}
+
+// The numbers are those of OpenCV's imdecode with IMREAD_UNCHANGED.
+TEST(ImageTest, WithoutColorAPngIsAsItIsStored) {
+  const struct {
+    const char* file;
+    int channels;
+    int64_t sum, weighted;
+  } cases[] = {
+      // Red, green, blue and opacity.
+      {"iVBORw0KGgoAAAANSUhEUgAAAAQAAAADCAYAAAC09K7GAAAAPklEQVR4nAEzAMz/AKwvdcBD+8NnCdMV8iRXRtgErF"
+       "3FAaMs4kdyKpAn9fdkewIbRLkEGChYEvoSM5im1Yr/RecWgTi0T9AAAAAASUVORK5CYII=",
+       4, 6313, 160760},
+      // Gray and opacity.
+      {"iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAQAAAA3fa6RAAAAF0lEQVR4nGPsWz5J6uUPpo+V/zlf3wMANT0IAW3we5"
+       "MAAAAASUVORK5CYII=",
+       4, 2685, 37418},
+      // A palette, without and with opacity.
+      {"iVBORw0KGgoAAAANSUhEUgAAAAMAAAACAgMAAADgGo6JAAAADFBMVEUKFB7IZDIHCAn/AICTieGxAAAADElEQVR4nG"
+       "OQYDgCAAEQAN0R5Q8iAAAAAElFTkSuQmCC",
+       3, 1227, 13450},
+      {"iVBORw0KGgoAAAANSUhEUgAAAAMAAAACAgMAAADgGo6JAAAADFBMVEUKFB7IZDIHCAn/AICTieGxAAAABHRSTlMAWv"
+       "//bJ7fAwAAAAxJREFUeJxjkGA4AgABEADdEeUPIgAAAABJRU5ErkJggg==",
+       4, 1917, 27007},
+      // Gray, and colors, of which one is transparent.
+      {"iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAAAAAC4HznGAAAAAnRSTlMAA++anIIAAAAQSURBVHicY2RgZGRkZmQEAA"
+       "ArAArgX+TNAAAAAElFTkSuQmCC",
+       1, 15, 70},
+      {"iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAABnRSTlMAAwAEAAVeZSESAAAAF0lEQVR4nGNkYGRiZm"
+       "ZmZmZm4eTkhLAAAo4ASMA/XigAAAAASUVORK5CYII=",
+       4, 1428, 21834}};
+  for (const auto& c : cases) {
+    const std::string file = FromBase64(c.file);
+    const Image image = DecodeImage(file, "a.png", std::nullopt);
+    EXPECT_EQ(image.channels, c.channels) << c.file;
+    EXPECT_EQ(Sums(image), std::pair(c.sum, c.weighted)) << c.file;
+    EXPECT_EQ(DecodeImage(file, "a.png", true).channels, 3);
+    EXPECT_EQ(DecodeImage(file, "a.png", false).channels, 1);
+  }
+}
+
+TEST(ImageTest, APngThatWasWrittenIsTheImage) {
+  for (const int channels : {1, 3}) {
+    const Image image = TestImage(37, 501, channels);
+    const std::string file = EncodeImage(image, ImageFormat::kPng);
+    EXPECT_EQ(FormatOf(file), ImageFormat::kPng);
+    const Image back = DecodeImage(file, "a.png", std::nullopt);
+    EXPECT_EQ(back.height, 37);
+    EXPECT_EQ(back.width, 501);
+    EXPECT_EQ(back.channels, channels);
+    EXPECT_EQ(back.pixels, image.pixels);
+  }
+}
+
+// The numbers are those of OpenCV's imencode and imdecode.
+TEST(ImageTest, WritesJpegAsOpenCvDoes) {
+  const auto again = [](const char* text, bool color) {
+    const Image image = DecodeImage(FromBase64(text), "a.jpg", color);
+    const std::string file = EncodeImage(image, ImageFormat::kJpeg);
+    EXPECT_EQ(FormatOf(file), ImageFormat::kJpeg);
+    return Sums(DecodeImage(file, "a.jpg", color));
+  };
+  EXPECT_EQ(again(kJpeg, true), std::pair(int64_t{42346}, int64_t{10965409}));
+  EXPECT_EQ(again(kJpeg, false), std::pair(int64_t{15277}, int64_t{1351776}));
+  EXPECT_EQ(again(kTurnedJpeg, true), std::pair(int64_t{42319}, int64_t{10622417}));
+  EXPECT_EQ(again(kTurnedJpeg, false), std::pair(int64_t{15245}, int64_t{1204256}));
+  // Longer than the buffer between the library and the string.
+  const Image large = TestImage(200, 300, 3);
+  const std::string file = EncodeImage(large, ImageFormat::kJpeg);
+  EXPECT_GT(file.size(), size_t{3} << 14);
+  EXPECT_EQ(DecodeImage(file, "a.jpg", true).width, 300);
+}
+
+TEST(ImageTest, ImagesThatNoFileHoldsAreErrors) {
+  const auto error = [](const Image& image, ImageFormat format) {
+    return ErrorOf([&] { EncodeImage(image, format); });
+  };
+  EXPECT_TRUE(Holds(error(TestImage(2, 2, 4), ImageFormat::kPng), "4 channels"));
+  EXPECT_TRUE(Holds(error(Image(), ImageFormat::kJpeg), "an empty image"));
+  EXPECT_TRUE(Holds(error(TestImage(2, 2, 1), ImageFormat::kNone), "without a format"));
+  const std::string wide = error(TestImage(1, 70000, 1), ImageFormat::kJpeg);
+  EXPECT_TRUE(Holds(wide, "cannot write an image of 1 x 70000 as JPEG: "));
+  EXPECT_TRUE(Holds(wide, "65500"));
+  EXPECT_TRUE(Holds(error(TestImage(1, 1000001, 1), ImageFormat::kPng),
+                    "cannot write an image of 1 x 1000001 as PNG: "));
+}
+
 TEST(ImageTest, EveryOrientationIsAPermutation) {
   std::string bytes = FromBase64(kTurnedJpeg);
   const size_t tag = bytes.find(std::string("\x01\x12\x00\x03", 4));
@@ -140,6 +240,8 @@ TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
     EXPECT_TRUE(Holds(error(png.substr(0, static_cast<size_t>(part * png.size()))),
                       "some/file is no complete PNG file"));
   }
+  EXPECT_TRUE(Holds(ErrorOf([&] { DecodeImage(jpeg.substr(0, 300), "some/file", std::nullopt); }),
+                    "some/file is no complete JPEG file"));
   // Whatever the damage, nothing worse than an error.
   for (const std::string& good : {jpeg, png, FromBase64(kTurnedJpeg)}) {
     for (size_t i = 0; i < good.size(); ++i) {

@@ -78,14 +78,31 @@ Image Halve(const Image& image) {
 
 }  // namespace
 
-Image DecodeImage(std::string_view bytes, const std::string& name, bool color) {
-  if (bytes.starts_with("\xff\xd8\xff")) {
-    int orientation = 1;
-    const Image image = DecodeJpeg(bytes, name, color, &orientation);
-    return Turn(image, orientation);
+ImageFormat FormatOf(std::string_view bytes) {
+  if (bytes.starts_with("\xff\xd8\xff")) return ImageFormat::kJpeg;
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return ImageFormat::kPng;
+  return ImageFormat::kNone;
+}
+
+Image DecodeImage(std::string_view bytes, const std::string& name, std::optional<bool> color) {
+  switch (FormatOf(bytes)) {
+    case ImageFormat::kJpeg: {
+      int orientation = 1;
+      const Image image = DecodeJpeg(bytes, name, color, &orientation);
+      return Turn(image, color ? orientation : 1);
+    }
+    case ImageFormat::kPng: return DecodePng(bytes, name, color);
+    case ImageFormat::kNone: break;
   }
-  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return DecodePng(bytes, name, color);
   CAFFE_THROW(name, bytes.empty() ? " is empty" : " is neither a JPEG nor a PNG file");
+}
+
+std::string EncodeImage(const Image& image, ImageFormat format) {
+  CAFFE_CHECK(image.height > 0 && image.width > 0, "can not encode an empty image");
+  CAFFE_CHECK(image.channels == 1 || image.channels == 3, "can not encode an image of ",
+              image.channels, " channels; it must have 1 or 3");
+  CAFFE_CHECK(format != ImageFormat::kNone, "can not encode an image without a format");
+  return format == ImageFormat::kJpeg ? EncodeJpeg(image) : EncodePng(image);
 }
 
 Image ResizeBilinear(const Image& image, int height, int width) {

@@ -1,38 +1,22 @@
-#include <csetjmp>
-#include <cstdio>
 #include <cstring>
-
-// Needs <cstdio> above.
-#include <jpeglib.h>
-
-#include <jerror.h>
 
 #include "caffe/core/error.hpp"
 #include "caffe/data/jpeg/jpeg.hpp"
+#include "caffe/data/jpeg/jpeg_error.hpp"
+
+// Needs jpeglib.h above.
+#include <jerror.h>
 
 namespace caffe {
 namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
 
-// The library reports errors by a call that must not return, and exceptions may not pass through C.
-struct ErrorManager {
-  jpeg_error_mgr base;
-  std::jmp_buf jump;
-  char text[JMSG_LENGTH_MAX];
-};
-
-void Fail(j_common_ptr info) {
-  auto* manager = reinterpret_cast<ErrorManager*>(info->err);
-  manager->base.format_message(info, manager->text);
-  std::longjmp(manager->jump, 1);
-}
-
 // Warnings are common and harmless in photographs, but for this one: what is missing would be grey.
 void Warn(j_common_ptr info, int level) {
   if (level >= 0) return;
   ++info->err->num_warnings;
-  if (info->err->msg_code == JWRN_JPEG_EOF) Fail(info);
+  if (info->err->msg_code == JWRN_JPEG_EOF) FailJpeg(info);
 }
 
 // The value of tag 0x112 in the first directory of an Exif block; 1 if there is none.
@@ -81,8 +65,8 @@ void FromCmyk(const uint8_t* cmyk, int width, bool color, uint8_t* target) {
 }
 
 // Everything that has a destructor lives in the caller: a jump over it would leak.
-bool Decode(jpeg_decompress_struct* info, ErrorManager* errors, std::string_view bytes, bool color,
-            Image* image, std::vector<uint8_t>* row, int* orientation) {
+bool Decode(jpeg_decompress_struct* info, JpegErrorManager* errors, std::string_view bytes,
+            std::optional<bool> wanted, Image* image, std::vector<uint8_t>* row, int* orientation) {
   if (setjmp(errors->jump)) return false;
   jpeg_create_decompress(info);
   jpeg_save_markers(info, kExifMarker, 0xffff);
@@ -93,6 +77,7 @@ bool Decode(jpeg_decompress_struct* info, ErrorManager* errors, std::string_view
     *orientation = ExifOrientation(marker->data, marker->data_length);
     break;
   }
+  const bool color = wanted.value_or(info->num_components > 1);
   const bool cmyk = info->num_components == 4;
   info->out_color_space = cmyk ? JCS_CMYK : color ? JCS_RGB : JCS_GRAYSCALE;
   jpeg_start_decompress(info);
@@ -122,11 +107,12 @@ bool Decode(jpeg_decompress_struct* info, ErrorManager* errors, std::string_view
 
 }  // namespace
 
-Image DecodeJpeg(std::string_view bytes, const std::string& name, bool color, int* orientation) {
+Image DecodeJpeg(std::string_view bytes, const std::string& name, std::optional<bool> color,
+                 int* orientation) {
   jpeg_decompress_struct info{};
-  ErrorManager errors{};
+  JpegErrorManager errors{};
   info.err = jpeg_std_error(&errors.base);
-  errors.base.error_exit = Fail;
+  errors.base.error_exit = FailJpeg;
   errors.base.emit_message = Warn;
   Image image;
   std::vector<uint8_t> row;

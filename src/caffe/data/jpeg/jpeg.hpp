@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,9 @@
 namespace caffe {
 
 // The pixels of a JPEG file, not yet turned, and its Exif orientation, 1 to 8.
-Image DecodeJpeg(std::string_view bytes, const std::string& name, bool color, int* orientation);
+Image DecodeJpeg(std::string_view bytes, const std::string& name, std::optional<bool> color,
+                 int* orientation);
+
+std::string EncodeJpeg(const Image& image);
 
 }  // namespace caffe

@@ -3,8 +3,10 @@
 
 namespace caffe {
 
-Image DecodePng(std::string_view, const std::string& name, bool) {
+Image DecodePng(std::string_view, const std::string& name, std::optional<bool>) {
   CAFFE_THROW("cannot decode ", name, ": built without libpng");
 }
+
+std::string EncodePng(const Image&) { CAFFE_THROW("cannot write PNG: built without libpng"); }
 
 }  // namespace caffe

@@ -1,38 +1,24 @@
-#include <png.h>
-
-#include <csetjmp>
 #include <cstring>
 
 #include "caffe/core/error.hpp"
 #include "caffe/data/png/png.hpp"
+#include "caffe/data/png/png_error.hpp"
 
 namespace caffe {
 namespace {
 
-struct Source {
-  std::string_view rest;
-  std::string error;
-};
-
 void Read(png_structp png, png_bytep target, png_size_t size) {
-  auto* source = static_cast<Source*>(png_get_io_ptr(png));
-  if (size > source->rest.size()) png_error(png, "the file is cut off");
-  std::memcpy(target, source->rest.data(), size);
-  source->rest.remove_prefix(size);
+  auto* rest = static_cast<std::string_view*>(png_get_io_ptr(png));
+  if (size > rest->size()) png_error(png, "the file is cut off");
+  std::memcpy(target, rest->data(), size);
+  rest->remove_prefix(size);
 }
-
-void Fail(png_structp png, png_const_charp text) {
-  static_cast<Source*>(png_get_error_ptr(png))->error = text;
-  std::longjmp(png_jmpbuf(png), 1);
-}
-
-void Ignore(png_structp, png_const_charp) {}
 
 // Everything that has a destructor lives in the caller: a jump over it would leak.
-bool Decode(png_structp png, png_infop info, Source* source, bool color, Image* image,
-            std::vector<png_bytep>* rows) {
+bool Decode(png_structp png, png_infop info, std::string_view* rest, std::optional<bool> wanted,
+            Image* image, std::vector<png_bytep>* rows) {
   if (setjmp(png_jmpbuf(png))) return false;
-  png_set_read_fn(png, source, Read);
+  png_set_read_fn(png, rest, Read);
   png_read_info(png, info);
   if (!FitsImage(png_get_image_height(png, info), png_get_image_width(png, info))) {
     png_error(png, "it is too large");
@@ -41,8 +27,15 @@ bool Decode(png_structp png, png_infop info, Source* source, bool color, Image* 
   if (bits == 16) png_set_strip_16(png);
   if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
   if (type == PNG_COLOR_TYPE_GRAY && bits < 8) png_set_expand_gray_1_2_4_to_8(png);
-  png_set_strip_alpha(png);
   const bool has_color = type & PNG_COLOR_MASK_COLOR;
+  const bool opacity = !wanted && (type & PNG_COLOR_MASK_ALPHA ||
+                                   (has_color && png_get_valid(png, info, PNG_INFO_tRNS)));
+  if (opacity) {
+    png_set_tRNS_to_alpha(png);
+  } else {
+    png_set_strip_alpha(png);
+  }
+  const bool color = wanted.value_or(has_color || opacity);
   if (color && has_color) png_set_bgr(png);
   if (color && !has_color) png_set_gray_to_rgb(png);
   if (!color && has_color) png_set_rgb_to_gray(png, PNG_ERROR_ACTION_NONE, 0.299, 0.587);
@@ -50,7 +43,7 @@ bool Decode(png_structp png, png_infop info, Source* source, bool color, Image* 
   png_read_update_info(png, info);
   image->height = static_cast<int>(png_get_image_height(png, info));
   image->width = static_cast<int>(png_get_image_width(png, info));
-  image->channels = color ? 3 : 1;
+  image->channels = opacity ? 4 : color ? 3 : 1;
   const size_t step = static_cast<size_t>(image->width) * image->channels;
   if (png_get_rowbytes(png, info) != step) png_error(png, "its pixels have an odd format");
   image->pixels.resize(step * image->height);
@@ -63,21 +56,21 @@ bool Decode(png_structp png, png_infop info, Source* source, bool color, Image* 
 
 }  // namespace
 
-Image DecodePng(std::string_view bytes, const std::string& name, bool color) {
-  Source source{bytes, ""};
-  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, Fail, Ignore);
+Image DecodePng(std::string_view bytes, const std::string& name, std::optional<bool> color) {
+  std::string error;
+  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &error, FailPng, IgnorePng);
   png_infop info = png ? png_create_info_struct(png) : nullptr;
   Image image;
   std::vector<png_bytep> rows;
   bool done = false;
   try {
-    done = info && Decode(png, info, &source, color, &image, &rows);
+    done = info && Decode(png, info, &bytes, color, &image, &rows);
   } catch (...) {  // no memory for the pixels
     png_destroy_read_struct(&png, &info, nullptr);
     throw;
   }
   png_destroy_read_struct(&png, &info, nullptr);
-  CAFFE_CHECK(done, name, " is no complete PNG file: ", source.error);
+  CAFFE_CHECK(done, name, " is no complete PNG file: ", error);
   return image;
 }
 

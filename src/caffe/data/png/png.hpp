@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -7,6 +8,8 @@
 
 namespace caffe {
 
-Image DecodePng(std::string_view bytes, const std::string& name, bool color);
+Image DecodePng(std::string_view bytes, const std::string& name, std::optional<bool> color);
+
+std::string EncodePng(const Image& image);
 
 }  // namespace caffe
