@@ -13,7 +13,7 @@ namespace {
 void ComputeMean(const ToolCommand& command) {
   const std::string& path = command.positional[0];
   const auto source = OpenDatabase(command.flags.at("backend"), path);
-  // Without parameters it checks a record and turns it into floats.
+  // Without parameters it decodes a record, checks it and turns it into floats.
   const Transformer transformer(TransformationParameter(), false, 0);
   log::Info("Starting iteration");
   Shape shape;
@@ -23,6 +23,7 @@ void ComputeMean(const ToolCommand& command) {
   int64_t count = 0;
   for (; source->Next(&datum); ++count) {
     try {
+      transformer.Decode(&datum);
       const Shape found = transformer.OutputShape(datum);
       if (count == 0) {
         shape = found;

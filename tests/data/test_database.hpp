@@ -22,6 +22,15 @@ inline Datum TestDatum(int64_t n, int channels, int height, int width) {
   return datum;
 }
 
+// A record that holds the bytes of an image file.
+inline Datum EncodedDatum(const std::string& bytes, int label = 0) {
+  Datum datum;
+  datum.set_data(bytes);
+  datum.set_label(label);
+  datum.set_encoded(true);
+  return datum;
+}
+
 inline std::string TestKey(int64_t n) {
   char key[24];
   std::snprintf(key, sizeof(key), "%08lld", static_cast<long long>(n));

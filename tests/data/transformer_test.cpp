@@ -9,6 +9,7 @@
 
 #include "caffe/io/proto_io.hpp"
 #include "data/test_database.hpp"
+#include "data/test_images.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/text.hpp"
 
@@ -144,6 +145,85 @@ TEST(TransformerTest, MeanFileErrors) {
   EXPECT_TRUE(Holds(error("short"), "1 values for shape 1 2 3"));
 }
 
+// An image as a record of pixels.
+Datum PixelsOf(const Image& image) {
+  Datum datum;
+  SetPixels(image, &datum);
+  return datum;
+}
+
+Datum Decoded(const std::string& parameter, Datum datum) {
+  Transformer(Parameter(parameter), false, 1).Decode(&datum);
+  return datum;
+}
+
+TEST(TransformerTest, EncodedRecordsAreTransformedAsTheirPixelsAre) {
+  const Transformer transformer(
+      Parameter("crop_size: 5 mirror: true scale: 0.5 mean_value: 100 force_color: true"), true, 3);
+  const Image image = TestImage(8, 9, 3);
+  for (const ImageFormat format : {ImageFormat::kPng, ImageFormat::kJpeg}) {
+    const std::string file = EncodeImage(image, format);
+    const Datum pixels =
+        PixelsOf(format == ImageFormat::kPng ? image : DecodeImage(file, "a.jpg", true));
+    Datum decoded = EncodedDatum(file, 7);
+    transformer.Decode(&decoded);
+    EXPECT_EQ(decoded.label(), 7);
+    EXPECT_FALSE(decoded.encoded());
+    for (uint64_t record = 0; record < 50; ++record) {
+      EXPECT_EQ(Transformed(transformer, decoded, record),
+                Transformed(transformer, pixels, record));
+    }
+  }
+}
+
+TEST(TransformerTest, ChannelsOfEncodedRecords) {
+  const Image color = TestImage(4, 6, 3), gray = TestImage(5, 3, 1);
+  for (const ImageFormat format : {ImageFormat::kPng, ImageFormat::kJpeg}) {
+    const std::string color_file = EncodeImage(color, format),
+                      gray_file = EncodeImage(gray, format);
+    const struct {
+      const char* parameter;
+      std::string file;
+      int channels;
+    } cases[] = {{"", color_file, 3},
+                 {"", gray_file, 1},
+                 {"force_color: true", color_file, 3},
+                 {"force_color: true", gray_file, 3},
+                 {"force_gray: true", color_file, 1},
+                 {"force_gray: true", gray_file, 1}};
+    for (const auto& c : cases) {
+      const Datum decoded = Decoded(c.parameter, EncodedDatum(c.file));
+      EXPECT_EQ(decoded.channels(), c.channels) << c.parameter;
+      const Datum expected = PixelsOf(DecodeImage(c.file, "image", c.channels == 3));
+      EXPECT_EQ(decoded.data(), expected.data()) << c.parameter;
+    }
+  }
+  EXPECT_EQ(Decoded("", EncodedDatum(PngOf(color))).data(), PixelsOf(color).data());
+}
+
+TEST(TransformerTest, RecordsOfPixelsNeedNoDecoding) {
+  const Datum datum = TestDatum(3, 2, 3, 4);
+  EXPECT_EQ(Decoded("", datum).SerializeAsString(), datum.SerializeAsString());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Decoded("force_gray: true", datum).SerializeAsString(), datum.SerializeAsString());
+  EXPECT_TRUE(Holds(testing::internal::GetCapturedStderr(), "only matter for encoded images"));
+}
+
+TEST(TransformerTest, DamagedEncodedRecords) {
+  const auto error = [](const std::string& bytes) {
+    return ErrorOf([&] { Decoded("", EncodedDatum(bytes)); });
+  };
+  const std::string cure = "; convert the images anew, or without -encoded";
+  EXPECT_EQ(error(""), "its encoded image is empty" + cure);
+  EXPECT_EQ(error("GIF89a"), "its encoded image is neither a JPEG nor a PNG file" + cure);
+  for (const ImageFormat format : {ImageFormat::kPng, ImageFormat::kJpeg}) {
+    const std::string file = EncodeImage(TestImage(20, 20, 3), format);
+    const std::string cut = error(file.substr(0, file.size() / 2));
+    EXPECT_TRUE(Holds(cut, "its encoded image is no complete "));
+    EXPECT_TRUE(Holds(cut, cure));
+  }
+}
+
 TEST(TransformerTest, ParametersThatContradict) {
   const auto error = [](const std::string& parameter) {
     return ErrorOf([&] { Transformed(parameter, Counting(2, 3, 4)); });
@@ -158,9 +238,7 @@ TEST(TransformerTest, ParametersThatContradict) {
 
 TEST(TransformerTest, RecordsThatAreNoPixels) {
   const auto error = [](const Datum& datum) { return ErrorOf([&] { Transformed("", datum); }); };
-  Datum encoded = Counting(1, 1, 1);
-  encoded.set_encoded(true);
-  EXPECT_TRUE(Holds(error(encoded), "encoded image"));
+  EXPECT_TRUE(Holds(error(EncodedDatum(PngOf(TestImage(1, 1, 1)))), "was not decoded"));
   Datum few = Counting(1, 2, 2);
   few.set_width(3);
   EXPECT_TRUE(Holds(error(few), "4 bytes for channels, height, width 1, 2, 3"));

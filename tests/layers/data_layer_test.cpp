@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "data/test_database.hpp"
+#include "data/test_images.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -158,6 +160,126 @@ TEST(DataLayerOptionsTest, TwoLayersReadOneDatabase) {
   EXPECT_EQ(Labels(&other, 2), std::vector<double>({0, 1, 2, 3, 4, 5}));
 }
 
+// Images as files in the records, or as pixels if there is no format.
+std::string MakeImages(const std::string& path, const std::vector<Image>& images,
+                       ImageFormat format) {
+  const auto writer = CreateDatabase("lmdb", path);
+  for (size_t n = 0; n < images.size(); ++n) {
+    Datum datum;
+    if (format == ImageFormat::kNone) {
+      SetPixels(images[n], &datum);
+      datum.set_label(static_cast<int>(n));
+    } else {
+      datum = EncodedDatum(EncodeImage(images[n], format), static_cast<int>(n));
+    }
+    writer->Put(TestKey(static_cast<int64_t>(n)), datum);
+  }
+  writer->Finish();
+  return path;
+}
+
+std::vector<Image> TestImages(int count, int height, int width, int channels) {
+  std::vector<Image> images;
+  for (int n = 0; n < count; ++n) images.push_back(TestImage(height, width, channels, 31 * n));
+  return images;
+}
+
+// Pixels and labels of `count` batches.
+std::vector<std::vector<double>> Batches(LayerTester* data, int count) {
+  std::vector<std::vector<double>> all;
+  for (int i = 0; i < count; ++i) {
+    data->Forward();
+    all.push_back(data->Top(0));
+    all.push_back(data->Top(1));
+  }
+  return all;
+}
+
+TEST(EncodedRecordsTest, GiveWhatTheirPixelsGiveOnAnyNumberOfThreads) {
+  const int before = omp_get_max_threads();
+  const TemporaryFolder folder;
+  const auto batches = [&](const std::string& path, int threads, int prefetch) {
+    omp_set_num_threads(threads);
+    LayerTester data =
+        MakeData(Prototxt(path, 4, Concat("rand_skip: 9 prefetch: ", prefetch),
+                          "transform_param { crop_size: 5 mirror: true mean_value: 9 }"));
+    EXPECT_EQ(data.top(0).shape()[1], path.find("gray") == std::string::npos ? 3 : 1);
+    return Batches(&data, 8);
+  };
+  for (const int channels : {1, 3}) {
+    const std::string name = folder / (channels == 1 ? "gray_" : "color_");
+    for (const ImageFormat format : {ImageFormat::kPng, ImageFormat::kJpeg}) {
+      const std::string kind = format == ImageFormat::kPng ? "png" : "jpeg";
+      const std::vector<Image> images = TestImages(11, 9, 8, channels);
+      std::vector<Image> seen;
+      for (const Image& image : images) {
+        seen.push_back(DecodeImage(EncodeImage(image, format), "image", channels == 3));
+      }
+      const std::string encoded = MakeImages(name + kind, images, format);
+      const auto expected =
+          batches(MakeImages(name + kind + "_pixels", seen, ImageFormat::kNone), 1, 1);
+      EXPECT_NE(expected[0], expected[2]);
+      EXPECT_EQ(batches(encoded, 1, 1), expected) << name << kind;
+      EXPECT_EQ(batches(encoded, 2, 4), expected) << name << kind;
+      EXPECT_EQ(batches(encoded, 7, 3), expected) << name << kind;
+    }
+  }
+  omp_set_num_threads(before);
+}
+
+TEST(EncodedRecordsTest, ForceColorAndForceGray) {
+  const TemporaryFolder folder;
+  const auto writer = CreateDatabase("lmdb", folder / "db");
+  const Image color = TestImage(3, 4, 3), gray = TestImage(3, 4, 1);
+  writer->Put("a", EncodedDatum(PngOf(color), 1));
+  writer->Put("b", EncodedDatum(PngOf(gray), 2));
+  writer->Finish();
+  for (const bool force_color : {true, false}) {
+    LayerTester data = MakeData(
+        Prototxt(folder / "db", 2, "",
+                 Concat("transform_param { force_", force_color ? "color" : "gray", ": true }")));
+    data.Forward();
+    EXPECT_EQ(data.top(0).shape(), Shape({2, force_color ? 3 : 1, 3, 4}));
+    std::vector<double> expected;
+    for (const Image* image : {&color, &gray}) {
+      Datum datum;
+      SetPixels(DecodeImage(PngOf(*image), "image", force_color), &datum);
+      for (const unsigned char byte : datum.data()) expected.push_back(byte);
+    }
+    EXPECT_EQ(data.Top(0), expected);
+    EXPECT_EQ(data.Top(1), std::vector<double>({1, 2}));
+  }
+  EXPECT_TRUE(Holds(MakeError(Prototxt(folder / "db", 2, "",
+                                       "transform_param { force_color: true force_gray: true }")),
+                    "tested (Data): give either force_color or force_gray, not both"));
+}
+
+TEST(EncodedRecordsTest, OfMixedSizesWithACrop) {
+  const TemporaryFolder folder;
+  const std::vector<Image> images = {TestImage(6, 5, 3), TestImage(4, 9, 3), TestImage(7, 7, 3)};
+  const std::string crop = "transform_param { crop_size: 4 mirror: true }";
+  LayerTester encoded =
+      MakeData(Prototxt(MakeImages(folder / "files", images, ImageFormat::kPng), 3, "", crop));
+  LayerTester pixels =
+      MakeData(Prototxt(MakeImages(folder / "pixels", images, ImageFormat::kNone), 3, "", crop));
+  EXPECT_EQ(encoded.top(0).shape(), Shape({3, 3, 4, 4}));
+  EXPECT_EQ(Batches(&encoded, 5), Batches(&pixels, 5));
+}
+
+TEST(EncodedRecordsTest, GoOnWhereTheyWere) {
+  const TemporaryFolder folder;
+  const std::string prototxt =
+      Prototxt(MakeImages(folder / "db", TestImages(7, 6, 6, 3), ImageFormat::kJpeg), 3,
+               "rand_skip: 5", "transform_param { crop_size: 4 mirror: true }");
+  LayerTester first = MakeData(prototxt, 2, Runtime::Get().cpu(), kFloat, 1);
+  LayerTester second = MakeData(prototxt, 2, Runtime::Get().cpu(), kFloat, 2);
+  Batches(&first, 4);
+  Batches(&second, 1);
+  second.layer().SetRunState(1, first.layer().RunState());
+  EXPECT_EQ(Batches(&first, 5), Batches(&second, 5));
+  EXPECT_EQ(first.layer().RunState(), second.layer().RunState());
+}
+
 TEST(DataLayerErrorsTest, NameTheLayerAndTheReason) {
   const TemporaryFolder folder;
   const std::string path = MakeDatabase(folder / "db", 2, 1, 2, 3);
@@ -196,9 +318,59 @@ TEST(DataLayerErrorsTest, RecordsThatAreBadComeOutOfForward) {
   const std::string garbage = forward_error("garbage", "\xff\xff");
   EXPECT_TRUE(Holds(garbage, "tested (Data): "));
   EXPECT_TRUE(Holds(garbage, "record 1 (key b) is no Datum"));
-  Datum encoded = TestDatum(1, 1, 2, 2);
-  encoded.set_encoded(true);
-  EXPECT_TRUE(Holds(forward_error("encoded", encoded.SerializeAsString()), "encoded image"));
+}
+
+TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
+  const TemporaryFolder folder;
+  int count = 0;
+  const auto database = [&](const std::vector<std::string>& files) {
+    const std::string path = folder / std::to_string(count++);
+    const auto writer = CreateDatabase("lmdb", path);
+    for (size_t n = 0; n < files.size(); ++n) {
+      writer->Put("key" + std::to_string(n), EncodedDatum(files[n]));
+    }
+    writer->Finish();
+    return path;
+  };
+  const std::string good = PngOf(TestImage(3, 3, 3));
+  // One of a batch that is not the first: from Forward.
+  const auto forward_error = [&](const std::string& bad) {
+    const std::string path = database({good, good, bad, good});
+    LayerTester data = MakeData(Prototxt(path, 2));
+    data.Forward();
+    const std::string error = ErrorOf([&] { data.Forward(); });
+    EXPECT_TRUE(Holds(error, "tested (Data): " + path + ", record 2 (key key2): "));
+    return error;
+  };
+  EXPECT_TRUE(Holds(forward_error(""), "its encoded image is empty; convert the images anew"));
+  EXPECT_TRUE(Holds(forward_error("text"), "is neither a JPEG nor a PNG file; convert the images"));
+  EXPECT_TRUE(Holds(forward_error(good.substr(0, good.size() - 30)), "is no complete PNG file: "));
+  EXPECT_TRUE(Holds(forward_error(PngOf(TestImage(3, 4, 3))),
+                    "its shape is 3 3 4 (36), that of the first record 3 3 3 (27); all must be "
+                    "equal (crop_size helps)"));
+  EXPECT_TRUE(Holds(forward_error(PngOf(TestImage(3, 3, 1))),
+                    "its shape is 1 3 3 (9), that of the first record 3 3 3 (27); all must be "
+                    "equal (force_color or force_gray helps)"));
+  // The first: when the layer is made.
+  const std::string path = database({"", good});
+  EXPECT_TRUE(Holds(MakeError(Prototxt(path, 1)),
+                    "tested (Data): " + path + ", first record: its encoded image is empty; "));
+}
+
+TEST(DataLayerErrorsTest, TheFirstBadRecordOfABatchIsNamed) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(4);
+  const TemporaryFolder folder;
+  const auto writer = CreateDatabase("lmdb", folder / "db");
+  for (int n = 0; n < 12; ++n) {
+    writer->Put(TestKey(n), EncodedDatum(n < 5 ? PngOf(TestImage(30, 30, 3)) : "bad"));
+  }
+  writer->Finish();
+  for (int i = 0; i < 20; ++i) {
+    LayerTester data = MakeData(Prototxt(folder / "db", 12));
+    EXPECT_TRUE(Holds(ErrorOf([&] { data.Forward(); }), "record 5 (key 00000005): "));
+  }
+  omp_set_num_threads(before);
 }
 
 }  // namespace

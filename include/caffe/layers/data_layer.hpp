@@ -12,7 +12,8 @@ namespace caffe {
 class LayerRegistry;
 
 // Records of a database, batch after batch, endlessly: after the last record comes the first. A
-// thread reads and transforms batches ahead.
+// thread reads batches ahead; it transforms records, and decodes images in them (JPEG, PNG) on
+// several threads, whose number does not change the result.
 // top 0: (batch_size, channels, height, width), all records have one shape (after the crop).
 // top 1, if there is one: (batch_size), the labels, float.
 // data_param: source, batch_size, backend (LMDB; BVLC's default LEVELDB is an error), prefetch (4
@@ -42,6 +43,7 @@ class Data : public LayerBase {
   std::unique_ptr<Transformer> transformer_;
   Shape shape_;  // of top 0
   bool labels_ = false;
+  int threads_ = 1;
   uint64_t skipped_ = 0, given_ = 0;
   // Of the thread:
   uint64_t records_ = 0;

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/random.hpp"
+#include "caffe/data/image.hpp"
 #include "caffe/io/proto_io.hpp"
 
 namespace caffe {
@@ -55,9 +56,7 @@ Transformer::Transformer(const TransformationParameter& parameter, bool training
               "give either mean_file or mean_value, not both");
   CAFFE_CHECK(!parameter.force_color() || !parameter.force_gray(),
               "give either force_color or force_gray, not both");
-  if (parameter.force_color() || parameter.force_gray()) {
-    log::WarnOnce("force_color and force_gray only matter for encoded images; ignored");
-  }
+  if (parameter.force_color() || parameter.force_gray()) color_ = parameter.force_color();
   if (parameter.has_mean_file()) LoadMean(parameter.mean_file());
 }
 
@@ -80,10 +79,24 @@ void Transformer::LoadMean(const std::string& path) {
   mean_shape_ = shape;
 }
 
+void Transformer::Decode(Datum* datum) const {
+  if (!datum->encoded()) {
+    if (color_) {
+      log::WarnOnce("force_color and force_gray only matter for encoded images; ignored");
+    }
+    return;
+  }
+  const int label = datum->label();
+  try {
+    SetPixels(DecodeImage(datum->data(), "its encoded image", color_), datum);
+  } catch (const Error& error) {
+    CAFFE_THROW(error.what(), "; convert the images anew, or without -encoded");
+  }
+  datum->set_label(label);
+}
+
 Shape Transformer::OutputShape(const Datum& datum) const {
-  CAFFE_CHECK(!datum.encoded(),
-              "it is an encoded image (JPEG or PNG), and decoding is not supported yet; store the "
-              "pixels as they are (convert without -encoded)");
+  CAFFE_CHECK(!datum.encoded(), "it is an encoded image that was not decoded");
   const Shape shape{datum.channels(), datum.height(), datum.width()};
   CAFFE_CHECK(shape[0] > 0 && shape[1] > 0 && shape[2] > 0, "it has channels, height, width ",
               shape[0], ", ", shape[1], ", ", shape[2]);

@@ -8,6 +8,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/core/random.hpp"
 #include "caffe/data/databases.hpp"
+#include "caffe/data/parallel.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -15,6 +16,12 @@ namespace {
 
 // A counter that no record has.
 constexpr uint64_t kSkipCounter = ~uint64_t{0};
+
+struct Record {
+  Datum datum;
+  int64_t place;
+  std::string key;
+};
 
 void CheckParameter(const DataParameter& parameter) {
   CAFFE_CHECK(!parameter.source().empty(), "data_param has no source");
@@ -43,6 +50,7 @@ void Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
     const bool lmdb = parameter.backend() == DataParameter::LMDB;
     source_ = OpenDatabase(lmdb ? "lmdb" : "leveldb", parameter.source());
     ReadRecord(&first);
+    transformer_->Decode(&first);
     shape_ = transformer_->OutputShape(first);
   } catch (const Error& error) {
     CAFFE_THROW(Where(), source_ ? ": " + parameter.source() + ", first record: " : ": ",
@@ -52,6 +60,7 @@ void Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
   log::Info(
       Concat("output data size: ", shape_[0], ",", shape_[1], ",", shape_[2], ",", shape_[3]));
   labels_ = top.size() > 1;
+  threads_ = DataThreads();
   uint64_t skip = 0;
   if (parameter.rand_skip() > 0) {
     skip = Philox(kSkipCounter, context().seed)[0] % parameter.rand_skip();
@@ -113,22 +122,35 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
     pixels_.resize(count);
     pixels = pixels_.data();
   }
-  Datum datum;
-  for (int64_t i = 0; i < shape_[0]; ++i) {
-    ReadRecord(&datum);
+  std::vector<Record> records(shape_[0]);
+  bool encoded = false;
+  for (Record& record : records) {
+    ReadRecord(&record.datum);
+    record.place = source_->position() - 1;
+    record.key = source_->key();
+    encoded |= record.datum.encoded();
+  }
+  // Pixels are copied faster than threads are made.
+  RunInParallel(encoded ? threads_ : 1, shape_[0], [&](int64_t i) {
+    // Not in its place, so that few decoded images are in memory at a time.
+    Datum datum = std::move(records[i].datum);
+    const bool was_encoded = datum.encoded();
     try {
-      Shape shape = transformer_->OutputShape(datum);
+      transformer_->Decode(&datum);
+      const Shape shape = transformer_->OutputShape(datum);
       CAFFE_CHECK(std::equal(shape.begin(), shape.end(), shape_.begin() + 1, shape_.end()),
                   "its shape is ", ShapeString(shape), ", that of the first record ",
-                  ShapeString(Shape(shape_.begin() + 1, shape_.end())),
-                  "; all must be equal (crop_size helps)");
-      transformer_->Transform(datum, records_++, pixels + i * item);
+                  ShapeString(Shape(shape_.begin() + 1, shape_.end())), "; all must be equal (",
+                  was_encoded && shape[0] != shape_[1] ? "force_color or force_gray" : "crop_size",
+                  " helps)");
+      transformer_->Transform(datum, records_ + i, pixels + i * item);
     } catch (const Error& error) {
-      CAFFE_THROW(layer_param().data_param().source(), ", record ", source_->position() - 1,
-                  " (key ", source_->key(), "): ", error.what());
+      CAFFE_THROW(layer_param().data_param().source(), ", record ", records[i].place, " (key ",
+                  records[i].key, "): ", error.what());
     }
     if (labels_) batch->labels[i] = static_cast<float>(datum.label());
-  }
+  });
+  records_ += shape_[0];
   if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);
 }
 
