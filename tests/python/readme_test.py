@@ -167,6 +167,19 @@ def test_the_commands_are_those_of_the_help():
     assert flags - own <= set(re.findall(r'^  -(\w+)', text, re.M))
 
 
+@needs_tool
+def test_the_data_tools_have_the_flags_that_are_listed():
+    blocks = re.findall(r'^    (\w+ .*(?:\n     .*)*)', section('Databases'), re.M)
+    folder = os.path.dirname(TOOL)
+    assert sorted(block.split()[0] for block in blocks) == sorted(
+        name for name in os.listdir(folder) if name.startswith(('convert_', 'compute_')))
+    for block in blocks:
+        text = subprocess.run([os.path.join(folder, block.split()[0]), '--help'], check=True,
+                              capture_output=True, text=True).stdout
+        known = set(re.findall(r'\[--(\w+)', text)) - {'backend'}
+        assert set(re.findall(r'-(\w+)', block)) == known
+
+
 @pytest.mark.parametrize('name', ['README.md', 'examples/README.md', 'models/README.md',
                                   'python/README.md', 'tests/README.md', 'kernels/README.md',
                                   'src/caffe/library/README.md', 'tools/benchmark/README.md'])

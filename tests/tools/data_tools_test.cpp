@@ -10,6 +10,7 @@
 #include "caffe/data/databases.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "data/test_database.hpp"
+#include "data/test_images.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/text.hpp"
 
@@ -88,8 +89,9 @@ TEST_F(DataToolsTest, ConvertMnistDataErrors) {
   const std::string db = folder_ / "db", tool = "convert_mnist_data";
   ExpectError(tool, {},
               "usage: convert_mnist_data [--backend=lmdb] image_file label_file output_db");
-  ExpectError(tool, {"-resize=3", images, labels, db}, "unknown flag -resize=3");
-  ExpectError(tool, {images, labels, "--backend"}, "has no value");
+  ExpectError(tool, {"-resize=3", images, labels, db},
+              "unknown command line flag 'resize'; usage: ");
+  ExpectError(tool, {images, labels, "--backend"}, "flag --backend needs a value; usage: ");
   ExpectError(tool, {"-backend", "leveldb", images, labels, db}, "LevelDB is not supported");
   ExpectError(tool, {folder_ / "none", labels, db}, "none");
   ExpectError(tool, {labels, images, db}, "the order is images, labels, database");
@@ -178,8 +180,239 @@ TEST_F(DataToolsTest, ComputeImageMeanErrors) {
   EXPECT_TRUE(Holds(outcome.error, "record 1 (key b): its shape is 1 2 3"));
 }
 
+TEST_F(DataToolsTest, ComputeImageMeanOfEncodedImages) {
+  const auto writer = CreateDatabase("lmdb", folder_ / "db");
+  writer->Put("a", EncodedDatum(PngOf({1, 2, 3, {10, 20, 30, 40, 50, 60}})));
+  writer->Put("b", EncodedDatum(PngOf({1, 2, 3, {11, 22, 33, 44, 55, 66}})));
+  writer->Finish();
+  const Outcome outcome = Run("compute_image_mean", {folder_ / "db", folder_ / "mean"});
+  EXPECT_EQ(outcome.status, 0) << outcome.error;
+  BlobProto mean;
+  ReadBinaryProto(folder_ / "mean", &mean);
+  EXPECT_EQ(Shape({mean.channels(), mean.height(), mean.width()}), Shape({3, 1, 2}));
+  EXPECT_EQ(std::vector<float>(mean.data().begin(), mean.data().end()),
+            std::vector<float>({10.5f, 42, 21, 52.5f, 31.5f, 63}));
+  const auto bad = CreateDatabase("lmdb", folder_ / "bad");
+  bad->Put("a", EncodedDatum("text"));
+  bad->Finish();
+  EXPECT_TRUE(Holds(Run("compute_image_mean", {folder_ / "bad"}).error,
+                    "record 0 (key a): its encoded image is neither a JPEG nor a PNG file; "));
+}
+
+struct Stored {
+  std::string key;
+  Datum datum;
+};
+
+std::vector<Stored> Records(const std::string& path) {
+  const auto source = OpenDatabase("lmdb", path);
+  std::vector<Stored> all;
+  for (Stored record; source->Next(&record.datum); all.push_back(record))
+    record.key = source->key();
+  return all;
+}
+
+std::string PlanesOf(const Image& image) {
+  Datum datum;
+  SetPixels(image, &datum);
+  return datum.data();
+}
+
+// A JPEG file with an Exif block that says how to turn it.
+std::string Oriented(const std::string& jpeg, int orientation) {
+  std::string block = std::string("\xff\xe1\x00\x22", 4) +
+                      std::string("Exif\0\0MM\0*\0\0\0\10", 14) +
+                      std::string("\0\1\1\x12\0\3\0\0\0\1\0", 11);
+  block += static_cast<char>(orientation);
+  return jpeg.substr(0, 2) + block + std::string(6, '\0') + jpeg.substr(2);
+}
+
+class ConvertImagesetTest : public DataToolsTest {
+ protected:
+  void SetUp() override {
+    folder_.Put("color.png", PngOf(color_));
+    folder_.Put("gray.png", PngOf(gray_));
+    folder_.Put("color.jpg", jpeg_);
+    List("color.png 3\ngray.png 1\ncolor.jpg 2\n");
+  }
+  void List(const std::string& text) { list_ = folder_.Put("list", text); }
+  // The records that the tool makes of the list; its log is in log_.
+  std::vector<Stored> Convert(std::vector<std::string> flags) {
+    const std::string db = folder_ / ("db" + std::to_string(count_++));
+    flags.insert(flags.end(), {folder_ / "", list_, db});
+    const Outcome outcome = Run("convert_imageset", flags);
+    log_ = outcome.error;
+    EXPECT_EQ(outcome.status, 0) << log_;
+    return outcome.status == 0 ? Records(db) : std::vector<Stored>(3);
+  }
+
+  const Image color_ = TestImage(6, 8, 3), gray_ = TestImage(6, 8, 1);
+  const std::string jpeg_ = EncodeImage(TestImage(6, 8, 3, 50), ImageFormat::kJpeg);
+  std::string list_, log_;
+  int count_ = 0;
+};
+
+TEST_F(ConvertImagesetTest, StoresPixels) {
+  for (const bool color : {true, false}) {
+    const std::vector<Stored> records =
+        Convert(color ? std::vector<std::string>() : std::vector<std::string>{"-gray"});
+    EXPECT_TRUE(Holds(log_, "] A total of 3 images."));
+    EXPECT_TRUE(Holds(log_, "] Processed 3 files."));
+    ASSERT_EQ(records.size(), 3u);
+    const char* const names[] = {"color.png", "gray.png", "color.jpg"};
+    const int labels[] = {3, 1, 2};
+    for (int i = 0; i < 3; ++i) {
+      const Datum& datum = records[i].datum;
+      EXPECT_EQ(records[i].key, TestKey(i) + "_" + names[i]);
+      EXPECT_EQ(datum.label(), labels[i]);
+      EXPECT_FALSE(datum.encoded());
+      EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}),
+                Shape({color ? 3 : 1, 6, 8}));
+      EXPECT_EQ(datum.data(), PlanesOf(DecodeImage(folder_.Get(names[i]), names[i], color)));
+    }
+  }
+}
+
+TEST_F(ConvertImagesetTest, Resizes) {
+  const std::vector<Stored> records = Convert({"--resize_height=5", "-resize_width", "3"});
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].datum.data(), PlanesOf(ResizeBilinear(color_, 5, 3)));
+  EXPECT_EQ(records[2].datum.height(), 5);
+  EXPECT_EQ(records[2].datum.width(), 3);
+}
+
+TEST_F(ConvertImagesetTest, KeepsFilesThatHoldWhatIsAskedFor) {
+  const std::string turned = folder_.Get(
+      std::filesystem::path(folder_.Put("turned.jpg", Oriented(jpeg_, 6))).filename().string());
+  folder_.Put("upright.jpg", Oriented(jpeg_, 1));
+  ASSERT_EQ(DecodeImage(turned, "turned", true).height, 8);
+  List("color.png 3\ngray.png 1\ncolor.jpg 2\nturned.jpg 4\nupright.jpg 5\n");
+  std::vector<Stored> records = Convert({"-encoded"});
+  ASSERT_EQ(records.size(), 5u);
+  for (const Stored& record : records) EXPECT_TRUE(record.datum.encoded());
+  EXPECT_EQ(records[0].datum.label(), 3);
+  EXPECT_EQ(records[0].datum.data(), folder_.Get("color.png"));
+  EXPECT_EQ(records[2].datum.data(), jpeg_);
+  EXPECT_EQ(records[4].datum.data(), Oriented(jpeg_, 1));
+  // As it is stored it has one channel.
+  const std::string& widened = records[1].datum.data();
+  EXPECT_EQ(FormatOf(widened), ImageFormat::kPng);
+  EXPECT_EQ(DecodeImage(widened, "widened", std::nullopt).pixels,
+            DecodeImage(PngOf(gray_), "gray", true).pixels);
+  // As it is stored it lies.
+  const Image upright = DecodeImage(records[3].datum.data(), "upright", std::nullopt);
+  EXPECT_EQ(records[3].datum.data(),
+            EncodeImage(DecodeImage(turned, "turned", true), ImageFormat::kJpeg));
+  EXPECT_EQ(upright.height, 8);
+  EXPECT_EQ(upright.width, 6);
+
+  records = Convert({"-encoded", "-gray"});
+  ASSERT_EQ(records.size(), 5u);
+  EXPECT_EQ(records[1].datum.data(), PngOf(gray_));
+  EXPECT_EQ(DecodeImage(records[0].datum.data(), "gray", std::nullopt).pixels,
+            DecodeImage(PngOf(color_), "gray", false).pixels);
+}
+
+TEST_F(ConvertImagesetTest, EncodesAnew) {
+  std::vector<Stored> records = Convert({"-encoded", "-resize_height=4", "-resize_width=4"});
+  ASSERT_EQ(records.size(), 3u);
+  const auto resized = [](const std::string& file) {
+    return ResizeBilinear(DecodeImage(file, "file", true), 4, 4);
+  };
+  EXPECT_EQ(DecodeImage(records[0].datum.data(), "png", std::nullopt).pixels,
+            resized(PngOf(color_)).pixels);
+  EXPECT_EQ(records[2].datum.data(), EncodeImage(resized(jpeg_), ImageFormat::kJpeg));
+  records = Convert({"-encode_type=png"});
+  EXPECT_TRUE(Holds(log_, "encode_type is given"));
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].datum.data(), PngOf(color_));  // as it is
+  EXPECT_EQ(FormatOf(records[2].datum.data()), ImageFormat::kPng);
+  EXPECT_EQ(DecodeImage(records[2].datum.data(), "png", std::nullopt).pixels,
+            DecodeImage(jpeg_, "jpeg", true).pixels);
+  EXPECT_TRUE(records[2].datum.encoded());
+  EXPECT_EQ(FormatOf(Convert({"-encoded", "-encode_type", "jpeg"})[0].datum.data()),
+            ImageFormat::kJpeg);
+}
+
+TEST_F(ConvertImagesetTest, ShufflesAlwaysAlike) {
+  std::string list;
+  for (int i = 0; i < 40; ++i) list += "gray.png " + std::to_string(i) + "\n";
+  List(list);
+  const auto labels = [&](const std::string& flag) {
+    std::vector<int> all;
+    for (const Stored& record : Convert({flag})) all.push_back(record.datum.label());
+    return all;
+  };
+  std::vector<int> shuffled = labels("--shuffle");
+  EXPECT_TRUE(Holds(log_, "] Shuffling data"));
+  EXPECT_EQ(labels("-shuffle=true"), shuffled);
+  const std::vector<int> plain = labels("-noshuffle");
+  EXPECT_NE(shuffled, plain);
+  std::sort(shuffled.begin(), shuffled.end());
+  EXPECT_EQ(shuffled, plain);
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(plain[i], i);
+}
+
+TEST_F(ConvertImagesetTest, LeavesOutWhatItCanNotRead) {
+  folder_.Put("cut.jpg", jpeg_.substr(0, jpeg_.size() / 2));
+  List("color.png 3\nnone.png 1\ncut.jpg 1\ncolor.jpg 2\n");
+  const std::vector<Stored> records = Convert({});
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1].key, "00000003_color.jpg");
+  EXPECT_TRUE(Holds(log_, "list, line 2: "));
+  EXPECT_TRUE(Holds(log_, "none.png"));
+  EXPECT_TRUE(Holds(log_, "list, line 3: " + folder_ / "cut.jpg is no complete JPEG file: "));
+  EXPECT_TRUE(Holds(log_, "; it is left out"));
+  EXPECT_TRUE(Holds(log_, "] Processed 2 files."));
+}
+
+TEST_F(ConvertImagesetTest, ReportsEveryThousand) {
+  std::string list;
+  for (int i = 0; i < 2001; ++i) list += "gray.png " + std::to_string(i) + "\n";
+  List(list);
+  const std::vector<Stored> records = Convert({});
+  ASSERT_EQ(records.size(), 2001u);
+  for (int i = 0; i < 2001; ++i) EXPECT_EQ(records[i].datum.label(), i);
+  for (const char* text : {"1000", "2000", "2001"}) {
+    EXPECT_TRUE(Holds(log_, std::string("] Processed ") + text + " files."));
+  }
+}
+
+TEST_F(ConvertImagesetTest, Errors) {
+  const std::string tool = "convert_imageset", root = folder_ / "", db = folder_ / "db";
+  const auto expect_error = [&](std::vector<std::string> flags, const std::string& text) {
+    flags.insert(flags.end(), {root, list_, db});
+    const Outcome outcome = Run(tool, flags);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(Holds(outcome.error, tool + ": "));
+    EXPECT_TRUE(Holds(outcome.error, text));
+    EXPECT_FALSE(std::filesystem::exists(db));
+  };
+  ExpectError(tool, {root, list_}, "2 arguments are given; usage: convert_imageset");
+  expect_error({"-resize_height=5"}, "must be set at the same time; they are 5 and 0");
+  expect_error({"-resize_height=5", "-resize_width=-1"}, "--resize_width is '-1'");
+  expect_error({"-resize_height=5.5"}, "--resize_height is '5.5'");
+  expect_error({"-resize_height=100000", "-resize_width=100000"}, "too large");
+  expect_error({"-encode_type=gif"}, "--encode_type is 'gif'; it must be jpg, jpeg or png");
+  expect_error({"-shufle"}, "did you mean --shuffle?");
+  expect_error({"-gray=7"}, "--gray is true or false");
+  folder_.Put("small.png", PngOf(TestImage(5, 8, 3)));
+  List("color.png 3\nsmall.png 1\n");
+  for (const char* flag : {"-encoded", "-noencoded"}) {
+    expect_error({"-check_size", flag},
+                 "line 2: the shape of small.png is 3 5 8 (120), that of the first image 3 6 8 "
+                 "(144); --resize_height and --resize_width make them equal");
+  }
+  EXPECT_EQ(Convert({"-check_size", "-resize_height=4", "-resize_width=4"}).size(), 2u);
+  EXPECT_EQ(Convert({}).size(), 2u);
+  List("none.png 3\nalso.png 1\n");
+  expect_error({}, "none of its images could be read; paths are looked for behind '" + root + "'");
+  List("none.png\n");
+  ExpectError(tool, {root, list_, db}, "list, line 1: 'none.png' is no path and label");
+}
+
 TEST_F(DataToolsTest, HelpIsNoError) {
-  for (const char* tool : {"convert_mnist_data", "compute_image_mean"}) {
+  for (const char* tool : {"convert_mnist_data", "compute_image_mean", "convert_imageset"}) {
     const Outcome outcome = Run(tool, {"--help"});
     EXPECT_EQ(outcome.status, 0);
     EXPECT_TRUE(Holds(outcome.out, std::string("usage: ") + tool));

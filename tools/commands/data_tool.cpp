@@ -3,13 +3,18 @@
 #include <iostream>
 
 #include "caffe/core/error.hpp"
+#include "commands/flags.hpp"
 
 namespace caffe {
 namespace {
 
+bool IsSwitch(const std::string& value) { return value == "true" || value == "false"; }
+
 std::string Usage(const ToolCommand& command) {
   std::string usage = "usage: " + command.name;
-  for (const auto& [flag, value] : command.flags) usage += " [--" + flag + "=" + value + "]";
+  for (const auto& [flag, value] : command.flags) {
+    usage += " [--" + flag + (IsSwitch(value) ? "" : "=" + value) + "]";
+  }
   for (const std::string& name : command.positional) usage += " " + name;
   return usage;
 }
@@ -17,20 +22,19 @@ std::string Usage(const ToolCommand& command) {
 // The arguments in their places; the number of positional ones is checked.
 ToolCommand Parse(const ToolCommand& command, const std::vector<std::string>& arguments) {
   ToolCommand parsed = command;
-  parsed.positional.clear();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument.size() < 2 || argument[0] != '-') {
-      parsed.positional.push_back(argument);
-      continue;
-    }
-    const size_t begin = argument.starts_with("--") ? 2 : 1, equal = argument.find('=');
-    const std::string flag = argument.substr(begin, equal - begin);
-    CAFFE_CHECK(parsed.flags.count(flag), "unknown flag ", argument, "; ", Usage(command));
-    CAFFE_CHECK(equal != std::string::npos || i + 1 < arguments.size(), "flag ", argument,
-                " has no value; ", Usage(command));
-    parsed.flags[flag] = equal == std::string::npos ? arguments[++i] : argument.substr(equal + 1);
+  std::vector<FlagSpec> known;
+  for (const auto& [flag, value] : command.flags) known.push_back({flag, IsSwitch(value)});
+  RewrittenFlags rewritten;
+  try {
+    rewritten = RewriteFlags(arguments, known);
+  } catch (const Error& error) {
+    CAFFE_THROW(error.what(), "; ", Usage(command));
   }
+  for (const std::string& flag : rewritten.flags) {  // --name=value
+    const size_t equal = flag.find('=');
+    parsed.flags[flag.substr(2, equal - 2)] = flag.substr(equal + 1);
+  }
+  parsed.positional = rewritten.positional;
   size_t needed = 0;
   for (const std::string& name : command.positional) needed += name[0] != '[';
   const size_t given = parsed.positional.size();

@@ -7,12 +7,13 @@
 
 namespace caffe {
 
-// A small tool's command line: flags with a value (--backend=lmdb, -backend lmdb) and the rest.
+// A small tool's command line: flags (--backend=lmdb, -backend lmdb, -shuffle; see RewriteFlags)
+// and the rest.
 struct ToolCommand {
   std::string name;
   std::string summary;
   std::vector<std::string> positional;       // "[X]" may be left out; these come last
-  std::map<std::string, std::string> flags;  // with their defaults
+  std::map<std::string, std::string> flags;  // with their defaults; "true", "false": switches
 };
 
 // Parses, calls `run` with the same structure filled, and returns the exit status: 0, or 1 after an

@@ -1,0 +1,191 @@
+// The images of a list -> a database of Datum, key %08d_<path>: their place in the list, from 0.
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/core/random.hpp"
+#include "caffe/core/shape.hpp"
+#include "caffe/data/databases.hpp"
+#include "caffe/data/image.hpp"
+#include "caffe/data/image_list.hpp"
+#include "caffe/data/parallel.hpp"
+#include "caffe/io/file.hpp"
+#include "commands/data_tool.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kReport = 1000;  // images between two lines of the log
+
+struct Options {
+  std::string root;
+  bool color = true, encoded = false;
+  ImageFormat format = ImageFormat::kNone;  // kNone: that of each file
+  int height = 0, width = 0;                // 0: that of each image
+};
+
+// What became of an image.
+struct Result {
+  Datum datum;
+  Shape shape;
+  std::string error;  // why it could not be read
+};
+
+bool IsSet(const ToolCommand& command, const std::string& flag) {
+  return command.flags.at(flag) == "true";
+}
+
+int Edge(const ToolCommand& command, const std::string& flag) {
+  const std::string& text = command.flags.at(flag);
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  CAFFE_CHECK(error == std::errc() && stop == text.data() + text.size() && value >= 0, "flag --",
+              flag, " is '", text, "'; it must be a number of pixels, or 0 for the image's own");
+  return value;
+}
+
+ImageFormat FormatNamed(const std::string& type) {
+  if (type.empty()) return ImageFormat::kNone;
+  if (type == "png") return ImageFormat::kPng;
+  CAFFE_CHECK(type == "jpg" || type == "jpeg", "flag --encode_type is '", type,
+              "'; it must be jpg, jpeg or png");
+  return ImageFormat::kJpeg;
+}
+
+Options ReadOptions(const ToolCommand& command) {
+  Options options;
+  options.root = command.positional[0];
+  options.color = !IsSet(command, "gray");
+  options.format = FormatNamed(command.flags.at("encode_type"));
+  options.encoded = IsSet(command, "encoded") || options.format != ImageFormat::kNone;
+  options.height = Edge(command, "resize_height");
+  options.width = Edge(command, "resize_width");
+  CAFFE_CHECK((options.height == 0) == (options.width == 0),
+              "flags --resize_height and --resize_width must be set at the same time; they are ",
+              options.height, " and ", options.width);
+  CAFFE_CHECK(options.height == 0 || FitsImage(options.height, options.width), "images of ",
+              options.height, " x ", options.width, " are too large");
+  return options;
+}
+
+// An order that depends on the length of the list only (Fisher and Yates).
+void Shuffle(std::vector<ImageEntry>* entries) {
+  for (uint64_t i = entries->size() - 1; i > 0; --i) {
+    const auto random = Philox(i, 0);
+    std::swap((*entries)[i], (*entries)[(uint64_t{random[0]} << 32 | random[1]) % (i + 1)]);
+  }
+}
+
+// Whether a Data layer would see in the file just this image: not so if it must be turned, or has
+// other channels.
+bool Holds(const std::string& file, const std::string& name, const Image& image) {
+  const Image stored = DecodeImage(file, name, std::nullopt);
+  return stored.channels == image.channels && stored.height == image.height &&
+         stored.width == image.width && stored.pixels == image.pixels;
+}
+
+void Convert(const ImageEntry& entry, const Options& options, Result* result) {
+  const std::string path = options.root + entry.path;
+  std::string file;
+  Image image;
+  try {
+    file = ReadFile(path);
+    image = DecodeImage(file, path, options.color);
+  } catch (const Error& error) {
+    result->error = error.what();
+    return;
+  }
+  const bool resize = options.height > 0;
+  if (resize) image = ResizeBilinear(image, options.height, options.width);
+  result->shape = {image.channels, image.height, image.width};
+  if (options.encoded) {
+    const ImageFormat own = FormatOf(file);
+    const ImageFormat format = options.format == ImageFormat::kNone ? own : options.format;
+    const bool copy = !resize && format == own && Holds(file, path, image);
+    result->datum.set_data(copy ? std::move(file) : EncodeImage(image, format));
+    result->datum.set_encoded(true);
+  } else {
+    SetPixels(image, &result->datum);
+  }
+  result->datum.set_label(entry.label);
+}
+
+void ConvertList(const ToolCommand& command) {
+  const Options options = ReadOptions(command);
+  const std::string& list = command.positional[1];
+  std::vector<ImageEntry> entries = ReadImageList(list);
+  if (IsSet(command, "shuffle")) {
+    log::Info("Shuffling data");
+    Shuffle(&entries);
+  }
+  log::Info(Concat("A total of ", entries.size(), " images."));
+  if (options.encoded && !IsSet(command, "encoded")) {
+    log::Info("encode_type is given: images are stored encoded.");
+  }
+  const auto database = CreateDatabase(command.flags.at("backend"), command.positional[2]);
+  const bool check_size = IsSet(command, "check_size");
+  const int threads = DataThreads();
+  const auto total = static_cast<int64_t>(entries.size());
+  int64_t count = 0;
+  Shape first;
+  for (int64_t begin = 0; begin < total; begin += 4 * threads) {
+    // Few, because all their pixels are in memory.
+    std::vector<Result> results(std::min<int64_t>(4 * threads, total - begin));
+    RunInParallel(threads, static_cast<int64_t>(results.size()),
+                  [&](int64_t i) { Convert(entries[begin + i], options, &results[i]); });
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ImageEntry& entry = entries[begin + i];
+      const Result& result = results[i];
+      if (!result.error.empty()) {
+        log::Error(Concat(list, ", line ", entry.line, ": ", result.error, "; it is left out"));
+        continue;
+      }
+      if (first.empty()) first = result.shape;
+      CAFFE_CHECK(!check_size || result.shape == first, list, ", line ", entry.line,
+                  ": the shape of ", entry.path, " is ", ShapeString(result.shape),
+                  ", that of the first image ", ShapeString(first),
+                  "; --resize_height and --resize_width make them equal");
+      char place[24];
+      std::snprintf(place, sizeof(place), "%08lld", static_cast<long long>(begin + i));
+      database->Put(Concat(place, "_", entry.path), result.datum);
+      if (++count % kReport == 0) log::Info(Concat("Processed ", count, " files."));
+    }
+  }
+  CAFFE_CHECK(count > 0, list, ": none of its images could be read; paths are looked for behind '",
+              options.root, "'");
+  database->Finish();
+  if (count % kReport != 0) log::Info(Concat("Processed ", count, " files."));
+}
+
+}  // namespace
+}  // namespace caffe
+
+int main(int argc, char** argv) {
+  return caffe::RunTool(
+      argc, argv,
+      {"convert_imageset",
+       "Writes the images (JPEG, PNG) of a list of lines \"path label\" to a database.\n"
+       "  root_folder   is put before each path as it stands\n"
+       "  shuffle       stores them in a random order, for a list always the same one\n"
+       "  gray          stores 1 channel, not 3\n"
+       "  resize_…      makes all images this high and wide; 0: as they are\n"
+       "  encoded       stores files, unchanged where that is possible, not pixels\n"
+       "  encode_type   jpg or png; without it that of each file\n"
+       "  check_size    ends with an error where an image has not the size of the first\n"
+       "Images that can not be read are left out.",
+       {"root_folder", "list_file", "output_db"},
+       {{"backend", "lmdb"},
+        {"check_size", "false"},
+        {"encode_type", ""},
+        {"encoded", "false"},
+        {"gray", "false"},
+        {"resize_height", "0"},
+        {"resize_width", "0"},
+        {"shuffle", "false"}}},
+      caffe::ConvertList);
+}
