@@ -17,6 +17,7 @@ case "$preset" in
   release) tree=build ;;
   developer) tree=build-developer ;;
   sanitizers) tree=build-sanitize ;;
+  thread-sanitizer) tree=build-threads ;;
   *) echo "build.sh: no preset $preset" >&2; exit 1 ;;
 esac
 targets=()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What a commit must pass: format, include direction, public headers that compile alone, and the
 # tests that need no device. With --sanitize: those tests under the address and undefined-behaviour
-# sanitizers instead, in build-sanitize.
+# sanitizers instead, in build-sanitize. With --threads: what uses threads and processes (data, program
+# cache) under the thread sanitizer, in build-threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT
@@ -21,8 +22,16 @@ if [ "${1:-}" = --sanitize ]; then
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
   exec "${tests[@]}" --test-dir build-sanitize
 fi
+if [ "${1:-}" = --threads ]; then
+  tools/build.sh thread-sanitizer test_data test_device
+  no_opencl
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
+  # The OpenMP runtime is not instrumented: its barriers would look like races.
+  export OMP_NUM_THREADS=1
+  exec ctest --output-on-failure --tests-regex '^(data|device)$' --test-dir build-threads
+fi
 if [ $# -gt 0 ]; then
-  echo "usage: tools/check.sh [--sanitize]" >&2
+  echo "usage: tools/check.sh [--sanitize | --threads]" >&2
   exit 1
 fi
 
