@@ -67,6 +67,17 @@ TEST(BlobTest, ASmallerShapeKeepsTheMemory) {
   EXPECT_EQ(blob.cpu_data()[3], 0);  // new memory
 }
 
+TEST(BlobTest, AShapeThatDidNotFitIsForgotten) {
+  Blob<float> blob(Cpu(), {1 << 20, 1 << 20});
+  EXPECT_THROW(blob.mutable_device_data(), Error);
+  EXPECT_THROW(blob.mutable_device_diff(), Error);
+  blob.Reshape({2});
+  blob.SetData({1, 2});
+  EXPECT_EQ(blob.DataAsDouble(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(blob.data_memory()->bytes(), 8);
+  blob.mutable_device_diff();
+}
+
 TEST(BlobTest, TheTypedFaceChecksTheType) {
   auto blob = MakeBlob(kHalf, Cpu(), {3}, "x");
   EXPECT_EQ(&As<half>(*blob), blob.get());

@@ -27,6 +27,33 @@ std::string PoolingText(const std::string& parameter) {
   return Image() + LayerText("Pooling", "pooling_param { " + parameter + " }");
 }
 
+// 2^40 floats; the weights are small. Nothing that takes part has 4 TiB.
+TEST(BadNetTest, OutOfMemoryNamesTheBlobAndWhatTheNetNeeds) {
+  for (Device* device : TestDevices()) {
+    SCOPED_TRACE(device->info().id);
+    const std::string text =
+        "name: 'wide' force_backward: true " + InputText("data", {1 << 20, 2}) +
+        LayerText("InnerProduct", "inner_product_param { num_output: 1048576 }");
+    const auto net = MakeNet(text, device);
+    const MemoryNeeds needs = net->memory_needs();
+    EXPECT_EQ(needs.data, (int64_t{1} << 42) + (1 << 23));
+    EXPECT_EQ(needs.parameters, 3 << 22);
+    EXPECT_EQ(needs.diffs, needs.data);
+    EXPECT_EQ(needs.parameter_diffs, needs.parameters);
+    const int64_t before = device->bytes_in_use();
+    const std::string message = MessageOf([&] { net->Forward(); });
+    for (const std::string part : {"bad (InnerProduct)", "out of memory", "top", "4398046511104",
+                                   "net wide needs 8796134965248 bytes", "4398054899712 for blobs",
+                                   "12582912 for parameters"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+    }
+    EXPECT_LT(device->bytes_in_use() - before, 1 << 28);
+    net->blobs()[0]->Reshape({2, 2});
+    net->Forward();  // usable as before
+    EXPECT_EQ(net->blobs()[1]->count(), 1 << 21);
+  }
+}
+
 TEST(BadNetTest, NamesLayerAndValues) {
   const std::string two = Image({2, 4}) + InputText("other", {2, 5});
   const std::string both = "bottom: 'data' bottom: 'other'";

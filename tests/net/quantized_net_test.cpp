@@ -390,5 +390,12 @@ TEST(NetRangesTest, ThePrototxtMayGiveRangesAndAskForObserving) {
   EXPECT_EQ(net->Ranges().at("b").low, -2);
 }
 
+TEST(NetRangesTest, PseudoQuantizationIsRefusedByName) {
+  const std::string text = "name: 'fake' state { quantizer_mode: CAFFE_QUANT_PSEUDO } ";
+  const std::string message = MessageOf([&] { MakeNet(text + InputText("data", {1, 3}), Cpu()); });
+  EXPECT_TRUE(Holds(message, "net fake")) << message;
+  EXPECT_TRUE(Holds(message, "CAFFE_QUANT_PSEUDO")) << message;
+}
+
 }  // namespace
 }  // namespace caffe

@@ -28,6 +28,14 @@ struct NetOptions {
   int64_t seed = -1;
 };
 
+// Bytes that a net holds on its device after a whole forward and, in phase TRAIN or with
+// force_backward, backward. Memory that blobs share counts once; workspaces come on top.
+struct MemoryNeeds {
+  int64_t data = 0, diffs = 0, parameters = 0, parameter_diffs = 0;
+  int64_t total() const { return data + diffs + parameters + parameter_diffs; }
+  std::string ToString() const;
+};
+
 // Ordered layers and named blobs. Built from a NetParameter through the passes of graph/, run as a
 // plan of steps. Split and cast layers that the passes added are invisible in layers(), blobs(),
 // Forward(start, end) and ToProto.
@@ -139,6 +147,8 @@ class Net {
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;
   int64_t parameter_bytes() const;
+  // Known from shapes, before anything is allocated.
+  MemoryNeeds memory_needs() const;
 
  private:
   // A layer with its blobs, internal ones included.
@@ -163,6 +173,7 @@ class Net {
   void MakePlan();
   void ReshapeIfNeeded(Node& node);
   void RunNode(int node);
+  template <class Work> void InLayer(const LayerBase& layer, const Work& work) const;
   void FollowDefaultDevice();
   void RefreshViews();
   void RefreshDiffViews();

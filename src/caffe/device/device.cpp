@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/out_of_memory.hpp"
 
 namespace caffe {
 namespace {
@@ -47,9 +48,12 @@ DevicePtr Device::Allocate(int64_t bytes, std::string_view purpose) {
       cached_.clear();
       handle = DoAllocate(size);
     }
-    CAFFE_CHECK(handle, info_.id, " (", info_.name, "): out of memory: ", purpose, " asks for ",
-                size, " bytes, ", bytes_in_use_.load(), " are in use of ", info_.memory_bytes,
-                "; use a smaller batch or a narrower type");
+    if (!handle) {
+      throw OutOfMemory(Concat(info_.id, " (", info_.name, "): out of memory: ", purpose,
+                               " asks for ", size, " bytes, ", bytes_in_use_.load(),
+                               " are in use of ", info_.memory_bytes,
+                               "; use a smaller batch or a narrower type"));
+    }
     ++allocations_;
     sizes_[handle] = size;
     bytes_in_use_ += size;

@@ -9,6 +9,14 @@
 namespace caffe {
 namespace {
 
+// Too small; or larger than needed and never written, as after a shape that the device had no room for.
+bool Misfits(const std::shared_ptr<SyncedMemory>& memory, int64_t offset, int64_t needed) {
+  if (!memory) return false;
+  if (memory->bytes() - offset < needed) return true;
+  return memory->bytes() > needed && memory->version() == 0 && memory.use_count() == 1 &&
+         !memory->has_view();
+}
+
 std::vector<double> ToDouble(DataType type, const void* source, int64_t count) {
   std::vector<double> values(count);
   ConvertElements(type, source, kDouble, values.data(), count);
@@ -54,11 +62,11 @@ void BlobBase::Reshape(const Shape& shape) {
   shape_ = shape;
   count_ = count;
   const int64_t needed = bytes();
-  if (data_ && data_->bytes() - data_offset_ < needed) {
+  if (Misfits(data_, data_offset_, needed)) {
     data_.reset();
     data_offset_ = 0;
   }
-  if (diff_ && diff_->bytes() - diff_offset_ < needed) {
+  if (Misfits(diff_, diff_offset_, needed)) {
     diff_.reset();
     diff_offset_ = 0;
   }

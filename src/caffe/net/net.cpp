@@ -9,6 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/out_of_memory.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/graph/passes.hpp"
@@ -20,17 +21,6 @@
 
 namespace caffe {
 namespace {
-
-// Errors from below (a blob's, a device's) get the layer's name in front.
-template <class Work> void InLayer(const LayerBase& layer, const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    if (text.find(layer.name() + " (") != std::string::npos) throw;
-    CAFFE_THROW(layer.name(), " (", layer.type(), "): ", text);
-  }
-}
 
 // An independent seed for each layer: splitmix64 of the net's seed and the layer's place.
 uint64_t LayerSeed(uint64_t seed, uint64_t index) {
@@ -51,7 +41,27 @@ bool Has(const std::vector<int>& list, int value) {
 
 double MeanAbs(double sum, int64_t count) { return count ? sum / static_cast<double>(count) : 0; }
 
+// Errors from below (a blob's, a device's) get the layer's name in front.
+std::string WithLayer(const LayerBase& layer, const Error& error) {
+  const std::string text = error.what();
+  if (text.find(layer.name() + " (") != std::string::npos) return text;
+  return layer.name() + " (" + layer.type() + "): " + text;
+}
+
 }  // namespace
+
+template <class Work> void Net::InLayer(const LayerBase& layer, const Work& work) const {
+  try {
+    work();
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(
+        Concat(WithLayer(layer, error), "; net ", name_, " needs ", memory_needs().ToString()));
+  } catch (const Error& error) {
+    const std::string text = WithLayer(layer, error);
+    if (text == error.what()) throw;
+    throw Error(text);
+  }
+}
 
 Net::Net(const NetParameter& parameter, const NetOptions& options) { Init(parameter, options); }
 
@@ -689,6 +699,39 @@ int64_t Net::parameter_bytes() const {
   int64_t bytes = 0;
   for (const BlobBase* blob : learnable_params_) bytes += blob->bytes();
   return bytes;
+}
+
+std::string MemoryNeeds::ToString() const {
+  return Concat(total(), " bytes: ", data, " for blobs, ", diffs, " for their diffs, ", parameters,
+                " for parameters, ", parameter_diffs, " for their diffs; workspaces come on top");
+}
+
+MemoryNeeds Net::memory_needs() const {
+  MemoryNeeds needs;
+  std::set<const SyncedMemory*> seen;
+  // A diff that nobody has made yet will be of its blob's size.
+  const auto count = [&seen](BlobBase& blob, bool gradient, int64_t* data, int64_t* diffs) {
+    if (seen.insert(blob.data_memory().get()).second) *data += blob.bytes();
+    if (gradient && (!blob.has_diff() || seen.insert(blob.diff_memory().get()).second)) {
+      *diffs += blob.bytes();
+    }
+  };
+  const bool backward = phase_ == TRAIN || filtered_->force_backward();
+  std::vector<bool> gradient(blobs_.size(), false);
+  for (const Node& node : nodes_) {
+    if (!backward || !node.need_backward) continue;
+    for (int id : node.top_ids) gradient[id] = true;
+    for (size_t b = 0; b < node.bottom_ids.size(); ++b) {
+      if (node.bottom_gradient[b]) gradient[node.bottom_ids[b]] = true;
+    }
+  }
+  for (size_t id = 0; id < blobs_.size(); ++id) {
+    count(*blobs_[id], gradient[id], &needs.data, &needs.diffs);
+  }
+  for (BlobBase* blob : learnable_params_) {
+    count(*blob, backward, &needs.parameters, &needs.parameter_diffs);
+  }
+  return needs;
 }
 
 void Net::DebugForward(const Node& node) const {

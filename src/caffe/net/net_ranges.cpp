@@ -73,6 +73,9 @@ void Net::UsePlaceholderRanges() {
 }
 
 void Net::InitRanges(const NetParameter& given, const NetParameter& net) {
+  CAFFE_CHECK(given.state().quantizer_mode() != CAFFE_QUANT_PSEUDO, "net ", name_,
+              ": quantizer_mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
+              "CAFFE_QUANT_OBSERVE and run in integers");
   if (given.state().quantizer_mode() == CAFFE_QUANT_OBSERVE) observe_ = true;
   for (size_t n = 0; n < nodes_.size(); ++n) {
     Node& node = nodes_[n];

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/out_of_memory.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/learning_rate.hpp"
 
@@ -228,7 +229,14 @@ void Solver::ApplyUpdate() {
     learning_rate_step_ = step;
   }
   if (displays) log::Info(Concat("Iteration ", iter_, ", lr = ", static_cast<float>(rate)));
-  updater_->Update(rate, iter_);
+  try {
+    updater_->Update(rate, iter_);
+  } catch (const OutOfMemory& error) {
+    int64_t history = 0;
+    for (const auto& blob : updater_->history()) history += blob->bytes();
+    throw OutOfMemory(Concat(error.what(), "; the solver's history needs ", history, " bytes, net ",
+                             net_->name(), " ", net_->memory_needs().ToString()));
+  }
   if (displays) DisplayUpdate();
 }
 
