@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/conv_setup.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/parameter_copy.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
@@ -37,11 +38,9 @@ class Convolution : public LayerBase {
   // Makes operation_ for the shape at hand, with its backward passes or without.
   void MakeOperation(bool backward);
 
-  int axis_ = 1;
-  bool has_bias_ = true, fused_relu_ = false;
+  ConvSetup setup_;
+  bool fused_relu_ = false;
   Shape input_;  // of a bottom, as the operation was made for it
-  Shape kernel_, stride_, pad_, dilation_;
-  int64_t channels_ = 0, outputs_ = 0, group_ = 1;
   ParameterCopy weights_, bias_;
   std::unique_ptr<ConvOp> operation_;
   // Of a quantized bottom, since each has a range of its own.

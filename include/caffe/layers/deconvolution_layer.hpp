@@ -1,6 +1,6 @@
 #pragma once
 
-#include "caffe/layer/conv_window.hpp"
+#include "caffe/layer/conv_setup.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/parameter_copy.hpp"
 #include "caffe/library/bias.hpp"
@@ -37,11 +37,9 @@ class Deconvolution : public LayerBase {
   // Makes the operators for the shapes at hand, with what the backward pass needs or without.
   void MakeOperation(bool backward);
 
-  int axis_ = 1;
-  bool has_bias_ = true, fused_relu_ = false;
+  ConvSetup setup_;
+  bool fused_relu_ = false;
   Shape input_, output_;  // of a bottom and a top, as the operators were made for them
-  ConvWindow window_;
-  int64_t channels_ = 0, outputs_ = 0, group_ = 1;
   ParameterCopy weights_, bias_;
   std::unique_ptr<ConvOp> operation_;  // the convolution from tops to bottoms
   std::unique_ptr<BiasOp> bias_operation_;

@@ -1,7 +1,6 @@
 #include "caffe/layers/convolution_layer.hpp"
 
 #include "caffe.pb.h"
-#include "caffe/layer/conv_window.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
 
@@ -9,35 +8,15 @@ namespace caffe {
 
 void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ConvolutionParameter& parameter = layer_param().convolution_param();
-  CAFFE_CHECK(bottom.size() == top.size(), Where(), ": has ", bottom.size(), " bottoms and ",
-              top.size(), " tops; every bottom needs a top");
-  CAFFE_CHECK(parameter.fuse_type() == ConvolutionParameter::UNFUSED, Where(), ": fuse_type ",
-              ConvolutionParameter::FuseType_Name(parameter.fuse_type()),
-              " is not supported; fusion needs no parameter here");
-  axis_ = bottom[0]->CanonicalAxisIndex(parameter.axis());
-  const int axes = bottom[0]->num_axes() - axis_ - 1;
-  channels_ = bottom[0]->shape(axis_);
-  outputs_ = parameter.num_output();
-  group_ = parameter.group();
-  has_bias_ = parameter.bias_term();
-  CAFFE_CHECK(outputs_ > 0, Where(), ": num_output must be given and positive");
-  CAFFE_CHECK(group_ > 0 && channels_ % group_ == 0, Where(), ": ", channels_,
-              " input channels are not divisible by group ", group_);
-  CAFFE_CHECK(outputs_ % group_ == 0, Where(), ": num_output ", outputs_,
-              " is not divisible by group ", group_);
-  const ConvWindow window(Where(), parameter, axes);
-  kernel_ = window.kernel;
-  stride_ = window.stride;
-  pad_ = window.pad;
-  dilation_ = window.dilation;
-  Shape shape{outputs_, channels_ / group_};
-  shape.insert(shape.end(), kernel_.begin(), kernel_.end());
-  AddParameter(0, shape, parameter.weight_filler());
-  if (has_bias_) AddParameter(1, {outputs_}, parameter.bias_filler());
+  setup_ = ConvSetup(Where(), parameter, bottom, top);
+  AddParameter(0, setup_.WeightShape(setup_.outputs, setup_.channels / setup_.group),
+               parameter.weight_filler());
+  if (setup_.has_bias) AddParameter(1, {setup_.outputs}, parameter.bias_filler());
   input_.clear();  // operators of another device are no use
   if (types().compute.is_quantized()) {
-    QuantizedParameters::Source source{blobs_[0].get(), has_bias_ ? blobs_[1].get() : nullptr};
-    source.channels = outputs_;
+    QuantizedParameters::Source source{blobs_[0].get(),
+                                       setup_.has_bias ? blobs_[1].get() : nullptr};
+    source.channels = setup_.outputs;
     source.per_tensor =
         layer_param().blobs_quantizer_size() > 0 && layer_param().blobs_quantizer(0).per_tensor();
     quantized_.clear();
@@ -48,29 +27,22 @@ void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     return;
   }
   weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
-  if (has_bias_) bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
+  if (setup_.has_bias) bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
 }
 
 void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  setup_.CheckBottoms(Where(), bottom);
   const Shape& input = bottom[0]->shape();
-  const size_t spatial = axis_ + 1;
-  CAFFE_CHECK(input.size() == spatial + kernel_.size() && input[axis_] == channels_, Where(),
-              ": was made for ", channels_, " channels on axis ", axis_, " and ", kernel_.size(),
-              " spatial axes, the bottom has shape ", bottom[0]->shape_string());
-  Shape output(input.begin(), input.begin() + axis_);
-  output.push_back(outputs_);
-  for (size_t i = 0; i < kernel_.size(); ++i) {
-    const int64_t window = dilation_[i] * (kernel_[i] - 1) + 1;
-    const int64_t padded = input[spatial + i] + 2 * pad_[i];
-    CAFFE_CHECK(padded >= window, Where(), ": the window of ", window, " on spatial axis ", i,
-                " is larger than the input of ", input[spatial + i], " padded by ", pad_[i]);
-    output.push_back((padded - window) / stride_[i] + 1);
+  const ConvWindow& window = setup_.window;
+  Shape output = setup_.OutputStart(input);
+  for (int i = 0; i < setup_.spatial_axes(); ++i) {
+    const int64_t extent = input[setup_.axis + 1 + i], padded = extent + 2 * window.pad[i];
+    CAFFE_CHECK(padded >= window.extent(i), Where(), ": the window of ", window.extent(i),
+                " on spatial axis ", i, " is larger than the input of ", extent, " padded by ",
+                window.pad[i]);
+    output.push_back((padded - window.extent(i)) / window.stride[i] + 1);
   }
-  for (size_t i = 0; i < bottom.size(); ++i) {
-    CAFFE_CHECK(bottom[i]->shape() == input, Where(), ": all bottoms must have one shape, bottom ",
-                i, " has ", bottom[i]->shape_string(), ", bottom 0 ", bottom[0]->shape_string());
-    top[i]->Reshape(output);
-  }
+  for (BlobBase* blob : top) blob->Reshape(output);
   if (input == input_) return;
   input_ = input;
   MakeOperation(phase() == TRAIN);
@@ -81,21 +53,22 @@ void Convolution::MakeOperation(bool backward) {
   for (Quantized& quantized : quantized_) quantized.operation.reset();
   if (ShapeCount(input_) == 0) return;
   ConvDescriptor d;
-  d.batch = ShapeCount(input_, 0, axis_);
-  d.in_channels = channels_;
-  d.out_channels = outputs_;
-  d.group = group_;
+  d.batch = ShapeCount(input_, 0, setup_.axis);
+  d.in_channels = setup_.channels;
+  d.out_channels = setup_.outputs;
+  d.group = setup_.group;
   d.in = d.out = types().compute;
-  if (kernel_.empty()) {
+  const ConvWindow& window = setup_.window;
+  if (setup_.spatial_axes() == 0) {
     // No spatial axis is one of a single position.
     d.geometry.input = d.geometry.kernel = {1};
   } else {
-    d.geometry = {Shape(input_.begin() + axis_ + 1, input_.end()), kernel_, stride_, pad_,
-                  dilation_};
+    d.geometry = {Shape(input_.begin() + setup_.axis + 1, input_.end()), window.kernel,
+                  window.stride, window.pad, window.dilation};
   }
   const bool quantized = types().compute.is_quantized();
   // Of quantized types there always is one: it holds the zero point of the bottom.
-  if (has_bias_ || quantized) d.epilogue.bias = Epilogue::Bias::kPerRow;
+  if (setup_.has_bias || quantized) d.epilogue.bias = Epilogue::Bias::kPerRow;
   d.epilogue.bias_type = master_type();
   if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
   d.backward_data = d.backward_weights = backward && !quantized;
@@ -126,7 +99,7 @@ void Convolution::PrepareParameters() {
   }
   if (!quantized_.empty()) return;
   weights_.Refresh();
-  if (has_bias_) bias_.Refresh();
+  if (setup_.has_bias) bias_.Refresh();
 }
 
 void Convolution::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -137,7 +110,7 @@ void Convolution::Forward(const BlobVec& bottom, const BlobVec& top) {
                                               quantized_[i].parameters.arguments());
   }
   if (!operation_) return;
-  const DevicePtr bias = has_bias_ ? bias_.data() : DevicePtr{};
+  const DevicePtr bias = setup_.has_bias ? bias_.data() : DevicePtr{};
   for (size_t i = 0; i < bottom.size(); ++i) {
     operation_->Forward(bottom[i]->device_data(), weights_.data(), bias,
                         top[i]->mutable_device_data());
@@ -151,7 +124,7 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
   if (!operation_->descriptor().backward_data) MakeOperation(true);
   for (size_t i = 0; i < top.size(); ++i) {
     const DevicePtr y_diff = top[i]->device_diff();
-    if (has_bias_ && param_propagate_down(1)) {
+    if (setup_.has_bias && param_propagate_down(1)) {
       operation_->BackwardBias(y_diff, blobs_[1]->mutable_device_diff());
     }
     if (param_propagate_down(0)) {

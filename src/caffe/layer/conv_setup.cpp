@@ -1,4 +1,4 @@
-#include "caffe/layer/conv_window.hpp"
+#include "caffe/layer/conv_setup.hpp"
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -46,6 +46,50 @@ ConvWindow::ConvWindow(const std::string& where, const ConvolutionParameter& p, 
                 kernel[i], ", stride ", stride[i], " and dilation ", dilation[i],
                 " of spatial axis ", i, " must be positive");
   }
+}
+
+ConvSetup::ConvSetup(const std::string& where, const ConvolutionParameter& parameter,
+                     const BlobVec& bottom, const BlobVec& top)
+    : axis(bottom[0]->CanonicalAxisIndex(parameter.axis())),
+      channels(bottom[0]->shape(axis)),
+      outputs(parameter.num_output()),
+      group(parameter.group()),
+      has_bias(parameter.bias_term()) {
+  CAFFE_CHECK(bottom.size() == top.size(), where, ": has ", bottom.size(), " bottoms and ",
+              top.size(), " tops; every bottom needs a top");
+  CAFFE_CHECK(parameter.fuse_type() == ConvolutionParameter::UNFUSED, where, ": fuse_type ",
+              ConvolutionParameter::FuseType_Name(parameter.fuse_type()),
+              " is not supported; fusion needs no parameter here");
+  CAFFE_CHECK(outputs > 0, where, ": num_output must be given and positive");
+  CAFFE_CHECK(group > 0 && channels % group == 0, where, ": ", channels,
+              " input channels are not divisible by group ", group);
+  CAFFE_CHECK(outputs % group == 0, where, ": num_output ", outputs, " is not divisible by group ",
+              group);
+  window = ConvWindow(where, parameter, bottom[0]->num_axes() - axis - 1);
+}
+
+void ConvSetup::CheckBottoms(const std::string& where, const BlobVec& bottom) const {
+  const Shape& input = bottom[0]->shape();
+  CAFFE_CHECK(
+      static_cast<int>(input.size()) == axis + 1 + spatial_axes() && input[axis] == channels, where,
+      ": was made for ", channels, " channels on axis ", axis, " and ", spatial_axes(),
+      " spatial axes, the bottom has shape ", bottom[0]->shape_string());
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    CAFFE_CHECK(bottom[i]->shape() == input, where, ": all bottoms must have one shape, bottom ", i,
+                " has ", bottom[i]->shape_string(), ", bottom 0 ", bottom[0]->shape_string());
+  }
+}
+
+Shape ConvSetup::OutputStart(const Shape& input) const {
+  Shape shape(input.begin(), input.begin() + axis);
+  shape.push_back(outputs);
+  return shape;
+}
+
+Shape ConvSetup::WeightShape(int64_t first, int64_t second) const {
+  Shape shape{first, second};
+  shape.insert(shape.end(), window.kernel.begin(), window.kernel.end());
+  return shape;
 }
 
 }  // namespace caffe
