@@ -7,6 +7,7 @@
 #include "caffe/solver/solver.hpp"
 #include "data/test_database.hpp"
 #include "io/temporary_folder.hpp"
+#include "solver/training_state.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
@@ -73,20 +74,8 @@ class ResumeTest : public testing::TestWithParam<Case> {
     return std::make_unique<Solver>(parameter, GetParam().place.device);
   }
 
-  // Everything that an iteration changes, and what the next one reads.
-  static std::vector<double> State(Solver& solver) {
-    std::vector<double> all;
-    const auto add = [&all](const BlobBase& blob) {
-      const std::vector<double> values = blob.DataAsDouble();
-      all.insert(all.end(), values.begin(), values.end());
-    };
-    for (BlobBase* blob : solver.net()->learnable_params()) add(*blob);
-    for (const auto& blob : solver.updater().history()) add(*blob);
-    for (const char* blob : {"data", "label", "pool", "loss"}) {
-      add(*solver.net()->BlobByName(blob));
-    }
-    for (double output : solver.Test(0)) all.push_back(output);
-    return all;
+  static TrainingState State(Solver& solver) {
+    return StateOf(solver, {"data", "label", "pool", "loss"});
   }
 
   TemporaryFolder folder_;
@@ -97,9 +86,9 @@ TEST_P(ResumeTest, TwoRunsOfASeedAreEqual) {
   one->Step(7);
   two->Step(7);
   other->Step(7);
-  const std::vector<double> state = State(*one);
-  EXPECT_EQ(state, State(*two));
-  EXPECT_NE(state, State(*other));
+  const TrainingState state = State(*one);
+  EXPECT_EQ("", FirstDifference(state, State(*two)));
+  EXPECT_NE("", FirstDifference(state, State(*other)));
 }
 
 TEST_P(ResumeTest, AResumedRunEqualsAnUninterruptedOne) {
@@ -110,17 +99,17 @@ TEST_P(ResumeTest, AResumedRunEqualsAnUninterruptedOne) {
   resumed->Restore(folder_ / "s_iter_6.solverstate");
   EXPECT_EQ(6, resumed->iter());
   resumed->Step(7);
-  EXPECT_EQ(State(*whole), State(*resumed));
+  EXPECT_EQ("", FirstDifference(State(*whole), State(*resumed)));
 }
 
 // Solvers that have already run go back, too.
 TEST_P(ResumeTest, RestoreGoesBack) {
   auto solver = Make(7, 6);
   solver->Step(10);
-  const std::vector<double> state = State(*solver);
+  const TrainingState state = State(*solver);
   solver->Restore(folder_ / "s_iter_6.solverstate");
   solver->Step(4);
-  EXPECT_EQ(state, State(*solver));
+  EXPECT_EQ("", FirstDifference(state, State(*solver)));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ResumeTest, testing::ValuesIn(Cases()), [](const auto& info) {
@@ -167,13 +156,7 @@ class ShuffledResumeTest : public testing::TestWithParam<DeviceType> {
     return std::make_unique<Solver>(parameter, GetParam().device);
   }
 
-  static std::vector<double> State(Solver& solver) {
-    std::vector<double> all = solver.net()->BlobByName("data")->DataAsDouble();
-    for (BlobBase* blob : solver.net()->learnable_params()) {
-      for (double value : blob->DataAsDouble()) all.push_back(value);
-    }
-    return all;
-  }
+  static TrainingState State(Solver& solver) { return StateOf(solver, {"data"}); }
 
   TemporaryFolder folder_;
 };
@@ -184,10 +167,10 @@ TEST_P(ShuffledResumeTest, AResumedRunEqualsAnUninterruptedOne) {
   auto resumed = Make(99, 0);
   resumed->Restore(folder_ / "s_iter_5.solverstate");
   resumed->Step(7);
-  EXPECT_EQ(State(*whole), State(*resumed));
+  EXPECT_EQ("", FirstDifference(State(*whole), State(*resumed)));
   auto other = Make(99, 0);
   other->Step(12);
-  EXPECT_NE(State(*whole), State(*other));
+  EXPECT_NE("", FirstDifference(State(*whole), State(*other)));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShuffledResumeTest, testing::ValuesIn(DevicesAndTypes({kFloat})),
