@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from facts import commit, processor
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 0.0005
@@ -179,21 +181,6 @@ class Side:
 
 
 # --- The report -----------------------------------------------------------------------------------
-
-def processor():
-    with open('/proc/cpuinfo') as file:
-        facts = dict(line.split(':', 1) for line in file.read().split('\n\n')[0].splitlines())
-    facts = {key.strip(): value.strip() for key, value in facts.items()}
-    flags = facts.get('flags', '').split()
-    best = next((flag for flag in ('avx512f', 'avx2', 'sse4_2') if flag in flags), '')
-    return '%s (%s)' % (facts.get('model name', 'processor'), best)
-
-
-def commit():
-    answer = subprocess.run(['git', '-C', ROOT, 'describe', '--always', '--dirty'],
-                            capture_output=True, text=True)
-    return answer.stdout.strip() or 'not a checkout'
-
 
 def report(arguments, cores, sides):
     now = datetime.datetime.now(datetime.timezone.utc)

@@ -1,0 +1,20 @@
+"""What a report says of the machine and the code."""
+import os
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def processor():
+    with open('/proc/cpuinfo') as file:
+        facts = dict(line.split(':', 1) for line in file.read().split('\n\n')[0].splitlines())
+    facts = {key.strip(): value.strip() for key, value in facts.items()}
+    flags = facts.get('flags', '').split()
+    best = next((flag for flag in ('avx512f', 'avx2', 'sse4_2') if flag in flags), '')
+    return '%s (%s)' % (facts.get('model name', 'processor'), best)
+
+
+def commit():
+    answer = subprocess.run(['git', '-C', ROOT, 'describe', '--always', '--dirty'],
+                            capture_output=True, text=True)
+    return answer.stdout.strip() or 'not a checkout'
