@@ -58,8 +58,6 @@ TEST_P(DropoutLayerTest, OneSeedGivesOneMaskEverywhere) {
   LayerTester here = make(device, type, 5), reference = make(Runtime::Get().cpu(), kFloat, 5);
   const std::string first = Mask(here);
   EXPECT_EQ(first, Mask(reference));
-  here.step_state().AdvanceForward();
-  reference.step_state().AdvanceForward();
   const std::string second = Mask(here);
   EXPECT_EQ(second, Mask(reference));
   EXPECT_NE(second, first) << "every step has a mask of its own";
@@ -101,7 +99,7 @@ TEST(DropoutLayerGradientTest, AgreesWithDifferences) {
   }
 }
 
-TEST(DropoutLayerStateTest, CountsByItselfWithoutANet) {
+TEST(DropoutLayerStateTest, CountsItsForwards) {
   LayerParameter parameter;
   parameter.set_name("drop");
   parameter.set_type("Dropout");
@@ -119,6 +117,10 @@ TEST(DropoutLayerStateTest, CountsByItselfWithoutANet) {
   y.SetDiff(std::vector<double>(1000, 1));
   layer->Backward({&y}, {true}, {&x});
   EXPECT_EQ(x.DiffAsDouble(), second);
+  EXPECT_EQ(layer->RunState(), std::vector<uint64_t>{2});
+  layer->SetRunState(context.seed, {0});
+  layer->Forward({&x}, {&y});
+  EXPECT_EQ(y.DataAsDouble(), first);
 }
 
 TEST(DropoutLayerShapeTest, RefusesWhatDoesNotFit) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "caffe/device/runtime.hpp"
+#include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/text.hpp"
@@ -217,6 +218,50 @@ TEST(NetParameterTest, WeightsThatDoNotFitAreNamed) {
   }
   wider.mutable_layer(1)->set_name("other");  // layers that are not in the net are left out
   EXPECT_EQ(MessageOf(copy), "");
+}
+
+TEST(NetParameterTest, WeightsThatDoNotFitChangeNothing) {
+  const auto text = [](int outputs) {
+    return InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4) +
+           InnerProductText("fc2", "fc1", outputs);
+  };
+  const auto net = MakeNet(text(5), Cpu());
+  NetParameter other;
+  MakeNet(text(6), Cpu())->ToProto(&other);
+  for (LayerParameter& layer : *other.mutable_layer()) {
+    for (BlobProto& blob : *layer.mutable_blobs()) blob.set_data(0, 77);
+  }
+  EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(other); }), "layer 'fc2'"));
+  EXPECT_NE(net->LayerByName("fc1")->blobs()[0]->DataAsDouble()[0], 77);
+}
+
+TEST(NetParameterTest, LayersOfOneNameKeepTheirWeights) {
+  const std::string one = InnerProductText("fc", "data", 3);
+  std::string two = InnerProductText("fc", "data", 3);
+  two.replace(two.find("top: 'fc'"), 9, "top: 'other'");
+  const std::string text = InputText("data", {2, 3}) + one + two;
+  const auto net = MakeNet(text, Cpu()), copy = MakeNet(text, Cpu()), shared = MakeNet(text, Cpu());
+  net->layers()[2]->blobs()[0]->SetData(TestNumbers(9, 4));
+  NetParameter saved;
+  net->ToProto(&saved);
+  copy->CopyTrainedLayersFrom(saved);
+  shared->ShareTrainedLayersWith(*net);
+  for (int layer : {1, 2}) {
+    const auto weights = net->layers()[layer]->blobs()[0]->DataAsDouble();
+    EXPECT_EQ(copy->layers()[layer]->blobs()[0]->DataAsDouble(), weights);
+    EXPECT_EQ(shared->layers()[layer]->blobs()[0]->DataAsDouble(), weights);
+  }
+  const TemporaryFolder folder;
+  const std::string message = MessageOf([&] { net->SaveHDF5(folder / "w.h5"); });
+  EXPECT_TRUE(Holds(message, "two layers with parameters are called 'fc'")) << message;
+}
+
+TEST(NetParameterTest, WeightsWithoutANameAreAnError) {
+  const auto net = MakeNet(InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4), Cpu());
+  for (const char* path : {"", " ", ","}) {
+    EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(std::string(path)); }),
+                      "no file of weights"));
+  }
 }
 
 TEST(NetParameterTest, WeightsOfAnotherNetAreAWarning) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "caffe/device/runtime.hpp"
 #include "net/net_support.hpp"
@@ -366,16 +367,58 @@ TEST(NetRangesTest, WeightsStoredAsCodesAreDecoded) {
   }
 }
 
-TEST(NetRangesTest, ARangeThatIsNoneIsNamed) {
-  const auto net = MakeNet(InputText("data", {1, 3}), Cpu());
-  for (const auto& [low, high] : {std::pair{1.0, -1.0}, {NAN, 1.0}, {0.0, INFINITY}}) {
-    NetParameter file;
-    QuantizerParameter* entry = file.add_quantizer();
-    entry->set_name("data");
-    entry->set_observed_min(low);
-    entry->set_observed_max(high);
-    EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(file); }), "'data'"));
+// The weights are not lost for the sake of a range.
+TEST(NetRangesTest, ARangeThatIsNoneIsNamedAndLeftOut) {
+  const std::string text = InputText("data", {1, 3}) + InnerProductText("ip", "data", 2);
+  const NetParameter sound = Calibrated(text);
+  const std::vector<double> weights(sound.layer(1).blobs(0).data().begin(),
+                                    sound.layer(1).blobs(0).data().end());
+  using Fault = std::function<void(QuantizerParameter*)>;
+  const auto ends = [](double low, double high) -> Fault {
+    return [=](QuantizerParameter* entry) {
+      entry->set_observed_min(low);
+      entry->set_observed_max(high);
+    };
+  };
+  for (const Fault& spoil :
+       {ends(1, -1), ends(NAN, 1), ends(0, INFINITY), ends(-1.7e308, 1.7e308),
+        Fault([](QuantizerParameter* entry) { entry->add_channel_min(-1); }),
+        Fault([](QuantizerParameter* entry) {
+          entry->add_channel_min(-1);
+          entry->add_channel_max(NAN);
+        })}) {
+    NetParameter file = sound;
+    for (QuantizerParameter& entry : *file.mutable_quantizer()) {
+      if (entry.name() == "data") spoil(&entry);
+    }
+    const auto net = MakeNet(text, Cpu());
+    net->LayerByName("ip")->blobs()[0]->SetData(std::vector<double>(6, 0));
+    testing::internal::CaptureStderr();
+    net->CopyTrainedLayersFrom(file);
+    EXPECT_TRUE(Holds(testing::internal::GetCapturedStderr(), "range of 'data' is left out"));
+    EXPECT_EQ(net->LayerByName("ip")->blobs()[0]->DataAsDouble(), weights);
+    EXPECT_EQ(net->Ranges().count("data"), 0u);
+    EXPECT_EQ(net->Ranges().count("ip"), 1u);
+    // Where it is needed, its absence is an error.
+    const auto codes = MakeNet(InputText("data", {1, 3}) +
+                                   InnerProductText("ip", "data", 2, Typed(kQuant8)),
+                               Cpu());
+    codes->CopyTrainedLayersFrom(file);
+    EXPECT_TRUE(Holds(MessageOf([&] { codes->Forward(); }), "blob data was ever observed"));
   }
+}
+
+TEST(NetRangesTest, ARangeOfThePrototxtThatIsNoneIsLeftOut) {
+  const std::string text =
+      "quantizer { name: 'b' observed_min: 2 observed_max: 1 } layer { name: 'data' type: 'Input' "
+      "top: 'a' top: 'b' input_param { shape { dim: 2 } } "
+      "top_quantizer { observed_min: inf observed_max: inf } }";
+  testing::internal::CaptureStderr();
+  const auto net = MakeNet(text, Cpu());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Holds(log, "range of 'a' is left out: [inf, inf]"));
+  EXPECT_TRUE(Holds(log, "range of 'b' is left out: [2, 1]"));
+  EXPECT_TRUE(net->Ranges().empty());
 }
 
 TEST(NetRangesTest, ThePrototxtMayGiveRangesAndAskForObserving) {
@@ -388,6 +431,51 @@ TEST(NetRangesTest, ThePrototxtMayGiveRangesAndAskForObserving) {
   EXPECT_EQ(net->Ranges().at("a").low, -3);
   EXPECT_EQ(net->Ranges().at("a").high, 4);
   EXPECT_EQ(net->Ranges().at("b").low, -2);
+}
+
+TEST(NetRangesTest, WorkInPlaceOnCodesThatAnotherLayerReadsIsNamed) {
+  const auto text = [](DataType type, const std::string& top) {
+    const std::string t = Typed(type);
+    return InputText("data", {2, 3, 4, 4}) +
+           "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'" + t +
+           " convolution_param { num_output: 4 kernel_size: 3 "
+           "weight_filler { type: 'uniform' min: -0.5 max: 0.5 } } } "
+           "layer { name: 'flat' type: 'Flatten' bottom: 'conv' top: 'flat'" +
+           t + " } layer { name: 'relu' type: 'ReLU' bottom: 'flat' top: '" + top + "'" + t +
+           " } layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool'" + t +
+           " pooling_param { pool: AVE kernel_size: 2 } } ";
+  };
+  const NetParameter weights = Calibrated(text(kFloat, "flat"));
+  const auto net = MakeNet(text(kQuant8, "flat"), Cpu());
+  net->CopyTrainedLayersFrom(weights);
+  const std::string message = MessageOf([&] { net->Forward(); });
+  for (const char* part : {"relu (ReLU)", "'flat'", "'conv'", "'pool'"}) {
+    EXPECT_TRUE(Holds(message, part)) << message;
+  }
+  const auto apart = MakeNet(text(kQuant8, "relu"), Cpu());
+  apart->CopyTrainedLayersFrom(Calibrated(text(kFloat, "relu")));
+  apart->Forward();
+}
+
+TEST(NetRangesTest, ALayerWhoseTopHasATypeOfItsOwnAndTwoReaders) {
+  const auto text = [](DataType type, DataType top) {
+    const std::string t = Typed(type);
+    std::string own = t;
+    own.replace(own.find("top_data_type"), std::string::npos,
+                Typed(top).substr(Typed(top).find("top_data_type")));
+    return InputText("data", {2, 3}) + InnerProductText("a", "data", 4, own) +
+           "layer { name: 's' type: 'Sigmoid' bottom: 'a' top: 's' } " +
+           InnerProductText("b", "a", 5, t);
+  };
+  const NetParameter weights = Calibrated(text(kFloat, kFloat));
+  for (DataType type : {kHalf, kQuant8}) {
+    const auto net = MakeNet(text(type, kFloat), Cpu());
+    net->CopyTrainedLayersFrom(weights);
+    FillInputs(net.get());
+    net->Forward();
+    EXPECT_EQ(net->blob_names(), (std::vector<std::string>{"data", "a", "s", "b"}));
+    EXPECT_EQ(net->BlobByName("a")->type(), kFloat);
+  }
 }
 
 TEST(NetRangesTest, PseudoQuantizationIsRefusedByName) {

@@ -153,6 +153,43 @@ TEST(SolverTest, SmoothedLossIsTheMeanOfTheLast) {
   EXPECT_NEAR((losses[2] + losses[3] + losses[4]) / 3, solver->SmoothedLoss(), 1e-6);
 }
 
+TEST(SolverTest, TheLossAfterTheLastIterationIsThatOfOneForward) {
+  const auto solver =
+      Make(Parameter("iter_size: 3 max_iter: 1 display: 1 snapshot_after_train: false"));
+  testing::internal::CaptureStderr();
+  solver->Solve();
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string line = Concat("] Iteration 1, loss = ", solver->net()->Loss(), "\n");
+  EXPECT_NE(log.find(line), std::string::npos) << line << log;
+}
+
+TEST(SolverTest, AnUpdateIsAnIteration) {
+  const auto solver = Make(Parameter("lr_policy: 'step' stepsize: 2 gamma: 0.1"));
+  for (int i = 0; i < 5; ++i) {
+    solver->net()->ClearParamDiffs();
+    solver->net()->Forward();
+    solver->net()->Backward();
+    solver->ApplyUpdate();
+  }
+  EXPECT_EQ(solver->iter(), 5);
+  EXPECT_NEAR(solver->Rate(), 0.05 * 0.01, 1e-9);
+}
+
+TEST(SolverTest, DoesNotTrainCodes) {
+  SolverParameter parameter = Parameter("");
+  LayerParameter* layer = parameter.mutable_net_param()->mutable_layer(1);
+  layer->set_compute_data_type(CAFFE_INT8_QUANTIZED);
+  const auto solver = Make(parameter);
+  try {
+    solver->Step(1);
+    FAIL() << "trained codes";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ip (InnerProduct): there is no backward pass"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(SolverTest, LogsAsCaffeDoes) {
   testing::internal::CaptureStderr();
   auto solver = Make(

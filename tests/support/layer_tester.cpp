@@ -35,7 +35,7 @@ void ExpectNear(const std::vector<double>& actual, const std::vector<double>& ex
 
 LayerTester::LayerTester(const std::string& prototxt, Device* device, const TypeTriple& types,
                          const std::vector<Shape>& shapes, int tops, uint64_t seed)
-    : step_state_(device), seed_(seed) {
+    : seed_(seed) {
   LayerParameter parameter;
   CAFFE_CHECK(google::protobuf::TextFormat::ParseFromString(prototxt, &parameter),
               "not a LayerParameter: ", prototxt);
@@ -59,7 +59,6 @@ LayerTester::LayerTester(const std::string& prototxt, Device* device, const Type
   LayerContext context;
   context.device = device;
   context.types = types;
-  context.step_state = &step_state_;
   context.seed = seed;
   layer_ = LayerRegistry::Get().Create(parameter, context);
   layer_->SetUp(traits, bottom_vec_, top_vec_);
@@ -89,6 +88,8 @@ void LayerTester::RandomTopDiff(int index) {
 }
 
 double LayerTester::Objective(const std::vector<std::vector<double>>& weights) {
+  // Layers that draw random numbers draw the same ones.
+  if (!frozen_.empty()) layer_->SetRunState(layer_->context().seed, frozen_);
   Forward();
   double sum = 0;
   for (size_t i = 0; i < tops_.size(); ++i) {
@@ -100,6 +101,7 @@ double LayerTester::Objective(const std::vector<std::vector<double>>& weights) {
 
 void LayerTester::CheckGradient(double step, double tolerance, double kink, double kink_range) {
   ASSERT_EQ(layer_->types().compute, kDouble) << "numerical gradients need double";
+  frozen_ = layer_->RunState();
   Forward();
   std::vector<std::vector<double>> weights;
   for (size_t i = 0; i < tops_.size(); ++i) {

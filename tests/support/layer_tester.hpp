@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "caffe/layer/layer.hpp"
-#include "caffe/layer/step_state.hpp"
 
 namespace caffe {
 
@@ -34,7 +33,6 @@ class LayerTester {
   BlobBase& bottom(int index = 0) { return *bottoms_[index]; }
   BlobBase& top(int index = 0) { return *tops_[index]; }
   LayerBase& layer() { return *layer_; }
-  StepState& step_state() { return step_state_; }
 
   // Compares the gradients of bottoms and of parameters that have one with central differences of
   // sum over tops of top * random weights; for double on the CPU. Elements of a bottom within
@@ -45,12 +43,12 @@ class LayerTester {
  private:
   double Objective(const std::vector<std::vector<double>>& weights);
 
-  StepState step_state_;
   std::vector<std::shared_ptr<BlobBase>> bottoms_, tops_;
   BlobVec bottom_vec_, top_vec_;
   std::shared_ptr<LayerBase> layer_;
   std::vector<bool> propagate_down_;
   uint64_t seed_;
+  std::vector<uint64_t> frozen_;  // the run state that every forward of Objective begins with
 };
 
 // `count` numbers in (-1, 1), multiples of 1/128 without 0, that depend on the seed only.

@@ -2,30 +2,29 @@
 
 #include <memory>
 
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/step_state.hpp"
+#include "caffe/device/program.hpp"
+#include "caffe/memory/blob.hpp"
 
 namespace caffe {
 
-// What the random numbers of a layer's forward depend on besides its seed: a counter on the device,
-// so that a replayed run of launches draws new ones, and a backward pass draws the same once more.
-// It is the net's, or the layer's own where there is no net that trains.
+// Counts the forwards of a layer that draws random numbers, besides its seed all that these depend on.
+// It lives on the device, so that a replayed run of launches draws new numbers; a backward pass draws
+// those of the last forward once more.
 class ForwardCounter {
  public:
-  ForwardCounter() = default;
-  explicit ForwardCounter(const LayerContext& context)
-      : state_(context.step_state),
-        own_(context.step_state ? nullptr : std::make_unique<StepState>(context.device)) {}
-  // Called before the launches of a forward.
-  void Advance() {
-    if (own_) own_->AdvanceForward();
-  }
+  // Makes it, at 0, or moves it to another device. Before anything else.
+  void Place(Device* device);
+  // One launch, before those of a forward.
+  void Advance();
   // An argument IN(i32, counters): element 0 counts.
-  KernelArgument counters() const { return (own_ ? own_.get() : state_)->counters(); }
+  KernelArgument counters() const { return count_->Data(); }
+  // For run states. Get waits for the device.
+  uint32_t Get() const;
+  void Set(uint32_t value);
 
  private:
-  StepState* state_ = nullptr;
-  std::unique_ptr<StepState> own_;
+  std::unique_ptr<Blob<float>> count_;  // holds i32 bits
+  std::unique_ptr<Kernel> advance_;
 };
 
 }  // namespace caffe

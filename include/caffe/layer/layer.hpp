@@ -14,7 +14,6 @@ namespace caffe {
 
 class LayerParameter;
 class ParamSpec;
-class StepState;
 
 enum Phase : int;
 
@@ -22,8 +21,7 @@ enum Phase : int;
 struct LayerContext {
   Device* device = nullptr;
   TypeTriple types = TypeTriple::Equal(kFloat);
-  StepState* step_state = nullptr;  // null in nets that never train
-  uint64_t seed = 0;                // of this layer's random numbers
+  uint64_t seed = 0;  // of this layer's random numbers
 };
 
 // What the codes of a quantized blob mean, and the name under which its range is observed.

@@ -14,8 +14,7 @@ class StepState {
  public:
   explicit StepState(Device* device);
 
-  // reals (float): the places below; counters (i32): counter[0] counts training forwards.
-  // From kLossScale to kClip and from kGoodSteps on, kernels/solver/decide.h may write them.
+  // reals (float): the places below. From kLossScale to kClip and from kGoodSteps on, kernels/solver/decide.h may write them.
   enum Real {
     kRate = 0,
     kLossScale = 1,   // factor on the seeds of the backward pass
@@ -27,27 +26,19 @@ class StepState {
     kSkippedSteps = 7,
     kReals = 8
   };
-  enum Counter { kForward = 0, kCounters = 4 };
 
   DevicePtr reals() const { return reals_.device_data(); }
   DevicePtr mutable_reals() { return reals_.mutable_device_data(); }
-  DevicePtr counters() const { return counters_.device_data(); }
 
   // Set from the host: one small upload, none if the value is the one that was set last. Never
   // waits. Get downloads.
   void Set(Real place, float value);
   float Get(Real place) const;
-  int32_t forward_counter() const;
-  void set_forward_counter(int32_t value);
-  // One launch: counter[0] += 1 on the device.
-  void AdvanceForward();
   void SetDevice(Device* device);
 
  private:
   Blob<float> reals_;
-  Blob<float> counters_;                // holds i32 bits
   std::array<float, kReals> last_set_;  // not a number where kernels write
-  std::unique_ptr<Kernel> advance_;
 };
 
 }  // namespace caffe

@@ -23,6 +23,9 @@ class Dropout : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   bool CarriesRange() const override { return true; }
+  // TRAIN: the count of forwards.
+  std::vector<uint64_t> RunState() const override;
+  void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
   // y is x masked in TRAIN, or as it is in TEST.

@@ -52,12 +52,18 @@ class Net {
   Net& operator=(const Net&) = delete;
 
   void Forward();
-  // Layers start up to and including end, by their places in layers().
+  // Layers start up to and including end, by their places in layers(). They read what their bottoms
+  // hold now, also through casts.
   void Forward(int start, int end);
+  // Begins with the weights of the losses, unless the caller wrote another diff to one; under a loss
+  // scale other than 1 the weights always count.
   void Backward();
-  // From layer start down to and including end.
+  // From layer start down to and including end, from the diffs that the tops of start hold now (those
+  // of losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);
   void ClearParamDiffs();
+  // Throws, naming the first one, if a layer that a gradient has to pass computes in codes.
+  void CheckTrainable() const;
   // Gives every blob the shape that follows from the shapes of the inputs.
   void Reshape();
   // The weighted sum of all losses of the last forward; reads them from the device.
@@ -159,7 +165,7 @@ class Net {
     std::vector<bool> bottom_gradient;  // propagate_down of Backward
     bool need_backward = false;
     int public_index = -1;      // -1: a split or cast of ours
-    std::vector<Shape> shapes;  // of the bottoms at the last Reshape
+    std::vector<Shape> shapes;  // of bottoms, then tops, as the layer last saw them
     // Any bottom or top is quantized; then their ranges, and those that the tops get in this
     // forward, which is another one where a ReLU is fused.
     bool quantized = false;
@@ -171,6 +177,8 @@ class Net {
   void DecideGradients(const NetParameter& parameter);
   void MakePublicLists();
   void MakePlan();
+  static void NoteShapes(Node& node);
+  static bool HasNotedShapes(const Node& node);
   void ReshapeIfNeeded(Node& node);
   void RunNode(int node);
   template <class Work> void InLayer(const LayerBase& layer, const Work& work) const;
@@ -185,9 +193,13 @@ class Net {
   void InitRanges(const NetParameter& given, const NetParameter& net);
   void TakeRanges(const NetParameter& source);
   void ResolveRanges();
+  void CheckSharedCodes() const;
   void PrepareQuantized(int first, int last, bool by_layer);
   void WriteRanges(NetParameter* parameter) const;
-  void SeedLosses();
+  bool MakesUserBlob(const Node& node) const;
+  std::vector<int> InternalNodesBefore(int first, int last) const;
+  std::vector<int> BackwardNodes(int start, int end);
+  void SeedLosses(const std::vector<int>& nodes);
   void DebugForward(const Node& node) const;
   void DebugBackward(const Node& node) const;
   void DebugParameters() const;
@@ -229,8 +241,14 @@ class Net {
   struct LossTop {
     BlobBase* blob;
     float weight;
+    int node;
     std::unique_ptr<Kernel> seed;
+    // The diff as the net left it: another version of it was written by the caller.
+    std::shared_ptr<SyncedMemory> diff;
+    uint64_t version = 0;
+    bool given = false;
   };
+  bool WrittenByCaller(const LossTop& loss) const;
   std::vector<LossTop> losses_;
   std::map<int, int> origin_;  // blob of an internal layer -> the blob that the user knows
   bool observe_ = false, placeholder_ranges_ = false;

@@ -45,7 +45,8 @@ class Solver {
   // and test included.
   void Solve(const std::string& resume = "");
   void Step(int64_t iterations);
-  // The last part of an iteration: parameters change by their gradients, whoever computed these.
+  // The last part of an iteration: parameters change by their gradients, whoever computed these, and
+  // the iterations count one more.
   void ApplyUpdate();
   // Reads a solverstate and the weights it names. Weights that are not where the state says are
   // looked for next to it.

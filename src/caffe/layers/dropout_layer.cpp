@@ -19,7 +19,7 @@ void Dropout::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     return;
   }
   if (train) {
-    counter_ = ForwardCounter(context());
+    counter_.Place(device());
     mask_ = MakeKernel("neuron/dropout", "dropout_mask");
   } else if (scale_ != 1) {
     multiply_ = MakeKernel("neuron/dropout", "dropout_multiply");
@@ -53,6 +53,15 @@ void Dropout::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
   if (!propagate_down[0]) return;
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   Run(bottom[0]->count(), top[0]->Diff(), bottom[0]->MutableDiff());
+}
+
+std::vector<uint64_t> Dropout::RunState() const {
+  return mask_ ? std::vector<uint64_t>{counter_.Get()} : std::vector<uint64_t>();
+}
+
+void Dropout::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  LayerBase::SetRunState(seed, values);
+  if (mask_) counter_.Set(static_cast<uint32_t>(values[0]));
 }
 
 void RegisterDropoutLayer(LayerRegistry& registry) {

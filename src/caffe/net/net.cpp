@@ -124,15 +124,15 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
       CAFFE_CHECK(blob_index_.count(top) == 0, "Top blob '", top,
                   "' produced by multiple sources (layer '", layer.name(), "')");
       log::Info(layer.name() + " -> " + top);
-      const DataType type = Has(traits.float_tops, t) ? kFloat : types.out;
       blob_index_[top] = static_cast<int>(blobs_.size());
       node.top_ids.push_back(static_cast<int>(blobs_.size()));
-      blobs_.push_back(MakeBlob(type, device_, {0}, top));
+      blobs_.push_back(MakeBlob(TopType(layer, t), device_, {0}, top));
     }
-    // A loss without a named top still needs a place for its value.
+    // A loss without a named top still needs a place for its value, which no layer can read.
     while (traits.loss && tops < traits.min_top) {
+      log::Info(layer.name() + " -> (automatic)");
       node.top_ids.push_back(static_cast<int>(blobs_.size()));
-      blobs_.push_back(MakeBlob(types.out, device_, {0}, layer.name()));
+      blobs_.push_back(MakeBlob(types.out, device_, {0}, "(automatic)"));
       ++tops;
     }
     for (int id : node.bottom_ids) node.bottom.push_back(blobs_[id].get());
@@ -141,12 +141,12 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
     LayerContext context;
     context.device = device_;
     context.types = types;
-    context.step_state = step_state_.get();
     context.seed = LayerSeed(seed, static_cast<uint64_t>(index));
     log::Info("Setting up " + layer.name());
     node.layer = LayerRegistry::Get().Create(layer, context);
     InLayer(*node.layer, [&] { node.layer->SetUp(traits, node.bottom, node.top); });
-    for (BlobBase* bottom : node.bottom) node.shapes.push_back(bottom->shape());
+    node.shapes.resize(node.bottom.size() + node.top.size());
+    NoteShapes(node);
     for (size_t t = 0; t < node.top.size(); ++t) {
       log::Info("Top shape: " + node.top[t]->shape_string());
       const float weight = node.layer->loss_weight(static_cast<int>(t));
@@ -271,7 +271,7 @@ void Net::DecideGradients(const NetParameter& net) {
                                                        : " does not need backward computation."));
     for (size_t t = 0; t < node.top.size(); ++t) {
       const float weight = node.layer->loss_weight(static_cast<int>(t));
-      if (weight != 0) losses_.push_back({node.top[t], weight, nullptr});
+      if (weight != 0) losses_.push_back({node.top[t], weight, static_cast<int>(i), {}, {}});
     }
   }
 }
@@ -294,7 +294,9 @@ void Net::MakePublicLists() {
         if (!user_names.count(node.top[t]->name())) {
           origin_[node.top_ids[t]] = node.bottom_ids[0];
         } else if (!user_names.count(node.bottom[0]->name())) {
-          origin_[node.bottom_ids[0]] = node.top_ids[t];
+          // A split may lie between the layer's own top and the cast.
+          const int own = UserBlob(node.bottom_ids[0]);
+          if (!user_names.count(blobs_[own]->name())) origin_[own] = node.top_ids[t];
         }
       }
     }
@@ -323,10 +325,12 @@ void Net::MakePublicLists() {
       bottoms.push_back(places.at(user_blob(id)));
       consumed[user_blob(id)] = true;
     }
-    for (int id : node.top_ids) {
-      tops.push_back(places.at(user_blob(id)));
-      // In place: the present version has not been read yet.
-      consumed[user_blob(id)] = false;
+    const int named = node.layer->layer_param().top_size();
+    for (size_t t = 0; t < node.top_ids.size(); ++t) {
+      const int id = user_blob(node.top_ids[t]);
+      tops.push_back(places.at(id));
+      // In place: the present version has not been read yet. Blobs without a name are no outputs.
+      consumed[id] = static_cast<int>(t) >= named;
     }
     if (node.layer->type() == "Input") {
       input_indices_.insert(input_indices_.end(), tops.begin(), tops.end());
@@ -385,20 +389,34 @@ void Net::SetDevice(Device* device) {
   for (Node& node : nodes_) node.layer->MoveToDevice(device, node.bottom, node.top);
 }
 
-void Net::ReshapeIfNeeded(Node& node) {
-  bool same = true;
-  for (size_t b = 0; b < node.bottom.size(); ++b) {
-    same = same && node.shapes[b] == node.bottom[b]->shape();
-  }
-  if (same) return;
-  InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
+// The shapes that the layer and its caller see, at the last Reshape and after the forward.
+void Net::NoteShapes(Node& node) {
   for (size_t b = 0; b < node.bottom.size(); ++b) node.shapes[b] = node.bottom[b]->shape();
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    node.shapes[node.bottom.size() + t] = node.top[t]->shape();
+  }
+}
+
+bool Net::HasNotedShapes(const Node& node) {
+  for (size_t b = 0; b < node.bottom.size(); ++b) {
+    if (node.shapes[b] != node.bottom[b]->shape()) return false;
+  }
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    if (node.shapes[node.bottom.size() + t] != node.top[t]->shape()) return false;
+  }
+  return true;
+}
+
+void Net::ReshapeIfNeeded(Node& node) {
+  if (HasNotedShapes(node)) return;
+  InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
+  NoteShapes(node);
 }
 
 void Net::Reshape() {
   for (Node& node : nodes_) {
     InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
-    for (size_t b = 0; b < node.bottom.size(); ++b) node.shapes[b] = node.bottom[b]->shape();
+    NoteShapes(node);
   }
 }
 
@@ -446,6 +464,8 @@ void Net::RunNode(int index) {
     node.layer->PrepareParameters();
     node.layer->Forward(node.bottom, node.top);
   });
+  // Data decide about some shapes.
+  if (!HasNotedShapes(node)) NoteShapes(node);
   if (debug_info_) DebugForward(node);
   if (check_finite_) CheckForward(node);
   for (size_t t = 0; t < node.written_ranges.size(); ++t) {
@@ -465,13 +485,19 @@ void Net::Forward(int start, int end) {
   FollowDefaultDevice();
   RefreshViews();
   if (start == 0 && end == count - 1) ForgetOverwrittenViews();
-  if (phase_ == TRAIN && start == 0) step_state_->AdvanceForward();
   // Internal layers behind the first node belong to what is before them.
   const int first = start == 0 ? 0 : public_nodes_[start];
   const int last =
       end == count - 1 ? static_cast<int>(nodes_.size()) - 1 : public_nodes_[end + 1] - 1;
   const bool by_layer =
       before_forward_ || after_forward_ || observe_ || debug_info_ || check_finite_;
+  if (start > 0) {
+    std::vector<int> before = InternalNodesBefore(first, last);
+    for (auto index = before.rbegin(); index != before.rend(); ++index) {
+      if (any_quantized_) PrepareQuantized(*index, *index, true);
+      RunNode(*index);
+    }
+  }
   if (any_quantized_) PrepareQuantized(first, last, by_layer);
   for (const Step& step : plan_.steps) {
     const int begin = step.nodes.front(), finish = step.nodes.back();
@@ -508,8 +534,82 @@ void Net::RefreshDiffViews() {
   std::for_each(params_.begin(), params_.end(), refresh);
 }
 
-void Net::SeedLosses() {
+// True for a cast of ours whose top is the blob that the user knows: it belongs to the layer before.
+bool Net::MakesUserBlob(const Node& node) const {
+  return node.public_index < 0 && UserBlob(node.top_ids[0]) == node.top_ids[0];
+}
+
+// Casts and splits before node `first` that nodes `first` to `last` read from, last one first.
+std::vector<int> Net::InternalNodesBefore(int first, int last) const {
+  std::set<int> read;
+  for (int n = first; n <= last; ++n) {
+    read.insert(nodes_[n].bottom_ids.begin(), nodes_[n].bottom_ids.end());
+  }
+  std::vector<int> found;
+  for (int n = first - 1; n >= 0; --n) {
+    const Node& node = nodes_[n];
+    if (node.public_index >= 0 || std::none_of(node.top_ids.begin(), node.top_ids.end(),
+                                               [&](int id) { return read.count(id); })) {
+      continue;
+    }
+    found.push_back(n);
+    read.insert(node.bottom_ids.begin(), node.bottom_ids.end());
+  }
+  return found;
+}
+
+// What runs between layers `start` and `end`, in the order of the backward pass. The casts and splits
+// behind start are left out, for its tops have their diffs already; those in front of end bring its
+// gradients to the blobs that the user knows.
+std::vector<int> Net::BackwardNodes(int start, int end) {
+  const int count = static_cast<int>(public_layers_.size());
+  const int first = public_nodes_[start], last = public_nodes_[end];
+  std::vector<int> run;
+  const int behind =
+      start == count - 1 ? static_cast<int>(nodes_.size()) : public_nodes_[start + 1];
+  std::set<int> wanted;
+  for (int n = behind - 1; n > first; --n) {
+    const Node& node = nodes_[n];
+    const bool read = std::any_of(node.top_ids.begin(), node.top_ids.end(),
+                                  [&](int id) { return wanted.count(id) > 0; });
+    if (!read && !MakesUserBlob(node)) continue;
+    run.push_back(n);
+    wanted.insert(node.bottom_ids.begin(), node.bottom_ids.end());
+  }
+  for (int n = first; n >= last; --n) run.push_back(n);
+  const std::vector<int> before = InternalNodesBefore(last, first);
+  for (int split : before) {
+    run.push_back(split);
+    // A copy whose reader comes later in the backward pass has no gradient yet.
+    for (BlobBase* top : nodes_[split].top) {
+      for (int n = split + 1; n < last; ++n) {
+        const Node& reader = nodes_[n];
+        if (std::find(before.begin(), before.end(), n) == before.end() &&
+            std::find(reader.bottom.begin(), reader.bottom.end(), top) != reader.bottom.end()) {
+          SyncedMemory& diff = *top->diff_memory();
+          device_->Fill(diff.mutable_device_data(), 0, diff.bytes());
+        }
+      }
+    }
+  }
+  return run;
+}
+
+bool Net::WrittenByCaller(const LossTop& loss) const {
+  if (loss.diff->version() == loss.version || step_state_->Get(StepState::kLossScale) != 1) {
+    return false;
+  }
+  // Whoever only looked at it has it as it was.
+  const std::vector<double> values = loss.blob->DiffAsDouble();
+  const auto is_seed = [&](double value) {
+    return std::abs(value - loss.weight) <= 0x1p-8 * std::abs(loss.weight);
+  };
+  return !std::all_of(values.begin(), values.end(), is_seed);
+}
+
+void Net::SeedLosses(const std::vector<int>& nodes) {
   for (LossTop& loss : losses_) {
+    if (std::find(nodes.begin(), nodes.end(), loss.node) == nodes.end()) continue;
     if (!loss.seed) {
       loss.seed = ProgramBuilder(device_, "loss_seed")
                       .Types(loss.blob->type())
@@ -517,9 +617,19 @@ void Net::SeedLosses() {
                       .Build()
                       ->CreateKernel("loss_seed");
     }
-    loss.seed->Launch(loss.blob->count(),
-                      {loss.blob->count(), step_state_->reals(), loss.blob->MutableDiff(),
-                       static_cast<int>(StepState::kLossScale), static_cast<double>(loss.weight)});
+    if (loss.diff != loss.blob->diff_memory()) {
+      loss.diff = loss.blob->diff_memory();
+      loss.version = 0;
+      loss.given = false;
+    }
+    if (loss.diff->version() != loss.version) loss.given = WrittenByCaller(loss);
+    if (!loss.given) {
+      loss.seed->Launch(
+          loss.blob->count(),
+          {loss.blob->count(), step_state_->reals(), loss.blob->MutableDiff(),
+           static_cast<int>(StepState::kLossScale), static_cast<double>(loss.weight)});
+    }
+    loss.version = loss.diff->version();
   }
 }
 
@@ -530,16 +640,17 @@ void Net::Backward(int start, int end) {
   if (count == 0) return;
   CAFFE_CHECK(end >= 0 && start < count && start >= end - 1, "net ", name_,
               ": backward from layer ", start, " to ", end, ", there are 0 to ", count - 1);
+  if (start < end) return;
   RefreshDiffViews();
-  if (start == count - 1) SeedLosses();
-  const int first =
-      start == count - 1 ? static_cast<int>(nodes_.size()) - 1 : public_nodes_[start + 1] - 1;
-  const int last = end == 0 ? 0 : public_nodes_[end];
-  for (int index = first; index >= last; --index) {
+  const std::vector<int> nodes = BackwardNodes(start, end);
+  SeedLosses(nodes);
+  for (int index : nodes) {
     Node& node = nodes_[index];
     if (!node.need_backward) continue;
     if (interruption_) interruption_();
     RunCallback(before_backward_, node.public_index);
+    CAFFE_CHECK(HasNotedShapes(node), node.layer->name(), " (", node.layer->type(),
+                "): a bottom or top was reshaped since the last forward; run forward first");
     InLayer(*node.layer,
             [&] { node.layer->Backward(node.top, node.bottom_gradient, node.bottom); });
     if (debug_info_) DebugBackward(node);
@@ -548,6 +659,17 @@ void Net::Backward(int start, int end) {
   }
   if (debug_info_ && start == count - 1 && end == 0) DebugParameters();
   SyncViews();
+}
+
+void Net::CheckTrainable() const {
+  for (const Node& node : nodes_) {
+    const LayerBase& layer = *node.layer;
+    CAFFE_CHECK(
+        !node.need_backward || node.public_index < 0 || !layer.types().compute.is_quantized(),
+        layer.name(), " (", layer.type(), "): there is no backward pass in ",
+        layer.types().compute.name(),
+        "; train in a float type, observe ranges, and quantize afterwards");
+  }
 }
 
 void Net::ClearParamDiffs() {
@@ -607,86 +729,6 @@ bool Net::has_narrow_gradients() const {
     if (node.need_backward && (type == kHalf || type == kBfloat16)) return true;
   }
   return false;
-}
-
-void Net::ShareTrainedLayersWith(const Net& other) {
-  for (size_t i = 0; i < other.public_layers_.size(); ++i) {
-    const std::string& name = other.public_layer_names_[i];
-    if (!has_layer(name)) {
-      log::Info("Ignoring source layer " + name);
-      continue;
-    }
-    auto& targets = LayerByName(name)->blobs();
-    auto& sources = other.public_layers_[i]->blobs();
-    CAFFE_CHECK(targets.size() == sources.size(), "layer '", name, "' has ", targets.size(),
-                " parameters here and ", sources.size(), " in net ", other.name());
-    for (size_t b = 0; b < sources.size(); ++b) {
-      CAFFE_CHECK(targets[b]->shape() == sources[b]->shape(), "layer '", name, "', parameter ", b,
-                  ": shape ", targets[b]->shape_string(), " here, ", sources[b]->shape_string(),
-                  " in net ", other.name());
-      targets[b]->ShareData(*sources[b]);
-    }
-  }
-}
-
-void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
-  if (HasCodedParameters(trained)) {
-    NetParameter decoded = trained;
-    DecodeParameters(&decoded);
-    CopyTrainedLayersFrom(decoded);
-    return;
-  }
-  bool any = false;
-  for (const LayerParameter& source : trained.layer()) {
-    if (!has_layer(source.name())) {
-      log::Info("Ignoring source layer " + source.name());
-      continue;
-    }
-    any = any || source.blobs_size() > 0;
-    auto& targets = LayerByName(source.name())->blobs();
-    CAFFE_CHECK(static_cast<int>(targets.size()) == source.blobs_size(), "layer '", source.name(),
-                "' has ", targets.size(), " parameters, the file has ", source.blobs_size(),
-                " for it; give the layer another name to leave them out");
-    for (size_t b = 0; b < targets.size(); ++b) {
-      try {
-        targets[b]->FromProto(source.blobs(static_cast<int>(b)), false);
-      } catch (const Error& error) {
-        CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
-                    "; to train it anew give the layer another name");
-      }
-    }
-  }
-  if (!any && !params_.empty()) {
-    log::Warning(Concat("net ", name_, ": no layer of the weights of net '", trained.name(),
-                        "' with parameters has the name of a layer here; nothing was copied"));
-  }
-  TakeRanges(trained);
-}
-
-void Net::CopyTrainedLayersFrom(const std::string& paths) {
-  std::stringstream list(paths);
-  std::string path;
-  while (std::getline(list, path, ',')) {
-    const size_t first = path.find_first_not_of(' ');
-    if (first == std::string::npos) continue;
-    path = path.substr(first, path.find_last_not_of(' ') - first + 1);
-    if (IsHdf5File(path)) {
-      LoadHDF5(path);
-    } else {
-      CopyTrainedLayersFrom(ReadNetParameterBinary(path));
-    }
-  }
-}
-
-void Net::ToProto(NetParameter* parameter, bool write_diff) const {
-  *parameter = *filtered_;
-  for (size_t i = 0; i < public_layers_.size(); ++i) {
-    LayerParameter* layer = parameter->mutable_layer(static_cast<int>(i));
-    for (const auto& blob : public_layers_[i]->blobs()) {
-      blob->ToProto(layer->add_blobs(), write_diff);
-    }
-  }
-  WriteRanges(parameter);
 }
 
 int64_t Net::blob_bytes() const {

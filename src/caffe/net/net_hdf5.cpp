@@ -1,4 +1,5 @@
 #include <map>
+#include <set>
 #include <utility>
 
 #include "caffe.pb.h"
@@ -24,7 +25,11 @@ void Net::SaveHDF5(const std::string& path, bool write_diff) const {
   NetParameter net;
   ToProto(&net, write_diff);
   std::map<Place, int> owners;
+  std::set<std::string> names;
   for (size_t i = 0; i < public_layers_.size(); ++i) {
+    CAFFE_CHECK(public_layers_[i]->blobs().empty() || names.insert(public_layer_names_[i]).second,
+                path, ": two layers with parameters are called '", public_layer_names_[i],
+                "', and an HDF5 file knows them by name; give one another name");
     LayerParameter* layer = net.mutable_layer(static_cast<int>(i));
     const auto& blobs = public_layers_[i]->blobs();
     for (size_t b = 0; b < blobs.size(); ++b) {

@@ -7,7 +7,6 @@
 namespace caffe {
 
 void Net::WriteRunState(NetRunState* state) const {
-  state->set_forward_counter(step_state_->forward_counter());
   for (const auto& layer : public_layers_) {
     LayerRunState* one = state->add_layer();
     one->set_name(layer->name());
@@ -17,7 +16,6 @@ void Net::WriteRunState(NetRunState* state) const {
 }
 
 void Net::ReadRunState(const NetRunState& state) {
-  step_state_->set_forward_counter(state.forward_counter());
   for (const LayerRunState& one : state.layer()) {
     if (!has_layer(one.name())) {
       log::Info(Concat("Ignoring the position of layer ", one.name(), ": ", name_, " has none"));

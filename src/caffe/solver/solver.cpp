@@ -176,6 +176,7 @@ bool Solver::AnswerRequests() {
 
 void Solver::Step(int64_t iterations) {
   const SolverParameter& p = *param_;
+  if (iterations > 0) net_->CheckTrainable();
   const int64_t end = iter_ + iterations;
   losses_->Reset();
   displayed_at_ = std::chrono::steady_clock::now();
@@ -198,7 +199,6 @@ void Solver::Step(int64_t iterations) {
     if (DisplaysNow()) Display();
     for (Callback* callback : callbacks_) callback->OnGradientsReady();
     ApplyUpdate();
-    ++iter_;
     if (p.snapshot() && iter_ % p.snapshot() == 0) Snapshot();
     if (AnswerRequests()) break;
   }
@@ -238,6 +238,7 @@ void Solver::ApplyUpdate() {
                              net_->name(), " ", net_->memory_needs().ToString()));
   }
   if (displays) DisplayUpdate();
+  ++iter_;
 }
 
 void Solver::DisplayUpdate() {
@@ -277,7 +278,7 @@ void Solver::Solve(const std::string& resume) {
   }
   if (DisplaysNow()) {
     net_->Forward();
-    losses_->Record();
+    for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
     log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(losses_->Mean())));
   }
   if (p.test_interval() && iter_ % p.test_interval() == 0) TestAll();

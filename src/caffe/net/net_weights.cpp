@@ -1,0 +1,140 @@
+// Parameters that come from another net or from a file, and go to one.
+#include <map>
+#include <sstream>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/io/hdf5_file.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/quant/stored_ranges.hpp"
+
+namespace caffe {
+namespace {
+
+int64_t Elements(const BlobProto& source) {
+  if (source.double_data_size() > 0) return source.double_data_size();
+  if (!source.has_packed_data()) return source.data_size();
+  return static_cast<int64_t>(source.packed_data().size()) /
+         static_cast<int64_t>(DataTypeByProto(source.data_type()).bytes());
+}
+
+// Throws what FromProto would throw, before anything has changed.
+void CheckFits(const BlobBase& target, const BlobProto& source) {
+  if (target.ShapeEquals(source) && Elements(source) == target.count()) return;
+  MakeBlob(target.type(), Runtime::Get().cpu(), target.shape(), target.name())
+      ->FromProto(source, false);
+}
+
+// Layers are known by name; of several with one name the first of a file or net goes to the first
+// here, and so on.
+class Namesakes {
+ public:
+  explicit Namesakes(const Net& net) {
+    for (const auto& layer : net.layers()) layers_[layer->name()].push_back(layer.get());
+  }
+  // Null, and a line in the log, if there is none any more.
+  LayerBase* Next(const std::string& name) {
+    const auto found = layers_.find(name);
+    const size_t place = given_[name]++;
+    if (found != layers_.end() && place < found->second.size()) return found->second[place];
+    log::Info("Ignoring source layer " + name);
+    return nullptr;
+  }
+
+ private:
+  std::map<std::string, std::vector<LayerBase*>> layers_;
+  std::map<std::string, size_t> given_;
+};
+
+}  // namespace
+
+void Net::ShareTrainedLayersWith(const Net& other) {
+  Namesakes namesakes(*this);
+  for (size_t i = 0; i < other.public_layers_.size(); ++i) {
+    const std::string& name = other.public_layer_names_[i];
+    LayerBase* layer = namesakes.Next(name);
+    if (!layer) continue;
+    auto& targets = layer->blobs();
+    auto& sources = other.public_layers_[i]->blobs();
+    CAFFE_CHECK(targets.size() == sources.size(), "layer '", name, "' has ", targets.size(),
+                " parameters here and ", sources.size(), " in net ", other.name());
+    for (size_t b = 0; b < sources.size(); ++b) {
+      CAFFE_CHECK(targets[b]->shape() == sources[b]->shape(), "layer '", name, "', parameter ", b,
+                  ": shape ", targets[b]->shape_string(), " here, ", sources[b]->shape_string(),
+                  " in net ", other.name());
+      targets[b]->ShareData(*sources[b]);
+    }
+  }
+}
+
+void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
+  if (HasCodedParameters(trained)) {
+    NetParameter decoded = trained;
+    DecodeParameters(&decoded);
+    CopyTrainedLayersFrom(decoded);
+    return;
+  }
+  struct Copy {
+    BlobBase* target;
+    const BlobProto* source;
+  };
+  std::vector<Copy> copies;
+  Namesakes namesakes(*this);
+  for (const LayerParameter& source : trained.layer()) {
+    LayerBase* layer = namesakes.Next(source.name());
+    if (!layer) continue;
+    auto& targets = layer->blobs();
+    CAFFE_CHECK(static_cast<int>(targets.size()) == source.blobs_size(), "layer '", source.name(),
+                "' has ", targets.size(), " parameters, the file has ", source.blobs_size(),
+                " for it; give the layer another name to leave them out");
+    for (int b = 0; b < source.blobs_size(); ++b) {
+      try {
+        CheckFits(*targets[b], source.blobs(b));
+      } catch (const Error& error) {
+        CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
+                    "; to train it anew give the layer another name");
+      }
+      copies.push_back({targets[b].get(), &source.blobs(b)});
+    }
+  }
+  for (const Copy& copy : copies) copy.target->FromProto(*copy.source, false);
+  if (copies.empty() && !params_.empty()) {
+    log::Warning(Concat("net ", name_, ": no layer of the weights of net '", trained.name(),
+                        "' with parameters has the name of a layer here; nothing was copied"));
+  }
+  TakeRanges(trained);
+}
+
+void Net::CopyTrainedLayersFrom(const std::string& paths) {
+  std::stringstream list(paths);
+  std::string path;
+  bool any = false;
+  while (std::getline(list, path, ',')) {
+    const size_t first = path.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    path = path.substr(first, path.find_last_not_of(' ') - first + 1);
+    any = true;
+    if (IsHdf5File(path)) {
+      LoadHDF5(path);
+    } else {
+      CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+    }
+  }
+  CAFFE_CHECK(any, "net ", name_, ": no file of weights is named in '", paths, "'");
+}
+
+void Net::ToProto(NetParameter* parameter, bool write_diff) const {
+  *parameter = *filtered_;
+  for (size_t i = 0; i < public_layers_.size(); ++i) {
+    LayerParameter* layer = parameter->mutable_layer(static_cast<int>(i));
+    for (const auto& blob : public_layers_[i]->blobs()) {
+      blob->ToProto(layer->add_blobs(), write_diff);
+    }
+  }
+  WriteRanges(parameter);
+}
+
+}  // namespace caffe
