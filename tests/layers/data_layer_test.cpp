@@ -266,6 +266,79 @@ TEST(EncodedRecordsTest, OfMixedSizesWithACrop) {
   EXPECT_EQ(Batches(&encoded, 5), Batches(&pixels, 5));
 }
 
+// Pixels of an image as the layer gives them.
+std::vector<double> Planes(const Image& image) {
+  Datum datum;
+  SetPixels(image, &datum);
+  std::vector<double> planes;
+  for (const unsigned char byte : datum.data()) planes.push_back(byte);
+  return planes;
+}
+
+TEST_P(DataLayerTest, EachBatchHasTheShapeOfItsFirstRecord) {
+  const auto [device, type] = GetParam();
+  const TemporaryFolder folder;
+  const std::vector<Image> images = {TestImage(4, 6, 3), TestImage(4, 6, 3, 1), TestImage(5, 3, 3),
+                                     TestImage(5, 3, 3, 1)};
+  for (const ImageFormat format : {ImageFormat::kNone, ImageFormat::kPng}) {
+    const std::string path =
+        MakeImages(folder / std::to_string(static_cast<int>(format)), images, format);
+    for (int batch : {1, 2}) {
+      LayerTester data = MakeData(Prototxt(path, batch, "prefetch: 3"), 2, device, type);
+      EXPECT_TRUE(data.layer().ReshapesInForward());
+      for (int first = 0, round = 0; round < 9; ++round, first = (first + batch) % 4) {
+        data.Forward();
+        const Image& image = images[first];
+        ASSERT_EQ(data.top(0).shape(), Shape({batch, 3, image.height, image.width}));
+        std::vector<double> pixels, labels;
+        for (int n = first; n < first + batch; ++n) {
+          const std::vector<double> planes = Planes(images[n]);
+          pixels.insert(pixels.end(), planes.begin(), planes.end());
+          labels.push_back(n);
+        }
+        ASSERT_EQ(OnDevice(data.top(0)), pixels) << "batch " << round;
+        ASSERT_EQ(data.Top(1), labels) << "batch " << round;
+      }
+    }
+  }
+}
+
+TEST(DataLayerOptionsTest, EqualShapesAllocateNothing) {
+  const TemporaryFolder folder;
+  for (Device* device : TestDevices()) {
+    LayerTester data =
+        MakeData(Prototxt(MakeDatabase(folder / device->info().id, 6, 2, 3, 4), 2), 2, device);
+    data.Forward();
+    data.top(0).device_data();
+    data.top(1).device_data();
+    const void* host = data.top(0).host_data();
+    device->ResetCounters();
+    for (int i = 0; i < 5; ++i) {
+      data.Forward();
+      data.top(0).device_data();
+      data.top(1).device_data();
+      EXPECT_EQ(data.top(0).host_data(), host);
+    }
+    EXPECT_EQ(device->counters().allocations, 0) << device->info().id;
+  }
+}
+
+TEST(EncodedRecordsTest, OfOtherSizesGoOnWhereTheyWere) {
+  const TemporaryFolder folder;
+  const std::vector<Image> images = {TestImage(4, 6, 3), TestImage(5, 3, 3), TestImage(7, 7, 3)};
+  const std::string prototxt =
+      Prototxt(MakeImages(folder / "db", images, ImageFormat::kPng), 1, "rand_skip: 5");
+  LayerTester first = MakeData(prototxt, 2, Runtime::Get().cpu(), kFloat, 1);
+  LayerTester second = MakeData(prototxt, 2, Runtime::Get().cpu(), kFloat, 2);
+  Batches(&first, 4);
+  Batches(&second, 1);
+  second.layer().SetRunState(1, first.layer().RunState());
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Batches(&first, 1), Batches(&second, 1));
+    EXPECT_EQ(first.top(0).shape(), second.top(0).shape());
+  }
+}
+
 TEST(EncodedRecordsTest, GoOnWhereTheyWere) {
   const TemporaryFolder folder;
   const std::string prototxt =
@@ -311,10 +384,6 @@ TEST(DataLayerErrorsTest, RecordsThatAreBadComeOutOfForward) {
     EXPECT_EQ(data.Top(), std::vector<double>({0, 1, 2, 3}));
     return ErrorOf([&] { data.Forward(); });
   };
-  const std::string shape = forward_error("shape", TestDatum(1, 1, 2, 3).SerializeAsString());
-  EXPECT_TRUE(Holds(shape, "tested (Data): "));
-  EXPECT_TRUE(Holds(shape, "record 1 (key b)"));
-  EXPECT_TRUE(Holds(shape, "1 2 3 (6), that of the first record 1 2 2 (4)"));
   const std::string garbage = forward_error("garbage", "\xff\xff");
   EXPECT_TRUE(Holds(garbage, "tested (Data): "));
   EXPECT_TRUE(Holds(garbage, "record 1 (key b) is no Datum"));
@@ -345,16 +414,33 @@ TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
   EXPECT_TRUE(Holds(forward_error(""), "its encoded image is empty; convert the images anew"));
   EXPECT_TRUE(Holds(forward_error("text"), "is neither a JPEG nor a PNG file; convert the images"));
   EXPECT_TRUE(Holds(forward_error(good.substr(0, good.size() - 30)), "is no complete PNG file: "));
-  EXPECT_TRUE(Holds(forward_error(PngOf(TestImage(3, 4, 3))),
-                    "its shape is 3 3 4 (36), that of the first record 3 3 3 (27); all must be "
-                    "equal (crop_size helps)"));
-  EXPECT_TRUE(Holds(forward_error(PngOf(TestImage(3, 3, 1))),
-                    "its shape is 1 3 3 (9), that of the first record 3 3 3 (27); all must be "
-                    "equal (force_color or force_gray helps)"));
   // The first: when the layer is made.
   const std::string path = database({"", good});
   EXPECT_TRUE(Holds(MakeError(Prototxt(path, 1)),
                     "tested (Data): " + path + ", first record: its encoded image is empty; "));
+}
+
+TEST(DataLayerErrorsTest, ABatchOfMixedShapes) {
+  const TemporaryFolder folder;
+  int count = 0;
+  // Of the second batch.
+  const auto forward_error = [&](const std::vector<Image>& second, ImageFormat format) {
+    std::vector<Image> images = {TestImage(3, 3, 3), TestImage(3, 3, 3), second[0], second[1]};
+    const std::string path = MakeImages(folder / std::to_string(count++), images, format);
+    LayerTester data = MakeData(Prototxt(path, 2));
+    data.Forward();
+    const std::string error = ErrorOf([&] { data.Forward(); });
+    EXPECT_TRUE(Holds(error, "tested (Data): " + path + ", record 3 (key 00000003): "));
+    return error;
+  };
+  for (const ImageFormat format : {ImageFormat::kNone, ImageFormat::kPng}) {
+    EXPECT_TRUE(Holds(forward_error({TestImage(3, 5, 3), TestImage(3, 4, 3)}, format),
+                      "its shape is 3 3 4 (36), that of the batch's first record 3 3 5 (45); all "
+                      "of a batch must be equal (crop_size helps, or batch_size: 1)"));
+  }
+  EXPECT_TRUE(Holds(forward_error({TestImage(3, 3, 3), TestImage(3, 3, 1)}, ImageFormat::kPng),
+                    "its shape is 1 3 3 (9), that of the batch's first record 3 3 3 (27); all of "
+                    "a batch must be equal (force_color or force_gray helps, or batch_size: 1)"));
 }
 
 TEST(DataLayerErrorsTest, TheFirstBadRecordOfABatchIsNamed) {

@@ -14,7 +14,8 @@ class LayerRegistry;
 // Records of a database, batch after batch, endlessly: after the last record comes the first. A
 // thread reads batches ahead; it transforms records, and decodes images in them (JPEG, PNG) on
 // several threads, whose number does not change the result.
-// top 0: (batch_size, channels, height, width), all records have one shape (after the crop).
+// top 0: (batch_size, channels, height, width). Records of a batch have one shape (after the crop);
+//   batches may differ.
 // top 1, if there is one: (batch_size), the labels, float.
 // data_param: source, batch_size, backend (LMDB; BVLC's default LEVELDB is an error), prefetch (4
 // batches), rand_skip (up to this many records are left out at the start). transform_param: see
@@ -28,6 +29,7 @@ class Data : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  bool ReshapesInForward() const override { return true; }
   // Records left out at the start, records given out.
   std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
@@ -42,6 +44,7 @@ class Data : public LayerBase {
   std::unique_ptr<DataSource> source_;
   std::unique_ptr<Transformer> transformer_;
   Shape shape_;  // of top 0
+  DataType type_;
   bool labels_ = false;
   int threads_ = 1;
   uint64_t skipped_ = 0, given_ = 0;

@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <future>
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
@@ -59,6 +60,7 @@ void Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
   shape_.insert(shape_.begin(), parameter.batch_size());
   log::Info(
       Concat("output data size: ", shape_[0], ",", shape_[1], ",", shape_[2], ",", shape_[3]));
+  type_ = top[0]->type();
   labels_ = top.size() > 1;
   threads_ = DataThreads();
   uint64_t skip = 0;
@@ -113,16 +115,9 @@ void Data::ReadRecord(Datum* datum) {
 }
 
 void Data::FillBatch(Prefetcher::Batch* batch) {
-  const int64_t count = ShapeCount(shape_), item = ShapeCount(shape_, 1);
-  const DataType type = types().out;
-  batch->data.resize(count * type.bytes());
-  if (labels_) batch->labels.resize(shape_[0]);
-  float* pixels = reinterpret_cast<float*>(batch->data.data());
-  if (type != kFloat) {
-    pixels_.resize(count);
-    pixels = pixels_.data();
-  }
-  std::vector<Record> records(shape_[0]);
+  const int64_t items = layer_param().data_param().batch_size();
+  if (labels_) batch->labels.resize(items);
+  std::vector<Record> records(items);
   bool encoded = false;
   for (Record& record : records) {
     ReadRecord(&record.datum);
@@ -130,32 +125,59 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
     record.key = source_->key();
     encoded |= record.datum.encoded();
   }
+  // The first record decides the shape of the batch; threads that have other records wait for it.
+  Shape first_shape;
+  float* pixels = nullptr;
+  std::packaged_task<void(Datum*)> begin([&](Datum* first) {
+    transformer_->Decode(first);
+    first_shape = transformer_->OutputShape(*first);
+    batch->shape = first_shape;
+    batch->shape.insert(batch->shape.begin(), items);
+    const int64_t count = ShapeCount(batch->shape);
+    batch->data.resize(count * type_.bytes());
+    pixels = reinterpret_cast<float*>(batch->data.data());
+    if (type_ != kFloat) {
+      pixels_.resize(count);
+      pixels = pixels_.data();
+    }
+  });
+  const std::shared_future<void> begun = begin.get_future().share();
   // Pixels are copied faster than threads are made.
-  RunInParallel(encoded ? threads_ : 1, shape_[0], [&](int64_t i) {
+  RunInParallel(encoded ? threads_ : 1, items, [&](int64_t i) {
     // Not in its place, so that few decoded images are in memory at a time.
     Datum datum = std::move(records[i].datum);
     const bool was_encoded = datum.encoded();
     try {
-      transformer_->Decode(&datum);
+      if (i == 0) {
+        begin(&datum);
+      } else {
+        transformer_->Decode(&datum);
+      }
+      begun.get();
       const Shape shape = transformer_->OutputShape(datum);
-      CAFFE_CHECK(std::equal(shape.begin(), shape.end(), shape_.begin() + 1, shape_.end()),
-                  "its shape is ", ShapeString(shape), ", that of the first record ",
-                  ShapeString(Shape(shape_.begin() + 1, shape_.end())), "; all must be equal (",
-                  was_encoded && shape[0] != shape_[1] ? "force_color or force_gray" : "crop_size",
-                  " helps)");
-      transformer_->Transform(datum, records_ + i, pixels + i * item);
+      CAFFE_CHECK(
+          shape == first_shape, "its shape is ", ShapeString(shape),
+          ", that of the batch's first record ", ShapeString(first_shape),
+          "; all of a batch must be equal (",
+          was_encoded && shape[0] != first_shape[0] ? "force_color or force_gray" : "crop_size",
+          " helps, or batch_size: 1)");
+      transformer_->Transform(datum, records_ + i, pixels + i * ShapeCount(shape));
     } catch (const Error& error) {
       CAFFE_THROW(layer_param().data_param().source(), ", record ", records[i].place, " (key ",
                   records[i].key, "): ", error.what());
     }
     if (labels_) batch->labels[i] = static_cast<float>(datum.label());
   });
-  records_ += shape_[0];
-  if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);
+  records_ += items;
+  if (type_ != kFloat) {
+    ConvertElements(kFloat, pixels, type_, batch->data.data(), ShapeCount(batch->shape));
+  }
 }
 
-void Data::Forward(const BlobVec&, const BlobVec& top) {
+void Data::Forward(const BlobVec& bottom, const BlobVec& top) {
   const Prefetcher::Batch& batch = prefetcher_->Front();
+  shape_ = batch.shape;
+  Reshape(bottom, top);  // whatever the caller did to them
   std::memcpy(top[0]->mutable_host_data(), batch.data.data(), batch.data.size());
   if (top.size() > 1) {
     std::memcpy(top[1]->mutable_host_data(), batch.labels.data(),
