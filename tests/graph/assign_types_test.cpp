@@ -34,6 +34,97 @@ TEST(AssignTypesTest, TheNetsTypeIsThatOfItsLayersButNotOfLabels) {
             "loss (SoftmaxWithLoss) ip, label -> loss half\n");
 }
 
+const char* const kPair =
+    "data_type: CAFFE_BFLOAT16 layer { name: 'data' type: 'Input' top: 'x' top: 'y' } ";
+const char* const kLoss =
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' top: 'l' } ";
+
+TEST(AssignTypesTest, EachTopOfASourceHasItsType) {
+  const std::string pair = kPair, loss = kLoss;
+  const std::string typed =
+      "data (Input) -> x, y:float bfloat16\n"
+      "loss (SoftmaxWithLoss) x, y -> l bfloat16\n";
+  EXPECT_EQ(Typed(pair + loss), typed);
+  // Others that read a label do not narrow it.
+  EXPECT_EQ(Typed(pair +
+                  "layer { name: 'quiet' type: 'Silence' bottom: 'y' } "
+                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'y' top: 'ip' } " +
+                  loss),
+            "data (Input) -> x, y:float bfloat16\n"
+            "quiet (Silence) y ->\n"
+            "ip (InnerProduct) y -> ip bfloat16\n"
+            "loss (SoftmaxWithLoss) x, y -> l bfloat16\n");
+  // All tops are labels: so is the layer.
+  EXPECT_EQ(Typed("data_type: CAFFE_HALF layer { name: 'data' type: 'DummyData' top: 'y' } "
+                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'y' top: 'x' } " +
+                  loss),
+            "data (DummyData) -> y\n"
+            "ip (InnerProduct) y -> x half\n"
+            "loss (SoftmaxWithLoss) x, y -> l half\n");
+  // What nobody reads as a label has the net's type.
+  EXPECT_EQ(Typed(pair + "layer { name: 'l' type: 'EuclideanLoss' bottom: 'x' bottom: 'y' }"),
+            "data (Input) -> x, y bfloat16\nl (EuclideanLoss) x, y -> bfloat16\n");
+}
+
+TEST(AssignTypesTest, LabelsGoThroughLayersWithoutArithmeticAndInPlace) {
+  EXPECT_EQ(Typed("data_type: CAFFE_HALF "
+                  "layer { name: 'data' type: 'HDF5Data' top: 'x' top: 'a' top: 'b' } "
+                  "layer { name: 'cut' type: 'Slice' bottom: 'a' top: 'a1' top: 'a2' } "
+                  "layer { name: 'join' type: 'Concat' bottom: 'a2' bottom: 'b' top: 'ab' } "
+                  "layer { name: 'split' type: 'Split' bottom: 'ab' top: 'ab1' top: 'ab2' } "
+                  "layer { name: 'shape' type: 'Reshape' bottom: 'ab2' top: 'c' } "
+                  "layer { name: 'shift' type: 'Power' bottom: 'c' top: 'c' } "
+                  "layer { name: 'flat' type: 'Flatten' bottom: 'c' top: 'y' } "
+                  "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' }"),
+            "data (HDF5Data) -> x, a:float, b:float half\n"
+            "cut (Slice) a -> a1, a2\n"
+            "join (Concat) a2, b -> ab\n"
+            "split (Split) ab -> ab1, ab2\n"
+            "shape (Reshape) ab2 -> c\n"
+            "shift (Power) c -> c\n"
+            "flat (Flatten) c -> y\n"
+            "loss (SoftmaxWithLoss) x, y -> half\n");
+  // A blob that is made anew under an old name is another one.
+  EXPECT_EQ(Typed("data_type: CAFFE_HALF layer { name: 'data' type: 'Input' top: 'x' top: 'z' } "
+                  "layer { name: 'arg' type: 'InnerProduct' bottom: 'z' top: 'y' } "
+                  "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' }"),
+            "data (Input) -> x, z half\n"
+            "arg (InnerProduct) z -> y half\n"
+            "loss (SoftmaxWithLoss) x, y -> half\n");
+}
+
+TEST(AssignTypesTest, ASourcesOwnTypesHoldForItsLabels) {
+  for (const char* field : {"top_data_type", "compute_data_type"}) {
+    EXPECT_EQ(Typed(Concat("data_type: CAFFE_BFLOAT16 layer { name: 'data' type: 'Input' top: 'x' "
+                           "top: 'y' ",
+                           field, ": CAFFE_HALF } ", kLoss)),
+              "data (Input) -> x, y half\nloss (SoftmaxWithLoss) x, y -> l bfloat16\n");
+  }
+  // So do those of a layer on the way.
+  EXPECT_EQ(Typed(std::string(kPair) +
+                  "layer { name: 'shape' type: 'Reshape' bottom: 'y' top: 'z' "
+                  "        compute_data_type: CAFFE_HALF } "
+                  "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'z' }"),
+            "data (Input) -> x, y bfloat16\n"
+            "shape (Reshape) y -> z half\n"
+            "loss (SoftmaxWithLoss) x, z -> bfloat16\n");
+}
+
+// A double holds every label, and what else reads the blob wants its digits.
+TEST(AssignTypesTest, ADoubleStaysOneWhereItIsANumberToo) {
+  std::string pair = kPair;
+  pair.replace(pair.find("BFLOAT16"), 8, "DOUBLE");
+  const std::string target = "layer { name: 'e' type: 'EuclideanLoss' bottom: 'x' bottom: 'y' } ";
+  EXPECT_TRUE(Holds(Typed(pair + kLoss), "data (Input) -> x, y:float double\n"));
+  EXPECT_TRUE(Holds(Typed(pair + kLoss + target), "data (Input) -> x, y double\n"));
+}
+
+TEST(AssignTypesTest, TopTypesAreNotForFiles) {
+  const std::string message =
+      MessageOf([] { Typed("layer { name: 'in' type: 'Input' top: 'x' top_type: CAFFE_HALF }"); });
+  EXPECT_TRUE(Holds(message, "in (Input): top_type is what the library writes for itself"));
+}
+
 TEST(AssignTypesTest, ALayersOwnTypesWin) {
   EXPECT_EQ(Typed("data_type: CAFFE_HALF "
                   "layer { name: 'data' type: 'Input' top: 'data' top_data_type: CAFFE_FLOAT } "

@@ -53,6 +53,27 @@ TEST(InsertCastsTest, ALossReadsItsScoresCastAndItsLabelsAsTheyAre) {
             "loss (SoftmaxWithLoss) ip_as_float, label -> loss\n");
 }
 
+TEST(InsertCastsTest, ALabelIsCastForThoseWhoReadItAsNumbers) {
+  EXPECT_EQ(Cast("data_type: CAFFE_BFLOAT16 "
+                 "layer { name: 'data' type: 'Input' top: 'x' top: 'y' } "
+                 "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' } "
+                 "layer { name: 'target' type: 'EuclideanLoss' bottom: 'x' bottom: 'y' }"),
+            "data (Input) -> x, y:float bfloat16\n"
+            "loss (SoftmaxWithLoss) x, y -> bfloat16\n"
+            "y_as_bfloat16 (Quantizer) y -> y_as_bfloat16 float/float/bfloat16\n"
+            "target (EuclideanLoss) x, y_as_bfloat16 -> bfloat16\n");
+}
+
+TEST(InsertCastsTest, LabelsOfASourceAreMadeAsTheyAre) {
+  EXPECT_EQ(Cast("layer { name: 'data' type: 'Data' top: 'x' top: 'y' "
+                 "        compute_data_type: CAFFE_HALF top_data_type: CAFFE_BFLOAT16 } "
+                 "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' "
+                 "        compute_data_type: CAFFE_BFLOAT16 }"),
+            "data (Data) -> x_in_half, y:float half\n"
+            "x_from_x_in_half (Quantizer) x_in_half -> x float/half/bfloat16\n"
+            "loss (SoftmaxWithLoss) x, y -> bfloat16\n");
+}
+
 TEST(InsertCastsTest, ATopOfAnotherTypeIsCastBehindTheLayer) {
   EXPECT_EQ(Cast(std::string(kData) +
                  "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "

@@ -123,6 +123,17 @@ TEST(InsertSplitsTest, SplitsCarryPhaseAndType) {
   EXPECT_EQ(net.layer(1).compute_data_type(), CAFFE_HALF);
 }
 
+TEST(InsertSplitsTest, SplitsOfLabelsHaveTheirType) {
+  const NetParameter net = InsertSplits(AssignTypes(
+      ParseNet("data_type: CAFFE_HALF layer { name: 'data' type: 'Input' top: 'x' top: 'y' } "
+               "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' top: 'l' } "
+               "layer { name: 'hits' type: 'Accuracy' bottom: 'x' bottom: 'y' top: 'a' }")));
+  EXPECT_TRUE(Holds(Wiring(net),
+                    "x_data_0_split (Split) x -> x_data_0_split_0, x_data_0_split_1 half\n"
+                    "y_data_1_split (Split) y -> y_data_1_split_0, y_data_1_split_1\n"))
+      << Wiring(net);
+}
+
 TEST(InsertSplitsTest, UnknownBottomsAreNamed) {
   const std::string message = MessageOf([] {
     Split(std::string(kData) +

@@ -117,6 +117,35 @@ class Keeping(caffe.Layer):
         self.view[:] = self.count
 
 
+class Pairs(caffe.Layer):
+    """A data layer: scores and labels."""
+
+    def setup(self, bottom, top):
+        top[0].reshape(1, 3000)
+        top[1].reshape(1)
+
+    def reshape(self, bottom, top):
+        pass
+
+    def forward(self, bottom, top):
+        top[0].data[...] = 0
+        top[0].data[0, 2401] = 32
+        top[1].data[0] = 2400.5
+
+
+class Both(caffe.Layer):
+    """Reads scores and labels; the labels are changed in place."""
+
+    def setup(self, bottom, top):
+        self.types = [blob.data.dtype for blob in bottom]
+
+    def reshape(self, bottom, top):
+        pass
+
+    def forward(self, bottom, top):
+        bottom[1].data[...] += 0.5
+
+
 class NoLayer:
     pass
 
@@ -140,6 +169,35 @@ def devices():
 def device(request):
     caffe.set_device(request.param)
     yield request.param
+    caffe.set_device('cpu')
+
+
+class Counting(caffe.Layer):
+    """What setup made and how many forwards there were."""
+
+    def setup(self, bottom, top):
+        self.setups = getattr(self, 'setups', 0) + 1
+        self.forwards = 0
+        self.blobs.add_blob(1)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(3)
+
+    def forward(self, bottom, top):
+        self.forwards += 1
+        self.blobs[0].data[...] += 2
+        top[0].data[...] = self.setups, self.forwards, self.blobs[0].data[0]
+
+
+def test_a_move_to_another_device_keeps_what_a_layer_holds():
+    if len(devices()) < 2:
+        pytest.skip('there is one device')
+    spec = NetSpec()
+    spec.count = python(layer='Counting', ntop=1)
+    net = caffe.Net(spec.to_proto(), caffe.TRAIN)
+    for step, name in enumerate((*devices()[::-1], *devices()), 1):
+        caffe.set_device(name)
+        assert net.forward()['count'].tolist() == [1, step, 2 * step]
     caffe.set_device('cpu')
 
 
@@ -188,6 +246,32 @@ def test_other_types(data_type, tolerance):
     out = net.forward()['three']
     assert out.dtype == (np.float16 if data_type == 'CAFFE_HALF' else np.float64)
     assert np.allclose(out, 0.027 * x, rtol=4 * tolerance, atol=tolerance * 0.01)
+
+
+def test_labels_stay_float():
+    spec = NetSpec()
+    spec.x, spec.y = python(layer='Pairs', ntop=2)
+    proto = spec.to_proto()
+    both = python(spec.x, spec.y, layer='Both', ntop=2)
+    layer = NetSpec()
+    layer.a, layer.b = both
+    proto.layer.add().CopyFrom(layer.to_proto().layer[-1])
+    proto.layer[-1].top[:] = proto.layer[-1].bottom[:] = ['x', 'y']
+    proto.layer.add(name='hits', type='Accuracy', bottom=['x', 'y'], top=['hits'])
+    proto.data_type = caffe.data_type.CAFFE_HALF
+    net = caffe.Net(proto, caffe.TEST)
+    assert net.layers[1].types == [np.float16, np.float32]
+    assert net.forward()['hits'] == 1
+    assert net.blobs['y'].data.dtype == np.float32 and net.blobs['y'].data[0] == 2401
+
+
+def test_types_that_are_asked_for_are_read():
+    spec = NetSpec()
+    spec.x, spec.y = python(layer='Pairs', ntop=2)
+    spec.a, spec.b = python(spec.x, spec.y, layer='Both', ntop=2,
+                            compute_data_type=caffe.data_type.CAFFE_HALF)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    assert net.layers[1].types == [np.float16, np.float16]
 
 
 def test_reshape():

@@ -3,8 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "caffe/core/data_type.hpp"
+
 namespace caffe {
 
+class LayerParameter;
 class NetParameter;
 class NetState;
 class NetStateRule;
@@ -19,8 +22,14 @@ bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string
 NetParameter FilterNet(const NetParameter& net);
 
 // Gives every layer its bottom, compute and top types, from its own fields, the layer it reads from
-// and the net's data_type. Labels stay float. Throws for types that a layer can not have.
+// and the net's data_type. A top of a source that somebody reads as labels is float, also through
+// layers without arithmetic and in place, unless the source has types of its own. Layers of users
+// (Python) get no bottom type: they read blobs as they are. Throws for types that a layer can not
+// have.
 NetParameter AssignTypes(const NetParameter& net);
+
+// The type of a top of a layer that AssignTypes has seen.
+DataType TopType(const LayerParameter& layer, int top);
 
 // Puts a Quantizer layer where a blob's type is not the one that its reader wants. Readers of one
 // blob that want the same type share one. Named <blob>_as_<type>. A cast back to the type that a blob

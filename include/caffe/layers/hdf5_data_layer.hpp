@@ -17,8 +17,7 @@ class LayerRegistry;
 //   another order of the files and of the rows in a file). transform_param is refused.
 // Random choices depend on the layer's seed and on the number of rows read so far. All files are
 // opened at the start, so that one that is missing or damaged is found there.
-// Types: float kinds, from integers and floats of every size. Labels beyond 2048 are not exact in
-// half: top_data_type: CAFFE_FLOAT keeps them.
+// Types: float kinds, from integers and floats of every size; each top has its own.
 class HDF5Data : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -46,6 +45,7 @@ class HDF5Data : public LayerBase {
   std::vector<int64_t> Shuffled(int64_t count, uint64_t counter) const;
 
   std::vector<std::string> names_;  // of the datasets
+  std::vector<DataType> types_;     // of the tops
   std::vector<Shape> items_;        // of one row of each
   std::vector<File> files_;
   int64_t rows_ = 0;    // of all files

@@ -52,6 +52,7 @@ class ImageData : public LayerBase {
   std::vector<ImageEntry> entries_;
   std::unique_ptr<Transformer> transformer_;
   Shape shape_;  // of top 0
+  DataType type_;
   int threads_ = 1;
   uint64_t skipped_ = 0, given_ = 0;
   // Of the thread:

@@ -14,34 +14,72 @@ template <class T> bool Has(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Layers without arithmetic: they take whatever type comes in.
-bool FollowsBottom(const LayerParameter& layer) {
-  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape", "Concat", "Slice"};
-  const bool in_place =
-      layer.bottom_size() > 0 && layer.top_size() > 0 && layer.bottom(0) == layer.top(0);
-  return in_place || std::any_of(std::begin(kinds), std::end(kinds),
-                                 [&](const char* kind) { return layer.type() == kind; });
+bool InPlace(const LayerParameter& layer, int index) {
+  return index < layer.bottom_size() && index < layer.top_size() &&
+         layer.bottom(index) == layer.top(index);
 }
 
-// True if everybody who reads the layer's tops reads them as labels.
-bool OnlyLabels(const NetParameter& net, int index) {
-  const LayerParameter& layer = net.layer(index);
-  bool read = false;
-  for (const std::string& top : layer.top()) {
-    for (int i = index + 1; i < net.layer_size(); ++i) {
-      const LayerParameter& reader = net.layer(i);
-      const LayerTraits& traits = TraitsOf(reader.type());
-      for (int b = 0; b < reader.bottom_size(); ++b) {
-        if (reader.bottom(b) != top) continue;
-        if (!Has(traits.float_bottoms, b)) return false;
-        read = true;
+bool WithoutArithmetic(const LayerParameter& layer) {
+  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape", "Concat", "Slice"};
+  return std::any_of(std::begin(kinds), std::end(kinds),
+                     [&](const char* kind) { return layer.type() == kind; });
+}
+
+// They take whatever type comes in.
+bool FollowsBottom(const LayerParameter& layer) {
+  return InPlace(layer, 0) || WithoutArithmetic(layer);
+}
+
+// The layer's types are the user's choice.
+bool HasOwnTypes(const LayerParameter& layer) {
+  return layer.has_compute_data_type() || layer.has_bottom_data_type() || layer.has_top_data_type();
+}
+
+// Layers of users: each bottom may have another type.
+bool ReadsAsTheyAre(const LayerParameter& layer) {
+  return TraitsOf(layer.type()).data && layer.bottom_size() > 0 && !HasOwnTypes(layer);
+}
+
+// What a blob is to the layers that read it.
+struct Use {
+  bool label = false, number = false;
+};
+
+// The use of each top of each layer, also through layers that follow their bottom.
+std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
+  std::vector<std::vector<Use>> uses(net.layer_size());
+  std::map<std::string, Use> blobs;  // of their present versions, from the last layer to the first
+  for (int index = net.layer_size() - 1; index >= 0; --index) {
+    const LayerParameter& layer = net.layer(index);
+    const LayerTraits& traits = TraitsOf(layer.type());
+    Use any;
+    for (const std::string& top : layer.top()) {
+      uses[index].push_back(blobs[top]);
+      any.label |= blobs[top].label;
+      any.number |= blobs[top].number;
+    }
+    for (const std::string& top : layer.top()) blobs.erase(top);
+    for (int b = 0; b < layer.bottom_size(); ++b) {
+      Use& use = blobs[layer.bottom(b)];
+      if (Has(traits.float_bottoms, b)) {
+        use.label = true;
+      } else if (WithoutArithmetic(layer) && !HasOwnTypes(layer)) {
+        use.label |= any.label;
+        use.number |= any.number;
+      } else {
+        use.number = true;
+        if (InPlace(layer, b) && !HasOwnTypes(layer)) use.label |= uses[index][b].label;
       }
     }
   }
-  return read;
+  return uses;
 }
 
 }  // namespace
+
+DataType TopType(const LayerParameter& layer, int top) {
+  return DataTypeByProto(top < layer.top_type_size() ? layer.top_type(top) : layer.top_data_type());
+}
 
 NetParameter AssignTypes(const NetParameter& net) {
   NetParameter typed = net;
@@ -53,11 +91,20 @@ NetParameter AssignTypes(const NetParameter& net) {
       CAFFE_THROW("layer ", layer.name(), ": ", error.what());
     }
   }
+  const std::vector<std::vector<Use>> uses = UsesOfTops(net);
+  // Large labels are no numbers of narrow types. A double holds them, and may hold more.
+  const auto is_label = [&](const Use& use) {
+    return use.label && !(net_type == kDouble && use.number);
+  };
   std::map<std::string, DataType> blob_types;
   for (int index = 0; index < typed.layer_size(); ++index) {
     LayerParameter& layer = *typed.mutable_layer(index);
     const LayerTraits& traits = TraitsOf(layer.type());
     try {
+      CAFFE_CHECK(layer.top_type_size() == 0,
+                  "top_type is what the library writes for itself; give top_data_type");
+      const bool own_types = HasOwnTypes(layer), as_they_are = ReadsAsTheyAre(layer);
+      const bool source = traits.data && !own_types;
       const DataType bottom_type = layer.bottom_size() > 0 && blob_types.count(layer.bottom(0))
                                        ? blob_types.at(layer.bottom(0))
                                        : net_type;
@@ -77,24 +124,37 @@ NetParameter AssignTypes(const NetParameter& net) {
           compute = DataTypeByProto(layer.top_data_type());
         } else if (layer.bottom_size() > 0 && FollowsBottom(layer)) {
           compute = bottom_type;
-        } else if (traits.data && (net_type.is_quantized() || OnlyLabels(net, index))) {
+        } else if (traits.data &&
+                   (net_type.is_quantized() ||
+                    (layer.top_size() > 0 &&
+                     std::all_of(uses[index].begin(), uses[index].end(), is_label)))) {
           // Data are numbers, also in a net of codes.
           compute = kFloat;
         }
-        const bool asked = layer.has_compute_data_type() || layer.has_bottom_data_type() ||
-                           layer.has_top_data_type();
         // Losses and the like stay float among codes.
-        if (!asked && compute.is_quantized() && !Has(traits.types, compute)) compute = kFloat;
+        if (!own_types && compute.is_quantized() && !Has(traits.types, compute)) compute = kFloat;
         types = TypeTriple::Equal(compute);
         if (layer.has_bottom_data_type()) types.in = DataTypeByProto(layer.bottom_data_type());
         if (layer.has_top_data_type()) types.out = DataTypeByProto(layer.top_data_type());
       }
-      layer.set_bottom_data_type(static_cast<DataTypeProto>(types.in.info().proto));
+      if (!as_they_are) {
+        layer.set_bottom_data_type(static_cast<DataTypeProto>(types.in.info().proto));
+      }
       layer.set_compute_data_type(static_cast<DataTypeProto>(types.compute.info().proto));
       layer.set_top_data_type(static_cast<DataTypeProto>(types.out.info().proto));
+      bool differ = false;
       for (int t = 0; t < layer.top_size(); ++t) {
-        blob_types[layer.top(t)] = Has(traits.float_tops, t) ? kFloat : types.out;
+        DataType type = types.out;
+        if (as_they_are && InPlace(layer, t) && blob_types.count(layer.top(t))) {
+          type = blob_types.at(layer.top(t));
+        } else if (Has(traits.float_tops, t) || (source && is_label(uses[index][t]))) {
+          type = kFloat;
+        }
+        blob_types[layer.top(t)] = type;
+        layer.add_top_type(static_cast<DataTypeProto>(type.info().proto));
+        differ = differ || type != types.out;
       }
+      if (!differ) layer.clear_top_type();
     } catch (const Error& error) {
       CAFFE_THROW(layer.name(), " (", layer.type(), "): ", error.what());
     }

@@ -51,6 +51,7 @@ NetParameter InsertCasts(const NetParameter& net) {
     // Layers other than Quantizer have one type throughout; what was asked for at their edges is
     // met by casts.
     const DataType in = traits.converts ? DataTypeByProto(layer.bottom_data_type()) : compute;
+    const bool as_they_are = !layer.has_bottom_data_type();
     const DataType produced = traits.converts ? top_type : compute;
     layer.set_bottom_data_type(static_cast<DataTypeProto>(in.info().proto));
     layer.set_top_data_type(static_cast<DataTypeProto>(produced.info().proto));
@@ -60,6 +61,7 @@ NetParameter InsertCasts(const NetParameter& net) {
       const DataType wanted = Has(traits.float_bottoms, b) ? kFloat : in;
       const auto found = types.find(blob);
       if (found == types.end() || found->second == wanted) continue;
+      if (as_they_are && found->second.is_float()) continue;
       const bool in_place =
           std::find(source.top().begin(), source.top().end(), blob) != source.top().end();
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
@@ -91,13 +93,14 @@ NetParameter InsertCasts(const NetParameter& net) {
         if (key.rfind(blob + ":", 0) == 0) cast.clear();
       }
       cast_sources.erase(blob);
-      if (Has(traits.float_tops, t)) {
-        types[blob] = kFloat;
-      } else if (produced == top_type) {
-        types[blob] = produced;
+      const DataType type = TopType(source, t);
+      // Labels and the like are made as they are.
+      if (Has(traits.float_tops, t) || type != top_type || produced == top_type) {
+        types[blob] = type;
       } else {
         const std::string inner = blob + "_in_" + produced.name();
         layer.set_top(t, inner);
+        if (t < layer.top_type_size()) layer.set_top_type(t, layer.top_data_type());
         types[inner] = produced;
         types[blob] = top_type;
         top_casts.emplace_back(inner, blob);

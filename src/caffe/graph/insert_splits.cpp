@@ -84,12 +84,8 @@ NetParameter InsertSplits(const NetParameter& net) {
       split->set_type("Split");
       split->set_phase(layer.phase());
       split->add_bottom(layer.top(t));
-      const LayerTraits& traits = TraitsOf(layer.type());
-      DataTypeProto type = layer.top_data_type();
-      for (int index : traits.float_tops) {
-        if (index == t) type = CAFFE_FLOAT;
-      }
       if (layer.has_top_data_type()) {
+        const auto type = static_cast<DataTypeProto>(TopType(layer, t).info().proto);
         split->set_bottom_data_type(type);
         split->set_compute_data_type(type);
         split->set_top_data_type(type);

@@ -69,6 +69,7 @@ void HDF5Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
   if (names_.empty()) {
     for (const BlobBase* blob : top) names_.push_back(blob->name());
   }
+  for (const BlobBase* blob : top) types_.push_back(blob->type());
   try {
     ReadList();
   } catch (const Error& error) {
@@ -124,7 +125,7 @@ void HDF5Data::ReadDataset(const File& file, int index) {
   CAFFE_CHECK(reader.ShapeOf(name) == shape, file.path, ": dataset '", name,
               "' changed its shape from ", ShapeString(shape), " to ",
               ShapeString(reader.ShapeOf(name)));
-  const DataType type = types().out;
+  const DataType type = types_[index];
   const int64_t count = ShapeCount(shape);
   std::vector<char>& values = values_[index];
   values.resize(count * type.bytes());
@@ -174,7 +175,7 @@ void HDF5Data::Forward(const BlobVec&, const BlobVec& top) {
       CAFFE_THROW(Where(), ": ", error.what());
     }
     for (size_t i = 0; i < top.size(); ++i) {
-      const int64_t bytes = ShapeCount(items_[i]) * static_cast<int64_t>(types().out.bytes());
+      const int64_t bytes = ShapeCount(items_[i]) * static_cast<int64_t>(types_[i].bytes());
       std::memcpy(targets[i] + b * bytes, values_[i].data() + row_ * bytes, bytes);
     }
   }

@@ -39,8 +39,9 @@ void CheckParameter(const ImageDataParameter& parameter, uint32_t prefetch) {
 
 }  // namespace
 
-void ImageData::LayerSetUp(const BlobVec&, const BlobVec&) {
+void ImageData::LayerSetUp(const BlobVec&, const BlobVec& top) {
   if (prefetcher_) return;
+  type_ = top[0]->type();
   const ImageDataParameter& parameter = layer_param().image_data_param();
   try {
     CheckParameter(parameter, layer_param().data_param().prefetch());
@@ -151,11 +152,10 @@ void ImageData::FillBatch(Prefetcher::Batch* batch) {
   const int64_t item = ShapeCount(shape), count = images * item;
   batch->shape = shape;
   batch->shape.insert(batch->shape.begin(), images);
-  const DataType type = types().out;
-  batch->data.resize(count * type.bytes());
+  batch->data.resize(count * type_.bytes());
   batch->labels.resize(images);
   float* pixels = reinterpret_cast<float*>(batch->data.data());
-  if (type != kFloat) {
+  if (type_ != kFloat) {
     pixels_.resize(count);
     pixels = pixels_.data();
   }
@@ -173,7 +173,7 @@ void ImageData::FillBatch(Prefetcher::Batch* batch) {
     batch->labels[i] = static_cast<float>(entry.label);
   });
   records_ += images;
-  if (type != kFloat) ConvertElements(kFloat, pixels, type, batch->data.data(), count);
+  if (type_ != kFloat) ConvertElements(kFloat, pixels, type_, batch->data.data(), count);
 }
 
 void ImageData::Forward(const BlobVec&, const BlobVec& top) {

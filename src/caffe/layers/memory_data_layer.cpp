@@ -35,7 +35,7 @@ void MemoryData::Reset(const float* data, const float* labels, int64_t count,
 void MemoryData::Forward(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(data_, Where(), ": has no data; call Reset first");
   const int64_t values = batch_size() * item_count();
-  ConvertElements(kFloat, data_ + position_ * item_count(), types().out,
+  ConvertElements(kFloat, data_ + position_ * item_count(), top[0]->type(),
                   top[0]->mutable_host_data(), values);
   std::memcpy(top[1]->mutable_host_data(), labels_ + position_, batch_size() * sizeof(float));
   position_ = (position_ + batch_size()) % count_;
