@@ -3,20 +3,19 @@
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/io/proto_io.hpp"
 
 namespace py = pybind11;
 
 namespace {
 
-template <class Message> Message FromBytes(const py::object& object, const char* wanted) {
-  Message message;
+// The bytes of a Python message, which must be one of this name.
+std::string Serialized(const py::object& object, const char* wanted) {
   if (py::hasattr(object, "DESCRIPTOR")) {
     const auto given = object.attr("DESCRIPTOR").attr("name").cast<std::string>();
     if (given != wanted) throw py::type_error(caffe::Concat("a ", given, " is no ", wanted));
   }
-  const std::string bytes = object.attr("SerializeToString")().cast<py::bytes>();
-  CAFFE_CHECK(message.ParseFromString(bytes), "the message is no ", wanted);
-  return message;
+  return object.attr("SerializeToString")().cast<py::bytes>();
 }
 
 }  // namespace
@@ -29,14 +28,14 @@ std::string ToPath(const py::object& object) {
 
 caffe::NetParameter ToNetParameter(const py::object& object) {
   if (py::isinstance<caffe::NetParameter>(object)) return object.cast<caffe::NetParameter>();
-  return FromBytes<caffe::NetParameter>(object, "NetParameter");
+  return caffe::ParseNetParameter(Serialized(object, "NetParameter"), "the net's message");
 }
 
 caffe::SolverParameter ToSolverParameter(const py::object& object) {
   if (py::isinstance<caffe::SolverParameter>(object)) {
     return object.cast<caffe::SolverParameter>();
   }
-  return FromBytes<caffe::SolverParameter>(object, "SolverParameter");
+  return caffe::ParseSolverParameter(Serialized(object, "SolverParameter"), "the solver's message");
 }
 
 void BindParameters(py::module_& module) {

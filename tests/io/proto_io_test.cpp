@@ -35,6 +35,60 @@ TEST(ProtoIoTest, UnknownFieldIsNamedWithLineAndSuggestion) {
                        "line 2: caffe.NetParameter has no field \"xyzzy_plugh\""));
 }
 
+TEST(ProtoIoTest, MessagesAreUpgradedAsFilesAre) {
+  NetParameter old;
+  old.add_input("data");
+  for (int dim : {1, 2, 3, 4}) old.add_input_dim(dim);
+  V1LayerParameter* layer = old.add_layers();
+  layer->set_name("act");
+  layer->set_type(V1LayerParameter::RELU);
+  const NetParameter net = ParseNetParameter(old.SerializeAsString(), "a message");
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.layer(0).type(), "Input");
+  EXPECT_EQ(net.layer(1).type(), "ReLU");
+  SolverParameter solver;
+  solver.set_solver_type(SolverParameter::ADAM);
+  *solver.mutable_net_param() = old;
+  *solver.mutable_train_net_param() = old;
+  *solver.add_test_net_param() = old;
+  const SolverParameter upgraded = ParseSolverParameter(solver.SerializeAsString(), "a message");
+  EXPECT_EQ(upgraded.type(), "Adam");
+  for (const NetParameter* part :
+       {&upgraded.net_param(), &upgraded.train_net_param(), &upgraded.test_net_param(0)}) {
+    EXPECT_EQ(part->layer_size(), 2);
+  }
+  solver.set_type("SGD");
+  EXPECT_EQ(ErrorOf([&] { ParseSolverParameter(solver.SerializeAsString(), "a message"); }),
+            "a message: both solver_type and type are given; keep type (a string)");
+}
+
+TEST(ProtoIoTest, UnknownFieldsOfMessagesAreNamed) {
+  NetParameter net;
+  LayerParameter* layer = net.add_layer();
+  layer->set_name("conv1");
+  ConvolutionParameter* parameter = layer->mutable_convolution_param();
+  parameter->GetReflection()->MutableUnknownFields(parameter)->AddVarint(4711, 1);
+  const auto error = [&] {
+    return ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "a message"); });
+  };
+  EXPECT_TRUE(Contains(error(),
+                       "a message: NetParameter: LayerParameter 'conv1': ConvolutionParameter has "
+                       "a field 4711 that is not known here; "));
+  layer->clear_convolution_param();
+  EXPECT_EQ(error(), "");
+  // A value that the enumeration does not have: field 1 is pool.
+  PoolingParameter* pooling = layer->mutable_pooling_param();
+  pooling->GetReflection()->MutableUnknownFields(pooling)->AddVarint(1, 77);
+  EXPECT_TRUE(Contains(error(), "PoolingParameter has a pool that is not known here; "));
+  SolverParameter solver;
+  *solver.mutable_net_param() = net;
+  EXPECT_TRUE(Contains(
+      ErrorOf([&] { ParseSolverParameter(solver.SerializeAsString(), "a message"); }),
+      "a message: SolverParameter: NetParameter: LayerParameter 'conv1': PoolingParameter has"));
+  EXPECT_TRUE(Contains(ErrorOf([] { ParseNetParameter("\xff", "a message"); }),
+                       "a message is no NetParameter"));
+}
+
 // The first of several errors is the one that is told, also when the parser goes on.
 TEST(ProtoIoTest, UnknownMessageWithContentIsAnError) {
   EXPECT_TRUE(Contains(ParseError("layer { warp_param { a: 1 b { c: 2 } } }\nother: 1\n"),

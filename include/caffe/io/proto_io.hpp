@@ -36,4 +36,9 @@ NetParameter ReadNetParameterBinary(const std::string& path);
 // found from the working directory.
 SolverParameter ReadSolverParameter(const std::string& path);
 
+// The same for messages that another program serialized: upgraded, and a field or value that is not
+// known here is an error, as it is in text. `name` stands for the file in errors.
+NetParameter ParseNetParameter(const std::string& bytes, const std::string& name);
+SolverParameter ParseSolverParameter(const std::string& bytes, const std::string& name);
+
 }  // namespace caffe

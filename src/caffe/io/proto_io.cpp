@@ -8,6 +8,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -202,6 +203,48 @@ void MoveMergeCrop(NetParameter* net) {
 }
 
 }  // namespace
+// What a message, or one in it, holds that is not known here; else empty.
+std::string UnknownField(const pb::Message& message) {
+  const auto* descriptor = message.GetDescriptor();
+  const auto* reflection = message.GetReflection();
+  const auto* name = descriptor->FindFieldByName("name");
+  std::string where = descriptor->name();
+  if (name && name->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !name->is_repeated() &&
+      reflection->HasField(message, name)) {
+    where += " '" + reflection->GetString(message, name) + "'";
+  }
+  const auto& unknown = reflection->GetUnknownFields(message);
+  if (!unknown.empty()) {
+    const int number = unknown.field(0).number();
+    const auto* field = descriptor->FindFieldByNumber(number);
+    return field ? Concat(where, " has a ", field->name(), " that is not known here")
+                 : Concat(where, " has a field ", number, " that is not known here");
+  }
+  std::vector<const pb::FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const auto* field : fields) {
+    if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      const std::string found =
+          UnknownField(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                            : reflection->GetMessage(message, field));
+      if (!found.empty()) return where + ": " + found;
+    }
+  }
+  return "";
+}
+
+template <class Message> Message ParseMessage(const std::string& bytes, const std::string& name) {
+  Message message;
+  CAFFE_CHECK(message.ParseFromString(bytes), name, " is no ", MessageName(message));
+  const std::string unknown = UnknownField(message);
+  CAFFE_CHECK(unknown.empty(), name, ": ", unknown,
+              "; it comes from another Caffe: take it out if the result does not depend on it "
+              "(Python: DiscardUnknownFields())");
+  return message;
+}
+
 
 void ParseTextProto(std::string_view text, const std::string& name, pb::Message* message) {
   const std::string failed =
@@ -311,6 +354,19 @@ SolverParameter ReadSolverParameter(const std::string& path) {
   SolverParameter solver;
   ReadTextProto(path, &solver);
   UpgradeSolverAsNeeded(path, &solver);
+NetParameter ParseNetParameter(const std::string& bytes, const std::string& name) {
+  auto net = ParseMessage<NetParameter>(bytes, name);
+  MoveMergeCrop(&net);
+  UpgradeNetAsNeeded(name, &net);
+  return net;
+}
+
+SolverParameter ParseSolverParameter(const std::string& bytes, const std::string& name) {
+  auto solver = ParseMessage<SolverParameter>(bytes, name);
+  UpgradeSolverAsNeeded(name, &solver);
+  return solver;
+}
+
   UpgradeSnapshotPrefix(path, &solver);
   ResolveNetPaths(path, &solver);
   return solver;
