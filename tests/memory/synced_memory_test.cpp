@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/null_device.hpp"
@@ -63,12 +64,29 @@ TEST_F(SyncedMemoryTest, EveryMutableAccessRaisesTheVersion) {
   memory_.host_data();
   memory_.device_data();
   EXPECT_EQ(memory_.version(), first);
+  EXPECT_EQ(first, 0u);  // never written
+  uint64_t last = first;
+  const auto expect_raised = [&] {
+    EXPECT_GT(memory_.version(), last);
+    last = memory_.version();
+  };
   memory_.mutable_host_data();
-  EXPECT_EQ(memory_.version(), first + 1);
+  expect_raised();
   memory_.mutable_device_data();
-  EXPECT_EQ(memory_.version(), first + 2);
+  expect_raised();
   memory_.MarkHostWritten();
-  EXPECT_EQ(memory_.version(), first + 3);
+  expect_raised();
+}
+
+TEST_F(SyncedMemoryTest, NoTwoMemoriesHaveOneVersion) {
+  SyncedMemory other(64, &device_, "a test");
+  std::set<uint64_t> versions;
+  for (int i = 0; i < 3; ++i) {
+    for (SyncedMemory* memory : {&memory_, &other}) {
+      memory->mutable_host_data();
+      EXPECT_TRUE(versions.insert(memory->version()).second) << memory->version();
+    }
+  }
 }
 
 TEST_F(SyncedMemoryTest, WhatAViewWroteIsUploaded) {

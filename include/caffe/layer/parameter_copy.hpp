@@ -3,12 +3,13 @@
 #include <memory>
 
 #include "caffe/memory/blob.hpp"
+#include "caffe/memory/data_stamp.hpp"
 
 namespace caffe {
 
 // A derived copy of a parameter blob in another type: the half copy of a float master. Refresh()
-// before a forward rebuilds it on the device if the source was written since; in between, data() is
-// a plain pointer. Where the types are equal it is the source itself and costs nothing.
+// before a forward rebuilds it on the device if the source was written since or lies in another
+// memory; in between, data() is a plain pointer. Where the types are equal it is the source itself and costs nothing.
 class ParameterCopy {
  public:
   ParameterCopy() = default;
@@ -21,8 +22,7 @@ class ParameterCopy {
   BlobBase* source_ = nullptr;
   std::shared_ptr<BlobBase> copy_;
   std::unique_ptr<Kernel> convert_;
-  uint64_t version_ = 0;
-  bool fresh_ = false;
+  DataStamp made_of_;
 };
 
 }  // namespace caffe

@@ -6,6 +6,7 @@
 
 #include "caffe/library/quant_arguments.hpp"
 #include "caffe/memory/blob.hpp"
+#include "caffe/memory/data_stamp.hpp"
 
 namespace caffe {
 
@@ -26,8 +27,8 @@ class QuantizedParameters {
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);
-  // Builds the copies anew if a source was written or a range changed since; true if it did. Throws
-  // on weights that are no numbers.
+  // Builds the copies anew if a source was written, lies in another memory or a range changed since;
+  // true if it did. Throws on weights that are no numbers.
   bool Refresh(const QuantRange& in, const QuantRange& out);
   // Codes [channels, depth].
   DevicePtr weights() const { return codes_->device_data(); }
@@ -45,8 +46,7 @@ class QuantizedParameters {
   std::shared_ptr<BlobBase> codes_, channels_;  // channels_: bytes of bias, multiplier and shift
   std::vector<double> scales_;
   QuantRange in_, out_;
-  uint64_t weights_version_ = 0, bias_version_ = 0;
-  bool fresh_ = false;
+  DataStamp weights_made_of_, bias_made_of_;
 };
 
 }  // namespace caffe

@@ -27,7 +27,7 @@ class SyncedMemory {
   DevicePtr device_data();
   DevicePtr mutable_device_data();
 
-  // Raised by every mutable access; derived copies compare it.
+  // Raised by every mutable access, from one counter of all memories: DataStamp compares it.
   uint64_t version() const { return version_; }
   // Moves to another device; the content travels through the host.
   void SetDevice(Device* device);

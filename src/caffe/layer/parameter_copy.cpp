@@ -20,12 +20,11 @@ void ParameterCopy::Refresh() {
     source_->device_data();  // uploads a stale device copy now, not inside the forward
     return;
   }
-  if (fresh_ && version_ == source_->data_version()) return;
+  if (made_of_ == DataStamp(*source_)) return;
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
   convert_->Launch(source_->count(),
                    {source_->count(), source_->Data(), copy_->MutableData(), 1.0, 1.0, 0.0, 0.0});
-  version_ = source_->data_version();
-  fresh_ = true;
+  made_of_ = DataStamp(*source_);
 }
 
 DevicePtr ParameterCopy::data() const {

@@ -38,18 +38,16 @@ QuantizedParameters::QuantizedParameters(const Source& source, DataType type, De
 }
 
 bool QuantizedParameters::Refresh(const QuantRange& in, const QuantRange& out) {
-  const uint64_t weights = source_.weights->data_version();
-  const uint64_t bias = source_.bias ? source_.bias->data_version() : 0;
-  if (fresh_ && weights == weights_version_ && bias == bias_version_ && Same(in, in_) &&
-      Same(out, out_)) {
+  const DataStamp weights(*source_.weights);
+  const DataStamp bias = source_.bias ? DataStamp(*source_.bias) : DataStamp();
+  if (weights == weights_made_of_ && bias == bias_made_of_ && Same(in, in_) && Same(out, out_)) {
     return false;
   }
   in_ = in;
   out_ = out;
   Build();
-  weights_version_ = weights;
-  bias_version_ = bias;
-  fresh_ = true;
+  weights_made_of_ = weights;
+  bias_made_of_ = bias;
   return true;
 }
 

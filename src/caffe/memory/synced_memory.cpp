@@ -1,5 +1,6 @@
 #include "caffe/memory/synced_memory.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -9,6 +10,13 @@ namespace caffe {
 namespace {
 
 constexpr std::align_val_t kHostAlignment{256};
+
+// One counter for all memories: no two of them ever have the same version, unless neither was
+// written. So an equal version means an equal content, also where a blob got another memory.
+uint64_t NextVersion() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 }  // namespace
 
@@ -75,7 +83,7 @@ const void* SyncedMemory::host_data() {
 void* SyncedMemory::mutable_host_data() {
   ToHost();
   head_ = Head::kHost;
-  ++version_;
+  version_ = NextVersion();
   return host_.get();
 }
 
@@ -87,7 +95,7 @@ DevicePtr SyncedMemory::device_data() {
 DevicePtr SyncedMemory::mutable_device_data() {
   ToDevice();
   head_ = Head::kDevice;
-  ++version_;
+  version_ = NextVersion();
   return device_memory_;
 }
 
@@ -119,7 +127,7 @@ void SyncedMemory::ForgetHostWrites() {
 void SyncedMemory::MarkHostWritten() {
   ToHost();
   head_ = Head::kHost;
-  ++version_;
+  version_ = NextVersion();
 }
 
 }  // namespace caffe

@@ -1,0 +1,110 @@
+// Layers that compute with copies of their parameters in other types, when those get other memory.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "caffe/core/error.hpp"
+#include "net/net_support.hpp"
+#include "support/devices.hpp"
+
+namespace caffe {
+namespace {
+
+std::string NetText(DataType type) {
+  const std::string name = DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto));
+  const std::string t = " bottom_data_type: " + name + " compute_data_type: " + name +
+                        " top_data_type: " + name + " ";
+  return InputText("data", {2, 3, 6, 6}) +
+         "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'" + t +
+         " convolution_param { num_output: 4 kernel_size: 3"
+         " weight_filler { type: 'uniform' min: -0.5 max: 0.5 }"
+         " bias_filler { type: 'uniform' min: -0.5 max: 0.5 } } } " +
+         InnerProductText("ip", "conv", 5, t) +
+         "layer { name: 'prob' type: 'Softmax' bottom: 'ip' top: 'prob' } ";
+}
+
+// Weights and ranges.
+NetParameter Calibrated() {
+  const auto net = MakeNet(NetText(kFloat), TestDevices()[0]);
+  net->set_observe(true);
+  FillInputs(net.get());
+  net->Forward();
+  NetParameter saved;
+  net->ToProto(&saved);
+  return saved;
+}
+
+NetParameter WithOtherWeights(NetParameter net) {
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    for (BlobProto& blob : *layer.mutable_blobs()) {
+      for (float& value : *blob.mutable_data()) value *= -0.5f;
+    }
+  }
+  return net;
+}
+
+class SharedParametersTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  std::unique_ptr<Net> Make(const NetParameter& weights) {
+    auto net = MakeNet(NetText(GetParam().type), GetParam().device);
+    net->CopyTrainedLayersFrom(weights);
+    FillInputs(net.get());
+    return net;
+  }
+  std::vector<double> Result(Net* net) {
+    net->Forward();
+    return Values(*net, "prob");
+  }
+};
+
+TEST_P(SharedParametersTest, ANetComputesWithTheWeightsThatItShares) {
+  const NetParameter weights = Calibrated();
+  // As many writes to the one's parameters as to the other's.
+  const auto one = Make(weights), other = Make(WithOtherWeights(weights)),
+             unused = Make(WithOtherWeights(weights));
+  const auto result = Result(one.get()), other_result = Result(other.get());
+  ASSERT_NE(result, other_result);
+  other->ShareTrainedLayersWith(*one);
+  EXPECT_EQ(Result(other.get()), result);
+  other->ShareTrainedLayersWith(*unused);
+  EXPECT_EQ(Result(other.get()), other_result);
+  // One memory: a change here is one there.
+  for (const char* layer : {"conv", "ip"}) {
+    for (int b : {0, 1}) {
+      unused->LayerByName(layer)->blobs()[b]->SetData(
+          one->LayerByName(layer)->blobs()[b]->DataAsDouble());
+    }
+  }
+  EXPECT_EQ(Result(other.get()), result);
+}
+
+TEST_P(SharedParametersTest, AParameterMayMoveWithinAMemory) {
+  Device* device = GetParam().device;
+  const auto net = Make(Calibrated());
+  const auto result = Result(net.get());
+  BlobBase* weights = net->LayerByName("ip")->blobs()[0].get();
+  const std::vector<double> values = weights->DataAsDouble();
+  std::vector<double> negative = values;
+  for (double& value : negative) value = -value;
+  const int64_t bytes = weights->bytes();
+  const auto arena = std::make_shared<SyncedMemory>(2 * bytes, device, "arena");
+  char* place = static_cast<char*>(arena->mutable_host_data());
+  for (const auto& part : {values, negative}) {
+    weights->SetData(part);
+    std::memcpy(place, weights->host_data(), bytes);
+    place += bytes;
+  }
+  const auto negative_result = Result(net.get());
+  ASSERT_NE(negative_result, result);
+  weights->SetDataMemory(arena, 0);
+  EXPECT_EQ(Result(net.get()), result);
+  weights->SetDataMemory(arena, bytes);
+  EXPECT_EQ(Result(net.get()), negative_result);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SharedParametersTest,
+                         testing::ValuesIn(DevicesAndTypes({kHalf, kBfloat16, kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace caffe
