@@ -1,32 +1,41 @@
 //! types: float
-// The smallest and largest element, in two launches: one pair for each chunk of x, then all pairs
-// merged into range = (min, max), which keeps what it held before. NaN is left out.
-KERNEL(min_max_chunks, ARG(i64, chunks), IN(MItype, x), OUT(MItype, pairs), ARG(i64, n),
+// The smallest and largest element, in two launches: one triple (min, max, lost) for each chunk of x,
+// then all triples merged into range, which keeps what it held before. Infinities and NaN are left
+// out; lost is 1 where there were any. Of no number at all min is above max.
+KERNEL(min_max_chunks, ARG(i64, chunks), IN(MItype, x), OUT(Mastertype, parts), ARG(i64, n),
        ARG(i64, chunk)) {
   FOR_EACH_GROUP(g, chunks) {
     const Index first = (Index)(g * chunk), last = (Index)(first + chunk < n ? first + chunk : n);
-    Acctype low = LOAD(MItype, x, first), high = low;
-    for (Index i = first + 1; i < last; ++i) {
+    Acctype low = -LOWEST, high = LOWEST, lost = 0;
+    for (Index i = first; i < last; ++i) {
       const Acctype v = LOAD(MItype, x, i);
-      low = v < low || low != low ? v : low;
-      high = v > high || high != high ? v : high;
+      if (v >= LOWEST && v <= -LOWEST) {
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+      } else {
+        lost = 1;
+      }
     }
-    STORE(MItype, pairs, 2 * g, low);
-    STORE(MItype, pairs, 2 * g + 1, high);
+    STORE(Mastertype, parts, 3 * g, low);
+    STORE(Mastertype, parts, 3 * g + 1, high);
+    STORE(Mastertype, parts, 3 * g + 2, lost);
   }
 }
 
-KERNEL(min_max_merge, ARG(i64, n), IN(MItype, pairs), OUT(MItype, range), ARG(i64, chunks),
-       ARG(i32, fresh)) {
+KERNEL(min_max_merge, ARG(i64, n), IN(Mastertype, parts), OUT(Mastertype, range),
+       ARG(i64, chunks)) {
   FOR_EACH_GROUP(g, n) {
-    Acctype low = fresh ? LOAD(MItype, pairs, 0) : LOAD(MItype, range, 0);
-    Acctype high = fresh ? LOAD(MItype, pairs, 1) : LOAD(MItype, range, 1);
+    Acctype low = LOAD(Mastertype, range, 0), high = LOAD(Mastertype, range, 1),
+            lost = LOAD(Mastertype, range, 2);
     for (Index i = 0; i < chunks; ++i) {
-      const Acctype a = LOAD(MItype, pairs, 2 * i), b = LOAD(MItype, pairs, 2 * i + 1);
-      low = a < low || low != low ? a : low;
-      high = b > high || high != high ? b : high;
+      const Acctype a = LOAD(Mastertype, parts, 3 * i), b = LOAD(Mastertype, parts, 3 * i + 1),
+                    c = LOAD(Mastertype, parts, 3 * i + 2);
+      low = a < low ? a : low;
+      high = b > high ? b : high;
+      lost = c > lost ? c : lost;
     }
-    STORE(MItype, range, 0, low);
-    STORE(MItype, range, 1, high);
+    STORE(Mastertype, range, 0, low);
+    STORE(Mastertype, range, 1, high);
+    STORE(Mastertype, range, 2, lost);
   }
 }

@@ -380,13 +380,12 @@ TEST(NetRangesTest, ARangeThatIsNoneIsNamedAndLeftOut) {
       entry->set_observed_max(high);
     };
   };
-  for (const Fault& spoil :
-       {ends(1, -1), ends(NAN, 1), ends(0, INFINITY), ends(-1.7e308, 1.7e308),
-        Fault([](QuantizerParameter* entry) { entry->add_channel_min(-1); }),
-        Fault([](QuantizerParameter* entry) {
-          entry->add_channel_min(-1);
-          entry->add_channel_max(NAN);
-        })}) {
+  for (const Fault& spoil : {ends(1, -1), ends(NAN, 1), ends(0, INFINITY), ends(-1.7e308, 1.7e308),
+                             Fault([](QuantizerParameter* entry) { entry->add_channel_min(-1); }),
+                             Fault([](QuantizerParameter* entry) {
+                               entry->add_channel_min(-1);
+                               entry->add_channel_max(NAN);
+                             })}) {
     NetParameter file = sound;
     for (QuantizerParameter& entry : *file.mutable_quantizer()) {
       if (entry.name() == "data") spoil(&entry);
@@ -400,9 +399,8 @@ TEST(NetRangesTest, ARangeThatIsNoneIsNamedAndLeftOut) {
     EXPECT_EQ(net->Ranges().count("data"), 0u);
     EXPECT_EQ(net->Ranges().count("ip"), 1u);
     // Where it is needed, its absence is an error.
-    const auto codes = MakeNet(InputText("data", {1, 3}) +
-                                   InnerProductText("ip", "data", 2, Typed(kQuant8)),
-                               Cpu());
+    const auto codes = MakeNet(
+        InputText("data", {1, 3}) + InnerProductText("ip", "data", 2, Typed(kQuant8)), Cpu());
     codes->CopyTrainedLayersFrom(file);
     EXPECT_TRUE(Holds(MessageOf([&] { codes->Forward(); }), "blob data was ever observed"));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 
@@ -7,25 +8,29 @@
 
 namespace caffe {
 
-// Collects the smallest and largest value that a blob of a float kind ever held. Both stay on the
-// device: observing launches two kernels and waits for nothing. NaN is left out.
+// Collects the smallest and largest number that a blob of a float kind ever held, in float, in double
+// for double. Both stay on the device: observing launches two kernels and waits for nothing.
+// Infinities and NaN are left out.
 class RangeObserver {
  public:
   RangeObserver(DataType type, Device* device);
   void Observe(const BlobBase& blob);
   // Widens the range by one that was observed elsewhere (read from a file).
   void Merge(double low, double high);
-  bool observed() const { return observed_; }
-  // Wait for the device. 0 where nothing was observed.
-  double low() const;
-  double high() const;
+  struct Range {
+    bool observed = false;  // any number was seen; else low is above high
+    bool lost = false;      // an infinity or NaN was seen and left out
+    double low, high;
+  };
+  // Waits for the device.
+  Range Read() const;
 
  private:
   DataType type_;
   Device* device_;
-  std::shared_ptr<BlobBase> pairs_, range_;
+  std::shared_ptr<BlobBase> parts_, range_;  // (low, high, lost), as kernels/quant/min_max.h has it
+  double merged_low_ = INFINITY, merged_high_ = -INFINITY;
   std::unique_ptr<Kernel> chunks_, merge_;
-  bool observed_ = false;
 };
 
 // Scale and zero point of the affine quantization of [low, high] to the codes of `type` (thesis of

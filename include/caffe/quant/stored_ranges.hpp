@@ -25,8 +25,11 @@ struct StoredRanges {
   std::map<std::pair<std::string, int>, StoredRange> parameters;  // by layer and index
 };
 
-// The layers of `file` and of `net` tell what names stand for. Throws, with the name, on a range that
-// is none: not finite, or its ends exchanged.
+// Whether the range, or each of its channels, is one: finite, its ends in order. Warns, with the name,
+// if not: weights are worth more than a range, and whoever needs it says that it is missing.
+bool IsRange(const std::string& name, const StoredRange& range);
+
+// The layers of `file` and of `net` tell what names stand for. Leaves out what is no range.
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net);
 
 // Parameters may be stored as codes, as the fork's quantized nets do. DecodeParameters turns them into

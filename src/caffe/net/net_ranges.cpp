@@ -62,7 +62,13 @@ void Net::Observe(const Node& node) {
 std::map<std::string, Net::ObservedRange> Net::Ranges() const {
   std::map<std::string, ObservedRange> ranges = loaded_ranges_;
   for (const auto& [name, observer] : observers_) {
-    if (observer->observed()) ranges[name] = {observer->low(), observer->high()};
+    const RangeObserver::Range range = observer->Read();
+    if (range.observed) ranges[name] = {range.low, range.high};
+    if (range.lost) {
+      log::WarnOnce(Concat("net ", name_, ": blob ", name,
+                           " held infinities or NaN while its range ",
+                           "was observed; they are left out of it"));
+    }
   }
   return ranges;
 }
@@ -86,7 +92,9 @@ void Net::InitRanges(const NetParameter& given, const NetParameter& net) {
     for (int t = 0; t < layer.top_quantizer_size() && t < layer.top_size(); ++t) {
       const QuantizerParameter& quantizer = layer.top_quantizer(t);
       if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) continue;
-      loaded_ranges_[RangeName(node, t)] = {quantizer.observed_min(), quantizer.observed_max()};
+      const std::string name = RangeName(node, t);
+      const StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
+      if (IsRange(name, range)) loaded_ranges_[name] = {range.low, range.high};
     }
   }
   TakeRanges(given);

@@ -15,8 +15,10 @@ constexpr int64_t kMostChunks = 1024;
 RangeObserver::RangeObserver(DataType type, Device* device)
     : type_(type),
       device_(device),
-      pairs_(MakeBlob(type, device, {2 * kMostChunks}, "partial ranges")),
-      range_(MakeBlob(type, device, {2}, "range")) {
+      parts_(MakeBlob(type == kDouble ? kDouble : kFloat, device, {3 * kMostChunks},
+                      "partial ranges")),
+      range_(MakeBlob(type == kDouble ? kDouble : kFloat, device, {3}, "range")) {
+  range_->SetData({INFINITY, -INFINITY, 0});
   const auto program = ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
   chunks_ = program->CreateKernel("min_max_chunks");
   merge_ = program->CreateKernel("min_max_merge");
@@ -29,25 +31,28 @@ void RangeObserver::Observe(const BlobBase& blob) {
   if (count == 0) return;
   const int64_t chunk = std::max<int64_t>(64, (count + kMostChunks - 1) / kMostChunks);
   const int64_t chunks = (count + chunk - 1) / chunk;
-  chunks_->Launch(chunks, {chunks, blob.Data(), pairs_->MutableData(), count, chunk});
-  merge_->Launch(1, {1, pairs_->Data(), range_->MutableData(), chunks, observed_ ? 0 : 1});
-  observed_ = true;
+  chunks_->Launch(chunks, {chunks, blob.Data(), parts_->MutableData(), count, chunk});
+  merge_->Launch(1, {1, parts_->Data(), range_->MutableData(), chunks});
 }
 
 void RangeObserver::Merge(double low, double high) {
-  if (observed_) {
-    low = std::min(low, this->low());
-    high = std::max(high, this->high());
-  }
-  range_->SetData({low, high});
-  observed_ = true;
+  merged_low_ = std::min(merged_low_, low);
+  merged_high_ = std::max(merged_high_, high);
 }
 
-double RangeObserver::low() const { return observed_ ? range_->DataAsDouble()[0] : 0; }
-double RangeObserver::high() const { return observed_ ? range_->DataAsDouble()[1] : 0; }
+RangeObserver::Range RangeObserver::Read() const {
+  const std::vector<double> seen = range_->DataAsDouble();
+  Range range{.lost = seen[2] != 0, .low = merged_low_, .high = merged_high_};
+  if (seen[0] <= seen[1]) {
+    range.low = std::min(range.low, seen[0]);
+    range.high = std::max(range.high, seen[1]);
+  }
+  range.observed = range.low <= range.high;
+  return range;
+}
 
 QuantRange AffineRange(double low, double high, DataType type) {
-  CAFFE_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, "[", low, ", ", high,
+  CAFFE_CHECK(std::isfinite(high - low) && low <= high, "[", low, ", ", high,
               "] is no range to quantize");
   CAFFE_CHECK(type.is_quantized(), type.name(), " has no codes");
   low = std::min(low, 0.0);

@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/quant/observer.hpp"
 
 namespace caffe {
@@ -76,11 +77,6 @@ void Unite(const StoredRange& range, StoredRange* target, bool first) {
   target->high = std::max(target->high, range.high);
 }
 
-void CheckRange(const std::string& name, double low, double high) {
-  CAFFE_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, "the range [", low, ", ",
-              high, "] of '", name, "' is none; observe the net's ranges anew");
-}
-
 bool IsCoded(const BlobProto& blob) {
   return blob.has_packed_data() &&
          (blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED);
@@ -97,6 +93,32 @@ void Decode(const std::string& bytes, int64_t first, int64_t count, const QuantR
 
 }  // namespace
 
+bool IsRange(const std::string& name, const StoredRange& range) {
+  const auto leave_out = [&](const auto&... what) {
+    log::Warning(Concat("the range of '", name, "' is left out: ", what..., "; observe the net's ",
+                        "ranges anew"));
+    return false;
+  };
+  const auto is_none = [](double low, double high) {
+    return !std::isfinite(high - low) || low > high;
+  };
+  if (is_none(range.low, range.high)) {
+    return leave_out("[", range.low, ", ", range.high, "] is none");
+  }
+  const size_t channels = range.channel_low.size();
+  if (channels != range.channel_high.size()) {
+    return leave_out("it has ", channels, " values of channel_min and ", range.channel_high.size(),
+                     " of channel_max");
+  }
+  for (size_t c = 0; c < channels; ++c) {
+    if (is_none(range.channel_low[c], range.channel_high[c])) {
+      return leave_out("[", range.channel_low[c], ", ", range.channel_high[c], "] of channel ", c,
+                       " is none");
+    }
+  }
+  return true;
+}
+
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
   Names names;
   names.Add(file);
@@ -110,13 +132,7 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
                       entry.observed_max(),
                       {entry.channel_min().begin(), entry.channel_min().end()},
                       {entry.channel_max().begin(), entry.channel_max().end()}};
-    CheckRange(name, range.low, range.high);
-    CAFFE_CHECK(range.channel_low.size() == range.channel_high.size(), "'", name, "' has ",
-                range.channel_low.size(), " values of channel_min and ", range.channel_high.size(),
-                " of channel_max");
-    for (size_t c = 0; c < range.channel_low.size(); ++c) {
-      CheckRange(name, range.channel_low[c], range.channel_high[c]);
-    }
+    if (!IsRange(name, range)) continue;
     const std::string loss_tail = "_net_quant";
     std::string stem;
     int index;
@@ -151,7 +167,8 @@ void DecodeParameters(NetParameter* file) {
       const std::string where = Concat("layer '", layer.name(), "', parameter ", b);
       const auto found = ranges.parameters.find({layer.name(), b});
       CAFFE_CHECK(found != ranges.parameters.end(), where, " is stored as codes of ", type.name(),
-                  ", but the file has no range '", layer.name(), "_blobs_", b, "_quant' for it");
+                  ", but the file has no sound range '", layer.name(), "_blobs_", b,
+                  "_quant' for it");
       const StoredRange& range = found->second;
       const int64_t bytes = static_cast<int64_t>(type.bytes());
       const int64_t count = static_cast<int64_t>(blob->packed_data().size()) / bytes;

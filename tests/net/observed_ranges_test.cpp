@@ -1,0 +1,136 @@
+// What observing a blob tells, in every float kind.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/core/error.hpp"
+#include "net/net_support.hpp"
+#include "support/devices.hpp"
+#include "support/text.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int kCount = 300;  // several chunks
+
+class ObservedRangesTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  std::unique_ptr<Net> Make() {
+    const DataType type = GetParam().type;
+    const std::string name = DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto));
+    auto net = MakeNet("data_type: " + name + " " + InputText("data", {kCount}) +
+                           "layer { name: 'twice' type: 'Power' bottom: 'data' top: 'twice' "
+                           "power_param { scale: 2 } } ",
+                       GetParam().device);
+    net->set_observe(true);
+    return net;
+  }
+  static NetParameter Saved(const Net& net) {
+    NetParameter saved;
+    net.ToProto(&saved);
+    return saved;
+  }
+};
+
+TEST_P(ObservedRangesTest, InfinitiesAndNanAreLeftOut) {
+  const auto net = Make();
+  std::vector<double> values(kCount, 0.5);
+  std::fill(values.begin(), values.begin() + 64, NAN);  // all of a chunk
+  std::fill(values.begin() + 64, values.begin() + 128, INFINITY);
+  values[128] = -INFINITY;
+  values[150] = -2;
+  values[kCount - 1] = 1;
+  net->BlobByName("data")->SetData(values);
+  net->Forward();
+  const auto ranges = net->Ranges();
+  EXPECT_EQ(ranges.at("data").low, -2);
+  EXPECT_EQ(ranges.at("data").high, 1);
+  EXPECT_EQ(ranges.at("twice").low, -4);
+  EXPECT_EQ(ranges.at("twice").high, 2);
+  // A later forward widens the range, and numbers do not become infinities on the way.
+  values[1] = 3;
+  net->BlobByName("data")->SetData(values);
+  net->Forward();
+  EXPECT_EQ(net->Ranges().at("data").low, -2);
+  EXPECT_EQ(net->Ranges().at("data").high, 3);
+  // What was observed can be loaded.
+  const auto other = Make();
+  testing::internal::CaptureStderr();
+  other->CopyTrainedLayersFrom(Saved(*net));
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("is left out"), std::string::npos);
+  EXPECT_EQ(other->Ranges().at("data").high, 3);
+}
+
+TEST_P(ObservedRangesTest, WithoutANumberThereIsNoRange) {
+  const auto net = Make();
+  std::vector<double> values(kCount, NAN);
+  values[7] = INFINITY;
+  net->BlobByName("data")->SetData(values);
+  net->Forward();
+  EXPECT_TRUE(net->Ranges().empty());
+  EXPECT_EQ(Saved(*net).quantizer_size(), 0);
+  values[8] = 3;
+  net->BlobByName("data")->SetData(values);
+  net->Forward();
+  EXPECT_EQ(net->Ranges().at("data").low, 3);
+  EXPECT_EQ(net->Ranges().at("data").high, 3);
+}
+
+TEST_P(ObservedRangesTest, LoadedRangesKeepTheirDigits) {
+  const auto net = Make();
+  NetParameter file;
+  for (const char* name : {"data", "twice"}) {
+    QuantizerParameter* entry = file.add_quantizer();
+    entry->set_name(name);
+    entry->set_observed_min(-0.3);
+    entry->set_observed_max(0.7);
+  }
+  net->CopyTrainedLayersFrom(file);
+  net->BlobByName("data")->SetData(std::vector<double>(kCount, 0.5));
+  net->Forward();
+  EXPECT_EQ(net->Ranges().at("data").low, -0.3);
+  EXPECT_EQ(net->Ranges().at("data").high, 0.7);
+  EXPECT_EQ(net->Ranges().at("twice").low, -0.3);
+  EXPECT_EQ(net->Ranges().at("twice").high, 1);
+  // The same where nothing but the file tells.
+  net->BlobByName("data")->SetData(std::vector<double>(kCount, NAN));
+  net->CopyTrainedLayersFrom(file);
+  net->Forward();
+  EXPECT_EQ(net->Ranges().at("data").low, -0.3);
+  EXPECT_EQ(net->Ranges().at("data").high, 0.7);
+}
+
+TEST_P(ObservedRangesTest, WaitsForNothing) {
+  const auto net = Make();
+  FillInputs(net.get());
+  net->Forward();
+  Device* device = GetParam().device;
+  device->ResetCounters();
+  net->Forward();
+  const DeviceCounters counters = device->counters();
+  EXPECT_EQ(counters.uploads, 0);
+  EXPECT_EQ(counters.downloads, 0);
+  EXPECT_EQ(counters.syncs, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ObservedRangesTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+TEST(ObservedRangesLogTest, OneWarningForABlobThatHeldInfinities) {
+  const auto net = MakeNet("name: 'overflowing' " + InputText("data", {3}), TestDevices()[0]);
+  net->set_observe(true);
+  net->BlobByName("data")->SetData({1, INFINITY, 2});
+  testing::internal::CaptureStderr();
+  net->Forward();
+  EXPECT_TRUE(testing::internal::GetCapturedStderr().empty());  // nothing is read in between
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) net->Ranges();
+  const std::string log = testing::internal::GetCapturedStderr(),
+                    part = "net overflowing: blob data held infinities or NaN";
+  EXPECT_TRUE(Holds(log, part));
+  EXPECT_EQ(log.find(part), log.rfind(part));
+}
+
+}  // namespace
+}  // namespace caffe
