@@ -3,6 +3,8 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/hdf5_file.hpp"
@@ -86,6 +88,55 @@ TEST(Hdf5MessagesTest, OtherFilesAreErrors) {
                     "other.h5: there is no '/iter'"));
   WriteSolverStateHdf5(folder / "s.h5", SolverState());
   EXPECT_TRUE(Holds(ErrorOf([&] { ReadNetHdf5(folder / "s.h5"); }), "there is no group '/data'"));
+}
+
+// A group's links lie in tables: "SNOD", 4 bytes, then 40 bytes for each link: a place for its name,
+// the address of what it leads to, and what is cached of that. Every link leads to every place once.
+TEST(Hdf5MessagesTest, LinksThatLeadElsewhereDoNoHarm) {
+  const TemporaryFolder folder;
+  WriteNetHdf5(folder / "w.h5",
+               Parse<NetParameter>("layer { name: 'a' blobs { shape { dim: 2 } data: [1, 2] } } "
+                                   "layer { name: 'b/c' blobs { shape { dim: 1 } data: 3 } }"));
+  const std::string whole = folder.Get("w.h5");
+  std::vector<size_t> links;
+  for (size_t at = whole.find("SNOD"); at != whole.npos; at = whole.find("SNOD", at + 4)) {
+    uint16_t count = 0;
+    std::memcpy(&count, &whole[at + 6], sizeof(count));
+    for (uint16_t i = 0; i < count; ++i) links.push_back(at + 8 + 40 * i + 8);
+  }
+  if (links.empty()) GTEST_SKIP() << "this HDF5 lays its files out in another way";
+  int loops = 0;
+  for (size_t link : links) {
+    for (size_t other : links) {
+      for (size_t bytes : {8, 32}) {  // with what is cached and without
+        std::string bad = whole;
+        bad.replace(link, bytes, whole.substr(other, bytes));
+        const std::string path = folder.Put("bad.h5", bad);
+        const std::string error = ErrorOf([&] { ReadNetHdf5(path); });
+        EXPECT_TRUE(error.empty() || Holds(error, path));
+        loops += error.find("' once more") != error.npos;
+      }
+    }
+  }
+  EXPECT_GT(loops, 0);
+}
+
+TEST(Hdf5MessagesTest, GroupsInGroupsHaveALimit) {
+  const TemporaryFolder folder;
+  NetParameter net = Parse<NetParameter>("layer { blobs { shape { dim: 1 } data: 3 } }");
+  for (const int depth : {99, 100}) {
+    std::string name = "a";
+    for (int i = 1; i < depth; ++i) name += "/a";
+    net.mutable_layer(0)->set_name(name);
+    WriteNetHdf5(folder / "w.h5", net);
+    const std::string error = ErrorOf([&] { ReadNetHdf5(folder / "w.h5"); });
+    if (depth == 99) {
+      EXPECT_EQ(error, "");
+    } else {
+      EXPECT_TRUE(Holds(error, "w.h5: group '/data/a/a"));
+      EXPECT_TRUE(Holds(error, "more than 100 others"));
+    }
+  }
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ class Hdf5Reader {
 
   bool Has(const std::string& name) const;
   bool IsGroup(const std::string& name) const;
+  // The same for all names of one object, of which damaged files make new ones.
+  std::string Identity(const std::string& name) const;
   // What a group holds, by name; "/" is the whole file.
   std::vector<std::string> Children(const std::string& group) const;
   Shape ShapeOf(const std::string& dataset) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "caffe.pb.h"
 #include "caffe/core/data_type.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 const char* const kRanges = "/cortado/quantizer";
 const char* const kState = "/cortado/state";
+constexpr int kMostGroups = 100;  // in each other
 
 Shape ShapeOf(const BlobProto& blob) {
   return {blob.shape().dim().begin(), blob.shape().dim().end()};
@@ -57,14 +59,23 @@ int PlaceOf(const std::string& name) {
   return error == std::errc() && stop == name.data() + name.size() && place < 1 << 16 ? place : -1;
 }
 
+// The groups that were read, by their identity. Damage, of one byte even, can make a group its own
+// child.
+using Groups = std::map<std::string, std::string>;
+
 // A layer is a group that holds datasets with numbers; its name may hold slashes.
 void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::string& layer,
-                NetParameter* net) {
+                NetParameter* net, Groups* read) {
+  const auto [known, fresh] = read->emplace(file.Identity(group), group);
+  CAFFE_CHECK(fresh, "group '", group, "' is group '", known->second,
+              "' once more; the file is damaged");
+  CAFFE_CHECK(std::count(group.begin(), group.end(), '/') <= kMostGroups, "group '", group,
+              "' lies in more than ", kMostGroups, " others; the file is damaged");
   LayerParameter* parameter = nullptr;
   for (const std::string& child : file.Children(group)) {
     const std::string path = group + "/" + child;
     if (file.IsGroup(path)) {
-      ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net);
+      ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net, read);
       continue;
     }
     const int place = PlaceOf(child);
@@ -118,7 +129,8 @@ NetParameter ReadNetHdf5(const std::string& path) {
   NetParameter net;
   try {
     CAFFE_CHECK(file.Has("/data"), "there is no group '/data', so these are no weights");
-    ReadLayers(file, "/data", "", &net);
+    Groups read;
+    ReadLayers(file, "/data", "", &net, &read);
     if (file.Has(kRanges)) {
       NetParameter ranges;
       CAFFE_CHECK(ranges.ParseFromString(file.ReadBytes(kRanges)), "dataset '", kRanges,

@@ -11,6 +11,7 @@ Hdf5Reader::Hdf5Reader(const std::string& path) {
 Hdf5Reader::~Hdf5Reader() = default;
 bool Hdf5Reader::Has(const std::string&) const { return false; }
 bool Hdf5Reader::IsGroup(const std::string&) const { return false; }
+std::string Hdf5Reader::Identity(const std::string&) const { return ""; }
 std::vector<std::string> Hdf5Reader::Children(const std::string&) const { return {}; }
 Shape Hdf5Reader::ShapeOf(const std::string&) const { return {}; }
 bool Hdf5Reader::IsDouble(const std::string&) const { return false; }

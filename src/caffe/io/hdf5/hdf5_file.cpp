@@ -125,6 +125,24 @@ bool Hdf5Reader::IsGroup(const std::string& name) const {
   return object >= 0 && H5Iget_type(object) == H5I_GROUP;
 }
 
+std::string Hdf5Reader::Identity(const std::string& name) const {
+  const Turn turn;
+  const Handle object(H5Oopen(file_, name.c_str(), H5P_DEFAULT), H5Oclose);
+#if H5_VERSION_GE(1, 12, 0)
+  H5O_info2_t info{};
+  const bool known = object >= 0 && H5Oget_info3(object, &info, H5O_INFO_BASIC) >= 0;
+  const void* place = &info.token;
+  constexpr size_t kBytes = sizeof(info.token);
+#else
+  H5O_info_t info{};
+  const bool known = object >= 0 && H5Oget_info(object, &info) >= 0;
+  const void* place = &info.addr;
+  constexpr size_t kBytes = sizeof(info.addr);
+#endif
+  CAFFE_CHECK(known, path_, ": there is no object '", name, "'", Reason());
+  return std::to_string(info.fileno) + ":" + std::string(static_cast<const char*>(place), kBytes);
+}
+
 std::vector<std::string> Hdf5Reader::Children(const std::string& group) const {
   const Turn turn;
   std::vector<std::string> names;
