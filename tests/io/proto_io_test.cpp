@@ -101,6 +101,48 @@ TEST(ProtoIoTest, SyntaxErrorsHaveALine) {
   EXPECT_TRUE(Contains(ParseError("layers {\n  type: CONVOLUTIO\n}"), "CONVOLUTIO"));
 }
 
+std::string Repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+TEST(ProtoIoTest, TooDeepNestingIsAnError) {
+  const struct {
+    std::string open, close;
+  } cases[] = {
+      {"x {", "}"}, {"x <", ">"}, {"x: [", "]"}, {"layer { moe_param { expert_net {", "} } }"}};
+  for (const auto& [open, close] : cases) {
+    const std::string error =
+        ParseError("name: 'a'\n" + Repeated(open, 100000) + Repeated(close, 100000));
+    EXPECT_TRUE(Contains(error, "net.prototxt: line 2: ")) << error.substr(0, 200);
+    EXPECT_TRUE(Contains(error, "more than 100 deep")) << error.substr(0, 200);
+  }
+  // A string ends with its line, whatever the parser says about it.
+  EXPECT_TRUE(Contains(ParseError("name: \"a\\\n x: " + Repeated("[", 100000)), "100 deep"));
+  EXPECT_TRUE(Contains(ParseError("name: 'a\n x: " + Repeated("[", 100000)), "100 deep"));
+  // No nesting: one behind the other, in strings and in comments.
+  const std::string brackets = Repeated("[{<", 50);
+  EXPECT_EQ(Parse(Repeated("layer { relu_param { } }\n", 200) + "# " + brackets + "\n" +
+                  "name: \"\\\"" + brackets + "\"")
+                .layer_size(),
+            200);
+  const std::string nets = Repeated("layer { moe_param { expert_net {", 33);
+  EXPECT_EQ(Parse(nets + Repeated("} } }", 33)).layer_size(), 1);
+}
+
+// Messages, and groups of fields that are not known.
+TEST(ProtoIoTest, TooDeepNestingInBinaryFilesIsAnError) {
+  const TemporaryFolder folder;
+  NetParameter net, *inner = &net;
+  for (int i = 0; i < 200; ++i) inner = inner->add_layer()->mutable_moe_param()->add_expert_net();
+  for (const std::string& content : {net.SerializeAsString(), Repeated("\x13", 1000000)}) {
+    const std::string path = folder.Put("x.caffemodel", content);
+    const std::string error = ErrorOf([&] { ReadNetParameterBinary(path); });
+    EXPECT_TRUE(Contains(error, path) && Contains(error, "damaged")) << error;
+  }
+}
+
 TEST(ProtoIoTest, HarmlessFieldsOfForksAreSkippedWithAWarning) {
   testing::internal::CaptureStderr();
   const NetParameter net = Parse(

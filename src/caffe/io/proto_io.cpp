@@ -34,6 +34,7 @@ namespace {
 namespace pb = google::protobuf;
 
 constexpr int64_t kLimit = std::numeric_limits<int>::max();
+constexpr int kMostNesting = 100;  // as protobuf has it for binary files
 
 std::string MessageName(const pb::Message& message) { return message.GetDescriptor()->name(); }
 
@@ -202,7 +203,6 @@ void MoveMergeCrop(NetParameter* net) {
   }
 }
 
-}  // namespace
 // What a message, or one in it, holds that is not known here; else empty.
 std::string UnknownField(const pb::Message& message) {
   const auto* descriptor = message.GetDescriptor();
@@ -245,6 +245,7 @@ template <class Message> Message ParseMessage(const std::string& bytes, const st
   return message;
 }
 
+}  // namespace
 
 void ParseTextProto(std::string_view text, const std::string& name, pb::Message* message) {
   const std::string failed =
@@ -255,6 +256,9 @@ void ParseTextProto(std::string_view text, const std::string& name, pb::Message*
               "it is binary, but a text file (prototxt) is expected here; weights "
               "(.caffemodel, .solverstate, .h5) go with the options for weights and snapshots");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // editors on Windows mark UTF-8
+  const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
+  CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists lie more than ", kMostNesting,
+              " deep in each other; the file is damaged or no prototxt");
   const std::string rewritten = RenameRepeatedPoolingFields(text);
   Collector collector(name, rewritten);
   pb::TextFormat::Parser parser;
@@ -350,10 +354,6 @@ NetParameter ReadNetParameterBinary(const std::string& path) {
   return net;
 }
 
-SolverParameter ReadSolverParameter(const std::string& path) {
-  SolverParameter solver;
-  ReadTextProto(path, &solver);
-  UpgradeSolverAsNeeded(path, &solver);
 NetParameter ParseNetParameter(const std::string& bytes, const std::string& name) {
   auto net = ParseMessage<NetParameter>(bytes, name);
   MoveMergeCrop(&net);
@@ -367,6 +367,10 @@ SolverParameter ParseSolverParameter(const std::string& bytes, const std::string
   return solver;
 }
 
+SolverParameter ReadSolverParameter(const std::string& path) {
+  SolverParameter solver;
+  ReadTextProto(path, &solver);
+  UpgradeSolverAsNeeded(path, &solver);
   UpgradeSnapshotPrefix(path, &solver);
   ResolveNetPaths(path, &solver);
   return solver;

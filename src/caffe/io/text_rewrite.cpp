@@ -25,7 +25,10 @@ bool IsNameCharacter(char c) {
 size_t SkipOpaque(std::string_view text, size_t at) {
   const char first = text[at++];
   if (first == '#') return std::min(text.find('\n', at), text.size());
-  while (at < text.size() && text[at] != first && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
+  while (at < text.size() && text[at] != first && text[at] != '\n') {
+    // Not even an escape takes a string to the next line.
+    at += text[at] == '\\' && text.substr(at + 1, 1) != "\n" ? 2 : 1;
+  }
   return std::min(at + 1, text.size());
 }
 
@@ -45,6 +48,25 @@ char NextSign(std::string_view text, size_t at) {
 }
 
 }  // namespace
+
+int LineOfNesting(std::string_view text, int limit) {
+  int depth = 0, line = 1;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '#' || c == '"' || c == '\'') {
+      const size_t end = SkipOpaque(text, at);
+      line += static_cast<int>(std::count(text.begin() + at, text.begin() + end, '\n'));
+      at = end;
+      continue;
+    }
+    if (c == '\n') ++line;
+    if (c == '{' || c == '<' || c == '[') ++depth;
+    if (c == '}' || c == '>' || c == ']') depth = std::max(0, depth - 1);
+    if (depth > limit) return line;
+    ++at;
+  }
+  return 0;
+}
 
 std::string RenameRepeatedPoolingFields(std::string_view text) {
   if (text.find("pooling_param") == text.npos) return std::string(text);
