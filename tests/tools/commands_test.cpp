@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/hdf5_messages.hpp"
+#include "caffe/io/proto_io.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/json.hpp"
 #include "commands/progress_bar.hpp"
@@ -130,6 +133,38 @@ TEST_F(CommandsTest, TrainsTestsAndResumes) {
   EXPECT_TRUE(Holds(err, "] Batch 2, loss = 0"));
   EXPECT_TRUE(Holds(err, "] Loss: 0"));
   EXPECT_TRUE(Holds(err, "] loss = 0 (* 1 = 0 loss)"));
+}
+
+TEST_F(CommandsTest, EveryCommandTakesListsOfWeightsOfBothFormats) {
+  NetParameter weights;
+  LayerParameter* ip = weights.add_layer();
+  ip->set_name("ip");
+  BlobProto *matrix = ip->add_blobs(), *bias = ip->add_blobs();
+  for (int extent : {2, 3}) matrix->mutable_shape()->add_dim(extent);
+  for (int i = 0; i < 6; ++i) matrix->add_data(0);
+  bias->mutable_shape()->add_dim(2);
+  // The loss is the square of the bias.
+  for (int i = 0; i < 2; ++i) bias->add_data(1);
+  const std::string one = folder / "one.caffemodel", two = folder / "two.caffemodel.h5";
+  WriteBinaryProto(one, weights);
+  for (float& value : *bias->mutable_data()) value = 2;
+  WriteNetHdf5(two, weights);
+  const std::string solver = Solver("snapshot_after_train: false"), net = folder / "net.prototxt";
+  for (const auto& [list, loss] : {std::pair<std::string, std::string>{one, "1"},
+                                   {two, "4"},
+                                   {one + "," + two, "4"},
+                                   {two + ", " + one, "1"}}) {
+    ASSERT_EQ(0, Run({"test", "-model", net, "-weights", list, "-iterations=1", "-gpu=cpu"}))
+        << err;
+    EXPECT_TRUE(Holds(err, "] Loss: " + loss + "\n")) << list << "\n" << err;
+    ASSERT_EQ(0, Run({"time", "-model", net, "-weights", list, "-iterations=1", "-gpu=cpu"}))
+        << err;
+    EXPECT_TRUE(Holds(err, "] Initial loss: " + loss + "\n")) << list << "\n" << err;
+    ASSERT_EQ(0, Run({"train", "-solver", solver, "-weights", list, "-gpu=cpu"})) << err;
+    EXPECT_TRUE(Holds(err, "iters), loss = " + loss + "\n")) << list << "\n" << err;
+  }
+  EXPECT_EQ(1, Run({"test", "-model", net, "-weights", one + "," + solver, "-gpu=cpu"}));
+  EXPECT_TRUE(Holds(err, solver + ": it is text")) << err;
 }
 
 TEST_F(CommandsTest, SolverModeChoosesTheDevice) {

@@ -49,7 +49,7 @@ struct Parser {
     app.add_option("--solver", options.solver, "train: the solver, a prototxt")->type_name("FILE");
     app.add_option("--model", options.model, "test, time: the net, a prototxt")->type_name("FILE");
     app.add_option("--weights", options.weights,
-                   "weights to start from, a caffemodel; train takes several, separated by commas")
+                   "weights: caffemodels, also in HDF5, separated by commas; the last one counts")
         ->type_name("FILE");
     app.add_option("--snapshot", options.snapshot, "train: the solverstate to resume from")
         ->type_name("FILE");

@@ -16,14 +16,13 @@ int TestCommand(const Options& options) {
   CAFFE_CHECK(!options.model.empty(), "test: Need a model definition to score: -model FILE");
   CAFFE_CHECK(!options.weights.empty(), "test: Need model weights to score: -weights FILE");
   const NetParameter parameter = ReadNetParameter(options.model);
-  const NetParameter trained = ReadNetParameterBinary(options.weights);
   NetOptions net_options;
   net_options.device = ChooseDevice(options.gpu);
   net_options.phase = TEST;
   net_options.level = options.level;
   net_options.stages = options.stages;
   Net net(parameter, net_options);
-  net.CopyTrainedLayersFrom(trained);
+  net.CopyTrainedLayersFrom(options.weights);
   log::Info(Concat("Running for ", options.iterations, " iterations."));
 
   std::unique_ptr<ProgressBar> bar;
