@@ -335,6 +335,20 @@ TEST(SnapshotFilesTest, AreBvlcs) {
   EXPECT_EQ(0, sgd->iter());
 }
 
+TEST(SnapshotFilesTest, WeightsAreNoSolverState) {
+  TemporaryFolder folder;
+  auto solver = Make(Parameter("snapshot_prefix: '" + (folder / "s") + "'"));
+  solver->Step(1);
+  solver->Snapshot();
+  const std::string weights = folder / "s_iter_1.caffemodel";
+  const std::string error = ErrorOf([&] { solver->Restore(weights); });
+  for (const std::string& part :
+       {weights, std::string("no solver state"), std::string("caffemodel has none")}) {
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  }
+  solver->Restore(folder / "s_iter_1.solverstate");
+}
+
 TEST(SnapshotFilesTest, UnwritablePlaceIsAnErrorAtOnce) {
   EXPECT_THROW(Make(Parameter("snapshot: 10 snapshot_prefix: '/nowhere/at/all/s'")), Error);
   auto solver = Make(Parameter("max_iter: 1 snapshot_prefix: '/nowhere/at/all/s'"));
@@ -395,6 +409,10 @@ TEST(SolverTest, WrongParametersAreErrors) {
   expect_error("test_iter: 1 test_interval: 1 test_state {} test_state {}");
   expect_error("net: 'missing.prototxt'");
   expect_error("average_loss: 0");
+  expect_error("snapshot: -5 snapshot_prefix: 's'");
+  for (const char* iterations : {"0", "-1"}) {
+    expect_error(Concat("test_iter: ", iterations, " test_interval: 1000"));
+  }
   SolverParameter none;
   none.set_lr_policy("fixed");
   EXPECT_THROW(Solver(none, TestDevices()[0]), Error);

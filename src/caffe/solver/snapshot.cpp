@@ -78,6 +78,10 @@ void Solver::Restore(const std::string& path) {
     state = ReadSolverStateHdf5(path);
   } else {
     ReadBinaryProto(path, &state);
+    // Weights are a message of unknown fields, too.
+    CAFFE_CHECK(state.has_iter(), path, " is no solver state: it has no iteration. A caffemodel ",
+                "has none; resume from the .solverstate that was written with it, or begin anew ",
+                "from its weights (-weights)");
   }
   const auto& history = updater_->history();
   CAFFE_CHECK(state.history_size() == static_cast<int>(history.size()), path,

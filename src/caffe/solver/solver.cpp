@@ -54,6 +54,8 @@ void Solver::Init(Device* device) {
   log::Info(Concat("Initializing solver from parameters: \n", param_->DebugString()));
   CheckLearningRate(*param_);
   FindUpdateRule(param_->type());
+  CAFFE_CHECK(param_->snapshot() >= 0, "snapshot must not be negative; it is ", param_->snapshot(),
+              " (0 writes none while training)");
   if (param_->snapshot() > 0) CheckSnapshotCanBeWritten();
   InitTrainNet(device);
   LearnableParameters learnable{net_->learnable_params(), net_->params_lr(),
@@ -141,6 +143,10 @@ void Solver::InitTestNets(Device* device) {
   CAFFE_CHECK(p.test_state_size() == 0 || p.test_state_size() == count,
               "test_state must be given for no test net or for all; there are ", count,
               " test nets and ", p.test_state_size(), " test_state");
+  for (int i = 0; i < total; ++i) {
+    CAFFE_CHECK(p.test_iter(i) > 0, "test_iter must be positive; that of test net ", i, " is ",
+                p.test_iter(i), "; without test_iter and test nets there are no tests");
+  }
   if (count == 0) return;
   CAFFE_CHECK(p.test_interval() > 0, "test_interval must be positive where there is a test net; ",
               "it is ", p.test_interval());
@@ -296,7 +302,6 @@ std::vector<double> Solver::Test(int test_net) {
   Net& net = *test_nets_[test_net];
   net.ShareTrainedLayersWith(*net_);
   const int iterations = param_->test_iter(test_net);
-  CAFFE_CHECK(iterations > 0, "test_iter must be positive; it is ", iterations);
   std::vector<double> sums;
   double loss = 0;
   for (int i = 0; i < iterations; ++i) {
