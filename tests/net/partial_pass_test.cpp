@@ -168,6 +168,14 @@ TEST_P(LossDiffTest, IsTheWeightWhereverBackwardBegins) {
   EXPECT_EQ(blob("x").DiffAsDouble(), (Numbers{6, 10}));
 }
 
+TEST_P(LossDiffTest, IsNotAViewThatWasTakenBefore) {
+  const auto view = blob("l").diff_memory()->View();
+  EXPECT_EQ(Gradient(), (Numbers{6, 10}));
+  EXPECT_EQ(*reinterpret_cast<float*>(view.get()), 2);
+  *reinterpret_cast<float*>(view.get()) = 0;
+  EXPECT_EQ(Gradient(), (Numbers{0, 0}));
+}
+
 TEST_P(LossDiffTest, OfTheCallerStays) {
   blob("l").SetDiff({5});
   EXPECT_EQ(Gradient(), (Numbers{15, 25}));

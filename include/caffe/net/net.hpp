@@ -246,7 +246,7 @@ class Net {
     // The diff as the net left it: another version of it was written by the caller.
     std::shared_ptr<SyncedMemory> diff;
     uint64_t version = 0;
-    bool given = false;
+    bool given = false, seeded = false;
   };
   bool WrittenByCaller(const LossTop& loss) const;
   std::vector<LossTop> losses_;

@@ -601,10 +601,12 @@ bool Net::WrittenByCaller(const LossTop& loss) const {
   }
   // Whoever only looked at it has it as it was.
   const std::vector<double> values = loss.blob->DiffAsDouble();
-  const auto is_seed = [&](double value) {
-    return std::abs(value - loss.weight) <= 0x1p-8 * std::abs(loss.weight);
+  const auto all = [&values](double expected) {
+    return std::all_of(values.begin(), values.end(), [&](double value) {
+      return std::abs(value - expected) <= 0x1p-8 * std::abs(expected);
+    });
   };
-  return !std::all_of(values.begin(), values.end(), is_seed);
+  return !all(loss.weight) && (loss.seeded || !all(0));
 }
 
 void Net::SeedLosses(const std::vector<int>& nodes) {
@@ -620,7 +622,7 @@ void Net::SeedLosses(const std::vector<int>& nodes) {
     if (loss.diff != loss.blob->diff_memory()) {
       loss.diff = loss.blob->diff_memory();
       loss.version = 0;
-      loss.given = false;
+      loss.given = loss.seeded = false;
     }
     if (loss.diff->version() != loss.version) loss.given = WrittenByCaller(loss);
     if (!loss.given) {
@@ -629,6 +631,7 @@ void Net::SeedLosses(const std::vector<int>& nodes) {
           {loss.blob->count(), step_state_->reals(), loss.blob->MutableDiff(),
            static_cast<int>(StepState::kLossScale), static_cast<double>(loss.weight)});
     }
+    loss.seeded = true;
     loss.version = loss.diff->version();
   }
 }
