@@ -93,6 +93,12 @@ TEST(AssignTypesTest, LabelsGoThroughLayersWithoutArithmeticAndInPlace) {
             "loss (SoftmaxWithLoss) x, y -> half\n");
 }
 
+TEST(AssignTypesTest, ASourceWritesTheTypeOfItsTops) {
+  EXPECT_EQ(Typed("layer { name: 'data' type: 'HDF5Data' top: 'x' compute_data_type: CAFFE_HALF "
+                  "top_data_type: CAFFE_FLOAT }"),
+            "data (HDF5Data) -> x\n");
+}
+
 TEST(AssignTypesTest, ASourcesOwnTypesHoldForItsLabels) {
   for (const char* field : {"top_data_type", "compute_data_type"}) {
     EXPECT_EQ(Typed(Concat("data_type: CAFFE_BFLOAT16 layer { name: 'data' type: 'Input' top: 'x' "

@@ -69,8 +69,7 @@ TEST(InsertCastsTest, LabelsOfASourceAreMadeAsTheyAre) {
                  "        compute_data_type: CAFFE_HALF top_data_type: CAFFE_BFLOAT16 } "
                  "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' "
                  "        compute_data_type: CAFFE_BFLOAT16 }"),
-            "data (Data) -> x_in_half, y:float half\n"
-            "x_from_x_in_half (Quantizer) x_in_half -> x float/half/bfloat16\n"
+            "data (Data) -> x, y:float bfloat16\n"
             "loss (SoftmaxWithLoss) x, y -> bfloat16\n");
 }
 

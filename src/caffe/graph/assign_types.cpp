@@ -136,6 +136,8 @@ NetParameter AssignTypes(const NetParameter& net) {
         types = TypeTriple::Equal(compute);
         if (layer.has_bottom_data_type()) types.in = DataTypeByProto(layer.bottom_data_type());
         if (layer.has_top_data_type()) types.out = DataTypeByProto(layer.top_data_type());
+        // Sources compute nothing: they write any float kind, and no cast has to rename a top.
+        if (traits.data && types.out.is_float()) types = TypeTriple::Equal(types.out);
       }
       if (!as_they_are) {
         layer.set_bottom_data_type(static_cast<DataTypeProto>(types.in.info().proto));
