@@ -455,6 +455,48 @@ TEST(NetRangesTest, WorkInPlaceOnCodesThatAnotherLayerReadsIsNamed) {
   apart->Forward();
 }
 
+TEST(NetRangesTest, JoiningPiecesOfOneRangeNeedsNoOther) {
+  const auto text = [](DataType type) {
+    const std::string t = Typed(type);
+    return InputText("data", {2, 4}) + InnerProductText("ip", "data", 6, t) +
+           "layer { name: 'cut' type: 'Slice' bottom: 'ip' top: 'a' top: 'b'" + t +
+           " } layer { name: 'join' type: 'Concat' bottom: 'b' bottom: 'a' top: 'joined'" + t +
+           " } ";
+  };
+  NetParameter weights = Calibrated(text(kFloat));
+  auto* ranges = weights.mutable_quantizer();
+  for (int i = ranges->size() - 1; i >= 0; --i) {
+    if (ranges->Get(i).name() == "joined") ranges->DeleteSubrange(i, 1);
+  }
+  for (Device* device : TestDevices()) {
+    const auto net = MakeNet(text(kQuant8), device);
+    net->CopyTrainedLayersFrom(weights);
+    FillInputs(net.get());
+    net->Forward();
+    const std::vector<int> whole = Codes(*net->BlobByName("ip")),
+                           joined = Codes(*net->BlobByName("joined"));
+    for (int i = 0; i < 12; ++i) EXPECT_EQ(joined[i], whole[i / 6 * 6 + (i + 3) % 6]) << i;
+  }
+}
+
+TEST(NetRangesTest, JoiningBlobsOfTwoRangesNeedsOne) {
+  const auto text = [](DataType type) {
+    const std::string t = Typed(type);
+    return InputText("data", {2, 4}) + InnerProductText("a", "data", 3, t) +
+           InnerProductText("b", "data", 3, t) +
+           "layer { name: 'join' type: 'Concat' bottom: 'b' bottom: 'a' top: 'joined'" + t + " } ";
+  };
+  NetParameter weights = Calibrated(text(kFloat));
+  auto* ranges = weights.mutable_quantizer();
+  for (int i = ranges->size() - 1; i >= 0; --i) {
+    if (ranges->Get(i).name() == "joined") ranges->DeleteSubrange(i, 1);
+  }
+  const auto net = MakeNet(text(kQuant8), Cpu());
+  net->CopyTrainedLayersFrom(weights);
+  FillInputs(net.get());
+  EXPECT_TRUE(Holds(MessageOf([&] { net->Forward(); }), "joined"));
+}
+
 TEST(NetRangesTest, ALayerWhoseTopHasATypeOfItsOwnAndTwoReaders) {
   const auto text = [](DataType type, DataType top) {
     const std::string t = Typed(type);

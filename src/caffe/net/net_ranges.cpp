@@ -142,6 +142,13 @@ void Net::ResolveRanges() {
     }
     return resolved;
   };
+  const auto tied = [&](const Node& node) {
+    const std::optional<ObservedRange>& first = versions[node.bottom_ids[0]].range;
+    return first && std::all_of(node.bottom_ids.begin(), node.bottom_ids.end(), [&](int id) {
+             const std::optional<ObservedRange>& range = versions[id].range;
+             return range && range->low == first->low && range->high == first->high;
+           });
+  };
   for (Node& node : nodes_) {
     node.bottom_ranges.clear();
     node.top_ranges.clear();
@@ -159,6 +166,10 @@ void Net::ResolveRanges() {
         version.range = find(version.name);
         // A cast of the user's means the same numbers.
         if (!version.range && node.layer->type() == "Quantizer") version.range = source.range;
+        // So does joining what has one range.
+        if (!version.range && node.layer->type() == "Concat" && tied(node)) {
+          version.range = source.range;
+        }
       }
       node.top_ranges.push_back(resolve(version, *node.top[t]));
       versions[node.top_ids[t]] = version;
