@@ -6,6 +6,7 @@
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
+#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -40,6 +41,27 @@ TEST_P(MemoryDataLayerTest, WalksThroughTheArrays) {
 
 INSTANTIATE_TEST_SUITE_P(All, MemoryDataLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
+
+TEST(MemoryDataLayerWarningTest, TransformParamIsNotApplied) {
+  const std::vector<float> data{1, 2, 3, 4, 5, 6}, labels{0, 1};
+  const auto log = [&](const std::string& more) {
+    testing::internal::CaptureStderr();
+    LayerTester layer(kText + more, Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {}, 2);
+    auto& memory = dynamic_cast<MemoryData&>(layer.layer());
+    for (int i = 0; i < 3; ++i) memory.Reset(data.data(), labels.data(), 2);
+    layer.Forward();
+    EXPECT_EQ(layer.Top(0), std::vector<double>({1, 2, 3, 4, 5, 6}));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log(""), "");
+  // Once for each layer, not for each process or array.
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = log(" transform_param { scale: 0.5 }");
+    const std::string warning = "tested (MemoryData): transform_param is not applied to arrays";
+    EXPECT_TRUE(Holds(text, warning));
+    EXPECT_EQ(text.find(warning), text.rfind(warning)) << text;
+  }
+}
 
 TEST(MemoryDataLayerShapeTest, AnyNumberOfAxes) {
   LayerTester layer("type: 'MemoryData' memory_data_param { dim: 4 dim: 5 }", Runtime::Get().cpu(),

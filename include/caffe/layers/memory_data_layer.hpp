@@ -9,13 +9,13 @@ class LayerRegistry;
 // Batches from arrays of the caller, one after another and from the start again at the end.
 // top 0: [batch_size, channels, height, width]; top 1: labels [batch_size], always float.
 // memory_data_param: batch_size, channels, height, width; or dim, the whole shape with the batch
-//   first.
+//   first. transform_param is not applied, which a warning says.
 // Types: float kinds.
 class MemoryData : public LayerBase {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
-  void Reshape(const BlobVec&, const BlobVec&) override {}
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   std::vector<uint64_t> RunState() const override { return {static_cast<uint64_t>(position_)}; }

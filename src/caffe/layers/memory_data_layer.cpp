@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "caffe.pb.h"
+#include "caffe/core/log.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -16,6 +17,9 @@ void MemoryData::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   }
   CAFFE_CHECK(ShapeCount(shape_) > 0, Where(), ": batch_size, channels, height and width must be ",
               "given and positive, they are ", ShapeString(shape_));
+}
+
+void MemoryData::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->Reshape(shape_);
   top[1]->Reshape({shape_[0]});
 }
@@ -25,6 +29,10 @@ void MemoryData::Reset(const float* data, const float* labels, int64_t count,
   CAFFE_CHECK(data && labels, Where(), ": Reset needs data and labels");
   CAFFE_CHECK(count > 0 && count % batch_size() == 0, Where(), ": ", count,
               " items are no positive multiple of the batch size ", batch_size());
+  if (!data_ && layer_param().has_transform_param()) {
+    log::Warning(Concat(Where(), ": transform_param is not applied to arrays; transform them ",
+                        "before, as caffe.io.Transformer does"));
+  }
   data_ = data;
   labels_ = labels;
   count_ = count;
