@@ -11,7 +11,8 @@ KERNEL(average_pool_quantized, ARG(i64, planes), ARG(i32, height), ARG(i32, widt
     const i32 w0 = (i32)c * stride_w - pad_w;
     i32 h1 = h0 + kernel_h < height + pad_h ? h0 + kernel_h : height + pad_h;
     i32 w1 = w0 + kernel_w < width + pad_w ? w0 + kernel_w : width + pad_w;
-    const i32 area = (h1 - h0) * (w1 - w0);
+    // A window behind the image, which a stride beyond the kernel may round up to, has none.
+    const i32 area = h1 > h0 && w1 > w0 ? (h1 - h0) * (w1 - w0) : 1;
     h1 = h1 < height ? h1 : height;
     w1 = w1 < width ? w1 : width;
     const Index base = plane * height * width;

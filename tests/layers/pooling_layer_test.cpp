@@ -6,6 +6,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
@@ -70,6 +71,19 @@ std::vector<Case> Cases() {
        {2, 1, 4, 9},
        {2, 1, 5, 4},
        {2, 4, 1, 3, 1, 2}},
+      // Larger than the image, and rounded up to one window.
+      {"kernel_size: 3 stride: 2", {2, 3, 2, 2}, {2, 3, 1, 1}, {3, 3, 2, 2, 0, 0}},
+      {"kernel_size: 2 stride: 2", {2, 3, 1, 1}, {2, 3, 1, 1}, {2, 2, 2, 2, 0, 0}},
+      {"kernel_size: 2 stride: 2", {2, 3, 1, 8}, {2, 3, 1, 4}, {2, 2, 2, 2, 0, 0}},
+      {"kernel_size: 5 stride: 4 pad: 1", {1, 2, 1, 6}, {1, 2, 1, 2}, {5, 5, 4, 4, 1, 1}},
+      {"kernel_h: 9 kernel_w: 2 stride_h: 6 stride_w: 1 pad_h: 1 pad_w: 1",
+       {1, 2, 2, 3},
+       {1, 2, 1, 4},
+       {9, 2, 6, 1, 1, 1}},
+      {"kernel_size: 16777216 stride: 16777216",
+       {1, 2, 3, 2},
+       {1, 2, 1, 1},
+       {16777216, 16777216, 16777216, 16777216, 0, 0}},
       {"global_pooling: true", {3, 4, 5, 7}, {3, 4, 1, 1}, {5, 7, 1, 1, 0, 0}},
   };
 }
@@ -174,10 +188,10 @@ TEST_P(PoolingLayerTest, StochasticDrawsInProportion) {
   EXPECT_NEAR(drawn[2] / planes, 0.5, 0.03);
   EXPECT_NEAR(drawn[3] / planes, 0.25, 0.03);
   layer.Forward();
-  EXPECT_EQ(layer.Top(), y) << "the same step draws the same";
-  layer.step_state().AdvanceForward();
+  EXPECT_NE(layer.Top(), y) << "every forward draws anew";
+  layer.layer().SetRunState(layer.layer().context().seed, {0});
   layer.Forward();
-  EXPECT_NE(layer.Top(), y) << "another step draws anew";
+  EXPECT_EQ(layer.Top(), y) << "the first forward once more";
 }
 
 TEST_P(PoolingLayerTest, StochasticExpectsInTest) {
@@ -189,6 +203,23 @@ TEST_P(PoolingLayerTest, StochasticExpectsInTest) {
   ExpectNear(layer.Top(), {1.5, 0}, Tolerance(type), "y");
   layer.RandomTopDiff();
   EXPECT_THROW(layer.Backward(), Error);
+}
+
+TEST_P(PoolingLayerTest, StochasticWindowLargerThanTheImage) {
+  const auto [device, type] = GetParam();
+  const std::string text = PoolingText("pool: STOCHASTIC kernel_size: 3 stride: 2");
+  LayerTester train(text, device, TypeTriple::Equal(type), {{1, 1, 2, 2}});
+  ASSERT_EQ(train.top().shape(), Shape({1, 1, 1, 1}));
+  train.SetBottom(0, {0, 0, 3, 0});
+  train.Forward();
+  EXPECT_EQ(train.Top(), std::vector<double>({3}));
+  train.SetTopDiff(0, {2});
+  train.Backward();
+  EXPECT_EQ(train.BottomDiff(0), std::vector<double>({0, 0, 2, 0}));
+  LayerTester test("phase: TEST " + text, device, TypeTriple::Equal(type), {{1, 1, 2, 2}});
+  test.SetBottom(0, {1, 0, 2, 1});
+  test.Forward();
+  ExpectNear(test.Top(), {1.5}, Tolerance(type), "y");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PoolingLayerTest, testing::ValuesIn(DevicesAndFloats()),
@@ -236,9 +267,17 @@ TEST(PoolingLayerShapeTest, RefusesWhatDoesNotFit) {
        {"", "kernel_size: 0", "kernel_size: 6", "kernel_size: 2 stride: 0", "kernel_h: 2",
         "kernel_size: 2 kernel_h: 2 kernel_w: 2", "kernel_size: 2 pad: 2",
         "kernel_size: 2 global_pooling: true", "global_pooling: true pad: 1",
-        "kernel_size: 2 stride_h: 2", "pool: STOCHASTIC kernel_size: 2 pad: 1"}) {
+        "kernel_size: 2 stride_h: 2", "pool: STOCHASTIC kernel_size: 2 pad: 1",
+        "kernel_size: 7 stride: 2", "kernel_size: 6 stride: 2 round_mode: FLOOR",
+        "kernel_size: 8 stride: 1 pad: 1", "kernel_size: 16777217 stride: 16777217",
+        "kernel_size: 4294967295 stride: 4294967295"}) {
     EXPECT_THROW(make(text), Error) << text;
   }
+  EXPECT_NO_THROW(make("kernel_size: 6 stride: 2"));
+  EXPECT_EQ(
+      ErrorOf([&] { make("kernel_size: 7 stride: 2"); }),
+      "tested (Pooling): a window of 7 is larger than the input of 5 padded by 0; with stride "
+      "2, rounded up, no output is left");
   EXPECT_THROW(make("kernel_size: 2", {5, 5}), Error);
   EXPECT_THROW(make("pool: AVE kernel_size: 2", {1, 1, 5, 5}, 2), Error);
 }

@@ -411,31 +411,46 @@ TEST_P(QuantizedLayerTest, AConvolutionIsNearTheFloatOne) {
 
 // --- Pooling, Split, Flatten ---------------------------------------------------------------------
 
+struct PoolingCase {
+  int64_t image, kernel, stride, pad, output;
+  std::string text() const {
+    return Concat("kernel_size: ", kernel, " stride: ", stride, " pad: ", pad);
+  }
+};
+
+const PoolingCase kPoolingCases[] = {{8, 2, 2, 0, 4},
+                                     {8, 3, 2, 1, 5},
+                                     {7, 2, 2, 0, 4},
+                                     // Larger than the image, rounded up to one window.
+                                     {2, 3, 2, 0, 1},
+                                     {1, 2, 2, 0, 1},
+                                     {1, 5, 4, 1, 1}};
+
 TEST_P(QuantizedLayerTest, MaxPoolingCarriesCodesAndRangeThrough) {
-  for (const char* window : {"kernel_size: 2 stride: 2", "kernel_size: 3 stride: 2 pad: 1"}) {
-    LayerTester pool =
-        Make(Concat("type: 'Pooling' pooling_param { ", window, " }"), {{2, 3, 8, 8}});
+  for (const PoolingCase& c : kPoolingCases) {
+    LayerTester pool = Make(Concat("type: 'Pooling' pooling_param { ", c.text(), " }"),
+                            {{2, 3, c.image, c.image}});
     const QuantRange in = In();
     pool.bottom().set_range(in);
-    const auto x = RandomCodes(2 * 3 * 64, type(), 29);
+    const auto x = RandomCodes(6 * c.image * c.image, type(), 29);
     SetCodes(&pool.bottom(), x);
     EXPECT_TRUE(pool.layer().CarriesRange());
     pool.Forward();
-    const int64_t kernel = window[13] - '0', pad = kernel - 2, extent = pool.top().shape(2);
+    ASSERT_EQ(pool.top().shape(), Shape({2, 3, c.output, c.output})) << c.text();
     std::vector<int64_t> exact;
     for (int64_t plane = 0; plane < 6; ++plane) {
-      for (int64_t i = 0; i < extent * extent; ++i) {
+      for (int64_t i = 0; i < c.output * c.output; ++i) {
         int64_t best = -1;
-        for (int64_t k = 0; k < kernel * kernel; ++k) {
-          const int64_t row = i / extent * 2 - pad + k / kernel,
-                        column = i % extent * 2 - pad + k % kernel;
-          if (row < 0 || row > 7 || column < 0 || column > 7) continue;
-          best = std::max(best, x[plane * 64 + row * 8 + column]);
+        for (int64_t k = 0; k < c.kernel * c.kernel; ++k) {
+          const int64_t row = i / c.output * c.stride - c.pad + k / c.kernel,
+                        column = i % c.output * c.stride - c.pad + k % c.kernel;
+          if (row < 0 || row >= c.image || column < 0 || column >= c.image) continue;
+          best = std::max(best, x[(plane * c.image + row) * c.image + column]);
         }
         exact.push_back(best);
       }
     }
-    EXPECT_EQ(Codes(pool.top()), exact) << window;
+    EXPECT_EQ(Codes(pool.top()), exact) << c.text();
     EXPECT_EQ(pool.top().range().zero, in.zero);
     EXPECT_EQ(pool.top().range().scale, in.scale);
     EXPECT_THROW(pool.Backward(), Error);
@@ -444,37 +459,55 @@ TEST_P(QuantizedLayerTest, MaxPoolingCarriesCodesAndRangeThrough) {
 
 // One factor for each population of a window, one rounding.
 TEST_P(QuantizedLayerTest, AveragePoolingRequantizesOnce) {
-  LayerTester pool =
-      Make("type: 'Pooling' pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }",
-           {{2, 2, 8, 8}});
-  const QuantRange in = In();
-  QuantRange out = In();
-  out.scale *= 0.7;
-  out.zero = Zero(0.2);
-  pool.bottom().set_range(in);
-  pool.top().set_range(out);
-  const auto x = RandomCodes(256, type(), 31);
-  SetCodes(&pool.bottom(), x);
-  EXPECT_FALSE(pool.layer().CarriesRange());
-  pool.Forward();
-  const int64_t extent = pool.top().shape(2);
-  std::vector<int64_t> exact;
-  for (int64_t plane = 0; plane < 4; ++plane) {
-    for (int64_t i = 0; i < extent * extent; ++i) {
-      const int64_t row0 = i / extent * 2 - 1, column0 = i % extent * 2 - 1;
-      Wide sum = 0;
-      int64_t area = 0;
-      for (int64_t k = 0; k < 9; ++k) {
-        const int64_t row = row0 + k / 3, column = column0 + k % 3;
-        area += row < 9 && column < 9;  // the padding counts, what is beyond it does not
-        if (row < 0 || row > 7 || column < 0 || column > 7) continue;
-        sum += x[plane * 64 + row * 8 + column] - in.zero;
+  for (const PoolingCase& c : kPoolingCases) {
+    LayerTester pool = Make(Concat("type: 'Pooling' pooling_param { pool: AVE ", c.text(), " }"),
+                            {{2, 2, c.image, c.image}});
+    const QuantRange in = In();
+    QuantRange out = In();
+    out.scale *= 0.7;
+    out.zero = Zero(0.2);
+    pool.bottom().set_range(in);
+    pool.top().set_range(out);
+    const auto x = RandomCodes(4 * c.image * c.image, type(), 31);
+    SetCodes(&pool.bottom(), x);
+    EXPECT_FALSE(pool.layer().CarriesRange());
+    pool.Forward();
+    ASSERT_EQ(pool.top().shape(), Shape({2, 2, c.output, c.output})) << c.text();
+    std::vector<int64_t> exact;
+    for (int64_t plane = 0; plane < 4; ++plane) {
+      for (int64_t i = 0; i < c.output * c.output; ++i) {
+        const int64_t row0 = i / c.output * c.stride - c.pad,
+                      column0 = i % c.output * c.stride - c.pad;
+        Wide sum = 0;
+        int64_t area = 0;
+        for (int64_t k = 0; k < c.kernel * c.kernel; ++k) {
+          const int64_t row = row0 + k / c.kernel, column = column0 + k % c.kernel;
+          // The padding counts, what is beyond it does not.
+          area += row < c.image + c.pad && column < c.image + c.pad;
+          if (row < 0 || row >= c.image || column < 0 || column >= c.image) continue;
+          sum += x[(plane * c.image + row) * c.image + column] - in.zero;
+        }
+        const Requant factor = Requant::FromReal(in.scale / out.scale / static_cast<double>(area));
+        exact.push_back(ExactCode(sum, factor, false, out.zero, most()));
       }
-      const Requant factor = Requant::FromReal(in.scale / out.scale / static_cast<double>(area));
-      exact.push_back(ExactCode(sum, factor, false, out.zero, most()));
     }
+    EXPECT_EQ(Codes(pool.top()), exact) << c.text();
   }
-  EXPECT_EQ(Codes(pool.top()), exact);
+}
+
+// A stride beyond the kernel rounds up to windows that hold nothing: the mean is a zero.
+TEST_P(QuantizedLayerTest, AveragePoolingOfNothing) {
+  LayerTester pool =
+      Make("type: 'Pooling' pooling_param { pool: AVE kernel_size: 1 stride: 5 }", {{1, 1, 2, 2}});
+  pool.bottom().set_range(In());
+  QuantRange out = In();
+  out.zero = Zero(0.2);
+  pool.top().set_range(out);
+  SetCodes(&pool.bottom(), RandomCodes(4, type(), 37));
+  pool.Forward();
+  ASSERT_EQ(pool.top().shape(), Shape({1, 1, 2, 2}));
+  const std::vector<int64_t> codes = Codes(pool.top());
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(codes[i], out.zero);
 }
 
 TEST_P(QuantizedLayerTest, StochasticPoolingTakesNoCodes) {

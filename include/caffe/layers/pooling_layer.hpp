@@ -13,7 +13,8 @@ class LayerRegistry;
 //   STOCHASTIC: in TRAIN one value, drawn with a probability proportional to it (values >= 0);
 //     in TEST the sum of squares over the sum, without a gradient.
 //   output extent = (input + 2 pad - kernel) / stride + 1, rounded up, or down with FLOOR; with
-//   padding the last window must begin inside the image or its leading padding.
+//   padding the last window must begin inside the image or its leading padding. Windows are cut at
+//   the image, also one that is larger: 3 x 3 with stride 2 makes 1 x 1 of 2 x 2.
 // bottom 0: [N, C, H, W]; top 0: [N, C, h, w]; top 1 (optional, MAX): the place h W + w of each
 // largest value, as float.
 // pooling_param: pool (MAX), kernel_size or kernel_h and kernel_w, stride (1), pad (0), likewise;
@@ -30,11 +31,16 @@ class Pooling : public LayerBase {
                 const BlobVec& bottom) override;
   void PrepareParameters() override;
   bool CarriesRange() const override;
+  // STOCHASTIC in TRAIN: the count of forwards.
+  std::vector<uint64_t> RunState() const override;
+  void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
   struct Axis {
     int64_t input = 0, output = 0, kernel = 1, stride = 1, pad = 0;
   };
+  // Random numbers decide.
+  bool Draws() const;
   void ReadWindow();
   void MakeKernels();
   int64_t OutputExtent(const Axis& axis) const;

@@ -1,12 +1,20 @@
 #include "caffe/layers/pooling_layer.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "caffe.pb.h"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
+namespace {
+
+// Of kernels, strides and images: places are kept as float, and computed in 32 bits.
+constexpr int64_t kLargest = int64_t{1} << 24;
+
+}  // namespace
 
 void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const PoolingParameter& parameter = layer_param().pooling_param();
@@ -25,10 +33,12 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(pool_ != PoolingParameter::STOCHASTIC || types().compute.is_float(), Where(),
               ": STOCHASTIC takes float kinds, not ", types().compute.name());
   ReadWindow();
-  mask_ = MakeBlob(kFloat, device(), {0}, name() + " mask");
-  if (pool_ == PoolingParameter::STOCHASTIC) counter_ = ForwardCounter(context());
+  PlaceBlob(&mask_, kFloat, device(), {0}, name() + " mask");
+  if (Draws()) counter_.Place(device());
   MakeKernels();
 }
+
+bool Pooling::Draws() const { return pool_ == PoolingParameter::STOCHASTIC && phase() == TRAIN; }
 
 void Pooling::ReadWindow() {
   const PoolingParameter& parameter = layer_param().pooling_param();
@@ -53,6 +63,10 @@ void Pooling::ReadWindow() {
   width_.stride = stride_apart ? parameter.stride_w() : parameter.stride();
   CAFFE_CHECK(height_.stride > 0 && width_.stride > 0, Where(), ": the stride of ", height_.stride,
               "x", width_.stride, " must be positive");
+  CAFFE_CHECK(std::max({height_.kernel, width_.kernel, height_.stride, width_.stride}) <= kLargest,
+              Where(), ": the kernel of ", height_.kernel, "x", width_.kernel,
+              " and the stride of ", height_.stride, "x", width_.stride,
+              " must not be larger than 2^24");
   const bool pad_apart = parameter.has_pad_h() || parameter.has_pad_w();
   CAFFE_CHECK(
       !pad_apart || (!parameter.has_pad() && parameter.has_pad_h() && parameter.has_pad_w()),
@@ -108,9 +122,13 @@ void Pooling::MakeKernels() {
 
 int64_t Pooling::OutputExtent(const Axis& axis) const {
   const int64_t room = axis.input + 2 * axis.pad - axis.kernel;
-  CAFFE_CHECK(room >= 0, Where(), ": a window of ", axis.kernel, " is larger than the input of ",
-              axis.input, " padded by ", axis.pad);
-  int64_t output = (room + (round_up_ ? axis.stride - 1 : 0)) / axis.stride + 1;
+  // Rounded up, a window that sticks out by less than a stride is one that is cut.
+  CAFFE_CHECK(room >= 0 || (round_up_ && -room < axis.stride), Where(), ": a window of ",
+              axis.kernel, " is larger than the input of ", axis.input, " padded by ", axis.pad,
+              "; with stride ", axis.stride, ", rounded ", round_up_ ? "up" : "down",
+              ", no output is left");
+  int64_t output = 1;
+  if (room > 0) output += (room + (round_up_ ? axis.stride - 1 : 0)) / axis.stride;
   const bool padded = height_.pad > 0 || width_.pad > 0;
   if (padded && (output - 1) * axis.stride >= axis.input + axis.pad) --output;
   return output;
@@ -123,8 +141,7 @@ void Pooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
   width_.input = bottom[0]->shape(3);
   CAFFE_CHECK(height_.input > 0 && width_.input > 0, Where(), ": the image of shape ",
               bottom[0]->shape_string(), " is empty");
-  // Places are kept as float.
-  CAFFE_CHECK(height_.input * width_.input <= int64_t{1} << 24, Where(), ": images of more than ",
+  CAFFE_CHECK(height_.input * width_.input <= kLargest, Where(), ": images of more than ",
               "2^24 elements are not supported, this one has shape ", bottom[0]->shape_string());
   if (global_) {
     height_.kernel = height_.input;
@@ -158,7 +175,10 @@ bool Pooling::CarriesRange() const { return pool_ == PoolingParameter::MAX; }
 void Pooling::PrepareParameters() {
   if (!factors_) return;
   const double rescale = BottomRange(0).scale / TopRange(0).scale;
-  const int64_t areas = height_.kernel * width_.kernel;
+  const auto extent = [](const Axis& axis) {
+    return std::min(axis.kernel, axis.input + 2 * axis.pad);
+  };
+  const int64_t areas = extent(height_) * extent(width_);
   if (areas == areas_ && rescale == rescale_) return;
   std::vector<int32_t> factors(2 * areas);
   for (int64_t i = 0; i < areas; ++i) {
@@ -174,7 +194,7 @@ void Pooling::PrepareParameters() {
 }
 
 void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const bool draws = pool_ == PoolingParameter::STOCHASTIC && phase() == TRAIN;
+  const bool draws = Draws();
   std::vector<KernelArgument> arguments = Geometry();
   if (factors_) {
     arguments.emplace_back(bottom[0]->device_data(), BottomRange(0).zero);
@@ -213,6 +233,15 @@ void Pooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
   } else {
     backward_->Launch({planes_ * height_.input, width_.input}, arguments);
   }
+}
+
+std::vector<uint64_t> Pooling::RunState() const {
+  return Draws() ? std::vector<uint64_t>{counter_.Get()} : std::vector<uint64_t>();
+}
+
+void Pooling::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  LayerBase::SetRunState(seed, values);
+  if (Draws()) counter_.Set(static_cast<uint32_t>(values[0]));
 }
 
 void RegisterPoolingLayer(LayerRegistry& registry) {
