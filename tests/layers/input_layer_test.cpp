@@ -2,6 +2,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
 namespace caffe {
@@ -29,6 +30,19 @@ TEST(InputLayerTest, KeepsWhatTheCallerSet) {
   input.top().SetData({1, 2, 3});
   input.Forward();
   EXPECT_EQ(input.Top(), std::vector<double>({1, 2, 3}));
+}
+
+TEST(InputLayerTest, KeepsWhatTheCallerSetOnAnotherDevice) {
+  for (Device* device : TestDevices()) {
+    LayerTester input = MakeInput("shape { dim: 10 dim: 3 }", 1);
+    input.top().Reshape({2, 3});
+    input.top().SetData({1, 2, 3, 4, 5, 6});
+    input.top().SetDevice(device);
+    input.layer().MoveToDevice(device, {}, {&input.top()});
+    input.Forward();
+    EXPECT_EQ(input.top().shape(), Shape({2, 3}));
+    EXPECT_EQ(input.Top(), std::vector<double>({1, 2, 3, 4, 5, 6}));
+  }
 }
 
 }  // namespace

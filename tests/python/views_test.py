@@ -197,3 +197,22 @@ def test_a_move_to_another_device_keeps_views_live():
         assert (net.forward(blobs=['ip'])['ip'] == -3).all()
         assert np.shares_memory(net.params['ip'][0].data, weights)
     caffe.set_device('cpu')
+
+
+def test_a_move_to_another_device_keeps_a_reshaped_input():
+    if len(DEVICES) < 2:
+        pytest.skip('there is one device')
+    spec = NetSpec()
+    spec.x = L.Input(shape=dict(dim=[10, 3]))
+    spec.y = L.Power(spec.x, scale=2)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    for name in (*DEVICES[::-1], *DEVICES):
+        for rows in (2, 30):
+            net.blobs['x'].reshape(rows, 3)
+            net.reshape()
+            x = np.arange(3 * rows).reshape(rows, 3) + 1
+            net.blobs['x'].data[...] = x
+            caffe.set_device(name)
+            assert np.array_equal(net.forward()['y'], 2 * x)
+            assert np.array_equal(net.blobs['x'].data, x)
+    caffe.set_device('cpu')

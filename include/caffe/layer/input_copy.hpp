@@ -14,8 +14,10 @@ class InputCopy {
   void Keep(const BlobBase& bottom, const BlobBase& top, bool wanted);
   // What the bottom held in the forward.
   KernelArgument Data(const BlobBase& bottom, const BlobBase& top) const;
-  // The copy belongs to a device: called in LayerSetUp.
-  void Reset() { copy_.reset(); }
+  // Takes the copy along to another device: called in LayerSetUp.
+  void SetDevice(Device* device) {
+    if (copy_) copy_->SetDevice(device);
+  }
 
  private:
   std::shared_ptr<BlobBase> copy_;

@@ -42,7 +42,7 @@ class LayerBase {
 
   // Checks the numbers of blobs against the traits, then LayerSetUp and Reshape.
   void SetUp(const LayerTraits& traits, const BlobVec& bottom, const BlobVec& top);
-  // Reads parameters, makes learnable blobs and kernels. Called once.
+  // Reads parameters, makes learnable blobs and kernels. Called once, and again by MoveToDevice.
   virtual void LayerSetUp(const BlobVec& bottom, const BlobVec& top) {}
   // Gives the tops their shapes (and ranges). Called after LayerSetUp and whenever a bottom's shape
   // changed. The place to make operators and kernels that depend on shapes.
@@ -55,8 +55,8 @@ class LayerBase {
   // propagate_down. Throws for layers without a gradient.
   virtual void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                         const BlobVec& bottom);
-  // Builds kernels and operators anew on another device; parameters are there already. Layers that
-  // hold more than LayerSetUp and Reshape make (an open database) override it.
+  // LayerSetUp and Reshape on another device; parameters are there already. What else a user or a
+  // forward left (shapes of an Input, a place in the data, a mask) must stay: see PlaceBlob.
   virtual void MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top);
   // The ranges of quantized bottoms and tops, told before PrepareParameters and Forward. A blob that
   // is changed in place has one as bottom and another one as top.

@@ -12,9 +12,9 @@ namespace caffe {
 // for losses and accuracies. Terms, sums and divisor are float, double for double.
 class TermSum {
  public:
-  TermSum() = default;
-  // `types` are the layer's; y has their out type.
-  TermSum(Device* device, const TypeTriple& types);
+  // Makes it, or moves it to another device. Before anything else. `types` are the layer's; y has
+  // their out type.
+  void Place(Device* device, const TypeTriple& types);
   // How many terms there are. Called in Reshape.
   void Reshape(int64_t count);
   int64_t count() const { return count_; }

@@ -13,10 +13,13 @@ class Input : public LayerBase {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
-  // The caller's shapes and values stay.
+  // The caller's shapes and values stay, on another device too.
   void Reshape(const BlobVec&, const BlobVec&) override {}
   void Forward(const BlobVec&, const BlobVec&) override {}
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+
+ private:
+  bool set_up_ = false;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

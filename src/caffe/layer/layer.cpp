@@ -52,6 +52,8 @@ void LayerBase::MoveToDevice(Device* device, const BlobVec& bottom, const BlobVe
   for (auto& blob : blobs_) blob->SetDevice(device);
   LayerSetUp(bottom, top);
   Reshape(bottom, top);
+  // A backward pass may follow. Quantized layers have none.
+  if (types().compute.is_float()) PrepareParameters();
 }
 
 void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) {

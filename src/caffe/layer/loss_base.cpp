@@ -7,7 +7,7 @@
 namespace caffe {
 
 void LossBase::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  sum_ = TermSum(device(), types());
+  sum_.Place(device(), types());
 }
 
 void LossBase::Reshape(const BlobVec& bottom, const BlobVec& top) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "caffe/device/program_builder.hpp"
+#include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
 namespace {
@@ -12,11 +13,11 @@ constexpr int64_t kFewTerms = 512;
 
 }  // namespace
 
-TermSum::TermSum(Device* device, const TypeTriple& types) {
+void TermSum::Place(Device* device, const TypeTriple& types) {
   const DataType master = types.compute == kDouble ? kDouble : kFloat;
   terms_ = MakeBlob(master, device, {2, 0}, "terms");
   part_sums_ = MakeBlob(master, device, {2, 0}, "sums of terms");
-  divisor_ = MakeBlob(master, device, {1}, "divisor");
+  PlaceBlob(&divisor_, master, device, {1}, "divisor");  // a backward pass wants the last one
   const auto program =
       ProgramBuilder(device, "term_sum").Types(types).Body("loss/term_sum").Build();
   sum_parts_ = program->CreateKernel("term_sum_parts");

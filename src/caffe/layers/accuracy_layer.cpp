@@ -9,7 +9,7 @@ namespace caffe {
 
 void Accuracy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(layer_param().accuracy_param().top_k() > 0, Where(), ": top_k must be positive");
-  sum_ = TermSum(device(), types());
+  sum_.Place(device(), types());
   hits_ = MakeKernel("loss/accuracy", "accuracy_hits");
   if (top.size() > 1) per_class_ = MakeKernel("loss/accuracy", "accuracy_per_class");
 }

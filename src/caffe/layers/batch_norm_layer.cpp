@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
 
@@ -27,10 +28,10 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                 " is ", layer_param().param(i).lr_mult(),
                 "; the statistics are not learned, it must be 0");
   }
-  input_.Reset();
+  input_.SetDevice(device());
   for (auto& memory : seen_memory_) memory.reset();
-  mean_ = MakeBlob(master_type(), device(), {channels_}, name() + " mean");
-  inverse_ = MakeBlob(master_type(), device(), {channels_}, name() + " 1 / deviation");
+  PlaceBlob(&mean_, master_type(), device(), {channels_}, name() + " mean");
+  PlaceBlob(&inverse_, master_type(), device(), {channels_}, name() + " 1 / deviation");
   gradient_sums_ = MakeBlob(master_type(), device(), {2, channels_}, name() + " gradient sums");
   const auto make = [&](const char* kernel) { return MakeKernel("norm/batch_norm", kernel); };
   normalize_rows_ = make("batch_norm_rows");

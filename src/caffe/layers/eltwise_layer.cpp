@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
 namespace {
@@ -41,7 +42,7 @@ void Eltwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
       more_ = make("eltwise_max_more");
       backward_ = make("eltwise_max_backward");
       // Holds i32, which is no type of blobs but has the size of a float.
-      mask_ = MakeBlob(kFloat, device(), {0}, name() + " mask");
+      PlaceBlob(&mask_, kFloat, device(), {0}, name() + " mask");
       break;
   }
 }

@@ -7,7 +7,7 @@ namespace caffe {
 
 void ELU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   alpha_ = layer_param().elu_param().alpha();
-  input_.Reset();
+  input_.SetDevice(device());
   forward_ = MakeKernel("neuron/elu", "elu_forward");
   backward_ = MakeKernel("neuron/elu", "elu_backward");
 }

@@ -6,6 +6,8 @@
 namespace caffe {
 
 void Input::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  if (set_up_) return;
+  set_up_ = true;
   const InputParameter& parameter = layer_param().input_param();
   const int shapes = parameter.shape_size(), tops = static_cast<int>(top.size());
   CAFFE_CHECK(shapes == 0 || shapes == 1 || shapes == tops, Where(), ": ", shapes,

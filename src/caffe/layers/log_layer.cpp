@@ -15,7 +15,7 @@ void Log::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   scale_ = parameter.scale();
   shift_ = parameter.shift();
   factor_ = base == -1 ? 1 : 1 / std::log(base);
-  input_.Reset();
+  input_.SetDevice(device());
   forward_ = MakeKernel("neuron/log", "log_forward");
   backward_ = MakeKernel("neuron/log", "log_backward");
 }

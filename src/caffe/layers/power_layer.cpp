@@ -12,7 +12,7 @@ void Power::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   power_ = parameter.power();
   scale_ = parameter.scale();
   shift_ = parameter.shift();
-  input_.Reset();
+  input_.SetDevice(device());
   const char* forward = power_ * scale_ == 0 ? "power_constant"
                         : power_ == 1        ? "power_linear"
                         : power_ == 2        ? "power_square"

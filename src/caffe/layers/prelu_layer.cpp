@@ -15,7 +15,7 @@ void PReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   filler.set_value(0.25f);
   if (parameter.has_filler()) filler = parameter.filler();
   AddParameter(0, shared_ ? Shape{} : Shape{bottom[0]->shape(1)}, filler);
-  input_.Reset();
+  input_.SetDevice(device());
   const TypeTriple types{master_type(), this->types().in, master_type()};
   forward_rows_ = MakeKernel("neuron/prelu", "prelu_rows", types);
   forward_columns_ = MakeKernel("neuron/prelu", "prelu_columns", types);

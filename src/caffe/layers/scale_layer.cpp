@@ -20,7 +20,7 @@ void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   bias_index_ = parameter.bias_term() ? (learned_ ? 1 : 0) : -1;
   const Shape shape = learned_ ? blobs_[0]->shape() : bottom[1]->shape();
   if (bias_index_ >= 0) AddParameter(bias_index_, shape, parameter.bias_filler());
-  input_.Reset();
+  input_.SetDevice(device());
   const DataType type = learned_ ? master_type() : types().in;
   const TypeTriple triple{type, types().in, type};
   rows_ = MakeKernel("norm/scale", "scale_rows", triple);

@@ -2,12 +2,13 @@
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
 
 void SoftmaxWithLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
-  probabilities_ = MakeBlob(types().out, device(), {0}, name() + " probabilities");
+  PlaceBlob(&probabilities_, types().out, device(), {0}, name() + " probabilities");
   forward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward_rows");
   forward_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward");
   backward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward_rows");
