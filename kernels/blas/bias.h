@@ -8,7 +8,7 @@ KERNEL(bias_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, out
     const i64 outer = r / per, channel = r - outer * per;
     const i64 at = outer * outer_step + channel * row_step + i;
     const Acctype v = LOAD(MItype, x, at) + LOAD(MOtype, bias, channel);
-    STORE(MItype, y, at, relu && !(v > 0) ? (Acctype)0 : v);
+    STORE(MItype, y, at, relu && v < 0 ? (Acctype)0 : v);
   }
 }
 
@@ -18,7 +18,7 @@ KERNEL(bias_columns, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, 
     const i64 outer = r / per;
     const i64 at = outer * outer_step + (r - outer * per) * row_step + i;
     const Acctype v = LOAD(MItype, x, at) + LOAD(MOtype, bias, i);
-    STORE(MItype, y, at, relu && !(v > 0) ? (Acctype)0 : v);
+    STORE(MItype, y, at, relu && v < 0 ? (Acctype)0 : v);
   }
 }
 
@@ -28,7 +28,7 @@ KERNEL(bias_none, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, out
     const i64 outer = r / per;
     const i64 at = outer * outer_step + (r - outer * per) * row_step + i;
     const Acctype v = LOAD(MItype, x, at);
-    STORE(MItype, y, at, relu && !(v > 0) ? (Acctype)0 : v);
+    STORE(MItype, y, at, relu && v < 0 ? (Acctype)0 : v);
   }
 }
 

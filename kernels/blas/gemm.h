@@ -84,7 +84,7 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
         Acctype v = alpha * sum[i][j];
         if (read_c) v += beta * LOAD(MOtype, c, at);
         if (bias_kind) v += LOAD(Dtype, bias, bias_kind == 1 ? row : col);
-        STORE(MOtype, c, at, relu && !(v > 0) ? 0 : v);
+        STORE(MOtype, c, at, relu && v < 0 ? 0 : v);
       }
     }
   }

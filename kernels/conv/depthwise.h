@@ -22,7 +22,7 @@ KERNEL(depthwise_forward, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, multipl
                LOAD(MItype, x, (source * in_h + h) * in_w + w);
       }
     }
-    STORE(MOtype, y, r * out_w + ow, relu && !(sum > 0) ? (Acctype)0 : sum);
+    STORE(MOtype, y, r * out_w + ow, relu && sum < 0 ? (Acctype)0 : sum);
   }
 }
 

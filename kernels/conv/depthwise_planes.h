@@ -96,7 +96,7 @@ KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, m
       const Index to = (p * out_h + top) * out_w;
       SIMD for (Index i = 0; i < count * out_w; ++i) {
         const Acctype v = flat[i];
-        STORE(MOtype, y, to + i, relu && !(v > 0) ? (Acctype)0 : v);
+        STORE(MOtype, y, to + i, relu && v < 0 ? (Acctype)0 : v);
       }
     }
   }

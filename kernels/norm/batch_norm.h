@@ -69,7 +69,7 @@ KERNEL(batch_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), A
     const Index c = r % channels;
     const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, c);
     const Acctype v = d * LOAD(Mastertype, inverse, c);
-    STORE(MOtype, y, r * columns + i, relu && !(v > 0) ? (Acctype)0 : v);
+    STORE(MOtype, y, r * columns + i, relu && v < 0 ? (Acctype)0 : v);
   }
 }
 
@@ -78,7 +78,7 @@ KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, relu), IN
   FOR_EACH_ROW(r, rows, i, columns) {
     const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, i);
     const Acctype v = d * LOAD(Mastertype, inverse, i);
-    STORE(MOtype, y, r * columns + i, relu && !(v > 0) ? (Acctype)0 : v);
+    STORE(MOtype, y, r * columns + i, relu && v < 0 ? (Acctype)0 : v);
   }
 }
 

@@ -172,6 +172,23 @@ TEST_P(BatchNormLayerTest, GlobalStatistics) {
   }
 }
 
+TEST_P(BatchNormLayerTest, FusedReluKeepsWhatIsNoNumber) {
+  const auto [device, type] = GetParam();
+  for (const Shape& shape : kShapes) {
+    LayerTester layer(BatchNormText("fused_relu: true"), device, TypeTriple::Equal(type), {shape});
+    std::vector<double> x = Bottoms(shape, 1);
+    x[0] = std::nan("");
+    layer.SetBottom(0, x);
+    layer.Forward();
+    const std::vector<double> y = layer.Top();
+    const int64_t inner = ShapeCount(shape, 2);
+    for (size_t i = 0; i < y.size(); ++i) {
+      // The mean of its channel is none, either.
+      EXPECT_EQ(std::isnan(y[i]), i / inner % 5 == 0) << "element " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, BatchNormLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
@@ -36,6 +37,35 @@ TEST_P(ReLULayerTest, Backward) {
     std::vector<double> expected = relu.top().DiffAsDouble();
     for (size_t i = 0; i < x.size(); ++i) expected[i] *= x[i] > 0 ? 1 : slope;
     ExpectNear(relu.BottomDiff(0), expected, Tolerance(type), "dE/dx");
+  }
+}
+
+// Else a net that diverged would look healthy.
+TEST_P(ReLULayerTest, KeepsWhatIsNoNumber) {
+  const auto [device, type] = GetParam();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (double slope : {0.0, 0.25}) {
+    LayerTester relu(Concat("type: 'ReLU' relu_param { negative_slope: ", slope, " }"), device,
+                     TypeTriple::Equal(type), {{37}});
+    std::vector<double> x = relu.Bottom(0);
+    for (size_t i : {0, 5, 17, 36}) x[i] = nan;
+    x[1] = infinity;
+    x[2] = -infinity;
+    relu.SetBottom(0, x);
+    const auto check = [&](const std::vector<double>& y) {
+      for (size_t i = 0; i < x.size(); ++i) {
+        EXPECT_EQ(std::isnan(y[i]), std::isnan(x[i])) << "element " << i << ", slope " << slope;
+        if (!std::isnan(x[i])) {
+          EXPECT_EQ(y[i], x[i] > 0 ? x[i] : slope == 0 ? 0 : slope * x[i]);
+        }
+      }
+    };
+    relu.Forward();
+    check(relu.Top());
+    const BlobVec blob{&relu.bottom()};
+    relu.layer().Forward(blob, blob);
+    check(relu.Bottom(0));
   }
 }
 

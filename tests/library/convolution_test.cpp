@@ -296,6 +296,50 @@ TEST(ConvolutionTest, DepthwiseCountersAndRepetition) {
   }
 }
 
+// A channel whose bias or weights are no numbers has none behind a ReLU, too: by every library and
+// kernel, in whole vectors and in what is left of them.
+TEST(ConvolutionTest, ReluKeepsWhatIsNoNumber) {
+  for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
+    for (ConvDescriptor d :
+         {Conv(3, 4, {9, 8}, 6, {3, 3}, {1, 1}, {1, 1}, {}, 2), Conv(3, 7, {6, 5}, 10, {1, 1}),
+          Conv(19, 9, {12, 11}, 11, {5, 5}), Conv(3, 4, {9, 8}, 8, {3, 3}, {}, {1, 1}, {}, 4)}) {
+      d.in = d.out = type;
+      d.backward_data = d.backward_weights = false;
+      d.epilogue.activation = Epilogue::Activation::kRelu;
+      d.Normalize();
+      d.epilogue.bias_type = d.master();
+      const int64_t taps = d.weight_count() / d.out_channels, out = d.geometry.output_count();
+      const auto x = Values(d.batch * d.in_channels * d.geometry.input_count(), 1);
+      for (const bool in_bias : {true, false}) {
+        d.epilogue.bias = in_bias ? Epilogue::Bias::kPerRow : Epilogue::Bias::kNone;
+        auto w = Values(d.weight_count(), 2), bias = Values(d.out_channels, 3);
+        if (in_bias) {
+          bias[1] = std::nan("");
+        } else {
+          // All of them: the padding leaves some out.
+          std::fill_n(w.begin() + taps, taps, std::nan(""));
+        }
+        for (Device* device : AllDevices()) {
+          if (type == kDouble && !device->info().fp64) continue;
+          const Array dx(device, type, x), dw(device, type, w), db(device, d.master(), bias);
+          for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
+            const Array dy(device, type, std::vector<double>(d.batch * d.out_channels * out));
+            Multiplexer::ConvolutionBy(library, device, d)
+                ->Forward(dx, dw, in_bias ? db : DevicePtr{}, dy);
+            const std::vector<double> y = dy.Read();
+            size_t wrong = 0;
+            for (size_t i = 0; i < y.size(); ++i) {
+              const int64_t channel = static_cast<int64_t>(i) / out % d.out_channels;
+              wrong += channel == 1 ? !std::isnan(y[i]) : !(y[i] >= 0);
+            }
+            EXPECT_EQ(wrong, 0u) << device->info().id << " " << library << " " << d.name();
+          }
+        }
+      }
+    }
+  }
+}
+
 // What a pass costs on a device: im2col and a product per chunk and group; no allocation, no wait.
 TEST(ConvolutionTest, CountersAndRepetition) {
   for (Device* device : AllDevices()) {
@@ -359,6 +403,11 @@ TEST(BiasTest, AddsActivatesAndSums) {
         test::ExpectNear(dy.Read(), relu, test::Tolerance(type), what);
         op.Backward(dx, db);
         test::ExpectNear(db.Read(), sums, test::Tolerance(master), what);
+        const Array nan(device, type, std::vector<double>(x.size(), std::nan("")));
+        for (const bool biased : {false, true}) {
+          op.Forward(nan, biased ? db : DevicePtr{}, dy, Epilogue::Activation::kRelu);
+          for (const double y : dy.Read()) ASSERT_TRUE(std::isnan(y)) << what;
+        }
       }
     }
   }

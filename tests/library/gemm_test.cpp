@@ -198,6 +198,40 @@ TEST(GemmTest, TypesAndEpilogues) {
   }
 }
 
+TEST(GemmTest, ReluKeepsWhatIsNoNumber) {
+  for (const TypePair& pair : kPairs) {
+    for (const auto bias :
+         {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow, Epilogue::Bias::kPerColumn}) {
+      GemmDescriptor d = Product(35, 41, 29);
+      d.in = pair.in;
+      d.out = pair.out;
+      d.epilogue.bias = bias;
+      d.epilogue.bias_type = d.in == kDouble ? kDouble : kFloat;
+      d.epilogue.activation = Epilogue::Activation::kRelu;
+      auto a = Values(SizeA(d), 1);
+      a[3 * d.k + 7] = std::nan("");  // so row 3 of C
+      const auto b = Values(SizeB(d), 2), offsets = Values(41, 3);
+      for (Device* device : AllDevices()) {
+        if (d.in == kDouble && !device->info().fp64) continue;
+        const Array da(device, d.in, a), db(device, d.in, b);
+        const Array dbias(device, d.epilogue.bias_type, offsets);
+        for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+          const Array dc(device, d.out, std::vector<double>(SizeC(d)));
+          const bool has_bias = bias != Epilogue::Bias::kNone;
+          Multiplexer::GemmBy(library, device, d)
+              ->Run(da, db, dc, has_bias ? dbias : DevicePtr{}, 1, 0);
+          const std::vector<double> c = dc.Read();
+          size_t wrong = 0;
+          for (size_t i = 0; i < c.size(); ++i) {
+            wrong += static_cast<int64_t>(i) / d.n == 3 ? !std::isnan(c[i]) : !(c[i] >= 0);
+          }
+          EXPECT_EQ(wrong, 0u) << device->info().id << " " << library << " " << d.name();
+        }
+      }
+    }
+  }
+}
+
 // More than one widened slice along k.
 TEST(GemmTest, LongSumsOfHalfKinds) {
   for (const DataType type : {kHalf, kBfloat16}) {

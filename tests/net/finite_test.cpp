@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -49,6 +51,42 @@ TEST_P(FiniteTest, BackwardNamesTheFirstLayerAndBlob) {
   EXPECT_NE(std::string::npos,
             error.find("backward of layer loss (EuclideanLoss): gradient of bottom two, element 0"))
       << error;
+}
+
+// Without CAFFE_DEBUG, what is no number must still be seen in the result.
+TEST_P(FiniteTest, NotANumberGoesThroughLayers) {
+  unsetenv("CAFFE_DEBUG");
+  const auto top = [&](const std::string& layer, bool in_weights) {
+    auto net = MakeNet(InputText("x", {2, 3, 4, 4}) + "layer { name: 'a' bottom: 'x' top: 'a' " +
+                           layer + " } " + ReluText("b", "a"),
+                       GetParam().device);
+    FillInputs(net.get());
+    BlobBase* blob =
+        in_weights ? net->LayerByName("a")->blobs()[0].get() : net->BlobByName("x").get();
+    std::vector<double> values = blob->DataAsDouble();
+    values[1] = std::numeric_limits<double>::quiet_NaN();
+    blob->SetData(values);
+    net->Forward();
+    const std::vector<double> result = Values(*net, "a");
+    return std::any_of(result.begin(), result.end(), [](double y) { return std::isnan(y); });
+  };
+  for (const char* layer :
+       {"type: 'ReLU'", "type: 'ELU'", "type: 'PReLU'", "type: 'Sigmoid'", "type: 'TanH'",
+        "type: 'AbsVal'", "type: 'Power' power_param { power: 2 }", "type: 'Exp'",
+        "type: 'Softmax'", "type: 'LRN'", "type: 'BatchNorm' batch_norm_param { fused_relu: true }",
+        "type: 'Scale'", "type: 'Pooling' pooling_param { pool: AVE kernel_size: 2 stride: 2 }"}) {
+    EXPECT_TRUE(top(layer, false)) << layer;
+  }
+  // The ReLU behind these is theirs.
+  const std::string filler = " weight_filler { type: 'gaussian' } }";
+  for (const std::string& layer :
+       {"type: 'InnerProduct' inner_product_param { num_output: 5" + filler,
+        "type: 'Convolution' convolution_param { num_output: 5 kernel_size: 3" + filler}) {
+    EXPECT_TRUE(top(layer, false)) << layer;
+    EXPECT_TRUE(top(layer, true)) << layer;
+  }
+  // As in BVLC's Caffe, no comparison with a number that is none holds.
+  EXPECT_FALSE(top("type: 'Pooling' pooling_param { kernel_size: 2 stride: 2 }", false));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FiniteTest, testing::ValuesIn(DevicesAndTypes({kFloat})),

@@ -6,7 +6,7 @@ namespace caffe {
 
 class LayerRegistry;
 
-// y = x if x > 0, else negative_slope * x.
+// y = x if x > 0, else negative_slope * x; what is no number stays none.
 //   dE/dx = dE/dy if x > 0, else negative_slope * dE/dy
 // bottom 0, top 0: any shape, the same. In place allowed (the sign of y is that of x for slopes
 // >= 0; for a negative slope the gradient needs a top of its own).

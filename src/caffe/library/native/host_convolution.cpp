@@ -250,7 +250,7 @@ template <class T> class HostConvOp final : public ConvOp {
                         columns, pointwise_ ? in_ : count, b ? 1 : 0, target, step);
           for (int64_t o = 0; relu && o < group_out; ++o) {
             T* values = target + o * step;
-            for (int64_t j = 0; j < count; ++j) values[j] = values[j] > 0 ? values[j] : 0;
+            for (int64_t j = 0; j < count; ++j) values[j] = values[j] < 0 ? 0 : values[j];
           }
           if (narrow_out_) {
             const int64_t at = (i * d.out_channels + channel) * out_ + first;

@@ -129,21 +129,21 @@ void FromLanes(const Window& w, const float* lanes, int64_t count, const float* 
           Transpose(v);
           for (int l = 0; l < 4; ++l) {
             v[l] += b;
-            if (relu) v[l] = v[l] > 0 ? v[l] : Four{};
+            if (relu) v[l] = v[l] < 0 ? Four{} : v[l];
             *reinterpret_cast<Four*>(target + l * size + x) = v[l];
           }
         }
         for (; x < w.width; ++x) {
           for (int l = 0; l < 4; ++l) {
             const float value = source[x * kLanes + lane + l] + b;
-            target[l * size + x] = relu && !(value > 0) ? 0 : value;
+            target[l * size + x] = relu && value < 0 ? 0 : value;
           }
         }
       }
       for (; lane < count; ++lane, target += size) {
         for (int64_t x = 0; x < w.width; ++x) {
           const float value = source[x * kLanes + lane] + b;
-          target[x] = relu && !(value > 0) ? 0 : value;
+          target[x] = relu && value < 0 ? 0 : value;
         }
       }
     }
