@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <thread>
 
 #include "caffe/core/error.hpp"
+#include "support/in_child.hpp"
 
 namespace caffe {
 namespace {
@@ -79,6 +82,24 @@ TEST(PrefetcherTest, EndsWhateverTheThreadDoes) {
   {
     Prefetcher failing(2, [](Prefetcher::Batch*) { CAFFE_THROW("unseen"); });
   }
+}
+
+TEST(PrefetcherTest, AForkedChildHasNone) {
+  auto prefetcher =
+      std::make_unique<Prefetcher>(2, [](Prefetcher::Batch* batch) { batch->labels = {1}; });
+  EXPECT_EQ(TakeLabel(prefetcher.get()), 1);
+  std::this_thread::sleep_for(20ms);  // until the thread waits
+  EXPECT_EQ(InChild([&] {
+              try {
+                for (int i = 0; i < 4; ++i) TakeLabel(prefetcher.get());
+              } catch (const Error&) {
+                prefetcher.reset();
+                return 3;
+              }
+              return 1;
+            }),
+            3);
+  EXPECT_EQ(TakeLabel(prefetcher.get()), 1);
 }
 
 TEST(PrefetcherTest, DepthMustBePositive) {

@@ -16,6 +16,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
+#include "support/in_child.hpp"
 
 namespace caffe {
 namespace {
@@ -349,6 +350,37 @@ TEST_F(CudaTest, ThreadsShareADevice) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(CudaTest, AForkedChildIsToldWhyNothingWorks) {
+  auto kernel = MakeKernel("scale");
+  const DevicePtr x = Put(std::vector<float>(64, 1));
+  auto event = device_->RecordEvent();
+  const auto refused = [&](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      return message.starts_with(device_->info().id) &&
+             message.find("before this process was forked") != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_EQ(InChild([&] {
+              float value = 0;
+              const bool all = refused([&] { device_->Upload(x, &value, 4); }) &&
+                               refused([&] { device_->Download(&value, x, 4); }) &&
+                               refused([&] { device_->Synchronize(); }) &&
+                               refused([&] { device_->RecordEvent(); }) &&
+                               refused([&] { event->Wait(); }) &&
+                               refused([&] { MakeKernel("scale"); });
+              kernel.reset();
+              event.reset();
+              device_.reset();
+              return all ? 3 : 1;
+            }),
+            3);
+  device_->Synchronize();
 }
 
 TEST_F(CudaTest, ProgramsAndEventsMayOutliveTheDevice) {

@@ -13,6 +13,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
+#include "support/in_child.hpp"
 
 namespace caffe {
 namespace {
@@ -457,6 +458,37 @@ TEST_F(OpenClTest, ThreadsShareADevice) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, std::vector<int>(kThreads, 0));
+}
+
+TEST_F(OpenClTest, AForkedChildIsToldWhyNothingWorks) {
+  const auto program = device_->Build(ScaleText("scale fork"));
+  auto kernel = program->CreateKernel("scale");
+  const DevicePtr x = Make(std::vector<float>(256, 1)), y = Make(1024);
+  auto event = device_->RecordEvent();
+  const auto refused = [&](const std::function<void()>& action) {
+    const std::string message = MessageOf(action);
+    return message.starts_with(device_->info().id) &&
+           message.find("before this process was forked") != std::string::npos;
+  };
+  EXPECT_EQ(InChild([&] {
+              float value = 0;
+              const bool all =
+                  refused([&] { device_->Upload(x, &value, 4); }) &&
+                  refused([&] { device_->Download(&value, x, 4); }) &&
+                  refused([&] { device_->Fill(x, 0, 4); }) &&
+                  refused([&] { device_->Synchronize(); }) &&
+                  refused([&] { device_->RecordEvent(); }) && refused([&] { event->Wait(); }) &&
+                  refused([&] { device_->Build(ScaleText("scale child")); }) && refused([&] {
+                    kernel->Launch(256, {256, x, y, 3, 2.0, Requant{}});
+                  });
+              kernel.reset();
+              event.reset();
+              device_->ReleaseCache();
+              return all ? 3 : 1;
+            }),
+            3);
+  kernel->Launch(256, {256, x, y, 3, 2.0, Requant{}});
+  EXPECT_EQ(Read<float>(y, 256), std::vector<float>(256, 2));
 }
 
 TEST_F(OpenClTest, ARequestThatIsTooLargeSaysSo) {

@@ -1,20 +1,18 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <memory>
 #include <vector>
 
+#include "caffe/core/process_mark.hpp"
 #include "caffe/core/shape.hpp"
 
 namespace caffe {
 
 // A thread that fills batches ahead, in a ring of `depth`. Batches come out in the order in which
 // they were filled. What `fill` throws comes out of Front() once the batches before it are used up,
-// then and ever after.
+// then and ever after. In a process that was forked later there is no such thread: Front() throws.
 class Prefetcher {
  public:
   struct Batch {
@@ -37,16 +35,11 @@ class Prefetcher {
   void Pop();
 
  private:
-  void Run();
+  struct Ring;
+  static void Run(Ring* ring);
 
-  const Fill fill_;
-  std::vector<Batch> ring_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t filled_ = 0, taken_ = 0;
-  bool stop_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;
+  std::unique_ptr<Ring> ring_;
+  const ProcessMark made_in_;
 };
 
 }  // namespace caffe

@@ -1,60 +1,87 @@
 #include "caffe/data/prefetcher.hpp"
 
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
 #include "caffe/core/error.hpp"
 
 namespace caffe {
 
-Prefetcher::Prefetcher(int depth, Fill fill) : fill_(std::move(fill)) {
+// What both threads use.
+struct Prefetcher::Ring {
+  Fill fill;
+  std::vector<Batch> batches;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t filled = 0, taken = 0;
+  bool stop = false;
+  std::exception_ptr error;
+  std::thread thread;
+};
+
+Prefetcher::Prefetcher(int depth, Fill fill) : ring_(std::make_unique<Ring>()) {
   CAFFE_CHECK(depth > 0, "prefetch must be at least 1, it is ", depth);
-  ring_.resize(depth);
-  thread_ = std::thread([this] { Run(); });
+  ring_->fill = std::move(fill);
+  ring_->batches.resize(depth);
+  ring_->thread = std::thread(&Prefetcher::Run, ring_.get());
 }
 
 Prefetcher::~Prefetcher() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  if (made_in_.inherited()) {
+    // The mutex and the condition are as the thread that is not here has left them.
+    static_cast<void>(ring_.release());
+    return;
   }
-  changed_.notify_all();
-  thread_.join();
+  {
+    const std::lock_guard lock(ring_->mutex);
+    ring_->stop = true;
+  }
+  ring_->changed.notify_all();
+  ring_->thread.join();
 }
 
-void Prefetcher::Run() {
-  const auto depth = static_cast<int64_t>(ring_.size());
-  std::unique_lock lock(mutex_);
+void Prefetcher::Run(Ring* ring) {
+  const auto depth = static_cast<int64_t>(ring->batches.size());
+  std::unique_lock lock(ring->mutex);
   while (true) {
-    changed_.wait(lock, [&] { return stop_ || filled_ - taken_ < depth; });
-    if (stop_) return;
-    Batch* batch = &ring_[filled_ % depth];
+    ring->changed.wait(lock, [&] { return ring->stop || ring->filled - ring->taken < depth; });
+    if (ring->stop) return;
+    Batch* batch = &ring->batches[ring->filled % depth];
     lock.unlock();
     std::exception_ptr error;
     try {
-      fill_(batch);
+      ring->fill(batch);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
-    error_ = error;
-    if (!error) ++filled_;
-    changed_.notify_all();
+    ring->error = error;
+    if (!error) ++ring->filled;
+    ring->changed.notify_all();
     if (error) return;
   }
 }
 
 const Prefetcher::Batch& Prefetcher::Front() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return filled_ > taken_ || error_; });
-  if (filled_ == taken_) std::rethrow_exception(error_);
-  return ring_[taken_ % static_cast<int64_t>(ring_.size())];
+  CAFFE_CHECK(!made_in_.inherited(),
+              "the thread that reads ahead stayed in the process that this one was forked from: "
+              "make the net in the child, or start the child with "
+              "multiprocessing.get_context('spawn')");
+  std::unique_lock lock(ring_->mutex);
+  ring_->changed.wait(lock, [&] { return ring_->filled > ring_->taken || ring_->error; });
+  if (ring_->filled == ring_->taken) std::rethrow_exception(ring_->error);
+  return ring_->batches[ring_->taken % static_cast<int64_t>(ring_->batches.size())];
 }
 
 void Prefetcher::Pop() {
   {
-    const std::lock_guard lock(mutex_);
-    CAFFE_CHECK(filled_ > taken_, "a batch is given back that was not taken");
-    ++taken_;
+    const std::lock_guard lock(ring_->mutex);
+    CAFFE_CHECK(ring_->filled > ring_->taken, "a batch is given back that was not taken");
+    ++ring_->taken;
   }
-  changed_.notify_all();
+  ring_->changed.notify_all();
 }
 
 }  // namespace caffe

@@ -1,5 +1,7 @@
 #include "caffe/device/cuda/cuda_context.hpp"
 
+#include "caffe/core/error.hpp"
+
 namespace caffe::cuda {
 
 CudaContext::~CudaContext() {
@@ -10,6 +12,9 @@ CudaContext::~CudaContext() {
 }
 
 void CudaContext::MakeCurrent() {
+  if (made_in_.inherited()) [[unlikely]] {
+    made_in_.Check(Concat("cuda:", device_));
+  }
   const Driver& driver = Driver::Get();
   if (const CUcontext context = context_.load(std::memory_order_acquire)) {
     driver.cuCtxSetCurrent(context);
@@ -35,7 +40,7 @@ void CudaContext::MakeCurrent() {
 
 bool CudaContext::MakeCurrentIfCreated() noexcept {
   const CUcontext context = context_.load(std::memory_order_acquire);
-  if (!context) return false;
+  if (!context || made_in_.inherited()) return false;
   const Driver* driver = Driver::Find(nullptr);
   return driver && driver->cuCtxSetCurrent.Try(context) == kSuccess;
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "caffe/core/process_mark.hpp"
 #include "caffe/device/cuda/cuda_driver.hpp"
 
 namespace caffe::cuda {
@@ -18,7 +19,7 @@ class CudaContext {
   CudaContext& operator=(const CudaContext&) = delete;
 
   // Makes it the calling thread's context and leaves it so, as cudaSetDevice does: libraries that
-  // are called next use it.
+  // are called next use it. Throws in a process that was forked after the device was found.
   void MakeCurrent();
   // For destructors: false if the context was never created or can not be used any more.
   bool MakeCurrentIfCreated() noexcept;
@@ -32,6 +33,7 @@ class CudaContext {
 
  private:
   const CUdevice device_;
+  const ProcessMark made_in_;
   std::mutex mutex_;
   std::atomic<CUcontext> context_{nullptr};
   CUstream default_ = nullptr;

@@ -118,6 +118,7 @@ void FindOnPlatform(cl_platform_id platform, std::vector<Found>* found, std::str
 
 BackendDevices FindOpenClDevices() {
   BackendDevices result;
+  opencl::DriverIsGone();
   try {
     cl_uint count = 0;
     cl_int code = clGetPlatformIDs(0, nullptr, &count);

@@ -2,6 +2,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/process_mark.hpp"
 
 namespace caffe::opencl {
 namespace {
@@ -78,6 +79,11 @@ const char* ErrorName(cl_int code) {
       return "illegal memory access";
     default: return "unknown error";
   }
+}
+
+bool DriverIsGone() noexcept {
+  static const ProcessMark loaded;
+  return process_is_ending || loaded.inherited();
 }
 
 void Check(cl_int code, const char* call, const std::string& where) {

@@ -31,13 +31,16 @@ template <class T> T DeviceValue(cl_device_id device, cl_device_info what, T fal
   return code == CL_SUCCESS ? value : fallback;
 }
 
-// Set when the process has begun to end. A driver's own destructors may have run by then, so
-// nothing is released or asked any more.
+// Set when the process has begun to end. A driver's own destructors may have run by then.
 inline std::atomic<bool> process_is_ending{false};
+
+// True when nothing may be released or asked any more: the process is ending, or it was forked
+// after the driver was loaded, whose threads it does not have. First called before the driver is.
+bool DriverIsGone() noexcept;
 
 struct Release {
   template <class T> void operator()(T handle) const noexcept {
-    if (!process_is_ending) Call(handle);
+    if (!DriverIsGone()) Call(handle);
   }
 
  private:

@@ -33,7 +33,7 @@ OpenClStream::OpenClStream(OpenClDevice* device, opencl::Handle<cl_command_queue
     : device_(device), queue_(std::move(queue)) {}
 
 OpenClStream::~OpenClStream() {
-  if (opencl::process_is_ending) return;
+  if (opencl::DriverIsGone()) return;
   opencl::CheckQuietly(clFinish(queue_.get()), "clFinish", device_->where());
   device_->Forget(this);
 }
@@ -57,7 +57,7 @@ OpenClDevice::~OpenClDevice() {
     std::lock_guard lock(AllOpen().mutex);
     std::erase(AllOpen().devices, this);
   }
-  if (open_ && !opencl::process_is_ending) {
+  if (open_ && !opencl::DriverIsGone()) {
     opencl::CheckQuietly(clFinish(default_queue_.get()), "clFinish", where_);
   }
   alive_.reset();
@@ -65,6 +65,7 @@ OpenClDevice::~OpenClDevice() {
 }
 
 void OpenClDevice::FlushAll() noexcept {
+  if (opencl::DriverIsGone()) return;
   std::lock_guard lock(AllOpen().mutex);
   for (OpenClDevice* device : AllOpen().devices) device->Flush();
   opencl::process_is_ending = true;
@@ -79,6 +80,7 @@ void OpenClDevice::Flush() noexcept {
 }
 
 void OpenClDevice::Open() {
+  made_in_.Check(where_);
   if (open_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(open_mutex_);
   if (open_) return;
@@ -200,7 +202,7 @@ void* OpenClDevice::DoAllocate(int64_t bytes) {
 }
 
 void OpenClDevice::DoFree(void* handle) noexcept {
-  if (opencl::process_is_ending) return;
+  if (opencl::DriverIsGone()) return;
   opencl::CheckQuietly(clReleaseMemObject(static_cast<cl_mem>(handle)), "clReleaseMemObject",
                        where_);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/opencl/opencl_api.hpp"
 #include "caffe/device/opencl/staging_ring.hpp"
@@ -56,6 +57,8 @@ class OpenClDevice : public Device {
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
 
  private:
+  // Makes the context at the first call. Throws in a process that was forked after the device was
+  // found.
   void Open();
   opencl::Handle<cl_command_queue> MakeQueue(cl_command_queue_properties properties = 0);
   // To be called when the device has just been waited for.
@@ -67,6 +70,7 @@ class OpenClDevice : public Device {
   const cl_platform_id platform_;
   const cl_device_id id_;
   const std::string where_;
+  const ProcessMark made_in_;
   std::string identity_;
   bool takes_binary_late_ = false;
   int64_t group_size_ = 256;

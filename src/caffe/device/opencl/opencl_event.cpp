@@ -10,6 +10,7 @@ OpenClEvent::OpenClEvent(opencl::Handle<cl_event> event, std::string where)
     : event_(std::move(event)), where_(std::move(where)) {}
 
 void OpenClEvent::Wait() {
+  made_in_.Check(where_);
   cl_event event = event_.get();
   opencl::Check(clWaitForEvents(1, &event), "clWaitForEvents", where_);
 }

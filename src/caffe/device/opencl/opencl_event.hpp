@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/opencl/opencl_api.hpp"
 
@@ -19,6 +20,7 @@ class OpenClEvent : public Event {
 
   opencl::Handle<cl_event> event_;
   const std::string where_;
+  const ProcessMark made_in_;
 };
 
 }  // namespace caffe

@@ -79,6 +79,7 @@ void OpenClKernel::SetArgument(cl_uint index, size_t size, const void* value, si
 }
 
 void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
+  opencl_device_->queue();  // throws in a forked process, where the driver's locks may be held
   cl_uint index = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];

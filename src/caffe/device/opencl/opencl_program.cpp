@@ -243,7 +243,7 @@ void OpenClProgram::StoreNow() noexcept {
 }
 
 OpenClProgram::~OpenClProgram() {
-  if (!device_alive_.expired() && !opencl::process_is_ending) StoreNow();
+  if (!device_alive_.expired() && !opencl::DriverIsGone()) StoreNow();
 }
 
 }  // namespace caffe

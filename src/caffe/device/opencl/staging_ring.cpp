@@ -21,7 +21,7 @@ StagingRing::StagingRing(cl_context context, cl_command_queue queue, std::string
 }
 
 StagingRing::~StagingRing() {
-  if (process_is_ending) return;
+  if (DriverIsGone()) return;
   for (const Piece& piece : pieces_) {
     cl_event event = piece.copied.get();
     CheckQuietly(clWaitForEvents(1, &event), "clWaitForEvents", where_);

@@ -1,4 +1,5 @@
 #include <cblas.h>
+#include <pthread.h>
 
 #include "caffe/core/log.hpp"
 #include "caffe/library/native/host_gemm.hpp"
@@ -6,10 +7,28 @@
 namespace caffe {
 namespace {
 
+// Products hold it to read, and whoever forks to write: OpenBLAS marks its buffers as taken while it
+// computes, and a child would wait for ever for a thread that it does not have to give them back.
+pthread_rwlock_t products = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+class Computing {
+ public:
+  Computing() { pthread_rwlock_rdlock(&products); }
+  ~Computing() { pthread_rwlock_unlock(&products); }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+};
+
+void ComputeAlone() { pthread_rwlock_wrlock(&products); }
+void ComputeAgain() { pthread_rwlock_unlock(&products); }
+// The lock names the thread that holds it by its number, which is another one in the child.
+void ComputeInChild() { products = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP; }
+
 CBLAS_TRANSPOSE Op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
 void Sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
            int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  const Computing now;
   cblas_sgemm(CblasRowMajor, Op(trans_a), Op(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
               ldc);
 }
@@ -17,11 +36,13 @@ void Sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float al
 void Dgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha,
            const double* a, int64_t lda, const double* b, int64_t ldb, double beta, double* c,
            int64_t ldc) {
+  const Computing now;
   cblas_dgemm(CblasRowMajor, Op(trans_a), Op(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
               ldc);
 }
 
 HostGemms Find() {
+  pthread_atfork(&ComputeAlone, &ComputeAgain, &ComputeInChild);
   constexpr int kOpenMp = 2;
   const bool openmp = openblas_get_parallel() == kOpenMp;
   if (!openmp) {

@@ -1,0 +1,33 @@
+#include "caffe/core/process_mark.hpp"
+
+#include <omp.h>
+#include <pthread.h>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+// OpenMP's threads are not copied by fork, and GNU's library would wait for them in the child for
+// ever. So the pool of the thread that forks ends before; parent and child begin new ones.
+void EndThreadPool() { omp_pause_resource_all(omp_pause_hard); }
+
+}  // namespace
+
+constinit std::atomic<int> ProcessMark::forks_{0};
+const bool ProcessMark::registered_ = ProcessMark::Register();
+
+void ProcessMark::CountFork() noexcept { ++forks_; }
+
+bool ProcessMark::Register() {
+  return pthread_atfork(&EndThreadPool, nullptr, &ProcessMark::CountFork) == 0;
+}
+
+void ProcessMark::Refuse(const std::string& what) {
+  CAFFE_THROW(what,
+              " was opened before this process was forked, and its driver does not work here: use "
+              "the CPU in the child (set_device('cpu')), or start it with "
+              "multiprocessing.get_context('spawn'), where every device works");
+}
+
+}  // namespace caffe
