@@ -460,6 +460,15 @@ TEST_F(OpenClTest, ThreadsShareADevice) {
   EXPECT_EQ(wrong, std::vector<int>(kThreads, 0));
 }
 
+TEST_F(OpenClTest, WarningsOfTheCompilerAreNotPrinted) {
+  ProgramText text = ScaleText(UniqueName("scale warnings"));
+  text.source = "#warning noise\n" + text.source;
+  testing::internal::CaptureStderr();
+  device_->Build(text, false)->CreateKernel("scale");
+  device_->Synchronize();
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("warning"), std::string::npos);
+}
+
 TEST_F(OpenClTest, AForkedChildIsToldWhyNothingWorks) {
   const auto program = device_->Build(ScaleText("scale fork"));
   auto kernel = program->CreateKernel("scale");

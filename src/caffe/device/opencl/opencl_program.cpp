@@ -93,7 +93,8 @@ bool OpenClProgram::Load(const std::string& binary, const std::string& options) 
   opencl::Handle<cl_program> program(
       clCreateProgramWithBinary(device_->context(), 1, &id, &size, &bytes, &status, &code));
   if (code != CL_SUCCESS || status != CL_SUCCESS) return false;
-  if (clBuildProgram(program.get(), 1, &id, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
+  if (clBuildProgram(program.get(), 1, &id, BuildOptions(options).c_str(), nullptr, nullptr) !=
+      CL_SUCCESS) {
     return false;
   }
   program_ = std::move(program);
@@ -103,6 +104,11 @@ bool OpenClProgram::Load(const std::string& binary, const std::string& options) 
     return false;
   }
   return !text_.kernels.empty();
+}
+
+// PoCL prints how many warnings there were to stderr, whatever the log's level is.
+std::string OpenClProgram::BuildOptions(const std::string& options) const {
+  return device_->takes_binary_late() ? options + " -w" : options;
 }
 
 void OpenClProgram::KeepExistingKernels() {
@@ -128,7 +134,8 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
   cl_int code = CL_SUCCESS;
   program_.reset(clCreateProgramWithSource(device_->context(), 1, &source, &size, &code));
   opencl::Check(code, "clCreateProgramWithSource", where_);
-  code = clBuildProgram(program_.get(), 1, &id, text.options.c_str(), nullptr, nullptr);
+  code =
+      clBuildProgram(program_.get(), 1, &id, BuildOptions(text.options).c_str(), nullptr, nullptr);
   build_seconds_ = Now() - start;
   build_log_ = BuildLog();
   if (code == CL_SUCCESS) {

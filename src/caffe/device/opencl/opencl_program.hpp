@@ -40,6 +40,7 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
   OpenClProgram(OpenClDevice* device, const ProgramText& text);
 
   bool Load(const std::string& binary, const std::string& options);
+  std::string BuildOptions(const std::string& options) const;
   // A body may leave kernels out for some types (#if).
   void KeepExistingKernels();
   void Compile(const ProgramText& text, const std::string& refusal_key);
