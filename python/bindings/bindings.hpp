@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include <string>
+#include <vector>
 
 namespace caffe {
 class Device;
@@ -29,6 +30,18 @@ bool IsMessage(const pybind11::object& object);
 
 // A str or an os.PathLike as a path.
 std::string ToPath(const pybind11::object& object);
+// The same for a file that `what` reads or writes: throws a ValueError that names it for ''.
+std::string ToFile(const pybind11::object& object, const std::string& what);
+
+// An integer of Python or NumPy. Throws a TypeError: "<what> is 1.5 (float), not <wanted>".
+int64_t ToInteger(const pybind11::handle& value, const std::string& what,
+                  const std::string& wanted = "an integer");
+// "1.5 (float)", for messages.
+std::string Described(const pybind11::handle& value);
+// reshape(2, 3), reshape((2, 3)).
+std::vector<int64_t> ToShape(const pybind11::args& extents, const std::string& what);
+// Throws an IndexError unless 0 <= index < count: "<whose> has 3 layers, there is no layer 99".
+void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun);
 
 // Raises what Ctrl-C left behind, if this is Python's main thread. Cheap: looks every 50 ms.
 void CheckSignals();

@@ -4,6 +4,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
+#include "gil.hpp"
 
 namespace py = pybind11;
 
@@ -17,10 +18,18 @@ thread_local Device* chosen_device = nullptr;
 thread_local int64_t next_seed = -1;
 int solver_count = 1, solver_rank = 0;
 
+Device* DeviceOf(const py::object& which) {
+  Runtime& runtime = Runtime::Get();
+  if (py::isinstance<py::str>(which)) return runtime.DeviceByName(which.cast<std::string>());
+  const int64_t number = ToInteger(which, "set_device: the device",
+                                   "a name ('cpu', 'cuda:0') or a number of caffe device_query");
+  // What an int does not hold is no device either: the error lists those that are there.
+  return runtime.DeviceByName(std::to_string(number));
+}
+
 void SetDevice(const py::object& which) {
   Runtime& runtime = Runtime::Get();
-  Device* device = py::isinstance<py::str>(which) ? runtime.DeviceByName(which.cast<std::string>())
-                                                  : runtime.DeviceByIndex(which.cast<int>());
+  Device* device = DeviceOf(which);
   chosen_device = device;
   runtime.SetDefaultDevice(device);
 }
@@ -62,7 +71,7 @@ void BindDevices(py::module_& module) {
                              [](const Device& device) { return device.bytes_in_use(); })
       .def_property_readonly("bytes_peak", [](const Device& device) { return device.bytes_peak(); })
       .def("reset_peak", &Device::ResetPeak)
-      .def("synchronize", &Device::Synchronize, py::call_guard<py::gil_scoped_release>());
+      .def("synchronize", &Device::Synchronize, py::call_guard<WithoutGil>());
 
   module.def(
       "devices", [] { return Runtime::Get().devices(); }, py::return_value_policy::reference,

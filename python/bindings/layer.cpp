@@ -15,8 +15,16 @@ void BindLayer(py::module_& module) {
       .def_property_readonly("type", [](const LayerParameter& p) { return p.type(); })
       .def_property_readonly("bottom_size", [](const LayerParameter& p) { return p.bottom_size(); })
       .def_property_readonly("top_size", [](const LayerParameter& p) { return p.top_size(); })
-      .def("bottom", [](const LayerParameter& p, int i) { return p.bottom(i); })
-      .def("top", [](const LayerParameter& p, int i) { return p.top(i); })
+      .def("bottom",
+           [](const LayerParameter& p, int i) {
+             CheckIndex(i, p.bottom_size(), "layer " + p.name(), "bottom");
+             return p.bottom(i);
+           })
+      .def("top",
+           [](const LayerParameter& p, int i) {
+             CheckIndex(i, p.top_size(), "layer " + p.name(), "top");
+             return p.top(i);
+           })
       .def("SerializeToString",
            [](const LayerParameter& p) { return py::bytes(p.SerializeAsString()); });
   py::class_<LayerBase, std::shared_ptr<LayerBase>>(module, "Layer", py::dynamic_attr())

@@ -1,4 +1,5 @@
 #include "bindings.hpp"
+#include "gil.hpp"
 
 namespace py = pybind11;
 
@@ -16,4 +17,5 @@ PYBIND11_MODULE(_caffe, module) {
   BindNet(module);
   BindSolver(module);
   BindTimer(module);
+  WaitAtExit();
 }

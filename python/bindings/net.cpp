@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
+#include "net_lock.hpp"
 
 namespace py = pybind11;
 
@@ -15,8 +16,36 @@ namespace {
 
 using caffe::Net;
 
-std::unique_ptr<Net> MakeNet(const py::object& network, int phase, int level,
-                             const py::object& stages, const py::object& weights) {
+struct ForgetNet {
+  void operator()(Net* net) const {
+    RemoveNet(*net);
+    delete net;
+  }
+};
+
+using OwnedNet = std::unique_ptr<Net, ForgetNet>;
+
+std::vector<std::string> ToStages(const py::object& stages) {
+  constexpr char kWanted[] = ", not a name or a list of names";
+  if (stages.is_none()) return {};
+  if (py::isinstance<py::str>(stages)) return {stages.cast<std::string>()};
+  if (!py::isinstance<py::iterable>(stages)) {
+    throw py::type_error("stages is " + Described(stages) + kWanted);
+  }
+  std::vector<std::string> names;
+  for (const py::handle stage : stages) {
+    if (!py::isinstance<py::str>(stage)) {
+      throw py::type_error("stages holds " + Described(stage) + kWanted);
+    }
+    names.push_back(stage.cast<std::string>());
+  }
+  return names;
+}
+
+std::string NameOf(const Net& net) { return net.name().empty() ? "the net" : "net " + net.name(); }
+
+OwnedNet MakeNet(const py::object& network, int phase, int level, const py::object& stages,
+                 const py::object& weights) {
   if (phase != caffe::TRAIN && phase != caffe::TEST) {
     throw py::value_error(
         caffe::Concat("phase ", phase, " is neither caffe.TRAIN (0) nor TEST (1)"));
@@ -25,42 +54,63 @@ std::unique_ptr<Net> MakeNet(const py::object& network, int phase, int level,
   options.phase = phase;
   options.level = level;
   options.seed = NextSeed();
-  if (py::isinstance<py::str>(stages)) {
-    options.stages = {stages.cast<std::string>()};
-  } else if (!stages.is_none()) {
-    for (const py::handle stage : stages) options.stages.push_back(stage.cast<std::string>());
-  }
-  const std::string weights_path = weights.is_none() ? "" : ToPath(weights);
+  options.stages = ToStages(stages);
+  const std::string weights_path = weights.is_none() ? "" : ToFile(weights, "weights");
   const bool message = IsMessage(network);
   caffe::NetParameter parameter;
   std::string path;
   if (message) {
     parameter = ToNetParameter(network);
   } else {
-    path = ToPath(network);
+    path = ToFile(network, "the net");
   }
-  const py::gil_scoped_release release;
-  if (!message) parameter = caffe::ReadNetParameter(path);
-  auto net = std::make_unique<Net>(parameter, options);
-  AnswerSignals(*net);
-  if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
+  std::unique_ptr<Net> net;
+  {
+    const WithoutGil release;
+    if (!message) parameter = caffe::ReadNetParameter(path);
+    net = std::make_unique<Net>(parameter, options);
+    AnswerSignals(*net);
+    if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
+  }
+  AddNet(*net, std::make_shared<NetLock>(NameOf(*net)));
+  return OwnedNet(net.release());
+}
+
+Net::Callback MakeCallback(const py::function& function) {
+  // Destroyed with the net, when the GIL is held; called from a forward, when it is not.
+  return [function](int layer) {
+    const InPython python;
+    const py::function kept = function;  // it may set another one
+    CallPython(kept, py::make_tuple(layer));
+  };
+}
+
+// What changes while nobody computes.
+Net& Idle(Net& net) {
+  LockOf(net)->WaitUntilIdle();
   return net;
 }
 
-Net::Callback WithGil(const py::function& function) {
-  // Destroyed with the net, when the GIL is held; called from a forward, when it is not.
-  return [function](int layer) {
-    const py::gil_scoped_acquire acquire;
-    function(layer);
-  };
+// What never changes.
+const Net& Made(const Net& net) {
+  LockOf(net);
+  return net;
+}
+
+void CheckLayer(const Net& net, int layer) {
+  CheckIndex(layer, static_cast<int64_t>(net.layers().size()), NameOf(net), "layer");
 }
 
 using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
-void SetInputArrays(Net& net, const py::object& layer, const Array& data, const Array& labels) {
-  auto* memory_data = dynamic_cast<caffe::MemoryData*>(layer.cast<caffe::LayerBase*>());
-  CAFFE_CHECK(memory_data, "set_input_arrays needs a MemoryData layer, not ",
-              layer.cast<caffe::LayerBase*>()->type());
+void SetInputArrays(Net& net, const py::object& given, const Array& data, const Array& labels) {
+  if (given.is_none() || !py::isinstance<caffe::LayerBase>(given)) {
+    throw py::type_error("set_layer_input_arrays needs a layer of net.layers, not " +
+                         Described(given));
+  }
+  auto* layer = given.cast<caffe::LayerBase*>();
+  auto* memory_data = dynamic_cast<caffe::MemoryData*>(layer);
+  CAFFE_CHECK(memory_data, "set_input_arrays needs a MemoryData layer, not ", layer->type());
   CAFFE_CHECK(data.ndim() > 0 && labels.size() == data.shape(0), "there are ",
               data.ndim() > 0 ? data.shape(0) : 0, " items and ", labels.size(), " labels");
   caffe::Shape item(data.shape() + 1, data.shape() + data.ndim());
@@ -69,17 +119,22 @@ void SetInputArrays(Net& net, const py::object& layer, const Array& data, const 
               " were given, the layer wants ", caffe::ShapeString(wanted));
   // The layer reads from the arrays, and may let go of them where the GIL is not held.
   const std::shared_ptr<void> owner(new std::pair<Array, Array>(data, labels), [](void* arrays) {
-    const py::gil_scoped_acquire acquire;
+    const WithGil acquire;
     delete static_cast<std::pair<Array, Array>*>(arrays);
   });
+  const HeldNet held(net);
   memory_data->Reset(data.data(), labels.data(), data.shape(0), owner);
 }
 
 }  // namespace
 
 void BindNet(py::module_& module) {
-  py::class_<Net>(module, "Net", py::dynamic_attr(),
-                  "A net from a prototxt or a NetParameter, on this thread's default device.")
+  py::class_<NetLock, std::shared_ptr<NetLock>>(module, "_NetLock")
+      .def("__enter__", &NetLock::Acquire)
+      .def("__exit__", [](NetLock& lock, const py::args&) { lock.Release(); });
+  py::class_<Net, OwnedNet>(module, "Net", py::dynamic_attr(),
+                            "A net from a prototxt or a NetParameter, on this thread's default "
+                            "device. Used by several threads, it lets in one after the other.")
       .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level") = 0,
            py::arg("stages") = py::none(), py::arg("weights") = py::none())
       .def(py::init([](const py::object& network, const py::object& weights, int phase) {
@@ -92,38 +147,48 @@ void BindNet(py::module_& module) {
              return MakeNet(network, phase, 0, py::none(), weights);
            }),
            py::arg("network_file"), py::arg("weights_file"), py::arg("phase"))
+      .def("exclusive", &LockOf,
+           "with net.exclusive(): other threads that run the net wait until the block ends.")
       .def("_forward",
            [](Net& net, int start, int end) {
-             const py::gil_scoped_release release;
+             const Computing computing(net);
              net.Forward(start, end);
              return 0;
            })
-      .def(
-          "_backward",
-          [](Net& net, int start, int end) {
-            net.TakeViews();  // a script may have changed data since the forward
-            net.Backward(start, end);
-          },
-          py::call_guard<py::gil_scoped_release>())
-      .def("reshape", &Net::Reshape, py::call_guard<py::gil_scoped_release>())
+      .def("_backward",
+           [](Net& net, int start, int end) {
+             const Computing computing(net);
+             net.TakeViews();  // a script may have changed data since the forward
+             net.Backward(start, end);
+           })
+      .def("reshape",
+           [](Net& net) {
+             const Computing computing(net);
+             net.Reshape();
+           })
       .def("clear_param_diffs",
            [](Net& net) {
+             const Computing computing(net);
              net.ClearParamDiffs();
              net.SyncViews();
            })
       .def("copy_from",
            [](Net& net, const py::object& given) {
-             const std::string path = ToPath(given);
-             const py::gil_scoped_release release;
+             const std::string path = ToFile(given, "copy_from");
+             const Computing computing(net);
              net.CopyTrainedLayersFrom(path);
              net.SyncViews();
            })
-      .def("share_with", [](Net& net, const Net& other) { net.ShareTrainedLayersWith(other); })
+      .def("share_with",
+           [](Net& net, const Net& other) {
+             const HeldNets held(net, other);
+             net.ShareTrainedLayersWith(other);
+           })
       .def(
           "save",
           [](Net& net, const py::object& given, bool write_diff) {
-            const std::string path = ToPath(given);
-            const py::gil_scoped_release release;
+            const std::string path = ToFile(given, "save");
+            const Computing computing(net);
             net.TakeViews();
             caffe::NetParameter parameter;
             net.ToProto(&parameter, write_diff);
@@ -132,42 +197,61 @@ void BindNet(py::module_& module) {
           py::arg("path"), py::arg("write_diff") = false)
       .def(
           "save_hdf5",
-          [](const Net& net, const py::object& path, bool write_diff) {
-            net.SaveHDF5(ToPath(path), write_diff);
+          [](const Net& net, const py::object& given, bool write_diff) {
+            const std::string path = ToFile(given, "save_hdf5");
+            const Computing computing(net);
+            net.SaveHDF5(path, write_diff);
           },
           py::arg("path"), py::arg("write_diff") = false)
-      .def("load_hdf5", [](Net& net, const py::object& path) { net.LoadHDF5(ToPath(path)); })
-      .def_property_readonly("name", &Net::name)
-      .def_property_readonly("layers", [](const Net& net) { return net.layers(); })
-      .def_property_readonly("_blobs", [](const Net& net) { return net.blobs(); })
-      .def_property_readonly("_blob_names", [](const Net& net) { return net.blob_names(); })
-      .def_property_readonly("_layer_names", [](const Net& net) { return net.layer_names(); })
-      .def_property_readonly("_inputs", [](const Net& net) { return net.input_blob_indices(); })
-      .def_property_readonly("_outputs", [](const Net& net) { return net.output_blob_indices(); })
+      .def("load_hdf5",
+           [](Net& net, const py::object& given) {
+             const std::string path = ToFile(given, "load_hdf5");
+             const Computing computing(net);
+             net.LoadHDF5(path);
+           })
+      .def_property_readonly("name", [](const Net& net) { return Made(net).name(); })
+      .def_property_readonly("layers", [](const Net& net) { return Made(net).layers(); })
+      .def_property_readonly("_blobs", [](const Net& net) { return Made(net).blobs(); })
+      .def_property_readonly("_blob_names", [](const Net& net) { return Made(net).blob_names(); })
+      .def_property_readonly("_layer_names", [](const Net& net) { return Made(net).layer_names(); })
+      .def_property_readonly("_inputs",
+                             [](const Net& net) { return Made(net).input_blob_indices(); })
+      .def_property_readonly("_outputs",
+                             [](const Net& net) { return Made(net).output_blob_indices(); })
       .def_property_readonly("_blob_loss_weights",
-                             [](const Net& net) { return net.blob_loss_weights(); })
-      .def("_bottom_ids", [](const Net& net, int layer) { return net.bottom_ids(layer); })
-      .def("_top_ids", [](const Net& net, int layer) { return net.top_ids(layer); })
+                             [](const Net& net) { return Made(net).blob_loss_weights(); })
+      .def("_bottom_ids",
+           [](const Net& net, int layer) {
+             CheckLayer(Made(net), layer);
+             return net.bottom_ids(layer);
+           })
+      .def("_top_ids",
+           [](const Net& net, int layer) {
+             CheckLayer(Made(net), layer);
+             return net.top_ids(layer);
+           })
       .def("_set_input_arrays", &SetInputArrays)
-      .def_property_readonly("device", &Net::device, py::return_value_policy::reference)
+      .def_property_readonly(
+          "device", [](const Net& net) { return Made(net).device(); },
+          py::return_value_policy::reference)
       .def_property(
           "quant_mode",
           [](const Net& net) {
-            return net.observe() ? caffe::CAFFE_QUANT_OBSERVE : caffe::CAFFE_QUANT_PASSIVE;
+            return Made(net).observe() ? caffe::CAFFE_QUANT_OBSERVE : caffe::CAFFE_QUANT_PASSIVE;
           },
           [](Net& net, caffe::QuantizerMode mode) {
-            net.set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
+            Idle(net).set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
           },
           "CAFFE_QUANT_OBSERVE collects the range of every blob in every forward.")
       .def("before_forward",
-           [](Net& net, const py::function& f) { net.set_before_forward(WithGil(f)); })
+           [](Net& net, const py::function& f) { Idle(net).set_before_forward(MakeCallback(f)); })
       .def("after_forward",
-           [](Net& net, const py::function& f) { net.set_after_forward(WithGil(f)); })
+           [](Net& net, const py::function& f) { Idle(net).set_after_forward(MakeCallback(f)); })
       .def("before_backward",
-           [](Net& net, const py::function& f) { net.set_before_backward(WithGil(f)); })
+           [](Net& net, const py::function& f) { Idle(net).set_before_backward(MakeCallback(f)); })
       .def("after_backward",
-           [](Net& net, const py::function& f) { net.set_after_backward(WithGil(f)); });
-  module.def("_read_net", [](const py::object& path) {
-    return py::bytes(caffe::ReadNetParameter(ToPath(path)).SerializeAsString());
+           [](Net& net, const py::function& f) { Idle(net).set_after_backward(MakeCallback(f)); });
+  module.def("_read_net", [](const py::object& given) {
+    return py::bytes(caffe::ReadNetParameter(ToFile(given, "the net")).SerializeAsString());
   });
 }

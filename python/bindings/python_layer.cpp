@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "net_lock.hpp"
 
 namespace py = pybind11;
 
@@ -111,7 +112,7 @@ std::shared_ptr<LayerBase> PythonLayer::MakeBase(const caffe::LayerParameter& pa
 
 std::shared_ptr<LayerBase> PythonLayer::Create(const caffe::LayerParameter& parameter,
                                                const caffe::LayerContext& context) {
-  const py::gil_scoped_acquire acquire;
+  const InPython python_runs;
   const std::string where = parameter.name() + " (Python)";
   const caffe::PythonParameter& python = parameter.python_param();
   CAFFE_CHECK(!python.module().empty() && !python.layer().empty(), where,
@@ -123,53 +124,53 @@ std::shared_ptr<LayerBase> PythonLayer::Create(const caffe::LayerParameter& para
     CAFFE_CHECK(PyType_Check(made.ptr()) && PyObject_IsSubclass(made.ptr(), base.ptr()) == 1, where,
                 ": ", python.module(), ".", python.layer(), " is no subclass of caffe.Layer");
     const PresentContext present(context);
-    return made(py::cast(parameter, py::return_value_policy::copy));
+    return CallPython(made, py::make_tuple(py::cast(parameter, py::return_value_policy::copy)));
   });
   auto* layer = instance.cast<LayerBase*>();
   // Holds the instance, which holds the C++ half.
   auto* owner = new py::object(instance);
   return std::shared_ptr<LayerBase>(layer, [owner](LayerBase*) {
     if (!Py_IsInitialized()) return;  // the process ends
-    const py::gil_scoped_acquire acquire_again;
+    const WithGil acquire_again;
     delete owner;
   });
+}
+
+void PythonLayer::Call(const char* method, const py::tuple& arguments) {
+  Named(Where() + "." + method, [&] { return CallPython(self().attr(method), arguments); });
 }
 
 void PythonLayer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   if (set_up_) return;  // a move to another device: what setup made is there
   set_up_ = true;
-  const py::gil_scoped_acquire acquire;
-  Named(Where() + ".setup", [&] {
-    if (py::hasattr(self(), "setup")) self().attr("setup")(Blobs(bottom), Blobs(top));
-    return 0;
-  });
+  const InPython python;
+  if (!py::hasattr(self(), "setup")) return;
+  Call("setup", py::make_tuple(Blobs(bottom), Blobs(top)));
 }
 
 void PythonLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  const py::gil_scoped_acquire acquire;
+  const InPython python;
   SyncViews(bottom);
   SyncViews(top);
-  Named(Where() + ".reshape", [&] { return self().attr("reshape")(Blobs(bottom), Blobs(top)); });
+  Call("reshape", py::make_tuple(Blobs(bottom), Blobs(top)));
   MarkData(top);
 }
 
 void PythonLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const py::gil_scoped_acquire acquire;
+  const InPython python;
   Reshape(bottom, top);
   SyncViews(Pointers(blobs_));
-  Named(Where() + ".forward", [&] { return self().attr("forward")(Blobs(bottom), Blobs(top)); });
+  Call("forward", py::make_tuple(Blobs(bottom), Blobs(top)));
   MarkData(top);
 }
 
 void PythonLayer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                            const BlobVec& bottom) {
-  const py::gil_scoped_acquire acquire;
+  const InPython python;
   SyncViews(top);
   SyncViews(bottom);
   SyncViews(Pointers(blobs_));
-  Named(Where() + ".backward", [&] {
-    return self().attr("backward")(Blobs(top), py::cast(propagate_down), Blobs(bottom));
-  });
+  Call("backward", py::make_tuple(Blobs(top), propagate_down, Blobs(bottom)));
   MarkDiffs(bottom);
   MarkDiffs(Pointers(blobs_));
 }
@@ -195,9 +196,7 @@ void BindPythonLayer(py::module_& module) {
             auto* layer = dynamic_cast<PythonLayer*>(blobs.layer.get());
             CAFFE_CHECK(layer, blobs.layer->name(), " (", blobs.layer->type(),
                         "): add_blob is for the setup of Python layers");
-            caffe::Shape shape;
-            for (const auto& extent : extents) shape.push_back(extent.cast<int64_t>());
-            layer->AddBlob(shape);
+            layer->AddBlob(ToShape(extents, blobs.layer->name() + ": add_blob"));
           },
           "In setup: makes a parameter of zeros of this shape.");
   auto layer = py::reinterpret_borrow<py::class_<LayerBase, std::shared_ptr<LayerBase>>>(

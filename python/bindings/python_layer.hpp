@@ -32,6 +32,8 @@ class PythonLayer final : public caffe::LayerBase {
   static std::shared_ptr<LayerBase> MakeBase(const caffe::LayerParameter& parameter);
 
  private:
+  // self.method(*arguments), with the GIL; an exception gets the layer's name.
+  void Call(const char* method, const pybind11::tuple& arguments);
   pybind11::object self() { return pybind11::cast(static_cast<LayerBase*>(this)); }
 
   bool set_up_ = false;

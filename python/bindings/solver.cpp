@@ -3,10 +3,13 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <set>
+
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "net_lock.hpp"
 
 namespace py = pybind11;
 
@@ -14,11 +17,14 @@ namespace {
 
 using caffe::Solver;
 
-// Calls what Python added, and answers Ctrl-C where the nets do not.
+// Calls what Python added, answers Ctrl-C where the nets do not, and lets in threads that wait for
+// the nets.
 class PythonCallback final : public Solver::Callback {
  public:
+  explicit PythonCallback(std::shared_ptr<NetLock> lock) : lock_(std::move(lock)) {}
   void OnStart() override {
     CheckSignals();
+    lock_->Yield();
     Call(starts);
   }
   void OnGradientsReady() override { Call(gradients); }
@@ -28,21 +34,60 @@ class PythonCallback final : public Solver::Callback {
  private:
   static void Call(const std::vector<py::function>& functions) {
     if (functions.empty()) return;
-    const py::gil_scoped_acquire acquire;
-    for (const py::function& function : functions) function();
+    const InPython python;
+    const std::vector<py::function> kept = functions;  // they may add others
+    for (const py::function& function : kept) CallPython(function, py::tuple());
   }
+
+  const std::shared_ptr<NetLock> lock_;
 };
+
+struct PythonSolver;
+
+// All that were made, with the GIL.
+std::set<const PythonSolver*>& solvers() {
+  static auto* const all = new std::set<const PythonSolver*>;
+  return *all;
+}
 
 // A solver as Python holds it. Name is SGD, Nesterov, …; the rule itself is the parameter's type.
 struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
-    AnswerSignals(*net());
-    for (const auto& test_net : test_nets()) AnswerSignals(*test_net);
+    const WithGil acquire;
+    for (caffe::Net* one : nets()) {
+      AnswerSignals(*one);
+      AddNet(*one, lock);
+    }
+    solvers().insert(this);
   }
-  virtual ~PythonSolver() = default;  // polymorphic, so that Python sees the derived class
-  PythonCallback callback;
+  // Virtual, so that Python sees the derived class.
+  virtual ~PythonSolver() {
+    const WithGil acquire;
+    solvers().erase(this);
+    for (caffe::Net* one : nets()) RemoveNet(*one);
+  }
+
+  std::vector<caffe::Net*> nets() {
+    std::vector<caffe::Net*> all = {net()};
+    for (const auto& test_net : test_nets()) all.push_back(test_net.get());
+    return all;
+  }
+
+  const std::shared_ptr<NetLock> lock = std::make_shared<NetLock>("the solver");
+  PythonCallback callback{lock};
 };
+
+PythonSolver& Made(PythonSolver& solver) {
+  if (!solvers().contains(&solver)) {
+    throw py::type_error("this solver was not made: call its class's __init__ first");
+  }
+  return solver;
+}
+
+const PythonSolver& Made(const PythonSolver& solver) {
+  return Made(const_cast<PythonSolver&>(solver));
+}
 
 template <int Tag> struct TypedSolver final : PythonSolver { using PythonSolver::PythonSolver; };
 
@@ -51,7 +96,7 @@ caffe::SolverParameter Settings(const py::object& given) {
   if (IsMessage(given)) {
     parameter = ToSolverParameter(given);
   } else {
-    parameter = caffe::ReadSolverParameter(ToPath(given));
+    parameter = caffe::ReadSolverParameter(ToFile(given, "the solver"));
   }
   if (!parameter.has_random_seed()) {
     const int64_t seed = NextSeed();
@@ -67,7 +112,7 @@ template <int Tag> void BindTyped(py::module_& module) {
       .def(py::init([](const py::object& given) {
         caffe::SolverParameter parameter = Settings(given);
         parameter.set_type(kTypes[Tag]);
-        const py::gil_scoped_release release;
+        const WithoutGil release;
         return std::make_unique<TypedSolver<Tag>>(parameter);
       }));
 }
@@ -85,13 +130,12 @@ std::unique_ptr<PythonSolver> MakeSolver(const caffe::SolverParameter& parameter
 
 std::unique_ptr<PythonSolver> GetSolver(const py::object& given) {
   const caffe::SolverParameter parameter = Settings(given);
-  const py::gil_scoped_release release;
+  const WithoutGil release;
   return MakeSolver(parameter);
 }
 
-void SyncViews(Solver& solver) {
-  solver.net()->SyncViews();
-  for (const auto& net : solver.test_nets()) net->SyncViews();
+void SyncViews(PythonSolver& solver) {
+  for (caffe::Net* net : solver.nets()) net->SyncViews();
 }
 
 }  // namespace
@@ -99,28 +143,28 @@ void SyncViews(Solver& solver) {
 void BindSolver(py::module_& module) {
   py::class_<PythonSolver>(module, "Solver")
       .def_property_readonly(
-          "net", [](PythonSolver& solver) { return solver.net(); },
+          "net", [](PythonSolver& solver) { return Made(solver).net(); },
           py::return_value_policy::reference_internal)
       .def_property_readonly(
           "test_nets",
           [](const py::object& self) {
             py::list nets;
-            for (const auto& net : self.cast<PythonSolver&>().test_nets()) {
+            for (const auto& net : Made(self.cast<PythonSolver&>()).test_nets()) {
               nets.append(py::cast(net.get(), py::return_value_policy::reference_internal, self));
             }
             return nets;
           })
-      .def_property_readonly("iter", [](const PythonSolver& solver) { return solver.iter(); })
-      .def_property_readonly("max_iter",
-                             [](const PythonSolver& solver) { return solver.param().max_iter(); })
-      .def_property_readonly("type", [](const PythonSolver& solver) { return solver.type(); })
+      .def_property_readonly("iter", [](const PythonSolver& solver) { return Made(solver).iter(); })
       .def_property_readonly(
-          "param", [](const PythonSolver& solver) { return &solver.param(); },
+          "max_iter", [](const PythonSolver& solver) { return Made(solver).param().max_iter(); })
+      .def_property_readonly("type", [](const PythonSolver& solver) { return Made(solver).type(); })
+      .def_property_readonly(
+          "param", [](const PythonSolver& solver) { return &Made(solver).param(); },
           py::return_value_policy::reference_internal)
       .def(
           "step",
           [](PythonSolver& solver, int64_t iterations) {
-            const py::gil_scoped_release release;
+            const Computing computing(*Made(solver).net());
             solver.Step(iterations);
             SyncViews(solver);
             return static_cast<double>(solver.SmoothedLoss());
@@ -129,39 +173,42 @@ void BindSolver(py::module_& module) {
       .def(
           "solve",
           [](PythonSolver& solver, const py::object& resume) {
-            const std::string path = resume.is_none() ? "" : ToPath(resume);
-            const py::gil_scoped_release release;
+            const std::string path = resume.is_none() ? "" : ToFile(resume, "solve");
+            const Computing computing(*Made(solver).net());
             solver.Solve(path);
             SyncViews(solver);
           },
           py::arg("resume") = py::none())
       .def("restore",
            [](PythonSolver& solver, const py::object& given) {
-             const std::string path = ToPath(given);
-             const py::gil_scoped_release release;
+             const std::string path = ToFile(given, "restore");
+             const Computing computing(*Made(solver).net());
              solver.Restore(path);
              SyncViews(solver);
            })
-      .def(
-          "snapshot",
-          [](PythonSolver& solver) {
-            solver.net()->TakeViews();
-            solver.Snapshot();
-          },
-          py::call_guard<py::gil_scoped_release>())
-      .def(
-          "apply_update",
-          [](PythonSolver& solver) {
-            solver.ApplyUpdate();
-            SyncViews(solver);
-          },
-          py::call_guard<py::gil_scoped_release>())
-      .def_property_readonly("lr", &PythonSolver::Rate,
-                             "The learning rate of the present iteration.")
+      .def("snapshot",
+           [](PythonSolver& solver) {
+             const Computing computing(*Made(solver).net());
+             solver.net()->TakeViews();
+             solver.Snapshot();
+           })
+      .def("apply_update",
+           [](PythonSolver& solver) {
+             const Computing computing(*Made(solver).net());
+             solver.ApplyUpdate();
+             SyncViews(solver);
+           })
+      .def_property_readonly(
+          "lr", [](const PythonSolver& solver) { return Made(solver).Rate(); },
+          "The learning rate of the present iteration.")
       .def("share_weights",
-           [](PythonSolver& solver, caffe::Net& net) { net.ShareTrainedLayersWith(*solver.net()); })
+           [](PythonSolver& solver, caffe::Net& net) {
+             const HeldNets held(net, *Made(solver).net());
+             net.ShareTrainedLayersWith(*solver.net());
+           })
       .def("add_callback", [](PythonSolver& solver, const py::function& on_start,
                               const py::function& on_gradients_ready) {
+        Made(solver).lock->WaitUntilIdle();
         solver.callback.starts.push_back(on_start);
         solver.callback.gradients.push_back(on_gradients_ready);
       });

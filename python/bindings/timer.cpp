@@ -3,6 +3,7 @@
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "gil.hpp"
 
 namespace py = pybind11;
 
@@ -39,7 +40,7 @@ class Timer {
 }  // namespace
 
 void BindTimer(py::module_& module) {
-  const py::call_guard<py::gil_scoped_release> release;
+  const py::call_guard<WithoutGil> release;
   py::class_<Timer>(module, "Timer",
                     "Time between start() and stop(), what the device does included.")
       .def(py::init<>())

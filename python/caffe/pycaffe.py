@@ -1,4 +1,5 @@
 """What the bound Net gains in Python: named blobs, forward and backward by name, batches."""
+import functools
 from collections import OrderedDict
 from itertools import zip_longest
 
@@ -19,6 +20,16 @@ def _cached(make):
         return self.__dict__[name]
 
     return property(read, doc=make.__doc__)
+
+
+def _exclusive(method):
+    """The method from its first line to its last while other threads that run the net wait."""
+    @functools.wraps(method)
+    def run(self, *arguments, **keywords):
+        with self.exclusive():
+            return method(self, *arguments, **keywords)
+
+    return run
 
 
 def _blobs(self):
@@ -94,9 +105,22 @@ def _float_diff(self):
     return _floats(self, self.diff)
 
 
+def _check_codes(blob, view, values):
+    if view.dtype.kind == 'f' or _is_bfloat16(blob) or values.dtype == view.dtype:
+        return
+    most = np.iinfo(view.dtype).max
+    numbers = np.asarray(values, np.float64)
+    if not np.all((numbers >= 0) & (numbers <= most) & (numbers == np.floor(numbers))):
+        raise ValueError(
+            'blob %s holds codes of a quantized type, integers from 0 to %d, and these are not: '
+            "quantize them with the blob's range (the caffemodel has it), or let its layer have "
+            'top_data_type: CAFFE_FLOAT, and the net quantizes' % (blob.name, most))
+
+
 def _write(blob, view, values):
     """Numbers into a blob's data or diff. Codes (uint16) for bfloat16 are taken as they are."""
     values = np.asarray(values)
+    _check_codes(blob, view, values)
     if _is_bfloat16(blob) and values.dtype != np.uint16:
         values = bfloat16.from_float(values)
     view[...] = values
@@ -114,6 +138,7 @@ def _check_batch(name, array, blob):
                          % (name, np.shape(array), blob.shape[0]))
 
 
+@_exclusive
 def _forward(self, blobs=None, start=None, end=None, **kwargs):
     """Runs the net, or the layers from `start` to `end`, both by name and both included.
 
@@ -136,6 +161,7 @@ def _forward(self, blobs=None, start=None, end=None, **kwargs):
     return {name: self.blobs[name].data for name in [*outputs, *(blobs or ())]}
 
 
+@_exclusive
 def _backward(self, diffs=None, start=None, end=None, **kwargs):
     """Runs backward from layer `start` down to `end`, both by name and both included.
 
@@ -198,6 +224,7 @@ def _joined(collected, count):
     return joined
 
 
+@_exclusive
 def _forward_all(self, blobs=None, **kwargs):
     """Runs any number of items through the net in its batches; gives copies of all outputs."""
     collected = {name: [] for name in [*self.outputs, *(blobs or ())]}
@@ -206,6 +233,7 @@ def _forward_all(self, blobs=None, **kwargs):
     return _joined(collected, len(next(iter(kwargs.values()))) if kwargs else 0)
 
 
+@_exclusive
 def _forward_backward_all(self, blobs=None, diffs=None, **kwargs):
     """Runs forward and backward in batches; keywords are inputs' data and outputs' diffs.
 
@@ -238,6 +266,9 @@ def _set_input_arrays(self, *arguments):
 
     set_input_arrays(index, data, labels) names the layer by its index, as the OpenCL fork does.
     """
+    if len(arguments) not in (2, 3):
+        raise TypeError('set_input_arrays takes (data, labels) or (index, data, labels), not %d '
+                        'arguments' % len(arguments))
     index, data, labels = arguments if len(arguments) == 3 else (0, *arguments)
     return self.set_layer_input_arrays(self.layers[index], data, labels)
 

@@ -1,0 +1,54 @@
+// What Python gives, as C++ wants it, with errors that say what is wrong with it.
+#include "bindings.hpp"
+#include "caffe/core/error.hpp"
+
+namespace py = pybind11;
+
+using caffe::Concat;
+
+std::string ToFile(const py::object& object, const std::string& what) {
+  std::string path = ToPath(object);
+  if (path.empty()) throw py::value_error(what + ": the file name is empty");
+  return path;
+}
+
+std::string Described(const py::handle& value) {
+  const std::string type = py::type::handle_of(value).attr("__name__").cast<std::string>();
+  if (value.is_none()) return "None";
+  return py::repr(value).cast<std::string>() + " (" + type + ")";
+}
+
+int64_t ToInteger(const py::handle& value, const std::string& what, const std::string& wanted) {
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  if (!index) {
+    PyErr_Clear();
+    throw py::type_error(Concat(what, " is ", Described(value), ", not ", wanted));
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow != 0) {
+    throw py::value_error(
+        Concat(what, " is ", py::str(index).cast<std::string>(), ", which 64 bits do not hold"));
+  }
+  return number;
+}
+
+std::vector<int64_t> ToShape(const py::args& extents, const std::string& what) {
+  py::sequence list = extents;
+  if (extents.size() == 1 &&
+      (py::isinstance<py::tuple>(extents[0]) || py::isinstance<py::list>(extents[0]))) {
+    list = extents[0];
+  }
+  std::vector<int64_t> shape;
+  for (const py::handle extent : list) {
+    shape.push_back(ToInteger(extent, Concat(what, ": extent ", shape.size()),
+                              "an integer, as in reshape(2, 3) and reshape((2, 3))"));
+  }
+  return shape;
+}
+
+void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun) {
+  if (index >= 0 && index < count) return;
+  throw py::index_error(Concat(whose, " has ", count, " ", noun, count == 1 ? "" : "s",
+                               ", there is no ", noun, " ", index));
+}
