@@ -194,7 +194,9 @@ class KilledTrainingTest : public testing::TestWithParam<SolverParameter::Snapsh
     // What is written last.
     ASSERT_EQ(1, state.net_state_size()) << path;
     for (const LayerRunState& layer : state.net_state(0).layer()) {
-      if (layer.name() == "drop") EXPECT_EQ(state.iter(), layer.value(0)) << path;
+      if (layer.name() == "drop") {
+        EXPECT_EQ(state.iter(), layer.value(0)) << path;
+      }
     }
     EXPECT_EQ("loss", state.net_state(0).layer().rbegin()->name()) << path;
   }

@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/dynamic_library.hpp"
 #include "caffe/library/device_array.hpp"
@@ -104,6 +105,7 @@ class Session {
                  "cublasSetMathMode", device);
   }
   ~Session() {
+    if (made_in_.inherited()) return;  // the driver does not work in a forked child
     device_->native_stream();
     const int code = cublas_.Destroy(handle_);
     if (code != 0) log::Error(Concat("cublasDestroy failed: ", cublas_.StatusName(code)));
@@ -135,6 +137,7 @@ class Session {
 
  private:
   Device* device_;
+  const ProcessMark made_in_;
   const Cublas& cublas_;
   DeviceArray workspace_;
   std::mutex mutex_;
