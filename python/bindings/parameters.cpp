@@ -46,14 +46,26 @@ void BindParameters(py::module_& module) {
       .def(py::init<>())
       .def_property(
           "phase", [](const NetState& s) { return static_cast<int>(s.phase()); },
-          [](NetState& s, int phase) { s.set_phase(static_cast<caffe::Phase>(phase)); })
+          [](NetState& s, int phase) {
+            CAFFE_CHECK(caffe::Phase_IsValid(phase), "phase is caffe.TRAIN or caffe.TEST, not ",
+                        phase);
+            s.set_phase(static_cast<caffe::Phase>(phase));
+          })
       .def_property(
           "level", [](const NetState& s) { return s.level(); },
           [](NetState& s, int level) { s.set_level(level); })
       .def("stage_size", [](const NetState& s) { return s.stage_size(); })
-      .def("get_stage", [](const NetState& s, int i) { return s.stage(i); })
+      .def("get_stage",
+           [](const NetState& s, int i) {
+             CheckIndex(i, s.stage_size(), "the state", "stage");
+             return s.stage(i);
+           })
       .def("add_stage", [](NetState& s, const std::string& stage) { s.add_stage(stage); })
-      .def("set_stage", [](NetState& s, int i, const std::string& stage) { s.set_stage(i, stage); })
+      .def("set_stage",
+           [](NetState& s, int i, const std::string& stage) {
+             CheckIndex(i, s.stage_size(), "the state", "stage");
+             s.set_stage(i, stage);
+           })
       .def("clear_stage", [](NetState& s) { s.clear_stage(); });
   py::class_<NetParameter>(module, "NetParameter")
       .def(py::init<>())

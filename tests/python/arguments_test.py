@@ -126,3 +126,18 @@ def test_codes_are_integers_in_their_range(name, most):
         with pytest.raises(ValueError, match='blob data holds codes .* integers from 0 to %d' % most):
             net.forward(data=np.array(wrong))
     assert net.blobs['data'].data.tolist() == [[0, 1, most]]
+
+
+def test_states_check_phase_and_stages():
+    state = caffe.SolverParameter().train_state
+    state.phase = caffe.TEST
+    with pytest.raises(RuntimeError, match='caffe.TRAIN or caffe.TEST, not 77'):
+        state.phase = 77
+    assert state.phase == caffe.TEST
+    state.add_stage('deploy')
+    for index in (-1, 1):
+        with pytest.raises(IndexError, match='the state has 1 stage, there is no stage %d' % index):
+            state.get_stage(index)
+        with pytest.raises(IndexError, match='the state has 1 stage, there is no stage %d' % index):
+            state.set_stage(index, 'other')
+    assert state.get_stage(0) == 'deploy'
