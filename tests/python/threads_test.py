@@ -322,6 +322,10 @@ def test_a_solver_lets_others_look_between_iterations(tmp_path):
 @pytest.mark.parametrize('device', DEVICES)
 @pytest.mark.parametrize('work', ['net.forward()', 'python.forward()', 'solver.step(10 ** 8)'])
 def test_a_script_ends_while_a_thread_computes(device, work, tmp_path):
+    drivers = {found.name: found.driver for found in caffe.devices()}
+    driver = drivers.get(device, '')
+    if 'solver' in work and 'PoCL' in driver and not driver.startswith('3.'):
+        pytest.skip('PoCL after 3.1 may abort where a process ends under training threads')
     process = run('''
 import threads_test as t, caffe, pathlib, sys, threading, time
 device, work, folder = sys.argv[1:]
