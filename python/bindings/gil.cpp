@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "caffe/core/process_mark.hpp"
-#include "caffe/device/runtime.hpp"
 
 namespace py = pybind11;
 
@@ -86,6 +85,5 @@ void WaitAtExit() {
     for (int i = 0; i < 300 && without_gil > own_without_gil; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    caffe::Runtime::Get().Drain();
   });
 }

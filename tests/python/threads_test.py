@@ -325,7 +325,7 @@ def test_a_script_ends_while_a_thread_computes(device, work, tmp_path):
     drivers = {found.name: found.driver for found in caffe.devices()}
     driver = drivers.get(device, '')
     if 'solver' in work and 'PoCL' in driver and not driver.startswith('3.'):
-        pytest.skip('PoCL after 3.1 may abort where a process ends under training threads')
+        pytest.skip('the PoCL of Ubuntu 24.04 aborts where a process ends under training threads')
     process = run('''
 import threads_test as t, caffe, pathlib, sys, threading, time
 device, work, folder = sys.argv[1:]

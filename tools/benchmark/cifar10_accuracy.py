@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 
-from facts import commit, processor
+from facts import commit, processor, write_report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -135,11 +135,7 @@ def main():
     for seed in range(1, arguments.seeds + 1):
         rows.append((seed, ours(arguments, seed) + peers(arguments, seed, folder)))
         print(seed, *('%.4f' % value for value in rows[-1][1]), flush=True)
-    text = report(arguments, rows)
-    print(text, end='')
-    if arguments.output:
-        with open(arguments.output, 'w') as file:
-            file.write(text)
+    write_report(report(arguments, rows), arguments.output)
 
 
 if __name__ == '__main__':

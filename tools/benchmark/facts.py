@@ -14,6 +14,14 @@ def processor():
     return '%s (%s)' % (facts.get('model name', 'processor'), best)
 
 
+def write_report(text, path):
+    """Prints a report and, if a path is given, writes it there."""
+    print(text, end='')
+    if path:
+        with open(path, 'w') as file:
+            file.write(text)
+
+
 def commit():
     answer = subprocess.run(['git', '-C', ROOT, 'describe', '--always', '--dirty'],
                             capture_output=True, text=True)

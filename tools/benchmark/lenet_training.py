@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from facts import commit, processor
+from facts import commit, processor, write_report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -236,11 +236,7 @@ def main():
             side.milliseconds.append(side.train(arguments.iterations))
     for side in sides:
         side.close()
-    text = report(arguments, cores, sides)
-    print(text, end='')
-    if arguments.output:
-        with open(arguments.output, 'w') as file:
-            file.write(text)
+    write_report(report(arguments, cores, sides), arguments.output)
 
 
 if __name__ == '__main__':

@@ -35,10 +35,6 @@ class Runtime {
   void SetDefaultDevice(Device* device);
   bool default_device_is_set() const;
 
-  // Waits for the work of all devices that hold memory: before the process ends under a driver that
-  // still computes (PoCL's threads crash then). Finds no devices, and never throws.
-  void Drain() noexcept;
-
   ProgramCache& program_cache();
 
  private:

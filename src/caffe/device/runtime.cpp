@@ -106,17 +106,6 @@ Device* Runtime::BestDevice() {
   return cpu();
 }
 
-void Runtime::Drain() noexcept {
-  if (!state_->found.load(std::memory_order_acquire)) return;
-  for (Device* device : state_->devices) {
-    try {
-      if (device->bytes_in_use() > 0) device->Synchronize();
-    } catch (const std::exception&) {
-      // Nobody is there to be told.
-    }
-  }
-}
-
 Device* Runtime::default_device() { return thread_device ? thread_device : BestDevice(); }
 void Runtime::SetDefaultDevice(Device* device) { thread_device = device; }
 bool Runtime::default_device_is_set() const { return thread_device != nullptr; }
