@@ -11,9 +11,12 @@ import numpy as np
 from .net_spec import layers as L
 
 # Layers that leave every element where it is.
-PASS_THROUGH_LAYERS = ['AbsVal', 'BatchNorm', 'Bias', 'BNLL', 'Clip', 'Dropout', 'Eltwise', 'ELU',
-                       'Exp', 'Log', 'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer', 'ReLU',
-                       'Scale', 'Sigmoid', 'Split', 'Swish', 'TanH', 'Threshold']
+PASS_THROUGH_LAYERS = ['AbsVal', 'BatchNorm', 'Bias', 'BN', 'BNLL', 'Clip', 'Dropout', 'Eltwise',
+                       'ELU', 'Exp', 'Log', 'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer',
+                       'ReLU', 'Scale', 'Sigmoid', 'Split', 'Swish', 'TanH', 'Threshold']
+
+# Layers that move a window over the image.
+WINDOW_LAYERS = ['Convolution', 'ConvolutionDepthwise', 'DepthwiseConvolution', 'Im2col', 'Pooling']
 
 IDENTITY = (None, 1, 0)
 
@@ -53,7 +56,7 @@ def crop_params(fn):
 def coord_map(fn):
     """The map from a layer's bottom to its top."""
     kind = fn.type_name
-    if kind in ('Convolution', 'Im2col', 'Pooling'):
+    if kind in WINDOW_LAYERS:
         # The centre of the first window lies (extent - 1) / 2 - pad from the first pixel.
         axis, stride, extent, pad = conv_params(fn)
         return axis, 1 / stride, (pad - (extent - 1) / 2) / stride

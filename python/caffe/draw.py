@@ -12,6 +12,8 @@ LAYER_STYLE_DEFAULT = {'shape': 'record', 'fillcolor': '#6495ED', 'style': 'fill
 NEURON_LAYER_STYLE = {'shape': 'record', 'fillcolor': '#90EE90', 'style': 'filled'}
 BLOB_STYLE = {'shape': 'octagon', 'fillcolor': '#E0E0E0', 'style': 'filled'}
 
+CONVOLUTIONS = ('Convolution', 'ConvolutionDepthwise', 'Deconvolution', 'DepthwiseConvolution')
+
 # Extensions whose files are the text itself.
 _TEXT = ('dot', 'gv', 'raw')
 
@@ -26,8 +28,8 @@ def get_edge_label(layer):
     """What is written at the edge out of a layer: batch size or number of outputs."""
     if layer.type == 'Data':
         return 'Batch %d' % layer.data_param.batch_size
-    if layer.type in ('Convolution', 'Deconvolution'):
-        return str(layer.convolution_param.num_output)
+    if layer.type in CONVOLUTIONS:
+        return str(layer.convolution_param.num_output or '')  # of a depthwise one it may be left out
     if layer.type == 'InnerProduct':
         return str(layer.inner_product_param.num_output)
     return ''
@@ -35,7 +37,7 @@ def get_edge_label(layer):
 
 def get_layer_lr_mult(layer):
     """The factors on the learning rate of a layer's parameters, as written; those that learn alone."""
-    if layer.type not in ('Convolution', 'Deconvolution', 'InnerProduct'):
+    if layer.type not in CONVOLUTIONS + ('InnerProduct',):
         return []
     return [param.lr_mult for param in layer.param]
 
@@ -55,7 +57,7 @@ def _spatial(param, name):
 def get_layer_label(layer, rankdir, display_lrm=False):
     """The lines in a layer's node; in one line if the graph runs from top to bottom."""
     lines = [layer.name, '(%s)' % layer.type]
-    if layer.type in ('Convolution', 'Deconvolution'):
+    if layer.type in CONVOLUTIONS:
         param = layer.convolution_param
         lines += ['kernel size: ' + _spatial(param, 'kernel_size'),
                   'stride: ' + _spatial(param, 'stride'), 'pad: ' + _spatial(param, 'pad')]
@@ -76,8 +78,10 @@ def get_layer_label(layer, rankdir, display_lrm=False):
 
 def choose_color_by_layertype(layertype):
     """A fill colour for a type of layer."""
-    return {'Convolution': '#FF5050', 'Deconvolution': '#FF5050', 'Pooling': '#FF9900',
-            'InnerProduct': '#CC33FF'}.get(layertype, LAYER_STYLE_DEFAULT['fillcolor'])
+    if layertype in CONVOLUTIONS:
+        return '#FF5050'
+    return {'Pooling': '#FF9900', 'InnerProduct': '#CC33FF'}.get(
+        layertype, LAYER_STYLE_DEFAULT['fillcolor'])
 
 
 def _is_in_phase(layer, phase):

@@ -25,7 +25,8 @@ from google.protobuf.message import Message
 from .proto import caffe_pb2
 
 # Layers that use the message of another type; all others are found by the message's name.
-_SHARED_MESSAGES = {'Deconvolution': 'convolution', 'Im2col': 'convolution',
+_SHARED_MESSAGES = {'ConvolutionDepthwise': 'convolution', 'Deconvolution': 'convolution',
+                    'DepthwiseConvolution': 'convolution', 'Im2col': 'convolution',
                     'LSTM': 'recurrent', 'RNN': 'recurrent'}
 
 

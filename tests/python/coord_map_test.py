@@ -20,6 +20,8 @@ def data():
                                                          pad=1)), (1, 2, 0.5)),
     # A kernel of 3 with dilation 2 spans 5 pixels.
     (lambda x: L.Convolution(x, num_output=1, kernel_size=3, dilation=2), (1, 1, -2)),
+    (lambda x: L.DepthwiseConvolution(x, kernel_size=5, stride=2, pad=1), (1, 0.5, -0.5)),
+    (lambda x: L.ConvolutionDepthwise(x, kernel_size=5, stride=2, pad=1), (1, 0.5, -0.5)),
     (lambda x: L.ReLU(x), (None, 1, 0)),
     (lambda x: L.Crop(x, x, axis=2, offset=[3, 4]), (1, 1, [-3, -4]))])
 def test_the_map_of_a_layer(make, expected):

@@ -64,6 +64,19 @@ def test_the_small_functions():
     assert len(colours) == 4
 
 
+@pytest.mark.parametrize('kind', ['DepthwiseConvolution', 'ConvolutionDepthwise'])
+def test_a_depthwise_convolution_is_drawn_as_a_convolution(kind):
+    spec = caffe.NetSpec()
+    spec.data = L.Input(shape=dict(dim=[1, 3, 8, 8]))
+    spec.dw = getattr(L, kind)(spec.data, kernel_size=3, pad=1, param=[dict(lr_mult=2)])
+    layer = spec.to_proto().layer[1]
+    assert caffe.draw.get_layer_label(layer, 'TB', True) == (
+        'dw (%s) kernel size: 3 stride: 1 pad: 1 lr mult: 2' % kind)
+    assert caffe.draw.get_edge_label(layer) == ''
+    assert (caffe.draw.choose_color_by_layertype(kind)
+            == caffe.draw.choose_color_by_layertype('Convolution'))
+
+
 @pytest.mark.parametrize('path', MODELS, ids=[os.path.basename(path) for path in MODELS])
 def test_every_model_is_drawn(path, tmp_path):
     picture = tmp_path / 'net.dot'

@@ -207,7 +207,10 @@ def test_every_type_finds_its_message():
     assert names['InnerProduct'] == 'inner_product'
     assert names['LRN'] == 'lrn'
     assert names['MOE'] == 'moe'
-    assert names['Deconvolution'] == 'convolution'
+    assert names['Deconvolution'] == names['DepthwiseConvolution'] == 'convolution'
+    assert names['ConvolutionDepthwise'] == 'convolution'
+    assert names['BN'] == 'bn' and names['Interp'] == 'interp' and names['Upsample'] == 'upsample'
+    assert names['ROIPooling'] == 'roi_pooling' and names['PSROIPooling'] == 'psroi_pooling'
 
 
 def test_assign_proto_refuses_what_does_not_fit():
