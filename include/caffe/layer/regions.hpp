@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "caffe/layer/invalid_item.hpp"
+
+namespace caffe {
+
+// The regions of interest of a detection layer: its second bottom, [R, 5], on the feature map. See
+// kernels/pool/regions.h.
+class Regions {
+ public:
+  // Makes it, or moves it to another device: called in LayerSetUp. `kernel` makes the regions:
+  // roi_regions or psroi_regions.
+  void Place(Device* device, const std::string& kernel, const std::string& name);
+  // Throws unless `rois` has 5 values for each region. `where` begins the message.
+  void Reshape(const std::string& where, const BlobBase& rois);
+  // The number of regions.
+  int64_t count() const { return regions_->shape(0); }
+  void Launch(int64_t images, double scale, const BlobBase& rois);
+  KernelArgument Data() const { return regions_->Data(); }
+  // Throws, once, if a region since the last call was of none of the images. Waits for the device.
+  void Check(const std::string& where);
+
+ private:
+  std::shared_ptr<BlobBase> regions_;
+  int64_t images_ = 0;  // of the last Launch
+  InvalidItem invalid_;
+  std::unique_ptr<Kernel> make_, check_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,63 @@
+#include "caffe/layers/psroi_pooling_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/device/device.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void PSROIPooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const PSROIPoolingParameter& parameter = layer_param().psroi_pooling_param();
+  outputs_ = parameter.output_dim();
+  group_ = parameter.group_size();
+  CAFFE_CHECK(outputs_ > 0 && group_ > 0, Where(), ": output_dim ", outputs_, " and group_size ",
+              group_, " must be given and positive");
+  CAFFE_CHECK(parameter.spatial_scale() > 0, Where(), ": spatial_scale ", parameter.spatial_scale(),
+              " must be given and positive");
+  regions_.Place(device(), "psroi_regions", name());
+  forward_ = MakeKernel("pool/psroi", "psroi_pool_forward");
+  backward_ = MakeKernel("pool/psroi", "psroi_pool_backward");
+}
+
+void PSROIPooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs features of 4 axes, not of shape ",
+              bottom[0]->shape_string());
+  CAFFE_CHECK(bottom[0]->shape(1) == outputs_ * group_ * group_, Where(), ": output_dim ", outputs_,
+              " and group_size ", group_, " need ", outputs_ * group_ * group_,
+              " channels, the features have shape ", bottom[0]->shape_string());
+  regions_.Reshape(Where(), *bottom[1]);
+  images_ = bottom[0]->shape(0);
+  height_ = bottom[0]->shape(2);
+  width_ = bottom[0]->shape(3);
+  top[0]->Reshape({regions_.count(), outputs_, group_, group_});
+}
+
+void PSROIPooling::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const double scale = layer_param().psroi_pooling_param().spatial_scale();
+  regions_.Launch(images_, scale, *bottom[1]);
+  if (device()->host_accessible()) CheckData();
+  const int64_t count = top[0]->count();
+  forward_->Launch(count, {count, outputs_, height_, width_, group_, bottom[0]->Data(),
+                           regions_.Data(), top[0]->MutableData()});
+}
+
+void PSROIPooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                            const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  const int64_t count = bottom[0]->count();
+  backward_->Launch(count, {count, outputs_, regions_.count(), height_, width_, group_,
+                            top[0]->Diff(), regions_.Data(), bottom[0]->MutableDiff()});
+}
+
+void PSROIPooling::CheckData() { regions_.Check(Where()); }
+
+void RegisterPSROIPoolingLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {1};
+  traits.summary = "means over a grid of bins of each region, each bin from channels of its own";
+  registry.Add<PSROIPoolingLayer>("PSROIPooling", traits);
+}
+
+}  // namespace caffe

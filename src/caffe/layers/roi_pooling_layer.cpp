@@ -1,0 +1,64 @@
+#include "caffe/layers/roi_pooling_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/device/device.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+
+void ROIPooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const ROIPoolingParameter& parameter = layer_param().roi_pooling_param();
+  pooled_h_ = parameter.pooled_h();
+  pooled_w_ = parameter.pooled_w();
+  CAFFE_CHECK(pooled_h_ > 0 && pooled_w_ > 0, Where(), ": pooled_h ", pooled_h_, " and pooled_w ",
+              pooled_w_, " must be given and positive");
+  regions_.Place(device(), "roi_regions", name());
+  PlaceBlob(&places_, kFloat, device(), {0}, name() + " places");  // holds i32 bits
+  forward_ = MakeKernel("pool/roi", "roi_pool_forward");
+  backward_ = MakeKernel("pool/roi", "roi_pool_backward");
+}
+
+void ROIPooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs features of 4 axes, not of shape ",
+              bottom[0]->shape_string());
+  regions_.Reshape(Where(), *bottom[1]);
+  images_ = bottom[0]->shape(0);
+  channels_ = bottom[0]->shape(1);
+  height_ = bottom[0]->shape(2);
+  width_ = bottom[0]->shape(3);
+  top[0]->Reshape({regions_.count(), channels_, pooled_h_, pooled_w_});
+  places_->ReshapeLike(*top[0]);
+}
+
+void ROIPooling::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const double scale = layer_param().roi_pooling_param().spatial_scale();
+  regions_.Launch(images_, scale, *bottom[1]);
+  if (device()->host_accessible()) CheckData();
+  const int64_t count = top[0]->count();
+  forward_->Launch(count,
+                   {count, channels_, height_, width_, pooled_h_, pooled_w_, bottom[0]->Data(),
+                    regions_.Data(), top[0]->MutableData(), places_->MutableData()});
+}
+
+void ROIPooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                          const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  const int64_t count = bottom[0]->count();
+  backward_->Launch(count,
+                    {count, channels_, regions_.count(), height_, width_, pooled_h_, pooled_w_,
+                     top[0]->Diff(), regions_.Data(), places_->Data(), bottom[0]->MutableDiff()});
+}
+
+void ROIPooling::CheckData() { regions_.Check(Where()); }
+
+void RegisterROIPoolingLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {1};
+  traits.summary = "maxima over a grid of bins of each region";
+  registry.Add<ROIPoolingLayer>("ROIPooling", traits);
+}
+
+}  // namespace caffe
