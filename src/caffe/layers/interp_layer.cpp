@@ -1,0 +1,107 @@
+#include "caffe/layers/interp_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+namespace {
+
+// Positions are computed in 32 bits as products of an input's and an output's extent.
+constexpr int64_t kLargest = int64_t{1} << 30;
+
+}  // namespace
+
+void Interp::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const InterpParameter& p = layer_param().interp_param();
+  CAFFE_CHECK(p.pad_beg() <= 0 && p.pad_end() <= 0, Where(), ": pad_beg ", p.pad_beg(),
+              " and pad_end ", p.pad_end(),
+              " must be 0 or negative: rows and columns are cut off, ", "none can be added");
+  CAFFE_CHECK(p.shrink_factor() >= 1 && p.zoom_factor() >= 1, Where(), ": shrink_factor ",
+              p.shrink_factor(), " and zoom_factor ", p.zoom_factor(), " must be positive");
+  CAFFE_CHECK(p.has_height() == p.has_width() && (!p.has_height() || p.height() > 0) &&
+                  (!p.has_width() || p.width() > 0),
+              Where(), ": height ", p.height(), " and width ", p.width(),
+              " must both be given and positive");
+  CAFFE_CHECK(p.has_height() || p.has_shrink_factor() || p.has_zoom_factor() || bottom.size() > 1,
+              Where(), ": give height and width, zoom_factor, shrink_factor, or a second bottom ",
+              "that has the wanted size");
+  forward_ = MakeKernel("resize/interp", "interp_forward");
+  backward_ = MakeKernel("resize/interp", "interp_backward");
+}
+
+Interp::Axis Interp::MakeAxis(const BlobVec& bottom, int index) const {
+  const InterpParameter& p = layer_param().interp_param();
+  Axis axis;
+  axis.whole = bottom[0]->shape(2 + index);
+  axis.input = axis.whole + p.pad_beg() + p.pad_end();
+  CAFFE_CHECK(axis.input > 0, Where(), ": pad_beg ", p.pad_beg(), " and pad_end ", p.pad_end(),
+              " leave nothing of the bottom of shape ", bottom[0]->shape_string());
+  const bool one_factor = p.has_shrink_factor() != p.has_zoom_factor();
+  if (p.has_height() && !one_factor) {
+    axis.output = index == 0 ? p.height() : p.width();
+  } else if (p.has_shrink_factor() || p.has_zoom_factor()) {
+    // A factor that is not given is 1.
+    const int64_t shrunk = (axis.input - 1) / p.shrink_factor() + 1;
+    axis.output = shrunk + (shrunk - 1) * (p.zoom_factor() - 1);
+  } else {
+    axis.output = bottom[1]->shape(2 + index);
+  }
+  CAFFE_CHECK(axis.output > 0, Where(), ": the second bottom, of shape ",
+              bottom.back()->shape_string(), ", must have a positive height and width");
+  CAFFE_CHECK(axis.output <= kLargest / axis.input, Where(), ": ", axis.input, " inputs and ",
+              axis.output, " outputs of one axis are too many; their product must not be larger ",
+              "than 2^30");
+  return axis;
+}
+
+void Interp::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  for (const BlobBase* blob : bottom) {
+    CAFFE_CHECK(blob->num_axes() == 4, Where(), ": needs bottoms of 4 axes, not of shape ",
+                blob->shape_string());
+  }
+  height_ = MakeAxis(bottom, 0);
+  width_ = MakeAxis(bottom, 1);
+  planes_ = bottom[0]->count(0, 2);
+  top[0]->Reshape({bottom[0]->shape(0), bottom[0]->shape(1), height_.output, width_.output});
+}
+
+std::vector<KernelArgument> Interp::Geometry() const {
+  return {planes_,
+          height_.whole,
+          width_.whole,
+          -layer_param().interp_param().pad_beg(),
+          height_.input,
+          width_.input,
+          height_.output,
+          width_.output,
+          std::max<int64_t>(height_.output - 1, 1),
+          std::max<int64_t>(width_.output - 1, 1)};
+}
+
+void Interp::Forward(const BlobVec& bottom, const BlobVec& top) {
+  std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(bottom[0]->Data());
+  arguments.push_back(top[0]->MutableData());
+  forward_->Launch({planes_ * height_.output, width_.output}, arguments);
+}
+
+void Interp::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                      const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(top[0]->Diff());
+  arguments.push_back(bottom[0]->MutableDiff());
+  backward_->Launch({planes_ * height_.whole, width_.whole}, arguments);
+}
+
+void RegisterInterpLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = 2;
+  traits.no_gradient_bottoms = {1};
+  traits.summary = "bilinear resizing with aligned corners";
+  registry.Add<InterpLayer>("Interp", traits);
+}
+
+}  // namespace caffe
