@@ -1,0 +1,147 @@
+#include "caffe/layers/upsample_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+namespace {
+
+// Masks are float, and positions products of an input's and an output's extent in 32 bits.
+constexpr int64_t kLargestImage = int64_t{1} << 24, kLargestProduct = int64_t{1} << 30;
+
+}  // namespace
+
+void Upsample::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const UpsampleParameter& p = layer_param().upsample_param();
+  masked_ = bottom.size() > 1;
+  CAFFE_CHECK(p.has_upsample_h() == p.has_upsample_w(), Where(),
+              ": give upsample_h and upsample_w together");
+  CAFFE_CHECK(p.has_scale_h() == p.has_scale_w(), Where(), ": give scale_h and scale_w together");
+  CAFFE_CHECK(!p.has_scale() || !p.has_scale_h(), Where(),
+              ": give either scale, or scale_h and scale_w");
+  height_ = width_ = Axis();
+  if (p.has_upsample_h()) {
+    height_.fixed = p.upsample_h();
+    width_.fixed = p.upsample_w();
+    CAFFE_CHECK(height_.fixed > 0 && width_.fixed > 0, Where(), ": upsample_h ", height_.fixed,
+                " and upsample_w ", width_.fixed, " must be positive");
+  } else {
+    height_.scale = p.has_scale_h() ? p.scale_h() : p.scale();
+    width_.scale = p.has_scale_h() ? p.scale_w() : p.scale();
+    height_.cut = p.pad_out_h();
+    width_.cut = p.pad_out_w();
+    CAFFE_CHECK(height_.scale > 0 && width_.scale > 0, Where(), ": the scale of ", height_.scale,
+                "x", width_.scale, " must be positive");
+    CAFFE_CHECK(masked_ || (!p.pad_out_h() && !p.pad_out_w()), Where(),
+                ": pad_out_h and pad_out_w need a second bottom, the mask of a pooling");
+    CAFFE_CHECK((!p.pad_out_h() || height_.scale == 2) && (!p.pad_out_w() || width_.scale == 2),
+                Where(), ": pad_out_h and pad_out_w need a scale of 2, not ", height_.scale, "x",
+                width_.scale, "; give upsample_h and upsample_w instead");
+  }
+  if (!masked_) {
+    forward_ = MakeKernel("resize/nearest", "nearest_forward");
+    backward_ = MakeKernel("resize/nearest", "nearest_backward");
+    return;
+  }
+  PlaceBlob(&row_reach_, kFloat, device(), {0}, name() + " reach of rows");  // holds i32 bits
+  PlaceBlob(&reach_, kFloat, device(), {0}, name() + " reach");              // holds i32 bits
+  invalid_.Place(device(), name());
+  const auto reach = ProgramBuilder(device(), "reach").Body("resize/reach").Build();
+  measure_rows_ = reach->CreateKernel("reach_of_rows");
+  measure_planes_ = reach->CreateKernel("reach_of_planes");
+  check_ = reach->CreateKernel("reach_check");
+  forward_ = MakeKernel("resize/unpool", "unpool_forward");
+  backward_ = MakeKernel("resize/unpool", "unpool_backward");
+}
+
+void Upsample::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
+              bottom[0]->shape_string());
+  height_.Resize(bottom[0]->shape(2));
+  width_.Resize(bottom[0]->shape(3));
+  CAFFE_CHECK(height_.input > 0 && width_.input > 0, Where(), ": the image of shape ",
+              bottom[0]->shape_string(), " is empty");
+  for (const Axis* axis : {&height_, &width_}) {
+    CAFFE_CHECK(axis->output <= kLargestProduct / axis->input, Where(), ": ", axis->input,
+                " inputs and ", axis->output, " outputs of one axis are too many; their product ",
+                "must not be larger than 2^30");
+  }
+  planes_ = bottom[0]->count(0, 2);
+  top[0]->Reshape({bottom[0]->shape(0), bottom[0]->shape(1), height_.output, width_.output});
+  if (!masked_) return;
+  CAFFE_CHECK(bottom[1]->shape() == bottom[0]->shape(), Where(), ": values of shape ",
+              bottom[0]->shape_string(), " need a mask of the same shape, not ",
+              bottom[1]->shape_string());
+  CAFFE_CHECK(height_.output * width_.output <= kLargestImage, Where(), ": images of more than ",
+              "2^24 elements are not supported, this one is to have shape ",
+              top[0]->shape_string());
+  row_reach_->Reshape({planes_ * height_.input});
+  reach_->Reshape({planes_});
+}
+
+std::vector<KernelArgument> Upsample::Geometry() const {
+  return {planes_, height_.input, width_.input, height_.output, width_.output};
+}
+
+void Upsample::MeasureReach(const BlobBase& mask) {
+  const int64_t rows = planes_ * height_.input;
+  const bool host = device()->host_accessible();
+  // Columns tell the host how long a group takes; on devices they would be work items.
+  measure_rows_->Launch({rows, host ? width_.input : 1},
+                        {rows, height_.input, width_.input, height_.output, width_.output,
+                         mask.Data(), row_reach_->MutableData()});
+  measure_planes_->Launch(planes_,
+                          {planes_, height_.input, row_reach_->Data(), reach_->MutableData()});
+  check_->Launch(1, {1, planes_, height_.input * width_.input, height_.output * width_.output,
+                     reach_->Data(), mask.Data(), invalid_.MutableData()});
+  if (host) CheckData();
+}
+
+void Upsample::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (planes_ == 0) return;
+  std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(bottom[0]->Data());
+  if (masked_) {
+    MeasureReach(*bottom[1]);
+    arguments.push_back(bottom[1]->Data());
+    arguments.push_back(reach_->Data());
+  }
+  arguments.push_back(top[0]->MutableData());
+  forward_->Launch({planes_ * height_.output, width_.output}, arguments);
+}
+
+void Upsample::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                        const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(top[0]->Diff());
+  if (masked_) {
+    arguments.push_back(bottom[1]->Data());
+    arguments.push_back(reach_->Data());
+  }
+  arguments.push_back(bottom[0]->MutableDiff());
+  backward_->Launch({planes_ * height_.input, width_.input}, arguments);
+}
+
+void Upsample::CheckData() {
+  if (!masked_) return;
+  const auto item = invalid_.Take();
+  if (!item) return;
+  CAFFE_THROW(Where(), ": the mask of channel ", item->index, " of the batch has the number ",
+              item->value, ", which is outside the image of ", height_.output, "x", width_.output,
+              "; give upsample_h and upsample_w, the size of what the pooling read");
+}
+
+void RegisterUpsampleLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_bottom = 2;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {1};
+  traits.summary = "larger images: nearest neighbours, or the inverse of a MAX pooling";
+  registry.Add<UpsampleLayer>("Upsample", traits);
+}
+
+}  // namespace caffe
