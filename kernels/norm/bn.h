@@ -1,0 +1,86 @@
+//! types: float
+// y = slope v + bias with v = (x - mean) inverse, for each channel of [outer, channels, inner].
+// Element (r, i) of "rows" is of channel r % channels, of "columns" of channel i. Statistics, slope
+// and bias are masters. In place allowed; the gradient wants the x from before, and x_diff may be
+// y_diff. Sums over the batch: norm/batch_norm.h.
+
+// The variance from partial sums of squares, and inverse = 1 / sqrt(variance + eps).
+KERNEL(bn_variance, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
+       ARG(Acctype, factor), ARG(Acctype, eps), OUT(Mastertype, variance),
+       OUT(Mastertype, inverse)) {
+  FOR_EACH_GROUP(c, channels) {
+    Acctype sum = 0;
+    for (Index p = 0; p < count; ++p) sum += LOAD(Mastertype, parts, p * channels + c);
+    const Acctype v = sum * factor;
+    STORE(Mastertype, variance, c, v);
+    STORE(Mastertype, inverse, c, 1 / SQRT(v + eps));
+  }
+}
+
+// Moves the averages on: momentum of the old value, the rest of the new one.
+KERNEL(bn_average, ARG(i64, channels), ARG(Acctype, momentum), IN(Mastertype, mean),
+       IN(Mastertype, variance), OUT(Mastertype, means), OUT(Mastertype, variances)) {
+  FOR_EACH(c, channels) {
+    const Acctype m = LOAD(Mastertype, mean, c), v = LOAD(Mastertype, variance, c);
+    const Acctype old_m = LOAD(Mastertype, means, c), old_v = LOAD(Mastertype, variances, c);
+    STORE(Mastertype, means, c, momentum * old_m + (1 - momentum) * m);
+    STORE(Mastertype, variances, c, momentum * old_v + (1 - momentum) * v);
+  }
+}
+
+KERNEL(bn_inverse, ARG(i64, channels), ARG(Acctype, eps), IN(Mastertype, variances),
+       OUT(Mastertype, inverse)) {
+  FOR_EACH(c, channels) {
+    STORE(Mastertype, inverse, c, 1 / SQRT(LOAD(Mastertype, variances, c) + eps));
+  }
+}
+
+KERNEL(bn_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+       IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, bias),
+       OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Index c = r % channels;
+    const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, c);
+    const Acctype v = d * LOAD(Mastertype, inverse, c);
+    STORE(MOtype, y, r * columns + i, v * LOAD(Mastertype, slope, c) + LOAD(Mastertype, bias, c));
+  }
+}
+
+KERNEL(bn_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(Mastertype, mean),
+       IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, bias), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, i);
+    const Acctype v = d * LOAD(Mastertype, inverse, i);
+    STORE(MOtype, y, r * columns + i, v * LOAD(Mastertype, slope, i) + LOAD(Mastertype, bias, i));
+  }
+}
+
+// With `batch`, sums holds [2, channels]: of y_diff and of v y_diff; factor is 1 / (outer inner).
+// Without it the values of x do not matter.
+KERNEL(bn_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), ARG(i32, batch),
+       ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff), IN(Mastertype, mean),
+       IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, sums), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Index c = r % channels, at = r * columns + i;
+    const Acctype k = LOAD(Mastertype, inverse, c);
+    const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, c)) * k;
+    const Acctype by_mean = batch ? LOAD(Mastertype, sums, c) * factor : 0;
+    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, channels + c) * factor) : 0;
+    const Acctype d = LOAD(MOtype, y_diff, at) - by_mean - by_variance;
+    STORE(MItype, x_diff, at, d * (k * LOAD(Mastertype, slope, c)));
+  }
+}
+
+KERNEL(bn_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, batch),
+       ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff), IN(Mastertype, mean),
+       IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, sums), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, i, columns) {
+    const Index at = r * columns + i;
+    const Acctype k = LOAD(Mastertype, inverse, i);
+    const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, i)) * k;
+    const Acctype by_mean = batch ? LOAD(Mastertype, sums, i) * factor : 0;
+    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, columns + i) * factor) : 0;
+    const Acctype d = LOAD(MOtype, y_diff, at) - by_mean - by_variance;
+    STORE(MItype, x_diff, at, d * (k * LOAD(Mastertype, slope, i)));
+  }
+}

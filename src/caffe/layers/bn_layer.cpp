@@ -1,0 +1,192 @@
+#include "caffe/layers/bn_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+
+void BN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+              "shape ", bottom[0]->shape_string());
+  channels_ = bottom[0]->shape(1);
+  ReadParameters(top);
+  MakeBlobs();
+  MakeKernels(top);
+}
+
+void BN::ReadParameters(const BlobVec& top) {
+  const BNParameter& p = layer_param().bn_param();
+  const bool pspnet = p.has_slope_filler() || p.has_bias_filler() || p.has_momentum() ||
+                      p.has_eps() || p.has_frozen();
+  segnet_ = p.has_scale_filler() || p.has_shift_filler() || p.has_bn_mode() ||
+            (!pspnet && blobs_.size() == 2);
+  CAFFE_CHECK(!pspnet || !segnet_, Where(), ": bn_param has fields of two forms: ",
+              "scale_filler, shift_filler and bn_mode are SegNet's; slope_filler, bias_filler, ",
+              "momentum, eps and frozen are PSPNet's");
+  frozen_ = p.frozen();
+  momentum_ = p.momentum();
+  eps_ = segnet_ ? 1e-9 : p.eps();
+  CAFFE_CHECK(eps_ >= 0, Where(), ": eps ", eps_, " must not be negative");
+  if (segnet_) {
+    statistics_ = p.bn_mode() == BNParameter::LEARN ? Statistics::kBatch : Statistics::kNone;
+  } else {
+    statistics_ = frozen_ || phase() == TEST ? Statistics::kBlobs : Statistics::kBatch;
+  }
+  CAFFE_CHECK(top.size() == 1 || (segnet_ && statistics_ == Statistics::kBatch), Where(),
+              ": only SegNet's form with bn_mode LEARN has tops for mean and variance");
+}
+
+void BN::MakeBlobs() {
+  const BNParameter& p = layer_param().bn_param();
+  FillerParameter zero, one;
+  zero.set_type("constant");
+  one.set_type("constant");
+  one.set_value(1);
+  const Shape shape{1, channels_, 1, 1};
+  const bool has_slope = p.has_slope_filler() || p.has_scale_filler();
+  AddParameter(0, shape, !has_slope ? one : segnet_ ? p.scale_filler() : p.slope_filler());
+  AddParameter(1, shape, segnet_ ? p.shift_filler() : p.bias_filler());
+  if (segnet_) return;
+  AddParameter(2, shape, zero);
+  AddParameter(3, shape, frozen_ ? one : zero);
+  // The statistics are no weights: a solver that trains the net must not touch them.
+  for (int i = 0; i < 4; ++i) {
+    if (layer_param().param_size() == i) mutable_layer_param()->add_param();
+    if (i < 2 && !frozen_) continue;
+    mutable_layer_param()->mutable_param(i)->set_lr_mult(0);
+    mutable_layer_param()->mutable_param(i)->set_decay_mult(0);
+  }
+}
+
+void BN::MakeKernels(const BlobVec& top) {
+  const DataType master = master_type();
+  const TypeTriple masters = TypeTriple::Equal(master);
+  input_.SetDevice(device());
+  inverse_of_ = DataStamp();
+  const bool fresh = !mean_;
+  PlaceBlob(&mean_, master, device(), {channels_}, name() + " mean");
+  PlaceBlob(&variance_, master, device(), {channels_}, name() + " variance");
+  PlaceBlob(&inverse_, master, device(), {channels_}, name() + " 1 / deviation");
+  if (fresh) {
+    mean_->SetData(std::vector<double>(channels_, 0));
+    inverse_->SetData(std::vector<double>(channels_, 1));
+  }
+  gradient_sums_ = MakeBlob(master, device(), {2, channels_}, name() + " gradient sums");
+  rows_ = MakeKernel("norm/bn", "bn_rows");
+  columns_ = MakeKernel("norm/bn", "bn_columns");
+  gradient_rows_ = MakeKernel("norm/bn", "bn_backward_rows");
+  gradient_columns_ = MakeKernel("norm/bn", "bn_backward_columns");
+  gradient_parts_ = MakeKernel("norm/batch_norm", "batch_norm_gradient_parts");
+  accumulate_ = MakeKernel("blas/accumulate", "accumulate_parts", masters);
+  backward_sums_ = ChannelSums(device(), types(), master, 2);
+  if (statistics_ == Statistics::kBlobs) invert_ = MakeKernel("norm/bn", "bn_inverse");
+  if (statistics_ != Statistics::kBatch) return;
+  mean_kernel_ = MakeKernel("norm/batch_norm", "batch_norm_mean");
+  square_parts_ = MakeKernel("norm/batch_norm", "batch_norm_square_parts");
+  variance_kernel_ = MakeKernel("norm/bn", "bn_variance");
+  if (!segnet_) average_ = MakeKernel("norm/bn", "bn_average");
+  forward_sums_ = ChannelSums(device(), types(), master);
+  if (top.size() > 1) to_float_ = MakeKernel("quant/convert", "convert", {master, master, kFloat});
+}
+
+void BN::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2 && bottom[0]->shape(1) == blobs_[0]->count(), Where(),
+              ": was made for ", blobs_[0]->count(), " channels on axis 1, the bottom has shape ",
+              bottom[0]->shape_string());
+  outer_ = bottom[0]->shape(0);
+  inner_ = bottom[0]->count(2);
+  if (statistics_ == Statistics::kBatch) forward_sums_.Reshape(outer_, channels_, inner_);
+  backward_sums_.Reshape(outer_, channels_, inner_);
+  top[0]->ReshapeLike(*bottom[0]);
+  for (size_t i = 1; i < top.size(); ++i) top[i]->Reshape({1, channels_, 1, 1});
+}
+
+void BN::PrepareParameters() {
+  // Uploads stale copies now, not in the forward.
+  for (auto& blob : blobs_) blob->device_data();
+  if (statistics_ == Statistics::kNone) {
+    mean_->device_data();
+    inverse_->device_data();
+  }
+  if (!invert_ || inverse_of_ == DataStamp(*blobs_[3])) return;
+  invert_->Launch(channels_, {channels_, eps_, blobs_[3]->Data(), inverse_->MutableData()});
+  inverse_of_ = DataStamp(*blobs_[3]);
+}
+
+void BN::ComputeBatchStatistics(const BlobBase& x) {
+  const double factor = 1 / static_cast<double>(outer_ * inner_);
+  const int64_t parts = forward_sums_.parts_per_channel();
+  forward_sums_.Sum(x.Data());
+  mean_kernel_->Launch(
+      channels_, {channels_, parts, forward_sums_.parts().Data(), factor, mean_->MutableData()});
+  forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
+  variance_kernel_->Launch(channels_, {channels_, parts, forward_sums_.parts().Data(), factor, eps_,
+                                       variance_->MutableData(), inverse_->MutableData()});
+  if (!average_) return;
+  average_->Launch(channels_, {channels_, momentum_, mean_->Data(), variance_->Data(),
+                               blobs_[2]->MutableData(), blobs_[3]->MutableData()});
+}
+
+void BN::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (bottom[0]->count() == 0) return;
+  if (statistics_ == Statistics::kBatch) ComputeBatchStatistics(*bottom[0]);
+  for (size_t i = 1; i < top.size(); ++i) {
+    to_float_->Launch(channels_, {channels_, (i == 1 ? mean_ : variance_)->Data(),
+                                  top[i]->MutableData(), 1.0, 1.0, 0.0, 0.0});
+  }
+  input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());
+  const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData(), mean = Mean().Data();
+  const KernelArgument slope = blobs_[0]->Data(), bias = blobs_[1]->Data();
+  if (inner_ == 1) {
+    columns_->Launch({outer_, channels_},
+                     {outer_, channels_, x, mean, inverse_->Data(), slope, bias, y});
+  } else {
+    const int64_t rows = outer_ * channels_;
+    rows_->Launch({rows, inner_},
+                  {rows, inner_, channels_, x, mean, inverse_->Data(), slope, bias, y});
+  }
+}
+
+void BN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                  const BlobVec& bottom) {
+  if (bottom[0]->count() == 0) return;
+  const bool batch = statistics_ == Statistics::kBatch;
+  const bool by_slope = !frozen_ && param_propagate_down(0);
+  const bool by_bias = !frozen_ && param_propagate_down(1);
+  const KernelArgument y_diff = top[0]->Diff(), mean = Mean().Data(), inverse = inverse_->Data();
+  const KernelArgument x = GradientNeedsInput() ? input_.Data(*bottom[0], *top[0]) : y_diff;
+  if (by_slope || by_bias || (batch && propagate_down[0])) {
+    backward_sums_.Launch(gradient_parts_.get(), {0, x, y_diff, mean, inverse});
+    backward_sums_.Finish(false, gradient_sums_->MutableData());
+  }
+  const DevicePtr sums = gradient_sums_->device_data();
+  const int64_t bytes = channels_ * static_cast<int64_t>(master_type().bytes());
+  if (by_slope) {
+    accumulate_->Launch(channels_, {channels_, 1, sums + bytes, blobs_[0]->MutableDiff()});
+  }
+  if (by_bias) accumulate_->Launch(channels_, {channels_, 1, sums, blobs_[1]->MutableDiff()});
+  if (!propagate_down[0]) return;
+  // In place the bottom's diff replaces the top's, so it comes last.
+  const double factor = 1.0 / static_cast<double>(outer_ * inner_);
+  const KernelArgument slope = blobs_[0]->Data(), x_diff = bottom[0]->MutableDiff();
+  if (inner_ == 1) {
+    gradient_columns_->Launch({outer_, channels_}, {outer_, channels_, batch, factor, x, y_diff,
+                                                    mean, inverse, slope, sums, x_diff});
+  } else {
+    const int64_t rows = outer_ * channels_;
+    gradient_rows_->Launch({rows, inner_}, {rows, inner_, channels_, batch, factor, x, y_diff, mean,
+                                            inverse, slope, sums, x_diff});
+  }
+}
+
+void RegisterBNLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.max_top = 3;
+  traits.in_place = true;
+  traits.float_tops = {1, 2};
+  traits.summary = "BatchNorm and Scale in one layer (PSPNet, SegNet)";
+  registry.Add<BNLayer>("BN", traits);
+}
+
+}  // namespace caffe
