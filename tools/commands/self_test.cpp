@@ -34,6 +34,7 @@ struct Family {
   bool gradient = true;
   bool second = false;  // takes x2, of the shape of x
   bool labels = false;  // takes `label`, one for each of the first axis
+  bool rois = false;    // takes `rois`, regions of the images
 };
 
 std::string Layer(const std::string& type, const std::string& parameter,
@@ -42,8 +43,36 @@ std::string Layer(const std::string& type, const std::string& parameter,
                 " } ");
 }
 
-std::string Convolution(const std::string& parameter) {
-  return Layer("Convolution", "convolution_param { " + parameter + kWeights + " }");
+std::string Convolution(const std::string& parameter, const std::string& type = "Convolution") {
+  return Layer(type, "convolution_param { " + parameter + kWeights + " }");
+}
+
+// Layers of nets for detection and segmentation.
+void AddVisionFamilies(std::vector<Family>* all) {
+  all->push_back({"DepthwiseConvolution", kImages,
+                  Convolution("num_output: 8 kernel_size: 3 pad: 1", "DepthwiseConvolution"),
+                  true});
+  all->push_back({"BN", kImages, Layer("BN", "bn_param { momentum: 0.9 }")});
+  all->push_back({"BN, SegNet", kImages, Layer("BN", "bn_param { bn_mode: LEARN }")});
+  all->push_back(
+      {"Interp", kImages, Layer("Interp", "interp_param { height: 13 width: 5 pad_beg: -1 }")});
+  all->push_back({"Upsample", kImages, Layer("Upsample", "upsample_param { scale: 2 }")});
+  all->push_back({"Upsample, mask", kEvenImages,
+                  "layer { name: 'pool' type: 'Pooling' bottom: 'x' top: 'pool' top: 'mask' "
+                  "pooling_param { kernel_size: 3 stride: 2 } } " +
+                      Layer("Upsample", "upsample_param { upsample_h: 10 upsample_w: 10 }",
+                            "bottom: 'pool' bottom: 'mask'")});
+  Family roi{"ROIPooling", kImages,
+             Layer("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 3 spatial_scale: 0.5 }",
+                   "bottom: 'x' bottom: 'rois'")};
+  Family psroi{"PSROIPooling", kImages,
+               Layer("PSROIPooling",
+                     "psroi_pooling_param { spatial_scale: 0.5 output_dim: 1 group_size: 2 }",
+                     "bottom: 'x' bottom: 'rois'")};
+  for (Family* family : {&roi, &psroi}) {
+    family->rois = true;
+    all->push_back(*family);
+  }
 }
 
 std::vector<Family> Families() {
@@ -115,6 +144,7 @@ std::vector<Family> Families() {
       {"EuclideanLoss", kRows, Layer("EuclideanLoss", "loss_weight: 0", both), false, true, true});
   all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), false,
                  false, false, true});
+  AddVisionFamilies(&all);
   return all;
 }
 
@@ -153,6 +183,7 @@ NetParameter NetOf(const Family& family, DataType type) {
   std::string text = "force_backward: true " + input("x", family.shape);
   if (family.second) text += input("x2", family.shape);
   if (family.labels) text += input("label", "shape { dim: 5 }");
+  if (family.rois) text += input("rois", "shape { dim: 3 dim: 5 }");
   text += family.layers;
   // The gradient of y is then y itself.
   if (family.gradient && type.is_float()) {
@@ -180,6 +211,9 @@ void FillInputs(const Family& family, Net* net) {
     std::vector<double> values = Numbers(blob->count(), seed++);
     if (family.labels && blob == net->BlobByName("label").get()) {
       for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 4);
+    }
+    if (family.rois && blob == net->BlobByName("rois").get()) {
+      values = {2, 0, 0, 17, 17, 0, 3, 5, 12, 11, 2, -4, 8, 9, 30};
     }
     blob->SetData(values);
   }
