@@ -67,14 +67,23 @@ const LayerCase kLayers[] = {
     {"type: 'BatchNorm'", false},
     {"type: 'BatchNorm' batch_norm_param { fused_relu: true }", true},
     {"type: 'Bias' bias_param { filler { type: 'uniform' } }", true},
+    {"type: 'BN' bn_param { momentum: 0.5 }", true},
+    {"type: 'BN' bn_param { frozen: true }", false},
+    {"type: 'BN' bn_param { bn_mode: LEARN }", true},
+    {"type: 'BN' bn_param { bn_mode: INFERENCE }", true},
     {"type: 'Convolution' convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "
      "'uniform' min: -0.5 max: 0.5 } }",
      false},
     {"type: 'Deconvolution' convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: "
      "'uniform' min: -0.5 max: 0.5 } }",
      false},
+    {"type: 'DepthwiseConvolution' convolution_param { kernel_size: 3 weight_filler { type: "
+     "'uniform' "
+     "min: -0.5 max: 0.5 } }",
+     false},
     {"type: 'Dropout'", true},
     {"type: 'ELU'", true},
+    {"type: 'Interp' interp_param { zoom_factor: 2 pad_beg: -1 }", false},
     {"type: 'Log' log_param { shift: 1 }", true},
     {"type: 'LRN'", false},
     {"type: 'Pooling' pooling_param { kernel_size: 3 stride: 2 }", false},
@@ -86,14 +95,31 @@ const LayerCase kLayers[] = {
     {"type: 'Scale' scale_param { bias_term: true filler { type: 'uniform' } }", true},
     {"type: 'Sigmoid'", true},
     {"type: 'Softmax'", true},
+    {"type: 'Upsample'", false},
+};
+
+// Layers that need more than one layer around them.
+const char* const kTexts[] = {
+    "layer { name: 'half' type: 'Power' bottom: 'a' top: 'b' power_param { power: 2 } } "
+    "layer { name: 'y' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'y' "
+    "eltwise_param { operation: MAX } } ",
+    "layer { name: 'pool' type: 'Pooling' bottom: 'a' top: 'pool' top: 'mask' "
+    "pooling_param { kernel_size: 3 stride: 2 } } "
+    "layer { name: 'y' type: 'Upsample' bottom: 'pool' bottom: 'mask' top: 'y' "
+    "upsample_param { upsample_h: 6 upsample_w: 6 } } ",
+    "layer { name: 'rois' type: 'DummyData' top: 'rois' dummy_data_param { "
+    "shape { dim: 4 dim: 5 } data_filler { type: 'uniform' min: 0 max: 3.9 } } } "
+    "layer { name: 'y' type: 'ROIPooling' bottom: 'a' bottom: 'rois' top: 'y' "
+    "roi_pooling_param { pooled_h: 2 pooled_w: 2 } } ",
+    "layer { name: 'rois' type: 'DummyData' top: 'rois' dummy_data_param { "
+    "shape { dim: 4 dim: 5 } data_filler { type: 'uniform' min: 0 max: 3.9 } } } "
+    "layer { name: 'y' type: 'PSROIPooling' bottom: 'a' bottom: 'rois' top: 'y' "
+    "psroi_pooling_param { spatial_scale: 1.5 output_dim: 1 group_size: 2 } } ",
 };
 
 // The middle of training: between iterations, and between the two passes of one.
 TEST_P(MoveTest, TrainingGoesOn) {
-  std::vector<std::string> texts = {
-      "layer { name: 'half' type: 'Power' bottom: 'a' top: 'b' power_param { power: 2 } } "
-      "layer { name: 'y' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'y' "
-      "eltwise_param { operation: MAX } } "};
+  std::vector<std::string> texts(std::begin(kTexts), std::end(kTexts));
   for (const LayerCase& c : kLayers) {
     // In place of a copy, which is not in place itself.
     texts.push_back(c.in_place ? Concat("layer { name: 'copy' type: 'Power' bottom: 'a' top: 'y' } "
