@@ -2,7 +2,9 @@
 // backward, on every device and in every float kind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "caffe/device/runtime.hpp"
 #include "net/net_support.hpp"
@@ -229,6 +231,54 @@ TEST_P(VisionNetsTest, SizeOfABlobThatHasAGradient) {
 
 INSTANTIATE_TEST_SUITE_P(All, VisionNetsTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
+
+// What a blob of any type stands for.
+std::vector<double> Decoded(const BlobBase& blob) {
+  if (blob.type().is_float()) return blob.DataAsDouble();
+  std::vector<double> values(blob.count());
+  const auto* data = static_cast<const char*>(blob.host_data());
+  for (int64_t i = 0; i < blob.count(); ++i) {
+    unsigned code = 0;
+    std::memcpy(&code, data + i * blob.type().bytes(), blob.type().bytes());  // little endian
+    values[i] = (static_cast<double>(code) - blob.range().zero) * blob.range().scale;
+  }
+  return values;
+}
+
+// Layers that compute in float kinds alone stay float in nets of codes, with casts around them.
+TEST(VisionNetsOfCodesTest, ComputeNearlyWhatTheFloatNetDoes) {
+  for (const Construct& construct : Constructs()) {
+    const auto net = [&](DataType type, Device* device) {
+      auto made = MakeNet(
+          Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
+                 " ", construct.text),
+          device);
+      FillConstruct(made.get());
+      return made;
+    };
+    const auto reference = net(kFloat, Cpu());
+    reference->set_observe(true);
+    reference->Forward();
+    NetParameter calibrated;
+    reference->ToProto(&calibrated);
+    const std::vector<double> expected = Values(*reference, "score");
+    double size = 0;
+    for (const double value : expected) size = std::max(size, std::abs(value));
+    for (const auto& [device, type] : DevicesAndTypes({kQuant8, kQuant16})) {
+      const auto codes = net(type, device);
+      codes->CopyTrainedLayersFrom(calibrated);
+      codes->Forward();
+      const std::vector<double> actual = Decoded(*codes->BlobByName("score"));
+      ASSERT_EQ(actual.size(), expected.size());
+      double error = 0;
+      for (size_t i = 0; i < actual.size(); ++i) {
+        error += std::abs(actual[i] - expected[i]) / static_cast<double>(actual.size());
+      }
+      EXPECT_LT(error, (type == kQuant8 ? 0.05 : 3e-4) * size)
+          << construct.name << " in " << type.name() << " on " << device->info().id;
+    }
+  }
+}
 
 // --- DepthwiseConvolution is a Convolution wherever a net looks at it ----------------------------
 
