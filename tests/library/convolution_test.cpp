@@ -153,6 +153,58 @@ TEST(ConvolutionTest, StridePadDilationGroup) {
   Check(Conv(1, 2, {3, 3}, 2, {2, 2}, {1, 1}, {3, 3}));
 }
 
+// A window that is larger than the padded input by less than the stride has one position, as in BVLC's
+// Caffe, where C++ rounds the quotient towards 0. What it sees behind the padding is 0, too.
+TEST(ConvolutionTest, WindowsThatReachBeyondThePadding) {
+  for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
+    for (ConvDescriptor d : {Conv(2, 3, {2, 3}, 4, {3, 5}, {2, 3}),
+                             Conv(2, 4, {5, 2}, 6, {3, 5}, {1, 2}, {0, 1}, {}, 2),
+                             Conv(1, 2, {4, 3}, 3, {3, 2}, {4, 3}, {0, 0}, {2, 3}),
+                             Conv(3, 2, {2, 4}, 2, {4, 3}, {3, 1}, {0, 1}, {}, 2),
+                             Conv(3, 2, {2, 4}, 4, {3, 5}, {2, 2}, {}, {}, 2),
+                             Conv(2, 3, {3}, 2, {5}, {3}), Conv(2, 2, {3}, 2, {5}, {3}, {}, {}, 2),
+                             Conv(1, 2, {2, 3, 2}, 3, {3, 3, 4}, {2, 1, 3})}) {
+      d.in = d.out = type;
+      d.epilogue.bias = Epilogue::Bias::kPerRow;
+      Check(d);
+    }
+  }
+  ConvGeometry g;
+  g.input = {3};
+  g.kernel = {5};
+  g.stride = {2};
+  EXPECT_THROW(g.Normalize(), Error);
+  g.stride = {3};
+  g.Normalize();
+  EXPECT_EQ(g.output(), Shape{1});
+}
+
+// Images, groups and channels of an odd number of elements: an operand of 16 bits then begins where no
+// float could, and so does what stands for a bias that is not there.
+TEST(ConvolutionTest, OddCountsOfNarrowTypes) {
+  uint32_t state = 17;
+  const auto draw = [&state](int64_t first, int64_t last) {
+    state = state * 1664525u + 1013904223u;
+    return first + (state >> 16) % (last - first + 1);
+  };
+  for (int i = 0; i < 24; ++i) {
+    const int64_t group = draw(1, 3), kernel = draw(1, 3), extent = draw(3, 9);
+    ConvDescriptor d =
+        Conv(draw(1, 5), group * draw(1, 3), {extent, draw(kernel, 9)}, group * draw(1, 4),
+             {kernel, draw(1, 3)}, {draw(1, 2), draw(1, 2)}, {draw(0, 1), draw(1, 2)}, {}, group);
+    d.in = d.out = i % 2 ? kHalf : kBfloat16;
+    if (i % 3 == 0) d.epilogue.bias = Epilogue::Bias::kPerRow;
+    if (i % 4 == 0) d.epilogue.activation = Epilogue::Activation::kRelu;
+    if (i % 5 < 3) d.workspace_limit = draw(1, 2000);  // several chunks
+    Check(d);
+  }
+  // Three outputs a group, 27 elements each: the second group begins 54 bytes into y.
+  ConvDescriptor d = Conv(3, 2, {5, 5}, 6, {3, 3}, {}, {}, {}, 2);
+  d.in = d.out = kHalf;
+  d.workspace_limit = 1;
+  Check(d);
+}
+
 TEST(ConvolutionTest, Pointwise) {
   Check(Conv(3, 7, {6, 5}, 10, {1, 1}));
   Check(Conv(2, 8, {6, 5}, 4, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 2));

@@ -438,6 +438,13 @@ TEST_P(QuantizedConvolutionTest, OneToFourAxes) {
   Check(Conv(type, 1, 2, {3, 4, 3, 4}, 2, {2, 2, 2, 2}, {}, {0, 1, 0, 1}));
 }
 
+TEST_P(QuantizedConvolutionTest, WindowsThatReachBeyondThePadding) {
+  const DataType type = GetParam().type;
+  Check(Conv(type, 2, 3, {2, 3}, 4, {3, 5}, {2, 3}));
+  Check(Conv(type, 2, 2, {5, 2}, 3, {3, 5}, {1, 2}, {0, 1}));
+  Check(Conv(type, 1, 2, {2, 3, 2}, 3, {3, 3, 4}, {2, 1, 3}));
+}
+
 TEST_P(QuantizedConvolutionTest, AReluIsPartOfTheEpilogue) {
   ConvDescriptor d = Conv(GetParam().type, 2, 3, {6, 6}, 4, {3, 3}, {}, {1, 1});
   d.epilogue.activation = Epilogue::Activation::kRelu;

@@ -37,9 +37,11 @@ void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   Shape output = setup_.OutputStart(input);
   for (int i = 0; i < setup_.spatial_axes(); ++i) {
     const int64_t extent = input[setup_.axis + 1 + i], padded = extent + 2 * window.pad[i];
-    CAFFE_CHECK(padded >= window.extent(i), Where(), ": the window of ", window.extent(i),
-                " on spatial axis ", i, " is larger than the input of ", extent, " padded by ",
-                window.pad[i]);
+    CAFFE_CHECK(padded - window.extent(i) > -window.stride[i], Where(), ": the window of ",
+                window.extent(i), " on spatial axis ", i, " is larger than the input of ", extent,
+                " padded by ", window.pad[i], "; with stride ", window.stride[i],
+                " no output is left");
+    // Rounded towards 0: see ConvGeometry.
     output.push_back((padded - window.extent(i)) / window.stride[i] + 1);
   }
   for (BlobBase* blob : top) blob->Reshape(output);

@@ -1,5 +1,7 @@
 #include "caffe/library/conv_geometry.hpp"
 
+#include <algorithm>
+
 #include "caffe/core/error.hpp"
 
 namespace caffe {
@@ -19,10 +21,10 @@ void ConvGeometry::Normalize() {
     CAFFE_CHECK(input[i] > 0 && kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0 && pad[i] >= 0,
                 "convolution axis ", i, ": input ", input[i], ", kernel ", kernel[i], ", stride ",
                 stride[i], ", pad ", pad[i], ", dilation ", dilation[i], " are not all in range");
-    const int64_t room = input[i] + 2 * pad[i] - (dilation[i] * (kernel[i] - 1) + 1);
-    CAFFE_CHECK(room >= 0, "convolution axis ", i, ": a window of ",
-                dilation[i] * (kernel[i] - 1) + 1, " does not fit into ", input[i],
-                " elements padded by ", pad[i]);
+    const int64_t window = dilation[i] * (kernel[i] - 1) + 1;
+    CAFFE_CHECK(input[i] + 2 * pad[i] - window > -stride[i], "convolution axis ", i,
+                ": a window of ", window, " with stride ", stride[i], " does not fit into ",
+                input[i], " elements padded by ", pad[i]);
   }
 }
 
@@ -30,7 +32,16 @@ Shape ConvGeometry::output() const {
   Shape shape;
   for (size_t i = 0; i < input.size(); ++i) {
     const int64_t window = dilation[i] * (kernel[i] - 1) + 1;
+    // C++ rounds a negative quotient up to 0, as BVLC's Caffe does.
     shape.push_back((input[i] + 2 * pad[i] - window) / stride[i] + 1);
+  }
+  return shape;
+}
+
+Shape ConvGeometry::padded() const {
+  Shape shape;
+  for (size_t i = 0; i < input.size(); ++i) {
+    shape.push_back(std::max(input[i] + 2 * pad[i], dilation[i] * (kernel[i] - 1) + 1));
   }
   return shape;
 }

@@ -66,7 +66,8 @@ class DeviceDepthwiseOp final : public ConvOp {
     const int64_t rows = d.batch * d.out_channels * out_[0];
     std::vector<KernelArgument> arguments{rows};
     AddGeometry(&arguments);
-    arguments.insert(arguments.end(), {has_bias, relu, x, weights, has_bias ? bias : y, y});
+    arguments.insert(arguments.end(),
+                     {has_bias, relu, x, weights, has_bias ? bias : BufferOf(y), y});
     forward_->Launch(LaunchRange(rows, out_[1]), arguments);
   }
 

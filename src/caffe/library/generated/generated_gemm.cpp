@@ -2,6 +2,7 @@
 
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/device_array.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -74,7 +75,7 @@ class GeneratedGemmOp final : public GemmOp {
           {d.m, d.n, d.k, alpha, beta, beta != 0, bias_kind, relu, d.row_a(), d.row_b(), d.row_c(),
            d.step_a(), d.step_b(), d.step_c(),
            a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
-           b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()), bias ? bias : c,
+           b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()), bias ? bias : BufferOf(c),
            c + i * d.step_c() * static_cast<int64_t>(d.out.bytes())});
     }
   }

@@ -61,8 +61,7 @@ class Rows {
   explicit Rows(const ConvGeometry& g) {
     const Shape out = g.output();
     const int last = g.axes() - 1;
-    Shape padded = g.input;
-    for (int axis = 0; axis <= last; ++axis) padded[axis] += 2 * g.pad[axis];
+    const Shape padded = g.padded();
     width_ = out[last];
     stride_ = g.stride[last];
     step_ = g.dilation[last];

@@ -40,8 +40,7 @@ class HostQuantizedConvOp final : public ConvOp {
         wide_(d.in == kQuant16 || d.depth() > kNarrowDepth) {
     const ConvGeometry& g = d.geometry;
     const int last = g.axes() - 1;
-    Shape padded = g.input;
-    for (int axis = 0; axis <= last; ++axis) padded[axis] += 2 * g.pad[axis];
+    const Shape padded = g.padded();
     plane_ = ShapeCount(padded);
     const Shape ones(g.axes(), 1), out = g.output();
     for (int64_t i = 0; i < g.output_count(); ++i) {
