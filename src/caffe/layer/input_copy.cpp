@@ -14,7 +14,7 @@ void InputCopy::Keep(const BlobBase& bottom, const BlobBase& top, bool wanted) {
 }
 
 KernelArgument InputCopy::Data(const BlobBase& bottom, const BlobBase& top) const {
-  if (&bottom != &top) return bottom.Data();
+  if (&bottom != &top || bottom.count() == 0) return bottom.Data();
   CAFFE_CHECK(copy_ && copy_->count() == bottom.count(), "blob ", bottom.name(),
               ": a layer that works in place needs a forward before its backward");
   return copy_->Data();
