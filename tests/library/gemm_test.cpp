@@ -124,6 +124,40 @@ TEST(GemmTest, Factors) {
   Check(Product(65, 23, 300, true, false), -2, 0.25);
 }
 
+// Matrices that begin somewhere in a buffer, as parameters do, of shapes that need no copy elsewhere.
+TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
+  for (const TypePair& pair : kPairs) {
+    for (const int64_t size : {37, 256}) {
+      GemmDescriptor d = Product(size, size, size);
+      d.in = pair.in;
+      d.out = pair.out;
+      const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2), c = Values(SizeC(d), 3);
+      auto expected = c;
+      Reference(d, a, b, {}, 1, 1, &expected);
+      for (Device* device : AllDevices()) {
+        if (d.in == kDouble && !device->info().fp64) continue;
+        for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+          const auto op = Multiplexer::GemmBy(library, device, d);
+          for (const int64_t before : {0, 1, 3}) {
+            const auto shifted = [before](std::vector<double> values) {
+              values.insert(values.begin(), before, 7.0);
+              return values;
+            };
+            const Array da(device, d.in, shifted(a)), db(device, d.in, shifted(b));
+            const Array dc(device, d.out, shifted(c));
+            const auto at = [before](DevicePtr start, DataType type) {
+              return start + before * static_cast<int64_t>(type.bytes());
+            };
+            op->Run(at(da, d.in), at(db, d.in), at(dc, d.out), {}, 1, 1);
+            test::ExpectNear(dc.Read(), shifted(expected), test::Tolerance(d.out),
+                             device->info().id + " " + library + " " + d.name());
+          }
+        }
+      }
+    }
+  }
+}
+
 // The native product is compiled once per instruction level.
 TEST(GemmTest, InstructionLevels) {
   Device* cpu = Runtime::Get().cpu();

@@ -13,6 +13,7 @@ class Device;
 
 // Chooses the library for an operation: the first of an ordered table that is there and supports
 // the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) are always there and support everything.
+// What a library refuses when it is made ready or called, the next one computes, with one warning.
 // CAFFE_LIBRARY moves one to the front, by operation: "gemm=generated,conv=native".
 class Multiplexer {
  public:
@@ -23,7 +24,7 @@ class Multiplexer {
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);
   static std::vector<std::string> ConvolutionLibraries(Device* device,
                                                        const ConvDescriptor& descriptor);
-  // The same by a library of this name; throws if it is not there or does not support it.
+  // The same by a library of this name alone; throws if it is not there or does not support it.
   static std::unique_ptr<GemmOp> GemmBy(const std::string& library, Device* device,
                                         const GemmDescriptor& descriptor);
   static std::unique_ptr<ConvOp> ConvolutionBy(const std::string& library, Device* device,

@@ -9,11 +9,22 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
+#include "caffe/library/fallback.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/host_gemm.hpp"
 
 namespace caffe {
 namespace {
+
+// Rows that were added, each in front of those before it.
+std::vector<GemmLibrary>& AddedGemms() {
+  static auto* const rows = new std::vector<GemmLibrary>;
+  return *rows;
+}
+std::vector<ConvLibrary>& AddedConvs() {
+  static auto* const rows = new std::vector<ConvLibrary>;
+  return *rows;
+}
 
 // In order of preference. A row whose library is missing, or which does not support the descriptor
 // on that device, is passed over.
@@ -65,12 +76,14 @@ std::vector<GemmLibrary> Candidates(Device* device, const GemmDescriptor& descri
   std::vector<GemmLibrary> rows;
   const bool known = preferred.empty() ||
                      std::find(kLibraries.begin(), kLibraries.end(), preferred) != kLibraries.end();
-  for (const GemmLibrary& row : Table(device, descriptor)) {
+  std::vector<GemmLibrary> table = Table(device, descriptor);
+  table.insert(table.begin(), AddedGemms().begin(), AddedGemms().end());
+  for (const GemmLibrary& row : table) {
     if (!row.supports(device, descriptor)) continue;
     rows.insert(preferred == row.name ? rows.begin() : rows.end(), row);
   }
   CAFFE_CHECK(known, "CAFFE_LIBRARY: there is no library ", preferred);
-  CAFFE_CHECK(!rows.empty(), device->info().id, " can not multiply matrices");
+  CAFFE_CHECK(!rows.empty(), device->info().id, " cannot multiply matrices");
   return rows;
 }
 
@@ -92,82 +105,104 @@ GemmDescriptor Inner(const ConvDescriptor& d) {
   return inner;
 }
 
-std::vector<GemmLibrary> ConvolutionCandidates(Device* device, const ConvDescriptor& d) {
+std::unique_ptr<ConvOp> MakeQuantized(Device* device, const ConvDescriptor& d) {
+  return device->host_accessible() ? MakeHostQuantizedConvolution(device, d)
+                                   : MakeDeviceQuantizedConvolution(device, d);
+}
+
+// The row of a library that multiplies. What it refuses of the products on a device, `others` compute.
+ConvLibrary ByProducts(const GemmLibrary& row, const std::vector<GemmLibrary>& others) {
+  const auto make = [=](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    if (d.quantized()) return MakeQuantized(device, d);
+    if (device->host_accessible()) {
+      const bool openblas = std::string_view(row.name) == OpenBlasGemms().library;
+      return MakeHostConvolution(device, d, openblas ? OpenBlasGemms() : NativeGemms());
+    }
+    return MakeDeviceConvolution(device, d, [=](const GemmDescriptor& g) {
+      std::vector<GemmLibrary> rows{row};
+      for (const GemmLibrary& other : others) {
+        if (other.supports(device, g)) rows.push_back(other);
+      }
+      return MakeWithFallback(device, g, std::move(rows));
+    });
+  };
+  return {row.name, nullptr, make};
+}
+
+// The rows that do it, the preferred one first. `fallback`: those of products on a device hand on to
+// the next what they refuse.
+std::vector<ConvLibrary> ConvolutionCandidates(Device* device, const ConvDescriptor& d,
+                                               bool fallback = true) {
   std::string preferred = Preferred("conv");
   if (preferred.empty()) preferred = Preferred("gemm");
-  std::vector<GemmLibrary> rows = Candidates(device, Inner(d), preferred);
-  // On the CPU the images go to threads of ours, from where only some builds can be called.
-  if (device->host_accessible() && !OpenBlasGemms().nestable) {
-    std::erase_if(rows, [](const GemmLibrary& row) {
-      return std::string_view(row.name) == OpenBlasGemms().library;
+  std::vector<GemmLibrary> products = Candidates(device, Inner(d), preferred);
+  if (device->host_accessible()) {
+    std::erase_if(products, [](const GemmLibrary& row) {
+      const std::string_view name = row.name;
+      // The images go to threads of ours, from where only some builds can be called.
+      return !(name == OpenBlasGemms().library && OpenBlasGemms().nestable) &&
+             name != NativeGemms().library;
     });
+  }
+  std::vector<ConvLibrary> rows;
+  for (size_t i = 0; i < products.size(); ++i) {
+    rows.push_back(
+        ByProducts(products[i], fallback ? std::vector(products.begin() + i + 1, products.end())
+                                         : std::vector<GemmLibrary>()));
   }
   if (SupportsWinograd(device, d)) {
     const bool first = preferred == kWinograd || (preferred.empty() && PrefersWinograd(d));
-    rows.insert(first ? rows.begin() : rows.end(), {kWinograd, nullptr, nullptr});
+    rows.insert(first ? rows.begin() : rows.end(),
+                {kWinograd, &SupportsWinograd, &MakeWinogradConvolution});
   }
   if (SupportsDepthwise(device, d)) {
     const bool first = preferred == kDepthwise || preferred.empty();
-    rows.insert(first ? rows.begin() : rows.end(), {kDepthwise, nullptr, nullptr});
+    rows.insert(first ? rows.begin() : rows.end(),
+                {kDepthwise, &SupportsDepthwise, &MakeDepthwiseConvolution});
+  }
+  for (const ConvLibrary& row : AddedConvs()) {
+    if (row.supports(device, d)) rows.insert(rows.begin(), row);
   }
   return rows;
 }
 
-std::unique_ptr<GemmOp> Make(const GemmLibrary& row, Device* device, const GemmDescriptor& d) {
-  auto op = row.make(device, d);
-  if (log::Topic("library")) {
-    log::Info(Concat(device->info().id, ": ", op->library(), " computes ", d.name()));
-  }
-  return op;
-}
-
-std::unique_ptr<ConvOp> Make(const GemmLibrary& row, Device* device, const ConvDescriptor& d) {
-  std::unique_ptr<ConvOp> op;
-  if (d.quantized()) {
-    op = device->host_accessible() ? MakeHostQuantizedConvolution(device, d)
-                                   : MakeDeviceQuantizedConvolution(device, d);
-  } else if (std::string_view(row.name) == kWinograd) {
-    op = MakeWinogradConvolution(device, d);
-  } else if (std::string_view(row.name) == kDepthwise) {
-    op = MakeDepthwiseConvolution(device, d);
-  } else if (!device->host_accessible()) {
-    op = MakeDeviceConvolution(device, d, row);
-  } else {
-    const bool openblas = std::string_view(row.name) == OpenBlasGemms().library;
-    op = MakeHostConvolution(device, d, openblas ? OpenBlasGemms() : NativeGemms());
-  }
-  if (log::Topic("library")) {
-    log::Info(Concat(device->info().id, ": ", op->library(), " computes convolution ", d.name()));
-  }
-  return op;
-}
-
-const GemmLibrary& Named(const std::vector<GemmLibrary>& rows, const std::string& name,
-                         Device* device, const std::string& what) {
-  for (const GemmLibrary& row : rows) {
+template <class Row>
+const Row& Named(const std::vector<Row>& rows, const std::string& name, Device* device,
+                 const std::string& what) {
+  for (const Row& row : rows) {
     if (name == row.name) return row;
   }
   CAFFE_THROW(device->info().id, ": the library ", name, " is not there or does not support ",
               what);
 }
 
-std::vector<std::string> Names(const std::vector<GemmLibrary>& rows) {
+template <class Row> std::vector<std::string> Names(const std::vector<Row>& rows) {
   std::vector<std::string> names;
-  for (const GemmLibrary& row : rows) names.push_back(row.name);
+  for (const Row& row : rows) names.push_back(row.name);
   return names;
 }
 
 }  // namespace
 
+void AddLibrary(const GemmLibrary& library) { AddedGemms().insert(AddedGemms().begin(), library); }
+
+void AddLibrary(const ConvLibrary& library) { AddedConvs().push_back(library); }
+
+void RemoveLibrary(const std::string& name) {
+  std::erase_if(AddedGemms(), [&](const GemmLibrary& row) { return name == row.name; });
+  std::erase_if(AddedConvs(), [&](const ConvLibrary& row) { return name == row.name; });
+  ForgetRefusals(name);
+}
+
 std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& descriptor) {
   descriptor.Check();
-  return Make(Candidates(device, descriptor, Preferred("gemm"))[0], device, descriptor);
+  return MakeWithFallback(device, descriptor, Candidates(device, descriptor, Preferred("gemm")));
 }
 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
   ConvDescriptor d = descriptor;
   d.Normalize();
-  return Make(ConvolutionCandidates(device, d)[0], device, d);
+  return MakeWithFallback(device, d, ConvolutionCandidates(device, d));
 }
 
 std::vector<std::string> Multiplexer::GemmLibraries(Device* device,
@@ -185,15 +220,15 @@ std::vector<std::string> Multiplexer::ConvolutionLibraries(Device* device,
 std::unique_ptr<GemmOp> Multiplexer::GemmBy(const std::string& library, Device* device,
                                             const GemmDescriptor& descriptor) {
   descriptor.Check();
-  return Make(Named(Candidates(device, descriptor, ""), library, device, descriptor.name()), device,
-              descriptor);
+  return Named(Candidates(device, descriptor, ""), library, device, descriptor.name())
+      .make(device, descriptor);
 }
 
 std::unique_ptr<ConvOp> Multiplexer::ConvolutionBy(const std::string& library, Device* device,
                                                    const ConvDescriptor& descriptor) {
   ConvDescriptor d = descriptor;
   d.Normalize();
-  return Make(Named(ConvolutionCandidates(device, d), library, device, d.name()), device, d);
+  return Named(ConvolutionCandidates(device, d, false), library, device, d.name()).make(device, d);
 }
 
 }  // namespace caffe

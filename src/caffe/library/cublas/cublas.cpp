@@ -8,6 +8,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/dynamic_library.hpp"
 #include "caffe/library/device_array.hpp"
+#include "caffe/library/fallback.hpp"
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
 
@@ -20,6 +21,7 @@ constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBfloat16 = 14;
 constexpr int kCompute32 = 68, kCompute64 = 70, kDefaultAlgorithm = -1;
 // Plain float products, no TF32; half kinds sum in float to the end.
 constexpr int kDefaultMath = 0, kNoReducedPrecisionReduction = 16;
+constexpr int kExecutionFailed = 13, kInternalError = 14;
 constexpr int64_t kWorkspaceBytes = 32 << 20;
 
 using Handle = void*;
@@ -43,6 +45,12 @@ struct Cublas {
 
   void Check(int code, const char* call, Device* device) const {
     CAFFE_CHECK(code == 0, device->info().id, ": ", call, " failed: ", StatusName(code));
+  }
+  // Of a product. Other failures than these two are found before anything is launched.
+  void CheckProduct(int code, const char* call) const {
+    if (code == 0) return;
+    const bool launched = code == kExecutionFailed || code == kInternalError;
+    throw LibraryRefusal(Concat(call, " failed: ", StatusName(code), " (", code, ")"), launched);
   }
 };
 
@@ -178,16 +186,17 @@ class CublasGemmOp final : public GemmOp {
     const int ldc = static_cast<int>(d.row_c());
     session_->Use([&](Handle handle) {
       if (d.batch == 1) {
-        cublas_.Check(
+        cublas_.CheckProduct(
             cublas_.Gemm(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb, a.address(), in,
                          lda, keep, c.address(), out, ldc, compute, kDefaultAlgorithm),
-            "cublasGemmEx", device_);
+            "cublasGemmEx");
       } else {
-        cublas_.Check(cublas_.GemmStridedBatched(
-                          handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb, d.step_b(),
-                          a.address(), in, lda, d.step_a(), keep, c.address(), out, ldc, d.step_c(),
-                          static_cast<int>(d.batch), compute, kDefaultAlgorithm),
-                      "cublasGemmStridedBatchedEx", device_);
+        cublas_.CheckProduct(
+            cublas_.GemmStridedBatched(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb,
+                                       d.step_b(), a.address(), in, lda, d.step_a(), keep,
+                                       c.address(), out, ldc, d.step_c(), static_cast<int>(d.batch),
+                                       compute, kDefaultAlgorithm),
+            "cublasGemmStridedBatchedEx");
       }
     });
     device_->CountLibraryCall();

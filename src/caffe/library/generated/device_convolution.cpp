@@ -20,10 +20,10 @@ constexpr int64_t kMostElements = INT32_MAX / 2;
 // NCHW. Gradients of weights: a product per image, summed in a fixed order.
 class DeviceConvOp final : public ConvOp {
  public:
-  DeviceConvOp(Device* device, const ConvDescriptor& d, const GemmLibrary& library)
+  DeviceConvOp(Device* device, const ConvDescriptor& d, const GemmFactory& products)
       : ConvOp(d),
         device_(device),
-        library_(library),
+        products_(products),
         pointwise_(d.geometry.pointwise()),
         in_(d.geometry.input_count()),
         out_(d.geometry.output_count()),
@@ -47,7 +47,12 @@ class DeviceConvOp final : public ConvOp {
                         ->CreateKernel("accumulate_parts");
     }
   }
-  const char* library() const override { return library_.name; }
+  const char* library() const override {
+    for (const auto* ops : {&forward_, &data_, &weights_}) {
+      if (!ops->empty()) return ops->begin()->second->library();
+    }
+    return "none";
+  }
   int64_t workspace_bytes() const override {
     int64_t bytes = columns_.bytes() + parts_.bytes() + geometry_.bytes() + bias_.workspace_bytes();
     for (const auto* ops : {&forward_, &data_, &weights_}) {
@@ -187,7 +192,7 @@ class DeviceConvOp final : public ConvOp {
 
   std::unique_ptr<GemmOp> Make(const GemmDescriptor& g) const {
     g.Check();
-    return library_.make(device_, g);
+    return products_(g);
   }
 
   // y [out_channels / group, out] of each image = weights * columns.
@@ -267,7 +272,7 @@ class DeviceConvOp final : public ConvOp {
   }
 
   Device* device_;
-  GemmLibrary library_;
+  const GemmFactory products_;
   const bool pointwise_;
   const int64_t in_, out_, taps_, depth_;
   int64_t chunk_ = 1, part_chunk_ = 1;  // images at a time; for gradients of weights
@@ -280,8 +285,8 @@ class DeviceConvOp final : public ConvOp {
 }  // namespace
 
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& d,
-                                              const GemmLibrary& library) {
-  return std::make_unique<DeviceConvOp>(device, d, library);
+                                              const GemmFactory& products) {
+  return std::make_unique<DeviceConvOp>(device, d, products);
 }
 
 }  // namespace caffe
