@@ -9,16 +9,16 @@ KERNEL(gradient_sums, ARG(i64, groups), ARG(i64, n), IN(f32, parts), OUT(f32, su
   }
 }
 
-// One item. Decides whether the gradients can be used (they cannot if a loss scale that adapts was
-// too large), by what they are multiplied (clipping, and the loss scale taken out), and the next
-// loss scale: half after an overflow, double after `window` steps without one.
+// One item. Decides whether the gradients can be used (with `checks`, not if one is not finite), by
+// what they are multiplied (clipping, and the loss scale taken out), and, with `adapts`, the next loss
+// scale: half after an overflow, double after `window` steps without one.
 KERNEL(gradient_decide, ARG(i64, one), ARG(i64, n), IN(f32, sums), OUT(f32, reals),
-       ARG(Acctype, clip), ARG(i32, adapts), ARG(i32, window)) {
+       ARG(Acctype, clip), ARG(i32, checks), ARG(i32, adapts), ARG(i32, window)) {
   FOR_EACH_GROUP(item, one) {
     float sum = 0;
     for (i64 i = 0; i < n; ++i) sum += LOAD(f32, sums, i);
     const float scale = LOAD(f32, reals, 1);
-    const i32 overflow = adapts != 0 && !(sum - sum == 0.0f);
+    const i32 overflow = checks != 0 && !(sum - sum == 0.0f);
     const float norm = SQRT(sum) / scale;
     const float clipping = clip >= 0.0f && norm > clip ? clip / norm : 1.0f;
     STORE(f32, reals, 2, overflow ? 1.0f : 0.0f);
@@ -30,7 +30,7 @@ KERNEL(gradient_decide, ARG(i64, one), ARG(i64, n), IN(f32, sums), OUT(f32, real
       const float next = overflow ? scale * 0.5f : grows ? scale * 2.0f : scale;
       STORE(f32, reals, 1, next < 1.0f ? 1.0f : next > 16777216.0f ? 16777216.0f : next);
       STORE(f32, reals, 5, grows ? 0.0f : good);
-      if (overflow) STORE(f32, reals, 7, LOAD(f32, reals, 7) + 1.0f);
     }
+    if (overflow) STORE(f32, reals, 7, LOAD(f32, reals, 7) + 1.0f);
   }
 }

@@ -166,3 +166,20 @@ def test_an_exception_in_a_callback_ends_the_step(solver):
     with pytest.raises(ZeroDivisionError, match='by a callback'):
         solver.step(1)
     assert solver.iter == 0
+
+
+def test_a_loss_that_is_not_finite_is_said_once(tmp_path, capfd):
+    """By step(), whose loss Python reads, and by solve() without a display."""
+    caffe.set_device('cpu')
+    for train in (lambda solver: [solver.step(1) for _ in range(3)], lambda solver: solver.step(3),
+                  lambda solver: solver.solve()):
+        solver = caffe.get_solver(settings(tmp_path, max_iter=4, display=0, test_iter=[],
+                                           test_interval=0))
+        feed(solver)
+        solver.step(1)
+        assert 'the loss is' not in capfd.readouterr().err
+        solver.net.blobs['data'].data[...] = float('nan')
+        train(solver)
+        errors = capfd.readouterr().err
+        assert errors.count('the loss is nan') == 1, errors
+        assert 'CAFFE_DEBUG=nan' in errors and 'base_lr' in errors

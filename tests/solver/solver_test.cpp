@@ -163,6 +163,65 @@ TEST(SolverTest, TheLossAfterTheLastIterationIsThatOfOneForward) {
   EXPECT_NE(log.find(line), std::string::npos) << line << log;
 }
 
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(SolverTest, ALossThatIsNotFiniteIsSaidOnce) {
+  constexpr char kText[] = "max_iter: 6 snapshot_after_train: false ";
+  for (Device* device : TestDevices()) {
+    for (const std::string display : {"display: 1", "display: 0", "display: 4 average_loss: 3"}) {
+      const auto solver = Make(Parameter(kText + display), device);
+      testing::internal::CaptureStderr();
+      solver->Step(2);
+      solver->SmoothedLoss();
+      EXPECT_EQ(0, Count(testing::internal::GetCapturedStderr(), "the loss is"));
+      std::vector<double> input = kInput;
+      input[3] = std::nan("");
+      solver->net()->BlobByName("x")->SetData(input);
+      testing::internal::CaptureStderr();
+      solver->Solve();
+      solver->Step(2);
+      solver->SmoothedLoss();
+      const std::string log = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(1, Count(log, "the loss is nan")) << log;
+      for (const char* part : {"base_lr (0.05)", "CAFFE_DEBUG=nan", "labels", "data"}) {
+        EXPECT_EQ(1, Count(log.substr(log.find("the loss is nan")), part)) << part << "\n" << log;
+      }
+    }
+  }
+}
+
+// Gradients of half beyond 65504 are infinite: with a constant scale the weights stay what they were,
+// and a warning names the setting. Once the targets are small again training goes on.
+TEST(SolverTest, AConstantLossScaleThatIsTooLargeIsSaidAndHarmsNothing) {
+  for (Device* device : TestDevices()) {
+    SolverParameter parameter =
+        Parameter("loss_scale: 32768 max_iter: 3 snapshot_after_train: false");
+    parameter.mutable_net_param()->set_data_type(CAFFE_HALF);
+    const auto solver = Make(parameter, device);
+    solver->net()->BlobByName("target")->SetData(std::vector<double>(8, 100));
+    const std::vector<double> before = Weights(*solver);
+    testing::internal::CaptureStderr();
+    solver->Solve();
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(before, Weights(*solver)) << device->info().id;
+    EXPECT_EQ(1, Count(log, "3 of 3 updates were left out")) << log;
+    EXPECT_EQ(1, Count(log, "constant loss_scale of 32768")) << log;
+    EXPECT_EQ(0, Count(log, "the loss is")) << log;
+    // Differences of 0.001 at most: their gradients fit.
+    for (BlobBase* blob : solver->net()->learnable_params()) {
+      blob->SetData(std::vector<double>(blob->count(), 0));
+    }
+    solver->net()->BlobByName("target")->SetData(std::vector<double>(8, 0.001));
+    solver->Step(1);
+    for (const double value : Weights(*solver)) EXPECT_TRUE(std::isfinite(value));
+    EXPECT_NE(std::vector<double>(Weights(*solver).size(), 0), Weights(*solver));
+  }
+}
+
 TEST(SolverTest, AnUpdateIsAnIteration) {
   const auto solver = Make(Parameter("lr_policy: 'step' stepsize: 2 gamma: 0.1"));
   for (int i = 0; i < 5; ++i) {

@@ -211,6 +211,27 @@ TEST_P(UpdaterTest, LossScaleAdapts) {
   EXPECT_EQ(1, tester.updater->SkippedSteps());
 }
 
+// Weights of nets whose gradients are narrow, or scaled, never become infinite by one overflow.
+TEST_P(UpdaterTest, AConstantLossScaleLeavesOverflowsOut) {
+  for (const auto& [scale, narrow] : {std::pair{256.0, true}, {256.0, false}, {1.0, true}}) {
+    UpdateTester tester("type: 'SGD' momentum: 0.5 loss_scale: " + std::to_string(scale),
+                        GetParam().device, GetParam().type, narrow);
+    for (int t = 0; t < 3; ++t) {
+      tester.updater->ClearDiffs();
+      tester.AddGradients(t, scale);
+      if (t == 1) {
+        tester.learnable.blobs[1]->SetDiff(std::vector<double>(7, -kInfinity));
+      }
+      tester.updater->Update(0.25, t);
+      if (t != 1) tester.Reference(t, 0.25, {t});
+      tester.ExpectParameters("step " + std::to_string(t));
+      EXPECT_EQ(scale, tester.state.Get(StepState::kLossScale));
+    }
+    EXPECT_EQ(1, tester.updater->SkippedSteps());
+    EXPECT_FALSE(tester.updater->adapts_loss_scale());
+  }
+}
+
 TEST_P(UpdaterTest, LaunchesAreFewAndNothingWaits) {
   UpdateTester tester("type: 'Adam' momentum: 0.9 clip_gradients: 1", GetParam().device,
                       GetParam().type);

@@ -65,8 +65,9 @@ class Solver {
   const SolverParameter& param() const { return *param_; }
   // The rule's name, for example "SGD".
   const std::string& type() const { return updater_->type(); }
-  // Mean loss of the last average_loss iterations of this Step. Waits for the device.
-  double SmoothedLoss() { return losses_->Mean(); }
+  // Mean loss of the last average_loss iterations of this Step. Waits for the device. Warns once if
+  // it is not finite, and once if a constant loss scale made gradients overflow.
+  double SmoothedLoss();
   // Learning rate of the present iteration.
   double Rate() const;
 
@@ -84,6 +85,7 @@ class Solver {
   bool DisplaysNow() const;
   void Display();
   void DisplayUpdate();
+  void CheckNumbers(double loss);
   // Answers requests; true if training is to stop.
   bool AnswerRequests();
   std::string SnapshotName(const std::string& extension) const;
@@ -100,6 +102,7 @@ class Solver {
   int64_t iter_ = 0;
   int learning_rate_step_ = 0;
   int64_t displayed_iter_ = 0, displayed_skips_ = 0;
+  bool warned_of_loss_ = false, warned_of_skips_ = false;
   std::chrono::steady_clock::time_point displayed_at_;
 };
 

@@ -19,8 +19,8 @@ class SolverParameter;
 //   2. g /= iter_size; g += weight_decay decay_mult w (L2), or sign(w) times it (L1)
 //   3. the rule (kernels/solver/) with the rate times lr_mult; the blob's diff becomes the step
 // Nothing waits for the device: the rate, Adam's correction, the norm and the loss scale live in
-// StepState. A loss scale that adapts is halved and the step left out if a gradient is not finite,
-// and doubled after loss_scale_window steps without that.
+// StepState. With narrow gradients or a loss scale a step is left out if a gradient is not finite. A
+// loss scale that adapts is then halved, and doubled after loss_scale_window steps without that.
 class Updater {
  public:
   // Moves the parameters into an arena. `step_state` outlives this. `narrow_gradients`: some are
@@ -44,8 +44,10 @@ class Updater {
   bool adapts_loss_scale() const { return adapts_; }
   // Restores what a solverstate says of the adapting loss scale.
   void SetLossScale(double scale, int good_steps);
-  // L2 norm of the last step's gradients; needs clip_gradients or an adapting scale. Waits.
+  // L2 norm of the last step's gradients; needs clip_gradients, narrow gradients or a loss scale.
+  // Waits.
   float GradientNorm() const { return step_state_->Get(StepState::kNorm); }
+  // Steps that were left out because a gradient was not finite. Waits.
   int64_t SkippedSteps() const;
   double clip_gradients() const { return clip_; }
 
@@ -61,6 +63,7 @@ class Updater {
   double beta1_, beta2_;
   double clip_, l2_ = 0, l1_ = 0, normalize_;
   bool adapts_ = false;
+  bool checks_ = false;  // whether a step is left out if a gradient is not finite
   int window_;
   StepState* step_state_;
   Device* device_;

@@ -108,6 +108,7 @@ void Solver::Restore(const std::string& path) {
     test_nets_[i]->ReadRunState(state.net_state(static_cast<int>(i) + 1));
   }
   iter_ = state.iter();
+  warned_of_loss_ = warned_of_skips_ = false;
   learning_rate_step_ = LearningRateStep(*param_, iter_);
   log::Info(Concat(type(), "Solver: restoring history"));
   for (int i = 0; i < state.history_size(); ++i) history[i]->FromProto(state.history(i), false);

@@ -1,6 +1,7 @@
 #include "caffe/solver/solver.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -211,7 +212,7 @@ void Solver::Step(int64_t iterations) {
 }
 
 void Solver::Display() {
-  const double loss = losses_->Mean();  // waits for the device, so the time below is right
+  const double loss = SmoothedLoss();  // waits for the device, so the time below is right
   const auto now = std::chrono::steady_clock::now();
   const float seconds = std::chrono::duration<float>(now - displayed_at_).count();
   const float speed = static_cast<float>(iter_ - displayed_iter_) / (seconds > 0 ? seconds : 1);
@@ -220,6 +221,36 @@ void Solver::Display() {
   LogOutputs(*net_, "Train", OutputValues(*net_));
   displayed_at_ = now;
   displayed_iter_ = iter_;
+}
+
+double Solver::SmoothedLoss() {
+  const double loss = losses_->Mean();
+  CheckNumbers(loss);
+  return loss;
+}
+
+void Solver::CheckNumbers(double loss) {
+  const int64_t skips = updater_->SkippedSteps();
+  const bool constant = !updater_->adapts_loss_scale();
+  if (constant && skips > 0 && !warned_of_skips_) {
+    warned_of_skips_ = true;
+    log::Warning(Concat(
+        skips, " of ", iter_, " updates were left out because gradients were not finite: the ",
+        "constant loss_scale of ", param_->has_loss_scale() ? param_->loss_scale() : 1,
+        " is too large, or the loss itself is not finite. Give a smaller loss_scale, or "
+        "loss_scale: 0, ",
+        "which adapts it"));
+  }
+  if (std::isfinite(loss) || warned_of_loss_) return;
+  warned_of_loss_ = true;
+  const std::string scale =
+      !constant ? "" : Concat(" the constant loss_scale (", param_->loss_scale(), ");");
+  log::Warning(
+      Concat("Iteration ", iter_, ": the loss is ", loss, ". Lower base_lr (", param_->base_lr(),
+             "), or set CAFFE_DEBUG=nan, which ends with an error that ",
+             "names the first layer and blob that is not finite. Other causes:",
+             param_->has_loss_scale() ? scale : "",
+             " labels outside the classes; NaN, infinity or very large values in the data"));
 }
 
 void Solver::ApplyUpdate() {
@@ -257,7 +288,7 @@ void Solver::DisplayUpdate() {
     }
   }
   const int64_t skips = updater_->SkippedSteps();
-  if (skips != displayed_skips_) {
+  if (skips > displayed_skips_) {
     log::Info(Concat("Loss scale: ", net_->step_state().Get(StepState::kLossScale), "; ",
                      skips - displayed_skips_,
                      " updates left out since the last display, because gradients overflowed"));
@@ -285,7 +316,9 @@ void Solver::Solve(const std::string& resume) {
   if (DisplaysNow()) {
     net_->Forward();
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
-    log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(losses_->Mean())));
+    log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));
+  } else {
+    SmoothedLoss();  // warns if it is not finite
   }
   if (p.test_interval() && iter_ % p.test_interval() == 0) TestAll();
   log::Info("Optimization Done.");

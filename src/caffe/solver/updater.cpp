@@ -49,6 +49,7 @@ Updater::Updater(const SolverParameter& parameter, const LearnableParameters& le
                        : parameter.has_loss_scale() ? parameter.loss_scale()
                                                     : 1.0;
   CAFFE_CHECK(scale > 0, "the loss scale must be positive; it is ", scale);
+  checks_ = adapts_ || narrow_gradients || scale != 1;
   SetLossScale(scale, 0);
 
   for (int part = 0; part < static_cast<int>(arena_.parts().size()); ++part) {
@@ -82,11 +83,11 @@ void Updater::SetLossScale(double scale, int good_steps) {
 }
 
 int64_t Updater::SkippedSteps() const {
-  return adapts_ ? static_cast<int64_t>(step_state_->Get(StepState::kSkippedSteps)) : 0;
+  return checks_ ? static_cast<int64_t>(step_state_->Get(StepState::kSkippedSteps)) : 0;
 }
 
 void Updater::MakePrograms() {
-  const bool needs_norm = clip_ >= 0 || adapts_;
+  const bool needs_norm = clip_ >= 0 || checks_;
   programs_.clear();
   int64_t items = 0;
   for (const ParameterArena::Part& part : arena_.parts()) {
@@ -143,8 +144,8 @@ void Updater::Decide() {
     count = kLastSums;
     sums_->Launch(count, {count, items, sums, last});
   }
-  decide_->Launch(
-      1, {1, count, last, step_state_->mutable_reals(), clip_, static_cast<int>(adapts_), window_});
+  decide_->Launch(1, {1, count, last, step_state_->mutable_reals(), clip_,
+                      static_cast<int>(checks_), static_cast<int>(adapts_), window_});
 }
 
 void Updater::Update(double rate, int64_t iteration) {
