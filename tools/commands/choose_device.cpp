@@ -52,10 +52,7 @@ Device* ChooseDevice(const std::string& gpu, const SolverParameter* solver) {
                    : solver && solver->has_solver_mode() ? OfSolver(*solver)
                                                          : runtime.BestDevice();
   runtime.SetDefaultDevice(device);
-  int index = -1;
-  for (size_t i = 0; i < runtime.devices().size(); ++i) {
-    if (runtime.devices()[i] == device) index = static_cast<int>(i);
-  }
+  const int index = runtime.IndexOf(device);
   if (index < 0) {
     log::Info("Use CPU.");
   } else if (solver) {

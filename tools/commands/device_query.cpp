@@ -122,20 +122,20 @@ int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices,
 int DeviceQueryCommand(const Options& options) {
   Runtime& runtime = Runtime::Get();
   std::vector<std::pair<int, Device*>> chosen;
-  chosen.emplace_back(-1, runtime.cpu());
-  for (size_t i = 0; i < runtime.devices().size(); ++i) {
-    chosen.emplace_back(static_cast<int>(i), runtime.devices()[i]);
-  }
   if (!options.gpu.empty() && options.gpu != "all") {
-    std::vector<Device*> named;
     for (size_t begin = 0; begin <= options.gpu.size();) {
       const size_t end = std::min(options.gpu.find(',', begin), options.gpu.size());
-      named.push_back(runtime.DeviceByName(options.gpu.substr(begin, end - begin)));
+      Device* device = runtime.DeviceByName(options.gpu.substr(begin, end - begin));
+      chosen.emplace_back(runtime.IndexOf(device), device);
       begin = end + 1;
     }
-    std::erase_if(chosen, [&](const auto& entry) {
-      return std::find(named.begin(), named.end(), entry.second) == named.end();
-    });
+    std::sort(chosen.begin(), chosen.end());
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  } else {
+    chosen.emplace_back(-1, runtime.cpu());
+    for (size_t i = 0; i < runtime.devices().size(); ++i) {
+      chosen.emplace_back(static_cast<int>(i), runtime.devices()[i]);
+    }
   }
   if (options.self_test) return SelfTestDevices(chosen, options.arguments, options.json);
   CAFFE_CHECK(options.arguments.empty(), "device_query: unexpected argument '",

@@ -1,40 +1,61 @@
 #include "caffe/device/runtime.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <iterator>
 #include <mutex>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/program_cache.hpp"
 
 namespace caffe {
 
+namespace {
+
+// The devices of one backend, found when they are first asked for. A driver may be broken: programs
+// that use the CPU alone never load one.
+class LazyBackend {
+ public:
+  explicit LazyBackend(BackendDevices (*find)()) : find_(find) {}
+  const BackendDevices& Get() {
+    if (found_.load(std::memory_order_acquire)) return result_;
+    const std::lock_guard lock(mutex_);
+    if (found_.load(std::memory_order_relaxed)) return result_;
+    result_ = find_();
+    found_.store(true, std::memory_order_release);
+    return result_;
+  }
+
+ private:
+  BackendDevices (*find_)();
+  // A mutex, not std::call_once: drivers run code of their own while they are loaded here.
+  std::mutex mutex_;
+  std::atomic<bool> found_{false};
+  BackendDevices result_;
+};
+
+}  // namespace
+
 struct Runtime::State {
   ProgramCache cache{ProgramCache::DefaultDirectory(), ProgramCache::ModeFromEnvironment()};
-  // A mutex, not std::call_once: drivers run code of their own while they are loaded here.
+  LazyBackend cuda{FindCudaDevices}, opencl{FindOpenClDevices};
   std::mutex mutex;
-  std::atomic<bool> found{false};
+  std::atomic<bool> listed{false};
   std::unique_ptr<Device> cpu, null_device;
-  std::vector<std::unique_ptr<Device>> owned;
   std::vector<Device*> devices;
   std::vector<std::string> notes;
 
-  void Find() {
-    if (found.load(std::memory_order_acquire)) return;
+  void List() {
+    if (listed.load(std::memory_order_acquire)) return;
+    const BackendDevices* const backends[] = {&cuda.Get(), &opencl.Get()};
     const std::lock_guard lock(mutex);
-    if (found.load(std::memory_order_relaxed)) return;
-    std::vector<std::unique_ptr<Device>> all;
-    std::vector<std::string> all_notes;
-    for (auto find : {FindCudaDevices, FindOpenClDevices}) {
-      BackendDevices backend = find();
-      if (!backend.note.empty()) all_notes.push_back(backend.note);
-      std::move(backend.devices.begin(), backend.devices.end(), std::back_inserter(all));
+    if (listed.load(std::memory_order_relaxed)) return;
+    for (const BackendDevices* backend : backends) {
+      for (const auto& device : backend->devices) devices.push_back(device.get());
+      if (!backend->note.empty()) notes.push_back(backend->note);
     }
-    for (const auto& device : all) devices.push_back(device.get());
-    owned = std::move(all);
-    notes = std::move(all_notes);
-    found.store(true, std::memory_order_release);
+    listed.store(true, std::memory_order_release);
   }
 
   Device* Made(std::unique_ptr<Device>* device, std::unique_ptr<Device> (*make)()) {
@@ -49,7 +70,7 @@ namespace {
 thread_local Device* thread_device = nullptr;
 }
 
-Runtime::Runtime() : state_(std::make_unique<State>()) {}
+Runtime::Runtime() : state_(std::make_unique<State>()) { BoundSpinning(); }
 Runtime::~Runtime() = default;
 
 // Never destroyed: blobs with static lifetime, and Python objects at exit, may outlive any order of
@@ -60,12 +81,12 @@ Runtime& Runtime::Get() {
 }
 
 const std::vector<Device*>& Runtime::devices() {
-  state_->Find();
+  state_->List();
   return state_->devices;
 }
 
 const std::vector<std::string>& Runtime::notes() {
-  state_->Find();
+  state_->List();
   return state_->notes;
 }
 
@@ -74,6 +95,9 @@ Device* Runtime::null_device() { return state_->Made(&state_->null_device, MakeN
 
 Device* Runtime::DeviceByIndex(int index) {
   if (index == -1) return cpu();
+  // Those of CUDA come first, so that a number of theirs needs no OpenCL.
+  const auto& cuda = state_->cuda.Get().devices;
+  if (index >= 0 && index < static_cast<int>(cuda.size())) return cuda[index].get();
   if (index < 0 || index >= static_cast<int>(devices().size())) {
     std::string list = "-1: cpu";
     for (size_t i = 0; i < devices().size(); ++i) {
@@ -84,11 +108,33 @@ Device* Runtime::DeviceByIndex(int index) {
   return devices()[index];
 }
 
+int Runtime::IndexOf(const Device* device) {
+  const auto number = [device](const BackendDevices& backend) {
+    const auto& all = backend.devices;
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [device](const auto& one) { return one.get() == device; });
+    return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+  };
+  switch (device->backend()) {
+    case Backend::kCuda: return number(state_->cuda.Get());
+    case Backend::kOpenCl: {
+      const int index = number(state_->opencl.Get());
+      return index < 0 ? -1 : index + static_cast<int>(state_->cuda.Get().devices.size());
+    }
+    case Backend::kCpu:
+    case Backend::kNull: break;
+  }
+  return -1;
+}
+
 Device* Runtime::DeviceByName(const std::string& name) {
   if (name == "cpu") return cpu();
   if (name == "null") return null_device();
-  for (Device* device : devices()) {
-    if (device->info().id == name) return device;
+  for (LazyBackend* backend : {&state_->cuda, &state_->opencl}) {
+    if (!name.starts_with(backend == &state_->cuda ? "cuda:" : "opencl:")) continue;
+    for (const auto& device : backend->Get().devices) {
+      if (device->info().id == name) return device.get();
+    }
   }
   int index = 0;
   const char* end = name.data() + name.size();
@@ -100,8 +146,10 @@ Device* Runtime::DeviceByName(const std::string& name) {
 }
 
 Device* Runtime::BestDevice() {
-  for (Device* device : devices()) {
-    if (!device->info().is_cpu_type) return device;
+  for (LazyBackend* backend : {&state_->cuda, &state_->opencl}) {
+    for (const auto& device : backend->Get().devices) {
+      if (!device->info().is_cpu_type) return device.get();
+    }
   }
   return cpu();
 }

@@ -1,0 +1,98 @@
+#include "caffe/device/cpu/bounded_spin.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+
+// GCC's libgomp reads GOMP_SPINCOUNT once, in a constructor of its own. A library that is linked to
+// libgomp is initialised after it, and in Python or in a user's program another library may have
+// loaded it long before: whatever sets the variable comes too late. (A library that libgomp does not
+// know of could be initialised earlier if it stood last among the needed ones, but not before one
+// that is already loaded; and re-executing the process is no way for a library.) There is no function
+// for it either. So the number itself is set where libgomp keeps it: a 64-bit variable in its data
+// that holds the default, 300000, next to the 100 of its shorter loop. libgomp reads it whenever it
+// waits. If exactly one such pair is there the number is replaced, else nothing is done. With the
+// variables of OpenMP set the default is not there.
+namespace caffe {
+namespace {
+
+constexpr uint64_t kDefaultRounds = 300000, kShortRounds = 100;
+// The two lie side by side, or with another variable between them.
+constexpr int64_t kReach = 4;
+constexpr auto kLongestSpin = std::chrono::microseconds(200);
+
+struct Data {
+  const void* base;
+  std::vector<uint64_t*> found;
+};
+
+int Search(dl_phdr_info* library, size_t, void* argument) {
+  auto* data = static_cast<Data*>(argument);
+  if (reinterpret_cast<const void*>(library->dlpi_addr) != data->base) return 0;
+  for (int i = 0; i < library->dlpi_phnum; ++i) {
+    const auto& part = library->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD || !(part.p_flags & PF_W)) continue;
+    constexpr uintptr_t kWord = sizeof(uint64_t);
+    const uintptr_t begin = (library->dlpi_addr + part.p_vaddr + kWord - 1) / kWord * kWord;
+    const uintptr_t end = (library->dlpi_addr + part.p_vaddr + part.p_memsz) / kWord * kWord;
+    auto* const words = reinterpret_cast<uint64_t*>(begin);
+    const int64_t count = end > begin ? static_cast<int64_t>((end - begin) / kWord) : 0;
+    for (int64_t at = 0; at < count; ++at) {
+      if (words[at] != kDefaultRounds) continue;
+      const auto* first = words + std::max<int64_t>(0, at - kReach);
+      const auto* last = words + std::min(count, at + kReach + 1);
+      if (std::find(first, last, kShortRounds) != last) data->found.push_back(words + at);
+    }
+  }
+  return 1;
+}
+
+// Rounds of libgomp's loop in a span of time.
+int64_t RoundsIn(std::chrono::nanoseconds span) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kSample = 500;
+  auto shortest = std::chrono::nanoseconds::max();
+  std::atomic<int> value{0};
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto start = Clock::now();
+    for (int i = 0; i < kSample; ++i) {
+      if (value.load(std::memory_order_relaxed) != 0) break;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+    shortest = std::min<std::chrono::nanoseconds>(shortest, Clock::now() - start);
+  }
+  return std::clamp<int64_t>(kSample * span.count() / std::max<int64_t>(shortest.count(), 1), 100,
+                             kDefaultRounds);
+}
+
+}  // namespace
+
+int64_t BoundSpinning() {
+  for (const char* variable : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {
+    if (std::getenv(variable)) return 0;
+  }
+  Dl_info runtime;
+  if (!dladdr(reinterpret_cast<const void*>(&omp_get_max_threads), &runtime)) return 0;
+  Data data{runtime.dli_fbase, {}};
+  dl_iterate_phdr(&Search, &data);
+  if (data.found.size() != 1) {
+    log::Debug(Concat("OpenMP's threads wait as its runtime ", runtime.dli_fname, " has it"));
+    return 0;
+  }
+  const int64_t rounds = RoundsIn(kLongestSpin);
+  std::atomic_ref<uint64_t>(*data.found[0]).store(rounds, std::memory_order_relaxed);
+  return rounds;
+}
+
+}  // namespace caffe
