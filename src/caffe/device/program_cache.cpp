@@ -294,6 +294,10 @@ std::optional<ProgramCache::Entry> ProgramCache::Find(const std::string& key) {
   if (const auto held = memory_.find(key); held != memory_.end()) {
     return held->second;
   }
+  if (directory_.empty() && !disabled_reason_.empty()) {
+    log::WarnOnce(Concat("program cache: ", disabled_reason_,
+                         "; programs are kept in memory until this process ends"));
+  }
   std::optional<StoredEntry> stored;
   Access(Need::kRead, [&](Database& database) { stored = ReadEntry(database, key); });
   if (!stored) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/opencl/opencl_api.hpp"
 #include "caffe/device/opencl/opencl_device.hpp"
+#include "caffe/device/opencl/pocl_cache.hpp"
 
 namespace caffe {
 namespace {
@@ -120,6 +122,7 @@ BackendDevices FindOpenClDevices() {
   BackendDevices result;
   opencl::DriverIsGone();
   try {
+    opencl::PoclCache pocl_cache;
     cl_uint count = 0;
     cl_int code = clGetPlatformIDs(0, nullptr, &count);
     std::vector<cl_platform_id> platforms(count);
@@ -127,10 +130,14 @@ BackendDevices FindOpenClDevices() {
       code = clGetPlatformIDs(count, platforms.data(), nullptr);
     }
     if (code != CL_SUCCESS || count == 0) {
+      pocl_cache.Finish(false);
       AddNote(&result.note, Concat("OpenCL: no platform is installed (clGetPlatformIDs: ",
                                    opencl::ErrorName(code), ")"));
       return result;
     }
+    pocl_cache.Finish(std::any_of(platforms.begin(), platforms.end(), [](cl_platform_id platform) {
+      return opencl::PlatformText(platform, CL_PLATFORM_NAME) == opencl::kPocl;
+    }));
     std::vector<Found> found;
     for (const cl_platform_id platform : platforms) {
       FindOnPlatform(platform, &found, &result.note);

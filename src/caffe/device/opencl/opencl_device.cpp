@@ -9,6 +9,7 @@
 #include "caffe/device/opencl/opencl_event.hpp"
 #include "caffe/device/opencl/opencl_program.hpp"
 #include "caffe/device/opencl/opencl_stream.hpp"
+#include "caffe/device/opencl/pocl_cache.hpp"
 
 namespace caffe {
 namespace {
@@ -47,8 +48,7 @@ OpenClDevice::OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_i
       Concat(opencl::PlatformText(platform, CL_PLATFORM_NAME), "\n",
              opencl::PlatformText(platform, CL_PLATFORM_VERSION), "\n", info_.vendor, "\n",
              info_.name, "\n", info_.architecture, "\n", info_.driver, "\n", info_.compiler);
-  takes_binary_late_ =
-      opencl::PlatformText(platform, CL_PLATFORM_NAME) == "Portable Computing Language";
+  takes_binary_late_ = opencl::PlatformText(platform, CL_PLATFORM_NAME) == opencl::kPocl;
   group_size_ = std::min<int64_t>(256, info_.max_group_size);
 }
 

@@ -10,6 +10,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/opencl/opencl_device.hpp"
 #include "caffe/device/opencl/opencl_kernel.hpp"
+#include "caffe/device/opencl/pocl_cache.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/device/source_excerpt.hpp"
@@ -31,6 +32,10 @@ std::string KernelNames(const ProgramText& text) {
     names += (names.empty() ? "" : ", ") + kernel.name;
   }
   return names;
+}
+
+std::string Failure(const char* call, cl_int code) {
+  return Concat(call, " failed: ", opencl::ErrorName(code), " (", code, ")");
 }
 
 // The dialect's Index is i64 unless it was defined before: then launches beyond 2^31 are fine.
@@ -133,7 +138,9 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
   const double start = Now();
   cl_int code = CL_SUCCESS;
   program_.reset(clCreateProgramWithSource(device_->context(), 1, &source, &size, &code));
-  opencl::Check(code, "clCreateProgramWithSource", where_);
+  if (code != CL_SUCCESS) {
+    ThrowBuildFailure(text, Failure("clCreateProgramWithSource", code), "");
+  }
   code =
       clBuildProgram(program_.get(), 1, &id, BuildOptions(text.options).c_str(), nullptr, nullptr);
   build_seconds_ = Now() - start;
@@ -151,14 +158,12 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
     entry.build_seconds = build_seconds_;
     Runtime::Get().program_cache().Store(refusal_key, device_name_, text.name, entry);
   }
-  ThrowBuildFailure(text,
-                    Concat("clBuildProgram failed: ", opencl::ErrorName(code), " (", code, ")"),
-                    build_log_);
+  ThrowBuildFailure(text, Failure("clBuildProgram", code), build_log_);
 }
 
 void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string& reason,
                                       const std::string& log) const {
-  std::string kernel, excerpt;
+  std::string kernel, excerpt, advice;
   if (const auto place = FirstErrorPlace(log)) {
     std::vector<std::string> names;
     for (const KernelSignature& signature : text.kernels) names.push_back(signature.name);
@@ -167,9 +172,12 @@ void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string
     if (!around.lines.empty()) {
       excerpt = Concat("\n", around.place.file, ":", around.place.line, ":\n", around.lines);
     }
+  } else if (device_->info().platform == opencl::kPocl) {
+    advice = (log.empty() ? "" : "\n") + opencl::PoclCacheAdvice();
   }
   CAFFE_THROW(where_, ", ", kernel.empty() ? "kernels " + KernelNames(text) : "kernel " + kernel,
-              ": does not build (", reason, ")\noptions: ", text.options, "\n", log, excerpt);
+              ": does not build (", reason, ")\noptions: ", text.options, "\n", log, excerpt,
+              advice);
 }
 
 std::string OpenClProgram::BuildLog() const {
