@@ -119,6 +119,9 @@ def test_the_table_of_layers_is_that_of_the_command():
     said = dict.fromkeys(known, rest)
     for names, *rest in named:
         for name in code_words(names):
+            if name.startswith('test_'):
+                assert re.search(r'^def %s\(' % name, python, re.M), name
+                continue
             assert name in known and said[name] is not rest, name
             said[name] = rest
     for name, (types, floats, quantized) in said.items():
@@ -148,8 +151,12 @@ def test_the_table_of_types_is_that_of_blobs(tmp_path):
 def test_tests_of_the_table_of_faults_exist():
     text = '\n'.join(sources('_test.cpp', folders=('tests',)))
     suite = None
+    python = '\n'.join(sources('_test.py', folders=('tests',)))
     for what, _, names in rows(section('When something breaks'), 'what'):
         for name in code_words(names):
+            if name.startswith('test_'):
+                assert re.search(r'^def %s\(' % name, python, re.M), name
+                continue
             # An ellipsis stands for the suite of the test before it.
             start, test = name.rsplit('.', 1) if '.' in name else ('', name.lstrip('…'))
             suite = suite if start in ('', '…') else start
