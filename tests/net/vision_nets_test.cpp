@@ -53,13 +53,17 @@ const std::vector<Construct>& Constructs() {
                      "roi_pooling_param { pooled_h: 3 pooled_w: 2 spatial_scale: 0.5 }") +
            InnerProductText("score", "pool", 4) + LossText("score"),
        {5, 4}},
-      // Score maps for each bin of a region, which then vote.
+      // Score maps for each bin of a region, which then vote; two layers read the regions.
       {"RFcn",
        InputText("data", {2, 3, 12, 16}) + InputText("rois", {5, 5}) + InputText("label", {5}) +
            ConvolutionText("conv", "data", "num_output: 36 kernel_size: 3 pad: 1 stride: 2") +
            LayerText("pool", "PSROIPooling", {"conv", "rois"},
                      "psroi_pooling_param { spatial_scale: 0.5 output_dim: 4 group_size: 3 }") +
-           LayerText("score", "Pooling", {"pool"},
+           ConvolutionText("coarse", "data", "num_output: 36 kernel_size: 4 stride: 4") +
+           LayerText("coarse_pool", "PSROIPooling", {"coarse", "rois"},
+                     "psroi_pooling_param { spatial_scale: 0.25 output_dim: 4 group_size: 3 }") +
+           LayerText("both", "Eltwise", {"pool", "coarse_pool"}) +
+           LayerText("score", "Pooling", {"both"},
                      "pooling_param { pool: AVE kernel_size: 3 stride: 3 }") +
            LossText("score"),
        {5, 4, 1, 1}},
