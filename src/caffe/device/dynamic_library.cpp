@@ -63,7 +63,10 @@ std::vector<std::string> CudaLibraryPaths(const std::vector<std::string>& names)
   }
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     const std::string home = Environment(name);
-    if (!home.empty()) folders.insert(folders.end(), {home + "/lib64", home + "/lib"});
+    if (home.empty()) continue;
+    // Not an initializer list: GCC 12 warns of its copies (-Wstringop-overread) without a cause.
+    folders.push_back(home + "/lib64");
+    folders.push_back(home + "/lib");
   }
   folders.push_back("/usr/local/cuda/lib64");
   AppendMatches("/usr/local/cuda-*/lib64", &folders);
