@@ -4,21 +4,30 @@
 
 namespace caffe {
 
-// Turns SIGINT and SIGHUP into actions while it lives; the earlier handlers come back afterwards.
-// A second SIGINT that arrives before the first was answered ends the process as usual. Only one
-// may live at a time: the constructor throws otherwise.
+// Turns SIGINT, SIGHUP and SIGTERM into actions while it lives; the earlier handlers come back
+// afterwards. Only one may live at a time: the constructor throws otherwise.
+//
+// Where SIGINT stops training, a second SIGINT ends the process at once, also while the last
+// snapshot is written. A second SIGTERM changes nothing: init systems and schedulers may send it
+// twice, and end a process with SIGKILL. The first signal that stops prints a line that says so.
 class SignalHandler {
  public:
-  SignalHandler(SolverAction on_interrupt, SolverAction on_hangup);
+  SignalHandler(SolverAction on_interrupt, SolverAction on_hangup,
+                SolverAction on_terminate = SolverAction::kStop);
   ~SignalHandler();
   SignalHandler(const SignalHandler&) = delete;
   SignalHandler& operator=(const SignalHandler&) = delete;
 
   // The action of a signal that arrived since the last call.
   SolverAction Poll();
+  // The signal that Poll answered with kStop; 0: none.
+  int stopped_by() const { return stopped_by_; }
 
  private:
-  SolverAction on_interrupt_, on_hangup_;
+  SolverAction Answer(int signal, SolverAction action);
+
+  SolverAction on_interrupt_, on_hangup_, on_terminate_;
+  int stopped_by_ = 0;
 };
 
 }  // namespace caffe

@@ -53,6 +53,8 @@ class Solver {
   void Restore(const std::string& path);
   // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate.
   void Snapshot();
+  // The solverstate that Snapshot wrote last; empty if it wrote none.
+  const std::string& last_snapshot() const { return last_snapshot_; }
   void TestAll();
   // Means over test_iter batches of the elements of all output blobs, logged as well. Empty if
   // interrupted.
@@ -98,6 +100,7 @@ class Solver {
   std::unique_ptr<LossWindow> losses_;
   std::vector<Callback*> callbacks_;
   ActionFunction action_;
+  std::string last_snapshot_;
   bool stop_ = false;
   int64_t iter_ = 0;
   int learning_rate_step_ = 0;

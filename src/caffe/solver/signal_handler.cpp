@@ -1,6 +1,7 @@
 #include "caffe/solver/signal_handler.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -9,51 +10,93 @@
 namespace caffe {
 namespace {
 
-volatile sig_atomic_t interrupts = 0, hangups = 0;
+// Signals that arrived and were not polled yet.
+volatile sig_atomic_t interrupted = 0, hung_up = 0, terminated = 0;
+// Set from the first kStop of Poll on.
+volatile sig_atomic_t stops = 0;
+// Whether the action of the signal is kStop.
+volatile sig_atomic_t interrupt_stops = 0, terminate_stops = 0;
 std::atomic<bool> installed{false};
-struct sigaction old_interrupt, old_hangup;
+struct sigaction old_interrupt, old_hangup, old_terminate;
+
+bool on_terminal = false;
+
+// The only way to print in a signal handler; its errors change nothing. On a terminal a progress bar
+// may stand in the line.
+template <size_t size> void Say(const char (&text)[size]) {
+  const int skipped = on_terminal ? 0 : 1;  // the line feed at the beginning
+  [[maybe_unused]] const ssize_t count = ::write(STDERR_FILENO, text + skipped, size - 1 - skipped);
+}
 
 void OnSignal(int signal) {
   if (signal == SIGHUP) {
-    hangups = 1;
-    return;
-  }
-  if (interrupts) {
+    hung_up = 1;
+  } else if (signal == SIGTERM) {
+    if (!terminated && !stops && terminate_stops) {
+      Say("\nSIGTERM: stopping after this iteration.\n");
+    }
+    terminated = 1;
+  } else if (interrupted || (stops && interrupt_stops)) {
     ::signal(SIGINT, SIG_DFL);
     ::raise(SIGINT);
+  } else {
+    if (interrupt_stops) {
+      Say("\nSIGINT: stopping after this iteration. Another one ends at once, without a "
+          "snapshot.\n");
+    }
+    interrupted = 1;
   }
-  interrupts = 1;
 }
 
 }  // namespace
 
-SignalHandler::SignalHandler(SolverAction on_interrupt, SolverAction on_hangup)
-    : on_interrupt_(on_interrupt), on_hangup_(on_hangup) {
+SignalHandler::SignalHandler(SolverAction on_interrupt, SolverAction on_hangup,
+                             SolverAction on_terminate)
+    : on_interrupt_(on_interrupt), on_hangup_(on_hangup), on_terminate_(on_terminate) {
   CAFFE_CHECK(!installed.exchange(true), "Tried to hookup signal handlers more than once.");
-  interrupts = 0;
-  hangups = 0;
+  interrupted = 0;
+  hung_up = 0;
+  terminated = 0;
+  stops = 0;
+  on_terminal = ::isatty(STDERR_FILENO);
+  interrupt_stops = on_interrupt == SolverAction::kStop;
+  terminate_stops = on_terminate == SolverAction::kStop;
   struct sigaction action {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
   sigaction(SIGINT, &action, &old_interrupt);
   sigaction(SIGHUP, &action, &old_hangup);
+  sigaction(SIGTERM, &action, &old_terminate);
 }
 
 SignalHandler::~SignalHandler() {
   sigaction(SIGINT, &old_interrupt, nullptr);
   sigaction(SIGHUP, &old_hangup, nullptr);
+  sigaction(SIGTERM, &old_terminate, nullptr);
   installed = false;
 }
 
-SolverAction SignalHandler::Poll() {
-  if (interrupts) {
-    interrupts = 0;
-    return on_interrupt_;
+SolverAction SignalHandler::Answer(int signal, SolverAction action) {
+  if (action == SolverAction::kStop && stopped_by_ == 0) {
+    stopped_by_ = signal;
+    stops = 1;
   }
-  if (hangups) {
-    hangups = 0;
-    return on_hangup_;
+  return action;
+}
+
+SolverAction SignalHandler::Poll() {
+  if (terminated) {
+    terminated = 0;
+    return Answer(SIGTERM, on_terminate_);
+  }
+  if (interrupted) {
+    interrupted = 0;
+    return Answer(SIGINT, on_interrupt_);
+  }
+  if (hung_up) {
+    hung_up = 0;
+    return Answer(SIGHUP, on_hangup_);
   }
   return SolverAction::kNone;
 }

@@ -70,6 +70,7 @@ void Solver::Snapshot() {
     log::Info(Concat("Snapshotting solver state to binary proto file ", file));
     WriteBinaryProto(file, state);
   }
+  last_snapshot_ = file;
 }
 
 void Solver::Restore(const std::string& path) {
