@@ -7,6 +7,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/stored_ranges.hpp"
@@ -48,6 +49,26 @@ class Namesakes {
   std::map<std::string, std::vector<LayerBase*>> layers_;
   std::map<std::string, size_t> given_;
 };
+
+// What to do with a solver state that is given as weights; empty if the file is none.
+std::string SolverStateAdvice(const std::string& path, bool hdf5) {
+  SolverState state;
+  try {
+    if (hdf5) {
+      state = ReadSolverStateHdf5(path);
+    } else {
+      ReadBinaryProto(path, &state);
+    }
+  } catch (const Error&) {
+    return "";
+  }
+  if (!state.has_iter()) return "";
+  const std::string weights =
+      state.has_learned_net() ? state.learned_net() : "the .caffemodel beside it";
+  return Concat(path, " is a solver state (of iteration ", state.iter(), "), not weights: resume ",
+                "training from it with -snapshot (Python: solver.restore), or give the weights ",
+                "that were written with it, ", weights);
+}
 
 }  // namespace
 
@@ -117,10 +138,17 @@ void Net::CopyTrainedLayersFrom(const std::string& paths) {
     if (first == std::string::npos) continue;
     path = path.substr(first, path.find_last_not_of(' ') - first + 1);
     any = true;
-    if (IsHdf5File(path)) {
-      LoadHDF5(path);
-    } else {
-      CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+    const bool hdf5 = IsHdf5File(path);
+    try {
+      if (hdf5) {
+        LoadHDF5(path);
+      } else {
+        CopyTrainedLayersFrom(ReadNetParameterBinary(path));
+      }
+    } catch (const Error&) {
+      const std::string advice = SolverStateAdvice(path, hdf5);
+      if (advice.empty()) throw;
+      throw Error(advice);
     }
   }
   CAFFE_CHECK(any, "net ", name_, ": no file of weights is named in '", paths, "'");
