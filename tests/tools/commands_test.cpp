@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
@@ -68,18 +70,49 @@ class CommandsTest : public testing::Test {
 
 TEST_F(CommandsTest, HelpIsNoError) {
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{}, {"--help"}, {"-h"}, {"help"}, {"train", "--help"}}) {
+       {std::vector<std::string>{}, {"--help"}, {"-h"}, {"help"}, {"help", "help"}}) {
     EXPECT_EQ(0, Run(arguments));
     EXPECT_TRUE(Holds(out, "usage: caffe <command>")) << out;
-    EXPECT_TRUE(Holds(out, "-sighup_effect")) << out;
+    EXPECT_TRUE(Holds(out, "\n  device_query    print the devices")) << out;
+    EXPECT_TRUE(Holds(out, "\n  -log_dir VALUE ")) << out;
+    EXPECT_FALSE(Holds(out, "-sighup_effect")) << "that is a flag of train: " << out;
     EXPECT_EQ("", err);
   }
-  EXPECT_EQ(0, Run({"-version"}));
-  EXPECT_TRUE(Holds(out, "caffe version ")) << out;
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"-version"}, {"--version"}, {"version"}, {"-v"}}) {
+    EXPECT_EQ(0, Run(arguments));
+    EXPECT_EQ(0u, out.find("caffe version ")) << out;
+    EXPECT_EQ("", err);
+  }
+}
+
+TEST_F(CommandsTest, HelpOfEachCommandHasItsFlags) {
+  const std::pair<const char*, std::vector<const char*>> commands[] = {
+      {"train", {"-solver FILE", "-sigterm_effect", "-sighup_effect", "-gpu DEVICE", "130, 143"}},
+      {"test", {"-model FILE", "-weights FILE", "-iterations N", "-json"}},
+      {"time", {"-model FILE", "-phase PHASE", "-lt "}},
+      {"device_query", {"-self_test", "-gpu", "bfloat16"}},
+      {"layers", {"[NAME...]", "-json"}},
+      {"cache", {"--max-size", "verify"}}};
+  for (const auto& [command, flags] : commands) {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{command, "--help"}, {command, "-h"}, {"help", command}}) {
+      EXPECT_EQ(0, Run(arguments));
+      EXPECT_TRUE(Holds(out, Concat("usage: caffe ", command, " "))) << out;
+      for (const char* flag : flags) EXPECT_TRUE(Holds(out, flag)) << flag << "\n" << out;
+      EXPECT_EQ("", err);
+    }
+  }
+  Run({"help", "layers"});
+  EXPECT_FALSE(Holds(out, "-solver")) << out;
+  ExpectError({"help", "tran"}, "did you mean train?");
 }
 
 TEST_F(CommandsTest, ErrorsAreOneLine) {
-  ExpectError({"tarin"}, "Unknown action: tarin");
+  ExpectError({"tarin"}, "Unknown action: tarin; did you mean train? (known: train test time ");
+  ExpectError({"tran"}, "did you mean train?");
+  ExpectError({"devicequery"}, "did you mean device_query?");
+  ExpectError({"xyz"}, "Unknown action: xyz (known: ");
   ExpectError({"train"}, "Need a solver definition");
   ExpectError({"train", "-slover", "x"}, "did you mean --solver");
   ExpectError({"train", "-solver", "x", "extra"}, "unexpected argument 'extra'");
@@ -97,6 +130,9 @@ TEST_F(CommandsTest, ErrorsAreOneLine) {
                 Concat("--iterations: '", count, "' is not a positive whole number"));
   }
   ExpectError({"layers", "Convlution"}, "Convlution");
+  ExpectError({"layers", "-log_dir", "/no/such"}, "no log files can be written to /no/such");
+  ExpectError({"layers", "-minloglevel", "7"}, "there is no level '7'; the levels are debug, info");
+  ExpectError({"layers", "-v", "much"}, "v: 'much' is not a whole number");
   const std::string solver = Solver("");
   ExpectError({"train", "-solver", solver, "-snapshot", "/no/such.solverstate"},
               "/no/such.solverstate");
@@ -133,6 +169,104 @@ TEST_F(CommandsTest, TrainsTestsAndResumes) {
   EXPECT_TRUE(Holds(err, "] Batch 2, loss = 0"));
   EXPECT_TRUE(Holds(err, "] Loss: 0"));
   EXPECT_TRUE(Holds(err, "] loss = 0 (* 1 = 0 loss)"));
+}
+
+// Errors that say which file belongs where.
+TEST_F(CommandsTest, SolverStatesAreNoWeights) {
+  for (const std::string format : {"BINARYPROTO", "HDF5"}) {
+    const std::string solver = Solver("snapshot_format: " + format);
+    ASSERT_EQ(0, Run({"train", "-solver", solver, "-gpu", "cpu"})) << err;
+    const std::string end = format == "HDF5" ? ".h5" : "";
+    const std::string state = folder / ("s_iter_4.solverstate" + end);
+    const std::string weights = folder / ("s_iter_4.caffemodel" + end);
+    const std::string advice =
+        state + " is a solver state (of iteration 4), not weights: resume " +
+        "training from it with -snapshot (Python: solver.restore), or give " +
+        "the weights that were written with it, " + weights;
+    EXPECT_EQ(1, Run({"train", "-solver", solver, "-weights", state, "-gpu", "cpu"}));
+    EXPECT_TRUE(Holds(err, advice)) << err;
+    EXPECT_EQ(1, Run({"test", "-model", folder / "net.prototxt", "-weights", state, "-gpu=cpu"}));
+    EXPECT_TRUE(Holds(err, advice)) << err;
+    EXPECT_EQ(1, Run({"train", "-solver", solver, "-snapshot", weights, "-gpu", "cpu"}));
+    EXPECT_TRUE(Holds(err, "no solver state")) << err;
+  }
+}
+
+// Whatever the log shows, once: log lines, or plain lines on standard output.
+TEST_F(CommandsTest, ResultsArePrintedAtEveryLevel) {
+  const std::string solver = Solver(""), net = folder / "net.prototxt";
+  ASSERT_EQ(0, Run({"train", "-solver", solver, "-gpu", "cpu"})) << err;
+  const std::vector<std::string> test = {
+      "test", "-model",       net, "-weights", folder / "s_iter_4.caffemodel", "-gpu",
+      "cpu",  "-iterations=2"};
+  const std::vector<std::string> time = {"time", "-model", net, "-gpu", "cpu", "-iterations=2"};
+  const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
+      {test, {"Loss: 0", "loss = 0 (* 1 = 0 loss)"}},
+      {time,
+       {"Average time per layer: ", "        ip\tforward: ", "        ip\tbackward: ",
+        "Average Forward pass: ", "Average Forward-Backward: ", "Total Time: ",
+        "Images per second: ", "Memory: blobs "}}};
+  const log::Level before = log::level();
+  for (const auto& [arguments, lines] : cases) {
+    for (const log::Level level : {log::Level::kInfo, log::Level::kWarning, log::Level::kOff}) {
+      log::SetLevel(level);
+      ASSERT_EQ(0, Run(arguments)) << err;
+      const bool logged = level == log::Level::kInfo;
+      for (const std::string& line : lines) {
+        EXPECT_EQ(logged, Holds(err, "] " + line)) << line << "\n" << err;
+        EXPECT_EQ(!logged, Holds("\n" + out, "\n" + line)) << line << "\n" << out;
+      }
+      if (logged) {
+        EXPECT_EQ("", out);
+      } else {
+        EXPECT_EQ("", err);
+      }
+    }
+    // JSON stays the only text on standard output.
+    std::vector<std::string> with_json = arguments;
+    with_json.push_back("--json");
+    ASSERT_EQ(0, Run(with_json)) << err;
+    EXPECT_EQ(0u, out.find("{\"model\": ")) << out;
+    EXPECT_FALSE(Holds(out, "] ")) << out;
+    EXPECT_FALSE(Holds(out, lines[0])) << out;
+  }
+  log::SetLevel(before);
+}
+
+TEST_F(CommandsTest, TestPrintsJson) {
+  const std::string net = folder.Put(
+      "net.prototxt",
+      "name: 'two' layer { name: 'in' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+      "shape { dim: 2 dim: 3 } shape { dim: 2 dim: 3 } data_filler { type: 'constant' value: 1 } "
+      "data_filler { type: 'constant' value: 3 } } } "
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'z' inner_product_param { "
+      "num_output: 1 } } "
+      "layer { name: 'l' type: 'EuclideanLoss' bottom: 'x' bottom: 'y' top: 'l' loss_weight: 2 }");
+  folder.Put("weights", "");
+  NetParameter weights;
+  weights.add_layer()->set_name("ip");
+  for (const std::vector<int>& shape : {std::vector<int>{1, 3}, {1}}) {
+    BlobProto* blob = weights.mutable_layer(0)->add_blobs();
+    int count = 1;
+    for (int extent : shape) {
+      blob->mutable_shape()->add_dim(extent);
+      count *= extent;
+    }
+    for (int i = 0; i < count; ++i) blob->add_data(count == 1 ? INFINITY : 1.f);
+  }
+  WriteBinaryProto(folder / "weights", weights);
+  ASSERT_EQ(0, Run({"test", "-model", net, "-weights", folder / "weights", "-iterations=3",
+                    "-gpu=cpu", "--json"}))
+      << err;
+  EXPECT_TRUE(Holds(out, Concat("{\"model\": \"", net, "\", \"net\": \"two\", \"weights\": ")));
+  EXPECT_TRUE(Holds(out, "\"device\": \"cpu\"")) << out;
+  EXPECT_TRUE(Holds(out, "\"iterations\": 3, \"batch\": 2,\n")) << out;
+  // (1 - 3)^2 in each of 6 elements, over 2 N.
+  EXPECT_TRUE(Holds(out, "\"loss\": 12, ")) << out;
+  EXPECT_TRUE(Holds(out, "{\"name\": \"l\", \"element\": 0, \"mean\": 6, \"loss_weight\": 2}"))
+      << out;
+  EXPECT_TRUE(Holds(out, "{\"name\": \"z\", \"element\": 1, \"mean\": null, \"loss_weight\": 0}"))
+      << "infinity is no number of JSON: " << out;
 }
 
 TEST_F(CommandsTest, EveryCommandTakesListsOfWeightsOfBothFormats) {
@@ -291,6 +425,16 @@ TEST_F(CommandsTest, LayersPrintsTheCatalogue) {
                     "\"in_place\": true"))
       << out;
   EXPECT_FALSE(Holds(out, "InnerProduct")) << out;
+  // Sources of data have no backward pass, whatever is asked of them.
+  ASSERT_EQ(0, Run({"layers", "Data", "Input", "MemoryData", "InnerProduct", "Accuracy"}));
+  for (const char* row : {"Data                 0        1-2    no        source    ",
+                          "Input                0        1+     no        source    ",
+                          "InnerProduct         1        1      no        yes       ",
+                          "Accuracy             2        1-2    no        no        "}) {
+    EXPECT_TRUE(Holds(out, row)) << row << "\n" << out;
+  }
+  ASSERT_EQ(0, Run({"layers", "Data", "--json"}));
+  EXPECT_TRUE(Holds(out, "\"backward\": false, \"source\": true")) << out;
 }
 
 TEST(ProgressBarTest, Line) {
@@ -305,14 +449,32 @@ TEST(ProgressBarTest, Line) {
 TEST(JsonTest, Escapes) { EXPECT_EQ("\"a\\\"b\\\\c\\u000a\"", JsonString("a\"b\\c\n")); }
 
 TEST(SignalHandlerTest, TurnsSignalsIntoActions) {
-  SignalHandler handler(SolverAction::kStop, SolverAction::kSnapshot);
+  SignalHandler handler(SolverAction::kStop, SolverAction::kSnapshot, SolverAction::kSnapshot);
   EXPECT_EQ(SolverAction::kNone, handler.Poll());
   std::raise(SIGHUP);
   EXPECT_EQ(SolverAction::kSnapshot, handler.Poll());
   EXPECT_EQ(SolverAction::kNone, handler.Poll());
+  std::raise(SIGTERM);
+  EXPECT_EQ(SolverAction::kSnapshot, handler.Poll());
+  EXPECT_EQ(0, handler.stopped_by());
+  testing::internal::CaptureStderr();
   std::raise(SIGINT);
   EXPECT_EQ(SolverAction::kStop, handler.Poll());
+  EXPECT_EQ(SIGINT, handler.stopped_by());
+  EXPECT_EQ(
+      "SIGINT: stopping after this iteration. Another one ends at once, without a snapshot.\n",
+      testing::internal::GetCapturedStderr());
   EXPECT_THROW(SignalHandler(SolverAction::kStop, SolverAction::kNone), Error);
+}
+
+TEST(SignalHandlerTest, SigtermStopsAndMayComeAgain) {
+  SignalHandler handler(SolverAction::kStop, SolverAction::kSnapshot);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) std::raise(SIGTERM);
+  EXPECT_EQ(SolverAction::kStop, handler.Poll());
+  std::raise(SIGTERM);
+  EXPECT_EQ(SIGTERM, handler.stopped_by());
+  EXPECT_EQ("SIGTERM: stopping after this iteration.\n", testing::internal::GetCapturedStderr());
 }
 
 }  // namespace

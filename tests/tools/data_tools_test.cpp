@@ -83,6 +83,32 @@ TEST_F(DataToolsTest, ConvertMnistData) {
   }
 }
 
+TEST_F(DataToolsTest, VersionHelpAndTheFlagsOfTheLog) {
+  const std::string images = folder_.Put("images", Images(2, 2, 2));
+  const std::string labels = folder_.Put("labels", Labels("ab"));
+  for (const std::string tool :
+       {"convert_mnist_data", "convert_cifar_data", "convert_imageset", "compute_image_mean"}) {
+    for (const char* flag : {"--version", "-version"}) {
+      const Outcome version = Run(tool, {flag});
+      EXPECT_EQ(version.status, 0) << version.error;
+      EXPECT_EQ(version.out.find(tool + " version "), 0u) << version.out;
+      EXPECT_EQ(version.error, "");
+    }
+    EXPECT_TRUE(Holds(Run(tool, {"--help"}).out, "usage: " + tool));
+    ExpectError(tool, {"-log_dir", "/no/such"}, "no log files can be written to /no/such");
+  }
+  const Outcome quiet =
+      Run("convert_mnist_data", {"-minloglevel=1", images, labels, folder_ / "a"});
+  EXPECT_EQ(quiet.status, 0);
+  EXPECT_EQ(quiet.error, "");
+  const Outcome logged = Run(
+      "convert_mnist_data",
+      {"-log_dir", folder_.path().string(), "-stderrthreshold=2", images, labels, folder_ / "b"});
+  EXPECT_EQ(logged.status, 0);
+  EXPECT_EQ(logged.error, "");
+  EXPECT_TRUE(Holds(folder_.Get("convert_mnist_data.INFO"), "] A total of 2 items.\n"));
+}
+
 TEST_F(DataToolsTest, ConvertMnistDataErrors) {
   const std::string images = folder_.Put("images", Images(3, 2, 2));
   const std::string labels = folder_.Put("labels", Labels("abc"));

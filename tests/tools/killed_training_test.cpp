@@ -1,13 +1,8 @@
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -21,8 +16,7 @@
 #include "caffe/solver/solver.hpp"
 #include "data/test_database.hpp"
 #include "io/temporary_folder.hpp"
-
-extern char** environ;
+#include "tools/command_process.hpp"
 
 // `caffe train` that writes a snapshot in every iteration and is killed, again and again.
 namespace caffe {
@@ -31,53 +25,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kRounds = 12, kMostRounds = 60, kKillsInWrites = 3;
-
-// The command in a process of its own.
-class Command {
- public:
-  Command(const std::vector<std::string>& arguments, const std::string& log) {
-    std::vector<std::string> words = {CAFFE_BINARY_DIR "/tools/caffe"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    for (int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
-      posix_spawn_file_actions_addopen(&files, descriptor, log.c_str(),
-                                       O_WRONLY | O_CREAT | O_APPEND, 0666);
-    }
-    if (posix_spawn(&child_, words[0].c_str(), &files, nullptr, pointers.data(), environ) != 0) {
-      child_ = -1;
-    }
-    posix_spawn_file_actions_destroy(&files);
-  }
-  ~Command() { Kill(); }
-  Command(const Command&) = delete;
-  Command& operator=(const Command&) = delete;
-
-  bool Runs() {
-    if (child_ > 0 && waitpid(child_, &status_, WNOHANG) == child_) child_ = -1;
-    return child_ > 0;
-  }
-  // Whether it was still there to be killed.
-  bool Kill() {
-    if (child_ <= 0) return false;
-    kill(child_, SIGKILL);
-    Wait();
-    return WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL;
-  }
-  // Its exit status; -1 if it was killed or did not start.
-  int Wait() {
-    if (child_ > 0) waitpid(child_, &status_, 0);
-    child_ = -1;
-    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
-  }
-
- private:
-  pid_t child_ = -1;
-  int status_ = 1;  // not one of an exit
-};
 
 class KilledTrainingTest : public testing::TestWithParam<SolverParameter::SnapshotFormat> {
  protected:
@@ -156,7 +103,7 @@ class KilledTrainingTest : public testing::TestWithParam<SolverParameter::Snapsh
     return std::stoll(name.substr(name.rfind("_iter_") + 6));
   }
   // Looks until the condition is true of the files; false if the command ends or a minute passes.
-  bool WaitFor(Command* command, const std::function<bool(const Files&)>& condition) const {
+  bool WaitFor(CommandProcess* command, const std::function<bool(const Files&)>& condition) const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (command->Runs() && std::chrono::steady_clock::now() < end) {
       if (condition(List())) return true;
@@ -212,7 +159,7 @@ TEST_P(KilledTrainingTest, EverySnapshotIsWhole) {
   for (int round = 0; round < kRounds || (in_writes < kKillsInWrites && round < kMostRounds);
        ++round) {
     SCOPED_TRACE(Concat("round ", round, ", resumed from iteration ", newest));
-    Command command(endless(newest), folder_ / "log");
+    CommandProcess command(endless(newest), folder_ / "log");
     if (round % 4 == 2) {
       // While it starts.
       std::this_thread::sleep_for(milliseconds(20 * (round % 8)));
@@ -256,9 +203,9 @@ TEST_P(KilledTrainingTest, EverySnapshotIsWhole) {
 
   // After all these ends, training has come to where it comes without any.
   const int64_t end = newest + 3;
-  ASSERT_EQ(0, Command(Arguments("s", end, 0, newest), folder_ / "log").Wait())
+  ASSERT_EQ(0, CommandProcess(Arguments("s", end, 0, newest), folder_ / "log").Wait())
       << folder_.Get("log");
-  ASSERT_EQ(0, Command(Arguments("whole", end, 0, 0), folder_ / "log").Wait())
+  ASSERT_EQ(0, CommandProcess(Arguments("whole", end, 0, 0), folder_ / "log").Wait())
       << folder_.Get("log");
   const auto weights = [&](const std::string& name) {
     const std::string file = NameOf(name, end, ".caffemodel");

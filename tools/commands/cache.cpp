@@ -16,6 +16,14 @@ namespace caffe {
 namespace {
 
 constexpr char kUsage[] = "usage: caffe cache list | verify | prune [--max-size N[K|M|G] | --all]";
+constexpr char kHelp[] = R"(
+The cache of programs that were compiled for OpenCL and CUDA devices; its folder is CAFFE_CACHE_DIR,
+else cortado in XDG_CACHE_HOME or in .cache of HOME.
+
+  list      a row for each program, and the size of all
+  verify    compare every program with its checksum; exit status 1 if one was damaged
+  prune     remove the least recently used programs until --max-size is kept (default 1G), or --all
+)";
 
 int Fail(const std::string& text) {
   std::cerr << "caffe cache: " << text << "\n";
@@ -122,6 +130,13 @@ int Prune(ProgramCache& cache, int64_t max_bytes, bool all) {
 
 int CacheCommand(const std::vector<std::string>& arguments) {
   using Mode = ProgramCache::Mode;
+  for (const std::string& argument : arguments) {
+    if (argument != "--help" && argument != "-help" && argument != "-h" && argument != "help") {
+      continue;
+    }
+    std::cout << kUsage << "\n" << kHelp << std::flush;
+    return 0;
+  }
   const std::string verb = arguments.empty() ? "" : arguments[0];
   if (verb != "list" && verb != "verify" && verb != "prune") {
     return Fail(kUsage);

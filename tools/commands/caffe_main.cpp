@@ -1,70 +1,131 @@
+#include <algorithm>
 #include <iostream>
 
 #include "caffe/core/error.hpp"
 #include "commands/cache.hpp"
 #include "commands/commands.hpp"
+#include "commands/nearest.hpp"
+#include "commands/version.hpp"
 
 namespace caffe {
 namespace {
 
-constexpr char kVersion[] = "caffe version " CAFFE_VERSION " (Cortado)";
-
-constexpr char kHelp[] = R"(usage: caffe <command> <flags>
-
-commands:
-  train           train or finetune a model          caffe train -solver solver.prototxt
-  test            score a model                      caffe test -model net.prototxt -weights w.caffemodel
-  time            benchmark a model, layer by layer  caffe time -model net.prototxt
-  device_query    print the devices of this machine
-  layers          print the catalogue of layers
-  cache           list, verify or prune the cache of compiled programs
-  help            this text
-
-flags, as -name value, --name=value, -name, --noname, or in a file: --flagfile=FILE
-)";
-
 struct Command {
   const char* name;
-  int (*run)(const Options& options);
+  int (*run)(const Options& options);  // null: in Run
   bool takes_arguments;
+  const char* summary;
+  const char* usage;
+  const char* details;
 };
 
-constexpr Command kCommands[] = {{"train", TrainCommand, false},
-                                 {"test", TestCommand, false},
-                                 {"time", TimeCommand, false},
-                                 {"device_query", DeviceQueryCommand, true},
-                                 {"layers", LayersCommand, true}};
+constexpr Command kCommands[] = {
+    {"train", TrainCommand, false, "train or finetune a model",
+     "-solver FILE [-snapshot FILE | -weights FILE,...] [flags]",
+     "Trains the net that the solver names. On SIGINT and SIGTERM it writes a snapshot, prints "
+     "the\n"
+     "command that goes on from there, and exits with 128 + the signal's number (130, 143).\n"},
+    {"test", TestCommand, false, "score a model",
+     "-model FILE -weights FILE,... [-iterations N] [--json] [flags]",
+     "Prints the mean of each output of the TEST phase over N batches.\n"},
+    {"time", TimeCommand, false, "benchmark a model, layer by layer",
+     "-model FILE [-iterations N] [-phase TEST] [--json] [flags]",
+     "Prints the time of forward and backward, whole and of each layer, and the memory.\n"},
+    {"device_query", DeviceQueryCommand, true, "print the devices of this machine",
+     "[-gpu DEVICE] [--self-test [TYPE...]] [--json]",
+     "Prints name, driver and capabilities of each device; with --self-test a row with pass or "
+     "FAIL\n"
+     "for each family of kernels and type (float half bfloat16 double quant8 quant16), and exit\n"
+     "status 1 if one failed.\n"},
+    {"layers", LayersCommand, true, "print the catalogue of layers", "[NAME...] [--json]",
+     "Prints bottoms, tops, types and a summary of every layer, or of those that are named.\n"},
+    {"cache", nullptr, true, "list, verify or prune the cache of compiled programs", "", ""},
+    {"version", nullptr, false, "print the version", "", ""},
+    {"help", nullptr, true, "this text; help COMMAND: about that one", "", ""},
+};
 
-int Run(const std::vector<std::string>& arguments) {
+const Command* Find(const std::string& name) {
+  for (const Command& command : kCommands) {
+    if (name == command.name) return &command;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void Unknown(const std::string& name) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const Command& command : kCommands) {
+    names.push_back(command.name);
+    all += (all.empty() ? "" : " ") + names.back();
+  }
+  const std::string nearest = Nearest(name, names);
+  CAFFE_THROW("Unknown action: ", name, nearest.empty() ? "" : "; did you mean " + nearest + "?",
+              " (known: ", all, ")");
+}
+
+constexpr char kSpellings[] =
+    "\nFlags are written -name value, --name=value, -name, --noname, or in a file:"
+    " --flagfile=FILE\n";
+
+void PrintHelp() {
+  std::cout << "usage: caffe <command> <flags>\n\ncommands:\n";
+  for (const Command& command : kCommands) {
+    std::string head = Concat("  ", command.name);
+    head.resize(18, ' ');
+    std::cout << head << command.summary << "\n";
+  }
+  std::cout << "\n`caffe help COMMAND` or `caffe COMMAND --help` prints the flags of a command.\n"
+            << kSpellings << "Flags of the log, for every command and the data tools:\n"
+            << LogFlagHelp() << std::flush;
+}
+
+void PrintHelp(const Command& command) {
+  if (!command.run) {
+    if (std::string(command.name) == "cache") {
+      CacheCommand({"--help"});
+    } else {
+      PrintHelp();
+    }
+    return;
+  }
+  std::cout << "usage: caffe " << command.name << " " << command.usage << "\n\n"
+            << command.details << "\nflags:\n"
+            << FlagHelp(command.name) << kSpellings << "`caffe help` lists those of the log.\n"
+            << std::flush;
+}
+
+int Run(const std::vector<std::string>& arguments, const std::string& program) {
   // It has flags of its own.
   if (!arguments.empty() && arguments[0] == "cache") {
     return CacheCommand({arguments.begin() + 1, arguments.end()});
   }
-  const Options options = ParseOptions(arguments);
-  if (options.version) {
-    std::cout << kVersion << std::endl;
+  // Alone it is no verbosity of the log.
+  const bool asks_version = arguments.size() == 1 && arguments[0] == "-v";
+  Options options = asks_version ? Options() : ParseOptions(arguments);
+  options.program = program;
+  if (asks_version || options.version || options.command == "version") {
+    std::cout << "caffe " << kVersion << std::endl;
     return 0;
   }
-  if (options.help || options.command.empty() || options.command == "help") {
-    std::cout << kHelp << FlagHelp() << std::flush;
+  const bool about = options.command == "help" && !options.arguments.empty();
+  const std::string name = about ? options.arguments[0] : options.command;
+  const Command* command = name.empty() ? Find("help") : Find(name);
+  if (!command) Unknown(name);
+  if (about || options.help || !command->run) {
+    PrintHelp(*command);
     return 0;
   }
-  for (const Command& command : kCommands) {
-    if (options.command != command.name) continue;
-    CAFFE_CHECK(command.takes_arguments || options.arguments.empty(), options.command,
-                ": unexpected argument '", options.arguments.empty() ? "" : options.arguments[0],
-                "'");
-    return command.run(options);
-  }
-  CAFFE_THROW("Unknown action: ", options.command,
-              " (known: train test time device_query layers cache help)");
+  CAFFE_CHECK(command->takes_arguments || options.arguments.empty(), name,
+              ": unexpected argument '", options.arguments.empty() ? "" : options.arguments[0],
+              "'");
+  return command->run(options);
 }
 
 }  // namespace
 
-int CaffeMain(const std::vector<std::string>& arguments) {
+int CaffeMain(const std::vector<std::string>& arguments, const std::string& program) {
   try {
-    return Run(arguments);
+    return Run(arguments, program);
   } catch (const std::exception& error) {
     std::cerr << "caffe: " << error.what() << std::endl;
     return 1;

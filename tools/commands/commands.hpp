@@ -15,6 +15,7 @@ int DeviceQueryCommand(const Options& options);
 int LayersCommand(const Options& options);
 
 // The whole program: help without arguments, one line on standard error and status 1 for errors.
-int CaffeMain(const std::vector<std::string>& arguments);
+// `program` is what was typed before the arguments.
+int CaffeMain(const std::vector<std::string>& arguments, const std::string& program = "caffe");
 
 }  // namespace caffe

@@ -3,7 +3,9 @@
 #include <iostream>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/log_settings.hpp"
 #include "commands/flags.hpp"
+#include "commands/version.hpp"
 
 namespace caffe {
 namespace {
@@ -24,6 +26,9 @@ ToolCommand Parse(const ToolCommand& command, const std::vector<std::string>& ar
   ToolCommand parsed = command;
   std::vector<FlagSpec> known;
   for (const auto& [flag, value] : command.flags) known.push_back({flag, IsSwitch(value)});
+  for (const log::SettingName& setting : log::SettingNames()) {
+    known.push_back({setting.name, setting.boolean});
+  }
   RewrittenFlags rewritten;
   try {
     rewritten = RewriteFlags(arguments, known);
@@ -32,7 +37,12 @@ ToolCommand Parse(const ToolCommand& command, const std::vector<std::string>& ar
   }
   for (const std::string& flag : rewritten.flags) {  // --name=value
     const size_t equal = flag.find('=');
-    parsed.flags[flag.substr(2, equal - 2)] = flag.substr(equal + 1);
+    const std::string name = flag.substr(2, equal - 2), value = flag.substr(equal + 1);
+    if (command.flags.count(name) > 0) {
+      parsed.flags[name] = value;
+    } else {
+      log::Set(name, value);
+    }
   }
   parsed.positional = rewritten.positional;
   size_t needed = 0;
@@ -49,10 +59,17 @@ int RunTool(int argc, char** argv, ToolCommand command,
             const std::function<void(const ToolCommand&)>& run) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   for (const std::string& argument : arguments) {
-    if (argument != "--help" && argument != "-help" && argument != "-h") continue;
-    std::cout << command.summary << "\n" << Usage(command) << "\n";
-    return 0;
+    if (argument == "--help" || argument == "-help" || argument == "-h") {
+      std::cout << command.summary << "\n"
+                << Usage(command) << "\n`caffe help` lists the flags of the log.\n";
+      return 0;
+    }
+    if (argument == "--version" || argument == "-version") {
+      std::cout << command.name << " " << kVersion << "\n";
+      return 0;
+    }
   }
+  log::SetProgram(command.name);
   try {
     run(Parse(command, arguments));
     return 0;

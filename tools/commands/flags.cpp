@@ -2,31 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 #include <sstream>
 
 #include "caffe/core/error.hpp"
 #include "caffe/io/file.hpp"
+#include "commands/nearest.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int kMaxDepth = 8;  // of flagfiles that name flagfiles
-
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 class Rewriter {
  public:
@@ -124,17 +109,11 @@ class Rewriter {
   }
 
   [[noreturn]] void Unknown(const std::string& name) const {
-    const FlagSpec* nearest = nullptr;
-    size_t distance = 3;
-    for (const FlagSpec& spec : known_) {
-      const size_t d = EditDistance(name, spec.name);
-      if (d < distance) {
-        distance = d;
-        nearest = &spec;
-      }
-    }
+    std::vector<std::string> names;
+    for (const FlagSpec& spec : known_) names.push_back(spec.name);
+    const std::string nearest = Nearest(name, names);
     CAFFE_THROW("unknown command line flag '", name, "'",
-                nearest ? "; did you mean --" + nearest->name + "?" : "");
+                nearest.empty() ? "" : "; did you mean --" + nearest + "?");
   }
 
   const std::vector<FlagSpec>& known_;

@@ -1,5 +1,6 @@
 #include "commands/json.hpp"
 
+#include <cmath>
 #include <cstdio>
 
 namespace caffe {
@@ -19,6 +20,13 @@ std::string JsonString(std::string_view text) {
     }
   }
   return out + "\"";
+}
+
+std::string JsonNumber(double value) {
+  if (!std::isfinite(value)) return "null";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.9g", value);
+  return text;
 }
 
 }  // namespace caffe

@@ -15,6 +15,11 @@ std::string Count(int low, int high) {
   return high < 0 ? Concat(low, "+") : Concat(low, "-", high);
 }
 
+// A source of data: no bottom, and nothing to learn.
+bool IsSource(const std::string& name, const LayerTraits& traits) {
+  return traits.data || name == "Input";
+}
+
 std::string Types(const LayerTraits& traits) {
   if (traits.converts) return "any to any";
   std::string text;
@@ -36,18 +41,23 @@ int LayersCommand(const Options& options) {
   }
   for (const std::string& name : names) {
     const LayerTraits& traits = registry.Traits(name);
+    const bool source = IsSource(name, traits);
     const std::string bottoms = Count(traits.min_bottom, traits.max_bottom);
     const std::string tops = Count(traits.min_top, traits.max_top);
     if (!options.json) {
       std::printf("%-20s %-8s %-6s %-9s %-9s %s\n%-20s %s\n", name.c_str(), bottoms.c_str(),
-                  tops.c_str(), traits.in_place ? "yes" : "no", traits.backward ? "yes" : "no",
+                  tops.c_str(), traits.in_place ? "yes" : "no",
+                  source            ? "source"
+                  : traits.backward ? "yes"
+                                    : "no",
                   traits.summary.c_str(), "", Types(traits).c_str());
       continue;
     }
     json += Concat(json.empty() ? "[\n " : ",\n ", "{\"name\": ", JsonString(name),
                    ", \"bottoms\": ", JsonString(bottoms), ", \"tops\": ", JsonString(tops),
                    ", \"in_place\": ", traits.in_place ? "true" : "false",
-                   ", \"backward\": ", traits.backward ? "true" : "false",
+                   ", \"backward\": ", traits.backward && !source ? "true" : "false",
+                   ", \"source\": ", source ? "true" : "false",
                    ", \"types\": ", JsonString(Types(traits)),
                    ", \"summary\": ", JsonString(traits.summary), "}");
   }

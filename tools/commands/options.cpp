@@ -7,27 +7,11 @@
 #include <sstream>
 
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
+#include "caffe/core/log_settings.hpp"
 #include "commands/flags.hpp"
 
 namespace caffe {
 namespace {
-
-// Flags of glog. Scripts give them; the log always goes to standard error.
-const std::vector<FlagSpec>& LogFlags() {
-  static const std::vector<FlagSpec> flags{{"logtostderr", true},
-                                           {"alsologtostderr", true},
-                                           {"colorlogtostderr", true},
-                                           {"log_prefix", true},
-                                           {"stderrthreshold"},
-                                           {"minloglevel"},
-                                           {"log_dir"},
-                                           {"v"},
-                                           {"vmodule"},
-                                           {"max_log_size"},
-                                           {"logbufsecs"}};
-  return flags;
-}
 
 // What is wrong with a count, as CLI11 wants it; empty: nothing.
 std::string Positive(const std::string& text) {
@@ -41,50 +25,57 @@ std::string Positive(const std::string& text) {
 struct Parser {
   Options options;
   std::string stage;
-  int minloglevel = 0;
   CLI::App app;
+
+  // `commands` take the flag, as their help says; each of the others takes it, too, as BVLC's does.
+  template <class Value>
+  CLI::Option* Add(const std::string& names, Value& value, const std::string& commands,
+                   const std::string& description) {
+    return app.add_option(names, value, description)->group(commands);
+  }
 
   Parser() {
     app.set_help_flag();
-    app.add_option("--solver", options.solver, "train: the solver, a prototxt")->type_name("FILE");
-    app.add_option("--model", options.model, "test, time: the net, a prototxt")->type_name("FILE");
-    app.add_option("--weights", options.weights,
-                   "weights: caffemodels, also in HDF5, separated by commas; the last one counts")
+    Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
+    Add("--model", options.model, "test time", "the net, a prototxt")->type_name("FILE");
+    Add("--weights", options.weights, "train test time",
+        "caffemodels, also in HDF5, separated by commas; the last one counts")
         ->type_name("FILE");
-    app.add_option("--snapshot", options.snapshot, "train: the solverstate to resume from")
+    Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
-    app.add_option("--gpu", options.gpu,
-                   "the device: a number or name as device_query prints them, or cpu, or all; "
-                   "unset: as the solver says, else the best device")
+    Add("--gpu", options.gpu, "train test time device_query",
+        "the device: a number or name as device_query prints them, or cpu, or all; unset: as the "
+        "solver says, else the best device")
         ->type_name("DEVICE");
-    app.add_option("--phase", options.phase, "time: TRAIN (default) or TEST")
+    Add("--phase", options.phase, "time", "TRAIN (default) or TEST")
         ->type_name("PHASE")
         ->check(CLI::IsMember({"TRAIN", "TEST"}));
-    app.add_option("--level", options.level, "level of the net's state");
-    app.add_option("--stage", stage, "stages of the net's state, separated by commas")
+    Add("--level", options.level, "train test time", "level of the net's state")->type_name("N");
+    Add("--stage", stage, "train test time", "stages of the net's state, separated by commas")
         ->type_name("LIST");
-    app.add_option("--iterations", options.iterations, "test, time: how many (default 50)")
+    Add("--iterations", options.iterations, "test time", "how many (default 50)")
+        ->type_name("N")
         ->check(Positive);
     const CLI::IsMember actions({"snapshot", "stop", "none"});
-    app.add_option("--sigint_effect", options.sigint_effect,
-                   "train: on SIGINT snapshot, stop (default) or none")
-        ->type_name("ACTION")
-        ->check(actions);
-    app.add_option("--sighup_effect", options.sighup_effect,
-                   "train: on SIGHUP snapshot (default), stop or none")
-        ->type_name("ACTION")
-        ->check(actions);
-    app.add_option("--lt", options.lt, "time: a line for each layer (default; --nolt: none)");
-    app.add_option("--self_test,--self-test", options.self_test,
-                   "device_query: compare every kernel family in every type with the CPU");
-    app.add_option("--json", options.json, "time, device_query, layers: JSON on standard output");
-    app.add_option("--progress", options.progress,
-                   "train, test: a progress bar on a terminal (default; --noprogress: none)");
-    app.add_option("--help", options.help, "this text");
-    app.add_option("--version", options.version, "the version");
-    app.add_option("--minloglevel", minloglevel)->group("");
-    for (const FlagSpec& flag : LogFlags()) {
-      if (flag.name != "minloglevel") app.add_option("--" + flag.name)->group("");
+    const auto action = [&](const std::string& flag, std::string& value,
+                            const std::string& description) {
+      Add(flag, value, "train", description)->type_name("ACTION")->check(actions);
+    };
+    action("--sigint_effect", options.sigint_effect,
+           "on SIGINT (Ctrl-C): snapshot, stop (default: snapshot and stop) or none");
+    action("--sigterm_effect", options.sigterm_effect,
+           "on SIGTERM: snapshot, stop (default) or none");
+    action("--sighup_effect", options.sighup_effect, "on SIGHUP: snapshot (default), stop or none");
+    Add("--lt", options.lt, "time", "a line for each layer (default; --nolt: none)");
+    Add("--self_test,--self-test", options.self_test, "device_query",
+        "compare every kernel family with the CPU, in every type or in those that are named");
+    Add("--json", options.json, "test time device_query layers", "JSON on standard output");
+    Add("--progress", options.progress, "train test",
+        "a progress bar on a terminal (default; --noprogress: none)");
+    Add("--help", options.help, "", "this text");
+    Add("--version", options.version, "", "the version");
+    for (const log::SettingName& setting : log::SettingNames()) {
+      app.add_option("--" + setting.name)->group("");
     }
   }
 };
@@ -96,7 +87,10 @@ bool IsBoolean(const std::string& name) {
 }
 
 std::vector<FlagSpec> KnownFlags() {
-  std::vector<FlagSpec> known = LogFlags();
+  std::vector<FlagSpec> known;
+  for (const log::SettingName& setting : log::SettingNames()) {
+    known.push_back({setting.name, setting.boolean});
+  }
   Parser parser;
   for (const CLI::Option* option : parser.app.get_options()) {
     const std::string name = option->get_lnames().front();
@@ -106,6 +100,12 @@ std::vector<FlagSpec> KnownFlags() {
   }
   known.push_back({"h", true});
   return known;
+}
+
+std::string Line(const std::string& name, const std::string& value, const std::string& text) {
+  std::string head = "  -" + name + (value.empty() ? "" : " " + value);
+  head.resize(std::max<size_t>(head.size() + 1, 26), ' ');
+  return head + text + "\n";
 }
 
 }  // namespace
@@ -125,8 +125,9 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
     if (flag.ends_with("=")) continue;  // an empty value is the default
     flags.push_back(flag);
   }
+  parser.options.flags = {flags.rbegin(), flags.rend()};
   try {
-    parser.app.parse(flags);
+    parser.app.parse(flags);  // takes them out of the list
   } catch (const CLI::ParseError& error) {
     throw Error(error.what());
   }
@@ -134,8 +135,9 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   for (std::string stage; std::getline(stages, stage, ',');) {
     if (!stage.empty()) parser.options.stages.push_back(stage);
   }
-  if (parser.minloglevel > 0) {
-    log::SetLevel(parser.minloglevel == 1 ? log::Level::kWarning : log::Level::kError);
+  for (const log::SettingName& setting : log::SettingNames()) {
+    const CLI::Option* option = parser.app.get_option("--" + setting.name);
+    if (option->count() > 0) log::Set(setting.name, option->results().back());
   }
   if (!rewritten.positional.empty()) {
     parser.options.command = rewritten.positional.front();
@@ -144,17 +146,24 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   return parser.options;
 }
 
-std::string FlagHelp() {
+std::string FlagHelp(const std::string& command) {
   Parser parser;
   std::string text;
   for (const CLI::Option* option : parser.app.get_options()) {
-    if (option->get_group().empty()) continue;
+    const std::string commands = " " + option->get_group() + " ";
+    if (commands.find(" " + command + " ") == std::string::npos) continue;
     const std::string name = option->get_lnames().front();
-    std::string head = "  -" + name;
     const std::string type = option->get_type_name();
-    if (!IsBoolean(name)) head += " " + type.substr(0, type.find(':'));
-    head.resize(std::max<size_t>(head.size() + 1, 24), ' ');
-    text += head + option->get_description() + "\n";
+    text += Line(name, IsBoolean(name) ? "" : type.substr(0, type.find(':')),
+                 option->get_description());
+  }
+  return text;
+}
+
+std::string LogFlagHelp() {
+  std::string text;
+  for (const log::SettingName& setting : log::SettingNames()) {
+    text += Line(setting.name, setting.boolean ? "" : "VALUE", setting.summary);
   }
   return text;
 }

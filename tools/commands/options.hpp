@@ -7,24 +7,28 @@ namespace caffe {
 
 // What stands on the command line of `caffe`; every command takes every flag, as BVLC's does.
 struct Options {
+  std::string program = "caffe";       // as it was typed
   std::string command;                 // empty: none was given
   std::vector<std::string> arguments;  // behind the command
   std::string gpu, solver, model, phase, snapshot, weights;
   std::vector<std::string> stages;
   int level = 0;
   int iterations = 50;
-  std::string sigint_effect = "stop", sighup_effect = "snapshot";
+  std::string sigint_effect = "stop", sighup_effect = "snapshot", sigterm_effect = "stop";
   bool lt = true;  // caffe time: a line for each layer
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;
   bool help = false, version = false;
+  std::vector<std::string> flags;  // all that were given, as --name=value
 };
 
-// Throws for what is wrong with it.
+// Throws for what is wrong with it. Flags of the log (log_settings.hpp) act at once.
 Options ParseOptions(const std::vector<std::string>& arguments);
 
-// The flags with their explanations, as --help prints them.
-std::string FlagHelp();
+// A line for each flag of the command.
+std::string FlagHelp(const std::string& command);
+// A line for each flag of the log.
+std::string LogFlagHelp();
 
 }  // namespace caffe

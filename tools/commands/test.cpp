@@ -8,7 +8,9 @@
 #include "commands/batch_size.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
+#include "commands/json.hpp"
 #include "commands/progress_bar.hpp"
+#include "commands/results.hpp"
 
 namespace caffe {
 
@@ -46,16 +48,33 @@ int TestCommand(const Options& options) {
     if (bar) bar->Show(i + 1);
   }
   bar.reset();
-  log::Info(Concat("Loss: ", static_cast<float>(loss / options.iterations)));
+  const Results results(options.json);
+  results.Print(Concat("Loss: ", static_cast<float>(loss / options.iterations)));
   size_t element = 0;
+  std::string outputs;
   for (int index : net.output_blob_indices()) {
     const float weight = net.blob_loss_weights()[index];
     for (int64_t i = 0; i < net.blobs()[index]->count(); ++i) {
       const float mean = static_cast<float>(sums[element++] / options.iterations);
       const std::string part = weight ? Concat(" (* ", weight, " = ", weight * mean, " loss)") : "";
-      log::Info(Concat(net.blob_names()[index], " = ", mean, part));
+      results.Print(Concat(net.blob_names()[index], " = ", mean, part));
+      outputs +=
+          Concat(outputs.empty() ? "\n  " : ",\n  ",
+                 "{\"name\": ", JsonString(net.blob_names()[index]), ", \"element\": ", i,
+                 ", \"mean\": ", JsonNumber(mean), ", \"loss_weight\": ", JsonNumber(weight), "}");
     }
   }
+  if (!options.json) return 0;
+  const DeviceInfo& device = net_options.device->info();
+  std::cout << Concat("{\"model\": ", JsonString(options.model),
+                      ", \"net\": ", JsonString(net.name()),
+                      ", \"weights\": ", JsonString(options.weights),
+                      ", \"device\": ", JsonString(device.id),
+                      ", \"device_name\": ", JsonString(device.name),
+                      ", \"iterations\": ", options.iterations, ", \"batch\": ", BatchSize(net),
+                      ",\n \"loss\": ", JsonNumber(loss / options.iterations), ", \"outputs\": [",
+                      outputs, "\n]}")
+            << std::endl;
   return 0;
 }
 

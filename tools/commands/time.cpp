@@ -13,6 +13,7 @@
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
+#include "commands/results.hpp"
 
 namespace caffe {
 namespace {
@@ -126,6 +127,7 @@ int TimeCommand(const Options& options) {
   forward /= n;
   backward /= n;
 
+  const Results results(options.json);
   const size_t layers = net.layers().size();
   LayerTimer forward_timer(device, layers), backward_timer(device, layers);
   if (options.lt || options.json) {
@@ -139,23 +141,24 @@ int TimeCommand(const Options& options) {
       forward_timer.Collect();
       backward_timer.Collect();
     }
-    log::Info("Average time per layer: ");
+    results.Print("Average time per layer: ");
     for (size_t i = 0; i < layers; ++i) {
       const std::string& name = net.layer_names()[i];
-      log::Info(LayerLine(name, "forward", forward_timer.Mean(i, n)));
-      if (train) log::Info(LayerLine(name, "backward", backward_timer.Mean(i, n)));
+      results.Print(LayerLine(name, "forward", forward_timer.Mean(i, n)));
+      if (train) results.Print(LayerLine(name, "backward", backward_timer.Mean(i, n)));
     }
   }
   const int64_t batch = BatchSize(net);
   const double images = static_cast<double>(batch) * 1e3 * n / total;
   const int64_t blobs = net.blob_bytes(), parameters = net.parameter_bytes();
-  log::Info(Concat("Average Forward pass: ", Fixed(forward), " ms."));
-  if (train) log::Info(Concat("Average Backward pass: ", Fixed(backward), " ms."));
-  log::Info(Concat("Average Forward-Backward: ", Fixed(total / n), " ms."));
-  log::Info(Concat("Total Time: ", Fixed(total), " ms."));
-  log::Info(Concat("Images per second: ", Fixed(images), " (batch ", batch, ")"));
-  log::Info(Concat("Memory: blobs ", Fixed(MiB(blobs)), " MiB, parameters ", Fixed(MiB(parameters)),
-                   " MiB, device peak ", Fixed(MiB(device->bytes_peak())), " MiB"));
+  results.Print(Concat("Average Forward pass: ", Fixed(forward), " ms."));
+  if (train) results.Print(Concat("Average Backward pass: ", Fixed(backward), " ms."));
+  results.Print(Concat("Average Forward-Backward: ", Fixed(total / n), " ms."));
+  results.Print(Concat("Total Time: ", Fixed(total), " ms."));
+  results.Print(Concat("Images per second: ", Fixed(images), " (batch ", batch, ")"));
+  results.Print(Concat("Memory: blobs ", Fixed(MiB(blobs)), " MiB, parameters ",
+                       Fixed(MiB(parameters)), " MiB, device peak ",
+                       Fixed(MiB(device->bytes_peak())), " MiB"));
   log::Info("*** Benchmark ends ***");
 
   if (!options.json) return 0;

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 
@@ -21,6 +22,58 @@ void CheckFiles(const SolverParameter& solver) {
   if (solver.has_net()) ReadNetParameter(solver.net());
   if (solver.has_train_net()) ReadNetParameter(solver.train_net());
   for (const std::string& net : solver.test_net()) ReadNetParameter(net);
+}
+
+// The value as a shell reads it again.
+std::string Quoted(const std::string& value) {
+  const bool plain =
+      !value.empty() &&
+      value.find_first_not_of(
+          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
+          std::string::npos;
+  if (plain) return value;
+  std::string quoted = "'";
+  for (char c : value) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+// The command that goes on from the snapshot: what was typed, with another -snapshot.
+std::string ResumeLine(const Options& options, const std::string& snapshot) {
+  std::string line = Quoted(options.program) + " train";
+  for (const std::string& flag : options.flags) {  // --name=value
+    const size_t equal = flag.find('=');
+    const std::string name = flag.substr(2, equal - 2), value = flag.substr(equal + 1);
+    if (name == "snapshot" || name == "weights") continue;
+    if (value == "true" || value == "false") {
+      line += " " + flag;
+    } else {
+      line += " -" + name + " " + Quoted(value);
+    }
+  }
+  return line + " -snapshot " + Quoted(snapshot);
+}
+
+// What somebody who interrupted the training wants to know, also where the log does not show it.
+void TellHowToResume(const Options& options, const Solver& solver, int signal) {
+  std::string text = Concat("Training was stopped by ",
+                            signal == SIGINT    ? "SIGINT"
+                            : signal == SIGTERM ? "SIGTERM"
+                                                : "SIGHUP",
+                            " at iteration ", solver.iter(), ". ");
+  const std::string& snapshot =
+      solver.last_snapshot().empty() ? options.snapshot : solver.last_snapshot();
+  if (snapshot.empty()) {
+    text += "There is no snapshot to go on from: snapshot_after_train is false.\n";
+  } else {
+    text += "To go on from the last snapshot:\n  " + ResumeLine(options, snapshot) + "\n";
+  }
+  std::cerr << text << std::flush;
 }
 
 class TrainProgress : public Solver::Callback {
@@ -61,7 +114,8 @@ int TrainCommand(const Options& options) {
     parameter.mutable_train_state()->add_stage(stage);
   }
   Device* device = ChooseDevice(options.gpu, &parameter);
-  SignalHandler signals(ActionByName(options.sigint_effect), ActionByName(options.sighup_effect));
+  SignalHandler signals(ActionByName(options.sigint_effect), ActionByName(options.sighup_effect),
+                        ActionByName(options.sigterm_effect));
 
   Solver solver(parameter, device);
   solver.SetActionFunction([&signals] { return signals.Poll(); });
@@ -76,8 +130,11 @@ int TrainCommand(const Options& options) {
   }
   log::Info("Starting Optimization");
   solver.Solve();
+  progress.reset();
   log::Info("Optimization Done.");
-  return 0;
+  if (signals.stopped_by() == 0) return 0;
+  TellHowToResume(options, solver, signals.stopped_by());
+  return 128 + signals.stopped_by();
 }
 
 }  // namespace caffe
