@@ -3,9 +3,19 @@
 # is there. Arguments go to examples/digits/digits.py; pictures and nets to build/demo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tools/build.sh release _caffe caffe_pb2 tool_caffe
+# What this and the other examples need; tools/build.sh without targets builds the tests, too.
+tools/build.sh release _caffe caffe_pb2 tool_caffe tool_convert_mnist_data tool_convert_cifar_data \
+  tool_convert_imageset tool_compute_image_mean
 python=.venv/bin/python3
 [ -x "$python" ] || python=python3
 # The table alone, without the log lines of every net.
-export CAFFE_LOG=${CAFFE_LOG:-warning}
-exec "$python" examples/digits/digits.py --output build/demo "$@"
+CAFFE_LOG=${CAFFE_LOG:-warning} "$python" examples/digits/digits.py --output build/demo "$@"
+
+echo
+echo "Next, for example, LeNet on MNIST (README.md and examples/README.md have more):"
+[ ! -e .venv/bin/activate ] ||
+  echo "    . .venv/bin/activate    # the Python packages are in there: once in every new shell"
+cat <<'TEXT'
+    python3 examples/mnist/create_mnist.py    # downloads 11 MB and writes two LMDBs
+    build/tools/caffe train -solver models/lenet/lenet_solver.prototxt    # Ctrl-C: a snapshot
+TEXT

@@ -13,9 +13,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'examples', 'data')]
 sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
+import caffe  # noqa: E402  (first: it says where missing packages are)
 import numpy as np  # noqa: E402
 
-import caffe  # noqa: E402
 from caffe import layers as L  # noqa: E402
 import create_mnist  # noqa: E402
 from create_mnist_pickle import read_set  # noqa: E402

@@ -10,10 +10,10 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'models', 'lenet')]
 sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
+import caffe  # noqa: E402  (first: it says where missing packages are)
 from google.protobuf import text_format  # noqa: E402
 import numpy as np  # noqa: E402
 
-import caffe  # noqa: E402
 from caffe.proto import caffe_pb2  # noqa: E402
 import create_mnist  # noqa: E402
 import generate  # noqa: E402

@@ -14,11 +14,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
+import caffe  # noqa: E402  (first: it says where missing packages are)
 import numpy as np  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 from PIL import Image  # noqa: E402
 
-import caffe  # noqa: E402
 from caffe.proto import caffe_pb2  # noqa: E402
 
 SIZE = 227

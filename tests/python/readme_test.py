@@ -52,8 +52,8 @@ def variables_of_sources():
     names = set()
     for text in sources('.cpp', '.hpp'):
         names.update(re.findall(r'(?:getenv|\bEnvironment)\("([A-Z_]+)"\)', text))
-        for part in re.findall(r'for \(const char\* name : \{([^}]*)\}\)', text):
-            names.update(re.findall(r'"([A-Z_]+)"', part))
+        for part in re.findall(r'for \(const char\* name\s*:\s*\{([^}]*)\}\)', text):
+            names.update(re.findall(r'"([A-Z]+_\w+)"', part))
     for text in sources('.py'):
         names.update(re.findall(r'environ(?:\.get\(|\.setdefault\(|\[)\'([A-Z_]+)\'', text))
     for text in sources('.sh', '.ci/run'):
@@ -100,8 +100,9 @@ def test_values_of_variables_are_those_that_sources_know():
     operations, libraries = code_words(meanings['CAFFE_LIBRARY'])
     assert set(libraries.split()) == set(re.findall(r'"(\w+)"', table.group(1)))
     assert operations == 'gemm=…,conv=…'
-    known = re.findall(r'name == "(\w+)"', read('src/caffe/core/log.cpp'))
-    assert set(code_words(meanings['CAFFE_LOG'])) == {*known, 'info'}
+    levels = re.search(r'kLevels\[\] = \{(.*?)\};', read('src/caffe/core/log.cpp'), re.S).group(1)
+    known = {name for name in re.findall(r'\{"(\w+)", Level::', levels)} - {'1', '2'}
+    assert set(code_words(meanings['CAFFE_LOG'])) == known
 
 
 def test_cmake_options_are_those_of_cmake():
@@ -130,8 +131,8 @@ def test_the_table_of_layers_is_that_of_the_command():
                 'any to any': {'any', 'to'}}
         assert set(layer['types'].split()) == sets[types], name
         assert (quantized == 'no') == (types == 'float kinds'), name
-        assert (layer['bottoms'] == '0') == (floats == 'sources' or name == 'Input'), name
-        assert layer['backward'] == (floats != 'forward'), name
+        assert layer['source'] == (floats == 'sources'), name
+        assert layer['backward'] == (floats not in ('forward', 'sources')), name
 
 
 def test_the_table_of_types_is_that_of_blobs(tmp_path):
@@ -163,15 +164,23 @@ def test_tests_of_the_table_of_faults_exist():
             assert re.search(r'TEST(_F|_P)?\(%s, \w*%s\)' % (suite, test), text), name
 
 
+@needs_tool
 def test_the_commands_are_those_of_the_help():
-    text = subprocess.run([TOOL, 'help'], check=True, capture_output=True, text=True).stdout
-    known = re.findall(r'^  (\w+)  ', text.split('flags,')[0], re.M)
-    said = re.findall(r'^    caffe (\w+)', section('The command line'), re.M)
+    def help_of(*command):
+        return subprocess.run([TOOL, 'help', *command], check=True, capture_output=True,
+                              text=True).stdout
+
+    text = help_of()
+    known = re.findall(r'^  (\w+)  ', text.split('Flags', 1)[0], re.M)
+    block = section('The command line').strip('\n').split('\n\n')[0]
+    said = re.findall(r'^    caffe (\w+)', block, re.M)
     assert sorted(said) == sorted(known)
+    text += ''.join(help_of(command) for command in known)
     found = re.findall(r'(?<![\w-])--?([a-z][\w-]+)', section('The command line'))
     flags = {flag.replace('-', '_') for flag in found}
-    own = {'name', 'flag', 'noflag', 'flagfile', 'max_size', 'all'}
+    own = {'name', 'flag', 'noflag', 'flagfile', 'max_size', 'all', 'output'}
     assert flags - own <= set(re.findall(r'^  -(\w+)', text, re.M))
+    assert 'max-size' in text
 
 
 @needs_tool
