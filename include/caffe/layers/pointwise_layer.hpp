@@ -1,0 +1,83 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/layer/input_copy.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+
+class LayerRegistry;
+
+// What one element-wise layer computes, with the parameters of that layer.
+struct PointwiseFormula {
+  // What the gradient is computed from, besides the gradient of the top. It decides what happens in
+  // place: the top is still there in the backward pass; of the bottom a copy is kept.
+  enum class Gradient { kNone, kOfDiff, kOfBottom, kOfTop, kOfBoth };
+
+  Gradient gradient = Gradient::kNone;
+  // Arguments of the kernels: those behind y in the head of `forward`, and behind x_diff in that of
+  // `backward`.
+  std::vector<double> constants, backward_constants;
+  // Kernels of the row's file; empty: <file>_forward and <file>_backward.
+  std::string forward, backward;
+  // y and dy/dx of x, in double.
+  std::function<double(double)> value, slope;
+};
+
+// One element-wise layer type. Its kernels have the heads
+//   KERNEL(f_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, …)…)
+//   KERNEL(f_backward, ARG(i64, n), sources, IN(MOtype, y_diff), OUT(MItype, x_diff), ARG(…)…)
+// where the sources are IN(MItype, x) for kOfBottom, IN(MOtype, y) for kOfTop, both for kOfBoth, and
+// none for kOfDiff.
+struct PointwiseRow {
+  const char* type;
+  // kernels/neuron/<file>.h
+  const char* file;
+  const char* summary;
+  // Reads and checks the parameters; `where` begins messages.
+  PointwiseFormula (*make)(const LayerParameter& parameter, const std::string& where);
+  bool backward = true;
+};
+
+// All rows, in alphabetical order: src/caffe/layers/pointwise_table.cpp.
+const std::vector<PointwiseRow>& PointwiseRows();
+
+// y = f(x) for each element, f being that of the layer's row.
+//   dE/dx = f'(x) dE/dy
+// bottom 0, top 0: any shape, the same. In place allowed.
+// Types: float kinds.
+class Pointwise : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  const PointwiseFormula& formula() const { return formula_; }
+
+ private:
+  bool ReadsBottom() const {
+    return formula_.gradient == PointwiseFormula::Gradient::kOfBottom ||
+           formula_.gradient == PointwiseFormula::Gradient::kOfBoth;
+  }
+  bool ReadsTop() const {
+    return formula_.gradient == PointwiseFormula::Gradient::kOfTop ||
+           formula_.gradient == PointwiseFormula::Gradient::kOfBoth;
+  }
+
+  PointwiseFormula formula_;
+  InputCopy input_;
+  std::unique_ptr<Kernel> forward_, backward_;
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class PointwiseLayer final : public Layer<Dtype, MItype, MOtype, Pointwise> {
+  using Layer<Dtype, MItype, MOtype, Pointwise>::Layer;
+};
+
+}  // namespace caffe

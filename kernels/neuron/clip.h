@@ -1,0 +1,23 @@
+//! types: float
+// y = x, but not less than low and not more than high. The gradient passes from low to high, both
+// included. In place allowed; the gradient takes the x from before. NaN is propagated.
+DEVICE_FN Acctype clip_value(Acctype x, Acctype low, Acctype high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+DEVICE_FN Acctype clip_gradient(Acctype d, Acctype x, Acctype low, Acctype high) {
+  return x < low || x > high ? 0 : d;
+}
+
+KERNEL(clip_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, low),
+       ARG(Acctype, high)) {
+  FOR_EACH(i, n) STORE(MOtype, y, i, clip_value(LOAD(MItype, x, i), low, high));
+}
+
+KERNEL(clip_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y_diff), OUT(MItype, x_diff),
+       ARG(Acctype, low), ARG(Acctype, high)) {
+  FOR_EACH(i, n) {
+    const Acctype d = LOAD(MOtype, y_diff, i);
+    STORE(MItype, x_diff, i, clip_gradient(d, LOAD(MItype, x, i), low, high));
+  }
+}

@@ -1,0 +1,29 @@
+//! types: float
+// y = x s(beta x) with the logistic function s(v) = 1 / (1 + e^-v). The exponential is taken of
+// -|v|, so that it never overflows. s and 1 - s reach 0 exactly: products with an infinite x are
+// left out there, and y is 0 at one end and x at the other. In place allowed; the gradient takes the
+// x from before.
+DEVICE_FN Acctype swish_value(Acctype x, Acctype beta) {
+  const Acctype v = x * beta, e = EXP(v < 0 ? v : -v);
+  const Acctype s = (v < 0 ? e : REAL(1.0)) / (REAL(1.0) + e);
+  return s == 0 ? s : x * s;
+}
+
+// s + v s (1 - s), where s (1 - s) is e / (1 + e)^2.
+DEVICE_FN Acctype swish_gradient(Acctype d, Acctype x, Acctype beta) {
+  const Acctype v = x * beta, e = EXP(v < 0 ? v : -v), sum = REAL(1.0) + e;
+  const Acctype s = (v < 0 ? e : REAL(1.0)) / sum, both = e / (sum * sum);
+  return d * (both == 0 ? s : s + v * both);
+}
+
+KERNEL(swish_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, beta)) {
+  FOR_EACH(i, n) STORE(MOtype, y, i, swish_value(LOAD(MItype, x, i), beta));
+}
+
+KERNEL(swish_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y_diff), OUT(MItype, x_diff),
+       ARG(Acctype, beta)) {
+  FOR_EACH(i, n) {
+    const Acctype d = LOAD(MOtype, y_diff, i);
+    STORE(MItype, x_diff, i, swish_gradient(d, LOAD(MItype, x, i), beta));
+  }
+}

@@ -1,0 +1,62 @@
+#include "caffe/layers/pointwise_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const std::vector<PointwiseRow>& rows = PointwiseRows();
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [this](const PointwiseRow& r) { return type() == r.type; });
+  CAFFE_CHECK(row != rows.end(), Where(), ": is not in the table of element-wise layers");
+  formula_ = row->make(layer_param(), Where());
+  const std::string file = row->file, body = "neuron/" + file;
+  forward_ = MakeKernel(body, formula_.forward.empty() ? file + "_forward" : formula_.forward);
+  backward_.reset();
+  if (row->backward) {
+    backward_ =
+        MakeKernel(body, formula_.backward.empty() ? file + "_backward" : formula_.backward);
+  }
+  input_.SetDevice(device());
+}
+
+void Pointwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  top[0]->ReshapeLike(*bottom[0]);
+}
+
+void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
+  input_.Keep(*bottom[0], *top[0], need_backward() && ReadsBottom());
+  const int64_t count = bottom[0]->count();
+  std::vector<KernelArgument> arguments{count, bottom[0]->Data(), top[0]->MutableData()};
+  arguments.insert(arguments.end(), formula_.constants.begin(), formula_.constants.end());
+  forward_->Launch(count, arguments);
+}
+
+void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                         const BlobVec& bottom) {
+  const int64_t count = bottom[0]->count();
+  if (!propagate_down[0] || count == 0) return;
+  CAFFE_CHECK(backward_, Where(), ": has no gradient");
+  std::vector<KernelArgument> arguments{count};
+  if (ReadsBottom()) arguments.push_back(input_.Data(*bottom[0], *top[0]));
+  if (ReadsTop()) arguments.push_back(top[0]->Data());
+  arguments.push_back(top[0]->Diff());
+  arguments.push_back(bottom[0]->MutableDiff());
+  const std::vector<double>& constants = formula_.backward_constants;
+  arguments.insert(arguments.end(), constants.begin(), constants.end());
+  backward_->Launch(count, arguments);
+}
+
+void RegisterPointwiseLayer(LayerRegistry& registry) {
+  for (const PointwiseRow& row : PointwiseRows()) {
+    LayerTraits traits;
+    traits.in_place = true;
+    traits.backward = row.backward;
+    traits.summary = row.summary;
+    registry.Add<PointwiseLayer>(row.type, traits);
+  }
+}
+
+}  // namespace caffe
