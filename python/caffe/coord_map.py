@@ -13,7 +13,8 @@ from .net_spec import layers as L
 # Layers that leave every element where it is.
 PASS_THROUGH_LAYERS = ['AbsVal', 'BatchNorm', 'Bias', 'BN', 'BNLL', 'Clip', 'Dropout', 'Eltwise',
                        'ELU', 'Exp', 'Log', 'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer',
-                       'ReLU', 'Scale', 'Sigmoid', 'Split', 'Swish', 'TanH', 'Threshold']
+                       'ReLU', 'ReLU6', 'Scale', 'Sigmoid', 'Split', 'Swish', 'TanH',
+                       'Threshold']
 
 # Layers that move a window over the image.
 WINDOW_LAYERS = ['Convolution', 'ConvolutionDepthwise', 'DepthwiseConvolution', 'Im2col', 'Pooling']

@@ -125,7 +125,8 @@ TEST_P(QuantizedNetTest, CodesEqualThoseOfTheCpu) {
   EXPECT_EQ(Codes(*net->BlobByName("conv")), Codes(*host->BlobByName("conv")));
 }
 
-// Dropout, Reshape and Slice hand on the range they got; Concat of several has one of its own.
+// Dropout, Permute, ShuffleChannel, Tile, Crop, Reshape and Slice hand on the range they got; Concat
+// of several has one of its own.
 TEST_P(QuantizedNetTest, LayersWithoutArithmeticCarryRanges) {
   const auto [device, type] = GetParam();
   const auto text = [](DataType data_type) {
@@ -137,7 +138,19 @@ TEST_P(QuantizedNetTest, LayersWithoutArithmeticCarryRanges) {
            "layer { name: 'drop' type: 'Dropout' bottom: 'conv' top: 'conv'" +
            t +
            " } "
-           "layer { name: 'shaped' type: 'Reshape' bottom: 'conv' top: 'shaped'" +
+           "layer { name: 'permuted' type: 'Permute' bottom: 'conv' top: 'permuted'" +
+           t +
+           " permute_param { order: 0 order: 2 order: 1 } } "
+           "layer { name: 'mixed' type: 'ShuffleChannel' bottom: 'permuted' top: 'mixed'" +
+           t +
+           " shuffle_channel_param { group: 2 } } "
+           "layer { name: 'tiled' type: 'Tile' bottom: 'mixed' top: 'tiled'" +
+           t +
+           " tile_param { axis: 2 tiles: 2 } } "
+           "layer { name: 'cropped' type: 'Crop' bottom: 'tiled' bottom: 'data' top: 'cropped'" +
+           t +
+           " crop_param { offset: 3 offset: 0 } } "
+           "layer { name: 'shaped' type: 'Reshape' bottom: 'cropped' top: 'shaped'" +
            t +
            " reshape_param { shape { dim: 0 dim: -1 } } } "
            "layer { name: 'cut' type: 'Slice' bottom: 'shaped' top: 'a' top: 'b'" +
@@ -159,7 +172,7 @@ TEST_P(QuantizedNetTest, LayersWithoutArithmeticCarryRanges) {
     each->Forward();
   }
   const double scale = net->BlobByName("conv")->range().scale;
-  for (const char* blob : {"shaped", "a", "b"}) {
+  for (const char* blob : {"permuted", "mixed", "tiled", "cropped", "shaped", "a", "b"}) {
     EXPECT_EQ(net->BlobByName(blob)->range().scale, scale) << blob;
   }
   EXPECT_NE(net->BlobByName("r")->range().scale, scale);

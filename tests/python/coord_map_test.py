@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import caffe
 from caffe import layers as L
 from caffe.coord_map import (PASS_THROUGH_LAYERS, AxisMismatchException, UndefinedMapException,
                              compose, conv_params, coord_map, coord_map_from_to, crop, crop_params,
@@ -97,6 +98,35 @@ def test_the_crop_of_a_segmentation_net():
     assert layer.type == 'Crop' and list(layer.bottom) == ['up', 'data']
     assert layer.crop_param.axis == 2 and list(layer.crop_param.offset) == [19]
     assert len(to_proto(net.score).layer) == 5
+
+
+def test_a_segmentation_net_with_a_crop_runs():
+    """A block of pixels comes back at its own place, and its gradient, too."""
+    net = NetSpec()
+    net.data = L.Input(shape=dict(dim=[2, 1, 20, 24]))
+    net.conv = L.Convolution(net.data, num_output=1, kernel_size=3, pad=20)
+    net.pool = L.Pooling(net.conv, kernel_size=2, stride=2)
+    net.up = L.Deconvolution(net.pool, convolution_param=dict(num_output=1, kernel_size=2,
+                                                              stride=2))
+    net.score = crop(net.up, net.data)
+    proto = net.to_proto()
+    proto.force_backward = True
+    built = caffe.Net(proto, caffe.TEST)
+    assert built.blobs['up'].data.shape == (2, 1, 58, 62)
+    assert built.blobs['score'].data.shape == built.blobs['data'].data.shape
+    built.params['conv'][0].data[0, 0, 1, 1] = 1
+    built.params['up'][0].data[...] = 1
+    # Windows of the pooling begin at odd pixels of the data.
+    image = np.zeros((2, 1, 20, 24), np.float32)
+    image[0, 0, 5:7, 9:11] = 3
+    image[1, 0, 13:15, 1:3] = -2
+    built.blobs['data'].data[...] = image
+    built.forward()
+    np.testing.assert_array_equal(built.blobs['score'].data, np.maximum(image, 0))
+    # Another size of the input gives another window.
+    built.blobs['data'].reshape(1, 1, 16, 10)
+    built.reshape()
+    assert built.blobs['score'].data.shape == (1, 1, 16, 10)
 
 
 def test_what_cannot_be_mapped():

@@ -20,7 +20,8 @@ bool InPlace(const LayerParameter& layer, int index) {
 }
 
 bool WithoutArithmetic(const LayerParameter& layer) {
-  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape", "Concat", "Slice"};
+  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape",        "Concat",
+                                      "Slice", "Crop",    "Permute", "ShuffleChannel", "Tile"};
   return std::any_of(std::begin(kinds), std::end(kinds),
                      [&](const char* kind) { return layer.type() == kind; });
 }

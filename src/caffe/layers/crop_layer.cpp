@@ -1,0 +1,81 @@
+#include "caffe/layers/crop_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Crop::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(std::find(bottom.begin(), bottom.end(), top[0]) == bottom.end(), Where(),
+              ": cannot work in place; give blob ", top[0]->name(), " another name as top");
+  forward_ = StridedCopy(device(), types());
+  backward_ = StridedCopy(device(), types());
+}
+
+void Crop::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const CropParameter& parameter = layer_param().crop_param();
+  const Shape& shape = bottom[0]->shape();
+  const Shape& like = bottom[1]->shape();
+  CAFFE_CHECK(shape.size() == like.size(), Where(),
+              ": the bottoms must have as many axes; they have the shapes ", ShapeString(shape),
+              " and ", ShapeString(like));
+  const int axis = CanonicalAxis(shape, parameter.axis(), Where());
+  const int cropped = static_cast<int>(shape.size()) - axis, offsets = parameter.offset_size();
+  CAFFE_CHECK(offsets <= 1 || offsets == cropped, Where(), ": ", offsets,
+              " offsets are given for the ", cropped, " axes from axis ", axis,
+              " on; give one for all, or one each");
+  const std::vector<int64_t> x_strides = StridedCopy::Strides(shape);
+  Shape window = shape;
+  start_ = 0;
+  for (int i = axis; i < static_cast<int>(shape.size()); ++i) {
+    const int64_t offset = offsets == 0 ? 0 : parameter.offset(offsets == 1 ? 0 : i - axis);
+    CAFFE_CHECK(offset + like[i] <= shape[i], Where(), ": along axis ", i, " an extent of ",
+                like[i], " (of blob ", bottom[1]->name(), ") from offset ", offset,
+                " exceeds the extent ", shape[i], " of blob ", bottom[0]->name());
+    window[i] = like[i];
+    start_ += offset * x_strides[i];
+  }
+  whole_ = window == shape;
+  top[0]->Reshape(window);
+  const std::vector<int64_t> y_strides = StridedCopy::Strides(window);
+  std::vector<StridedCopy::Axis> forward, backward;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    forward.push_back({window[i], x_strides[i], y_strides[i]});
+    backward.push_back({window[i], y_strides[i], x_strides[i]});
+  }
+  forward_.Reshape(forward);
+  if (types().compute.is_float()) backward_.Reshape(backward);
+}
+
+void Crop::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const QuantRange range = bottom[0]->range();
+  if (types().compute.is_quantized()) top[0]->set_range(range);
+  if (top[0]->count() == 0) return;
+  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
+  forward_.Launch(KernelArgument(bottom[0]->device_data() + start_ * bytes, range.zero),
+                  top[0]->MutableData());
+}
+
+void Crop::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                    const BlobVec& bottom) {
+  if (!propagate_down[0] || bottom[0]->count() == 0) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  const DevicePtr x_diff = bottom[0]->mutable_device_diff();
+  if (!whole_) device()->Fill(x_diff, 0, bottom[0]->bytes());
+  if (top[0]->count() == 0) return;
+  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
+  backward_.Launch(top[0]->Diff(), KernelArgument(x_diff + start_ * bytes));
+}
+
+void RegisterCropLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.no_gradient_bottoms = {1};
+  traits.types = BuiltInTypes();
+  traits.summary = "a window of the first bottom with the extents of the second";
+  registry.Add<CropLayer>("Crop", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,56 @@
+#include "caffe/layers/shuffle_channel_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void ShuffleChannel::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(top[0] != bottom[0], Where(), ": cannot work in place; give blob ", bottom[0]->name(),
+              " another name as top");
+  forward_ = StridedCopy(device(), types());
+  backward_ = StridedCopy(device(), types());
+}
+
+void ShuffleChannel::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+              "shape ", bottom[0]->shape_string());
+  const int64_t num = bottom[0]->shape(0), channels = bottom[0]->shape(1);
+  const int64_t group = layer_param().shuffle_channel_param().group();
+  CAFFE_CHECK(group > 0 && channels % group == 0, Where(), ": ", channels,
+              " channels cannot be divided into ", group, " groups");
+  top[0]->ReshapeLike(*bottom[0]);
+  const int64_t plane = bottom[0]->count(2), size = channels / group;
+  const int64_t item = channels * plane;
+  // x is [num, group, size, plane], y is [num, size, group, plane].
+  forward_.Reshape({{num, item, item},
+                    {size, plane, group * plane},
+                    {group, size * plane, plane},
+                    {plane, 1, 1}});
+  if (types().compute.is_quantized()) return;
+  backward_.Reshape({{num, item, item},
+                     {group, plane, size * plane},
+                     {size, group * plane, plane},
+                     {plane, 1, 1}});
+}
+
+void ShuffleChannel::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
+  forward_.Launch(bottom[0]->Data(), top[0]->MutableData());
+}
+
+void ShuffleChannel::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                              const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  backward_.Launch(top[0]->Diff(), bottom[0]->MutableDiff());
+}
+
+void RegisterShuffleChannelLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.types = BuiltInTypes();
+  traits.summary = "the channels of several groups in turn";
+  registry.Add<ShuffleChannelLayer>("ShuffleChannel", traits);
+}
+
+}  // namespace caffe

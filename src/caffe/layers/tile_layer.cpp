@@ -1,0 +1,53 @@
+#include "caffe/layers/tile_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Tile::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(top[0] != bottom[0], Where(), ": cannot work in place; give blob ", bottom[0]->name(),
+              " another name as top");
+  const TileParameter& parameter = layer_param().tile_param();
+  CAFFE_CHECK(parameter.has_tiles(), Where(),
+              ": tile_param needs tiles, the number of repetitions");
+  CAFFE_CHECK(parameter.tiles() > 0, Where(), ": tiles is ", parameter.tiles(),
+              "; it must be positive");
+  forward_ = StridedCopy(device(), types());
+  backward_.reset();
+  if (types().compute.is_float()) backward_ = MakeKernel("blas/tile", "tile_backward");
+}
+
+void Tile::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const TileParameter& parameter = layer_param().tile_param();
+  Shape shape = bottom[0]->shape();
+  const int axis = CanonicalAxis(shape, parameter.axis(), Where());
+  outer_ = bottom[0]->count(0, axis);
+  row_ = bottom[0]->count(axis);
+  const int64_t tiles = parameter.tiles();
+  shape[axis] *= tiles;
+  top[0]->Reshape(shape);
+  forward_.Reshape({{outer_, row_, tiles * row_}, {tiles, 0, row_}, {row_, 1, 1}});
+}
+
+void Tile::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
+  forward_.Launch(bottom[0]->Data(), top[0]->MutableData());
+}
+
+void Tile::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                    const BlobVec& bottom) {
+  if (!propagate_down[0]) return;
+  if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
+  backward_->Launch({outer_, row_}, {outer_, row_, layer_param().tile_param().tiles(),
+                                     top[0]->Diff(), bottom[0]->MutableDiff()});
+}
+
+void RegisterTileLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.types = BuiltInTypes();
+  traits.summary = "the bottom repeated along an axis";
+  registry.Add<TileLayer>("Tile", traits);
+}
+
+}  // namespace caffe
