@@ -71,6 +71,7 @@ const LayerCase kLayers[] = {
     {"type: 'BN' bn_param { frozen: true }", false},
     {"type: 'BN' bn_param { bn_mode: LEARN }", true},
     {"type: 'BN' bn_param { bn_mode: INFERENCE }", true},
+    {"type: 'Clip' clip_param { min: 0.1 max: 0.5 }", true},
     {"type: 'Convolution' convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "
      "'uniform' min: -0.5 max: 0.5 } }",
      false},
@@ -86,15 +87,20 @@ const LayerCase kLayers[] = {
     {"type: 'Interp' interp_param { zoom_factor: 2 pad_beg: -1 }", false},
     {"type: 'Log' log_param { shift: 1 }", true},
     {"type: 'LRN'", false},
+    {"type: 'Permute' permute_param { order: 0 order: 2 order: 1 }", false},
     {"type: 'Pooling' pooling_param { kernel_size: 3 stride: 2 }", false},
     {"type: 'Pooling' pooling_param { kernel_size: 2 stride: 2 pool: AVE }", false},
     {"type: 'Pooling' pooling_param { kernel_size: 2 stride: 2 pool: STOCHASTIC }", false},
     {"type: 'Power' power_param { power: 2 shift: 1 }", true},
     {"type: 'PReLU'", true},
     {"type: 'ReLU'", true},
+    {"type: 'Reduction' reduction_param { axis: 2 operation: SUMSQ }", false},
     {"type: 'Scale' scale_param { bias_term: true filler { type: 'uniform' } }", true},
+    {"type: 'ShuffleChannel' shuffle_channel_param { group: 2 }", false},
     {"type: 'Sigmoid'", true},
     {"type: 'Softmax'", true},
+    {"type: 'Swish'", true},
+    {"type: 'Tile' tile_param { tiles: 2 }", false},
     {"type: 'Upsample'", false},
 };
 
@@ -115,6 +121,12 @@ const char* const kTexts[] = {
     "shape { dim: 4 dim: 5 } data_filler { type: 'uniform' min: 0 max: 3.9 } } } "
     "layer { name: 'y' type: 'PSROIPooling' bottom: 'a' bottom: 'rois' top: 'y' "
     "psroi_pooling_param { spatial_scale: 1.5 output_dim: 1 group_size: 2 } } ",
+    "layer { name: 'half' type: 'Pooling' bottom: 'a' top: 'b' pooling_param { kernel_size: 3 } } "
+    "layer { name: 'y' type: 'Crop' bottom: 'a' bottom: 'b' top: 'y' crop_param { offset: 1 } } ",
+    "layer { name: 'half' type: 'Reduction' bottom: 'a' top: 'b' reduction_param { axis: 2 } } "
+    "layer { name: 'y' type: 'Axpy' bottom: 'b' bottom: 'a' bottom: 'a' top: 'y' } ",
+    "layer { name: 'half' type: 'Parameter' top: 'b' parameter_param { shape { dim: 4 } } } "
+    "layer { name: 'y' type: 'Bias' bottom: 'a' bottom: 'b' top: 'y' } ",
 };
 
 // The middle of training: between iterations, and between the two passes of one.

@@ -1,0 +1,81 @@
+//! types: float
+// Sums of x, |x| and x^2 times factor, as partial sums for norm/channel_sums.h, and their gradients.
+KERNEL(reduction_sum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
+       ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    Acctype sum = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype part = 0;
+      SIMD_SUM(part)
+      FOR_LANES(i, lane, lanes, inner) part += LOAD(MItype, x, row + i);
+      sum += part;
+    }
+    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
+  }
+}
+
+KERNEL(reduction_asum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
+       ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    Acctype sum = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype part = 0;
+      SIMD_SUM(part)
+      FOR_LANES(i, lane, lanes, inner) {
+        const Acctype v = LOAD(MItype, x, row + i);
+        part += v < 0 ? -v : v;
+      }
+      sum += part;
+    }
+    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
+  }
+}
+
+KERNEL(reduction_sumsq, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
+       ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    Acctype sum = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype part = 0;
+      SIMD_SUM(part)
+      FOR_LANES(i, lane, lanes, inner) {
+        const Acctype v = LOAD(MItype, x, row + i);
+        part += v * v;
+      }
+      sum += part;
+    }
+    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
+  }
+}
+
+// Row r of x belongs to element r * y_stride of y, which is 0 where all rows share one element.
+KERNEL(reduction_sum_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, y_stride),
+       IN(MOtype, y_diff), ARG(Acctype, factor), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, c, columns) {
+    STORE(MItype, x_diff, r * columns + c, LOAD(MOtype, y_diff, r * y_stride) * factor);
+  }
+}
+
+KERNEL(reduction_asum_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, y_stride),
+       IN(MItype, x), IN(MOtype, y_diff), ARG(Acctype, factor), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, c, columns) {
+    const Acctype v = LOAD(MItype, x, r * columns + c);
+    const Acctype d = LOAD(MOtype, y_diff, r * y_stride) * factor;
+    STORE(MItype, x_diff, r * columns + c, v > 0 ? d : v < 0 ? -d : 0);
+  }
+}
+
+// factor is that of the sum, times 2.
+KERNEL(reduction_sumsq_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, y_stride),
+       IN(MItype, x), IN(MOtype, y_diff), ARG(Acctype, factor), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, c, columns) {
+    const Acctype d = LOAD(MOtype, y_diff, r * y_stride) * factor;
+    STORE(MItype, x_diff, r * columns + c, LOAD(MItype, x, r * columns + c) * d);
+  }
+}

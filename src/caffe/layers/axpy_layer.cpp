@@ -1,0 +1,62 @@
+#include "caffe/layers/axpy_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Axpy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(std::find(bottom.begin(), bottom.end(), top[0]) == bottom.end(), Where(),
+              ": cannot work in place; give blob ", top[0]->name(), " another name as top");
+  forward_ = MakeKernel("blas/axpy", "axpy_forward");
+  backward_ = MakeKernel("blas/axpy", "axpy_backward");
+  sums_ = ChannelSums(device(), types(), types().in);
+}
+
+void Axpy::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const Shape &a = bottom[0]->shape(), &x = bottom[1]->shape();
+  CAFFE_CHECK(x.size() >= 2, Where(), ": bottom 1 must have at least 2 axes, it has shape ",
+              ShapeString(x));
+  CAFFE_CHECK(bottom[2]->shape() == x, Where(), ": bottom 2 must have the shape of bottom 1, ",
+              ShapeString(x), ", it has shape ", bottom[2]->shape_string());
+  CAFFE_CHECK(a.size() >= 2 && a[0] == x[0] && a[1] == x[1] && bottom[0]->count(2) == 1, Where(),
+              ": bottom 0 must have one element for each of the ", x[0], " x ", x[1],
+              " channels of bottom 1, as ", x[0], " ", x[1], " or ", x[0], " ", x[1],
+              " 1 1; it has shape ", ShapeString(a));
+  rows_ = bottom[1]->count(0, 2);
+  columns_ = bottom[1]->count(2);
+  sums_.Reshape(1, rows_, columns_);
+  top[0]->Reshape(x);
+}
+
+void Axpy::Forward(const BlobVec& bottom, const BlobVec& top) {
+  forward_->Launch({rows_, columns_}, {rows_, columns_, bottom[0]->Data(), bottom[1]->Data(),
+                                       bottom[2]->Data(), top[0]->MutableData()});
+}
+
+void Axpy::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                    const BlobVec& bottom) {
+  const KernelArgument y_diff = top[0]->Diff();
+  if (propagate_down[0]) {
+    sums_.Dot(bottom[1]->Data(), y_diff);
+    sums_.Finish(false, bottom[0]->MutableDiff());
+  }
+  if (propagate_down[1]) {
+    backward_->Launch({rows_, columns_},
+                      {rows_, columns_, bottom[0]->Data(), y_diff, bottom[1]->MutableDiff()});
+  }
+  if (propagate_down[2] && top[0]->count() > 0) {
+    device()->Copy(bottom[2]->mutable_device_diff(), top[0]->device_diff(), top[0]->bytes());
+  }
+}
+
+void RegisterAxpyLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 3;
+  traits.summary = "y = a x + b with a factor a for each channel of each item";
+  registry.Add<AxpyLayer>("Axpy", traits);
+}
+
+}  // namespace caffe

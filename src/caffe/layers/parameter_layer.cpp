@@ -1,0 +1,56 @@
+#include "caffe/layers/parameter_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void Parameter::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const ParameterParameter& parameter = layer_param().parameter_param();
+  CAFFE_CHECK(parameter.has_shape(), Where(), ": parameter_param needs the shape of the blob");
+  FillerParameter zero;
+  zero.set_type("constant");
+  AddParameter(0, Shape(parameter.shape().dim().begin(), parameter.shape().dim().end()), zero);
+  const DataType master = master_type();
+  convert_.reset();
+  if (types().out != master) {
+    convert_ = MakeKernel("quant/convert", "convert", {master, master, types().out});
+  }
+  sums_ = ChannelSums(device(), types(), master);
+}
+
+void Parameter::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  top[0]->ReshapeLike(*blobs_[0]);
+  if (!convert_) top[0]->ShareData(*blobs_[0]);
+  sums_.Reshape(1, blobs_[0]->count(), 1);
+}
+
+void Parameter::PrepareParameters() {
+  blobs_[0]->device_data();  // uploads a stale copy now, not in the forward
+}
+
+void Parameter::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (!convert_) {
+    // Again, since a solver or another net may have given the blob other memory.
+    top[0]->ShareData(*blobs_[0]);
+    return;
+  }
+  const int64_t count = blobs_[0]->count();
+  convert_->Launch(count, {count, blobs_[0]->Data(), top[0]->MutableData(), 1.0, 1.0, 0.0, 0.0});
+}
+
+void Parameter::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                         const BlobVec& bottom) {
+  if (!param_propagate_down(0) || blobs_[0]->count() == 0) return;
+  sums_.Sum(top[0]->Diff());
+  sums_.Finish(true, blobs_[0]->MutableDiff());
+}
+
+void RegisterParameterLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 0;
+  traits.summary = "a learned blob";
+  registry.Add<ParameterLayer>("Parameter", traits);
+}
+
+}  // namespace caffe
