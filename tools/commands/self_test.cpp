@@ -82,6 +82,8 @@ std::vector<Family> Families() {
     all.push_back({type, kImages, Layer(type, parameter), quantized});
   };
   neuron("AbsVal");
+  neuron("BNLL");
+  neuron("Clip", "clip_param { min: -0.4 max: 0.6 }");
   neuron("Dropout", "dropout_param { dropout_ratio: 0.4 }");
   neuron("ELU", "elu_param { alpha: 0.5 }");
   neuron("Exp", "exp_param { base: 2 scale: 0.5 shift: 0.1 }");
@@ -89,7 +91,9 @@ std::vector<Family> Families() {
   neuron("Power", "power_param { power: 1.5 scale: 0.5 shift: 2 }");
   neuron("PReLU");
   neuron("ReLU", "relu_param { negative_slope: 0.2 }", true);
+  neuron("ReLU6", "relu6_param { negative_slope: 0.2 }");
   neuron("Sigmoid");
+  neuron("Swish", "swish_param { beta: 1.5 }");
   neuron("TanH");
   neuron("Scale", "scale_param { bias_term: true filler { type: 'uniform' min: -1 max: 1 } }");
   neuron("Bias", "bias_param { filler { type: 'uniform' min: -1 max: 1 } }");
@@ -112,6 +116,38 @@ std::vector<Family> Families() {
                  "layer { name: 'tested' type: 'Slice' bottom: 'x' top: 'a' top: 'b' "
                  "slice_param { slice_point: 1 } } "
                  "layer { name: 'back' type: 'Concat' bottom: 'b' bottom: 'a' top: 'y' }"});
+  all.push_back({"Axpy", kImages,
+                 "layer { name: 'a' type: 'Reduction' bottom: 'x2' top: 'a' "
+                 "reduction_param { axis: 2 coeff: 0.1 } } " +
+                     Layer("Axpy", "", "bottom: 'a' bottom: 'x' bottom: 'x2'"),
+                 false, true, true});
+  const auto reduction = [&all](const char* name, const std::string& operation) {
+    all.push_back({name, kImages,
+                   Layer("Reduction", Concat("reduction_param { axis: 1 coeff: 0.1 operation: ",
+                                             operation, " }"))});
+  };
+  reduction("Reduction, SUM", "SUM");
+  reduction("Reduction, ASUM", "ASUM");
+  reduction("Reduction, SUMSQ", "SUMSQ");
+  reduction("Reduction, MEAN", "MEAN");
+  // These keep the type of their bottom; in nets of codes the input is float, and the pooling is not.
+  const auto moves = [&all](const char* type, const std::string& parameter,
+                            const std::string& more = "", const std::string& bottom = "") {
+    all.push_back({type, kImages,
+                   "layer { name: 'codes' type: 'Pooling' bottom: 'x' top: 'c' "
+                   "pooling_param { kernel_size: 1 } } " +
+                       more + Layer(type, parameter, "bottom: 'c' " + bottom),
+                   true, true, !more.empty()});
+  };
+  moves("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }");
+  moves("ShuffleChannel", "shuffle_channel_param { group: 2 }");
+  moves("Tile", "tile_param { tiles: 2 }");
+  moves("Crop", "crop_param { offset: 1 }",
+        "layer { name: 'small' type: 'Pooling' bottom: 'x2' top: 'small' "
+        "pooling_param { kernel_size: 3 } } ",
+        "bottom: 'small'");
+  all.push_back({"Threshold", kImages, Layer("Threshold", "threshold_param { threshold: 0.3 }"),
+                 false, false});
   all.push_back({"ArgMax", kImages, Layer("ArgMax", "argmax_param { axis: 1 }"), false, false});
   all.push_back(
       {"InnerProduct", kRows,
