@@ -14,13 +14,13 @@ namespace {
 
 // How a layer is set up where the defaults (bottoms of shape [batch, 3, 4, 4], no parameters, the
 // fewest bottoms and tops) do not do.
-struct Setup {
+struct Shaping {
   std::string parameters;
   std::vector<Shape> bottoms;  // without the batch
   int tops = 1;
 };
 
-const std::map<std::string, Setup> kSetups{
+const std::map<std::string, Shaping> kSetups{
     {"Accuracy", {"", {{3}, {}}}},
     {"Concat", {"", {{3, 4, 4}, {2, 4, 4}}}},
     {"Convolution", {"convolution_param { num_output: 2 kernel_size: 3 }", {{3, 4, 4}}}},
@@ -39,7 +39,7 @@ const std::map<std::string, Setup> kSetups{
 // It opens a file.
 const std::vector<std::string> kLeftOut{"HDF5Output"};
 
-std::vector<Shape> Shapes(const Setup& setup, int64_t batch) {
+std::vector<Shape> Shapes(const Shaping& setup, int64_t batch) {
   std::vector<Shape> shapes = setup.bottoms;
   for (Shape& shape : shapes) shape.insert(shape.begin(), batch);
   return shapes;
@@ -66,7 +66,7 @@ TEST_P(EmptyBatchTest, EveryLayerRunsForwardAndBackward) {
     const bool left_out = std::find(kLeftOut.begin(), kLeftOut.end(), name) != kLeftOut.end();
     if (traits.data || left_out) continue;
     const auto known = kSetups.find(name);
-    Setup setup;
+    Shaping setup;
     if (known != kSetups.end()) {
       setup = known->second;
     } else {
