@@ -12,6 +12,7 @@
 #include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/cpu/host_entry.h"
 
 extern "C" {
@@ -107,6 +108,7 @@ class CpuKernel final : public Kernel {
 
  protected:
   void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) override {
+    AdaptSpinning();
     // One slot for a scalar or an address, one more for a zero point.
     values_.clear();
     pointers_.clear();
