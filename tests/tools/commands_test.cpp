@@ -17,7 +17,6 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/json.hpp"
-#include "commands/progress_bar.hpp"
 #include "commands/self_test.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
@@ -435,15 +434,6 @@ TEST_F(CommandsTest, LayersPrintsTheCatalogue) {
   }
   ASSERT_EQ(0, Run({"layers", "Data", "--json"}));
   EXPECT_TRUE(Holds(out, "\"backward\": false, \"source\": true")) << out;
-}
-
-TEST(ProgressBarTest, Line) {
-  ProgressBar bar(nullptr, 100, 1100, 64);
-  EXPECT_EQ("[=>                  ]   9%  100/1100", bar.Line(100, 1, ""));
-  EXPECT_EQ("[=====>              ]  27%  300/1100  20.0 it/s  1280 img/s  ETA 0:00:40",
-            bar.Line(300, 10, ""));
-  EXPECT_EQ("[====================] 100%  1100/1100  testing 3/9",
-            bar.Line(1100, 10, "testing 3/9"));
 }
 
 TEST(JsonTest, Escapes) { EXPECT_EQ("\"a\\\"b\\\\c\\u000a\"", JsonString("a\"b\\c\n")); }

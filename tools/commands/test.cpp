@@ -3,13 +3,13 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/progress_bar.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
-#include "commands/batch_size.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
-#include "commands/progress_bar.hpp"
 #include "commands/results.hpp"
 
 namespace caffe {

@@ -8,10 +8,9 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "caffe/solver/solver.hpp"
-#include "commands/batch_size.hpp"
+#include "caffe/solver/train_progress.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
-#include "commands/progress_bar.hpp"
 #include "commands/signal_actions.hpp"
 
 namespace caffe {
@@ -76,22 +75,6 @@ void TellHowToResume(const Options& options, const Solver& solver, int signal) {
   std::cerr << text << std::flush;
 }
 
-class TrainProgress : public Solver::Callback {
- public:
-  explicit TrainProgress(Solver* solver)
-      : solver_(solver),
-        bar_(&std::cerr, solver->iter(), solver->param().max_iter(),
-             BatchSize(*solver->net()) * solver->param().iter_size()) {}
-  void OnStart() override { bar_.Show(solver_->iter()); }
-  void OnTest(int, int done, int of) override {
-    bar_.Show(solver_->iter(), Concat("testing ", done, "/", of));
-  }
-
- private:
-  Solver* solver_;
-  ProgressBar bar_;
-};
-
 }  // namespace
 
 int TrainCommand(const Options& options) {
@@ -125,7 +108,7 @@ int TrainCommand(const Options& options) {
   }
   std::unique_ptr<TrainProgress> progress;
   if (options.progress && ProgressBar::Wanted()) {
-    progress = std::make_unique<TrainProgress>(&solver);
+    progress = std::make_unique<TrainProgress>(&solver, solver.param().max_iter());
     solver.AddCallback(progress.get());
   }
   log::Info("Starting Optimization");

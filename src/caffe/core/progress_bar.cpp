@@ -1,4 +1,4 @@
-#include "commands/progress_bar.hpp"
+#include "caffe/core/progress_bar.hpp"
 
 #include <unistd.h>
 

@@ -1,0 +1,18 @@
+#include "caffe/core/progress_bar.hpp"
+
+#include <gtest/gtest.h>
+
+namespace caffe {
+namespace {
+
+TEST(ProgressBarTest, Line) {
+  ProgressBar bar(nullptr, 100, 1100, 64);
+  EXPECT_EQ("[=>                  ]   9%  100/1100", bar.Line(100, 1, ""));
+  EXPECT_EQ("[=====>              ]  27%  300/1100  20.0 it/s  1280 img/s  ETA 0:00:40",
+            bar.Line(300, 10, ""));
+  EXPECT_EQ("[====================] 100%  1100/1100  testing 3/9",
+            bar.Line(1100, 10, "testing 3/9"));
+}
+
+}  // namespace
+}  // namespace caffe
