@@ -139,6 +139,9 @@ class Net {
     double low, high;
   };
   std::map<std::string, ObservedRange> Ranges() const;
+  // Gives quantized blobs the ranges that a file or the end of observing brought, as the next forward
+  // does: for callers that read or write codes before it.
+  void UpdateBlobRanges();
   // Gives quantized blobs without a range [-1, 1], and says so: for measuring time alone.
   void UsePlaceholderRanges();
 

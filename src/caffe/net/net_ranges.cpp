@@ -182,6 +182,17 @@ void Net::ResolveRanges() {
   }
 }
 
+void Net::UpdateBlobRanges() {
+  if (!any_quantized_ || !ranges_changed_) return;
+  ResolveRanges();
+  // In the order of a forward, so that the last version of a blob decides.
+  for (const Node& node : nodes_) {
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      if (IsQuantized(node.top[t])) node.top[t]->set_range(node.top_ranges[t].range);
+    }
+  }
+}
+
 // Flatten, Reshape, Split and one-bottom Concat and Slice share the memory of their bottom. Where a
 // layer then works in place and changes the range, other readers of that memory would take codes of
 // one range for codes of another.
