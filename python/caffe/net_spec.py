@@ -13,6 +13,9 @@ A keyword that is no field of LayerParameter goes to the message of the layer's 
 (`num_output` above to `inner_product_param`). Values may be numbers, strings, enums, dicts (messages),
 lists (repeated fields) and protobuf messages.
 
+Enum values may be names: `pool='MAX'`, `backend='lmdb'`. `data_type='half'` sets the types of a
+layer's bottoms, arithmetic and tops (float, half, bfloat16, double, quant8, quant16).
+
 A list of tops is a *bundle*: layers that never exist together, such as the data layers of the two
 phases, whose tops bear one name. `net.data = [train_data, test_data]` names it.
 """
@@ -22,12 +25,25 @@ import operator
 
 from google.protobuf.message import Message
 
+from . import names as _names
+from ._caffe import layer_type_list
 from .proto import caffe_pb2
 
 # Layers that use the message of another type; all others are found by the message's name.
 _SHARED_MESSAGES = {'ConvolutionDepthwise': 'convolution', 'Deconvolution': 'convolution',
                     'DepthwiseConvolution': 'convolution', 'Im2col': 'convolution',
                     'LSTM': 'recurrent', 'RNN': 'recurrent'}
+
+# What `data_type` of a layer stands for.
+_TYPES_OF_A_LAYER = ('bottom_data_type', 'compute_data_type', 'top_data_type')
+
+# Names of element types besides those of the enum; messages list the first ones.
+_TYPE_NAMES = ['float', 'half', 'bfloat16', 'double', 'quant8', 'quant16']
+_TYPE_WORDS = {'float': 'CAFFE_FLOAT', 'float32': 'CAFFE_FLOAT', 'half': 'CAFFE_HALF',
+               'float16': 'CAFFE_HALF', 'double': 'CAFFE_DOUBLE', 'float64': 'CAFFE_DOUBLE',
+               'bfloat16': 'CAFFE_BFLOAT16',
+               'quant8': 'CAFFE_INT8_QUANTIZED', 'int8': 'CAFFE_INT8_QUANTIZED',
+               'quant16': 'CAFFE_INT16_QUANTIZED', 'int16': 'CAFFE_INT16_QUANTIZED'}
 
 
 def param_name_dict():
@@ -67,6 +83,30 @@ def _plain(value):
     return value
 
 
+def _enum_number(field, value):
+    """The number of an enum's value, given by name, by number or as an enum of the bindings."""
+    values = field.enum_type.values_by_name
+    if isinstance(value, str):
+        folded = {name.upper(): name for name in values}
+        if field.enum_type.name == 'DataTypeProto':
+            folded.update({word.upper(): name for word, name in _TYPE_WORDS.items()})
+        if value.upper() in folded:
+            return values[folded[value.upper()]].number
+    else:
+        number = _plain(value)
+        if isinstance(number, int) and number in field.enum_type.values_by_number:
+            return int(number)
+    known = list(values)
+    if field.enum_type.name == 'DataTypeProto':
+        known = _TYPE_NAMES + known
+    raise ValueError('%r is no value of %s; the values are %s'
+                     % (value, field.name, _names.listed(known, 30)))
+
+
+def _plain_for(field, value):
+    return _plain(value) if field.enum_type is None else _enum_number(field, value)
+
+
 def _is_repeated(field):
     # protobuf deprecates `label` from the version on that has `is_repeated`.
     return field.is_repeated if hasattr(field, 'is_repeated') else (
@@ -77,20 +117,22 @@ def assign_proto(proto, name, value):
     """Assigns a Python value to a field: a dict to a message, a sequence to a repeated field."""
     field = proto.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
-        raise AttributeError('%s has no field %s' % (proto.DESCRIPTOR.name, name))
+        raise AttributeError('%s has no field %s%s' % (
+            proto.DESCRIPTOR.name, name,
+            _names.did_you_mean(name, proto.DESCRIPTOR.fields_by_name)))
     if _is_repeated(field):
         if isinstance(value, (str, bytes, dict, Message)) or not hasattr(value, '__iter__'):
             value = [value]
         repeated = getattr(proto, name)
         for item in value:
             if field.message_type is None:
-                repeated.append(_plain(item))
+                repeated.append(_plain_for(field, item))
             else:
                 _assign_message(repeated.add(), item)
     elif field.message_type is not None:
         _assign_message(getattr(proto, name), value)
     else:
-        setattr(proto, name, _plain(value))
+        setattr(proto, name, _plain_for(field, value))
 
 
 def _assign_message(message, value):
@@ -118,8 +160,13 @@ class Top:
 
 
 def _is_bundle(value):
-    return (isinstance(value, (list, tuple)) and len(value) > 0
-            and all(isinstance(top, Top) for top in value))
+    """A list, not a tuple: what a layer with several tops gives is a tuple of its own tops."""
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(t, Top) for t in value)
+
+
+def _check_bundle(value, where):
+    if len({top.fn for top in value}) != len(value):
+        raise TypeError('%s: two tops of one layer cannot have one name' % where)
 
 
 class Function:
@@ -131,6 +178,8 @@ class Function:
             if not isinstance(bottom, Top) and not _is_bundle(bottom):
                 raise TypeError('%s input %d is not a Top (type is %s)'
                                 % (type_name, index, type(bottom)))
+            if _is_bundle(bottom):
+                _check_bundle(bottom, '%s input %d' % (type_name, index))
         self.inputs = tuple(inputs)
         self.params = dict(params)
         self.ntop = self.params.pop('ntop', 1)
@@ -145,18 +194,36 @@ class Function:
         own_name = _param_names.get(self.type_name)
         own_field = own_name and caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[
             own_name + '_param']
-        for key, value in self.params.items():
+        params = dict(self.params)
+        if 'data_type' in params and 'data_type' not in getattr(own_field, 'message_type',
+                                                                layer.DESCRIPTOR).fields_by_name:
+            data_type = params.pop('data_type')
+            params = {**{key: data_type for key in _TYPES_OF_A_LAYER}, **params}
+        for key, value in params.items():
             in_own = (own_field is not None and not key.endswith('param')
                       and key in own_field.message_type.fields_by_name)
             if not in_own and key not in layer.DESCRIPTOR.fields_by_name:
-                raise AttributeError('%s %s: no parameter %s in LayerParameter%s' % (
-                    self.type_name, layer.name, key,
-                    ' or ' + own_field.message_type.name if own_field is not None else ''))
+                raise AttributeError(self.unknown_parameter(key, layer, own_field))
             try:
                 assign_proto(getattr(layer, own_field.name) if in_own else layer, key, value)
             except (AttributeError, TypeError, ValueError) as error:
                 raise type(error)('%s %s, parameter %s: %s'
                                   % (self.type_name, layer.name, key, error)) from error
+
+    def unknown_parameter(self, key, layer, own_field):
+        """What is wrong: the parameter's name, or that of the layer's type."""
+        known_types = set(layer_type_list()) | set(_param_names)
+        if own_field is None and self.type_name not in known_types:
+            return '%s %s: there is no layer type %s%s; its parameter %s is in no known message' % (
+                self.type_name, layer.name, self.type_name,
+                _names.did_you_mean(self.type_name, sorted(known_types)), key)
+        known = list(layer.DESCRIPTOR.fields_by_name) + ['ntop', 'in_place', 'data_type']
+        messages = 'LayerParameter'
+        if own_field is not None:
+            known = list(own_field.message_type.fields_by_name) + known
+            messages += ' or ' + own_field.message_type.name
+        return '%s %s: no parameter %s in %s%s' % (
+            self.type_name, layer.name, key, messages, _names.did_you_mean(key, known))
 
 
 class _Emission:
@@ -261,17 +328,21 @@ class NetSpec:
         try:
             return self.tops[name]
         except KeyError:
-            raise AttributeError('this net has no top %s' % name) from None
+            raise AttributeError('this net has no top %s%s' % (
+                name, _names.did_you_mean(name, self.tops))) from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self.tops]
 
     def __delattr__(self, name):
         del self[name]
 
     def __setitem__(self, name, value):
         if isinstance(value, (list, tuple)):
+            value = list(value)
             if not _is_bundle(value):
                 raise TypeError('%s: a list of tops or one top, not %r' % (name, value))
-            if len({top.fn for top in value}) != len(value):
-                raise TypeError('%s: two tops of one layer cannot have one name' % name)
+            _check_bundle(value, name)
         elif not isinstance(value, (Top, Function)):
             raise TypeError('%s: a top, not %r' % (name, value))
         self.tops[name] = value
@@ -324,7 +395,44 @@ class Layers:
             return fn.tops[0] if fn.ntop == 1 else fn.tops
 
         make_layer.__name__ = type_name
+        own = _param_names.get(type_name)
+        make_layer.__doc__ = 'A layer of type %s%s' % (type_name, '.' if own is None else (
+            '; parameters: %s, and those of LayerParameter.' % ', '.join(
+                caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[own + '_param']
+                .message_type.fields_by_name)))
         return make_layer
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *layer_type_list()})
+
+
+class _Message:
+    """`params.Pooling`: the enum values, and the class, of a message."""
+
+    def __init__(self, message):
+        self._message = message
+
+    def _values(self):
+        return [value for enum in self._message.DESCRIPTOR.enum_types
+                for value in enum.values_by_name]
+
+    def __call__(self, *arguments, **fields):
+        return self._message(*arguments, **fields)
+
+    def __getattr__(self, name):
+        try:
+            return getattr(self._message, name)
+        except AttributeError:
+            raise AttributeError('%s has no value %s%s; the values are %s' % (
+                self._message.DESCRIPTOR.name, name, _names.did_you_mean(name, self._values()),
+                _names.listed(self._values(), 30))) from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._values()]
+
+    def __repr__(self):
+        return '<caffe.params.%s: %s>' % (self._message.DESCRIPTOR.name[:-len('Parameter')],
+                                          _names.listed(self._values(), 30))
 
 
 class Parameters:
@@ -333,8 +441,17 @@ class Parameters:
     def __getattr__(self, message_name):
         message = getattr(caffe_pb2, message_name + 'Parameter', None)
         if message is None:
-            raise AttributeError('there is no message %sParameter' % message_name)
-        return message
+            raise AttributeError('there is no message %sParameter%s' % (
+                message_name, _names.did_you_mean(message_name, _message_names())))
+        return _Message(message)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *_message_names()})
+
+
+def _message_names():
+    return [name[:-len('Parameter')] for name in caffe_pb2.DESCRIPTOR.message_types_by_name
+            if name.endswith('Parameter') and name != 'Parameter']
 
 
 layers = Layers()

@@ -90,6 +90,83 @@ def test_an_input_that_is_no_top_is_named():
         L.Convolution(L.Input(), 3)
 
 
+def test_the_tops_of_a_layer_are_no_bundle():
+    data = L.DummyData(shape=[dict(dim=[2, 3])] * 2, ntop=2)
+    with pytest.raises(TypeError) as error:
+        L.Silence(data, ntop=0)
+    assert str(error.value) == "Silence input 0 is not a Top (type is <class 'tuple'>)"
+    with pytest.raises(TypeError, match='Silence input 0: two tops of one layer cannot'):
+        L.Silence(list(data), ntop=0)
+    layers = to_proto(L.Silence(*data, ntop=0)).layer
+    assert list(layers[1].bottom) == ['DummyData1', 'DummyData2']
+
+
+def test_a_misspelt_name_is_named():
+    def message(make):
+        with pytest.raises(AttributeError) as error:
+            to_proto(make(L.Input(shape=dict(dim=[1, 3, 5, 5]))))
+        return str(error.value)
+
+    said = message(lambda x: L.Convolution(x, num_ouput=3))
+    assert said == ('Convolution Convolution1: no parameter num_ouput in LayerParameter or '
+                    'ConvolutionParameter; did you mean num_output?')
+    said = message(lambda x: L.Convolutoin(x, num_output=3))
+    assert said == ('Convolutoin Convolutoin1: there is no layer type Convolutoin; did you mean '
+                    'Convolution?; its parameter num_output is in no known message')
+    assert 'did you mean in_place?' in message(lambda x: L.ReLU(x, inplace=True))
+    assert 'did you mean data_type?' in message(lambda x: L.ReLU(x, datatype='half'))
+    said = message(lambda x: L.Convolution(x, weight_filler=dict(tipe='xavier')))
+    assert 'parameter weight_filler: FillerParameter has no field tipe; did you mean type?' in said
+    said = message(lambda x: L.ReLU(x, zzz=1))
+    assert 'no parameter zzz' in said and 'did you mean' not in said
+    with pytest.raises(AttributeError, match='no top dat; did you mean data'):
+        n = NetSpec()
+        n.data = L.Input()
+        n.dat
+    with pytest.raises(AttributeError, match='no message PoolinParameter; did you mean Pooling'):
+        P.Poolin
+    with pytest.raises(AttributeError, match='Parameter has no value MAXIMUM.*MAX, AVE, STOCHASTIC'):
+        P.Pooling.MAXIMUM
+    assert to_proto(L.MyOwn(L.Input())).layer[1].type == 'MyOwn'
+
+
+def test_enum_values_by_name_and_their_errors():
+    x = L.Input(shape=dict(dim=[1, 3, 5, 5]))
+    for value in ('AVE', 'ave', 1, P.Pooling.AVE, np.int32(1)):
+        layer = to_proto(L.Pooling(x, pool=value, kernel_size=2)).layer[1]
+        assert layer.pooling_param.pool == caffe_pb2.PoolingParameter.AVE
+    for value in ('MAXIMUM', 77, 1.5, None, [1]):
+        with pytest.raises(ValueError, match=r'parameter pool: .* is no value of pool; the values '
+                                             r'are MAX, AVE, STOCHASTIC'):
+            to_proto(L.Pooling(x, pool=value, kernel_size=2))
+    layer = to_proto(L.ReLU(x, include=dict(phase='TEST'))).layer[1]
+    assert layer.include[0].phase == caffe_pb2.TEST
+
+
+def test_a_data_type_sets_the_three_of_a_layer():
+    def types(**given):
+        layer = to_proto(L.ReLU(L.Input(), **given)).layer[1]
+        return (layer.bottom_data_type, layer.compute_data_type, layer.top_data_type)
+
+    half, single = caffe_pb2.CAFFE_HALF, caffe_pb2.CAFFE_FLOAT
+    for value in ('half', 'HALF', 'float16', 'CAFFE_HALF', half):
+        assert types(data_type=value) == (half, half, half)
+    assert types(data_type='half', top_data_type='float') == (half, half, single)
+    assert types(top_data_type='bfloat16')[2] == caffe_pb2.CAFFE_BFLOAT16
+    assert types(data_type='quant8') == types(data_type='int8') == (
+        caffe_pb2.CAFFE_INT8_QUANTIZED,) * 3
+    with pytest.raises(ValueError, match="'single' is no value of bottom_data_type; the values are "
+                                         'float, half, bfloat16, double, quant8, quant16, CAFFE_'):
+        types(data_type='single')
+    import caffe
+    assert types(data_type=caffe.data_type.CAFFE_DOUBLE) == (caffe_pb2.CAFFE_DOUBLE,) * 3
+    spec = NetSpec()
+    spec.x = L.Input(shape=dict(dim=[2, 3]), data_type='half')
+    spec.y = L.ReLU(spec.x, data_type='half')
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    assert [blob.data.dtype for blob in net.blobs.values()] == [np.float16] * 2
+
+
 def test_an_unknown_parameter_is_an_error_with_layer_and_name():
     n = NetSpec()
     n.data = L.Input(shape=dict(dim=[1]))
