@@ -3,12 +3,19 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/progress_bar.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/solver/train_progress.hpp"
 #include "net_lock.hpp"
 
 namespace py = pybind11;
@@ -17,19 +24,75 @@ namespace {
 
 using caffe::Solver;
 
-// Calls what Python added, answers Ctrl-C where the nets do not, and lets in threads that wait for
-// the nets.
+// Ctrl-C while a solver trains: the iteration is finished, so that a snapshot holds it, and
+// training stops. A second Ctrl-C ends training where it is. Outside of training it ends at once what
+// runs.
+class Interruption {
+ public:
+  // Called without the GIL, between the steps of nets and of training.
+  void Check() {
+    try {
+      CheckSignals();
+    } catch (const py::error_already_set& error) {
+      if (!training_ || pending_) throw;
+      const WithGil acquire;
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      pending_.emplace(error);
+    }
+  }
+
+  // Runs `train` and gives the KeyboardInterrupt that ended it, if one did and no other followed.
+  template <class Train> std::optional<py::error_already_set> Answer(const Train& train) {
+    const bool before = std::exchange(training_, true);
+    try {
+      train();
+      // What came since signals were last looked for would be raised between two calls of step.
+      const WithGil acquire;
+      if (!pending_ && PyErr_CheckSignals() != 0) throw py::error_already_set();
+    } catch (const py::error_already_set& error) {
+      training_ = before;
+      const bool second = std::exchange(pending_, std::nullopt).has_value();
+      const WithGil acquire;
+      // A callback or a Python layer was interrupted: the iteration is lost, those before are not.
+      if (!second && error.matches(PyExc_KeyboardInterrupt)) return error;
+      throw;
+    } catch (...) {
+      training_ = before;
+      pending_.reset();
+      throw;
+    }
+    training_ = before;
+    return std::exchange(pending_, std::nullopt);
+  }
+
+  caffe::SolverAction action() const {
+    return pending_ ? caffe::SolverAction::kStop : caffe::SolverAction::kNone;
+  }
+
+ private:
+  bool training_ = false;
+  std::optional<py::error_already_set> pending_;
+};
+
+// Calls what Python added, answers Ctrl-C where the nets do not, shows progress, and lets in
+// threads that wait for the nets.
 class PythonCallback final : public Solver::Callback {
  public:
-  explicit PythonCallback(std::shared_ptr<NetLock> lock) : lock_(std::move(lock)) {}
+  PythonCallback(std::shared_ptr<NetLock> lock, Interruption* interruption)
+      : lock_(std::move(lock)), interruption_(interruption) {}
   void OnStart() override {
-    CheckSignals();
+    interruption_->Check();
+    if (progress) progress->OnStart();
     lock_->Yield();
     Call(starts);
   }
   void OnGradientsReady() override { Call(gradients); }
+  void OnTest(int test_net, int done, int of) override {
+    if (progress) progress->OnTest(test_net, done, of);
+  }
 
   std::vector<py::function> starts, gradients;
+  std::optional<caffe::TrainProgress> progress;
 
  private:
   static void Call(const std::vector<py::function>& functions) {
@@ -40,6 +103,7 @@ class PythonCallback final : public Solver::Callback {
   }
 
   const std::shared_ptr<NetLock> lock_;
+  Interruption* const interruption_;
 };
 
 struct PythonSolver;
@@ -54,9 +118,10 @@ std::set<const PythonSolver*>& solvers() {
 struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
+    SetActionFunction([this] { return interruption.action(); });
     const WithGil acquire;
     for (caffe::Net* one : nets()) {
-      AnswerSignals(*one);
+      one->set_interruption([this] { interruption.Check(); });
       AddNet(*one, lock);
     }
     solvers().insert(this);
@@ -75,7 +140,8 @@ struct PythonSolver : Solver {
   }
 
   const std::shared_ptr<NetLock> lock = std::make_shared<NetLock>("the solver");
-  PythonCallback callback{lock};
+  Interruption interruption;
+  PythonCallback callback{lock, &interruption};
 };
 
 PythonSolver& Made(PythonSolver& solver) {
@@ -108,13 +174,17 @@ caffe::SolverParameter Settings(const py::object& given) {
 const char* const kTypes[] = {"SGD", "Nesterov", "Adam", "AdaGrad", "RMSProp", "AdaDelta"};
 
 template <int Tag> void BindTyped(py::module_& module) {
-  py::class_<TypedSolver<Tag>, PythonSolver>(module, (std::string(kTypes[Tag]) + "Solver").c_str())
+  py::class_<TypedSolver<Tag>, PythonSolver>(
+      module, (std::string(kTypes[Tag]) + "Solver").c_str(),
+      "A solver, see caffe.Solver, of this rule whatever type "
+      "the settings name.")
       .def(py::init([](const py::object& given) {
-        caffe::SolverParameter parameter = Settings(given);
-        parameter.set_type(kTypes[Tag]);
-        const WithoutGil release;
-        return std::make_unique<TypedSolver<Tag>>(parameter);
-      }));
+             caffe::SolverParameter parameter = Settings(given);
+             parameter.set_type(kTypes[Tag]);
+             const WithoutGil release;
+             return std::make_unique<TypedSolver<Tag>>(parameter);
+           }),
+           py::arg("solver"));
 }
 
 std::unique_ptr<PythonSolver> MakeSolver(const caffe::SolverParameter& parameter) {
@@ -138,13 +208,128 @@ void SyncViews(PythonSolver& solver) {
   for (caffe::Net* net : solver.nets()) net->SyncViews();
 }
 
+// None: a progress bar where standard error is a terminal.
+bool WantsProgress(const py::object& progress) {
+  if (progress.is_none()) return caffe::ProgressBar::Wanted();
+  if (!py::isinstance<py::bool_>(progress)) {
+    throw py::type_error("progress is " + Described(progress) + ", not True, False or None");
+  }
+  return progress.cast<bool>();
+}
+
+// Scripts that call step(1) thousands of times see no bar, unless one step takes longer.
+constexpr std::chrono::milliseconds kProgressDelay{500};
+
+// Writes a snapshot of what Ctrl-C stopped, unless the solver has just written it; says what to do.
+std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
+  const caffe::SolverParameter& parameter = solver.param();
+  const std::string stopped = caffe::Concat("training stopped at iteration ", solver.iter());
+  try {
+    if (!written) {
+      solver.net()->TakeViews();
+      solver.Snapshot();
+    }
+  } catch (const caffe::Error& error) {
+    return caffe::Concat(stopped, " without a snapshot: ", error.what(),
+                         "; solver.net holds the weights as long as this process runs");
+  }
+  const bool hdf5 = parameter.snapshot_format() == caffe::SolverParameter::HDF5;
+  const std::string state = caffe::Concat(parameter.snapshot_prefix(), "_iter_", solver.iter(),
+                                          ".solverstate", hdf5 ? ".h5" : "");
+  return caffe::Concat(stopped, "; to resume: solver.solve('", state, "'), or solver.restore('",
+                       state, "') and solver.step(n)");
+}
+
+// Runs `train` with a progress bar up to iteration `last`. Gives what Ctrl-C raised, if it did.
+template <class Train>
+std::optional<py::error_already_set> RunInterruptibly(PythonSolver& solver, int64_t last,
+                                                      bool shows, const Train& train) {
+  struct Progress {
+    explicit Progress(std::optional<caffe::TrainProgress>* bar) : bar(bar) {}
+    ~Progress() { bar->reset(); }
+    std::optional<caffe::TrainProgress>* const bar;
+  } progress(&solver.callback.progress);
+  if (shows) progress.bar->emplace(&solver, last, kProgressDelay);
+  return solver.interruption.Answer(train);
+}
+
+// Step and Solve: after Ctrl-C a snapshot is written before the KeyboardInterrupt is raised.
+void Train(PythonSolver& solver, const py::object& progress, bool solves, int64_t iterations,
+           const std::function<void()>& train) {
+  const bool shows = WantsProgress(progress);
+  std::string message;
+  const std::optional<py::error_already_set> interrupt =
+      [&]() -> std::optional<py::error_already_set> {
+    const Computing computing(*Made(solver).net());
+    const caffe::SolverParameter& parameter = solver.param();
+    const int64_t begin = solver.iter();
+    bool returned = false;
+    std::optional<py::error_already_set> stopped_by =
+        RunInterruptibly(solver, solves ? parameter.max_iter() : begin + iterations, shows, [&] {
+          train();
+          returned = true;
+        });
+    if (stopped_by) {
+      const bool regular = solver.iter() > begin && parameter.snapshot() > 0 &&
+                           solver.iter() % parameter.snapshot() == 0;
+      const bool last = solves && returned && parameter.snapshot_after_train();
+      message = SnapshotAfterInterruption(solver, regular || last);
+    }
+    SyncViews(solver);
+    return stopped_by;
+  }();
+  if (!interrupt) return;
+  py::print(message, py::arg("file") = py::module_::import("sys").attr("stderr"));
+  throw py::error_already_set(*interrupt);
+}
+
+double Step(PythonSolver& solver, const py::object& given, const py::object& progress) {
+  const int64_t iterations = ToInteger(given, "step: the number of iterations");
+  if (iterations < 0) {
+    throw py::value_error(caffe::Concat("step: ", iterations, " iterations; give 0 or more"));
+  }
+  double loss = 0;
+  Train(solver, progress, false, iterations, [&] {
+    solver.Step(iterations);
+    loss = solver.SmoothedLoss();
+  });
+  return loss;
+}
+
+void Solve(PythonSolver& solver, const py::object& resume, const py::object& progress) {
+  const std::string path = resume.is_none() ? "" : ToFile(resume, "solve");
+  Train(solver, progress, true, 0, [&] { solver.Solve(path); });
+}
+
+// The policy's factor stays, base_lr changes.
+void SetRate(PythonSolver& solver, double rate) {
+  if (!(rate >= 0) || std::isinf(rate)) {
+    throw py::value_error(caffe::Concat("lr is ", rate, "; a learning rate is 0 or more"));
+  }
+  HeldNet held(*Made(solver).net());
+  auto& parameter = const_cast<caffe::SolverParameter&>(solver.param());
+  const float before = parameter.base_lr();
+  parameter.set_base_lr(1);
+  const double factor = solver.Rate();
+  parameter.set_base_lr(before);
+  if (factor == 0 && rate != 0) {
+    throw py::value_error(caffe::Concat(
+        "lr: policy ", parameter.lr_policy(), " makes the rate 0 at iteration ", solver.iter(),
+        " whatever base_lr is; change solver.param (lr_policy, power, max_iter)"));
+  }
+  parameter.set_base_lr(static_cast<float>(factor == 0 ? 0 : rate / factor));
+}
+
 }  // namespace
 
 void BindSolver(py::module_& module) {
-  py::class_<PythonSolver>(module, "Solver")
+  py::class_<PythonSolver>(module, "Solver",
+                           "Trains a net. Made by caffe.get_solver, or as caffe.SGDSolver, "
+                           "AdamSolver, … from a prototxt or\n"
+                           "a SolverParameter. A solver and its nets let in one thread at a time.")
       .def_property_readonly(
           "net", [](PythonSolver& solver) { return Made(solver).net(); },
-          py::return_value_policy::reference_internal)
+          py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
       .def_property_readonly(
           "test_nets",
           [](const py::object& self) {
@@ -153,65 +338,98 @@ void BindSolver(py::module_& module) {
               nets.append(py::cast(net.get(), py::return_value_policy::reference_internal, self));
             }
             return nets;
-          })
-      .def_property_readonly("iter", [](const PythonSolver& solver) { return Made(solver).iter(); })
+          },
+          "The nets of the tests, a list of caffe.Net; they get the weights at each test.")
       .def_property_readonly(
-          "max_iter", [](const PythonSolver& solver) { return Made(solver).param().max_iter(); })
-      .def_property_readonly("type", [](const PythonSolver& solver) { return Made(solver).type(); })
+          "iter", [](const PythonSolver& solver) { return Made(solver).iter(); },
+          "The number of iterations that were done, int.")
+      .def_property_readonly(
+          "max_iter", [](const PythonSolver& solver) { return Made(solver).param().max_iter(); },
+          "The iteration at which solve() ends, int.")
+      .def_property_readonly(
+          "type", [](const PythonSolver& solver) { return Made(solver).type(); },
+          "The update rule, str: SGD, Adam, …")
       .def_property_readonly(
           "param", [](const PythonSolver& solver) { return &Made(solver).param(); },
-          py::return_value_policy::reference_internal)
+          py::return_value_policy::reference_internal,
+          "The settings, a caffe.SolverParameter. base_lr, lr_policy and what belongs to them, "
+          "display,\n"
+          "snapshot and max_iter count at once when they are changed.")
+      .def("step", &Step, py::arg("iterations"), py::arg("progress") = py::none(),
+           "Trains for so many iterations (0 or more) and gives the smoothed loss, float: the mean "
+           "of\n"
+           "the last average_loss iterations of this call; 0.0 for step(0).\n\n"
+           "progress: True and False draw a progress bar on standard error or none; None draws one "
+           "if\n"
+           "that is a terminal and the call takes longer than half a second.\n\n"
+           "Ctrl-C finishes the iteration, writes a snapshot where snapshot_prefix can be written, "
+           "prints\n"
+           "the line that resumes and raises KeyboardInterrupt; a second Ctrl-C ends at once, "
+           "without a\n"
+           "snapshot. ValueError for a negative number, RuntimeError for errors of layers.")
+      .def("solve", &Solve, py::arg("resume") = py::none(), py::arg("progress") = py::none(),
+           "Trains up to max_iter, with tests and snapshots as the settings say, from the present\n"
+           "iteration or from that of `resume`, a solverstate's path. progress and Ctrl-C as of "
+           "step.")
       .def(
-          "step",
-          [](PythonSolver& solver, int64_t iterations) {
+          "restore",
+          [](PythonSolver& solver, const py::object& given) {
+            const std::string path = ToFile(given, "restore");
             const Computing computing(*Made(solver).net());
-            solver.Step(iterations);
+            solver.Restore(path);
             SyncViews(solver);
-            return static_cast<double>(solver.SmoothedLoss());
           },
-          py::arg("iterations"), "Trains; gives the smoothed loss.")
+          py::arg("path"),
+          "Goes on where a solverstate was written: iteration, weights, history, places in "
+          "data.\n\n"
+          "RuntimeError where the file, or the caffemodel that it names, cannot be read or does "
+          "not fit.")
       .def(
-          "solve",
-          [](PythonSolver& solver, const py::object& resume) {
-            const std::string path = resume.is_none() ? "" : ToFile(resume, "solve");
+          "snapshot",
+          [](PythonSolver& solver) {
             const Computing computing(*Made(solver).net());
-            solver.Solve(path);
+            solver.net()->TakeViews();
+            solver.Snapshot();
+          },
+          "Writes <snapshot_prefix>_iter_<iteration>.caffemodel and .solverstate.\n\n"
+          "RuntimeError without a snapshot_prefix, or where it cannot be written.")
+      .def(
+          "apply_update",
+          [](PythonSolver& solver) {
+            const Computing computing(*Made(solver).net());
+            solver.ApplyUpdate();
             SyncViews(solver);
           },
-          py::arg("resume") = py::none())
-      .def("restore",
-           [](PythonSolver& solver, const py::object& given) {
-             const std::string path = ToFile(given, "restore");
-             const Computing computing(*Made(solver).net());
-             solver.Restore(path);
-             SyncViews(solver);
-           })
-      .def("snapshot",
-           [](PythonSolver& solver) {
-             const Computing computing(*Made(solver).net());
-             solver.net()->TakeViews();
-             solver.Snapshot();
-           })
-      .def("apply_update",
-           [](PythonSolver& solver) {
-             const Computing computing(*Made(solver).net());
-             solver.ApplyUpdate();
-             SyncViews(solver);
-           })
-      .def_property_readonly(
-          "lr", [](const PythonSolver& solver) { return Made(solver).Rate(); },
-          "The learning rate of the present iteration.")
-      .def("share_weights",
-           [](PythonSolver& solver, caffe::Net& net) {
-             const HeldNets held(net, *Made(solver).net());
-             net.ShareTrainedLayersWith(*solver.net());
-           })
-      .def("add_callback", [](PythonSolver& solver, const py::function& on_start,
-                              const py::function& on_gradients_ready) {
-        Made(solver).lock->WaitUntilIdle();
-        solver.callback.starts.push_back(on_start);
-        solver.callback.gradients.push_back(on_gradients_ready);
-      });
+          "Changes the parameters by their gradients, whoever computed these, and counts an "
+          "iteration.")
+      .def_property(
+          "lr", [](const PythonSolver& solver) { return Made(solver).Rate(); }, &SetRate,
+          "The learning rate of the present iteration, float.\n\n"
+          "Setting it changes param.base_lr so that the present iteration has this rate; lr_policy "
+          "goes\n"
+          "on from there. ValueError for negative rates and where the policy's factor is 0.")
+      .def(
+          "share_weights",
+          [](PythonSolver& solver, caffe::Net& net) {
+            const HeldNets held(net, *Made(solver).net());
+            net.ShareTrainedLayersWith(*solver.net());
+          },
+          py::arg("net"),
+          "The parameters of a net become those of the trained net's layers of the same names: "
+          "one\n"
+          "memory.")
+      .def(
+          "add_callback",
+          [](PythonSolver& solver, const py::function& on_start,
+             const py::function& on_gradients_ready) {
+            Made(solver).lock->WaitUntilIdle();
+            solver.callback.starts.push_back(on_start);
+            solver.callback.gradients.push_back(on_gradients_ready);
+          },
+          py::arg("on_start"), py::arg("on_gradients_ready"),
+          "Calls on_start() before the forward of every iteration, on_gradients_ready() between "
+          "backward\n"
+          "and update. What they raise ends step and solve.");
   BindTyped<0>(module);
   BindTyped<1>(module);
   BindTyped<2>(module);
@@ -219,6 +437,10 @@ void BindSolver(py::module_& module) {
   BindTyped<4>(module);
   BindTyped<5>(module);
   module.def("get_solver", &GetSolver, py::arg("solver"),
-             "A solver from a prototxt, a SolverParameter of ours or one of caffe_pb2.");
-  module.def("get_solver_from_file", &GetSolver, py::arg("path"));
+             "A solver of the type that the settings name.\n\n"
+             "From a prototxt's path, a caffe.SolverParameter or a caffe_pb2.SolverParameter. "
+             "RuntimeError\n"
+             "names what the settings or the net lack.");
+  module.def("get_solver_from_file", &GetSolver, py::arg("path"),
+             "get_solver under the name that the OpenCL fork gives it.");
 }
