@@ -12,7 +12,7 @@ packages=(g++ cmake ninja-build pkg-config git protobuf-compiler libprotobuf-dev
   libgtest-dev python3-dev python3-venv)
 optional=(ccache clang-format)
 # The protobuf that reads what Debian's protoc 3.21 generates.
-python_packages=(protobuf==4.21.12 numpy pybind11 scikit-build-core pytest pillow matplotlib
+python_packages=(protobuf==4.21.12 numpy ml_dtypes pybind11 scikit-build-core pytest pillow matplotlib
   scikit-learn)
 
 installed() {

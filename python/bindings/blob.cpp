@@ -3,7 +3,10 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
 #include "caffe/memory/blob.hpp"
+#include "caffe/net/net.hpp"
 #include "net_lock.hpp"
 
 namespace py = pybind11;
@@ -17,29 +20,54 @@ py::dtype NumpyType(caffe::DataType type) {
   if (type == caffe::kFloat) return py::dtype("float32");
   if (type == caffe::kHalf) return py::dtype("float16");
   if (type == caffe::kDouble) return py::dtype("float64");
+  if (type == caffe::kBfloat16) {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+  }
   if (type == caffe::kQuant8) return py::dtype("uint8");
-  return py::dtype("uint16");  // bfloat16's bits, quant16's codes
+  return py::dtype("uint16");
 }
 
 // A view of host memory that keeps that memory alive, also beyond the blob. The blob is not touched
 // once Python may let other threads run.
-py::object View(caffe::Shape shape, caffe::DataType type, SyncedMemory* memory, int64_t offset) {
+py::object View(std::string name, caffe::Shape shape, caffe::DataType type, SyncedMemory* memory,
+                int64_t offset) {
   auto* owner = new std::shared_ptr<void>(memory->View());
   const py::capsule base(owner, [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
   char* data = static_cast<char*>(owner->get()) + offset;
   py::array array(NumpyType(type), shape, data, base);
+  if (type.is_quantized()) {
+    return py::module_::import("caffe.codes").attr("code_view")(array, name, type.name());
+  }
   if (!shape.empty()) return array;
   return py::module_::import("caffe.scalar_view").attr("scalar_view")(array);
 }
 
 py::object Data(const BlobBase& blob) {
   WaitUntilIdle(blob);
-  return View(blob.shape(), blob.type(), blob.data_memory().get(), blob.data_offset());
+  return View(blob.name(), blob.shape(), blob.type(), blob.data_memory().get(), blob.data_offset());
 }
 
 py::object Diff(const BlobBase& blob) {
   WaitUntilIdle(blob);
-  return View(blob.shape(), blob.type(), blob.diff_memory().get(), blob.diff_offset());
+  return View(blob.name(), blob.shape(), blob.type(), blob.diff_memory().get(), blob.diff_offset());
+}
+
+// (scale, zero point, smallest code, largest code); None without a range.
+py::object Quantization(const BlobBase& blob) {
+  WaitUntilIdle(blob);
+  if (!blob.type().is_quantized()) return py::none();
+  if (caffe::Net* net = NetOf(blob)) net->UpdateBlobRanges();
+  const caffe::QuantRange& range = blob.range();
+  if (!range.observed) return py::none();
+  const caffe::TypeInfo& info = blob.type().info();
+  return py::make_tuple(range.scale, range.zero, info.code_min, info.code_max);
+}
+
+// For libraries that take addresses in a GPU's memory (PyCUDA, CuPy). Counts as writing.
+uintptr_t Address(const BlobBase& blob, caffe::DevicePtr pointer) {
+  CAFFE_CHECK(blob.device()->backend() != caffe::Backend::kOpenCl, "blob ", blob.name(),
+              ": memory of an OpenCL device (", blob.device()->info().id, ") has no address");
+  return reinterpret_cast<uintptr_t>(pointer.address());
 }
 
 void Reshape(BlobBase& blob, const py::args& extents) {
@@ -69,21 +97,61 @@ py::tuple ShapeOf(const BlobBase& blob) {
 
 void BindBlob(py::module_& module) {
   py::class_<BlobBase, std::shared_ptr<BlobBase>>(
-      module, "Blob", "An N-dimensional array with data and diff; images are (N, C, H, W).")
-      .def_property_readonly("shape", &ShapeOf)
-      .def_property_readonly("num", &Number<&BlobBase::num>)
-      .def_property_readonly("channels", &Number<&BlobBase::channels>)
-      .def_property_readonly("height", &Number<&BlobBase::height>)
-      .def_property_readonly("width", &Number<&BlobBase::width>)
-      .def_property_readonly("count", &Count)
-      .def_property_readonly("name", &BlobBase::name)
-      .def_property_readonly("data_type",
-                             [](const BlobBase& blob) {
-                               return static_cast<caffe::DataTypeProto>(blob.type().info().proto);
-                             })
+      module, "Blob",
+      "An N-dimensional array of one type with data and diff (its gradient), in C order.\n\n"
+      "Images are (N, C, H, W): items, channels, height, width. Blobs are made by nets:\n"
+      "net.blobs['data'], net.params['conv1'][0].")
+      .def_property_readonly("shape", &ShapeOf, "The extents, a tuple of int.")
+      .def_property_readonly("num", &Number<&BlobBase::num>,
+                             "shape[0], int; 1 where the blob has no such axis.")
+      .def_property_readonly("channels", &Number<&BlobBase::channels>,
+                             "shape[1], int; 1 where the blob has no such axis.")
+      .def_property_readonly("height", &Number<&BlobBase::height>,
+                             "shape[2], int; 1 where the blob has no such axis.")
+      .def_property_readonly("width", &Number<&BlobBase::width>,
+                             "shape[3], int; 1 where the blob has no such axis.")
+      .def_property_readonly("count", &Count, "The number of elements: the product of shape.")
+      .def_property_readonly("name", &BlobBase::name,
+                             "The name in the net, str; of a parameter <layer>.<index>.")
+      .def_property_readonly(
+          "data_type",
+          [](const BlobBase& blob) {
+            return static_cast<caffe::DataTypeProto>(blob.type().info().proto);
+          },
+          "The type of the elements, a caffe.data_type.")
+      .def_property_readonly("_type_name", [](const BlobBase& blob) { return blob.type().name(); })
+      .def_property_readonly(
+          "device", [](const BlobBase& blob) { return blob.device(); },
+          py::return_value_policy::reference, "The caffe.Device whose memory holds the blob.")
       .def_property_readonly(
           "data", &Data,
-          "A view of the values. bfloat16 comes as its bits (uint16), see caffe.bfloat16.")
-      .def_property_readonly("diff", &Diff, "A view of the gradient.")
-      .def("reshape", &Reshape, "reshape(2, 3) or reshape((2, 3)).");
+          "A NumPy view of the values with the blob's shape; what is written is there at the next "
+          "pass.\n\n"
+          "float is float32, half float16, double float64, bfloat16 ml_dtypes.bfloat16. quant8 "
+          "and\n"
+          "quant16 are codes, uint8 and uint16 (caffe.codes.Codes), which take integers only: use\n"
+          "float_data for numbers. Reading waits for the device. blob.data[...] = x writes.")
+      .def_property_readonly("diff", &Diff,
+                             "A NumPy view of the gradient: shape and type as of data. Backward "
+                             "writes it.")
+      .def_property_readonly("_quantization", &Quantization)
+      .def_property_readonly(
+          "_gpu_data_ptr",
+          [](BlobBase& blob) {
+            WaitUntilIdle(blob);
+            return Address(blob, blob.mutable_device_data());
+          },
+          "The address of data in the memory of a CUDA device (or the CPU), int.")
+      .def_property_readonly(
+          "_gpu_diff_ptr",
+          [](BlobBase& blob) {
+            WaitUntilIdle(blob);
+            return Address(blob, blob.mutable_device_diff());
+          },
+          "The address of diff in the memory of a CUDA device (or the CPU), int.")
+      .def("reshape", &Reshape,
+           "reshape(2, 3) or reshape((2, 3)): other extents, int each.\n\n"
+           "Views that were taken before keep the old memory. net.reshape(), or the next forward,\n"
+           "gives the blobs behind it their shapes. TypeError for what is not an integer,\n"
+           "RuntimeError for negative extents and sizes that no memory holds.");
 }

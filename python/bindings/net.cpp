@@ -132,28 +132,30 @@ void BindNet(py::module_& module) {
   py::class_<NetLock, std::shared_ptr<NetLock>>(module, "_NetLock")
       .def("__enter__", &NetLock::Acquire)
       .def("__exit__", [](NetLock& lock, const py::args&) { lock.Release(); });
-  py::class_<Net, OwnedNet>(module, "Net", py::dynamic_attr(),
-                            "A net from a prototxt or a NetParameter, on this thread's default "
-                            "device. Used by several threads, it lets in one after the other.")
-      .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level") = 0,
-           py::arg("stages") = py::none(), py::arg("weights") = py::none())
-      .def(py::init([](const py::object& network, const py::object& weights, int phase) {
-             if (PyErr_WarnEx(PyExc_DeprecationWarning,
-                              "Net(file, weights, phase) is deprecated: use "
-                              "Net(file, phase, weights=weights)",
-                              1) != 0) {
-               throw py::error_already_set();
-             }
-             return MakeNet(network, phase, 0, py::none(), weights);
-           }),
-           py::arg("network_file"), py::arg("weights_file"), py::arg("phase"))
+  py::class_<Net, OwnedNet>(
+      module, "Net", py::dynamic_attr(),
+      "A net from a prototxt or a message, on this thread's default device.\n\n"
+      "Net(network_file, phase=TEST, level=0, stages=None, weights=None)\n\n"
+      "network_file: a prototxt's path, a caffe_pb2.NetParameter or a caffe.NetParameter.\n"
+      "phase: caffe.TRAIN or caffe.TEST, or their names. level, stages: what layers' include and\n"
+      "exclude rules ask for; stages is a name or a list of names. weights: a caffemodel or HDF5\n"
+      "file, several separated by commas.\n\n"
+      "RuntimeError names layer, blob and values of a net that does not fit together. Used by\n"
+      "several threads, a net lets in one after the other.")
+      .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level"),
+           py::arg("stages"), py::arg("weights"))
       .def("exclusive", &LockOf,
-           "with net.exclusive(): other threads that run the net wait until the block ends.")
-      .def("_forward",
+           "with net.exclusive(): other threads that run the net wait until the block ends.\n\n"
+           "Results of forward are views, which stay as they are in the block.")
+      .def("_run_forward",
            [](Net& net, int start, int end) {
              const Computing computing(net);
              net.Forward(start, end);
-             return 0;
+           })
+      .def("_loss",
+           [](Net& net) {
+             const Computing computing(net);
+             return net.Loss();
            })
       .def("_backward",
            [](Net& net, int start, int end) {
@@ -161,29 +163,47 @@ void BindNet(py::module_& module) {
              net.TakeViews();  // a script may have changed data since the forward
              net.Backward(start, end);
            })
-      .def("reshape",
-           [](Net& net) {
-             const Computing computing(net);
-             net.Reshape();
-           })
-      .def("clear_param_diffs",
-           [](Net& net) {
-             const Computing computing(net);
-             net.ClearParamDiffs();
-             net.SyncViews();
-           })
-      .def("copy_from",
-           [](Net& net, const py::object& given) {
-             const std::string path = ToFile(given, "copy_from");
-             const Computing computing(net);
-             net.CopyTrainedLayersFrom(path);
-             net.SyncViews();
-           })
-      .def("share_with",
-           [](Net& net, const Net& other) {
-             const HeldNets held(net, other);
-             net.ShareTrainedLayersWith(other);
-           })
+      .def(
+          "reshape",
+          [](Net& net) {
+            const Computing computing(net);
+            net.Reshape();
+          },
+          "Gives every blob the shape that follows from those of the inputs.\n\n"
+          "For net.blobs['data'].reshape(1, 3, 500, 500); a forward does it, too. RuntimeError "
+          "names\n"
+          "the first layer that the shapes do not fit.")
+      .def(
+          "clear_param_diffs",
+          [](Net& net) {
+            const Computing computing(net);
+            net.ClearParamDiffs();
+            net.SyncViews();
+          },
+          "Sets the gradients of all parameters to zero. backward adds to them.")
+      .def(
+          "copy_from",
+          [](Net& net, const py::object& given) {
+            const std::string path = ToFile(given, "copy_from");
+            const Computing computing(net);
+            net.CopyTrainedLayersFrom(path);
+            net.SyncViews();
+          },
+          py::arg("path"),
+          "Copies weights, and ranges of blobs, from a caffemodel or HDF5 file, by names of "
+          "layers.\n\n"
+          "Several files are separated by commas. Layers that the file does not have keep what "
+          "they\n"
+          "hold. RuntimeError where a file cannot be read or a shape differs.")
+      .def(
+          "share_with",
+          [](Net& net, const Net& other) {
+            const HeldNets held(net, other);
+            net.ShareTrainedLayersWith(other);
+          },
+          py::arg("other"),
+          "The parameters become those of the other net's layers of the same names: one memory.\n\n"
+          "RuntimeError where a shape differs.")
       .def(
           "save",
           [](Net& net, const py::object& given, bool write_diff) {
@@ -194,7 +214,9 @@ void BindNet(py::module_& module) {
             net.ToProto(&parameter, write_diff);
             caffe::WriteBinaryProto(path, parameter);
           },
-          py::arg("path"), py::arg("write_diff") = false)
+          py::arg("path"), py::arg("write_diff") = false,
+          "Writes a caffemodel: weights, ranges of blobs, and the gradients if write_diff.\n\n"
+          "RuntimeError where the file cannot be written; one that was there stays as it was.")
       .def(
           "save_hdf5",
           [](const Net& net, const py::object& given, bool write_diff) {
@@ -202,15 +224,24 @@ void BindNet(py::module_& module) {
             const Computing computing(net);
             net.SaveHDF5(path, write_diff);
           },
-          py::arg("path"), py::arg("write_diff") = false)
-      .def("load_hdf5",
-           [](Net& net, const py::object& given) {
-             const std::string path = ToFile(given, "load_hdf5");
-             const Computing computing(net);
-             net.LoadHDF5(path);
-           })
-      .def_property_readonly("name", [](const Net& net) { return Made(net).name(); })
-      .def_property_readonly("layers", [](const Net& net) { return Made(net).layers(); })
+          py::arg("path"), py::arg("write_diff") = false,
+          "Writes the weights as HDF5, laid out as BVLC Caffe does it; errors as of save.")
+      .def(
+          "load_hdf5",
+          [](Net& net, const py::object& given) {
+            const std::string path = ToFile(given, "load_hdf5");
+            const Computing computing(net);
+            net.LoadHDF5(path);
+          },
+          py::arg("path"), "Copies the weights of an HDF5 file; errors as of copy_from.")
+      .def_property_readonly(
+          "name", [](const Net& net) { return Made(net).name(); }, "The name in the prototxt, str.")
+      .def_property_readonly("_phase",
+                             [](const Net& net) { return static_cast<int>(Made(net).phase()); })
+      .def_property_readonly(
+          "layers", [](const Net& net) { return Made(net).layers(); },
+          "The layers, a list of caffe.Layer in the order of a forward; layer_dict has them by "
+          "name.")
       .def_property_readonly("_blobs", [](const Net& net) { return Made(net).blobs(); })
       .def_property_readonly("_blob_names", [](const Net& net) { return Made(net).blob_names(); })
       .def_property_readonly("_layer_names", [](const Net& net) { return Made(net).layer_names(); })
@@ -233,24 +264,47 @@ void BindNet(py::module_& module) {
       .def("_set_input_arrays", &SetInputArrays)
       .def_property_readonly(
           "device", [](const Net& net) { return Made(net).device(); },
-          py::return_value_policy::reference)
+          py::return_value_policy::reference, "The caffe.Device on which the net runs.")
       .def_property(
-          "quant_mode",
+          "_quant_mode",
           [](const Net& net) {
             return Made(net).observe() ? caffe::CAFFE_QUANT_OBSERVE : caffe::CAFFE_QUANT_PASSIVE;
           },
           [](Net& net, caffe::QuantizerMode mode) {
             Idle(net).set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
+          })
+      .def_property_readonly(
+          "ranges",
+          [](Net& net) {
+            py::dict ranges;
+            for (const auto& [name, range] : Idle(net).Ranges()) {
+              ranges[py::str(name)] = py::make_tuple(range.low, range.high);
+            }
+            return ranges;
           },
-          "CAFFE_QUANT_OBSERVE collects the range of every blob in every forward.")
-      .def("before_forward",
-           [](Net& net, const py::function& f) { Idle(net).set_before_forward(MakeCallback(f)); })
-      .def("after_forward",
-           [](Net& net, const py::function& f) { Idle(net).set_after_forward(MakeCallback(f)); })
-      .def("before_backward",
-           [](Net& net, const py::function& f) { Idle(net).set_before_backward(MakeCallback(f)); })
-      .def("after_backward",
-           [](Net& net, const py::function& f) { Idle(net).set_after_backward(MakeCallback(f)); });
+          "The observed ranges, a dict of (smallest, largest) by the name of the blob.\n\n"
+          "Collected under quant_mode observe, or read from a caffemodel. A blob that layers "
+          "change\n"
+          "in place has one range for each version: the last has the blob's name, an earlier one\n"
+          "<blob>@<layer>.")
+      .def(
+          "before_forward",
+          [](Net& net, const py::function& f) { Idle(net).set_before_forward(MakeCallback(f)); },
+          py::arg("function"),
+          "Calls function(index of the layer in layers) before each layer's forward.\n\n"
+          "One function at a time; with one, layers run one by one.")
+      .def(
+          "after_forward",
+          [](Net& net, const py::function& f) { Idle(net).set_after_forward(MakeCallback(f)); },
+          py::arg("function"), "As before_forward, after each layer's forward.")
+      .def(
+          "before_backward",
+          [](Net& net, const py::function& f) { Idle(net).set_before_backward(MakeCallback(f)); },
+          py::arg("function"), "As before_forward, before each layer's backward.")
+      .def(
+          "after_backward",
+          [](Net& net, const py::function& f) { Idle(net).set_after_backward(MakeCallback(f)); },
+          py::arg("function"), "As before_forward, after each layer's backward.");
   module.def("_read_net", [](const py::object& given) {
     return py::bytes(caffe::ReadNetParameter(ToFile(given, "the net")).SerializeAsString());
   });

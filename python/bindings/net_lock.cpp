@@ -57,7 +57,7 @@ void SleepUntilWoken() {
 struct Registry {
   std::unordered_map<const caffe::Net*, std::shared_ptr<NetLock>> nets;
   struct Entry {
-    const caffe::Net* net;
+    caffe::Net* net;
     std::shared_ptr<NetLock> lock;
   };
   std::unordered_map<const caffe::BlobBase*, Entry> blobs;
@@ -143,7 +143,7 @@ void NetLock::Yield() {
   depth_ = 1;
 }
 
-void AddNet(const caffe::Net& net, const std::shared_ptr<NetLock>& lock) {
+void AddNet(caffe::Net& net, const std::shared_ptr<NetLock>& lock) {
   Registry& registry = TheRegistry();
   registry.nets[&net] = lock;
   const auto add = [&](const std::shared_ptr<caffe::BlobBase>& blob) {
@@ -174,6 +174,11 @@ void WaitUntilIdle(const caffe::BlobBase& blob) {
   if (found == TheRegistry().blobs.end()) return;
   const std::shared_ptr<NetLock> lock = found->second.lock;
   lock->WaitUntilIdle();
+}
+
+caffe::Net* NetOf(const caffe::BlobBase& blob) {
+  const auto found = TheRegistry().blobs.find(&blob);
+  return found == TheRegistry().blobs.end() ? nullptr : found->second.net;
 }
 
 Computing::Computing(const caffe::Net& net) : held_(net), mark_(held_.lock()) {}

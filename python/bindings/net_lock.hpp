@@ -51,12 +51,14 @@ class NetLock {
 };
 
 // Registers a net and its blobs, or takes them out, with the GIL. Nets of one solver share a lock.
-void AddNet(const caffe::Net& net, const std::shared_ptr<NetLock>& lock);
+void AddNet(caffe::Net& net, const std::shared_ptr<NetLock>& lock);
 void RemoveNet(const caffe::Net& net) noexcept;
 // Throws if the net was never made (a subclass that forgot __init__).
 std::shared_ptr<NetLock> LockOf(const caffe::Net& net);
 // For whoever touches a blob: waits until its net is idle. Blobs of no net are always.
 void WaitUntilIdle(const caffe::BlobBase& blob);
+// The net that a blob was registered with; null if there is none.
+caffe::Net* NetOf(const caffe::BlobBase& blob);
 
 // Holds a net, with the GIL.
 class HeldNet {

@@ -19,6 +19,7 @@ except ModuleNotFoundError as _error:
 
 from ._caffe import *  # noqa: F401,F403  (every public name of the bindings is a public name here)
 from ._caffe import __version__  # noqa: F401
+from . import blob as _blob  # noqa: F401  (completes the bound class)
 from .pycaffe import Net  # noqa: F401  (completes the bound class)
 from .proto.caffe_pb2 import TRAIN, TEST  # noqa: F401  (plain ints, as scripts compare them)
 from .classifier import Classifier  # noqa: F401

@@ -1,5 +1,12 @@
-"""bfloat16 in NumPy, which has no such type: the codes are uint16, the upper half of a float32."""
+"""bfloat16 as uint16 codes, the upper half of a float32, for files and older scripts.
+
+Views of blobs are arrays of `ml_dtypes.bfloat16`, which are numbers: `blob.data[...] = 0.5`. A
+script that has codes assigns them to the view's bits, `blob.data.view(numpy.uint16)[...] = codes`.
+"""
+import ml_dtypes
 import numpy as np
+
+dtype = np.dtype(ml_dtypes.bfloat16)
 
 
 def from_float(values):
@@ -13,8 +20,10 @@ def from_float(values):
 
 
 def to_float(codes):
-    """A float32 array with the values of bfloat16 codes."""
+    """A float32 array with the values of bfloat16 codes, or of an array of `ml_dtypes.bfloat16`."""
     codes = np.asarray(codes)
+    if codes.dtype == dtype:
+        return codes.astype(np.float32)
     if codes.dtype != np.uint16:
         raise TypeError('bfloat16 codes are uint16, not %s' % codes.dtype)
     wide = np.ascontiguousarray(codes).astype(np.uint32) << np.uint32(16)

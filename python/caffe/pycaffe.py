@@ -1,13 +1,15 @@
 """What the bound Net gains in Python: named blobs, forward and backward by name, batches."""
 import functools
-from collections import OrderedDict
+import os
+import warnings
 from itertools import zip_longest
 
 import numpy as np
 
-from . import bfloat16
-from ._caffe import Blob, Net
-from .proto import caffe_pb2
+from . import bfloat16, names
+from ._caffe import Net, TEST, TRAIN, quantizer_mode
+from .codes import Codes
+from .scalar_view import scalar_view
 
 
 def _cached(make):
@@ -33,97 +35,90 @@ def _exclusive(method):
 
 
 def _blobs(self):
-    """The blobs by name, in the order in which the net makes them."""
-    return OrderedDict(zip(self._blob_names, self._blobs))
+    """The blobs by name, a dict of caffe.Blob in the order in which the net makes them.
+
+    A name that is not there is a KeyError that says which one is near.
+    """
+    return names.NamedDict(zip(self._blob_names, self._blobs), 'blob')
 
 
 def _blob_loss_weights(self):
-    """The weight of each blob in the loss, by name."""
-    return OrderedDict(zip(self._blob_names, self._blob_loss_weights))
+    """The weight of each blob in the loss, a dict of float by name; 0 for what is no loss."""
+    return names.NamedDict(zip(self._blob_names, self._blob_loss_weights), 'blob')
 
 
 def _layer_dict(self):
-    """The layers by name."""
-    return OrderedDict(zip(self._layer_names, self.layers))
+    """The layers by name, a dict of caffe.Layer in the order of a forward."""
+    return names.NamedDict(zip(self._layer_names, self.layers), 'layer')
 
 
 def _params(self):
-    """The parameter blobs by layer; layers without any are left out."""
-    return OrderedDict((name, layer.blobs) for name, layer in zip(self._layer_names, self.layers)
-                       if len(layer.blobs) > 0)
+    """The parameters by layer, a dict of lists of caffe.Blob: net.params['conv1'][0].
+
+    Layers without parameters are left out.
+    """
+    return names.NamedDict(((name, layer.blobs) for name, layer
+                            in zip(self._layer_names, self.layers) if len(layer.blobs) > 0),
+                           'layer with parameters')
 
 
 def _inputs(self):
-    """The names of the net's inputs."""
+    """The names of the net's inputs, a list of str: what forward takes as keywords."""
     return [self._blob_names[i] for i in self._inputs]
 
 
 def _outputs(self):
-    """The names of the net's outputs: the blobs that no layer reads."""
+    """The names of the net's outputs, a list of str: the blobs that no layer reads."""
     return [self._blob_names[i] for i in self._outputs]
 
 
 def _top_names(self):
-    """The names of each layer's tops."""
-    return OrderedDict((layer, [self._blob_names[k] for k in self._top_ids(i)])
-                       for i, layer in enumerate(self._layer_names))
+    """The names of each layer's tops, a dict of lists of str by layer."""
+    return names.NamedDict(((layer, [self._blob_names[k] for k in self._top_ids(i)])
+                            for i, layer in enumerate(self._layer_names)), 'layer')
 
 
 def _bottom_names(self):
-    """The names of each layer's bottoms."""
-    return OrderedDict((layer, [self._blob_names[k] for k in self._bottom_ids(i)])
-                       for i, layer in enumerate(self._layer_names))
+    """The names of each layer's bottoms, a dict of lists of str by layer."""
+    return names.NamedDict(((layer, [self._blob_names[k] for k in self._bottom_ids(i)])
+                            for i, layer in enumerate(self._layer_names)), 'layer')
 
 
 def _layer_index(self, name):
     try:
         return list(self._layer_names).index(name)
     except ValueError:
-        raise ValueError('the net has no layer %s' % name) from None
-
-
-def _is_bfloat16(blob):
-    data_type = getattr(blob, 'data_type', None)
-    return data_type is not None and int(data_type) == caffe_pb2.CAFFE_BFLOAT16
-
-
-def _floats(blob, values):
-    if _is_bfloat16(blob):
-        return bfloat16.to_float(values)
-    if values.dtype.kind != 'f':
-        raise TypeError('blob %s holds codes of a quantized type' % blob.name)
-    return np.array(values, dtype=np.float32)
-
-
-def _float_data(self):
-    """A copy of the values as float32, whatever float type the blob has."""
-    return _floats(self, self.data)
-
-
-def _float_diff(self):
-    """A copy of the gradient as float32, whatever float type the blob has."""
-    return _floats(self, self.diff)
-
-
-def _check_codes(blob, view, values):
-    if view.dtype.kind == 'f' or _is_bfloat16(blob) or values.dtype == view.dtype:
-        return
-    most = np.iinfo(view.dtype).max
-    numbers = np.asarray(values, np.float64)
-    if not np.all((numbers >= 0) & (numbers <= most) & (numbers == np.floor(numbers))):
-        raise ValueError(
-            'blob %s holds codes of a quantized type, integers from 0 to %d, and these are not: '
-            "quantize them with the blob's range (the caffemodel has it), or let its layer have "
-            'top_data_type: CAFFE_FLOAT, and the net quantizes' % (blob.name, most))
+        raise ValueError('the net has no layer %s%s' % (
+            name, names.did_you_mean(name, self._layer_names))) from None
 
 
 def _write(blob, view, values):
-    """Numbers into a blob's data or diff. Codes (uint16) for bfloat16 are taken as they are."""
-    values = np.asarray(values)
-    _check_codes(blob, view, values)
-    if _is_bfloat16(blob) and values.dtype != np.uint16:
-        values = bfloat16.from_float(values)
+    """Numbers into a view of a blob's data or diff."""
+    _check_fit(blob.name, np.shape(values), view.shape)
     view[...] = values
+
+
+def _feed(blob, values, codes):
+    """An input's values. Floats are quantized where the blob holds codes, unless `codes`."""
+    view = blob.data
+    if isinstance(view, Codes) and not codes and np.asarray(values).dtype.kind not in 'iub':
+        blob.float_data = values
+    else:
+        view[...] = values
+
+
+def _result(view):
+    """A view as forward and backward give it. bfloat16, which NumPy lacks, becomes float32."""
+    if view.dtype != bfloat16.dtype:
+        return view
+    return scalar_view(np.asarray(view).astype(np.float32))
+
+
+def _output(blob, codes):
+    view = blob.data
+    if codes or not isinstance(view, Codes):
+        return _result(view)
+    return scalar_view(np.array(blob.float_data))
 
 
 def _check_names(given, wanted, what):
@@ -132,19 +127,80 @@ def _check_names(given, wanted, what):
                                                 ', '.join(sorted(given)) or 'none'))
 
 
+def _shape_fault(name, given, wanted):
+    """What is wrong with the shape of an input, and what to do."""
+    text = '%s: shape %s does not fit blob %s, whose shape is %s' % (name, given, name, wanted)
+    reshape = "net.blobs['%s'].reshape(%s)" % (name, ', '.join(str(extent) for extent in given))
+    if len(wanted) == 4 and len(given) in (3, 4) and given[-3:] == (*wanted[2:], wanted[1]) and (
+            given[-3:] != wanted[1:]):
+        order = '(2, 0, 1)' if len(given) == 3 else '(0, 3, 1, 2)'
+        text += '; it looks like height x width x channels: give %s.transpose%s%s' % (
+            name, order, '[numpy.newaxis]' if len(given) == 3 else '')
+        if len(given) == 4 and given[0] != wanted[0]:
+            text += ', and that to net.forward_all, which takes any number of items'
+        return text
+    if given == wanted[1:]:
+        text += '; one item has no axis for the batch: '
+        return text + ('give %s[numpy.newaxis]' % name if wanted[0] == 1 else
+                       'net.forward_all(%s=%s[numpy.newaxis]) runs it' % (name, name))
+    if len(given) == len(wanted) and given[1:] == wanted[1:]:
+        return '%s: shape %s is not one batch of %d; net.forward_all(%s=…) takes any number of ' \
+            'items, or call %s first' % (name, given, wanted[0], name, reshape)
+    if np.prod(given, dtype=np.int64) == np.prod(wanted, dtype=np.int64):
+        return text + '; it has as many elements: give %s.reshape%s' % (name, wanted)
+    if len(given) == len(wanted):
+        return text + '; for inputs of this size call %s first' % reshape
+    return text
+
+
+def _check_fit(name, given, wanted):
+    """Raises unless NumPy can assign an array of shape `given` to one of shape `wanted`."""
+    inner = given
+    while len(inner) > len(wanted) and inner[0] == 1:
+        inner = inner[1:]
+    pairs = zip(reversed(inner), reversed(wanted))
+    if len(inner) > len(wanted) or any(have not in (1, want) for have, want in pairs):
+        raise ValueError(_shape_fault(name, given, wanted))
+
+
 def _check_batch(name, array, blob):
-    if len(blob.shape) > 0 and (np.ndim(array) == 0 or np.shape(array)[0] != blob.shape[0]):
-        raise ValueError('%s: shape %s is not one batch of %d'
-                         % (name, np.shape(array), blob.shape[0]))
+    given, wanted = np.shape(array), tuple(blob.shape)
+    if len(wanted) > 0 and (len(given) == 0 or given[0] != wanted[0] or (
+            len(wanted) > 1 and given == wanted[1:])):
+        raise ValueError(_shape_fault(name, given, wanted))
+    _check_fit(name, given, wanted)
+
+
+def _check_blobs(blobs):
+    """The names of blobs that a caller wants besides the outputs."""
+    if blobs is None:
+        return []
+    if isinstance(blobs, str):
+        return [blobs]
+    if isinstance(blobs, (list, tuple, set, frozenset)) and all(isinstance(b, str) for b in blobs):
+        return list(blobs)
+    what = 'an array of shape %s' % (blobs.shape,) if isinstance(blobs, np.ndarray) else (
+        'a %s' % type(blobs).__name__)
+    raise TypeError('blobs is %s, not a list of names; inputs are given by name: '
+                    'net.forward(data=x)' % what)
 
 
 @_exclusive
-def _forward(self, blobs=None, start=None, end=None, **kwargs):
+def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
     """Runs the net, or the layers from `start` to `end`, both by name and both included.
 
-    Keywords are the net's inputs, all of them or none. Gives a dict of views of the outputs (with
-    `end`, of that layer's tops) and of the blobs named in `blobs`; the next pass overwrites them.
+    Keywords are the net's inputs by name, all of them or none, arrays of the shape of their blobs.
+    Gives a dict of arrays: the outputs (with `end`, that layer's tops) and the blobs that `blobs`
+    names. Those of float, half and double are views, which the next pass overwrites; those of
+    bfloat16 and of codes (quant8, quant16) are copies as float32.
+
+    Floats that are given to an input of codes are quantized by its range, integers are codes. With
+    `codes` outputs are codes as well, and floats are refused.
+
+    Raises ValueError for shapes that do not fit, TypeError for inputs without a name, KeyError for
+    unknown blobs, and RuntimeError, with the layer, for what goes wrong in a layer.
     """
+    wanted = _check_blobs(blobs)
     first = 0 if start is None else _layer_index(self, start)
     if end is None:
         last = len(self.layers) - 1
@@ -152,13 +208,21 @@ def _forward(self, blobs=None, start=None, end=None, **kwargs):
     else:
         last = _layer_index(self, end)
         outputs = self.top_names[end]
+    found = {name: self.blobs[name] for name in [*outputs, *wanted]}
     if kwargs:
         _check_names(kwargs, self.inputs, "the net's inputs")
         for name, array in kwargs.items():
             _check_batch(name, array, self.blobs[name])
-            _write(self.blobs[name], self.blobs[name].data, array)
-    self._forward(first, last)
-    return {name: self.blobs[name].data for name in [*outputs, *(blobs or ())]}
+        for name, array in kwargs.items():
+            _feed(self.blobs[name], array, codes)
+    self._run_forward(first, last)
+    return {name: _output(blob, codes) for name, blob in found.items()}
+
+
+def _forward_part(self, start, end):
+    """BVLC's name for a forward of the layers from index start to end; gives the loss, float."""
+    self._run_forward(start, end)
+    return self._loss()
 
 
 @_exclusive
@@ -166,7 +230,8 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
     """Runs backward from layer `start` down to `end`, both by name and both included.
 
     Keywords are the diffs of the outputs (with `start`, of that layer's tops). Gives a dict of
-    views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in `diffs`.
+    views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in `diffs`;
+    those of bfloat16 are copies as float32. Errors as of forward.
     """
     if start is None:
         first = len(self.layers) - 1
@@ -186,7 +251,7 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
             _check_batch(name, array, self.blobs[name])
             _write(self.blobs[name], self.blobs[name].diff, array)
     self._backward(first, last)
-    return {name: self.blobs[name].diff for name in [*outputs, *(diffs or ())]}
+    return {name: _result(self.blobs[name].diff) for name in [*outputs, *(diffs or ())]}
 
 
 def _batch(self, blobs):
@@ -225,11 +290,17 @@ def _joined(collected, count):
 
 
 @_exclusive
-def _forward_all(self, blobs=None, **kwargs):
-    """Runs any number of items through the net in its batches; gives copies of all outputs."""
-    collected = {name: [] for name in [*self.outputs, *(blobs or ())]}
+def _forward_all(self, blobs=None, codes=False, **kwargs):
+    """Runs any number of items through the net in its batches.
+
+    Keywords are the net's inputs by name, arrays whose first axis counts the items. Gives a dict of
+    copies of the outputs and of the blobs that `blobs` names, for all items; a loss has one value
+    for each batch. Types, `codes` and errors as of forward.
+    """
+    blobs = _check_blobs(blobs)
+    collected = {name: [] for name in [*self.outputs, *blobs]}
     for batch in self._batch(kwargs):
-        _collect(collected, self.forward(blobs=blobs, **batch))
+        _collect(collected, self.forward(blobs=blobs, codes=codes, **batch))
     return _joined(collected, len(next(iter(kwargs.values()))) if kwargs else 0)
 
 
@@ -238,7 +309,9 @@ def _forward_backward_all(self, blobs=None, diffs=None, **kwargs):
     """Runs forward and backward in batches; keywords are inputs' data and outputs' diffs.
 
     Gives copies: a dict of the outputs and `blobs`, and a dict of the inputs' diffs and `diffs`.
+    Types and errors as of forward.
     """
+    blobs = _check_blobs(blobs)
     all_blobs = {name: [] for name in [*self.outputs, *(blobs or ())]}
     all_diffs = {name: [] for name in [*self.inputs, *(diffs or ())]}
     _check_names([name for name in kwargs if name not in self.outputs],
@@ -265,6 +338,8 @@ def _set_input_arrays(self, *arguments):
     """set_input_arrays(data, labels): what the net's first layer, a MemoryData, reads from now on.
 
     set_input_arrays(index, data, labels) names the layer by its index, as the OpenCL fork does.
+    data is (items, channels, height, width), labels (items,); both become float32. RuntimeError
+    unless the items are a multiple of the batch and have the layer's shape.
     """
     if len(arguments) not in (2, 3):
         raise TypeError('set_input_arrays takes (data, labels) or (index, data, labels), not %d '
@@ -274,12 +349,89 @@ def _set_input_arrays(self, *arguments):
 
 
 def _set_layer_input_arrays(self, layer, data, labels):
-    """What a MemoryData layer reads from now on. The arrays must have a multiple of its batch."""
+    """What a MemoryData layer of net.layers reads from now on; arrays as of set_input_arrays."""
     return self._set_input_arrays(layer, *_memory_arrays(data, labels))
 
 
-Blob.float_data = property(_float_data, doc=_float_data.__doc__)
-Blob.float_diff = property(_float_diff, doc=_float_diff.__doc__)
+_PHASES = {'TRAIN': TRAIN, 'TEST': TEST}
+
+
+def _phase_number(phase):
+    if isinstance(phase, str) and phase.upper() in _PHASES:
+        return _PHASES[phase.upper()]
+    if isinstance(phase, (str, os.PathLike)) or not hasattr(phase, '__index__'):
+        raise TypeError('phase is %r, not caffe.TRAIN or caffe.TEST; weights are given by name: '
+                        "caffe.Net(file, caffe.TEST, weights='x.caffemodel')" % (phase,))
+    return phase
+
+
+def _check_file(network_file):
+    if isinstance(network_file, bytes):
+        raise TypeError('the net is bytes; caffe.Net takes a file name or a NetParameter: '
+                        'caffe_pb2.NetParameter.FromString(data)')
+    if isinstance(network_file, str) and ('\n' in network_file or '{' in network_file) and (
+            not os.path.exists(network_file)):
+        start = ' '.join(network_file.split())
+        raise ValueError('%r is the text of a prototxt, not the name of a file; caffe.Net takes '
+                         'its message: google.protobuf.text_format.Parse(text, '
+                         'caffe_pb2.NetParameter())'
+                         % (start if len(start) <= 40 else start[:37] + '...'))
+    if not isinstance(network_file, (str, os.PathLike)) and not hasattr(network_file,
+                                                                        'SerializeToString'):
+        raise TypeError('the net is %r (%s), not a file name or a NetParameter'
+                        % (network_file, type(network_file).__name__))
+
+
+_make = Net.__init__
+
+
+def _init(self, network_file, phase=None, level=None, stages=None, weights=None, weights_file=None):
+    if weights_file is None and level is not None and isinstance(phase, (str, os.PathLike)) and (
+            str(phase).upper() not in _PHASES):
+        weights_file, phase, level = phase, level, None
+    if weights_file is not None:
+        warnings.warn('Net(file, weights, phase) is deprecated: use Net(file, phase, '
+                      'weights=weights)', DeprecationWarning, stacklevel=2)
+        weights = weights_file
+    _check_file(network_file)
+    phase = TEST if phase is None else _phase_number(phase)
+    _make(self, network_file, phase, 0 if level is None else level, stages, weights)
+
+
+def _quant_mode(self):
+    """What the net does about ranges, a caffe.quantizer_mode.
+
+    CAFFE_QUANT_PASSIVE uses them, CAFFE_QUANT_OBSERVE collects them. Set it to one of these, to its number (0, 1), or to 'passive' or 'observe'. While
+    it is observe, every forward widens the range of every float blob; net.save writes them.
+    """
+    return self._quant_mode
+
+
+_MODES = {'passive': quantizer_mode.CAFFE_QUANT_PASSIVE,
+          'observe': quantizer_mode.CAFFE_QUANT_OBSERVE}
+
+
+def _set_quant_mode(self, mode):
+    found = None
+    if isinstance(mode, str):
+        word = mode.lower()
+        word = word[len('caffe_quant_'):] if word.startswith('caffe_quant_') else word
+        found = _MODES.get(word)
+    elif isinstance(mode, (quantizer_mode, int, np.integer)):
+        found = {int(value): value for value in _MODES.values()}.get(int(mode))
+    if found is None:
+        raise ValueError("quant_mode is %r; the values are 'passive' (CAFFE_QUANT_PASSIVE, 0) and "
+                         "'observe' (CAFFE_QUANT_OBSERVE, 1)" % (mode,))
+    self._quant_mode = found
+
+
+for _name, _function in (('__init__', _init), ('forward', _forward), ('backward', _backward),
+                         ('forward_all', _forward_all),
+                         ('forward_backward_all', _forward_backward_all),
+                         ('set_input_arrays', _set_input_arrays),
+                         ('set_layer_input_arrays', _set_layer_input_arrays)):
+    _function.__name__, _function.__qualname__ = _name, 'Net.' + _name  # for messages and help()
+    setattr(Net, _name, _function)
 Net.blobs = _cached(_blobs)
 Net.blob_loss_weights = _cached(_blob_loss_weights)
 Net.layer_dict = _cached(_layer_dict)
@@ -288,10 +440,6 @@ Net.inputs = _cached(_inputs)
 Net.outputs = _cached(_outputs)
 Net.top_names = _cached(_top_names)
 Net.bottom_names = _cached(_bottom_names)
-Net.forward = _forward
-Net.backward = _backward
-Net.forward_all = _forward_all
-Net.forward_backward_all = _forward_backward_all
-Net.set_input_arrays = _set_input_arrays
-Net.set_layer_input_arrays = _set_layer_input_arrays
+Net.quant_mode = property(_quant_mode, _set_quant_mode, doc=_quant_mode.__doc__)
+Net._forward = _forward_part
 Net._batch = _batch

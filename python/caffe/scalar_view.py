@@ -11,6 +11,8 @@ import numpy as np
 class ScalarView(np.ndarray):
     """A 0-axis array that may also be indexed as if it had one axis of length one."""
 
+    vector_class = np.ndarray
+
     def __new__(cls, array):
         array = np.asarray(array)
         if array.ndim != 0:
@@ -22,7 +24,7 @@ class ScalarView(np.ndarray):
         if isinstance(key, tuple) and len(key) == 1:
             key = key[0]
         if self.ndim == 0 and isinstance(key, (slice, numbers.Integral)):
-            return self.view(np.ndarray).reshape(1)
+            return self.view(self.vector_class).reshape(1)
         return None
 
     def __getitem__(self, key):

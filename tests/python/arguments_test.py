@@ -112,22 +112,6 @@ def test_nets_and_solvers_that_were_never_made():
             use()
 
 
-@pytest.mark.parametrize('name, most', [('CAFFE_INT8_QUANTIZED', 255),
-                                        ('CAFFE_INT16_QUANTIZED', 65535)])
-def test_codes_are_integers_in_their_range(name, most):
-    caffe.set_device('cpu')
-    spec = NetSpec()
-    spec.data = L.Input(shape=dict(dim=[1, 3]), top_data_type=getattr(caffe.data_type, name))
-    net = caffe.Net(spec.to_proto(), caffe.TEST)
-    for codes in ([[0, 1, most]], np.array([[0., 1., most]]), np.array([[0, 1, most]], np.int64)):
-        assert net.forward(data=np.asarray(codes))['data'].tolist() == [[0, 1, most]]
-    for wrong in ([[0.5, 1, 2]], [[0, -1, 2]], [[0, most + 1, 2]], [[np.nan, 0, 0]],
-                  [[np.inf, 0, 0]]):
-        with pytest.raises(ValueError, match='blob data holds codes .* integers from 0 to %d' % most):
-            net.forward(data=np.array(wrong))
-    assert net.blobs['data'].data.tolist() == [[0, 1, most]]
-
-
 def test_states_check_phase_and_stages():
     state = caffe.SolverParameter().train_state
     state.phase = caffe.TEST

@@ -1,5 +1,6 @@
 import gc
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -176,8 +177,6 @@ def test_every_way_to_make_a_net(net, tmp_path):
         made.append(caffe.Net(path, str(weights), caffe.TEST))
     for other in made:
         np.testing.assert_array_equal(other.params['ip'][0].data, expected)
-    with pytest.raises(TypeError):
-        caffe.Net(path)
     with pytest.raises(ValueError, match='phase 7'):
         caffe.Net(path, 7)
     with pytest.raises(TypeError, match='SolverParameter is no NetParameter'):
@@ -250,7 +249,7 @@ def test_memory_data_reads_arrays():
 
 
 @pytest.mark.parametrize('name, dtype', [('CAFFE_HALF', np.float16), ('CAFFE_DOUBLE', np.float64),
-                                         ('CAFFE_BFLOAT16', np.uint16)])
+                                         ('CAFFE_BFLOAT16', ml_dtypes.bfloat16)])
 def test_blobs_of_other_types(name, dtype):
     caffe.set_device('cpu')
     data_type = getattr(caffe.data_type, name)

@@ -1,0 +1,117 @@
+"""What the bound Blob gains in Python: its numbers as floats, whatever its type, and its range."""
+import numpy as np
+
+from ._caffe import Blob
+from .codes import Codes
+from .float_values import FloatValues
+
+
+def _scale(self):
+    """The step between two codes, float: a code means (code - zero_point) * scale.
+
+    None for float kinds, and for codes whose range was never observed.
+    """
+    return None if self._quantization is None else self._quantization[0]
+
+
+def _zero_point(self):
+    """The code that means 0, int; None where scale is None."""
+    return None if self._quantization is None else self._quantization[1]
+
+
+def _range(self):
+    """The smallest and the largest number that a code stands for, two floats.
+
+    None where scale is None.
+    Ranges are observed under net.quant_mode = 'observe' (net.ranges), or come with a caffemodel.
+    """
+    if self._quantization is None:
+        return None
+    scale, zero, low, high = self._quantization
+    return (low - zero) * scale, (high - zero) * scale
+
+
+def _known(blob):
+    quantization = blob._quantization
+    if quantization is None:
+        raise RuntimeError(
+            'blob %s (%s): no range was ever observed, so that its codes mean no numbers; '
+            'calibrate: run the net in a float type on typical data with '
+            "net.quant_mode = 'observe', save it, and load that caffemodel here; or read and write "
+            'codes: blob.data, net.forward(codes=True)' % (blob.name, blob._type_name))
+    return quantization
+
+
+def _dequantized(blob, codes):
+    scale, zero, _, _ = _known(blob)
+    numbers = (codes.view(np.ndarray).astype(np.int32) - zero).astype(np.float32)
+    return numbers * np.float32(scale)
+
+
+def _quantized(blob, values):
+    """Codes by the library's arithmetic: times 1/scale, half away from zero, clamped in float."""
+    scale, zero, low, high = _known(blob)
+    with np.errstate(invalid='ignore', over='ignore'):
+        numbers = np.asarray(values).astype(np.float32) * np.float32(1 / scale)
+        numbers = np.clip(np.where(np.isnan(numbers), np.float32(0), numbers),
+                          np.float32(low - zero), np.float32(high - zero))
+        whole = np.trunc(numbers)
+        whole += np.where(np.abs(numbers - whole) >= 0.5, np.sign(numbers), np.float32(0))
+    return whole.astype(np.int64) + zero
+
+
+def _no_gradient(blob):
+    return TypeError('blob %s (%s) holds codes of a quantized type, which have no gradient; train '
+                     'the net in a float type' % (blob.name, blob._type_name))
+
+
+def _float_data(self):
+    """The values as float32, a read-only copy of the blob's shape, whatever type the blob has.
+
+    `blob.float_data = x` writes numbers, which are converted to the type of the blob: rounded to
+    the nearest, and quantized by its range where it holds codes. RuntimeError where that range was
+    never observed. Elements are assigned through a copy, or through blob.data.
+    """
+    view = self.data
+    values = _dequantized(self, view) if isinstance(view, Codes) else view
+    return FloatValues(values, 'blob.float_data = x')
+
+
+def _float_diff(self):
+    """The gradient as float32, a read-only copy; `blob.float_diff = x` writes it.
+
+    TypeError for quantized types, which have no gradient.
+    """
+    view = self.diff
+    if isinstance(view, Codes):
+        raise _no_gradient(self)
+    return FloatValues(view, 'blob.float_diff = x')
+
+
+def _assign(blob, view, values):
+    try:
+        view[...] = values
+    except ValueError:
+        if np.shape(values) == view.shape:
+            raise
+        raise ValueError('blob %s has the shape %s, not %s'
+                         % (blob.name, view.shape, np.shape(values))) from None
+
+
+def _set_float_data(self, values):
+    view = self.data
+    _assign(self, view, _quantized(self, values) if isinstance(view, Codes) else values)
+
+
+def _set_float_diff(self, values):
+    view = self.diff
+    if isinstance(view, Codes):
+        raise _no_gradient(self)
+    _assign(self, view, values)
+
+
+Blob.scale = property(_scale, doc=_scale.__doc__)
+Blob.zero_point = property(_zero_point, doc=_zero_point.__doc__)
+Blob.range = property(_range, doc=_range.__doc__)
+Blob.float_data = property(_float_data, _set_float_data, doc=_float_data.__doc__)
+Blob.float_diff = property(_float_diff, _set_float_diff, doc=_float_diff.__doc__)
