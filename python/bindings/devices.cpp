@@ -54,54 +54,111 @@ int EnumerateDevices(bool silent) {
   return static_cast<int>(devices.size());
 }
 
+// As `caffe device_query` counts. Asking for the CPU's opens no driver.
+int NumberOf(const Device& device) {
+  if (device.backend() == caffe::Backend::kCpu) return -1;
+  const auto& devices = Runtime::Get().devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i] == &device) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::vector<Device*> AllDevices() {
+  Runtime& runtime = Runtime::Get();
+  std::vector<Device*> all(runtime.devices().begin(), runtime.devices().end());
+  all.push_back(runtime.cpu());
+  return all;
+}
+
 }  // namespace
 
 int64_t NextSeed() { return next_seed < 0 ? -1 : next_seed++; }
 
 void BindDevices(py::module_& module) {
-  py::class_<Device, std::unique_ptr<Device, py::nodelete>>(module, "Device", "A device.")
+  py::class_<Device, std::unique_ptr<Device, py::nodelete>>(
+      module, "Device", "A device: the CPU, a GPU, or another OpenCL device. See caffe.devices().")
       .def_property_readonly(
           "name", [](const Device& device) { return device.info().id; },
-          "The name that set_device takes, for example cuda:0.")
-      .def_property_readonly("description", [](const Device& device) { return device.info().name; })
-      .def_property_readonly("is_gpu",
-                             [](const Device& device) { return !device.info().is_cpu_type; })
-      .def_property_readonly("driver", [](const Device& device) { return device.info().driver; })
-      .def_property_readonly("bytes_in_use",
-                             [](const Device& device) { return device.bytes_in_use(); })
-      .def_property_readonly("bytes_peak", [](const Device& device) { return device.bytes_peak(); })
-      .def("reset_peak", &Device::ResetPeak)
-      .def("synchronize", &Device::Synchronize, py::call_guard<WithoutGil>());
+          "The name that set_device takes, str: cpu, cuda:0, opencl:1.")
+      .def_property_readonly("number", &NumberOf,
+                             "The number that set_device takes, int; -1 for the CPU.")
+      .def_property_readonly(
+          "description", [](const Device& device) { return device.info().name; },
+          "The maker's name of the device, str.")
+      .def_property_readonly(
+          "is_gpu", [](const Device& device) { return !device.info().is_cpu_type; },
+          "False for the CPU and for OpenCL devices that run on it (PoCL).")
+      .def_property_readonly(
+          "driver", [](const Device& device) { return device.info().driver; },
+          "The driver and its version, str; empty for the CPU.")
+      .def_property_readonly(
+          "bytes_in_use", [](const Device& device) { return device.bytes_in_use(); },
+          "Bytes of the device's memory that this process holds now, int.")
+      .def_property_readonly(
+          "bytes_peak", [](const Device& device) { return device.bytes_peak(); },
+          "The largest bytes_in_use since the start, or since reset_peak().")
+      .def("reset_peak", &Device::ResetPeak, "bytes_peak becomes bytes_in_use.")
+      .def("synchronize", &Device::Synchronize, py::call_guard<WithoutGil>(),
+           "Waits until the device has done what it was given. RuntimeError if some of it failed.");
 
   module.def(
-      "devices", [] { return Runtime::Get().devices(); }, py::return_value_policy::reference,
-      "All devices but the CPU, in the order of their numbers.");
+      "devices", &AllDevices, py::return_value_policy::reference,
+      "All devices, a list of caffe.Device by number: [0] is number 0 of `caffe device_query`,\n"
+      "and the last, [-1], is the CPU, whose number is -1.");
   module.def(
       "device", [] { return Runtime::Get().default_device(); }, py::return_value_policy::reference,
-      "This thread's default device.");
+      "This thread's default device, a caffe.Device: that of set_device, else the best there is.");
   module.def("enumerate_devices", &EnumerateDevices, py::arg("silent") = false,
-             "The number of devices; prints them unless silent.");
-  module.def("set_device", &SetDevice, py::arg("device"),
-             "Makes a device, by number or by name ('cpu', 'cuda:0'), this thread's default.");
+             "The number of devices besides the CPU, int; prints them unless silent.");
+  module.def(
+      "set_device", &SetDevice, py::arg("device"),
+      "Makes a device this thread's default.\n\n"
+      "By name ('cpu', 'cuda:0') or by the number of `caffe device_query` (-1: the CPU). Nets\n"
+      "move there at their next forward. RuntimeError lists the devices if there is no such one.");
   module.def(
       "select_device", [](const py::object& device, bool) { SetDevice(device); }, py::arg("id"),
-      py::arg("list_id") = true);
-  module.def("set_devices", [](const py::sequence& devices) {
-    CAFFE_CHECK(py::len(devices) > 0, "set_devices needs at least one device");
-    SetDevice(devices[0]);
-  });
-  module.def("set_mode_cpu", [] { Runtime::Get().SetDefaultDevice(Runtime::Get().cpu()); });
-  module.def("set_mode_gpu", &SetModeGpu);
-  module.def("set_random_seed", [](int64_t seed) {
-    CAFFE_CHECK(seed >= 0, "a random seed must not be negative, got ", seed);
-    next_seed = seed;
-  });
-  module.def("solver_count", [] { return solver_count; });
-  module.def("set_solver_count", [](int count) { solver_count = count; });
-  module.def("solver_rank", [] { return solver_rank; });
-  module.def("set_solver_rank", [](int rank) { solver_rank = rank; });
-  module.def("set_multiprocess", [](bool) {});
-  module.def("has_nccl", [] { return false; });
+      py::arg("list_id") = true, "set_device under the name that the OpenCL fork gives it.");
+  module.def(
+      "set_devices",
+      [](const py::sequence& devices) {
+        CAFFE_CHECK(py::len(devices) > 0, "set_devices needs at least one device");
+        SetDevice(devices[0]);
+      },
+      py::arg("devices"),
+      "set_device of the first one of a list: a net runs on one device. RuntimeError for an empty\n"
+      "list.");
+  module.def(
+      "set_mode_cpu", [] { Runtime::Get().SetDefaultDevice(Runtime::Get().cpu()); },
+      "Makes the CPU this thread's default device.");
+  module.def(
+      "set_mode_gpu", &SetModeGpu,
+      "Makes the device of the last set_device this thread's default again, else the best GPU.\n\n"
+      "Without a GPU one warning, and the CPU.");
+  module.def(
+      "set_random_seed",
+      [](int64_t seed) {
+        CAFFE_CHECK(seed >= 0, "a random seed must not be negative, got ", seed);
+        next_seed = seed;
+      },
+      py::arg("seed"),
+      "The seed, an int from 0 on, of the next net or solver that this thread makes; one more for\n"
+      "each that follows. A solver's own random_seed goes before it.");
+  module.def(
+      "solver_count", [] { return solver_count; }, "What set_solver_count set, int; 1 at first.");
+  module.def(
+      "set_solver_count", [](int count) { solver_count = count; }, py::arg("count"),
+      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_count() gives it back.");
+  module.def(
+      "solver_rank", [] { return solver_rank; }, "What set_solver_rank set, int; 0 at first.");
+  module.def(
+      "set_solver_rank", [](int rank) { solver_rank = rank; }, py::arg("rank"),
+      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_rank() gives it back.");
+  module.def(
+      "set_multiprocess", [](bool) {}, py::arg("multiprocess"),
+      "Kept for scripts of BVLC Caffe; changes nothing.");
+  module.def(
+      "has_nccl", [] { return false; }, "False: training on several GPUs is not supported.");
   module.def(
       "init_log",
       [](int level, bool) {
@@ -111,12 +168,14 @@ void BindDevices(py::module_& module) {
                                           : Level::kError);
       },
       py::arg("level") = 0, py::arg("stderr") = true,
-      "Log lines of this level (0 info, 1 warning, 2 error) and above go to stderr.");
+      "Log lines of this level (0 info, 1 warning, 2 error) and above go to standard error.");
   module.def(
       "set_logging_disabled",
       [](bool disabled) {
         caffe::log::SetLevel(disabled ? caffe::log::Level::kOff : caffe::log::Level::kInfo);
       },
       py::arg("disabled") = true, "No log lines at all, or all from info on.");
-  module.def("log", [](const std::string& text) { caffe::log::Info(text); });
+  module.def(
+      "log", [](const std::string& text) { caffe::log::Info(text); }, py::arg("text"),
+      "Writes a log line of level info.");
 }

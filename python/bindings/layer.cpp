@@ -10,29 +10,66 @@ namespace py = pybind11;
 void BindLayer(py::module_& module) {
   using caffe::LayerBase;
   using caffe::LayerParameter;
-  py::class_<LayerParameter>(module, "LayerParameter")
-      .def_property_readonly("name", [](const LayerParameter& p) { return p.name(); })
-      .def_property_readonly("type", [](const LayerParameter& p) { return p.type(); })
-      .def_property_readonly("bottom_size", [](const LayerParameter& p) { return p.bottom_size(); })
-      .def_property_readonly("top_size", [](const LayerParameter& p) { return p.top_size(); })
-      .def("bottom",
-           [](const LayerParameter& p, int i) {
-             CheckIndex(i, p.bottom_size(), "layer " + p.name(), "bottom");
-             return p.bottom(i);
-           })
-      .def("top",
-           [](const LayerParameter& p, int i) {
-             CheckIndex(i, p.top_size(), "layer " + p.name(), "top");
-             return p.top(i);
-           })
-      .def("SerializeToString",
-           [](const LayerParameter& p) { return py::bytes(p.SerializeAsString()); });
-  py::class_<LayerBase, std::shared_ptr<LayerBase>>(module, "Layer", py::dynamic_attr())
-      .def_property_readonly("type", [](const LayerBase& layer) { return layer.type(); })
-      .def_property_readonly("name", [](const LayerBase& layer) { return layer.name(); })
+  py::class_<LayerParameter>(module, "LayerParameter",
+                             "What the prototxt says about a layer: layer.layer_param.")
+      .def_property_readonly(
+          "name", [](const LayerParameter& p) { return p.name(); }, "The layer's name, str.")
+      .def_property_readonly(
+          "type", [](const LayerParameter& p) { return p.type(); }, "The layer's type, str.")
+      .def_property_readonly(
+          "bottom_size", [](const LayerParameter& p) { return p.bottom_size(); },
+          "The number of bottoms.")
+      .def_property_readonly(
+          "top_size", [](const LayerParameter& p) { return p.top_size(); }, "The number of tops.")
+      .def(
+          "bottom",
+          [](const LayerParameter& p, int i) {
+            CheckIndex(i, p.bottom_size(), "layer " + p.name(), "bottom");
+            return p.bottom(i);
+          },
+          py::arg("index"), "The name of a bottom, counted from 0; IndexError beyond the last.")
+      .def(
+          "top",
+          [](const LayerParameter& p, int i) {
+            CheckIndex(i, p.top_size(), "layer " + p.name(), "top");
+            return p.top(i);
+          },
+          py::arg("index"), "The name of a top, counted from 0; IndexError beyond the last.")
+      .def(
+          "SerializeToString",
+          [](const LayerParameter& p) { return py::bytes(p.SerializeAsString()); },
+          "The message as bytes: caffe_pb2.LayerParameter.FromString reads them.");
+  py::class_<LayerBase, std::shared_ptr<LayerBase>>(
+      module, "Layer", py::dynamic_attr(),
+      "A layer of a net, and the base class of layers that are written in Python.\n\n"
+      "layer { type: 'Python' python_param { module: 'm' layer: 'MyLayer' param_str: '…' } } "
+      "makes\n"
+      "an object of m.MyLayer, a subclass of this one with the methods\n\n"
+      "setup(self, bottom, top): once, when the net is made: reads param_str, checks the number "
+      "of\n"
+      "  bottoms and tops, makes parameters with self.blobs.add_blob(2, 3).\n"
+      "reshape(self, bottom, top): before every forward: top[0].reshape(*bottom[0].data.shape).\n"
+      "forward(self, bottom, top): reads bottom[i].data, writes top[i].data[...].\n"
+      "backward(self, top, propagate_down, bottom): writes bottom[i].diff[...] from top[i].diff "
+      "where\n"
+      "  propagate_down[i]; adds to self.blobs[i].diff.\n\n"
+      "bottom and top are lists of caffe.Blob. The module must be importable (sys.path, "
+      "PYTHONPATH).\n"
+      "What a method raises comes out of forward or backward with the layer's name in front.")
+      .def_property_readonly(
+          "type", [](const LayerBase& layer) { return layer.type(); },
+          "The type, str, for example Convolution.")
+      .def_property_readonly(
+          "name", [](const LayerBase& layer) { return layer.name(); }, "The name, str.")
       .def_property_readonly("layer_param", &LayerBase::layer_param,
-                             py::return_value_policy::reference_internal);
+                             py::return_value_policy::reference_internal,
+                             "What the prototxt says about the layer, a caffe.LayerParameter.")
+      .def_property_readonly("_type_name",
+                             [](const LayerBase& layer) { return layer.types().name(); })
+      .def_property_readonly(
+          "_device", [](const LayerBase& layer) { return layer.device(); },
+          py::return_value_policy::reference);
   module.def(
       "layer_type_list", [] { return caffe::LayerRegistry::Get().Names(); },
-      "The names of all layer types.");
+      "The names of all layer types that nets may have, a sorted list of str.");
 }

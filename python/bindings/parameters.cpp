@@ -42,7 +42,9 @@ void BindParameters(py::module_& module) {
   using caffe::NetParameter;
   using caffe::NetState;
   using caffe::SolverParameter;
-  py::class_<NetState>(module, "NetState")
+  py::class_<NetState>(module, "NetState",
+                       "Phase, level and stages of a net, which choose its layers; fields as in "
+                       "caffe.proto.")
       .def(py::init<>())
       .def_property(
           "phase", [](const NetState& s) { return static_cast<int>(s.phase()); },
@@ -67,7 +69,9 @@ void BindParameters(py::module_& module) {
              s.set_stage(i, stage);
            })
       .def("clear_stage", [](NetState& s) { s.clear_stage(); });
-  py::class_<NetParameter>(module, "NetParameter")
+  py::class_<NetParameter>(module, "NetParameter",
+                           "The net of a caffe.SolverParameter. Nets of one's own are written as\n"
+                           "caffe_pb2.NetParameter, or with caffe.NetSpec.")
       .def(py::init<>())
       .def_property(
           "force_backward", [](const NetParameter& p) { return p.force_backward(); },

@@ -144,7 +144,6 @@ void PythonLayer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   if (set_up_) return;  // a move to another device: what setup made is there
   set_up_ = true;
   const InPython python;
-  if (!py::hasattr(self(), "setup")) return;
   Call("setup", py::make_tuple(Blobs(bottom), Blobs(top)));
 }
 
@@ -152,6 +151,13 @@ void PythonLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const InPython python;
   SyncViews(bottom);
   SyncViews(top);
+  const py::handle type = py::type::handle_of(self());
+  if (type.attr("reshape").is(py::type::of<LayerBase>().attr("reshape"))) {
+    throw py::attribute_error(
+        caffe::Concat(Where(), ": class ", type.attr("__name__").cast<std::string>(),
+                      " has no method reshape(self, bottom, top), which gives each top its shape: ",
+                      "top[0].reshape(*bottom[0].data.shape)"));
+  }
   Call("reshape", py::make_tuple(Blobs(bottom), Blobs(top)));
   MarkData(top);
 }
@@ -181,7 +187,7 @@ void PythonLayer::AddBlob(const caffe::Shape& shape) {
 }
 
 void BindPythonLayer(py::module_& module) {
-  py::class_<LayerBlobs>(module, "BlobVec", "The parameters of a layer.")
+  py::class_<LayerBlobs>(module, "BlobVec", "The parameters of a layer, a list of caffe.Blob.")
       .def("__len__", [](const LayerBlobs& blobs) { return blobs.list().size(); })
       .def("__getitem__", &BlobAt)
       .def("__getitem__",
@@ -198,17 +204,32 @@ void BindPythonLayer(py::module_& module) {
                         "): add_blob is for the setup of Python layers");
             layer->AddBlob(ToShape(extents, blobs.layer->name() + ": add_blob"));
           },
-          "In setup: makes a parameter of zeros of this shape.");
+          "In the setup of a Python layer: makes a parameter of zeros, add_blob(2, 3) or\n"
+          "add_blob((2, 3)). Its type is float, or double in a layer of double; RuntimeError in "
+          "other\n"
+          "layers.");
   auto layer = py::reinterpret_borrow<py::class_<LayerBase, std::shared_ptr<LayerBase>>>(
       module.attr("Layer"));
   layer.def(py::init(&PythonLayer::MakeBase))
+      .def(
+          "setup", [](LayerBase&, const py::object&, const py::object&) {}, py::arg("bottom"),
+          py::arg("top"),
+          "Does nothing: the base of the setup(self, bottom, top) of layers written in Python.")
+      .def(
+          "reshape", [](LayerBase&, const py::object&, const py::object&) {}, py::arg("bottom"),
+          py::arg("top"),
+          "Does nothing: the base of the reshape(self, bottom, top) of layers written in Python,\n"
+          "which gives the tops their shapes and must be there.")
       .def_property_readonly(
-          "blobs", [](const std::shared_ptr<LayerBase>& self) { return LayerBlobs{self}; })
+          "blobs", [](const std::shared_ptr<LayerBase>& self) { return LayerBlobs{self}; },
+          "The parameters, a caffe.BlobVec of caffe.Blob; empty where the layer has none.")
       .def_property_readonly(
           "param_str",
-          [](const LayerBase& self) { return self.layer_param().python_param().param_str(); })
-      .def_property_readonly("phase",
-                             [](const LayerBase& self) { return static_cast<int>(self.phase()); });
+          [](const LayerBase& self) { return self.layer_param().python_param().param_str(); },
+          "python_param's param_str, str: settings in whatever form the layer reads.")
+      .def_property_readonly(
+          "phase", [](const LayerBase& self) { return static_cast<int>(self.phase()); },
+          "The phase of the net, caffe.TRAIN (0) or caffe.TEST (1).");
 
   caffe::LayerTraits traits;
   traits.min_bottom = traits.min_top = 0;

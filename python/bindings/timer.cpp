@@ -42,9 +42,13 @@ class Timer {
 void BindTimer(py::module_& module) {
   const py::call_guard<WithoutGil> release;
   py::class_<Timer>(module, "Timer",
-                    "Time between start() and stop(), what the device does included.")
+                    "The time between start() and stop(), what the thread's device did included.")
       .def(py::init<>())
-      .def("start", &Timer::Start, release)
-      .def("stop", &Timer::Stop, release)
-      .def_property_readonly("ms", &Timer::Milliseconds, "Milliseconds; stops a timer that runs.");
+      .def("start", &Timer::Start, release, "Waits for the device and begins to count from zero.")
+      .def("stop", &Timer::Stop, release,
+           "Waits for the device and ends counting; RuntimeError unless the timer runs.")
+      .def_property_readonly(
+          "ms", &Timer::Milliseconds,
+          "Milliseconds, float; stops a timer that runs. RuntimeError before the "
+          "first start.");
 }

@@ -162,7 +162,7 @@ def three_layers(layer='Times', **more):
 
 
 def devices():
-    return ['cpu'] + [device.name for device in caffe.devices()]
+    return [device.name for device in caffe.devices()]
 
 
 @pytest.fixture(params=devices())

@@ -14,7 +14,7 @@ from caffe import layers as L, NetSpec
 from nets import feed, settings
 
 MODULE = __name__
-DEVICES = ['cpu'] + [device.name for device in caffe.devices()]
+DEVICES = [device.name for device in caffe.devices()]
 
 
 def make(device='cpu', size=40):

@@ -6,7 +6,7 @@ import caffe
 from caffe import layers as L, NetSpec
 from nets import feed, settings, small_net
 
-DEVICES = ['cpu'] + [device.name for device in caffe.devices()]
+DEVICES = [device.name for device in caffe.devices()]
 
 
 @pytest.fixture(params=DEVICES)

@@ -1,0 +1,42 @@
+"""The packages that `import caffe` needs, and what to do where one is missing.
+
+Imports none of them.
+"""
+import importlib.util
+import os
+import sys
+
+_PACKAGES = {'numpy': 'numpy', 'google.protobuf': 'protobuf', 'ml_dtypes': 'ml_dtypes'}
+
+
+def _is_there(module):
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:  # the parent package is missing
+        return False
+
+
+def cure(packages, folder):
+    """How to get packages: the tree's virtual environment, if there is one, else pip."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(folder)))
+    activate = os.path.join(root, '.venv', 'bin', 'activate')
+    if os.path.exists(activate) and os.path.realpath(sys.prefix) != os.path.realpath(
+            os.path.join(root, '.venv')):
+        return 'run `. %s` first; the python3 there has what is needed' % activate
+    if not packages:
+        return 'build it for this Python: tools/build.sh release _caffe'
+    return '%s -m pip install %s' % (sys.executable or 'python3', ' '.join(packages))
+
+
+def check(folder):
+    """Raises an ImportError that names what the package in `folder` lacks, and the cure."""
+    missing = [package for module, package in _PACKAGES.items() if not _is_there(module)]
+    if missing:
+        raise ImportError('caffe needs %s, which %s does not have: %s'
+                          % (' and '.join(missing), sys.executable or 'this Python',
+                             cure(missing, folder)))
+    if not _is_there('caffe._caffe'):
+        built = [name for name in os.listdir(folder) if name.startswith('_caffe.')]
+        raise ImportError('caffe was %s: %s' % (
+            'built for another Python (%s), not for %s' % (', '.join(built), sys.version.split()[0])
+            if built else 'not built', cure([], folder)))
