@@ -69,12 +69,16 @@ def layers():
 needs_tool = pytest.mark.skipif(not os.path.exists(TOOL), reason='the command caffe is not built')
 
 
-def test_the_first_net_prints_what_it_says(tmp_path):
+@pytest.mark.parametrize('line', ['CAFFE_HALF', 'CAFFE_BFLOAT16', 'CAFFE_DOUBLE', 'CAFFE_FLOAT', ''])
+def test_the_first_net_prints_what_it_says(line, tmp_path):
     code, output = re.search(r'```python\n(.*?)```.*?```text\n(.*?)```', section('A first net'),
                              re.S).groups()
     assert len([line for line in code.splitlines() if line]) <= 20
     script = tmp_path / 'first_net.py'
-    script.write_text(code)
+    kept = [text.replace('CAFFE_HALF', line) for text in code.splitlines(True)
+            if line or 'data_type' not in text]
+    assert len(kept) == len(code.splitlines()) - (not line)
+    script.write_text(''.join(kept))
     environment = dict(os.environ, CAFFE_LOG='warning',
                        PYTHONPATH=os.path.dirname(os.path.dirname(caffe.__file__)))
     result = subprocess.run([sys.executable, script], env=environment, capture_output=True,
@@ -209,3 +213,29 @@ def test_what_a_readme_points_to_is_there(name):
         if 'foo_bar' not in path:
             assert os.path.exists(os.path.join(ROOT, path)) or os.path.exists(
                 os.path.join(folder, path)), path
+
+
+@pytest.mark.parametrize('data_type, tolerance', [('float', 1e-2), ('half', 3e-2),
+                                                  ('bfloat16', 2e-1), ('double', 1e-2)])
+def test_the_layer_in_python_is_right(data_type, tolerance, tmp_path, monkeypatch):
+    import numpy as np
+    code = re.search(r'```python\n(import caffe.*?)```', read('python', 'README.md'), re.S).group(1)
+    text = re.search(r'`(layer \{ name: "swish".*?)`', read('python', 'README.md'), re.S).group(1)
+    name = 'swish_' + data_type
+    (tmp_path / (name + '.py')).write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    prototxt = tmp_path / 'net.prototxt'
+    prototxt.write_text('force_backward: true data_type: %s layer { name: "x" type: "Input" top: "x" '
+                        'input_param { shape { dim: 3 dim: 5 } } } %s'
+                        % ('CAFFE_' + data_type.upper(), text.replace('"swish"', '"%s"' % name)))
+    caffe.set_device('cpu')
+    net = caffe.Net(str(prototxt), caffe.TRAIN)
+    x = np.linspace(-3, 3, 15).reshape(3, 5)
+
+    def swish(x):
+        return x / (1 + np.exp(-1.5 * x))
+
+    np.testing.assert_allclose(net.forward(x=x)['y'].astype(float), swish(x), atol=tolerance)
+    diff = net.backward(y=np.full((3, 5), 2))['x'].astype(float)
+    step = 1e-4
+    np.testing.assert_allclose(diff, (swish(x + step) - swish(x - step)) / step, atol=2 * tolerance)
