@@ -92,7 +92,7 @@ def test_control_c_stops_a_long_call(tmp_path):
                      'solver = caffe.get_solver(sys.argv[1])\n'
                      'print("ready", flush=True)\n'
                      'try:\n  solver.step(10 ** 9)\n'
-                     'except KeyboardInterrupt:\n  print("stopped at", solver.iter)\n', solver_file)
+                     'except KeyboardInterrupt:\n  print("iterations:", solver.iter)\n', solver_file)
     while True:  # log lines may come first
         line = process.stdout.readline()
         assert line, 'the process ended early'
@@ -104,8 +104,8 @@ def test_control_c_stops_a_long_call(tmp_path):
         output = process.communicate(timeout=20)[0]
     finally:
         process.kill()
-    assert 'stopped at' in output and process.returncode == 0
-    assert int(output.split('stopped at')[1]) > 0
+    assert 'iterations:' in output and process.returncode == 0
+    assert int(output.split('iterations:')[1]) > 0
 
 
 def test_the_classifier_averages_crops(tmp_path):
