@@ -25,8 +25,8 @@ namespace {
 using caffe::Solver;
 
 // Ctrl-C while a solver trains: the iteration is finished, so that a snapshot holds it, and
-// training stops. A second Ctrl-C ends training where it is. Outside of training it ends at once what
-// runs.
+// training stops. A second Ctrl-C ends training where it is. Outside of training Ctrl-C ends at once
+// what runs.
 class Interruption {
  public:
   // Called without the GIL, between the steps of nets and of training.
@@ -220,9 +220,9 @@ bool WantsProgress(const py::object& progress) {
 // Scripts that call step(1) thousands of times see no bar, unless one step takes longer.
 constexpr std::chrono::milliseconds kProgressDelay{500};
 
-// Writes a snapshot of what Ctrl-C stopped, unless the solver has just written it; says what to do.
+// Writes a snapshot of what Ctrl-C stopped, unless the solver has just written one; says how to go
+// on.
 std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
-  const caffe::SolverParameter& parameter = solver.param();
   const std::string stopped = caffe::Concat("training stopped at iteration ", solver.iter());
   try {
     if (!written) {
@@ -233,9 +233,7 @@ std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
     return caffe::Concat(stopped, " without a snapshot: ", error.what(),
                          "; solver.net holds the weights as long as this process runs");
   }
-  const bool hdf5 = parameter.snapshot_format() == caffe::SolverParameter::HDF5;
-  const std::string state = caffe::Concat(parameter.snapshot_prefix(), "_iter_", solver.iter(),
-                                          ".solverstate", hdf5 ? ".h5" : "");
+  const std::string& state = solver.last_snapshot();
   return caffe::Concat(stopped, "; to resume: solver.solve('", state, "'), or solver.restore('",
                        state, "') and solver.step(n)");
 }

@@ -22,21 +22,21 @@ def cure(packages, folder):
     activate = os.path.join(root, '.venv', 'bin', 'activate')
     if os.path.exists(activate) and os.path.realpath(sys.prefix) != os.path.realpath(
             os.path.join(root, '.venv')):
-        return 'run `. %s` first; the python3 there has what is needed' % activate
+        return 'The packages are in .venv; type ". %s" first' % activate
     if not packages:
-        return 'build it for this Python: tools/build.sh release _caffe'
-    return '%s -m pip install %s' % (sys.executable or 'python3', ' '.join(packages))
+        return 'Build it for this Python: tools/build.sh release _caffe'
+    return 'Install them: %s -m pip install %s' % (sys.executable or 'python3', ' '.join(packages))
 
 
 def check(folder):
     """Raises an ImportError that names what the package in `folder` lacks, and the cure."""
     missing = [package for module, package in _PACKAGES.items() if not _is_there(module)]
     if missing:
-        raise ImportError('caffe needs %s, which %s does not have: %s'
+        raise ImportError('caffe needs %s, which %s does not have. %s'
                           % (' and '.join(missing), sys.executable or 'this Python',
                              cure(missing, folder)))
     if not _is_there('caffe._caffe'):
         built = [name for name in os.listdir(folder) if name.startswith('_caffe.')]
-        raise ImportError('caffe was %s: %s' % (
+        raise ImportError('caffe was %s. %s' % (
             'built for another Python (%s), not for %s' % (', '.join(built), sys.version.split()[0])
             if built else 'not built', cure([], folder)))

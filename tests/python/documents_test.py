@@ -296,8 +296,8 @@ def test_a_python_without_packages_is_told_where_they_are(newcomer):
         output, status = newcomer.type([command])
         assert status == 1
         # As the symbolic link of the copy is read.
-        assert re.search(r'this Python has no packages for caffe. They are in .venv; type '
-                         r'"\. \S+/\.venv/bin/activate" first\n$', output), output
+        assert re.search(r'caffe needs numpy and .* does not have\. The packages are in \.venv; '
+                         r'type "\. \S+/\.venv/bin/activate" first\n$', output), output
 
 
 @needs_the_tree

@@ -32,7 +32,8 @@ def tree(tmp_path):
 def test_missing_packages_are_named_with_pip(tree):
     said = imported(tree / 'python')
     assert re.fullmatch(r'ImportError: caffe needs numpy and protobuf and ml_dtypes, which (\S*python\S*) '
-                        r'does not have: \1 -m pip install numpy protobuf ml_dtypes', said), said
+                        r'does not have. Install them: \1 -m pip install numpy protobuf '
+                        r'ml_dtypes', said), said
 
 
 def test_the_environment_of_the_tree_is_named(tree):
@@ -40,7 +41,7 @@ def test_the_environment_of_the_tree_is_named(tree):
     activate.parent.mkdir(parents=True)
     activate.write_text('')
     said = imported(tree / 'python')
-    assert 'caffe needs numpy' in said and 'run `. %s` first' % activate in said
+    assert 'caffe needs numpy' in said and 'type ". %s" first' % activate in said
     assert 'pip' not in said
 
 
@@ -55,14 +56,14 @@ class Hidden:
         if name.split('.')[0] == %r:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Hidden())''' % (site, missing))
-    assert 'caffe needs %s, which' % package in said and said.endswith('pip install ' + package)
+    assert 'caffe needs %s, which' % package in said and said.endswith('-m pip install ' + package)
 
 
 def test_a_tree_that_was_not_built(tree):
     site = [path for path in sys.path if path.endswith('site-packages')]
     add = 'sys.path += %r' % site
     said = imported(tree / 'python', add)
-    assert 'caffe was not built: build it for this Python: tools/build.sh release _caffe' in said
+    assert 'caffe was not built. Build it for this Python: tools/build.sh release _caffe' in said
     (tree / 'python' / 'caffe' / '_caffe.cpython-35m-x86_64-linux-gnu.so').write_text('')
     said = imported(tree / 'python', add)
     assert 'caffe was built for another Python (_caffe.cpython-35m-x86_64-linux-gnu.so)' in said
