@@ -158,6 +158,34 @@ TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
   }
 }
 
+// CLBlast needs more room for copies where a matrix is behind the start of its buffer; small products
+// need none. One operator computes with both.
+TEST(GemmTest, LargeOperandsBehindTheStartOfABuffer) {
+  const GemmDescriptor d = Product(1024, 1024, 1024);
+  const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2);
+  std::vector<double> expected(d.m);
+  for (int64_t i = 0; i < d.m; ++i) {
+    for (int64_t p = 0; p < d.k; ++p) expected[i] += a[i * d.k + p] * b[p * d.n + 77];
+  }
+  for (Device* device : AllDevices()) {
+    for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+      const auto op = Multiplexer::GemmBy(library, device, d);
+      for (const int64_t before : {0, 1, 0}) {
+        std::vector<double> shifted = b;
+        shifted.insert(shifted.begin(), before, 7.0);
+        const Array da(device, kFloat, a), db(device, kFloat, shifted);
+        const Array dc(device, kFloat, std::vector<double>(SizeC(d)));
+        op->Run(da, static_cast<DevicePtr>(db) + before * int64_t{sizeof(float)}, dc);
+        const auto c = dc.Read();
+        std::vector<double> column;
+        for (int64_t i = 0; i < d.m; ++i) column.push_back(c[i * d.n + 77]);
+        test::ExpectNear(column, expected, test::Tolerance(kFloat),
+                         device->info().id + " " + library);
+      }
+    }
+  }
+}
+
 // The native product is compiled once per instruction level.
 TEST(GemmTest, InstructionLevels) {
   Device* cpu = Runtime::Get().cpu();
