@@ -85,7 +85,7 @@ def test_a_folder_that_is_lost_later_is_named_by_the_error(tmp_path):
         assert part in message, errors
 
 
-@pytest.mark.skipif(not caffe.devices(), reason='there is no device but the CPU')
+@pytest.mark.skipif(caffe.enumerate_devices(True) == 0, reason='there is no device but the CPU')
 def test_without_a_home_there_is_one_warning(tmp_path):
     output, errors, code = run(tmp_path, caffe.devices()[0].name)
     assert code == 0 and 'y [6.0, 6.0, 6.0]' in output, output + errors
