@@ -3,6 +3,7 @@
 pybind11 answers such a call with a list of C++ signatures and the arguments' representations. The
 functions here put in its place one line that names the function, what it takes and what it got.
 """
+import ast
 import functools
 import inspect
 import re
@@ -46,6 +47,37 @@ def _clear(error, name, is_method, arguments, keywords):
     return TypeError('%s takes %s, not (%s)' % (name, takes, ', '.join(got)))
 
 
+def _split(text):
+    """The parts of a parameter list, at its outer commas."""
+    parts, depth = [''], 0
+    for character in text:
+        depth += (character in '([{') - (character in ')]}')
+        if character == ',' and depth == 0:
+            parts.append('')
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _signature(line):
+    """The inspect.Signature of the first line of pybind11's docstring, or None."""
+    match = re.match(r'\w+\((.*)\)(?: -> .*)?$', line)
+    if match is None:
+        return None
+    parameters = []
+    for part in _split(match[1]):
+        stars = len(part) - len(part.lstrip('*'))
+        kind = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL,
+                inspect.Parameter.VAR_KEYWORD)[stars]
+        head, _, default = part.lstrip('*').partition(' = ')
+        try:
+            value = ast.literal_eval(default) if default else inspect.Parameter.empty
+            parameters.append(inspect.Parameter(head.partition(':')[0], kind, default=value))
+        except ValueError:
+            return None
+    return inspect.Signature(parameters)
+
+
 def _wrapped(function, name, is_method):
     @functools.wraps(function)
     def call(*arguments, **keywords):
@@ -59,6 +91,10 @@ def _wrapped(function, name, is_method):
 
     del call.__wrapped__  # a built-in without a signature that inspect could read
     call.__qualname__ = name
+    line, _, text = (function.__doc__ or '').partition('\n')
+    signature = _signature(line)
+    if signature is not None:
+        call.__signature__, call.__doc__ = signature, inspect.cleandoc(text)
     return call
 
 

@@ -106,7 +106,10 @@ def datum_to_array(datum):
 
 def load_image(filename, color=True):
     """An image file as float32 in [0, 1], height x width x 3 (RGB), or x 1 without colour."""
-    from PIL import Image
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError('caffe.io.load_image needs Pillow: python3 -m pip install pillow') from error
     with Image.open(filename) as image:
         if image.mode.startswith('I;16') or image.mode in ('I', 'F'):
             gray = np.asarray(image, dtype=np.float32)[:, :, np.newaxis]

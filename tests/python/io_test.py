@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,9 @@ def test_settings_that_do_not_fit_the_input_are_refused():
         made.set_channel_swap('data', (0, 1))
     with pytest.raises(ValueError, match='2 axes'):
         made.set_transpose('data', (0, 1))
+
+
+def test_an_image_without_pillow_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'PIL', None)
+    with pytest.raises(ImportError, match='load_image needs Pillow: python3 -m pip install pillow'):
+        caffe.io.load_image('image.png')

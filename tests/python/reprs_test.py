@@ -115,6 +115,23 @@ def test_every_public_name_has_a_docstring():
     assert len(names) > 200  # the test looked at something
 
 
+def test_compiled_functions_have_signatures():
+    def parameters(function):
+        return str(inspect.signature(function))
+
+    assert parameters(caffe.SGDSolver.step) == '(self, iterations, progress=None)'
+    assert parameters(caffe.Net.save) == '(self, path, write_diff=False)'
+    assert parameters(caffe.Blob.reshape) == '(self, *args)'
+    assert parameters(caffe.init_log) == '(level=0, stderr=True)'
+    assert parameters(caffe.Net.forward) == (
+        '(self, blobs=None, start=None, end=None, codes=False, **kwargs)')
+    assert caffe.Net.save.__doc__.startswith('Writes a caffemodel')
+    for name in CLASSES:
+        for attribute, member in vars(getattr(caffe, name)).items():
+            if not attribute.startswith('_') and inspect.isfunction(member):
+                assert 'keywords' not in parameters(member), name + '.' + attribute
+
+
 def test_lists_of_names_are_completed():
     assert {'Convolution', 'ReLU', 'Python'} <= set(dir(L))
     from caffe import params as P
