@@ -1,15 +1,15 @@
 //! types: float
-// y = |x|.
+// y = |x|. In place allowed; the gradient takes the x from before.
+DEVICE_FN Acctype absval_value(Acctype x) { return x > 0 ? x : 0 - x; }
+
+DEVICE_FN Acctype absval_gradient(Acctype d, Acctype x) { return x > 0 ? d : x < 0 ? -d : 0; }
+
 KERNEL(absval_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH(i, n) {
-    const Acctype v = LOAD(MItype, x, i);
-    STORE(MOtype, y, i, v > 0 ? v : 0 - v);
-  }
+  FOR_EACH(i, n) STORE(MOtype, y, i, absval_value(LOAD(MItype, x, i)));
 }
 
 KERNEL(absval_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y_diff), OUT(MItype, x_diff)) {
   FOR_EACH(i, n) {
-    const Acctype v = LOAD(MItype, x, i), d = LOAD(MOtype, y_diff, i);
-    STORE(MItype, x_diff, i, v > 0 ? d : v < 0 ? -d : 0);
+    STORE(MItype, x_diff, i, absval_gradient(LOAD(MOtype, y_diff, i), LOAD(MItype, x, i)));
   }
 }

@@ -1,17 +1,28 @@
 //! types: float
-// y = x if x > 0, else alpha (e^x - 1). In place allowed; then x may be y in the gradient, too,
-// unless alpha is negative.
+// y = x if x > 0, else alpha (e^x - 1). In place allowed; the gradient takes x and y, or y for both
+// unless alpha is negative: the sign of y is then that of x.
+DEVICE_FN Acctype elu_value(Acctype x, Acctype alpha) { return x > 0 ? x : alpha * EXPM1(x); }
+
+DEVICE_FN Acctype elu_gradient(Acctype d, Acctype x, Acctype y, Acctype alpha) {
+  return x > 0 ? d : d * (y + alpha);
+}
+
 KERNEL(elu_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, alpha)) {
+  FOR_EACH(i, n) STORE(MOtype, y, i, elu_value(LOAD(MItype, x, i), alpha));
+}
+
+KERNEL(elu_backward, ARG(i64, n), IN(MOtype, y), IN(MOtype, y_diff), OUT(MItype, x_diff),
+       ARG(Acctype, alpha)) {
   FOR_EACH(i, n) {
-    const Acctype v = LOAD(MItype, x, i);
-    STORE(MOtype, y, i, v > 0 ? v : alpha * EXPM1(v));
+    const Acctype v = LOAD(MOtype, y, i);
+    STORE(MItype, x_diff, i, elu_gradient(LOAD(MOtype, y_diff, i), v, v, alpha));
   }
 }
 
-KERNEL(elu_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y), IN(MOtype, y_diff),
+KERNEL(elu_backward_both, ARG(i64, n), IN(MItype, x), IN(MOtype, y), IN(MOtype, y_diff),
        OUT(MItype, x_diff), ARG(Acctype, alpha)) {
   FOR_EACH(i, n) {
     const Acctype d = LOAD(MOtype, y_diff, i);
-    STORE(MItype, x_diff, i, LOAD(MItype, x, i) > 0 ? d : d * (LOAD(MOtype, y, i) + alpha));
+    STORE(MItype, x_diff, i, elu_gradient(d, LOAD(MItype, x, i), LOAD(MOtype, y, i), alpha));
   }
 }

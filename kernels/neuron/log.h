@@ -1,14 +1,24 @@
 //! types: float
-// y = factor ln(shift + scale x). In place allowed.
+// y = factor ln(shift + scale x). In place allowed; the gradient takes the x from before.
+DEVICE_FN Acctype log_value(Acctype x, Acctype scale, Acctype shift, Acctype factor) {
+  return LOG(x * scale + shift) * factor;
+}
+
+// numerator is scale * factor.
+DEVICE_FN Acctype log_gradient(Acctype d, Acctype x, Acctype scale, Acctype shift,
+                               Acctype numerator) {
+  return d * (numerator / (x * scale + shift));
+}
+
 KERNEL(log_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, scale),
        ARG(Acctype, shift), ARG(Acctype, factor)) {
-  FOR_EACH(i, n) STORE(MOtype, y, i, LOG(LOAD(MItype, x, i) * scale + shift) * factor);
+  FOR_EACH(i, n) STORE(MOtype, y, i, log_value(LOAD(MItype, x, i), scale, shift, factor));
 }
 
 KERNEL(log_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y_diff), OUT(MItype, x_diff),
        ARG(Acctype, scale), ARG(Acctype, shift), ARG(Acctype, numerator)) {
   FOR_EACH(i, n) {
-    const Acctype u = LOAD(MItype, x, i) * scale + shift;
-    STORE(MItype, x_diff, i, LOAD(MOtype, y_diff, i) * (numerator / u));
+    const Acctype d = LOAD(MOtype, y_diff, i);
+    STORE(MItype, x_diff, i, log_gradient(d, LOAD(MItype, x, i), scale, shift, numerator));
   }
 }

@@ -1,17 +1,19 @@
 //! types: float
-// y = 1 / (1 + exp(-x)). The exponential is taken of -|x|: it never overflows, and small y keep
-// their digits. In place allowed.
+// y = 1 / (1 + e^-x). The exponential is taken of -|x|: it never overflows, and small y keep their
+// digits. In place allowed.
+DEVICE_FN Acctype sigmoid_value(Acctype x) {
+  const Acctype e = EXP(x < 0 ? x : -x);
+  return (x < 0 ? e : REAL(1.0)) / (REAL(1.0) + e);
+}
+
+DEVICE_FN Acctype sigmoid_gradient(Acctype d, Acctype y) { return d * y * (REAL(1.0) - y); }
+
 KERNEL(sigmoid_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH(i, n) {
-    const Acctype v = LOAD(MItype, x, i);
-    const Acctype e = EXP(v < 0 ? v : -v);
-    STORE(MOtype, y, i, (v < 0 ? e : REAL(1.0)) / (REAL(1.0) + e));
-  }
+  FOR_EACH(i, n) STORE(MOtype, y, i, sigmoid_value(LOAD(MItype, x, i)));
 }
 
 KERNEL(sigmoid_backward, ARG(i64, n), IN(MOtype, y), IN(MOtype, y_diff), OUT(MItype, x_diff)) {
   FOR_EACH(i, n) {
-    const Acctype v = LOAD(MOtype, y, i);
-    STORE(MItype, x_diff, i, LOAD(MOtype, y_diff, i) * v * (REAL(1.0) - v));
+    STORE(MItype, x_diff, i, sigmoid_gradient(LOAD(MOtype, y_diff, i), LOAD(MOtype, y, i)));
   }
 }

@@ -44,6 +44,7 @@ struct Sample {
 
 const std::vector<Sample>& Samples() {
   static const auto* const samples = new std::vector<Sample>{
+      {"AbsVal", "", -2, 2, {{-1.5, 1.5, -1}, {-0.0, 0, 0}, {0, 0, 0}, {0.25, 0.25, 1}}, {0}},
       {"BNLL",
        "",
        -20,
@@ -59,6 +60,178 @@ const std::vector<Sample>& Samples() {
        2,
        {{-0.75, -0.5, 0}, {-0.5, -0.5, 1}, {0.25, 0.25, 1}, {1.25, 1.25, 1}, {1.5, 1.25, 0}},
        {-0.5, 1.25}},
+      {"ELU",
+       "",
+       -20,
+       1,
+       {{-2, -0.8646647167633873, 0.1353352832366127},
+        {-0.5, -0.3934693402873666, 0.6065306597126334},
+        {0.75, 0.75, 1}},
+       {0}},
+      {"ELU",
+       "elu_param { alpha: 0.5 }",
+       -4,
+       4,
+       {{-2, -0.43233235838169365, 0.06766764161830635}, {0.75, 0.75, 1}},
+       {0}},
+      {"ELU", "elu_param { alpha: 0 }", -4, 4, {{-2, 0, 0}, {0.75, 0.75, 1}}, {0}},
+      {"ELU",
+       "elu_param { alpha: -0.25 }",
+       -4,
+       4,
+       {{-2, 0.21616617919084682, -0.033833820809153176},
+        {-0.5, 0.09836733507184164, -0.15163266492815836},
+        {0.75, 0.75, 1}},
+       {0}},
+      {"Exp",
+       "",
+       -10,
+       10,
+       {{-1, 0.36787944117144233, 0.36787944117144233},
+        {0, 1, 1},
+        {2, 7.38905609893065, 7.38905609893065}},
+       {}},
+      {"Exp",
+       "exp_param { scale: 2 shift: 0.5 }",
+       -4,
+       4,
+       {{-1, 0.22313016014842982, 0.44626032029685964},
+        {0.25, 2.718281828459045, 5.43656365691809}},
+       {},
+       1e-6},
+      {"Exp",
+       "exp_param { base: 2 }",
+       -8,
+       8,
+       {{3, 8, 5.545177444479562}, {-1, 0.5, 0.34657359027997264}},
+       {},
+       2e-6},
+      {"Exp",
+       "exp_param { base: 10 scale: 0.5 shift: -0.25 }",
+       -4,
+       4,
+       {{0.5, 1, 1.151292546497023}, {2.5, 10, 11.51292546497023}},
+       {},
+       2e-6},
+      {"Exp",
+       "exp_param { base: 0.5 scale: 3 shift: 1 }",
+       -2,
+       2,
+       {{1, 0.0625, -0.12996509635498973}, {-1, 4, -8.317766166719343}},
+       {},
+       2e-6},
+      {"Exp", "exp_param { base: 1 shift: 1 }", -2, 2, {{0.5, 1, 0}}, {}},
+      {"Log",
+       "",
+       0.05,
+       1000,
+       {{0.5, -0.6931471805599453, 2}, {1, 0, 1}, {7, 1.9459101490553132, 0.14285714285714285}},
+       {}},
+      {"Log",
+       "log_param { scale: 2 shift: 4 }",
+       -1,
+       1,
+       {{0, 1.3862943611198906, 0.5}, {1, 1.791759469228055, 0.3333333333333333}},
+       {},
+       4e-7},
+      {"Log",
+       "log_param { base: 2 shift: 1.5 }",
+       0.5,
+       4,
+       {{0.5, 1, 0.7213475204444817}, {2.5, 2, 0.36067376022224085}},
+       {},
+       4e-7},
+      {"Log",
+       "log_param { base: 10 scale: 0.5 shift: 1 }",
+       2,
+       6,
+       {{2, 0.30102999566398114, 0.10857362047581294},
+        {6, 0.6020599913279623, 0.05428681023790647}},
+       {},
+       6e-7},
+      {"Log",
+       "log_param { base: 0.5 scale: -3 shift: 5 }",
+       -1,
+       1,
+       {{-1, -3, 0.5410106403333613}, {1, -1, 2.1640425613334453}},
+       {},
+       6e-7},
+      {"Power", "", -2, 2, {{-1.5, -1.5, 1}, {0, 0, 1}, {2, 2, 1}}, {}},
+      {"Power",
+       "power_param { power: 0 scale: 3 shift: 1 }",
+       -1,
+       1,
+       {{-1, 1, 0}, {0, 1, 0}, {0.5, 1, 0}},
+       {}},
+      {"Power",
+       "power_param { power: 2 scale: 0 shift: 1.5 }",
+       -1,
+       1,
+       {{-1, 2.25, 0}, {0.5, 2.25, 0}},
+       {}},
+      {"Power", "power_param { power: 0 scale: 0 shift: 0 }", -1, 1, {{-1, 1, 0}, {0.5, 1, 0}}, {}},
+      {"Power",
+       "power_param { power: 1 scale: -2 shift: 0.5 }",
+       0.5,
+       2,
+       {{0.5, -0.5, -2}, {2, -3.5, -2}},
+       {},
+       1e-6},
+      {"Power",
+       "power_param { power: 2 scale: 1 shift: 0 }",
+       -1,
+       1,
+       {{-0.5, 0.25, -1}, {0, 0, 0}, {3, 9, 6}},
+       {}},
+      {"Power",
+       "power_param { power: 2 scale: 3 shift: -0.5 }",
+       -1,
+       -0.1,
+       {{-0.5, 4, -12}, {0.5, 1, 6}, {0, 0.25, -3}},
+       {},
+       4e-6},
+      {"Power",
+       "power_param { power: 3 scale: 2 shift: 0 }",
+       -1,
+       1,
+       {{-1, -8, 24}, {0, 0, 0}, {0.5, 1, 6}},
+       {},
+       1e-6},
+      {"Power",
+       "power_param { power: -1 scale: 1 shift: 3 }",
+       -1,
+       1,
+       {{-1, 0.5, -0.25}, {1, 0.25, -0.0625}},
+       {},
+       1e-6},
+      {"Power",
+       "power_param { power: 0.5 scale: 1 shift: 0 }",
+       0.01,
+       4,
+       {{4, 2, 0.25}, {0.25, 0.5, 1}, {1, 1, 0.5}},
+       {},
+       1e-6},
+      {"Power",
+       "power_param { power: -2.5 scale: 1 shift: 2 }",
+       -1,
+       1,
+       {{-1, 1, -2.5}, {2, 0.03125, -0.01953125}},
+       {},
+       2e-6},
+      {"Power",
+       "power_param { power: -2 scale: 1.5 shift: -3 }",
+       -1,
+       1,
+       {{0, 0.1111111111111111, 0.1111111111111111}, {1, 0.4444444444444444, 0.8888888888888888}},
+       {},
+       2e-6},
+      {"Power",
+       "power_param { power: -7.25 scale: 1.5 shift: 0.25 }",
+       0.5,
+       30,
+       {{0.5, 1, -10.875}},
+       {},
+       4e-6},
       {"ReLU6",
        "",
        -3,
@@ -77,6 +250,16 @@ const std::vector<Sample>& Samples() {
        9,
        {{-2, 1, -0.5}, {-14, 7, -0.5}, {0.5, 0.5, 1}, {7, 6, 0}},
        {0, 6}},
+      {"Sigmoid",
+       "",
+       -20,
+       20,
+       {{-4, 0.01798620996209156, 0.017662706213291118},
+        {0, 0.5, 0.25},
+        {1, 0.7310585786300049, 0.19661193324148188},
+        {-20, 2.0611536181902037e-09, 2.0611536139418496e-09}},
+       {},
+       4e-7},
       {"Swish",
        "",
        -20,
@@ -97,6 +280,14 @@ const std::vector<Sample>& Samples() {
         {0, 0, 0.5}},
        {},
        8e-7},
+      {"TanH",
+       "",
+       -10,
+       10,
+       {{-0.5, -0.46211715726000974, 0.7864477329659274},
+        {0, 0, 1},
+        {1, 0.7615941559557649, 0.41997434161402614}},
+       {}},
       {"Threshold",
        "threshold_param { threshold: 0.5 }",
        -1,
@@ -152,7 +343,7 @@ void ExpectAlike(double actual, double expected, DataType type, const std::strin
 TEST(PointwiseTableTest, IsSortedAndEveryRowHasASample) {
   const std::vector<PointwiseRow>& rows = PointwiseRows();
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i > 0) EXPECT_LT(std::string(rows[i - 1].type), rows[i].type);
+    EXPECT_TRUE(i == 0 || std::string(rows[i - 1].type) < rows[i].type) << rows[i].type;
     EXPECT_TRUE(std::any_of(Samples().begin(), Samples().end(), [&](const Sample& sample) {
       return std::string(sample.type) == rows[i].type;
     })) << rows[i].type;
@@ -250,13 +441,16 @@ TEST_P(PointwiseLayerTest, Shapes) {
       layer.bottom().SetData(std::vector<double>(count, static_cast<float>(sample.high)));
       layer.Forward();
       ASSERT_EQ(layer.top().shape(), shape) << Text(sample);
-      const std::vector<double> y(count, FormulaOf(layer).value(sample.high));
-      ExpectNear(layer.Top(), y, Tolerance(type), Text(sample));
+      const PointwiseFormula& formula = FormulaOf(layer);
+      const std::vector<double> x = layer.Bottom(0);
+      std::vector<double> expected(x.size());
+      std::transform(x.begin(), x.end(), expected.begin(), formula.value);
+      ExpectNear(layer.Top(), expected, Tolerance(type), Text(sample));
       if (!TraitsOf(sample.type).backward) continue;
       layer.SetTopDiff(0, std::vector<double>(count, 1));
       layer.Backward();
-      const std::vector<double> slope(count, FormulaOf(layer).slope(sample.high));
-      ExpectNear(layer.BottomDiff(0), slope, Tolerance(type), Text(sample));
+      std::transform(x.begin(), x.end(), expected.begin(), formula.slope);
+      ExpectNear(layer.BottomDiff(0), expected, Tolerance(type), Text(sample));
       const InPlaceResult in_place = RunInPlace(layer);
       EXPECT_EQ(in_place.data, layer.Top()) << Text(sample);
       EXPECT_EQ(in_place.diff, layer.BottomDiff(0)) << Text(sample);
@@ -279,7 +473,8 @@ TEST_P(PointwiseLayerTest, ExtremeValuesAndNan) {
     for (size_t i = 0; i < x.size(); ++i) {
       ExpectAlike(y[i], formula.value(rounded[i]), type, "y, " + what(i));
     }
-    if (formula.value(0) != formula.value(1)) EXPECT_TRUE(std::isnan(y.back())) << Text(sample);
+    const bool constant = formula.value(0) == formula.value(1);
+    EXPECT_TRUE(constant || std::isnan(y.back())) << Text(sample);
     if (!TraitsOf(sample.type).backward) continue;
     layer.SetTopDiff(0, std::vector<double>(x.size(), 1));
     layer.Backward();
@@ -289,6 +484,23 @@ TEST_P(PointwiseLayerTest, ExtremeValuesAndNan) {
       if (!std::isnan(slope)) ExpectAlike(diff[i], slope, type, "dE/dx, " + what(i));
     }
   }
+}
+
+TEST_P(PointwiseLayerTest, SignsOfZeroAndSaturation) {
+  const auto [device, type] = GetParam();
+  const auto run = [&](const std::string& text, const std::vector<double>& x) {
+    LayerTester layer(text, device, TypeTriple::Equal(type), {{static_cast<int64_t>(x.size())}});
+    layer.SetBottom(0, x);
+    layer.Forward();
+    return layer.Top();
+  };
+  EXPECT_FALSE(std::signbit(run("type: 'AbsVal'", {-0.0})[0])) << "|-0| is 0";
+  EXPECT_EQ(run("type: 'TanH'", {0, 100, -100}), (std::vector<double>{0, 1, -1}));
+  EXPECT_EQ(run("type: 'Sigmoid'", {-kInfinity, -30000, 0, 30000, kInfinity}),
+            (std::vector<double>{0, 0, 0.5, 1, 1}));
+  EXPECT_EQ(run("type: 'Log'", {0, 1}), (std::vector<double>{-kInfinity, 0}));
+  EXPECT_TRUE(std::isnan(run("type: 'Log'", {-1})[0]));
+  EXPECT_TRUE(std::isnan(run("type: 'Power' power_param { power: 0.5 }", {-1})[0]));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PointwiseLayerTest, testing::ValuesIn(DevicesAndFloats()),
@@ -329,6 +541,23 @@ TEST(PointwiseLayerBitsTest, FloatsAreAccurate) {
       ASSERT_NEAR(y[i], expected, sample.float_error * std::abs(expected) + 1e-45)
           << Text(sample) << " of " << x[i];
     }
+  }
+}
+
+// The ends of the range of exponentials, results without leading digits among them.
+TEST(PointwiseLayerBitsTest, ExpOverItsWholeRange) {
+  const Sample sample{"Exp", "", -100, 88, {}, {}};
+  std::vector<double> expected;
+  for (Device* device : TestDevices()) {
+    LayerTester layer = Make(sample, device, kFloat, {100003});
+    layer.SetBottom(0, Inputs(sample, 100003));
+    layer.Forward();
+    if (expected.empty()) expected = layer.Top();
+    EXPECT_EQ(layer.Top(), expected) << device->info().id;
+  }
+  const std::vector<double> x = Inputs(sample, 100003);
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_NEAR(expected[i], std::exp(x[i]), 2e-7 * std::exp(x[i]) + 1e-45) << x[i];
   }
 }
 
@@ -389,6 +618,21 @@ TEST(PointwiseLayerErrorsTest, OfParameters) {
                     "min 2 must not be larger than max 1"));
   EXPECT_TRUE(Holds(ErrorOfLayer("type: 'ReLU6' relu6_param { negative_slope: 1 } relu_param { }"),
                     "give relu6_param or relu_param, not both"));
+  const auto exp = [](double base, double shift) {
+    return ErrorOfLayer(Concat("type: 'Exp' exp_param { base: ", base, " shift: ", shift, " }"));
+  };
+  EXPECT_EQ(exp(0.1, 0), "");
+  for (const double base : {0.0, -2.0, kInfinity, kNan}) {
+    EXPECT_TRUE(Holds(exp(base, 0), "must be positive, or -1 for e")) << base;
+  }
+  EXPECT_TRUE(Holds(exp(10, 1000), "give no finite factors")) << "10^1000";
+  const auto log = [](double base) {
+    return ErrorOfLayer(Concat("type: 'Log' log_param { base: ", base, " shift: 2 }"));
+  };
+  EXPECT_EQ(log(0.1), "");
+  for (const double base : {0.0, 1.0, -2.0, kNan}) {
+    EXPECT_TRUE(Holds(log(base), "must be positive and not 1, or -1 for e")) << base;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The table of element-wise layers: formula, gradient and parameters of each. The formulas of the
 // kernels are in kernels/neuron/<file>.h.
+#include <algorithm>
 #include <cmath>
 
 #include "caffe.pb.h"
@@ -12,6 +13,15 @@ using Gradient = PointwiseFormula::Gradient;
 
 double Logistic(double v) {
   return v < 0 ? std::exp(v) / (1 + std::exp(v)) : 1 / (1 + std::exp(-v));
+}
+
+// y = |x|. dy/dx = sign(x), 0 where x is 0.
+PointwiseFormula AbsVal(const LayerParameter&, const std::string&) {
+  PointwiseFormula formula;
+  formula.gradient = Gradient::kOfBottom;
+  formula.value = [](double x) { return std::abs(x); };
+  formula.slope = [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; };
+  return formula;
 }
 
 // y = ln(1 + e^x). dy/dx = 1 / (1 + e^-x) = 1 - e^-y.
@@ -42,6 +52,93 @@ PointwiseFormula Clip(const LayerParameter& parameter, const std::string& where)
   return formula;
 }
 
+// y = x if x > 0, else alpha (e^x - 1). dy/dx = 1 if x > 0, else alpha e^x = y + alpha.
+// elu_param: alpha (1).
+PointwiseFormula ELU(const LayerParameter& parameter, const std::string&) {
+  const double alpha = parameter.elu_param().alpha();
+  PointwiseFormula formula;
+  // The sign of y is that of x, unless alpha is negative.
+  formula.gradient = alpha < 0 ? Gradient::kOfBoth : Gradient::kOfTop;
+  if (alpha < 0) formula.backward = "elu_backward_both";
+  formula.constants = formula.backward_constants = {alpha};
+  formula.value = [alpha](double x) { return x > 0 ? x : alpha * std::expm1(x); };
+  formula.slope = [alpha](double x) { return x > 0 ? 1 : alpha * std::exp(x); };
+  return formula;
+}
+
+// y = base^(shift + scale x), computed as outer e^(inner x) with inner = scale ln(base) and outer =
+// base^shift. dy/dx = inner y.
+// exp_param: base (-1, that is e; else positive), scale (1), shift (0).
+PointwiseFormula Exp(const LayerParameter& parameter, const std::string& where) {
+  const ExpParameter& exp = parameter.exp_param();
+  const double base = exp.base();
+  CAFFE_CHECK(base == -1 || (base > 0 && std::isfinite(base)), where, ": base ", base,
+              " must be positive, or -1 for e");
+  const double log_base = base == -1 ? 1 : std::log(base);
+  const double inner = log_base * exp.scale(), outer = std::exp(log_base * exp.shift());
+  CAFFE_CHECK(std::isfinite(inner) && std::isfinite(outer), where, ": base ", base, ", scale ",
+              exp.scale(), " and shift ", exp.shift(), " give no finite factors");
+  PointwiseFormula formula;
+  formula.gradient = Gradient::kOfTop;
+  formula.constants = {inner, outer};
+  formula.backward_constants = {inner};
+  formula.value = [inner, outer](double x) { return outer * std::exp(inner * x); };
+  formula.slope = [inner, outer](double x) { return inner * outer * std::exp(inner * x); };
+  return formula;
+}
+
+// y = ln(shift + scale x) / ln(base). dy/dx = scale / (ln(base) (shift + scale x)).
+// log_param: base (-1, that is e; else positive and not 1), scale (1), shift (0).
+PointwiseFormula Log(const LayerParameter& parameter, const std::string& where) {
+  const LogParameter& log = parameter.log_param();
+  const double base = log.base(), scale = log.scale(), shift = log.shift();
+  CAFFE_CHECK(base == -1 || (base > 0 && base != 1 && std::isfinite(base)), where, ": base ", base,
+              " must be positive and not 1, or -1 for e");
+  const double factor = base == -1 ? 1 : 1 / std::log(base);
+  PointwiseFormula formula;
+  formula.gradient = Gradient::kOfBottom;
+  formula.constants = {scale, shift, factor};
+  formula.backward_constants = {scale, shift, scale * factor};
+  formula.value = [=](double x) { return std::log(shift + scale * x) * factor; };
+  formula.slope = [=](double x) { return scale * factor / (shift + scale * x); };
+  return formula;
+}
+
+// y = u^power, u = shift + scale x; the constant shift^power (1 for power 0) if power or scale is 0.
+// Negative u with a power that is no integer gives NaN. dy/dx = power scale u^(power - 1), which is
+// BVLC's power scale y / u wherever that is finite: at u = 0 BVLC divides 0 by 0.
+// power_param: power (1), scale (1), shift (0).
+PointwiseFormula Power(const LayerParameter& parameter, const std::string&) {
+  const PowerParameter& message = parameter.power_param();
+  const double power = message.power(), scale = message.scale(), shift = message.shift();
+  const double factor = power * scale;
+  PointwiseFormula formula;
+  if (factor == 0 || power == 1) {
+    formula.gradient = Gradient::kOfDiff;
+    formula.backward = "power_linear";
+    formula.backward_constants = {factor, 0};
+    formula.slope = [factor](double) { return factor; };
+  } else {
+    formula.gradient = Gradient::kOfBottom;
+    formula.backward = power == 2 ? "power_square_backward" : "power_any_backward";
+    formula.backward_constants = {scale, shift, factor};
+    if (power != 2) formula.backward_constants.push_back(power - 1);
+    formula.slope = [=](double x) { return factor * std::pow(shift + scale * x, power - 1); };
+  }
+  if (factor == 0) {
+    const double value = power == 0 ? 1 : std::pow(shift, power);
+    formula.forward = "power_constant";
+    formula.constants = {value};
+    formula.value = [value](double) { return value; };
+    return formula;
+  }
+  formula.forward = power == 1 ? "power_linear" : power == 2 ? "power_square" : "power_any";
+  formula.constants = {scale, shift};
+  if (power != 1 && power != 2) formula.constants.push_back(power);
+  formula.value = [=](double x) { return std::pow(shift + scale * x, power); };
+  return formula;
+}
+
 // y = min(max(x, 0), 6) + slope min(x, 0). dy/dx = 1 if 0 < x < 6, slope if x <= 0, else 0.
 // relu6_param or relu_param: negative_slope (0).
 PointwiseFormula ReLU6(const LayerParameter& parameter, const std::string& where) {
@@ -55,6 +152,15 @@ PointwiseFormula ReLU6(const LayerParameter& parameter, const std::string& where
   formula.constants = formula.backward_constants = {slope};
   formula.value = [slope](double x) { return x > 6 ? 6 : x > 0 ? x : slope * x; };
   formula.slope = [slope](double x) { return x >= 6 ? 0 : x > 0 ? 1 : slope; };
+  return formula;
+}
+
+// y = 1 / (1 + e^-x). dy/dx = y (1 - y).
+PointwiseFormula Sigmoid(const LayerParameter&, const std::string&) {
+  PointwiseFormula formula;
+  formula.gradient = Gradient::kOfTop;
+  formula.value = Logistic;
+  formula.slope = [](double x) { return Logistic(x) * Logistic(-x); };
   return formula;
 }
 
@@ -76,6 +182,15 @@ PointwiseFormula Swish(const LayerParameter& parameter, const std::string&) {
   return formula;
 }
 
+// y = tanh(x). dy/dx = 1 - y^2.
+PointwiseFormula TanH(const LayerParameter&, const std::string&) {
+  PointwiseFormula formula;
+  formula.gradient = Gradient::kOfTop;
+  formula.value = [](double x) { return std::tanh(x); };
+  formula.slope = [](double x) { return 1 - std::tanh(x) * std::tanh(x); };
+  return formula;
+}
+
 // y = 1 if x > threshold, else 0. No gradient.
 // threshold_param: threshold (0).
 PointwiseFormula Threshold(const LayerParameter& parameter, const std::string&) {
@@ -90,10 +205,17 @@ PointwiseFormula Threshold(const LayerParameter& parameter, const std::string&) 
 
 const std::vector<PointwiseRow>& PointwiseRows() {
   static const auto* const rows = new std::vector<PointwiseRow>{
+      {"AbsVal", "absval", "y = |x|", AbsVal},
       {"BNLL", "bnll", "y = ln(1 + e^x)", BNLL},
       {"Clip", "clip", "y = x, not less than min and not more than max", Clip},
+      {"ELU", "elu", "y = x if x > 0, else alpha (e^x - 1)", ELU},
+      {"Exp", "exp", "y = base^(shift + scale x)", Exp},
+      {"Log", "log", "y = ln(shift + scale x) / ln(base)", Log},
+      {"Power", "power", "y = (shift + scale x)^power", Power},
       {"ReLU6", "relu6", "y = min(max(x, 0), 6) + negative_slope * min(x, 0)", ReLU6},
+      {"Sigmoid", "sigmoid", "y = 1 / (1 + e^-x)", Sigmoid},
       {"Swish", "swish", "y = x / (1 + e^(-beta x))", Swish},
+      {"TanH", "tanh", "y = tanh(x)", TanH},
       {"Threshold", "threshold", "y = 1 if x > threshold, else 0", Threshold, false},
   };
   return *rows;
