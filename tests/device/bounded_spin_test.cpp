@@ -65,7 +65,9 @@ TEST(BoundedSpinTest, TheLoopIsShortWhileCoresAreTakenAway) {
                      !std::getenv("GOMP_SPINCOUNT");
   const double longer = waits ? SecondsOfWaiting() : 0;
   EXPECT_TRUE(after(0.02, 1000));
-  if (waits) EXPECT_LT(SecondsOfWaiting(), longer / 2);
+  if (waits) {
+    EXPECT_LT(SecondsOfWaiting(), longer / 2);
+  }
   EXPECT_TRUE(after(0.1, 0)) << "too short a look";
   EXPECT_TRUE(after(0.5, 30));
   EXPECT_FALSE(after(0.6, 3));
