@@ -16,6 +16,6 @@ echo "Next, for example, LeNet on MNIST (README.md and examples/README.md have m
 [ ! -e .venv/bin/activate ] ||
   echo "    . .venv/bin/activate    # the Python packages are in there: once in every new shell"
 cat <<'TEXT'
-    python3 examples/mnist/create_mnist.py    # downloads 11 MB and writes two LMDBs
+    python3 examples/mnist/create_mnist.py    # downloads 12 MB and writes two LMDBs
     build/tools/caffe train -solver models/lenet/lenet_solver.prototxt    # Ctrl-C: a snapshot
 TEXT

@@ -23,6 +23,12 @@ namespace {
 
 class InterruptedTrainingTest : public testing::TestWithParam<int> {
  protected:
+  // The processes log as they do by default.
+  void SetUp() override {
+    for (const char* variable : {"CAFFE_LOG", "GLOG_minloglevel", "GLOG_stderrthreshold"}) {
+      unsetenv(variable);
+    }
+  }
   // Trains without end. `extent` squared is the number of parameters.
   std::string Solver(int extent, const std::string& more) const {
     const std::string net = Concat(
