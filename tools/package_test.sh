@@ -22,7 +22,7 @@ print(len(caffe.layer_type_list()), "layer types")'
 venv/bin/caffe device_query
 test -x venv/lib/python3*/site-packages/caffe/bin/convert_mnist_data
 tests=()
-for name in net solver net_spec views module io draw coord_map; do
+for name in net solver net_spec views number_views messages_of_forward reprs module io draw coord_map; do
   tests+=("$root/tests/python/${name}_test.py")
 done
 CAFFE_TEST_INSTALLED=1 venv/bin/python -m pytest -q -p no:cacheprovider "${tests[@]}"
