@@ -354,3 +354,36 @@ class Slow(Workers):
     def forward(self, bottom, top):
         for _ in range(1000):
             top[0].data[...] = bottom[0].data
+
+
+WAITING = '''
+import time
+import numpy
+import caffe
+caffe.set_mode_cpu()
+spec = caffe.NetSpec()
+spec.data = caffe.layers.Input(shape=dict(dim=[64, 4096]))
+spec.relu = caffe.layers.ReLU(spec.data)
+net = caffe.Net(spec.to_proto(), caffe.TEST)
+net.forward()
+start = time.process_time()
+for _ in range(40):
+    net.forward()
+    time.sleep(0.01)
+print(time.process_time() - start)
+'''
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason='there is one core')
+def test_threads_that_wait_sleep_soon():
+    """Whatever was imported first: processor time while nothing is computed."""
+    def seconds(**variables):
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')}
+        environment.update(variables, OMP_NUM_THREADS='2', CAFFE_LOG='warning')
+        code = 'import sys; sys.path[:0] = %r\n' % (sys.path,) + WAITING
+        result = subprocess.run([sys.executable, '-c', code], env=environment, check=True,
+                                capture_output=True, text=True, timeout=120)
+        return float(result.stdout)
+
+    assert seconds() < 0.5 * seconds(GOMP_SPINCOUNT='300000')
