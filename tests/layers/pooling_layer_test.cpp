@@ -62,6 +62,16 @@ std::vector<Case> Cases() {
        {2, 3, 5, 7},
        {2, 3, 2, 3},
        {2, 2, 2, 2, 0, 0}},
+      // As forks write it, here as in DenseNet and ResNet.
+      {"kernel_size: 3 stride: 2 pad: 1 ceil_mode: false",
+       {1, 2, 8, 6},
+       {1, 2, 4, 3},
+       {3, 3, 2, 2, 1, 1}},
+      {"kernel_size: 2 stride: 2 ceil_mode: true", {2, 3, 5, 7}, {2, 3, 3, 4}, {2, 2, 2, 2, 0, 0}},
+      {"kernel_size: 2 stride: 2 ceil_mode: false round_mode: FLOOR",
+       {2, 3, 5, 7},
+       {2, 3, 2, 3},
+       {2, 2, 2, 2, 0, 0}},
       {"kernel_size: 3 stride: 2", {2, 3, 8, 9}, {2, 3, 4, 4}, {3, 3, 2, 2, 0, 0}},
       {"kernel_size: 3 stride: 1", {1, 2, 5, 4}, {1, 2, 3, 2}, {3, 3, 1, 1, 0, 0}},
       {"kernel_size: 3 stride: 2 pad: 1", {1, 2, 7, 5}, {1, 2, 4, 3}, {3, 3, 2, 2, 1, 1}},
@@ -278,6 +288,10 @@ TEST(PoolingLayerShapeTest, RefusesWhatDoesNotFit) {
       ErrorOf([&] { make("kernel_size: 7 stride: 2"); }),
       "tested (Pooling): a window of 7 is larger than the input of 5 padded by 0; with stride "
       "2, rounded up, no output is left");
+  EXPECT_EQ(ErrorOf([&] { make("kernel_size: 2 ceil_mode: true round_mode: FLOOR"); }),
+            "tested (Pooling): ceil_mode true contradicts round_mode FLOOR; give one of them");
+  EXPECT_THROW(make("kernel_size: 2 ceil_mode: false round_mode: CEIL"), Error);
+  EXPECT_THROW(make("kernel_size: 6 stride: 2 ceil_mode: false"), Error);
   EXPECT_THROW(make("kernel_size: 2", {5, 5}), Error);
   EXPECT_THROW(make("pool: AVE kernel_size: 2", {1, 1, 5, 5}, 2), Error);
 }

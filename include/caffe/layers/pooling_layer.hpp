@@ -18,7 +18,8 @@ class LayerRegistry;
 // bottom 0: [N, C, H, W]; top 0: [N, C, h, w]; top 1 (optional, MAX): the place h W + w of each
 // largest value, as float.
 // pooling_param: pool (MAX), kernel_size or kernel_h and kernel_w, stride (1), pad (0), likewise;
-//   global_pooling (false): the window is the image; round_mode (CEIL).
+//   global_pooling (false): the window is the image; round_mode (CEIL), which forks call ceil_mode
+//   (true).
 // Types: float kinds; quant8 and quant16 forward, MAX with its range carried through, AVE with one
 // requantization of the sum. STOCHASTIC float kinds only.
 class Pooling : public LayerBase {

@@ -21,6 +21,13 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   pool_ = parameter.pool();
   global_ = parameter.global_pooling();
   round_up_ = parameter.round_mode() == PoolingParameter::CEIL;
+  if (parameter.has_ceil_mode()) {
+    CAFFE_CHECK(!parameter.has_round_mode() || parameter.ceil_mode() == round_up_, Where(),
+                ": ceil_mode ", parameter.ceil_mode() ? "true" : "false",
+                " contradicts round_mode ",
+                PoolingParameter::RoundMode_Name(parameter.round_mode()), "; give one of them");
+    round_up_ = parameter.ceil_mode();
+  }
   CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
               bottom[0]->shape_string());
   CAFFE_CHECK(parameter.axis() == 1 && parameter.kernel_size_nd_size() == 0 &&
