@@ -23,7 +23,7 @@ _ALLOWED['calibration'] = ['net'] + _ALLOWED['net']
 _ALLOWED['solver'] = ['net'] + _ALLOWED['net']
 
 # Single headers that are allowed beyond that.
-_FILES = {'graph': ['caffe/layer/layer_traits.hpp'],
+_FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp'],
           'data': ['caffe/io/file.hpp', 'caffe/io/proto_io.hpp']}
 
 # Third-party headers -> where they may be included. Tests may include any.

@@ -6,8 +6,8 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
-#include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
+#include "caffe/net/net_file.hpp"
 #include "net_lock.hpp"
 
 namespace py = pybind11;
@@ -67,7 +67,7 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
   std::unique_ptr<Net> net;
   {
     const WithoutGil release;
-    if (!message) parameter = caffe::ReadNetParameter(path);
+    if (!message) parameter = caffe::ReadNetFile(path, &options.lines);
     net = std::make_unique<Net>(parameter, options);
     AnswerSignals(*net);
     if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
@@ -306,6 +306,6 @@ void BindNet(py::module_& module) {
           [](Net& net, const py::function& f) { Idle(net).set_after_backward(MakeCallback(f)); },
           py::arg("function"), "As before_forward, after each layer's backward.");
   module.def("_read_net", [](const py::object& given) {
-    return py::bytes(caffe::ReadNetParameter(ToFile(given, "the net")).SerializeAsString());
+    return py::bytes(caffe::ReadNetFile(ToFile(given, "the net")).SerializeAsString());
   });
 }

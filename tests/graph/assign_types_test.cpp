@@ -190,11 +190,11 @@ TEST(AssignTypesTest, DataAndLossesStayFloatInAQuantizedNet) {
             "prob (Softmax) flat -> prob\n");
 }
 
-TEST(AssignTypesTest, UnknownLayersAreNamedWithTheNearestKnown) {
+TEST(AssignTypesTest, UnknownLayersAreNamedWithANearOne) {
   const std::string message =
       MessageOf([] { Typed("layer { name: 'ip1' type: 'InerProduct' top: 'x' }"); });
   EXPECT_TRUE(Holds(message, "'InerProduct'"));
-  EXPECT_TRUE(Holds(message, "'InnerProduct'"));
+  EXPECT_TRUE(Holds(message, "did you mean 'InnerProduct'?"));
 }
 
 TEST(AssignTypesTest, PythonLayersNeedPython) {

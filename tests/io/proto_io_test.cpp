@@ -28,11 +28,10 @@ bool Contains(const std::string& text, const std::string& part) {
 
 TEST(ProtoIoTest, UnknownFieldIsNamedWithLineAndSuggestion) {
   EXPECT_EQ(ParseError("layer {\n  name: \"c\"\n  convolution_param { kernel_sizes: 3 }\n}\n"),
-            "Failed to parse NetParameter file: net.prototxt: line 3: "
-            "caffe.ConvolutionParameter has no field \"kernel_sizes\"; did you mean "
-            "\"kernel_size\"?");
+            "Failed to parse NetParameter file: net.prototxt: line 3: layer c: "
+            "ConvolutionParameter has no field \"kernel_sizes\"; did you mean \"kernel_size\"?");
   EXPECT_TRUE(Contains(ParseError("name: \"x\"\nxyzzy_plugh: 1\n"),
-                       "line 2: caffe.NetParameter has no field \"xyzzy_plugh\""));
+                       "line 2: NetParameter has no field \"xyzzy_plugh\""));
 }
 
 TEST(ProtoIoTest, MessagesAreUpgradedAsFilesAre) {
@@ -71,9 +70,10 @@ TEST(ProtoIoTest, UnknownFieldsOfMessagesAreNamed) {
   const auto error = [&] {
     return ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "a message"); });
   };
-  EXPECT_TRUE(Contains(error(),
-                       "a message: NetParameter: LayerParameter 'conv1': ConvolutionParameter has "
-                       "a field 4711 that is not known here; "));
+  EXPECT_TRUE(
+      Contains(error(),
+               "a message: NetParameter: layer conv1: ConvolutionParameter has a field 4711 "
+               "that is not known here; "));
   layer->clear_convolution_param();
   EXPECT_EQ(error(), "");
   // A value that the enumeration does not have: field 1 is pool.
@@ -82,14 +82,36 @@ TEST(ProtoIoTest, UnknownFieldsOfMessagesAreNamed) {
   EXPECT_TRUE(Contains(error(), "PoolingParameter has a pool that is not known here; "));
   SolverParameter solver;
   *solver.mutable_net_param() = net;
-  EXPECT_TRUE(Contains(
-      ErrorOf([&] { ParseSolverParameter(solver.SerializeAsString(), "a message"); }),
-      "a message: SolverParameter: NetParameter: LayerParameter 'conv1': PoolingParameter has"));
+  EXPECT_TRUE(
+      Contains(ErrorOf([&] { ParseSolverParameter(solver.SerializeAsString(), "a message"); }),
+               "a message: SolverParameter: NetParameter: layer conv1: PoolingParameter has"));
   EXPECT_TRUE(Contains(ErrorOf([] { ParseNetParameter("\xff", "a message"); }),
                        "a message is no NetParameter"));
 }
 
-// The first of several errors is the one that is told, also when the parser goes on.
+TEST(ProtoIoTest, SeveralUnknownFieldsOfAMessageAreListed) {
+  NetParameter net;
+  for (const char* name : {"a", "b"}) {
+    LayerParameter* layer = net.add_layer();
+    layer->set_name(name);
+    layer->set_type("PriorBox");
+    auto* unknown = layer->GetReflection()->MutableUnknownFields(layer);
+    unknown->AddLengthDelimited(203, "");
+    unknown->AddVarint(4711, 1);
+    unknown->AddVarint(4711, 2);
+  }
+  const std::string error =
+      ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "a message"); });
+  EXPECT_TRUE(error.starts_with(
+      "a message: 4 names are not known here:\n"
+      "  NetParameter: layer a (PriorBox) has a field 203 that is not known here\n"
+      "  NetParameter: layer a (PriorBox) has a field 4711 that is not known here\n"
+      "  NetParameter: layer b (PriorBox) has a field 203 that is not known here\n"
+      "  NetParameter: layer b (PriorBox) has a field 4711 that is not known here\n"
+      "PriorBox: a layer of SSD"))
+      << error;
+}
+
 TEST(ProtoIoTest, UnknownMessageWithContentIsAnError) {
   EXPECT_TRUE(Contains(ParseError("layer { warp_param { a: 1 b { c: 2 } } }\nother: 1\n"),
                        "no field \"warp_param\""));
@@ -271,6 +293,15 @@ TEST(ProtoIoTest, BadBinaryFilesAreNamedWithACure) {
     EXPECT_TRUE(Contains(error, path) && Contains(error, expected)) << expected << ": " << error;
   }
   EXPECT_TRUE(Contains(BinaryError(folder.path().string()), "is a folder"));
+}
+
+TEST(ProtoIoTest, OtherMessagesAreNoWeights) {
+  TemporaryFolder folder;
+  BlobProto mean;
+  mean.set_channels(1);
+  mean.add_data(7);
+  EXPECT_TRUE(Contains(BinaryError(folder.Put("mean.binaryproto", mean.SerializeAsString())),
+                       "it is a single array (BlobProto), such as a mean image"));
 }
 
 TEST(ProtoIoTest, BadTextFilesAreNamedWithACure) {

@@ -4,9 +4,9 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/progress_bar.hpp"
-#include "caffe/io/proto_io.hpp"
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
@@ -17,8 +17,8 @@ namespace caffe {
 int TestCommand(const Options& options) {
   CAFFE_CHECK(!options.model.empty(), "test: Need a model definition to score: -model FILE");
   CAFFE_CHECK(!options.weights.empty(), "test: Need model weights to score: -weights FILE");
-  const NetParameter parameter = ReadNetParameter(options.model);
   NetOptions net_options;
+  const NetParameter parameter = ReadNetFile(options.model, &net_options.lines);
   net_options.device = ChooseDevice(options.gpu);
   net_options.phase = TEST;
   net_options.level = options.level;

@@ -7,9 +7,9 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
-#include "caffe/io/proto_io.hpp"
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
@@ -75,9 +75,9 @@ double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 int TimeCommand(const Options& options) {
   CAFFE_CHECK(!options.model.empty(), "time: Need a model definition to time: -model FILE");
-  NetParameter parameter = ReadNetParameter(options.model);
-  const bool train = options.phase != "TEST";
   NetOptions net_options;
+  NetParameter parameter = ReadNetFile(options.model, &net_options.lines);
+  const bool train = options.phase != "TEST";
   net_options.device = ChooseDevice(options.gpu);
   net_options.phase = train ? TRAIN : TEST;
   net_options.level = options.level;

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/net/net_file.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "caffe/solver/solver.hpp"
 #include "caffe/solver/train_progress.hpp"
@@ -18,9 +19,9 @@ namespace {
 
 // Bad files are reported before anything is built.
 void CheckFiles(const SolverParameter& solver) {
-  if (solver.has_net()) ReadNetParameter(solver.net());
-  if (solver.has_train_net()) ReadNetParameter(solver.train_net());
-  for (const std::string& net : solver.test_net()) ReadNetParameter(net);
+  if (solver.has_net()) ReadNetFile(solver.net());
+  if (solver.has_train_net()) ReadNetFile(solver.train_net());
+  for (const std::string& net : solver.test_net()) ReadNetFile(net);
 }
 
 // The value as a shell reads it again.

@@ -18,14 +18,14 @@ class NetStateRule;
 bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string* why);
 
 // Keeps the layers that net.state() admits and gives each its phase. Throws if a layer has both
-// include and exclude rules.
-NetParameter FilterNet(const NetParameter& net);
+// include and exclude rules. `kept` (may be null) gets the places that the kept layers had.
+NetParameter FilterNet(const NetParameter& net, std::vector<int>* kept = nullptr);
 
 // Gives every layer its bottom, compute and top types, from its own fields, the layer it reads from
 // and the net's data_type. A top of a source that somebody reads as labels is float, also through
 // layers without arithmetic and in place, unless the source has types of its own. Layers of users
-// (Python) get no bottom type: they read blobs as they are. Throws for types that a layer can not
-// have.
+// (Python) get no bottom type: they read blobs as they are. Throws for layer types that are not
+// registered, and for data types that a layer cannot have.
 NetParameter AssignTypes(const NetParameter& net);
 
 // The type of a top of a layer that AssignTypes has seen.

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "caffe/io/file.hpp"
 
@@ -17,7 +19,7 @@ class SolverParameter;
 // Reading and writing of messages. Errors name the file and, in text, the line.
 //
 // Text: an unknown field is an error, unless IsIgnoredField knows it as one that does not change a
-// result: then it is skipped with one warning. Repeated kernel_size, stride or pad of a pooling
+// result: then it is skipped with one warning. One error lists all unknown fields and values. Repeated kernel_size, stride or pad of a pooling
 // layer (the OpenCL fork's way to N dimensions) are read into kernel_size_nd, stride_nd and pad_nd.
 // Binary: at most 2 GiB - 1, protobuf's own limit. Writing is atomic (io/file.hpp).
 void ReadTextProto(const std::string& path, google::protobuf::Message* message);
@@ -29,8 +31,15 @@ void WriteBinaryProto(const std::string& path, const google::protobuf::Message& 
 void ParseTextProto(std::string_view text, const std::string& name,
                     google::protobuf::Message* message);
 
-// The whole of a prototxt, a caffemodel, a solver file, upgraded to the present format.
-NetParameter ReadNetParameter(const std::string& path);
+// Whether there is a layer of this type.
+using HasLayerType = std::function<bool(const std::string& type)>;
+
+// The whole of a prototxt, a caffemodel, a solver file, upgraded to the present format. With
+// `has_type`, an error about unknown fields of a prototxt lists layers of unknown types, too; a file
+// that has unknown types alone is read, since the phase may leave those layers out. `lines` gets the
+// line of each layer, 0 for one that an upgrade made; none if an upgrade joined layers.
+NetParameter ReadNetParameter(const std::string& path, const HasLayerType& has_type = nullptr,
+                              std::vector<int>* lines = nullptr);
 NetParameter ReadNetParameterBinary(const std::string& path);
 // Also completes snapshot_prefix, and looks for nets next to the solver file where they are not
 // found from the working directory.

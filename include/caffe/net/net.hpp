@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "caffe/layer/layer.hpp"
+#include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/plan.hpp"
 
@@ -26,6 +27,8 @@ struct NetOptions {
   std::vector<std::string> stages;
   // Seed of fillers and dropout; negative: a different one every time.
   int64_t seed = -1;
+  // Where the layers stand in the file of the net, for errors (ReadNetFile).
+  LayerLines lines;
 };
 
 // Bytes that a net holds on its device after a whole forward and, in phase TRAIN or with

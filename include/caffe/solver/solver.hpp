@@ -81,7 +81,8 @@ class Solver {
   void Init(Device* device);
   void InitTrainNet(Device* device);
   void InitTestNets(Device* device);
-  void MakeTestNet(const NetParameter& net, const std::string& source, Device* device);
+  void MakeTestNet(const NetParameter& net, const std::string& source, Device* device,
+                   const LayerLines& lines = {});
   NetOptions OptionsFor(Device* device) const;
   void ApplyDefaults(NetParameter* net) const;
   bool DisplaysNow() const;

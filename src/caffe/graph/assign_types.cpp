@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_traits.hpp"
+#include "caffe/layer/layer_types.hpp"
 
 namespace caffe {
 namespace {
@@ -85,13 +86,7 @@ DataType TopType(const LayerParameter& layer, int top) {
 NetParameter AssignTypes(const NetParameter& net) {
   NetParameter typed = net;
   const DataType net_type = net.has_data_type() ? DataTypeByProto(net.data_type()) : kFloat;
-  for (const LayerParameter& layer : net.layer()) {
-    try {
-      TraitsOf(layer.type());
-    } catch (const Error& error) {
-      CAFFE_THROW("layer ", layer.name(), ": ", error.what());
-    }
-  }
+  CheckLayerTypes(net);
   const std::vector<std::vector<Use>> uses = UsesOfTops(net);
   // Large labels are no numbers of narrow types. A double holds them, and may hold more.
   const auto is_label = [&](const Use& use) {

@@ -40,10 +40,11 @@ bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string
   return true;
 }
 
-NetParameter FilterNet(const NetParameter& net) {
+NetParameter FilterNet(const NetParameter& net, std::vector<int>* kept_places) {
   NetParameter filtered = net;
   filtered.clear_layer();
-  for (const LayerParameter& layer : net.layer()) {
+  for (int place = 0; place < net.layer_size(); ++place) {
+    const LayerParameter& layer = net.layer(place);
     CAFFE_CHECK(layer.include_size() == 0 || layer.exclude_size() == 0, layer.name(), " (",
                 layer.type(), "): has include and exclude rules; use one kind only");
     const auto meets = [&](const NetStateRule& rule) {
@@ -56,6 +57,7 @@ NetParameter FilterNet(const NetParameter& net) {
     for (const NetStateRule& rule : layer.include()) keep = keep || meets(rule);
     for (const NetStateRule& rule : layer.exclude()) keep = keep && !meets(rule);
     if (!keep) continue;
+    if (kept_places) kept_places->push_back(place);
     LayerParameter* kept = filtered.add_layer();
     *kept = layer;
     if (!kept->has_phase()) kept->set_phase(net.state().phase());

@@ -43,6 +43,7 @@ constexpr std::array kIgnored{
     Field{"caffe.ImageDataParameter", "threads"},
     Field{"caffe.ImageDataParameter", "cache"},
     Field{"caffe.ImageDataParameter", "precache"},
+    Field{"caffe.ImageDataParameter", "dataset_share_per_node"},
     Field{"caffe.TransformationParameter", "use_gpu_transform"},
     Field{"caffe.TransformationParameter", "random_seed"},
     Field{"caffe.TransformationParameter", "display"},

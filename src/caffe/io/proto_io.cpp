@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
@@ -16,16 +15,17 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <numeric>
+#include <set>
 #include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
-#include "caffe/io/ignored_fields.hpp"
+#include "caffe/io/foreign_names.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/io/upgrade.hpp"
+#include "text_parser.hpp"
 #include "text_rewrite.hpp"
+#include "text_scan.hpp"
 #include "wire_repair.hpp"
 
 namespace caffe {
@@ -67,106 +67,6 @@ bool IsAscii(std::string_view bytes) {
   return IsText(bytes) && std::ranges::none_of(bytes, [](char c) { return (c & 0x80) != 0; });
 }
 
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-// The field of `message` whose name is nearest, if it is near at all.
-std::string Suggestion(const std::string& message, std::string_view name) {
-  const auto* descriptor = pb::DescriptorPool::generated_pool()->FindMessageTypeByName(message);
-  std::string best;
-  size_t best_distance = std::max<size_t>(2, name.size() / 4) + 1;
-  for (int i = 0; descriptor && i < descriptor->field_count(); ++i) {
-    const std::string& candidate = descriptor->field(i)->name();
-    const size_t distance = EditDistance(name, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
-
-std::vector<std::string> QuotedWords(std::string_view text) {
-  std::vector<std::string> words;
-  for (size_t begin = text.find('"'); begin != text.npos;) {
-    const size_t end = text.find('"', begin + 1);
-    if (end == text.npos) break;
-    words.emplace_back(text.substr(begin + 1, end - begin - 1));
-    begin = text.find('"', end + 1);
-  }
-  return words;
-}
-
-// Keeps the first error. Unknown fields arrive as warnings, because the parser was told to go on
-// after them, and are errors unless the list has them.
-class Collector final : public pb::io::ErrorCollector {
- public:
-  Collector(std::string name, std::string_view text) : name_(std::move(name)), text_(text) {}
-
-  // Two sets of names: protobuf renamed them after 3.21. Only one of them overrides.
-  void AddError(int line, int column, const std::string& error) { Fail(line, column, error); }
-  void AddWarning(int line, int column, const std::string& error) { Warn(line, column, error); }
-  void RecordError(int line, int column, std::string_view error) { Fail(line, column, error); }
-  void RecordWarning(int line, int column, std::string_view error) { Warn(line, column, error); }
-
-  const std::string& error() const { return error_; }
-
- private:
-  void Fail(int line, int column, std::string_view error) {
-    const auto words = QuotedWords(error);
-    if (error_.empty()) {
-      error_ = Concat(Place(line, column, words.empty() ? "" : words[0]), error);
-    }
-  }
-
-  void Warn(int line, int column, std::string_view warning) {
-    // protobuf says: Message type "M" has no field named "F".
-    const auto words = QuotedWords(warning);
-    if (words.size() != 2 || warning.find("has no field named") == warning.npos) {
-      log::Warning(Concat(name_, ": ", Place(line, column, ""), warning));
-      return;
-    }
-    const std::string& message = words[0];
-    const std::string& field = words[1];
-    if (IsIgnoredField(message, field)) {
-      log::WarnOnce(Concat(name_, ": ", message, " field \"", field,
-                           "\" of another Caffe does not change the result and is ignored"));
-    } else if (error_.empty()) {
-      const std::string suggestion = Suggestion(message, field);
-      error_ = Concat(Place(line, column, field), message, " has no field \"", field, "\"",
-                      suggestion.empty() ? "" : Concat("; did you mean \"", suggestion, "\"?"));
-    }
-  }
-
-  // The parser tells the place after the word that it complains about, which may be a later line.
-  std::string Place(int line, int column, std::string_view word) const {
-    if (line < 0) return "";
-    size_t at = 0;
-    for (int i = 0; i < line && at < text_.size(); ++i) {
-      at = std::min(text_.find('\n', at), text_.size() - 1) + 1;
-    }
-    at = std::min(at + static_cast<size_t>(column), text_.size());
-    const size_t found = word.empty() ? text_.npos : text_.substr(0, at).rfind(word);
-    if (found == text_.npos) return Concat("line ", line + 1, ": ");
-    return Concat("line ", 1 + std::ranges::count(text_.substr(0, found), '\n'), ": ");
-  }
-
-  std::string name_;
-  std::string_view text_;
-  std::string error_;
-};
-
 // A file that was opened for reading, and its size.
 class Input {
  public:
@@ -184,6 +84,26 @@ class Input {
  private:
   int descriptor_;
 };
+
+// Whether the bytes are such a message, without a field that is not known.
+template <class Message> bool Is(const std::string& bytes, Message* message) {
+  return message->ParseFromString(bytes) &&
+         message->GetReflection()->GetUnknownFields(*message).empty();
+}
+
+// What a binary file is that was read as `wanted` without success.
+std::string WhatItIs(const std::string& bytes, const pb::Message& wanted) {
+  BlobProto blob;
+  if (wanted.GetDescriptor() != BlobProto::descriptor() && Is(bytes, &blob) &&
+      (blob.data_size() > 0 || blob.double_data_size() > 0)) {
+    return "it is a single array (BlobProto), such as a mean image (mean_file), and not a net";
+  }
+  if (wanted.GetDescriptor() == NetParameter::descriptor() &&
+      NetParameter().ParseFromString(bytes)) {
+    return "it holds no layers; it is damaged or not a caffemodel";
+  }
+  return "it is damaged, cut off, or of another format; copy or download it again";
+}
 
 bool ParseStream(pb::io::ZeroCopyInputStream* stream, pb::Message* message) {
   pb::io::CodedInputStream coded(stream);
@@ -203,51 +123,59 @@ void MoveMergeCrop(NetParameter* net) {
   }
 }
 
-// What a message, or one in it, holds that is not known here; else empty.
-std::string UnknownField(const pb::Message& message) {
+// Notes what a message, or one in it, holds that is not known here. `where` names the message.
+void FindUnknown(const pb::Message& message, const std::string& where, UnknownNames* unknown) {
   const auto* descriptor = message.GetDescriptor();
   const auto* reflection = message.GetReflection();
-  const auto* name = descriptor->FindFieldByName("name");
-  std::string where = descriptor->name();
-  if (name && name->cpp_type() == pb::FieldDescriptor::CPPTYPE_STRING && !name->is_repeated() &&
-      reflection->HasField(message, name)) {
-    where += " '" + reflection->GetString(message, name) + "'";
-  }
-  const auto& unknown = reflection->GetUnknownFields(message);
-  if (!unknown.empty()) {
-    const int number = unknown.field(0).number();
+  const auto& fields = reflection->GetUnknownFields(message);
+  std::set<int> numbers;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const int number = fields.field(i).number();
+    if (!numbers.insert(number).second) continue;
     const auto* field = descriptor->FindFieldByNumber(number);
-    return field ? Concat(where, " has a ", field->name(), " that is not known here")
-                 : Concat(where, " has a field ", number, " that is not known here");
+    unknown->Add(0,
+                 field ? Concat(where, " has a ", field->name(), " that is not known here")
+                       : Concat(where, " has a field ", number, " that is not known here"),
+                 DescribeForeignNumber(descriptor->full_name(), number));
   }
-  std::vector<const pb::FieldDescriptor*> fields;
-  reflection->ListFields(message, &fields);
-  for (const auto* field : fields) {
+  std::vector<const pb::FieldDescriptor*> parts;
+  reflection->ListFields(message, &parts);
+  for (const auto* field : parts) {
     if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE) continue;
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
-      const std::string found =
-          UnknownField(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
-                                            : reflection->GetMessage(message, field));
-      if (!found.empty()) return where + ": " + found;
+      const pb::Message& part = field->is_repeated()
+                                    ? reflection->GetRepeatedMessage(message, field, i)
+                                    : reflection->GetMessage(message, field);
+      const auto* layer = part.GetDescriptor() == LayerParameter::descriptor()
+                              ? static_cast<const LayerParameter*>(&part)
+                              : nullptr;
+      FindUnknown(
+          part,
+          where + ": " +
+              (layer ? LayerLabel(layer->name(), layer->type()) : part.GetDescriptor()->name()),
+          unknown);
     }
   }
-  return "";
 }
 
 template <class Message> Message ParseMessage(const std::string& bytes, const std::string& name) {
   Message message;
   CAFFE_CHECK(message.ParseFromString(bytes), name, " is no ", MessageName(message));
-  const std::string unknown = UnknownField(message);
-  CAFFE_CHECK(unknown.empty(), name, ": ", unknown,
-              "; it comes from another Caffe: take it out if the result does not depend on it "
+  UnknownNames unknown;
+  FindUnknown(message, MessageName(message), &unknown);
+  CAFFE_CHECK(unknown.empty(), name, ": ", unknown.ToString(), unknown.size() > 1 ? "\n" : "; ",
+              "fields of another Caffe: take them out if the result does not depend on them "
               "(Python: DiscardUnknownFields())");
   return message;
 }
 
 }  // namespace
 
-void ParseTextProto(std::string_view text, const std::string& name, pb::Message* message) {
+namespace {
+
+void ParseTextProto(std::string_view text, const std::string& name, const HasLayerType& has_type,
+                    pb::Message* message) {
   const std::string failed =
       Concat("Failed to parse ", MessageName(*message), " file: ", name, ": ");
   const std::string recognised = Recognise(text.substr(0, 64));
@@ -259,21 +187,42 @@ void ParseTextProto(std::string_view text, const std::string& name, pb::Message*
   const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
   CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists lie more than ", kMostNesting,
               " deep in each other; the file is damaged or no prototxt");
-  const std::string rewritten = RenameRepeatedPoolingFields(text);
-  Collector collector(name, rewritten);
-  pb::TextFormat::Parser parser;
-  parser.AllowUnknownField(true);
-  parser.RecordErrorsTo(&collector);
-  message->Clear();
-  const bool parsed = parser.ParseFromString(rewritten, message);
-  CAFFE_CHECK(parsed && collector.error().empty(), failed, collector.error());
+  ParseText(RenameRepeatedPoolingFields(text), name, failed, has_type, message);
+}
+
+std::string ReadText(const std::string& path, const pb::Message& message) {
+  std::string text = ReadFile(path);
+  CAFFE_CHECK(!text.empty(), "Failed to parse ", MessageName(message), " file: ", path,
+              ": it is empty");
+  return text;
+}
+
+// The line of each layer of a net that was read from this text and upgraded; none where layers were
+// joined.
+std::vector<int> LinesOfLayers(std::string_view text, const NetParameter& net) {
+  std::vector<TextLayer> layers;
+  for (TextLayer& layer : FindLayers(text)) {
+    if (layer.depth == 0) layers.push_back(std::move(layer));
+  }
+  const size_t count = static_cast<size_t>(net.layer_size());
+  if (count == layers.size() + 1) layers.insert(layers.begin(), TextLayer());  // inputs of the net
+  std::vector<int> lines;
+  for (size_t i = 0; i < layers.size() && layers.size() == count; ++i) {
+    const bool same =
+        layers[i].line == 0 || layers[i].name == net.layer(static_cast<int>(i)).name();
+    lines.push_back(same ? layers[i].line : 0);
+  }
+  return lines;
+}
+
+}  // namespace
+
+void ParseTextProto(std::string_view text, const std::string& name, pb::Message* message) {
+  ParseTextProto(text, name, nullptr, message);
 }
 
 void ReadTextProto(const std::string& path, pb::Message* message) {
-  const std::string text = ReadFile(path);
-  CAFFE_CHECK(!text.empty(), "Failed to parse ", MessageName(*message), " file: ", path,
-              ": it is empty");
-  ParseTextProto(text, path, message);
+  ParseTextProto(ReadText(path, *message), path, nullptr, message);
 }
 
 void ReadBinaryProto(const std::string& path, pb::Message* message) {
@@ -309,9 +258,8 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
     parsed = !repaired.empty() && ParseStream(&stream, message);
   }
   CAFFE_CHECK(parsed, failed,
-              IsAscii(head)
-                  ? "it is text, but a binary file is expected here"
-                  : "it is damaged, cut off, or of another format; copy or download it again");
+              IsAscii(head) ? "it is text, but a binary file is expected here"
+                            : WhatItIs(ReadFile(path), *message));
 }
 
 void WriteTextProto(const std::string& path, const pb::Message& message) {
@@ -334,10 +282,13 @@ void WriteBinaryProto(const std::string& path, const pb::Message& message) {
   file.Commit();
 }
 
-NetParameter ReadNetParameter(const std::string& path) {
+NetParameter ReadNetParameter(const std::string& path, const HasLayerType& has_type,
+                              std::vector<int>* lines) {
   NetParameter net;
-  ReadTextProto(path, &net);
+  const std::string text = ReadText(path, net);
+  ParseTextProto(text, path, has_type, &net);
   UpgradeNetAsNeeded(path, &net);
+  if (lines) *lines = LinesOfLayers(text, net);
   return net;
 }
 
@@ -347,8 +298,8 @@ NetParameter ReadNetParameterBinary(const std::string& path) {
   // Any bytes may happen to be a message of unknown fields.
   const bool alien = net.layer_size() == 0 && net.layers_size() == 0 &&
                      !net.GetReflection()->GetUnknownFields(net).empty();
-  CAFFE_CHECK(!alien, "Failed to parse NetParameter file: ", path,
-              ": it holds no layers; it is damaged or not a caffemodel");
+  CAFFE_CHECK(!alien, "Failed to parse NetParameter file: ", path, ": ",
+              WhatItIs(ReadFile(path), net));
   MoveMergeCrop(&net);
   UpgradeNetAsNeeded(path, &net);
   return net;

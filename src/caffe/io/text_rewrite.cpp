@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <vector>
+
+#include "text_scan.hpp"
 
 namespace caffe {
 namespace {
@@ -15,37 +16,6 @@ struct Block {
   std::array<std::vector<size_t>, 3> ends;  // where each of the names ends in the text
   std::array<bool, 3> list{};
 };
-
-bool IsNameCharacter(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' ||
-         c == '+';
-}
-
-// Comments and strings, which may hold anything.
-size_t SkipOpaque(std::string_view text, size_t at) {
-  const char first = text[at++];
-  if (first == '#') return std::min(text.find('\n', at), text.size());
-  while (at < text.size() && text[at] != first && text[at] != '\n') {
-    // Not even an escape takes a string to the next line.
-    at += text[at] == '\\' && text.substr(at + 1, 1) != "\n" ? 2 : 1;
-  }
-  return std::min(at + 1, text.size());
-}
-
-// The first character after blanks, colons and comments, or 0.
-char NextSign(std::string_view text, size_t at) {
-  while (at < text.size()) {
-    const char c = text[at];
-    if (c == '#') {
-      at = SkipOpaque(text, at);
-    } else if (c == ':' || std::isspace(static_cast<unsigned char>(c))) {
-      ++at;
-    } else {
-      return c;
-    }
-  }
-  return 0;
-}
 
 }  // namespace
 

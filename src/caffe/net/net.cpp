@@ -14,8 +14,8 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/hdf5_file.hpp"
-#include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/net/net_file.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
@@ -66,7 +66,9 @@ template <class Work> void Net::InLayer(const LayerBase& layer, const Work& work
 Net::Net(const NetParameter& parameter, const NetOptions& options) { Init(parameter, options); }
 
 Net::Net(const std::string& path, const NetOptions& options) {
-  Init(ReadNetParameter(path), options);
+  NetOptions with_lines = options;
+  const NetParameter parameter = ReadNetFile(path, &with_lines.lines);
+  Init(parameter, with_lines);
 }
 
 Net::~Net() = default;
@@ -89,7 +91,9 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
                             ? static_cast<uint64_t>(options.seed)
                             : (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
 
-  filtered_ = std::make_unique<NetParameter>(FilterNet(given));
+  std::vector<int> kept;
+  filtered_ = std::make_unique<NetParameter>(FilterNet(given, &kept));
+  CheckLayerTypes(*filtered_, options.lines.Of(kept));
   NetParameter net = InsertSplits(InsertCasts(AssignTypes(*filtered_)));
   for (LayerParameter& layer : *filtered_->mutable_layer()) layer.clear_blobs();
   log::Info("Initializing net from parameters: \n" + filtered_->DebugString());

@@ -8,6 +8,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/net/net_file.hpp"
 #include "caffe/solver/learning_rate.hpp"
 
 namespace caffe {
@@ -95,18 +96,19 @@ void Solver::InitTrainNet(Device* device) {
               "net_param, train_net and train_net_param; it has ",
               sources);
   NetParameter net;
+  LayerLines lines;
   if (p.has_train_net_param()) {
     log::Info("Creating training net specified in train_net_param.");
     net = p.train_net_param();
   } else if (p.has_train_net()) {
     log::Info(Concat("Creating training net from train_net file: ", p.train_net()));
-    net = ReadNetParameter(p.train_net());
+    net = ReadNetFile(p.train_net(), &lines);
   } else if (p.has_net_param()) {
     log::Info("Creating training net specified in net_param.");
     net = p.net_param();
   } else {
     log::Info(Concat("Creating training net from net file: ", p.net()));
-    net = ReadNetParameter(p.net());
+    net = ReadNetFile(p.net(), &lines);
   }
   // Weakest first: the default, the net's own state, the solver's.
   NetState state;
@@ -115,10 +117,13 @@ void Solver::InitTrainNet(Device* device) {
   state.MergeFrom(p.train_state());
   *net.mutable_state() = state;
   ApplyDefaults(&net);
-  net_ = std::make_unique<Net>(net, OptionsFor(device));
+  NetOptions options = OptionsFor(device);
+  options.lines = lines;
+  net_ = std::make_unique<Net>(net, options);
 }
 
-void Solver::MakeTestNet(const NetParameter& net, const std::string& source, Device* device) {
+void Solver::MakeTestNet(const NetParameter& net, const std::string& source, Device* device,
+                         const LayerLines& lines) {
   const int id = static_cast<int>(test_nets_.size());
   NetParameter own = net;
   NetState state;
@@ -128,7 +133,9 @@ void Solver::MakeTestNet(const NetParameter& net, const std::string& source, Dev
   *own.mutable_state() = state;
   ApplyDefaults(&own);
   log::Info(Concat("Creating test net (#", id, ") specified by ", source));
-  test_nets_.push_back(std::make_unique<Net>(own, OptionsFor(device)));
+  NetOptions options = OptionsFor(device);
+  options.lines = lines;
+  test_nets_.push_back(std::make_unique<Net>(own, options));
   test_nets_.back()->set_debug_info(param_->debug_info());
 }
 
@@ -153,13 +160,17 @@ void Solver::InitTestNets(Device* device) {
               "it is ", p.test_interval());
   for (const NetParameter& net : p.test_net_param()) MakeTestNet(net, "test_net_param", device);
   for (const std::string& file : p.test_net()) {
-    MakeTestNet(ReadNetParameter(file), "test_net file: " + file, device);
+    LayerLines lines;
+    const NetParameter net = ReadNetFile(file, &lines);
+    MakeTestNet(net, "test_net file: " + file, device, lines);
   }
   while (static_cast<int>(test_nets_.size()) < count) {
     if (p.has_net_param()) {
       MakeTestNet(p.net_param(), "net_param", device);
     } else {
-      MakeTestNet(ReadNetParameter(p.net()), "net file: " + p.net(), device);
+      LayerLines lines;
+      const NetParameter net = ReadNetFile(p.net(), &lines);
+      MakeTestNet(net, "net file: " + p.net(), device, lines);
     }
   }
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace caffe {
+
+// A layer type of another Caffe that is not in this library.
+struct ForeignLayer {
+  std::string_view type;
+  std::string_view origin;  // "SSD"
+  std::string_view field;   // its message in LayerParameter, if that is not known here either
+  std::string_view advice;  // what to do instead
+};
+
+// A field of another Caffe that changes results and is not in this library.
+struct ForeignField {
+  std::string_view message;  // caffe.LayerParameter
+  std::string_view field;
+  std::string_view origin;
+  std::string_view advice;
+};
+
+std::span<const ForeignLayer> ForeignLayers();
+std::span<const ForeignField> ForeignFields();
+
+// What `type` is and what to do, as "PriorBox: a layer of SSD, not in Cortado; …"; else "".
+std::string DescribeForeignLayer(std::string_view type);
+// The same for a field, which may be the message of a foreign layer.
+std::string DescribeForeignField(std::string_view message, std::string_view field);
+// The same for the number of a field, which files of several forks give to different fields: only
+// numbers with one meaning are described.
+std::string DescribeForeignNumber(std::string_view message, int number);
+
+}  // namespace caffe

@@ -1,0 +1,293 @@
+#include "caffe/io/foreign_names.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr std::string_view kBvlc = "BVLC Caffe", kOpenCl = "the OpenCL fork of Caffe", kSsd = "SSD",
+                           kRcnn = "Faster R-CNN", kRfcn = "R-FCN", kSegNet = "SegNet",
+                           kDeepLab = "DeepLab", kYolo = "ports of YOLO", kNvidia = "NVIDIA Caffe",
+                           kIntel = "Intel Caffe", kRistretto = "Ristretto", kFlowNet = "FlowNet";
+
+constexpr std::string_view kPython =
+    "write it as a layer in Python (python/README.md, \"Layers in Python\")";
+constexpr std::string_view kRecurrent =
+    "recurrent layers are not here yet: write the time steps as layers that share parameters "
+    "(param { name: ... }), or the layer in Python (python/README.md, \"Layers in Python\")";
+constexpr std::string_view kSource =
+    "to run the net put an Input layer in its place; to train it write the data to a file for "
+    "HDF5Data, or the layer in Python (python/README.md, \"Layers in Python\")";
+constexpr std::string_view kBoxes =
+    "end the net at its bottoms and compute the boxes in NumPy, or write it as a layer in Python "
+    "(python/README.md, \"Layers in Python\")";
+constexpr std::string_view kFixedPoint =
+    "use the layer without the suffix Ristretto, whose parameters are the same, and a quantized "
+    "data_type for integer arithmetic";
+constexpr std::string_view kMklNorm = "use BatchNorm, followed by Scale if it has weights";
+
+// Sorted by origin. A row is taken out when its layer comes: a test compares with the registry.
+constexpr std::array kLayers{
+    ForeignLayer{"BatchReindex", kBvlc, "", kPython},
+    ForeignLayer{"Embed", kBvlc, "",
+                 "use InnerProduct behind one-hot vectors, which gives the same, or write it as a "
+                 "layer in Python (python/README.md, \"Layers in Python\")"},
+    ForeignLayer{"Filter", kBvlc, "", kPython},
+    ForeignLayer{"Im2col", kBvlc, "", kPython},
+    ForeignLayer{"LSTM", kBvlc, "", kRecurrent},
+    ForeignLayer{"LSTMUnit", kBvlc, "", kRecurrent},
+    ForeignLayer{"MVN", kBvlc, "", kPython},
+    ForeignLayer{"RNN", kBvlc, "", kRecurrent},
+    ForeignLayer{"SPP", kBvlc, "",
+                 "for one size of image use a Pooling and a Flatten layer for each level and a "
+                 "Concat behind them"},
+    ForeignLayer{"WindowData", kBvlc, "", kSource},
+
+    ForeignLayer{"Affinity", kOpenCl, "", kPython},
+    ForeignLayer{"ConnectedComponent", kOpenCl, "", kPython},
+    ForeignLayer{"MalisLoss", kOpenCl, "malis_param", kPython},
+    ForeignLayer{"MergeCrop", kOpenCl, "",
+                 "use Crop, and Concat (operation STACK) or Eltwise (operation ADD) behind it"},
+    ForeignLayer{"MOE", kOpenCl, "",
+                 "mixtures of experts are not here yet: write the layer in Python "
+                 "(python/README.md, \"Layers in Python\"), which may hold nets"},
+    ForeignLayer{"Noise", kOpenCl, "", kPython},
+
+    ForeignLayer{"AnnotatedData", kSsd, "annotated_data_param", kSource},
+    ForeignLayer{"DetectionEvaluate", kSsd, "detection_evaluate_param", kBoxes},
+    ForeignLayer{"DetectionOutput", kSsd, "detection_output_param", kBoxes},
+    ForeignLayer{"MultiBoxLoss", kSsd, "multibox_loss_param", kPython},
+    ForeignLayer{"Normalize", kSsd, "norm_param", kPython},
+    ForeignLayer{"PriorBox", kSsd, "prior_box_param", kPython},
+    ForeignLayer{"VideoData", kSsd, "video_data_param", kSource},
+
+    ForeignLayer{"Proposal", kRcnn, "proposal_param", kPython},
+    ForeignLayer{"ROIAlign", kRcnn, "roi_align_param", kPython},
+    ForeignLayer{"BoxAnnotatorOHEM", kRfcn, "box_annotator_ohem_param", kPython},
+    ForeignLayer{"DeformableConvolution", kRfcn, "deformable_convolution_param", kPython},
+    ForeignLayer{"SmoothL1LossOHEM", kRfcn, "", kPython},
+    ForeignLayer{"SoftmaxWithLossOHEM", kRfcn, "", kPython},
+
+    ForeignLayer{"DenseImageData", kSegNet, "dense_image_data_param", kSource},
+    ForeignLayer{"SpatialDropout", "ENet and Intel Caffe", "spatial_dropout_param",
+                 "to run the net leave it out, which changes no result in phase TEST; to train it "
+                 "write it as a layer in Python (python/README.md, \"Layers in Python\")"},
+    ForeignLayer{"DenseCRF", kDeepLab, "dense_crf_param", kPython},
+    ForeignLayer{"ImageSegData", kDeepLab, "", kSource},
+    ForeignLayer{"MatRead", kDeepLab, "mat_read_param", kPython},
+    ForeignLayer{"MatWrite", kDeepLab, "mat_write_param",
+                 "leave it out and save the blob from Python (scipy.io.savemat)"},
+    ForeignLayer{"SegAccuracy", "DeepLab and PSPNet", "seg_accuracy_param", kPython},
+    ForeignLayer{"UniqueLabel", kDeepLab, "unique_label_param", kPython},
+
+    ForeignLayer{"DetectionLoss", kYolo, "detection_loss_param", kPython},
+    ForeignLayer{"EvalDetection", kYolo, "eval_detection_param", kBoxes},
+    ForeignLayer{"BoxData", kYolo, "", kSource},
+    ForeignLayer{"RegionLoss", kYolo, "region_loss_param", kPython},
+    ForeignLayer{"Reorg", kYolo, "reorg_param", kPython},
+    ForeignLayer{"YoloDetectionOutput", kYolo, "yolo_detection_output_param", kBoxes},
+    ForeignLayer{"Yolov3", kYolo, "yolov3_param", kPython},
+    ForeignLayer{"Yolov3DetectionOutput", kYolo, "yolov3_detection_output_param", kBoxes},
+
+    ForeignLayer{"DetectNetTransformation", kNvidia, "detectnet_groundtruth_param", kSource},
+    ForeignLayer{"L1Loss", "NVIDIA Caffe and FlowNet", "l1_loss_param",
+                 "use Eltwise (coeff 1 and -1), AbsVal and Reduction (operation MEAN or SUM) with "
+                 "a loss_weight"},
+    ForeignLayer{"TRT", kNvidia, "trt_param", "use the net that TensorRT was given"},
+
+    ForeignLayer{"MKLBatchNorm", kIntel, "", kMklNorm},
+    ForeignLayer{"MnActivation", kIntel, "mn_activation_param",
+                 "leave it out: it moves blobs between machines"},
+
+    ForeignLayer{"ConvolutionRistretto", kRistretto, "", kFixedPoint},
+    ForeignLayer{"DeconvolutionRistretto", kRistretto, "", kFixedPoint},
+    ForeignLayer{"FcRistretto", kRistretto, "",
+                 "use InnerProduct, whose parameters are the same, and a quantized data_type for "
+                 "integer arithmetic"},
+    ForeignLayer{"LRNRistretto", kRistretto, "", kFixedPoint},
+
+    ForeignLayer{"Correlation", kFlowNet, "correlation_param", kPython},
+    ForeignLayer{"CustomData", kFlowNet, "", kSource},
+    ForeignLayer{"DataAugmentation", kFlowNet, "augmentation_param", kSource},
+    ForeignLayer{"Downsample", kFlowNet, "downsample_param", kPython},
+    ForeignLayer{"FlowWarp", kFlowNet, "flow_warp_param", kPython},
+    ForeignLayer{"Resample", kFlowNet, "resample_param", kPython},
+
+    ForeignLayer{"CenterLoss", "a fork for faces", "center_loss_param", kPython},
+    ForeignLayer{"ImResize", "OpenPose", "imresize_param",
+                 "end the net at its bottom and resize in NumPy"},
+    ForeignLayer{"MarginInnerProduct", "SphereFace", "margin_inner_product_param",
+                 "to run the net end it at the bottom, which is the embedding; to train it write "
+                 "the layer in Python (python/README.md, \"Layers in Python\")"},
+    ForeignLayer{"MultiStageMeanfield", "CRF-RNN", "multi_stage_meanfield_param", kPython},
+    ForeignLayer{"Nms", "OpenPose", "nms_param", kBoxes},
+    ForeignLayer{"SeLU", "a fork", "selu_param",
+                 "use ELU with alpha 1.67326 and Power with scale 1.0507 behind it"},
+    ForeignLayer{"SpatialTransformer", "a fork", "st_param", kPython},
+    ForeignLayer{"TripletLoss", "a fork for faces", "triplet_loss_param", kPython},
+};
+
+constexpr std::string_view kLoss = "caffe.LossParameter", kSolver = "caffe.SolverParameter",
+                           kTransform = "caffe.TransformationParameter",
+                           kConvolution = "caffe.ConvolutionParameter",
+                           kPooling = "caffe.PoolingParameter",
+                           kBatchNorm = "caffe.BatchNormParameter",
+                           kImageData = "caffe.ImageDataParameter", kData = "caffe.DataParameter";
+constexpr std::string_view kPolicies =
+    "take it out; lr_policy is one of fixed, step, exp, inv, multistep, poly, sigmoid";
+constexpr std::string_view kLarc = "take it out; all layers have one rate times their lr_mult";
+constexpr std::string_view kAugment =
+    "resize and distort the images before they are written to the database";
+constexpr std::string_view kFusedRelu = "write a ReLU layer behind it";
+constexpr std::string_view kFusedScale = "write a Scale layer with bias_term: true behind it";
+constexpr std::string_view k3d = "pooling works on the last two of four axes";
+
+constexpr std::array kFields{
+    ForeignField{kSolver, "rampup_interval", kNvidia, kPolicies},
+    ForeignField{kSolver, "rampup_lr", kNvidia, kPolicies},
+    ForeignField{kSolver, "min_lr", kNvidia, kPolicies},
+    ForeignField{kSolver, "plateau_winsize", "SSD, NVIDIA and Intel Caffe", kPolicies},
+    ForeignField{kSolver, "momentum_policy", kNvidia, "take it out; momentum is constant"},
+    ForeignField{kSolver, "max_momentum", kNvidia, "take it out; momentum is constant"},
+    ForeignField{kSolver, "momentum_power", kNvidia, "take it out; momentum is constant"},
+    ForeignField{kSolver, "weight_decay_policy", kNvidia, "take it out; weight_decay is constant"},
+    ForeignField{kSolver, "weight_decay_power", kNvidia, "take it out; weight_decay is constant"},
+    ForeignField{kSolver, "max_weight_decay", kNvidia, "take it out; weight_decay is constant"},
+    ForeignField{kSolver, "larc", kNvidia, kLarc},
+    ForeignField{kSolver, "larc_policy", kNvidia, kLarc},
+    ForeignField{kSolver, "larc_eta", kNvidia, kLarc},
+    ForeignField{kSolver, "larc_turbo", kNvidia, kLarc},
+    ForeignField{kSolver, "local_lr_auto", kIntel, kLarc},
+    ForeignField{kSolver, "local_gw_ratio", kIntel, kLarc},
+    ForeignField{kSolver, "warmup_iter", kIntel, kPolicies},
+    ForeignField{kSolver, "warmup_start_lr", kIntel, kPolicies},
+    ForeignField{kSolver, "stagelr", kIntel, kPolicies},
+    ForeignField{kSolver, "stageiter", kIntel, kPolicies},
+    ForeignField{kSolver, "test_offset", kIntel, "take it out; tests follow test_interval"},
+    ForeignField{kSolver, "disabled_update", kIntel, "use lr_mult: 0 for parameters that stay"},
+    ForeignField{kSolver, "test_and_snapshot_last_epochs", kNvidia,
+                 "take it out; use test_interval and snapshot"},
+    ForeignField{kSolver, "eval_type", kSsd,
+                 "take it out; test nets print the means of their outputs"},
+    ForeignField{kSolver, "ap_version", kSsd,
+                 "take it out; test nets print the means of their outputs"},
+
+    ForeignField{"caffe.NetParameter", "bn_stats_batch_size", kIntel,
+                 "take it out; BatchNorm takes the whole batch"},
+    ForeignField{"caffe.FillerParameter", "scale", kIntel,
+                 "use a filler that takes std or min and max"},
+    ForeignField{"caffe.ELUParameter", "lambda", kNvidia,
+                 "write a Power layer with this scale behind it"},
+    ForeignField{"caffe.ReLUParameter", "fuse", kIntel,
+                 "take it out; ReLUs are fused where it pays"},
+    ForeignField{"caffe.ReshapeParameter", "pixelshuffler", kIntel,
+                 "use Reshape, Permute and Reshape"},
+    ForeignField{"caffe.InnerProductParameter", "relu", kIntel, kFusedRelu},
+    ForeignField{"caffe.InnerProductParameter", "negative_slope", kIntel, kFusedRelu},
+    ForeignField{"caffe.DropoutParameter", "sample_weights_test", kSegNet,
+                 "take it out for the mean prediction; for samples run the net in phase TRAIN"},
+    ForeignField{"caffe.ROIPoolingParameter", "pooled_size", kIntel, "use pooled_h and pooled_w"},
+
+    ForeignField{kConvolution, "relu", kIntel, kFusedRelu},
+    ForeignField{kConvolution, "negative_slope", kIntel, kFusedRelu},
+    ForeignField{kConvolution, "coeff", kIntel, "write an Eltwise layer behind it"},
+    ForeignField{kConvolution, "fusion_type", kIntel, "write an Eltwise layer behind it"},
+    ForeignField{kConvolution, "hole", kDeepLab, "use dilation"},
+    ForeignField{kConvolution, "hole_h", kDeepLab, "use dilation"},
+    ForeignField{kConvolution, "hole_w", kDeepLab, "use dilation"},
+
+    ForeignField{kPooling, "torch_pooling", kNvidia, "use round_mode: FLOOR"},
+    ForeignField{kPooling, "avg_include_pad", kIntel,
+                 "take it out if it is true: means count the pixels of the padding"},
+    ForeignField{kPooling, "kernel_size_3d", kIntel, k3d},
+    ForeignField{kPooling, "stride_3d", kIntel, k3d},
+    ForeignField{kPooling, "pad_3d", kIntel, k3d},
+    ForeignField{kPooling, "kernel_depth", "C3D", k3d},
+
+    ForeignField{kBatchNorm, "scale_bias", kNvidia, kFusedScale},
+    ForeignField{kBatchNorm, "scale_filler", kNvidia, kFusedScale},
+    ForeignField{kBatchNorm, "bias_filler", "NVIDIA and Intel Caffe", kFusedScale},
+    ForeignField{kBatchNorm, "filler", kIntel, kFusedScale},
+    ForeignField{kBatchNorm, "use_weight_bias", kIntel, kFusedScale},
+    ForeignField{kBatchNorm, "bias_term", kIntel, kFusedScale},
+    ForeignField{kBatchNorm, "stats_batch_size", kIntel,
+                 "take it out; BatchNorm takes the whole batch"},
+    ForeignField{kBatchNorm, "relu", kIntel, kFusedRelu},
+
+    ForeignField{kLoss, "label_smoothing", "NVIDIA and Intel Caffe",
+                 "use InfogainLoss with a matrix of smoothed labels"},
+    ForeignField{kData, "shuffle", "NVIDIA and Intel Caffe",
+                 "shuffle when the database is made (convert_imageset -shuffle)"},
+    ForeignField{kData, "side", kYolo, kSource},
+    ForeignField{kImageData, "short_side", kNvidia, kAugment},
+    ForeignField{kImageData, "min_height", kIntel, kAugment},
+    ForeignField{kImageData, "min_width", kIntel, kAugment},
+    ForeignField{kImageData, "label_type", kDeepLab, kSource},
+
+    ForeignField{kTransform, "resize_param", kSsd, kAugment},
+    ForeignField{kTransform, "noise_param", kSsd, kAugment},
+    ForeignField{kTransform, "distort_param", kSsd, kAugment},
+    ForeignField{kTransform, "expand_param", kSsd, kAugment},
+    ForeignField{kTransform, "emit_constraint", kSsd, kAugment},
+    ForeignField{kTransform, "crop_h", "SSD, NVIDIA and Intel Caffe", "use crop_size"},
+    ForeignField{kTransform, "crop_w", "SSD, NVIDIA and Intel Caffe", "use crop_size"},
+    ForeignField{kTransform, "img_rand_resize_lower", kNvidia, kAugment},
+    ForeignField{kTransform, "img_rand_resize_upper", kNvidia, kAugment},
+    ForeignField{kTransform, "rand_resize_ratio_lower", kNvidia, kAugment},
+    ForeignField{kTransform, "rand_resize_ratio_upper", kNvidia, kAugment},
+    ForeignField{kTransform, "vertical_stretch_lower", kNvidia, kAugment},
+    ForeignField{kTransform, "vertical_stretch_upper", kNvidia, kAugment},
+    ForeignField{kTransform, "horizontal_stretch_lower", kNvidia, kAugment},
+    ForeignField{kTransform, "horizontal_stretch_upper", kNvidia, kAugment},
+    ForeignField{kTransform, "interpolation_algo_down", kNvidia, kAugment},
+    ForeignField{kTransform, "interpolation_algo_up", kNvidia, kAugment},
+    ForeignField{kTransform, "allow_upscale", kNvidia, kAugment},
+    ForeignField{kTransform, "random_resize_param", kIntel, kAugment},
+    ForeignField{kTransform, "random_aspect_ratio_param", kIntel, kAugment},
+    ForeignField{kTransform, "bgr2rgb", kIntel, kAugment},
+    ForeignField{kTransform, "pad", kIntel, kAugment},
+    ForeignField{kTransform, "flow", kIntel, kAugment},
+};
+
+}  // namespace
+
+std::span<const ForeignLayer> ForeignLayers() { return kLayers; }
+std::span<const ForeignField> ForeignFields() { return kFields; }
+
+std::string DescribeForeignLayer(std::string_view type) {
+  const auto found = std::ranges::find(kLayers, type, &ForeignLayer::type);
+  if (found == kLayers.end()) return "";
+  return Concat(found->type, ": a layer of ", found->origin, ", not in Cortado; ", found->advice);
+}
+
+std::string DescribeForeignField(std::string_view message, std::string_view field) {
+  if (message == "caffe.LayerParameter") {
+    const auto layer = std::ranges::find(kLayers, field, &ForeignLayer::field);
+    if (layer != kLayers.end()) return DescribeForeignLayer(layer->type);
+  }
+  for (const ForeignField& known : kFields) {
+    if (known.message != message || known.field != field) continue;
+    return Concat(field, ": a field of ", known.origin, ", not in Cortado; ", known.advice);
+  }
+  return "";
+}
+
+std::string DescribeForeignNumber(std::string_view message, int number) {
+  // Of SSD, which NVIDIA's and Intel's forks keep.
+  static constexpr struct {
+    int number;
+    std::string_view field;
+  } kNumbers[] = {{200, "annotated_data_param"},     {201, "multibox_loss_param"},
+                  {203, "prior_box_param"},          {204, "detection_output_param"},
+                  {205, "detection_evaluate_param"}, {206, "norm_param"},
+                  {207, "video_data_param"}};
+  if (message != "caffe.LayerParameter") return "";
+  const auto found =
+      std::ranges::find(kNumbers, number, [](const auto& row) { return row.number; });
+  return found == std::end(kNumbers) ? "" : DescribeForeignField(message, found->field);
+}
+
+}  // namespace caffe

@@ -1,0 +1,309 @@
+#include "text_parser.hpp"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/core/near_name.hpp"
+#include "caffe/io/foreign_names.hpp"
+#include "caffe/io/ignored_fields.hpp"
+#include "caffe/io/unknown_names.hpp"
+#include "text_scan.hpp"
+
+namespace caffe {
+namespace {
+
+namespace pb = google::protobuf;
+
+constexpr int kMostValues = 12;  // of an enumeration, that are listed in a message
+constexpr int kMostRepairs = 1000;
+
+std::vector<std::string> QuotedWords(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t begin = text.find('"'); begin != text.npos;) {
+    const size_t end = text.find('"', begin + 1);
+    if (end == text.npos) break;
+    words.emplace_back(text.substr(begin + 1, end - begin - 1));
+    begin = text.find('"', end + 1);
+  }
+  return words;
+}
+
+// What the parser of protobuf says, in its own words, and where.
+struct Remark {
+  bool error = false;
+  size_t at = 0;  // behind the word that it is about
+  bool placed = false;
+  std::string text;
+};
+
+class Collector final : public pb::io::ErrorCollector {
+ public:
+  explicit Collector(std::string_view text) : text_(text) {}
+
+  // Two sets of names: protobuf renamed them after 3.21. Only one of them overrides.
+  void AddError(int line, int column, const std::string& text) { Add(true, line, column, text); }
+  void AddWarning(int line, int column, const std::string& text) { Add(false, line, column, text); }
+  void RecordError(int line, int column, std::string_view text) { Add(true, line, column, text); }
+  void RecordWarning(int line, int column, std::string_view text) {
+    Add(false, line, column, text);
+  }
+
+  std::vector<Remark> remarks;
+
+ private:
+  void Add(bool error, int line, int column, std::string_view text) {
+    size_t at = 0;
+    for (int i = 0; i < line && at < text_.size(); ++i) {
+      at = std::min(text_.find('\n', at), text_.size() - 1) + 1;
+    }
+    at = std::min(at + static_cast<size_t>(std::max(column, 0)), text_.size());
+    remarks.push_back({error, at, line >= 0, std::string(text)});
+  }
+
+  std::string_view text_;
+};
+
+class TextParser {
+ public:
+  TextParser(std::string_view text, const std::string& name,
+             const std::function<bool(const std::string&)>& has_type, pb::Message* message)
+      : original_(text), text_(text), name_(name), has_type_(has_type), message_(message) {}
+
+  // What is wrong, or "".
+  std::string Parse() {
+    std::vector<Remark> remarks = Remarks();
+    // Behind a value that an enumeration does not have the parser stops: with another in its place it
+    // goes on.
+    for (int i = 0; i < kMostRepairs && TakeUnknownValue(remarks); ++i) remarks = Remarks();
+    for (const Remark& remark : remarks) Sort(remark);
+    if (fields_.empty() && values_.empty() && syntax_.empty()) {
+      for (const std::string& warning : warnings_) log::WarnOnce(warning);
+      return "";
+    }
+    layers_ = FindLayers(original_);
+    const std::string other = OtherKind();
+    if (!other.empty()) return other;
+    for (const Value& value : values_) DescribeValue(value);
+    const std::map<const TextLayer*, std::string> own_fields = OwnFieldsOfUnknownTypes();
+    for (const Field& field : fields_) {
+      if (field.message != "caffe.LayerParameter" || !own_fields.count(LayerAround(field.at))) {
+        DescribeField(field);
+      }
+    }
+    DescribeTypes(own_fields);
+    std::string told = unknown_.empty() ? "" : unknown_.ToString();
+    if (!syntax_.empty()) told += (told.empty() ? "" : "\n") + syntax_;
+    return told;
+  }
+
+ private:
+  struct Field {
+    size_t at;
+    std::string message, field;
+  };
+  struct Value {
+    size_t at;
+    std::string field, value;
+  };
+
+  std::vector<Remark> Remarks() {
+    Collector collector(text_);
+    pb::TextFormat::Parser parser;
+    parser.AllowUnknownField(true);
+    parser.RecordErrorsTo(&collector);
+    message_->Clear();
+    const bool parsed = parser.ParseFromString(text_, message_);
+    const bool told = std::ranges::any_of(collector.remarks, &Remark::error);
+    if (!parsed && !told) collector.remarks.push_back({true, 0, false, "it cannot be parsed"});
+    return std::move(collector.remarks);
+  }
+
+  // The parser tells the place behind the word that it complains about, which may be a later line.
+  size_t Find(const Remark& remark, std::string_view word) const {
+    const size_t found =
+        word.empty() ? text_.npos : std::string_view(text_).substr(0, remark.at).rfind(word);
+    return found == text_.npos ? remark.at : found;
+  }
+
+  // Notes the first unknown value of an enumeration and puts a known one in its place.
+  bool TakeUnknownValue(const std::vector<Remark>& remarks) {
+    const auto error = std::ranges::find_if(remarks, &Remark::error);
+    if (error == remarks.end() || !error->placed) return false;
+    const auto words = QuotedWords(error->text);
+    if (!error->text.starts_with("Unknown enumeration value of") || words.size() != 2) return false;
+    // The remark may point at the value's end or at its beginning.
+    const std::string_view text = text_;
+    size_t at = text.substr(error->at).starts_with(words[0])
+                    ? error->at
+                    : text.substr(0, error->at).rfind(words[0]);
+    if (at == text.npos) return false;
+    const auto* type = EnumAt(at, words[1]);
+    if (!type) return false;
+    const std::string known = std::to_string(type->value(0)->number());
+    if (known.size() > words[0].size()) return false;
+    values_.push_back({at, words[1], words[0]});
+    text_.replace(at, words[0].size(), known + std::string(words[0].size() - known.size(), ' '));
+    return true;
+  }
+
+  const pb::Descriptor* MessageAt(size_t at) const {
+    const pb::Descriptor* message = message_->GetDescriptor();
+    for (const std::string& name : MessagesAround(text_, at)) {
+      const auto* field = message->FindFieldByName(name);
+      message = field ? field->message_type() : nullptr;
+      if (!message) break;
+    }
+    return message;
+  }
+
+  const pb::EnumDescriptor* EnumAt(size_t at, const std::string& field) const {
+    const pb::Descriptor* message = MessageAt(at);
+    const auto* found = message ? message->FindFieldByName(field) : nullptr;
+    return found ? found->enum_type() : nullptr;
+  }
+
+  void Sort(const Remark& remark) {
+    const auto words = QuotedWords(remark.text);
+    const std::string line = [&] {
+      const size_t at = Find(remark, words.empty() ? "" : words[0]);
+      return remark.placed ? Concat("line ", LineAt(text_, at), ": ") : std::string();
+    }();
+    if (remark.error) {
+      if (syntax_.empty()) syntax_ = line + remark.text;
+    } else if (words.size() != 2 || remark.text.find("has no field named") == std::string::npos) {
+      warnings_.push_back(Concat(name_, ": ", line, remark.text));
+    } else if (IsIgnoredField(words[0], words[1])) {
+      // protobuf says: Message type "M" has no field named "F".
+      warnings_.push_back(Concat(name_, ": ", words[0], " field \"", words[1],
+                                 "\" of another Caffe does not change the result and is ignored"));
+    } else {
+      fields_.push_back({Find(remark, words[1]), words[0], words[1]});
+    }
+  }
+
+  // The innermost layer that a position lies in.
+  const TextLayer* LayerAround(size_t at) const {
+    const TextLayer* found = nullptr;
+    for (const TextLayer& layer : layers_) {
+      if (layer.begin <= at && at < layer.end) found = &layer;
+    }
+    return found;
+  }
+
+  std::string Label(size_t at) const {
+    const TextLayer* layer = LayerAround(at);
+    return layer ? LayerLabel(layer->name, layer->type) + ": " : "";
+  }
+
+  void DescribeField(const Field& field) {
+    const auto* descriptor =
+        pb::DescriptorPool::generated_pool()->FindMessageTypeByName(field.message);
+    const std::string description = DescribeForeignField(field.message, field.field);
+    std::string what = Concat(Label(field.at), descriptor ? descriptor->name() : field.message,
+                              " has no field \"", field.field, "\"");
+    if (description.empty() && descriptor) {
+      std::vector<std::string> names;
+      for (int i = 0; i < descriptor->field_count(); ++i) {
+        names.push_back(descriptor->field(i)->name());
+      }
+      const std::string near = NearName(field.field, names);
+      if (!near.empty()) what += Concat("; did you mean \"", near, "\"?");
+    }
+    unknown_.Add(LineAt(text_, field.at), what, description);
+  }
+
+  void DescribeValue(const Value& value) {
+    const auto* type = EnumAt(value.at, value.field);
+    std::vector<std::string> names;
+    std::string list;
+    for (int i = 0; i < type->value_count(); ++i) {
+      names.push_back(type->value(i)->name());
+      list += (list.empty() ? "" : ", ") + names.back();
+    }
+    const std::string near = NearName(value.value, names);
+    std::string what = Concat(Label(value.at), MessageAt(value.at)->name(), ".", value.field,
+                              " has no value ", value.value);
+    if (type->value_count() <= kMostValues) what += "; it has " + list;
+    if (!near.empty()) what += Concat("; did you mean ", near, "?");
+    unknown_.Add(LineAt(text_, value.at), what, "");
+  }
+
+  // Layers of unknown types, and the fields of theirs that are unknown for that reason.
+  std::map<const TextLayer*, std::string> OwnFieldsOfUnknownTypes() const {
+    std::map<const TextLayer*, std::string> fields;
+    if (!has_type_) return fields;
+    for (const TextLayer& layer : layers_) {
+      // Types of older formats are upgraded, or unknown values of an enumeration.
+      const bool old = std::string_view(text_).substr(layer.begin).starts_with("layers") ||
+                       (layer.depth > 0 && MessagesAround(text_, layer.begin).back() == "layers");
+      if (!old && !layer.type.empty() && !has_type_(layer.type)) fields[&layer];
+    }
+    for (const Field& field : fields_) {
+      const auto found = fields.find(LayerAround(field.at));
+      if (field.message != "caffe.LayerParameter" || found == fields.end()) continue;
+      found->second += (found->second.empty() ? " with " : ", ") + field.field;
+    }
+    return fields;
+  }
+
+  void DescribeTypes(const std::map<const TextLayer*, std::string>& own_fields) {
+    for (const auto& [layer, fields] : own_fields) {
+      unknown_.Add(layer->line,
+                   Concat(LayerLabel(layer->name, layer->type), ": unknown type",
+                          fields.empty() ? "" : fields),
+                   DescribeForeignLayer(layer->type));
+    }
+  }
+
+  // A solver file in the place of a net, or the reverse.
+  std::string OtherKind() const {
+    const auto has = [&](const char* message, std::initializer_list<const char*> names) {
+      return std::ranges::any_of(fields_, [&](const Field& field) {
+        return field.message == message && std::ranges::count(names, field.field) > 0;
+      });
+    };
+    if (message_->GetDescriptor() == NetParameter::descriptor() && layers_.empty() &&
+        has("caffe.NetParameter", {"net", "train_net", "test_net", "base_lr", "lr_policy",
+                                   "max_iter", "test_iter", "solver_mode", "snapshot_prefix"})) {
+      return "it is a solver file, but a net is expected here: pass the file that its field net or "
+             "train_net names";
+    }
+    if (message_->GetDescriptor() == SolverParameter::descriptor() &&
+        has("caffe.SolverParameter", {"layer", "layers", "input"})) {
+      return "it is a net, but a solver file is expected here: one with a field net: \"…\" that "
+             "names the net, base_lr, lr_policy and max_iter";
+    }
+    return "";
+  }
+
+  std::string_view original_;
+  std::string text_;  // with known values of enumerations in the place of unknown ones
+  const std::string& name_;
+  const std::function<bool(const std::string&)>& has_type_;
+  pb::Message* message_;
+  std::vector<Field> fields_;
+  std::vector<Value> values_;
+  std::vector<std::string> warnings_;
+  std::string syntax_;
+  std::vector<TextLayer> layers_;
+  UnknownNames unknown_;
+};
+
+}  // namespace
+
+void ParseText(std::string_view text, const std::string& name, const std::string& failed,
+               const std::function<bool(const std::string&)>& has_type, pb::Message* message) {
+  const std::string error = TextParser(text, name, has_type, message).Parse();
+  CAFFE_CHECK(error.empty(), failed, error);
+}
+
+}  // namespace caffe

@@ -1,0 +1,40 @@
+#include "caffe/io/unknown_names.hpp"
+
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+
+void UnknownNames::Add(int line, const std::string& what, const std::string& description) {
+  items_.push_back({line, what, description});
+}
+
+std::string UnknownNames::ToString() const {
+  const auto where = [](const Item& item) {
+    return (item.line > 0 ? Concat("line ", item.line, ": ") : "") + item.what;
+  };
+  if (items_.size() == 1) {
+    const Item& item = items_[0];
+    return where(item) + (item.description.empty() ? "" : "; " + item.description);
+  }
+  std::vector<Item> sorted = items_;
+  std::ranges::stable_sort(sorted, {}, &Item::line);
+  std::string text = Concat(sorted.size(), " names are not known here:");
+  std::vector<std::string> descriptions;
+  for (const Item& item : sorted) {
+    text += "\n  " + where(item);
+    if (!item.description.empty() && !std::ranges::count(descriptions, item.description)) {
+      descriptions.push_back(item.description);
+    }
+  }
+  for (const std::string& description : descriptions) text += "\n" + description;
+  return text;
+}
+
+std::string LayerLabel(const std::string& name, const std::string& type) {
+  if (name.empty()) return type.empty() ? "a layer" : "a layer of type " + type;
+  return Concat("layer ", name, type.empty() ? "" : " (" + type + ")");
+}
+
+}  // namespace caffe

@@ -1,0 +1,55 @@
+#include "caffe/layer/layer_types.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/near_name.hpp"
+#include "caffe/io/foreign_names.hpp"
+#include "caffe/io/unknown_names.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "no_layer_type.hpp"
+
+namespace caffe {
+namespace {
+
+// Of a type that is in no other Caffe that is known.
+std::string Hint(const std::string& type) {
+  if (type == "Python") {
+    return ": layers of type Python run inside Python only: use the net or the solver from there "
+           "(import caffe)";
+  }
+  const std::string near = NearName(type, LayerRegistry::Get().Names());
+  return near.empty() ? "; `caffe layers` lists all" : Concat("; did you mean '", near, "'?");
+}
+
+}  // namespace
+
+std::string ThereIsNoLayerType(const std::string& type) {
+  const std::string description = DescribeForeignLayer(type);
+  return Concat("there is no layer type '", type, "'",
+                description.empty() ? Hint(type) : "; " + description);
+}
+
+LayerLines LayerLines::Of(const std::vector<int>& places) const {
+  LayerLines some{file, {}};
+  for (const int place : places) {
+    some.lines.push_back(static_cast<size_t>(place) < lines.size() ? lines[place] : 0);
+  }
+  return some;
+}
+
+void CheckLayerTypes(const NetParameter& net, const LayerLines& lines) {
+  const LayerRegistry& registry = LayerRegistry::Get();
+  UnknownNames unknown;
+  for (int i = 0; i < net.layer_size(); ++i) {
+    const LayerParameter& layer = net.layer(i);
+    if (registry.Has(layer.type())) continue;
+    const std::string description = DescribeForeignLayer(layer.type());
+    unknown.Add(static_cast<size_t>(i) < lines.lines.size() ? lines.lines[i] : 0,
+                Concat(LayerLabel(layer.name(), layer.type()), ": there is no layer type '",
+                       layer.type(), "'", description.empty() ? Hint(layer.type()) : ""),
+                description);
+  }
+  CAFFE_CHECK(unknown.empty(), lines.file.empty() ? "" : lines.file + ": ", unknown.ToString());
+}
+
+}  // namespace caffe

@@ -1,0 +1,209 @@
+#include "caffe/io/unknown_names.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "caffe.pb.h"
+#include "caffe/io/foreign_names.hpp"
+#include "caffe/io/ignored_fields.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "io/temporary_folder.hpp"
+
+namespace caffe {
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+
+// The error about a net, or "".
+std::string NetError(const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Put("net.prototxt", text);
+  const std::string error = ErrorOf([&] {
+    ReadNetParameter(path, [](const std::string& type) {
+      return type == "Convolution" || type == "Pooling" || type == "ReLU" || type == "Input";
+    });
+  });
+  const std::string begin = "Failed to parse NetParameter file: " + path + ": ";
+  return error.starts_with(begin) ? error.substr(begin.size()) : error;
+}
+
+TEST(UnknownNamesTest, OneMessageListsEverything) {
+  EXPECT_EQ(NetError("name: 'ssd'\n"                                                     // 1
+                     "layer { name: 'conv' type: 'Convolution'\n"                        // 2
+                     "  convolution_param { num_ouput: 8 kernel_size: 3 } }\n"           // 3
+                     "layer {\n"                                                         // 4
+                     "  name: \"norm\" type: \"Normalize\"\n"                            // 5
+                     "  norm_param { across_spatial: false\n"                            // 6
+                     "               scale_filler { type: \"constant\" value: 20 } }\n"  // 7
+                     "}\n"                                                               // 8
+                     "layer { name: 'prior1' type: 'PriorBox'\n"                         // 9
+                     "  prior_box_param { min_size: 30 variance: [0.1, 0.2] } }\n"       // 10
+                     "layer { name: 'prior2' type: 'PriorBox' }\n"                       // 11
+                     "layer { name: 'lstm' type: 'LSTM' }\n"                             // 12
+                     "layer { name: 'odd' type: 'Whatsit' whatsit_param { a: 1 } }\n"    // 13
+                     "layer { name: 'pool' type: 'Pooling'\n"                            // 14
+                     "  pooling_param { pool: LP } }\n"                                  // 15
+                     "colour: 'red'\n"),                                                 // 16
+            "8 names are not known here:\n"
+            "  line 3: layer conv (Convolution): ConvolutionParameter has no field \"num_ouput\"; "
+            "did you mean \"num_output\"?\n"
+            "  line 4: layer norm (Normalize): unknown type with norm_param\n"
+            "  line 9: layer prior1 (PriorBox): unknown type with prior_box_param\n"
+            "  line 11: layer prior2 (PriorBox): unknown type\n"
+            "  line 12: layer lstm (LSTM): unknown type\n"
+            "  line 13: layer odd (Whatsit): unknown type with whatsit_param\n"
+            "  line 15: layer pool (Pooling): PoolingParameter.pool has no value LP; it has MAX, "
+            "AVE, STOCHASTIC\n"
+            "  line 16: NetParameter has no field \"colour\"\n" +
+                DescribeForeignLayer("Normalize") + "\n" + DescribeForeignLayer("PriorBox") + "\n" +
+                DescribeForeignLayer("LSTM"));
+}
+
+TEST(UnknownNamesTest, ASingleOneIsOneLine) {
+  EXPECT_EQ(NetError("layer {\n  name: \"c\"\n  convolution_param { kernel_sizes: 3 }\n}\n"),
+            "line 3: layer c: ConvolutionParameter has no field \"kernel_sizes\"; did you mean "
+            "\"kernel_size\"?");
+  EXPECT_EQ(NetError("layer { type: 'Convolution'\n convolution_param { relu: true } }"),
+            "line 2: a layer of type Convolution: ConvolutionParameter has no field \"relu\"; "
+            "relu: a field of Intel Caffe, not in Cortado; write a ReLU layer behind it");
+  EXPECT_EQ(NetError("layer { name: 'p' type: 'PriorBox'\n prior_box_param { } }"),
+            "line 1: layer p (PriorBox): unknown type with prior_box_param; PriorBox: a layer of "
+            "SSD, not in Cortado; write it as a layer in Python (python/README.md, \"Layers in "
+            "Python\")");
+}
+
+// The phase may leave such layers out, which is known later.
+TEST(UnknownNamesTest, UnknownTypesAloneAreNoErrorOfTheFile) {
+  EXPECT_EQ(NetError("layer { name: 'l' type: 'LSTM' recurrent_param { num_output: 2 } }"), "");
+}
+
+// Without a list of types those of a program's own could not be told from unknown ones.
+TEST(UnknownNamesTest, WithoutAListNoTypeIsUnknown) {
+  NetParameter net;
+  EXPECT_EQ(ErrorOf([&] {
+              ParseTextProto("layer { name: 'l' type: 'LSTM' }\nxyzzy_plugh: 1", "n", &net);
+            }),
+            "Failed to parse NetParameter file: n: line 2: NetParameter has no field "
+            "\"xyzzy_plugh\"");
+}
+
+TEST(UnknownNamesTest, LayersOfNestedNetsAreNamed) {
+  EXPECT_EQ(NetError("layer { name: 'outer' type: 'ReLU' moe_param { expert_net {\n"
+                     "  layer { name: 'inner' type: 'ReLU' relu_param { slope: 1 } } } }\n"
+                     "  relu_param { angle: 2 } }"),
+            "2 names are not known here:\n"
+            "  line 2: layer inner (ReLU): ReLUParameter has no field \"slope\"\n"
+            "  line 3: layer outer (ReLU): ReLUParameter has no field \"angle\"");
+}
+
+TEST(UnknownNamesTest, CommentsAndStringsAreNoLayers) {
+  EXPECT_EQ(NetError("# layer { name: 'x'\nname: \"layer { type: 'LSTM' }\"\n"
+                     "layer: < type: 'ReLU' # LSTM {\n name: 'r' >\nother: 1\n"),
+            "line 5: NetParameter has no field \"other\"");
+}
+
+TEST(UnknownNamesTest, ValuesOfEnumerations) {
+  EXPECT_EQ(NetError("layer { name: 'p' pooling_param { pool: MAXX } }"),
+            "line 1: layer p: PoolingParameter.pool has no value MAXX; it has MAX, AVE, "
+            "STOCHASTIC; did you mean MAX?");
+  EXPECT_EQ(NetError("layers { name: 'p'\n type: CONVOLUTOIN }"),
+            "line 2: layer p (CONVOLUTOIN): V1LayerParameter.type has no value CONVOLUTOIN; did "
+            "you mean CONVOLUTION?");
+  EXPECT_EQ(NetError("layer { name: 'l'\n loss_param { normalization: 7 } }\nstate { phase: RUN }"),
+            "2 names are not known here:\n"
+            "  line 2: layer l: LossParameter.normalization has no value 7; it has FULL, VALID, "
+            "BATCH_SIZE, NONE, PRE_FIXED\n"
+            "  line 3: NetState.phase has no value RUN; it has TRAIN, TEST");
+}
+
+TEST(UnknownNamesTest, AnErrorOfSyntaxComesLast) {
+  EXPECT_EQ(NetError("layer { name: 'c' colour: 1 }\nlayer { name: }\n"),
+            "line 1: layer c: LayerParameter has no field \"colour\"\n"
+            "line 2: Expected string, got: }");
+}
+
+TEST(UnknownNamesTest, SolversAreNoNetsAndNetsAreNoSolvers) {
+  EXPECT_TRUE(Contains(NetError("net: 'a.prototxt'\nbase_lr: 0.1\nlr_policy: 'fixed'"),
+                       "it is a solver file, but a net is expected here"));
+  SolverParameter solver;
+  const std::string error = ErrorOf([&] {
+    ParseTextProto("name: 'x' layer { name: 'd' type: 'Input' }", "net.prototxt", &solver);
+  });
+  EXPECT_TRUE(Contains(error, "it is a net, but a solver file is expected here")) << error;
+}
+
+TEST(UnknownNamesTest, FieldsOfSolvers) {
+  SolverParameter solver;
+  const auto error = [&](const std::string& text) {
+    return ErrorOf([&] { ParseTextProto(text, "solver.prototxt", &solver); });
+  };
+  EXPECT_TRUE(Contains(error("net: 'n'\nbase_rl: 1"),
+                       "line 2: SolverParameter has no field \"base_rl\"; did you mean "
+                       "\"base_lr\"?"))
+      << error("net: 'n'\nbase_rl: 1");
+  EXPECT_TRUE(Contains(error("warmup_iter: 5"), "warmup_iter: a field of Intel Caffe"));
+  EXPECT_TRUE(Contains(error("snapshot_format: HDF"), "it has HDF5, BINARYPROTO"));
+}
+
+// Rows of the table.
+
+TEST(ForeignNamesTest, LayersAreNotInTheRegistry) {
+  std::set<std::string_view> types;
+  for (const ForeignLayer& layer : ForeignLayers()) {
+    EXPECT_FALSE(LayerRegistry::Get().Has(std::string(layer.type)))
+        << layer.type << " is here now: take its row out of foreign_names.cpp, and its name out of "
+        << "README.md";
+    EXPECT_TRUE(types.insert(layer.type).second) << layer.type << " has two rows";
+    EXPECT_FALSE(layer.origin.empty() || layer.advice.empty()) << layer.type;
+    EXPECT_EQ(LayerParameter::descriptor()->FindFieldByName(std::string(layer.field)), nullptr)
+        << layer.field << " parses";
+  }
+}
+
+// The README's lists of layers that are not there are the rows of their origins.
+TEST(ForeignNamesTest, TheReadmeListsThem) {
+  const std::string readme = ReadFile(CAFFE_SOURCE_DIR "/README.md");
+  for (const auto& [title, origin] : std::map<std::string, std::string>{
+           {"* Layers of BVLC Caffe: ", "BVLC Caffe"},
+           {"* Layers of the OpenCL fork: ", "the OpenCL fork of Caffe"},
+           {"* Layers of SSD: ", "SSD"}}) {
+    const size_t begin = readme.find(title);
+    ASSERT_NE(begin, readme.npos) << title;
+    const std::string line = readme.substr(begin, readme.find_first_of(".;", begin) - begin);
+    std::set<std::string> said, known;
+    for (size_t at = line.find('`'); at != line.npos; at = line.find('`', at + 1)) {
+      const size_t end = line.find('`', at + 1);
+      said.insert(line.substr(at + 1, end - at - 1));
+      at = end;
+    }
+    for (const ForeignLayer& layer : ForeignLayers()) {
+      if (layer.origin == origin) known.emplace(layer.type);
+    }
+    EXPECT_EQ(said, known) << title;
+  }
+}
+
+// The place that advice points to.
+TEST(ForeignNamesTest, TheAdviceLeadsSomewhere) {
+  EXPECT_NE(ReadFile(CAFFE_SOURCE_DIR "/python/README.md").find("\n## Layers in Python\n"),
+            std::string::npos);
+}
+
+TEST(ForeignNamesTest, FieldsAreUnknownOnesThatAreNotIgnored) {
+  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
+  for (const ForeignField& field : ForeignFields()) {
+    const auto* message = pool->FindMessageTypeByName(std::string(field.message));
+    ASSERT_NE(message, nullptr) << field.message;
+    EXPECT_EQ(message->FindFieldByName(std::string(field.field)), nullptr)
+        << field.message << "." << field.field;
+    EXPECT_FALSE(IsIgnoredField(field.message, field.field)) << field.message << "." << field.field;
+  }
+}
+
+}  // namespace
+}  // namespace caffe
