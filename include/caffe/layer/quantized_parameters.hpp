@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "caffe/library/quant_arguments.hpp"
@@ -10,12 +11,16 @@
 
 namespace caffe {
 
+class LayerParameter;
+
 // The integers that a convolution or an inner product multiplies and adds, derived from its float
 // weights and bias and from the ranges of its bottom and top. For each output channel c
 //   s_w = max(max |w| / q, |bias| / (s_in B)), 1 if all are 0; q = 127, B = 2^30 (32767, 2^46)
 //   code = round(w / s_w) + zero point, bias code = round(bias / (s_in s_w)) - zero_in (sum of codes)
 //   multiplier / 2^shift = s_in s_w / s_out
-// computed in double on the host. Per tensor, all channels take the largest s_w.
+// computed in double on the host. Per tensor, all channels take the largest s_w. Where a range [low,
+// high] of the weights is given, max(|low| / (q + 1), |high| / q) stands for max |w| / q, so that the
+// range that a file stores gives its scale back; weights beyond it are clamped.
 class QuantizedParameters {
  public:
   struct Source {
@@ -24,6 +29,10 @@ class QuantizedParameters {
     int64_t channels = 0;
     bool transposed = false;
     bool per_tensor = false;
+    // Ranges of the weights, one for each channel or one for all; empty: what the weights have.
+    std::vector<std::pair<double, double>> limits;
+    // per_tensor and the range that blobs_quantizer(0) has.
+    void ReadQuantizer(const LayerParameter& layer);
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,8 @@ class Net {
   // of the last carries the blob's name, an earlier one <blob>@<layer>.
   // Quantized layers take the ranges that are known when observing ends, or that a file brings.
   void set_observe(bool observe);
+  // The mode of a layer's bottom_quantizer or top_quantizer is that of its blob alone, until
+  // set_observe gives all blobs one mode.
   bool observe() const { return observe_; }
   struct ObservedRange {
     double low, high;
@@ -197,7 +200,9 @@ class Net {
   std::string RangeName(const Node& node, int top) const;
   int UserBlob(int id) const;
   void InitRanges(const NetParameter& given, const NetParameter& net);
+  void ReadLayerQuantizers(const NetParameter& net);
   void TakeRanges(const NetParameter& source);
+  bool observes_any() const { return observe_ || !observed_blobs_.empty(); }
   void ResolveRanges();
   void CheckSharedCodes() const;
   void PrepareQuantized(int first, int last, bool by_layer);
@@ -261,6 +266,10 @@ class Net {
   bool any_quantized_ = false, ranges_changed_ = true;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
   std::map<std::string, ObservedRange> loaded_ranges_;
+  // By the names of ranges, what quantizers of layers say: their mode, their own name or zone.
+  std::set<std::string> observed_blobs_, unobserved_blobs_;
+  std::map<std::string, std::set<std::string>> quantizer_names_;
+  std::map<int64_t, std::set<std::string>> quantizer_zones_;
   Callback before_forward_, after_forward_, before_backward_, after_backward_;
   std::function<void()> interruption_;
 };

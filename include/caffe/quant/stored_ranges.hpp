@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,7 +24,13 @@ struct StoredRange {
 struct StoredRanges {
   std::map<std::string, StoredRange> blobs;
   std::map<std::pair<std::string, int>, StoredRange> parameters;  // by layer and index
+  // By the zone that quantizers of layers share; such entries have no name in the fork's files.
+  std::map<int64_t, StoredRange> zones;
 };
+
+// Adds a range to those that are known by a name: ranges of one name are united.
+void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ranges,
+                const std::string& name);
 
 // Whether the range, or each of its channels, is one: finite, its ends in order. Warns, with the name,
 // if not: weights are worth more than a range, and whoever needs it says that it is missing.

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -27,6 +29,28 @@ int64_t StoreRow(const float* weights, int64_t depth, int64_t step, double scale
 }
 
 }  // namespace
+
+void QuantizedParameters::Source::ReadQuantizer(const LayerParameter& layer) {
+  if (layer.blobs_quantizer_size() == 0) return;
+  const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
+  per_tensor = quantizer.per_tensor();
+  const std::string name = layer.name() + "_blobs_0_quant";
+  StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
+  range.channel_low.assign(quantizer.channel_min().begin(), quantizer.channel_min().end());
+  range.channel_high.assign(quantizer.channel_max().begin(), quantizer.channel_max().end());
+  const bool given = quantizer.has_observed_min() && quantizer.has_observed_max();
+  if ((!given && range.channel_low.empty() && range.channel_high.empty()) ||
+      !IsRange(name, range)) {
+    return;
+  }
+  const size_t count = range.channel_low.size();
+  CAFFE_CHECK(count == 0 || count == static_cast<size_t>(channels), layer.name(), " (",
+              layer.type(), "): blobs_quantizer has ranges of ", count, " channels for ", channels);
+  for (size_t c = 0; c < count; ++c) {
+    limits.emplace_back(range.channel_low[c], range.channel_high[c]);
+  }
+  if (count == 0) limits.emplace_back(range.low, range.high);
+}
 
 QuantizedParameters::QuantizedParameters(const Source& source, DataType type, Device* device)
     : source_(source), type_(type), device_(device) {
@@ -72,6 +96,10 @@ void QuantizedParameters::Build() {
                 " or the bias that goes with it holds no ", "number in channel ", c,
                 "; it can not be quantized");
     scales_[c] = largest / most;
+    if (!source_.limits.empty()) {
+      const auto& [low, high] = source_.limits[source_.limits.size() == 1 ? 0 : c];
+      scales_[c] = std::max(std::abs(low) / (most + 1), std::abs(high) / most);
+    }
     if (bias) scales_[c] = std::max(scales_[c], std::abs(bias[c]) / (in_.scale * most_bias));
   }
   if (source_.per_tensor)

@@ -17,8 +17,7 @@ void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     QuantizedParameters::Source source{blobs_[0].get(),
                                        setup_.has_bias ? blobs_[1].get() : nullptr};
     source.channels = setup_.outputs;
-    source.per_tensor =
-        layer_param().blobs_quantizer_size() > 0 && layer_param().blobs_quantizer(0).per_tensor();
+    source.ReadQuantizer(layer_param());
     quantized_.clear();
     for (size_t i = 0; i < bottom.size(); ++i) {
       quantized_.emplace_back();

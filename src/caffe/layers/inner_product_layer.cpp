@@ -22,8 +22,7 @@ void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     QuantizedParameters::Source source{blobs_[0].get(), has_bias_ ? blobs_[1].get() : nullptr};
     source.channels = n_;
     source.transposed = transpose_;
-    source.per_tensor =
-        layer_param().blobs_quantizer_size() > 0 && layer_param().blobs_quantizer(0).per_tensor();
+    source.ReadQuantizer(layer_param());
     quantized_ = QuantizedParameters(source, types().compute, device());
     return;
   }

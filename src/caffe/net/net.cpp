@@ -18,6 +18,7 @@
 #include "caffe/net/net_file.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
+#include "ignored_settings.hpp"
 
 namespace caffe {
 namespace {
@@ -96,6 +97,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   CheckLayerTypes(*filtered_, options.lines.Of(kept));
   NetParameter net = InsertSplits(InsertCasts(AssignTypes(*filtered_)));
   for (LayerParameter& layer : *filtered_->mutable_layer()) layer.clear_blobs();
+  WarnOfIgnoredSettings(*filtered_, *device_);
   log::Info("Initializing net from parameters: \n" + filtered_->DebugString());
   if (log::Topic("passes")) log::Info("net after the passes:\n" + net.DebugString());
 
@@ -475,7 +477,7 @@ void Net::RunNode(int index) {
   for (size_t t = 0; t < node.written_ranges.size(); ++t) {
     if (node.top[t]->type().is_quantized()) node.top[t]->set_range(node.written_ranges[t].range);
   }
-  if (observe_ && node.public_index >= 0) Observe(node);
+  if (observes_any() && node.public_index >= 0) Observe(node);
 }
 
 void Net::Forward() { Forward(0, static_cast<int>(public_layers_.size()) - 1); }
@@ -494,7 +496,7 @@ void Net::Forward(int start, int end) {
   const int last =
       end == count - 1 ? static_cast<int>(nodes_.size()) - 1 : public_nodes_[end + 1] - 1;
   const bool by_layer =
-      before_forward_ || after_forward_ || observe_ || debug_info_ || check_finite_;
+      before_forward_ || after_forward_ || observes_any() || debug_info_ || check_finite_;
   if (start > 0) {
     std::vector<int> before = InternalNodesBefore(first, last);
     for (auto index = before.rbegin(); index != before.rend(); ++index) {

@@ -41,8 +41,10 @@ std::string Net::RangeName(const Node& node, int top) const {
 }
 
 void Net::set_observe(bool observe) {
-  if (observe_ && !observe) ranges_changed_ = true;
+  if (observes_any() && !observe) ranges_changed_ = true;
   observe_ = observe;
+  observed_blobs_.clear();
+  unobserved_blobs_.clear();
 }
 
 void Net::Observe(const Node& node) {
@@ -50,6 +52,7 @@ void Net::Observe(const Node& node) {
     const BlobBase& blob = *node.top[t];
     if (!blob.type().is_float()) continue;
     const std::string name = RangeName(node, static_cast<int>(t));
+    if (observe_ ? unobserved_blobs_.count(name) > 0 : observed_blobs_.count(name) == 0) continue;
     auto& observer = observers_[name];
     if (!observer) {
       observer = std::make_unique<RangeObserver>(blob.type(), device_);
@@ -84,29 +87,13 @@ void Net::InitRanges(const NetParameter& given, const NetParameter& net) {
               ": quantizer_mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
               "CAFFE_QUANT_OBSERVE and run in integers");
   if (given.state().quantizer_mode() == CAFFE_QUANT_OBSERVE) observe_ = true;
-  for (size_t n = 0; n < nodes_.size(); ++n) {
-    Node& node = nodes_[n];
+  for (Node& node : nodes_) {
     node.quantized = std::any_of(node.bottom.begin(), node.bottom.end(), &IsQuantized) ||
                      std::any_of(node.top.begin(), node.top.end(), &IsQuantized);
     any_quantized_ = any_quantized_ || node.quantized;
-    const LayerParameter& layer = net.layer(static_cast<int>(n));
-    for (int t = 0; t < layer.top_quantizer_size() && t < layer.top_size(); ++t) {
-      const QuantizerParameter& quantizer = layer.top_quantizer(t);
-      if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) continue;
-      const std::string name = RangeName(node, t);
-      const StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
-      if (IsRange(name, range)) loaded_ranges_[name] = {range.low, range.high};
-    }
   }
+  ReadLayerQuantizers(net);
   TakeRanges(given);
-}
-
-void Net::TakeRanges(const NetParameter& source) {
-  for (const auto& [name, range] : ReadRanges(source, *filtered_).blobs) {
-    loaded_ranges_[name] = {range.low, range.high};
-    observers_.erase(name);
-  }
-  ranges_changed_ = true;
 }
 
 // Follows every version of every blob through the net. A version is known by the name of the blob,

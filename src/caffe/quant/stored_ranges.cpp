@@ -119,6 +119,12 @@ bool IsRange(const std::string& name, const StoredRange& range) {
   return true;
 }
 
+void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ranges,
+                const std::string& name) {
+  const auto [place, first] = ranges->try_emplace(name);
+  Unite(range, &place->second, first);
+}
+
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
   Names names;
   names.Add(file);
@@ -126,13 +132,19 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
   StoredRanges ranges;
   for (const QuantizerParameter& entry : file.quantizer()) {
     const std::string& name = entry.name();
-    // Ranges of zones have no name; entries without a range were never observed.
-    if (name.empty() || !entry.has_observed_min() || !entry.has_observed_max()) continue;
+    // Entries without a range were never observed.
+    if (!entry.has_observed_min() || !entry.has_observed_max()) continue;
+    if (name.empty() && !entry.has_zone()) continue;
     StoredRange range{entry.observed_min(),
                       entry.observed_max(),
                       {entry.channel_min().begin(), entry.channel_min().end()},
                       {entry.channel_max().begin(), entry.channel_max().end()}};
-    if (!IsRange(name, range)) continue;
+    if (!IsRange(entry.has_zone() ? Concat("zone ", entry.zone()) : name, range)) continue;
+    if (entry.has_zone()) {
+      const auto [place, first] = ranges.zones.try_emplace(entry.zone());
+      Unite(range, &place->second, first);
+      continue;
+    }
     const std::string loss_tail = "_net_quant";
     std::string stem;
     int index;

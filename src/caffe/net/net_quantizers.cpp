@@ -1,0 +1,109 @@
+// The quantizers of layers: ranges and modes of the blobs that they read and write, and the names and
+// zones by which files give ranges to those blobs.
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/quant/observer.hpp"
+#include "caffe/quant/stored_ranges.hpp"
+
+namespace caffe {
+namespace {
+
+void CheckQuantizer(const std::string& where, const QuantizerParameter& quantizer) {
+  CAFFE_CHECK(quantizer.mode() != CAFFE_QUANT_PSEUDO, where,
+              ": mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
+              "CAFFE_QUANT_OBSERVE and run in integers");
+  CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
+                  !quantizer.has_max_out(),
+              where,
+              ": min_in, max_in, min_out and max_out, the limits of codes, are not supported; "
+              "codes take all values of their type: take them out");
+}
+
+void CheckQuantizers(const LayerParameter& layer) {
+  const std::string where = Concat(layer.name(), " (", layer.type(), "): ");
+  const auto check = [&](const auto& quantizers, const char* field, int count, const char* what) {
+    CAFFE_CHECK(quantizers.size() <= count, where, quantizers.size(), " ", field, " are given for ",
+                count, " ", what);
+    for (const QuantizerParameter& quantizer : quantizers) {
+      CheckQuantizer(where + field, quantizer);
+    }
+  };
+  check(layer.bottom_quantizer(), "bottom_quantizer", layer.bottom_size(), "bottoms");
+  check(layer.top_quantizer(), "top_quantizer", layer.top_size(), "tops");
+  for (const QuantizerParameter& quantizer : layer.blobs_quantizer()) {
+    CheckQuantizer(where + "blobs_quantizer", quantizer);
+  }
+  if (layer.has_net_quantizer()) CheckQuantizer(where + "net_quantizer", layer.net_quantizer());
+}
+
+}  // namespace
+
+void Net::ReadLayerQuantizers(const NetParameter& net) {
+  std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
+  std::map<std::string, StoredRange> ranges;
+  const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob) {
+    // A zone goes before a name, as in the fork.
+    if (quantizer.has_zone()) {
+      quantizer_zones_[quantizer.zone()].insert(blob);
+    } else if (!quantizer.name().empty()) {
+      quantizer_names_[quantizer.name()].insert(blob);
+    }
+    if (quantizer.has_mode()) {
+      (quantizer.mode() == CAFFE_QUANT_OBSERVE ? observed_blobs_ : unobserved_blobs_).insert(blob);
+    }
+    if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) return;
+    const StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
+    if (IsRange(blob, range)) UniteRange(range, &ranges, blob);
+  };
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = nodes_[n];
+    if (node.public_index < 0) continue;
+    const LayerParameter& layer = net.layer(static_cast<int>(n));
+    CheckQuantizers(layer);
+    for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
+      take(layer.bottom_quantizer(b), versions.at(UserBlob(node.bottom_ids[b])));
+    }
+    for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
+      const std::string name = RangeName(node, t);
+      versions[UserBlob(node.top_ids[t])] = name;
+      if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
+    }
+  }
+  for (const std::string& blob : observed_blobs_) unobserved_blobs_.erase(blob);
+  for (const auto& [zone, blobs] : quantizer_zones_) {
+    std::map<std::string, StoredRange> whole;
+    for (const std::string& blob : blobs) {
+      if (ranges.count(blob)) UniteRange(ranges.at(blob), &whole, "");
+    }
+    if (whole.empty()) continue;
+    for (const std::string& blob : blobs) ranges[blob] = whole.at("");
+  }
+  for (const auto& [blob, range] : ranges) loaded_ranges_[blob] = {range.low, range.high};
+}
+
+void Net::TakeRanges(const NetParameter& source) {
+  const StoredRanges stored = ReadRanges(source, *filtered_);
+  const auto take = [&](const std::string& blob, const StoredRange& range) {
+    loaded_ranges_[blob] = {range.low, range.high};
+    observers_.erase(blob);
+  };
+  for (const auto& [name, blobs] : quantizer_names_) {
+    const auto found = stored.blobs.find(name);
+    for (const std::string& blob : blobs) {
+      if (found != stored.blobs.end()) take(blob, found->second);
+    }
+  }
+  for (const auto& [name, range] : stored.blobs) take(name, range);
+  for (const auto& [zone, blobs] : quantizer_zones_) {
+    const auto found = stored.zones.find(zone);
+    for (const std::string& blob : blobs) {
+      if (found != stored.zones.end()) take(blob, found->second);
+    }
+  }
+  ranges_changed_ = true;
+}
+
+}  // namespace caffe
