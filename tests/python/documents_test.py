@@ -69,7 +69,6 @@ RULES = [
      Skip('tools/test.sh runs all of ctest; the names of its labels are in tests/CMakeLists.txt')),
     ('tests/README.md', r'\.venv/bin/python3 -m pytest -q tests/python',
      Run((r'tests/python', 'tests/python/io_test.py'), more=' --collect-only')),
-    ('README.md', r'git log .*', Skip('needs the history, which an archive does not have')),
     ('README.md', r'(caffe|convert_\w+|compute_image_mean) .*([|\[]|[A-Z]{2}).*', SYNOPSIS),
     ('', r'caffe (train|test|time)|convert_imageset -encoded', Skip('a name in the running text')),
     ('README.md', r'mkdir logs', AS_IT_IS),
