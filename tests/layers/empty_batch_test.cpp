@@ -22,19 +22,26 @@ struct Shaping {
 
 const std::map<std::string, Shaping> kSetups{
     {"Accuracy", {"", {{3}, {}}}},
+    {"Axpy", {"", {{3}, {3, 4, 4}, {3, 4, 4}}}},
+    {"Clip", {"clip_param { min: -0.5 max: 0.5 }", {{3, 4, 4}}}},
     {"Concat", {"", {{3, 4, 4}, {2, 4, 4}}}},
     {"Convolution", {"convolution_param { num_output: 2 kernel_size: 3 }", {{3, 4, 4}}}},
     {"Deconvolution", {"convolution_param { num_output: 2 kernel_size: 3 }", {{3, 4, 4}}}},
+    {"Crop", {"", {{3, 4, 4}, {3, 2, 2}}}},
     {"EuclideanLoss", {"", {{3}, {3}}}},
     {"InnerProduct", {"inner_product_param { num_output: 2 }", {{3, 4, 4}}}},
     {"Log", {"log_param { shift: 3 }", {{3, 4, 4}}}},
+    {"Permute", {"permute_param { order: 0 order: 2 }", {{3, 4, 4}}}},
     {"Pooling", {"pooling_param { kernel_size: 2 }", {{3, 4, 4}}}},
     {"Power", {"power_param { power: 2.5 shift: 3 }", {{3, 4, 4}}}},
+    {"Reduction", {"reduction_param { axis: 1 operation: ASUM }", {{3, 4, 4}}}},
     {"Reshape", {"reshape_param { shape { dim: 0 dim: 48 } }", {{3, 4, 4}}}},
+    {"ShuffleChannel", {"shuffle_channel_param { group: 3 }", {{3, 4, 4}}}},
     {"Silence", {"", {{3, 4, 4}}, 0}},
     {"Slice", {"slice_param { axis: 1 slice_point: 1 }", {{3, 4, 4}}, 2}},
     {"SoftmaxWithLoss", {"", {{3}, {}}}},
     {"Split", {"", {{3, 4, 4}}, 2}},
+    {"Tile", {"tile_param { tiles: 2 }", {{3, 4, 4}}}},
 };
 // It opens a file.
 const std::vector<std::string> kLeftOut{"HDF5Output"};
