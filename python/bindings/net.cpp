@@ -6,6 +6,7 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
+#include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "caffe/net/net_file.hpp"
 #include "net_lock.hpp"
