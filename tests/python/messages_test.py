@@ -90,3 +90,23 @@ def test_unknown_fields_are_errors():
         caffe.Net(given, caffe.TEST)
     given.DiscardUnknownFields()
     assert caffe.Net(given, caffe.TEST).inputs == ['data']
+
+
+def test_unknown_layers_are_listed_at_once(tmp_path):
+    text = '''layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 } } }
+layer { name: "norm" type: "Normalize" bottom: "data" top: "norm" }
+layer { name: "r" type: "Relu" bottom: "norm" top: "r" }
+'''
+    with pytest.raises(RuntimeError) as raised:
+        caffe.Net(message(caffe_pb2.NetParameter, text), caffe.TEST)
+    said = str(raised.value).splitlines()
+    assert said[1:3] == [
+        "  layer norm (Normalize): there is no layer type 'Normalize'",
+        "  layer r (Relu): there is no layer type 'Relu'; did you mean 'ReLU'?"]
+    assert said[3].startswith('Normalize: a layer of SSD, not in Cortado; write it as a layer in Pyth')
+    path = tmp_path / 'net.prototxt'
+    path.write_text(text + 'layer { name: "p" type: "PriorBox" prior_box_param { min_size: 3 } }\n')
+    with pytest.raises(RuntimeError) as raised:
+        caffe.Net(str(path), caffe.TEST)
+    assert [line.split(':')[0] for line in str(raised.value).splitlines()[1:4]] == [
+        '  line 2', '  line 3', '  line 4']
