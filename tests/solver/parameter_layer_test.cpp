@@ -4,8 +4,10 @@
 #include "caffe.pb.h"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/solver.hpp"
+#include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
+#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -59,6 +61,28 @@ TEST_P(ParameterSolverTest, SeveralPassesInAStep) {
   };
   ExpectNear(values(*thrice), values(*once), Tolerance(GetParam().type), "p");
   EXPECT_GT(values(*once)[0], 0.8);
+}
+
+// It would change the parameter in every forward.
+TEST(ParameterNetTest, WorkInPlaceOnTheBlobIsAnError) {
+  const auto make = [](const std::string& layers) {
+    return MessageOf([&] {
+      MakeNet(
+          "layer { name: 'p' type: 'Parameter' top: 'p' parameter_param { shape { dim: 3 } } } " +
+              layers,
+          TestDevices()[0]);
+    });
+  };
+  const std::string twice = " power_param { scale: 2 } }";
+  EXPECT_EQ(make("layer { name: 'y' type: 'Power' bottom: 'p' top: 'y'" + twice), "");
+  EXPECT_TRUE(Holds(make("layer { name: 'y' type: 'Power' bottom: 'p' top: 'p'" + twice),
+                    "y (Power): works in place on blob p, which is the learned blob of layer 'p'; "
+                    "give its top another name"));
+  EXPECT_TRUE(Holds(make("layer { name: 'f' type: 'Reshape' bottom: 'p' top: 'f' "
+                         "reshape_param { shape { dim: -1 } } } "
+                         "layer { name: 'y' type: 'Power' bottom: 'f' top: 'f'" +
+                         twice),
+                    "works in place on blob f"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ParameterSolverTest, testing::ValuesIn(DevicesAndFloats()),

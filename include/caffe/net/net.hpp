@@ -182,6 +182,7 @@ class Net {
   };
 
   void Init(const NetParameter& parameter, const NetOptions& options);
+  void CheckParametersStay(const Node& node) const;
   void AppendParameters(int node);
   void DecideGradients(const NetParameter& parameter);
   void MakePublicLists();
