@@ -1,15 +1,16 @@
 #pragma once
 
+#include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
 
 class LayerRegistry;
 
-// y = x if x > 0, else negative_slope * x; what is no number stays none.
+// y = x if x > 0, else negative_slope * x; NaN is propagated.
 //   dE/dx = dE/dy if x > 0, else negative_slope * dE/dy
-// bottom 0, top 0: any shape, the same. In place allowed (the sign of y is that of x for slopes
-// >= 0; for a negative slope the gradient needs a top of its own).
+// bottom 0, top 0: any shape, the same. In place allowed: the sign of y is that of x for slopes
+// >= 0; for a negative slope the layer keeps a copy of x.
 // relu_param: negative_slope (0).
 // Types: float kinds; quant8 and quant16 forward, where y has a range of its own.
 class ReLU : public LayerBase {
@@ -25,6 +26,7 @@ class ReLU : public LayerBase {
 
  private:
   float slope_ = 0;
+  InputCopy input_;  // kept for negative slopes
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

@@ -7,6 +7,7 @@ namespace caffe {
 
 void ReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   slope_ = layer_param().relu_param().negative_slope();
+  input_.SetDevice(device());
   forward_ = MakeKernel("neuron/relu", slope_ == 0 ? "relu_forward" : "relu_forward_slope");
   if (types().compute.is_float()) backward_ = MakeKernel("neuron/relu", "relu_backward");
 }
@@ -14,6 +15,7 @@ void ReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void ReLU::Reshape(const BlobVec& bottom, const BlobVec& top) { top[0]->ReshapeLike(*bottom[0]); }
 
 void ReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
+  input_.Keep(*bottom[0], *top[0], need_backward() && slope_ < 0);
   QuantRange in, out;
   if (types().compute.is_quantized()) {
     in = BottomRange(0);
@@ -31,7 +33,8 @@ void ReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                     const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
-  backward_->Launch(bottom[0]->count(), {bottom[0]->count(), bottom[0]->Data(), top[0]->Diff(),
+  const KernelArgument x = slope_ < 0 ? input_.Data(*bottom[0], *top[0]) : bottom[0]->Data();
+  backward_->Launch(bottom[0]->count(), {bottom[0]->count(), x, top[0]->Diff(),
                                          bottom[0]->MutableDiff(), static_cast<double>(slope_)});
 }
 
