@@ -44,6 +44,21 @@ const LayerTraits& LayerRegistry::Traits(const std::string& name) const {
 
 const LayerTraits& TraitsOf(const std::string& type) { return LayerRegistry::Get().Traits(type); }
 
+BackwardReads BackwardReadsOf(const LayerParameter& layer) {
+  const LayerTraits& traits = TraitsOf(layer.type());
+  if (!traits.backward) return {};
+  if (traits.backward_reads) return traits.backward_reads(layer);
+  return {{BackwardReads::kAll}, {BackwardReads::kAll}};
+}
+
+bool SharesBottomMemory(const LayerParameter& layer) {
+  const TopMemory memory = TraitsOf(layer.type()).top_memory;
+  if (memory == TopMemory::kSharedIfAlone) {
+    return layer.bottom_size() == 1 && layer.top_size() == 1;
+  }
+  return memory == TopMemory::kShared;
+}
+
 std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter,
                                                  const LayerContext& context) const {
   const Entry& entry = Find(parameter.type());

@@ -55,6 +55,7 @@ void Axpy::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 void RegisterAxpyLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = traits.max_bottom = 3;
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "y = a x + b with a factor a for each channel of each item";
   registry.Add<AxpyLayer>("Axpy", traits);
 }

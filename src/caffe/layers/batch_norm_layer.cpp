@@ -141,6 +141,7 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 void RegisterBatchNormLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
+  traits.backward_reads = Always({{0}, {}, true});
   traits.summary = "y = (x - mean) / sqrt(variance + eps) per channel";
   registry.Add<BatchNormLayer>("BatchNorm", traits);
 }

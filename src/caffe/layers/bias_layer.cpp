@@ -59,6 +59,7 @@ void RegisterBiasLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
   traits.in_place = true;
+  traits.backward_reads = Always({});
   traits.summary = "y = x + b, b learned or the second bottom";
   registry.Add<BiasLayer>("Bias", traits);
 }

@@ -185,6 +185,7 @@ void RegisterBNLayer(LayerRegistry& registry) {
   traits.max_top = 3;
   traits.in_place = true;
   traits.float_tops = {1, 2};
+  traits.backward_reads = Always({{0}, {}, true});
   traits.summary = "BatchNorm and Scale in one layer (PSPNet, SegNet)";
   registry.Add<BNLayer>("BN", traits);
 }

@@ -159,6 +159,7 @@ void RegisterConvolutionLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = traits.max_top = -1;
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({{BackwardReads::kAll}, {}});
   traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
   registry.Add<ConvolutionLayer>("Convolution", traits);
 }

@@ -193,6 +193,7 @@ void RegisterDataLayer(LayerRegistry& registry) {
   traits.max_top = 2;
   traits.data = true;
   traits.float_tops = {1};
+  traits.backward_reads = Always({});
   traits.summary = "records of a database, with their labels";
   registry.Add<DataLayer>("Data", traits);
 }

@@ -119,6 +119,7 @@ void Deconvolution::SetFusedReLU(bool fused) {
 void RegisterDeconvolutionLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = traits.max_top = -1;
+  traits.backward_reads = Always({{BackwardReads::kAll}, {}});
   traits.summary = "the transpose of a convolution, with groups and dilation";
   registry.Add<DeconvolutionLayer>("Deconvolution", traits);
 }

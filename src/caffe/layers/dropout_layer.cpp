@@ -66,8 +66,9 @@ void Dropout::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
 
 void RegisterDropoutLayer(LayerRegistry& registry) {
   LayerTraits traits;
-  traits.in_place = true;
+  traits.in_place = traits.keeps_signs = true;
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({});
   traits.summary = "random elements become 0 while training";
   registry.Add<DropoutLayer>("Dropout", traits);
 }

@@ -79,6 +79,7 @@ void RegisterDummyDataLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 0;
   traits.max_top = -1;
   traits.data = true;
+  traits.backward_reads = Always({});
   traits.summary = "blobs made by fillers";
   registry.Add<DummyDataLayer>("DummyData", traits);
 }

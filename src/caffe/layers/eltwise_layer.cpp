@@ -121,6 +121,12 @@ void RegisterEltwiseLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = 2;
   traits.max_bottom = -1;
+  traits.backward_reads = [](const LayerParameter& layer) -> BackwardReads {
+    const EltwiseParameter& parameter = layer.eltwise_param();
+    if (parameter.operation() != EltwiseParameter::PROD) return {};
+    if (parameter.stable_prod_grad()) return {{BackwardReads::kAll}, {}};
+    return {{BackwardReads::kAll}, {0}};
+  };
   traits.summary = "sum, product or maximum of bottoms, element by element";
   registry.Add<EltwiseLayer>("Eltwise", traits);
 }

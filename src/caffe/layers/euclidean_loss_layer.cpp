@@ -45,6 +45,7 @@ void RegisterEuclideanLossLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = traits.max_bottom = 2;
   traits.loss = true;
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "sum of (a - b)^2 / (2 N)";
   registry.Add<EuclideanLossLayer>("EuclideanLoss", traits);
 }

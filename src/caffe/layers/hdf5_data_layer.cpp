@@ -187,6 +187,7 @@ void RegisterHDF5DataLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 0;
   traits.max_top = -1;
   traits.data = true;
+  traits.backward_reads = Always({});
   traits.summary = "rows of HDF5 files";
   registry.Add<HDF5DataLayer>("HDF5Data", traits);
 }

@@ -193,6 +193,7 @@ void RegisterImageDataLayer(LayerRegistry& registry) {
   traits.min_top = traits.max_top = 2;
   traits.data = true;
   traits.float_tops = {1};
+  traits.backward_reads = Always({});
   traits.summary = "image files of a list, with their labels";
   registry.Add<ImageDataLayer>("ImageData", traits);
 }

@@ -146,6 +146,7 @@ void InnerProduct::SetFusedReLU(bool fused) {
 void RegisterInnerProductLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({{0}, {}});
   traits.summary = "y = x W' + b";
   registry.Add<InnerProductLayer>("InnerProduct", traits);
 }

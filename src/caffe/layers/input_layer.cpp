@@ -24,6 +24,7 @@ void RegisterInputLayer(LayerRegistry& registry) {
   traits.max_top = -1;
   traits.data = true;
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({});
   traits.summary = "blobs that the caller fills";
   registry.Add<InputLayer>("Input", traits);
 }

@@ -100,6 +100,7 @@ void RegisterInterpLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({});
   traits.summary = "bilinear resizing with aligned corners";
   registry.Add<InterpLayer>("Interp", traits);
 }

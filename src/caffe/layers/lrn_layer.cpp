@@ -81,6 +81,7 @@ void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 void RegisterLRNLayer(LayerRegistry& registry) {
   LayerTraits traits;
+  traits.backward_reads = Always({{0}, {}});
   traits.summary = "x / (k + alpha / n sum of x^2 over a window)^beta";
   registry.Add<LRNLayer>("LRN", traits);
 }

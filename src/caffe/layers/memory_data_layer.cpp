@@ -64,6 +64,7 @@ void RegisterMemoryDataLayer(LayerRegistry& registry) {
   traits.min_top = traits.max_top = 2;
   traits.data = true;
   traits.float_tops = {1};
+  traits.backward_reads = Always({});
   traits.summary = "batches from arrays of the caller";
   registry.Add<MemoryDataLayer>("MemoryData", traits);
 }

@@ -49,6 +49,8 @@ void Parameter::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 void RegisterParameterLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = traits.max_bottom = 0;
+  traits.top_memory = TopMemory::kParameter;
+  traits.backward_reads = Always({});
   traits.summary = "a learned blob";
   registry.Add<ParameterLayer>("Parameter", traits);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -54,6 +55,15 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
     LayerTraits traits;
     traits.in_place = true;
     traits.backward = row.backward;
+    traits.backward_reads = [make = row.make](const LayerParameter& layer) -> BackwardReads {
+      using Gradient = PointwiseFormula::Gradient;
+      const Gradient of = make(layer, layer.name() + " (" + layer.type() + ")").gradient;
+      BackwardReads reads;
+      if (of == Gradient::kOfBottom || of == Gradient::kOfBoth) reads.bottoms = {0};
+      if (of == Gradient::kOfTop || of == Gradient::kOfBoth) reads.tops = {0};
+      reads.copies_in_place = true;
+      return reads;
+    };
     traits.summary = row.summary;
     registry.Add<PointwiseLayer>(row.type, traits);
   }

@@ -256,6 +256,7 @@ void RegisterPoolingLayer(LayerRegistry& registry) {
   traits.max_top = 2;
   traits.float_tops = {1};
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({{}, {1}});
   traits.summary = "maximum, mean or a random value of windows";
   registry.Add<PoolingLayer>("Pooling", traits);
 }

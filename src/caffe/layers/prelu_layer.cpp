@@ -78,6 +78,7 @@ void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
 void RegisterPReLULayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
+  traits.backward_reads = Always({{0}, {}, true});
   traits.summary = "y = x if x > 0, else a learned slope times x";
   registry.Add<PReLULayer>("PReLU", traits);
 }

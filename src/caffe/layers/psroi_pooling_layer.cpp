@@ -56,6 +56,7 @@ void RegisterPSROIPoolingLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({});
   traits.summary = "means over a grid of bins of each region, each bin from channels of its own";
   registry.Add<PSROIPoolingLayer>("PSROIPooling", traits);
 }

@@ -42,6 +42,7 @@ void RegisterQuantizerLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.converts = true;
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({});
   traits.summary = "converts between types";
   registry.AddUntyped("Quantizer", traits,
                       [](const LayerParameter& parameter, const LayerContext& context) {

@@ -65,6 +65,11 @@ void Reduction::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 
 void RegisterReductionLayer(LayerRegistry& registry) {
   LayerTraits traits;
+  traits.backward_reads = [](const LayerParameter& layer) -> BackwardReads {
+    const auto operation = layer.reduction_param().operation();
+    if (operation == ReductionParameter::SUM || operation == ReductionParameter::MEAN) return {};
+    return {{0}, {}};
+  };
   traits.summary = "sum, mean, sum of |x| or of x^2 over the last axes";
   registry.Add<ReductionLayer>("Reduction", traits);
 }

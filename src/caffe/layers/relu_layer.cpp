@@ -42,6 +42,9 @@ void RegisterReLULayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
   traits.types = BuiltInTypes();
+  traits.backward_reads = [](const LayerParameter& layer) {
+    return BackwardReads{{0}, {}, layer.relu_param().negative_slope() < 0, true};
+  };
   traits.summary = "y = max(x, 0) + negative_slope * min(x, 0)";
   registry.Add<ReLULayer>("ReLU", traits);
 }

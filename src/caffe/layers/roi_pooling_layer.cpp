@@ -57,6 +57,7 @@ void RegisterROIPoolingLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({});
   traits.summary = "maxima over a grid of bins of each region";
   registry.Add<ROIPoolingLayer>("ROIPooling", traits);
 }

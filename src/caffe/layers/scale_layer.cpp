@@ -99,6 +99,7 @@ void RegisterScaleLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
   traits.in_place = true;
+  traits.backward_reads = Always({{0, 1}, {}, true});
   traits.summary = "y = s x (+ b), s learned or the second bottom";
   registry.Add<ScaleLayer>("Scale", traits);
 }

@@ -44,6 +44,7 @@ void Softmax::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
 void RegisterSoftmaxLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
+  traits.backward_reads = Always({{}, {0}});
   traits.summary = "y = exp(x) / sum of exp(x) along an axis";
   registry.Add<SoftmaxLayer>("Softmax", traits);
 }

@@ -70,6 +70,7 @@ void RegisterSoftmaxWithLossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{1}, {1}});
   traits.summary = "-log softmax(x)[label], averaged";
   registry.Add<SoftmaxWithLossLayer>("SoftmaxWithLoss", traits);
 }

@@ -43,6 +43,8 @@ void RegisterSplitLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_top = -1;
   traits.types = BuiltInTypes();
+  traits.backward_reads = Always({});
+  traits.top_memory = TopMemory::kShared;
   traits.summary = "several readers of one blob";
   registry.Add<SplitLayer>("Split", traits);
 }

@@ -140,6 +140,7 @@ void RegisterUpsampleLayer(LayerRegistry& registry) {
   traits.max_bottom = 2;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{1}, {}});
   traits.summary = "larger images: nearest neighbours, or the inverse of a MAX pooling";
   registry.Add<UpsampleLayer>("Upsample", traits);
 }

@@ -1,0 +1,258 @@
+// LayerTraits::backward_reads: Backward gives the same gradients when all data that it is not declared
+// to read are NaN, and others when data that it is declared to read are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "caffe.pb.h"
+#include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "support/layer_tester.hpp"
+
+namespace caffe {
+namespace {
+
+using Numbers = std::vector<double>;
+
+struct Sample {
+  std::string parameters;
+  std::vector<Shape> bottoms{{2, 3, 4, 4}};
+  int tops = 1;
+  Numbers second{};  // what bottom 1 holds, where not any number will do
+};
+
+// At least one of every type that has a backward pass and bottoms; several where parameters decide
+// about what it reads.
+const std::map<std::string, std::vector<Sample>>& Samples() {
+  const Shape image{2, 3, 4, 4};
+  static const std::map<std::string, std::vector<Sample>> samples{
+      {"AbsVal", {{""}}},
+      {"BatchNorm", {{""}, {"phase: TEST"}, {"batch_norm_param { fused_relu: true } phase: TEST"}}},
+      {"Axpy", {{"", {{2, 3}, image, image}}}},
+      {"BNLL", {{""}}},
+      {"BN", {{""}, {"bn_param { bn_mode: LEARN }", {image}, 3}, {"phase: TEST"}}},
+      {"Bias", {{""}, {"bias_param { axis: 0 }", {image, image}}}},
+      {"Concat", {{""}, {"", {image, image}}}},
+      {"Clip", {{"clip_param { min: -0.5 max: 0.5 }"}}},
+      {"ConvolutionDepthwise", {{"convolution_param { kernel_size: 3 }"}}},
+      {"Convolution", {{"convolution_param { num_output: 2 kernel_size: 3 }"}}},
+      {"Crop", {{"crop_param { offset: 1 }", {image, {2, 3, 2, 2}}}}},
+      {"Deconvolution", {{"convolution_param { num_output: 2 kernel_size: 3 }"}}},
+      {"DepthwiseConvolution", {{"convolution_param { kernel_size: 3 }"}}},
+      {"Dropout", {{""}, {"phase: TEST"}}},
+      {"ELU", {{""}, {"elu_param { alpha: -0.5 }"}}},
+      {"Eltwise",
+       {{"", {image, image, image}},
+        {"eltwise_param { operation: MAX }", {image, image, image}},
+        {"eltwise_param { operation: PROD }", {image, image, image}},
+        {"eltwise_param { operation: PROD stable_prod_grad: false }", {image, image}}}},
+      {"EuclideanLoss", {{"", {image, image}}}},
+      {"Exp", {{"exp_param { scale: 0.5 }"}}},
+      {"Flatten", {{""}}},
+      {"InnerProduct", {{"inner_product_param { num_output: 5 }"}}},
+      {"Interp", {{"interp_param { zoom_factor: 2 }"}}},
+      {"LRN", {{""}, {"lrn_param { norm_region: WITHIN_CHANNEL local_size: 3 }"}}},
+      {"Log", {{"log_param { shift: 3 }"}}},
+      {"PReLU", {{""}}},
+      {"PSROIPooling",
+       {{"psroi_pooling_param { spatial_scale: 1 output_dim: 1 group_size: 2 }",
+         {{1, 4, 6, 6}, {1, 5}},
+         1,
+         {0, 1, 1, 4, 4}}}},
+      {"Pooling",
+       {{"pooling_param { kernel_size: 2 }"},
+        {"pooling_param { kernel_size: 2 stride: 2 }", {image}, 2},
+        {"pooling_param { kernel_size: 2 pool: AVE }"},
+        {"pooling_param { kernel_size: 2 pool: STOCHASTIC }"}}},
+      {"Permute", {{"permute_param { order: 0 order: 2 order: 3 order: 1 }"}}},
+      {"Power", {{"power_param { power: 2 shift: 1 }"}, {"power_param { scale: 3 }"}}},
+      {"Quantizer", {{""}}},
+      {"ROIPooling",
+       {{"roi_pooling_param { spatial_scale: 1 pooled_h: 2 pooled_w: 2 }",
+         {{1, 2, 6, 6}, {1, 5}},
+         1,
+         {0, 1, 1, 4, 4}}}},
+      {"ReLU6", {{""}, {"relu6_param { negative_slope: -0.5 }"}}},
+      {"Reduction",
+       {{""},
+        {"reduction_param { operation: ASUM axis: 1 }"},
+        {"reduction_param { operation: SUMSQ axis: 1 }"},
+        {"reduction_param { operation: MEAN axis: 1 }"}}},
+      {"ReLU", {{""}, {"relu_param { negative_slope: -0.5 }"}}},
+      {"Reshape", {{"reshape_param { shape { dim: 2 dim: -1 } }"}}},
+      {"Scale", {{"scale_param { bias_term: true }"}, {"scale_param { axis: 0 }", {image, image}}}},
+      {"ShuffleChannel", {{"shuffle_channel_param { group: 2 }", {{2, 4, 3, 3}}}}},
+      {"Sigmoid", {{""}}},
+      {"Silence", {{"", {image}, 0}}},
+      {"Slice", {{"slice_param { slice_point: 1 }", {image}, 2}, {""}}},
+      {"Softmax", {{""}}},
+      {"SoftmaxWithLoss",
+       {{"", {{4, 3}, {4}}, 1, {0, 1, 2, 1}}, {"", {{4, 3}, {4}}, 2, {0, 1, 2, 1}}}},
+      {"Split", {{"", {image}, 2}}},
+      {"Swish", {{""}}},
+      {"TanH", {{""}}},
+      {"Tile", {{"tile_param { tiles: 2 }"}}},
+      {"Upsample", {{""}, {"", {{1, 1, 2, 2}, {1, 1, 2, 2}}, 1, {0, 2, 9, 15}}}},
+  };
+  return samples;
+}
+
+// A layer with blobs of its own.
+class Probe {
+ public:
+  Probe(const std::string& type, const Sample& sample, bool in_place)
+      : text_("type: '" + type + "' " +
+              (sample.parameters.find("phase") == std::string::npos
+                   ? "phase: TRAIN " + sample.parameters
+                   : sample.parameters)),
+        traits_(LayerRegistry::Get().Traits(type)),
+        tester_(text_, Runtime::Get().cpu(), TypeTriple::Equal(kDouble), sample.bottoms,
+                sample.tops) {
+    for (size_t i = 0; i < sample.bottoms.size(); ++i) bottom_.push_back(&tester_.bottom(i));
+    for (int i = 0; i < sample.tops; ++i) top_.push_back(&tester_.top(i));
+    if (in_place) top_[0] = bottom_[0];
+    for (size_t i = 0; i < bottom_.size(); ++i) {
+      values_.push_back(bottom_[i]->DataAsDouble());
+      const auto& none = traits_.no_gradient_bottoms;
+      propagate_down_.push_back(std::find(none.begin(), none.end(), static_cast<int>(i)) ==
+                                none.end());
+      if (i == 1 && !sample.second.empty()) values_[i] = sample.second;
+    }
+    state_ = tester_.layer().RunState();
+  }
+
+  BackwardReads reads() { return BackwardReadsOf(tester_.layer().layer_param()); }
+  size_t bottoms() const { return bottom_.size(); }
+  size_t tops() const { return top_.size(); }
+
+  // The gradients of bottoms and parameters, after `poison` had its way with the data.
+  template <class Poison> std::vector<Numbers> Gradients(const Poison& poison) {
+    LayerBase& layer = tester_.layer();
+    layer.SetRunState(layer.context().seed, state_);
+    for (size_t i = 0; i < bottom_.size(); ++i) bottom_[i]->SetData(values_[i]);
+    layer.Reshape(bottom_, top_);
+    layer.PrepareParameters();
+    layer.Forward(bottom_, top_);
+    for (auto& blob : layer.blobs()) blob->SetDiff(Numbers(blob->count(), 0));
+    for (size_t i = 0; i < top_.size(); ++i) {
+      top_[i]->SetDiff(TestNumbers(top_[i]->count(), 7 + i));
+    }
+    poison();
+    layer.Backward(top_, propagate_down_, bottom_);
+    std::vector<Numbers> gradients;
+    for (size_t i = 0; i < bottom_.size(); ++i) {
+      gradients.push_back(propagate_down_[i] ? bottom_[i]->DiffAsDouble() : Numbers());
+    }
+    for (auto& blob : layer.blobs()) gradients.push_back(blob->DiffAsDouble());
+    return gradients;
+  }
+  void PoisonBottom(size_t i) { Poison(bottom_[i]); }
+  // Other numbers of the same signs.
+  void KeepSigns(size_t i) {
+    Numbers values = bottom_[i]->DataAsDouble();
+    for (double& value : values) value *= value > 0 ? 3 : 0.25;
+    bottom_[i]->SetData(values);
+  }
+  void PoisonTop(size_t i) { Poison(top_[i]); }
+
+ private:
+  static void Poison(BlobBase* blob) {
+    blob->SetData(Numbers(blob->count(), std::numeric_limits<double>::quiet_NaN()));
+  }
+
+  std::string text_;
+  const LayerTraits& traits_;
+  LayerTester tester_;
+  BlobVec bottom_, top_;
+  std::vector<Numbers> values_;
+  std::vector<bool> propagate_down_;
+  std::vector<uint64_t> state_;
+};
+
+// NaN equals nothing, so a gradient made of poison differs, too.
+bool Same(const std::vector<Numbers>& a, const std::vector<Numbers>& b) { return a == b; }
+
+TEST(BackwardReadsTest, EveryTypeWithAGradientIsDeclaredAndHasASample) {
+  const LayerRegistry& registry = LayerRegistry::Get();
+  for (const std::string& type : registry.Names()) {
+    const LayerTraits& traits = registry.Traits(type);
+    if (!traits.backward || traits.max_bottom == 0 || type == "Python") continue;
+    EXPECT_TRUE(traits.backward_reads) << type << ": LayerTraits::backward_reads is missing";
+    EXPECT_TRUE(Samples().count(type)) << type << ": give this test a sample of it";
+  }
+}
+
+TEST(BackwardReadsTest, NothingElseIsRead) {
+  for (const auto& [type, samples] : Samples()) {
+    for (const Sample& sample : samples) {
+      Probe probe(type, sample, false);
+      const BackwardReads reads = probe.reads();
+      const std::vector<Numbers> expected = probe.Gradients([] {});
+      const std::vector<Numbers> actual = probe.Gradients([&] {
+        // Flatten and others share memory: it is read if one of its blobs is.
+        const bool shared = LayerRegistry::Get().Traits(type).top_memory != TopMemory::kOwn;
+        for (size_t i = 0; i < probe.bottoms(); ++i) {
+          if (!reads.Bottom(static_cast<int>(i))) {
+            probe.PoisonBottom(i);
+          } else if (reads.only_signs) {
+            probe.KeepSigns(i);
+          }
+        }
+        for (size_t i = 0; i < probe.tops() && !shared; ++i) {
+          if (!reads.Top(static_cast<int>(i))) probe.PoisonTop(i);
+        }
+      });
+      EXPECT_TRUE(Same(actual, expected)) << type << " { " << sample.parameters << " }";
+    }
+  }
+}
+
+TEST(BackwardReadsTest, WhatIsDeclaredIsRead) {
+  for (const auto& [type, samples] : Samples()) {
+    std::set<std::string> declared, read;
+    for (const Sample& sample : samples) {
+      Probe probe(type, sample, false);
+      const BackwardReads reads = probe.reads();
+      const std::vector<Numbers> expected = probe.Gradients([] {});
+      for (size_t i = 0; i < probe.bottoms(); ++i) {
+        if (!reads.Bottom(static_cast<int>(i))) continue;
+        const std::string what = "bottom " + std::to_string(i);
+        declared.insert(what);
+        if (!Same(probe.Gradients([&] { probe.PoisonBottom(i); }), expected)) read.insert(what);
+      }
+      for (size_t i = 0; i < probe.tops(); ++i) {
+        if (!reads.Top(static_cast<int>(i))) continue;
+        const std::string what = "top " + std::to_string(i);
+        declared.insert(what);
+        if (!Same(probe.Gradients([&] { probe.PoisonTop(i); }), expected)) read.insert(what);
+      }
+    }
+    EXPECT_EQ(read, declared) << type;
+  }
+}
+
+// In place the bottom's memory holds the top: it is read if bottom 0 or top 0 is, unless a copy is.
+TEST(BackwardReadsTest, InPlaceOnlyTheDeclaredMemoryIsRead) {
+  for (const auto& [type, samples] : Samples()) {
+    if (!LayerRegistry::Get().Traits(type).in_place) continue;
+    for (const Sample& sample : samples) {
+      Probe apart(type, sample, false), in_place(type, sample, true);
+      const BackwardReads reads = in_place.reads();
+      const std::vector<Numbers> expected = apart.Gradients([] {});
+      const bool read = reads.Top(0) || (reads.Bottom(0) && !reads.copies_in_place);
+      const std::vector<Numbers> actual = in_place.Gradients([&] {
+        if (!read) in_place.PoisonTop(0);
+        for (size_t i = 1; i < in_place.bottoms(); ++i) {
+          if (!reads.Bottom(static_cast<int>(i))) in_place.PoisonBottom(i);
+        }
+      });
+      EXPECT_TRUE(Same(actual, expected)) << type << " { " << sample.parameters << " }";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caffe
