@@ -31,6 +31,26 @@ NetParameter AssignTypes(const NetParameter& net);
 // The type of a top of a layer that AssignTypes has seen.
 DataType TopType(const LayerParameter& layer, int top);
 
+// A layer that works in place in the user's net and that SeparateInPlace takes out of place there.
+struct InPlaceConflict {
+  int layer, top;
+  // "layer 'relu1' reads blob conv1 in its backward pass"
+  std::string reason;
+  int reader;  // the layer whose backward pass reads the blob; -1 for other reasons
+};
+
+// The conflicts of a net that AssignTypes has seen: another layer or the user reads what the layer
+// would overwrite, the blob has a type that the layer does not compute in, or, with `gradients`, a
+// backward pass reads it.
+std::vector<InPlaceConflict> FindInPlaceConflicts(const NetParameter& net, bool gradients);
+
+// Gives layers that work in place a blob of their own where FindInPlaceConflicts names them; gradients
+// count in phase TRAIN and with force_backward. The last version of a blob keeps its name, an earlier
+// one is called <blob>@<layer that wrote it>. Behind AssignTypes, before InsertCasts.
+NetParameter SeparateInPlace(const NetParameter& net);
+// Whether that net keeps all that backward passes read.
+bool KeepsGradients(const NetParameter& net);
+
 // Puts a Quantizer layer where a blob's type is not the one that its reader wants. Readers of one
 // blob that want the same type share one. Named <blob>_as_<type>. A cast back to the type that a blob
 // was computed in is left out where the way there loses nothing: the reader takes the original.

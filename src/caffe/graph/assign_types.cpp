@@ -143,7 +143,8 @@ NetParameter AssignTypes(const NetParameter& net) {
       bool differ = false;
       for (int t = 0; t < layer.top_size(); ++t) {
         DataType type = types.out;
-        if (as_they_are && InPlace(layer, t) && blob_types.count(layer.top(t))) {
+        if (as_they_are && InPlace(layer, t) && blob_types.count(layer.top(t)) &&
+            blob_types.at(layer.top(t)).is_float()) {
           type = blob_types.at(layer.top(t));
         } else if (Has(traits.float_tops, t) || (source && is_label(uses[index][t]))) {
           type = kFloat;

@@ -1,0 +1,253 @@
+#include <map>
+#include <set>
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/graph/passes.hpp"
+#include "caffe/layer/layer_traits.hpp"
+
+namespace caffe {
+namespace {
+
+// What a blob holds from one writer of its name to the next. Versions of one content are views of the
+// same memory: a blob and what Flatten or Split make of it.
+struct Version {
+  int layer, top;
+  std::string blob;
+  DataType type;
+  int content;
+  int readers = 0;
+  int last_reader = -1;  // layer
+};
+
+bool Contains(const std::vector<int>& list, int value) {
+  for (int entry : list) {
+    if (entry == value) return true;
+  }
+  return false;
+}
+
+std::string Quoted(const LayerParameter& layer) { return "layer '" + layer.name() + "'"; }
+
+class Finder {
+ public:
+  Finder(const NetParameter& net, bool gradients) : net_(net), gradients_(gradients) {}
+
+  std::vector<InPlaceConflict> Find() {
+    Number();
+    for (int i = 0; i < net_.layer_size(); ++i) Visit(i);
+    return std::move(conflicts_);
+  }
+
+ private:
+  // The type in which a layer takes a bottom and makes a top, before any cast.
+  static DataType Taken(const LayerParameter& layer, int bottom) {
+    const LayerTraits& traits = TraitsOf(layer.type());
+    if (Contains(traits.float_bottoms, bottom)) return kFloat;
+    return DataTypeByProto(traits.converts ? layer.bottom_data_type() : layer.compute_data_type());
+  }
+  static DataType Made(const LayerParameter& layer, int top) {
+    const LayerTraits& traits = TraitsOf(layer.type());
+    const DataType type = TopType(layer, top);
+    if (traits.converts || type != DataTypeByProto(layer.top_data_type())) return type;
+    if (Contains(traits.float_tops, top)) return type;
+    return DataTypeByProto(layer.compute_data_type());
+  }
+  // No cast lies between the version and the layer. Layers of users read every float kind.
+  bool ReadsDirectly(const LayerParameter& layer, int bottom, const Version& version) const {
+    if (!layer.has_bottom_data_type() && version.type.is_float()) return true;
+    return version.type == Taken(layer, bottom);
+  }
+  static bool InPlace(const LayerParameter& layer, int top) {
+    return top < layer.bottom_size() && layer.bottom(top) == layer.top(top);
+  }
+
+  // Versions, and who reads them.
+  void Number() {
+    std::map<std::string, int> present;
+    bottoms_.resize(net_.layer_size());
+    tops_.resize(net_.layer_size());
+    for (int i = 0; i < net_.layer_size(); ++i) {
+      const LayerParameter& layer = net_.layer(i);
+      for (const std::string& bottom : layer.bottom()) {
+        const auto found = present.find(bottom);
+        bottoms_[i].push_back(found == present.end() ? -1 : found->second);
+        if (found == present.end()) continue;  // InsertSplits names it
+        ++versions_[found->second].readers;
+        versions_[found->second].last_reader = i;
+      }
+      for (int t = 0; t < layer.top_size(); ++t) {
+        tops_[i].push_back(static_cast<int>(versions_.size()));
+        present[layer.top(t)] = tops_[i][t];
+        versions_.push_back({i, t, layer.top(t), TopType(layer, t), -1});
+      }
+    }
+    for (const auto& [name, version] : present) final_.insert(version);
+  }
+
+  void Visit(int index) {
+    const LayerParameter& layer = net_.layer(index);
+    const LayerTraits& traits = TraitsOf(layer.type());
+    const BackwardReads reads = BackwardReadsOf(layer);
+    std::vector<bool> in_place(layer.top_size(), false);
+    for (int t = 0; t < layer.top_size(); ++t) {
+      Version& version = versions_[tops_[index][t]];
+      version.content = contents_++;
+      if (InPlace(layer, t) && bottoms_[index][t] >= 0) {
+        // Net refuses the others by name.
+        if (!traits.in_place) continue;
+        const std::string reason = Conflict(index, t);
+        in_place[t] = reason.empty();
+        if (in_place[t]) CarrySigns(versions_[bottoms_[index][t]].content, version.content);
+        if (!in_place[t]) conflicts_.push_back({index, t, reason, reader_});
+      } else if (SharesBottomMemory(layer) && layer.bottom_size() > 0 && bottoms_[index][0] >= 0) {
+        const Version& bottom = versions_[bottoms_[index][0]];
+        if (bottom.type == Taken(layer, 0) && Made(layer, t) == version.type) {
+          version.content = bottom.content;
+        }
+      }
+    }
+    // What Backward finds in the place of a bottom that was overwritten is the top.
+    for (int b = 0; b < layer.bottom_size(); ++b) {
+      if (bottoms_[index][b] < 0 || !reads.Bottom(b)) continue;
+      if (b < layer.top_size() && in_place[b]) {
+        if (!(b == 0 && reads.copies_in_place)) Need(index, tops_[index][b], reads.only_signs);
+      } else if (ReadsDirectly(layer, b, versions_[bottoms_[index][b]])) {
+        Need(index, bottoms_[index][b], reads.only_signs);
+      }
+    }
+    for (int t = 0; t < layer.top_size(); ++t) {
+      if (reads.Top(t) && Made(layer, t) == versions_[tops_[index][t]].type) {
+        Need(index, tops_[index][t], reads.only_signs);
+      }
+    }
+  }
+
+  void Need(int layer, int version, bool only_signs) {
+    readers_[versions_[version].content].push_back({layer, version, only_signs});
+  }
+  // Whoever reads the signs of what was overwritten finds them in what replaced it.
+  void CarrySigns(int from, int to) {
+    const auto found = readers_.find(from);
+    if (found == readers_.end()) return;
+    const std::vector<Reader> readers = found->second;
+    for (const Reader& reader : readers) readers_[to].push_back(reader);
+  }
+
+  // Why a layer can not overwrite its bottom; empty if it can.
+  std::string Conflict(int index, int t) {
+    reader_ = -1;
+    const LayerParameter& layer = net_.layer(index);
+    const Version& old = versions_[bottoms_[index][t]];
+    const Version& own = versions_[tops_[index][t]];
+    if (!ReadsDirectly(layer, t, old)) {
+      return Concat("it computes in ", Taken(layer, t).name(), ", blob ", old.blob, " is ",
+                    old.type.name());
+    }
+    if (layer.has_bottom_data_type() && Made(layer, t) != own.type) {
+      return Concat("it computes in ", Made(layer, t).name(), ", its top is ", own.type.name());
+    }
+    for (const Version& other : versions_) {
+      if (other.content != old.content) continue;
+      const LayerParameter& maker = net_.layer(other.layer);
+      if (TraitsOf(maker.type()).top_memory == TopMemory::kParameter) {
+        return Concat("blob ", other.blob, " is the parameter of ", Quoted(maker));
+      }
+    }
+    if (old.readers > 1) return "other layers read blob " + old.blob + ", too";
+    for (size_t v = 0; v < versions_.size(); ++v) {
+      const Version& other = versions_[v];
+      if (other.content != old.content || &other == &old) continue;
+      if (other.last_reader >= index) {
+        return Concat(Quoted(net_.layer(other.last_reader)), " reads blob ", other.blob,
+                      ", which shares the memory of blob ", old.blob);
+      }
+      if (final_.count(static_cast<int>(v))) {
+        return Concat("blob ", other.blob, " shares the memory of blob ", old.blob);
+      }
+    }
+    if (!gradients_) return "";
+    const auto found = readers_.find(old.content);
+    if (found == readers_.end()) return "";
+    const bool keeps_signs = TraitsOf(layer.type()).keeps_signs;
+    for (const Reader& reader : found->second) {
+      if (reader.only_signs && keeps_signs) continue;
+      reader_ = reader.layer;
+      return Concat(Quoted(net_.layer(reader.layer)), " reads blob ",
+                    versions_[reader.version].blob, " in its backward pass");
+    }
+    return "";
+  }
+
+  const NetParameter& net_;
+  const bool gradients_;
+  std::vector<Version> versions_;
+  std::vector<std::vector<int>> bottoms_, tops_;  // versions
+  std::set<int> final_;                           // the last versions of their blobs
+  int contents_ = 0;
+  struct Reader {
+    int layer, version;
+    bool only_signs;
+  };
+  std::map<int, std::vector<Reader>> readers_;  // content -> in backward passes
+  std::vector<InPlaceConflict> conflicts_;
+  int reader_ = -1;  // of the last conflict
+};
+
+}  // namespace
+
+std::vector<InPlaceConflict> FindInPlaceConflicts(const NetParameter& net, bool gradients) {
+  return Finder(net, gradients).Find();
+}
+
+bool KeepsGradients(const NetParameter& net) {
+  return net.state().phase() == TRAIN || net.force_backward();
+}
+
+NetParameter SeparateInPlace(const NetParameter& net) {
+  std::set<std::pair<int, int>> separate;
+  for (const InPlaceConflict& conflict : FindInPlaceConflicts(net, KeepsGradients(net))) {
+    separate.insert({conflict.layer, conflict.top});
+    const LayerParameter& layer = net.layer(conflict.layer);
+    log::Info(Concat(layer.name(), " (", layer.type(), "): its top ", layer.top(conflict.top),
+                     " gets memory of its own: ", conflict.reason));
+  }
+  NetParameter out = net;
+  if (separate.empty()) return out;
+  std::set<std::string> names;
+  for (const LayerParameter& layer : net.layer())
+    names.insert(layer.top().begin(), layer.top().end());
+  const auto fresh = [&names](const std::string& wanted) {
+    std::string name = wanted;
+    for (int n = 2; !names.insert(name).second; ++n) name = Concat(wanted, "_", n);
+    return name;
+  };
+  // A memory of each blob: where its name stands, and the layer that wrote it last.
+  struct Memory {
+    std::vector<std::string*> mentions;
+    std::string writer;
+  };
+  std::map<std::string, Memory> memories;
+  for (int i = 0; i < out.layer_size(); ++i) {
+    LayerParameter& layer = *out.mutable_layer(i);
+    for (std::string& bottom : *layer.mutable_bottom())
+      memories[bottom].mentions.push_back(&bottom);
+    for (int t = 0; t < layer.top_size(); ++t) {
+      const std::string& blob = net.layer(i).top(t);
+      Memory& memory = memories[blob];
+      if (separate.count({i, t})) {
+        const std::string name = fresh(blob + "@" + memory.writer);
+        for (std::string* mention : memory.mentions) *mention = name;
+        memory.mentions.clear();
+      }
+      memory.mentions.push_back(layer.mutable_top(t));
+      memory.writer = layer.name();
+    }
+  }
+  return out;
+}
+
+}  // namespace caffe
