@@ -51,6 +51,9 @@ class LayerBase {
   // every Forward; must be cheap when nothing changed.
   virtual void PrepareParameters() {}
   virtual void Forward(const BlobVec& bottom, const BlobVec& top) = 0;
+  // Computes the tops of the last Forward once more, from the same bottoms: with the same random
+  // numbers, and without counting it in statistics.
+  virtual void RepeatForward(const BlobVec& bottom, const BlobVec& top) { Forward(bottom, top); }
   // Adds to the diffs of blobs() where param_propagate_down, writes the diffs of bottoms where
   // propagate_down. Throws for layers without a gradient.
   virtual void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

@@ -36,6 +36,7 @@ class BN : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void RepeatForward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
 

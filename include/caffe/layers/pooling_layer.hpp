@@ -28,6 +28,7 @@ class Pooling : public LayerBase {
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void RepeatForward(const BlobVec& bottom, const BlobVec& top) override { Run(bottom, top); }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   void PrepareParameters() override;
@@ -42,6 +43,7 @@ class Pooling : public LayerBase {
   };
   // Random numbers decide.
   bool Draws() const;
+  void Run(const BlobVec& bottom, const BlobVec& top);
   void ReadWindow();
   void MakeKernels();
   int64_t OutputExtent(const Axis& axis) const;

@@ -100,6 +100,12 @@ void BatchNorm::ComputeBatchStatistics(const BlobBase& x) {
 void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
   if (!global_) ComputeBatchStatistics(*bottom[0]);
+  RepeatForward(bottom, top);
+}
+
+// With the mean and the deviation that are there.
+void BatchNorm::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
+  if (bottom[0]->count() == 0) return;
   input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());
   const int relu = fused_relu_;
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();

@@ -131,6 +131,12 @@ void BN::ComputeBatchStatistics(const BlobBase& x) {
 void BN::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
   if (statistics_ == Statistics::kBatch) ComputeBatchStatistics(*bottom[0]);
+  RepeatForward(bottom, top);
+}
+
+// With the statistics that are there.
+void BN::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
+  if (bottom[0]->count() == 0) return;
   for (size_t i = 1; i < top.size(); ++i) {
     to_float_->Launch(channels_, {channels_, (i == 1 ? mean_ : variance_)->Data(),
                                   top[i]->MutableData(), 1.0, 1.0, 0.0, 0.0});

@@ -48,6 +48,10 @@ void Dropout::Forward(const BlobVec& bottom, const BlobVec& top) {
   Run(bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData());
 }
 
+void Dropout::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
+  Run(bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData());
+}
+
 void Dropout::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
   if (!propagate_down[0]) return;

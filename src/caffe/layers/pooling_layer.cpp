@@ -201,6 +201,11 @@ void Pooling::PrepareParameters() {
 }
 
 void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (Draws()) counter_.Advance();
+  Run(bottom, top);
+}
+
+void Pooling::Run(const BlobVec& bottom, const BlobVec& top) {
   const bool draws = Draws();
   std::vector<KernelArgument> arguments = Geometry();
   if (factors_) {
@@ -216,7 +221,6 @@ void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
   }
   if (draws || pool_ == PoolingParameter::MAX) arguments.push_back(Mask(top).MutableData());
   if (draws) {
-    counter_.Advance();
     arguments.push_back(counter_.counters());
     arguments.push_back(context().seed);
     forward_->Launch(planes_ * height_.output * width_.output, arguments);
