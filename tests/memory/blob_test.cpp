@@ -8,6 +8,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/null_device.hpp"
 #include "caffe/device/runtime.hpp"
+#include "support/devices.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -111,6 +112,24 @@ TEST(BlobTest, SharesDataAndDiff) {
   EXPECT_THROW(c.ShareData(a), Error);
   Blob<half> narrow(Cpu(), {6});
   EXPECT_THROW(narrow.ShareDiff(a), Error);
+}
+
+TEST(BlobTest, SharesNothingWithAnotherDevice) {
+  for (Device* device : TestDevices()) {
+    if (device == Cpu()) continue;
+    Blob<float> here(Cpu(), {4}), there(device, {4});
+    for (const bool diff : {false, true}) {
+      try {
+        diff ? here.ShareDiff(there) : here.ShareData(there);
+        ADD_FAILURE() << device->info().id;
+      } catch (const Error& error) {
+        const std::string message = error.what();
+        EXPECT_NE(message.find("on cpu"), std::string::npos) << message;
+        EXPECT_NE(message.find("on " + device->info().id), std::string::npos) << message;
+        EXPECT_NE(message.find(diff ? "diff" : "data"), std::string::npos) << message;
+      }
+    }
+  }
 }
 
 TEST(BlobTest, LiesInAnArena) {

@@ -102,6 +102,46 @@ TEST_P(SharedParametersTest, AParameterMayMoveWithinAMemory) {
   EXPECT_EQ(Result(net.get()), negative_result);
 }
 
+// Memory belongs to one device: an address of it means nothing on another.
+TEST(SharedParametersErrorTest, NetsOnTwoDevicesShareNothing) {
+  const std::string text = "name: 'small' " + NetText(kFloat);
+  for (Device* device : TestDevices()) {
+    for (Device* other : TestDevices()) {
+      const auto net = MakeNet(text, device), source = MakeNet(text, other);
+      const std::string message = MessageOf([&] { net->ShareTrainedLayersWith(*source); });
+      if (device == other) {
+        EXPECT_EQ(message, "");
+        continue;
+      }
+      for (const std::string& part :
+           {std::string("layer 'conv'"), device->info().id, other->info().id,
+            std::string("net small"), std::string("CopyTrainedLayersFrom")}) {
+        EXPECT_NE(message.find(part), std::string::npos) << part << ": " << message;
+      }
+      FillInputs(net.get());
+      net->Forward();
+    }
+  }
+}
+
+TEST(SharedParametersErrorTest, ANetWhosePartnerWasMovedSaysSo) {
+  const auto net = MakeNet(NetText(kFloat), TestDevices()[0]);
+  for (Device* device : TestDevices()) {
+    if (device == TestDevices()[0]) continue;
+    const auto source = MakeNet(NetText(kFloat), TestDevices()[0]);
+    net->ShareTrainedLayersWith(*source);
+    source->SetDevice(device);
+    FillInputs(net.get());
+    const std::string message = MessageOf([&] { net->Forward(); });
+    for (const std::string& part :
+         {std::string("conv (Convolution)"), device->info().id, TestDevices()[0]->info().id}) {
+      EXPECT_NE(message.find(part), std::string::npos) << part << ": " << message;
+    }
+    source->SetDevice(TestDevices()[0]);
+    net->Forward();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SharedParametersTest,
                          testing::ValuesIn(DevicesAndTypes({kHalf, kBfloat16, kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });

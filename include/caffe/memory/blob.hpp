@@ -66,7 +66,8 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   KernelArgument Diff() const { return {device_diff(), 0}; }
   KernelArgument MutableDiff() { return {mutable_device_diff(), 0}; }
 
-  // This blob's data (diff) become those of `other`: one memory, no copy. Counts must be equal.
+  // This blob's data (diff) become those of `other`: one memory, no copy. Counts, types and devices
+  // must be equal.
   void ShareData(const BlobBase& other);
   void ShareDiff(const BlobBase& other);
   // Data (diff) lie in `memory` from byte `offset` on: arenas.
@@ -98,6 +99,8 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   double sumsq_diff() const;
 
  protected:
+  void CheckDevice(const BlobBase& other, const char* what) const;
+
   DataType type_;
   Device* device_;
   std::string name_;

@@ -38,6 +38,14 @@ double SumOf(const std::vector<double>& values, bool squares) {
   return sum;
 }
 
+// The memory, if it is on the blob's device.
+SyncedMemory& Here(const BlobBase& blob, const std::shared_ptr<SyncedMemory>& memory) {
+  CAFFE_CHECK(memory->device() == blob.device(), "blob ", blob.name(), " is on ",
+              blob.device()->info().id, ", its memory on ", memory->device()->info().id,
+              ": a blob that shares it was moved there; move this one, too, or copy");
+  return *memory;
+}
+
 }  // namespace
 
 BlobBase::BlobBase(DataType type, Device* device, const Shape& shape, std::string name)
@@ -94,13 +102,17 @@ const void* BlobBase::host_diff() const {
 void* BlobBase::mutable_host_diff() {
   return static_cast<char*>(diff_memory()->mutable_host_data()) + diff_offset_;
 }
-DevicePtr BlobBase::device_data() const { return data_memory()->device_data() + data_offset_; }
-DevicePtr BlobBase::mutable_device_data() {
-  return data_memory()->mutable_device_data() + data_offset_;
+DevicePtr BlobBase::device_data() const {
+  return Here(*this, data_memory()).device_data() + data_offset_;
 }
-DevicePtr BlobBase::device_diff() const { return diff_memory()->device_data() + diff_offset_; }
+DevicePtr BlobBase::mutable_device_data() {
+  return Here(*this, data_memory()).mutable_device_data() + data_offset_;
+}
+DevicePtr BlobBase::device_diff() const {
+  return Here(*this, diff_memory()).device_data() + diff_offset_;
+}
 DevicePtr BlobBase::mutable_device_diff() {
-  return diff_memory()->mutable_device_data() + diff_offset_;
+  return Here(*this, diff_memory()).mutable_device_data() + diff_offset_;
 }
 
 std::vector<double> BlobBase::DataAsDouble() const { return ToDouble(type_, host_data(), count_); }
@@ -118,7 +130,14 @@ void BlobBase::SetDiff(const std::vector<double>& values) {
   ConvertElements(kDouble, values.data(), type_, mutable_host_diff(), values.size());
 }
 
+void BlobBase::CheckDevice(const BlobBase& other, const char* what) const {
+  CAFFE_CHECK(device_ == other.device_, "blob ", name_, " on ", device_->info().id,
+              " can not share the ", what, " of ", other.name_, " on ", other.device_->info().id,
+              ": memory belongs to one device; move one of them, or copy");
+}
+
 void BlobBase::ShareData(const BlobBase& other) {
+  CheckDevice(other, "data");
   CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (", type_.name(),
               ", ", shape_string(), ") can not share the data of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");
@@ -128,6 +147,7 @@ void BlobBase::ShareData(const BlobBase& other) {
 }
 
 void BlobBase::ShareDiff(const BlobBase& other) {
+  CheckDevice(other, "diff");
   CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (", type_.name(),
               ", ", shape_string(), ") can not share the diff of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");

@@ -86,6 +86,12 @@ void Net::ShareTrainedLayersWith(const Net& other) {
       CAFFE_CHECK(targets[b]->shape() == sources[b]->shape(), "layer '", name, "', parameter ", b,
                   ": shape ", targets[b]->shape_string(), " here, ", sources[b]->shape_string(),
                   " in net ", other.name());
+      CAFFE_CHECK(targets[b]->device() == sources[b]->device(), "layer '", name, "', parameter ", b,
+                  ": it is on ", targets[b]->device()->info().id, " here and on ",
+                  sources[b]->device()->info().id, " in net ", other.name(),
+                  ", and memory of one device is none of another; put both nets on one device, ",
+                  "or copy the weights (ToProto and CopyTrainedLayersFrom, in Python save and ",
+                  "copy_from)");
       targets[b]->ShareData(*sources[b]);
     }
   }
