@@ -110,15 +110,13 @@ TEST(NetErrorTest, InPlace) {
                "inner_product_param { num_output: 3 } }");
   EXPECT_TRUE(Holds(alone, "ip (InnerProduct): can not work in place"));
   EXPECT_TRUE(Holds(alone, "'data'"));
-  const std::string read_before =
-      NetError(data + InnerProductText("ip", "data", 3) + ReluText("relu", "data"));
-  EXPECT_TRUE(Holds(read_before, "relu (ReLU)"));
-  EXPECT_TRUE(Holds(read_before, "data"));
-  const std::string typed = NetError(data +
-                                     "layer { name: 'relu' type: 'ReLU' bottom: 'data' top: 'data' "
-                                     "compute_data_type: CAFFE_HALF }");
-  EXPECT_TRUE(Holds(typed, "relu (ReLU)"));
-  EXPECT_TRUE(Holds(typed, "half"));
+  const std::string loss =
+      NetError(data +
+               "layer { name: 'square' type: 'Power' bottom: 'data' top: 'square' "
+               "loss_weight: 1 } " +
+               ReluText("relu", "square"));
+  EXPECT_TRUE(Holds(loss, "relu (ReLU)"));
+  EXPECT_TRUE(Holds(loss, "square"));
 }
 
 TEST(NetErrorTest, Wiring) {

@@ -131,6 +131,7 @@ int TimeCommand(const Options& options) {
   const size_t layers = net.layers().size();
   LayerTimer forward_timer(device, layers), backward_timer(device, layers);
   if (options.lt || options.json) {
+    net.set_callbacks_see_blobs(false);
     net.set_before_forward([&](int layer) { forward_timer.Begin(layer); });
     net.set_after_forward([&](int layer) { forward_timer.End(layer); });
     net.set_before_backward([&](int layer) { backward_timer.Begin(layer); });

@@ -42,7 +42,8 @@ struct MemoryNeeds {
 
 // Ordered layers and named blobs. Built from a NetParameter through the passes of graph/, run as a
 // plan of steps. Split and cast layers that the passes added are invisible in layers(), blobs(),
-// Forward(start, end) and ToProto.
+// Forward(start, end) and ToProto. So are the earlier versions of a blob that SeparateInPlace gave
+// memory of their own: blobs() has the last one, parts of a forward or backward read and write it.
 //
 // Used by one thread at a time. Throws with the names of layer and blob if the net does not fit
 // together. Until shapes change, Forward and Backward only enqueue work.
@@ -66,6 +67,13 @@ class Net {
   // of losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);
   void ClearParamDiffs();
+  // From now on Backward computes the gradients at these blobs, too. After a forward that kept too
+  // little for that, the layers concerned compute once more, with the same random numbers. Throws,
+  // saying why, if a blob has no gradient.
+  void RequestGradients(const std::vector<std::string>& blobs);
+  // The same for those of the blobs that have a gradient; gives their names. Throws if no blob has
+  // one and Backward would compute nothing.
+  std::vector<std::string> RequestGradientsWhereKnown(const std::vector<std::string>& blobs);
   // Throws, naming the first one, if a layer that a gradient has to pass computes in codes.
   void CheckTrainable() const;
   // Gives every blob the shape that follows from the shapes of the inputs.
@@ -129,6 +137,9 @@ class Net {
   void set_after_forward(Callback callback) { after_forward_ = std::move(callback); }
   void set_before_backward(Callback callback) { before_backward_ = std::move(callback); }
   void set_after_backward(Callback callback) { after_backward_ = std::move(callback); }
+  // False if callbacks look at no blob, as those that take times: earlier versions of blobs are then
+  // not copied for them.
+  void set_callbacks_see_blobs(bool value) { callbacks_see_blobs_ = value; }
 
   // Called between the steps of Forward and Backward; may throw to end them (Ctrl-C).
   void set_interruption(std::function<void()> check) { interruption_ = std::move(check); }
@@ -174,6 +185,8 @@ class Net {
     std::vector<bool> bottom_gradient;  // propagate_down of Backward
     bool need_backward = false;
     int public_index = -1;      // -1: a split or cast of ours
+    bool makes_top = false;     // a cast of ours whose top is that of the layer before
+    bool ran = false;           // Forward was called
     std::vector<Shape> shapes;  // of bottoms, then tops, as the layer last saw them
     // Any bottom or top is quantized; then their ranges, and those that the tops get in this
     // forward, which is another one where a ReLU is fused.
@@ -184,34 +197,47 @@ class Net {
   void Init(const NetParameter& parameter, const NetOptions& options);
   void CheckParametersStay(const Node& node) const;
   void AppendParameters(int node);
-  void DecideGradients(const NetParameter& parameter);
+  void DecideGradients();
+  void ListLosses();
+  std::string WhyNoGradient(int id) const;
+  bool TryRequest(const std::string& blob, std::string* why);
+  void CheckConflicts() const;
+  void RepeatForward(const std::vector<bool>& needed_before);
+  void MakeOrigins(const NetParameter& separated);
   void MakePublicLists();
   void MakePlan();
   static void NoteShapes(Node& node);
   static bool HasNotedShapes(const Node& node);
   void ReshapeIfNeeded(Node& node);
   void RunNode(int node);
-  template <class Work> void InLayer(const LayerBase& layer, const Work& work) const;
+  void InLayer(const LayerBase& layer, const std::function<void()>& work) const;
   void FollowDefaultDevice();
   void RefreshViews();
   void RefreshDiffViews();
   void ForgetOverwrittenViews();
   void RunCallback(const Callback& callback, int place);
+  void RunForwardCallback(const Callback& callback, const Node& node, const std::vector<int>& ids);
   void Observe(const Node& node);
   std::string RangeName(const Node& node, int top) const;
   int UserBlob(int id) const;
+  int Version(int id) const;
+  void CopyVersion(int from, int to, bool diff);
+  QuantRange RangeAsRead(int id) const;
+  void TakeVersions(int first, int last);
+  void PublishVersions(int first, int last);
+  void ShareVersionDiffs();
+  void CopyVersionDiffs(const std::vector<int>& ids, bool to_version);
   void InitRanges(const NetParameter& given, const NetParameter& net);
   void ReadLayerQuantizers(const NetParameter& net);
   void TakeRanges(const NetParameter& source);
   bool observes_any() const { return observe_ || !observed_blobs_.empty(); }
   void ResolveRanges();
-  void CheckSharedCodes() const;
   void PrepareQuantized(int first, int last, bool by_layer);
   void WriteRanges(NetParameter* parameter) const;
-  bool MakesUserBlob(const Node& node) const;
   std::vector<int> InternalNodesBefore(int first, int last) const;
   std::vector<int> BackwardNodes(int start, int end);
   void SeedLosses(const std::vector<int>& nodes);
+  const std::string& ShownName(int id) const;
   void DebugForward(const Node& node) const;
   void DebugBackward(const Node& node) const;
   void DebugParameters() const;
@@ -229,6 +255,15 @@ class Net {
   std::vector<std::shared_ptr<BlobBase>> blobs_;
   std::map<std::string, int> blob_index_;  // of the last version of a name
   std::vector<bool> blob_gradient_;
+  std::set<int> requested_;                     // blobs of the user
+  std::map<std::string, std::string> refused_;  // blob -> why it has no gradient
+  // Layers of the user that read in backward what another one overwrites, since a net in phase TEST
+  // keeps nothing for gradients.
+  struct GradientConflict {
+    int reader, writer;
+    std::string reason;
+  };
+  std::vector<GradientConflict> conflicts_;
   Plan plan_;
 
   std::vector<std::shared_ptr<LayerBase>> public_layers_;
@@ -262,7 +297,8 @@ class Net {
   };
   bool WrittenByCaller(const LossTop& loss) const;
   std::vector<LossTop> losses_;
-  std::map<int, int> origin_;  // blob of an internal layer -> the blob that the user knows
+  std::map<int, int> origin_;    // blob of an internal layer -> the blob that the user knows
+  std::map<int, int> versions_;  // an earlier version with memory of its own -> the last one
   bool observe_ = false, placeholder_ranges_ = false;
   bool any_quantized_ = false, ranges_changed_ = true;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
@@ -272,6 +308,7 @@ class Net {
   std::map<std::string, std::set<std::string>> quantizer_names_;
   std::map<int64_t, std::set<std::string>> quantizer_zones_;
   Callback before_forward_, after_forward_, before_backward_, after_backward_;
+  bool callbacks_see_blobs_ = true;
   std::function<void()> interruption_;
 };
 

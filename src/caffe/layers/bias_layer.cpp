@@ -50,9 +50,10 @@ void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
     sums_.Sum(top[0]->Diff());
     sums_.Finish(learned, learned ? blobs_[0]->MutableDiff() : bottom[1]->MutableDiff());
   }
-  if (propagate_down[0] && bottom[0] != top[0] && bottom[0]->count() > 0) {
-    device()->Copy(bottom[0]->mutable_device_diff(), top[0]->device_diff(), bottom[0]->bytes());
-  }
+  if (!propagate_down[0] || bottom[0]->count() == 0) return;
+  // The diffs may be one memory, also where the data are not.
+  const DevicePtr from = top[0]->device_diff(), to = bottom[0]->mutable_device_diff();
+  if (!(from == to)) device()->Copy(to, from, bottom[0]->bytes());
 }
 
 void RegisterBiasLayer(LayerRegistry& registry) {

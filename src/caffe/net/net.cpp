@@ -36,10 +36,6 @@ TypeTriple TypesOf(const LayerParameter& layer) {
           DataTypeByProto(layer.top_data_type())};
 }
 
-bool Has(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
 double MeanAbs(double sum, int64_t count) { return count ? sum / static_cast<double>(count) : 0; }
 
 // Errors from below (a blob's, a device's) get the layer's name in front.
@@ -51,7 +47,7 @@ std::string WithLayer(const LayerBase& layer, const Error& error) {
 
 }  // namespace
 
-template <class Work> void Net::InLayer(const LayerBase& layer, const Work& work) const {
+void Net::InLayer(const LayerBase& layer, const std::function<void()>& work) const {
   try {
     work();
   } catch (const OutOfMemory& error) {
@@ -95,8 +91,26 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   std::vector<int> kept;
   filtered_ = std::make_unique<NetParameter>(FilterNet(given, &kept));
   CheckLayerTypes(*filtered_, options.lines.Of(kept));
-  NetParameter net = InsertSplits(InsertCasts(AssignTypes(*filtered_)));
+  const NetParameter separated = SeparateInPlace(AssignTypes(*filtered_));
+  const NetParameter net = InsertSplits(InsertCasts(separated));
+  if (!KeepsGradients(separated)) {
+    for (const InPlaceConflict& conflict : FindInPlaceConflicts(separated, true)) {
+      if (conflict.reader < 0) continue;
+      conflicts_.push_back({conflict.reader, conflict.layer, conflict.reason});
+    }
+  }
   for (LayerParameter& layer : *filtered_->mutable_layer()) layer.clear_blobs();
+  // Log lines name blobs as the user does.
+  std::map<std::string, std::string> last_versions;
+  for (int i = 0; i < separated.layer_size(); ++i) {
+    for (int t = 0; t < separated.layer(i).top_size(); ++t) {
+      last_versions[separated.layer(i).top(t)] = filtered_->layer(i).top(t);
+    }
+  }
+  const auto shown = [&last_versions](const std::string& blob) {
+    const auto found = last_versions.find(blob);
+    return found == last_versions.end() ? blob : found->second;
+  };
   WarnOfIgnoredSettings(*filtered_, *device_);
   log::Info("Initializing net from parameters: \n" + filtered_->DebugString());
   if (log::Topic("passes")) log::Info("net after the passes:\n" + net.DebugString());
@@ -112,7 +126,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
       const auto found = blob_index_.find(layer.bottom(b));
       CAFFE_CHECK(found != blob_index_.end(), "Unknown bottom blob '", layer.bottom(b),
                   "' (layer '", layer.name(), "', bottom index ", b, ")");
-      log::Info(layer.name() + " <- " + layer.bottom(b));
+      log::Info(layer.name() + " <- " + shown(layer.bottom(b)));
       node.bottom_ids.push_back(found->second);
     }
     const TypeTriple types = TypesOf(layer);
@@ -123,13 +137,14 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
       if (in_place) {
         CAFFE_CHECK(traits.in_place || internal, layer.name(), " (", layer.type(),
                     "): can not work in place; give blob '", top, "' another name as top");
-        log::Info(layer.name() + " -> " + top + " (in-place)");
+        log::Info(layer.name() + " -> " + shown(top) + " (in-place)");
         node.top_ids.push_back(node.bottom_ids[t]);
         continue;
       }
       CAFFE_CHECK(blob_index_.count(top) == 0, "Top blob '", top,
                   "' produced by multiple sources (layer '", layer.name(), "')");
-      log::Info(layer.name() + " -> " + top);
+      const bool apart = t < layer.bottom_size() && shown(layer.bottom(t)) == shown(top);
+      log::Info(layer.name() + " -> " + shown(top) + (apart ? " (memory of its own)" : ""));
       blob_index_[top] = static_cast<int>(blobs_.size());
       node.top_ids.push_back(static_cast<int>(blobs_.size()));
       blobs_.push_back(MakeBlob(TopType(layer, t), device_, {0}, top));
@@ -164,8 +179,15 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
     AppendParameters(static_cast<int>(nodes_.size()) - 1);
   }
   log::Info(Concat("Memory required for data: ", blob_bytes()));
-  DecideGradients(net);
+  DecideGradients();
+  for (const Node& node : nodes_) {
+    log::Info(node.layer->name() + (node.need_backward ? " needs backward computation."
+                                                       : " does not need backward computation."));
+  }
+  ListLosses();
+  MakeOrigins(separated);
   MakePublicLists();
+  ShareVersionDiffs();
   MakePlan();
   InitRanges(given, net);
   for (int id : output_indices_) {
@@ -239,62 +261,33 @@ void Net::AppendParameters(int index) {
   }
 }
 
-void Net::DecideGradients(const NetParameter& net) {
-  blob_gradient_.assign(blobs_.size(), false);
-  // Forward: what could have a gradient.
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    Node& node = nodes_[i];
-    const LayerParameter& parameter = net.layer(static_cast<int>(i));
-    const LayerTraits& traits = LayerRegistry::Get().Traits(parameter.type());
-    CAFFE_CHECK(parameter.propagate_down_size() == 0 ||
-                    parameter.propagate_down_size() == static_cast<int>(node.bottom.size()),
-                parameter.name(), " (", parameter.type(), "): propagate_down has ",
-                parameter.propagate_down_size(), " entries for ", node.bottom.size(), " bottoms");
-    bool need = false;
-    for (size_t b = 0; b < node.bottom.size(); ++b) {
-      bool gradient = blob_gradient_[node.bottom_ids[b]];
-      if (parameter.propagate_down_size() > 0) {
-        gradient = parameter.propagate_down(static_cast<int>(b));
-      }
-      if (net.force_backward()) gradient = true;
-      if (Has(traits.no_gradient_bottoms, static_cast<int>(b)) || !traits.backward) {
-        gradient = false;
-      }
-      node.bottom_gradient.push_back(gradient);
-      need = need || gradient;
-    }
-    for (size_t p = 0; p < node.layer->blobs().size(); ++p) {
-      const int index = static_cast<int>(p);
-      const float rate = index < parameter.param_size() ? parameter.param(index).lr_mult() : 1.f;
-      const bool gradient = rate != 0 || net.force_backward();
-      node.layer->set_param_propagate_down(index, gradient);
-      need = need || gradient;
-    }
-    node.need_backward = need && traits.backward;
-    for (int id : node.top_ids) blob_gradient_[id] = node.need_backward;
+// Which blobs of casts and splits stand for which blob of a layer of the user, and which of those is
+// an earlier version of another one.
+void Net::MakeOrigins(const NetParameter& separated) {
+  std::set<std::string> tops;
+  for (const LayerParameter& layer : separated.layer()) {
+    for (const std::string& top : layer.top()) tops.insert(top);
   }
-  // Backward: what contributes to a loss, or all of it under force_backward.
-  std::vector<bool> useful(blobs_.size(), false);
-  for (size_t i = nodes_.size(); i-- > 0;) {
-    Node& node = nodes_[i];
-    bool contributes = net.force_backward();
-    for (size_t t = 0; t < node.top.size(); ++t) {
-      if (node.layer->loss_weight(static_cast<int>(t)) != 0 || useful[node.top_ids[t]]) {
-        contributes = true;
+  for (Node& node : nodes_) {
+    if (node.public_index >= 0) continue;
+    // Reading a cast's input gives the layer's blob, unless the cast makes the layer's blob.
+    for (size_t t = 0; t < node.top_ids.size(); ++t) {
+      if (!tops.count(node.top[t]->name())) {
+        origin_[node.top_ids[t]] = node.bottom_ids[0];
+      } else if (!tops.count(node.bottom[0]->name())) {
+        node.makes_top = true;
+        // A split may lie between the layer's own top and the cast.
+        const int own = UserBlob(node.bottom_ids[0]);
+        if (!tops.count(blobs_[own]->name())) origin_[own] = node.top_ids[t];
       }
     }
-    if (!contributes) node.need_backward = false;
-    if (!node.need_backward)
-      std::fill(node.bottom_gradient.begin(), node.bottom_gradient.end(), false);
-    for (size_t b = 0; b < node.bottom.size(); ++b) {
-      if (node.bottom_gradient[b]) useful[node.bottom_ids[b]] = true;
-    }
-    node.layer->set_need_backward(node.need_backward);
-    log::Info(node.layer->name() + (node.need_backward ? " needs backward computation."
-                                                       : " does not need backward computation."));
-    for (size_t t = 0; t < node.top.size(); ++t) {
-      const float weight = node.layer->loss_weight(static_cast<int>(t));
-      if (weight != 0) losses_.push_back({node.top[t], weight, static_cast<int>(i), {}, {}});
+  }
+  for (int i = 0; i < separated.layer_size(); ++i) {
+    for (int t = 0; t < separated.layer(i).top_size(); ++t) {
+      const std::string &own = separated.layer(i).top(t), &user = filtered_->layer(i).top(t);
+      if (own == user) continue;
+      const int id = blob_index_.at(own);
+      origin_[id] = versions_[id] = blob_index_.at(user);
     }
   }
 }
@@ -302,34 +295,14 @@ void Net::DecideGradients(const NetParameter& net) {
 void Net::MakePublicLists() {
   std::map<int, int> places;  // blob -> public blob
   const auto user_blob = [&](int id) { return UserBlob(id); };
-  std::set<std::string> user_names;
-  for (const LayerParameter& layer : filtered_->layer()) {
-    for (const std::string& top : layer.top()) user_names.insert(top);
-  }
   std::vector<bool> consumed(blobs_.size(), false);
   std::vector<float> weights(blobs_.size(), 0.f);
   for (size_t n = 0; n < nodes_.size(); ++n) {
     Node& node = nodes_[n];
-    const bool internal = node.public_index < 0;
-    if (internal) {
-      // Reading a cast's input gives the user's blob, unless the cast makes the user's blob.
-      for (size_t t = 0; t < node.top_ids.size(); ++t) {
-        if (!user_names.count(node.top[t]->name())) {
-          origin_[node.top_ids[t]] = node.bottom_ids[0];
-        } else if (!user_names.count(node.bottom[0]->name())) {
-          // A split may lie between the layer's own top and the cast.
-          const int own = UserBlob(node.bottom_ids[0]);
-          if (!user_names.count(blobs_[own]->name())) origin_[own] = node.top_ids[t];
-        }
-      }
-    }
-  }
-  for (size_t n = 0; n < nodes_.size(); ++n) {
-    Node& node = nodes_[n];
     for (size_t t = 0; t < node.top_ids.size(); ++t) {
-      const int id = node.top_ids[t];
-      weights[user_blob(id)] += node.layer->loss_weight(static_cast<int>(t));
-      if (user_blob(id) == id && !places.count(id)) {
+      const int id = user_blob(node.top_ids[t]);
+      weights[id] += node.layer->loss_weight(static_cast<int>(t));
+      if (!places.count(id)) {
         places[id] = static_cast<int>(public_blobs_.size());
         public_blobs_.push_back(blobs_[id]);
         public_blob_names_.push_back(blobs_[id]->name());
@@ -386,9 +359,12 @@ void Net::MakePlan() {
   }
   const bool gradients = std::any_of(nodes_.begin(), nodes_.end(),
                                      [](const Node& node) { return node.need_backward; });
-  plan_ =
-      Plan::Make(plan_nodes, phase_ == TEST && !filtered_->force_backward() &&
-                                 (!gradients || losses_.empty()) && !debug_info_ && !check_finite_);
+  plan_ = Plan::Make(plan_nodes, phase_ == TEST && !filtered_->force_backward() && !gradients &&
+                                     !debug_info_ && !check_finite_);
+  // Steps of a former plan may have fused more.
+  for (const Node& node : nodes_) {
+    if (node.layer->CanFuseReLU()) node.layer->SetFusedReLU(false);
+  }
   const std::string report = plan_.Report(names);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
 }
@@ -487,6 +463,7 @@ void Net::RunNode(int index) {
     node.layer->PrepareParameters();
     node.layer->Forward(node.bottom, node.top);
   });
+  node.ran = true;
   // Data decide about some shapes.
   if (!HasNotedShapes(node)) NoteShapes(node);
   if (debug_info_) DebugForward(node);
@@ -515,6 +492,7 @@ void Net::Forward(int start, int end) {
   const bool by_layer =
       before_forward_ || after_forward_ || observes_any() || debug_info_ || check_finite_;
   if (start > 0) {
+    TakeVersions(first, last);
     std::vector<int> before = InternalNodesBefore(first, last);
     for (auto index = before.rbegin(); index != before.rend(); ++index) {
       if (any_quantized_) PrepareQuantized(*index, *index, true);
@@ -530,13 +508,14 @@ void Net::Forward(int start, int end) {
     if (step.fused_relu) nodes_[begin].layer->SetFusedReLU(whole);
     for (int index : step.nodes) {
       if (index < first || index > last) continue;
-      const int place = nodes_[index].public_index;
-      RunCallback(before_forward_, place);
+      const Node& node = nodes_[index];
+      RunForwardCallback(before_forward_, node, node.bottom_ids);
       RunNode(index);
-      RunCallback(after_forward_, place);
+      RunForwardCallback(after_forward_, node, node.top_ids);
       if (step.fused_relu && whole) break;
     }
   }
+  if (end < count - 1) PublishVersions(first, last);
   SyncViews();
 }
 
@@ -555,11 +534,6 @@ void Net::RefreshDiffViews() {
   };
   std::for_each(public_blobs_.begin(), public_blobs_.end(), refresh);
   std::for_each(params_.begin(), params_.end(), refresh);
-}
-
-// True for a cast of ours whose top is the blob that the user knows: it belongs to the layer before.
-bool Net::MakesUserBlob(const Node& node) const {
-  return node.public_index < 0 && UserBlob(node.top_ids[0]) == node.top_ids[0];
 }
 
 // Casts and splits before node `first` that nodes `first` to `last` read from, last one first.
@@ -595,7 +569,7 @@ std::vector<int> Net::BackwardNodes(int start, int end) {
     const Node& node = nodes_[n];
     const bool read = std::any_of(node.top_ids.begin(), node.top_ids.end(),
                                   [&](int id) { return wanted.count(id) > 0; });
-    if (!read && !MakesUserBlob(node)) continue;
+    if (!read && !node.makes_top) continue;
     run.push_back(n);
     wanted.insert(node.bottom_ids.begin(), node.bottom_ids.end());
   }
@@ -668,6 +642,9 @@ void Net::Backward(int start, int end) {
               ": backward from layer ", start, " to ", end, ", there are 0 to ", count - 1);
   if (start < end) return;
   RefreshDiffViews();
+  CheckConflicts();
+  ShareVersionDiffs();
+  if (start < count - 1) CopyVersionDiffs(nodes_[public_nodes_[start]].top_ids, true);
   const std::vector<int> nodes = BackwardNodes(start, end);
   SeedLosses(nodes);
   for (int index : nodes) {
@@ -683,6 +660,7 @@ void Net::Backward(int start, int end) {
     if (check_finite_) CheckBackward(node);
     RunCallback(after_backward_, node.public_index);
   }
+  if (end > 0) CopyVersionDiffs(nodes_[public_nodes_[end]].bottom_ids, false);
   if (debug_info_ && start == count - 1 && end == 0) DebugParameters();
   SyncViews();
 }
@@ -784,7 +762,7 @@ MemoryNeeds Net::memory_needs() const {
       *diffs += blob.bytes();
     }
   };
-  const bool backward = phase_ == TRAIN || filtered_->force_backward();
+  const bool backward = phase_ == TRAIN || filtered_->force_backward() || !requested_.empty();
   std::vector<bool> gradient(blobs_.size(), false);
   for (const Node& node : nodes_) {
     if (!backward || !node.need_backward) continue;
@@ -802,10 +780,18 @@ MemoryNeeds Net::memory_needs() const {
   return needs;
 }
 
+// The user's name of a blob or of an earlier version of it.
+const std::string& Net::ShownName(int id) const {
+  const auto version = versions_.find(id);
+  return blobs_[version == versions_.end() ? id : version->second]->name();
+}
+
 void Net::DebugForward(const Node& node) const {
-  for (const BlobBase* top : node.top) {
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    const BlobBase* const top = node.top[t];
     if (!top->type().is_float()) continue;
-    log::Info(Concat("    [Forward] Layer ", node.layer->name(), ", top blob ", top->name(),
+    log::Info(Concat("    [Forward] Layer ", node.layer->name(), ", top blob ",
+                     ShownName(node.top_ids[t]),
                      " data: ", MeanAbs(top->asum_data(), top->count())));
   }
   for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
@@ -833,7 +819,7 @@ void Net::DebugBackward(const Node& node) const {
   for (size_t b = 0; b < node.bottom.size(); ++b) {
     if (!node.bottom_gradient[b]) continue;
     log::Info(Concat("    [Backward] Layer ", node.layer->name(), ", bottom blob ",
-                     node.bottom[b]->name(),
+                     ShownName(node.bottom_ids[b]),
                      " diff: ", MeanAbs(node.bottom[b]->asum_diff(), node.bottom[b]->count())));
   }
   for (size_t i = 0; i < node.layer->blobs().size(); ++i) {

@@ -162,7 +162,6 @@ void Net::ResolveRanges() {
       versions[node.top_ids[t]] = version;
     }
   }
-  if (any_quantized_) CheckSharedCodes();
   if (placeholders > 0) {
     log::Warning("net " + name_ + ": quantized blobs without an observed range take [-1, 1] as a " +
                  "placeholder; times are right, results mean nothing");
@@ -176,34 +175,6 @@ void Net::UpdateBlobRanges() {
   for (const Node& node : nodes_) {
     for (size_t t = 0; t < node.top.size(); ++t) {
       if (IsQuantized(node.top[t])) node.top[t]->set_range(node.top_ranges[t].range);
-    }
-  }
-}
-
-// Flatten, Reshape, Split and one-bottom Concat and Slice share the memory of their bottom. Where a
-// layer then works in place and changes the range, other readers of that memory would take codes of
-// one range for codes of another.
-void Net::CheckSharedCodes() const {
-  for (size_t writer = 0; writer < nodes_.size(); ++writer) {
-    const Node& node = nodes_[writer];
-    if (node.bottom_ids.empty() || node.top_ids.empty() || node.bottom_ids[0] != node.top_ids[0] ||
-        !IsQuantized(node.top[0]) || node.layer->CarriesRange()) {
-      continue;
-    }
-    std::set<int> before;
-    for (size_t n = 0; n < writer; ++n) {
-      before.insert(nodes_[n].top_ids.begin(), nodes_[n].top_ids.end());
-    }
-    for (size_t reader = writer + 1; reader < nodes_.size(); ++reader) {
-      for (size_t b = 0; b < nodes_[reader].bottom.size(); ++b) {
-        const int id = nodes_[reader].bottom_ids[b];
-        CAFFE_CHECK(id == node.top_ids[0] || !before.count(id) ||
-                        blobs_[id]->data_memory() != node.top[0]->data_memory(),
-                    node.layer->name(), " (", node.layer->type(), "): works in place on blob '",
-                    node.top[0]->name(), "', whose codes are also those of blob '",
-                    blobs_[UserBlob(id)]->name(), "' that layer '", nodes_[reader].layer->name(),
-                    "' reads later; give its top another name");
-      }
     }
   }
 }
