@@ -158,6 +158,14 @@ void BindNet(py::module_& module) {
              const Computing computing(net);
              return net.Loss();
            })
+      .def("_request_gradients",
+           [](Net& net, const std::vector<std::string>& where_known,
+              const std::vector<std::string>& asked) {
+             const Computing computing(net);
+             net.TakeViews();
+             net.RequestGradients(asked);
+             return net.RequestGradientsWhereKnown(where_known);
+           })
       .def("_backward",
            [](Net& net, int start, int end) {
              const Computing computing(net);

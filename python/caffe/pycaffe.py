@@ -231,7 +231,8 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
 
     Keywords are the diffs of the outputs (with `start`, of that layer's tops). Gives a dict of
     views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in `diffs`;
-    those of bfloat16 are copies as float32. Errors as of forward.
+    those of bfloat16 are copies as float32. Inputs without a gradient, like labels, are left out;
+    one that `diffs` names is an error. Errors as of forward.
     """
     if start is None:
         first = len(self.layers) - 1
@@ -250,8 +251,9 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
         for name, array in kwargs.items():
             _check_batch(name, array, self.blobs[name])
             _write(self.blobs[name], self.blobs[name].diff, array)
+    known = self._request_gradients(outputs, list(diffs or ()))
     self._backward(first, last)
-    return {name: _result(self.blobs[name].diff) for name in [*outputs, *(diffs or ())]}
+    return {name: _result(self.blobs[name].diff) for name in [*known, *(diffs or ())]}
 
 
 def _batch(self, blobs):
@@ -322,6 +324,8 @@ def _forward_backward_all(self, blobs=None, diffs=None, **kwargs):
         _collect(all_blobs, self.forward(blobs=blobs, **data))
         _collect(all_diffs, self.backward(diffs=diffs, **diff))
     count = len(next(iter(kwargs.values()))) if kwargs else 0
+    if count:  # inputs without a gradient are left out
+        all_diffs = {name: parts for name, parts in all_diffs.items() if parts}
     return _joined(all_blobs, count), _joined(all_diffs, count)
 
 

@@ -96,6 +96,96 @@ def test_backward_of_a_part_is_the_matrix_product(net):
                                rtol=1e-3, atol=1e-3)
 
 
+def saliency_net(phase, force):
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[4, 5]))
+    spec.ip1 = L.InnerProduct(spec.data, num_output=6, weight_filler=dict(type='xavier'))
+    spec.bn = L.BatchNorm(spec.ip1, in_place=True)
+    spec.prelu = L.PReLU(spec.bn, in_place=True)
+    spec.ip2 = L.InnerProduct(spec.prelu, num_output=3, weight_filler=dict(type='xavier'))
+    spec.relu = L.ReLU(spec.ip2, in_place=True, negative_slope=0.1)
+    spec.prob = L.Softmax(spec.relu)
+    proto = spec.to_proto()
+    proto.force_backward = force
+    proto.data_type = caffe_pb2.CAFFE_DOUBLE
+    caffe.set_random_seed(1)
+    net = caffe.Net(proto, phase)
+    net.params['bn'][1].data[...] = 2
+    net.params['bn'][2].data[...] = 1
+    net.blobs['data'].data[...] = np.random.RandomState(4).randn(4, 5)
+    return net
+
+
+@pytest.mark.parametrize('phase', [caffe.TEST, caffe.TRAIN])
+@pytest.mark.parametrize('force', [False, True])
+def test_saliency(phase, force):
+    caffe.set_device('cpu')
+    net = saliency_net(phase, force)
+    x, seed = net.blobs['data'].data.copy(), np.zeros((4, 3))
+    seed[:, 1] = 1
+    net.forward()
+    gradient = net.backward(prob=seed)['data'].copy()
+    expected = np.zeros_like(x)
+    for i in np.ndindex(*x.shape):
+        values = []
+        for step in (1e-5, -1e-5):
+            moved = x.copy()
+            moved[i] += step
+            values.append(net.forward(data=moved)['prob'][:, 1].sum())
+        expected[i] = (values[0] - values[1]) / 2e-5
+    assert np.abs(gradient).max() > 1e-3
+    np.testing.assert_allclose(gradient, expected, atol=1e-7)
+
+
+@pytest.fixture(params=['cpu'] + [device.name for device in caffe.devices()])
+def device(request):
+    caffe.set_device(request.param)
+    yield request.param
+    caffe.set_device('cpu')
+
+
+def test_parts_of_a_backward_need_no_force(device):
+    nets = [saliency_net(caffe.TEST, force) for force in (False, True)]
+    seed = np.eye(4, 3)
+    results = []
+    for each in nets:
+        each.forward()
+        part = each.backward(start='prob', end='ip2', prob=seed)['ip1'].copy()
+        whole = each.backward(diffs=['ip1'], prob=seed)
+        results.append((part, whole['ip1'].copy(), whole['data'].copy()))
+    for actual, expected in zip(*results):
+        assert np.abs(expected).max() > 1e-3
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_labels_have_no_gradient(net):
+    net.forward()
+    assert list(net.backward()) == ['data']
+    with pytest.raises(RuntimeError, match="no gradient at blob 'label'.*'loss'.*labels"):
+        net.backward(diffs=['label'])
+
+
+def test_a_net_without_a_gradient_says_why():
+    caffe.set_device('cpu')
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[2, 3]))
+    spec.best = L.ArgMax(spec.data)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    net.forward()
+    with pytest.raises(RuntimeError, match="blob 'data': layer 'best' .ArgMax. has no backward"):
+        net.backward()
+
+
+def test_nets_on_two_devices_share_nothing(device):
+    if device == 'cpu':
+        pytest.skip('one device')
+    made = caffe.Net(small_net(), caffe.TEST)
+    caffe.set_device('cpu')
+    other = caffe.Net(small_net(), caffe.TEST)
+    with pytest.raises(RuntimeError, match="layer 'conv'.*is on cpu here and on"):
+        other.share_with(made)
+
+
 def test_diffs_of_parameters_are_cleared(net):
     net.forward()
     net.backward()
@@ -205,6 +295,7 @@ def test_a_net_of_any_number_of_images(net):
         net.forward_all(data=images, label=labels[1:])
     blobs, diffs = net.forward_backward_all(data=images, label=labels, blobs=['ip'])
     assert blobs['ip'].shape == (12, 13) and diffs['data'].shape == (12, 2, 3, 4)
+    assert list(diffs) == ['data'], 'labels have no gradient'
 
 
 def test_levels_and_stages():
