@@ -195,7 +195,6 @@ class Net {
   };
 
   void Init(const NetParameter& parameter, const NetOptions& options);
-  void CheckParametersStay(const Node& node) const;
   void AppendParameters(int node);
   void DecideGradients();
   void ListLosses();

@@ -166,7 +166,6 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
     log::Info("Setting up " + layer.name());
     node.layer = LayerRegistry::Get().Create(layer, context);
     InLayer(*node.layer, [&] { node.layer->SetUp(traits, node.bottom, node.top); });
-    CheckParametersStay(node);
     node.shapes.resize(node.bottom.size() + node.top.size());
     NoteShapes(node);
     for (size_t t = 0; t < node.top.size(); ++t) {
@@ -194,22 +193,6 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
     log::Info("This network produces output " + public_blob_names_[id]);
   }
   log::Info("Network initialization done.");
-}
-
-// The top of a Parameter layer is the memory of a learned blob. What works in place on it, or on a
-// view of it, would change the parameter in every forward.
-void Net::CheckParametersStay(const Node& node) const {
-  for (size_t t = 0; t < node.top_ids.size() && t < node.bottom_ids.size(); ++t) {
-    if (node.top_ids[t] != node.bottom_ids[t]) continue;
-    for (const Node& before : nodes_) {
-      for (const auto& blob : before.layer->blobs()) {
-        CAFFE_CHECK(blob->data_memory() != node.top[t]->data_memory(), node.layer->name(), " (",
-                    node.layer->type(), "): works in place on blob ", node.top[t]->name(),
-                    ", which is the learned blob of layer '", before.layer->name(),
-                    "'; give its top another name");
-      }
-    }
-  }
 }
 
 void Net::AppendParameters(int index) {
