@@ -1,21 +1,20 @@
 //! types: float
 // Scores are [outer, channels, inner]; item i is the position i % inner of outer i / inner. Terms are
-// [2, items]: 1 for a hit, else 0, and whether the item counts.
+// [2, items]: 1 for a hit, else 0, and the weight of class_weight.
 KERNEL(accuracy_hits, ARG(i64, items), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
        ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, labels),
        OUT(Mastertype, terms)) {
   FOR_EACH_GROUP(i, items) {
-    const i32 label = label_of(LOAD(f32, labels, i));
-    const i32 counts = !(ignoring && label == ignored);
-    const i32 known = label >= 0 && label < channels;
+    const float given = LOAD(f32, labels, i);
+    const i32 label = class_of(given, channels, ignoring, ignored);
     const Index at = i / inner * channels * inner + i % inner;
-    const Acctype score = LOAD(MItype, x, at + (known ? label : 0) * inner);
+    const Acctype score = LOAD(MItype, x, at + (label < 0 ? 0 : label) * inner);
     i32 better = 0;
     for (Index c = 0; c < channels; ++c) {
       better += c != label && LOAD(MItype, x, at + c * inner) >= score;
     }
-    STORE(Mastertype, terms, i, counts && known && better < top_k);
-    STORE(Mastertype, terms, items + i, counts);
+    STORE(Mastertype, terms, i, label >= 0 ? (Acctype)(better < top_k) : label == -1 ? 0 : given);
+    STORE(Mastertype, terms, items + i, class_weight(label));
   }
 }
 
@@ -24,7 +23,7 @@ KERNEL(accuracy_per_class, ARG(i64, channels), ARG(i64, items), IN(f32, labels),
   FOR_EACH_GROUP(c, channels) {
     Acctype hits = 0, count = 0;
     for (Index i = 0; i < items; ++i) {
-      const i32 here = label_of(LOAD(f32, labels, i)) == c;
+      const i32 here = class_of(LOAD(f32, labels, i), channels, 0, 0) == c;
       hits += here ? LOAD(Mastertype, terms, i) : 0;
       count += here ? LOAD(Mastertype, terms, items + i) : 0;
     }

@@ -11,6 +11,7 @@ KERNEL(euclidean_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, n), IN(MItyp
       sum += d * d;
     }
     STORE(Mastertype, sums, t, sum);
+    STORE(Mastertype, sums, terms + t, 1);
   }
 }
 

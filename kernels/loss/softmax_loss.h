@@ -1,16 +1,16 @@
 //! types: float
 // x and p are [outer, channels, inner], labels [outer, inner]; p = softmax(x). Terms are [2, outer
-// inner]: -log p[label], at most -log(FLT_MIN), and 1, or 0 and 0 for a label that is ignored. The
-// loss comes from x, not from p, which may be narrow.
-DEVICE_FN Acctype softmax_loss_term(i32 label, i64 channels, Acctype v, Acctype top, Acctype sum) {
+// inner]: -log p[label], at most -log(FLT_MIN), times the class weight of the label if `weighted`, and
+// the weight of class_weight. The loss comes from x, not from p, which may be narrow.
+DEVICE_FN Acctype softmax_loss_term(Acctype v, Acctype top, Acctype sum) {
   const Acctype loss = LOG(sum) - (v - top);
   const Acctype most = REAL(87.33654475055310);
-  if (label < 0 || label >= channels) return (Acctype)as_f32(0x7fc00000u);
   return loss > most ? most : loss;
 }
 
 KERNEL(softmax_loss_forward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
-       ARG(i32, ignored), IN(MItype, x), IN(f32, labels), OUT(MOtype, p), OUT(Mastertype, terms)) {
+       ARG(i32, ignored), ARG(i32, weighted), IN(MItype, x), IN(f32, labels),
+       IN(f32, class_weights), OUT(MOtype, p), OUT(Mastertype, terms)) {
   FOR_EACH_GROUP(r, outer) {
     const Index at = r * channels;
     Acctype top = LOWEST;
@@ -26,19 +26,19 @@ KERNEL(softmax_loss_forward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, 
     for (Index c = 0; c < channels; ++c) {
       STORE(MOtype, p, at + c, EXP(LOAD(MItype, x, at + c) - top) / sum);
     }
-    const i32 label = label_of(LOAD(f32, labels, r));
-    const i32 counts = !(ignoring && label == ignored);
-    const Index safe = label >= 0 && label < channels ? label : 0;
-    const Acctype loss =
-        softmax_loss_term(label, channels, LOAD(MItype, x, at + safe), top, sum);
-    STORE(Mastertype, terms, r, counts ? loss : 0);
-    STORE(Mastertype, terms, outer + r, counts);
+    const float given = LOAD(f32, labels, r);
+    const i32 label = class_of(given, channels, ignoring, ignored);
+    const Index safe = label < 0 ? 0 : label;
+    const Acctype factor = weighted ? LOAD(f32, class_weights, safe) : 1.0f;
+    const Acctype loss = factor * softmax_loss_term(LOAD(MItype, x, at + safe), top, sum);
+    STORE(Mastertype, terms, r, label >= 0 ? loss : label == -1 ? 0 : given);
+    STORE(Mastertype, terms, outer + r, class_weight(label));
   }
 }
 
 KERNEL(softmax_loss_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner),
-       ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, labels), OUT(MOtype, p),
-       OUT(Mastertype, terms)) {
+       ARG(i32, ignoring), ARG(i32, ignored), ARG(i32, weighted), IN(MItype, x), IN(f32, labels),
+       IN(f32, class_weights), OUT(MOtype, p), OUT(Mastertype, terms)) {
   FOR_EACH_ROW(o, outer, s, inner) {
     const Index at = o * channels * inner + s, term = o * inner + s;
     Acctype top = LOWEST, sum = 0;
@@ -50,35 +50,40 @@ KERNEL(softmax_loss_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner
     for (Index c = 0; c < channels; ++c) {
       STORE(MOtype, p, at + c * inner, EXP(LOAD(MItype, x, at + c * inner) - top) / sum);
     }
-    const i32 label = label_of(LOAD(f32, labels, term));
-    const i32 counts = !(ignoring && label == ignored);
-    const Index safe = label >= 0 && label < channels ? label : 0;
-    const Acctype loss =
-        softmax_loss_term(label, channels, LOAD(MItype, x, at + safe * inner), top, sum);
-    STORE(Mastertype, terms, term, counts ? loss : 0);
-    STORE(Mastertype, terms, outer * inner + term, counts);
+    const float given = LOAD(f32, labels, term);
+    const i32 label = class_of(given, channels, ignoring, ignored);
+    const Index safe = label < 0 ? 0 : label;
+    const Acctype factor = weighted ? LOAD(f32, class_weights, safe) : 1.0f;
+    const Acctype loss = factor * softmax_loss_term(LOAD(MItype, x, at + safe * inner), top, sum);
+    STORE(Mastertype, terms, term, label >= 0 ? loss : label == -1 ? 0 : given);
+    STORE(Mastertype, terms, outer * inner + term, class_weight(label));
   }
 }
 
+// Items whose label is ignored or invalid get no gradient.
 KERNEL(softmax_loss_backward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
-       ARG(i32, ignored), IN(MOtype, p), IN(f32, labels), IN(MOtype, loss_diff),
-       IN(Mastertype, divisor), OUT(MItype, x_diff)) {
+       ARG(i32, ignored), ARG(i32, weighted), IN(MOtype, p), IN(f32, labels),
+       IN(f32, class_weights), IN(MOtype, loss_diff), IN(Mastertype, divisor),
+       OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer, c, channels) {
-    const i32 label = label_of(LOAD(f32, labels, r));
-    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
+    const i32 label = class_of(LOAD(f32, labels, r), channels, ignoring, ignored);
+    const Acctype weight = weighted ? LOAD(f32, class_weights, label < 0 ? 0 : label) : 1.0f;
+    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;
     const Acctype d = LOAD(MOtype, p, r * channels + c) - (Acctype)(label == c);
-    STORE(MItype, x_diff, r * channels + c, ignoring && label == ignored ? 0 : d * factor);
+    STORE(MItype, x_diff, r * channels + c, label < 0 ? 0 : d * factor);
   }
 }
 
 KERNEL(softmax_loss_backward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner),
-       ARG(i32, ignoring), ARG(i32, ignored), IN(MOtype, p), IN(f32, labels),
-       IN(MOtype, loss_diff), IN(Mastertype, divisor), OUT(MItype, x_diff)) {
+       ARG(i32, ignoring), ARG(i32, ignored), ARG(i32, weighted), IN(MOtype, p), IN(f32, labels),
+       IN(f32, class_weights), IN(MOtype, loss_diff), IN(Mastertype, divisor),
+       OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer * channels, s, inner) {
     const Index o = r / channels, c = r - o * channels;
-    const i32 label = label_of(LOAD(f32, labels, o * inner + s));
-    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
+    const i32 label = class_of(LOAD(f32, labels, o * inner + s), channels, ignoring, ignored);
+    const Acctype weight = weighted ? LOAD(f32, class_weights, label < 0 ? 0 : label) : 1.0f;
+    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;
     const Acctype d = LOAD(MOtype, p, r * inner + s) - (Acctype)(label == c);
-    STORE(MItype, x_diff, r * inner + s, ignoring && label == ignored ? 0 : d * factor);
+    STORE(MItype, x_diff, r * inner + s, label < 0 ? 0 : d * factor);
   }
 }

@@ -13,18 +13,42 @@ KERNEL(term_sum_parts, ARG(i64, parts), ARG(i64, size), ARG(i64, count), IN(Mast
   }
 }
 
-// y = sum of values / max(1, fixed, or the sum of weights if fixed is 0). One work item.
-KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, count), ARG(Acctype, fixed), IN(Mastertype, terms),
-       OUT(MOtype, y), OUT(Mastertype, divisor)) {
+// y = sum of values / max(1, fixed, or the sum of weights if fixed is 0). `sums` are [2, parts]: the
+// terms themselves or sums of parts of them. One work item.
+// A weight that is NaN marks an invalid term, which does not count in the divisor. The record keeps
+// the first one of all launches since the host cleared it: 1, its index, the bits of its value as a
+// float. As long as it has one, y is NaN.
+KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, parts), ARG(i64, count), ARG(Acctype, fixed),
+       IN(Mastertype, sums), IN(Mastertype, terms), OUT(MOtype, y), OUT(Mastertype, divisor),
+       OUT(i32, record)) {
   FOR_EACH_GROUP(i, n) {
     Acctype sum = 0, weight = 0;
     SIMD_SUM(sum)
-    for (Index t = 0; t < count; ++t) sum += LOAD(Mastertype, terms, t);
+    for (Index t = 0; t < parts; ++t) sum += LOAD(Mastertype, sums, t);
     SIMD_SUM(weight)
-    for (Index t = 0; t < count; ++t) weight += LOAD(Mastertype, terms, count + t);
+    for (Index t = 0; t < parts; ++t) weight += LOAD(Mastertype, sums, parts + t);
+    i32 invalid = LOAD(i32, record, 0);
+    if (weight != weight) {
+      Index first = 0;
+      weight = 0;
+      for (Index t = count - 1; t >= 0; --t) {
+        const Acctype w = LOAD(Mastertype, terms, count + t);
+        if (w != w) {
+          first = t;
+        } else {
+          weight += w;
+        }
+      }
+      if (!invalid) {
+        STORE(i32, record, 0, 1);
+        STORE(i32, record, 1, (i32)first);
+        STORE(i32, record, 2, (i32)as_u32((float)LOAD(Mastertype, terms, first)));
+      }
+      invalid = 1;
+    }
     const Acctype by = fixed > 0 ? fixed : weight;
     const Acctype at_least_1 = by > 1 ? by : 1;
-    STORE(MOtype, y, 0, sum / at_least_1);
+    STORE(MOtype, y, 0, invalid ? (Acctype)as_f32(0x7fc00000u) : sum / at_least_1);
     STORE(Mastertype, divisor, 0, at_least_1);
   }
 }

@@ -152,6 +152,7 @@ void BindNet(py::module_& module) {
            [](Net& net, int start, int end) {
              const Computing computing(net);
              net.Forward(start, end);
+             net.CheckData();
            })
       .def("_loss",
            [](Net& net) {

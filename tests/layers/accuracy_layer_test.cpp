@@ -77,10 +77,6 @@ TEST_P(AccuracyLayerTest, NothingCounts) {
   layer.SetBottom(1, {255, 255});
   layer.Forward();
   EXPECT_EQ(layer.Top(), std::vector<double>({0}));
-  layer.SetBottom(0, {1, 0, 0, 1, 0, 0});
-  layer.SetBottom(1, {0, -7});
-  layer.Forward();
-  EXPECT_EQ(layer.Top(), std::vector<double>({0.5})) << "a label out of range is missed";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AccuracyLayerTest, testing::ValuesIn(DevicesAndFloats()),
@@ -100,6 +96,7 @@ TEST(AccuracyLayerShapeTest, RefusesWhatDoesNotFit) {
 TEST(AccuracyLayerShapeTest, HasNoGradient) {
   LayerTester layer(AccuracyText(""), Runtime::Get().cpu(), TypeTriple::Equal(kFloat),
                     {{4, 3}, {4}});
+  layer.SetBottom(1, {0, 1, 2, 0});
   layer.Forward();
   const BlobVec tops{&layer.top()}, bottoms{&layer.bottom(0), &layer.bottom(1)};
   EXPECT_NO_THROW(layer.layer().Backward(tops, {false, false}, bottoms));

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
@@ -29,6 +31,39 @@ TEST_P(EuclideanLossLayerTest, ForwardAndBackward) {
     for (double& value : expected) value = -value;
     ExpectNear(layer.BottomDiff(1), expected, Tolerance(type), "dE/db");
   }
+}
+
+TEST_P(EuclideanLossLayerTest, AGivenDivisorStandsForTheItems) {
+  const auto [device, type] = GetParam();
+  for (const auto& [more, divisor] :
+       {std::pair{"normalization: PRE_FIXED pre_fixed_normalizer: 8", 8.},
+        {"", 2.},
+        {"normalization: NONE", 2.}}) {
+    LayerTester layer(Concat("type: 'EuclideanLoss' loss_param { ", more, " }"), device,
+                      TypeTriple::Equal(type), {{2, 2}, {2, 2}});
+    layer.SetBottom(0, {1, 2, 3, 4});
+    layer.SetBottom(1, {0, 0, 0, 0});
+    layer.Forward();
+    ExpectNear(layer.Top(), {30 / 2. / divisor}, Tolerance(type), more);
+    layer.SetTopDiff(0, {1});
+    layer.Backward();
+    ExpectNear(layer.BottomDiff(0), {1 / divisor, 2 / divisor, 3 / divisor, 4 / divisor},
+               Tolerance(type), more);
+  }
+}
+
+// A NaN that was in the terms of a larger batch is no mark of an invalid term.
+TEST_P(EuclideanLossLayerTest, ANanIsForgotten) {
+  const auto [device, type] = GetParam();
+  LayerTester layer("type: 'EuclideanLoss'", device, TypeTriple::Equal(type), {{2, 128}, {2, 128}});
+  layer.SetBottom(0, std::vector<double>(256, std::numeric_limits<double>::quiet_NaN()));
+  layer.Forward();
+  for (int i = 0; i < 2; ++i) {
+    layer.bottom(i).Reshape({2, 64});
+    layer.SetBottom(i, TestNumbers(128, 4));
+  }
+  layer.Forward();
+  EXPECT_EQ(layer.Top(), std::vector<double>({0}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EuclideanLossLayerTest, testing::ValuesIn(DevicesAndFloats()),

@@ -69,6 +69,8 @@ TEST_P(SoftmaxWithLossLayerTest, ForwardAndBackward) {
       {{2, 5, 3, 4}, {2, 3, 4}, "normalize: true ignore_label: 2", 2, 0},
       {{2, 5, 3, 4}, {2, 3, 4}, "normalize: false", -1, 2},
       {{2, 5, 3, 4}, {2, 3, 4}, "normalize: false normalization: FULL", -1, 24},
+      {{8, 5}, {8}, "normalization: PRE_FIXED pre_fixed_normalizer: 12.5", -1, 12.5},
+      {{8, 5}, {8}, "normalization: PRE_FIXED pre_fixed_normalizer: 0.5", -1, 1},
   };
   for (const Case& c : cases) {
     LayerTester layer(LossText(c.loss_param), device, TypeTriple::Equal(type), {c.scores, c.labels},
@@ -107,16 +109,57 @@ TEST_P(SoftmaxWithLossLayerTest, ExtremeScores) {
   layer.SetBottom(1, {1, 0});
   layer.Forward();
   ExpectNear(layer.Top(), {87.3365447505531 / 2}, Tolerance(type), "the largest loss and none");
-  layer.SetBottom(1, {1, 3});
-  layer.Forward();
-  EXPECT_TRUE(std::isnan(layer.Top()[0])) << "a label out of range";
+}
+
+// SegNet: terms and gradients are weighted, the number of labels is not.
+TEST_P(SoftmaxWithLossLayerTest, ClassWeights) {
+  const auto [device, type] = GetParam();
+  const double weights[] = {0.5, 2, 0, 1.25, 1};
+  struct Case {
+    Shape scores;
+    const char* more;
+    double ignored;
+    double divisor;  // 0: the number of labels that count
+  };
+  for (const Case& c : {Case{{9, 5}, "", -1, 0}, Case{{9, 5}, "ignore_label: 1", 1, 0},
+                        Case{{2, 5, 3, 4}, "normalize: false", -1, 2},
+                        Case{{2, 5, 3, 4}, "ignore_label: 0", 0, 0}}) {
+    std::string text = Concat("weight_by_label_freqs: true ", c.more);
+    for (double weight : weights) text += Concat(" class_weighting: ", weight);
+    const int64_t inner = ShapeCount(c.scores, 2);
+    LayerTester layer(LossText(text), device, TypeTriple::Equal(type),
+                      {c.scores, {c.scores[0], inner}});
+    const std::vector<double> labels = Labels(c.scores[0] * inner, 5);
+    layer.SetBottom(1, labels);
+    layer.Forward();
+    const Reference expected(layer.Bottom(0), labels, c.scores[0], 5, inner, c.ignored);
+    const double divisor = c.divisor > 0 ? c.divisor : expected.valid;
+    double loss = 0;
+    std::vector<double> gradient = expected.gradient;
+    for (int64_t o = 0; o < c.scores[0]; ++o) {
+      for (int64_t s = 0; s < inner; ++s) {
+        const int64_t label = static_cast<int64_t>(labels[o * inner + s]);
+        const int64_t first = o * 5 * inner + s;
+        if (static_cast<double>(label) != c.ignored) {
+          loss -= weights[label] * std::log(expected.p[first + label * inner]);
+        }
+        for (int64_t k = 0; k < 5; ++k) gradient[first + k * inner] *= 8 * weights[label] / divisor;
+      }
+    }
+    ExpectNear(layer.Top(0), {loss / divisor}, Tolerance(type), c.more);
+    layer.SetTopDiff(0, {8});
+    layer.Backward();
+    ExpectNear(layer.BottomDiff(0), gradient, 4 * Tolerance(type), c.more);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SoftmaxWithLossLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(SoftmaxWithLossLayerGradientTest, AgreesWithDifferences) {
-  for (const char* loss_param : {"", "ignore_label: 3", "normalization: NONE"}) {
+  for (const char* loss_param :
+       {"", "ignore_label: 3", "normalization: NONE",
+        "weight_by_label_freqs: true class_weighting: [0.5, 2, 0, 1.25, 1]"}) {
     for (const Shape& shape : {Shape{4, 5}, Shape{2, 5, 2, 3}}) {
       LayerTester layer(LossText(loss_param), Runtime::Get().cpu(), TypeTriple::Equal(kDouble),
                         {shape, {shape[0], ShapeCount(shape, 2)}});
@@ -124,6 +167,20 @@ TEST(SoftmaxWithLossLayerGradientTest, AgreesWithDifferences) {
       layer.CheckGradient();
     }
   }
+}
+
+TEST(SoftmaxWithLossLayerShapeTest, RefusesWrongSettings) {
+  const auto make = [](const char* loss_param) {
+    LayerTester(LossText(loss_param), Runtime::Get().cpu(), TypeTriple::Equal(kFloat),
+                {{4, 3}, {4}});
+  };
+  EXPECT_NO_THROW(make("weight_by_label_freqs: true class_weighting: [1, 2, 0]"));
+  EXPECT_NO_THROW(make("class_weighting: [1, 2]"));  // not used
+  EXPECT_THROW(make("weight_by_label_freqs: true"), Error);
+  EXPECT_THROW(make("weight_by_label_freqs: true class_weighting: [1, 2]"), Error);
+  EXPECT_THROW(make("weight_by_label_freqs: true class_weighting: [1, 2, -1]"), Error);
+  EXPECT_THROW(make("weight_by_label_freqs: true class_weighting: [1, nan, 1]"), Error);
+  EXPECT_THROW(make("normalization: PRE_FIXED pre_fixed_normalizer: -1"), Error);
 }
 
 TEST(SoftmaxWithLossLayerShapeTest, RefusesWhatDoesNotFit) {

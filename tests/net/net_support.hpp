@@ -53,9 +53,15 @@ inline std::vector<double> Values(const Net& net, const std::string& blob) {
   return net.BlobByName(blob)->DataAsDouble();
 }
 
-// Fills every input with the numbers of a seed.
+// Fills every input with the numbers of a seed, `label` with classes 0 and 1.
 inline void FillInputs(Net* net, uint64_t seed = 3) {
-  for (BlobBase* blob : net->input_blobs()) blob->SetData(TestNumbers(blob->count(), seed++));
+  for (BlobBase* blob : net->input_blobs()) {
+    std::vector<double> values = TestNumbers(blob->count(), seed++);
+    if (blob->name() == "label") {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 2);
+    }
+    blob->SetData(values);
+  }
 }
 
 template <class Function> std::string MessageOf(Function function) {

@@ -67,6 +67,35 @@ class CommandsTest : public testing::Test {
   std::string out, err;
 };
 
+// A net with four classes whose labels are all `label`.
+std::string LabelledNet(int label) {
+  return Concat(
+      "layer { name: 'in' type: 'DummyData' top: 'x' top: 'label' dummy_data_param { ",
+      "shape { dim: 3 dim: 5 } shape { dim: 3 } data_filler { type: 'gaussian' } ",
+      "data_filler { type: 'constant' value: ", label, " } } } ",
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { ",
+      "num_output: 4 weight_filler { type: 'xavier' } } } ",
+      "layer { name: 'accuracy' type: 'Accuracy' bottom: 'y' bottom: 'label' top: 'accuracy' ",
+      "include { phase: TEST } } ",
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' top: 'loss' } ");
+}
+
+TEST_F(CommandsTest, ALabelThatNamesNoClassEndsTrainAndTest) {
+  const std::string what = "label 7 of item 0 is not one of 4 classes (0 to 3)";
+  const std::string solver = Solver("snapshot_after_train: true");
+  for (Device* device : TestDevices()) {
+    const std::string gpu = "-gpu=" + device->info().id;
+    folder.Put("net.prototxt", LabelledNet(3));
+    ASSERT_EQ(0, Run({"train", "-solver", solver, gpu})) << err;
+    folder.Put("net.prototxt", LabelledNet(7));
+    EXPECT_EQ(1, Run({"train", "-solver", solver, gpu}));
+    EXPECT_TRUE(Holds(err, "loss (SoftmaxWithLoss): " + what)) << err;
+    EXPECT_EQ(1, Run({"test", "-model", folder / "net.prototxt", "-weights",
+                      folder / "s_iter_4.caffemodel", "-iterations=2", gpu}));
+    EXPECT_TRUE(Holds(err, "accuracy (Accuracy): " + what)) << err;
+  }
+}
+
 TEST_F(CommandsTest, HelpIsNoError) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{}, {"--help"}, {"-h"}, {"help"}, {"help", "help"}}) {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 
 #include "caffe.pb.h"
@@ -39,6 +40,7 @@ int TestCommand(const Options& options) {
     size_t element = 0;
     for (int index : net.output_blob_indices()) {
       for (double value : net.blobs()[index]->DataAsDouble()) {
+        if (!std::isfinite(value)) net.CheckData();
         if (element == sums.size()) sums.push_back(0);
         sums[element++] += value;
         log::Info(

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "caffe/layer/class_labels.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/term_sum.hpp"
 
@@ -13,14 +16,36 @@ class LossBase : public LayerBase {
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void CheckData() override;
 
  protected:
   // loss_param.normalization as TermSum::Divide takes it: FULL outer * inner, VALID 0,
-  // BATCH_SIZE outer, NONE 1. `otherwise` (of LossParameter::NormalizationMode) is in effect if the
-  // message has neither it nor its older form, normalize.
+  // BATCH_SIZE outer, NONE 1, PRE_FIXED pre_fixed_normalizer. `otherwise` (of
+  // LossParameter::NormalizationMode) is in effect if the message has neither it nor its older form,
+  // normalize. TermSum takes a divisor below 1 as 1, as BVLC's Caffe does.
   double Divisor(int64_t outer, int64_t inner, int otherwise) const;
+  // The divisor of losses that BVLC's Caffe divides by the number of items whatever loss_param says:
+  // at least 1; under PRE_FIXED, which BVLC's Caffe does not have, pre_fixed_normalizer.
+  double ItemDivisor(int64_t items) const;
+  // For such losses, in LayerSetUp: warns of fields of loss_param that change nothing.
+  void WarnOfUnusedNormalization() const;
+  // For Reshape: throws unless bottoms 0 and 1 have the same number of elements.
+  void CheckEqualCounts(const BlobVec& bottom) const;
+  // For Reshape: throws unless bottom 1 has a label for each item of bottom 0.
+  void CheckOneLabelPerItem(const BlobVec& bottom) const;
+  // The elements that one term sums up, where all of `count` count alike: about as many as there are
+  // terms then.
+  static int64_t TermLength(int64_t count);
+  // For losses with class labels, in Reshape. Their kernels mark terms with class_of and class_weight
+  // (kernels/types/i32.h).
+  void SetLabels(int64_t classes, int64_t inner, bool ignores);
+  // The end of a forward: top = sum of the terms / divisor. Throws on the CPU if a term is invalid.
+  void Finish(double divisor, BlobBase* top);
 
   TermSum sum_;
+
+ private:
+  std::optional<ClassLabels> labels_;
 };
 
 }  // namespace caffe

@@ -9,8 +9,8 @@ class LayerRegistry;
 
 // The share of items whose label is among the top_k largest scores. A score that equals the label's
 // counts against it; 0 if no item counts.
-// bottom 0: scores [outer…, C, inner…]; bottom 1: outer * inner labels, always float; a label
-// outside [0, C) that is not ignored counts as missed. top 0: no axes; top 1 (optional): the same
+// bottom 0: scores [outer…, C, inner…]; bottom 1: outer * inner labels, always float, integers in
+// [0, C) or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): the same
 // per class, [C], 0 for a class without items. No gradient.
 // accuracy_param: top_k (1), axis (1), ignore_label.
 // Types: float kinds.
@@ -22,6 +22,7 @@ class Accuracy : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  void CheckData() override;
 
  private:
   int64_t channels_ = 0, inner_ = 0;

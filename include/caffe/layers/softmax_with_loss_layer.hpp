@@ -6,13 +6,15 @@ namespace caffe {
 
 class LayerRegistry;
 
-// loss = -sum of log p[label] / divisor with p = softmax(x) along an axis.
-//   dE/dx = dE/dloss (p - [c is the label]) / divisor, 0 where the label is ignored
-// bottom 0 (x): [outer…, C, inner…]; bottom 1: outer * inner labels, always float, in [0, C); a
-// label outside gives a loss that is not a number. top 0: no axes; top 1 (optional): p.
-// A single term is at most -log(FLT_MIN) = 87.3.
+// loss = -sum of w[label] log p[label] / divisor with p = softmax(x) along an axis.
+//   dE/dx = dE/dloss w[label] (p - [c is the label]) / divisor, 0 where the label is ignored
+// bottom 0 (x): [outer…, C, inner…]; bottom 1: outer * inner labels, always float, integers in [0, C)
+// or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): p.
+// -log p[label] is at most -log(FLT_MIN) = 87.3.
 // softmax_param: axis (1). loss_param: ignore_label, normalization (VALID: the divisor is the number
-// of labels that count), normalize. The divisor is at least 1.
+// of labels that count), normalize, pre_fixed_normalizer. The divisor is at least 1.
+// loss_param of SegNet: with weight_by_label_freqs, w are the C values of class_weighting; else 1. The
+// divisor stays the number of labels: it is not the sum of their weights.
 // Types: float kinds.
 class SoftmaxWithLoss : public LossBase {
  public:
@@ -26,8 +28,13 @@ class SoftmaxWithLoss : public LossBase {
  private:
   BlobBase& Probabilities(const BlobVec& top) { return top.size() > 1 ? *top[1] : *probabilities_; }
 
+  void SetUpClassWeights();
+  // The arguments of a kernel for both passes, up to class_weighting.
+  std::vector<KernelArgument> Arguments(KernelArgument values, KernelArgument labels);
+
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   std::shared_ptr<BlobBase> probabilities_;
+  std::shared_ptr<BlobBase> class_weights_;  // null: all are 1
   std::unique_ptr<Kernel> forward_rows_, forward_, backward_rows_, backward_;
 };
 

@@ -78,8 +78,13 @@ class Net {
   void CheckTrainable() const;
   // Gives every blob the shape that follows from the shapes of the inputs.
   void Reshape();
-  // The weighted sum of all losses of the last forward; reads them from the device.
+  // The weighted sum of all losses of the last forward; reads them from the device. Where it is not
+  // finite, CheckData is called.
   float Loss();
+  // Throws if a layer met data that it cannot take in a forward since the last call, such as a label
+  // that names no class. On the CPU Forward throws at once. On a device it does not wait; the tops of
+  // such a layer are NaN until this is called, and such items have no gradient.
+  void CheckData();
 
   const std::string& name() const { return name_; }
   Phase phase() const { return phase_; }

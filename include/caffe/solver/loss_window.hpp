@@ -20,7 +20,7 @@ class LossWindow {
   // After every forward.
   void Record();
   // Mean weighted loss of the iterations since Reset, at most the last `iterations`; 0 before the
-  // first. Waits for the device.
+  // first. Waits for the device, and throws what Net::CheckData throws.
   double Mean();
 
  private:

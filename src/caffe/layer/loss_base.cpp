@@ -1,12 +1,17 @@
 #include "caffe/layer/loss_base.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/core/log.hpp"
 
 namespace caffe {
 
 void LossBase::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const LossParameter& parameter = layer_param().loss_param();
+  CAFFE_CHECK(parameter.pre_fixed_normalizer() > 0, Where(),
+              ": pre_fixed_normalizer must be positive; it is ", parameter.pre_fixed_normalizer());
   sum_.Place(device(), types());
 }
 
@@ -29,7 +34,53 @@ double LossBase::Divisor(int64_t outer, int64_t inner, int otherwise) const {
   // Never 0, which would stand for VALID.
   if (mode == LossParameter::FULL) return static_cast<double>(std::max<int64_t>(1, outer * inner));
   if (mode == LossParameter::BATCH_SIZE) return static_cast<double>(std::max<int64_t>(1, outer));
+  if (mode == LossParameter::PRE_FIXED) return parameter.pre_fixed_normalizer();
   return mode == LossParameter::NONE ? 1 : 0;
+}
+
+double LossBase::ItemDivisor(int64_t items) const {
+  const LossParameter& parameter = layer_param().loss_param();
+  const bool fixed = parameter.normalization() == LossParameter::PRE_FIXED;
+  return std::max(1.0, fixed ? parameter.pre_fixed_normalizer() : static_cast<double>(items));
+}
+
+void LossBase::WarnOfUnusedNormalization() const {
+  const LossParameter& parameter = layer_param().loss_param();
+  const bool mode =
+      parameter.has_normalization() && parameter.normalization() != LossParameter::PRE_FIXED;
+  if (!mode && !parameter.has_normalize() && !parameter.has_ignore_label()) return;
+  log::Warning(Concat(Where(),
+                      ": loss_param has no effect; as in BVLC Caffe, the sum is divided by ",
+                      "the number of items (of the fields only normalization: PRE_FIXED is used)"));
+}
+
+void LossBase::CheckEqualCounts(const BlobVec& bottom) const {
+  CAFFE_CHECK(bottom[0]->count() == bottom[1]->count(), Where(),
+              ": the bottoms must have the same number of elements, their shapes are ",
+              bottom[0]->shape_string(), " and ", bottom[1]->shape_string());
+}
+
+void LossBase::CheckOneLabelPerItem(const BlobVec& bottom) const {
+  CAFFE_CHECK(bottom[1]->count() == bottom[0]->shape(0), Where(), ": ", bottom[0]->shape(0),
+              " items of shape ", bottom[0]->shape_string(),
+              " need as many labels; their shape is ", bottom[1]->shape_string());
+}
+
+int64_t LossBase::TermLength(int64_t count) {
+  return std::max<int64_t>(64, static_cast<int64_t>(std::sqrt(static_cast<double>(count))));
+}
+
+void LossBase::SetLabels(int64_t classes, int64_t inner, bool ignores) {
+  labels_ = ClassLabels{Where(), classes, inner, ignores ? "loss_param" : ""};
+}
+
+void LossBase::CheckData() {
+  if (labels_) CheckClassLabels(*labels_, &sum_);
+}
+
+void LossBase::Finish(double divisor, BlobBase* top) {
+  sum_.Divide(divisor, top);
+  if (device()->host_accessible()) CheckData();
 }
 
 }  // namespace caffe

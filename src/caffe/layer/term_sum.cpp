@@ -1,6 +1,7 @@
 #include "caffe/layer/term_sum.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/place_blob.hpp"
@@ -11,6 +12,12 @@ namespace {
 // Up to this many terms are added by a single work item.
 constexpr int64_t kFewTerms = 512;
 
+// What the kernel writes about the first invalid term.
+struct Record {
+  int32_t found, index;
+  float value;
+};
+
 }  // namespace
 
 void TermSum::Place(Device* device, const TypeTriple& types) {
@@ -18,6 +25,11 @@ void TermSum::Place(Device* device, const TypeTriple& types) {
   terms_ = MakeBlob(master, device, {2, 0}, "terms");
   part_sums_ = MakeBlob(master, device, {2, 0}, "sums of terms");
   PlaceBlob(&divisor_, master, device, {1}, "divisor");  // a backward pass wants the last one
+  if (record_) {
+    record_->SetDevice(device);
+  } else {
+    record_ = std::make_shared<SyncedMemory>(sizeof(Record), device, "record of an invalid term");
+  }
   const auto program =
       ProgramBuilder(device, "term_sum").Types(types).Body("loss/term_sum").Build();
   sum_parts_ = program->CreateKernel("term_sum_parts");
@@ -38,8 +50,16 @@ void TermSum::Divide(double divisor, BlobBase* y) {
                        {parts_, size, count_, terms_->Data(), part_sums_->MutableData()});
   }
   const BlobBase& last = parts_ > 0 ? *part_sums_ : *terms_;
-  divide_->Launch(1, {1, parts_ > 0 ? parts_ : count_, divisor, last.Data(), y->MutableData(),
-                      divisor_->MutableData()});
+  divide_->Launch(1, {1, parts_ > 0 ? parts_ : count_, count_, divisor, last.Data(), terms_->Data(),
+                      y->MutableData(), divisor_->MutableData(), record_->mutable_device_data()});
+}
+
+std::optional<TermSum::Invalid> TermSum::TakeInvalid() {
+  Record record;
+  std::memcpy(&record, record_->host_data(), sizeof(record));
+  if (record.found == 0) return std::nullopt;
+  std::memset(record_->mutable_host_data(), 0, sizeof(record));
+  return Invalid{record.index, record.value};
 }
 
 }  // namespace caffe

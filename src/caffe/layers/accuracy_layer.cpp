@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/class_labels.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -39,6 +40,11 @@ void Accuracy::Forward(const BlobVec& bottom, const BlobVec& top) {
     per_class_->Launch(channels_, {channels_, sum_.count(), bottom[1]->Data(), sum_.terms().Data(),
                                    top[1]->MutableData()});
   }
+  if (device()->host_accessible()) CheckData();
+}
+
+void Accuracy::CheckData() {
+  CheckClassLabels({Where(), channels_, inner_, "accuracy_param"}, &sum_);
 }
 
 void Accuracy::Backward(const BlobVec&, const std::vector<bool>& propagate_down, const BlobVec&) {

@@ -1,8 +1,5 @@
 #include "caffe/layers/euclidean_loss_layer.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
 
@@ -10,32 +7,29 @@ namespace caffe {
 
 void EuclideanLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
+  WarnOfUnusedNormalization();
   forward_ = MakeKernel("loss/euclidean", "euclidean_forward");
   backward_ = MakeKernel("loss/euclidean", "euclidean_backward");
 }
 
 void EuclideanLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   LossBase::Reshape(bottom, top);
-  const int64_t count = bottom[0]->count();
-  CAFFE_CHECK(count == bottom[1]->count(), Where(), ": the bottoms must have the same number of ",
-              "elements, their shapes are ", bottom[0]->shape_string(), " and ",
-              bottom[1]->shape_string());
-  // About as many terms as elements in each.
-  part_ = std::max<int64_t>(64, static_cast<int64_t>(std::sqrt(static_cast<double>(count))));
-  sum_.Reshape((count + part_ - 1) / part_);
+  CheckEqualCounts(bottom);
+  part_ = TermLength(bottom[0]->count());
+  sum_.Reshape((bottom[0]->count() + part_ - 1) / part_);
 }
 
 void EuclideanLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
   forward_->Launch(sum_.count(), {sum_.count(), part_, bottom[0]->count(), bottom[0]->Data(),
                                   bottom[1]->Data(), sum_.terms().MutableData()});
-  sum_.Divide(2.0 * std::max<int64_t>(1, bottom[0]->shape(0)), top[0]);
+  Finish(2 * ItemDivisor(bottom[0]->shape(0)), top[0]);
 }
 
 void EuclideanLoss::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                              const BlobVec& bottom) {
   for (int i = 0; i < 2; ++i) {
     if (!propagate_down[i]) continue;
-    const double factor = (i == 0 ? 1.0 : -1.0) / bottom[0]->shape(0);
+    const double factor = (i == 0 ? 1.0 : -1.0) / ItemDivisor(bottom[0]->shape(0));
     backward_->Launch(bottom[0]->count(), {bottom[0]->count(), bottom[0]->Data(), bottom[1]->Data(),
                                            top[0]->Diff(), bottom[i]->MutableDiff(), factor});
   }

@@ -1,6 +1,9 @@
 #include "caffe/layers/softmax_with_loss_layer.hpp"
 
+#include <cmath>
+
 #include "caffe.pb.h"
+#include "caffe/core/log.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -9,10 +12,32 @@ namespace caffe {
 void SoftmaxWithLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
   PlaceBlob(&probabilities_, types().out, device(), {0}, name() + " probabilities");
+  SetUpClassWeights();
   forward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward_rows");
   forward_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward");
   backward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward_rows");
   backward_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward");
+}
+
+void SoftmaxWithLoss::SetUpClassWeights() {
+  const LossParameter& loss = layer_param().loss_param();
+  if (!loss.weight_by_label_freqs()) {
+    if (loss.class_weighting_size() > 0) {
+      log::Warning(Where() + ": class_weighting is not used without weight_by_label_freqs: true");
+    }
+    return;
+  }
+  const int count = loss.class_weighting_size();
+  CAFFE_CHECK(count > 0, Where(),
+              ": weight_by_label_freqs needs class_weighting, a weight for each class");
+  PlaceBlob(&class_weights_, kFloat, device(), {count}, name() + " class weights");
+  std::vector<double> weights(count);
+  for (int c = 0; c < count; ++c) {
+    weights[c] = loss.class_weighting(c);
+    CAFFE_CHECK(std::isfinite(weights[c]) && weights[c] >= 0, Where(),
+                ": class_weighting of class ", c, " is ", weights[c], "; it must be 0 or more");
+  }
+  class_weights_->SetData(weights);
 }
 
 void SoftmaxWithLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -24,24 +49,37 @@ void SoftmaxWithLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(outer_ * inner_ == bottom[1]->count(), Where(), ": scores of shape ",
               bottom[0]->shape_string(), " along axis ", axis, " need ", outer_ * inner_,
               " labels, there are ", bottom[1]->count());
+  CAFFE_CHECK(!class_weights_ || class_weights_->count() == channels_, Where(),
+              ": class_weighting has ", class_weights_ ? class_weights_->count() : 0,
+              " values, axis ", axis, " of the scores has ", channels_, " classes");
   Probabilities(top).ReshapeLike(*bottom[0]);
   sum_.Reshape(outer_ * inner_);
+  SetLabels(channels_, inner_, true);
+}
+
+std::vector<KernelArgument> SoftmaxWithLoss::Arguments(KernelArgument values,
+                                                       KernelArgument labels) {
+  const LossParameter& loss = layer_param().loss_param();
+  std::vector<KernelArgument> arguments{outer_, channels_};
+  if (inner_ != 1) arguments.push_back(inner_);
+  // Without weights something stands in their place that is not read.
+  const bool weighted = class_weights_ != nullptr;
+  arguments.insert(arguments.end(),
+                   {loss.has_ignore_label(), loss.ignore_label(), weighted, values, labels,
+                    weighted ? class_weights_->Data() : sum_.divisor().Data()});
+  return arguments;
 }
 
 void SoftmaxWithLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const LossParameter& loss = layer_param().loss_param();
-  const bool rows = inner_ == 1;
-  std::vector<KernelArgument> arguments{outer_, channels_};
-  if (!rows) arguments.push_back(inner_);
-  arguments.insert(arguments.end(), {loss.has_ignore_label(), loss.ignore_label(),
-                                     bottom[0]->Data(), bottom[1]->Data(),
-                                     Probabilities(top).MutableData(), sum_.terms().MutableData()});
-  if (rows) {
+  std::vector<KernelArgument> arguments = Arguments(bottom[0]->Data(), bottom[1]->Data());
+  arguments.push_back(Probabilities(top).MutableData());
+  arguments.push_back(sum_.terms().MutableData());
+  if (inner_ == 1) {
     forward_rows_->Launch(outer_, arguments);
   } else {
     forward_->Launch({outer_, inner_}, arguments);
   }
-  sum_.Divide(Divisor(outer_, inner_, LossParameter::VALID), top[0]);
+  Finish(Divisor(outer_, inner_, LossParameter::VALID), top[0]);
 }
 
 void SoftmaxWithLoss::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -49,14 +87,10 @@ void SoftmaxWithLoss::Backward(const BlobVec& top, const std::vector<bool>& prop
   CAFFE_CHECK(propagate_down.size() < 2 || !propagate_down[1], Where(),
               ": there is no gradient for labels");
   if (!propagate_down[0]) return;
-  const LossParameter& loss = layer_param().loss_param();
-  const bool rows = inner_ == 1;
-  std::vector<KernelArgument> arguments{outer_, channels_};
-  if (!rows) arguments.push_back(inner_);
-  arguments.insert(arguments.end(), {loss.has_ignore_label(), loss.ignore_label(),
-                                     Probabilities(top).Data(), bottom[1]->Data(), top[0]->Diff(),
-                                     sum_.divisor().Data(), bottom[0]->MutableDiff()});
-  if (rows) {
+  std::vector<KernelArgument> arguments = Arguments(Probabilities(top).Data(), bottom[1]->Data());
+  arguments.insert(arguments.end(),
+                   {top[0]->Diff(), sum_.divisor().Data(), bottom[0]->MutableDiff()});
+  if (inner_ == 1) {
     backward_rows_->Launch({outer_, channels_}, arguments);
   } else {
     backward_->Launch({outer_ * channels_, inner_}, arguments);

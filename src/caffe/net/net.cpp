@@ -673,7 +673,14 @@ float Net::Loss() {
   for (const LossTop& top : losses_) {
     for (double value : top.blob->DataAsDouble()) loss += value * top.weight;
   }
+  if (!std::isfinite(loss)) CheckData();
   return static_cast<float>(loss);
+}
+
+void Net::CheckData() {
+  for (const Node& node : nodes_) {
+    InLayer(*node.layer, [&node] { node.layer->CheckData(); });
+  }
 }
 
 bool Net::has_blob(const std::string& name) const {

@@ -25,6 +25,7 @@ std::string NotFinite(const std::string& what, const Shape& shape,
 
 void Net::CheckForward(const Node& node) const {
   const std::string where = Concat("layer ", node.layer->name(), " (", node.layer->type(), ")");
+  node.layer->CheckData();  // says more
   std::string found;
   for (size_t i = 0; i < node.layer->blobs().size() && found.empty(); ++i) {
     const BlobBase& blob = *node.layer->blobs()[i];

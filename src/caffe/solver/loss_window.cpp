@@ -1,6 +1,7 @@
 #include "caffe/solver/loss_window.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe/net/net.hpp"
 
@@ -54,6 +55,7 @@ double LossWindow::Mean() {
       for (double value : values) sum += loss.weight * value;
     }
   }
+  if (!std::isfinite(sum)) net_->CheckData();
   return sum / static_cast<double>(used);
 }
 

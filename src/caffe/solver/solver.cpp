@@ -38,6 +38,11 @@ std::vector<double> OutputValues(const Net& net) {
   return all;
 }
 
+bool AllFinite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](double value) { return std::isfinite(value); });
+}
+
 }  // namespace
 
 Solver::Solver(const SolverParameter& parameter, Device* device)
@@ -217,7 +222,10 @@ void Solver::Step(int64_t iterations) {
     if (DisplaysNow()) Display();
     for (Callback* callback : callbacks_) callback->OnGradientsReady();
     ApplyUpdate();
-    if (p.snapshot() && iter_ % p.snapshot() == 0) Snapshot();
+    if (p.snapshot() && iter_ % p.snapshot() == 0) {
+      Snapshot();
+      net_->CheckData();
+    }
     if (AnswerRequests()) break;
   }
 }
@@ -320,6 +328,7 @@ void Solver::Solve(const std::string& resume) {
   Step(std::max<int64_t>(0, p.max_iter() - iter_));
   // Unless the last iteration wrote one.
   if (p.snapshot_after_train() && (!p.snapshot() || iter_ % p.snapshot() != 0)) Snapshot();
+  net_->CheckData();
   if (stop_) {
     log::Info("Optimization stopped early.");
     return;
@@ -356,6 +365,7 @@ std::vector<double> Solver::Test(int test_net) {
     net.Forward();
     if (param_->test_compute_loss()) loss += net.Loss();
     const std::vector<double> values = OutputValues(net);
+    if (!AllFinite(values)) net.CheckData();
     sums.resize(std::max(sums.size(), values.size()), 0);
     for (size_t j = 0; j < values.size(); ++j) sums[j] += values[j];
     for (Callback* callback : callbacks_) callback->OnTest(test_net, i + 1, iterations);

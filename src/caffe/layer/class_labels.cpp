@@ -1,0 +1,39 @@
+#include "caffe/layer/class_labels.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+bool IsInteger(double value) { return std::isfinite(value) && value == std::floor(value); }
+
+}  // namespace
+
+void CheckClassLabels(const ClassLabels& labels, TermSum* sum) {
+  const auto invalid = sum->TakeInvalid();
+  if (!invalid) return;
+  const double value = invalid->value;
+  std::string item = Concat(" of item ", invalid->index / labels.inner);
+  if (labels.inner > 1) item += Concat(" at position ", invalid->index % labels.inner);
+  const std::string classes = Concat(labels.classes, " classes (0 to ", labels.classes - 1, ")");
+  CAFFE_CHECK(IsInteger(value), labels.where, ": label ", value, item,
+              " is not an integer; it must be one of ", classes);
+  // Beyond what an ignore_label can be, digits say little.
+  const bool small = std::abs(value) <= std::numeric_limits<int32_t>::max();
+  CAFFE_CHECK(small, labels.where, ": label ", value, item, " is not one of ", classes);
+  const int64_t label = static_cast<int64_t>(value);
+  std::string cure;
+  if (label >= 0) {
+    cure = Concat("; set num_output of the layer that makes the scores to at least ", label + 1);
+  }
+  if (!labels.ignore_field.empty()) {
+    cure += Concat(cure.empty() ? "; " : ", or ", "leave such items out with ", labels.ignore_field,
+                   " { ignore_label: ", label, " }");
+  }
+  CAFFE_THROW(labels.where, ": label ", label, item, " is not one of ", classes, cure);
+}
+
+}  // namespace caffe
