@@ -1,0 +1,75 @@
+#include "caffe/layers/contrastive_loss_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+
+void ContrastiveLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  LossBase::LayerSetUp(bottom, top);
+  WarnOfUnusedNormalization();
+  const DataType sum_type = sum_.terms().type();
+  sums_ = ChannelSums(device(), types(), sum_type);
+  PlaceBlob(&squares_, sum_type, device(), {0}, name() + " squared distances");
+  distances_ = MakeKernel("loss/contrastive", "contrastive_distances");
+  terms_ = MakeKernel("loss/contrastive", "contrastive_terms");
+  backward_ = MakeKernel("loss/contrastive", "contrastive_backward");
+}
+
+void ContrastiveLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  LossBase::Reshape(bottom, top);
+  CheckEqualCounts(bottom);
+  const int64_t pairs = bottom[0]->shape(0);
+  CAFFE_CHECK(bottom[2]->count() == pairs, Where(), ": bottom 2 must say of each of the ", pairs,
+              " pairs if it is similar; its shape is ", bottom[2]->shape_string());
+  // A pair is a channel.
+  sums_.Reshape(1, pairs, bottom[0]->count(1));
+  squares_->Reshape({pairs});
+  sum_.Reshape(pairs);
+}
+
+void ContrastiveLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const ContrastiveLossParameter& parameter = layer_param().contrastive_loss_param();
+  const int64_t pairs = sum_.count();
+  sums_.Launch(distances_.get(), {bottom[0]->Data(), bottom[1]->Data()});
+  sums_.Finish(false, squares_->MutableData());
+  terms_->Launch(pairs, {pairs, parameter.legacy_version(), double{parameter.margin()},
+                         squares_->Data(), bottom[2]->Data(), sum_.terms().MutableData()});
+  Finish(2 * ItemDivisor(pairs), top[0]);
+}
+
+void ContrastiveLoss::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                               const BlobVec& bottom) {
+  CAFFE_CHECK(propagate_down.size() < 3 || !propagate_down[2], Where(),
+              ": there is no gradient for labels");
+  const ContrastiveLossParameter& parameter = layer_param().contrastive_loss_param();
+  const int64_t pairs = sum_.count(), length = bottom[0]->count(1);
+  for (int i = 0; i < 2; ++i) {
+    if (!propagate_down[i]) continue;
+    const double factor = (i == 0 ? 1.0 : -1.0) / ItemDivisor(pairs);
+    backward_->Launch({pairs, length},
+                      {pairs, length, parameter.legacy_version(), double{parameter.margin()},
+                       factor, bottom[0]->Data(), bottom[1]->Data(), squares_->Data(),
+                       bottom[2]->Data(), top[0]->Diff(), bottom[i]->MutableDiff()});
+  }
+}
+
+void ContrastiveLoss::CheckData() {
+  const auto invalid = sum_.TakeInvalid();
+  CAFFE_CHECK(
+      !invalid, Where(), ": label ", invalid->value, " of pair ", invalid->index,
+      " is not a number; it must be 0 for a pair that is not similar and 1 for one that is");
+}
+
+void RegisterContrastiveLossLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 3;
+  traits.loss = true;
+  traits.float_bottoms = {2};
+  traits.no_gradient_bottoms = {2};
+  traits.summary = "d^2 of similar pairs, max(margin - d, 0)^2 of others, / (2 N)";
+  registry.Add<ContrastiveLossLayer>("ContrastiveLoss", traits);
+}
+
+}  // namespace caffe
