@@ -1,0 +1,92 @@
+#include "caffe/layers/infogain_loss_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+
+void InfogainLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  LossBase::LayerSetUp(bottom, top);
+  CAFFE_CHECK(!layer_param().loss_param().has_normalize(), Where(),
+              ": loss_param.normalize is not for this layer; use normalization: VALID for true, ",
+              "BATCH_SIZE for false");
+  if (bottom.size() < 3) {
+    const std::string& source = layer_param().infogain_loss_param().source();
+    CAFFE_CHECK(
+        !source.empty(), Where(),
+        ": needs a matrix: infogain_loss_param { source: a file with a BlobProto }, or as a "
+        "third bottom");
+    if (matrix_) {
+      matrix_->SetDevice(device());
+    } else {
+      BlobProto proto;
+      ReadBinaryProto(source, &proto);
+      matrix_ = MakeBlob(kFloat, device(), {0}, "infogain matrix " + source);
+      matrix_->FromProto(proto);
+    }
+  }
+  PlaceBlob(&probabilities_, types().out, device(), {0}, name() + " probabilities");
+  PlaceBlob(&row_sums_, sum_.terms().type(), device(), {0}, name() + " row sums");
+  forward_ = MakeKernel("loss/infogain", "infogain_forward");
+  backward_ = MakeKernel("loss/infogain", "infogain_backward");
+}
+
+void InfogainLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  LossBase::Reshape(bottom, top);
+  const int axis = bottom[0]->CanonicalAxisIndex(layer_param().infogain_loss_param().axis());
+  outer_ = bottom[0]->count(0, axis);
+  channels_ = bottom[0]->shape(axis);
+  inner_ = bottom[0]->count(axis + 1);
+  CAFFE_CHECK(outer_ * inner_ == bottom[1]->count(), Where(), ": scores of shape ",
+              bottom[0]->shape_string(), " along axis ", axis, " need ", outer_ * inner_,
+              " labels, there are ", bottom[1]->count());
+  const BlobBase& matrix = Matrix(bottom);
+  CAFFE_CHECK(matrix.count() == channels_ * channels_, Where(), ": the matrix must be ", channels_,
+              " x ", channels_, " for ", channels_, " classes; it has shape ",
+              matrix.shape_string(),
+              bottom.size() > 2 ? "" : ", from " + layer_param().infogain_loss_param().source());
+  Probabilities(top).ReshapeLike(*bottom[0]);
+  row_sums_->Reshape({outer_ * inner_});
+  sum_.Reshape(outer_ * inner_);
+  SetLabels(channels_, inner_, true);
+}
+
+void InfogainLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
+  const LossParameter& loss = layer_param().loss_param();
+  forward_->Launch({outer_, inner_}, {outer_, channels_, inner_, loss.has_ignore_label(),
+                                      loss.ignore_label(), bottom[0]->Data(), bottom[1]->Data(),
+                                      Matrix(bottom).Data(), Probabilities(top).MutableData(),
+                                      row_sums_->MutableData(), sum_.terms().MutableData()});
+  Finish(Divisor(outer_, inner_, LossParameter::VALID), top[0]);
+}
+
+void InfogainLoss::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                            const BlobVec& bottom) {
+  for (size_t i = 1; i < propagate_down.size(); ++i) {
+    CAFFE_CHECK(!propagate_down[i], Where(), ": there is no gradient for ",
+                i == 1 ? "labels" : "the infogain matrix");
+  }
+  if (!propagate_down[0]) return;
+  const LossParameter& loss = layer_param().loss_param();
+  backward_->Launch(
+      {outer_ * channels_, inner_},
+      {outer_, channels_, inner_, loss.has_ignore_label(), loss.ignore_label(),
+       Probabilities(top).Data(), bottom[1]->Data(), Matrix(bottom).Data(), row_sums_->Data(),
+       top[0]->Diff(), sum_.divisor().Data(), bottom[0]->MutableDiff()});
+}
+
+void RegisterInfogainLossLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = 2;
+  traits.max_bottom = 3;
+  traits.max_top = 2;
+  traits.loss = true;
+  traits.float_bottoms = {1, 2};
+  traits.no_gradient_bottoms = {1, 2};
+  traits.summary = "-sum of H[label, k] log softmax(x)[k], averaged";
+  registry.Add<InfogainLossLayer>("InfogainLoss", traits);
+}
+
+}  // namespace caffe
