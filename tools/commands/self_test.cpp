@@ -178,6 +178,37 @@ std::vector<Family> Families() {
                  true, false, true});
   all.push_back(
       {"EuclideanLoss", kRows, Layer("EuclideanLoss", "loss_weight: 0", both), false, true, true});
+  const std::string labelled = "bottom: 'x' bottom: 'label'";
+  all.push_back({"SoftmaxWithLoss, weighted", "shape { dim: 5 dim: 4 }",
+                 Layer("SoftmaxWithLoss",
+                       "loss_weight: 0 loss_param { weight_by_label_freqs: true class_weighting: "
+                       "0.5 class_weighting: 2 class_weighting: 1 class_weighting: 1.5 }",
+                       labelled),
+                 false, true, false, true});
+  all.push_back({"SigmoidCrossEntropyLoss", kRows,
+                 Layer("SigmoidCrossEntropyLoss", "loss_weight: 0", both), false, true, true});
+  all.push_back({"SmoothL1Loss", kRows,
+                 Layer("SmoothL1Loss", "loss_weight: 0 smooth_l1_loss_param { sigma: 1.5 }", both),
+                 false, true, true});
+  all.push_back({"ContrastiveLoss", kRows,
+                 Layer("ContrastiveLoss", "loss_weight: 0 contrastive_loss_param { margin: 8 }",
+                       both + " bottom: 'label'"),
+                 false, true, true, true});
+  all.push_back({"HingeLoss", kRows,
+                 Layer("HingeLoss", "loss_weight: 0 hinge_loss_param { norm: L2 }", labelled),
+                 false, true, false, true});
+  // Of values that are not negative.
+  all.push_back(
+      {"MultinomialLogisticLoss", kRows,
+       "layer { name: 'abs' type: 'AbsVal' bottom: 'x' top: 'a' } " +
+           Layer("MultinomialLogisticLoss", "loss_weight: 0", "bottom: 'a' bottom: 'label'"),
+       false, true, false, true});
+  // Four rows of x2 are the matrix.
+  all.push_back({"InfogainLoss", "shape { dim: 5 dim: 4 }",
+                 "layer { name: 'cut' type: 'Slice' bottom: 'x2' top: 'h' top: 'rest' "
+                 "slice_param { axis: 0 slice_point: 4 } } " +
+                     Layer("InfogainLoss", "loss_weight: 0", labelled + " bottom: 'h'"),
+                 false, true, true, true});
   all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), false,
                  false, false, true});
   AddVisionFamilies(&all);
