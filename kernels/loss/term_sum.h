@@ -16,18 +16,18 @@ KERNEL(term_sum_parts, ARG(i64, parts), ARG(i64, size), ARG(i64, count), IN(Mast
 // y = sum of values / max(1, fixed, or the sum of weights if fixed is 0). `sums` are [2, parts]: the
 // terms themselves or sums of parts of them. One work item.
 // A weight that is NaN marks an invalid term, which does not count in the divisor. The record keeps
-// the first one of all launches since the host cleared it: 1, its index, the bits of its value as a
-// float. As long as it has one, y is NaN.
+// the first one of all launches since the host cleared it: 1, its index, its value. As long as it has
+// one, y is NaN.
 KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, parts), ARG(i64, count), ARG(Acctype, fixed),
        IN(Mastertype, sums), IN(Mastertype, terms), OUT(MOtype, y), OUT(Mastertype, divisor),
-       OUT(i32, record)) {
+       OUT(f32, record)) {
   FOR_EACH_GROUP(i, n) {
     Acctype sum = 0, weight = 0;
     SIMD_SUM(sum)
     for (Index t = 0; t < parts; ++t) sum += LOAD(Mastertype, sums, t);
     SIMD_SUM(weight)
     for (Index t = 0; t < parts; ++t) weight += LOAD(Mastertype, sums, parts + t);
-    i32 invalid = LOAD(i32, record, 0);
+    i32 invalid = LOAD(f32, record, 0) != 0.0f;
     if (weight != weight) {
       Index first = 0;
       weight = 0;
@@ -40,9 +40,9 @@ KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, parts), ARG(i64, count), ARG(Accty
         }
       }
       if (!invalid) {
-        STORE(i32, record, 0, 1);
-        STORE(i32, record, 1, (i32)first);
-        STORE(i32, record, 2, (i32)as_u32((float)LOAD(Mastertype, terms, first)));
+        STORE(f32, record, 0, 1.0f);
+        STORE(f32, record, 1, (float)first);
+        STORE(f32, record, 2, (float)LOAD(Mastertype, terms, first));
       }
       invalid = 1;
     }

@@ -60,7 +60,8 @@ class LayerBase {
                         const BlobVec& bottom);
   // Throws, once, if a forward since the last call met data that the layer cannot take, such as a
   // label that names no class. Waits for the device. On the CPU Forward throws at once; on a device it
-  // does not wait, leaves such items out, and writes NaN to its first top until this was called.
+  // does not wait: the top is NaN, so that who reads a finite loss need not call this, and such items
+  // get no gradient.
   virtual void CheckData() {}
   // LayerSetUp and Reshape on another device; parameters are there already. What else a user or a
   // forward left (shapes of an Input, a place in the data, a mask) must stay: see PlaceBlob.

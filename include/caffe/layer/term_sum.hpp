@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "caffe/layer/invalid_item.hpp"
 #include "caffe/memory/blob.hpp"
 
 namespace caffe {
@@ -32,17 +33,13 @@ class TermSum {
   // One element: max(1, divisor) of the last Divide.
   const BlobBase& divisor() const { return *divisor_; }
 
-  struct Invalid {
-    int64_t index;
-    double value;
-  };
   // The first invalid term since the last call, if there was one. Waits for the device.
-  std::optional<Invalid> TakeInvalid();
+  std::optional<InvalidItem::Item> TakeInvalid() { return invalid_.Take(); }
 
  private:
   int64_t count_ = 0, parts_ = 0;
   std::shared_ptr<BlobBase> terms_, part_sums_, divisor_;
-  std::shared_ptr<SyncedMemory> record_;  // of an invalid term, see kernels/loss/term_sum.h
+  InvalidItem invalid_;
   std::unique_ptr<Kernel> sum_parts_, divide_;
 };
 

@@ -27,7 +27,7 @@ class PSROIPooling : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   // Regions of an image that is not in the batch; on a device their values are NaN.
-  void CheckData();
+  void CheckData() override;
 
  private:
   int64_t outputs_ = 0, group_ = 0;

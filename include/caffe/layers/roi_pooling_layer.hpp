@@ -26,7 +26,7 @@ class ROIPooling : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   // Regions of an image that is not in the batch; on a device their values are NaN.
-  void CheckData();
+  void CheckData() override;
 
  private:
   int64_t pooled_h_ = 0, pooled_w_ = 0;

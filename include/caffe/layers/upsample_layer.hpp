@@ -28,7 +28,7 @@ class Upsample : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   // Masks that point outside the image; on a device such a channel is NaN.
-  void CheckData();
+  void CheckData() override;
 
  private:
   struct Axis {

@@ -1,7 +1,6 @@
 #include "caffe/layer/term_sum.hpp"
 
 #include <cmath>
-#include <cstring>
 
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/place_blob.hpp"
@@ -12,12 +11,6 @@ namespace {
 // Up to this many terms are added by a single work item.
 constexpr int64_t kFewTerms = 512;
 
-// What the kernel writes about the first invalid term.
-struct Record {
-  int32_t found, index;
-  float value;
-};
-
 }  // namespace
 
 void TermSum::Place(Device* device, const TypeTriple& types) {
@@ -25,11 +18,7 @@ void TermSum::Place(Device* device, const TypeTriple& types) {
   terms_ = MakeBlob(master, device, {2, 0}, "terms");
   part_sums_ = MakeBlob(master, device, {2, 0}, "sums of terms");
   PlaceBlob(&divisor_, master, device, {1}, "divisor");  // a backward pass wants the last one
-  if (record_) {
-    record_->SetDevice(device);
-  } else {
-    record_ = std::make_shared<SyncedMemory>(sizeof(Record), device, "record of an invalid term");
-  }
+  invalid_.Place(device, "terms");
   const auto program =
       ProgramBuilder(device, "term_sum").Types(types).Body("loss/term_sum").Build();
   sum_parts_ = program->CreateKernel("term_sum_parts");
@@ -51,15 +40,7 @@ void TermSum::Divide(double divisor, BlobBase* y) {
   }
   const BlobBase& last = parts_ > 0 ? *part_sums_ : *terms_;
   divide_->Launch(1, {1, parts_ > 0 ? parts_ : count_, count_, divisor, last.Data(), terms_->Data(),
-                      y->MutableData(), divisor_->MutableData(), record_->mutable_device_data()});
-}
-
-std::optional<TermSum::Invalid> TermSum::TakeInvalid() {
-  Record record;
-  std::memcpy(&record, record_->host_data(), sizeof(record));
-  if (record.found == 0) return std::nullopt;
-  std::memset(record_->mutable_host_data(), 0, sizeof(record));
-  return Invalid{record.index, record.value};
+                      y->MutableData(), divisor_->MutableData(), invalid_.MutableData()});
 }
 
 }  // namespace caffe

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <random>
 #include <set>
 #include <sstream>
@@ -678,9 +679,16 @@ float Net::Loss() {
 }
 
 void Net::CheckData() {
+  // Every layer is asked, so that the next call tells of later forwards only.
+  std::exception_ptr first;
   for (const Node& node : nodes_) {
-    InLayer(*node.layer, [&node] { node.layer->CheckData(); });
+    try {
+      InLayer(*node.layer, [&node] { node.layer->CheckData(); });
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
   }
+  if (first) std::rethrow_exception(first);
 }
 
 bool Net::has_blob(const std::string& name) const {

@@ -264,12 +264,11 @@ void Solver::CheckNumbers(double loss) {
   warned_of_loss_ = true;
   const std::string scale =
       !constant ? "" : Concat(" the constant loss_scale (", param_->loss_scale(), ");");
-  log::Warning(
-      Concat("Iteration ", iter_, ": the loss is ", loss, ". Lower base_lr (", param_->base_lr(),
-             "), or set CAFFE_DEBUG=nan, which ends with an error that ",
-             "names the first layer and blob that is not finite. Other causes:",
-             param_->has_loss_scale() ? scale : "",
-             " labels outside the classes; NaN, infinity or very large values in the data"));
+  log::Warning(Concat(
+      "Iteration ", iter_, ": the loss is ", loss, ". Lower base_lr (", param_->base_lr(),
+      "), or set CAFFE_DEBUG=nan, which ends with an error that ",
+      "names the first layer and blob that is not finite. Other causes:",
+      param_->has_loss_scale() ? scale : "", " NaN, infinity or very large values in the data"));
 }
 
 void Solver::ApplyUpdate() {
