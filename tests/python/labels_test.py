@@ -7,7 +7,7 @@ from nets import feed, settings, small_net, write
 
 
 def device_names():
-    return ['cpu', *(device.name for device in caffe.devices())]
+    return sorted({'cpu', *(device.name for device in caffe.devices())})
 
 
 @pytest.fixture(params=device_names())
