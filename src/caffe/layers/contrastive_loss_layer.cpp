@@ -68,6 +68,7 @@ void RegisterContrastiveLossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {2};
   traits.no_gradient_bottoms = {2};
+  traits.backward_reads = Always({{0, 1, 2}, {}});
   traits.summary = "d^2 of similar pairs, max(margin - d, 0)^2 of others, / (2 N)";
   registry.Add<ContrastiveLossLayer>("ContrastiveLoss", traits);
 }

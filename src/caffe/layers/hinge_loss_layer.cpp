@@ -45,6 +45,7 @@ void RegisterHingeLossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "one-versus-all hinge: sum of max(0, 1 - s x), or its square, / N";
   registry.Add<HingeLossLayer>("HingeLoss", traits);
 }

@@ -85,6 +85,7 @@ void RegisterInfogainLossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {1, 2};
   traits.no_gradient_bottoms = {1, 2};
+  traits.backward_reads = Always({{1, 2}, {1}});
   traits.summary = "-sum of H[label, k] log softmax(x)[k], averaged";
   registry.Add<InfogainLossLayer>("InfogainLoss", traits);
 }

@@ -45,6 +45,7 @@ void RegisterMultinomialLogisticLossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "-log p[label], averaged; p are probabilities";
   registry.Add<MultinomialLogisticLossLayer>("MultinomialLogisticLoss", traits);
 }

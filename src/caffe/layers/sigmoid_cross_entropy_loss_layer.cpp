@@ -44,6 +44,7 @@ void RegisterSigmoidCrossEntropyLossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "cross entropy of sigmoid(x) and targets in [0, 1], for each item";
   registry.Add<SigmoidCrossEntropyLossLayer>("SigmoidCrossEntropyLoss", traits);
 }

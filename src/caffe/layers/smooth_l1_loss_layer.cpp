@@ -66,6 +66,7 @@ void RegisterSmoothL1LossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.float_bottoms = {2, 3};
   traits.no_gradient_bottoms = {2, 3};
+  traits.backward_reads = Always({{0, 1, 2, 3}, {}});
   traits.summary = "of a - b: squares near 0, absolute values beyond, / N (Fast R-CNN)";
   registry.Add<SmoothL1LossLayer>("SmoothL1Loss", traits);
 }
