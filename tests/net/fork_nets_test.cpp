@@ -18,6 +18,7 @@ struct ForkNet {
   std::string name;
   std::string text;                                        // needs inputs by these names
   std::map<std::string, std::vector<double>> inputs = {};  // where random numbers do not do
+  double tolerance = 1e-5;                                 // of gradients
 };
 
 void PrintTo(const ForkNet& net, std::ostream* out) { *out << net.name; }
@@ -77,6 +78,19 @@ std::vector<ForkNet> Nets() {
            "crop_param { axis: 2 offset: 5 } } " +
            kSoftmaxLoss + "loss_param { ignore_label: 255 normalize: false } } ",
        {{"label", Labels(42, 5, 255)}}},
+      {"FasterRcnn",
+       InputText("data", {1, 2, 9, 11}) + InputText("rois", {3, 5}) + InputText("label", {3}) +
+           InputText("bbox_targets", {3, 8}) + InputText("bbox_inside_weights", {3, 8}) +
+           InputText("bbox_outside_weights", {3, 8}) +
+           Conv("conv5", "data", 3, "kernel_size: 3 pad: 1 stride: 2") +
+           "layer { name: 'roi_pool5' type: 'ROIPooling' bottom: 'conv5' bottom: 'rois' "
+           "top: 'pool5' roi_pooling_param { pooled_w: 2 pooled_h: 3 spatial_scale: 0.5 } } " +
+           InnerProductText("score", "pool5", 2) + InnerProductText("bbox_pred", "pool5", 8) +
+           kSoftmaxLoss + "propagate_down: 1 propagate_down: 0 loss_weight: 1 } " +
+           "layer { name: 'loss_bbox' type: 'SmoothL1Loss' bottom: 'bbox_pred' "
+           "bottom: 'bbox_targets' bottom: 'bbox_inside_weights' bottom: 'bbox_outside_weights' "
+           "top: 'loss_bbox' loss_weight: 1 smooth_l1_loss_param { sigma: 3.0 } } ",
+       {{"rois", {0, 0, 0, 7, 6, 0, 2, 2, 10, 8, 0, 4, 1, 5, 3}}, {"label", {1, 0, 1}}}},
       {"RegionFullyConvolutional",
        InputText("data", {1, 2, 8, 8}) + InputText("rois", {2, 5}) + InputText("label", {2}) +
            Conv("rfcn_cls", "data", 3 * 4, "kernel_size: 1") +
@@ -148,6 +162,28 @@ std::vector<ForkNet> Nets() {
            Plain("Pooling", "pool5", "pool2", "pooling_param { pool: AVE global_pooling: true }") +
            InnerProductText("score", "pool5", 3) + kSoftmaxLoss + "} ",
        {{"label", {1, 2}}}},
+      {"Siamese",
+       InputText("pair_data", {4, 2, 3, 3}) + InputText("sim", {4}) +
+           "layer { name: 'slice_pair' type: 'Slice' bottom: 'pair_data' top: 'data' top: 'data_p' "
+           "slice_param { slice_dim: 1 slice_point: 1 } } " +
+           InnerProductText("feat", "data", 2,
+                            "param { name: 'w' lr_mult: 1 } param { name: 'b' }") +
+           InnerProductText("feat_p", "data_p", 2,
+                            "param { name: 'w' lr_mult: 1 } param { name: 'b' }") +
+           "layer { name: 'loss' type: 'ContrastiveLoss' bottom: 'feat' bottom: 'feat_p' "
+           "bottom: 'sim' top: 'loss' contrastive_loss_param { margin: 2 } } ",
+       {{"sim", {1, 0, 0, 1}}},
+       // As in BVLC Caffe the gradient divides by the distance + 1e-4.
+       1e-3},
+      {"Autoencoder",
+       InputText("data", {3, 1, 2, 3}) + Plain("Flatten", "flatdata", "data") +
+           InnerProductText("encode1", "data", 4) + Plain("Sigmoid", "encode1neuron", "encode1") +
+           InnerProductText("decode1", "encode1neuron", 6) +
+           "layer { name: 'loss' type: 'SigmoidCrossEntropyLoss' bottom: 'decode1' "
+           "bottom: 'flatdata' top: 'cross_entropy_loss' loss_weight: 1 } " +
+           Plain("Sigmoid", "decode1neuron", "decode1") +
+           "layer { name: 'l2' type: 'EuclideanLoss' bottom: 'decode1neuron' bottom: 'flatdata' "
+           "top: 'l2_error' loss_weight: 0 } "},
       {"ElementWise",
        InputText("data", {2, 3, 4, 4}) + InputText("target", {2, 3, 4, 4}) +
            Conv("conv", "data", 3, "kernel_size: 3 pad: 1") + Plain("BNLL", "bnll", "conv") +
@@ -173,6 +209,16 @@ std::vector<ForkNet> Nets() {
            Plain("Tile", "tile", "column", "tile_param { axis: 1 tiles: 3 }") +
            InnerProductText("score", "tile", 3) + kSoftmaxLoss + "} ",
        {{"label", {0, 1}}}},
+      {"OldLosses",
+       InputText("data", {3, 4}) + InputText("label", {3}) + InputText("weights", {1, 1, 3, 3}) +
+           InnerProductText("score", "data", 3) + Plain("Softmax", "prob", "score") +
+           "layer { name: 'hinge' type: 'HingeLoss' bottom: 'score' bottom: 'label' top: 'hinge' "
+           "hinge_loss_param { norm: L2 } } "
+           "layer { name: 'log' type: 'MultinomialLogisticLoss' bottom: 'prob' bottom: 'label' "
+           "top: 'log' } "
+           "layer { name: 'info' type: 'InfogainLoss' bottom: 'score' bottom: 'label' "
+           "bottom: 'weights' top: 'info' } ",
+       {{"label", {0, 2, 1}}, {"weights", {1, 0.1, 0, 0.2, 1, 0.3, 0, 0, 1}}}},
   };
 }
 
@@ -223,7 +269,7 @@ TEST_P(ForkNetTest, GradientsAreThoseOfDifferences) {
       const double difference = (above - objective()) / (2 * step);
       data[i] = kept;
       blob->SetData(data);
-      EXPECT_NEAR(diff[i], difference, 1e-5 * std::max(1.0, std::abs(difference)))
+      EXPECT_NEAR(diff[i], difference, fork.tolerance * std::max(1.0, std::abs(difference)))
           << blob->name() << " " << i;
       nonzero += diff[i] != 0;
     }
