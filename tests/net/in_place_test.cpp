@@ -116,7 +116,7 @@ testing::AssertionResult GradientIsRight(Net* net) {
   }
   const double step = 1e-5, actual = (loss(step) - loss(-step)) / (2 * step);
   size = std::max(size, std::abs(actual));
-  if (std::abs(expected - actual) <= 1e-6 * size) return testing::AssertionSuccess();
+  if (std::abs(expected - actual) <= 1e-5 * size) return testing::AssertionSuccess();
   return testing::AssertionFailure()
          << "derivative " << expected << ", differences give " << actual;
 }
