@@ -207,13 +207,15 @@ void BindNet(py::module_& module) {
           "hold. RuntimeError where a file cannot be read or a shape differs.")
       .def(
           "share_with",
-          [](Net& net, const Net& other) {
+          [](Net& net, Net& other) {
             const HeldNets held(net, other);
+            net.FollowDefaultDevice();
+            other.FollowDefaultDevice();
             net.ShareTrainedLayersWith(other);
           },
           py::arg("other"),
           "The parameters become those of the other net's layers of the same names: one memory.\n\n"
-          "RuntimeError where a shape differs.")
+          "RuntimeError where a shape differs, and where the nets are on different devices.")
       .def(
           "save",
           [](Net& net, const py::object& given, bool write_diff) {

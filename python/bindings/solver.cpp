@@ -410,6 +410,8 @@ void BindSolver(py::module_& module) {
           "share_weights",
           [](PythonSolver& solver, caffe::Net& net) {
             const HeldNets held(net, *Made(solver).net());
+            net.FollowDefaultDevice();
+            solver.net()->FollowDefaultDevice();
             net.ShareTrainedLayersWith(*solver.net());
           },
           py::arg("net"),

@@ -91,6 +91,9 @@ class Net {
   Device* device() const { return device_; }
   // Moves layers, blobs and parameters to another device.
   void SetDevice(Device* device);
+  // Moves to the calling thread's default device, as every forward does first. A net that was built
+  // for a device of its own stays there.
+  void FollowDefaultDevice();
 
   const std::vector<std::shared_ptr<LayerBase>>& layers() const { return public_layers_; }
   const std::vector<std::string>& layer_names() const { return public_layer_names_; }
@@ -215,7 +218,6 @@ class Net {
   void ReshapeIfNeeded(Node& node);
   void RunNode(int node);
   void InLayer(const LayerBase& layer, const std::function<void()>& work) const;
-  void FollowDefaultDevice();
   void RefreshViews();
   void RefreshDiffViews();
   void ForgetOverwrittenViews();

@@ -132,6 +132,9 @@ Device* Runtime::DeviceByName(const std::string& name) {
   if (name == "null") return null_device();
   for (LazyBackend* backend : {&state_->cuda, &state_->opencl}) {
     if (!name.starts_with(backend == &state_->cuda ? "cuda:" : "opencl:")) continue;
+    // Always in this order: which platforms OpenCL lists may depend on whether CUDA was initialised
+    // before (seen with NVIDIA's driver 580 beside PoCL), and names must not change with it.
+    state_->cuda.Get();
     for (const auto& device : backend->Get().devices) {
       if (device->info().id == name) return device.get();
     }

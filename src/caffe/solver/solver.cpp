@@ -352,6 +352,9 @@ std::vector<double> Solver::Test(int test_net) {
               "net ", test_net, "; there are ", test_nets_.size());
   log::Info(Concat("Iteration ", iter_, ", Testing net (#", test_net, ")"));
   Net& net = *test_nets_[test_net];
+  // The thread's device may have changed since the last pass of either net.
+  net_->FollowDefaultDevice();
+  net.FollowDefaultDevice();
   net.ShareTrainedLayersWith(*net_);
   const int iterations = param_->test_iter(test_net);
   std::vector<double> sums;
