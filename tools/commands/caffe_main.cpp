@@ -2,9 +2,9 @@
 #include <iostream>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/near_name.hpp"
 #include "commands/cache.hpp"
 #include "commands/commands.hpp"
-#include "commands/nearest.hpp"
 #include "commands/version.hpp"
 
 namespace caffe {
@@ -58,7 +58,7 @@ const Command* Find(const std::string& name) {
     names.push_back(command.name);
     all += (all.empty() ? "" : " ") + names.back();
   }
-  const std::string nearest = Nearest(name, names);
+  const std::string nearest = NearName(name, names);
   CAFFE_THROW("Unknown action: ", name, nearest.empty() ? "" : "; did you mean " + nearest + "?",
               " (known: ", all, ")");
 }

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/near_name.hpp"
 #include "caffe/io/file.hpp"
-#include "commands/nearest.hpp"
 
 namespace caffe {
 namespace {
@@ -111,7 +111,7 @@ class Rewriter {
   [[noreturn]] void Unknown(const std::string& name) const {
     std::vector<std::string> names;
     for (const FlagSpec& spec : known_) names.push_back(spec.name);
-    const std::string nearest = Nearest(name, names);
+    const std::string nearest = NearName(name, names);
     CAFFE_THROW("unknown command line flag '", name, "'",
                 nearest.empty() ? "" : "; did you mean --" + nearest + "?");
   }
