@@ -168,10 +168,9 @@ TEST_P(PSROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
   LayerTester layer(PSROIPoolingText(1, 1, 1), device, TypeTriple::Equal(type),
                     {{2, 1, 2, 2}, {2, 5}});
   SetRegions(&layer, {{1, 0, 0, 1, 1}, {2, 0, 0, 1, 1}});
-  ExpectDataError<PSROIPooling>(
-      &layer,
-      "tested (PSROIPooling): region 1 is of image 2, the batch has 2 image(s), "
-      "which are numbered from 0");
+  ExpectDataError(&layer,
+                  "tested (PSROIPooling): region 1 is of image 2, the batch has 2 image(s), "
+                  "which are numbered from 0");
   if (!device->host_accessible()) {
     EXPECT_FALSE(std::isnan(layer.Top()[0]));
     EXPECT_TRUE(std::isnan(layer.Top()[1]));

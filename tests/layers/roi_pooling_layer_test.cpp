@@ -168,7 +168,7 @@ TEST_P(ROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
     SetRegions(&layer, {{1, 0, 0, 1, 1}, {image, 0, 0, 1, 1}, {0, 0, 0, 1, 1}});
     const std::string message = Concat("tested (ROIPooling): region 1 is of image ", image,
                                        ", the batch has 2 image(s), which are numbered from 0");
-    ExpectDataError<ROIPooling>(&layer, message);
+    ExpectDataError(&layer, message);
     if (!device->host_accessible()) {
       EXPECT_FALSE(std::isnan(layer.Top()[0]));
       EXPECT_TRUE(std::isnan(layer.Top()[1]));

@@ -150,12 +150,11 @@ TEST_P(UpsampleLayerTest, MaskOutsideTheImage) {
     LayerTester layer(UpsampleText(""), device, TypeTriple::Equal(type),
                       {{1, 3, 1, 2}, {1, 3, 1, 2}});
     layer.SetBottom(1, {0, 7, 1, place, 9, 0});
-    ExpectDataError<Upsample>(
-        &layer, Concat("tested (Upsample): the mask of channel 1 of the batch has the "
-                       "number ",
-                       place,
-                       ", which is outside the image of 2x4; give upsample_h and "
-                       "upsample_w, the size of what the pooling read"));
+    ExpectDataError(&layer, Concat("tested (Upsample): the mask of channel 1 of the batch has the "
+                                   "number ",
+                                   place,
+                                   ", which is outside the image of 2x4; give upsample_h and "
+                                   "upsample_w, the size of what the pooling read"));
     if (!device->host_accessible()) {
       EXPECT_FALSE(std::isnan(layer.Top()[0]));
       EXPECT_TRUE(std::isnan(layer.Top()[8]));

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "caffe/device/runtime.hpp"
+#include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -187,6 +188,30 @@ TEST_P(VisionNetsTest, RegionsAndMasksAreFloat) {
       if (!net->has_blob(blob)) continue;
       EXPECT_EQ(net->BlobByName(blob)->type(), kFloat) << construct.name;
     }
+  }
+}
+
+// A region of an image that is not in the batch: at once on the CPU, with the loss on devices.
+TEST_P(VisionNetsTest, ABadRegionIsAnErrorOfTheNet) {
+  const auto [device, type] = GetParam();
+  for (const char* name : {"FastRcnn", "RFcn"}) {
+    const auto construct =
+        std::find_if(Constructs().begin(), Constructs().end(),
+                     [&](const Construct& one) { return one.name == std::string(name); });
+    const auto net = MakeNet(
+        Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
+               " ", construct->text),
+        device, TRAIN);
+    FillConstruct(net.get());
+    std::vector<double> rois = Values(*net, "rois");
+    rois[5] = 2;
+    net->BlobByName("rois")->SetData(rois);
+    const std::string message = ErrorOf([&] {
+      net->Forward();
+      net->Loss();
+    });
+    EXPECT_NE(message.find("pool ("), message.npos) << name << ": " << message;
+    EXPECT_NE(message.find("image 2"), message.npos) << name << ": " << message;
   }
 }
 

@@ -10,12 +10,12 @@
 namespace caffe {
 
 // A forward with data that the layer cannot take: on the CPU it throws, on devices CheckData does.
-template <class L> void ExpectDataError(LayerTester* layer, const std::string& message) {
+inline void ExpectDataError(LayerTester* layer, const std::string& message) {
   if (layer->layer().device()->host_accessible()) {
     EXPECT_EQ(ErrorOf([&] { layer->Forward(); }), message);
   } else {
     layer->Forward();
-    EXPECT_EQ(ErrorOf([&] { dynamic_cast<L&>(layer->layer()).CheckData(); }), message);
+    EXPECT_EQ(ErrorOf([&] { layer->layer().CheckData(); }), message);
   }
 }
 
