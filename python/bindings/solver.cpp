@@ -398,7 +398,7 @@ void BindSolver(py::module_& module) {
             solver.ApplyUpdate();
             SyncViews(solver);
           },
-          "Changes the parameters by their gradients, whoever computed these, and counts an "
+          "Changes the parameters by the gradients that their diffs hold, and counts an "
           "iteration.")
       .def_property(
           "lr", [](const PythonSolver& solver) { return Made(solver).Rate(); }, &SetRate,

@@ -15,7 +15,7 @@ namespace caffe {
 //
 // A kernel can mark a term as invalid, for example because of a label that names no class. Then y is
 // NaN, also in later launches, until TakeInvalid has told the host; the divisor leaves the term out.
-// So whoever reads a finite y need not ask, and nothing waits for the device in between.
+// A caller that reads a finite y need not ask, and nothing waits for the device in between.
 class TermSum {
  public:
   // Makes it, or moves it to another device. Before anything else. `types` are the layer's; y has

@@ -129,7 +129,7 @@ class Finder {
   void Need(int layer, int version, bool only_signs) {
     readers_[versions_[version].content].push_back({layer, version, only_signs});
   }
-  // Whoever reads the signs of what was overwritten finds them in what replaced it.
+  // A layer that reads only the signs of an overwritten blob finds them in its new content.
   void CarrySigns(int from, int to) {
     const auto found = readers_.find(from);
     if (found == readers_.end()) return;
@@ -137,7 +137,7 @@ class Finder {
     for (const Reader& reader : readers) readers_[to].push_back(reader);
   }
 
-  // Why a layer can not overwrite its bottom; empty if it can.
+  // Why a layer cannot overwrite its bottom; empty if it can.
   std::string Conflict(int index, int t) {
     reader_ = -1;
     const LayerParameter& layer = net_.layer(index);

@@ -132,7 +132,7 @@ void BlobBase::SetDiff(const std::vector<double>& values) {
 
 void BlobBase::CheckDevice(const BlobBase& other, const char* what) const {
   CAFFE_CHECK(device_ == other.device_, "blob ", name_, " on ", device_->info().id,
-              " can not share the ", what, " of ", other.name_, " on ", other.device_->info().id,
+              " cannot share the ", what, " of ", other.name_, " on ", other.device_->info().id,
               ": memory belongs to one device; move one of them, or copy");
 }
 

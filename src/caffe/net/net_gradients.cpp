@@ -102,7 +102,7 @@ void Net::ListLosses() {
   }
 }
 
-// Why Backward can not compute the gradient at a blob of the user that was requested; empty if it can:
+// Why Backward cannot compute the gradient at a blob of the user that was requested; empty if it can:
 // then layers in float lead from the blob to a loss or an output.
 std::string Net::WhyNoGradient(int id) const {
   // From the blob: what depends on it by layers that pass a gradient, and the first that does not.
