@@ -207,10 +207,8 @@ void BindNet(py::module_& module) {
           "hold. RuntimeError where a file cannot be read or a shape differs.")
       .def(
           "share_with",
-          [](Net& net, Net& other) {
+          [](Net& net, const Net& other) {
             const HeldNets held(net, other);
-            net.FollowDefaultDevice();
-            other.FollowDefaultDevice();
             net.ShareTrainedLayersWith(other);
           },
           py::arg("other"),

@@ -410,8 +410,6 @@ void BindSolver(py::module_& module) {
           "share_weights",
           [](PythonSolver& solver, caffe::Net& net) {
             const HeldNets held(net, *Made(solver).net());
-            net.FollowDefaultDevice();
-            solver.net()->FollowDefaultDevice();
             net.ShareTrainedLayersWith(*solver.net());
           },
           py::arg("net"),
