@@ -39,8 +39,8 @@ constexpr auto kShortSpin = std::chrono::microseconds(20);
 // A thread that shares its core is stopped at the end of each time slice, a few hundred times a second
 // of processor time; one that does not, a few times. The short loop is taken up after a short look,
 // and given up after a long one, because threads that sleep more are stopped less.
-constexpr double kBusyStops = 75, kQuietStops = 10;
-constexpr double kShortLook = 0.02, kLongLook = 0.5;  // seconds of processor time
+constexpr double kBusyStops = 75, kQuietStops = 25;
+constexpr double kShortLook = 0.05, kLongLook = 0.5;  // seconds of processor time
 constexpr auto kInterval = std::chrono::milliseconds(10);
 
 struct Spin {
