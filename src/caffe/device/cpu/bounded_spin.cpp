@@ -33,7 +33,7 @@ constexpr int64_t kReach = 4;
 // On a quiet machine the long loop bridges the gaps between parallel regions: sleeping in them costs
 // ResNet-20 15 %. Beside a busy process a pass with the short loop takes a third to a half less time
 // than with the long one.
-constexpr auto kLongSpin = std::chrono::microseconds(500);
+constexpr auto kLongSpin = std::chrono::microseconds(1000);
 constexpr auto kShortSpin = std::chrono::microseconds(20);
 
 // A thread that shares its core is stopped at the end of each time slice, a few hundred times a second
