@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "caffe/memory/device_buffer.hpp"
+
+namespace caffe {
+
+// Scratch memory that computations on one stream of a device use in turn. It is as large as the
+// largest need so far. Its content is undefined when a computation starts.
+//
+// A need is stated where it becomes known, when shapes or plans change; then Need returns a pointer
+// inside a forward without allocating.
+class Workspace {
+ public:
+  // Allocates nothing. `purpose` names the memory in messages.
+  explicit Workspace(Device* device, std::string purpose = "workspace");
+
+  Device* device() const { return device_; }
+  // Bytes that are allocated.
+  int64_t bytes() const { return buffer_ ? buffer_->bytes() : 0; }
+  // At least `bytes` bytes; a null pointer for 0. If the workspace has to grow, the smaller buffer
+  // is freed first: pointers from earlier calls are then invalid. Throws OutOfMemory, after which the
+  // workspace is empty and smaller needs can still be met.
+  DevicePtr Need(int64_t bytes);
+  // Frees the memory and uses the other device from now on.
+  void SetDevice(Device* device);
+  // Frees the memory.
+  void Release() { buffer_.reset(); }
+
+ private:
+  Device* device_;
+  std::string purpose_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+}  // namespace caffe
