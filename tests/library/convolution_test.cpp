@@ -66,7 +66,7 @@ void Check(ConvDescriptor d) {
   d.Normalize();
   d.epilogue.bias_type = d.master();
   const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-  const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+  const bool relu = d.epilogue.relu();
   const int64_t out_count = d.geometry.output_count();
   const auto x = Values(d.batch * d.in_channels * d.geometry.input_count(), 1);
   const auto w = Values(d.weight_count(), 2), bias = Values(d.out_channels, 3);
@@ -194,7 +194,7 @@ TEST(ConvolutionTest, OddCountsOfNarrowTypes) {
              {kernel, draw(1, 3)}, {draw(1, 2), draw(1, 2)}, {draw(0, 1), draw(1, 2)}, {}, group);
     d.in = d.out = i % 2 ? kHalf : kBfloat16;
     if (i % 3 == 0) d.epilogue.bias = Epilogue::Bias::kPerRow;
-    if (i % 4 == 0) d.epilogue.activation = Epilogue::Activation::kRelu;
+    if (i % 4 == 0) d.epilogue.stages = {kPlainReLU};
     if (i % 5 < 3) d.workspace_limit = draw(1, 2000);  // several chunks
     Check(d);
   }
@@ -224,7 +224,7 @@ TEST(ConvolutionTest, TypesAndEpilogues) {
     d.in = d.out = type;
     d.epilogue.bias = Epilogue::Bias::kPerRow;
     Check(d);
-    d.epilogue.activation = Epilogue::Activation::kRelu;
+    d.epilogue.stages = {kPlainReLU};
     Check(d);
     d.epilogue.bias = Epilogue::Bias::kNone;
     Check(d);
@@ -265,7 +265,7 @@ TEST(ConvolutionTest, Winograd) {
     ConvDescriptor full = d;
     full.epilogue.bias = Epilogue::Bias::kPerRow;
     Check(full);
-    full.epilogue.activation = Epilogue::Activation::kRelu;
+    full.epilogue.stages = {kPlainReLU};
     Check(full);
   }
   // Several strips of tiles.
@@ -304,7 +304,7 @@ TEST(ConvolutionTest, Depthwise) {
     d.in = d.out = type;
     d.epilogue.bias = Epilogue::Bias::kPerRow;
     Check(d);
-    d.epilogue.activation = Epilogue::Activation::kRelu;
+    d.epilogue.stages = {kPlainReLU};
     Check(d);
     d.epilogue.bias = Epilogue::Bias::kNone;
     Check(d);
@@ -357,7 +357,7 @@ TEST(ConvolutionTest, ReluKeepsWhatIsNoNumber) {
           Conv(19, 9, {12, 11}, 11, {5, 5}), Conv(3, 4, {9, 8}, 8, {3, 3}, {}, {1, 1}, {}, 4)}) {
       d.in = d.out = type;
       d.backward_data = d.backward_weights = false;
-      d.epilogue.activation = Epilogue::Activation::kRelu;
+      d.epilogue.stages = {kPlainReLU};
       d.Normalize();
       d.epilogue.bias_type = d.master();
       const int64_t taps = d.weight_count() / d.out_channels, out = d.geometry.output_count();
@@ -449,15 +449,15 @@ TEST(BiasTest, AddsActivatesAndSums) {
         BiasOp op(device, type, master, outer, channels, inner);
         const Array dx(device, type, x), db(device, master, bias), dy(device, type, x);
         const std::string what = device->info().id + " " + type.name();
-        op.Forward(dx, db, dy, Epilogue::Activation::kNone);
+        op.Forward(dx, db, dy, Activation{});
         test::ExpectNear(dy.Read(), plain, test::Tolerance(type), what);
-        op.Forward(dx, {}, dy, Epilogue::Activation::kRelu);
+        op.Forward(dx, {}, dy, kPlainReLU);
         test::ExpectNear(dy.Read(), relu, test::Tolerance(type), what);
         op.Backward(dx, db);
         test::ExpectNear(db.Read(), sums, test::Tolerance(master), what);
         const Array nan(device, type, std::vector<double>(x.size(), std::nan("")));
         for (const bool biased : {false, true}) {
-          op.Forward(nan, biased ? db : DevicePtr{}, dy, Epilogue::Activation::kRelu);
+          op.Forward(nan, biased ? db : DevicePtr{}, dy, kPlainReLU);
           for (const double y : dy.Read()) ASSERT_TRUE(std::isnan(y)) << what;
         }
       }

@@ -37,7 +37,7 @@ void Reference(const GemmDescriptor& d, const std::vector<double>& a, const std:
         double value = alpha * sum + (beta == 0 ? 0 : beta * target);
         if (d.epilogue.bias == Epilogue::Bias::kPerRow) value += bias[i];
         if (d.epilogue.bias == Epilogue::Bias::kPerColumn) value += bias[j];
-        if (d.epilogue.activation == Epilogue::Activation::kRelu) value = std::max(value, 0.0);
+        if (d.epilogue.relu()) value = std::max(value, 0.0);
         target = value;
       }
     }
@@ -243,12 +243,12 @@ TEST(GemmTest, TypesAndEpilogues) {
   for (const TypePair& pair : kPairs) {
     for (const auto bias :
          {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow, Epilogue::Bias::kPerColumn}) {
-      for (const auto activation : {Epilogue::Activation::kNone, Epilogue::Activation::kRelu}) {
+      for (const bool relu : {false, true}) {
         GemmDescriptor d = Product(35, 41, 29, true, true);
         d.in = pair.in;
         d.out = pair.out;
         d.epilogue.bias = bias;
-        d.epilogue.activation = activation;
+        if (relu) d.epilogue.stages = {kPlainReLU};
         Check(d, 0.5, 0);
         d.trans_a = d.trans_b = false;
         d.batch = 2;
@@ -269,7 +269,7 @@ TEST(GemmTest, ReluKeepsWhatIsNoNumber) {
       d.out = pair.out;
       d.epilogue.bias = bias;
       d.epilogue.bias_type = d.in == kDouble ? kDouble : kFloat;
-      d.epilogue.activation = Epilogue::Activation::kRelu;
+      d.epilogue.stages = {kPlainReLU};
       auto a = Values(SizeA(d), 1);
       a[3 * d.k + 7] = std::nan("");  // so row 3 of C
       const auto b = Values(SizeB(d), 2), offsets = Values(41, 3);

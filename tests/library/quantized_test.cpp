@@ -155,7 +155,7 @@ std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Oper
 std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
                            const Channels& channels) {
   const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
-  const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+  const bool relu = d.epilogue.relu();
   const int64_t zero_a = rows ? WeightZero(d.in) : 0, zero_b = rows ? 0 : WeightZero(d.in);
   std::vector<int64_t> c(SizeC(d), 7);
   for (int64_t batch = 0; batch < d.batch; ++batch) {
@@ -213,7 +213,7 @@ TEST_P(QuantizedGemmTest, EveryLayoutEqualsExactSums) {
         d.trans_a = trans_a;
         d.trans_b = m % 2 == 1;
         Check(d);
-        d.epilogue.activation = Epilogue::Activation::kRelu;
+        d.epilogue.stages = {kPlainReLU};
         Check(d, 5);
       }
     }
@@ -365,7 +365,7 @@ std::vector<int64_t> Exact(const ConvDescriptor& d, const std::vector<int64_t>& 
   const Shape out = g.output();
   const int64_t in_count = g.input_count(), out_count = g.output_count(), taps = g.kernel_count();
   const int64_t per_in = d.in_channels / d.group, per_out = d.out_channels / d.group;
-  const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+  const bool relu = d.epilogue.relu();
   std::vector<int64_t> y;
   for (int64_t n = 0; n < d.batch; ++n) {
     for (int64_t oc = 0; oc < d.out_channels; ++oc) {
@@ -447,7 +447,7 @@ TEST_P(QuantizedConvolutionTest, WindowsThatReachBeyondThePadding) {
 
 TEST_P(QuantizedConvolutionTest, AReluIsPartOfTheEpilogue) {
   ConvDescriptor d = Conv(GetParam().type, 2, 3, {6, 6}, 4, {3, 3}, {}, {1, 1});
-  d.epilogue.activation = Epilogue::Activation::kRelu;
+  d.epilogue.stages = {kPlainReLU};
   Check(d);
 }
 

@@ -22,7 +22,7 @@ class BiasOp {
          int64_t inner, bool forward = true, bool backward = true);
   ~BiasOp();
   // y = activation(x + bias[channel]); a null bias leaves it out.
-  void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, Epilogue::Activation activation);
+  void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const Activation& activation);
   // b_diff[channel] += the sum of y_diff over outer and inner.
   void Backward(DevicePtr y_diff, DevicePtr b_diff);
   int64_t workspace_bytes() const;

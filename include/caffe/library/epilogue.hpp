@@ -1,19 +1,69 @@
 #pragma once
 
+#include <string>
+#include <variant>
+#include <vector>
+
 #include "caffe/core/data_type.hpp"
+#include "caffe/device/device_ptr.hpp"
 
 namespace caffe {
 
-// What an operator does to its result before it stores it: y = activation(result + bias).
+// A function of one element. Its formula is in kernels/epilogue/; the layer of that name computes the
+// same one.
+struct Activation {
+  enum class Kind { kNone, kReLU, kReLU6, kClip, kELU, kSigmoid, kTanH, kSwish, kPReLU };
+
+  Kind kind = Kind::kNone;
+  // a: the slope of ReLU and ReLU6 below 0, min of Clip, alpha of ELU, beta of Swish. b: max of Clip.
+  // PReLU's slopes are an operand.
+  float a = 0, b = 0;
+
+  bool operator==(const Activation&) const = default;
+  // "relu", "relu 0.1", "clip -1 6".
+  std::string name() const;
+};
+
+// y = max(v, 0).
+inline constexpr Activation kPlainReLU{Activation::Kind::kReLU, 0, 0};
+
+// v + coefficient * residual; the residual has the result's type and shape.
+struct ResidualSum {
+  float coefficient = 1;
+
+  bool operator==(const ResidualSum&) const = default;
+};
+
+// What an operator does to its result before it stores it: it adds the bias, then applies the stages
+// in order, at most one sum and at most one activation. All of it is computed in the type of the
+// sums; the result is rounded once, when it is stored.
 struct Epilogue {
   enum class Bias { kNone, kPerRow, kPerColumn };
-  enum class Activation { kNone, kRelu };  // ReLU with slope 0
+  using Stage = std::variant<ResidualSum, Activation>;
 
   Bias bias = Bias::kNone;
   DataType bias_type = kFloat;  // float or double: biases are masters
-  Activation activation = Activation::kNone;
+  std::vector<Stage> stages;
+  // Which axis of the result has a slope of PReLU for each index; kNone: one slope for all. Slopes
+  // have the bias' type.
+  Bias slopes = Bias::kNone;
 
-  bool empty() const { return bias == Bias::kNone && activation == Activation::kNone; }
+  bool empty() const { return bias == Bias::kNone && stages.empty(); }
+  // kNone if no stage is an activation.
+  Activation activation() const;
+  // A plain ReLU is the only stage.
+  bool relu() const;
+  // Null if no stage is a sum.
+  const ResidualSum* sum() const;
+  // " +row bias +sum 0.5 +relu"; empty if there is nothing to do.
+  std::string name() const;
+  // Throws if the stages are not as described above; `what` names the operation.
+  void Check(const std::string& what, DataType type) const;
+};
+
+// The arrays that the stages read.
+struct EpilogueOperands {
+  DevicePtr residual, slopes;
 };
 
 }  // namespace caffe

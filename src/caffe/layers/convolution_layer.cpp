@@ -71,7 +71,7 @@ void Convolution::MakeOperation(bool backward) {
   // Of quantized types there always is one: it holds the zero point of the bottom.
   if (setup_.has_bias || quantized) d.epilogue.bias = Epilogue::Bias::kPerRow;
   d.epilogue.bias_type = master_type();
-  if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
+  if (fused_relu_) d.epilogue.stages = {kPlainReLU};
   d.backward_data = d.backward_weights = backward && !quantized;
   try {
     for (Quantized& part : quantized_) {

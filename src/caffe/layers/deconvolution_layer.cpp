@@ -80,7 +80,7 @@ void Deconvolution::PrepareParameters() {
 void Deconvolution::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (!operation_) return;
   const DevicePtr bias = setup_.has_bias ? bias_.data() : DevicePtr{};
-  const auto activation = fused_relu_ ? Epilogue::Activation::kRelu : Epilogue::Activation::kNone;
+  const Activation activation = fused_relu_ ? kPlainReLU : Activation{};
   for (size_t i = 0; i < bottom.size(); ++i) {
     const DevicePtr y = top[i]->mutable_device_data();
     operation_->BackwardData(bottom[i]->device_data(), weights_.data(), y);

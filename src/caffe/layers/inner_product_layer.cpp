@@ -60,7 +60,7 @@ void InnerProduct::MakeForward() {
   // Of quantized types there always is one: it holds the zero point of the bottom.
   if (has_bias_ || quantized) d.epilogue.bias = Epilogue::Bias::kPerColumn;
   d.epilogue.bias_type = master_type();
-  if (fused_relu_) d.epilogue.activation = Epilogue::Activation::kRelu;
+  if (fused_relu_) d.epilogue.stages = {kPlainReLU};
   forward_ = Multiplexer::Gemm(device(), d);
   stale_weights_ = true;
 }

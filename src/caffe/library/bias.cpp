@@ -52,8 +52,8 @@ BiasOp::~BiasOp() = default;
 
 int64_t BiasOp::workspace_bytes() const { return parts_ ? parts_->bytes() : 0; }
 
-void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, Epilogue::Activation activation) {
-  const int relu = activation == Epilogue::Activation::kRelu;
+void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const Activation& activation) {
+  const int relu = activation == kPlainReLU;
   if (!bias) {
     const int64_t columns = channels_ * inner_;
     activate_->Launch(LaunchRange(outer_, columns),

@@ -30,6 +30,7 @@ void ConvDescriptor::Normalize() {
               " input channels are not divisible by group ", group);
   CAFFE_CHECK(out_channels % group == 0, "convolution ", name(), ": ", out_channels,
               " output channels are not divisible by group ", group);
+  epilogue.Check("convolution " + name(), in);
   if (quantized()) {
     CAFFE_CHECK(
         in == out && epilogue.bias != Epilogue::Bias::kNone && !backward_data && !backward_weights,

@@ -20,10 +20,8 @@ std::string Key(Device* device, const GemmDescriptor& d) {
 }
 
 std::string Key(Device* device, const ConvDescriptor& d) {
-  std::string key =
-      Concat(device->info().id, " conv ", d.name(), " ", d.forward, d.backward_data,
-             d.backward_weights, " ", d.workspace_limit, " ", static_cast<int>(d.epilogue.bias),
-             static_cast<int>(d.epilogue.activation));
+  std::string key = Concat(device->info().id, " conv ", d.name(), " ", d.forward, d.backward_data,
+                           d.backward_weights, " ", d.workspace_limit, d.epilogue.name());
   for (const Shape* shape : {&d.geometry.stride, &d.geometry.pad, &d.geometry.dilation}) {
     for (const int64_t value : *shape) key += Concat(" ", value);
   }

@@ -9,10 +9,7 @@ std::string GemmDescriptor::name() const {
   if (!(in == out)) text += "/" + out.name();
   text += Concat(" ", trans_a ? "t" : "n", trans_b ? "t" : "n", " ", m, "x", n, "x", k);
   if (batch != 1) text += Concat(" batch ", batch);
-  if (epilogue.bias == Epilogue::Bias::kPerRow) text += " +row bias";
-  if (epilogue.bias == Epilogue::Bias::kPerColumn) text += " +column bias";
-  if (epilogue.activation == Epilogue::Activation::kRelu) text += " +relu";
-  return text;
+  return text + epilogue.name();
 }
 
 void GemmDescriptor::Check() const {
@@ -26,6 +23,7 @@ void GemmDescriptor::Check() const {
               ": leading dimensions must be below 2^31");
   CAFFE_CHECK(stride_c != kShared || batch == 1, "matrix product ", name(),
               ": the products of a batch can not share their result");
+  epilogue.Check("matrix product " + name(), in);
   if (quantized()) {
     const bool rows = epilogue.bias == Epilogue::Bias::kPerRow;
     CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");

@@ -17,7 +17,7 @@ GemmEpilogue::GemmEpilogue(Device* device, const GemmDescriptor& descriptor) : d
 void GemmEpilogue::Run(DevicePtr c, DevicePtr bias) {
   if (!kernel_) return;
   const int64_t rows = d_.batch * d_.m;
-  const int relu = d_.epilogue.activation == Epilogue::Activation::kRelu;
+  const int relu = d_.epilogue.relu();
   if (d_.epilogue.bias == Epilogue::Bias::kNone) {
     kernel_->Launch(LaunchRange(rows, d_.n),
                     {rows, d_.n, d_.m, d_.step_c(), d_.row_c(), relu, c, c});

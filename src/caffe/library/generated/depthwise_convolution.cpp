@@ -62,7 +62,7 @@ class DeviceDepthwiseOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const bool relu = d.epilogue.relu();
     const int64_t rows = d.batch * d.out_channels * out_[0];
     std::vector<KernelArgument> arguments{rows};
     AddGeometry(&arguments);
@@ -222,7 +222,7 @@ class HostDepthwiseOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const bool relu = d.epilogue.relu();
     std::vector<KernelArgument> arguments{d.batch * d.out_channels, d.out_channels, multiplier()};
     AddGeometry(of_y_, &arguments);
     arguments.insert(arguments.end(), {has_bias, relu, table_y_.get(), x, weights,

@@ -67,7 +67,7 @@ class GeneratedGemmOp final : public GemmOp {
     const GemmDescriptor& d = descriptor_;
     const Epilogue& e = d.epilogue;
     const int bias_kind = static_cast<int>(e.bias);
-    const int relu = e.activation == Epilogue::Activation::kRelu;
+    const int relu = e.relu();
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
       kernel_->LaunchInGroups(

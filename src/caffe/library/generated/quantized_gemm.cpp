@@ -46,7 +46,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     CAFFE_CHECK(weights_, "matrix product ", d.name(), ": has not got its weights");
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int32_t zero_w = WeightZero(d.in);
-    const int relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const int relu = d.epilogue.relu();
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
       const KernelArgument weights(weights_, zero_w);

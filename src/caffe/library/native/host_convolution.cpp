@@ -222,7 +222,7 @@ template <class T> class HostConvOp final : public ConvOp {
     CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
     const T* w = Weights(weights);
     const T* b = d.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At<T>(bias);
-    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const bool relu = d.epilogue.relu();
     const int64_t blocks = (rows_.rows() + block_ - 1) / block_;
     const int64_t group_out = d.out_channels / d.group;
     InParallel(d.batch * blocks, [&](Thread& thread, int64_t begin, int64_t end) {

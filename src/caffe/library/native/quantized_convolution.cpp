@@ -110,7 +110,7 @@ class HostQuantizedConvOp final : public ConvOp {
     const int64_t positions = static_cast<int64_t>(starts_.size());
     const int64_t blocks = Ceil(positions, kQuantTile), group_in = d.in_channels / d.group;
     const int64_t group_out = d.out_channels / d.group, tasks = d.batch * d.group * blocks;
-    const bool relu = d.epilogue.activation == Epilogue::Activation::kRelu;
+    const bool relu = d.epilogue.relu();
     const Code* images = reinterpret_cast<const Code*>(x.address());
     Code* result = reinterpret_cast<Code*>(y.address());
     const bool parallel =

@@ -47,9 +47,8 @@ class HostQuantizedGemmOp final : public GemmOp {
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int64_t rows = rows_are_weights_ ? d.n : d.m,
                   x_step = rows_are_weights_ ? d.step_b() : d.step_a();
-    const QuantizedTile common =
-        MakeTile(weights_, activations_, rows_are_weights_, d.in, d.wide_sums(),
-                 d.epilogue.activation == Epilogue::Activation::kRelu, arguments);
+    const QuantizedTile common = MakeTile(weights_, activations_, rows_are_weights_, d.in,
+                                          d.wide_sums(), d.epilogue.relu(), arguments);
     const int64_t tiles_n = Ceil(d.n, tile_n_), tiles = Ceil(d.m, tile_m_) * tiles_n;
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
     for (int64_t i = 0; i < d.batch; ++i) {

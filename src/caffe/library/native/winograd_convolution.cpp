@@ -200,7 +200,7 @@ class WinogradConvOp final : public ConvOp {
     CAFFE_CHECK(descriptor_.forward, "convolution ", descriptor_.name(),
                 " was not made for a forward pass");
     const float* b = descriptor_.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At(bias);
-    const bool relu = descriptor_.epilogue.activation == Epilogue::Activation::kRelu;
+    const bool relu = descriptor_.epilogue.relu();
     InBlocks(weights, [&](const Thread& t, int64_t block, int64_t images) {
       ToLanes(x_, At(x) + block * kLanes * x_.image_size(), images, t.x);
       InSlices([&](const WinogradStrip& strip, int i, int64_t columns) {

@@ -1,0 +1,76 @@
+#include "caffe/library/epilogue.hpp"
+
+#include <cmath>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+
+std::string Activation::name() const {
+  switch (kind) {
+    case Kind::kNone: return "none";
+    case Kind::kReLU: return a == 0 ? "relu" : Concat("relu ", a);
+    case Kind::kReLU6: return a == 0 ? "relu6" : Concat("relu6 ", a);
+    case Kind::kClip: return Concat("clip ", a, " ", b);
+    case Kind::kELU: return Concat("elu ", a);
+    case Kind::kSigmoid: return "sigmoid";
+    case Kind::kTanH: return "tanh";
+    case Kind::kSwish: return Concat("swish ", a);
+    case Kind::kPReLU: return "prelu";
+  }
+  return "";
+}
+
+Activation Epilogue::activation() const {
+  for (const Stage& stage : stages) {
+    if (const auto* found = std::get_if<Activation>(&stage)) return *found;
+  }
+  return {};
+}
+
+bool Epilogue::relu() const { return stages.size() == 1 && activation() == kPlainReLU; }
+
+const ResidualSum* Epilogue::sum() const {
+  for (const Stage& stage : stages) {
+    if (const auto* found = std::get_if<ResidualSum>(&stage)) return found;
+  }
+  return nullptr;
+}
+
+std::string Epilogue::name() const {
+  std::string text;
+  if (bias == Bias::kPerRow) text += " +row bias";
+  if (bias == Bias::kPerColumn) text += " +column bias";
+  for (const Stage& stage : stages) {
+    if (const auto* sum = std::get_if<ResidualSum>(&stage)) {
+      text += sum->coefficient == 1 ? " +sum" : Concat(" +sum ", sum->coefficient);
+    } else {
+      const Activation& activation = std::get<Activation>(stage);
+      text += " +" + activation.name();
+      const bool slopes_per = activation.kind == Activation::Kind::kPReLU;
+      if (slopes_per && slopes == Bias::kPerRow) text += " per row";
+      if (slopes_per && slopes == Bias::kPerColumn) text += " per column";
+    }
+  }
+  return text;
+}
+
+void Epilogue::Check(const std::string& what, DataType type) const {
+  int sums = 0, activations = 0;
+  for (const Stage& stage : stages) {
+    const bool sum = std::holds_alternative<ResidualSum>(stage);
+    ++(sum ? sums : activations);
+    CAFFE_CHECK(!sum || std::isfinite(std::get<ResidualSum>(stage).coefficient), what,
+                ": the coefficient of the residual is not finite");
+    if (sum) continue;
+    const Activation& activation = std::get<Activation>(stage);
+    CAFFE_CHECK(activation.kind != Activation::Kind::kClip || activation.a <= activation.b, what,
+                ": min of ", activation.name(), " is larger than max");
+  }
+  CAFFE_CHECK(sums <= 1 && activations <= 1, what,
+              ": an epilogue has at most one residual sum and ", "one activation, this one has ",
+              sums, " and ", activations);
+  CAFFE_CHECK(stages.empty() || relu(), what, ": stages other than ReLU are not supported");
+}
+
+}  // namespace caffe
