@@ -73,7 +73,7 @@ TEST(UnknownNamesTest, ASingleOneIsOneLine) {
             "relu: a field of Intel Caffe, not in Cortado; write a ReLU layer behind it");
   EXPECT_EQ(NetError("layer { name: 'p' type: 'PriorBox'\n prior_box_param { } }"),
             "line 1: layer p (PriorBox): unknown type with prior_box_param; PriorBox: a layer of "
-            "SSD, not in Cortado; write it as a layer in Python (python/README.md, \"Layers in "
+            "SSD, not in Cortado; write it as a layer in Python (docs/python.md, \"Layers in "
             "Python\")");
 }
 
@@ -157,7 +157,7 @@ TEST(ForeignNamesTest, LayersAreNotInTheRegistry) {
   for (const ForeignLayer& layer : ForeignLayers()) {
     EXPECT_FALSE(LayerRegistry::Get().Has(std::string(layer.type)))
         << layer.type << " is here now: take its row out of foreign_names.cpp, and its name out of "
-        << "README.md";
+        << "docs/differences.md";
     EXPECT_TRUE(types.insert(layer.type).second) << layer.type << " has two rows";
     EXPECT_FALSE(layer.origin.empty() || layer.advice.empty()) << layer.type;
     EXPECT_EQ(LayerParameter::descriptor()->FindFieldByName(std::string(layer.field)), nullptr)
@@ -165,16 +165,16 @@ TEST(ForeignNamesTest, LayersAreNotInTheRegistry) {
   }
 }
 
-// The README's lists of layers that are not there are the rows of their origins.
-TEST(ForeignNamesTest, TheReadmeListsThem) {
-  const std::string readme = ReadFile(CAFFE_SOURCE_DIR "/README.md");
+// The lists of missing layers in docs/differences.md are the rows of their origins.
+TEST(ForeignNamesTest, TheDocumentsListThem) {
+  const std::string page = ReadFile(CAFFE_SOURCE_DIR "/docs/differences.md");
   for (const auto& [title, origin] : std::map<std::string, std::string>{
            {"* Layers of BVLC Caffe: ", "BVLC Caffe"},
            {"* Layers of the OpenCL fork: ", "the OpenCL fork of Caffe"},
            {"* Layers of SSD: ", "SSD"}}) {
-    const size_t begin = readme.find(title);
-    ASSERT_NE(begin, readme.npos) << title;
-    const std::string line = readme.substr(begin, readme.find_first_of(".;", begin) - begin);
+    const size_t begin = page.find(title);
+    ASSERT_NE(begin, page.npos) << title;
+    const std::string line = page.substr(begin, page.find_first_of(".;", begin) - begin);
     std::set<std::string> said, known;
     for (size_t at = line.find('`'); at != line.npos; at = line.find('`', at + 1)) {
       const size_t end = line.find('`', at + 1);
@@ -188,9 +188,9 @@ TEST(ForeignNamesTest, TheReadmeListsThem) {
   }
 }
 
-// The place that advice points to.
+// The section that the advice names exists.
 TEST(ForeignNamesTest, TheAdviceLeadsSomewhere) {
-  EXPECT_NE(ReadFile(CAFFE_SOURCE_DIR "/python/README.md").find("\n## Layers in Python\n"),
+  EXPECT_NE(ReadFile(CAFFE_SOURCE_DIR "/docs/python.md").find("\n## Layers in Python\n"),
             std::string::npos);
 }
 

@@ -5,7 +5,6 @@ environment, whose python3 has no packages, in a copy of the tree with made-up d
 replaces a command there, or why it is not run; a command that no rule knows fails, and so does a rule
 that no command needs.
 """
-import glob
 import os
 import re
 import shutil
@@ -14,13 +13,10 @@ import subprocess
 
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from documents import DOCUMENTS, ROOT, blocks, read
+
 TOOL = os.path.join(ROOT, 'build', 'tools', 'caffe')
 ACTIVATE = os.path.join(ROOT, '.venv', 'bin', 'activate')
-DOCUMENTS = sorted(
-    os.path.relpath(path, ROOT) for pattern in ('*.md', '*/*.md', '*/*/*.md', '*/*/*/*.md')
-    for path in glob.glob(os.path.join(ROOT, pattern))
-    if not re.search(r'/(build[^/]*|results)/', path))
 PROGRAM = re.compile(r'(caffe|python3|pip|ctest|chrt|cd|git|\.|tools/\w+\.(sh|py)|build/\S+|'
                      r'\.venv/\S+|convert_\w+|compute_image_mean|[A-Z_]+=\S+)( |$)')
 
@@ -49,7 +45,7 @@ class Skip:
 
 AS_IT_IS = Run()
 CPU = (r'--device cuda:0', '--device cpu')
-SYNOPSIS = Skip('a synopsis; readme_test.py compares it with --help')
+SYNOPSIS = Skip('a synopsis; document_facts_test.py compares it with --help')
 
 # (document, command), both regular expressions -> what is done. The first that fits counts.
 RULES = [
@@ -60,23 +56,23 @@ RULES = [
     ('', r'tools/(test|check|gpu_test|package_test|build|install_dependencies)\.sh'
      r'( \[.*| FOLDER)?', Skip('they install, build, or run these tests')),
     ('', r'pip install \.', Skip('tools/package_test.sh runs it; it compiles everything')),
-    ('README.md', r'tools/build\.sh release tool_caffe test_layers && .*',
+    ('docs/adding_a_layer.md', r'tools/build\.sh release tool_caffe test_layers && .*',
      Run((r'^.* && ', ''))),
-    # Where only some targets are built it is absent; the line before it in README.md builds it.
+    # Where only some targets are built it is absent; the line before it builds it.
     ('', r'build/tests/test_\w+ --gtest_filter=.*',
      Run((r'^(\S+)', r'[ ! -e \1 ] || \1'), more=' --gtest_list_tests')),
     ('tests/README.md', r'ctest --test-dir build -L null',
      Skip('tools/test.sh runs all of ctest; the names of its labels are in tests/CMakeLists.txt')),
     ('tests/README.md', r'\.venv/bin/python3 -m pytest -q tests/python',
      Run((r'tests/python', 'tests/python/io_test.py'), more=' --collect-only')),
-    ('README.md', r'(caffe|convert_\w+|compute_image_mean) .*([|\[]|[A-Z]{2}).*', SYNOPSIS),
-    ('', r'caffe (train|test|time)|convert_imageset -encoded', Skip('a name in the running text')),
-    ('README.md', r'mkdir logs', AS_IT_IS),
-    ('README.md', r'caffe train -solver solver\.prototxt -log_dir logs',
+    ('docs/command_line.md', r'(caffe|convert_\w+|compute_image_mean) .*([|\[]|[A-Z]{2}).*', SYNOPSIS),
+    ('', r'caffe (train|test|time|cache)|convert_imageset -[a-z_]+', Skip('a name in the running text')),
+    ('docs/command_line.md', r'mkdir logs', AS_IT_IS),
+    ('docs/command_line.md', r'caffe train -solver solver\.prototxt -log_dir logs',
      Run((r'^', 'python3 examples/mnist/create_mnist.py --data "$MNIST" && build/tools/'),
          (r'solver\.prototxt', 'models/lenet/lenet_solver.prototxt'))),
-    ('README.md', r'(python3 )?tools/(parse|plot)_log\.py logs/caffe\.INFO.*', AS_IT_IS),
-    ('README.md', r'caffe device_query --self-test', Run((r'^', 'build/tools/'),
+    ('docs/command_line.md', r'(python3 )?tools/(parse|plot)_log\.py logs/caffe\.INFO.*', AS_IT_IS),
+    ('docs/', r'caffe device_query --self-test', Run((r'^', 'build/tools/'),
                                                          more=' -gpu cpu')),
     ('', r'caffe (layers|device_query|help|version)', Run((r'^', 'build/tools/'))),
     ('examples/celsius/', r'cd examples/celsius', AS_IT_IS),
@@ -104,11 +100,6 @@ RULES = [
     ('tools/benchmark/', r'(chrt -f 50 )?python3 …', Skip('an ellipsis for the lines above it')),
     ('tools/benchmark/', r'python3 tools/benchmark/\w+\.py.*', Run((r'(\.py).*', r'\1 --help'))),
 ]
-
-
-def read(document):
-    with open(os.path.join(ROOT, document), encoding='utf-8') as file:
-        return file.read()
 
 
 def without_comment(line):
@@ -279,8 +270,8 @@ def test_the_commands_of_a_document_work(newcomer, document):
         pytest.skip('no command of it is run')
     before = ''
     if 'xor.py' in ''.join(commands):
-        before = "cat > xor.py <<'PYTHON'\n%sPYTHON" % re.search(
-            r'```python\n(.*?)```', read(document), re.S).group(1)
+        (listing,) = [text for language, _, text in blocks(read(document)) if language == 'python']
+        before = "cat > xor.py <<'PYTHON'\n%sPYTHON" % listing
     output, status = newcomer.type(commands, before)
     assert status == 0, output[-4000:]
 

@@ -1,40 +1,17 @@
-"""README.md says what is: its first net runs, its tables name what the sources have."""
+"""README.md and docs/ say what is: their tables name what the sources have."""
 import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 import caffe
+from documents import DOCUMENTS, ROOT, blocks, code_words, read, rows, section, without_blocks
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDERS = ('src', 'include', 'python', 'tools', 'examples', 'tests', '.ci')
 TOOL = os.path.join(ROOT, 'build', 'tools', 'caffe')
 FLOATS = {'float', 'half', 'bfloat16', 'double'}
-
-
-def read(*path):
-    with open(os.path.join(ROOT, *path), encoding='utf-8') as file:
-        return file.read()
-
-
-README = read('README.md')
-
-
-def section(title):
-    return re.search(r'^## %s\n(.*?)(?=^## |\Z)' % re.escape(title), README, re.M | re.S).group(1)
-
-
-def rows(text, first_word):
-    """The cells of the table whose head begins with `first_word`."""
-    table = re.search(r'^\| %s \|.*\n\|[-|]+\|\n((?:\|.*\|\n)+)' % first_word, text, re.M).group(1)
-    return [[cell.strip() for cell in line.strip('|').split('|')] for line in table.splitlines()]
-
-
-def code_words(text):
-    return re.findall(r'`([^`]+)`', text)
 
 
 def sources(*endings, folders=FOLDERS):
@@ -69,34 +46,16 @@ def layers():
 needs_tool = pytest.mark.skipif(not os.path.exists(TOOL), reason='the command caffe is not built')
 
 
-@pytest.mark.parametrize('line', ['CAFFE_HALF', 'CAFFE_BFLOAT16', 'CAFFE_DOUBLE', 'CAFFE_FLOAT', ''])
-def test_the_first_net_prints_what_it_says(line, tmp_path):
-    code, output = re.search(r'```python\n(.*?)```.*?```text\n(.*?)```', section('A first net'),
-                             re.S).groups()
-    assert len([line for line in code.splitlines() if line]) <= 20
-    script = tmp_path / 'first_net.py'
-    kept = [text.replace('CAFFE_HALF', line) for text in code.splitlines(True)
-            if line or 'data_type' not in text]
-    assert len(kept) == len(code.splitlines()) - (not line)
-    script.write_text(''.join(kept))
-    environment = dict(os.environ, CAFFE_LOG='warning',
-                       PYTHONPATH=os.path.dirname(os.path.dirname(caffe.__file__)))
-    result = subprocess.run([sys.executable, script], env=environment, capture_output=True,
-                            text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == output
-
-
 def test_environment_variables_are_those_that_sources_read():
-    listed = [name for row in rows(section('Environment variables'), 'variable')
-              for name in code_words(row[0])]
+    own = section(read('docs/environment.md'), 'Variables of Cortado')
+    listed = [name for row in rows(own, 'variable') for name in code_words(row[0])]
     assert len(listed) == len(set(listed))
     assert sorted(listed) == sorted(variables_of_sources())
 
 
 def test_values_of_variables_are_those_that_sources_know():
-    meanings = {row[0].strip('`'): row[2] for row in rows(section('Environment variables'),
-                                                          'variable')}
+    own = section(read('docs/environment.md'), 'Variables of Cortado')
+    meanings = {row[0].strip('`'): row[2] for row in rows(own, 'variable')}
     logging = ''.join(sources('.cpp', folders=('src', 'tools')))
     topics = set(re.findall(r'log::Topic\("(\w+)"\)', logging))
     assert set(code_words(meanings['CAFFE_DEBUG'])) == topics
@@ -110,23 +69,23 @@ def test_values_of_variables_are_those_that_sources_know():
 
 
 def test_cmake_options_are_those_of_cmake():
-    listed = re.search(r'^CMake options: (.*?)\n\n', README, re.M | re.S).group(1)
-    known = re.findall(r'^(?:option\(|set\()(CAFFE_\w+) (?:"|.*CACHE)', read('CMakeLists.txt'),
-                       re.M)
-    assert sorted(re.findall(r'CAFFE_\w+', listed)) == sorted(known)
+    listed = {row[0].strip('`'): row[1] for row in rows(read('docs/environment.md'), 'option')}
+    text = read('CMakeLists.txt')
+    known = dict(re.findall(r'^option\((CAFFE_\w+) "[^"]*" (ON|OFF)\)', text, re.M))
+    known.update(dict(re.findall(r'^set\((CAFFE_\w+) "(.*?)" CACHE', text, re.M)))
+    assert {name: '' if value == 'empty' else value.strip('`')
+            for name, value in listed.items()} == known
 
 
 @needs_tool
 def test_the_table_of_layers_is_that_of_the_command():
     known = layers()
-    (every, *rest), *named = rows(section('Types'), 'layers')
+    table = section(read('docs/types.md'), 'What each layer supports')
+    (every, *rest), *named = rows(table, 'layers')
     assert not code_words(every)
     said = dict.fromkeys(known, rest)
     for names, *rest in named:
         for name in code_words(names):
-            if name.startswith('test_'):
-                assert re.search(r'^def %s\(' % name, python, re.M), name
-                continue
             assert name in known and said[name] is not rest, name
             said[name] = rest
     for name, (types, floats, quantized) in said.items():
@@ -141,7 +100,7 @@ def test_the_table_of_layers_is_that_of_the_command():
 
 def test_the_table_of_types_is_that_of_blobs(tmp_path):
     said = {}
-    for name, _, _, view, message in rows(section('Types'), 'type'):
+    for name, _, _, view, message in rows(read('docs/types.md'), 'type'):
         said[name.strip('`')] = message
         path = tmp_path / 'net.prototxt'
         path.write_text('layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } '
@@ -152,20 +111,36 @@ def test_the_table_of_types_is_that_of_blobs(tmp_path):
     assert set(said) == FLOATS | {'quant8', 'quant16'}
 
 
-@needs_tool
-def test_tests_of_the_table_of_faults_exist():
+def claims():
+    """(page, its words, tests) of tests/claims.txt."""
+    found = []
+    for line in read('tests/claims.txt').splitlines():
+        if line.startswith('    '):
+            found[-1][2].append(line.strip())
+        elif line and not line.startswith('#'):
+            found.append((*line.split(': ', 1), []))
+    return found
+
+
+def test_claims_are_words_of_their_pages_and_have_tests():
     text = '\n'.join(sources('_test.cpp', folders=('tests',)))
-    suite = None
     python = '\n'.join(sources('_test.py', folders=('tests',)))
-    for what, _, names in rows(section('When something breaks'), 'what'):
-        for name in code_words(names):
+    for page, words, tests in claims():
+        assert words in ' '.join(read(page).split()), '%s: %s' % (page, words)
+        assert tests, words
+        for name in tests:
             if name.startswith('test_'):
                 assert re.search(r'^def %s\(' % name, python, re.M), name
-                continue
-            # An ellipsis stands for the suite of the test before it.
-            start, test = name.rsplit('.', 1) if '.' in name else ('', name.lstrip('…'))
-            suite = suite if start in ('', '…') else start
-            assert re.search(r'TEST(_F|_P)?\(%s, \w*%s\)' % (suite, test), text), name
+            else:
+                assert re.search(r'TEST(_F|_P)?\(%s,\s*%s\)' % tuple(name.split('.')), text), name
+
+
+def test_every_fault_is_a_claim():
+    faults = [row[0] for row in rows(read('docs/faults.md'), 'what you see')]
+    assert sorted(faults) == sorted(words for page, words, _ in claims()
+                                    if page == 'docs/faults.md')
+    for row in rows(read('docs/faults.md'), 'what you see'):
+        assert row[2], row
 
 
 @needs_tool
@@ -176,11 +151,12 @@ def test_the_commands_are_those_of_the_help():
 
     text = help_of()
     known = re.findall(r'^  (\w+)  ', text.split('Flags', 1)[0], re.M)
-    block = section('The command line').strip('\n').split('\n\n')[0]
-    said = re.findall(r'^    caffe (\w+)', block, re.M)
+    page = read('docs/command_line.md')
+    said = re.findall(r'^    caffe (\w+)', section(page, 'The command caffe'), re.M)
     assert sorted(said) == sorted(known)
     text += ''.join(help_of(command) for command in known)
-    found = re.findall(r'(?<![\w-])--?([a-z][\w-]+)', section('The command line'))
+    page = page.replace(section(page, 'Databases'), '')
+    found = re.findall(r'(?<![\w-])--?([a-z][\w-]+)', page)
     flags = {flag.replace('-', '_') for flag in found}
     own = {'name', 'flag', 'noflag', 'flagfile', 'max_size', 'all', 'output'}
     assert flags - own <= set(re.findall(r'^  -(\w+)', text, re.M))
@@ -189,7 +165,7 @@ def test_the_commands_are_those_of_the_help():
 
 @needs_tool
 def test_the_data_tools_have_the_flags_that_are_listed():
-    blocks = re.findall(r'^    (\w+ .*(?:\n     .*)*)', section('Databases'), re.M)
+    blocks = re.findall(r'^    (\w+ .*(?:\n     .*)*)', section(read('docs/command_line.md'), 'Databases'), re.M)
     folder = os.path.dirname(TOOL)
     assert sorted(block.split()[0] for block in blocks) == sorted(
         name for name in os.listdir(folder) if name.startswith(('convert_', 'compute_')))
@@ -200,34 +176,42 @@ def test_the_data_tools_have_the_flags_that_are_listed():
         assert set(re.findall(r'-(\w+)', block)) == known
 
 
-@pytest.mark.parametrize('name', ['README.md', 'examples/README.md', 'models/README.md',
-                                  'python/README.md', 'tests/README.md', 'kernels/README.md',
-                                  'src/caffe/library/README.md', 'tools/benchmark/README.md'])
-def test_what_a_readme_points_to_is_there(name):
-    text = read(name)
-    folder = os.path.join(ROOT, os.path.dirname(name))
-    for link in re.findall(r'\]\(([^)#]+)\)', text):
-        assert '://' in link or os.path.exists(os.path.join(folder, link)), link
-    top = 'src|include|kernels|tests|tools|examples|models|python|proto|cmake'
-    for path in re.findall(r'`((?:%s)/[\w./-]*)`' % top, text):
-        if not re.search(r'/foo(_bar)?\b', path):  # what a reader writes
-            assert os.path.exists(os.path.join(ROOT, path)) or os.path.exists(
-                os.path.join(folder, path)), path
+@needs_tool
+def test_layers_that_documents_name_are_there_and_missing_ones_are_not():
+    known = set(layers())
+    differences = read('docs/differences.md')
+    missing = [line for line in re.split(r'\n(?=\* )', section(differences, 'What is missing'))
+               if line.startswith('* Layers of ')]
+    absent = {name for line in missing for name in re.findall(r'`([A-Z]\w*)`', line)}
+    assert len(missing) == 3 and absent and not absent & known
+    for page in DOCUMENTS:
+        text = ' '.join(without_blocks(read(page)).split())
+        # `Foo` layer, layers `Foo` and `Bar`, type: "Foo"
+        named = set(re.findall(r'`([A-Z]\w*)` layers?\b', text))
+        for names in re.findall(r'[Ll]ayers? ((?:`[A-Z]\w*`(?:, | and )?)+)', text):
+            named.update(code_words(names))
+        for _, _, block in blocks(read(page)):
+            named.update(re.findall(r'\btype: "(\w+)" (?:top|bottom)', block))
+            named.update(re.findall(r'\bL\.([A-Z]\w*)\(', block))
+        assert named <= known | {'FooBar', 'Python'}, page
+    forks = section(differences, 'Layers').split('come from other forks')[0]
+    for name in code_words(forks):
+        assert name in known or name.endswith('_filler'), name
 
 
 @pytest.mark.parametrize('data_type, tolerance', [('float', 1e-2), ('half', 3e-2),
                                                   ('bfloat16', 2e-1), ('double', 1e-2)])
 def test_the_layer_in_python_is_right(data_type, tolerance, tmp_path, monkeypatch):
     import numpy as np
-    code = re.search(r'```python\n(import caffe.*?)```', read('python', 'README.md'), re.S).group(1)
-    text = re.search(r'`(layer \{ name: "swish".*?)`', read('python', 'README.md'), re.S).group(1)
+    page = blocks(section(read('docs/python.md'), 'Layers in Python'))
+    (code,) = [text for language, _, text in page if language == 'python']
+    (text,) = [text for language, _, text in page if language == 'prototxt']
     name = 'swish_' + data_type
     (tmp_path / (name + '.py')).write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     prototxt = tmp_path / 'net.prototxt'
-    prototxt.write_text('force_backward: true data_type: %s layer { name: "x" type: "Input" top: "x" '
-                        'input_param { shape { dim: 3 dim: 5 } } } %s'
-                        % ('CAFFE_' + data_type.upper(), text.replace('"swish"', '"%s"' % name)))
+    prototxt.write_text('force_backward: true data_type: CAFFE_%s %s' % (
+        data_type.upper(), text.replace('module: "swish"', 'module: "%s"' % name)))
     caffe.set_device('cpu')
     net = caffe.Net(str(prototxt), caffe.TRAIN)
     x = np.linspace(-3, 3, 15).reshape(3, 5)

@@ -14,16 +14,16 @@ constexpr std::string_view kBvlc = "BVLC Caffe", kOpenCl = "the OpenCL fork of C
                            kIntel = "Intel Caffe", kRistretto = "Ristretto", kFlowNet = "FlowNet";
 
 constexpr std::string_view kPython =
-    "write it as a layer in Python (python/README.md, \"Layers in Python\")";
+    "write it as a layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kRecurrent =
     "recurrent layers are not here yet: write the time steps as layers that share parameters "
-    "(param { name: ... }), or the layer in Python (python/README.md, \"Layers in Python\")";
+    "(param { name: ... }), or the layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kSource =
     "to run the net put an Input layer in its place; to train it write the data to a file for "
-    "HDF5Data, or the layer in Python (python/README.md, \"Layers in Python\")";
+    "HDF5Data, or the layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kBoxes =
     "end the net at its bottoms and compute the boxes in NumPy, or write it as a layer in Python "
-    "(python/README.md, \"Layers in Python\")";
+    "(docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kFixedPoint =
     "use the layer without the suffix Ristretto, whose parameters are the same, and a quantized "
     "data_type for integer arithmetic";
@@ -34,7 +34,7 @@ constexpr std::array kLayers{
     ForeignLayer{"BatchReindex", kBvlc, "", kPython},
     ForeignLayer{"Embed", kBvlc, "",
                  "use InnerProduct behind one-hot vectors, which gives the same, or write it as a "
-                 "layer in Python (python/README.md, \"Layers in Python\")"},
+                 "layer in Python (docs/python.md, \"Layers in Python\")"},
     ForeignLayer{"Filter", kBvlc, "", kPython},
     ForeignLayer{"Im2col", kBvlc, "", kPython},
     ForeignLayer{"LSTM", kBvlc, "", kRecurrent},
@@ -53,7 +53,7 @@ constexpr std::array kLayers{
                  "use Crop, and Concat (operation STACK) or Eltwise (operation ADD) behind it"},
     ForeignLayer{"MOE", kOpenCl, "",
                  "mixtures of experts are not here yet: write the layer in Python "
-                 "(python/README.md, \"Layers in Python\"), which may hold nets"},
+                 "(docs/python.md, \"Layers in Python\"), which may hold nets"},
     ForeignLayer{"Noise", kOpenCl, "", kPython},
 
     ForeignLayer{"AnnotatedData", kSsd, "annotated_data_param", kSource},
@@ -74,7 +74,7 @@ constexpr std::array kLayers{
     ForeignLayer{"DenseImageData", kSegNet, "dense_image_data_param", kSource},
     ForeignLayer{"SpatialDropout", "ENet and Intel Caffe", "spatial_dropout_param",
                  "to run the net leave it out, which changes no result in phase TEST; to train it "
-                 "write it as a layer in Python (python/README.md, \"Layers in Python\")"},
+                 "write it as a layer in Python (docs/python.md, \"Layers in Python\")"},
     ForeignLayer{"DenseCRF", kDeepLab, "dense_crf_param", kPython},
     ForeignLayer{"ImageSegData", kDeepLab, "", kSource},
     ForeignLayer{"MatRead", kDeepLab, "mat_read_param", kPython},
@@ -121,7 +121,7 @@ constexpr std::array kLayers{
                  "end the net at its bottom and resize in NumPy"},
     ForeignLayer{"MarginInnerProduct", "SphereFace", "margin_inner_product_param",
                  "to run the net end it at the bottom, which is the embedding; to train it write "
-                 "the layer in Python (python/README.md, \"Layers in Python\")"},
+                 "the layer in Python (docs/python.md, \"Layers in Python\")"},
     ForeignLayer{"MultiStageMeanfield", "CRF-RNN", "multi_stage_meanfield_param", kPython},
     ForeignLayer{"Nms", "OpenPose", "nms_param", kBoxes},
     ForeignLayer{"SeLU", "a fork", "selu_param",
