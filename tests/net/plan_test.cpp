@@ -7,7 +7,6 @@ namespace {
 
 PlanNode Node(const std::string& type, std::vector<int> bottoms, std::vector<int> tops) {
   PlanNode node;
-  node.type = type;
   node.can_fuse_relu = type == "Convolution";
   node.plain_relu = type == "ReLU";
   node.in_place = bottoms == tops;

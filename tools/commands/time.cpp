@@ -10,6 +10,7 @@
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/net/pass_observer.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
@@ -45,6 +46,27 @@ class LayerTimer {
   Device* device_;
   std::vector<std::unique_ptr<Event>> begin_, end_;
   std::vector<double> total_;
+};
+
+// Takes the times of all layers of a forward and of a backward pass.
+class PassTimer final : public PassObserver {
+ public:
+  PassTimer(LayerTimer* forward, LayerTimer* backward) : forward_(forward), backward_(backward) {}
+  void BeforeForward(const Node& node) override {
+    if (!node.added()) forward_->Begin(node.layer_index);
+  }
+  void AfterForward(const Node& node) override {
+    if (!node.added()) forward_->End(node.layer_index);
+  }
+  void BeforeBackward(const Node& node) override {
+    if (!node.added()) backward_->Begin(node.layer_index);
+  }
+  void AfterBackward(const Node& node) override {
+    if (!node.added()) backward_->End(node.layer_index);
+  }
+
+ private:
+  LayerTimer *forward_, *backward_;
 };
 
 std::string Fixed(double value) {
@@ -131,17 +153,15 @@ int TimeCommand(const Options& options) {
   const size_t layers = net.layers().size();
   LayerTimer forward_timer(device, layers), backward_timer(device, layers);
   if (options.lt || options.json) {
-    net.set_callbacks_see_blobs(false);
-    net.set_before_forward([&](int layer) { forward_timer.Begin(layer); });
-    net.set_after_forward([&](int layer) { forward_timer.End(layer); });
-    net.set_before_backward([&](int layer) { backward_timer.Begin(layer); });
-    net.set_after_backward([&](int layer) { backward_timer.End(layer); });
+    PassTimer timer(&forward_timer, &backward_timer);
+    net.AddObserver(&timer);
     for (int i = 0; i < n; ++i) {
       net.Forward();
       if (train) net.Backward();
       forward_timer.Collect();
       backward_timer.Collect();
     }
+    net.RemoveObserver(&timer);
     results.Print("Average time per layer: ");
     for (size_t i = 0; i < layers; ++i) {
       const std::string& name = net.layer_names()[i];

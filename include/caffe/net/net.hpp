@@ -4,21 +4,20 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/step_state.hpp"
+#include "caffe/net/memory_needs.hpp"
+#include "caffe/net/observed_range.hpp"
 #include "caffe/net/plan.hpp"
+#include "caffe/net/wiring.hpp"
 
 namespace caffe {
 
-class NetParameter;
 class NetRunState;
-class NetState;
-class RangeObserver;
+class PassObserver;
 
 struct NetOptions {
   // Null: the calling thread's default device, and the net moves with it at its next forward.
@@ -32,18 +31,14 @@ struct NetOptions {
   LayerLines lines;
 };
 
-// Bytes that a net holds on its device after a whole forward and, in phase TRAIN or with
-// force_backward, backward. Memory that blobs share counts once; workspaces come on top.
-struct MemoryNeeds {
-  int64_t data = 0, diffs = 0, parameters = 0, parameter_diffs = 0;
-  int64_t total() const { return data + diffs + parameters + parameter_diffs; }
-  std::string ToString() const;
-};
-
-// Ordered layers and named blobs. Built from a NetParameter through the passes of graph/, run as a
-// plan of steps. Split and cast layers that the passes added are invisible in layers(), blobs(),
-// Forward(start, end) and ToProto. So are the earlier versions of a blob that SeparateInPlace gave
-// memory of their own: blobs() has the last one, parts of a forward or backward read and write it.
+// Ordered layers and named blobs: the façade of the rooms in src/caffe/net. NetBuilder makes the Wiring
+// from a NetParameter through the passes of graph/; an Executor runs a Plan of steps. There are two
+// plans: one for whole passes, whose steps may cover several layers, and one that runs layer by layer,
+// for parts of a pass and for observers that look at every layer.
+//
+// Split and cast layers that the passes added are invisible in layers(), blobs(), Forward(start, end)
+// and ToProto. So are the earlier versions of a blob that SeparateInPlace gave memory of their own:
+// blobs() has the last one, parts of a forward or backward read and write it.
 //
 // Used by one thread at a time. Throws with the names of layer and blob if the net does not fit
 // together. Until shapes change, Forward and Backward only enqueue work.
@@ -57,7 +52,7 @@ class Net {
   Net& operator=(const Net&) = delete;
 
   void Forward();
-  // Layers start up to and including end, by their places in layers(). They read what their bottoms
+  // Layers start up to and including end, by their indices in layers(). They read what their bottoms
   // hold now, also through casts.
   void Forward(int start, int end);
   // Begins with the weights of the losses, unless the caller wrote another diff to one; under a loss
@@ -86,8 +81,8 @@ class Net {
   // such a layer are NaN until this is called, and such items have no gradient.
   void CheckData();
 
-  const std::string& name() const { return name_; }
-  Phase phase() const { return phase_; }
+  const std::string& name() const { return wiring_.name; }
+  Phase phase() const { return wiring_.phase; }
   Device* device() const { return device_; }
   // Moves layers, blobs and parameters to another device.
   void SetDevice(Device* device);
@@ -95,30 +90,30 @@ class Net {
   // for a device of its own stays there.
   void FollowDefaultDevice();
 
-  const std::vector<std::shared_ptr<LayerBase>>& layers() const { return public_layers_; }
-  const std::vector<std::string>& layer_names() const { return public_layer_names_; }
-  const std::vector<std::shared_ptr<BlobBase>>& blobs() const { return public_blobs_; }
-  const std::vector<std::string>& blob_names() const { return public_blob_names_; }
+  const std::vector<std::shared_ptr<LayerBase>>& layers() const { return wiring_.layers; }
+  const std::vector<std::string>& layer_names() const { return wiring_.layer_names; }
+  const std::vector<std::shared_ptr<BlobBase>>& blobs() const { return wiring_.user_blobs; }
+  const std::vector<std::string>& blob_names() const { return wiring_.user_blob_names; }
   bool has_blob(const std::string& name) const;
   const std::shared_ptr<BlobBase>& BlobByName(const std::string& name) const;
   bool has_layer(const std::string& name) const;
   const std::shared_ptr<LayerBase>& LayerByName(const std::string& name) const;
-  // Places in blobs() of the bottoms and tops of a layer.
-  const std::vector<int>& bottom_ids(int layer) const { return public_bottom_ids_[layer]; }
-  const std::vector<int>& top_ids(int layer) const { return public_top_ids_[layer]; }
-  const std::vector<int>& input_blob_indices() const { return input_indices_; }
-  const std::vector<int>& output_blob_indices() const { return output_indices_; }
+  // Indices in blobs() of the bottoms and tops of a layer.
+  const std::vector<int>& bottom_ids(int layer) const { return wiring_.bottom_ids[layer]; }
+  const std::vector<int>& top_ids(int layer) const { return wiring_.top_ids[layer]; }
+  const std::vector<int>& input_blob_indices() const { return wiring_.inputs; }
+  const std::vector<int>& output_blob_indices() const { return wiring_.outputs; }
   std::vector<BlobBase*> input_blobs() const;
   std::vector<BlobBase*> output_blobs() const;
   // Loss weight of each of blobs().
-  const std::vector<float>& blob_loss_weights() const { return blob_loss_weights_; }
+  const std::vector<float>& blob_loss_weights() const { return wiring_.loss_weights; }
 
   // All parameters in the order of their layers, shared ones repeated.
-  const std::vector<std::shared_ptr<BlobBase>>& params() const { return params_; }
+  const std::vector<std::shared_ptr<BlobBase>>& params() const { return wiring_.parameters; }
   // Without repetitions, and their multipliers.
-  const std::vector<BlobBase*>& learnable_params() const { return learnable_params_; }
-  const std::vector<float>& params_lr() const { return params_lr_; }
-  const std::vector<float>& params_weight_decay() const { return params_decay_; }
+  const std::vector<BlobBase*>& learnable_params() const { return wiring_.learnable; }
+  const std::vector<float>& params_lr() const { return wiring_.lr_mult; }
+  const std::vector<float>& params_weight_decay() const { return wiring_.decay_mult; }
 
   StepState& step_state() { return *step_state_; }
   // Any blob narrower than float takes part in the gradient: loss scaling pays.
@@ -140,17 +135,17 @@ class Net {
   void ReadRunState(const NetRunState& state);
 
   using Callback = std::function<void(int layer)>;
-  // Called with the place of a layer in layers(). Nets with callbacks run layer by layer.
-  void set_before_forward(Callback callback) { before_forward_ = std::move(callback); }
-  void set_after_forward(Callback callback) { after_forward_ = std::move(callback); }
-  void set_before_backward(Callback callback) { before_backward_ = std::move(callback); }
-  void set_after_backward(Callback callback) { after_backward_ = std::move(callback); }
-  // False if callbacks look at no blob, as those that take times: earlier versions of blobs are then
-  // not copied for them.
-  void set_callbacks_see_blobs(bool value) { callbacks_see_blobs_ = value; }
+  // Called with the index of a layer in layers(). Nets with callbacks run layer by layer.
+  void set_before_forward(Callback callback);
+  void set_after_forward(Callback callback);
+  void set_before_backward(Callback callback);
+  void set_after_backward(Callback callback);
+  // Told of every layer that runs, until it is removed.
+  void AddObserver(PassObserver* observer);
+  void RemoveObserver(PassObserver* observer);
 
   // Called between the steps of Forward and Backward; may throw to end them (Ctrl-C).
-  void set_interruption(std::function<void()> check) { interruption_ = std::move(check); }
+  void set_interruption(std::function<void()> check);
 
   // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
   // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: that
@@ -159,10 +154,7 @@ class Net {
   void set_observe(bool observe);
   // The mode of a layer's bottom_quantizer or top_quantizer is that of its blob alone, until
   // set_observe gives all blobs one mode.
-  bool observe() const { return observe_; }
-  struct ObservedRange {
-    double low, high;
-  };
+  bool observe() const;
   std::map<std::string, ObservedRange> Ranges() const;
   // Gives quantized blobs the ranges that a file or the end of observing brought, as the next forward
   // does: for callers that read or write codes before it.
@@ -176,8 +168,9 @@ class Net {
   // something else reads the device's copies.
   void TakeViews();
 
-  void set_debug_info(bool value) { debug_info_ = value; }
-  const Plan& plan() const { return plan_; }
+  void set_debug_info(bool value);
+  // Of whole passes.
+  const Plan& plan() const;
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;
   int64_t parameter_bytes() const;
@@ -185,137 +178,25 @@ class Net {
   MemoryNeeds memory_needs() const;
 
  private:
-  // A layer with its blobs, internal ones included.
-  struct Node {
-    std::shared_ptr<LayerBase> layer;
-    std::vector<int> bottom_ids, top_ids;
-    BlobVec bottom, top;
-    std::vector<bool> bottom_gradient;  // propagate_down of Backward
-    bool need_backward = false;
-    int public_index = -1;      // -1: a split or cast of ours
-    bool makes_top = false;     // a cast of ours whose top is that of the layer before
-    bool ran = false;           // Forward was called
-    std::vector<Shape> shapes;  // of bottoms, then tops, as the layer last saw them
-    // Any bottom or top is quantized; then their ranges, and those that the tops get in this
-    // forward, which is another one where a ReLU is fused.
-    bool quantized = false;
-    std::vector<BlobRange> bottom_ranges, top_ranges, written_ranges;
-  };
+  struct Rooms;
 
   void Init(const NetParameter& parameter, const NetOptions& options);
-  void AppendParameters(int node);
-  void DecideGradients();
-  void ListLosses();
-  std::string WhyNoGradient(int id) const;
-  bool TryRequest(const std::string& blob, std::string* why);
-  void CheckConflicts() const;
-  void RepeatForward(const std::vector<bool>& needed_before);
-  void MakeOrigins(const NetParameter& separated);
-  void MakePublicLists();
-  void MakePlan();
-  static void NoteShapes(Node& node);
-  static bool HasNotedShapes(const Node& node);
-  void ReshapeIfNeeded(Node& node);
-  void RunNode(int node);
-  void InLayer(const LayerBase& layer, const std::function<void()>& work) const;
-  void RefreshViews();
-  void RefreshDiffViews();
-  void ForgetOverwrittenViews();
-  void RunCallback(const Callback& callback, int place);
-  void RunForwardCallback(const Callback& callback, const Node& node, const std::vector<int>& ids);
-  void Observe(const Node& node);
-  std::string RangeName(const Node& node, int top) const;
-  int UserBlob(int id) const;
-  int Version(int id) const;
-  void CopyVersion(int from, int to, bool diff);
-  QuantRange RangeAsRead(int id) const;
-  void TakeVersions(int first, int last);
-  void PublishVersions(int first, int last);
-  void ShareVersionDiffs();
-  void CopyVersionDiffs(const std::vector<int>& ids, bool to_version);
-  void InitRanges(const NetParameter& given, const NetParameter& net);
-  void ReadLayerQuantizers(const NetParameter& net);
-  void TakeRanges(const NetParameter& source);
-  bool observes_any() const { return observe_ || !observed_blobs_.empty(); }
-  void ResolveRanges();
-  void PrepareQuantized(int first, int last, bool by_layer);
-  void WriteRanges(NetParameter* parameter) const;
-  std::vector<int> InternalNodesBefore(int first, int last) const;
-  std::vector<int> BackwardNodes(int start, int end);
-  void SeedLosses(const std::vector<int>& nodes);
-  const std::string& ShownName(int id) const;
-  void DebugForward(const Node& node) const;
-  void DebugBackward(const Node& node) const;
-  void DebugParameters() const;
-  void CheckForward(const Node& node) const;
-  void CheckBackward(const Node& node) const;
+  void MakePlans();
+  // The observers that have something to do now, in the order of their calls.
+  std::vector<PassObserver*> ActiveObservers() const;
+  void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
+  void TakeNewGradients(const std::vector<bool>& needed_before);
+  std::vector<bool> NeededNodes() const;
+  // Runs `work`; what the whole net needs is added to an error of a device that has no room.
+  template <class Work> void WithNeeds(const Work& work) const;
 
-  std::string name_;
-  Phase phase_;
   Device* device_ = nullptr;
   bool explicit_device_ = false;
   bool debug_info_ = false, check_finite_ = false;
-  std::unique_ptr<NetParameter> filtered_;  // what ToProto writes, without weights
   std::unique_ptr<StepState> step_state_;
-  std::vector<Node> nodes_;
-  std::vector<std::shared_ptr<BlobBase>> blobs_;
-  std::map<std::string, int> blob_index_;  // of the last version of a name
-  std::vector<bool> blob_gradient_;
-  std::set<int> requested_;                     // blobs of the user
-  std::map<std::string, std::string> refused_;  // blob -> why it has no gradient
-  // Layers of the user that read in backward what another one overwrites, since a net in phase TEST
-  // keeps nothing for gradients.
-  struct GradientConflict {
-    int reader, writer;
-    std::string reason;
-  };
-  std::vector<GradientConflict> conflicts_;
-  Plan plan_;
-
-  std::vector<std::shared_ptr<LayerBase>> public_layers_;
-  std::vector<std::string> public_layer_names_;
-  std::vector<int> public_nodes_;  // place in nodes_
-  std::vector<std::shared_ptr<BlobBase>> public_blobs_;
-  std::vector<std::string> public_blob_names_;
-  std::vector<std::vector<int>> public_bottom_ids_, public_top_ids_;
-  std::vector<int> input_indices_, output_indices_;
-  std::vector<float> blob_loss_weights_;
-
-  std::vector<std::shared_ptr<BlobBase>> params_;
-  std::vector<BlobBase*> learnable_params_;
-  std::vector<float> params_lr_, params_decay_;
-  struct Owner {
-    std::string layer;
-    int index;      // in the layer's blobs
-    int learnable;  // in learnable_params_
-    bool lr_given, decay_given;
-  };
-  std::map<std::string, Owner> param_owners_;
-  struct LossTop {
-    BlobBase* blob;
-    float weight;
-    int node;
-    std::unique_ptr<Kernel> seed;
-    // The diff as the net left it: another version of it was written by the caller.
-    std::shared_ptr<SyncedMemory> diff;
-    uint64_t version = 0;
-    bool given = false, seeded = false;
-  };
-  bool WrittenByCaller(const LossTop& loss) const;
-  std::vector<LossTop> losses_;
-  std::map<int, int> origin_;    // blob of an internal layer -> the blob that the user knows
-  std::map<int, int> versions_;  // an earlier version with memory of its own -> the last one
-  bool observe_ = false, placeholder_ranges_ = false;
-  bool any_quantized_ = false, ranges_changed_ = true;
-  std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
-  std::map<std::string, ObservedRange> loaded_ranges_;
-  // By the names of ranges, what quantizers of layers say: their mode, their own name or zone.
-  std::set<std::string> observed_blobs_, unobserved_blobs_;
-  std::map<std::string, std::set<std::string>> quantizer_names_;
-  std::map<int64_t, std::set<std::string>> quantizer_zones_;
-  Callback before_forward_, after_forward_, before_backward_, after_backward_;
-  bool callbacks_see_blobs_ = true;
-  std::function<void()> interruption_;
+  Wiring wiring_;
+  std::unique_ptr<Rooms> rooms_;
+  std::vector<PassObserver*> observers_;  // of callers
 };
 
 }  // namespace caffe

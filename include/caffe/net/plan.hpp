@@ -14,7 +14,6 @@ struct Step {
 
 // What a plan is made from, for each node.
 struct PlanNode {
-  std::string type;
   bool can_fuse_relu = false;  // the layer's epilogue can apply max(x, 0)
   bool plain_relu = false;     // a ReLU with slope 0
   bool in_place = false;       // its top is its bottom

@@ -1,3 +1,4 @@
+// BVLC's HDF5 files hold shared parameters once, at their owner.
 #include <map>
 #include <set>
 #include <utility>
@@ -5,9 +6,8 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/hdf5_messages.hpp"
-#include "caffe/net/net.hpp"
+#include "net_weights.hpp"
 
-// BVLC's HDF5 files hold shared parameters once, at their owner.
 namespace caffe {
 namespace {
 
@@ -21,17 +21,15 @@ bool HasValues(const BlobProto& blob) {
 
 }  // namespace
 
-void Net::SaveHDF5(const std::string& path, bool write_diff) const {
-  NetParameter net;
-  ToProto(&net, write_diff);
+void WriteHdf5Weights(const Wiring& wiring, NetParameter net, const std::string& path) {
   std::map<Place, int> owners;
   std::set<std::string> names;
-  for (size_t i = 0; i < public_layers_.size(); ++i) {
-    CAFFE_CHECK(public_layers_[i]->blobs().empty() || names.insert(public_layer_names_[i]).second,
-                path, ": two layers with parameters are called '", public_layer_names_[i],
+  for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    CAFFE_CHECK(wiring.layers[i]->blobs().empty() || names.insert(wiring.layer_names[i]).second,
+                path, ": two layers with parameters are called '", wiring.layer_names[i],
                 "', and an HDF5 file knows them by name; give one another name");
     LayerParameter* layer = net.mutable_layer(static_cast<int>(i));
-    const auto& blobs = public_layers_[i]->blobs();
+    const auto& blobs = wiring.layers[i]->blobs();
     for (size_t b = 0; b < blobs.size(); ++b) {
       if (++owners[PlaceOf(*blobs[b])] > 1) layer->mutable_blobs(static_cast<int>(b))->Clear();
     }
@@ -39,19 +37,19 @@ void Net::SaveHDF5(const std::string& path, bool write_diff) const {
   WriteNetHdf5(path, net);
 }
 
-void Net::LoadHDF5(const std::string& path) {
+NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
   NetParameter net = ReadNetHdf5(path);
   std::map<std::string, LayerParameter*> layers;
   for (LayerParameter& layer : *net.mutable_layer()) layers[layer.name()] = &layer;
   std::map<Place, const BlobProto*> owners;
-  for (size_t i = 0; i < public_layers_.size(); ++i) {
-    const auto found = layers.find(public_layer_names_[i]);
+  for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    const auto found = layers.find(wiring.layer_names[i]);
     if (found == layers.end()) {
       // All of its parameters may be shared ones.
       continue;
     }
     LayerParameter& layer = *found->second;
-    const auto& blobs = public_layers_[i]->blobs();
+    const auto& blobs = wiring.layers[i]->blobs();
     for (size_t b = 0; b < blobs.size(); ++b) {
       if (layer.blobs_size() <= static_cast<int>(b)) layer.add_blobs();
       BlobProto* blob = layer.mutable_blobs(static_cast<int>(b));
@@ -67,7 +65,7 @@ void Net::LoadHDF5(const std::string& path) {
       }
     }
   }
-  CopyTrainedLayersFrom(net);
+  return net;
 }
 
 }  // namespace caffe

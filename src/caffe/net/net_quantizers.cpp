@@ -1,12 +1,10 @@
 // The quantizers of layers: ranges and modes of the blobs that they read and write, and the names and
 // zones by which files give ranges to those blobs.
-#include <algorithm>
-
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
-#include "caffe/net/net.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
+#include "net_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -41,15 +39,15 @@ void CheckQuantizers(const LayerParameter& layer) {
 
 }  // namespace
 
-void Net::ReadLayerQuantizers(const NetParameter& net) {
+void NetRanges::ReadLayerQuantizers() {
   std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
   std::map<std::string, StoredRange> ranges;
   const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob) {
     // A zone goes before a name, as in the fork.
     if (quantizer.has_zone()) {
-      quantizer_zones_[quantizer.zone()].insert(blob);
+      zones_[quantizer.zone()].insert(blob);
     } else if (!quantizer.name().empty()) {
-      quantizer_names_[quantizer.name()].insert(blob);
+      names_[quantizer.name()].insert(blob);
     }
     if (quantizer.has_mode()) {
       (quantizer.mode() == CAFFE_QUANT_OBSERVE ? observed_blobs_ : unobserved_blobs_).insert(blob);
@@ -58,22 +56,21 @@ void Net::ReadLayerQuantizers(const NetParameter& net) {
     const StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
     if (IsRange(blob, range)) UniteRange(range, &ranges, blob);
   };
-  for (size_t n = 0; n < nodes_.size(); ++n) {
-    const Node& node = nodes_[n];
-    if (node.public_index < 0) continue;
-    const LayerParameter& layer = net.layer(static_cast<int>(n));
+  for (const Node& node : wiring_.nodes) {
+    if (node.added()) continue;
+    const LayerParameter& layer = node.layer->layer_param();
     CheckQuantizers(layer);
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
-      take(layer.bottom_quantizer(b), versions.at(UserBlob(node.bottom_ids[b])));
+      take(layer.bottom_quantizer(b), versions.at(wiring_.UserBlob(node.bottom_ids[b])));
     }
     for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
-      const std::string name = RangeName(node, t);
-      versions[UserBlob(node.top_ids[t])] = name;
+      const std::string name = wiring_.RangeName(node, t);
+      versions[wiring_.UserBlob(node.top_ids[t])] = name;
       if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
     }
   }
   for (const std::string& blob : observed_blobs_) unobserved_blobs_.erase(blob);
-  for (const auto& [zone, blobs] : quantizer_zones_) {
+  for (const auto& [zone, blobs] : zones_) {
     std::map<std::string, StoredRange> whole;
     for (const std::string& blob : blobs) {
       if (ranges.count(blob)) UniteRange(ranges.at(blob), &whole, "");
@@ -81,29 +78,29 @@ void Net::ReadLayerQuantizers(const NetParameter& net) {
     if (whole.empty()) continue;
     for (const std::string& blob : blobs) ranges[blob] = whole.at("");
   }
-  for (const auto& [blob, range] : ranges) loaded_ranges_[blob] = {range.low, range.high};
+  for (const auto& [blob, range] : ranges) loaded_[blob] = {range.low, range.high};
 }
 
-void Net::TakeRanges(const NetParameter& source) {
-  const StoredRanges stored = ReadRanges(source, *filtered_);
+void NetRanges::Read(const NetParameter& source) {
+  const StoredRanges stored = ReadRanges(source, *wiring_.parameter);
   const auto take = [&](const std::string& blob, const StoredRange& range) {
-    loaded_ranges_[blob] = {range.low, range.high};
+    loaded_[blob] = {range.low, range.high};
     observers_.erase(blob);
   };
-  for (const auto& [name, blobs] : quantizer_names_) {
+  for (const auto& [name, blobs] : names_) {
     const auto found = stored.blobs.find(name);
     for (const std::string& blob : blobs) {
       if (found != stored.blobs.end()) take(blob, found->second);
     }
   }
   for (const auto& [name, range] : stored.blobs) take(name, range);
-  for (const auto& [zone, blobs] : quantizer_zones_) {
+  for (const auto& [zone, blobs] : zones_) {
     const auto found = stored.zones.find(zone);
     for (const std::string& blob : blobs) {
       if (found != stored.zones.end()) take(blob, found->second);
     }
   }
-  ranges_changed_ = true;
+  changed_ = true;
 }
 
 }  // namespace caffe

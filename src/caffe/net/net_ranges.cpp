@@ -1,12 +1,11 @@
-// The ranges of a net's blobs: observed in float kinds, kept in files, told to quantized layers.
+#include "net_ranges.hpp"
+
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
-#include "caffe/net/net.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
@@ -17,59 +16,49 @@ bool IsQuantized(const BlobBase* blob) { return blob->type().is_quantized(); }
 
 }  // namespace
 
-// The user's blob that a blob of an internal layer stands for; other blobs stand for themselves.
-int Net::UserBlob(int id) const {
-  for (auto found = origin_.find(id); found != origin_.end(); found = origin_.find(id)) {
-    id = found->second;
-  }
-  return id;
+NetRanges::NetRanges(const Wiring& wiring, const NetParameter& given, Device* device)
+    : wiring_(wiring), device_(device), nodes_(wiring.nodes.size()) {
+  CAFFE_CHECK(given.state().quantizer_mode() != CAFFE_QUANT_PSEUDO, "net ", wiring.name,
+              ": quantizer_mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
+              "CAFFE_QUANT_OBSERVE and run in integers");
+  observe_ = given.state().quantizer_mode() == CAFFE_QUANT_OBSERVE;
+  ReadLayerQuantizers();
+  Read(given);
 }
 
-std::string Net::RangeName(const Node& node, int top) const {
-  const int id = UserBlob(node.top_ids[top]);
-  bool after = false;
-  for (const Node& other : nodes_) {
-    if (&other == &node) {
-      after = true;
-    } else if (after && other.public_index >= 0 &&
-               std::any_of(other.top_ids.begin(), other.top_ids.end(),
-                           [&](int other_top) { return UserBlob(other_top) == id; })) {
-      return blobs_[id]->name() + "@" + node.layer->name();
-    }
-  }
-  return blobs_[id]->name();
-}
+NetRanges::~NetRanges() = default;
 
-void Net::set_observe(bool observe) {
-  if (observes_any() && !observe) ranges_changed_ = true;
+void NetRanges::set_observe(bool observe) {
+  if (observes_any() && !observe) changed_ = true;
   observe_ = observe;
   observed_blobs_.clear();
   unobserved_blobs_.clear();
 }
 
-void Net::Observe(const Node& node) {
+void NetRanges::AfterForward(const Node& node) {
+  if (node.added()) return;
   for (size_t t = 0; t < node.top.size(); ++t) {
     const BlobBase& blob = *node.top[t];
     if (!blob.type().is_float()) continue;
-    const std::string name = RangeName(node, static_cast<int>(t));
+    const std::string name = wiring_.RangeName(node, static_cast<int>(t));
     if (observe_ ? unobserved_blobs_.count(name) > 0 : observed_blobs_.count(name) == 0) continue;
     auto& observer = observers_[name];
     if (!observer) {
       observer = std::make_unique<RangeObserver>(blob.type(), device_);
-      const auto loaded = loaded_ranges_.find(name);
-      if (loaded != loaded_ranges_.end()) observer->Merge(loaded->second.low, loaded->second.high);
+      const auto loaded = loaded_.find(name);
+      if (loaded != loaded_.end()) observer->Merge(loaded->second.low, loaded->second.high);
     }
     observer->Observe(blob);
   }
 }
 
-std::map<std::string, Net::ObservedRange> Net::Ranges() const {
-  std::map<std::string, ObservedRange> ranges = loaded_ranges_;
+std::map<std::string, ObservedRange> NetRanges::All() const {
+  std::map<std::string, ObservedRange> ranges = loaded_;
   for (const auto& [name, observer] : observers_) {
     const RangeObserver::Range range = observer->Read();
     if (range.observed) ranges[name] = {range.low, range.high};
     if (range.lost) {
-      log::WarnOnce(Concat("net ", name_, ": blob ", name,
+      log::WarnOnce(Concat("net ", wiring_.name, ": blob ", name,
                            " held infinities or NaN while its range ",
                            "was observed; they are left out of it"));
     }
@@ -77,34 +66,26 @@ std::map<std::string, Net::ObservedRange> Net::Ranges() const {
   return ranges;
 }
 
-void Net::UsePlaceholderRanges() {
-  placeholder_ranges_ = true;
-  ranges_changed_ = true;
+void NetRanges::UsePlaceholders() {
+  placeholders_ = true;
+  changed_ = true;
 }
 
-void Net::InitRanges(const NetParameter& given, const NetParameter& net) {
-  CAFFE_CHECK(given.state().quantizer_mode() != CAFFE_QUANT_PSEUDO, "net ", name_,
-              ": quantizer_mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
-              "CAFFE_QUANT_OBSERVE and run in integers");
-  if (given.state().quantizer_mode() == CAFFE_QUANT_OBSERVE) observe_ = true;
-  for (Node& node : nodes_) {
-    node.quantized = std::any_of(node.bottom.begin(), node.bottom.end(), &IsQuantized) ||
-                     std::any_of(node.top.begin(), node.top.end(), &IsQuantized);
-    any_quantized_ = any_quantized_ || node.quantized;
-  }
-  ReadLayerQuantizers(net);
-  TakeRanges(given);
+void NetRanges::SetDevice(Device* device) {
+  loaded_ = All();
+  observers_.clear();
+  device_ = device;
+  changed_ = true;
 }
 
 // Follows every version of every blob through the net. A version is known by the name of the blob,
 // or <blob>@<layer>; casts, splits and layers that carry codes through make no new one.
-void Net::ResolveRanges() {
-  ranges_changed_ = false;
+void NetRanges::Resolve() {
   struct Version {
     std::string name;
     std::optional<ObservedRange> range;
   };
-  const std::map<std::string, ObservedRange> known = Ranges();
+  const std::map<std::string, ObservedRange> known = All();
   std::map<int, Version> versions;
   int placeholders = 0;
   const auto find = [&](const std::string& name) -> std::optional<ObservedRange> {
@@ -120,7 +101,7 @@ void Net::ResolveRanges() {
     try {
       if (version.range) {
         resolved.range = AffineRange(version.range->low, version.range->high, blob.type());
-      } else if (placeholder_ranges_) {
+      } else if (placeholders_) {
         resolved.range = AffineRange(-1, 1, blob.type());
         ++placeholders;
       }
@@ -136,20 +117,22 @@ void Net::ResolveRanges() {
              return range && range->low == first->low && range->high == first->high;
            });
   };
-  for (Node& node : nodes_) {
-    node.bottom_ranges.clear();
-    node.top_ranges.clear();
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    NodeRanges& ranges = nodes_[n];
+    ranges.bottom.clear();
+    ranges.top.clear();
     for (size_t b = 0; b < node.bottom.size(); ++b) {
-      node.bottom_ranges.push_back(resolve(versions[node.bottom_ids[b]], *node.bottom[b]));
+      ranges.bottom.push_back(resolve(versions[node.bottom_ids[b]], *node.bottom[b]));
     }
-    const bool internal = node.public_index < 0;
-    const bool carries = !node.bottom.empty() &&
-                         (internal || (node.layer->CarriesRange() && IsQuantized(node.bottom[0])));
+    const bool carries =
+        !node.bottom.empty() &&
+        (node.added() || (node.layer->CarriesRange() && IsQuantized(node.bottom[0])));
     const Version source = node.bottom.empty() ? Version() : versions[node.bottom_ids[0]];
     for (size_t t = 0; t < node.top.size(); ++t) {
       Version version = source;
       if (!carries) {
-        version.name = RangeName(node, static_cast<int>(t));
+        version.name = wiring_.RangeName(node, static_cast<int>(t));
         version.range = find(version.name);
         // A cast of the user's means the same numbers.
         if (!version.range && node.layer->type() == "Quantizer") version.range = source.range;
@@ -158,56 +141,55 @@ void Net::ResolveRanges() {
           version.range = source.range;
         }
       }
-      node.top_ranges.push_back(resolve(version, *node.top[t]));
+      ranges.top.push_back(resolve(version, *node.top[t]));
       versions[node.top_ids[t]] = version;
     }
   }
   if (placeholders > 0) {
-    log::Warning("net " + name_ + ": quantized blobs without an observed range take [-1, 1] as a " +
+    log::Warning("net " + wiring_.name +
+                 ": quantized blobs without an observed range take [-1, 1] as a " +
                  "placeholder; times are right, results mean nothing");
   }
 }
 
-void Net::UpdateBlobRanges() {
-  if (!any_quantized_ || !ranges_changed_) return;
-  ResolveRanges();
-  // In the order of a forward, so that the last version of a blob decides.
-  for (const Node& node : nodes_) {
-    for (size_t t = 0; t < node.top.size(); ++t) {
-      if (IsQuantized(node.top[t])) node.top[t]->set_range(node.top_ranges[t].range);
-    }
+bool NetRanges::Update() {
+  if (!changed_) return false;
+  Resolve();
+  changed_ = false;
+  ++epoch_;
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    if (!wiring_.nodes[n].quantized) continue;
+    wiring_.nodes[n].layer->SetRanges(nodes_[n].bottom, nodes_[n].top);
+  }
+  return true;
+}
+
+void NetRanges::Publish(int index) const {
+  const Node& node = wiring_.nodes[index];
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    if (IsQuantized(node.top[t])) node.top[t]->set_range(nodes_[index].top[t].range);
   }
 }
 
-// Ranges and derived copies of parameters for the layers of a forward, before the first of them runs.
-void Net::PrepareQuantized(int first, int last, bool by_layer) {
-  if (ranges_changed_) ResolveRanges();
-  for (const Step& step : plan_.steps) {
-    const int begin = step.nodes.front(), finish = step.nodes.back();
-    if (finish < first || begin > last) continue;
-    const bool fused = step.fused_relu && begin >= first && finish <= last && !by_layer;
-    if (step.fused_relu) nodes_[begin].layer->SetFusedReLU(fused);
-    for (int index : step.nodes) {
-      Node& node = nodes_[index];
-      if (index < first || index > last || !node.quantized) continue;
-      node.written_ranges = fused ? nodes_[finish].top_ranges : node.top_ranges;
-      node.layer->SetRanges(node.bottom_ranges, node.written_ranges);
-      node.layer->PrepareParameters();
-      if (fused) break;
+QuantRange NetRanges::AsRead(int id) const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    for (size_t b = 0; b < nodes_[n].bottom.size(); ++b) {
+      if (wiring_.nodes[n].bottom_ids[b] == id) return nodes_[n].bottom[b].range;
     }
   }
+  return {};
 }
 
-void Net::WriteRanges(NetParameter* parameter) const {
+void NetRanges::Write(NetParameter* parameter) const {
   parameter->clear_quantizer();
-  for (const auto& [name, range] : Ranges()) {
+  for (const auto& [name, range] : All()) {
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(name);
     quantizer->set_observed_min(range.low);
     quantizer->set_observed_max(range.high);
     quantizer->set_method("min_max");
   }
-  for (const auto& layer : public_layers_) {
+  for (const auto& layer : wiring_.layers) {
     const std::vector<double> scales = layer->WeightScales();
     if (scales.empty()) continue;
     const StoredRange range = ParameterRange(scales, layer->types().compute.info().code_max);

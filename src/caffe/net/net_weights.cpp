@@ -1,4 +1,5 @@
-// Parameters that come from another net or from a file, and go to one.
+#include "net_weights.hpp"
+
 #include <map>
 #include <sstream>
 
@@ -9,7 +10,6 @@
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
-#include "caffe/net/net.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
@@ -33,8 +33,8 @@ void CheckFits(const BlobBase& target, const BlobProto& source) {
 // here, and so on.
 class Namesakes {
  public:
-  explicit Namesakes(const Net& net) {
-    for (const auto& layer : net.layers()) layers_[layer->name()].push_back(layer.get());
+  explicit Namesakes(const Wiring& net) {
+    for (const auto& layer : net.layers) layers_[layer->name()].push_back(layer.get());
   }
   // Null, and a line in the log, if there is none any more.
   LayerBase* Next(const std::string& name) {
@@ -72,23 +72,23 @@ std::string SolverStateAdvice(const std::string& path, bool hdf5) {
 
 }  // namespace
 
-void Net::ShareTrainedLayersWith(const Net& other) {
-  Namesakes namesakes(*this);
-  for (size_t i = 0; i < other.public_layers_.size(); ++i) {
-    const std::string& name = other.public_layer_names_[i];
+void ShareWeights(const Wiring& net, const Wiring& other) {
+  Namesakes namesakes(net);
+  for (size_t i = 0; i < other.layers.size(); ++i) {
+    const std::string& name = other.layer_names[i];
     LayerBase* layer = namesakes.Next(name);
     if (!layer) continue;
     auto& targets = layer->blobs();
-    auto& sources = other.public_layers_[i]->blobs();
+    auto& sources = other.layers[i]->blobs();
     CAFFE_CHECK(targets.size() == sources.size(), "layer '", name, "' has ", targets.size(),
-                " parameters here and ", sources.size(), " in net ", other.name());
+                " parameters here and ", sources.size(), " in net ", other.name);
     for (size_t b = 0; b < sources.size(); ++b) {
       CAFFE_CHECK(targets[b]->shape() == sources[b]->shape(), "layer '", name, "', parameter ", b,
                   ": shape ", targets[b]->shape_string(), " here, ", sources[b]->shape_string(),
-                  " in net ", other.name());
+                  " in net ", other.name);
       CAFFE_CHECK(targets[b]->device() == sources[b]->device(), "layer '", name, "', parameter ", b,
                   ": it is on ", targets[b]->device()->info().id, " here and on ",
-                  sources[b]->device()->info().id, " in net ", other.name(),
+                  sources[b]->device()->info().id, " in net ", other.name,
                   ", and memory of one device is none of another; put both nets on one device, ",
                   "or copy the weights (ToProto and CopyTrainedLayersFrom, in Python save and ",
                   "copy_from)");
@@ -97,19 +97,18 @@ void Net::ShareTrainedLayersWith(const Net& other) {
   }
 }
 
-void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
+void CopyWeights(const Wiring& net, const NetParameter& trained) {
   if (HasCodedParameters(trained)) {
     NetParameter decoded = trained;
     DecodeParameters(&decoded);
-    CopyTrainedLayersFrom(decoded);
-    return;
+    return CopyWeights(net, decoded);
   }
   struct Copy {
     BlobBase* target;
     const BlobProto* source;
   };
   std::vector<Copy> copies;
-  Namesakes namesakes(*this);
+  Namesakes namesakes(net);
   for (const LayerParameter& source : trained.layer()) {
     LayerBase* layer = namesakes.Next(source.name());
     if (!layer) continue;
@@ -128,47 +127,45 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
     }
   }
   for (const Copy& copy : copies) copy.target->FromProto(*copy.source, false);
-  if (copies.empty() && !params_.empty()) {
-    log::Warning(Concat("net ", name_, ": no layer of the weights of net '", trained.name(),
+  if (copies.empty() && !net.parameters.empty()) {
+    log::Warning(Concat("net ", net.name, ": no layer of the weights of net '", trained.name(),
                         "' with parameters has the name of a layer here; nothing was copied"));
   }
-  TakeRanges(trained);
 }
 
-void Net::CopyTrainedLayersFrom(const std::string& paths) {
-  std::stringstream list(paths);
+NetParameter ReadWeights(const Wiring& net, const std::string& path) {
+  return IsHdf5File(path) ? ReadHdf5Weights(net, path) : ReadNetParameterBinary(path);
+}
+
+void RethrowWithAdvice(const std::string& path) {
+  try {
+    throw;
+  } catch (const Error&) {
+    const std::string advice = SolverStateAdvice(path, IsHdf5File(path));
+    if (advice.empty()) throw;
+    throw Error(advice);
+  }
+}
+
+std::vector<std::string> SplitPaths(const std::string& paths) {
+  std::vector<std::string> list;
+  std::stringstream stream(paths);
   std::string path;
-  bool any = false;
-  while (std::getline(list, path, ',')) {
+  while (std::getline(stream, path, ',')) {
     const size_t first = path.find_first_not_of(' ');
     if (first == std::string::npos) continue;
-    path = path.substr(first, path.find_last_not_of(' ') - first + 1);
-    any = true;
-    const bool hdf5 = IsHdf5File(path);
-    try {
-      if (hdf5) {
-        LoadHDF5(path);
-      } else {
-        CopyTrainedLayersFrom(ReadNetParameterBinary(path));
-      }
-    } catch (const Error&) {
-      const std::string advice = SolverStateAdvice(path, hdf5);
-      if (advice.empty()) throw;
-      throw Error(advice);
-    }
+    list.push_back(path.substr(first, path.find_last_not_of(' ') - first + 1));
   }
-  CAFFE_CHECK(any, "net ", name_, ": no file of weights is named in '", paths, "'");
+  return list;
 }
 
-void Net::ToProto(NetParameter* parameter, bool write_diff) const {
-  *parameter = *filtered_;
-  for (size_t i = 0; i < public_layers_.size(); ++i) {
+void WriteWeights(const Wiring& net, NetParameter* parameter, bool write_diff) {
+  for (size_t i = 0; i < net.layers.size(); ++i) {
     LayerParameter* layer = parameter->mutable_layer(static_cast<int>(i));
-    for (const auto& blob : public_layers_[i]->blobs()) {
+    for (const auto& blob : net.layers[i]->blobs()) {
       blob->ToProto(layer->add_blobs(), write_diff);
     }
   }
-  WriteRanges(parameter);
 }
 
 }  // namespace caffe

@@ -1,11 +1,10 @@
+#include "finite_check.hpp"
+
 #include <cmath>
 
-#include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
-#include "caffe/net/net.hpp"
 
-// CAFFE_DEBUG=nan: the first layer and blob with a NaN or an infinity. Reads back every blob.
 namespace caffe {
 namespace {
 
@@ -23,7 +22,7 @@ std::string NotFinite(const std::string& what, const Shape& shape,
 
 }  // namespace
 
-void Net::CheckForward(const Node& node) const {
+void FiniteCheck::AfterForward(const Node& node) {
   const std::string where = Concat("layer ", node.layer->name(), " (", node.layer->type(), ")");
   node.layer->CheckData();  // says more
   std::string found;
@@ -39,11 +38,13 @@ void Net::CheckForward(const Node& node) const {
   CAFFE_CHECK(found.empty(), "forward of ", where, ": ", found);
 }
 
-void Net::CheckBackward(const Node& node) const {
+void FiniteCheck::AfterBackward(const Node& node) {
+  const std::vector<bool>& gradients =
+      gradients_.bottoms(static_cast<int>(&node - wiring_.nodes.data()));
   const std::string where = Concat("layer ", node.layer->name(), " (", node.layer->type(), ")");
   std::string found;
   for (size_t i = 0; i < node.bottom.size() && found.empty(); ++i) {
-    if (!node.bottom_gradient[i]) continue;
+    if (!gradients[i]) continue;
     found = NotFinite("gradient of bottom " + node.bottom[i]->name(), node.bottom[i]->shape(),
                       node.bottom[i]->DiffAsDouble());
   }
@@ -54,7 +55,7 @@ void Net::CheckBackward(const Node& node) const {
   }
   if (found.empty()) return;
   // Where gradients overflow, the adapting loss scale leaves a step out and goes on.
-  CAFFE_CHECK(has_narrow_gradients(), "backward of ", where, ": ", found);
+  CAFFE_CHECK(gradients_.narrow(), "backward of ", where, ": ", found);
   log::Warning(Concat("backward of ", where, ": ", found));
 }
 

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace caffe {
+
+// Bytes that a net holds on its device after a whole forward and, in phase TRAIN, with force_backward
+// or requested gradients, backward. Memory that blobs share counts once; workspaces come on top.
+struct MemoryNeeds {
+  int64_t data = 0, diffs = 0, parameters = 0, parameter_diffs = 0;
+  int64_t total() const { return data + diffs + parameters + parameter_diffs; }
+  std::string ToString() const;
+};
+
+}  // namespace caffe

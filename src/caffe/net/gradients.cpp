@@ -1,0 +1,271 @@
+#include "gradients.hpp"
+
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+bool Has(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::string Named(const LayerBase& layer) {
+  return "layer '" + layer.name() + "' (" + layer.type() + ")";
+}
+
+bool InCodes(const LayerBase& layer) {
+  const TypeTriple& types = layer.types();
+  return types.compute.is_quantized() || types.in.is_quantized() || types.out.is_quantized();
+}
+
+bool InPlace(const Node& node) {
+  return !node.top_ids.empty() && Has(node.bottom_ids, node.top_ids[0]);
+}
+
+// A loss, or a top of `node` on which a wanted one depends.
+bool Contributes(const Node& node, const std::vector<bool>& wanted) {
+  for (size_t t = 0; t < node.top_ids.size(); ++t) {
+    if (wanted[node.top_ids[t]] || node.layer->loss_weight(static_cast<int>(t)) != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Gradients::Gradients(const Wiring& wiring) : wiring_(wiring), nodes_(wiring.nodes.size()) {
+  Decide();
+}
+
+void Gradients::Decide() {
+  const bool force = wiring_.parameter->force_backward();
+  std::vector<bool> has_gradient(wiring_.blobs.size(), false);
+  // Blobs that depend on one whose gradient was requested.
+  std::vector<bool> reached(wiring_.blobs.size(), false);
+  const auto requested = [&](int id) { return requested_.count(wiring_.UserBlob(id)) > 0; };
+  // Forward: what could have a gradient.
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    NodeGradients& gradients = nodes_[n];
+    const LayerParameter& parameter =
+        node.added() ? node.layer->layer_param() : wiring_.parameter->layer(node.layer_index);
+    const LayerTraits& traits = TraitsOf(parameter.type());
+    CAFFE_CHECK(parameter.propagate_down_size() == 0 ||
+                    parameter.propagate_down_size() == static_cast<int>(node.bottom.size()),
+                parameter.name(), " (", parameter.type(), "): propagate_down has ",
+                parameter.propagate_down_size(), " entries for ", node.bottom.size(), " bottoms");
+    bool need = false, from_requested = false;
+    gradients.bottoms.clear();
+    for (size_t b = 0; b < node.bottom.size(); ++b) {
+      const int id = node.bottom_ids[b];
+      bool gradient = has_gradient[id];
+      if (parameter.propagate_down_size() > 0) {
+        gradient = parameter.propagate_down(static_cast<int>(b));
+      }
+      if (force) gradient = true;
+      if (Has(traits.no_gradient_bottoms, static_cast<int>(b)) || !traits.backward) {
+        gradient = false;
+      }
+      gradients.bottoms.push_back(gradient);
+      need = need || gradient;
+      from_requested = from_requested || (gradient && (reached[id] || requested(id)));
+    }
+    for (size_t p = 0; p < node.layer->blobs().size(); ++p) {
+      const int index = static_cast<int>(p);
+      const float rate = index < parameter.param_size() ? parameter.param(index).lr_mult() : 1.f;
+      const bool gradient = rate != 0 || force;
+      node.layer->set_param_propagate_down(index, gradient);
+      need = need || gradient;
+    }
+    gradients.needed = need && traits.backward;
+    for (int id : node.top_ids) {
+      has_gradient[id] = gradients.needed || requested(id);
+      reached[id] = from_requested;
+    }
+  }
+  // Backward: what contributes to a loss, all of it under force_backward, and what depends on a blob
+  // whose gradient was requested: the caller gives the diffs of the outputs.
+  std::vector<bool> useful = reached;
+  for (size_t n = nodes_.size(); n-- > 0;) {
+    const Node& node = wiring_.nodes[n];
+    NodeGradients& gradients = nodes_[n];
+    if (!force && !Contributes(node, useful)) gradients.needed = false;
+    if (!gradients.needed) gradients.bottoms.assign(node.bottom.size(), false);
+    for (size_t b = 0; b < node.bottom.size(); ++b) {
+      if (gradients.bottoms[b]) useful[node.bottom_ids[b]] = true;
+    }
+    node.layer->set_need_backward(gradients.needed);
+  }
+}
+
+bool Gradients::any() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const NodeGradients& node) { return node.needed; });
+}
+
+bool Gradients::narrow() const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const DataType type = wiring_.nodes[n].layer->types().compute;
+    if (nodes_[n].needed && (type == kHalf || type == kBfloat16)) return true;
+  }
+  return false;
+}
+
+void Gradients::CheckTrainable() const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    const LayerBase& layer = *node.layer;
+    CAFFE_CHECK(!nodes_[n].needed || node.added() || !layer.types().compute.is_quantized(),
+                layer.name(), " (", layer.type(), "): there is no backward pass in ",
+                layer.types().compute.name(),
+                "; train in a float type, observe ranges, and quantize afterwards");
+  }
+}
+
+// Empty if Backward computes the gradient at this blob of the user, which was requested: then layers
+// in float lead from the blob to a loss or an output.
+std::string Gradients::WhyNone(int id) const {
+  // From the blob: what depends on it by layers that pass a gradient, and the first that does not.
+  std::vector<bool> reached(wiring_.blobs.size(), false);
+  std::string obstacle, codes;
+  bool begun = false;
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    const LayerTraits& traits = TraitsOf(node.layer->type());
+    bool passes = false;
+    for (size_t b = 0; b < node.bottom.size(); ++b) {
+      if (!reached[node.bottom_ids[b]]) continue;
+      if (nodes_[n].bottoms[b]) {
+        passes = true;
+        if (InCodes(*node.layer) && codes.empty()) codes = Named(*node.layer);
+      } else if (obstacle.empty() && !node.added()) {
+        if (!traits.backward) {
+          obstacle = Named(*node.layer) + " has no backward pass";
+        } else if (Has(traits.no_gradient_bottoms, static_cast<int>(b))) {
+          obstacle = Concat(Named(*node.layer), " has no gradient for its bottom ", b, ", labels");
+        } else if (node.layer->layer_param().propagate_down_size() > 0) {
+          obstacle = Concat(Named(*node.layer), " has propagate_down: false for its bottom ", b);
+        }
+      }
+    }
+    for (int top : node.top_ids) {
+      const bool first = !begun && wiring_.UserBlob(top) == id;
+      begun = begun || first;
+      reached[top] = first || passes;
+    }
+  }
+  if (!codes.empty()) return codes + " computes in codes; run backward in a float type";
+  // From the outputs and losses: whether a path ends there.
+  std::vector<bool> leads(wiring_.blobs.size(), false);
+  for (int output : wiring_.outputs) {
+    for (size_t i = 0; i < wiring_.blobs.size(); ++i) {
+      if (wiring_.blobs[i] == wiring_.user_blobs[output]) leads[i] = true;
+    }
+  }
+  for (size_t n = nodes_.size(); n-- > 0;) {
+    const Node& node = wiring_.nodes[n];
+    const bool any = node.top_ids.empty() || Contributes(node, leads);
+    for (size_t b = 0; b < node.bottom_ids.size(); ++b) {
+      const int bottom = node.bottom_ids[b];
+      if (Has(node.top_ids, bottom)) leads[bottom] = false;
+      if (nodes_[n].bottoms[b] && any) leads[bottom] = true;
+    }
+  }
+  // `leads` now describes the first version of each blob.
+  for (const Node& node : wiring_.nodes) {
+    for (int top : node.top_ids) {
+      if (wiring_.UserBlob(top) != id) continue;
+      if (leads[top]) return "";
+      return obstacle.empty() ? "no loss and no output depends on it" : obstacle;
+    }
+  }
+  return "no layer makes it";
+}
+
+bool Gradients::Request(const std::string& name, std::string* why) {
+  const auto found =
+      std::find(wiring_.user_blob_names.begin(), wiring_.user_blob_names.end(), name);
+  CAFFE_CHECK(found != wiring_.user_blob_names.end(), "net ", wiring_.name, " has no blob '", name,
+              "'");
+  const auto& blob = wiring_.user_blobs[found - wiring_.user_blob_names.begin()];
+  const int id = static_cast<int>(std::find(wiring_.blobs.begin(), wiring_.blobs.end(), blob) -
+                                  wiring_.blobs.begin());
+  if (requested_.count(id)) return true;
+  const auto refused = refused_.find(name);
+  if (refused != refused_.end()) {
+    *why = refused->second;
+    return false;
+  }
+  requested_.insert(id);
+  Decide();
+  *why = WhyNone(id);
+  if (why->empty()) return true;
+  requested_.erase(id);
+  Decide();
+  refused_[name] = *why;
+  return false;
+}
+
+void Gradients::Restore(const std::set<int>& requested) {
+  requested_ = requested;
+  Decide();
+}
+
+// A net in phase TEST keeps no memory for gradients: an error is better than wrong gradients.
+void Gradients::CheckConflicts() const {
+  for (const Wiring::GradientConflict& conflict : wiring_.gradient_conflicts) {
+    if (!nodes_[wiring_.layer_nodes[conflict.reader]].needed) continue;
+    const LayerBase& writer = *wiring_.layers[conflict.writer];
+    CAFFE_THROW("net ", wiring_.name, ": ", writer.name(), " (", writer.type(),
+                "): works in place, but ", conflict.reason, ", and nets in phase TEST keep no ",
+                "memory for gradients; build the net with force_backward: true");
+  }
+}
+
+std::set<int> Gradients::ToRepeat(const std::vector<bool>& needed_before,
+                                  const std::vector<bool>& ran) const {
+  const std::vector<Node>& nodes = wiring_.nodes;
+  std::set<int> repeated;
+  std::vector<const SyncedMemory*> open;
+  std::set<const SyncedMemory*> seen;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (needed_before[n] || !nodes_[n].needed || !ran[n] || !InPlace(nodes[n])) continue;
+    if (BackwardReadsOf(nodes[n].layer->layer_param()).copies_in_place) {
+      open.push_back(nodes[n].top[0]->data_memory().get());
+    }
+  }
+  while (!open.empty()) {
+    const SyncedMemory* const memory = open.back();
+    open.pop_back();
+    if (!seen.insert(memory).second) continue;
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      const Node& node = nodes[n];
+      if (std::none_of(node.top.begin(), node.top.end(),
+                       [&](const BlobBase* top) { return top->data_memory().get() == memory; })) {
+        continue;
+      }
+      repeated.insert(static_cast<int>(n));
+      // What it reads may have been overwritten since.
+      for (const BlobBase* bottom : node.bottom) {
+        const SyncedMemory* const source = bottom->data_memory().get();
+        for (size_t m = n + 1; m < nodes.size(); ++m) {
+          if (InPlace(nodes[m]) && nodes[m].top[0]->data_memory().get() == source) {
+            open.push_back(source);
+          }
+        }
+      }
+    }
+  }
+  for (int n : repeated) {
+    CAFFE_CHECK(
+        !nodes[n].bottom.empty(), "net ", wiring_.name, ": the gradients that were asked for need ",
+        "blob '", nodes[n].top[0]->name(), "' as layer '", nodes[n].layer->name(),
+        "' made it, and another layer has changed it in place; run forward once more, then ",
+        "backward");
+  }
+  return repeated;
+}
+
+}  // namespace caffe

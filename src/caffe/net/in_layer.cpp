@@ -1,0 +1,30 @@
+#include "in_layer.hpp"
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/out_of_memory.hpp"
+#include "caffe/layer/layer.hpp"
+
+namespace caffe {
+namespace {
+
+std::string WithLayer(const LayerBase& layer, const Error& error) {
+  const std::string text = error.what();
+  if (text.find(layer.name() + " (") != std::string::npos) return text;
+  return layer.name() + " (" + layer.type() + "): " + text;
+}
+
+}  // namespace
+
+void RethrowWithLayer(const LayerBase& layer) {
+  try {
+    throw;
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(WithLayer(layer, error));
+  } catch (const Error& error) {
+    const std::string text = WithLayer(layer, error);
+    if (text == error.what()) throw;
+    throw Error(text);
+  }
+}
+
+}  // namespace caffe

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe/net/wiring.hpp"
+
+namespace caffe {
+
+class Device;
+struct LayerTraits;
+struct LayerLines;
+
+// Makes the layers, blobs and parameters of a net: runs the passes of graph/, sets the layers up in
+// their order and connects them. Writes the log lines of BVLC's Net::Init.
+class NetBuilder {
+ public:
+  // `lines` says where layers stand in the net's file, for errors.
+  NetBuilder(Device* device, uint64_t seed, const LayerLines& lines);
+  // `given`: the net's state is complete (phase, level, stages). Weights in it go into the parameters.
+  // Throws, with the names of layer and blob, if the net does not fit together.
+  Wiring Build(const NetParameter& given);
+
+ private:
+  // Log lines name blobs as the user does.
+  const std::string& Shown(const std::string& blob) const;
+  Node MakeNode(const LayerParameter& layer, bool added);
+  void FindBottoms(const LayerParameter& layer, Node* node);
+  void MakeTops(const LayerParameter& layer, bool added, Node* node);
+  void AppendParameters(LayerBase* layer);
+  void Share(LayerBase* layer, int index, const class ParamSpec& spec);
+  // Fills origins and versions of the wiring.
+  void FindOrigins(const NetParameter& separated);
+  void ListForUser();
+
+  Device* device_;
+  uint64_t seed_;
+  const LayerLines& lines_;
+  Wiring wiring_;
+  std::map<std::string, int> blob_ids_;             // by the blobs' names after the passes
+  std::map<std::string, std::string> shown_names_;  // of blobs whose name a pass changed
+  struct Owner {
+    std::string layer;
+    int index;      // in the layer's blobs
+    int learnable;  // in Wiring::learnable
+    bool lr_given, decay_given;
+  };
+  std::map<std::string, Owner> owners_;  // by the names in ParamSpec
+};
+
+}  // namespace caffe

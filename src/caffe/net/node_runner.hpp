@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vector>
+
+#include "caffe/net/wiring.hpp"
+
+namespace caffe {
+
+// Runs single nodes, and knows the shapes of bottoms and tops with which each layer was last shaped.
+class NodeRunner {
+ public:
+  explicit NodeRunner(const Wiring& wiring);
+  // Calls the layer's Reshape if a bottom or a top has another shape than after its last run; true if
+  // it did.
+  bool ReshapeIfNeeded(int node);
+  void Reshape(int node);
+  // Rebuilds stale copies of the layer's parameters.
+  void Prepare(int node);
+  void Forward(int node);
+  // Computes the tops of the last Forward once more.
+  void RepeatForward(int node);
+  // Notes that a step has computed this node's tops.
+  void NoteRun(int node);
+  // Throws if a bottom or top was reshaped since the last forward.
+  void Backward(int node, const std::vector<bool>& bottom_gradients);
+  // Whether each node has run.
+  const std::vector<bool>& ran() const { return ran_; }
+
+ private:
+  bool HasNotedShapes(int node) const;
+  void NoteShapes(int node);
+
+  const Wiring& wiring_;
+  std::vector<std::vector<Shape>> shapes_;  // of each node's bottoms, then tops
+  std::vector<bool> ran_;
+};
+
+}  // namespace caffe

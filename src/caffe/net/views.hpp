@@ -1,0 +1,24 @@
+#pragma once
+
+#include "caffe/net/wiring.hpp"
+
+namespace caffe {
+
+// Keeps NumPy views of a net's blobs and parameters current. A view may be read and written between two
+// calls of the net without its notice: data that a live view shows count as written before each call,
+// and their host copies are brought up to date after it.
+class Views {
+ public:
+  explicit Views(const Wiring& wiring) : wiring_(wiring) {}
+  void TakeData() const;
+  void TakeDiffs() const;
+  // A blob that a whole forward writes before it reads need not be uploaded because a view of it
+  // exists: reading an output in every iteration would cost an upload each.
+  void ForgetOverwritten() const;
+  void Update() const;
+
+ private:
+  const Wiring& wiring_;
+};
+
+}  // namespace caffe

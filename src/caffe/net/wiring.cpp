@@ -1,0 +1,94 @@
+#include "caffe/net/wiring.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "caffe.pb.h"
+
+namespace caffe {
+namespace {
+
+bool WritesAny(const Node& node, const std::set<int>& ids) {
+  return std::any_of(node.top_ids.begin(), node.top_ids.end(),
+                     [&](int id) { return ids.count(id) > 0; });
+}
+
+}  // namespace
+
+Wiring::Wiring() = default;
+Wiring::~Wiring() = default;
+Wiring::Wiring(Wiring&&) noexcept = default;
+Wiring& Wiring::operator=(Wiring&&) noexcept = default;
+
+int Wiring::UserBlob(int id) const {
+  for (auto found = origins.find(id); found != origins.end(); found = origins.find(id)) {
+    id = found->second;
+  }
+  return id;
+}
+
+int Wiring::Version(int id) const {
+  while (!versions.count(id)) {
+    const auto found = origins.find(id);
+    if (found == origins.end()) break;
+    id = found->second;
+  }
+  return id;
+}
+
+const std::string& Wiring::ShownName(int id) const {
+  const auto version = versions.find(id);
+  return blobs[version == versions.end() ? id : version->second]->name();
+}
+
+std::string Wiring::RangeName(const Node& node, int top) const {
+  const int id = UserBlob(node.top_ids[top]);
+  bool after = false;
+  for (const Node& other : nodes) {
+    if (&other == &node) {
+      after = true;
+    } else if (after && !other.added() &&
+               std::any_of(other.top_ids.begin(), other.top_ids.end(),
+                           [&](int other_top) { return UserBlob(other_top) == id; })) {
+      return blobs[id]->name() + "@" + node.layer->name();
+    }
+  }
+  return blobs[id]->name();
+}
+
+int Wiring::EndOf(int layer) const {
+  return layer == last_layer() ? last_node() + 1 : layer_nodes[layer + 1];
+}
+
+std::vector<int> Wiring::AddedNodesBefore(int first, int last) const {
+  std::set<int> read;
+  for (int n = first; n <= last; ++n) {
+    read.insert(nodes[n].bottom_ids.begin(), nodes[n].bottom_ids.end());
+  }
+  std::vector<int> found;
+  for (int n = first - 1; n >= 0; --n) {
+    const Node& node = nodes[n];
+    if (!node.added() || !WritesAny(node, read)) continue;
+    found.push_back(n);
+    read.insert(node.bottom_ids.begin(), node.bottom_ids.end());
+  }
+  return found;
+}
+
+std::vector<int> Wiring::BackwardNodes(int start, int end) const {
+  const int first = layer_nodes[start], last = layer_nodes[end];
+  std::vector<int> run;
+  std::set<int> wanted;
+  for (int n = EndOf(start) - 1; n > first; --n) {
+    const Node& node = nodes[n];
+    if (!WritesAny(node, wanted) && !node.makes_top) continue;
+    run.push_back(n);
+    wanted.insert(node.bottom_ids.begin(), node.bottom_ids.end());
+  }
+  for (int n = first; n >= last; --n) run.push_back(n);
+  const std::vector<int> before = AddedNodesBefore(last, first);
+  run.insert(run.end(), before.begin(), before.end());
+  return run;
+}
+
+}  // namespace caffe
