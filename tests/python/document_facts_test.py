@@ -135,6 +135,23 @@ def test_claims_are_words_of_their_pages_and_have_tests():
                 assert re.search(r'TEST(_F|_P)?\(%s,\s*%s\)' % tuple(name.split('.')), text), name
 
 
+def messages():
+    """All string literals of the sources, each joined as the compiler joins it."""
+    for text in sources('.cpp', '.hpp', '.py', folders=('src', 'include', 'tools', 'python')):
+        text = re.sub(r'(["\'])\s*\n\s*\1', '', text)
+        yield from re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)
+        yield from re.findall(r"'((?:[^'\\\n]|\\.)*)'", text)
+
+
+def test_messages_that_the_page_of_faults_quotes_are_those_of_the_sources():
+    known = '\n'.join(messages())
+    quoted = [words for row in rows(read('docs/faults.md'), 'what you see')
+              for words in code_words(row[0]) if re.match(r'[A-Za-z]+ [a-z]+ ', words)]
+    assert quoted
+    for words in quoted:
+        assert words in known, words
+
+
 def test_every_fault_is_a_claim():
     faults = [row[0] for row in rows(read('docs/faults.md'), 'what you see')]
     assert sorted(faults) == sorted(words for page, words, _ in claims()
@@ -193,7 +210,12 @@ def test_layers_that_documents_name_are_there_and_missing_ones_are_not():
         for _, _, block in blocks(read(page)):
             named.update(re.findall(r'\btype: "(\w+)" (?:top|bottom)', block))
             named.update(re.findall(r'\bL\.([A-Z]\w*)\(', block))
+        for table in re.findall(r'^\| layers? \|.*\n\|[-|]+\|\n((?:\|.*\|\n)+)', read(page), re.M):
+            for row in table.splitlines():
+                named.update(code_words(row.split('|')[1]))
         assert named <= known | {'FooBar', 'Python'}, page
+        text = text.replace(' '.join(section(differences, 'What is missing').split()), '')
+        assert not absent & set(code_words(text)), page
     forks = section(differences, 'Layers').split('come from other forks')[0]
     for name in code_words(forks):
         assert name in known or name.endswith('_filler'), name

@@ -79,6 +79,16 @@ def test_the_english_is_plain(name):
 
 
 @pytest.mark.parametrize('name', DOCUMENTS)
+def test_sentences_are_not_too_long(name):
+    """35 words, a piece of code or a link being one."""
+    text = re.sub(r'`[^`]*`', 'code', without_blocks(read(name)))
+    text = re.sub(r'\[([^\]]*)\]\([^)]*\)', 'link', text)
+    for paragraph in re.split(r'\n\s*\n|\n(?=\s*[*|#-] |\||\d\. )', text):
+        for sentence in re.split(r'(?<=[.:;?|])\s', ' '.join(paragraph.split())):
+            assert len(sentence.split()) <= 35, '%s: %s' % (name, sentence)
+
+
+@pytest.mark.parametrize('name', DOCUMENTS)
 def test_lines_are_not_too_long(name):
     """125 columns, but for tables."""
     for number, line in enumerate(read(name).splitlines(), 1):
