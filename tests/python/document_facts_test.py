@@ -193,6 +193,20 @@ def test_the_data_tools_have_the_flags_that_are_listed():
         assert set(re.findall(r'-(\w+)', block)) == known
 
 
+@pytest.mark.parametrize('page', ['docs/tour.md', 'docs/adding_a_layer.md', 'kernels/README.md',
+                                  'src/caffe/library/README.md', 'tests/README.md',
+                                  'python/README.md'])
+def test_names_that_developers_read_are_in_the_sources(page):
+    """Each name in code: `Net::Forward`, `kOfTop`, `MakeKernel("folder/file", "kernel")`."""
+    text = ''.join(sources('.cpp', '.hpp', '.h', '.inc', '.py', '.pyi', '.proto',
+                           folders=FOLDERS + ('kernels', 'proto')))
+    known = set(re.findall(r'[A-Za-z_]\w+', text))
+    for code in code_words(without_blocks(read(page))):
+        for name in re.findall(r'(?<![\w./-])([A-Za-z_]\w*[A-Za-z0-9])(?![\w./-])', code):
+            # FooBar and foo_bar are what a reader writes.
+            assert name in known or re.match(r'Foo|foo_bar', name), '%s in %s' % (name, code)
+
+
 @needs_tool
 def test_layers_that_documents_name_are_there_and_missing_ones_are_not():
     known = set(layers())
