@@ -1,0 +1,139 @@
+#include "caffe/net/memory_plan.hpp"
+
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+struct Buffer {
+  int index;
+  int64_t bytes;
+  int first, last;  // steps
+  bool Meets(const Buffer& other) const { return first <= other.last && other.first <= last; }
+};
+
+struct Placed {
+  Buffer buffer;
+  int64_t offset;
+  int64_t end() const { return offset + buffer.bytes; }
+};
+
+// Those among `placed` that live at a time with `buffer`, by offset.
+std::vector<Placed> Neighbours(const Buffer& buffer, const std::vector<Placed>& placed) {
+  std::vector<Placed> found;
+  for (const Placed& other : placed) {
+    if (other.buffer.Meets(buffer)) found.push_back(other);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+  return found;
+}
+
+int64_t LowestOffset(int64_t bytes, const std::vector<Placed>& neighbours) {
+  int64_t offset = 0;
+  for (const Placed& other : neighbours) {
+    if (other.offset - offset >= bytes) break;
+    offset = std::max(offset, other.end());
+  }
+  return offset;
+}
+
+// Below `limit`; negative if there is none.
+int64_t HighestOffset(int64_t bytes, std::vector<Placed> neighbours, int64_t limit) {
+  std::sort(neighbours.begin(), neighbours.end(),
+            [](const Placed& a, const Placed& b) { return a.end() > b.end(); });
+  int64_t end = limit;
+  for (const Placed& other : neighbours) {
+    if (end - other.end() >= bytes) break;
+    end = std::min(end, other.offset);
+  }
+  return end - bytes;
+}
+
+// Bytes that live at the busiest step: no arena is smaller.
+int64_t LeastBytes(const std::vector<Buffer>& buffers, int steps) {
+  std::vector<int64_t> alive(steps, 0);
+  for (const Buffer& buffer : buffers) {
+    for (int step = buffer.first; step <= buffer.last; ++step) alive[step] += buffer.bytes;
+  }
+  return alive.empty() ? 0 : *std::max_element(alive.begin(), alive.end());
+}
+
+int64_t End(const std::vector<Placed>& placed) {
+  int64_t end = 0;
+  for (const Placed& one : placed) end = std::max(end, one.end());
+  return end;
+}
+
+// Large buffers first, each as low as it fits ("greedy by size" of Pisarchyk and Lee, arXiv
+// 2001.03288).
+std::vector<Placed> PlaceBySize(std::vector<Buffer> buffers) {
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
+  std::vector<Placed> placed;
+  for (const Buffer& buffer : buffers) {
+    placed.push_back({buffer, LowestOffset(buffer.bytes, Neighbours(buffer, placed))});
+  }
+  return placed;
+}
+
+// In the order of the steps, at the bottom of an arena of `limit` bytes, or at its top where the bottom
+// is taken: then a chain of layers, which has two buffers at a time, needs no byte more than they do.
+std::vector<Placed> PlaceAtBothEnds(std::vector<Buffer> buffers, int64_t limit) {
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.first < b.first; });
+  std::vector<Placed> placed;
+  for (const Buffer& buffer : buffers) {
+    const std::vector<Placed> neighbours = Neighbours(buffer, placed);
+    int64_t offset = LowestOffset(buffer.bytes, neighbours);
+    const int64_t top = HighestOffset(buffer.bytes, neighbours, limit);
+    if (offset > 0 && top >= 0) offset = top;
+    placed.push_back({buffer, offset});
+  }
+  return placed;
+}
+
+}  // namespace
+
+MemoryPlan MemoryPlan::Make(const std::vector<Step>& steps, const std::vector<int64_t>& bytes,
+                            const std::set<int>& kept, int64_t alignment) {
+  CAFFE_CHECK(alignment > 0, "an alignment of ", alignment, " bytes");
+  const int count = static_cast<int>(bytes.size());
+  std::vector<Buffer> all;
+  for (int b = 0; b < count; ++b) {
+    CAFFE_CHECK(bytes[b] >= 0, "buffer ", b, " has a size of ", bytes[b], " bytes");
+    all.push_back({b, (bytes[b] + alignment - 1) / alignment * alignment, -1, -1});
+  }
+  std::set<int> own = kept;
+  const auto use = [&](int b, int step, bool writes) {
+    CAFFE_CHECK(b >= 0 && b < count, "step ", step, " uses buffer ", b, ", there are ", count);
+    if (all[b].first < 0) {
+      all[b].first = step;
+      if (!writes) own.insert(b);
+    }
+    all[b].last = step;
+  };
+  for (size_t step = 0; step < steps.size(); ++step) {
+    for (int b : steps[step].reads) use(b, static_cast<int>(step), false);
+    for (int b : steps[step].writes) use(b, static_cast<int>(step), true);
+  }
+  std::vector<Buffer> buffers;
+  for (const Buffer& buffer : all) {
+    if (buffer.first >= 0 && own.count(buffer.index) == 0) buffers.push_back(buffer);
+  }
+  const int64_t least = LeastBytes(buffers, static_cast<int>(steps.size()));
+  std::vector<Placed> best = PlaceBySize(buffers);
+  if (End(best) > least) {
+    std::vector<Placed> other = PlaceAtBothEnds(buffers, least);
+    if (End(other) < End(best)) best = std::move(other);
+  }
+  MemoryPlan plan;
+  plan.offsets.assign(count, kOwn);
+  plan.bytes = End(best);
+  for (const Placed& one : best) plan.offsets[one.buffer.index] = one.offset;
+  return plan;
+}
+
+}  // namespace caffe
