@@ -1,5 +1,5 @@
-# Every package in one place. Required ones stop the configuration; the others are listed in the
-# summary, found or not.
+# All packages. A missing required package stops the configuration; the summary lists the
+# others, found or not.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Protobuf 3.21 REQUIRED)
@@ -13,7 +13,7 @@ find_path(CAFFE_CBLAS_INCLUDE cblas.h
   PATH_SUFFIXES openblas-openmp openblas openblas-pthread x86_64-linux-gnu/openblas-openmp
                 x86_64-linux-gnu REQUIRED)
 
-# CMake 4.3 renamed it.
+# Renamed in CMake 4.3.
 if(TARGET SQLite3::SQLite3)
   set(CAFFE_SQLITE SQLite3::SQLite3)
 else()

@@ -1,5 +1,5 @@
-# Kernel bodies twice: embedded as text for OpenCL and CUDA, and compiled for the CPU, once per
-# instruction level. The first line of a body, `//! types: …`, says for which types:
+# Kernel bodies are used twice: embedded as text for OpenCL and CUDA, and compiled for the CPU,
+# once per instruction level. The first line of a body, `//! types: …`, names the types:
 #   float       f32 f16 bf16 f64, compute, in and out equal      quantized  q8 q16, likewise
 #   master      compute f32, in f16 or bf16, out f32 (f32 masters of half-stored values)
 #   pairs       every pair of in and out types, computed in f32 (f64 where one of them is f64)
@@ -103,7 +103,7 @@ else()
 endif()
 set(host_flags -O3 -fopenmp-simd -ffp-contract=off -fno-trapping-math -fno-math-errno
     -Wno-unused-function -Wno-unknown-pragmas)
-# Not part of the dialect, but of the levels.
+# Not written in the dialect, but compiled once per level, too.
 set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.cpp)
 set_source_files_properties(${winograd_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 foreach(level IN LISTS CAFFE_HOST_LEVELS)

@@ -1,4 +1,4 @@
-# One table of every dependency, found or not, and of what follows from that.
+# One table of all dependencies, found or not, and of what each enables.
 function(caffe_row name found consequence)
   if(found)
     set(state "yes")

@@ -1,4 +1,4 @@
-"""celsius/caffe_examples_setup.py, for scripts that look for it in the folder above their own."""
+"""celsius/caffe_examples_setup.py, for scripts that import it from the folder above."""
 import os
 import runpy
 

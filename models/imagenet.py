@@ -1,4 +1,4 @@
-"""What the ImageNet models have in common: data, losses, types and files."""
+"""Common parts of the ImageNet models: data, losses, types and files."""
 import os
 import sys
 
@@ -14,7 +14,7 @@ LEARNED = [dict(lr_mult=1, decay_mult=1), dict(lr_mult=2, decay_mult=0)]
 
 
 def image_input(net, batch_size, size):
-    """net.data for images that the user hands over."""
+    """net.data for images that the caller writes."""
     net.data = L.Input(shape=dict(dim=[batch_size, 3, size, size]))
 
 
@@ -33,7 +33,7 @@ def records(net, size, batches, source='examples/imagenet', **transform):
 
 
 def synthetic(net, size, batch_size):
-    """net.data and net.label of made-up numbers, to see that a net trains at all."""
+    """net.data and net.label of random numbers, to test that a net trains."""
     data, label = L.DummyData(
         name='data', ntop=2, shape=[dict(dim=[batch_size, 3, size, size]), dict(dim=[batch_size])],
         data_filler=[dict(type='gaussian', std=50), dict(type='constant', value=1)])

@@ -10,7 +10,7 @@ options=()
 [ ! -x .venv/bin/python3 ] || options+=("-DPython3_EXECUTABLE=$PWD/.venv/bin/python3")
 if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
   options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers need
+  export CCACHE_SLOPPINESS=pch_defines,time_macros  # precompiled headers need this
 fi
 cmake --preset "$preset" "${options[@]}"
 case "$preset" in

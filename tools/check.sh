@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What a commit must pass: format, include direction, public headers that compile alone, and the
-# tests that need no device. With --sanitize: those tests under the address and undefined-behaviour
-# sanitizers instead, in build-sanitize. With --threads: what uses threads and processes (data, program
-# cache) under the thread sanitizer, in build-threads.
+# The checks that a commit must pass: format, include direction, public headers that compile alone,
+# and the tests that need no device. With --sanitize: those tests under the address and
+# undefined-behaviour sanitizers instead, in build-sanitize. With --threads: the tests of threads and
+# processes (data, program cache) under the thread sanitizer, in build-threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT
 jobs=${CAFFE_JOBS:-$(nproc)}
 tests=(ctest --output-on-failure --label-regex '^(null|cpu)$')
-# An empty folder of OpenCL drivers: only the CPU takes part, also in tests that use every device.
+# An empty folder of OpenCL drivers: only the CPU is used, even by tests that use every device.
 no_opencl() {
   mkdir -p build/no-opencl
   export OCL_ICD_VENDORS=$PWD/build/no-opencl

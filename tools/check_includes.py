@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: folders are a stack, and third-party headers have homes.
+"""Checks includes: folders are a stack, and each third-party header has a home.
 
 check_includes.py [ROOT] prints every include that points upward, or out of its home, and exits 1 if
 there is one.
@@ -77,7 +77,7 @@ def _fault(root, path, included):
         return 'is no public header'
     source = _folder_of(path)
     if source is None:
-        # Tools and Python stand on the public headers; tests may look inside.
+        # Tools and Python may include public headers only; tests may include all headers.
         if in_source and path.split('/')[0] in ('tools', 'python'):
             return 'is no public header'
         return None

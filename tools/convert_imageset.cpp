@@ -1,4 +1,4 @@
-// The images of a list -> a database of Datum, key %08d_<path>: their place in the list, from 0.
+// The images of a list -> a database of Datum, key %08d_<path>: index in the list, path.
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
@@ -29,7 +29,7 @@ struct Options {
   int height = 0, width = 0;                // 0: that of each image
 };
 
-// What became of an image.
+// The result of reading one image.
 struct Result {
   Datum datum;
   Shape shape;
@@ -81,8 +81,8 @@ void Shuffle(std::vector<ImageEntry>* entries) {
   }
 }
 
-// Whether a Data layer would see in the file just this image: not so if it must be turned, or has
-// other channels.
+// Whether a Data layer would decode the file to this image. It would not if Exif rotates the image or
+// if the file has other channels.
 bool Holds(const std::string& file, const std::string& name, const Image& image) {
   const Image stored = DecodeImage(file, name, std::nullopt);
   return stored.channels == image.channels && stored.height == image.height &&
@@ -134,7 +134,7 @@ void ConvertList(const ToolCommand& command) {
   int64_t count = 0;
   Shape first;
   for (int64_t begin = 0; begin < total; begin += 4 * threads) {
-    // Few, because all their pixels are in memory.
+    // A small batch, because all its pixels are in memory.
     std::vector<Result> results(std::min<int64_t>(4 * threads, total - begin));
     RunInParallel(threads, static_cast<int64_t>(results.size()),
                   [&](int64_t i) { Convert(entries[begin + i], options, &results[i]); });

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and trains a small net on handwritten digits on every device that
-# is there. Arguments go to examples/digits/digits.py; pictures and nets to build/demo.
+# Installs what is missing, builds, and trains a small net on handwritten digits on every device of
+# the machine. Arguments go to examples/digits/digits.py; pictures and nets to build/demo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# What this and the other examples need; tools/build.sh without targets builds the tests, too.
+# The targets of the examples; tools/build.sh without targets builds the tests, too.
 tools/build.sh release _caffe caffe_pb2 tool_caffe tool_convert_mnist_data tool_convert_cifar_data \
   tool_convert_imageset tool_compute_image_mean
 python=.venv/bin/python3

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# gpu_test.sh FOLDER [stage...]: builds, tests and times everything on a machine with an NVIDIA GPU,
-# through CUDA and through NVIDIA's OpenCL, and leaves logs and results in FOLDER. Stages, all by
-# default: build test time digits train. CAFFE_TEST_DATA names the data for `train` (mnist/).
+# gpu_test.sh FOLDER [stage...]: builds, tests and measures everything on a machine with an NVIDIA GPU,
+# through CUDA and through NVIDIA's OpenCL, and leaves logs and results in FOLDER. Stages (default:
+# all): build test time digits train. CAFFE_TEST_DATA names the data for `train` (mnist/).
 # CAFFE_INSTALL=off uses the machine as it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ export OCL_ICD_FILENAMES=${OCL_ICD_FILENAMES:-libnvidia-opencl.so.1}
 export CAFFE_CACHE_DIR=$PWD/build/gpu-cache
 python=.venv/bin/python3
 if [ -x "$python" ]; then
-  export VIRTUAL_ENV=$PWD/.venv  # where CUDA's libraries are looked for
+  export VIRTUAL_ENV=$PWD/.venv  # where the library searches for CUDA's libraries
 else
   python=python3
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build and the tests need: packages of Debian 12 or Ubuntu 24.04, and a virtual
-# environment .venv with the Python packages. Only what is missing: a second run takes a second and
-# needs no rights. CAFFE_INSTALL=off skips it all (a machine that was prepared in another way).
+# environment .venv with the Python packages. It installs missing packages only: a second run
+# takes a second and needs no root rights. CAFFE_INSTALL=off skips everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "${CAFFE_INSTALL:-on}" != off ] || exit 0
@@ -45,7 +45,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   apt install -y --no-install-recommends "${missing[@]}"
 fi
 
-# CUDA texts are compiled in the tests even without a GPU: NVRTC from a toolkit, else from PyPI.
+# The tests compile CUDA texts even without a GPU: with NVRTC of a toolkit, otherwise of PyPI.
 has_nvrtc() {
   compgen -G '/usr/local/cuda*/lib*/libnvrtc.so*' >/dev/null ||
     compgen -G '/usr/local/cuda*/targets/*/lib/libnvrtc.so*' >/dev/null ||

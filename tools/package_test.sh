@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the package into a fresh virtual environment with pip, as a user does, and tests what is
-# there: the module, away from the source tree, and the command.
+# Installs the package into a fresh virtual environment with pip, as a user does, and tests the
+# module, away from the source tree, and the command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/package_test.sh: exit status $status after $SECONDS s"' EXIT

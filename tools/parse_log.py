@@ -70,7 +70,7 @@ def parse(lines):
                 row = dict(NumIters=iteration, Seconds=seconds)
                 train.append(row)
             if row is None:
-                continue  # the log begins in the middle of a test
+                continue  # the log starts in the middle of a test
             # Blobs of several elements: name, name_1, name_2, ...
             column, count = name, 0
             while column in row:

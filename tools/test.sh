@@ -17,12 +17,12 @@ fi
 
 tools/build.sh release
 echo "built after $SECONDS s"
-# Caches of this tree only: no test meets what another version left behind.
+# Caches of this tree, so that no test uses programs of another version.
 export CAFFE_CACHE_DIR=$PWD/build/test-cache/programs POCL_CACHE_DIR=$PWD/build/test-cache/pocl
 mkdir -p "$CAFFE_CACHE_DIR" "$POCL_CACHE_DIR"
 python=.venv/bin/python3
 if [ -x "$python" ]; then
-  export VIRTUAL_ENV=$PWD/.venv  # where NVRTC is looked for
+  export VIRTUAL_ENV=$PWD/.venv  # where the library searches for NVRTC
 else
   python=python3
 fi

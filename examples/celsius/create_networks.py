@@ -1,4 +1,4 @@
-"""Writes net_<type>.prototxt: one neuron that is to find fahrenheit = 1.8 celsius + 32."""
+"""Writes net_<type>.prototxt: one neuron that learns fahrenheit = 1.8 celsius + 32."""
 from caffe_examples_setup import *
 
 TYPES = {'half': caffe.data_type.CAFFE_HALF,
@@ -9,7 +9,7 @@ TYPES = {'half': caffe.data_type.CAFFE_HALF,
 for name, data_type in TYPES.items():
     net = caffe.NetSpec()
     net.celsius = L.Input(input_param=dict(shape=dict(dim=[1, 1, 1, 1])), ntop=1)
-    # Only the training net (phase 0) knows the right answer.
+    # Only the training net (phase 0) gets the correct answer.
     net.fahrenheit = L.Input(input_param=dict(shape=dict(dim=[1, 1, 1, 1])), ntop=1,
                              include=dict(phase=0))
     net.neuron = L.InnerProduct(
@@ -17,7 +17,7 @@ for name, data_type in TYPES.items():
         top_data_type=data_type,
         inner_product_param=dict(num_output=1, weight_filler=dict(type='constant'),
                                  bias_filler=dict(type='constant')))
-    # Whatever the neuron computes in, its answer is a float.
+    # The answer is a float, in every type of the neuron.
     net.output = L.Quantizer(net.neuron, bottom_data_type=data_type, compute_data_type=data_type,
                              top_data_type=caffe.data_type.CAFFE_FLOAT)
     net.euclidean = L.EuclideanLoss(net.output, net.fahrenheit, include=dict(phase=0))

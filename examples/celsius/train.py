@@ -21,7 +21,7 @@ config.weight_decay = 0.00005
 config.lr_policy = 'inv'
 config.gamma = 0.01
 config.power = 0.75
-config.max_iter = 6000  # the thesis stops at 2000, where the neuron is still 2 F off
+config.max_iter = 6000  # the thesis stops at 2000, with an error of 2 F
 config.snapshot = 2000
 config.snapshot_prefix = 'net'
 config.display = 100
@@ -43,7 +43,7 @@ plt.savefig('loss.png')
 net = caffe.Net(net_file, caffe.TEST, weights='net_iter_%d.caffemodel' % config.max_iter)
 net.quant_mode = caffe.quantizer_mode.CAFFE_QUANT_OBSERVE
 errors = {}
-for c in celsius:  # all of them: what lies beyond an observed range is cut off
+for c in celsius:  # all of them: values outside an observed range are clamped
     net.blobs['celsius'].data[0] = c
     net.forward()
     errors[c] = abs(net.blobs['output'].data[0, 0] - (1.8 * c + 32))

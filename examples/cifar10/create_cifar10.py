@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes LMDBs and the mean image of CIFAR-10, which is downloaded if no data is given.
+"""Makes LMDBs and the mean image of CIFAR-10; downloads it if no data are given.
 
 Writes cifar10_train_lmdb, cifar10_test_lmdb and mean.binaryproto beside this script, where
 models/cifar10_quick looks for them. --data names what there is: a folder or tar file, either with the
@@ -29,7 +29,7 @@ CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'hors
 
 
 def download(path):
-    """Puts the archive of the binary version at `path`, unless it is there."""
+    """Downloads the archive of the binary version to `path`, unless the file exists."""
     if os.path.exists(path):
         return
     try:
@@ -94,7 +94,7 @@ def unpack(data, folder):
     if found or not all(pictures.values()):
         raise SystemExit('%s: neither the files %s nor images in train/<class> and test/<class>'
                          % (data, ', '.join(BATCHES)))
-    # Solvers want the classes mixed; the same order every time.
+    # Training needs mixed classes; the order is always the same.
     for part in pictures.values():
         random.Random(1).shuffle(part)
     each = -(-len(pictures['train']) // 5)
@@ -112,7 +112,7 @@ def run(tools, *command):
 
 
 def create(data, output, tools=None):
-    """Makes what is missing in `output`; returns the paths of train and test LMDB and the mean."""
+    """Makes the missing files in `output`; returns the paths of train and test LMDB and the mean."""
     tools = tools or default_tools()
     os.makedirs(output, exist_ok=True)
     paths = [os.path.join(output, name)

@@ -54,7 +54,7 @@ def settings(arguments, net_file, suffix=''):
     parameter.snapshot = parameter.max_iter
     parameter.snapshot_prefix = os.path.join(arguments.output, 'quick')
     parameter.random_seed = arguments.seed
-    # The tests below are ours, so that their results can be drawn.
+    # The script runs the tests itself, to draw their results.
     parameter.ClearField('test_iter')
     parameter.ClearField('test_interval')
     parameter.ClearField('net')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small net of LeNet's kind on the handwritten digits that scikit-learn carries.
+"""Trains a small net, similar to LeNet, on the handwritten digits of scikit-learn.
 
 For every type and device: trains from the same seed, tests, and prints a row of a table (type,
 device, accuracy, milliseconds per image, memory). The integer types quantize the net that was
@@ -112,7 +112,7 @@ def memory(net):
 
 
 def test(weights, data_type, data):
-    """Confusion matrix (right answer x given answer), milliseconds per image, bytes."""
+    """Confusion matrix (correct answer x given answer), milliseconds per image, bytes."""
     images, labels = data
     net = caffe.Net(make_net(data_type, TEST_BATCH, training=False), caffe.TEST, weights=weights)
     answers = net.forward_all(data=images)['prob'].argmax(axis=1)
@@ -124,7 +124,7 @@ def test(weights, data_type, data):
         begin = time.perf_counter()
         net.forward(data=images[:TEST_BATCH])['prob'].sum()  # reading it waits for the device
         times.append(time.perf_counter() - begin)
-    # The minimum: whatever else the machine does only adds to it.
+    # The minimum: other processes can only make a batch slower.
     return confusion, min(times) * 1000 / TEST_BATCH, memory(net)
 
 
@@ -133,7 +133,7 @@ def plot(runs, folder):
     matplotlib.use('Agg')
     import matplotlib.pyplot as plt
 
-    # A curve for each training: integer types have none of their own.
+    # A curve for each training; integer types are not trained.
     curves = {}
     for run in runs:
         curves.setdefault((run['trained'], run['device']), []).append(run)
@@ -194,7 +194,7 @@ def main():
         caffe.set_device(device)
         trainings = {}  # of this device: data type -> solver, losses
         for name in arguments.types:
-            # Integers are computed with what was learned in float.
+            # Integer nets use the weights that were trained in float.
             trained = 'float' if name in INTEGERS else name
             if trained not in trainings:
                 trainings[trained] = train(TYPES[trained], train_data, arguments.iterations,

@@ -1,4 +1,4 @@
-"""celsius/caffe_examples_setup.py, for scripts that look for it in their own folder."""
+"""celsius/caffe_examples_setup.py, for scripts of this folder."""
 import os
 import runpy
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes LMDBs of MNIST from its IDX files, which are downloaded if no folder with them is given.
+"""Makes LMDBs of MNIST from its IDX files; downloads them if no folder is given.
 
 Writes mnist_train_lmdb and mnist_test_lmdb beside this script, where models/lenet looks for them.
 """
@@ -26,7 +26,7 @@ FILES = {'train-images-idx3-ubyte': 'f68b3c2dcbeaaa9fbdd348bbdeb94873',
 
 
 def download(folder):
-    """Puts the four IDX files into a folder, unless they are there."""
+    """Downloads the four IDX files into a folder, unless they exist."""
     os.makedirs(folder, exist_ok=True)
     for name, checksum in FILES.items():
         path = os.path.join(folder, name)
@@ -66,7 +66,7 @@ def idx_file(folder, name, scratch):
 
 
 def default_tools():
-    """The folder with the command-line tools: the built tree's, else the installed package's."""
+    """The folder of the tools: of the built tree, otherwise of the installed package."""
     built = os.path.join(ROOT, 'build', 'tools')
     package = importlib.util.find_spec('caffe')
     if os.path.isdir(built) or package is None:
@@ -87,14 +87,14 @@ def convert(tools, images, labels, database):
 
 
 def create(data, output, tools):
-    """Makes the LMDBs of both sets, unless they are there; gives their paths."""
+    """Makes the LMDBs of both sets, unless they exist; returns their paths."""
     databases = [os.path.join(output, 'mnist_%s_lmdb' % part) for part in ('train', 'test')]
     os.makedirs(output, exist_ok=True)
     for database, part in zip(databases, ('train', 't10k')):
         if os.path.exists(os.path.join(database, 'data.mdb')):
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            # Made under another name first, so that one under the final name is complete.
+            # Written under another name first, so that a folder with the final name is complete.
             partial = database + '.part'
             shutil.rmtree(partial, ignore_errors=True)
             convert(tools, idx_file(data, part + '-images-idx3-ubyte', scratch),

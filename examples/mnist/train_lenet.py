@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains LeNet on MNIST, its net made by the NetSpec script in models/lenet, in a type of choice."""
+"""Trains LeNet on MNIST in any type; the NetSpec script in models/lenet makes the net."""
 import argparse
 import os
 import sys
@@ -55,7 +55,7 @@ def make_solver(arguments, databases):
 
 
 def test_accuracy(solver):
-    """The share of right answers on the 10,000 test images."""
+    """The share of correct answers on the 10,000 test images."""
     net = solver.test_nets[0]
     net.share_with(solver.net)
     return accuracy_of(net)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Classifies the images of a list with SqueezeNet and counts how many classes are right.
+"""Classifies the images of a list with SqueezeNet and counts the correct classes.
 
 Images are decoded, cropped to the centre of 227x227 and reduced by the mean of each channel; the
 class is that of the largest score. Prints the number of hits and the time, and on demand writes the
@@ -47,7 +47,7 @@ def read_list(data, count=None):
 
 
 def load_image(path):
-    """The centre of an image as the net wants it: float [3, 227, 227], blue first."""
+    """The centre of an image as input of the net: float [3, 227, 227], blue first."""
     pixels = np.asarray(Image.open(path).convert('RGB'))[:, :, ::-1]
     top, left = ((extent - SIZE) // 2 for extent in pixels.shape[:2])
     crop = pixels[top:top + SIZE, left:left + SIZE].astype(np.float32)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""AlexNet as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself."""
+"""AlexNet as a NetSpec script: writes deploy.prototxt and train_val.prototxt into its folder."""
 import os
 import sys
 
@@ -55,7 +55,7 @@ def add_body(net, classes, bias=0.1, pool_first=False, fc=4096):
 
 
 def deploy(batch_size=10, size=SIZE, classes=1000, data_type=None, name='AlexNet', **body):
-    """The net that is used: images in, probabilities out."""
+    """The net for deployment: images in, probabilities out."""
     net = NetSpec()
     image_input(net, batch_size, size)
     add_body(net, classes, **body)
@@ -64,7 +64,7 @@ def deploy(batch_size=10, size=SIZE, classes=1000, data_type=None, name='AlexNet
 
 
 def train_val(data=None, classes=1000, data_type=None, name='AlexNet', **body):
-    """The net of both phases. data: (size, batch size) for made-up images."""
+    """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (256, 50), data,
              mean_file='data/ilsvrc12/imagenet_mean.binaryproto')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""CaffeNet as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself.
+"""CaffeNet as a NetSpec script: writes deploy.prototxt and train_val.prototxt into its folder.
 
 AlexNet with pooling before normalisation and with biases that start at 1.
 """
@@ -21,7 +21,7 @@ SIZE = alexnet.SIZE
 
 
 def deploy(**options):
-    """The net that is used: images in, probabilities out. Options as of AlexNet's."""
+    """The net for deployment: images in, probabilities out. Options as of AlexNet's."""
     return alexnet.deploy(name='CaffeNet', bias=1, pool_first=True, **options)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """CIFAR-10 quick as a NetSpec script: writes cifar10_quick_train_test.prototxt and
-cifar10_quick.prototxt beside itself."""
+cifar10_quick.prototxt into its folder."""
 import os
 import sys
 
@@ -62,7 +62,7 @@ def train_test(train_db=FOLDER + 'cifar10_train_lmdb', test_db=FOLDER + 'cifar10
 
 
 def deploy(batch_size=1):
-    """The net that is used: images less the mean in, probabilities out."""
+    """The net for deployment: images minus the mean in, probabilities out."""
     net = NetSpec()
     net.data = L.Input(shape=[dict(dim=[batch_size, 3, 32, 32])])
     add_body(net)

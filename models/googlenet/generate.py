@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GoogLeNet as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself."""
+"""GoogLeNet as a NetSpec script: writes deploy.prototxt and train_val.prototxt into its folder."""
 import os
 import sys
 
@@ -66,7 +66,7 @@ def head(net, index, scores, weight):
 
 
 def side(net, index, bottom, classes):
-    """A classifier of the middle of the net, which helps to train it."""
+    """A classifier in the middle of the net, which helps to train it."""
     prefix = 'loss%d/' % index
     net[prefix + 'ave_pool'] = L.Pooling(bottom, pool=P.Pooling.AVE, kernel_size=5, stride=3)
     x = conv(net, prefix[:-1], 'conv', net[prefix + 'ave_pool'], 128, kernel_size=1)
@@ -79,7 +79,7 @@ def side(net, index, bottom, classes):
 
 
 def add_body(net, classes, sides):
-    """conv1 … loss3/classifier on net.data; with the classifiers at the side or without."""
+    """conv1 … loss3/classifier on net.data; with or without the additional classifiers."""
     x = conv(net, 'conv1', '7x7_s2', net.data, 64, kernel_size=7, stride=2, pad=3)
     x = max_pool(net, 'pool1/3x3_s2', x)
     net['pool1/norm1'] = L.LRN(x, local_size=5, alpha=1e-4, beta=0.75)
@@ -100,7 +100,7 @@ def add_body(net, classes, sides):
 
 
 def deploy(batch_size=10, size=SIZE, classes=1000, data_type=None):
-    """The net that is used: images in, probabilities out."""
+    """The net for deployment: images in, probabilities out."""
     net = NetSpec()
     image_input(net, batch_size, size)
     add_body(net, classes, sides=False)
@@ -109,7 +109,7 @@ def deploy(batch_size=10, size=SIZE, classes=1000, data_type=None):
 
 
 def train_val(data=None, classes=1000, data_type=None):
-    """The net of both phases. data: (size, batch size) for made-up images."""
+    """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (32, 50), data, mean_value=MEAN)
     add_body(net, classes, sides=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""LeNet as a NetSpec script: writes lenet_train_test.prototxt and lenet.prototxt beside itself."""
+"""LeNet as a NetSpec script: writes lenet_train_test.prototxt and lenet.prototxt to its folder."""
 import os
 import sys
 
@@ -13,7 +13,7 @@ TRAIN, TEST = 0, 1
 
 
 def add_body(net, types):
-    """conv1 … ip2 on net.data. `types` are the keywords that say the layers' data types."""
+    """conv1 … ip2 on net.data. `types` are the keywords for the layers' data types."""
     def learned(**param):
         # The bias learns at twice the rate of the weights.
         return dict(param=[dict(lr_mult=1), dict(lr_mult=2)], weight_filler=dict(type='xavier'),
@@ -30,7 +30,7 @@ def add_body(net, types):
 
 
 def data_types(data_type):
-    """The keywords that give a layer one type throughout; none for the net's default, float."""
+    """The keywords that give a layer one type; empty for float, the default."""
     if data_type is None:
         return {}
     return dict(bottom_data_type=data_type, compute_data_type=data_type, top_data_type=data_type)
@@ -38,7 +38,7 @@ def data_types(data_type):
 
 def train_test(train_db='examples/mnist/mnist_train_lmdb', test_db='examples/mnist/mnist_test_lmdb',
                data_type=None):
-    """The net of both phases. Loss and accuracy are float, whatever the body's type is."""
+    """The net of both phases. Loss and accuracy are float in nets of every type."""
     def data(phase, source, batch_size):
         return L.Data(include=dict(phase=phase), transform_param=dict(scale=1 / 256),
                       source=source, batch_size=batch_size, backend=P.Data.LMDB, ntop=2)
@@ -57,7 +57,7 @@ def train_test(train_db='examples/mnist/mnist_train_lmdb', test_db='examples/mni
 
 
 def deploy(batch_size=64, data_type=None):
-    """The net that is used: images in, probabilities out."""
+    """The net for deployment: images in, probabilities out."""
     net = NetSpec()
     net.data = L.Input(shape=dict(dim=[batch_size, 1, 28, 28]))
     add_body(net, data_types(data_type))

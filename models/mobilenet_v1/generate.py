@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""MobileNet v1 as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself."""
+"""MobileNet v1 as a NetSpec script: writes deploy.prototxt and train_val.prototxt to its folder."""
 import os
 import sys
 
@@ -24,7 +24,7 @@ def conv(net, name, bottom, **param):
     full = 'conv' + name
     net[full] = L.Convolution(bottom, bias_term=False, weight_filler=dict(type='msra'),
                               param=[dict(lr_mult=1, decay_mult=1)], **param)
-    # The three running blobs are no parameters to learn.
+    # The three running blobs are not learned.
     net[full + '/bn'] = L.BatchNorm(net[full], param=[dict(lr_mult=0, decay_mult=0)] * 3)
     net[full + '/scale'] = L.Scale(net[full + '/bn'], in_place=True, bias_term=True)
     net['relu' + name] = L.ReLU(net[full + '/scale'], in_place=True)
@@ -45,7 +45,7 @@ def add_body(net, classes):
 
 
 def deploy(batch_size=1, size=SIZE, classes=1000, data_type=None):
-    """The net that is used: images in, probabilities out."""
+    """The net for deployment: images in, probabilities out."""
     net = NetSpec()
     image_input(net, batch_size, size)
     add_body(net, classes)
@@ -54,7 +54,7 @@ def deploy(batch_size=1, size=SIZE, classes=1000, data_type=None):
 
 
 def train_val(data=None, classes=1000, data_type=None):
-    """The net of both phases. data: (size, batch size) for made-up images."""
+    """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (64, 50), data, mean_value=MEAN, scale=SCALE)
     add_body(net, classes)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ResNet-50 as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself."""
+"""ResNet-50 as a NetSpec script: writes deploy.prototxt and train_val.prototxt into its folder."""
 import os
 import sys
 
@@ -17,7 +17,7 @@ STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
 def normalised(net, conv, suffix, bottom, **param):
     """A convolution with its BatchNorm and Scale, bn<suffix> and scale<suffix>, in place."""
     net[conv] = L.Convolution(bottom, weight_filler=dict(type='msra'), **param)
-    # The three running blobs are no parameters to learn.
+    # The three running blobs are not learned.
     net['bn' + suffix] = L.BatchNorm(net[conv], in_place=True, param=[dict(lr_mult=0)] * 3)
     net['scale' + suffix] = L.Scale(net['bn' + suffix], in_place=True, bias_term=True)
     return net['scale' + suffix]
@@ -62,7 +62,7 @@ def add_body(net, classes):
 
 
 def deploy(batch_size=1, size=SIZE, classes=1000, data_type=None):
-    """The net that is used: images in, probabilities out."""
+    """The net for deployment: images in, probabilities out."""
     net = NetSpec()
     image_input(net, batch_size, size)
     add_body(net, classes)
@@ -71,7 +71,7 @@ def deploy(batch_size=1, size=SIZE, classes=1000, data_type=None):
 
 
 def train_val(data=None, classes=1000, data_type=None):
-    """The net of both phases. data: (size, batch size) for made-up images."""
+    """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (32, 25), data, mean_value=MEAN)
     add_body(net, classes)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SqueezeNet v1.0 as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself."""
+"""SqueezeNet v1.0 as a NetSpec script: writes deploy.prototxt and train_val.prototxt to its folder."""
 import os
 import sys
 
@@ -12,7 +12,7 @@ from imagenet import (L, MEAN, P, NetSpec, add_data, add_loss, finish,  # noqa: 
 SIZE = 227
 # Outputs of the modules fire2 … fire9: of the layer that squeezes, of each layer that expands.
 MODULES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
-# What the layers are called in the released model, and in the one before it (FireNet).
+# Names of the layers in the released model, and in the one before it (FireNet).
 NAMES = dict(squeeze='squeeze1x1', one='expand1x1', three='expand3x3', final='conv10',
              relu_final='relu_conv10', pool='pool10', relu1='relu_conv1')
 EARLY_NAMES = dict(squeeze='conv1x1_1', one='conv1x1_2', three='conv3x3_2', final='conv_final',
@@ -61,7 +61,7 @@ def add_body(net, classes, names):
 
 
 def deploy(batch_size=10, size=SIZE, classes=1000, data_type=None, early=False):
-    """The net that is used: images in, probabilities out. early: with FireNet's names, and scores
+    """The net for deployment: images in, probabilities out. early: with FireNet's names, and scores
     out."""
     net = NetSpec()
     image_input(net, batch_size, size)
@@ -72,7 +72,7 @@ def deploy(batch_size=10, size=SIZE, classes=1000, data_type=None, early=False):
 
 
 def train_val(data=None, classes=1000, data_type=None):
-    """The net of both phases. data: (size, batch size) for made-up images."""
+    """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (32, 25), data, mean_value=MEAN)
     add_loss(net, add_body(net, classes, NAMES))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""VGG-16 as a NetSpec script: writes deploy.prototxt and train_val.prototxt beside itself."""
+"""VGG-16 as a NetSpec script: writes deploy.prototxt and train_val.prototxt into its folder."""
 import os
 import sys
 
@@ -41,7 +41,7 @@ def add_body(net, classes, fc):
 
 
 def deploy(batch_size=10, size=SIZE, classes=1000, fc=4096, data_type=None):
-    """The net that is used: images in, probabilities out."""
+    """The net for deployment: images in, probabilities out."""
     net = NetSpec()
     image_input(net, batch_size, size)
     add_body(net, classes, fc)
@@ -50,7 +50,7 @@ def deploy(batch_size=10, size=SIZE, classes=1000, fc=4096, data_type=None):
 
 
 def train_val(data=None, classes=1000, fc=4096, data_type=None):
-    """The net of both phases. data: (size, batch size) for made-up images."""
+    """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (64, 50), data, mean_value=MEAN)
     add_body(net, classes, fc)

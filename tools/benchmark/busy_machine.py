@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times nets on cores that other processes want, too: quiet, and beside one and three busy processes.
+"""Measures nets on quiet cores, and on cores with one and with three busy processes.
 
 Three sides: Cortado as it is, Cortado with the waiting loop that GCC's OpenMP has by itself
 (GOMP_SPINCOUNT=300000, what it was before), and PyTorch where it is installed. Every side is a process

@@ -1,4 +1,4 @@
-"""What a report says of the machine and the code."""
+"""The facts about machine and code that a report starts with."""
 import os
 import subprocess
 

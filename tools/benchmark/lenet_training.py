@@ -136,7 +136,7 @@ def make_pytorch(arguments):
 def work(arguments):
     """Answers each line of input, a number of iterations, by a line of JSON."""
     answers = os.fdopen(os.dup(1), 'w')
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
     make = make_ours if arguments.worker == OURS else make_pytorch
     facts, step = make(arguments)
     print(json.dumps(facts), file=answers, flush=True)
@@ -232,7 +232,7 @@ def main():
         side.train(arguments.warmup)
     for _ in range(arguments.rounds):
         for side in sides:
-            side.train(1)  # wakes its threads
+            side.train(1)  # starts its threads
             side.milliseconds.append(side.train(arguments.iterations))
     for side in sides:
         side.close()

@@ -144,7 +144,7 @@ int CacheCommand(const std::vector<std::string>& arguments) {
   int64_t max_bytes = ProgramCache::Options().size_cap_bytes;
   bool all = false, limited = false;
   for (size_t i = 1; i < arguments.size(); ++i) {
-    // As gflags has it: one dash or two, the value after a space or an equals sign.
+    // As in gflags: one dash or two, the value after a space or an equals sign.
     std::string name = arguments[i];
     std::optional<std::string> value;
     if (const size_t equals = name.find('='); equals != std::string::npos) {
@@ -182,7 +182,7 @@ int CacheCommand(const std::vector<std::string>& arguments) {
   if (verb == "prune" && read_only) {
     return Fail("CAFFE_CACHE=ro forbids prune");
   }
-  // Nothing is made where nothing is, and a list never repairs.
+  // Listing neither creates a cache nor repairs one.
   std::error_code unknown;
   const bool exists = std::filesystem::exists(directory / "programs.db", unknown);
   ProgramCache cache(directory,

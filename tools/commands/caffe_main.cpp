@@ -12,7 +12,7 @@ namespace {
 
 struct Command {
   const char* name;
-  int (*run)(const Options& options);  // null: in Run
+  int (*run)(const Options& options);  // null: Run handles it
   bool takes_arguments;
   const char* summary;
   const char* usage;
@@ -95,11 +95,11 @@ void PrintHelp(const Command& command) {
 }
 
 int Run(const std::vector<std::string>& arguments, const std::string& program) {
-  // It has flags of its own.
+  // `cache` parses its own flags.
   if (!arguments.empty() && arguments[0] == "cache") {
     return CacheCommand({arguments.begin() + 1, arguments.end()});
   }
-  // Alone it is no verbosity of the log.
+  // -v without a value means version, not the verbosity of the log.
   const bool asks_version = arguments.size() == 1 && arguments[0] == "-v";
   Options options = asks_version ? Options() : ParseOptions(arguments);
   options.program = program;

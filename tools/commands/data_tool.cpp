@@ -21,7 +21,7 @@ std::string Usage(const ToolCommand& command) {
   return usage;
 }
 
-// The arguments in their places; the number of positional ones is checked.
+// Sorts the arguments into flags and positional ones, and checks the number of the latter.
 ToolCommand Parse(const ToolCommand& command, const std::vector<std::string>& arguments) {
   ToolCommand parsed = command;
   std::vector<FlagSpec> known;

@@ -77,7 +77,7 @@ std::string Json(int index, const DeviceInfo& info) {
       ", \"unified_memory\": ", flag(info.unified_memory), "}");
 }
 
-// A row for each family, type and device; the exit status.
+// Prints a row for each family, type and device; returns the exit status.
 int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices,
                     const std::vector<std::string>& names, bool json) {
   std::vector<DataType> types;

@@ -11,7 +11,7 @@
 namespace caffe {
 namespace {
 
-constexpr int kMaxDepth = 8;  // of flagfiles that name flagfiles
+constexpr int kMaxDepth = 8;  // flagfiles may name flagfiles
 
 class Rewriter {
  public:

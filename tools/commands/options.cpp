@@ -13,7 +13,7 @@
 namespace caffe {
 namespace {
 
-// What is wrong with a count, as CLI11 wants it; empty: nothing.
+// A CLI11 validator: the error message, or "" if the count is valid.
 std::string Positive(const std::string& text) {
   int value = 0;
   const char* end = text.data() + text.size();
@@ -27,7 +27,7 @@ struct Parser {
   std::string stage;
   CLI::App app;
 
-  // `commands` take the flag, as their help says; each of the others takes it, too, as BVLC's does.
+  // `commands` use the flag and list it in their help; other commands accept it, as in BVLC Caffe.
   template <class Value>
   CLI::Option* Add(const std::string& names, Value& value, const std::string& commands,
                    const std::string& description) {
@@ -118,7 +118,7 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   }
   // A later flag wins, as with gflags.
   std::set<std::string> seen;
-  std::vector<std::string> flags;  // last one first, which is what CLI11 wants
+  std::vector<std::string> flags;  // last one first, as CLI11 requires
   for (size_t i = rewritten.flags.size(); i-- > 0;) {
     const std::string& flag = rewritten.flags[i];
     if (!seen.insert(flag.substr(0, flag.find('='))).second) continue;

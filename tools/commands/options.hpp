@@ -5,11 +5,11 @@
 
 namespace caffe {
 
-// What stands on the command line of `caffe`; every command takes every flag, as BVLC's does.
+// The command line of `caffe`; every command accepts every flag, as in BVLC Caffe.
 struct Options {
   std::string program = "caffe";       // as it was typed
   std::string command;                 // empty: none was given
-  std::vector<std::string> arguments;  // behind the command
+  std::vector<std::string> arguments;  // after the command
   std::string gpu, solver, model, phase, snapshot, weights;
   std::vector<std::string> stages;
   int level = 0;
@@ -23,7 +23,7 @@ struct Options {
   std::vector<std::string> flags;  // all that were given, as --name=value
 };
 
-// Throws for what is wrong with it. Flags of the log (log_settings.hpp) act at once.
+// Parses the command line; throws for a wrong one. Flags of the log (log_settings.hpp) act at once.
 Options ParseOptions(const std::vector<std::string>& arguments);
 
 // A line for each flag of the command.

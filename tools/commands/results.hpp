@@ -5,9 +5,9 @@
 
 namespace caffe {
 
-// Prints what a command was started for, whatever the level of the log is: a line is a log line, and
-// where standard error does not show those, it is written to standard output instead. With
-// `json`, where standard output holds a JSON text, it is a log line only.
+// Prints a line of a command's results at every level of the log: as a log line, or, if standard error
+// does not show log lines, on standard output. With `json`, standard output holds a JSON text, and the
+// line is a log line only.
 class Results {
  public:
   explicit Results(bool json) : json_(json) {}

@@ -130,7 +130,8 @@ std::vector<Family> Families() {
   reduction("Reduction, ASUM", "ASUM");
   reduction("Reduction, SUMSQ", "SUMSQ");
   reduction("Reduction, MEAN", "MEAN");
-  // These keep the type of their bottom; in nets of codes the input is float, and the pooling is not.
+  // These layers have the type of their bottom; in quantized nets the input is float, the pooling is
+  // not.
   const auto moves = [&all](const char* type, const std::string& parameter,
                             const std::string& more = "", const std::string& bottom = "") {
     all.push_back({type, kImages,
@@ -286,8 +287,8 @@ void FillInputs(const Family& family, Net* net) {
   }
 }
 
-// What the codes of y stand for, and y in double with the same weights, cut to the range of codes.
-// The unit is the step between two codes.
+// The numbers that the codes of y mean, and y in double with the same weights, clamped to the range
+// of codes. The unit is the difference of two neighbouring codes.
 std::pair<Values, Values> RunDecoded(const Family& family, DataType type, Device* device) {
   auto exact = MakeNet(family, kDouble, device), net = MakeNet(family, type, device);
   NetParameter weights;
@@ -345,7 +346,7 @@ Values RunSolver(const std::string& rule, DataType type, Device* device) {
       "self-test", &parameter);
   parameter.set_data_type(static_cast<DataTypeProto>(type.info().proto));
   Solver solver(parameter, device);
-  // No gradient is near 0: rules that divide by its size would blow up what rounding does to it.
+  // No gradient is near 0: update rules that divide by its size would amplify rounding errors.
   for (const char* name : {"x", "t"}) {
     const auto& blob = solver.net()->BlobByName(name);
     std::vector<double> values = Numbers(blob->count(), 3);
@@ -361,8 +362,8 @@ Values RunSolver(const std::string& rule, DataType type, Device* device) {
   return values;
 }
 
-// Sums are taken in another order, and stored numbers rounded again on their way: several steps of
-// the type, for values around 1.
+// Sums have another order, and intermediate results are rounded: several units in the last place,
+// for values around 1.
 double Tolerance(DataType type, bool against_double) {
   if (!type.is_float()) return 0;
   if (type == kDouble) return 1e-10;
@@ -371,7 +372,7 @@ double Tolerance(DataType type, bool against_double) {
   return (against_double ? 32 : 16) * step;
 }
 
-// How far a sum of up to 70 rounded products may lie from that of the numbers, in codes.
+// The largest error of a sum of up to 70 rounded products, in codes.
 constexpr double kCodes = 3;
 
 void Compare(const Values& values, const Values& reference, double tolerance, SelfTestRow* row,
@@ -409,8 +410,8 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
               const std::function<void(const SelfTestRow&)>& report) {
   Device* cpu = Runtime::Get().cpu();
   for (DataType type : types) {
-    // Nothing is compared with itself: the CPU's narrow types are with its double, double with
-    // float, and what its codes stand for with double.
+    // The CPU's narrow types are compared with its double, double with float, and the numbers that
+    // its codes mean with double.
     const bool against_double = device == cpu;
     const DataType reference = !against_double ? type : type == kDouble ? kFloat : kDouble;
     const auto report_row = [&](const std::string& name, const auto& compare) {

@@ -9,7 +9,7 @@
 
 namespace caffe {
 
-// What one family of kernels gave on one device in one type, compared with the same on the CPU:
+// The results of one family of kernels on one device in one type, compared with the CPU's:
 // float kinds within a tolerance of the type, integers for equality. The CPU itself is compared in
 // another type: narrow ones and codes with double, double with float.
 struct SelfTestRow {
@@ -17,14 +17,14 @@ struct SelfTestRow {
   bool passed = false;
   // The largest |a - b| / max(1, |b|) over outputs and gradients; codes of the CPU: in codes.
   double difference = 0;
-  std::string message;  // of an error, or where the difference is
+  std::string message;  // an error, or the blob that differs
 };
 
 // The names of all families, in the order of their rows.
 std::vector<std::string> SelfTestFamilies();
 
-// Runs every family in every type that the device has; `report` gets each row as soon as it is
-// there. A family that throws has failed and does not stop the others.
+// Runs every family in every type that the device has; `report` is called with each row as
+// soon as it is known. A family that throws has failed and does not stop the others.
 void SelfTest(Device* device, const std::vector<DataType>& types,
               const std::function<void(const SelfTestRow&)>& report);
 

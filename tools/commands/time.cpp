@@ -25,7 +25,7 @@ double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Points of a device's queue before and behind each layer of one pass.
+// Events of a device's queue before and after each layer of one pass.
 class LayerTimer {
  public:
   LayerTimer(Device* device, size_t layers)
@@ -48,7 +48,7 @@ class LayerTimer {
   std::vector<double> total_;
 };
 
-// Takes the times of all layers of a forward and of a backward pass.
+// Measures all layers in a forward and in a backward pass.
 class PassTimer final : public PassObserver {
  public:
   PassTimer(LayerTimer* forward, LayerTimer* backward) : forward_(forward), backward_(backward) {}
@@ -130,7 +130,7 @@ int TimeCommand(const Options& options) {
   log::Info("*** Benchmark begins ***");
   log::Info(Concat("Testing for ", n, " iterations."));
 
-  // Whole passes first, as they run in earnest; then layer by layer, without fusion.
+  // First whole passes, as in normal use; then layer by layer, without fusion.
   double forward = 0, backward = 0;
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < n; ++i) {

@@ -24,7 +24,7 @@ void CheckFiles(const SolverParameter& solver) {
   for (const std::string& net : solver.test_net()) ReadNetFile(net);
 }
 
-// The value as a shell reads it again.
+// The value, quoted for a shell.
 std::string Quoted(const std::string& value) {
   const bool plain =
       !value.empty() &&
@@ -43,7 +43,7 @@ std::string Quoted(const std::string& value) {
   return quoted + "'";
 }
 
-// The command that goes on from the snapshot: what was typed, with another -snapshot.
+// The command that resumes from the snapshot: the command that was typed, with another -snapshot.
 std::string ResumeLine(const Options& options, const std::string& snapshot) {
   std::string line = Quoted(options.program) + " train";
   for (const std::string& flag : options.flags) {  // --name=value
@@ -59,7 +59,7 @@ std::string ResumeLine(const Options& options, const std::string& snapshot) {
   return line + " -snapshot " + Quoted(snapshot);
 }
 
-// What somebody who interrupted the training wants to know, also where the log does not show it.
+// Prints how to resume an interrupted training, at every level of the log.
 void TellHowToResume(const Options& options, const Solver& solver, int signal) {
   std::string text = Concat("Training was stopped by ",
                             signal == SIGINT    ? "SIGINT"
