@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caffe/memory/blob.hpp"
+#include "caffe/memory/data_stamp.hpp"
+
+namespace caffe {
+
+// Something that is computed from blobs and follows them: a copy of weights in another type, packed
+// weights, factors of a layer. Refresh, called before a forward, computes it anew if a source was
+// written since, has other memory or another shape, or if the key changed. The key stands for all that
+// matters besides the sources' content, such as the descriptor of an operator.
+class Derived {
+ public:
+  virtual ~Derived() = default;
+  // Comparisons of versions and of the key; launches and copies nothing.
+  bool Stale() const;
+  // Builds if it is stale; true if it did. What throws leaves it stale.
+  bool Refresh();
+
+ protected:
+  Derived() = default;
+  // The sources must outlive this. There may be none.
+  explicit Derived(std::vector<const BlobBase*> sources) : sources_(std::move(sources)) {}
+  void SetKey(std::string_view key);
+  virtual void Build() = 0;
+
+ private:
+  std::vector<const BlobBase*> sources_;
+  std::vector<DataStamp> made_of_;
+  std::string key_;
+  bool built_ = false;
+};
+
+}  // namespace caffe
