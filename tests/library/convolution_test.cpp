@@ -92,20 +92,21 @@ void Check(ConvDescriptor d) {
       const std::string what = device->info().id + " " + library + " " + d.name();
       const Array dx(device, d.in, x), dw(device, d.in, w), db(device, d.master(), bias);
       const Array dy(device, d.out, std::vector<double>(y.size(), 99));
-      op->Forward(dx, dw, has_bias ? db : DevicePtr{}, dy);
+      test::Memory memory(device, op.get());
+      op->Forward(memory(ConvArguments{dx, dw, {}, has_bias ? db : DevicePtr{}, dy}));
       test::ExpectNear(dy.Read(), y, test::Tolerance(d.out), what + " forward");
       const Array dyd(device, d.out, y_diff);
       if (d.backward_data) {
         const Array dxd(device, d.in, std::vector<double>(x.size(), 99));
-        op->BackwardData(dyd, dw, dxd);
+        op->BackwardData(memory(ConvGradients{dx, dw, {}, dyd, dxd}));
         test::ExpectNear(dxd.Read(), x_diff, test::Tolerance(d.in), what + " data");
       }
       if (d.backward_weights) {
         const Array dwd(device, d.master(), w_start);
-        op->BackwardWeights(dx, dyd, dwd);
+        op->BackwardWeights(memory(ConvGradients{dx, {}, {}, dyd, {}, dwd}));
         test::ExpectNear(dwd.Read(), w_diff, test::Tolerance(d.master()), what + " weights");
         const Array dbd(device, d.master(), b_start);
-        op->BackwardBias(dyd, dbd);
+        op->BackwardBias(memory(ConvGradients{dx, {}, {}, dyd, {}, {}, dbd}));
         test::ExpectNear(dbd.Read(), b_diff, test::Tolerance(d.master()), what + " bias");
       }
     }
@@ -335,13 +336,17 @@ TEST(ConvolutionTest, DepthwiseCountersAndRepetition) {
     const Array first(device, kFloat, std::vector<double>(27));
     const Array second(device, kFloat, std::vector<double>(27));
     auto op = Multiplexer::Convolution(device, d);
+    test::Memory memory(device, op.get());
+    const ConvArguments forward = memory(ConvArguments{x, w, {}, {}, y});
+    ConvGradients gradients = memory(ConvGradients{x, w, {}, y, x, first});
     device->ResetCounters();
-    op->Forward(x, w, {}, y);
-    op->BackwardData(y, w, x);
+    op->Forward(forward);
+    op->BackwardData(gradients);
     DeviceCounters counters = device->counters();
     EXPECT_EQ(counters.launches + counters.library_calls, 2) << device->info().id;
-    op->BackwardWeights(x, y, first);
-    op->BackwardWeights(x, y, second);
+    op->BackwardWeights(gradients);
+    gradients.w_diff = second;
+    op->BackwardWeights(gradients);
     counters = device->counters();
     EXPECT_EQ(counters.syncs + counters.allocations + counters.builds, 0) << device->info().id;
     EXPECT_EQ(first.Read(), second.Read()) << device->info().id;
@@ -376,8 +381,9 @@ TEST(ConvolutionTest, ReluKeepsWhatIsNoNumber) {
           const Array dx(device, type, x), dw(device, type, w), db(device, d.master(), bias);
           for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
             const Array dy(device, type, std::vector<double>(d.batch * d.out_channels * out));
-            Multiplexer::ConvolutionBy(library, device, d)
-                ->Forward(dx, dw, in_bias ? db : DevicePtr{}, dy);
+            const auto op = Multiplexer::ConvolutionBy(library, device, d);
+            test::Memory memory(device, op.get());
+            op->Forward(memory(ConvArguments{dx, dw, {}, in_bias ? db : DevicePtr{}, dy}));
             const std::vector<double> y = dy.Read();
             size_t wrong = 0;
             for (size_t i = 0; i < y.size(); ++i) {
@@ -400,20 +406,25 @@ TEST(ConvolutionTest, CountersAndRepetition) {
     const Array y(device, kFloat, Values(4 * 6 * 72, 3)), dw(device, kFloat, Values(108, 4));
     for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
       auto op = Multiplexer::ConvolutionBy(library, device, d);
+      test::Memory memory(device, op.get());
+      const ConvArguments forward = memory(ConvArguments{x, w, {}, {}, y});
+      ConvGradients gradients = memory(ConvGradients{x, w, {}, y, x, dw});
       device->ResetCounters();
-      op->Forward(x, w, {}, y);
+      op->Forward(forward);
       DeviceCounters counters = device->counters();
       const int64_t expected = device->host_accessible() ? 1 : 3;
       EXPECT_EQ(counters.launches + counters.library_calls, expected) << library;
-      op->BackwardData(y, w, x);
-      op->BackwardWeights(x, y, dw);
+      op->BackwardData(gradients);
+      op->BackwardWeights(gradients);
       counters = device->counters();
       EXPECT_EQ(counters.syncs + counters.allocations + counters.builds, 0) << library;
       // The same bits again.
       const Array first(device, kFloat, std::vector<double>(108));
       const Array second(device, kFloat, std::vector<double>(108));
-      op->BackwardWeights(x, y, first);
-      op->BackwardWeights(x, y, second);
+      gradients.w_diff = first;
+      op->BackwardWeights(gradients);
+      gradients.w_diff = second;
+      op->BackwardWeights(gradients);
       EXPECT_EQ(first.Read(), second.Read()) << library;
     }
   }
@@ -425,7 +436,7 @@ TEST(ConvolutionTest, RefusesWhatItCanNotDo) {
   ConvDescriptor d = Conv(1, 2, {5, 5}, 4, {3, 3});
   d.backward_data = false;
   auto op = Multiplexer::Convolution(cpu, d);
-  EXPECT_THROW(op->BackwardData({}, {}, {}), Error);
+  EXPECT_THROW(op->BackwardData({}), Error);
   d.in = kQuant8;
   d.out = kQuant8;
   EXPECT_THROW(Multiplexer::Convolution(cpu, d), Error);
@@ -453,7 +464,8 @@ TEST(BiasTest, AddsActivatesAndSums) {
         test::ExpectNear(dy.Read(), plain, test::Tolerance(type), what);
         op.Forward(dx, {}, dy, kPlainReLU);
         test::ExpectNear(dy.Read(), relu, test::Tolerance(type), what);
-        op.Backward(dx, db);
+        const test::Bytes workspace(device, op.workspace_bytes());
+        op.Backward(dx, db, workspace);
         test::ExpectNear(db.Read(), sums, test::Tolerance(master), what);
         const Array nan(device, type, std::vector<double>(x.size(), std::nan("")));
         for (const bool biased : {false, true}) {

@@ -51,11 +51,16 @@ class RefusingGemm final : public GemmOp {
     Make();
   }
   const char* library() const override { return kName; }
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
-    if (!RefusesNow()) return op_->Run(a, b, c, bias, alpha, beta);
+  int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  int64_t prepared_bytes() const override { return op_->prepared_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override { op_->Prepare(weights, prepared); }
+
+ protected:
+  void DoRun(const GemmArguments& arguments) override {
+    if (!RefusesNow()) return op_->Run(arguments);
     const GemmDescriptor& d = descriptor_;
-    if (behaviour.writes) Fill(device_, c, d.m * d.n * static_cast<int64_t>(d.out.bytes()));
+    if (behaviour.writes)
+      Fill(device_, arguments.c, d.m * d.n * static_cast<int64_t>(d.out.bytes()));
     Refuse();
   }
 
@@ -73,18 +78,22 @@ class RefusingConv final : public ConvOp {
     Make();
   }
   const char* library() const override { return kName; }
-  int64_t workspace_bytes() const override { return 0; }
-  void Forward(DevicePtr x, DevicePtr w, DevicePtr b, DevicePtr y) override {
-    RefusesNow() ? Refuse() : op_->Forward(x, w, b, y);
+  int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  int64_t prepared_bytes() const override { return op_->prepared_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override { op_->Prepare(weights, prepared); }
+
+ protected:
+  void DoForward(const ConvArguments& arguments) override {
+    RefusesNow() ? Refuse() : op_->Forward(arguments);
   }
-  void BackwardData(DevicePtr dy, DevicePtr w, DevicePtr dx) override {
-    RefusesNow() ? Refuse() : op_->BackwardData(dy, w, dx);
+  void DoBackwardData(const ConvGradients& gradients) override {
+    RefusesNow() ? Refuse() : op_->BackwardData(gradients);
   }
-  void BackwardWeights(DevicePtr x, DevicePtr dy, DevicePtr dw) override {
-    RefusesNow() ? Refuse() : op_->BackwardWeights(x, dy, dw);
+  void DoBackwardWeights(const ConvGradients& gradients) override {
+    RefusesNow() ? Refuse() : op_->BackwardWeights(gradients);
   }
-  void BackwardBias(DevicePtr dy, DevicePtr db) override {
-    RefusesNow() ? Refuse() : op_->BackwardBias(dy, db);
+  void DoBackwardBias(const ConvGradients& gradients) override {
+    RefusesNow() ? Refuse() : op_->BackwardBias(gradients);
   }
 
  private:
@@ -150,9 +159,12 @@ TEST_F(FallbackTest, TheNextRowComputesWhatARunRefuses) {
         auto op = Multiplexer::Gemm(device, product);
         EXPECT_STREQ(op->library(), kName);
         testing::internal::CaptureStderr();
+        test::Memory memory(device, op.get());
         for (int call = 0; call < 4; ++call) {
           const Array dc(device, kFloat, c);
-          op->Run(da, db, dc, {}, 1, beta);
+          GemmArguments arguments{da, db, dc};
+          arguments.beta = beta;
+          op->Run(memory(arguments));
           test::ExpectNear(dc.Read(), Product(a, b, c, beta), 1e-6, device->info().id);
         }
         const std::string log = testing::internal::GetCapturedStderr();
@@ -197,15 +209,17 @@ TEST_F(FallbackTest, OutputsAreNotAddedToTwice) {
   Device* cpu = Runtime::Get().cpu();
   Refuse({.writes = true});
   const Array da(cpu, kFloat, a), db(cpu, kFloat, b), dc(cpu, kFloat, c);
-  EXPECT_THROW(Multiplexer::Gemm(cpu, product)->Run(da, db, dc, {}, 1, 1), LibraryRefusal);
-  Multiplexer::Gemm(cpu, product)->Run(da, db, dc, {}, 1, 0);
+  EXPECT_THROW(test::Run(*Multiplexer::Gemm(cpu, product), cpu, {da, db, dc, {}, 1, 1}),
+               LibraryRefusal);
+  test::Run(*Multiplexer::Gemm(cpu, product), cpu, {da, db, dc, {}, 1, 0});
   test::ExpectNear(dc.Read(), Product(a, b, c, 0), 1e-6, "overwritten");
   Refuse({.plain_error = true});
-  EXPECT_THROW(Multiplexer::Gemm(cpu, product)->Run(da, db, dc), Error);
+  EXPECT_THROW(test::Run(*Multiplexer::Gemm(cpu, product), cpu, {da, db, dc}), Error);
   EXPECT_EQ(behaviour.calls, 1);
   // Asked for by name, a library has nobody behind it.
   Refuse({});
-  EXPECT_THROW(Multiplexer::GemmBy(kName, cpu, product)->Run(da, db, dc), LibraryRefusal);
+  EXPECT_THROW(test::Run(*Multiplexer::GemmBy(kName, cpu, product), cpu, {da, db, dc}),
+               LibraryRefusal);
 }
 
 TEST_F(FallbackTest, TheLastRowsErrorIsThrown) {
@@ -213,7 +227,7 @@ TEST_F(FallbackTest, TheLastRowsErrorIsThrown) {
   Refuse({});
   const Array da(cpu, kFloat, a), db(cpu, kFloat, b), dc(cpu, kFloat, c);
   auto op = MakeWithFallback(cpu, product, {RefusingGemms(), RefusingGemms()});
-  EXPECT_THROW(op->Run(da, db, dc), LibraryRefusal);
+  EXPECT_THROW(test::Run(*op, cpu, {da, db, dc}), LibraryRefusal);
   behaviour.in_make = true;
   GemmDescriptor other = product;
   other.ldc = 9;
@@ -226,8 +240,10 @@ TEST_F(FallbackTest, ACallThatWorksCostsNothing) {
     Refuse({.calls_before = 100});
     auto op = Multiplexer::Gemm(device, product);
     const Array da(device, kFloat, a), db(device, kFloat, b), dc(device, kFloat, c);
+    test::Memory memory(device, op.get());
+    const GemmArguments arguments = memory(GemmArguments{da, db, dc});
     device->ResetCounters();
-    op->Run(da, db, dc);
+    op->Run(arguments);
     const DeviceCounters counters = device->counters();
     EXPECT_EQ(counters.launches + counters.library_calls, 1);
     EXPECT_EQ(counters.syncs + counters.allocations + counters.builds + counters.copies, 0);
@@ -262,12 +278,15 @@ Passes AllPasses(ConvOp& op, Device* device) {
   const Array y(device, d.out, std::vector<double>(540)),
       dx(device, d.in, std::vector<double>(360));
   const Array dw(device, d.master(), Values(108, 5)), db(device, d.master(), Values(6, 6));
+  test::Memory memory(device, &op);
   for (int i = 0; i < 2; ++i) {
-    op.Forward(x, w, bias, y);
-    op.BackwardData(dy, w, dx);
-    op.BackwardWeights(x, dy, dw);
-    op.BackwardBias(dy, db);
+    op.Forward(memory(ConvArguments{x, w, {}, bias, y}));
+    const ConvGradients gradients = memory(ConvGradients{x, w, {}, dy, dx, dw, db});
+    op.BackwardData(gradients);
+    op.BackwardWeights(gradients);
+    op.BackwardBias(gradients);
   }
+  device->Synchronize();
   return {y.Read(), dx.Read(), dw.Read(), db.Read()};
 }
 

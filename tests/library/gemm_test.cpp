@@ -64,12 +64,24 @@ void Check(GemmDescriptor d, double alpha, double beta) {
       const DevicePtr target =
           static_cast<DevicePtr>(dc) + 64 * static_cast<int64_t>(d.out.bytes());
       const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-      op->Run(da, db, target, has_bias ? dbias : DevicePtr{}, alpha, beta);
+      test::Run(*op, device, {da, db, target, has_bias ? dbias : DevicePtr{}, alpha, beta});
       auto actual = dc.Read();
       for (int i = 0; i < 64; ++i) EXPECT_EQ(actual[i], 7.0);
       actual.erase(actual.begin(), actual.begin() + 64);
       test::ExpectNear(actual, expected, test::Tolerance(d.out),
                        device->info().id + " " + library + " " + d.name());
+      // Prepared weights give the same bits.
+      for (const auto weights : {GemmDescriptor::Weights::kA, GemmDescriptor::Weights::kB}) {
+        GemmDescriptor constant = d;
+        constant.constant = weights;
+        const bool shared = weights == GemmDescriptor::Weights::kA ? !d.step_a() : !d.step_b();
+        if (d.batch > 1 && !shared) continue;
+        auto prepared = Multiplexer::GemmBy(library, device, constant);
+        if (prepared->prepared_bytes() == 0) continue;
+        const Array again(device, d.out, c);
+        test::Run(*prepared, device, {da, db, again, has_bias ? dbias : DevicePtr{}, alpha, beta});
+        EXPECT_EQ(again.Read(), actual) << library << " " << constant.key();
+      }
     }
   }
 }
@@ -96,7 +108,7 @@ TEST(GemmTest, ComputesAProductByHand) {
   for (Device* device : AllDevices()) {
     auto op = Multiplexer::Gemm(device, Product(2, 2, 3));
     const Array da(device, kFloat, a), db(device, kFloat, b), dc(device, kFloat, {9, 9, 9, 9});
-    op->Run(da, db, dc);
+    test::Run(*op, device, {da, db, dc});
     EXPECT_EQ(dc.Read(), (std::vector<double>{4, 5, 10, 11})) << device->info().id;
   }
 }
@@ -148,7 +160,7 @@ TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
             const auto at = [before](DevicePtr start, DataType type) {
               return start + before * static_cast<int64_t>(type.bytes());
             };
-            op->Run(at(da, d.in), at(db, d.in), at(dc, d.out), {}, 1, 1);
+            test::Run(*op, device, {at(da, d.in), at(db, d.in), at(dc, d.out), {}, 1, 1});
             test::ExpectNear(dc.Read(), shifted(expected), test::Tolerance(d.out),
                              device->info().id + " " + library + " " + d.name());
           }
@@ -175,7 +187,8 @@ TEST(GemmTest, LargeOperandsBehindTheStartOfABuffer) {
         shifted.insert(shifted.begin(), before, 7.0);
         const Array da(device, kFloat, a), db(device, kFloat, shifted);
         const Array dc(device, kFloat, std::vector<double>(SizeC(d)));
-        op->Run(da, static_cast<DevicePtr>(db) + before * int64_t{sizeof(float)}, dc);
+        test::Run(*op, device,
+                  {da, static_cast<DevicePtr>(db) + before * int64_t{sizeof(float)}, dc});
         const auto c = dc.Read();
         std::vector<double> column;
         for (int64_t i = 0; i < d.m; ++i) column.push_back(c[i * d.n + 77]);
@@ -201,7 +214,7 @@ TEST(GemmTest, InstructionLevels) {
           auto expected = c;
           Reference(d, a, b, {}, 2, 0.5, &expected);
           const Array da(cpu, type, a), db(cpu, type, b), dc(cpu, type, c);
-          Multiplexer::GemmBy("native", cpu, d)->Run(da, db, dc, {}, 2, 0.5);
+          test::Run(*Multiplexer::GemmBy("native", cpu, d), cpu, {da, db, dc, {}, 2, 0.5});
           test::ExpectNear(dc.Read(), expected, test::Tolerance(type), level + " " + d.name());
         }
       }
@@ -217,7 +230,7 @@ TEST(GemmTest, BetaZeroDoesNotReadTheTarget) {
     for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
       const Array a(device, kFloat, Values(6, 1)), b(device, kFloat, Values(6, 2));
       const Array c(device, kFloat, std::vector<double>(9, nan));
-      Multiplexer::GemmBy(library, device, d)->Run(a, b, c);
+      test::Run(*Multiplexer::GemmBy(library, device, d), device, {a, b, c});
       for (double value : c.Read()) EXPECT_FALSE(std::isnan(value)) << library;
     }
   }
@@ -280,8 +293,8 @@ TEST(GemmTest, ReluKeepsWhatIsNoNumber) {
         for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
           const Array dc(device, d.out, std::vector<double>(SizeC(d)));
           const bool has_bias = bias != Epilogue::Bias::kNone;
-          Multiplexer::GemmBy(library, device, d)
-              ->Run(da, db, dc, has_bias ? dbias : DevicePtr{}, 1, 0);
+          test::Run(*Multiplexer::GemmBy(library, device, d), device,
+                    {da, db, dc, has_bias ? dbias : DevicePtr{}, 1, 0});
           const std::vector<double> c = dc.Read();
           size_t wrong = 0;
           for (size_t i = 0; i < c.size(); ++i) {
@@ -308,7 +321,7 @@ TEST(GemmTest, LongSumsOfHalfKinds) {
       d.out = out;
       for (const std::string& library : Multiplexer::GemmLibraries(cpu, d)) {
         const Array dc(cpu, out, std::vector<double>(SizeC(d)));
-        Multiplexer::GemmBy(library, cpu, d)->Run(da, db, dc);
+        test::Run(*Multiplexer::GemmBy(library, cpu, d), cpu, {da, db, dc});
         const auto c = dc.Read();
         std::vector<double> actual, expected;
         for (int64_t i = 0; i < d.m; ++i) {
@@ -370,8 +383,10 @@ TEST(GemmTest, Counters) {
       auto op = Multiplexer::GemmBy(library, device, d);
       const Array a(device, kFloat, Values(800, 1)), b(device, kFloat, Values(600, 2));
       const Array c(device, kFloat, Values(1200, 3)), bias(device, kFloat, Values(40, 4));
+      test::Memory memory(device, op.get());
+      const GemmArguments arguments = memory(GemmArguments{a, b, c, bias});
       device->ResetCounters();
-      op->Run(a, b, c, bias);
+      op->Run(arguments);
       const DeviceCounters counters = device->counters();
       EXPECT_EQ(counters.library_calls, library == "generated" ? 0 : 1) << library;
       EXPECT_EQ(counters.launches, 1) << library;

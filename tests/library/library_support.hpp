@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/library/convolution.hpp"
+#include "caffe/library/gemm.hpp"
 
 namespace caffe::test {
 
@@ -47,6 +51,63 @@ class Array {
   size_t count_;
   DevicePtr pointer_;
 };
+
+// Memory of a test's own, at least one byte.
+class Bytes {
+ public:
+  Bytes(Device* device, int64_t bytes)
+      : device_(device), pointer_(device->Allocate(std::max<int64_t>(bytes, 1), "a test")) {
+    // What an operator finds in its workspace must not matter.
+    device->Fill(pointer_, 0x7f, std::max<int64_t>(bytes, 1));
+  }
+  ~Bytes() { device_->Free(pointer_); }
+  Bytes(const Bytes&) = delete;
+  operator DevicePtr() const { return pointer_; }
+
+ private:
+  Device* device_;
+  DevicePtr pointer_;
+};
+
+// What the caller of an operator owns: its workspace and the prepared weights.
+class Memory {
+ public:
+  Memory(Device* device, Operator* op)
+      : device_(device), op_(op), workspace_(device, op->workspace_bytes()) {}
+  DevicePtr workspace() const { return workspace_; }
+  DevicePtr Prepare(DevicePtr weights) {
+    if (op_->prepared_bytes() == 0) return {};
+    prepared_ = std::make_unique<Bytes>(device_, op_->prepared_bytes());
+    op_->Prepare(weights, *prepared_);
+    return *prepared_;
+  }
+  // The arguments, completed.
+  GemmArguments operator()(GemmArguments arguments) {
+    const auto weights = static_cast<GemmOp*>(op_)->descriptor().weights();
+    arguments.workspace = workspace();
+    if (weights == GemmDescriptor::Weights::kA) arguments.prepared = Prepare(arguments.a);
+    if (weights == GemmDescriptor::Weights::kB) arguments.prepared = Prepare(arguments.b);
+    return arguments;
+  }
+  template <class Arguments> Arguments operator()(Arguments arguments) {
+    arguments.workspace = workspace();
+    if (arguments.weights) arguments.prepared = Prepare(arguments.weights);
+    return arguments;
+  }
+
+ private:
+  Device* device_;
+  Operator* op_;
+  Bytes workspace_;
+  std::unique_ptr<Bytes> prepared_;
+};
+
+// One call with memory of its own.
+inline void Run(GemmOp& op, Device* device, const GemmArguments& arguments) {
+  Memory memory(device, &op);
+  op.Run(memory(arguments));
+  device->Synchronize();
+}
 
 // Multiples of 1/8 in [-2, 2]: exact in every float kind, and so are their products in float.
 inline std::vector<double> Values(size_t count, uint32_t seed) {

@@ -10,6 +10,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/exact_requantize.hpp"
+#include "library/library_support.hpp"
 #include "support/devices.hpp"
 
 namespace caffe {
@@ -147,8 +148,9 @@ std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Oper
   const DeviceChannels arguments(device, channels);
   const auto op = Multiplexer::Gemm(device, d);
   EXPECT_STREQ(op->library(), device->host_accessible() ? "native" : "generated");
-  op->SetWeights(rows ? a : b);
-  op->RunQuantized(rows ? b : a, c, arguments.arguments);
+  GemmArguments product{a, b, c};
+  product.quant = &arguments.arguments;
+  test::Run(*op, device, product);
   return Unpack(c.Read(), d.in);
 }
 
@@ -306,12 +308,14 @@ TEST_P(QuantizedGemmTest, EveryZeroPointOfTheResult) {
   const Memory y(device, 6 * static_cast<int64_t>(type.bytes()));
   const DeviceChannels arguments(device, channels);
   const auto op = Multiplexer::Gemm(device, d);
-  op->SetWeights(w);
+  test::Memory memory(device, op.get());
+  GemmArguments product = memory(GemmArguments{x, w, y});
   const int step = type == kQuant16 && !device->host_accessible() ? 7 : 1;
   for (int zero = 0; zero <= type.info().code_max; zero += step) {
     QuantArguments now = arguments.arguments;
     now.zero_y = channels.zero_y = zero;
-    op->RunQuantized(x, y, now);
+    product.quant = &now;
+    op->Run(product);
     ASSERT_EQ(Unpack(y.Read(), type), Exact(d, operands, channels)) << "zero point " << zero;
   }
 }
@@ -320,8 +324,13 @@ TEST_P(QuantizedGemmTest, MistakesAreErrors) {
   const auto [device, type] = GetParam();
   GemmDescriptor d = Product(type, 2, 3, 5);
   const auto op = Multiplexer::Gemm(device, d);
-  EXPECT_THROW(op->RunQuantized({}, {}, {}), Error) << "no weights yet";
-  EXPECT_THROW(op->Run({}, {}, {}), Error);
+  const QuantArguments quant;
+  GemmArguments product;
+  EXPECT_THROW(op->Run(product), Error) << "without QuantArguments";
+  product.quant = &quant;
+  if (op->prepared_bytes() > 0) {
+    EXPECT_THROW(op->Run(product), Error) << "without prepared weights";
+  }
   d.epilogue.bias = Epilogue::Bias::kNone;
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
   d = Product(type, 2, 3, 5);
@@ -332,8 +341,7 @@ TEST_P(QuantizedGemmTest, MistakesAreErrors) {
     f.m = f.n = f.k = 2;
     return f;
   }());
-  EXPECT_THROW(plain->SetWeights({}), Error);
-  EXPECT_THROW(plain->RunQuantized({}, {}, {}), Error);
+  EXPECT_THROW(plain->Run(product), Error) << "with QuantArguments";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedGemmTest,
@@ -414,9 +422,12 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     const DeviceChannels arguments(device, channels);
     const auto op = Multiplexer::Convolution(device, d);
     EXPECT_STREQ(op->library(), device->host_accessible() ? "native" : "generated");
-    op->SetWeights(device_w);
+    test::Memory memory(device, op.get());
+    ConvArguments forward{device_x, device_w, {}, {}, y};
+    forward.quant = &arguments.arguments;
+    forward = memory(forward);
     // Twice: the second finds whatever the first left in its workspace.
-    for (int i = 0; i < 2; ++i) op->ForwardQuantized(device_x, y, arguments.arguments);
+    for (int i = 0; i < 2; ++i) op->Forward(forward);
     EXPECT_EQ(Unpack(y.Read(), d.in), exact) << d.name();
   }
 };
@@ -464,9 +475,14 @@ TEST_P(QuantizedConvolutionTest, MistakesAreErrors) {
   const auto [device, type] = GetParam();
   ConvDescriptor d = Conv(type, 1, 2, {4, 4}, 2, {3, 3});
   const auto op = Multiplexer::Convolution(device, d);
-  EXPECT_THROW(op->ForwardQuantized({}, {}, {}), Error) << "no weights yet";
-  EXPECT_THROW(op->Forward({}, {}, {}, {}), Error);
-  EXPECT_THROW(op->BackwardData({}, {}, {}), Error);
+  const QuantArguments quant;
+  ConvArguments forward;
+  EXPECT_THROW(op->Forward(forward), Error) << "without QuantArguments";
+  forward.quant = &quant;
+  if (op->prepared_bytes() > 0) {
+    EXPECT_THROW(op->Forward(forward), Error) << "without prepared weights";
+  }
+  EXPECT_THROW(op->BackwardData({}), Error);
   d.backward_data = true;
   EXPECT_THROW(Multiplexer::Convolution(device, d), Error);
 }

@@ -14,6 +14,7 @@ namespace caffe {
 
 class LayerParameter;
 class ParamSpec;
+class Workspace;
 
 enum Phase : int;
 
@@ -22,6 +23,8 @@ struct LayerContext {
   Device* device = nullptr;
   TypeTriple types = TypeTriple::Equal(kFloat);
   uint64_t seed = 0;  // of this layer's random numbers
+  // Scratch memory of the net, which its layers use in turn. A layer without one makes its own.
+  Workspace* workspace = nullptr;
 };
 
 // What the codes of a quantized blob mean, and the name under which its range is observed.
@@ -123,6 +126,8 @@ class LayerBase {
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel) const;
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel,
                                      const TypeTriple& types) const;
+  // Scratch memory on device(). State a need in Reshape, so that Forward does not allocate.
+  Workspace& workspace() const { return *context_.workspace; }
   // The range of a quantized bottom or top. Throws, with the blob's name, if it was never observed.
   const QuantRange& BottomRange(int index) const;
   const QuantRange& TopRange(int index) const;
@@ -137,6 +142,7 @@ class LayerBase {
 
   std::unique_ptr<LayerParameter> parameter_;
   LayerContext context_;
+  std::unique_ptr<Workspace> own_workspace_;
   std::vector<BlobRange> bottom_ranges_, top_ranges_;
   std::vector<bool> param_propagate_down_;
   bool need_backward_ = true;

@@ -2,27 +2,26 @@
 
 #include <memory>
 
-#include "caffe/memory/blob.hpp"
-#include "caffe/memory/data_stamp.hpp"
+#include "caffe/memory/derived.hpp"
 
 namespace caffe {
 
-// A derived copy of a parameter blob in another type: the half copy of a float master. Refresh()
-// before a forward rebuilds it on the device if the source was written since or lies in another
-// memory; in between, data() is a plain pointer. Where the types are equal it is the source itself and costs nothing.
-class ParameterCopy {
+// A parameter blob in another type: the half copy of a float master, converted on the device. Where
+// the types are equal it is the source itself; Refresh then only uploads it.
+class ParameterCopy final : public Derived {
  public:
   ParameterCopy() = default;
   // `source` must outlive this.
-  ParameterCopy(BlobBase* source, DataType type, Device* device);
-  void Refresh();
-  DevicePtr data() const;
+  ParameterCopy(const BlobBase* source, DataType type, Device* device);
+  const BlobBase& blob() const { return copy_ ? *copy_ : *source_; }
+  DevicePtr data() const { return blob().device_data(); }
 
  private:
-  BlobBase* source_ = nullptr;
+  void Build() override;
+
+  const BlobBase* source_ = nullptr;
   std::shared_ptr<BlobBase> copy_;
   std::unique_ptr<Kernel> convert_;
-  DataStamp made_of_;
 };
 
 }  // namespace caffe

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "caffe/library/quant_arguments.hpp"
-#include "caffe/memory/blob.hpp"
-#include "caffe/memory/data_stamp.hpp"
+#include "caffe/memory/derived.hpp"
 
 namespace caffe {
 
@@ -21,11 +20,11 @@ class LayerParameter;
 // computed in double on the host. Per tensor, all channels take the largest s_w. Where a range [low,
 // high] of the weights is given, max(|low| / (q + 1), |high| / q) stands for max |w| / q, so that the
 // range that a file stores gives its scale back; weights beyond it are clamped.
-class QuantizedParameters {
+class QuantizedParameters final : public Derived {
  public:
   struct Source {
-    BlobBase* weights;  // [channels, depth], or [depth, channels] if transposed
-    BlobBase* bias;     // [channels]; may be null
+    const BlobBase* weights;  // [channels, depth], or [depth, channels] if transposed
+    const BlobBase* bias;     // [channels]; may be null
     int64_t channels = 0;
     bool transposed = false;
     bool per_tensor = false;
@@ -36,17 +35,16 @@ class QuantizedParameters {
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);
-  // Builds the copies anew if a source was written, lies in another memory or a range changed since;
-  // true if it did. Throws on weights that are no numbers.
-  bool Refresh(const QuantRange& in, const QuantRange& out);
+  // To be told before Refresh, which throws on weights that are infinite or NaN.
+  void SetRanges(const QuantRange& in, const QuantRange& out);
   // Codes [channels, depth].
-  DevicePtr weights() const { return codes_->device_data(); }
+  const BlobBase& codes() const { return *codes_; }
   QuantArguments arguments() const;
   // s_w of each channel.
   const std::vector<double>& scales() const { return scales_; }
 
  private:
-  void Build();
+  void Build() override;
 
   Source source_;
   DataType type_;
@@ -55,7 +53,6 @@ class QuantizedParameters {
   std::shared_ptr<BlobBase> codes_, channels_;  // channels_: bytes of bias, multiplier and shift
   std::vector<double> scales_;
   QuantRange in_, out_;
-  DataStamp weights_made_of_, bias_made_of_;
 };
 
 }  // namespace caffe

@@ -5,6 +5,7 @@
 #include "caffe/layer/parameter_copy.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/library/convolution.hpp"
+#include "caffe/library/prepared_weights.hpp"
 
 namespace caffe {
 
@@ -43,11 +44,12 @@ class Convolution : public LayerBase {
   Shape input_;  // of a bottom, as the operation was made for it
   ParameterCopy weights_, bias_;
   std::unique_ptr<ConvOp> operation_;
+  PreparedWeights prepared_;
   // Of a quantized bottom, since each has a range of its own.
   struct Quantized {
     QuantizedParameters parameters;
     std::unique_ptr<ConvOp> operation;
-    bool stale = true;  // the operation has not got the weights yet
+    PreparedWeights prepared;
   };
   std::vector<Quantized> quantized_;
 };

@@ -5,6 +5,7 @@
 #include "caffe/layer/parameter_copy.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/convolution.hpp"
+#include "caffe/library/prepared_weights.hpp"
 
 namespace caffe {
 
@@ -42,6 +43,7 @@ class Deconvolution : public LayerBase {
   Shape input_, output_;  // of a bottom and a top, as the operators were made for them
   ParameterCopy weights_, bias_;
   std::unique_ptr<ConvOp> operation_;  // the convolution from tops to bottoms
+  PreparedWeights prepared_;
   std::unique_ptr<BiasOp> bias_operation_;
 };
 

@@ -5,6 +5,7 @@
 #include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/gemm.hpp"
+#include "caffe/library/prepared_weights.hpp"
 
 namespace caffe {
 
@@ -41,7 +42,7 @@ class InnerProduct : public LayerBase {
   bool has_bias_ = true, transpose_ = false, fused_relu_ = false;
   ParameterCopy weights_, bias_;
   QuantizedParameters quantized_;
-  bool stale_weights_ = true;  // the quantized operator has not got them yet
+  PreparedWeights prepared_;
   std::unique_ptr<GemmOp> forward_, backward_data_, backward_weights_;
   std::unique_ptr<BiasOp> backward_bias_;
 };

@@ -7,6 +7,7 @@
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/conv_geometry.hpp"
 #include "caffe/library/epilogue.hpp"
+#include "caffe/library/operator.hpp"
 #include "caffe/library/quant_arguments.hpp"
 
 namespace caffe {
@@ -37,35 +38,58 @@ struct ConvDescriptor {
   }
   // "half 8x3x227x227 -> 96 11x11/4 group 1"
   std::string name() const;
+  // Every field, unlike name().
+  std::string key() const;
   // Throws on channels that group does not divide and on unsupported types; normalizes geometry.
   void Normalize();
 };
 
-// A ConvDescriptor made ready on one device. Workspace is allocated at construction; the passes
-// allocate nothing. Results repeat bit by bit for the same device and number of threads. Not
-// thread-safe. A pass that the descriptor did not ask for throws.
-class ConvOp {
+// The operands of a forward pass.
+struct ConvArguments {
+  DevicePtr x;
+  DevicePtr weights,
+      prepared;    // `prepared`: what Prepare made of the weights; may be null if nothing
+  DevicePtr bias;  // null if the epilogue has none, and for quantized types
+  DevicePtr y;
+  EpilogueOperands epilogue = {};
+  const QuantArguments* quant = nullptr;  // for quantized types, and for these only
+  DevicePtr workspace = {};
+};
+
+// The operands of the backward passes; each takes what it reads and writes.
+struct ConvGradients {
+  DevicePtr x;
+  DevicePtr weights, prepared;
+  DevicePtr y_diff;
+  DevicePtr x_diff = {};
+  DevicePtr w_diff = {}, b_diff = {};  // of type master()
+  DevicePtr workspace = {};
+};
+
+// A ConvDescriptor made ready on one device. Results repeat bit by bit for the same device and number
+// of threads. A pass that the descriptor did not ask for throws.
+class ConvOp : public Operator {
  public:
-  virtual ~ConvOp() = default;
-  // Which library multiplies: openblas, native, clblast, cublas, generated.
-  virtual const char* library() const = 0;
-  // y = activation(conv(x, weights) + bias). `bias` is null if the epilogue has none.
-  virtual void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) = 0;
-  // Of quantized types in place of Forward. The codes of the weights are told before the first pass
-  // and whenever they changed; they stay where they are. Padding holds zero_x.
-  virtual void SetWeights(DevicePtr codes);
-  virtual void ForwardQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments);
-  // x_diff = the gradient with respect to x; overwritten.
-  virtual void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) = 0;
-  // w_diff (of type master()) += the gradient with respect to the weights.
-  virtual void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) = 0;
-  // b_diff (of type master()) += the sum of y_diff over images and positions.
-  virtual void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) = 0;
-  virtual int64_t workspace_bytes() const = 0;
+  // y = epilogue(conv(x, weights) + bias). The padding of quantized types holds quant->zero_x.
+  void Forward(const ConvArguments& arguments);
+  // x_diff = the gradient with respect to x; reads y_diff and the weights.
+  void BackwardData(const ConvGradients& gradients);
+  // w_diff += the gradient with respect to the weights; reads x and y_diff.
+  void BackwardWeights(const ConvGradients& gradients);
+  // b_diff += the sum of y_diff over images and positions.
+  void BackwardBias(const ConvGradients& gradients);
   const ConvDescriptor& descriptor() const { return descriptor_; }
 
  protected:
   explicit ConvOp(const ConvDescriptor& descriptor) : descriptor_(descriptor) {}
+  virtual void DoForward(const ConvArguments& arguments) = 0;
+  // Quantized operators have no gradients; they are not called for these.
+  virtual void DoBackwardData(const ConvGradients&) {}
+  virtual void DoBackwardWeights(const ConvGradients&) {}
+  virtual void DoBackwardBias(const ConvGradients&) {}
+  // Throw if the operator prepares weights, or needs a workspace, and the call brings none.
+  void CheckMemory(DevicePtr prepared, DevicePtr workspace) const;
+  void CheckWorkspace(DevicePtr workspace) const;
   ConvDescriptor descriptor_;
 };
 

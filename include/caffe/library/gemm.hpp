@@ -6,6 +6,7 @@
 #include "caffe/core/data_type.hpp"
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/epilogue.hpp"
+#include "caffe/library/operator.hpp"
 #include "caffe/library/quant_arguments.hpp"
 
 namespace caffe {
@@ -29,6 +30,10 @@ struct GemmDescriptor {
   // i, the other one the activations; see QuantArguments. There always is a bias.
   DataType in = kFloat, out = kFloat;
   Epilogue epilogue;  // a bias has m elements (per row) or n (per column), the same for every i
+  // The operand that holds weights: the same matrix for every i and for many calls. Prepare may bring
+  // it into another form. kNone: both are new in each call. Quantized types: see weights().
+  enum class Weights { kNone, kA, kB };
+  Weights constant = Weights::kNone;
 
   // The values in effect, kDense and kShared resolved.
   int64_t row_a() const { return lda != kDense ? lda : trans_a ? m : k; }
@@ -38,10 +43,17 @@ struct GemmDescriptor {
   int64_t step_b() const { return Step(stride_b, (trans_b ? n : k) * row_b()); }
   int64_t step_c() const { return Step(stride_c, m * row_c()); }
   bool quantized() const { return in.is_quantized(); }
+  // The operand that Prepare takes.
+  Weights weights() const {
+    if (!quantized()) return constant;
+    return epilogue.bias == Epilogue::Bias::kPerRow ? Weights::kA : Weights::kB;
+  }
   // Sums of 64 bits.
   bool wide_sums() const { return in == kQuant16 || k > kNarrowDepth; }
   // "half/float tn 64x500x800 batch 4 +bias +relu"
   std::string name() const;
+  // Every field, unlike name().
+  std::string key() const;
   // Throws unless sizes, leading dimensions and types are as described above.
   void Check() const;
 
@@ -51,25 +63,29 @@ struct GemmDescriptor {
   }
 };
 
-// A GemmDescriptor made ready on one device by one library. What it needs (programs, workspace) it
-// holds from its construction on; Run allocates nothing. Not thread-safe.
-class GemmOp {
+// The operands of a product.
+struct GemmArguments {
+  DevicePtr a, b, c;
+  DevicePtr bias = {};         // null if the epilogue has none, and for quantized types
+  double alpha = 1, beta = 0;  // 1 and 0 for quantized types
+  DevicePtr prepared = {};     // what Prepare made of the weights; may be null if nothing
+  EpilogueOperands epilogue = {};
+  const QuantArguments* quant = nullptr;  // for quantized types, and for these only
+  DevicePtr workspace = {};
+};
+
+// A GemmDescriptor made ready on one device.
+class GemmOp : public Operator {
  public:
-  virtual ~GemmOp() = default;
-  // openblas, native, clblast, cublas, generated.
-  virtual const char* library() const = 0;
-  // Enqueues the product. `bias` is null if the epilogue has none.
-  virtual void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias = {}, double alpha = 1,
-                   double beta = 0) = 0;
-  // Of quantized types in place of Run. The codes of the weights are told before the first product
-  // and whenever they changed; they stay where they are.
-  virtual void SetWeights(DevicePtr codes);
-  virtual void RunQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments);
-  virtual int64_t workspace_bytes() const { return 0; }
+  // Enqueues the product.
+  void Run(const GemmArguments& arguments);
   const GemmDescriptor& descriptor() const { return descriptor_; }
 
  protected:
   explicit GemmOp(const GemmDescriptor& descriptor) : descriptor_(descriptor) {}
+  virtual void DoRun(const GemmArguments& arguments) = 0;
+  // Throws if the operator prepares weights, or needs a workspace, and the call brings none.
+  void CheckMemory(const GemmArguments& arguments) const;
   GemmDescriptor descriptor_;
 };
 

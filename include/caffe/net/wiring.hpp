@@ -10,6 +10,7 @@
 namespace caffe {
 
 class NetParameter;
+class Workspace;
 
 // A layer with its blobs. Layers that the passes of graph/ added (splits, casts) are nodes, too.
 struct Node {
@@ -39,7 +40,8 @@ struct Wiring {
   std::string name;
   Phase phase;
   std::unique_ptr<NetParameter>
-      parameter;  // the user's layers that the state admits, without weights
+      parameter;                         // the user's layers that the state admits, without weights
+  std::unique_ptr<Workspace> workspace;  // the layers use it in turn
   std::vector<Node> nodes;
   std::vector<std::shared_ptr<BlobBase>> blobs;
   std::map<int, int> origins;   // blob of an added layer -> the blob that it stands for

@@ -4,6 +4,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/filler.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {
@@ -23,6 +24,10 @@ void CheckCount(const std::string& where, const char* what, size_t count, int lo
 
 LayerBase::LayerBase(const LayerParameter& parameter, const LayerContext& context)
     : parameter_(std::make_unique<LayerParameter>(parameter)), context_(context) {
+  if (!context.workspace) {
+    own_workspace_ = std::make_unique<Workspace>(context.device, parameter.name() + " workspace");
+    context_.workspace = own_workspace_.get();
+  }
   for (int i = 0; i < parameter.blobs_size(); ++i) {
     auto blob = MakeBlob(master_type(), context.device, {0}, Concat(parameter.name(), ".", i));
     blob->FromProto(parameter.blobs(i));
@@ -49,6 +54,7 @@ void LayerBase::SetUp(const LayerTraits& traits, const BlobVec& bottom, const Bl
 
 void LayerBase::MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top) {
   context_.device = device;
+  context_.workspace->SetDevice(device);
   for (auto& blob : blobs_) blob->SetDevice(device);
   LayerSetUp(bottom, top);
   Reshape(bottom, top);

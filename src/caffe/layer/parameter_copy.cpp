@@ -4,7 +4,8 @@
 
 namespace caffe {
 
-ParameterCopy::ParameterCopy(BlobBase* source, DataType type, Device* device) : source_(source) {
+ParameterCopy::ParameterCopy(const BlobBase* source, DataType type, Device* device)
+    : Derived({source}), source_(source) {
   if (source->type() == type) return;
   copy_ = MakeBlob(type, device, source->shape(), source->name() + " as " + type.name());
   const DataType compute = source->type() == kDouble || type == kDouble ? kDouble : kFloat;
@@ -15,20 +16,14 @@ ParameterCopy::ParameterCopy(BlobBase* source, DataType type, Device* device) : 
                  ->CreateKernel("convert");
 }
 
-void ParameterCopy::Refresh() {
+void ParameterCopy::Build() {
   if (!copy_) {
     source_->device_data();  // uploads a stale device copy now, not inside the forward
     return;
   }
-  if (made_of_ == DataStamp(*source_)) return;
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
   convert_->Launch(source_->count(),
                    {source_->count(), source_->Data(), copy_->MutableData(), 1.0, 1.0, 0.0, 0.0});
-  made_of_ = DataStamp(*source_);
-}
-
-DevicePtr ParameterCopy::data() const {
-  return copy_ ? copy_->device_data() : source_->device_data();
 }
 
 }  // namespace caffe

@@ -11,8 +11,9 @@
 namespace caffe {
 namespace {
 
-bool Same(const QuantRange& a, const QuantRange& b) {
-  return a.scale == b.scale && a.zero == b.zero;
+std::vector<const BlobBase*> Blobs(const QuantizedParameters::Source& source) {
+  if (!source.bias) return {source.weights};
+  return {source.weights, source.bias};
 }
 
 template <class Code>
@@ -53,7 +54,7 @@ void QuantizedParameters::Source::ReadQuantizer(const LayerParameter& layer) {
 }
 
 QuantizedParameters::QuantizedParameters(const Source& source, DataType type, Device* device)
-    : source_(source), type_(type), device_(device) {
+    : Derived(Blobs(source)), source_(source), type_(type), device_(device) {
   depth_ = source.weights->count() / source.channels;
   codes_ = MakeBlob(type, device, {source.channels, depth_},
                     source.weights->name() + " as " + type.name());
@@ -61,18 +62,12 @@ QuantizedParameters::QuantizedParameters(const Source& source, DataType type, De
                        source.weights->name() + ": bias and factors of channels");
 }
 
-bool QuantizedParameters::Refresh(const QuantRange& in, const QuantRange& out) {
-  const DataStamp weights(*source_.weights);
-  const DataStamp bias = source_.bias ? DataStamp(*source_.bias) : DataStamp();
-  if (weights == weights_made_of_ && bias == bias_made_of_ && Same(in, in_) && Same(out, out_)) {
-    return false;
-  }
+void QuantizedParameters::SetRanges(const QuantRange& in, const QuantRange& out) {
   in_ = in;
   out_ = out;
-  Build();
-  weights_made_of_ = weights;
-  bias_made_of_ = bias;
-  return true;
+  const double key[] = {in.scale, static_cast<double>(in.zero), out.scale,
+                        static_cast<double>(out.zero)};
+  SetKey({reinterpret_cast<const char*>(key), sizeof(key)});
 }
 
 void QuantizedParameters::Build() {
@@ -93,8 +88,8 @@ void QuantizedParameters::Build() {
       largest = std::max(largest, std::abs(value));
     }
     CAFFE_CHECK(finite, "blob ", source_.weights->name(),
-                " or the bias that goes with it holds no ", "number in channel ", c,
-                "; it can not be quantized");
+                " or its bias holds infinities or NaN in ", "channel ", c,
+                "; it cannot be quantized");
     scales_[c] = largest / most;
     if (!source_.limits.empty()) {
       const auto& [low, high] = source_.limits[source_.limits.size() == 1 ? 0 : c];

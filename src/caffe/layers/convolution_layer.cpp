@@ -3,6 +3,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 
@@ -12,7 +13,7 @@ void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   AddParameter(0, setup_.WeightShape(setup_.outputs, setup_.channels / setup_.group),
                parameter.weight_filler());
   if (setup_.has_bias) AddParameter(1, {setup_.outputs}, parameter.bias_filler());
-  input_.clear();  // operators of another device are no use
+  input_.clear();  // drop operators built for the previous device
   if (types().compute.is_quantized()) {
     QuantizedParameters::Source source{blobs_[0].get(),
                                        setup_.has_bias ? blobs_[1].get() : nullptr};
@@ -51,7 +52,11 @@ void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void Convolution::MakeOperation(bool backward) {
   operation_.reset();
-  for (Quantized& quantized : quantized_) quantized.operation.reset();
+  prepared_ = PreparedWeights();
+  for (Quantized& part : quantized_) {
+    part.operation.reset();
+    part.prepared = PreparedWeights();
+  }
   if (ShapeCount(input_) == 0) return;
   ConvDescriptor d;
   d.batch = ShapeCount(input_, 0, setup_.axis);
@@ -76,9 +81,13 @@ void Convolution::MakeOperation(bool backward) {
   try {
     for (Quantized& part : quantized_) {
       part.operation = Multiplexer::Convolution(device(), d);
-      part.stale = true;
+      part.prepared = PreparedWeights(part.operation.get(), &part.parameters.codes(), d.key());
+      workspace().Need(part.operation->workspace_bytes());
     }
-    if (!quantized) operation_ = Multiplexer::Convolution(device(), d);
+    if (quantized) return;
+    operation_ = Multiplexer::Convolution(device(), d);
+    prepared_ = PreparedWeights(operation_.get(), &weights_.blob(), d.key());
+    workspace().Need(operation_->workspace_bytes());
   } catch (const Error& error) {
     CAFFE_THROW(Where(), ": ", error.what());
   }
@@ -87,34 +96,44 @@ void Convolution::MakeOperation(bool backward) {
 void Convolution::PrepareParameters() {
   for (size_t i = 0; i < quantized_.size(); ++i) {
     Quantized& part = quantized_[i];
-    const QuantRange& in = BottomRange(static_cast<int>(i));
-    const QuantRange& out = TopRange(static_cast<int>(i));
+    const QuantRange in = BottomRange(static_cast<int>(i)), out = TopRange(static_cast<int>(i));
+    part.parameters.SetRanges(in, out);
     try {
-      if (part.parameters.Refresh(in, out)) part.stale = true;
+      part.parameters.Refresh();
     } catch (const Error& error) {
       CAFFE_THROW(Where(), ": ", error.what());
     }
-    if (!part.operation || !part.stale) continue;
-    part.operation->SetWeights(part.parameters.weights());
-    part.stale = false;
+    part.prepared.Refresh();
   }
   if (!quantized_.empty()) return;
   weights_.Refresh();
+  prepared_.Refresh();
   if (setup_.has_bias) bias_.Refresh();
 }
 
 void Convolution::Forward(const BlobVec& bottom, const BlobVec& top) {
+  ConvArguments arguments;
   for (size_t i = 0; i < quantized_.size(); ++i) {
-    if (!quantized_[i].operation) continue;
-    quantized_[i].operation->ForwardQuantized(bottom[i]->device_data(),
-                                              top[i]->mutable_device_data(),
-                                              quantized_[i].parameters.arguments());
+    const Quantized& part = quantized_[i];
+    if (!part.operation) continue;
+    const QuantArguments quant = part.parameters.arguments();
+    arguments.x = bottom[i]->device_data();
+    arguments.weights = part.parameters.codes().device_data();
+    arguments.prepared = part.prepared.data();
+    arguments.y = top[i]->mutable_device_data();
+    arguments.quant = &quant;
+    arguments.workspace = workspace().Need(part.operation->workspace_bytes());
+    part.operation->Forward(arguments);
   }
   if (!operation_) return;
-  const DevicePtr bias = setup_.has_bias ? bias_.data() : DevicePtr{};
+  arguments.weights = weights_.data();
+  arguments.prepared = prepared_.data();
+  if (setup_.has_bias) arguments.bias = bias_.data();
+  arguments.workspace = workspace().Need(operation_->workspace_bytes());
   for (size_t i = 0; i < bottom.size(); ++i) {
-    operation_->Forward(bottom[i]->device_data(), weights_.data(), bias,
-                        top[i]->mutable_device_data());
+    arguments.x = bottom[i]->device_data();
+    arguments.y = top[i]->mutable_device_data();
+    operation_->Forward(arguments);
   }
 }
 
@@ -122,18 +141,28 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
                            const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (!operation_) return;
-  if (!operation_->descriptor().backward_data) MakeOperation(true);
+  if (!operation_->descriptor().backward_data) {
+    MakeOperation(true);
+    prepared_.Refresh();
+  }
+  ConvGradients gradients;
+  gradients.weights = weights_.data();
+  gradients.prepared = prepared_.data();
+  gradients.workspace = workspace().Need(operation_->workspace_bytes());
   for (size_t i = 0; i < top.size(); ++i) {
-    const DevicePtr y_diff = top[i]->device_diff();
+    gradients.y_diff = top[i]->device_diff();
     if (setup_.has_bias && param_propagate_down(1)) {
-      operation_->BackwardBias(y_diff, blobs_[1]->mutable_device_diff());
+      gradients.b_diff = blobs_[1]->mutable_device_diff();
+      operation_->BackwardBias(gradients);
     }
     if (param_propagate_down(0)) {
-      operation_->BackwardWeights(bottom[i]->device_data(), y_diff,
-                                  blobs_[0]->mutable_device_diff());
+      gradients.x = bottom[i]->device_data();
+      gradients.w_diff = blobs_[0]->mutable_device_diff();
+      operation_->BackwardWeights(gradients);
     }
     if (propagate_down[i]) {
-      operation_->BackwardData(y_diff, weights_.data(), bottom[i]->mutable_device_diff());
+      gradients.x_diff = bottom[i]->mutable_device_diff();
+      operation_->BackwardData(gradients);
     }
   }
 }

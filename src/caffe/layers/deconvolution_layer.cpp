@@ -1,8 +1,11 @@
 #include "caffe/layers/deconvolution_layer.hpp"
 
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 
@@ -12,7 +15,7 @@ void Deconvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   AddParameter(0, setup_.WeightShape(setup_.channels, setup_.outputs / setup_.group),
                parameter.weight_filler());
   weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
-  input_.clear();  // operators of another device are no use
+  input_.clear();  // drop operators built for the previous device
   if (setup_.has_bias) {
     AddParameter(1, {setup_.outputs}, parameter.bias_filler());
     bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
@@ -41,6 +44,7 @@ void Deconvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void Deconvolution::MakeOperation(bool backward) {
   operation_.reset();
+  prepared_ = PreparedWeights();
   bias_operation_.reset();
   if (ShapeCount(input_) == 0) return;
   ConvDescriptor d;
@@ -62,6 +66,8 @@ void Deconvolution::MakeOperation(bool backward) {
   d.backward_data = true;
   try {
     operation_ = Multiplexer::Convolution(device(), d);
+    prepared_ = PreparedWeights(operation_.get(), &weights_.blob(), d.key());
+    workspace().Need(operation_->workspace_bytes());
   } catch (const Error& error) {
     CAFFE_THROW(Where(), ": ", error.what());
   }
@@ -69,11 +75,13 @@ void Deconvolution::MakeOperation(bool backward) {
     bias_operation_ =
         std::make_unique<BiasOp>(device(), types().compute, master_type(), d.batch, setup_.outputs,
                                  d.geometry.input_count(), true, setup_.has_bias && backward);
+    workspace().Need(bias_operation_->workspace_bytes());
   }
 }
 
 void Deconvolution::PrepareParameters() {
   weights_.Refresh();
+  prepared_.Refresh();
   if (setup_.has_bias) bias_.Refresh();
 }
 
@@ -81,9 +89,15 @@ void Deconvolution::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (!operation_) return;
   const DevicePtr bias = setup_.has_bias ? bias_.data() : DevicePtr{};
   const Activation activation = fused_relu_ ? kPlainReLU : Activation{};
+  ConvGradients transposed;
+  transposed.weights = weights_.data();
+  transposed.prepared = prepared_.data();
+  transposed.workspace = workspace().Need(operation_->workspace_bytes());
   for (size_t i = 0; i < bottom.size(); ++i) {
     const DevicePtr y = top[i]->mutable_device_data();
-    operation_->BackwardData(bottom[i]->device_data(), weights_.data(), y);
+    transposed.y_diff = bottom[i]->device_data();
+    transposed.x_diff = y;
+    operation_->BackwardData(transposed);
     if (bias_operation_) bias_operation_->Forward(y, bias, y, activation);
   }
 }
@@ -91,18 +105,33 @@ void Deconvolution::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                              const BlobVec& bottom) {
   if (!operation_) return;
-  if (!operation_->descriptor().backward_weights) MakeOperation(true);
+  if (!operation_->descriptor().backward_weights) {
+    MakeOperation(true);
+    prepared_.Refresh();
+  }
+  const DevicePtr scratch = workspace().Need(std::max(
+      operation_->workspace_bytes(), bias_operation_ ? bias_operation_->workspace_bytes() : 0));
   for (size_t i = 0; i < top.size(); ++i) {
     const DevicePtr y_diff = top[i]->device_diff();
     if (setup_.has_bias && param_propagate_down(1)) {
-      bias_operation_->Backward(y_diff, blobs_[1]->mutable_device_diff());
+      bias_operation_->Backward(y_diff, blobs_[1]->mutable_device_diff(), scratch);
     }
     if (param_propagate_down(0)) {
-      operation_->BackwardWeights(y_diff, bottom[i]->device_data(),
-                                  blobs_[0]->mutable_device_diff());
+      ConvGradients gradients;
+      gradients.x = y_diff;
+      gradients.y_diff = bottom[i]->device_data();
+      gradients.w_diff = blobs_[0]->mutable_device_diff();
+      gradients.workspace = scratch;
+      operation_->BackwardWeights(gradients);
     }
     if (propagate_down[i]) {
-      operation_->Forward(y_diff, weights_.data(), {}, bottom[i]->mutable_device_diff());
+      ConvArguments transposed;
+      transposed.x = y_diff;
+      transposed.weights = weights_.data();
+      transposed.prepared = prepared_.data();
+      transposed.y = bottom[i]->mutable_device_diff();
+      transposed.workspace = scratch;
+      operation_->Forward(transposed);
     }
   }
 }

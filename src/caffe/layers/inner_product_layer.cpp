@@ -1,8 +1,11 @@
 #include "caffe/layers/inner_product_layer.hpp"
 
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 
@@ -17,7 +20,7 @@ void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
   AddParameter(0, shape, parameter.weight_filler());
   if (has_bias_) AddParameter(1, {n_}, parameter.bias_filler());
-  m_ = -1;  // operators of another device are no use
+  m_ = -1;  // drop operators built for the previous device
   if (types().compute.is_quantized()) {
     QuantizedParameters::Source source{blobs_[0].get(), has_bias_ ? blobs_[1].get() : nullptr};
     source.channels = n_;
@@ -48,6 +51,7 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void InnerProduct::MakeForward() {
   forward_.reset();
+  prepared_ = PreparedWeights();
   if (m_ == 0) return;
   GemmDescriptor d;
   d.m = m_;
@@ -61,8 +65,12 @@ void InnerProduct::MakeForward() {
   if (has_bias_ || quantized) d.epilogue.bias = Epilogue::Bias::kPerColumn;
   d.epilogue.bias_type = master_type();
   if (fused_relu_) d.epilogue.stages = {kPlainReLU};
+  // In training the weights change before each product: preparing them apart would gain nothing.
+  if (phase() == TEST) d.constant = GemmDescriptor::Weights::kB;
   forward_ = Multiplexer::Gemm(device(), d);
-  stale_weights_ = true;
+  const BlobBase& weights = quantized ? quantized_.codes() : weights_.blob();
+  prepared_ = PreparedWeights(forward_.get(), &weights, d.key());
+  workspace().Need(forward_->workspace_bytes());
 }
 
 void InnerProduct::MakeBackward() {
@@ -85,34 +93,45 @@ void InnerProduct::MakeBackward() {
   if (has_bias_) {
     backward_bias_ = std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1);
   }
+  workspace().Need(
+      std::max(backward_data_->workspace_bytes(), backward_weights_->workspace_bytes()));
 }
 
 void InnerProduct::PrepareParameters() {
   if (types().compute.is_quantized()) {
-    const QuantRange &in = BottomRange(0), &out = TopRange(0);
+    const QuantRange in = BottomRange(0), out = TopRange(0);
+    quantized_.SetRanges(in, out);
     try {
-      if (quantized_.Refresh(in, out)) stale_weights_ = true;
+      quantized_.Refresh();
     } catch (const Error& error) {
       CAFFE_THROW(Where(), ": ", error.what());
     }
-    if (!forward_ || !stale_weights_) return;
-    forward_->SetWeights(quantized_.weights());
-    stale_weights_ = false;
+    prepared_.Refresh();
     return;
   }
   weights_.Refresh();
+  prepared_.Refresh();
   if (has_bias_) bias_.Refresh();
 }
 
 void InnerProduct::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (m_ == 0) return;
-  if (types().compute.is_quantized()) {
-    forward_->RunQuantized(bottom[0]->device_data(), top[0]->mutable_device_data(),
-                           quantized_.arguments());
-    return;
+  const bool quantized = types().compute.is_quantized();
+  QuantArguments quant;
+  GemmArguments arguments;
+  arguments.a = bottom[0]->device_data();
+  arguments.c = top[0]->mutable_device_data();
+  arguments.prepared = prepared_.data();
+  arguments.workspace = workspace().Need(forward_->workspace_bytes());
+  if (quantized) {
+    quant = quantized_.arguments();
+    arguments.b = quantized_.codes().device_data();
+    arguments.quant = &quant;
+  } else {
+    arguments.b = weights_.data();
+    if (has_bias_) arguments.bias = bias_.data();
   }
-  forward_->Run(bottom[0]->device_data(), weights_.data(), top[0]->mutable_device_data(),
-                has_bias_ ? bias_.data() : DevicePtr{});
+  forward_->Run(arguments);
 }
 
 void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -123,14 +142,19 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
   const DevicePtr y_diff = top[0]->device_diff();
   if (param_propagate_down(0)) {
     const DevicePtr x = bottom[0]->device_data();
-    backward_weights_->Run(transpose_ ? x : y_diff, transpose_ ? y_diff : x,
-                           blobs_[0]->mutable_device_diff(), {}, 1, 1);
+    GemmArguments product{transpose_ ? x : y_diff, transpose_ ? y_diff : x,
+                          blobs_[0]->mutable_device_diff()};
+    product.beta = 1;
+    product.workspace = workspace().Need(backward_weights_->workspace_bytes());
+    backward_weights_->Run(product);
   }
   if (has_bias_ && param_propagate_down(1)) {
-    backward_bias_->Backward(y_diff, blobs_[1]->mutable_device_diff());
+    backward_bias_->Backward(y_diff, blobs_[1]->mutable_device_diff(), {});
   }
   if (propagate_down[0]) {
-    backward_data_->Run(y_diff, weights_.data(), bottom[0]->mutable_device_diff());
+    GemmArguments product{y_diff, weights_.data(), bottom[0]->mutable_device_diff()};
+    product.workspace = workspace().Need(backward_data_->workspace_bytes());
+    backward_data_->Run(product);
   }
 }
 

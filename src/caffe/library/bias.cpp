@@ -5,7 +5,6 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
-#include "caffe/library/device_array.hpp"
 
 namespace caffe {
 namespace {
@@ -39,18 +38,13 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
                   .Build()
                   ->CreateKernel("bias_backward_groups");
   if (slices_ == 1) return;
-  parts_ = std::make_unique<DeviceArray>(device, slices_ * channels * bias_type.bytes(),
-                                         "partial sums of a bias gradient");
+  parts_bytes_ = slices_ * channels * static_cast<int64_t>(bias_type.bytes());
   accumulate_ = ProgramBuilder(device, "accumulate")
                     .Types(bias_type)
                     .Body("blas/accumulate")
                     .Build()
                     ->CreateKernel("accumulate_parts");
 }
-
-BiasOp::~BiasOp() = default;
-
-int64_t BiasOp::workspace_bytes() const { return parts_ ? parts_->bytes() : 0; }
 
 void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const Activation& activation) {
   const int relu = activation == kPlainReLU;
@@ -68,17 +62,19 @@ void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const Activation&
   }
 }
 
-void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff) {
+void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace) {
   if (inner_ == 1) {
     backward_->Launch(channels_, {channels_, outer_, y_diff, b_diff});
   } else if (device_->host_accessible()) {
     backward_->Launch(LaunchRange(channels_, outer_ * inner_),
                       {channels_, outer_, inner_, y_diff, b_diff});
   } else {
-    backward_->LaunchInGroups(
-        LaunchGroups{{channels_, slices_, 1}, {kGroup, 1, 1}},
-        {channels_, outer_, inner_, slices_, y_diff, parts_ ? parts_->get() : b_diff});
-    if (parts_) accumulate_->Launch(channels_, {channels_, slices_, parts_->get(), b_diff});
+    CAFFE_CHECK(slices_ == 1 || workspace, "the gradient of a bias needs ", parts_bytes_,
+                " bytes of workspace");
+    const DevicePtr target = slices_ > 1 ? workspace : b_diff;
+    backward_->LaunchInGroups(LaunchGroups{{channels_, slices_, 1}, {kGroup, 1, 1}},
+                              {channels_, outer_, inner_, slices_, y_diff, target});
+    if (slices_ > 1) accumulate_->Launch(channels_, {channels_, slices_, workspace, b_diff});
   }
 }
 

@@ -22,6 +22,15 @@ std::string ConvDescriptor::name() const {
   return text + Concat(" group ", group);
 }
 
+std::string ConvDescriptor::key() const {
+  std::string key = Concat(name(), " ", forward, backward_data, backward_weights, " ",
+                           workspace_limit, epilogue.name());
+  for (const Shape* shape : {&geometry.stride, &geometry.pad, &geometry.dilation}) {
+    for (const int64_t value : *shape) key += Concat(" ", value);
+  }
+  return key;
+}
+
 void ConvDescriptor::Normalize() {
   geometry.Normalize();
   CAFFE_CHECK(batch > 0 && in_channels > 0 && out_channels > 0 && group > 0, "convolution ", name(),
@@ -45,12 +54,41 @@ void ConvDescriptor::Normalize() {
               ": backward passes need equal types");
 }
 
-void ConvOp::SetWeights(DevicePtr) {
-  CAFFE_THROW("convolution ", descriptor_.name(), ": has no quantized weights");
+void ConvOp::CheckMemory(DevicePtr prepared, DevicePtr workspace) const {
+  CAFFE_CHECK(prepared || prepared_bytes() == 0, "convolution ", descriptor_.name(), ": ",
+              library(), " computes with prepared weights; call Prepare first");
+  CheckWorkspace(workspace);
 }
 
-void ConvOp::ForwardQuantized(DevicePtr, DevicePtr, const QuantArguments&) {
-  CAFFE_THROW("convolution ", descriptor_.name(), ": is not quantized");
+void ConvOp::CheckWorkspace(DevicePtr workspace) const {
+  CAFFE_CHECK(workspace || workspace_bytes() == 0, "convolution ", descriptor_.name(), ": ",
+              library(), " needs ", workspace_bytes(), " bytes of workspace");
+}
+
+void ConvOp::Forward(const ConvArguments& arguments) {
+  CAFFE_CHECK(descriptor_.forward, "convolution ", descriptor_.name(),
+              " was not made for a forward pass");
+  CAFFE_CHECK(descriptor_.quantized() == (arguments.quant != nullptr), "convolution ",
+              descriptor_.name(), ": QuantArguments belong to quantized types, and to these only");
+  DoForward(arguments);
+}
+
+void ConvOp::BackwardData(const ConvGradients& gradients) {
+  CAFFE_CHECK(descriptor_.backward_data, "convolution ", descriptor_.name(),
+              " was not made for gradients of data");
+  DoBackwardData(gradients);
+}
+
+void ConvOp::BackwardWeights(const ConvGradients& gradients) {
+  CAFFE_CHECK(descriptor_.backward_weights, "convolution ", descriptor_.name(),
+              " was not made for gradients of weights");
+  DoBackwardWeights(gradients);
+}
+
+void ConvOp::BackwardBias(const ConvGradients& gradients) {
+  CAFFE_CHECK(descriptor_.backward_weights, "convolution ", descriptor_.name(),
+              " was not made for gradients of weights");
+  DoBackwardBias(gradients);
 }
 
 }  // namespace caffe

@@ -1,5 +1,6 @@
 #include "caffe/library/fallback.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
@@ -9,27 +10,17 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/out_of_memory.hpp"
+#include "caffe/library/device_array.hpp"
 
 namespace caffe {
 namespace {
 
-// Every field, unlike name().
-std::string Key(Device* device, const GemmDescriptor& d) {
-  return Concat(device->info().id, " gemm ", d.name(), " ", d.row_a(), " ", d.row_b(), " ",
-                d.row_c(), " ", d.step_a(), " ", d.step_b(), " ", d.step_c());
-}
-
-std::string Key(Device* device, const ConvDescriptor& d) {
-  std::string key = Concat(device->info().id, " conv ", d.name(), " ", d.forward, d.backward_data,
-                           d.backward_weights, " ", d.workspace_limit, d.epilogue.name());
-  for (const Shape* shape : {&d.geometry.stride, &d.geometry.pad, &d.geometry.dilation}) {
-    for (const int64_t value : *shape) key += Concat(" ", value);
-  }
-  return key;
-}
-
 const char* What(const GemmDescriptor&) { return "matrix product"; }
 const char* What(const ConvDescriptor&) { return "convolution"; }
+
+template <class Descriptor> std::string Key(Device* device, const Descriptor& d) {
+  return Concat(device->info().id, " ", What(d), " ", d.key());
+}
 
 struct Refusals {
   std::mutex mutex;
@@ -117,81 +108,131 @@ template <class Op, class Descriptor, class Row> class Rows {
 using GemmRows = Rows<GemmOp, GemmDescriptor, GemmLibrary>;
 using ConvRows = Rows<ConvOp, ConvDescriptor, ConvLibrary>;
 
+// What a call is given was measured for the row that was in use before it. A row that takes over needs
+// its own: workspace for good, if it needs more, and prepared weights until Prepare is called again.
+class Memory {
+ public:
+  explicit Memory(Device* device) : device_(device) {}
+  // The operator in use, before the first call.
+  void Begin(const Operator& op) { given_ = op.workspace_bytes(); }
+  int64_t given() const { return given_; }
+  void Switch(const Operator& op) {
+    if (op.workspace_bytes() > std::max(given_, own_.bytes())) {
+      own_ = DeviceArray(device_, op.workspace_bytes(), "workspace of a library that took over");
+    }
+    weights_ = DeviceArray(device_, op.prepared_bytes(), "weights of a library that took over");
+    switched_ = true;
+  }
+  void Prepared() {
+    switched_ = false;
+    weights_ = DeviceArray();
+  }
+  DevicePtr Workspace(DevicePtr given) const { return own_.get() ? own_.get() : given; }
+  DevicePtr Weights(Operator* op, DevicePtr weights, DevicePtr prepared) const {
+    if (!switched_ || !weights_.get()) return prepared;
+    op->Prepare(weights, weights_.get());
+    return weights_.get();
+  }
+
+ private:
+  Device* device_;
+  int64_t given_ = 0;
+  bool switched_ = false;
+  DeviceArray own_, weights_;
+};
+
 // Calls `run` with the operator in use until one computes. Nothing but a virtual call is added to a
 // call that works: an exception costs nothing before it is thrown.
-template <class AnyRows, class Run> void Try(AnyRows& rows, bool adds, const Run& run) {
+template <class AnyRows, class Run>
+void Try(AnyRows& rows, Memory* memory, bool adds, const Run& run) {
   for (;;) {
     try {
       return run(rows.op());
     } catch (const LibraryRefusal& refusal) {
       if (rows.last() || (adds && refusal.output_changed())) throw;
       rows.Next(refusal.what());
+      memory->Switch(rows.op());
     }
   }
 }
 
 class FallbackGemmOp final : public GemmOp {
  public:
-  FallbackGemmOp(const GemmDescriptor& d, GemmRows rows) : GemmOp(d), rows_(std::move(rows)) {}
+  FallbackGemmOp(Device* device, const GemmDescriptor& d, GemmRows rows)
+      : GemmOp(d), rows_(std::move(rows)), memory_(device) {
+    memory_.Begin(rows_.op());
+  }
   const char* library() const override { return rows_.op().library(); }
-  int64_t workspace_bytes() const override { return rows_.op().workspace_bytes(); }
+  int64_t workspace_bytes() const override { return memory_.given(); }
+  int64_t prepared_bytes() const override { return rows_.op().prepared_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    rows_.op().Prepare(weights, prepared);
+    memory_.Prepared();
+  }
 
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
-    Try(rows_, beta != 0, [&](GemmOp& op) { op.Run(a, b, c, bias, alpha, beta); });
-  }
-  void SetWeights(DevicePtr codes) override {
-    weights_ = codes;
-    rows_.op().SetWeights(codes);
-  }
-  void RunQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
-    const GemmOp* before = &rows_.op();
-    Try(rows_, false, [&](GemmOp& op) {
-      if (&op != before) op.SetWeights(weights_);
-      before = &op;
-      op.RunQuantized(x, y, arguments);
+ protected:
+  void DoRun(const GemmArguments& arguments) override {
+    const DevicePtr weights =
+        descriptor_.weights() == GemmDescriptor::Weights::kA ? arguments.a : arguments.b;
+    Try(rows_, &memory_, arguments.beta != 0, [&](GemmOp& op) {
+      GemmArguments given = arguments;
+      given.workspace = memory_.Workspace(arguments.workspace);
+      given.prepared = memory_.Weights(&op, weights, arguments.prepared);
+      op.Run(given);
     });
   }
 
  private:
   GemmRows rows_;
-  DevicePtr weights_;
+  Memory memory_;
 };
 
 class FallbackConvOp final : public ConvOp {
  public:
-  FallbackConvOp(const ConvDescriptor& d, ConvRows rows) : ConvOp(d), rows_(std::move(rows)) {}
+  FallbackConvOp(Device* device, const ConvDescriptor& d, ConvRows rows)
+      : ConvOp(d), rows_(std::move(rows)), memory_(device) {
+    memory_.Begin(rows_.op());
+  }
   const char* library() const override { return rows_.op().library(); }
-  int64_t workspace_bytes() const override { return rows_.op().workspace_bytes(); }
+  int64_t workspace_bytes() const override { return memory_.given(); }
+  int64_t prepared_bytes() const override { return rows_.op().prepared_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    rows_.op().Prepare(weights, prepared);
+    memory_.Prepared();
+  }
 
-  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
-    Try(rows_, false, [&](ConvOp& op) { op.Forward(x, weights, bias, y); });
+ protected:
+  void DoForward(const ConvArguments& arguments) override {
+    Try(rows_, &memory_, false, [&](ConvOp& op) { op.Forward(Given(&op, arguments)); });
   }
-  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
-    Try(rows_, false, [&](ConvOp& op) { op.BackwardData(y_diff, weights, x_diff); });
+  void DoBackwardData(const ConvGradients& gradients) override {
+    Try(rows_, &memory_, false, [&](ConvOp& op) { op.BackwardData(Given(&op, gradients)); });
   }
-  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
-    Try(rows_, true, [&](ConvOp& op) { op.BackwardWeights(x, y_diff, w_diff); });
+  void DoBackwardWeights(const ConvGradients& gradients) override {
+    Try(rows_, &memory_, true, [&](ConvOp& op) {
+      ConvGradients given = gradients;
+      given.workspace = memory_.Workspace(gradients.workspace);
+      op.BackwardWeights(given);
+    });
   }
-  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override {
-    Try(rows_, true, [&](ConvOp& op) { op.BackwardBias(y_diff, b_diff); });
-  }
-  void SetWeights(DevicePtr codes) override {
-    weights_ = codes;
-    rows_.op().SetWeights(codes);
-  }
-  void ForwardQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
-    const ConvOp* before = &rows_.op();
-    Try(rows_, false, [&](ConvOp& op) {
-      if (&op != before) op.SetWeights(weights_);
-      before = &op;
-      op.ForwardQuantized(x, y, arguments);
+  void DoBackwardBias(const ConvGradients& gradients) override {
+    Try(rows_, &memory_, true, [&](ConvOp& op) {
+      ConvGradients given = gradients;
+      given.workspace = memory_.Workspace(gradients.workspace);
+      op.BackwardBias(given);
     });
   }
 
  private:
+  template <class Arguments> Arguments Given(ConvOp* op, const Arguments& arguments) const {
+    Arguments given = arguments;
+    given.workspace = memory_.Workspace(arguments.workspace);
+    given.prepared = memory_.Weights(op, arguments.weights, arguments.prepared);
+    return given;
+  }
+
   ConvRows rows_;
-  DevicePtr weights_;
+  Memory memory_;
 };
 
 }  // namespace
@@ -200,14 +241,14 @@ std::unique_ptr<GemmOp> MakeWithFallback(Device* device, const GemmDescriptor& d
                                          std::vector<GemmLibrary> rows) {
   GemmRows all(device, descriptor, std::move(rows));
   if (all.last()) return all.Release();
-  return std::make_unique<FallbackGemmOp>(descriptor, std::move(all));
+  return std::make_unique<FallbackGemmOp>(device, descriptor, std::move(all));
 }
 
 std::unique_ptr<ConvOp> MakeWithFallback(Device* device, const ConvDescriptor& descriptor,
                                          std::vector<ConvLibrary> rows) {
   ConvRows all(device, descriptor, std::move(rows));
   if (all.last()) return all.Release();
-  return std::make_unique<FallbackConvOp>(descriptor, std::move(all));
+  return std::make_unique<FallbackConvOp>(device, descriptor, std::move(all));
 }
 
 void ForgetRefusals(const std::string& library) {

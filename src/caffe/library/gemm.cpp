@@ -12,6 +12,11 @@ std::string GemmDescriptor::name() const {
   return text + epilogue.name();
 }
 
+std::string GemmDescriptor::key() const {
+  return Concat(name(), " ", row_a(), " ", row_b(), " ", row_c(), " ", step_a(), " ", step_b(), " ",
+                step_c(), " ", static_cast<int>(weights()));
+}
+
 void GemmDescriptor::Check() const {
   constexpr int64_t kMax = INT32_MAX;
   CAFFE_CHECK(m > 0 && n > 0 && k >= 0 && batch > 0 && m <= kMax && n <= kMax && k <= kMax,
@@ -24,13 +29,13 @@ void GemmDescriptor::Check() const {
   CAFFE_CHECK(stride_c != kShared || batch == 1, "matrix product ", name(),
               ": the products of a batch can not share their result");
   epilogue.Check("matrix product " + name(), in);
+  CAFFE_CHECK(batch == 1 || weights() == Weights::kNone ||
+                  (weights() == Weights::kA ? step_a() : step_b()) == 0,
+              "matrix product ", name(), ": the products of a batch share their weights");
   if (quantized()) {
-    const bool rows = epilogue.bias == Epilogue::Bias::kPerRow;
     CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");
     CAFFE_CHECK(epilogue.bias != Epilogue::Bias::kNone, "matrix product ", name(),
                 ": a quantized product has a bias along its channels");
-    CAFFE_CHECK(batch == 1 || (rows ? step_a() : step_b()) == 0, "matrix product ", name(),
-                ": the products of a batch share their quantized weights");
     return;
   }
   const bool half_kind = in == kHalf || in == kBfloat16;
@@ -44,12 +49,17 @@ void GemmDescriptor::Check() const {
   }
 }
 
-void GemmOp::SetWeights(DevicePtr) {
-  CAFFE_THROW("matrix product ", descriptor_.name(), ": has no quantized weights");
+void GemmOp::CheckMemory(const GemmArguments& arguments) const {
+  CAFFE_CHECK(arguments.prepared || prepared_bytes() == 0, "matrix product ", descriptor_.name(),
+              ": ", library(), " computes with prepared weights; call Prepare first");
+  CAFFE_CHECK(arguments.workspace || workspace_bytes() == 0, "matrix product ", descriptor_.name(),
+              ": ", library(), " needs ", workspace_bytes(), " bytes of workspace");
 }
 
-void GemmOp::RunQuantized(DevicePtr, DevicePtr, const QuantArguments&) {
-  CAFFE_THROW("matrix product ", descriptor_.name(), ": is not quantized");
+void GemmOp::Run(const GemmArguments& arguments) {
+  CAFFE_CHECK(descriptor_.quantized() == (arguments.quant != nullptr), "matrix product ",
+              descriptor_.name(), ": QuantArguments belong to quantized types, and to these only");
+  DoRun(arguments);
 }
 
 }  // namespace caffe

@@ -8,6 +8,7 @@
 #include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/layer_types.hpp"
+#include "caffe/memory/workspace.hpp"
 #include "ignored_settings.hpp"
 #include "in_layer.hpp"
 
@@ -35,6 +36,7 @@ NetBuilder::NetBuilder(Device* device, uint64_t seed, const LayerLines& lines)
 Wiring NetBuilder::Build(const NetParameter& given) {
   wiring_.name = given.name();
   wiring_.phase = given.state().phase();
+  wiring_.workspace = std::make_unique<Workspace>(device_, "workspace of net " + wiring_.name);
   std::vector<int> kept;
   wiring_.parameter = std::make_unique<NetParameter>(FilterNet(given, &kept));
   NetParameter& filtered = *wiring_.parameter;
@@ -88,6 +90,7 @@ Node NetBuilder::MakeNode(const LayerParameter& layer, bool added) {
   context.device = device_;
   context.types = TypesOf(layer);
   context.seed = LayerSeed(seed_, wiring_.nodes.size());
+  context.workspace = wiring_.workspace.get();
   log::Info("Setting up " + layer.name());
   node.layer = LayerRegistry::Get().Create(layer, context);
   InLayer(*node.layer, [&] { node.layer->SetUp(traits, node.bottom, node.top); });

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "caffe.pb.h"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {

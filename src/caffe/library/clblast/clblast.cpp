@@ -1,5 +1,6 @@
 #include <clblast.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -21,29 +22,33 @@ void CheckCall(clblast::StatusCode code, const char* call) {
   throw LibraryRefusal(Concat("CLBlast's ", call, " failed with code ", static_cast<int>(code)));
 }
 
-// CLBlast, float and double. Its buffer for copies is allocated here once; for batches CLBlast may
-// allocate one by itself.
+// CLBlast, float and double. Its buffer for copies is the workspace. It needs more of it for matrices
+// that begin behind the start of their buffer, which only a call tells: that buffer is held here. For
+// batches CLBlast may allocate one by itself.
 template <class T> class ClBlastGemmOp final : public GemmOp {
  public:
   ClBlastGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), device_(device), epilogue_(device, d) {
-    if (d.batch == 1) MakeRoom(0, 0, 0);
+    if (d.batch == 1) bytes_ = Room(0, 0, 0);
   }
   const char* library() const override { return "clblast"; }
-  int64_t workspace_bytes() const override { return workspace_.bytes(); }
+  int64_t workspace_bytes() const override { return bytes_; }
 
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
+ protected:
+  void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
+    CheckMemory(g);
+    const DevicePtr a = g.a, b = g.b, c = g.c;
+    const double alpha = g.alpha, beta = g.beta;
     auto queue = static_cast<cl_command_queue>(device_->native_stream());
     const size_t a0 = a.offset / sizeof(T), b0 = b.offset / sizeof(T), c0 = c.offset / sizeof(T);
     if (d.batch == 1) {
       // A matrix that does not begin where its buffer does is copied, even if its shape would do.
-      if (a0 + b0 + c0 > 0) MakeRoom(a0, b0, c0);
+      const DevicePtr copies = a0 + b0 + c0 > 0 ? MakeRoom(a0, b0, c0, g.workspace) : g.workspace;
       CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n,
                                  d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(), Memory(b),
                                  b0, d.row_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),
-                                 &queue, nullptr, Memory(workspace_.get())),
+                                 &queue, nullptr, Memory(copies)),
                 "Gemm");
     } else {
       CheckCall(clblast::GemmStridedBatched<T>(
@@ -54,14 +59,12 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
                 "GemmStridedBatched");
     }
     device_->CountLibraryCall();
-    epilogue_.Run(c, bias);
+    epilogue_.Run(c, g.bias);
   }
 
  private:
-  // Allocates at the first call for matrices at other offsets, if at all.
-  void MakeRoom(size_t a0, size_t b0, size_t c0) {
-    const Offsets offsets{a0 > 0, b0 > 0, c0 > 0};
-    if (offsets == offsets_) return;
+  // Bytes that are needed for copies.
+  int64_t Room(size_t a0, size_t b0, size_t c0) const {
     const GemmDescriptor& d = descriptor_;
     auto queue = static_cast<cl_command_queue>(device_->native_stream());
     size_t bytes = 0;
@@ -69,10 +72,20 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
                                              Op(d.trans_b), d.m, d.n, d.k, a0, d.row_a(), b0,
                                              d.row_b(), c0, d.row_c(), &queue, bytes),
               "GemmTempBufferSize");
-    if (static_cast<int64_t>(bytes) > workspace_.bytes()) {
-      workspace_ = DeviceArray(device_, static_cast<int64_t>(bytes), "CLBlast's copies");
+    return static_cast<int64_t>(bytes);
+  }
+
+  // A buffer for matrices at these offsets. Allocates at the first call, if at all.
+  DevicePtr MakeRoom(size_t a0, size_t b0, size_t c0, DevicePtr workspace) {
+    const Offsets offsets{a0 > 0, b0 > 0, c0 > 0};
+    if (offsets_ != offsets) {
+      needed_ = Room(a0, b0, c0);
+      if (needed_ > std::max(bytes_, own_.bytes())) {
+        own_ = DeviceArray(device_, needed_, "CLBlast's copies");
+      }
+      offsets_ = offsets;
     }
-    offsets_ = offsets;
+    return needed_ > bytes_ ? own_.get() : workspace;
   }
 
   static clblast::Transpose Op(bool transposed) {
@@ -81,9 +94,11 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
 
   Device* device_;
   GemmEpilogue epilogue_;
+  int64_t bytes_ = 0;                   // of workspace
   using Offsets = std::array<bool, 3>;  // which of A, B and C begin behind the start of a buffer
-  std::optional<Offsets> offsets_;      // what there is room for
-  DeviceArray workspace_;
+  std::optional<Offsets> offsets_;      // what needed_ was computed for
+  int64_t needed_ = 0;
+  DeviceArray own_;
 };
 
 }  // namespace

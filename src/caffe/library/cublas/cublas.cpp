@@ -7,7 +7,6 @@
 #include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/dynamic_library.hpp"
-#include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
@@ -103,10 +102,7 @@ const Cublas* Find() {
 // One handle a device, shared by its operators and gone with the last of them.
 class Session {
  public:
-  Session(Device* device, const Cublas& cublas)
-      : device_(device),
-        cublas_(cublas),
-        workspace_(device, kWorkspaceBytes, "cuBLAS's workspace") {
+  Session(Device* device, const Cublas& cublas) : device_(device), cublas_(cublas) {
     device->native_stream();
     cublas.Check(cublas.Create(&handle_), "cublasCreate", device);
     cublas.Check(cublas.SetMathMode(handle_, kDefaultMath | kNoReducedPrecisionReduction),
@@ -129,16 +125,18 @@ class Session {
     return session;
   }
 
-  template <class Call> void Use(const Call& call) {
+  // `workspace` has kWorkspaceBytes.
+  template <class Call> void Use(DevicePtr workspace, const Call& call) {
     const std::lock_guard lock(mutex_);
     void* stream = device_->native_stream();
-    if (!bound_ || stream != stream_) {
+    if (!bound_ || stream != stream_ || workspace.address() != workspace_) {
       cublas_.Check(cublas_.SetStream(handle_, stream), "cublasSetStream", device_);
       // Binding a stream takes the workspace away again.
-      cublas_.Check(cublas_.SetWorkspace(handle_, workspace_.get().address(), kWorkspaceBytes),
+      cublas_.Check(cublas_.SetWorkspace(handle_, workspace.address(), kWorkspaceBytes),
                     "cublasSetWorkspace", device_);
       bound_ = true;
       stream_ = stream;
+      workspace_ = workspace.address();
     }
     call(handle_);
   }
@@ -147,11 +145,10 @@ class Session {
   Device* device_;
   const ProcessMark made_in_;
   const Cublas& cublas_;
-  DeviceArray workspace_;
   std::mutex mutex_;
   Handle handle_ = nullptr;
   bool bound_ = false;
-  void* stream_ = nullptr;
+  void *stream_ = nullptr, *workspace_ = nullptr;  // that the handle is bound to
 };
 
 int RealType(DataType type) {
@@ -170,10 +167,14 @@ class CublasGemmOp final : public GemmOp {
         session_(Session::Of(device, cublas)),
         epilogue_(device, d) {}
   const char* library() const override { return "cublas"; }
+  int64_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
+ protected:
+  void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
+    CheckMemory(g);
+    const DevicePtr a = g.a, b = g.b, c = g.c;
+    const double alpha = g.alpha, beta = g.beta;
     const float alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
     const bool wide = d.in == kDouble;
     const void* factor = wide ? static_cast<const void*>(&alpha) : &alpha32;
@@ -184,7 +185,7 @@ class CublasGemmOp final : public GemmOp {
     const int m = static_cast<int>(d.m), n = static_cast<int>(d.n), k = static_cast<int>(d.k);
     const int lda = static_cast<int>(d.row_a()), ldb = static_cast<int>(d.row_b());
     const int ldc = static_cast<int>(d.row_c());
-    session_->Use([&](Handle handle) {
+    session_->Use(g.workspace, [&](Handle handle) {
       if (d.batch == 1) {
         cublas_.CheckProduct(
             cublas_.Gemm(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb, a.address(), in,
@@ -200,7 +201,7 @@ class CublasGemmOp final : public GemmOp {
       }
     });
     device_->CountLibraryCall();
-    epilogue_.Run(c, bias);
+    epilogue_.Run(c, g.bias);
   }
 
  private:

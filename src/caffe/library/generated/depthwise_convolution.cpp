@@ -47,8 +47,7 @@ class DeviceDepthwiseOp final : public ConvOp {
     slices_ = std::clamp<int64_t>(4 * device->info().compute_units / d.weight_count(), 1,
                                   std::max<int64_t>(work, 1));
     if (slices_ == 1) return;
-    parts_ = DeviceArray(device, slices_ * d.weight_count() * d.master().bytes(),
-                         "partial gradients of a convolution");
+    parts_bytes_ = slices_ * d.weight_count() * static_cast<int64_t>(d.master().bytes());
     accumulate_ = ProgramBuilder(device, "accumulate")
                       .Types(d.master())
                       .Body("blas/accumulate")
@@ -56,44 +55,46 @@ class DeviceDepthwiseOp final : public ConvOp {
                       ->CreateKernel("accumulate_parts");
   }
   const char* library() const override { return "depthwise"; }
-  int64_t workspace_bytes() const override { return parts_.bytes() + bias_.workspace_bytes(); }
+  int64_t workspace_bytes() const override {
+    return std::max(parts_bytes_, bias_.workspace_bytes());
+  }
 
-  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
+ protected:
+  void DoForward(const ConvArguments& a) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
     const bool relu = d.epilogue.relu();
     const int64_t rows = d.batch * d.out_channels * out_[0];
     std::vector<KernelArgument> arguments{rows};
     AddGeometry(&arguments);
     arguments.insert(arguments.end(),
-                     {has_bias, relu, x, weights, has_bias ? bias : BufferOf(y), y});
+                     {has_bias, relu, a.x, a.weights, has_bias ? a.bias : BufferOf(a.y), a.y});
     forward_->Launch(LaunchRange(rows, out_[1]), arguments);
   }
 
-  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
+  void DoBackwardData(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.backward_data, "convolution ", d.name(), " was not made for gradients of data");
     const int64_t rows = d.batch * d.in_channels * geometry_.input[0];
     std::vector<KernelArgument> arguments{rows};
     AddGeometry(&arguments);
-    arguments.insert(arguments.end(), {y_diff, weights, x_diff});
+    arguments.insert(arguments.end(), {g.y_diff, g.weights, g.x_diff});
     data_->Launch(LaunchRange(rows, geometry_.input[1]), arguments);
   }
 
-  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
+  void DoBackwardWeights(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.backward_weights, "convolution ", d.name(),
-                " was not made for gradients of weights");
     const int64_t count = d.weight_count();
+    CheckWorkspace(g.workspace);
     std::vector<KernelArgument> arguments{count, d.batch, slices_};
     AddGeometry(&arguments);
-    arguments.insert(arguments.end(), {x, y_diff, slices_ > 1 ? parts_.get() : w_diff});
+    arguments.insert(arguments.end(), {g.x, g.y_diff, slices_ > 1 ? g.workspace : g.w_diff});
     weights_->LaunchInGroups(LaunchGroups{{count, slices_, 1}, {kGroup, 1, 1}}, arguments);
-    if (slices_ > 1) accumulate_->Launch(count, {count, slices_, parts_.get(), w_diff});
+    if (slices_ > 1) accumulate_->Launch(count, {count, slices_, g.workspace, g.w_diff});
   }
 
-  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
+  void DoBackwardBias(const ConvGradients& g) override {
+    bias_.Backward(g.y_diff, g.b_diff, g.workspace);
+  }
 
  private:
   static constexpr int64_t kGroup = 256;
@@ -119,8 +120,8 @@ class DeviceDepthwiseOp final : public ConvOp {
   const ConvGeometry geometry_;
   const Shape out_;
   BiasOp bias_;
-  int64_t slices_ = 1;  // work groups that share the sum of one weight
-  DeviceArray parts_;
+  int64_t slices_ = 1;       // work groups that share the sum of one weight
+  int64_t parts_bytes_ = 0;  // partial gradients of weights, where there are several slices
   std::unique_ptr<Kernel> forward_, data_, weights_, accumulate_;
 };
 
@@ -214,43 +215,40 @@ class HostDepthwiseOp final : public ConvOp {
     weights_ = program->CreateKernel("depthwise_backward_weights_planes");
   }
   const char* library() const override { return "depthwise"; }
-  int64_t workspace_bytes() const override {
-    return table_y_.bytes() + table_x_.bytes() + bias_.workspace_bytes();
-  }
+  int64_t workspace_bytes() const override { return bias_.workspace_bytes(); }
 
-  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
+ protected:
+  void DoForward(const ConvArguments& a) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
     const bool relu = d.epilogue.relu();
     std::vector<KernelArgument> arguments{d.batch * d.out_channels, d.out_channels, multiplier()};
     AddGeometry(of_y_, &arguments);
-    arguments.insert(arguments.end(), {has_bias, relu, table_y_.get(), x, weights,
-                                       has_bias ? bias : DevicePtr{}, y});
+    arguments.insert(arguments.end(), {has_bias, relu, table_y_.get(), a.x, a.weights,
+                                       has_bias ? a.bias : DevicePtr{}, a.y});
     forward_->Launch(d.batch * d.out_channels, arguments);
   }
 
-  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
+  void DoBackwardData(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.backward_data, "convolution ", d.name(), " was not made for gradients of data");
     std::vector<KernelArgument> arguments{d.batch * d.in_channels, d.in_channels, multiplier()};
     AddGeometry(of_x_, &arguments);
     arguments.insert(arguments.end(), {of_x_.first_h, of_x_.first_w, of_x_.all_rows, of_x_.reach_w,
-                                       table_x_.get(), y_diff, weights, x_diff});
+                                       table_x_.get(), g.y_diff, g.weights, g.x_diff});
     data_->Launch(d.batch * d.in_channels, arguments);
   }
 
-  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
+  void DoBackwardWeights(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.backward_weights, "convolution ", d.name(),
-                " was not made for gradients of weights");
     std::vector<KernelArgument> arguments{d.out_channels, d.batch, multiplier()};
     AddGeometry(of_y_, &arguments);
-    arguments.insert(arguments.end(), {table_y_.get(), x, y_diff, w_diff});
+    arguments.insert(arguments.end(), {table_y_.get(), g.x, g.y_diff, g.w_diff});
     weights_->Launch(d.out_channels, arguments);
   }
 
-  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
+  void DoBackwardBias(const ConvGradients& g) override {
+    bias_.Backward(g.y_diff, g.b_diff, g.workspace);
+  }
 
  private:
   static DeviceArray Upload(Device* device, const std::vector<int32_t>& table) {

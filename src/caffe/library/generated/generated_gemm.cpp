@@ -62,8 +62,8 @@ class GeneratedGemmOp final : public GemmOp {
   }
   const char* library() const override { return "generated"; }
 
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
+ protected:
+  void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
     const Epilogue& e = d.epilogue;
     const int bias_kind = static_cast<int>(e.bias);
@@ -72,11 +72,12 @@ class GeneratedGemmOp final : public GemmOp {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          {d.m, d.n, d.k, alpha, beta, beta != 0, bias_kind, relu, d.row_a(), d.row_b(), d.row_c(),
-           d.step_a(), d.step_b(), d.step_c(),
-           a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
-           b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()), bias ? bias : BufferOf(c),
-           c + i * d.step_c() * static_cast<int64_t>(d.out.bytes())});
+          {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0, bias_kind, relu, d.row_a(), d.row_b(),
+           d.row_c(), d.step_a(), d.step_b(), d.step_c(),
+           g.a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
+           g.b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()),
+           g.bias ? g.bias : BufferOf(g.c),
+           g.c + i * d.step_c() * static_cast<int64_t>(d.out.bytes())});
     }
   }
 

@@ -35,36 +35,30 @@ class DeviceQuantizedGemmOp final : public GemmOp {
   }
   const char* library() const override { return "generated"; }
 
-  void Run(DevicePtr, DevicePtr, DevicePtr, DevicePtr, double, double) override {
-    CAFFE_THROW("matrix product ", descriptor_.name(), ": quantized types take RunQuantized");
-  }
-
-  void SetWeights(DevicePtr codes) override { weights_ = codes; }
-
-  void RunQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
+ protected:
+  void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
-    CAFFE_CHECK(weights_, "matrix product ", d.name(), ": has not got its weights");
+    const DevicePtr x = rows_are_weights_ ? g.b : g.a;
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int32_t zero_w = WeightZero(d.in);
     const int relu = d.epilogue.relu();
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
-      const KernelArgument weights(weights_, zero_w);
+      const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
       const KernelArgument activations(x +
                                        i * (rows_are_weights_ ? d.step_b() : d.step_a()) * bytes);
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
           {d.m, d.n, d.k, relu, d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
            rows_are_weights_ ? weights : activations, rows_are_weights_ ? activations : weights,
-           arguments.bias, arguments.multiplier, arguments.shift,
-           KernelArgument(y + i * d.step_c() * bytes, arguments.zero_y)});
+           g.quant->bias, g.quant->multiplier, g.quant->shift,
+           KernelArgument(g.c + i * d.step_c() * bytes, g.quant->zero_y)});
     }
   }
 
  private:
   const bool rows_are_weights_;
   int64_t tile_ = 32;
-  DevicePtr weights_;
   std::unique_ptr<Kernel> kernel_;
 };
 

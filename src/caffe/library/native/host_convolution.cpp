@@ -9,9 +9,9 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/bias.hpp"
-#include "caffe/library/device_array.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/host_gemm.hpp"
+#include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
 namespace {
@@ -94,6 +94,17 @@ class Rows {
         CopyRow<0>(padded + row, planes, image_width_);
         planes += image_width_;
       }
+    }
+  }
+  // Zeros in everything that Pad leaves out.
+  template <class T> void ClearPadding(T* padded, int64_t count) const {
+    for (int64_t plane = 0; plane < count; ++plane, padded += padded_) {
+      int64_t at = 0;
+      for (const int64_t row : image_rows_) {
+        std::fill(padded + at, padded + row, T{0});
+        at = row + image_width_;
+      }
+      std::fill(padded + at, padded + padded_, T{0});
     }
   }
   template <class T> void Crop(const T* padded, T* planes, int64_t count) const {
@@ -212,16 +223,29 @@ template <class T> class HostConvOp final : public ConvOp {
     if (d.forward && needed > 1) {
       block_ = std::min(block_, std::max<int64_t>(1, (rows_.rows() + needed - 1) / needed));
     }
-    Allocate();
+    PlanWorkspace();
   }
   const char* library() const override { return gemms_.library; }
-  int64_t workspace_bytes() const override { return workspace_.bytes(); }
+  int64_t workspace_bytes() const override { return layout_.bytes(); }
+  // Narrow weights, widened.
+  int64_t prepared_bytes() const override {
+    return narrow_in_ ? descriptor_.weight_count() * static_cast<int64_t>(sizeof(T)) : 0;
+  }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    if (!narrow_in_) return;
+    const int64_t rows = descriptor_.out_channels, columns = depth_;
+    widen_->Launch(LaunchRange(rows, columns),
+                   {rows, columns, columns, columns, weights, prepared});
+  }
 
-  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
+ protected:
+  void DoForward(const ConvArguments& arguments) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.forward, "convolution ", d.name(), " was not made for a forward pass");
-    const T* w = Weights(weights);
-    const T* b = d.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At<T>(bias);
+    const DevicePtr x = arguments.x, y = arguments.y;
+    CheckMemory(arguments.prepared, arguments.workspace);
+    Bind(arguments.workspace);
+    const T* w = At<T>(narrow_in_ ? arguments.prepared : arguments.weights);
+    const T* b = d.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At<T>(arguments.bias);
     const bool relu = d.epilogue.relu();
     const int64_t blocks = (rows_.rows() + block_ - 1) / block_;
     const int64_t group_out = d.out_channels / d.group;
@@ -262,10 +286,12 @@ template <class T> class HostConvOp final : public ConvOp {
     });
   }
 
-  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
+  void DoBackwardData(const ConvGradients& gradients) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.backward_data, "convolution ", d.name(), " was not made for gradients of data");
-    const T* w = Weights(weights);
+    const DevicePtr y_diff = gradients.y_diff, x_diff = gradients.x_diff;
+    CheckMemory(gradients.prepared, gradients.workspace);
+    Bind(gradients.workspace);
+    const T* w = At<T>(narrow_in_ ? gradients.prepared : gradients.weights);
     const int64_t group_out = d.out_channels / d.group, group_in = d.in_channels / d.group;
     InParallel(d.batch, [&](Thread& thread, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -303,12 +329,12 @@ template <class T> class HostConvOp final : public ConvOp {
     });
   }
 
-  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
+  void DoBackwardWeights(const ConvGradients& gradients) override {
     const ConvDescriptor& d = descriptor_;
-    CAFFE_CHECK(d.backward_weights, "convolution ", d.name(),
-                " was not made for gradients of weights");
+    const DevicePtr x = gradients.x, y_diff = gradients.y_diff;
+    CheckWorkspace(gradients.workspace);
+    Bind(gradients.workspace);
     const int64_t group_out = d.out_channels / d.group, group_in = d.in_channels / d.group;
-    for (Thread& thread : threads_) thread.summed = false;
     InParallel(d.batch, [&](Thread& thread, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const T* image = Padded(thread, x, i);
@@ -327,7 +353,7 @@ template <class T> class HostConvOp final : public ConvOp {
         }
       }
     });
-    T* target = At<T>(w_diff);
+    T* target = At<T>(gradients.w_diff);
     const int64_t count = d.weight_count();
 #pragma omp parallel for schedule(static) if (count >= kParallelSum && !omp_in_parallel())
     for (int64_t j = 0; j < count; j += kSumBlock) {
@@ -339,13 +365,16 @@ template <class T> class HostConvOp final : public ConvOp {
     }
   }
 
-  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
+  void DoBackwardBias(const ConvGradients& gradients) override {
+    bias_.Backward(gradients.y_diff, gradients.b_diff, gradients.workspace);
+  }
 
  private:
   struct Thread {
-    // padded: an image within its padding, which stays 0; padded_diff: gradients on both.
+    // padded: an image within its padding; padded_diff: gradients on both.
     T *columns, *x, *y, *partial, *padded, *padded_diff;
-    bool summed = false;  // partial holds something
+    bool summed = false;   // partial holds something
+    bool cleared = false;  // the padding of `padded` is 0
     std::unique_ptr<Kernel> widen, narrow;
   };
 
@@ -356,46 +385,48 @@ template <class T> class HostConvOp final : public ConvOp {
 
   static DevicePtr Pointer(T* address) { return {address, 0}; }
 
-  void Allocate() {
+  void PlanWorkspace() {
     const ConvDescriptor& d = descriptor_;
     const bool backward = d.backward_data || d.backward_weights;
-    const auto round = [](int64_t count) { return (count + 63) / 64 * 64; };
-    const int64_t columns = pointwise_ ? 0 : round(depth_ * block_ * rows_.width());
-    const int64_t x = narrow_in_ ? round(d.in_channels * in_) : 0;
-    int64_t y = 0;
-    if (narrow_out_) y = round(d.out_channels / d.group * block_ * rows_.width());
-    if (narrow_in_ && backward) y = std::max(y, round(d.out_channels * out_));
-    const int64_t partial = d.backward_weights ? round(d.weight_count()) : 0;
-    const int64_t weights = narrow_in_ ? round(d.weight_count()) : 0;
-    const int64_t padded = padded_ ? round(d.in_channels * rows_.padded()) : 0;
-    const int64_t padded_diff = d.backward_data ? padded : 0;
-    const int64_t each = columns + x + y + partial + padded + padded_diff;
-    workspace_ = DeviceArray(device_, (each * threads_.size() + weights) * sizeof(T),
-                             "columns of a convolution");
-    T* next = workspace_.bytes() > 0 ? At<T>(workspace_.get()) : nullptr;
-    wide_weights_ = next;
-    next += weights;
-    std::shared_ptr<Program> program;
-    if (narrow_in_) {
-      program = ProgramBuilder(device_, "convert")
-                    .Types({kFloat, d.in, kFloat})
-                    .Body("blas/convert")
-                    .Build();
-      widen_ = program->CreateKernel("widen_rows");
-    }
+    int64_t y = narrow_out_ ? d.out_channels / d.group * block_ * rows_.width() : 0;
+    if (narrow_in_ && backward) y = std::max(y, d.out_channels * out_);
+    const int64_t padded = padded_ ? d.in_channels * rows_.padded() : 0;
+    const auto add = [](WorkspaceLayout* layout, int64_t count) {
+      return layout->Add(count * static_cast<int64_t>(sizeof(T)));
+    };
+    WorkspaceLayout one;
+    columns_at_ = add(&one, pointwise_ ? 0 : depth_ * block_ * rows_.width());
+    x_at_ = add(&one, narrow_in_ ? d.in_channels * in_ : 0);
+    y_at_ = add(&one, y);
+    partial_at_ = add(&one, d.backward_weights ? d.weight_count() : 0);
+    padded_at_ = add(&one, padded);
+    padded_diff_at_ = add(&one, d.backward_data ? padded : 0);
+    thread_bytes_ = one.bytes();
+    layout_.Add(thread_bytes_ * static_cast<int64_t>(threads_.size()));
+    if (!narrow_in_) return;
+    const auto program = ProgramBuilder(device_, "convert")
+                             .Types({kFloat, d.in, kFloat})
+                             .Body("blas/convert")
+                             .Build();
+    widen_ = program->CreateKernel("widen_rows");
     for (Thread& thread : threads_) {
-      thread.columns = next;
-      thread.x = thread.columns + columns;
-      thread.y = thread.x + x;
-      thread.partial = thread.y + y;
-      thread.padded = thread.partial + partial;
-      thread.padded_diff = thread.padded + padded;
-      next = thread.padded_diff + padded_diff;
-      if (padded > 0) std::memset(thread.padded, 0, padded * sizeof(T));
-      if (program) {
-        thread.widen = program->CreateKernel("widen_rows");
-        thread.narrow = program->CreateKernel("narrow_rows");
-      }
+      thread.widen = program->CreateKernel("widen_rows");
+      thread.narrow = program->CreateKernel("narrow_rows");
+    }
+  }
+
+  // Gives the threads their parts of the workspace.
+  void Bind(DevicePtr workspace) {
+    char* next = workspace ? workspace.address() : nullptr;
+    for (Thread& thread : threads_) {
+      thread.columns = reinterpret_cast<T*>(next + columns_at_);
+      thread.x = reinterpret_cast<T*>(next + x_at_);
+      thread.y = reinterpret_cast<T*>(next + y_at_);
+      thread.partial = reinterpret_cast<T*>(next + partial_at_);
+      thread.padded = reinterpret_cast<T*>(next + padded_at_);
+      thread.padded_diff = reinterpret_cast<T*>(next + padded_diff_at_);
+      thread.summed = thread.cleared = false;
+      next += thread_bytes_;
     }
   }
 
@@ -414,14 +445,6 @@ template <class T> class HostConvOp final : public ConvOp {
     device_->CountLibraryCall();
   }
 
-  const T* Weights(DevicePtr weights) {
-    if (!narrow_in_) return At<T>(weights);
-    const int64_t rows = descriptor_.out_channels, columns = depth_;
-    widen_->Launch(LaunchRange(rows, columns),
-                   {rows, columns, columns, columns, weights, Pointer(wide_weights_)});
-    return wide_weights_;
-  }
-
   // Image i of an array of images of `size` elements, widened into `room` where it is narrow.
   const T* Image(Thread& thread, DevicePtr images, int64_t i, int64_t size, DataType type,
                  T* room) {
@@ -437,6 +460,8 @@ template <class T> class HostConvOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     const T* image = Image(thread, x, i, d.in_channels * in_, d.in, thread.x);
     if (!padded_) return image;
+    if (!thread.cleared) rows_.ClearPadding(thread.padded, d.in_channels);
+    thread.cleared = true;
     rows_.Pad(image, thread.padded, d.in_channels);
     return thread.padded;
   }
@@ -456,8 +481,10 @@ template <class T> class HostConvOp final : public ConvOp {
   BiasOp bias_;
   int64_t block_;  // output rows at a time
   std::vector<Thread> threads_;
-  DeviceArray workspace_;
-  T* wide_weights_ = nullptr;
+  WorkspaceLayout layout_;
+  // Bytes of a thread's part, and where in it the arrays of Thread begin.
+  int64_t thread_bytes_ = 0, columns_at_ = 0, x_at_ = 0, y_at_ = 0, partial_at_ = 0, padded_at_ = 0,
+          padded_diff_at_ = 0;
   std::unique_ptr<Kernel> widen_;
 };
 

@@ -5,10 +5,10 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
-#include "caffe/library/device_array.hpp"
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/host_gemm.hpp"
+#include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
 namespace {
@@ -28,10 +28,10 @@ template <class T> class HostGemmOp final : public GemmOp {
       : GemmOp(d), device_(device), gemms_(gemms), gemm_(gemms.Of<T>()), epilogue_(device, d) {}
   const char* library() const override { return gemms_.library; }
 
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
-    Multiply(At<T>(a), At<T>(b), At<T>(c), static_cast<T>(alpha), static_cast<T>(beta));
-    epilogue_.Run(c, bias);
+ protected:
+  void DoRun(const GemmArguments& g) override {
+    Multiply(At<T>(g.a), At<T>(g.b), At<T>(g.c), static_cast<T>(g.alpha), static_cast<T>(g.beta));
+    epilogue_.Run(g.c, g.bias);
     device_->CountLibraryCall();
   }
 
@@ -79,7 +79,7 @@ template <class T> class HostGemmOp final : public GemmOp {
 };
 
 // half or bfloat16: slices along k are widened to float and multiplied there; sums stay float until
-// the last one.
+// the last one. Weights are widened by Prepare, slice behind slice.
 class WideningGemmOp final : public GemmOp {
  public:
   WideningGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)
@@ -91,9 +91,10 @@ class WideningGemmOp final : public GemmOp {
     widen_ = program->CreateKernel("widen_rows");
     narrow_ = program->CreateKernel("narrow_rows");
     depth_ = std::clamp<int64_t>(kSliceElements / (d.m + d.n), 64, std::max<int64_t>(d.k, 64));
-    const int64_t sums = d.out == kFloat ? 0 : d.m * d.n;
-    workspace_ =
-        DeviceArray(device, ((d.m + d.n) * depth_ + sums) * sizeof(float), "widened matrices");
+    constexpr int64_t kSize = sizeof(float);
+    a_at_ = layout_.Add(d.weights() == Weights::kA ? 0 : d.m * depth_ * kSize);
+    b_at_ = layout_.Add(d.weights() == Weights::kB ? 0 : d.n * depth_ * kSize);
+    sums_at_ = layout_.Add(d.out == kFloat ? 0 : d.m * d.n * kSize);
     for (const int64_t depth : {depth_, d.k % depth_ == 0 ? depth_ : d.k % depth_}) {
       GemmDescriptor slice;
       slice.trans_a = d.trans_a;
@@ -106,35 +107,62 @@ class WideningGemmOp final : public GemmOp {
     }
   }
   const char* library() const override { return gemms_.library; }
-  int64_t workspace_bytes() const override { return workspace_.bytes(); }
-
-  void Run(DevicePtr a, DevicePtr b, DevicePtr c, DevicePtr bias, double alpha,
-           double beta) override {
+  int64_t workspace_bytes() const override { return layout_.bytes(); }
+  int64_t prepared_bytes() const override {
     const GemmDescriptor& d = descriptor_;
+    const int64_t elements = d.weights() == Weights::kA   ? d.m * d.k
+                             : d.weights() == Weights::kB ? d.n * d.k
+                                                          : 0;
+    return elements * static_cast<int64_t>(sizeof(float));
+  }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    const GemmDescriptor& d = descriptor_;
+    for (int64_t k0 = 0; k0 < d.k; k0 += depth_) {
+      const int64_t k = std::min(depth_, d.k - k0);
+      if (d.weights() == Weights::kA) WidenA(weights, SliceOf(prepared, d.m, k0), k0, k);
+      if (d.weights() == Weights::kB) WidenB(weights, SliceOf(prepared, d.n, k0), k0, k);
+    }
+  }
+
+ protected:
+  void DoRun(const GemmArguments& g) override {
+    const GemmDescriptor& d = descriptor_;
+    CheckMemory(g);
     const int64_t size = d.in.bytes(), out_size = d.out.bytes();
-    const DevicePtr wide_a = workspace_.get();
-    const DevicePtr wide_b = wide_a + d.m * depth_ * sizeof(float);
+    const double alpha = g.alpha, beta = g.beta;
     for (int64_t i = 0; i < d.batch; ++i) {
-      const DevicePtr source_a = a + i * d.step_a() * size, source_b = b + i * d.step_b() * size;
-      const DevicePtr target = c + i * d.step_c() * out_size;
+      const DevicePtr source_a = g.a + i * d.step_a() * size;
+      const DevicePtr source_b = g.b + i * d.step_b() * size;
+      const DevicePtr target = g.c + i * d.step_c() * out_size;
       const bool direct = d.out == kFloat;
-      const DevicePtr sums = direct ? target : wide_b + d.n * depth_ * sizeof(float);
+      const DevicePtr sums = direct ? target : g.workspace + sums_at_;
       if (!direct && beta != 0) {
         widen_->Launch(LaunchRange(d.m, d.n), {d.m, d.n, d.row_c(), d.n, target, sums});
       }
       for (int64_t k0 = 0; k0 < std::max<int64_t>(d.k, 1); k0 += depth_) {
         const int64_t k = std::min(depth_, d.k - k0);
-        Widen(source_a, wide_a, d.trans_a, d.m, k0, k, d.row_a());
-        Widen(source_b, wide_b, !d.trans_b, d.n, k0, k, d.row_b());
-        slices_[k == slices_[0]->descriptor().k ? 0 : 1]->Run(wide_a, wide_b, sums, {}, alpha,
-                                                              k0 == 0 ? beta : 1);
+        DevicePtr wide_a = g.workspace + a_at_, wide_b = g.workspace + b_at_;
+        if (d.weights() == Weights::kA) {
+          wide_a = SliceOf(g.prepared, d.m, k0);
+        } else {
+          WidenA(source_a, wide_a, k0, k);
+        }
+        if (d.weights() == Weights::kB) {
+          wide_b = SliceOf(g.prepared, d.n, k0);
+        } else {
+          WidenB(source_b, wide_b, k0, k);
+        }
+        slices_[k == slices_[0]->descriptor().k ? 0 : 1]->Run(
+            {wide_a, wide_b, sums, {}, alpha, k0 == 0 ? beta : 1});
       }
-      epilogue_.Run(sums, bias);
+      epilogue_.Run(sums, g.bias);
       if (!direct) narrow_->Launch(LaunchRange(d.m, d.n), {d.m, d.n, d.n, d.row_c(), sums, target});
     }
   }
 
  private:
+  using Weights = GemmDescriptor::Weights;
+
   // The float sums of one product of the batch.
   static GemmDescriptor Single(const GemmDescriptor& d) {
     GemmDescriptor single = d;
@@ -142,6 +170,17 @@ class WideningGemmOp final : public GemmOp {
     single.ldc = d.out == kFloat ? d.row_c() : d.n;
     single.in = single.out = kFloat;
     return single;
+  }
+
+  // Of `extent` rows of widened weights, the slice that begins at k0.
+  static DevicePtr SliceOf(DevicePtr prepared, int64_t extent, int64_t k0) {
+    return prepared + extent * k0 * static_cast<int64_t>(sizeof(float));
+  }
+  void WidenA(DevicePtr source, DevicePtr target, int64_t k0, int64_t k) {
+    Widen(source, target, descriptor_.trans_a, descriptor_.m, k0, k, descriptor_.row_a());
+  }
+  void WidenB(DevicePtr source, DevicePtr target, int64_t k0, int64_t k) {
+    Widen(source, target, !descriptor_.trans_b, descriptor_.n, k0, k, descriptor_.row_b());
   }
 
   // [k0, k0 + k) of a matrix with `extent` rows of k, or k rows of `extent` if `k_rows`.
@@ -161,7 +200,8 @@ class WideningGemmOp final : public GemmOp {
   GemmEpilogue epilogue_;
   int64_t depth_;
   std::unique_ptr<Kernel> widen_, narrow_;
-  DeviceArray workspace_;
+  WorkspaceLayout layout_;
+  int64_t a_at_, b_at_, sums_at_;
   std::vector<std::unique_ptr<HostGemmOp<float>>> slices_;
 };
 

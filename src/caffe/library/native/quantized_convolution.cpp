@@ -6,9 +6,9 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
-#include "caffe/library/device_array.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/quantized_product.hpp"
+#include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
 namespace {
@@ -56,46 +56,35 @@ class HostQuantizedConvOp final : public ConvOp {
       for (int64_t i = 0; i < g.input_count(); i += image_width_) {
         image_rows_.push_back(PadOffset(g, padded) + Offset(i, g.input, ones, padded));
       }
-      padded_ =
-          DeviceArray(device, d.batch * d.in_channels * plane_ * d.in.bytes(), "padded images");
+      padded_at_ = layout_.Add(d.batch * d.in_channels * plane_ * d.in.bytes());
     }
     for (int i = 0; i < omp_get_max_threads(); ++i) {
       patches_.emplace_back(d.in, false, kQuantTile, d.depth());
+      patches_at_.push_back(layout_.Add(patches_[i].bytes()));
     }
   }
   const char* library() const override { return "native"; }
-  int64_t workspace_bytes() const override {
-    int64_t bytes = weights_.bytes() + padded_.bytes();
-    for (const PackedRows& patch : patches_) bytes += patch.bytes();
-    return bytes;
-  }
-  void Forward(DevicePtr, DevicePtr, DevicePtr, DevicePtr) override {
-    CAFFE_THROW("convolution ", descriptor_.name(), ": quantized types take ForwardQuantized");
-  }
-  void BackwardData(DevicePtr, DevicePtr, DevicePtr) override { NoBackward(); }
-  void BackwardWeights(DevicePtr, DevicePtr, DevicePtr) override { NoBackward(); }
-  void BackwardBias(DevicePtr, DevicePtr) override { NoBackward(); }
+  int64_t workspace_bytes() const override { return layout_.bytes(); }
+  int64_t prepared_bytes() const override { return weights_.bytes(); }
 
-  void SetWeights(DevicePtr codes) override {
+  void Prepare(DevicePtr codes, DevicePtr prepared) override {
+    weights_.Bind(prepared.address());
     weights_.Pack(codes.address(), descriptor_.depth(), 1, 0, descriptor_.out_channels);
-    ready_ = true;
   }
 
-  void ForwardQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
-    CAFFE_CHECK(ready_, "convolution ", descriptor_.name(), ": has not got its weights");
+ protected:
+  void DoForward(const ConvArguments& arguments) override {
+    CheckMemory(arguments.prepared, arguments.workspace);
+    weights_.Bind(arguments.prepared.address());
     if (descriptor_.in.bytes() == 1) {
-      Run<uint8_t>(x, y, arguments);
+      Run<uint8_t>(arguments);
     } else {
-      Run<uint16_t>(x, y, arguments);
+      Run<uint16_t>(arguments);
     }
     device_->CountLibraryCall();
   }
 
  private:
-  [[noreturn]] void NoBackward() const {
-    CAFFE_THROW("convolution ", descriptor_.name(), ": quantized types have no gradients");
-  }
-
   static int64_t PadOffset(const ConvGeometry& g, const Shape& padded) {
     int64_t at = 0, stride = 1;
     for (int axis = g.axes() - 1; axis >= 0; --axis) {
@@ -105,30 +94,34 @@ class HostQuantizedConvOp final : public ConvOp {
     return at;
   }
 
-  template <class Code> void Run(DevicePtr x, DevicePtr y, const QuantArguments& arguments) {
+  template <class Code> void Run(const ConvArguments& arguments) {
     const ConvDescriptor& d = descriptor_;
+    const QuantArguments& quant = *arguments.quant;
+    char* const workspace = arguments.workspace.address();
     const int64_t positions = static_cast<int64_t>(starts_.size());
     const int64_t blocks = Ceil(positions, kQuantTile), group_in = d.in_channels / d.group;
     const int64_t group_out = d.out_channels / d.group, tasks = d.batch * d.group * blocks;
     const bool relu = d.epilogue.relu();
-    const Code* images = reinterpret_cast<const Code*>(x.address());
-    Code* result = reinterpret_cast<Code*>(y.address());
+    const Code* images = reinterpret_cast<const Code*>(arguments.x.address());
+    Code* result = reinterpret_cast<Code*>(arguments.y.address());
     const bool parallel =
         d.batch * d.out_channels * positions * d.depth() >= kParallelProducts && !omp_in_parallel();
 #pragma omp parallel num_threads(static_cast <int>(patches_.size())) if (parallel)
     {
       const Code* padded = images;
-      if (padded_.get()) {
-        Code* target = reinterpret_cast<Code*>(padded_.get().address());
+      if (!image_rows_.empty()) {
+        Code* target = reinterpret_cast<Code*>(workspace + padded_at_);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < d.batch * d.in_channels; ++i) {
           PadPlane(images + i * d.geometry.input_count(), target + i * plane_,
-                   static_cast<Code>(arguments.zero_x));
+                   static_cast<Code>(quant.zero_x));
         }
         padded = target;
       }
       PackedRows& patch = patches_[omp_get_thread_num()];
-      const QuantizedTile common = MakeTile(weights_, patch, true, d.in, wide_, relu, arguments);
+      patch.Bind(workspace + patches_at_[omp_get_thread_num()]);
+      patch.ClearEnds();
+      const QuantizedTile common = MakeTile(weights_, patch, true, d.in, wide_, relu, quant);
 #pragma omp for schedule(static)
       for (int64_t task = 0; task < tasks; ++task) {
         const int64_t first = task % blocks * kQuantTile, part = task / blocks;
@@ -163,7 +156,6 @@ class HostQuantizedConvOp final : public ConvOp {
     }
   }
 
-  // The padded end of a patch is zero from its construction on.
   template <class Code>
   void GatherPatch(const Code* source, int64_t channels, int16_t* target, int64_t high) const {
     for (int64_t c = 0; c < channels; ++c, source += plane_) {
@@ -184,11 +176,12 @@ class HostQuantizedConvOp final : public ConvOp {
   Device* device_;
   PackedRows weights_;
   const bool wide_;
-  bool ready_ = false;
   int64_t plane_ = 0, run_ = 1, image_width_ = 0;
   std::vector<int64_t> starts_, taps_, image_rows_;
-  DeviceArray padded_;
-  std::vector<PackedRows> patches_;
+  std::vector<PackedRows> patches_;  // one for each thread
+  WorkspaceLayout layout_;
+  int64_t padded_at_ = 0;
+  std::vector<int64_t> patches_at_;
 };
 
 }  // namespace

@@ -29,26 +29,27 @@ class HostQuantizedGemmOp final : public GemmOp {
     while (Ceil(d.m, tile_m_) * Ceil(d.n, tile_n_) < 2 * threads && tile_n_ > 16) tile_n_ /= 2;
   }
   const char* library() const override { return "native"; }
-  int64_t workspace_bytes() const override { return weights_.bytes() + activations_.bytes(); }
+  int64_t workspace_bytes() const override { return activations_.bytes(); }
+  int64_t prepared_bytes() const override { return weights_.bytes(); }
 
-  void Run(DevicePtr, DevicePtr, DevicePtr, DevicePtr, double, double) override {
-    CAFFE_THROW("matrix product ", descriptor_.name(), ": quantized types take RunQuantized");
-  }
-
-  void SetWeights(DevicePtr codes) override {
+  void Prepare(DevicePtr codes, DevicePtr prepared) override {
+    weights_.Bind(prepared.address());
     Pack(codes.address(), rows_are_weights_, 0, rows_are_weights_ ? descriptor_.m : descriptor_.n,
          &weights_);
-    ready_ = true;
   }
 
-  void RunQuantized(DevicePtr x, DevicePtr y, const QuantArguments& arguments) override {
+ protected:
+  void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
-    CAFFE_CHECK(ready_, "matrix product ", d.name(), ": has not got its weights");
+    CheckMemory(g);
+    weights_.Bind(g.prepared.address());
+    activations_.Bind(g.workspace.address());
+    const DevicePtr x = rows_are_weights_ ? g.b : g.a, y = g.c;
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int64_t rows = rows_are_weights_ ? d.n : d.m,
                   x_step = rows_are_weights_ ? d.step_b() : d.step_a();
     const QuantizedTile common = MakeTile(weights_, activations_, rows_are_weights_, d.in,
-                                          d.wide_sums(), d.epilogue.relu(), arguments);
+                                          d.wide_sums(), d.epilogue.relu(), *g.quant);
     const int64_t tiles_n = Ceil(d.n, tile_n_), tiles = Ceil(d.m, tile_m_) * tiles_n;
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
     for (int64_t i = 0; i < d.batch; ++i) {
@@ -92,7 +93,6 @@ class HostQuantizedGemmOp final : public GemmOp {
 
   Device* device_;
   const bool rows_are_weights_;
-  bool ready_ = false;
   int64_t tile_m_ = kQuantTile, tile_n_ = kQuantTile;
   PackedRows weights_, activations_;
 };

@@ -1,5 +1,6 @@
 #include "caffe/library/native/quantized_product.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "caffe/core/error.hpp"
@@ -25,12 +26,18 @@ const QuantizedSteps& HostQuantizedSteps() {
 }
 
 PackedRows::PackedRows(DataType type, bool weights, int64_t rows, int64_t k)
-    : type_(type), weights_(weights), k_(k) {
+    : type_(type), weights_(weights), rows_(rows), k_(k) {
   depth_ = (k + kQuantDepth - 1) / kQuantDepth * kQuantDepth;
   const bool planes = !weights && type.bytes() == 2;
   high_ = planes ? depth_ : 0;
   step_ = planes ? 2 * depth_ : depth_;
-  data_.resize(rows * step_);
+}
+
+void PackedRows::ClearEnds() {
+  for (int64_t r = 0; r < rows_; ++r) {
+    std::fill(row(r) + k_, row(r) + depth_, int16_t{0});
+    if (high_ > 0) std::fill(row(r) + high_ + k_, row(r) + high_ + depth_, int16_t{0});
+  }
 }
 
 void PackedRows::Pack(const void* source, int64_t row_step, int64_t k_step, int64_t begin,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/library/native/quantized_steps.hpp"
@@ -12,27 +11,30 @@ namespace caffe {
 // The steps of the instruction level that host kernels use.
 const QuantizedSteps& HostQuantizedSteps();
 
-// Rows of codes, packed: a matrix [rows, k] of weights, or of activations as one or two planes.
+// Rows of codes, packed: a matrix [rows, k] of weights, or of activations as one or two planes. The
+// memory is the caller's: bytes() from `Bind` on.
 class PackedRows {
  public:
   PackedRows() = default;
   PackedRows(DataType type, bool weights, int64_t rows, int64_t k);
+  void Bind(void* memory) { data_ = static_cast<int16_t*>(memory); }
   // Rows [begin, end) of a source whose row r begins at r * row_step.
   void Pack(const void* source, int64_t row_step, int64_t k_step, int64_t begin, int64_t end);
-  const int16_t* row(int64_t r) const { return data_.data() + r * step_; }
-  int16_t* row(int64_t r) { return data_.data() + r * step_; }
+  // Zeros behind the last element of each row, which Pack writes, too.
+  void ClearEnds();
+  int16_t* row(int64_t r) const { return data_ + r * step_; }
   int64_t step() const { return step_; }    // elements from row to row, a multiple of kQuantDepth
   int64_t depth() const { return depth_; }  // elements of a plane's row: k, rounded up
   int64_t high() const {
     return high_;
   }  // from the low bytes to the high ones; 0 if there are none
-  int64_t bytes() const { return static_cast<int64_t>(data_.size() * sizeof(int16_t)); }
+  int64_t bytes() const { return rows_ * step_ * static_cast<int64_t>(sizeof(int16_t)); }
 
  private:
   DataType type_;
   bool weights_ = false;
-  int64_t k_ = 0, depth_ = 0, step_ = 0, high_ = 0;
-  std::vector<int16_t> data_;
+  int64_t rows_ = 0, k_ = 0, depth_ = 0, step_ = 0, high_ = 0;
+  int16_t* data_ = nullptr;
 };
 
 // What the tiles of one product have in common.

@@ -8,7 +8,6 @@
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/bias.hpp"
-#include "caffe/library/device_array.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/host_gemm.hpp"
 #include "caffe/library/native/winograd.hpp"
@@ -173,40 +172,46 @@ class WinogradConvOp final : public ConvOp {
     strip_ = std::clamp<int64_t>(kSliceElements / row, 1, s.tiles_y);
     // An odd number of lines, so that rows of a slice do not fall on each other in the first cache.
     step_ = (strip_ * s.tiles_x | 1) * kLanes;
-    const int64_t u = kPoints * kPoints * Round(windows_);
-    const int64_t partial = d.backward_weights ? u : 0;
+    const int64_t partial = d.backward_weights ? TransformedSize() : 0;
     const int64_t each = x_.lanes_size() + y_.lanes_size() +
                          kPoints * (s.inputs + s.outputs) * step_ + s.in_columns * kLanes + partial;
-    const int64_t count = std::clamp<int64_t>(omp_get_max_threads(), 1, blocks_);
-    workspace_ = DeviceArray(device, (u + count * each) * static_cast<int64_t>(sizeof(float)),
-                             "tiles of a convolution");
-    float* next = At(workspace_.get());
-    const auto take = [&](int64_t elements) {
-      float* taken = next;
-      next += elements;
-      return taken;
-    };
-    u_ = take(u);
-    for (int64_t i = 0; i < count; ++i) {
-      threads_.push_back({take(x_.lanes_size()), take(y_.lanes_size()),
-                          take(kPoints * s.inputs * step_), take(kPoints * s.outputs * step_),
-                          take(s.in_columns * kLanes), take(partial)});
-    }
+    threads_.resize(std::clamp<int64_t>(omp_get_max_threads(), 1, blocks_));
+    bytes_ = static_cast<int64_t>(threads_.size()) * each * static_cast<int64_t>(sizeof(float));
   }
   const char* library() const override { return "winograd"; }
-  int64_t workspace_bytes() const override { return workspace_.bytes() + bias_.workspace_bytes(); }
+  int64_t workspace_bytes() const override { return std::max(bytes_, bias_.workspace_bytes()); }
+  // The transformed windows.
+  int64_t prepared_bytes() const override {
+    return TransformedSize() * static_cast<int64_t>(sizeof(float));
+  }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    const int64_t groups = (windows_ + kLanes - 1) / kLanes;
+#pragma omp parallel if (!omp_in_parallel())
+    {
+      const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const int64_t begin = groups * thread / threads * kLanes;
+      const int64_t end = std::min(windows_, groups * (thread + 1) / threads * kLanes);
+      if (begin < end) {
+        steps_.filter(shape_.tile, windows_, begin, end, At(weights), At(prepared));
+      }
+    }
+  }
 
-  void Forward(DevicePtr x, DevicePtr weights, DevicePtr bias, DevicePtr y) override {
-    CAFFE_CHECK(descriptor_.forward, "convolution ", descriptor_.name(),
-                " was not made for a forward pass");
-    const float* b = descriptor_.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At(bias);
+ protected:
+  void DoForward(const ConvArguments& arguments) override {
+    const DevicePtr x = arguments.x, y = arguments.y;
+    const float* b =
+        descriptor_.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At(arguments.bias);
     const bool relu = descriptor_.epilogue.relu();
-    InBlocks(weights, [&](const Thread& t, int64_t block, int64_t images) {
+    CheckMemory(arguments.prepared, arguments.workspace);
+    const float* u = At(arguments.prepared);
+    Bind(arguments.workspace);
+    InBlocks([&](const Thread& t, int64_t block, int64_t images) {
       ToLanes(x_, At(x) + block * kLanes * x_.image_size(), images, t.x);
       InSlices([&](const WinogradStrip& strip, int i, int64_t columns) {
         steps_.input(shape_, strip, i, t.x, t.v, t.row);
         for (int j = 0; j < kPoints; ++j) {
-          gemm_(false, false, shape_.outputs, columns, shape_.inputs, 1, Transformed(i, j),
+          gemm_(false, false, shape_.outputs, columns, shape_.inputs, 1, Transformed(u, i, j),
                 shape_.inputs, Point(t.v, shape_.inputs, j), step_, 0,
                 Point(t.m, shape_.outputs, j), step_);
         }
@@ -216,16 +221,18 @@ class WinogradConvOp final : public ConvOp {
     });
   }
 
-  void BackwardData(DevicePtr y_diff, DevicePtr weights, DevicePtr x_diff) override {
-    CAFFE_CHECK(descriptor_.backward_data, "convolution ", descriptor_.name(),
-                " was not made for gradients of data");
-    InBlocks(weights, [&](const Thread& t, int64_t block, int64_t images) {
+  void DoBackwardData(const ConvGradients& gradients) override {
+    const DevicePtr y_diff = gradients.y_diff, x_diff = gradients.x_diff;
+    CheckMemory(gradients.prepared, gradients.workspace);
+    const float* u = At(gradients.prepared);
+    Bind(gradients.workspace);
+    InBlocks([&](const Thread& t, int64_t block, int64_t images) {
       ToLanes(y_, At(y_diff) + block * kLanes * y_.image_size(), images, t.y);
       std::memset(t.x, 0, x_.lanes_size() * sizeof(float));
       InSlices([&](const WinogradStrip& strip, int i, int64_t columns) {
         steps_.output_adjoint(shape_, strip, i, t.y, t.m);
         for (int j = 0; j < kPoints; ++j) {
-          gemm_(true, false, shape_.inputs, columns, shape_.outputs, 1, Transformed(i, j),
+          gemm_(true, false, shape_.inputs, columns, shape_.outputs, 1, Transformed(u, i, j),
                 shape_.inputs, Point(t.m, shape_.outputs, j), step_, 0,
                 Point(t.v, shape_.inputs, j), step_);
         }
@@ -235,14 +242,15 @@ class WinogradConvOp final : public ConvOp {
     });
   }
 
-  void BackwardWeights(DevicePtr x, DevicePtr y_diff, DevicePtr w_diff) override {
-    CAFFE_CHECK(descriptor_.backward_weights, "convolution ", descriptor_.name(),
-                " was not made for gradients of weights");
+  void DoBackwardWeights(const ConvGradients& gradients) override {
+    const DevicePtr x = gradients.x, y_diff = gradients.y_diff;
+    CheckWorkspace(gradients.workspace);
+    Bind(gradients.workspace);
     const int64_t plane = Round(windows_);
     for (const Thread& t : threads_) {
       std::memset(t.partial, 0, kPoints * kPoints * plane * sizeof(float));
     }
-    InBlocks({}, [&](const Thread& t, int64_t block, int64_t images) {
+    InBlocks([&](const Thread& t, int64_t block, int64_t images) {
       ToLanes(x_, At(x) + block * kLanes * x_.image_size(), images, t.x);
       ToLanes(y_, At(y_diff) + block * kLanes * y_.image_size(), images, t.y);
       InSlices([&](const WinogradStrip& strip, int i, int64_t columns) {
@@ -258,10 +266,12 @@ class WinogradConvOp final : public ConvOp {
     for (size_t i = 1; i < threads_.size(); ++i) {
       for (int64_t j = 0; j < kPoints * kPoints * plane; ++j) total[j] += threads_[i].partial[j];
     }
-    steps_.filter_adjoint(shape_.tile, windows_, 0, windows_, total, At(w_diff));
+    steps_.filter_adjoint(shape_.tile, windows_, 0, windows_, total, At(gradients.w_diff));
   }
 
-  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff) override { bias_.Backward(y_diff, b_diff); }
+  void DoBackwardBias(const ConvGradients& gradients) override {
+    bias_.Backward(gradients.y_diff, gradients.b_diff, gradients.workspace);
+  }
 
  private:
   // x and y in lanes, a slice of each, a row of tiles, transformed gradients of windows.
@@ -269,33 +279,44 @@ class WinogradConvOp final : public ConvOp {
     float *x, *y, *v, *m, *row, *partial;
   };
 
-  const float* Transformed(int i, int j) const { return u_ + (i * kPoints + j) * Round(windows_); }
+  int64_t TransformedSize() const { return kPoints * kPoints * Round(windows_); }
+  const float* Transformed(const float* u, int i, int j) const {
+    return u + (i * kPoints + j) * Round(windows_);
+  }
   float* Point(float* slice, int64_t channels, int j) const { return slice + j * channels * step_; }
 
-  // Transforms the windows, if there are any, and calls work for each block of images.
-  template <class Work> void InBlocks(DevicePtr weights, const Work& work) {
-    const auto share = [&](int64_t thread, int64_t threads) {
-      const int64_t groups = (windows_ + kLanes - 1) / kLanes;
-      const int64_t begin = groups * thread / threads * kLanes;
-      const int64_t end = std::min(windows_, groups * (thread + 1) / threads * kLanes);
-      if (weights) steps_.filter(shape_.tile, windows_, begin, end, At(weights), u_);
+  // Gives the threads their parts of the workspace.
+  void Bind(DevicePtr workspace) {
+    const WinogradShape& s = shape_;
+    float* next = At(workspace);
+    const auto take = [&](int64_t elements) {
+      float* taken = next;
+      next += elements;
+      return taken;
     };
+    for (Thread& t : threads_) {
+      t = {take(x_.lanes_size()),
+           take(y_.lanes_size()),
+           take(kPoints * s.inputs * step_),
+           take(kPoints * s.outputs * step_),
+           take(s.in_columns * kLanes),
+           take(descriptor_.backward_weights ? TransformedSize() : 0)};
+    }
+  }
+
+  // Calls work for each block of images.
+  template <class Work> void InBlocks(const Work& work) {
     const auto blocks = [&](int64_t thread, int64_t threads) {
       for (int64_t i = blocks_ * thread / threads; i < blocks_ * (thread + 1) / threads; ++i) {
         work(threads_[thread], i, std::min(kLanes, descriptor_.batch - i * kLanes));
       }
     };
     if (threads_.size() == 1 || omp_in_parallel()) {
-      share(0, 1);
       blocks(0, 1);
     } else {
       const int count = static_cast<int>(threads_.size());
 #pragma omp parallel num_threads(count)
-      {
-        share(omp_get_thread_num(), omp_get_num_threads());
-#pragma omp barrier
-        blocks(omp_get_thread_num(), omp_get_num_threads());
-      }
+      blocks(omp_get_thread_num(), omp_get_num_threads());
     }
     device_->CountLibraryCall();
   }
@@ -316,8 +337,7 @@ class WinogradConvOp final : public ConvOp {
   Window x_, y_;
   int64_t strip_, step_;  // rows of tiles at a time; elements between channels of a slice
   BiasOp bias_;
-  DeviceArray workspace_;
-  float* u_;  // transformed windows
+  int64_t bytes_ = 0;  // of workspace
   std::vector<Thread> threads_;
 };
 

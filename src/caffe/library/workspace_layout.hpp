@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+namespace caffe {
+
+// Arrays side by side in one workspace. Each begins at a multiple of 256 bytes, as libraries want it.
+class WorkspaceLayout {
+ public:
+  // The offset of an array of so many bytes.
+  int64_t Add(int64_t bytes) {
+    const int64_t offset = bytes_;
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr int64_t kAlignment = 256;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace caffe
