@@ -1,36 +1,36 @@
 //! types: float
 // Whether element i of value v comes before element j of value w: larger values first, then larger
-// places; what is no number comes last.
+// indices; NaN comes last.
 DEVICE_FN i32 comes_before(Acctype v, Index i, Acctype w, Index j) {
   const i32 v_lost = v != v, w_lost = w != w;
   return v_lost != w_lost ? w_lost : (!v_lost && v != w) ? v > w : i > j;
 }
 
-// x is [outer, channels, inner]. The first top_k of each line of channels: line i lies at the
-// position i % inner of outer i / inner, its results at [i / inner, parts, top_k, i % inner] of y.
-// Places are written to part `place_part`, values to part `value_part`, where not negative.
+// x is [outer, channels, inner]. Finds the first top_k of each line of channels. Line i is at
+// position i % inner of outer i / inner; its results are at y[i / inner, parts, top_k, i % inner].
+// Indices go to part `index_part`, values to part `value_part`; a negative part is not written.
 KERNEL(argmax, ARG(i64, lines), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
-       ARG(i32, parts), ARG(i32, place_part), ARG(i32, value_part), IN(MItype, x), OUT(f32, y)) {
+       ARG(i32, parts), ARG(i32, index_part), ARG(i32, value_part), IN(MItype, x), OUT(f32, y)) {
   FOR_EACH_GROUP(i, lines) {
     const Index outer = i / inner, position = i - outer * inner;
     const Index from = outer * channels * inner + position;
     const Index to = outer * parts * top_k * inner + position;
     Acctype before = 0;
-    Index before_place = -1;
+    Index before_index = -1;
     for (i32 k = 0; k < top_k; ++k) {
       Acctype best = 0;
-      Index place = -1;
+      Index index = -1;
       for (Index c = 0; c < channels; ++c) {
         const Acctype v = LOAD(MItype, x, from + c * inner);
-        const i32 is_left = k == 0 || comes_before(before, before_place, v, c);
-        const i32 better = is_left && (place < 0 || comes_before(v, c, best, place));
+        const i32 is_left = k == 0 || comes_before(before, before_index, v, c);
+        const i32 better = is_left && (index < 0 || comes_before(v, c, best, index));
         best = better ? v : best;
-        place = better ? c : place;
+        index = better ? c : index;
       }
-      if (place_part >= 0) STORE(f32, y, to + (place_part * top_k + k) * inner, (float)place);
+      if (index_part >= 0) STORE(f32, y, to + (index_part * top_k + k) * inner, (float)index);
       if (value_part >= 0) STORE(f32, y, to + (value_part * top_k + k) * inner, (float)best);
       before = best;
-      before_place = place;
+      before_index = index;
     }
   }
 }

@@ -1,5 +1,5 @@
 //! types: float
-// y of the first `inputs` (2 to 4) of a, b, c, d; y may be one of them.
+// y is computed from the first `inputs` (2 to 4) of a, b, c, d; it may be one of them.
 KERNEL(eltwise_sum, ARG(i64, n), ARG(i32, inputs), IN(MItype, a), IN(MItype, b), IN(MItype, c),
        IN(MItype, d), ARG(Acctype, factor_a), ARG(Acctype, factor_b), ARG(Acctype, factor_c),
        ARG(Acctype, factor_d), OUT(MOtype, y)) {
@@ -33,7 +33,7 @@ KERNEL(eltwise_scale, ARG(i64, n), IN(MItype, x), ARG(Acctype, factor), OUT(MOty
   FOR_EACH(i, n) STORE(MOtype, y, i, LOAD(MItype, x, i) * factor);
 }
 
-// mask is the number of the bottom that y is from; of equal ones b.
+// mask is the index of the bottom that y comes from; b if both are equal.
 KERNEL(eltwise_max, ARG(i64, n), IN(MItype, a), IN(MItype, b), OUT(MOtype, y), OUT(i32, mask)) {
   FOR_EACH(i, n) {
     const Acctype v = LOAD(MItype, a, i), w = LOAD(MItype, b, i);
@@ -43,7 +43,7 @@ KERNEL(eltwise_max, ARG(i64, n), IN(MItype, a), IN(MItype, b), OUT(MOtype, y), O
   }
 }
 
-// Bottom `number` against the largest so far, which stays if they are equal.
+// Compares bottom `number` with the largest so far, which is kept if they are equal.
 KERNEL(eltwise_max_more, ARG(i64, n), ARG(i32, number), IN(MItype, x), OUT(MOtype, y),
        OUT(i32, mask)) {
   FOR_EACH(i, n) {

@@ -54,7 +54,7 @@ KERNEL(reduction_sumsq, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), AR
   }
 }
 
-// Row r of x belongs to element r * y_stride of y, which is 0 where all rows share one element.
+// Row r of x belongs to element r * y_stride of y; y_stride is 0 if all rows share one element.
 KERNEL(reduction_sum_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, y_stride),
        IN(MOtype, y_diff), ARG(Acctype, factor), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, rows, c, columns) {
@@ -71,7 +71,7 @@ KERNEL(reduction_asum_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, y_st
   }
 }
 
-// factor is that of the sum, times 2.
+// factor is twice that of the sum.
 KERNEL(reduction_sumsq_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, y_stride),
        IN(MItype, x), IN(MOtype, y_diff), ARG(Acctype, factor), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, rows, c, columns) {

@@ -1,8 +1,8 @@
 //! types: float quantized
-// Copies an array of any number of axes between other strides. The innermost axis has `columns`
-// elements; `table` holds extent, stride in x and stride in y of each of the `axes` axes outside it,
-// outermost first, and `rows` is the product of their extents. `lanes` work items share a row.
-// Quantized x and y have one zero point.
+// Copies an array of any number of axes from one set of strides to another. The innermost axis has
+// `columns` elements. `table` holds extent, stride in x and stride in y of each of the `axes` axes
+// outside it, outermost first; `rows` is the product of their extents. `lanes` work items share a
+// row. Quantized x and y have the same zero point.
 KERNEL(strided_copy, ARG(i64, rows), ARG(i64, columns), ARG(i64, lanes), ARG(i32, axes),
        IN(i64, table), ARG(i64, x_stride), ARG(i64, y_stride), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(g, rows * lanes) {

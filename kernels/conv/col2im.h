@@ -1,6 +1,6 @@
 //! types: float
-// The adjoint of im2col: x [planes, input…] = for each element the sum of all of
-// y [planes, kernel…, output…] that im2col would copy it to. Gathers, in a fixed order.
+// The adjoint of im2col: each element of x [planes, input…] is the sum of those elements of y
+// [planes, kernel…, output…] to which im2col copies it. Gathers, in a fixed order.
 
 // Two axes. A row is (plane, input row).
 KERNEL(col2im_2d, ARG(i64, rows), FOLD(i32, in_h), FOLD(i32, in_w), FOLD(i32, out_h),

@@ -7,13 +7,13 @@
 #define STORE(T, p, i, v) CAT(store_, T)(p, AT(p, i), p##_zero, v)
 #define Acctype CAT(acc_, Dtype)
 #define Scaletype CAT(scale_, Dtype)
-// A type as LOAD and STORE want it: that of masters and of partial sums, for float kinds.
+// The type of masters and of partial sums, for float kinds; LOAD and STORE accept it.
 #define Mastertype CAT(master_, Dtype)
 #define LOWEST CAT(lowest_, Dtype)
 #define REAL(x) CAT(real_, Dtype)(x)
 // v * s: a product for float kinds, one requantization for quantized ones.
 #define SCALE(v, s) CAT(mul_, Dtype)(v, s)
-// The same for the factor between an input's and an output's scale: the identity for float kinds.
+// Multiplies by the ratio of an input's and an output's scale; the identity for float kinds.
 #define RESCALE(v, s) CAT(rescale_, Dtype)(v, s)
 #define EXP(v) CAT(exp_, Dtype)(v)
 #define LOG(v) CAT(log_, Dtype)(v)
@@ -21,7 +21,8 @@
 #define EXPM1(v) CAT(expm1_, Dtype)(v)
 #define TANH(v) CAT(tanh_, Dtype)(v)
 #define SQRT(v) CAT(sqrt_, Dtype)(v)
-// A real number in units of the scale, to code - zero: clamp, then round half away from zero.
+// Converts a real number in units of the scale to code - zero: clamp, then round half away from
+// zero.
 #define code_from_real(v, low, high) \
   ((v) != (v) ? 0 : (v) >= (high) ? (i32)(high) : (v) <= (low) ? (i32)(low) : CAT(round_, Dtype)(v))
 

@@ -1,6 +1,6 @@
-// C++20 for the CPU. No standard header is included: this text is compiled once per instruction
-// level, and an inline function of a header, compiled for a high level, could be the copy that the
-// linker keeps for all. range_ is the part of the launch that this thread runs.
+// C++20 for the CPU. No standard header is included, because this text is compiled once per
+// instruction level: an inline function compiled for a high level could be the copy that the linker
+// keeps for all levels. range_ is the part of the launch that this thread runs.
 typedef signed char i8;
 typedef unsigned char u8;
 typedef short i16;
@@ -43,7 +43,7 @@ typedef i64 Index;
 DEVICE_FN float as_f32(u32 v) { return __builtin_bit_cast(float, v); }
 DEVICE_FN u32 as_u32(float v) { return __builtin_bit_cast(u32, v); }
 #ifdef CAFFE_HALF_DECODE
-// F16C behind vector functions: GCC 12 vectorises neither _Float16 nor the scalar intrinsics.
+// F16C inside vector functions: GCC 12 vectorises neither _Float16 nor the scalar intrinsics.
 #pragma omp declare simd notinbranch
 extern "C" __attribute__((const)) float CAFFE_HALF_DECODE(u32 bits);
 #pragma omp declare simd notinbranch

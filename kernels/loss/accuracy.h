@@ -1,6 +1,6 @@
 //! types: float
-// Scores are [outer, channels, inner]; item i is the position i % inner of outer i / inner. Terms are
-// [2, items]: 1 for a hit, else 0, and the weight of class_weight.
+// Scores are [outer, channels, inner]; item i is position i % inner of outer i / inner. Terms are
+// [2, items]: 1 for a hit, else 0, and the item's class_weight.
 KERNEL(accuracy_hits, ARG(i64, items), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
        ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, labels),
        OUT(Mastertype, terms)) {

@@ -1,5 +1,5 @@
 //! types: float
-// Sums of (a - b)^2 for each pair, in parts as norm/channel_sums.h has them: a pair is a channel.
+// Sums of (a - b)^2 for each pair, as parts like those of norm/channel_sums.h: a pair is a channel.
 KERNEL(contrastive_distances, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
        ARG(i64, slices), ARG(i64, lanes), IN(MItype, a), IN(MItype, b), OUT(Mastertype, parts)) {
   FOR_EACH_GROUP(g, channels * slices * lanes) {
@@ -19,8 +19,8 @@ KERNEL(contrastive_distances, ARG(i64, channels), ARG(i64, outer), ARG(i64, inne
   }
 }
 
-// `squares` are the squared distances; y is similar where it is not 0, and invalid where it is not
-// finite.
+// `squares` are the squared distances. y is 0 for dissimilar pairs, finite and not 0 for similar
+// ones, and invalid if it is not finite.
 KERNEL(contrastive_terms, ARG(i64, pairs), ARG(i32, legacy), ARG(Acctype, margin),
        IN(Mastertype, squares), IN(f32, y), OUT(Mastertype, terms)) {
   FOR_EACH(i, pairs) {

@@ -1,6 +1,6 @@
 //! types: float
-// The margin is 1 - x at the label and 1 + x elsewhere. Terms are the sums over an item's classes of
-// the margins that are positive, or of their squares, and the weight of class_weight.
+// The margin is 1 - x at the label and 1 + x elsewhere. Terms are [2, items]: the sum of an item's
+// positive margins, or of their squares, and the item's class_weight.
 KERNEL(hinge_forward, ARG(i64, items), ARG(i64, classes), ARG(i32, squared), IN(MItype, x),
        IN(f32, labels), OUT(Mastertype, terms)) {
   FOR_EACH_GROUP(i, items) {

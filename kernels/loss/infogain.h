@@ -1,7 +1,7 @@
 //! types: float
-// x and p are [outer, channels, inner], labels [outer, inner], h [channels, channels]; p = softmax(x).
-// Terms are -sum of h[label, c] log p[c], a logarithm being at least log(10^-20), and the weight of
-// class_weight. row_sums are those of h[label].
+// x and p are [outer, channels, inner], labels [outer, inner], h [channels, channels]; p =
+// softmax(x). Terms are -sum of h[label, c] max(log p[c], log 10^-20) and the item's class_weight.
+// row_sums[label] is the sum of h[label].
 KERNEL(infogain_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner), ARG(i32, ignoring),
        ARG(i32, ignored), IN(MItype, x), IN(f32, labels), IN(f32, h), OUT(MOtype, p),
        OUT(Mastertype, row_sums), OUT(Mastertype, terms)) {

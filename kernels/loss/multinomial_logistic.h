@@ -1,5 +1,5 @@
 //! types: float
-// p are probabilities [items, classes]. Terms are -log max(p[label], low) and the weight of
+// p are probabilities [items, classes]. Terms are -log max(p[label], low) and the item's
 // class_weight.
 KERNEL(multinomial_logistic_forward, ARG(i64, items), ARG(i64, classes), ARG(Acctype, low),
        IN(MItype, p), IN(f32, labels), OUT(Mastertype, terms)) {

@@ -1,5 +1,6 @@
 //! types: float
-// Term t is the sum over the elements [t part, (t + 1) part) that are not ignored, and their number.
+// Term t is the sum over those of the elements [t part, (t + 1) part) that are not ignored, and
+// their number.
 KERNEL(sigmoid_cross_entropy_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, n),
        ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, targets),
        OUT(Mastertype, sums)) {

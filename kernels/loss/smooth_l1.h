@@ -1,6 +1,6 @@
 //! types: float
-// `weights` is how many arrays of weights there are: 1 has inside weights, 2 also outside weights.
-// Term t is the sum over the elements [t part, (t + 1) part).
+// `weights` is the number of weight arrays: 1 means inside weights, 2 also outside weights. Term t
+// is the sum over the elements [t part, (t + 1) part).
 KERNEL(smooth_l1_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, n), ARG(i32, weights),
        ARG(Acctype, sigma2), IN(MItype, a), IN(MItype, b), IN(f32, inside), IN(f32, outside),
        OUT(Mastertype, sums)) {

@@ -1,7 +1,7 @@
 //! types: float
 // x and p are [outer, channels, inner], labels [outer, inner]; p = softmax(x). Terms are [2, outer
-// inner]: -log p[label], at most -log(FLT_MIN), times the class weight of the label if `weighted`, and
-// the weight of class_weight. The loss comes from x, not from p, which may be narrow.
+// inner]: -log p[label], at most -log(FLT_MIN), times the label's class weight if `weighted`, and
+// the item's class_weight. The loss is computed from x, because p may have a narrow type.
 DEVICE_FN Acctype softmax_loss_term(Acctype v, Acctype top, Acctype sum) {
   const Acctype loss = LOG(sum) - (v - top);
   const Acctype most = REAL(87.33654475055310);
@@ -60,7 +60,7 @@ KERNEL(softmax_loss_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner
   }
 }
 
-// Items whose label is ignored or invalid get no gradient.
+// Items with an ignored or invalid label have a gradient of 0.
 KERNEL(softmax_loss_backward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
        ARG(i32, ignored), ARG(i32, weighted), IN(MOtype, p), IN(f32, labels),
        IN(f32, class_weights), IN(MOtype, loss_diff), IN(Mastertype, divisor),

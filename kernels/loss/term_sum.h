@@ -1,5 +1,5 @@
 //! types: float
-// Terms are [2, count]: values, then weights. Part p of either holds `size` terms, the last fewer.
+// Terms are [2, count]: values, then weights. Part p of each has `size` terms, the last part fewer.
 KERNEL(term_sum_parts, ARG(i64, parts), ARG(i64, size), ARG(i64, count), IN(Mastertype, terms),
        OUT(Mastertype, sums)) {
   FOR_EACH_GROUP(g, 2 * parts) {
@@ -13,11 +13,11 @@ KERNEL(term_sum_parts, ARG(i64, parts), ARG(i64, size), ARG(i64, count), IN(Mast
   }
 }
 
-// y = sum of values / max(1, fixed, or the sum of weights if fixed is 0). `sums` are [2, parts]: the
-// terms themselves or sums of parts of them. One work item.
-// A weight that is NaN marks an invalid term, which does not count in the divisor. The record keeps
-// the first one of all launches since the host cleared it: 1, its index, its value. As long as it has
-// one, y is NaN.
+// y = sum of values / max(1, fixed, or the sum of weights if fixed is 0). `sums` are [2, parts]:
+// the terms or partial sums of them. One work item.
+// A weight of NaN marks an invalid term, which the divisor does not count. record holds the first
+// invalid term of all launches since the host cleared it: 1, its index, its value. While record
+// holds one, y is NaN.
 KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, parts), ARG(i64, count), ARG(Acctype, fixed),
        IN(Mastertype, sums), IN(Mastertype, terms), OUT(MOtype, y), OUT(Mastertype, divisor),
        OUT(f32, record)) {

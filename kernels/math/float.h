@@ -1,5 +1,5 @@
-// Elementary functions in float from basic operations only: with contraction off they give the same
-// bits on every device, which no two vendors' libraries do. Polynomials: Cephes, single precision.
+// Elementary functions in float from basic operations only. With contraction off they give the same
+// bits on every device; vendors' libraries differ. Polynomials: Cephes, single precision.
 DEVICE_FN float exp_f32(float x) {
   x = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
   const float k = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  // round to nearest
@@ -10,7 +10,7 @@ DEVICE_FN float exp_f32(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  // 2^k in two factors, so that the ends of the range overflow and underflow as they should.
+  // 2^k in two factors, so that overflow and underflow at the ends of the range are correct.
   const i32 n = (i32)k, half_n = n >> 1;
   const float y = (p * r * r + r) + 1.0f;
   return y * as_f32((u32)(half_n + 127) << 23) * as_f32((u32)(n - half_n + 127) << 23);
@@ -41,12 +41,12 @@ DEVICE_FN float log_f32(float x) {
   return x == 0.0f ? -inf : x < 0.0f || x != x ? as_f32(0x7fc00000u) : x == inf ? inf : y;
 }
 
-// The upper 12 bits of a significand, so that products of two of these are exact.
+// The upper 12 bits of a significand: products of two such values are exact.
 DEVICE_FN float upper_f32(float v) { return as_f32(as_u32(v) & 0xfffff000u); }
 
-// x^y with the special cases of C: exp(y log x), log x and its product with y each being a sum of two
-// floats. log m = 2 atanh(s), s = (m - 1) / (m + 1). Within one unit in the last place of results
-// around 1, within four at the ends of the range.
+// x^y with the special cases of C: exp(y log x), where log x and its product with y are sums of two
+// floats each. log m = 2 atanh(s), s = (m - 1) / (m + 1). The error is below one unit in the last
+// place for results around 1 and below four at the ends of the range.
 DEVICE_FN float pow_f32(float x, float y) {
   const float inf = as_f32(0x7f800000u), a = x < 0.0f ? -x : x;
   const i32 tiny = a < 1.17549435e-38f;
@@ -65,13 +65,13 @@ DEVICE_FN float pow_f32(float x, float y) {
   p = p * z + 2.85714286e-1f;
   p = p * z + 4.0e-1f;
   p = p * z + 6.66666667e-1f;
-  // log a = sum + rest, the larger part with 12 bits again.
+  // log x = sum + rest = log_high + log_low, where log_high has 12 bits.
   const float n = (float)e, whole = n * 0.693359375f, twice = s_high + s_high;
   const float sum = whole + twice;
   const float rest = ((s_low + s_low) + (s * (z * p) + n * -2.12194440e-4f)) +
                      (e == 0 ? 0.0f : twice - (sum - whole));
   const float log_high = upper_f32(sum + rest), log_low = rest - (log_high - sum);
-  // Beyond 2^32 nothing but 1^y is finite and not 0.
+  // Beyond |y| = 2^32 only 1^y is finite and not 0.
   const float b = y > 4294967296.0f ? 4294967296.0f : y < -4294967296.0f ? -4294967296.0f : y;
   const float b_high = upper_f32(b), large = b_high * log_high;
   const float small = (b - b_high) * log_high + b * log_low;
@@ -115,7 +115,7 @@ DEVICE_FN float expm1_f32(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   const float y = p * r * r + r;
-  // Where 2^k or 1 is too small to matter, e^x decides alone.
+  // Beyond |k| = 24 either 2^k or 1 is negligible: exp_f32(x) - 1 is accurate.
   const i32 n = (i32)k, outside = n > 24 || n < -24;
   const float two_k = as_f32((u32)((outside ? 0 : n) + 127) << 23);
   return x != x ? x : outside ? exp_f32(x) - 1.0f : two_k * y + (two_k - 1.0f);

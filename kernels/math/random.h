@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon et al., SC 2011): a counter-based generator. One counter gives four words,
-// the same on every device; a mask is a function of (seed, counter) and needs no state.
+// Philox 4x32-10 (Salmon et al., SC 2011): a counter-based generator. A counter gives four words,
+// the same on every device. So a mask is a function of (seed, counter) and needs no state.
 typedef struct {
   u32 v0, v1, v2, v3;
 } Random4;

@@ -1,8 +1,8 @@
 //! types: float
 // y = slope v + bias with v = (x - mean) inverse, for each channel of [outer, channels, inner].
-// Element (r, i) of "rows" is of channel r % channels, of "columns" of channel i. Statistics, slope
-// and bias are masters. In place allowed; the gradient wants the x from before, and x_diff may be
-// y_diff. Sums over the batch: norm/batch_norm.h.
+// Element (r, i) belongs to channel r % channels in "rows", to channel i in "columns". Statistics,
+// slope and bias are masters. In place allowed; the gradient reads the original x, and x_diff may
+// be y_diff. norm/batch_norm.h has the sums over the batch.
 
 // The variance from partial sums of squares, and inverse = 1 / sqrt(variance + eps).
 KERNEL(bn_variance, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
@@ -17,7 +17,7 @@ KERNEL(bn_variance, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
   }
 }
 
-// Moves the averages on: momentum of the old value, the rest of the new one.
+// Updates the running average: momentum * old + (1 - momentum) * new.
 KERNEL(bn_average, ARG(i64, channels), ARG(Acctype, momentum), IN(Mastertype, mean),
        IN(Mastertype, variance), OUT(Mastertype, means), OUT(Mastertype, variances)) {
   FOR_EACH(c, channels) {
@@ -56,7 +56,7 @@ KERNEL(bn_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(Masterty
 }
 
 // With `batch`, sums holds [2, channels]: of y_diff and of v y_diff; factor is 1 / (outer inner).
-// Without it the values of x do not matter.
+// Without `batch` x is not needed.
 KERNEL(bn_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), ARG(i32, batch),
        ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff), IN(Mastertype, mean),
        IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, sums), OUT(MItype, x_diff)) {

@@ -1,7 +1,7 @@
 //! types: float
-// Sums of [outer, channels, inner] for each channel. `slices` times `lanes` work items share one:
-// slice s takes every slices-th plane from s on, a lane every lanes-th element of it. Neighbours in
-// memory are read by neighbours. parts is [slices * lanes, channels].
+// Sums of [outer, channels, inner] for each channel. `slices` times `lanes` work items share a
+// channel: slice s adds every slices-th plane from s on, a lane every lanes-th element of it, so
+// that neighbouring work items read neighbouring elements. parts is [slices * lanes, channels].
 KERNEL(channel_sum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
        ARG(i64, lanes), IN(MItype, a), OUT(Mastertype, parts)) {
   FOR_EACH_GROUP(g, channels * slices * lanes) {

@@ -3,10 +3,10 @@
 //   scale = k + factor * sum of x^2 over a window around the element, factor = alpha / window size
 //   y = x scale^-beta
 //   x_diff = y_diff scale^-beta - 2 factor beta x * sum of y_diff x scale^(-beta - 1) over windows
-// Sums run in one fixed order, so that float gives the same bits on every device. The CPU's kernels
-// are in lrn_rows.h.
+// Sums have one fixed order, so that float gives the same bits on every device. lrn_rows.h has the
+// CPU's kernels.
 
-// The window is 2 reach + 1 channels. A row is a plane, a column a place in it.
+// The window is 2 reach + 1 channels. A row is a plane, a column a position in it.
 KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
        ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, planes, i, inner) {
@@ -22,7 +22,7 @@ KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner)
   }
 }
 
-// The two parts of x_diff that all elements of a window share: power = scale^-beta and
+// The two factors of x_diff that all elements of a window share: power = scale^-beta and
 // ratio = y_diff x scale^(-beta - 1).
 KERNEL(lrn_across_parts, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
        ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff),
@@ -58,7 +58,7 @@ KERNEL(lrn_across_backward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner
   }
 }
 
-// The window is (2 reach + 1)^2 places of one plane. A row is a row of a plane.
+// The window is (2 reach + 1)^2 positions of one plane. A row is a row of a plane.
 KERNEL(lrn_within_forward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
        ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, planes * height, c, width) {

@@ -1,7 +1,7 @@
 //! types: float
-// Local response normalisation (see lrn.h) for processors: an item is a row, whose sums are made
-// for 256 columns at a time, so that the loops with the powers have no loop inside. The sums run in
-// the order of lrn.h, and so give the same bits.
+// Local response normalisation (see lrn.h) for processors. An item is a row. Its sums are computed
+// for 256 columns at a time, so that the loops with the powers contain no inner loop. The sums have
+// the order of lrn.h, and therefore the same bits.
 KERNEL(lrn_across_forward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner),
        FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
        IN(MItype, x), OUT(MOtype, y)) {

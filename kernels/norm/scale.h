@@ -1,7 +1,7 @@
 //! types: float master
-// y = x + b, y = s x, y = s x + b with values per channel. Element (r, i) of "rows" is of channel
-// r % channels, of "columns" of channel i. MItype is the type of x and y, MOtype that of the first
-// parameter. In place allowed.
+// y = x + b, y = s x, y = s x + b with values per channel. Element (r, i) belongs to channel r %
+// channels in "rows", to channel i in "columns". MItype is the type of x and y, MOtype that of the
+// first parameter. In place allowed.
 KERNEL(add_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
        IN(MOtype, b), OUT(MItype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {

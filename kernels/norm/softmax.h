@@ -1,6 +1,6 @@
 //! types: float
 // x and y are [outer, channels, inner]; y = exp(x - max) / sum over channels. In place allowed. The
-// exponential is computed twice rather than kept, so that a narrow y rounds only once.
+// exponential is computed twice and not stored, so that a narrow y is rounded only once.
 KERNEL(softmax_forward_rows, ARG(i64, outer), ARG(i64, channels), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, outer) {
     const Index at = r * channels;

@@ -1,5 +1,5 @@
 //! types: float
-// The mean of windows. The area is that of the window within the padded image.
+// The mean of windows. The divisor is the window's area within the padded image.
 KERNEL(average_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x),
@@ -36,7 +36,7 @@ KERNEL(average_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width
     const Index base = plane * out_height * out_width;
     Acctype sum = 0;
     for (i32 oh = h0; oh < h1; ++oh) {
-      // Of the window in the padded image, whose coordinates h and w are.
+      // The window in the padded image, whose coordinates are h and w.
       const i32 end_h = height + 2 * pad_h - oh * stride_h;
       const i32 extent_h = kernel_h < end_h ? kernel_h : end_h;
       for (i32 ow = w0; ow < w1; ++ow) {

@@ -1,6 +1,6 @@
 //! types: quantized
-// The mean of windows, whose area is that within the padded image: the sum of the codes, requantized
-// by the factor of that area, multiplier[area - 1] / 2^shift[area - 1].
+// The mean of windows: the sum of the codes, requantized by multiplier[area - 1] / 2^shift[area -
+// 1], where area is that of the window within the padded image.
 KERNEL(average_pool_quantized, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x),
@@ -11,7 +11,7 @@ KERNEL(average_pool_quantized, ARG(i64, planes), ARG(i32, height), ARG(i32, widt
     const i32 w0 = (i32)c * stride_w - pad_w;
     i32 h1 = h0 + kernel_h < height + pad_h ? h0 + kernel_h : height + pad_h;
     i32 w1 = w0 + kernel_w < width + pad_w ? w0 + kernel_w : width + pad_w;
-    // A window behind the image, which a stride beyond the kernel may round up to, has none.
+    // A stride larger than the kernel can round up to a window beyond the image, whose area is 0.
     const i32 area = h1 > h0 && w1 > w0 ? (h1 - h0) * (w1 - w0) : 1;
     h1 = h1 < height ? h1 : height;
     w1 = w1 < width ? w1 : width;

@@ -1,6 +1,7 @@
 //! types: float quantized
-// x is [planes, height, width], y and mask are [planes, out_height, out_width]; mask is the place
-// h width + w in the plane that y came from, -1 for a window that is empty or holds no number.
+// x is [planes, height, width], y and mask are [planes, out_height, out_width]. mask is the index h
+// width + w in the plane of the element that y comes from, or -1 for a window that is empty or
+// holds only NaN.
 KERNEL(max_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w), FOLD(i32, stride_h),
        FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y),
@@ -27,7 +28,7 @@ KERNEL(max_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), AR
 }
 
 #if FLOAT_KIND
-// Gathers: x_diff is the sum over the windows that took their value here.
+// Gathers: x_diff is the sum over the windows whose maximum is this element.
 KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w), FOLD(i32, stride_h),
        FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MOtype, y_diff), IN(f32, mask),
@@ -78,7 +79,7 @@ KERNEL(max_pool_forward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, widt
 }
 
 #if FLOAT_KIND
-// Every window owns its four elements, so it may write them; it covers the image exactly.
+// Every element belongs to exactly one window, which writes it.
 KERNEL(max_pool_backward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), IN(MOtype, y_diff), IN(f32, mask),
        OUT(MItype, x_diff)) {
@@ -96,7 +97,7 @@ KERNEL(max_pool_backward_tiles, ARG(i64, planes), ARG(i32, height), ARG(i32, wid
 }
 #endif
 
-// The same for processors: an item is a row of windows, at least four, and four of them a vector.
+// The same for processors: an item is a row of at least four windows, computed as vectors of four.
 // The last four may overlap the ones before.
 KERNEL(max_pool_forward_rows, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), IN(MItype, x), OUT(MOtype, y), OUT(f32, mask)) {

@@ -1,9 +1,9 @@
 //! types: float
-// Means over the bins of regions, bin (gh, gw) from channels of its own (R-FCN): output channel o
-// reads channel (o group + gh) group + gw. kernels/pool/regions.h makes regions. Bins are computed in
+// Position-sensitive means over the bins of regions (R-FCN): output channel o reads bin (gh, gw)
+// from channel (o group + gh) group + gw. pool/regions.h computes the regions. Bins are computed in
 // float, whatever the layer's type is.
 
-// The integers below and above v, within 0 and extent.
+// floor and ceil of v, clamped to [0, extent].
 DEVICE_FN i32 psroi_first(float v, i32 extent) {
   return (i32)(v < 0 ? 0 : v < (float)extent ? v : (float)extent);
 }
@@ -41,8 +41,8 @@ KERNEL(psroi_pool_forward, ARG(i64, count), ARG(i64, outputs), ARG(i32, height),
   }
 }
 
-// Gathers: x_diff is the sum over the regions whose bin of this channel holds the element, in their
-// order.
+// Gathers: x_diff is the sum over the regions in whose bin of this channel the element lies, in the
+// order of the regions.
 KERNEL(psroi_pool_backward, ARG(i64, count), ARG(i64, outputs), ARG(i64, region_count),
        ARG(i32, height), ARG(i32, width), ARG(i32, group), IN(MOtype, y_diff), IN(f32, regions),
        OUT(MItype, x_diff)) {

@@ -1,10 +1,11 @@
 //! types: once
 // Regions of interest on a feature map. rois has 5 values for each region: the image, then x and y
-// of the first and of the last corner, in pixels of the network's input. regions has as many: the
-// image, first column, first row, columns and rows. The image is -1 where rois names none.
+// of the first and of the last corner, in pixels of the network's input. regions has 5, too: image,
+// first column, first row, number of columns and of rows. The image is -1 if rois has an invalid
+// one.
 //
-// Coordinates are cut at +-2^22, so that their integers and sums are exact in float; NaN becomes the
-// lower end.
+// Coordinates are clamped to +-2^22, so that their integers and sums are exact in float; NaN
+// becomes the lower end.
 DEVICE_FN float region_round(float v) {
   const float high = v < 4194304.0f ? v : 4194304.0f;
   return (float)round_f32(v > -4194304.0f ? high : -4194304.0f);
@@ -46,8 +47,8 @@ KERNEL(psroi_regions, ARG(i64, count), ARG(i64, images), ARG(Acctype, scale), IN
   }
 }
 
-// record: 1, the number and the image of the first region without an image; left alone if there is
-// none, or if record[0] is 1 already. One work item.
+// record: 1, the index and the image of the first region with an invalid image. It is not changed
+// if there is none or if record[0] is 1 already. One work item.
 KERNEL(regions_check, ARG(i64, n), ARG(i64, count), IN(f32, rois), IN(f32, regions),
        OUT(f32, record)) {
   FOR_EACH_GROUP(g, n) {

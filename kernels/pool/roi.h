@@ -1,5 +1,5 @@
 //! types: float
-// Maxima over the bins of regions (Fast R-CNN); kernels/pool/regions.h makes regions. Bins are
+// Maxima over the bins of regions (Fast R-CNN); pool/regions.h computes the regions. Bins are
 // computed in float, whatever the layer's type is.
 DEVICE_FN i32 roi_floor(float v) {
   const i32 whole = (i32)v;
@@ -12,8 +12,8 @@ DEVICE_FN i32 roi_ceil(float v) {
 }
 
 // x is [images, channels, height, width], y and places are [regions, channels, pooled_h, pooled_w].
-// places holds h width + w of each maximum; -1 for an empty bin, whose value is 0. A region without
-// an image gives NaN.
+// places holds the index h width + w of each maximum; -1 for an empty bin, whose value is 0. A
+// region with an invalid image gives NaN.
 KERNEL(roi_pool_forward, ARG(i64, count), ARG(i64, channels), ARG(i32, height), ARG(i32, width),
        ARG(i32, pooled_h), ARG(i32, pooled_w), IN(MItype, x), IN(f32, regions), OUT(MOtype, y),
        OUT(i32, places)) {
@@ -44,7 +44,8 @@ KERNEL(roi_pool_forward, ARG(i64, count), ARG(i64, channels), ARG(i32, height), 
   }
 }
 
-// Gathers: x_diff is the sum over the bins that took their value here, in the order of the regions.
+// Gathers: x_diff is the sum over the bins whose maximum is this element, in the order of the
+// regions.
 KERNEL(roi_pool_backward, ARG(i64, count), ARG(i64, channels), ARG(i64, region_count),
        ARG(i32, height), ARG(i32, width), ARG(i32, pooled_h), ARG(i32, pooled_w),
        IN(MOtype, y_diff), IN(f32, regions), IN(i32, places), OUT(MItype, x_diff)) {
@@ -59,7 +60,7 @@ KERNEL(roi_pool_backward, ARG(i64, count), ARG(i64, channels), ARG(i64, region_c
       const float rows = LOAD(f32, regions, 5 * region + 4);
       const float dx = (float)w - LOAD(f32, regions, 5 * region + 1);
       const float dy = (float)h - LOAD(f32, regions, 5 * region + 2);
-      // The last bin may reach one further, since its end is rounded up.
+      // The last bin may extend one pixel further, since its end is rounded up.
       if (dx < 0 || dy < 0 || dx > columns || dy > rows) continue;
       // Bins that may hold this element; one more on each side, since the quotients are rounded.
       const float bin_w = columns / (float)pooled_w, bin_h = rows / (float)pooled_h;

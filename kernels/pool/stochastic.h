@@ -1,6 +1,6 @@
 //! types: float
-// Draws the first value of a window at which the running sum reaches a random part of the whole.
-// The backward pass is that of MAX, over the same mask.
+// Draws the first value of a window at which the running sum reaches a random fraction of the
+// total. The backward pass is that of MAX, with the same mask.
 KERNEL(stochastic_pool_draw, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x),
@@ -36,7 +36,7 @@ KERNEL(stochastic_pool_draw, ARG(i64, planes), ARG(i32, height), ARG(i32, width)
   }
 }
 
-// What is expected of a draw: the sum of squares over the sum.
+// The expectation of a draw: the sum of squares over the sum.
 KERNEL(stochastic_pool_expect, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x),
@@ -48,7 +48,7 @@ KERNEL(stochastic_pool_expect, ARG(i64, planes), ARG(i32, height), ARG(i32, widt
     const i32 h1 = h0 + kernel_h < height ? h0 + kernel_h : height;
     const i32 w1 = w0 + kernel_w < width ? w0 + kernel_w : width;
     const Index base = plane * height * width;
-    // Not 0, so that a window of zeros gives 0.
+    // FLT_MIN and not 0, so that a window of zeros gives 0.
     Acctype sum = REAL(1.17549435e-38), squares = 0;
     for (i32 h = h0; h < h1; ++h) {
       for (i32 w = w0; w < w1; ++w) {

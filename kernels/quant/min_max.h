@@ -1,7 +1,7 @@
 //! types: float
-// The smallest and largest element, in two launches: one triple (min, max, lost) for each chunk of x,
-// then all triples merged into range, which keeps what it held before. Infinities and NaN are left
-// out; lost is 1 where there were any. Of no number at all min is above max.
+// The smallest and largest element, in two launches: one triple (min, max, lost) for each chunk of
+// x, then all triples merged into range, which also keeps its old content. Infinities and NaN are
+// left out; lost is 1 if there were any. If x has no finite element, min > max.
 KERNEL(min_max_chunks, ARG(i64, chunks), IN(MItype, x), OUT(Mastertype, parts), ARG(i64, n),
        ARG(i64, chunk)) {
   FOR_EACH_GROUP(g, chunks) {

@@ -1,6 +1,6 @@
 //! types: once
-// y = x * multiplier / 2^shift by channel, one rounding, half away from zero: what sums of products
-// become between two scales. x and y are [rows, channels]. See math/requantize.h.
+// y = x * multiplier / 2^shift by channel, with one rounding, half away from zero: converts sums of
+// products to the output's scale. x and y are [rows, channels]. See math/requantize.h.
 KERNEL(requantize_sums_i32, ARG(i64, rows), ARG(i64, channels), IN(i32, x), IN(i32, multiplier),
        IN(i32, shift), OUT(i32, y)) {
   FOR_EACH_ROW(r, rows, c, channels) {

@@ -1,8 +1,8 @@
 //! types: float
-// Bilinear resizing with aligned corners, row by row and column by column: output o of O lies at
-// o (I - 1) / (O - 1) of I inputs, at 0 if O is 1. Whole part and rest of that quotient are computed
-// in integers. The I = in_h rows and in_w columns begin at row and column `begin` of a larger image.
-// steps is O - 1, but at least 1.
+// Bilinear resizing with aligned corners, row by row and column by column. Output o of O is at
+// position o (I - 1) / (O - 1) of I inputs, or 0 if O is 1. Quotient and remainder are computed in
+// integers. The I = in_h rows and in_w columns begin at row and column `begin` of a larger image.
+// steps is max(O - 1, 1).
 KERNEL(interp_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, begin),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_height), ARG(i32, out_width), ARG(i32, steps_h),
        ARG(i32, steps_w), IN(MItype, x), OUT(MOtype, y)) {
@@ -11,7 +11,7 @@ KERNEL(interp_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(
     const i32 at_h = (i32)(r - plane * out_height) * (in_h - 1), h = at_h / steps_h;
     const i32 at_w = (i32)c * (in_w - 1), w = at_w / steps_w;
     const i32 rest_h = at_h - h * steps_h, rest_w = at_w - w * steps_w;
-    // Without a rest the next row or column has no weight, and may lie outside.
+    // Without a remainder the next row or column has weight 0 and may be out of range.
     const i32 down = rest_h > 0 ? width : 0, right = rest_w > 0 ? 1 : 0;
     const Acctype part_h = (Acctype)rest_h / (Acctype)steps_h;
     const Acctype part_w = (Acctype)rest_w / (Acctype)steps_w;
@@ -25,7 +25,7 @@ KERNEL(interp_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(
   }
 }
 
-// Gathers: the outputs between input i - 1 and input i + 1, with the weights of the forward pass.
+// Gathers the outputs between input i - 1 and input i + 1, with the weights of the forward pass.
 KERNEL(interp_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, begin),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_height), ARG(i32, out_width), ARG(i32, steps_h),
        ARG(i32, steps_w), IN(MOtype, y_diff), OUT(MItype, x_diff)) {

@@ -11,7 +11,7 @@ KERNEL(nearest_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG
   }
 }
 
-// The sum over the outputs that show this input.
+// The sum over the outputs that copy this input.
 KERNEL(nearest_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), IN(MOtype, y_diff), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, planes * height, c, width) {

@@ -1,15 +1,15 @@
 //! types: once
-// How far one has to look for the values that a mask sends to an element; kernels/resize/unpool.h
-// gathers with it. The home of output row h is input row h height / out_height, rounded down;
-// likewise for columns. The reach of a plane is the largest distance, in rows or columns, between an
-// input and the home of its output: 0 for windows of 2 x 2 with stride 2. 2^30 stands for a mask that
+// The distance within which resize/unpool.h must search for the values that a mask sends to an
+// element. The home of output row h is input row h height / out_height, rounded down; likewise for
+// columns. The reach of a plane is the largest distance, in rows or columns, between an input and
+// the home of its output: 0 for windows of 2 x 2 with stride 2. A reach of 2^30 marks a mask that
 // points outside the image.
 DEVICE_FN i32 reach_distance(i32 at, i32 extent, i32 out_extent, i32 from) {
   const i32 home = at * extent / out_extent;
   return home < from ? from - home : home - from;
 }
 
-// Of the planes' rows.
+// The reach of each row of each plane.
 KERNEL(reach_of_rows, ARG(i64, rows), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), IN(f32, mask), OUT(i32, reach)) {
   FOR_EACH_GROUP(r, rows) {
@@ -40,8 +40,8 @@ KERNEL(reach_of_planes, ARG(i64, planes), ARG(i32, height), IN(i32, rows), OUT(i
   }
 }
 
-// record: 1, the plane, and the first number of its mask that points outside; left alone if none
-// does, or if record[0] is 1 already. One work item.
+// record: 1, the plane, and the first element of its mask that points outside. It is not changed if
+// there is none or if record[0] is 1 already. One work item.
 KERNEL(reach_check, ARG(i64, n), ARG(i64, planes), ARG(i32, elements), ARG(i32, out_elements),
        IN(i32, reach), IN(f32, mask), OUT(f32, record)) {
   FOR_EACH_GROUP(g, n) {

@@ -1,8 +1,8 @@
 //! types: float
-// Puts values back to where a MAX pooling took them from (SegNet). x and mask are [planes, height,
-// width], y is [planes, out_height, out_width]; mask holds h out_width + w, or a negative number for
-// a value that goes nowhere. Where several values go to one element, the last one stays. Where to
-// look for them, reach says: see kernels/resize/reach.h.
+// Moves values back to the positions from which a MAX pooling took them (SegNet). x and mask are
+// [planes, height, width], y is [planes, out_height, out_width]; mask holds h out_width + w, or a
+// negative number for a value that is dropped. If several values have the same target, the last one
+// wins. reach limits the search for them: see resize/reach.h.
 DEVICE_FN i32 unpool_home(i32 at, i32 extent, i32 out_extent) { return at * extent / out_extent; }
 
 // A plane whose mask points outside gives NaN.
@@ -29,7 +29,7 @@ KERNEL(unpool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(
   }
 }
 
-// The gradient of the element that the value went to, unless a later value took its place.
+// The gradient of the element that the value went to, or 0 if a later value replaced it.
 KERNEL(unpool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), IN(MOtype, y_diff), IN(f32, mask), IN(i32, reach), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, planes * height, c, width) {

@@ -1,7 +1,7 @@
 //! types: float
 // h = momentum h + (1 - momentum) g^2; u = g sqrt((k + delta) / (h + delta));
 // k = momentum k + (1 - momentum) u^2; w -= rate u.
-// reals: 0 rate, 2 skip, 3 factor on gradients. g becomes the step.
+// reals: 0 rate, 2 skip, 3 factor on gradients. g becomes the update.
 KERNEL(adadelta_update, ARG(i64, n), OUT(Dtype, w), OUT(Dtype, g), OUT(Dtype, h), OUT(Dtype, k),
        IN(f32, reals), ARG(Acctype, rate_mult), ARG(Acctype, l2), ARG(Acctype, l1),
        ARG(Acctype, normalize), ARG(Acctype, momentum), ARG(Acctype, delta)) {

@@ -1,6 +1,6 @@
 //! types: float
 // h += g^2; w -= rate g / (sqrt(h) + delta).
-// reals: 0 rate, 2 skip, 3 factor on gradients. g becomes the step.
+// reals: 0 rate, 2 skip, 3 factor on gradients. g becomes the update.
 KERNEL(adagrad_update, ARG(i64, n), OUT(Dtype, w), OUT(Dtype, g), OUT(Dtype, h), IN(f32, reals),
        ARG(Acctype, rate_mult), ARG(Acctype, l2), ARG(Acctype, l1), ARG(Acctype, normalize),
        ARG(Acctype, delta)) {

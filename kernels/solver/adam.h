@@ -2,7 +2,7 @@
 // m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 // w -= rate correction m / (sqrt(v) + delta), where the correction depends on the iteration
 // (arXiv 1412.6980, end of section 2).
-// reals: 0 rate, 2 skip, 3 factor on gradients, 4 correction. g becomes the step.
+// reals: 0 rate, 2 skip, 3 factor on gradients, 4 correction. g becomes the update.
 KERNEL(adam_update, ARG(i64, n), OUT(Dtype, w), OUT(Dtype, g), OUT(Dtype, m), OUT(Dtype, v),
        IN(f32, reals), ARG(Acctype, rate_mult), ARG(Acctype, l2), ARG(Acctype, l1),
        ARG(Acctype, normalize), ARG(Acctype, beta1), ARG(Acctype, beta2), ARG(Acctype, delta)) {

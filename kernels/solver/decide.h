@@ -1,6 +1,6 @@
 //! types: once
-// The places in `reals` are those of StepState: 1 loss scale, 2 skip, 3 factor on gradients,
-// 5 good steps, 6 norm, 7 skipped steps.
+// Indices into `reals` as in StepState: 1 loss scale, 2 skip, 3 factor on gradients, 5 good steps,
+// 6 norm, 7 skipped steps.
 KERNEL(gradient_sums, ARG(i64, groups), ARG(i64, n), IN(f32, parts), OUT(f32, sums)) {
   FOR_EACH_GROUP(g, groups) {
     float sum = 0;
@@ -9,9 +9,9 @@ KERNEL(gradient_sums, ARG(i64, groups), ARG(i64, n), IN(f32, parts), OUT(f32, su
   }
 }
 
-// One item. Decides whether the gradients can be used (with `checks`, not if one is not finite), by
-// what they are multiplied (clipping, and the loss scale taken out), and, with `adapts`, the next loss
-// scale: half after an overflow, double after `window` steps without one.
+// One work item. Decides whether the gradients are used (with `checks`, only if all are finite),
+// computes their factor (clipping, and the inverse of the loss scale) and, with `adapts`, the next
+// loss scale: half after an overflow, double after `window` steps without one.
 KERNEL(gradient_decide, ARG(i64, one), ARG(i64, n), IN(f32, sums), OUT(f32, reals),
        ARG(Acctype, clip), ARG(i32, checks), ARG(i32, adapts), ARG(i32, window)) {
   FOR_EACH_GROUP(item, one) {

@@ -1,6 +1,6 @@
 //! types: float
-// sums[g] = the sum of diff^2 over every groups-th run of `unit` elements, from run g on. unit is 1
-// on devices, where neighbouring items then read neighbouring elements, and long on the host.
+// sums[g] = the sum of diff^2 over runs g, g + groups, … of `unit` elements each. unit is 1 on
+// devices, so that neighbouring work items read neighbouring elements, and large on the host.
 KERNEL(gradient_squares, ARG(i64, groups), ARG(i64, n), FOLD(i64, unit), IN(Dtype, diff),
        OUT(f32, sums)) {
   FOR_EACH_GROUP(g, groups) {

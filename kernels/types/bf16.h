@@ -17,4 +17,4 @@ DEVICE_FN float mul_bf16(float v, float s) { return v * s; }
 #define tanh_bf16 tanh_f32
 #define sqrt_bf16 sqrt_f32
 #define rescale_bf16(v, s) (v)
-#define from_real_bf16(v, low, high) CAT(odd_, Dtype)(v)
+#define from_real_bf16(v, low, high) CAT(round_to_odd_, Dtype)(v)

@@ -14,4 +14,4 @@ DEVICE_FN float mul_f16(float v, float s) { return v * s; }
 #define tanh_f16 tanh_f32
 #define sqrt_f16 sqrt_f32
 #define rescale_f16(v, s) (v)
-#define from_real_f16(v, low, high) CAT(odd_, Dtype)(v)
+#define from_real_f16(v, low, high) CAT(round_to_odd_, Dtype)(v)

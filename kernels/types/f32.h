@@ -10,8 +10,8 @@ DEVICE_FN float mul_f32(float v, float s) { return v * s; }
 DEVICE_FN float sqrt_f32(float v) { return SQRT_F32(v); }
 #define rescale_f32(v, s) (v)
 #define from_real_f32(v, low, high) (v)
-#define odd_f32(v) (v)
-// Half away from zero. Adding 0.5 and truncating would round 0.49999997 up.
+#define round_to_odd_f32(v) (v)
+// Rounds half away from zero. Adding 0.5 and truncating would round 0.49999997 up.
 DEVICE_FN i32 round_f32(float v) {
   const i32 whole = (i32)v;
   const float rest = v - (float)whole;

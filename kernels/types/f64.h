@@ -15,8 +15,8 @@ DEVICE_FN double mul_f64(double v, double s) { return v * s; }
 #define sqrt_f64 SQRT_F64
 #define rescale_f64(v, s) (v)
 #define from_real_f64(v, low, high) (v)
-// To float with round to odd, on the way to a narrower type: rounding twice to nearest can miss it.
-DEVICE_FN float odd_f64(double v) {
+// Rounds to odd, for a second rounding to a narrower type: two roundings to nearest can be wrong.
+DEVICE_FN float round_to_odd_f64(double v) {
   const float nearest = (float)v;
   const u32 bits = as_u32(nearest);
   const i32 away = (v > 0) == ((double)nearest > v) && (bits & 0x7fffffffu) != 0;
