@@ -91,7 +91,7 @@ TEST_F(CacheCommandTest, PrunesToASizeInAllSpellings) {
 TEST_F(CacheCommandTest, VerifyReportsDamageOnce) {
   Fill(4);
   EXPECT_EQ(Run({"verify"}), 0);
-  EXPECT_EQ(out_, "4 programs checked, 0 with a wrong checksum; the file is sound\n");
+  EXPECT_EQ(out_, "4 programs checked, 0 with a wrong checksum; the file is intact\n");
   fs::resize_file(directory_ / "programs.db", 8192);
   EXPECT_EQ(Run({"list"}), 1) << "cannot be read, and is not repaired";
   EXPECT_EQ(Run({"verify"}), 1);

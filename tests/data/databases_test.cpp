@@ -119,7 +119,7 @@ TEST(DatabasesTest, WriterErrors) {
 
 TEST(DatabasesTest, OpenErrorsNameTheReason) {
   const TemporaryFolder folder;
-  EXPECT_TRUE(Holds(OpenError(folder / "missing"), "no such folder"));
+  EXPECT_TRUE(Holds(OpenError(folder / "missing"), "the folder does not exist"));
   EXPECT_TRUE(Holds(OpenError(folder.Put("file", "x")), "it is a file"));
   std::filesystem::create_directory(folder / "bare");
   EXPECT_TRUE(Holds(OpenError(folder / "bare"), "no data.mdb"));
@@ -129,7 +129,7 @@ TEST(DatabasesTest, OpenErrorsNameTheReason) {
   std::filesystem::create_directory(folder / "garbage");
   for (size_t size : {1, 100, 4096, 100000}) {
     folder.Put("garbage/data.mdb", std::string(size, 'x'));
-    EXPECT_TRUE(Holds(OpenError(folder / "garbage"), "no LMDB file")) << size << " bytes";
+    EXPECT_TRUE(Holds(OpenError(folder / "garbage"), "not an LMDB file")) << size << " bytes";
   }
   EXPECT_TRUE(Holds(OpenError(folder / "x", "leveldb"), "convert"));
   EXPECT_TRUE(Holds(OpenError(folder / "x", "hdf5"), "unknown database backend 'hdf5'"));
@@ -146,7 +146,7 @@ TEST(DatabasesTest, TruncatedFileIsAnErrorAtEveryLength) {
   for (size_t size = 1; size < bytes.size(); size += 1021) {
     folder.Put("cut/data.mdb", bytes.substr(0, size));
     const std::string error = OpenError(folder / "cut");
-    EXPECT_TRUE(Holds(error, "cut off") || Holds(error, "no LMDB file"))
+    EXPECT_TRUE(Holds(error, "cut off") || Holds(error, "not an LMDB file"))
         << size << " of " << bytes.size() << " bytes";
   }
 }
@@ -184,7 +184,8 @@ TEST(DatabasesTest, RecordThatIsNoDatum) {
   const auto source = OpenDatabase("lmdb", folder / "db");
   Datum datum;
   EXPECT_TRUE(source->Next(&datum));
-  EXPECT_TRUE(Holds(ErrorOf([&] { source->Next(&datum); }), "record 1 (key b\\x07) is no Datum"));
+  EXPECT_TRUE(
+      Holds(ErrorOf([&] { source->Next(&datum); }), "record 1 (key b\\x07) is not a Datum"));
 }
 
 }  // namespace

@@ -27,10 +27,11 @@ TEST(ImageListTest, BadLinesAreNamed) {
   const auto error = [&](const std::string& text) {
     return ErrorOf([&] { ReadImageList(folder.Put("list", text)); });
   };
-  EXPECT_TRUE(Holds(error("a 1\nb\n"), folder / "list" + ", line 2: 'b' is no path and label"));
-  EXPECT_TRUE(Holds(error("a 1.5\n"), "line 1: the label '1.5' is no integer"));
-  EXPECT_TRUE(Holds(error("a 3000000000\n"), "line 1: the label '3000000000' is no integer"));
-  EXPECT_TRUE(Holds(error("\n\n"), "there are no images in the list"));
+  EXPECT_TRUE(
+      Holds(error("a 1\nb\n"), folder / "list" + ", line 2: 'b' is not a path and a label"));
+  EXPECT_TRUE(Holds(error("a 1.5\n"), "line 1: the label '1.5' is not an integer"));
+  EXPECT_TRUE(Holds(error("a 3000000000\n"), "line 1: the label '3000000000' is not an integer"));
+  EXPECT_TRUE(Holds(error("\n\n"), "the list has no images"));
   EXPECT_TRUE(Holds(ErrorOf([&] { ReadImageList(folder / "none"); }), "none"));
 }
 

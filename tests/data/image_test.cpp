@@ -232,16 +232,16 @@ TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
   const std::string jpeg = FromBase64(kJpeg), png = PngOf(TestImage(5, 7, 3));
   EXPECT_TRUE(Holds(error(""), "some/file is empty"));
   EXPECT_TRUE(Holds(error("GIF89a"), "some/file is neither a JPEG nor a PNG file"));
-  EXPECT_TRUE(Holds(error("\xff\xd8\xff"), "some/file is no complete JPEG file"));
-  EXPECT_TRUE(Holds(error(png.substr(0, 8)), "some/file is no complete PNG file"));
+  EXPECT_TRUE(Holds(error("\xff\xd8\xff"), "some/file is not a complete JPEG file"));
+  EXPECT_TRUE(Holds(error(png.substr(0, 8)), "some/file is not a complete PNG file"));
   for (const double part : {0.1, 0.5, 0.9}) {
     EXPECT_TRUE(Holds(error(jpeg.substr(0, static_cast<size_t>(part * jpeg.size()))),
-                      "some/file is no complete JPEG file"));
+                      "some/file is not a complete JPEG file"));
     EXPECT_TRUE(Holds(error(png.substr(0, static_cast<size_t>(part * png.size()))),
-                      "some/file is no complete PNG file"));
+                      "some/file is not a complete PNG file"));
   }
   EXPECT_TRUE(Holds(ErrorOf([&] { DecodeImage(jpeg.substr(0, 300), "some/file", std::nullopt); }),
-                    "some/file is no complete JPEG file"));
+                    "some/file is not a complete JPEG file"));
   // Whatever the damage, nothing worse than an error.
   for (const std::string& good : {jpeg, png, FromBase64(kTurnedJpeg)}) {
     for (size_t i = 0; i < good.size(); ++i) {
@@ -252,7 +252,7 @@ TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
   }
   std::string wide = png;
   wide[16] = '\x7f';  // the width; its checksum does not fit any more
-  EXPECT_TRUE(Holds(error(wide), "some/file is no complete PNG file"));
+  EXPECT_TRUE(Holds(error(wide), "some/file is not a complete PNG file"));
 }
 
 TEST(ImageTest, ResizesAsOpenCvDoes) {

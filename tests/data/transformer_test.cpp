@@ -125,7 +125,7 @@ TEST(TransformerTest, MeanImageMovesWithCropAndMirror) {
   shifted.set_data(bytes);
   EXPECT_EQ(Transformed(file + " scale: 0.25", shifted), Floats(16, 1));
   EXPECT_TRUE(Holds(ErrorOf([&] { Transformed(file, Counting(1, 4, 5)); }),
-                    "1 4 5 (20), that of the mean file 1 4 4 (16)"));
+                    "1 4 5 (20), but the mean file's is 1 4 4 (16)"));
 }
 
 TEST(TransformerTest, MeanFileErrors) {
@@ -138,7 +138,7 @@ TEST(TransformerTest, MeanFileErrors) {
   mean.mutable_shape()->add_dim(1);
   mean.mutable_shape()->add_dim(2);
   WriteBinaryProto(folder / "flat", mean);
-  EXPECT_TRUE(Holds(error("flat"), "not that of one image"));
+  EXPECT_TRUE(Holds(error("flat"), "not the shape of one image"));
   mean.mutable_shape()->add_dim(3);
   mean.add_data(1);
   WriteBinaryProto(folder / "short", mean);
@@ -213,13 +213,13 @@ TEST(TransformerTest, DamagedEncodedRecords) {
   const auto error = [](const std::string& bytes) {
     return ErrorOf([&] { Decoded("", EncodedDatum(bytes)); });
   };
-  const std::string cure = "; convert the images anew, or without -encoded";
-  EXPECT_EQ(error(""), "its encoded image is empty" + cure);
-  EXPECT_EQ(error("GIF89a"), "its encoded image is neither a JPEG nor a PNG file" + cure);
+  const std::string cure = "; convert the images again, or without -encoded";
+  EXPECT_EQ(error(""), "the encoded image is empty" + cure);
+  EXPECT_EQ(error("GIF89a"), "the encoded image is neither a JPEG nor a PNG file" + cure);
   for (const ImageFormat format : {ImageFormat::kPng, ImageFormat::kJpeg}) {
     const std::string file = EncodeImage(TestImage(20, 20, 3), format);
     const std::string cut = error(file.substr(0, file.size() / 2));
-    EXPECT_TRUE(Holds(cut, "its encoded image is no complete "));
+    EXPECT_TRUE(Holds(cut, "the encoded image is not a complete "));
     EXPECT_TRUE(Holds(cut, cure));
   }
 }

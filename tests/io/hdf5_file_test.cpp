@@ -70,19 +70,18 @@ TEST(Hdf5FileTest, ErrorsNameFileAndDataset) {
   };
   EXPECT_TRUE(Holds(open_error(folder / "none"), "File not found: " + folder / "none"));
   EXPECT_TRUE(Holds(open_error(folder.path().string()), "is a folder"));
-  EXPECT_TRUE(Holds(open_error(folder.Put("text", "no HDF5")), "text is no HDF5 file"));
-  EXPECT_TRUE(Holds(open_error(folder.Put("empty", "")), "empty is no HDF5 file"));
+  EXPECT_TRUE(Holds(open_error(folder.Put("text", "no HDF5")), "text is not an HDF5 file"));
+  EXPECT_TRUE(Holds(open_error(folder.Put("empty", "")), "empty is not an HDF5 file"));
   const std::string whole = folder.Get("a.h5");
   EXPECT_TRUE(Holds(open_error(folder.Put("cut", whole.substr(0, whole.size() / 2))), "cut ("));
   const Hdf5Reader file(path);
   float value;
-  EXPECT_TRUE(
-      Holds(ErrorOf([&] { file.Read("other", &value); }), path + ": there is no dataset 'other'"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { file.Read("other", &value); }), path + ": no dataset 'other'"));
   EXPECT_TRUE(Holds(ErrorOf([&] { file.Read("text", &value); }),
                     "'text' holds neither integers nor floating-point numbers"));
-  EXPECT_TRUE(Holds(ErrorOf([&] { file.ReadString("doubles"); }), "'doubles' is no text"));
-  EXPECT_TRUE(Holds(ErrorOf([&] { file.ReadInteger("doubles"); }), "is no single integer"));
-  EXPECT_TRUE(Holds(ErrorOf([&] { file.Children("/c"); }), "there is no group '/c'"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { file.ReadString("doubles"); }), "'doubles' is not text"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { file.ReadInteger("doubles"); }), "is not a single integer"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { file.Children("/c"); }), "no group '/c'"));
 }
 
 // Whatever the damage, nothing worse than an error.

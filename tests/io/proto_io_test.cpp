@@ -70,23 +70,22 @@ TEST(ProtoIoTest, UnknownFieldsOfMessagesAreNamed) {
   const auto error = [&] {
     return ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "a message"); });
   };
-  EXPECT_TRUE(
-      Contains(error(),
-               "a message: NetParameter: layer conv1: ConvolutionParameter has a field 4711 "
-               "that is not known here; "));
+  EXPECT_TRUE(Contains(
+      error(),
+      "a message: NetParameter: layer conv1: ConvolutionParameter has an unknown field 4711; "));
   layer->clear_convolution_param();
   EXPECT_EQ(error(), "");
   // A value that the enumeration does not have: field 1 is pool.
   PoolingParameter* pooling = layer->mutable_pooling_param();
   pooling->GetReflection()->MutableUnknownFields(pooling)->AddVarint(1, 77);
-  EXPECT_TRUE(Contains(error(), "PoolingParameter has a pool that is not known here; "));
+  EXPECT_TRUE(Contains(error(), "PoolingParameter has an invalid value of pool; "));
   SolverParameter solver;
   *solver.mutable_net_param() = net;
   EXPECT_TRUE(
       Contains(ErrorOf([&] { ParseSolverParameter(solver.SerializeAsString(), "a message"); }),
                "a message: SolverParameter: NetParameter: layer conv1: PoolingParameter has"));
   EXPECT_TRUE(Contains(ErrorOf([] { ParseNetParameter("\xff", "a message"); }),
-                       "a message is no NetParameter"));
+                       "a message is not a valid NetParameter"));
 }
 
 TEST(ProtoIoTest, SeveralUnknownFieldsOfAMessageAreListed) {
@@ -102,13 +101,13 @@ TEST(ProtoIoTest, SeveralUnknownFieldsOfAMessageAreListed) {
   }
   const std::string error =
       ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "a message"); });
-  EXPECT_TRUE(error.starts_with(
-      "a message: 4 names are not known here:\n"
-      "  NetParameter: layer a (PriorBox) has a field 203 that is not known here\n"
-      "  NetParameter: layer a (PriorBox) has a field 4711 that is not known here\n"
-      "  NetParameter: layer b (PriorBox) has a field 203 that is not known here\n"
-      "  NetParameter: layer b (PriorBox) has a field 4711 that is not known here\n"
-      "PriorBox: a layer of SSD"))
+  EXPECT_TRUE(
+      error.starts_with("a message: 4 unknown names:\n"
+                        "  NetParameter: layer a (PriorBox) has an unknown field 203\n"
+                        "  NetParameter: layer a (PriorBox) has an unknown field 4711\n"
+                        "  NetParameter: layer b (PriorBox) has an unknown field 203\n"
+                        "  NetParameter: layer b (PriorBox) has an unknown field 4711\n"
+                        "PriorBox: a layer of SSD"))
       << error;
 }
 

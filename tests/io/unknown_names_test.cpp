@@ -49,7 +49,7 @@ TEST(UnknownNamesTest, OneMessageListsEverything) {
                      "layer { name: 'pool' type: 'Pooling'\n"                            // 14
                      "  pooling_param { pool: LP } }\n"                                  // 15
                      "colour: 'red'\n"),                                                 // 16
-            "8 names are not known here:\n"
+            "8 unknown names:\n"
             "  line 3: layer conv (Convolution): ConvolutionParameter has no field \"num_ouput\"; "
             "did you mean \"num_output\"?\n"
             "  line 4: layer norm (Normalize): unknown type with norm_param\n"
@@ -70,7 +70,7 @@ TEST(UnknownNamesTest, ASingleOneIsOneLine) {
             "\"kernel_size\"?");
   EXPECT_EQ(NetError("layer { type: 'Convolution'\n convolution_param { relu: true } }"),
             "line 2: a layer of type Convolution: ConvolutionParameter has no field \"relu\"; "
-            "relu: a field of Intel Caffe, not in Cortado; write a ReLU layer behind it");
+            "relu: a field of Intel Caffe, not in Cortado; write a ReLU layer after it");
   EXPECT_EQ(NetError("layer { name: 'p' type: 'PriorBox'\n prior_box_param { } }"),
             "line 1: layer p (PriorBox): unknown type with prior_box_param; PriorBox: a layer of "
             "SSD, not in Cortado; write it as a layer in Python (docs/python.md, \"Layers in "
@@ -96,7 +96,7 @@ TEST(UnknownNamesTest, LayersOfNestedNetsAreNamed) {
   EXPECT_EQ(NetError("layer { name: 'outer' type: 'ReLU' moe_param { expert_net {\n"
                      "  layer { name: 'inner' type: 'ReLU' relu_param { slope: 1 } } } }\n"
                      "  relu_param { angle: 2 } }"),
-            "2 names are not known here:\n"
+            "2 unknown names:\n"
             "  line 2: layer inner (ReLU): ReLUParameter has no field \"slope\"\n"
             "  line 3: layer outer (ReLU): ReLUParameter has no field \"angle\"");
 }
@@ -115,7 +115,7 @@ TEST(UnknownNamesTest, ValuesOfEnumerations) {
             "line 2: layer p (CONVOLUTOIN): V1LayerParameter.type has no value CONVOLUTOIN; did "
             "you mean CONVOLUTION?");
   EXPECT_EQ(NetError("layer { name: 'l'\n loss_param { normalization: 7 } }\nstate { phase: RUN }"),
-            "2 names are not known here:\n"
+            "2 unknown names:\n"
             "  line 2: layer l: LossParameter.normalization has no value 7; it has FULL, VALID, "
             "BATCH_SIZE, NONE, PRE_FIXED\n"
             "  line 3: NetState.phase has no value RUN; it has TRAIN, TEST");

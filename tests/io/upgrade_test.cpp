@@ -210,7 +210,7 @@ TEST(UpgradeTest, InputsWithoutShapesAreDropped) {
 TEST(UpgradeTest, InputsWithWrongCountsAreAnError) {
   NetParameter net = Parse("input: 'x' input_dim: 1 input_dim: 2");
   EXPECT_EQ(ErrorOf([&] { UpgradeNetAsNeeded("net.prototxt", &net); }),
-            "net.prototxt: the net has 1 input(s), but 2 input_dim, where each input takes four");
+            "net.prototxt: the net has 1 input(s), but 2 input_dim; each input takes four");
 }
 
 TEST(UpgradeTest, BatchNormStatisticsAreNotTrained) {

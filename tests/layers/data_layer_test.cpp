@@ -358,7 +358,7 @@ TEST(DataLayerErrorsTest, NameTheLayerAndTheReason) {
   const std::string path = MakeDatabase(folder / "db", 2, 1, 2, 3);
   const std::string error = MakeError(Prototxt(folder / "none", 1));
   EXPECT_TRUE(Holds(error, "tested (Data): "));
-  EXPECT_TRUE(Holds(error, "no such folder"));
+  EXPECT_TRUE(Holds(error, "the folder does not exist"));
   EXPECT_TRUE(Holds(MakeError(Prototxt("", 1)), "no source"));
   EXPECT_TRUE(Holds(MakeError(Prototxt(path, 0)), "batch_size is 0"));
   EXPECT_TRUE(Holds(MakeError(Prototxt(path, 1, "prefetch: 0")), "prefetch is 0"));
@@ -386,7 +386,7 @@ TEST(DataLayerErrorsTest, RecordsThatAreBadComeOutOfForward) {
   };
   const std::string garbage = forward_error("garbage", "\xff\xff");
   EXPECT_TRUE(Holds(garbage, "tested (Data): "));
-  EXPECT_TRUE(Holds(garbage, "record 1 (key b) is no Datum"));
+  EXPECT_TRUE(Holds(garbage, "record 1 (key b) is not a Datum"));
 }
 
 TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
@@ -411,13 +411,14 @@ TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
     EXPECT_TRUE(Holds(error, "tested (Data): " + path + ", record 2 (key key2): "));
     return error;
   };
-  EXPECT_TRUE(Holds(forward_error(""), "its encoded image is empty; convert the images anew"));
+  EXPECT_TRUE(Holds(forward_error(""), "the encoded image is empty; convert the images again"));
   EXPECT_TRUE(Holds(forward_error("text"), "is neither a JPEG nor a PNG file; convert the images"));
-  EXPECT_TRUE(Holds(forward_error(good.substr(0, good.size() - 30)), "is no complete PNG file: "));
+  EXPECT_TRUE(
+      Holds(forward_error(good.substr(0, good.size() - 30)), "is not a complete PNG file: "));
   // The first: when the layer is made.
   const std::string path = database({"", good});
   EXPECT_TRUE(Holds(MakeError(Prototxt(path, 1)),
-                    "tested (Data): " + path + ", first record: its encoded image is empty; "));
+                    "tested (Data): " + path + ", first record: the encoded image is empty; "));
 }
 
 TEST(DataLayerErrorsTest, ABatchOfMixedShapes) {

@@ -167,7 +167,7 @@ TEST(HDF5DataLayerErrorsTest, NameFileAndDataset) {
   folder.Put("1.h5", whole.substr(0, whole.size() / 2));
   EXPECT_TRUE(Holds(error(), "cannot open " + folder / "1.h5"));
   folder.Put("1.h5", "no HDF5");
-  EXPECT_TRUE(Holds(error(), "1.h5 is no HDF5 file"));
+  EXPECT_TRUE(Holds(error(), "1.h5 is not an HDF5 file"));
   const std::vector<float> values(12);
   const auto put = [&](const Shape& data, const Shape& label) {
     Hdf5Writer file(folder / "1.h5");

@@ -269,10 +269,10 @@ TEST(ImageDataLayerErrorsTest, NameTheFileAndTheLine) {
     folder.Put("list.txt", text);
     return MakeError(Prototxt(folder, 1));
   };
-  EXPECT_TRUE(Holds(list_error(""), "list.txt: there are no images in the list"));
+  EXPECT_TRUE(Holds(list_error(""), "list.txt: the list has no images"));
   EXPECT_TRUE(
-      Holds(list_error("0.png 1\nname\n"), "list.txt, line 2: 'name' is no path and label"));
-  EXPECT_TRUE(Holds(list_error("0.png cat\n"), "line 1: the label 'cat' is no integer"));
+      Holds(list_error("0.png 1\nname\n"), "list.txt, line 2: 'name' is not a path and a label"));
+  EXPECT_TRUE(Holds(list_error("0.png cat\n"), "line 1: the label 'cat' is not an integer"));
   EXPECT_TRUE(Holds(list_error("none.png 1\n"), "line 1: File not found: "));
   // One that is not the first: from Forward.
   folder.Put("bad.png", "no image");

@@ -72,7 +72,7 @@ TEST(NetHdf5ErrorsTest, NameFileLayerAndShapes) {
   const auto net = MakeShared(cpu, 1);
   const auto error = [&](const std::string& path) { return ErrorOf([&] { net->LoadHDF5(path); }); };
   EXPECT_TRUE(Holds(error(folder / "none.h5"), "File not found: "));
-  EXPECT_TRUE(Holds(error(folder.Put("text.h5", "text")), "text.h5 is no HDF5 file"));
+  EXPECT_TRUE(Holds(error(folder.Put("text.h5", "text")), "text.h5 is not an HDF5 file"));
   net->SaveHDF5(folder / "w.h5");
   const std::string whole = folder.Get("w.h5");
   EXPECT_TRUE(Holds(error(folder.Put("cut.h5", whole.substr(0, whole.size() / 2))),

@@ -407,7 +407,8 @@ TEST(NetRangesTest, ARangeThatIsNoneIsNamedAndLeftOut) {
     net->LayerByName("ip")->blobs()[0]->SetData(std::vector<double>(6, 0));
     testing::internal::CaptureStderr();
     net->CopyTrainedLayersFrom(file);
-    EXPECT_TRUE(Holds(testing::internal::GetCapturedStderr(), "range of 'data' is left out"));
+    EXPECT_TRUE(
+        Holds(testing::internal::GetCapturedStderr(), "ignoring the stored range of 'data'"));
     EXPECT_EQ(net->LayerByName("ip")->blobs()[0]->DataAsDouble(), weights);
     EXPECT_EQ(net->Ranges().count("data"), 0u);
     EXPECT_EQ(net->Ranges().count("ip"), 1u);
@@ -427,8 +428,8 @@ TEST(NetRangesTest, ARangeOfThePrototxtThatIsNoneIsLeftOut) {
   testing::internal::CaptureStderr();
   const auto net = MakeNet(text, Cpu());
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(Holds(log, "range of 'a' is left out: [inf, inf]"));
-  EXPECT_TRUE(Holds(log, "range of 'b' is left out: [2, 1]"));
+  EXPECT_TRUE(Holds(log, "stored range of 'a': [inf, inf]"));
+  EXPECT_TRUE(Holds(log, "stored range of 'b': [2, 1]"));
   EXPECT_TRUE(net->Ranges().empty());
 }
 

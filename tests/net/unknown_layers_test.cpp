@@ -32,7 +32,7 @@ TEST(UnknownLayersTest, AreListedWithLines) {
                 "layer { name: 'r' type: 'Relu' bottom: 'lstm' top: 'r' }\n"
                 "layer { name: 'x' type: 'Xyzzy' bottom: 'r' top: 'x' }\n"),
       folder / "net.prototxt" +
-          ": 3 names are not known here:\n"
+          ": 3 unknown names:\n"
           "  line 3: layer lstm (LSTM): there is no layer type 'LSTM'\n"
           "  line 5: layer r (Relu): there is no layer type 'Relu'; did you mean 'ReLU'?\n"
           "  line 6: layer x (Xyzzy): there is no layer type 'Xyzzy'; `caffe layers` lists all\n" +
@@ -46,7 +46,7 @@ TEST(UnknownLayersTest, AreListedBesideUnknownFields) {
                                       "layer { name: 'own' type: 'Python' }\n"
                                       "layer { name: 'r' type: 'ReLU' relu_param { a: 1 } }\n");
   EXPECT_TRUE(Holds(error,
-                    "2 names are not known here:\n  line 1: layer lstm (LSTM): unknown type"
+                    "2 unknown names:\n  line 1: layer lstm (LSTM): unknown type"
                     "\n  line 3: layer r (ReLU): ReLUParameter has no field \"a\"\n"));
 }
 
@@ -86,7 +86,7 @@ TEST(UnknownLayersTest, MessagesHaveNoLines) {
             Runtime::Get().cpu());
   });
   EXPECT_EQ(error,
-            "2 names are not known here:\n"
+            "2 unknown names:\n"
             "  layer a (Embed): there is no layer type 'Embed'\n"
             "  layer b (SPP): there is no layer type 'SPP'\n" +
                 DescribeForeignLayer("Embed") + "\n" + DescribeForeignLayer("SPP"));

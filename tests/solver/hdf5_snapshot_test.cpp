@@ -73,7 +73,7 @@ TEST(Hdf5SnapshotTest, BadFilesAreErrors) {
   folder.Put("s_iter_1.solverstate.h5", bytes.substr(0, bytes.size() / 2));
   EXPECT_TRUE(Holds(error(), "cannot open " + state));
   folder.Put("s_iter_1.solverstate.h5", "garbage");
-  EXPECT_TRUE(Holds(error(), state + " is no HDF5 file"));
+  EXPECT_TRUE(Holds(error(), state + " is not an HDF5 file"));
   std::filesystem::remove(state);
   EXPECT_TRUE(Holds(error(), "File not found: " + state));
   auto adam = MakeSolver("Adam", folder / "a", cpu);
@@ -83,7 +83,7 @@ TEST(Hdf5SnapshotTest, BadFilesAreErrors) {
                     "Incorrect length of history blobs"));
   // Found out before the training, not after it.
   EXPECT_TRUE(Holds(ErrorOf([&] { MakeSolver("SGD", "/nowhere/at/all/s", cpu, "snapshot: 10"); }),
-                    "snapshots can not be written to /nowhere/at/all/s"));
+                    "snapshots cannot be written to /nowhere/at/all/s"));
 }
 
 }  // namespace

@@ -402,7 +402,7 @@ TEST(SnapshotFilesTest, WeightsAreNoSolverState) {
   const std::string weights = folder / "s_iter_1.caffemodel";
   const std::string error = ErrorOf([&] { solver->Restore(weights); });
   for (const std::string& part :
-       {weights, std::string("no solver state"), std::string("caffemodel has none")}) {
+       {weights, std::string("not a solver state"), std::string("caffemodel has none")}) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
   }
   solver->Restore(folder / "s_iter_1.solverstate");

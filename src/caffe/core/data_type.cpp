@@ -31,8 +31,8 @@ template <class From, class To> void Convert(const void* source, void* target, s
   for (size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
 }
 
-// The narrow types go through float: from double that would round twice, so it is rounded to odd
-// first, which keeps the second rounding right.
+// Narrow types are converted through float. A plain conversion from double would round twice, so
+// the double is first rounded to odd, which keeps the second rounding correct.
 float RoundToOdd(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || nearest != nearest) return nearest;
@@ -60,8 +60,7 @@ bool ConvertFrom(DataType to, const void* source, void* target, size_t count) {
 }  // namespace
 
 const TypeInfo& DataType::info() const {
-  CAFFE_CHECK(id_ >= 0 && id_ < static_cast<int>(Infos().size()), "there is no data type with id ",
-              id_);
+  CAFFE_CHECK(id_ >= 0 && id_ < static_cast<int>(Infos().size()), "unknown data type id ", id_);
   return Infos()[id_];
 }
 
@@ -80,14 +79,14 @@ DataType DataTypeByName(std::string_view name) {
   for (size_t id = 0; id < Infos().size(); ++id) {
     if (Infos()[id].name == name) return DataType(static_cast<int>(id));
   }
-  CAFFE_THROW("there is no data type '", name, "'; known are ", KnownNames());
+  CAFFE_THROW("unknown data type '", name, "'; known are ", KnownNames());
 }
 
 DataType DataTypeByProto(int number) {
   for (size_t id = 0; id < Infos().size(); ++id) {
     if (Infos()[id].proto == number) return DataType(static_cast<int>(id));
   }
-  CAFFE_THROW("data type number ", number, " of caffe.proto can not be used; use one of ",
+  CAFFE_THROW("data type number ", number, " of caffe.proto cannot be used; use one of ",
               KnownNames());
 }
 
@@ -101,7 +100,7 @@ void ConvertElements(DataType from, const void* source, DataType to, void* targe
     std::memcpy(target, source, count * from.bytes());
     return;
   }
-  CAFFE_CHECK(from.is_float() && to.is_float(), "can not convert ", from.name(), " to ", to.name(),
+  CAFFE_CHECK(from.is_float() && to.is_float(), "cannot convert ", from.name(), " to ", to.name(),
               " without a scale and a zero point; use a Quantizer");
   bool done = false;
   if (from == kDouble && to == kHalf) {

@@ -44,7 +44,7 @@ constexpr std::pair<const char*, Level> kLevels[] = {
     {"warn", Level::kWarning},
     {"error", Level::kError},
     {"off", Level::kOff},
-    // glog's numbers. Fatal errors are exceptions here, so that 3 leaves nothing.
+    // glog's numbers. Fatal errors are exceptions here, so 3 disables the log.
     {"0", Level::kInfo},
     {"1", Level::kWarning},
     {"2", Level::kError},
@@ -111,7 +111,7 @@ bool Switch(const std::string& name, const std::string& value) {
   CAFFE_THROW(name, ": '", value, "' is neither true nor false");
 }
 
-// The source of a line without folder and ending, as vmodule names it.
+// The source file's name without folder and extension, as vmodule uses it.
 std::string Module(const char* file) {
   std::string name = file;
   name.erase(0, name.rfind('/') + 1);
@@ -123,21 +123,21 @@ class State {
   State()
       : standard_error_(std::make_shared<spdlog::sinks::stderr_sink_mt>()),
         files_(std::make_shared<LogFiles>([this](const std::string& why) {
-          // Runs inside the file sink, which is locked: neither a log line nor Apply can be used.
+          // Runs inside the file sink, which is locked: neither a log line nor Apply may be used.
           const std::string text =
               "caffe: log files: " + why + "; log lines go to standard error from here on\n";
           [[maybe_unused]] const ssize_t count = ::write(STDERR_FILENO, text.data(), text.size());
           has_files_ = false;
           standard_error_->set_level(spdlog::level::trace);
         })),
-        // The files first: a line that none of them takes still reaches standard error.
+        // File sink first: if it cannot write a line, the line still reaches standard error.
         logger_(std::make_shared<spdlog::logger>(
             "caffe", spdlog::sinks_init_list{files_, standard_error_})) {
     logger_->flush_on(spdlog::level::debug);
     Apply();
   }
 
-  // What the environment says. Its mistakes are warnings: no program fails for them.
+  // Reads the environment variables. An invalid value is a warning: no program fails because of it.
   void ReadEnvironment() {
     std::vector<std::string> complaints;
     const auto set = [&](const char* variable, const std::string& name) {
@@ -243,7 +243,7 @@ class State {
     modules_ = std::move(modules);
   }
 
-  // vmodule goes before v, as with glog; CAFFE_LOG=debug shows all.
+  // vmodule takes precedence over v, as in glog; CAFFE_LOG=debug shows everything.
   bool ShowsDebug(const Where& where) const {
     if (level_ == Level::kDebug) return true;
     if (level_ != Level::kInfo) return false;
@@ -267,7 +267,7 @@ class State {
                                             : ToSpdlog(threshold_.value_or(Level::kError)));
 
     const std::string head = prefix_ ? "%*%m%d %H:%M:%S.%f %5t %s:%#] " : "";
-    // On a terminal a line may take the place of a longer progress bar: erase what is left of it.
+    // On a terminal the line may overwrite a longer progress bar: erase the rest of that.
     const char* name = std::getenv("TERM");
     const bool terminal = ::isatty(STDERR_FILENO) && name && std::string_view(name) != "dumb";
     const bool coloured = terminal && colours_;
@@ -322,7 +322,7 @@ const std::vector<SettingName>& SettingNames() {
       {"minloglevel", false, "lowest level that is logged: 0 info, 1 warning, 2 error, 3 none"},
       {"v", false, "1: debug lines, too"},
       {"vmodule", false, "debug lines of some sources: net=1,solver=1"},
-      {"log_prefix", true, "level, time, thread and place before each line (default)"},
+      {"log_prefix", true, "level, time, thread and source line before each line (default)"},
       {"colorlogtostderr", true, "colours for warnings and errors on a terminal"},
       {"max_log_size", false, "MiB after which a log file is followed by a new one"},
       {"logbufsecs", false, "without effect: lines are written at once"}};

@@ -78,7 +78,7 @@ bool LogFiles::used() {
 std::string LogFiles::Open(File* file, const char* severity) {
   const std::string name = Concat(program_, ".", Host(), ".", User(), ".log.", severity, ".",
                                   Time("%Y%m%d-%H%M%S"), ".", ::getpid());
-  if (name == file->name) return "";  // a second has not passed: the old file goes on
+  if (name == file->name) return "";  // less than a second has passed: keep the old file
   const std::string path = folder_ + "/" + name;
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0664);
   if (descriptor < 0) return Concat("cannot make ", path, ": ", std::strerror(errno));
@@ -86,7 +86,7 @@ std::string LogFiles::Open(File* file, const char* severity) {
   *file = {descriptor, name, 0};
   const std::string link = Concat(folder_, "/", program_, ".", severity);
   ::unlink(link.c_str());
-  // The log is complete without the link; some file systems have none.
+  // The link is a convenience, which some file systems do not support.
   [[maybe_unused]] const int linked = ::symlink(name.c_str(), link.c_str());
   const std::string head =
       Concat("Log file created at: ", Time("%Y/%m/%d %H:%M:%S"), "\nRunning on machine: ", Host(),

@@ -10,15 +10,16 @@
 
 namespace caffe::log {
 
-// glog's files: one for each of INFO, WARNING and ERROR, made when its first line comes.
+// Log files like glog's: one each for INFO, WARNING and ERROR, created with its first line.
 class LogFiles final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  // `on_failure` gets the reason when a file cannot be made or written; no file is used afterwards.
+  // `on_failure` gets the reason if a file cannot be created or written; no file is used
+  // afterwards.
   explicit LogFiles(std::function<void(const std::string&)> on_failure)
       : on_failure_(std::move(on_failure)) {}
   ~LogFiles() override;
 
-  // Empty: no files. Files that are open are closed.
+  // Closes open files. An empty folder means no files.
   void SetFolder(const std::string& folder);
   void SetProgram(const std::string& program);
   void SetMaxSize(int64_t bytes);
@@ -35,7 +36,7 @@ class LogFiles final : public spdlog::sinks::base_sink<std::mutex> {
     int64_t bytes = 0;
   };
   void Close();
-  // Both return the reason of a failure; empty: none.
+  // Both return the reason of a failure, or "".
   std::string Open(File* file, const char* severity);
   std::string Append(File* file, const char* text, size_t size);
 

@@ -8,8 +8,8 @@
 namespace caffe {
 namespace {
 
-// OpenMP's threads are not copied by fork, and GNU's library would wait for them in the child for
-// ever. So the pool of the thread that forks ends before; parent and child begin new ones.
+// fork() does not copy OpenMP's threads, and in the child GNU's library would wait for them for
+// ever. So the forking thread's pool is ended before fork(); parent and child start new pools.
 void EndThreadPool() { omp_pause_resource_all(omp_pause_hard); }
 
 }  // namespace

@@ -10,8 +10,9 @@ namespace {
 void CheckBackend(const std::string& backend, const std::string& path) {
   CAFFE_CHECK(backend != "leveldb", path,
               ": LevelDB is not supported; convert the data to LMDB (the convert tools write it) "
-              "and say `backend: LMDB`");
-  CAFFE_CHECK(backend == "lmdb", path, ": unknown database backend '", backend, "'; there is lmdb");
+              "and set `backend: LMDB`");
+  CAFFE_CHECK(backend == "lmdb", path, ": unknown database backend '", backend,
+              "'; the only one is lmdb");
 }
 
 }  // namespace

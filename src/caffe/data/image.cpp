@@ -11,7 +11,7 @@
 namespace caffe {
 namespace {
 
-// Exif's orientations: 2, 4, 5 and 7 are mirrored; from 5 on rows and columns change places.
+// Exif orientations: 2, 4, 5 and 7 are mirrored; from 5 on rows and columns are swapped.
 Image Turn(const Image& image, int orientation) {
   if (orientation == 1) return image;
   const bool swap = orientation >= 5;
@@ -22,7 +22,7 @@ Image Turn(const Image& image, int orientation) {
   uint8_t* target = turned.pixels.data();
   for (int y = 0; y < turned.height; ++y) {
     for (int x = 0; x < turned.width; ++x) {
-      // Where the pixel lies in the file.
+      // The pixel's position in the file.
       int from_y = swap ? x : y, from_x = swap ? y : x;
       if (flip_y) from_y = image.height - 1 - from_y;
       if (flip_x) from_x = image.width - 1 - from_x;
@@ -33,8 +33,8 @@ Image Turn(const Image& image, int orientation) {
   return turned;
 }
 
-// One axis of a bilinear resize: for each target place the first of its two sources, which may lie
-// outside, and the weights of both, in units of 1/2048.
+// One axis of a bilinear resize: for each target index the first of its two sources, which may be
+// out of range, and the weights of both, in units of 1/2048.
 struct Taps {
   std::vector<int> first;
   std::vector<int> weight0, weight1;
@@ -45,9 +45,9 @@ Taps MakeTaps(int from, int to, bool clamp) {
   const double scale = 1 / (static_cast<double>(to) / from);
   Taps taps;
   for (int i = 0; i < to; ++i) {
-    float place = static_cast<float>((i + 0.5) * scale - 0.5);
-    int first = static_cast<int>(std::floor(place));
-    float rest = place - static_cast<float>(first);
+    float position = static_cast<float>((i + 0.5) * scale - 0.5);
+    int first = static_cast<int>(std::floor(position));
+    float rest = position - static_cast<float>(first);
     if (clamp && (first < 0 || first >= from - 1)) {
       first = first < 0 ? 0 : from - 1;
       rest = 0;
@@ -98,16 +98,16 @@ Image DecodeImage(std::string_view bytes, const std::string& name, std::optional
 }
 
 std::string EncodeImage(const Image& image, ImageFormat format) {
-  CAFFE_CHECK(image.height > 0 && image.width > 0, "can not encode an empty image");
-  CAFFE_CHECK(image.channels == 1 || image.channels == 3, "can not encode an image of ",
+  CAFFE_CHECK(image.height > 0 && image.width > 0, "cannot encode an empty image");
+  CAFFE_CHECK(image.channels == 1 || image.channels == 3, "cannot encode an image of ",
               image.channels, " channels; it must have 1 or 3");
-  CAFFE_CHECK(format != ImageFormat::kNone, "can not encode an image without a format");
+  CAFFE_CHECK(format != ImageFormat::kNone, "cannot encode an image without a format");
   return format == ImageFormat::kJpeg ? EncodeJpeg(image) : EncodePng(image);
 }
 
 Image ResizeBilinear(const Image& image, int height, int width) {
-  CAFFE_CHECK(height > 0 && width > 0, "can not resize an image to ", height, " x ", width);
-  CAFFE_CHECK(image.height > 0 && image.width > 0, "can not resize an empty image");
+  CAFFE_CHECK(height > 0 && width > 0, "cannot resize an image to ", height, " x ", width);
+  CAFFE_CHECK(image.height > 0 && image.width > 0, "cannot resize an empty image");
   if (height == image.height && width == image.width) return image;
   if (2 * height == image.height && 2 * width == image.width) return Halve(image);
   const int channels = image.channels;
@@ -116,7 +116,7 @@ Image ResizeBilinear(const Image& image, int height, int width) {
   const size_t from_step = static_cast<size_t>(image.width) * channels;
   const size_t step = static_cast<size_t>(width) * channels;
   Image resized{height, width, channels, std::vector<uint8_t>(step * height)};
-  // Rows of the image, resized along x; the two that were used last are kept.
+  // Rows of the image, resized along x; the last two are kept.
   std::vector<int> rows[2] = {std::vector<int>(step), std::vector<int>(step)};
   int kept[2] = {-1, -1};
   const auto resize_row = [&](int y, std::vector<int>& row) {
@@ -143,7 +143,7 @@ Image ResizeBilinear(const Image& image, int height, int width) {
     const int weight0 = y_taps.weight0[y], weight1 = y_taps.weight1[y];
     uint8_t* target = resized.pixels.data() + y * step;
     for (size_t i = 0; i < step; ++i) {
-      // Each product loses its low bits by itself: so does OpenCV's vector code.
+      // Each product drops its low bits separately, as OpenCV's vector code does.
       const int sum = ((rows[0][i] >> 4) * weight0 >> 16) + ((rows[1][i] >> 4) * weight1 >> 16);
       target[i] = static_cast<uint8_t>(std::clamp((sum + 2) >> 2, 0, 255));
     }

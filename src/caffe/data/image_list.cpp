@@ -18,16 +18,16 @@ std::vector<ImageEntry> ReadImageList(const std::string& path) {
     if (line.empty()) continue;
     const size_t blank = line.find_last_of(" \t");
     CAFFE_CHECK(blank != std::string::npos, path, ", line ", number, ": '", line,
-                "' is no path and label");
+                "' is not a path and a label");
     int label = 0;
     const char* begin = line.data() + blank + 1;
     const char* end = line.data() + line.size();
     const auto [stop, error] = std::from_chars(begin, end, label);
     CAFFE_CHECK(error == std::errc() && stop == end, path, ", line ", number, ": the label '",
-                std::string(begin, end), "' is no integer");
+                std::string(begin, end), "' is not an integer");
     entries.push_back({line.substr(0, blank), label, number});
   }
-  CAFFE_CHECK(!entries.empty(), path, ": there are no images in the list");
+  CAFFE_CHECK(!entries.empty(), path, ": the list has no images");
   return entries;
 }
 

@@ -20,7 +20,7 @@ void RunInParallel(int threads, int64_t count, const std::function<void(int64_t)
   std::exception_ptr error;
   int64_t failed = count;
   const auto run = [&] {
-    // Numbers are handed out in order, so every smaller one has begun where one failed.
+    // Indices are taken in order: when one fails, every smaller one has been started.
     for (int64_t i = next++; i < count; i = next++) {
       try {
         work(i);
@@ -39,7 +39,7 @@ void RunInParallel(int threads, int64_t count, const std::function<void(int64_t)
   try {
     for (int64_t i = 0; i < wanted; ++i) helpers.emplace_back(run);
   } catch (const std::system_error&) {
-    // No more threads to be had: those that there are do the work.
+    // The system has no more threads: continue with those that were started.
   }
   run();
   helpers.clear();  // joins

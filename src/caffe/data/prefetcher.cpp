@@ -9,7 +9,7 @@
 
 namespace caffe {
 
-// What both threads use.
+// State shared by the two threads.
 struct Prefetcher::Ring {
   Fill fill;
   std::vector<Batch> batches;
@@ -30,7 +30,7 @@ Prefetcher::Prefetcher(int depth, Fill fill) : ring_(std::make_unique<Ring>()) {
 
 Prefetcher::~Prefetcher() {
   if (made_in_.inherited()) {
-    // The mutex and the condition are as the thread that is not here has left them.
+    // A forked child does not have the thread, which may have held the mutex: leak the ring.
     static_cast<void>(ring_.release());
     return;
   }
@@ -66,7 +66,7 @@ void Prefetcher::Run(Ring* ring) {
 
 const Prefetcher::Batch& Prefetcher::Front() {
   CAFFE_CHECK(!made_in_.inherited(),
-              "the thread that reads ahead stayed in the process that this one was forked from: "
+              "the net's read-ahead thread was not copied by fork: "
               "make the net in the child, or start the child with "
               "multiprocessing.get_context('spawn')");
   std::unique_lock lock(ring_->mutex);
@@ -78,7 +78,7 @@ const Prefetcher::Batch& Prefetcher::Front() {
 void Prefetcher::Pop() {
   {
     const std::lock_guard lock(ring_->mutex);
-    CAFFE_CHECK(ring_->filled > ring_->taken, "a batch is given back that was not taken");
+    CAFFE_CHECK(ring_->filled > ring_->taken, "Pop without a batch from Front");
     ++ring_->taken;
   }
   ring_->changed.notify_all();

@@ -12,14 +12,14 @@
 namespace caffe {
 namespace {
 
-// What is taken out of a record, and how.
+// The part of a record that is taken, and whether it is mirrored.
 struct Window {
   int64_t channels, height, width;  // of the record
   int64_t size_h, size_w, offset_h, offset_w;
   bool mirror;
 };
 
-// out = (in(i) - mean(c, i)) * scale, where i is the place in the record.
+// out = (in(i) - mean(c, i)) * scale, where i is the index in the record.
 template <class In, class Mean>
 void Cut(const Window& window, float scale, const In& in, const Mean& mean, float* target) {
   for (int64_t c = 0; c < window.channels; ++c) {
@@ -28,8 +28,8 @@ void Cut(const Window& window, float scale, const In& in, const Mean& mean, floa
           (c * window.height + h + window.offset_h) * window.width + window.offset_w;
       if (window.mirror) {
         for (int64_t w = 0; w < window.size_w; ++w) {
-          const int64_t place = row + window.size_w - 1 - w;
-          target[w] = (in(place)-mean(c, place)) * scale;
+          const int64_t index = row + window.size_w - 1 - w;
+          target[w] = (in(index)-mean(c, index)) * scale;
         }
       } else {
         for (int64_t w = 0; w < window.size_w; ++w) {
@@ -68,7 +68,7 @@ void Transformer::LoadMean(const std::string& path) {
   if (!proto.has_shape()) shape = {proto.num(), proto.channels(), proto.height(), proto.width()};
   if (shape.size() == 4 && shape[0] == 1) shape.erase(shape.begin());
   CAFFE_CHECK(shape.size() == 3, "mean file ", path, ": shape ", ShapeString(shape),
-              " is not that of one image");
+              " is not the shape of one image");
   if (proto.double_data_size() > 0) {
     mean_.assign(proto.double_data().begin(), proto.double_data().end());
   } else {
@@ -88,25 +88,25 @@ void Transformer::Decode(Datum* datum) const {
   }
   const int label = datum->label();
   try {
-    SetPixels(DecodeImage(datum->data(), "its encoded image", color_), datum);
+    SetPixels(DecodeImage(datum->data(), "the encoded image", color_), datum);
   } catch (const Error& error) {
-    CAFFE_THROW(error.what(), "; convert the images anew, or without -encoded");
+    CAFFE_THROW(error.what(), "; convert the images again, or without -encoded");
   }
   datum->set_label(label);
 }
 
 Shape Transformer::OutputShape(const Datum& datum) const {
-  CAFFE_CHECK(!datum.encoded(), "it is an encoded image that was not decoded");
+  CAFFE_CHECK(!datum.encoded(), "the image is encoded and was not decoded");
   const Shape shape{datum.channels(), datum.height(), datum.width()};
-  CAFFE_CHECK(shape[0] > 0 && shape[1] > 0 && shape[2] > 0, "it has channels, height, width ",
-              shape[0], ", ", shape[1], ", ", shape[2]);
+  CAFFE_CHECK(shape[0] > 0 && shape[1] > 0 && shape[2] > 0,
+              "the record has channels, height, width ", shape[0], ", ", shape[1], ", ", shape[2]);
   const bool bytes = !datum.data().empty();
   const int64_t values = bytes ? static_cast<int64_t>(datum.data().size())
                                : static_cast<int64_t>(datum.float_data_size());
-  CAFFE_CHECK(values == ShapeCount(shape), "it has ", values, bytes ? " bytes" : " floats",
+  CAFFE_CHECK(values == ShapeCount(shape), "the record has ", values, bytes ? " bytes" : " floats",
               " for channels, height, width ", shape[0], ", ", shape[1], ", ", shape[2]);
-  CAFFE_CHECK(mean_shape_.empty() || mean_shape_ == shape, "its shape is ", ShapeString(shape),
-              ", that of the mean file ", ShapeString(mean_shape_));
+  CAFFE_CHECK(mean_shape_.empty() || mean_shape_ == shape, "the record's shape is ",
+              ShapeString(shape), ", but the mean file's is ", ShapeString(mean_shape_));
   const size_t means = mean_values_.size();
   CAFFE_CHECK(means <= 1 || static_cast<int64_t>(means) == shape[0], "there are ", means,
               " mean_value for ", shape[0], " channels; give one, or one for each channel");
@@ -134,7 +134,7 @@ void Transformer::Transform(const Datum& datum, uint64_t record, float* target) 
     if (!mean_.empty()) {
       const float* mean = mean_.data();
       Cut(
-          window, scale_, in, [mean](int64_t, int64_t place) { return mean[place]; }, target);
+          window, scale_, in, [mean](int64_t, int64_t index) { return mean[index]; }, target);
     } else if (!mean_values_.empty()) {
       const auto mean = [this](int64_t channel, int64_t) {
         return mean_values_[mean_values_.size() == 1 ? 0 : channel];
@@ -147,10 +147,10 @@ void Transformer::Transform(const Datum& datum, uint64_t record, float* target) 
   };
   if (!datum.data().empty()) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(datum.data().data());
-    cut([bytes](int64_t place) { return static_cast<float>(bytes[place]); });
+    cut([bytes](int64_t index) { return static_cast<float>(bytes[index]); });
   } else {
     const float* floats = datum.float_data().data();
-    cut([floats](int64_t place) { return floats[place]; });
+    cut([floats](int64_t index) { return floats[index]; });
   }
 }
 

@@ -28,7 +28,7 @@ bool Has(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Every value of `narrow` comes back from `wide` as it was, codes of one range included.
+// Whether narrow -> wide -> narrow keeps every value, codes of one range included.
 bool ComesBack(DataType narrow, DataType wide) {
   if (wide == kDouble) return narrow != kDouble;
   return wide == kFloat && narrow != kDouble && narrow != kFloat;
@@ -42,14 +42,13 @@ NetParameter InsertCasts(const NetParameter& net) {
   std::map<std::string, DataType> types;             // of the present version of each blob
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
   std::map<std::string, int> cast_versions;
-  std::map<std::string, std::string> cast_sources;  // a top that is a cast -> what it is a cast of
+  std::map<std::string, std::string> cast_sources;  // a top made by a cast -> the cast's source
   for (const LayerParameter& source : net.layer()) {
     LayerParameter layer = source;
     const LayerTraits& traits = TraitsOf(layer.type());
     const DataType compute = DataTypeByProto(layer.compute_data_type());
     const DataType top_type = DataTypeByProto(layer.top_data_type());
-    // Layers other than Quantizer have one type throughout; what was asked for at their edges is
-    // met by casts.
+    // Layers other than Quantizer compute in one type; casts provide other types at their edges.
     const DataType in = traits.converts ? DataTypeByProto(layer.bottom_data_type()) : compute;
     const bool as_they_are = !layer.has_bottom_data_type();
     const DataType produced = traits.converts ? top_type : compute;
@@ -65,9 +64,9 @@ NetParameter InsertCasts(const NetParameter& net) {
       const bool in_place =
           std::find(source.top().begin(), source.top().end(), blob) != source.top().end();
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
-                  ", which is ", found->second.name(), ", but wants ", wanted.name(),
-                  "; give it a top of its own");
-      // Casting back what was cast changes nothing: the pair cancels.
+                  ", which is ", found->second.name(), ", but the layer computes in ",
+                  wanted.name(), "; give it a top of its own");
+      // A cast back to the source's type: read the source instead.
       const auto origin = cast_sources.find(blob);
       if (origin != cast_sources.end() && types.at(origin->second) == wanted &&
           ComesBack(wanted, found->second)) {
@@ -77,7 +76,7 @@ NetParameter InsertCasts(const NetParameter& net) {
       std::string& cast = present_casts[blob + ":" + wanted.name()];
       if (cast.empty()) {
         cast = blob + "_as_" + wanted.name();
-        // Of a later version of a blob that is written in place: ip_as_half_2.
+        // The blob was rewritten in place since the last cast: ip_as_half_2.
         const int version = ++cast_versions[cast];
         if (version > 1) cast += "_" + std::to_string(version);
         AddCast(&out, cast, blob, found->second, cast, wanted, layer.phase());
@@ -88,13 +87,13 @@ NetParameter InsertCasts(const NetParameter& net) {
     std::vector<std::pair<std::string, std::string>> top_casts;  // produced blob, wanted blob
     for (int t = 0; t < layer.top_size(); ++t) {
       const std::string blob = layer.top(t);
-      // A new version of the blob: casts of the old one are stale.
+      // This writes a new version of the blob: casts of the old one are stale.
       for (auto& [key, cast] : present_casts) {
         if (key.rfind(blob + ":", 0) == 0) cast.clear();
       }
       cast_sources.erase(blob);
       const DataType type = TopType(source, t);
-      // Labels and the like are made as they are.
+      // Tops of a fixed type, such as labels, are not cast.
       if (Has(traits.float_tops, t) || type != top_type || produced == top_type) {
         types[blob] = type;
       } else {

@@ -20,10 +20,10 @@ float LossWeight(const LayerParameter& layer, int top) {
 }  // namespace
 
 NetParameter InsertSplits(const NetParameter& net) {
-  using Place = std::pair<int, int>;  // layer, top
-  std::map<std::string, Place> producers;
-  std::map<Place, int> readers;
-  std::map<Place, Place> source_of;  // (layer, bottom) -> producer
+  using BlobRef = std::pair<int, int>;  // layer, top
+  std::map<std::string, BlobRef> producers;
+  std::map<BlobRef, int> readers;
+  std::map<BlobRef, BlobRef> source_of;  // (layer, bottom) -> producer
   for (int i = 0; i < net.layer_size(); ++i) {
     const LayerParameter& layer = net.layer(i);
     for (int b = 0; b < layer.bottom_size(); ++b) {
@@ -37,33 +37,33 @@ NetParameter InsertSplits(const NetParameter& net) {
     for (int t = 0; t < layer.top_size(); ++t) producers[layer.top(t)] = {i, t};
   }
 
-  // A loss that somebody reads has one reader more, the sum of the losses: the split's first top.
-  std::map<Place, float> losses;
-  std::map<Place, int> next_reader;
-  for (auto& [place, count] : readers) {
-    const float weight = LossWeight(net.layer(place.first), place.second);
+  // A loss that a layer reads has one more reader, the sum of the losses: the split's first top.
+  std::map<BlobRef, float> losses;
+  std::map<BlobRef, int> next_reader;
+  for (auto& [blob, count] : readers) {
+    const float weight = LossWeight(net.layer(blob.first), blob.second);
     if (weight == 0) continue;
-    losses[place] = weight;
-    next_reader[place] = 1;
+    losses[blob] = weight;
+    next_reader[blob] = 1;
     ++count;
   }
 
   NetParameter out = net;
   out.clear_layer();
-  const auto split_name = [&](const Place& place) {
-    const LayerParameter& layer = net.layer(place.first);
-    return Concat(layer.top(place.second), "_", layer.name(), "_", place.second, "_split");
+  const auto split_name = [&](const BlobRef& blob) {
+    const LayerParameter& layer = net.layer(blob.first);
+    return Concat(layer.top(blob.second), "_", layer.name(), "_", blob.second, "_split");
   };
   for (int i = 0; i < net.layer_size(); ++i) {
     LayerParameter layer = net.layer(i);
     for (int b = 0; b < layer.bottom_size(); ++b) {
-      const Place place = source_of[{i, b}];
-      if (readers[place] < 2) continue;
-      layer.set_bottom(b, Concat(split_name(place), "_", next_reader[place]++));
+      const BlobRef blob = source_of[{i, b}];
+      if (readers[blob] < 2) continue;
+      layer.set_bottom(b, Concat(split_name(blob), "_", next_reader[blob]++));
     }
     for (int t = 0; t < layer.top_size() && t < layer.bottom_size(); ++t) {
       const bool in_place = net.layer(i).top(t) == net.layer(i).bottom(t);
-      const bool alone = readers[source_of[Place(i, t)]] == 1;
+      const bool alone = readers[source_of[BlobRef(i, t)]] == 1;
       CAFFE_CHECK(!in_place || alone, layer.name(), " (", layer.type(),
                   "): works in place on blob ", layer.top(t),
                   ", which other layers read, too, or which is a loss; give it a top of its own");
@@ -77,10 +77,10 @@ NetParameter InsertSplits(const NetParameter& net) {
     }
     *out.add_layer() = layer;
     for (int t = 0; t < layer.top_size(); ++t) {
-      const Place place{i, t};
-      if (readers[place] < 2) continue;
+      const BlobRef blob{i, t};
+      if (readers[blob] < 2) continue;
       LayerParameter* split = out.add_layer();
-      split->set_name(split_name(place));
+      split->set_name(split_name(blob));
       split->set_type("Split");
       split->set_phase(layer.phase());
       split->add_bottom(layer.top(t));
@@ -90,9 +90,9 @@ NetParameter InsertSplits(const NetParameter& net) {
         split->set_compute_data_type(type);
         split->set_top_data_type(type);
       }
-      for (int k = 0; k < readers[place]; ++k) {
-        split->add_top(Concat(split_name(place), "_", k));
-        if (losses.count(place)) split->add_loss_weight(k == 0 ? losses[place] : 0);
+      for (int k = 0; k < readers[blob]; ++k) {
+        split->add_top(Concat(split_name(blob), "_", k));
+        if (losses.count(blob)) split->add_loss_weight(k == 0 ? losses[blob] : 0);
       }
     }
   }

@@ -32,7 +32,8 @@ class Descriptor {
 
 std::string Reason() { return std::strerror(errno); }
 
-// Some file systems cannot flush a folder, and no device can be flushed; that is not a failure.
+// Ignores EINVAL and the like: some file systems cannot flush a folder, and no device can be
+// flushed.
 bool Flush(int descriptor) {
   return fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS;
 }
@@ -40,7 +41,7 @@ bool Flush(int descriptor) {
 std::string ResolveLink(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_symlink(path, error)) return path;
-  // A link to a file that does not exist yet still says where to write.
+  // A link may name a file that does not exist yet.
   const auto target = std::filesystem::weakly_canonical(path, error);
   return error ? path : target.string();
 }
@@ -86,7 +87,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(ResolveLink(path)) {
   }
   CAFFE_CHECK(descriptor_ >= 0, "cannot write ", path, ": ", Reason(),
               " (its folder must exist and be writable)");
-  // The permissions of the file that is replaced; where they cannot be set, the usual ones do.
+  // Keep the permissions of the file that is replaced; if they cannot be set, use the usual ones.
   if (exists && S_ISREG(status.st_mode) && fchmod(descriptor_, status.st_mode & 07777) != 0) {
     log::Debug(Concat(path, ": permissions are not kept: ", Reason()));
   }
@@ -109,7 +110,7 @@ void AtomicFile::Write(std::string_view bytes) {
 }
 
 void AtomicFile::Commit() {
-  CAFFE_CHECK(!committed_, path_, " was committed before");
+  CAFFE_CHECK(!committed_, path_, " was already committed");
   CAFFE_CHECK(Flush(descriptor_), "cannot write ", path_, ": ", Reason());
   const int closing = descriptor_;
   descriptor_ = -1;

@@ -16,11 +16,11 @@ constexpr std::string_view kBvlc = "BVLC Caffe", kOpenCl = "the OpenCL fork of C
 constexpr std::string_view kPython =
     "write it as a layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kRecurrent =
-    "recurrent layers are not here yet: write the time steps as layers that share parameters "
+    "recurrent layers are not supported yet: write the time steps as layers that share parameters "
     "(param { name: ... }), or the layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kSource =
-    "to run the net put an Input layer in its place; to train it write the data to a file for "
-    "HDF5Data, or the layer in Python (docs/python.md, \"Layers in Python\")";
+    "to run the net replace it by an Input layer; to train it write the data to a file for "
+    "HDF5Data, or write the layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kBoxes =
     "end the net at its bottoms and compute the boxes in NumPy, or write it as a layer in Python "
     "(docs/python.md, \"Layers in Python\")";
@@ -29,12 +29,12 @@ constexpr std::string_view kFixedPoint =
     "data_type for integer arithmetic";
 constexpr std::string_view kMklNorm = "use BatchNorm, followed by Scale if it has weights";
 
-// Sorted by origin. A row is taken out when its layer comes: a test compares with the registry.
+// Sorted by origin. Remove a row when its layer is added: a test compares with the registry.
 constexpr std::array kLayers{
     ForeignLayer{"BatchReindex", kBvlc, "", kPython},
     ForeignLayer{"Embed", kBvlc, "",
-                 "use InnerProduct behind one-hot vectors, which gives the same, or write it as a "
-                 "layer in Python (docs/python.md, \"Layers in Python\")"},
+                 "use InnerProduct on one-hot vectors, which gives the same result, or write it as "
+                 "a layer in Python (docs/python.md, \"Layers in Python\")"},
     ForeignLayer{"Filter", kBvlc, "", kPython},
     ForeignLayer{"Im2col", kBvlc, "", kPython},
     ForeignLayer{"LSTM", kBvlc, "", kRecurrent},
@@ -43,16 +43,16 @@ constexpr std::array kLayers{
     ForeignLayer{"RNN", kBvlc, "", kRecurrent},
     ForeignLayer{"SPP", kBvlc, "",
                  "for one size of image use a Pooling and a Flatten layer for each level and a "
-                 "Concat behind them"},
+                 "Concat after them"},
     ForeignLayer{"WindowData", kBvlc, "", kSource},
 
     ForeignLayer{"Affinity", kOpenCl, "", kPython},
     ForeignLayer{"ConnectedComponent", kOpenCl, "", kPython},
     ForeignLayer{"MalisLoss", kOpenCl, "malis_param", kPython},
     ForeignLayer{"MergeCrop", kOpenCl, "",
-                 "use Crop, and Concat (operation STACK) or Eltwise (operation ADD) behind it"},
+                 "use Crop, and Concat (operation STACK) or Eltwise (operation ADD) after it"},
     ForeignLayer{"MOE", kOpenCl, "",
-                 "mixtures of experts are not here yet: write the layer in Python "
+                 "mixtures of experts are not supported yet: write the layer in Python "
                  "(docs/python.md, \"Layers in Python\"), which may hold nets"},
     ForeignLayer{"Noise", kOpenCl, "", kPython},
 
@@ -125,7 +125,7 @@ constexpr std::array kLayers{
     ForeignLayer{"MultiStageMeanfield", "CRF-RNN", "multi_stage_meanfield_param", kPython},
     ForeignLayer{"Nms", "OpenPose", "nms_param", kBoxes},
     ForeignLayer{"SeLU", "a fork", "selu_param",
-                 "use ELU with alpha 1.67326 and Power with scale 1.0507 behind it"},
+                 "use ELU with alpha 1.67326 and Power with scale 1.0507 after it"},
     ForeignLayer{"SpatialTransformer", "a fork", "st_param", kPython},
     ForeignLayer{"TripletLoss", "a fork for faces", "triplet_loss_param", kPython},
 };
@@ -137,12 +137,12 @@ constexpr std::string_view kLoss = "caffe.LossParameter", kSolver = "caffe.Solve
                            kBatchNorm = "caffe.BatchNormParameter",
                            kImageData = "caffe.ImageDataParameter", kData = "caffe.DataParameter";
 constexpr std::string_view kPolicies =
-    "take it out; lr_policy is one of fixed, step, exp, inv, multistep, poly, sigmoid";
-constexpr std::string_view kLarc = "take it out; all layers have one rate times their lr_mult";
+    "remove it; lr_policy is one of fixed, step, exp, inv, multistep, poly, sigmoid";
+constexpr std::string_view kLarc = "remove it; each layer's rate is the global one times lr_mult";
 constexpr std::string_view kAugment =
     "resize and distort the images before they are written to the database";
-constexpr std::string_view kFusedRelu = "write a ReLU layer behind it";
-constexpr std::string_view kFusedScale = "write a Scale layer with bias_term: true behind it";
+constexpr std::string_view kFusedRelu = "write a ReLU layer after it";
+constexpr std::string_view kFusedScale = "write a Scale layer with bias_term: true after it";
 constexpr std::string_view k3d = "pooling works on the last two of four axes";
 
 constexpr std::array kFields{
@@ -150,12 +150,12 @@ constexpr std::array kFields{
     ForeignField{kSolver, "rampup_lr", kNvidia, kPolicies},
     ForeignField{kSolver, "min_lr", kNvidia, kPolicies},
     ForeignField{kSolver, "plateau_winsize", "SSD, NVIDIA and Intel Caffe", kPolicies},
-    ForeignField{kSolver, "momentum_policy", kNvidia, "take it out; momentum is constant"},
-    ForeignField{kSolver, "max_momentum", kNvidia, "take it out; momentum is constant"},
-    ForeignField{kSolver, "momentum_power", kNvidia, "take it out; momentum is constant"},
-    ForeignField{kSolver, "weight_decay_policy", kNvidia, "take it out; weight_decay is constant"},
-    ForeignField{kSolver, "weight_decay_power", kNvidia, "take it out; weight_decay is constant"},
-    ForeignField{kSolver, "max_weight_decay", kNvidia, "take it out; weight_decay is constant"},
+    ForeignField{kSolver, "momentum_policy", kNvidia, "remove it; momentum is constant"},
+    ForeignField{kSolver, "max_momentum", kNvidia, "remove it; momentum is constant"},
+    ForeignField{kSolver, "momentum_power", kNvidia, "remove it; momentum is constant"},
+    ForeignField{kSolver, "weight_decay_policy", kNvidia, "remove it; weight_decay is constant"},
+    ForeignField{kSolver, "weight_decay_power", kNvidia, "remove it; weight_decay is constant"},
+    ForeignField{kSolver, "max_weight_decay", kNvidia, "remove it; weight_decay is constant"},
     ForeignField{kSolver, "larc", kNvidia, kLarc},
     ForeignField{kSolver, "larc_policy", kNvidia, kLarc},
     ForeignField{kSolver, "larc_eta", kNvidia, kLarc},
@@ -166,42 +166,41 @@ constexpr std::array kFields{
     ForeignField{kSolver, "warmup_start_lr", kIntel, kPolicies},
     ForeignField{kSolver, "stagelr", kIntel, kPolicies},
     ForeignField{kSolver, "stageiter", kIntel, kPolicies},
-    ForeignField{kSolver, "test_offset", kIntel, "take it out; tests follow test_interval"},
+    ForeignField{kSolver, "test_offset", kIntel, "remove it; tests follow test_interval"},
     ForeignField{kSolver, "disabled_update", kIntel, "use lr_mult: 0 for parameters that stay"},
     ForeignField{kSolver, "test_and_snapshot_last_epochs", kNvidia,
-                 "take it out; use test_interval and snapshot"},
+                 "remove it; use test_interval and snapshot"},
     ForeignField{kSolver, "eval_type", kSsd,
-                 "take it out; test nets print the means of their outputs"},
+                 "remove it; test nets print the means of their outputs"},
     ForeignField{kSolver, "ap_version", kSsd,
-                 "take it out; test nets print the means of their outputs"},
+                 "remove it; test nets print the means of their outputs"},
 
     ForeignField{"caffe.NetParameter", "bn_stats_batch_size", kIntel,
-                 "take it out; BatchNorm takes the whole batch"},
+                 "remove it; BatchNorm takes the whole batch"},
     ForeignField{"caffe.FillerParameter", "scale", kIntel,
                  "use a filler that takes std or min and max"},
     ForeignField{"caffe.ELUParameter", "lambda", kNvidia,
-                 "write a Power layer with this scale behind it"},
-    ForeignField{"caffe.ReLUParameter", "fuse", kIntel,
-                 "take it out; ReLUs are fused where it pays"},
+                 "write a Power layer with this scale after it"},
+    ForeignField{"caffe.ReLUParameter", "fuse", kIntel, "remove it; ReLUs are fused where it pays"},
     ForeignField{"caffe.ReshapeParameter", "pixelshuffler", kIntel,
                  "use Reshape, Permute and Reshape"},
     ForeignField{"caffe.InnerProductParameter", "relu", kIntel, kFusedRelu},
     ForeignField{"caffe.InnerProductParameter", "negative_slope", kIntel, kFusedRelu},
     ForeignField{"caffe.DropoutParameter", "sample_weights_test", kSegNet,
-                 "take it out for the mean prediction; for samples run the net in phase TRAIN"},
+                 "remove it for the mean prediction; for samples run the net in phase TRAIN"},
     ForeignField{"caffe.ROIPoolingParameter", "pooled_size", kIntel, "use pooled_h and pooled_w"},
 
     ForeignField{kConvolution, "relu", kIntel, kFusedRelu},
     ForeignField{kConvolution, "negative_slope", kIntel, kFusedRelu},
-    ForeignField{kConvolution, "coeff", kIntel, "write an Eltwise layer behind it"},
-    ForeignField{kConvolution, "fusion_type", kIntel, "write an Eltwise layer behind it"},
+    ForeignField{kConvolution, "coeff", kIntel, "write an Eltwise layer after it"},
+    ForeignField{kConvolution, "fusion_type", kIntel, "write an Eltwise layer after it"},
     ForeignField{kConvolution, "hole", kDeepLab, "use dilation"},
     ForeignField{kConvolution, "hole_h", kDeepLab, "use dilation"},
     ForeignField{kConvolution, "hole_w", kDeepLab, "use dilation"},
 
     ForeignField{kPooling, "torch_pooling", kNvidia, "use round_mode: FLOOR"},
     ForeignField{kPooling, "avg_include_pad", kIntel,
-                 "take it out if it is true: means count the pixels of the padding"},
+                 "remove it if it is true: means count the pixels of the padding"},
     ForeignField{kPooling, "kernel_size_3d", kIntel, k3d},
     ForeignField{kPooling, "stride_3d", kIntel, k3d},
     ForeignField{kPooling, "pad_3d", kIntel, k3d},
@@ -214,7 +213,7 @@ constexpr std::array kFields{
     ForeignField{kBatchNorm, "use_weight_bias", kIntel, kFusedScale},
     ForeignField{kBatchNorm, "bias_term", kIntel, kFusedScale},
     ForeignField{kBatchNorm, "stats_batch_size", kIntel,
-                 "take it out; BatchNorm takes the whole batch"},
+                 "remove it; BatchNorm takes the whole batch"},
     ForeignField{kBatchNorm, "relu", kIntel, kFusedRelu},
 
     ForeignField{kLoss, "label_smoothing", "NVIDIA and Intel Caffe",
@@ -276,7 +275,7 @@ std::string DescribeForeignField(std::string_view message, std::string_view fiel
 }
 
 std::string DescribeForeignNumber(std::string_view message, int number) {
-  // Of SSD, which NVIDIA's and Intel's forks keep.
+  // Numbers of SSD, which NVIDIA's and Intel's forks keep.
   static constexpr struct {
     int number;
     std::string_view field;

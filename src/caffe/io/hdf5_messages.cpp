@@ -14,7 +14,7 @@ namespace {
 
 const char* const kRanges = "/cortado/quantizer";
 const char* const kState = "/cortado/state";
-constexpr int kMostGroups = 100;  // in each other
+constexpr int kMostGroups = 100;  // nested in each other
 
 Shape ShapeOf(const BlobProto& blob) {
   return {blob.shape().dim().begin(), blob.shape().dim().end()};
@@ -25,7 +25,7 @@ void WriteBlob(Hdf5Writer* file, const std::string& name, const BlobProto& blob,
   const auto& floats = diff ? blob.diff() : blob.data();
   if (!doubles.empty()) return file->Write(name, ShapeOf(blob), doubles.data());
   if (blob.has_packed_data()) {
-    // HDF5 knows no bfloat16, and BVLC no half.
+    // HDF5 has no type for bfloat16, and BVLC writes no half: both are stored as float.
     const std::string& packed = diff ? blob.packed_diff() : blob.packed_data();
     std::vector<float> values(ShapeCount(ShapeOf(blob)));
     ConvertElements(DataTypeByProto(blob.data_type()), packed.data(), kFloat, values.data(),
@@ -52,25 +52,24 @@ void ReadBlob(const Hdf5Reader& file, const std::string& name, BlobProto* blob, 
   }
 }
 
-// The number that a dataset is named, or -1.
-int PlaceOf(const std::string& name) {
-  int place = -1;
-  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), place);
-  return error == std::errc() && stop == name.data() + name.size() && place < 1 << 16 ? place : -1;
+// The index that a dataset's name is, or -1.
+int IndexOf(const std::string& name) {
+  int index = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  return error == std::errc() && stop == name.data() + name.size() && index < 1 << 16 ? index : -1;
 }
 
-// The groups that were read, by their identity. Damage, of one byte even, can make a group its own
-// child.
+// The groups that were read, by identity. One damaged byte can make a group its own child.
 using Groups = std::map<std::string, std::string>;
 
-// A layer is a group that holds datasets with numbers; its name may hold slashes.
+// A layer is a group that holds datasets named by an index; the layer's name may contain slashes.
 void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::string& layer,
                 NetParameter* net, Groups* read) {
   const auto [known, fresh] = read->emplace(file.Identity(group), group);
-  CAFFE_CHECK(fresh, "group '", group, "' is group '", known->second,
-              "' once more; the file is damaged");
+  CAFFE_CHECK(fresh, "group '", group, "' is the same as group '", known->second,
+              "'; the file is damaged");
   CAFFE_CHECK(std::count(group.begin(), group.end(), '/') <= kMostGroups, "group '", group,
-              "' lies in more than ", kMostGroups, " others; the file is damaged");
+              "' is nested in more than ", kMostGroups, " groups; the file is damaged");
   LayerParameter* parameter = nullptr;
   for (const std::string& child : file.Children(group)) {
     const std::string path = group + "/" + child;
@@ -78,16 +77,16 @@ void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::str
       ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net, read);
       continue;
     }
-    const int place = PlaceOf(child);
-    CAFFE_CHECK(place >= 0 && !layer.empty(), "dataset '", path, "' is no parameter of a layer");
+    const int index = IndexOf(child);
+    CAFFE_CHECK(index >= 0 && !layer.empty(), "dataset '", path, "' is not a parameter of a layer");
     if (!parameter) {
       parameter = net->add_layer();
       parameter->set_name(layer);
     }
-    while (parameter->blobs_size() <= place) parameter->add_blobs();
-    ReadBlob(file, path, parameter->mutable_blobs(place), false);
+    while (parameter->blobs_size() <= index) parameter->add_blobs();
+    ReadBlob(file, path, parameter->mutable_blobs(index), false);
     const std::string diff = "/diff/" + layer + "/" + child;
-    if (file.Has(diff)) ReadBlob(file, diff, parameter->mutable_blobs(place), true);
+    if (file.Has(diff)) ReadBlob(file, diff, parameter->mutable_blobs(index), true);
   }
 }
 
@@ -128,7 +127,7 @@ NetParameter ReadNetHdf5(const std::string& path) {
   const Hdf5Reader file(path);
   NetParameter net;
   try {
-    CAFFE_CHECK(file.Has("/data"), "there is no group '/data', so these are no weights");
+    CAFFE_CHECK(file.Has("/data"), "it has no group '/data', so it is not a file of weights");
     Groups read;
     ReadLayers(file, "/data", "", &net, &read);
     if (file.Has(kRanges)) {
@@ -167,7 +166,7 @@ SolverState ReadSolverStateHdf5(const std::string& path) {
   SolverState state;
   try {
     CAFFE_CHECK(file.Has("/iter") && file.Has("/history"),
-                "there is no '/iter' or no '/history', so this is no solver state");
+                "'/iter' or '/history' is missing, so it is not a solver state");
     if (file.Has(kState)) {
       CAFFE_CHECK(state.ParseFromString(file.ReadBytes(kState)), "dataset '", kState,
                   "' is damaged");

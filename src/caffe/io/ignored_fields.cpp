@@ -34,7 +34,7 @@ constexpr std::array kIgnored{
     Field{"caffe.ConvolutionParameter", "cudnn_convolution_algo_seeker"},
     Field{"caffe.ConvolutionParameter", "conv_algos_override"},
     Field{"caffe.DropoutParameter", "engine"},
-    // NVIDIA Caffe: reader threads and caches. Random streams differ between libraries anyway.
+    // NVIDIA Caffe: reader threads and caches; random seeds, since random streams differ anyway.
     Field{"caffe.DropoutParameter", "random_seed"},
     Field{"caffe.DataParameter", "threads"},
     Field{"caffe.DataParameter", "parser_threads"},

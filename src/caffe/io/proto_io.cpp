@@ -34,11 +34,11 @@ namespace {
 namespace pb = google::protobuf;
 
 constexpr int64_t kLimit = std::numeric_limits<int>::max();
-constexpr int kMostNesting = 100;  // as protobuf has it for binary files
+constexpr int kMostNesting = 100;  // protobuf's limit for binary files
 
 std::string MessageName(const pb::Message& message) { return message.GetDescriptor()->name(); }
 
-// What a file that is not what it should be looks like, judged by its first bytes; else empty.
+// What a file of a wrong kind is, judged by its first bytes; else empty.
 std::string Recognise(std::string_view head) {
   const auto starts = [&](std::string_view prefix) { return head.starts_with(prefix); };
   if (starts("\x89HDF\r\n\x1a\n")) return "it is an HDF5 file";
@@ -67,7 +67,7 @@ bool IsAscii(std::string_view bytes) {
   return IsText(bytes) && std::ranges::none_of(bytes, [](char c) { return (c & 0x80) != 0; });
 }
 
-// A file that was opened for reading, and its size.
+// A file that is open for reading, and its size.
 class Input {
  public:
   explicit Input(const std::string& path) : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -85,13 +85,13 @@ class Input {
   int descriptor_;
 };
 
-// Whether the bytes are such a message, without a field that is not known.
+// Whether the bytes are a message of this type without unknown fields.
 template <class Message> bool Is(const std::string& bytes, Message* message) {
   return message->ParseFromString(bytes) &&
          message->GetReflection()->GetUnknownFields(*message).empty();
 }
 
-// What a binary file is that was read as `wanted` without success.
+// Describes a binary file that could not be parsed as `wanted`.
 std::string WhatItIs(const std::string& bytes, const pb::Message& wanted) {
   BlobProto blob;
   if (wanted.GetDescriptor() != BlobProto::descriptor() && Is(bytes, &blob) &&
@@ -111,7 +111,7 @@ bool ParseStream(pb::io::ZeroCopyInputStream* stream, pb::Message* message) {
   return message->ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage();
 }
 
-// Fields of BVLC's number 148 in a layer of the fork are those of its MergeCrop.
+// Number 148 is BVLC's clip_param and the fork's mergecrop_param: moves the fields for MergeCrop.
 void MoveMergeCrop(NetParameter* net) {
   for (LayerParameter& layer : *net->mutable_layer()) {
     if (layer.type() == "MergeCrop" && layer.has_clip_param() && !layer.has_mergecrop_param()) {
@@ -123,7 +123,8 @@ void MoveMergeCrop(NetParameter* net) {
   }
 }
 
-// Notes what a message, or one in it, holds that is not known here. `where` names the message.
+// Collects the fields of a message and its children that caffe.proto does not have. `where` names
+// the message.
 void FindUnknown(const pb::Message& message, const std::string& where, UnknownNames* unknown) {
   const auto* descriptor = message.GetDescriptor();
   const auto* reflection = message.GetReflection();
@@ -134,8 +135,8 @@ void FindUnknown(const pb::Message& message, const std::string& where, UnknownNa
     if (!numbers.insert(number).second) continue;
     const auto* field = descriptor->FindFieldByNumber(number);
     unknown->Add(0,
-                 field ? Concat(where, " has a ", field->name(), " that is not known here")
-                       : Concat(where, " has a field ", number, " that is not known here"),
+                 field ? Concat(where, " has an invalid value of ", field->name())
+                       : Concat(where, " has an unknown field ", number),
                  DescribeForeignNumber(descriptor->full_name(), number));
   }
   std::vector<const pb::FieldDescriptor*> parts;
@@ -161,11 +162,11 @@ void FindUnknown(const pb::Message& message, const std::string& where, UnknownNa
 
 template <class Message> Message ParseMessage(const std::string& bytes, const std::string& name) {
   Message message;
-  CAFFE_CHECK(message.ParseFromString(bytes), name, " is no ", MessageName(message));
+  CAFFE_CHECK(message.ParseFromString(bytes), name, " is not a valid ", MessageName(message));
   UnknownNames unknown;
   FindUnknown(message, MessageName(message), &unknown);
   CAFFE_CHECK(unknown.empty(), name, ": ", unknown.ToString(), unknown.size() > 1 ? "\n" : "; ",
-              "fields of another Caffe: take them out if the result does not depend on them "
+              "fields of another Caffe: remove them if the result does not depend on them "
               "(Python: DiscardUnknownFields())");
   return message;
 }
@@ -185,8 +186,8 @@ void ParseTextProto(std::string_view text, const std::string& name, const HasLay
               "(.caffemodel, .solverstate, .h5) go with the options for weights and snapshots");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // editors on Windows mark UTF-8
   const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
-  CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists lie more than ", kMostNesting,
-              " deep in each other; the file is damaged or no prototxt");
+  CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists are nested more than ",
+              kMostNesting, " deep; the file is damaged or not a prototxt");
   ParseText(RenameRepeatedPoolingFields(text), name, failed, has_type, message);
 }
 
@@ -197,7 +198,7 @@ std::string ReadText(const std::string& path, const pb::Message& message) {
   return text;
 }
 
-// The line of each layer of a net that was read from this text and upgraded; none where layers were
+// The line of each layer of a net that was read from this text and upgraded; empty if layers were
 // joined.
 std::vector<int> LinesOfLayers(std::string_view text, const NetParameter& net) {
   std::vector<TextLayer> layers;
@@ -265,7 +266,7 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
 void WriteTextProto(const std::string& path, const pb::Message& message) {
   std::string text;
   CAFFE_CHECK(pb::TextFormat::PrintToString(message, &text), "cannot write ", path,
-              ": the message does not print");
+              ": the message cannot be printed as text");
   WriteFileAtomically(path, text);
 }
 
@@ -295,7 +296,7 @@ NetParameter ReadNetParameter(const std::string& path, const HasLayerType& has_t
 NetParameter ReadNetParameterBinary(const std::string& path) {
   NetParameter net;
   ReadBinaryProto(path, &net);
-  // Any bytes may happen to be a message of unknown fields.
+  // Arbitrary bytes may parse as a message of unknown fields.
   const bool alien = net.layer_size() == 0 && net.layers_size() == 0 &&
                      !net.GetReflection()->GetUnknownFields(net).empty();
   CAFFE_CHECK(!alien, "Failed to parse NetParameter file: ", path, ": ",

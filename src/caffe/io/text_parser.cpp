@@ -23,7 +23,7 @@ namespace {
 
 namespace pb = google::protobuf;
 
-constexpr int kMostValues = 12;  // of an enumeration, that are listed in a message
+constexpr int kMostValues = 12;  // values of an enumeration that a message lists
 constexpr int kMostRepairs = 1000;
 
 std::vector<std::string> QuotedWords(std::string_view text) {
@@ -37,10 +37,10 @@ std::vector<std::string> QuotedWords(std::string_view text) {
   return words;
 }
 
-// What the parser of protobuf says, in its own words, and where.
+// An error or warning of protobuf's parser, in its own words, and its position.
 struct Remark {
   bool error = false;
-  size_t at = 0;  // behind the word that it is about
+  size_t at = 0;  // the end of the word that it is about
   bool placed = false;
   std::string text;
 };
@@ -49,7 +49,7 @@ class Collector final : public pb::io::ErrorCollector {
  public:
   explicit Collector(std::string_view text) : text_(text) {}
 
-  // Two sets of names: protobuf renamed them after 3.21. Only one of them overrides.
+  // Two sets of names: protobuf renamed them after 3.21, so only one of them overrides.
   void AddError(int line, int column, const std::string& text) { Add(true, line, column, text); }
   void AddWarning(int line, int column, const std::string& text) { Add(false, line, column, text); }
   void RecordError(int line, int column, std::string_view text) { Add(true, line, column, text); }
@@ -78,11 +78,11 @@ class TextParser {
              const std::function<bool(const std::string&)>& has_type, pb::Message* message)
       : original_(text), text_(text), name_(name), has_type_(has_type), message_(message) {}
 
-  // What is wrong, or "".
+  // Returns a description of all errors, or "".
   std::string Parse() {
     std::vector<Remark> remarks = Remarks();
-    // Behind a value that an enumeration does not have the parser stops: with another in its place it
-    // goes on.
+    // The parser stops at an unknown value of an enumeration. Replace it by a known one and parse
+    // again.
     for (int i = 0; i < kMostRepairs && TakeUnknownValue(remarks); ++i) remarks = Remarks();
     for (const Remark& remark : remarks) Sort(remark);
     if (fields_.empty() && values_.empty() && syntax_.empty()) {
@@ -127,20 +127,20 @@ class TextParser {
     return std::move(collector.remarks);
   }
 
-  // The parser tells the place behind the word that it complains about, which may be a later line.
+  // The parser reports the end of the word that it complains about, which may be on a later line.
   size_t Find(const Remark& remark, std::string_view word) const {
     const size_t found =
         word.empty() ? text_.npos : std::string_view(text_).substr(0, remark.at).rfind(word);
     return found == text_.npos ? remark.at : found;
   }
 
-  // Notes the first unknown value of an enumeration and puts a known one in its place.
+  // Records the first unknown value of an enumeration and replaces it by a known one.
   bool TakeUnknownValue(const std::vector<Remark>& remarks) {
     const auto error = std::ranges::find_if(remarks, &Remark::error);
     if (error == remarks.end() || !error->placed) return false;
     const auto words = QuotedWords(error->text);
     if (!error->text.starts_with("Unknown enumeration value of") || words.size() != 2) return false;
-    // The remark may point at the value's end or at its beginning.
+    // The position may be the value's end or its beginning.
     const std::string_view text = text_;
     size_t at = text.substr(error->at).starts_with(words[0])
                     ? error->at
@@ -190,7 +190,7 @@ class TextParser {
     }
   }
 
-  // The innermost layer that a position lies in.
+  // The innermost layer around a position.
   const TextLayer* LayerAround(size_t at) const {
     const TextLayer* found = nullptr;
     for (const TextLayer& layer : layers_) {
@@ -237,12 +237,13 @@ class TextParser {
     unknown_.Add(LineAt(text_, value.at), what, "");
   }
 
-  // Layers of unknown types, and the fields of theirs that are unknown for that reason.
+  // Layers of unknown types, and those of their fields that are unknown for that reason.
   std::map<const TextLayer*, std::string> OwnFieldsOfUnknownTypes() const {
     std::map<const TextLayer*, std::string> fields;
     if (!has_type_) return fields;
     for (const TextLayer& layer : layers_) {
-      // Types of older formats are upgraded, or unknown values of an enumeration.
+      // Older formats have other types (upgraded later) or enumerations (reported as unknown
+      // values).
       const bool old = std::string_view(text_).substr(layer.begin).starts_with("layers") ||
                        (layer.depth > 0 && MessagesAround(text_, layer.begin).back() == "layers");
       if (!old && !layer.type.empty() && !has_type_(layer.type)) fields[&layer];
@@ -264,7 +265,7 @@ class TextParser {
     }
   }
 
-  // A solver file in the place of a net, or the reverse.
+  // A solver file passed as a net, or the reverse.
   std::string OtherKind() const {
     const auto has = [&](const char* message, std::initializer_list<const char*> names) {
       return std::ranges::any_of(fields_, [&](const Field& field) {
@@ -286,7 +287,7 @@ class TextParser {
   }
 
   std::string_view original_;
-  std::string text_;  // with known values of enumerations in the place of unknown ones
+  std::string text_;  // with unknown values of enumerations replaced by known ones
   const std::string& name_;
   const std::function<bool(const std::string&)>& has_type_;
   pb::Message* message_;

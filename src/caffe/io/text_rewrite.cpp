@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 3> kNames{"kernel_size", "stride", "pad"}
 
 struct Block {
   bool pooling = false;
-  std::array<std::vector<size_t>, 3> ends;  // where each of the names ends in the text
+  std::array<std::vector<size_t>, 3> ends;  // the end of each occurrence of each name in the text
   std::array<bool, 3> list{};
 };
 

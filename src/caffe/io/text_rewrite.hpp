@@ -5,11 +5,11 @@
 
 namespace caffe {
 
-// The line where braces and brackets lie more than `limit` deep in each other; 0 if they never do.
+// The line where braces and brackets are nested more than `limit` deep; 0 if there is none.
 int LineOfNesting(std::string_view text, int limit);
 
-// In every pooling_param of a prototxt, kernel_size, stride and pad that are repeated or given as a
-// list get the suffix _nd. Lines stay where they are.
+// In every pooling_param of a prototxt, a kernel_size, stride or pad that is repeated or given as a
+// list gets the suffix _nd. Line numbers do not change.
 std::string RenameRepeatedPoolingFields(std::string_view text);
 
 }  // namespace caffe

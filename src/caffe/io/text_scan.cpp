@@ -67,7 +67,7 @@ size_t SkipOpaque(std::string_view text, size_t at) {
   const char first = text[at++];
   if (first == '#') return std::min(text.find('\n', at), text.size());
   while (at < text.size() && text[at] != first && text[at] != '\n') {
-    // Not even an escape takes a string to the next line.
+    // A string ends with its line, even after a backslash.
     at += text[at] == '\\' && text.substr(at + 1, 1) != "\n" ? 2 : 1;
   }
   return std::min(at + 1, text.size());
@@ -93,7 +93,7 @@ int LineAt(std::string_view text, size_t at) {
 
 std::vector<TextLayer> FindLayers(std::string_view text) {
   std::vector<TextLayer> layers;
-  std::vector<int> open;  // for each open message the layer that it is, or -1
+  std::vector<int> open;  // for each open message the index of its layer, or -1
   size_t counted = 0;
   int line = 1;
   const auto line_of = [&](size_t at) {

@@ -20,7 +20,7 @@ std::string UnknownNames::ToString() const {
   }
   std::vector<Item> sorted = items_;
   std::ranges::stable_sort(sorted, {}, &Item::line);
-  std::string text = Concat(sorted.size(), " names are not known here:");
+  std::string text = Concat(sorted.size(), " unknown names:");
   std::vector<std::string> descriptions;
   for (const Item& item : sorted) {
     text += "\n  " + where(item);

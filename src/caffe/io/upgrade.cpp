@@ -19,8 +19,8 @@ bool NeedsBatchNormUpgrade(const LayerParameter& layer) {
          });
 }
 
-// Whether `file` is found from the working directory, else the path next to `source` if it is
-// there, else unchanged.
+// `file` if it exists in the working directory, else the path next to `source` if that exists, else
+// `file`.
 std::string ResolvePath(const std::string& source, const std::string& file) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -52,7 +52,7 @@ void UpgradeNetInput(NetParameter* net) {
     CAFFE_CHECK(shapes > 0 ? shapes == inputs : dims == 4 * inputs, "the net has ", inputs,
                 " input(s), but ",
                 shapes > 0 ? Concat(shapes, " input_shape")
-                           : Concat(dims, " input_dim, where each input takes four"));
+                           : Concat(dims, " input_dim; each input takes four"));
     LayerParameter layer;
     layer.set_name("input");
     layer.set_type("Input");

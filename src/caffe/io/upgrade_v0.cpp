@@ -76,8 +76,8 @@ const std::map<std::string, V1::LayerType>& V0Types() {
   return types;
 }
 
-// Sets one field of a message, given by name, to the value that a V0 field has. Returns false if
-// there is no such field.
+// Sets the field `name` of a message to the value of a V0 field. Returns false if the message has
+// no such field.
 bool SetByName(const google::protobuf::Message& from,
                const google::protobuf::FieldDescriptor& source, const std::string& name,
                google::protobuf::Message* to) {
@@ -114,7 +114,7 @@ bool SetByName(const google::protobuf::Message& from,
   }
 }
 
-// V0 field -> the field of the layer's parameter message that took its place.
+// V0 field -> the field of the layer's parameter message that replaced it.
 const std::map<std::string, std::string>& V0Fields() {
   static const std::map<std::string, std::string> fields{
       {"num_output", "num_output"},
@@ -155,7 +155,7 @@ const std::map<std::string, std::string>& V0TransformFields() {
   return fields;
 }
 
-// The parameter message of the V0 types that have one, else nullptr.
+// The parameter message of a V0 type, or nullptr if it has none.
 google::protobuf::Message* V0Target(V1* layer) {
   switch (layer->type()) {
     case V1::CONCAT: return layer->mutable_concat_param();
@@ -194,7 +194,7 @@ void UpgradeV0Field(const V0LayerParameter& old, const google::protobuf::FieldDe
   google::protobuf::Message* target = V0Target(layer);
   if (typed == V0Fields().end() || !target || !SetByName(old, field, typed->second, target)) {
     log::Error(Concat(old.name(), " (", old.type(), "): field ", name,
-                      " does not suit this type of layer and is dropped"));
+                      " does not belong to this type of layer and is dropped"));
   }
 }
 

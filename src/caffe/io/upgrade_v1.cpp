@@ -90,7 +90,7 @@ ParamSpec* Param(LayerParameter* layer, int i) {
   return layer->mutable_param(i);
 }
 
-// The parameter messages: equal names and types in both formats.
+// The parameter messages have equal names and types in both formats.
 void CopyTypedParameters(const V1& old, LayerParameter* layer) {
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   old.GetReflection()->ListFields(old, &fields);

@@ -53,7 +53,7 @@ std::optional<Field> TakeField(std::string_view* rest) {
   return field;
 }
 
-// Engines are words like MKLDNN or CAFFE, also MKLDNN:CPU,DLA.
+// Engines are words like MKLDNN or CAFFE, or lists like MKLDNN:CPU,DLA.
 bool LooksLikeEngine(std::string_view content) {
   return !content.empty() && std::isupper(static_cast<unsigned char>(content.front())) &&
          std::ranges::all_of(content, [](unsigned char c) {

@@ -5,9 +5,9 @@
 
 namespace caffe {
 
-// A binary NetParameter without those fields of its layers that another Caffe uses for something
-// that does not parse here: Intel's engine (149, a string; here affinity_param). Empty if the bytes
-// are no sequence of fields or there is nothing to drop.
+// Drops those fields of a binary NetParameter's layers whose number another Caffe uses for a type
+// that cannot be parsed here: Intel's engine (149, a string; here affinity_param). Returns "" if
+// the bytes are not a sequence of fields or if there is nothing to drop.
 std::string DropForeignLayerFields(std::string_view net);
 
 }  // namespace caffe

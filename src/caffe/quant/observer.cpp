@@ -53,8 +53,8 @@ RangeObserver::Range RangeObserver::Read() const {
 
 QuantRange AffineRange(double low, double high, DataType type) {
   CAFFE_CHECK(std::isfinite(high - low) && low <= high, "[", low, ", ", high,
-              "] is no range to quantize");
-  CAFFE_CHECK(type.is_quantized(), type.name(), " has no codes");
+              "] is not a valid range for quantization");
+  CAFFE_CHECK(type.is_quantized(), type.name(), " is not a quantized type");
   low = std::min(low, 0.0);
   high = std::max(high, 0.0);
   if (low == high) return {1, 0, true};

@@ -14,7 +14,7 @@
 namespace caffe {
 namespace {
 
-// "<stem><number><tail>" -> stem and number; false if the name is not of that form.
+// Splits "<stem><mark><number><tail>"; returns false if the name is not of that form.
 bool SplitNumber(const std::string& name, const std::string& mark, const std::string& tail,
                  std::string* stem, int* number) {
   if (name.size() < tail.size() ||
@@ -34,8 +34,8 @@ bool SplitNumber(const std::string& name, const std::string& mark, const std::st
   return true;
 }
 
-// What the layers of nets say about the fork's names.
-class Names {
+// Resolves the fork's names of blobs and parameters, given the layers of nets.
+class ForkNames {
  public:
   void Add(const NetParameter& net) {
     for (int i = 0; i < net.layer_size(); ++i) {
@@ -54,7 +54,7 @@ class Names {
     }
   }
   bool IsLayer(const std::string& name) const { return layers_.count(name) > 0; }
-  // The blob that a name stands for.
+  // The canonical name of a blob.
   std::string Canonical(const std::string& name) const {
     std::string stem;
     int copy;
@@ -94,26 +94,26 @@ void Decode(const std::string& bytes, int64_t first, int64_t count, const QuantR
 }  // namespace
 
 bool IsRange(const std::string& name, const StoredRange& range) {
-  const auto leave_out = [&](const auto&... what) {
-    log::Warning(Concat("the range of '", name, "' is left out: ", what..., "; observe the net's ",
-                        "ranges anew"));
+  const auto ignore = [&](const auto&... what) {
+    log::Warning(Concat("ignoring the stored range of '", name, "': ", what...,
+                        "; calibrate the net again"));
     return false;
   };
-  const auto is_none = [](double low, double high) {
+  const auto is_invalid = [](double low, double high) {
     return !std::isfinite(high - low) || low > high;
   };
-  if (is_none(range.low, range.high)) {
-    return leave_out("[", range.low, ", ", range.high, "] is none");
+  if (is_invalid(range.low, range.high)) {
+    return ignore("[", range.low, ", ", range.high, "] is not a valid interval");
   }
   const size_t channels = range.channel_low.size();
   if (channels != range.channel_high.size()) {
-    return leave_out("it has ", channels, " values of channel_min and ", range.channel_high.size(),
-                     " of channel_max");
+    return ignore("it has ", channels, " values of channel_min, but ", range.channel_high.size(),
+                  " of channel_max");
   }
   for (size_t c = 0; c < channels; ++c) {
-    if (is_none(range.channel_low[c], range.channel_high[c])) {
-      return leave_out("[", range.channel_low[c], ", ", range.channel_high[c], "] of channel ", c,
-                       " is none");
+    if (is_invalid(range.channel_low[c], range.channel_high[c])) {
+      return ignore("[", range.channel_low[c], ", ", range.channel_high[c], "] of channel ", c,
+                    " is not a valid interval");
     }
   }
   return true;
@@ -121,18 +121,18 @@ bool IsRange(const std::string& name, const StoredRange& range) {
 
 void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ranges,
                 const std::string& name) {
-  const auto [place, first] = ranges->try_emplace(name);
-  Unite(range, &place->second, first);
+  const auto [target, first] = ranges->try_emplace(name);
+  Unite(range, &target->second, first);
 }
 
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
-  Names names;
+  ForkNames names;
   names.Add(file);
   names.Add(net);
   StoredRanges ranges;
   for (const QuantizerParameter& entry : file.quantizer()) {
     const std::string& name = entry.name();
-    // Entries without a range were never observed.
+    // An entry without a range was never observed.
     if (!entry.has_observed_min() || !entry.has_observed_max()) continue;
     if (name.empty() && !entry.has_zone()) continue;
     StoredRange range{entry.observed_min(),
@@ -141,22 +141,22 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
                       {entry.channel_max().begin(), entry.channel_max().end()}};
     if (!IsRange(entry.has_zone() ? Concat("zone ", entry.zone()) : name, range)) continue;
     if (entry.has_zone()) {
-      const auto [place, first] = ranges.zones.try_emplace(entry.zone());
-      Unite(range, &place->second, first);
+      const auto [target, first] = ranges.zones.try_emplace(entry.zone());
+      Unite(range, &target->second, first);
       continue;
     }
     const std::string loss_tail = "_net_quant";
     std::string stem;
     int index;
     if (SplitNumber(name, "_blobs_", "_quant", &stem, &index) && names.IsLayer(stem)) {
-      const auto [place, first] = ranges.parameters.try_emplace({stem, index});
-      Unite(range, &place->second, first);
+      const auto [target, first] = ranges.parameters.try_emplace({stem, index});
+      Unite(range, &target->second, first);
     } else if (name.size() > loss_tail.size() && name.ends_with(loss_tail) &&
                names.IsLayer(name.substr(0, name.size() - loss_tail.size()))) {
       continue;
     } else {
-      const auto [place, first] = ranges.blobs.try_emplace(names.Canonical(name));
-      Unite(range, &place->second, first);
+      const auto [target, first] = ranges.blobs.try_emplace(names.Canonical(name));
+      Unite(range, &target->second, first);
     }
   }
   return ranges;
@@ -179,13 +179,13 @@ void DecodeParameters(NetParameter* file) {
       const std::string where = Concat("layer '", layer.name(), "', parameter ", b);
       const auto found = ranges.parameters.find({layer.name(), b});
       CAFFE_CHECK(found != ranges.parameters.end(), where, " is stored as codes of ", type.name(),
-                  ", but the file has no sound range '", layer.name(), "_blobs_", b,
+                  ", but the file has no valid range '", layer.name(), "_blobs_", b,
                   "_quant' for it");
       const StoredRange& range = found->second;
       const int64_t bytes = static_cast<int64_t>(type.bytes());
       const int64_t count = static_cast<int64_t>(blob->packed_data().size()) / bytes;
       const int64_t channels = std::max<int64_t>(range.channel_low.size(), 1);
-      CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes and ranges for ", channels,
+      CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes, but ranges for ", channels,
                   " channels");
       const std::string codes = std::move(*blob->mutable_packed_data());
       blob->clear_packed_data();

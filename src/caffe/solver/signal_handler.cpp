@@ -12,7 +12,7 @@ namespace {
 
 // Signals that arrived and were not polled yet.
 volatile sig_atomic_t interrupted = 0, hung_up = 0, terminated = 0;
-// Set from the first kStop of Poll on.
+// Set by Poll when it first returns kStop.
 volatile sig_atomic_t stops = 0;
 // Whether the action of the signal is kStop.
 volatile sig_atomic_t interrupt_stops = 0, terminate_stops = 0;
@@ -21,8 +21,8 @@ struct sigaction old_interrupt, old_hangup, old_terminate;
 
 bool on_terminal = false;
 
-// The only way to print in a signal handler; its errors change nothing. On a terminal a progress bar
-// may stand in the line.
+// write() is the only way to print in a signal handler; its errors are ignored. On a terminal the
+// line may show a progress bar, so the text begins with a line feed.
 template <size_t size> void Say(const char (&text)[size]) {
   const int skipped = on_terminal ? 0 : 1;  // the line feed at the beginning
   [[maybe_unused]] const ssize_t count = ::write(STDERR_FILENO, text + skipped, size - 1 - skipped);

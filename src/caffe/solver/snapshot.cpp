@@ -10,7 +10,7 @@
 #include "caffe/solver/learning_rate.hpp"
 #include "caffe/solver/solver.hpp"
 
-// The files of a solver: what Snapshot writes and Restore reads.
+// Snapshot writes a solver's files, Restore reads them.
 namespace caffe {
 
 std::string Solver::SnapshotName(const std::string& extension) const {
@@ -19,24 +19,23 @@ std::string Solver::SnapshotName(const std::string& extension) const {
 
 void Solver::CheckSnapshotCanBeWritten() const {
   CAFFE_CHECK(param_->has_snapshot_prefix(),
-              "snapshot_prefix is not set: there is no place for "
+              "snapshot_prefix is not set, so there is no path for "
               "snapshots; set it, or snapshot: 0 and snapshot_after_train: false");
   try {
-    // Removed again, never committed.
+    // Tests that the file can be written; without a commit it is removed again.
     if (param_->snapshot_format() == SolverParameter::HDF5) {
       Hdf5Writer probe(SnapshotName(".caffemodel.h5"));
     } else {
       AtomicFile probe(SnapshotName(".caffemodel"));
     }
   } catch (const Error& error) {
-    CAFFE_THROW("snapshots can not be written to ", param_->snapshot_prefix(),
-                "_*: ", error.what());
+    CAFFE_THROW("snapshots cannot be written to ", param_->snapshot_prefix(), "_*: ", error.what());
   }
 }
 
 void Solver::Snapshot() {
   CAFFE_CHECK(param_->has_snapshot_prefix(),
-              "snapshot_prefix is not set: there is no place for "
+              "snapshot_prefix is not set, so there is no path for "
               "snapshots");
   const bool hdf5 = param_->snapshot_format() == SolverParameter::HDF5;
   const std::string model = SnapshotName(hdf5 ? ".caffemodel.h5" : ".caffemodel");
@@ -79,9 +78,10 @@ void Solver::Restore(const std::string& path) {
     state = ReadSolverStateHdf5(path);
   } else {
     ReadBinaryProto(path, &state);
-    // Weights are a message of unknown fields, too.
-    CAFFE_CHECK(state.has_iter(), path, " is no solver state: it has no iteration. A caffemodel ",
-                "has none; resume from the .solverstate that was written with it, or begin anew ",
+    // A caffemodel parses as a message of unknown fields, too.
+    CAFFE_CHECK(state.has_iter(), path,
+                " is not a solver state: it has no iteration. A caffemodel ",
+                "has none; resume from the .solverstate that was written with it, or start again ",
                 "from its weights (-weights)");
   }
   const auto& history = updater_->history();
@@ -95,14 +95,14 @@ void Solver::Restore(const std::string& path) {
   if (state.has_learned_net()) {
     std::string weights = state.learned_net();
     if (!std::filesystem::exists(weights)) {
-      // Files of another working directory, or moved together.
+      // The files may come from another working directory or were moved together.
       const std::filesystem::path beside =
           std::filesystem::path(path).parent_path() / std::filesystem::path(weights).filename();
       if (std::filesystem::exists(beside)) weights = beside.string();
     }
     net_->CopyTrainedLayersFrom(weights);
   }
-  // States of BVLC Caffe have none: there data begins again.
+  // States of BVLC Caffe have no net_state: data layers then start from the first record.
   if (state.net_state_size() > 0) net_->ReadRunState(state.net_state(0));
   for (size_t i = 0; i < test_nets_.size() && static_cast<int>(i) + 1 < state.net_state_size();
        ++i) {

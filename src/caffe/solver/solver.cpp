@@ -115,7 +115,7 @@ void Solver::InitTrainNet(Device* device) {
     log::Info(Concat("Creating training net from net file: ", p.net()));
     net = ReadNetFile(p.net(), &lines);
   }
-  // Weakest first: the default, the net's own state, the solver's.
+  // From lowest to highest priority: the default, the net's own state, the solver's.
   NetState state;
   state.set_phase(TRAIN);
   state.MergeFrom(net.state());
@@ -191,7 +191,7 @@ bool Solver::AnswerRequests() {
     if (request == SolverAction::kSnapshot) Snapshot();
     if (request == SolverAction::kStop) {
       stop_ = true;
-      break;  // whoever wants this may go on saying so
+      break;  // the request may persist: do not ask again
     }
   }
   return stop_;
@@ -325,7 +325,7 @@ void Solver::Solve(const std::string& resume) {
     Restore(resume);
   }
   Step(std::max<int64_t>(0, p.max_iter() - iter_));
-  // Unless the last iteration wrote one.
+  // Not if the last iteration wrote one.
   if (p.snapshot_after_train() && (!p.snapshot() || iter_ % p.snapshot() != 0)) Snapshot();
   net_->CheckData();
   if (stop_) {
@@ -337,7 +337,7 @@ void Solver::Solve(const std::string& resume) {
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
     log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));
   } else {
-    SmoothedLoss();  // warns if it is not finite
+    SmoothedLoss();  // warns if the loss is not finite
   }
   if (p.test_interval() && iter_ % p.test_interval() == 0) TestAll();
   log::Info("Optimization Done.");

@@ -9,9 +9,9 @@
 namespace caffe {
 namespace {
 
-// Of the sum of squares: items of the first launch, and sums left for the single last item.
+// For the sum of squares: most items of the first launch, and most partial sums for one last item.
 constexpr int64_t kMaxItems = 65536, kLastSums = 256;
-// Elements that one item on the host adds up in a row.
+// Consecutive elements that one item adds up on the host.
 constexpr int64_t kHostUnit = 4096;
 
 int64_t Unit(const Device& device) { return device.host_accessible() ? kHostUnit : 1; }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
 
-// Warnings are common and harmless in photographs, but for this one: what is missing would be grey.
+// Warnings are common and harmless in photographs, except this one: missing pixels would be grey.
 void Warn(j_common_ptr info, int level) {
   if (level >= 0) return;
   ++info->err->num_warnings;
@@ -46,7 +46,7 @@ int ExifOrientation(const uint8_t* data, size_t size) {
   return 1;
 }
 
-// Inverted inks, as Adobe writes them.
+// Adobe writes inverted inks.
 void FromCmyk(const uint8_t* cmyk, int width, bool color, uint8_t* target) {
   for (int x = 0; x < width; ++x, cmyk += 4) {
     const int black = cmyk[3];
@@ -64,7 +64,7 @@ void FromCmyk(const uint8_t* cmyk, int width, bool color, uint8_t* target) {
   }
 }
 
-// Everything that has a destructor lives in the caller: a jump over it would leak.
+// Objects with destructors belong to the caller: a longjmp over them would leak.
 bool Decode(jpeg_decompress_struct* info, JpegErrorManager* errors, std::string_view bytes,
             std::optional<bool> wanted, Image* image, std::vector<uint8_t>* row, int* orientation) {
   if (setjmp(errors->jump)) return false;
@@ -82,7 +82,7 @@ bool Decode(jpeg_decompress_struct* info, JpegErrorManager* errors, std::string_
   info->out_color_space = cmyk ? JCS_CMYK : color ? JCS_RGB : JCS_GRAYSCALE;
   jpeg_start_decompress(info);
   if (!FitsImage(info->output_height, info->output_width)) {
-    std::snprintf(errors->text, sizeof(errors->text), "it is too large");
+    std::snprintf(errors->text, sizeof(errors->text), "the image is too large");
     return false;
   }
   image->height = static_cast<int>(info->output_height);
@@ -120,12 +120,12 @@ Image DecodeJpeg(std::string_view bytes, const std::string& name, std::optional<
   bool done = false;
   try {
     done = Decode(&info, &errors, bytes, color, &image, &row, orientation);
-  } catch (...) {  // no memory for the pixels
+  } catch (...) {  // out of memory for the pixels
     jpeg_destroy_decompress(&info);
     throw;
   }
   jpeg_destroy_decompress(&info);
-  CAFFE_CHECK(done, name, " is no complete JPEG file: ", errors.text);
+  CAFFE_CHECK(done, name, " is not a complete JPEG file: ", errors.text);
   return image;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kQuality = 95;
 
-// Hands what the library writes on to a string.
+// Passes the library's output on to a string.
 struct Target {
   jpeg_destination_mgr base;
   std::string* bytes;
@@ -25,7 +25,8 @@ void Begin(j_compress_ptr info) {
   target->base.free_in_buffer = sizeof(target->buffer);
 }
 
-// No exception may pass through C, and no jump may leave a handler.
+// Returns false if memory runs out: exceptions must not pass through C, and longjmp must not leave
+// a catch block.
 bool Append(Target* target, size_t size) {
   try {
     target->bytes->append(reinterpret_cast<const char*>(target->buffer), size);
@@ -49,7 +50,7 @@ void End(j_compress_ptr info) {
   }
 }
 
-// Everything that has a destructor lives in the caller: a jump over it would leak.
+// Objects with destructors belong to the caller: a longjmp over them would leak.
 bool Encode(jpeg_compress_struct* info, JpegErrorManager* errors, Target* target,
             const Image& image, uint8_t* row) {
   if (setjmp(errors->jump)) return false;

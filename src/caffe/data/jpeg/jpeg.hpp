@@ -8,7 +8,7 @@
 
 namespace caffe {
 
-// The pixels of a JPEG file, not yet turned, and its Exif orientation, 1 to 8.
+// The pixels of a JPEG file before rotation, and its Exif orientation, 1 to 8.
 Image DecodeJpeg(std::string_view bytes, const std::string& name, std::optional<bool> color,
                  int* orientation);
 

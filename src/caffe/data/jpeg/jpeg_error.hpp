@@ -8,7 +8,7 @@
 
 namespace caffe {
 
-// The library reports errors by a call that must not return, and exceptions may not pass through C.
+// libjpeg reports an error by a call that must not return, and exceptions must not pass through C.
 struct JpegErrorManager {
   jpeg_error_mgr base;
   std::jmp_buf jump;

@@ -8,7 +8,7 @@
 
 namespace caffe {
 
-// Throws "LMDB <path>: <call>: <reason>" unless the call went well.
+// Throws "LMDB <path>: <call>: <reason>" if the call failed.
 inline void CheckLmdb(int result, const char* call, const std::string& path) {
   CAFFE_CHECK(result == MDB_SUCCESS, "LMDB ", path, ": ", call, ": ", mdb_strerror(result));
 }

@@ -15,8 +15,8 @@
 namespace caffe {
 namespace {
 
-// LMDB ends the process at some kinds of damage, unless its handler does not return. Between the
-// two places of the jump there are frames of LMDB only.
+// On some kinds of damage LMDB aborts the process, unless its assertion handler does not return. So
+// the handler jumps out; only frames of LMDB lie between setjmp and longjmp.
 thread_local std::jmp_buf* way_out = nullptr;
 
 void LeaveLmdb(MDB_env*, const char*) {
@@ -35,7 +35,7 @@ int GetRecord(MDB_cursor* cursor, MDB_val* key, MDB_val* value, MDB_cursor_op op
   return result;
 }
 
-// A key as text, whatever its bytes are.
+// A key with its unprintable bytes escaped.
 std::string Printable(std::string_view key) {
   std::string text;
   for (const unsigned char byte : key) {
@@ -46,8 +46,8 @@ std::string Printable(std::string_view key) {
   return text;
 }
 
-// An open database file. LMDB forbids to open one twice in a process, so all sources of a file
-// share it.
+// An open database file. LMDB forbids opening a file twice in a process, so all sources of a file
+// share one.
 class Environment {
  public:
   static std::shared_ptr<Environment> Of(const std::string& path);
@@ -57,7 +57,7 @@ class Environment {
   Environment& operator=(const Environment&) = delete;
 
   MDB_env* get() const { return env_; }
-  // Around calls that change what the transactions of an environment share.
+  // Lock this around calls that change state shared by an environment's transactions.
   static std::mutex& mutex() {
     static std::mutex mutex;
     return mutex;
@@ -75,12 +75,12 @@ std::shared_ptr<Environment> Environment::Of(const std::string& path) {
   const std::string what = Concat("cannot open LMDB ", path, ": ");
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  CAFFE_CHECK(fs::exists(status), what, "there is no such folder",
+  CAFFE_CHECK(fs::exists(status), what, "the folder does not exist",
               status.type() == fs::file_type::none ? " (" + error.message() + ")" : "");
   CAFFE_CHECK(fs::is_directory(status), what, "it is a file; an LMDB is a folder with data.mdb");
   struct stat file;
   CAFFE_CHECK(stat((path + "/data.mdb").c_str(), &file) == 0, what,
-              errno == ENOENT ? "there is no data.mdb in that folder" : std::strerror(errno));
+              errno == ENOENT ? "the folder has no data.mdb" : std::strerror(errno));
   CAFFE_CHECK(file.st_size > 0, what, "data.mdb is empty; make or copy it again");
 
   static std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Environment>> open;
@@ -102,7 +102,7 @@ Environment::Environment(const std::string& path) {
 }
 
 void Environment::Open(const std::string& path) {
-  // Without a lock file (no right to make one) reading works as long as nobody writes.
+  // Without a lock file (missing permission) reading is safe as long as no process writes.
   for (unsigned flags : {0, MDB_NOLOCK}) {
     CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
     const int result = mdb_env_open(env_, path.c_str(), MDB_RDONLY | MDB_NOTLS | flags, 0664);
@@ -113,12 +113,12 @@ void Environment::Open(const std::string& path) {
     mdb_env_close(env_);
     if (result == EACCES && flags == 0) continue;
     CAFFE_CHECK(result != MDB_INVALID, "cannot open LMDB ", path,
-                ": data.mdb is no LMDB file, or it is damaged");
+                ": data.mdb is not an LMDB file, or it is damaged");
     CAFFE_THROW("cannot open LMDB ", path, ": ", mdb_strerror(result));
   }
 }
 
-// Reading a page behind the end of the file would end the process with SIGBUS. (LMDB may leave out
+// Reading a page beyond the end of the file would end the process with SIGBUS. (LMDB may omit
 // unused pages at the end after records were deleted; mdb_copy -c writes such a file in full.)
 void Environment::CheckLength(const std::string& path) const {
   MDB_envinfo info;
@@ -131,7 +131,7 @@ void Environment::CheckLength(const std::string& path) const {
               " bytes of ", needed, "; copy or make it again");
 }
 
-// One transaction for its life, so that it sees the database as it was when it was opened.
+// Keeps one transaction open, so that it sees the database as it was when it was opened.
 class LmdbSource final : public DataSource {
  public:
   explicit LmdbSource(const std::string& path);
@@ -203,7 +203,7 @@ bool LmdbSource::Next(Datum* datum) {
   const bool parsed = value.mv_size <= INT32_MAX &&
                       datum->ParseFromArray(value.mv_data, static_cast<int>(value.mv_size));
   CAFFE_CHECK(parsed, "LMDB ", path_, ": record ", position_ - 1, " (key ", key_,
-              ") is no Datum; the database is damaged or holds something else");
+              ") is not a Datum; the database is damaged or holds other records");
   return true;
 }
 

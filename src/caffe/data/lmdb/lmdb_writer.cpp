@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Writes to a folder beside the final one, which Finish renames. Records are collected and written
-// in batches, so that a batch can be written anew after the map has grown.
+// Writes to a temporary folder, which Finish renames. Records are collected and written in batches,
+// so that a batch can be written again after the map has grown.
 class LmdbWriter final : public DataWriter {
  public:
   explicit LmdbWriter(const std::string& path);
@@ -25,7 +25,7 @@ class LmdbWriter final : public DataWriter {
  private:
   void Open();
   void WriteBatch();
-  // MDB_MAP_FULL if the map must grow.
+  // Returns MDB_MAP_FULL if the map must grow.
   int TryBatch();
 
   static constexpr size_t kBatchBytes = 16 << 20;
@@ -61,7 +61,7 @@ LmdbWriter::LmdbWriter(const std::string& path)
 
 void LmdbWriter::Open() {
   CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path_);
-  // Nobody sees the file before Finish, which flushes it.
+  // MDB_NOSYNC: the file stays private until Finish, which flushes it.
   const int result = mdb_env_open(env_, temporary_.c_str(), MDB_NOSYNC, 0664);
   if (result != MDB_SUCCESS) {
     mdb_env_close(env_);

@@ -14,14 +14,14 @@ void Read(png_structp png, png_bytep target, png_size_t size) {
   rest->remove_prefix(size);
 }
 
-// Everything that has a destructor lives in the caller: a jump over it would leak.
+// Objects with destructors belong to the caller: a longjmp over them would leak.
 bool Decode(png_structp png, png_infop info, std::string_view* rest, std::optional<bool> wanted,
             Image* image, std::vector<png_bytep>* rows) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_read_fn(png, rest, Read);
   png_read_info(png, info);
   if (!FitsImage(png_get_image_height(png, info), png_get_image_width(png, info))) {
-    png_error(png, "it is too large");
+    png_error(png, "the image is too large");
   }
   const int type = png_get_color_type(png, info), bits = png_get_bit_depth(png, info);
   if (bits == 16) png_set_strip_16(png);
@@ -45,7 +45,7 @@ bool Decode(png_structp png, png_infop info, std::string_view* rest, std::option
   image->width = static_cast<int>(png_get_image_width(png, info));
   image->channels = opacity ? 4 : color ? 3 : 1;
   const size_t step = static_cast<size_t>(image->width) * image->channels;
-  if (png_get_rowbytes(png, info) != step) png_error(png, "its pixels have an odd format");
+  if (png_get_rowbytes(png, info) != step) png_error(png, "the pixels have an unexpected format");
   image->pixels.resize(step * image->height);
   rows->resize(image->height);
   for (int y = 0; y < image->height; ++y) (*rows)[y] = image->pixels.data() + y * step;
@@ -65,12 +65,12 @@ Image DecodePng(std::string_view bytes, const std::string& name, std::optional<b
   bool done = false;
   try {
     done = info && Decode(png, info, &bytes, color, &image, &rows);
-  } catch (...) {  // no memory for the pixels
+  } catch (...) {  // out of memory for the pixels
     png_destroy_read_struct(&png, &info, nullptr);
     throw;
   }
   png_destroy_read_struct(&png, &info, nullptr);
-  CAFFE_CHECK(done, name, " is no complete PNG file: ", error);
+  CAFFE_CHECK(done, name, " is not a complete PNG file: ", error);
   return image;
 }
 

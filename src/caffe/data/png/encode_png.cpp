@@ -7,7 +7,8 @@
 namespace caffe {
 namespace {
 
-// No exception may pass through C, and no jump may leave a handler.
+// Returns false if memory runs out: exceptions must not pass through C, and longjmp must not leave
+// a catch block.
 bool Append(std::string* bytes, png_bytep source, png_size_t size) {
   try {
     bytes->append(reinterpret_cast<const char*>(source), size);
@@ -24,7 +25,7 @@ void Write(png_structp png, png_bytep source, png_size_t size) {
 
 void Flush(png_structp) {}
 
-// Everything that has a destructor lives in the caller: a jump over it would leak.
+// Objects with destructors belong to the caller: a longjmp over them would leak.
 bool Encode(png_structp png, png_infop info, const Image& image, std::string* bytes) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_write_fn(png, bytes, Write, Flush);

@@ -7,7 +7,7 @@
 
 namespace caffe {
 
-// What the library calls at errors, where its error pointer is a std::string, and at warnings.
+// libpng's error handler; its error pointer must be a std::string.
 inline void FailPng(png_structp png, png_const_charp text) {
   *static_cast<std::string*>(png_get_error_ptr(png)) = text;
   std::longjmp(png_jmpbuf(png), 1);

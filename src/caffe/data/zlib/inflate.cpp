@@ -14,12 +14,12 @@ std::string Inflate(const std::string& bytes, const std::string& path) {
   z_stream stream{};
   constexpr int kGzipHeader = 16;
   CAFFE_CHECK(inflateInit2(&stream, MAX_WBITS + kGzipHeader) == Z_OK, "cannot read ", path,
-              ": zlib does not start");
+              ": zlib cannot be initialized");
   std::string content;
   std::vector<char> piece(1 << 20);
   size_t taken = 0;
   int result = Z_OK;
-  // A gzip file may consist of several parts, one after another.
+  // A gzip file may consist of several members.
   while (taken < bytes.size() && (result == Z_OK || result == Z_STREAM_END)) {
     if (result == Z_STREAM_END) inflateReset(&stream);
     const size_t given = std::min<size_t>(bytes.size() - taken, INT_MAX);

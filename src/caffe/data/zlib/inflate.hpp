@@ -4,7 +4,7 @@
 
 namespace caffe {
 
-// The content of a gzip file whose bytes these are; `path` is for messages.
+// Unpacks the bytes of a gzip file; `path` is for messages.
 std::string Inflate(const std::string& bytes, const std::string& path);
 
 }  // namespace caffe

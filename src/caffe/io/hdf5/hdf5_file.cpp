@@ -12,7 +12,7 @@
 namespace caffe {
 namespace {
 
-// Most builds of HDF5 are for one thread; also keeps it from printing its errors.
+// Locks the library, since most builds of HDF5 are not thread-safe, and disables its error output.
 class Turn {
  public:
   Turn() : lock_(Mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
@@ -25,7 +25,7 @@ class Turn {
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
-// The library's own words for what failed last, from the innermost call.
+// HDF5's description of the last failure, from the innermost call.
 std::string Reason() {
   std::string reason;
   H5Ewalk2(
@@ -39,7 +39,7 @@ std::string Reason() {
   return reason.empty() ? "" : " (" + reason + ")";
 }
 
-// An identifier that is closed at the end of its life.
+// Owns an identifier and closes it.
 class Handle {
  public:
   Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
@@ -61,7 +61,7 @@ struct Dataset {
 
 Dataset OpenDataset(hid_t file, const std::string& path, const std::string& name) {
   Handle dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  CAFFE_CHECK(dataset >= 0, path, ": there is no dataset '", name, "'", Reason());
+  CAFFE_CHECK(dataset >= 0, path, ": no dataset '", name, "'", Reason());
   Handle space(H5Dget_space(dataset), H5Sclose);
   Handle type(H5Dget_type(dataset), H5Tclose);
   CAFFE_CHECK(space >= 0 && type >= 0, path, ": dataset '", name, "' is damaged", Reason());
@@ -99,7 +99,7 @@ Hdf5Reader::Hdf5Reader(const std::string& path) : path_(path) {
   std::error_code error;
   CAFFE_CHECK(std::filesystem::exists(path, error), "File not found: ", path);
   CAFFE_CHECK(!std::filesystem::is_directory(path, error), path, " is a folder, not a file");
-  CAFFE_CHECK(IsHdf5File(path), path, " is no HDF5 file");
+  CAFFE_CHECK(IsHdf5File(path), path, " is not an HDF5 file");
   file_ = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   CAFFE_CHECK(file_ >= 0, "cannot open ", path, Reason());
 }
@@ -111,7 +111,7 @@ Hdf5Reader::~Hdf5Reader() {
 
 bool Hdf5Reader::Has(const std::string& name) const {
   const Turn turn;
-  // Every part of the path must be asked for by itself.
+  // H5Lexists must be called for every prefix of the path.
   for (size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string part = name.substr(0, end);
     if (part != "/" && H5Lexists(file_, part.c_str(), H5P_DEFAULT) <= 0) return false;
@@ -131,23 +131,23 @@ std::string Hdf5Reader::Identity(const std::string& name) const {
 #if H5_VERSION_GE(1, 12, 0)
   H5O_info2_t info{};
   const bool known = object >= 0 && H5Oget_info3(object, &info, H5O_INFO_BASIC) >= 0;
-  const void* place = &info.token;
+  const void* token = &info.token;
   constexpr size_t kBytes = sizeof(info.token);
 #else
   H5O_info_t info{};
   const bool known = object >= 0 && H5Oget_info(object, &info) >= 0;
-  const void* place = &info.addr;
+  const void* token = &info.addr;
   constexpr size_t kBytes = sizeof(info.addr);
 #endif
-  CAFFE_CHECK(known, path_, ": there is no object '", name, "'", Reason());
-  return std::to_string(info.fileno) + ":" + std::string(static_cast<const char*>(place), kBytes);
+  CAFFE_CHECK(known, path_, ": no object '", name, "'", Reason());
+  return std::to_string(info.fileno) + ":" + std::string(static_cast<const char*>(token), kBytes);
 }
 
 std::vector<std::string> Hdf5Reader::Children(const std::string& group) const {
   const Turn turn;
   std::vector<std::string> names;
   const Handle handle(H5Gopen2(file_, group.c_str(), H5P_DEFAULT), H5Gclose);
-  CAFFE_CHECK(handle >= 0, path_, ": there is no group '", group, "'", Reason());
+  CAFFE_CHECK(handle >= 0, path_, ": no group '", group, "'", Reason());
   H5G_info_t info{};
   CAFFE_CHECK(H5Gget_info(handle, &info) >= 0, path_, ": cannot list group '", group, "'",
               Reason());
@@ -189,7 +189,7 @@ void Hdf5Reader::Read(const std::string& dataset, double* target) const {
 int64_t Hdf5Reader::ReadInteger(const std::string& dataset) const {
   const Turn turn;
   CAFFE_CHECK(ShapeCount(ShapeOf(dataset)) == 1, path_, ": dataset '", dataset,
-              "' is no single integer");
+              "' is not a single integer");
   int64_t value = 0;
   ReadNumbers(file_, path_, dataset, H5T_NATIVE_INT64, &value);
   return value;
@@ -200,7 +200,7 @@ std::string Hdf5Reader::ReadString(const std::string& dataset) const {
   const Dataset opened = OpenDataset(file_, path_, dataset);
   CAFFE_CHECK(H5Tget_class(opened.type) == H5T_STRING &&
                   ShapeCount(SpaceShape(opened.space, path_, dataset)) == 1,
-              path_, ": dataset '", dataset, "' is no text");
+              path_, ": dataset '", dataset, "' is not text");
   std::string text;
   herr_t done = -1;
   if (H5Tis_variable_str(opened.type) > 0) {
