@@ -64,7 +64,7 @@ if(PNG_FOUND)
   list(APPEND CAFFE_LIBRARIES PNG::PNG)
 endif()
 
-# Debian keeps the serial and the MPI build apart.
+# Debian separates the serial build from the MPI build.
 find_library(CAFFE_HDF5_LIBRARY NAMES hdf5_serial hdf5 PATH_SUFFIXES hdf5/serial)
 find_path(CAFFE_HDF5_INCLUDE hdf5.h PATH_SUFFIXES hdf5/serial)
 set(CAFFE_WITH_io/hdf5 OFF)
@@ -81,7 +81,7 @@ if(CAFFE_PYTHON)
   endif()
   find_package(Python3 COMPONENTS Interpreter Development.Module)
   if(Python3_FOUND)
-    # pybind11's own CMake files, where pip put them.
+    # CMake files of a pybind11 that pip installed.
     execute_process(COMMAND ${Python3_EXECUTABLE} -c "import pybind11; print(pybind11.get_cmake_dir())"
       OUTPUT_VARIABLE pybind11_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     set(PYBIND11_FINDPYTHON ON)

@@ -41,7 +41,7 @@ def synthetic(net, size, batch_size):
 
 
 def add_data(net, size, batches, data, **transform):
-    """Records, or synthetic images of another size where `data` is (size, batch size)."""
+    """Records, or synthetic images if `data` is (size, batch size)."""
     if data is None:
         records(net, size, batches, **transform)
     else:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-sys.path.append(sys.path.pop(0))  # this folder: an installed package goes before the built tree's
+sys.path.append(sys.path.pop(0))  # an installed package goes before the built tree's
 
 import caffe  # noqa: E402
 import caffe.draw  # noqa: E402
@@ -12,7 +12,7 @@ import caffe.draw  # noqa: E402
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('input_net_proto_file', help='the net as prototxt')
-    parser.add_argument('output_image_file', help='the extension says in which format; .dot: as text')
+    parser.add_argument('output_image_file', help='the extension selects the format; .dot: as text')
     parser.add_argument('--rankdir', default='LR', choices=['LR', 'TB', 'BT', 'RL'],
                         help='from left to right (the default), from top to bottom, ...')
     parser.add_argument('--phase', default='ALL', choices=['TRAIN', 'TEST', 'ALL'],

@@ -17,7 +17,7 @@ no_opencl() {
 if [ "${1:-}" = --sanitize ]; then
   tools/build.sh sanitizers
   no_opencl
-  # Drivers and BLAS libraries keep what they allocate.
+  # Drivers and BLAS libraries do not free all of their memory.
   export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
   exec "${tests[@]}" --test-dir build-sanitize
@@ -26,7 +26,7 @@ if [ "${1:-}" = --threads ]; then
   tools/build.sh thread-sanitizer test_data test_device
   no_opencl
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
-  # The OpenMP runtime is not instrumented: its barriers would look like races.
+  # The OpenMP runtime is not instrumented: its barriers would be reported as races.
   export OMP_NUM_THREADS=1
   exec ctest --output-on-failure --tests-regex '^(data|device)$' --test-dir build-threads
 fi
@@ -42,7 +42,7 @@ if command -v clang-format >/dev/null; then
   git ls-files -z -- '*.cpp' '*.hpp' |
     xargs -0 -r -n 16 -P "$jobs" clang-format --dry-run -Werror || fail format
 else
-  echo "clang-format is not installed: the format is not checked"
+  echo "clang-format is not installed: the format was not checked"
 fi
 python3 tools/check_includes.py || fail "include direction"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks includes: folders are a stack, and each third-party header has a home.
 
-check_includes.py [ROOT] prints every include that points upward, or out of its home, and exits 1 if
-there is one.
+check_includes.py [ROOT] prints every include that points upward or is outside its header's home,
+and exits 1 if there is one.
 """
 import os
 import re
@@ -22,11 +22,11 @@ _ALLOWED['net'] = ['graph', 'layer'] + _ALLOWED['layer']
 _ALLOWED['calibration'] = ['net'] + _ALLOWED['net']
 _ALLOWED['solver'] = ['net'] + _ALLOWED['net']
 
-# Single headers that are allowed beyond that.
+# Single headers that are allowed in addition.
 _FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp'],
           'data': ['caffe/io/file.hpp', 'caffe/io/proto_io.hpp']}
 
-# Third-party headers -> where they may be included. Tests may include any.
+# Third-party headers -> the folders that may include them. Tests may include any.
 _HOMES = [
     (r'CL/', [r'src/caffe/device/opencl/', r'src/caffe/library/clblast/']),
     (r'clblast', [r'src/caffe/library/clblast/']),
@@ -60,12 +60,12 @@ def _folder_of(path):
 
 
 def _fault(root, path, included):
-    """Why a file may not include a header, or None."""
+    """The reason why a file may not include a header, or None."""
     for pattern, homes in _HOMES:
         if re.match(pattern, included):
             if path.startswith('tests/') or any(re.match(home, path) for home in homes):
                 return None
-            return 'has its home in ' + ', '.join(homes or ['tests/'])
+            return 'may be included only in ' + ', '.join(homes or ['tests/'])
     if included.startswith('compat/') or included.startswith('caffe/compat/'):
         return None if 'compat' in path or path.startswith('tests/') else 'is for users only'
     if not included.startswith('caffe/'):
@@ -74,12 +74,12 @@ def _fault(root, path, included):
     target = parts[1] if len(parts) > 2 else None
     in_source = not os.path.exists(os.path.join(root, 'include', included))
     if path.startswith('include/') and in_source:
-        return 'is no public header'
+        return 'is not a public header'
     source = _folder_of(path)
     if source is None:
         # Tools and Python may include public headers only; tests may include all headers.
         if in_source and path.split('/')[0] in ('tools', 'python'):
-            return 'is no public header'
+            return 'is not a public header'
         return None
     if target is None or target == source or included in _FILES.get(source, []):
         return None
@@ -91,7 +91,7 @@ def _fault(root, path, included):
 
 
 def check(root):
-    """The faults as lines of text."""
+    """The forbidden includes as lines of text."""
     faults = []
     for top in ('include', 'src', 'tools', 'python', 'tests'):
         for folder, _, names in sorted(os.walk(os.path.join(root, top))):

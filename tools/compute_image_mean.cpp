@@ -13,7 +13,7 @@ namespace {
 void ComputeMean(const ToolCommand& command) {
   const std::string& path = command.positional[0];
   const auto source = OpenDatabase(command.flags.at("backend"), path);
-  // Without parameters it decodes a record, checks it and turns it into floats.
+  // With default parameters it decodes a record, checks it and converts it to float.
   const Transformer transformer(TransformationParameter(), false, 0);
   log::Info("Starting iteration");
   Shape shape;
@@ -30,8 +30,8 @@ void ComputeMean(const ToolCommand& command) {
         sum.resize(ShapeCount(shape));
         pixels.resize(sum.size());
       }
-      CAFFE_CHECK(found == shape, "its shape is ", ShapeString(found),
-                  ", that of the first record ", ShapeString(shape));
+      CAFFE_CHECK(found == shape, "the record's shape is ", ShapeString(found),
+                  ", but the first record's is ", ShapeString(shape));
       transformer.Transform(datum, 0, pixels.data());
     } catch (const Error& error) {
       CAFFE_THROW(path, ", record ", count, " (key ", source->key(), "): ", error.what());

@@ -21,8 +21,9 @@ constexpr int64_t kPixels = int64_t{kChannels} * kSize * kSize, kRecord = 1 + kP
 void Append(const std::string& path, int64_t* next, DataWriter* database) {
   const std::string bytes = ReadFile(path);
   const auto size = static_cast<int64_t>(bytes.size());
-  CAFFE_CHECK(size > 0 && size % kRecord == 0, path, ": ", size, " bytes are no whole number of ",
-              "CIFAR-10 records of ", kRecord, " bytes; the binary version of the data is needed");
+  CAFFE_CHECK(size > 0 && size % kRecord == 0, path, ": ", size, " bytes are not a multiple of ",
+              "the record size of CIFAR-10, ", kRecord,
+              " bytes; the binary version of the data is needed");
   Datum datum;
   datum.set_channels(kChannels);
   datum.set_height(kSize);

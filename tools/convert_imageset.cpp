@@ -20,20 +20,20 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kReport = 1000;  // images between two lines of the log
+constexpr int64_t kReport = 1000;  // images between two log lines
 
 struct Options {
   std::string root;
   bool color = true, encoded = false;
-  ImageFormat format = ImageFormat::kNone;  // kNone: that of each file
-  int height = 0, width = 0;                // 0: that of each image
+  ImageFormat format = ImageFormat::kNone;  // kNone: the format of each file
+  int height = 0, width = 0;                // 0: the size of each image
 };
 
 // The result of reading one image.
 struct Result {
   Datum datum;
   Shape shape;
-  std::string error;  // why it could not be read
+  std::string error;  // the reason if the image could not be read
 };
 
 bool IsSet(const ToolCommand& command, const std::string& flag) {
@@ -73,7 +73,7 @@ Options ReadOptions(const ToolCommand& command) {
   return options;
 }
 
-// An order that depends on the length of the list only (Fisher and Yates).
+// Shuffles in an order that depends only on the length of the list (Fisher and Yates).
 void Shuffle(std::vector<ImageEntry>* entries) {
   for (uint64_t i = entries->size() - 1; i > 0; --i) {
     const auto random = Philox(i, 0);
@@ -142,22 +142,23 @@ void ConvertList(const ToolCommand& command) {
       const ImageEntry& entry = entries[begin + i];
       const Result& result = results[i];
       if (!result.error.empty()) {
-        log::Error(Concat(list, ", line ", entry.line, ": ", result.error, "; it is left out"));
+        log::Error(
+            Concat(list, ", line ", entry.line, ": ", result.error, "; the image is skipped"));
         continue;
       }
       if (first.empty()) first = result.shape;
       CAFFE_CHECK(!check_size || result.shape == first, list, ", line ", entry.line,
                   ": the shape of ", entry.path, " is ", ShapeString(result.shape),
-                  ", that of the first image ", ShapeString(first),
+                  ", but that of the first image is ", ShapeString(first),
                   "; --resize_height and --resize_width make them equal");
-      char place[24];
-      std::snprintf(place, sizeof(place), "%08lld", static_cast<long long>(begin + i));
-      database->Put(Concat(place, "_", entry.path), result.datum);
+      char index[24];
+      std::snprintf(index, sizeof(index), "%08lld", static_cast<long long>(begin + i));
+      database->Put(Concat(index, "_", entry.path), result.datum);
       if (++count % kReport == 0) log::Info(Concat("Processed ", count, " files."));
     }
   }
-  CAFFE_CHECK(count > 0, list, ": none of its images could be read; paths are looked for behind '",
-              options.root, "'");
+  CAFFE_CHECK(count > 0, list, ": no image could be read; paths are appended to '", options.root,
+              "'");
   database->Finish();
   if (count % kReport != 0) log::Info(Concat("Processed ", count, " files."));
 }
@@ -170,14 +171,14 @@ int main(int argc, char** argv) {
       argc, argv,
       {"convert_imageset",
        "Writes the images (JPEG, PNG) of a list of lines \"path label\" to a database.\n"
-       "  root_folder   is put before each path as it stands\n"
-       "  shuffle       stores them in a random order, for a list always the same one\n"
+       "  root_folder   is prepended to each path\n"
+       "  shuffle       stores them in a random order, always the same for a list\n"
        "  gray          stores 1 channel, not 3\n"
-       "  resize_…      makes all images this high and wide; 0: as they are\n"
-       "  encoded       stores files, unchanged where that is possible, not pixels\n"
-       "  encode_type   jpg or png; without it that of each file\n"
-       "  check_size    ends with an error where an image has not the size of the first\n"
-       "Images that can not be read are left out.",
+       "  resize_…      resizes all images to this height and width; 0: keeps their size\n"
+       "  encoded       stores files, unchanged if possible, instead of pixels\n"
+       "  encode_type   jpg or png; default: the format of each file\n"
+       "  check_size    fails if an image does not have the size of the first\n"
+       "Images that cannot be read are skipped.",
        {"root_folder", "list_file", "output_db"},
        {{"backend", "lmdb"},
         {"check_size", "false"},

@@ -1,4 +1,4 @@
-// MNIST's files (IDX format, as they are or with gzip) -> a database of Datum, key %08d.
+// Writes MNIST's files (IDX format, plain or gzipped) to a database of Datum, key %08d.
 #include <cstdint>
 #include <cstdio>
 
@@ -40,15 +40,15 @@ Idx ReadIdx(const std::string& path, uint32_t magic) {
   const bool swapped = found == (magic == kImages ? kLabels : kImages);
   CAFFE_CHECK(found == magic, path, ": not an IDX file of ", what, ": it begins with ", found,
               ", not with ", magic, swapped ? "; the order is images, labels, database" : "");
-  CAFFE_CHECK(idx.bytes.size() >= idx.begin, path, ": it is cut off in its head");
+  CAFFE_CHECK(idx.bytes.size() >= idx.begin, path, ": its header is cut off");
   double count = 1;
   for (size_t i = 0; i < axes; ++i) {
     idx.shape.push_back(BigEndian(idx.bytes, 4 + 4 * i));
     count *= static_cast<double>(idx.shape.back());
   }
   const auto have = static_cast<double>(idx.bytes.size() - idx.begin);
-  CAFFE_CHECK(have == count, path, ": it says it has ", count, " bytes of ", what, ", but has ",
-              have, have < count ? "; it is cut off" : "");
+  CAFFE_CHECK(have == count, path, ": its header announces ", count, " bytes of ", what,
+              ", but has ", have, have < count ? "; it is cut off" : "");
   return idx;
 }
 

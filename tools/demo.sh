@@ -8,13 +8,13 @@ tools/build.sh release _caffe caffe_pb2 tool_caffe tool_convert_mnist_data tool_
   tool_convert_imageset tool_compute_image_mean
 python=.venv/bin/python3
 [ -x "$python" ] || python=python3
-# The table alone, without the log lines of every net.
+# Only the table, without the log lines of every net.
 CAFFE_LOG=${CAFFE_LOG:-warning} "$python" examples/digits/digits.py --output build/demo "$@"
 
 echo
 echo "Next, for example, LeNet on MNIST (README.md and examples/README.md have more):"
 [ ! -e .venv/bin/activate ] ||
-  echo "    . .venv/bin/activate    # the Python packages are in there: once in every new shell"
+  echo "    . .venv/bin/activate    # activates the Python packages: once in every new shell"
 cat <<'TEXT'
     python3 examples/mnist/create_mnist.py    # downloads 12 MB and writes two LMDBs
     build/tools/caffe train -solver models/lenet/lenet_solver.prototxt    # Ctrl-C: a snapshot

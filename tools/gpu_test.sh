@@ -14,7 +14,7 @@ results=$(cd "$1" && pwd)
 shift
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(build test time digits train)
-# NVIDIA's OpenCL by its library: containers often lack the file in /etc/OpenCL/vendors.
+# Names NVIDIA's OpenCL library: containers often lack the file in /etc/OpenCL/vendors.
 export OCL_ICD_FILENAMES=${OCL_ICD_FILENAMES:-libnvidia-opencl.so.1}
 export CAFFE_CACHE_DIR=$PWD/build/gpu-cache
 python=.venv/bin/python3
@@ -27,7 +27,7 @@ caffe=build/tools/caffe
 devices=(cuda:0 opencl:0)
 status=0
 
-# step NAME COMMAND...: runs it with its output on the screen and in FOLDER/NAME.log.
+# step NAME COMMAND...: runs the command; its output goes to the screen and to FOLDER/NAME.log.
 step() {
   local name=$1 begin=$SECONDS result=ok
   shift
@@ -36,7 +36,7 @@ step() {
   printf '%-24s %-6s %5d s\n' "$name" "$result" $((SECONDS - begin)) | tee -a "$results/summary.txt"
 }
 
-# time_net FILE FLAGS...: the result as JSON in FILE; the log stays on the screen.
+# time_net FILE FLAGS...: writes the result as JSON to FILE; the log goes to the screen.
 time_net() {
   local file=$1
   shift
@@ -55,7 +55,7 @@ nvidia-smi >"$results/nvidia-smi.txt" 2>&1 || true
 
 if has_stage test; then
   step self_test "$caffe" device_query --self-test
-  # Tests fan out over every device: CUDA and OpenCL both.
+  # Tests run on every device: CUDA and OpenCL.
   step ctest ctest --test-dir build --output-on-failure
   step pytest "$python" -m pytest -q -rs tests/python
 fi

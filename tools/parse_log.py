@@ -3,7 +3,7 @@
 
 Writes FOLDER/train.log.train and FOLDER/train.log.test, CSV files with the columns NumIters,
 Seconds, LearningRate and one for each output of the net, as BVLC Caffe's script of this name does.
-Seconds count from the first line of the solver. Of several test nets the second and later ones have
+Seconds count from the first line of the solver. The second and later test nets have
 files of their own: train.log.test1, train.log.test2, ...
 """
 import argparse
@@ -22,14 +22,14 @@ OUTPUT = re.compile(r' *(Train|Test) net output #(\d+): (\S+) = ' + NUMBER)
 
 
 class Clock:
-    """Seconds since the first time it was given. Lines have no year: a new one may begin."""
+    """Seconds since the first time stamp. Lines have no year: a new one may begin."""
 
     def __init__(self):
         self.first = self.last = None
         self.years = datetime.timedelta()
 
     def __call__(self, month, day, hour, minute, second, fraction):
-        # 2024 has a 29 February, and 366 days.
+        # 2024 is a leap year.
         time = datetime.datetime(2024, month, day, hour, minute, second,
                                  int(fraction.ljust(6, '0')[:6])) + self.years
         if self.last and self.last - time > datetime.timedelta(days=180):
@@ -106,11 +106,11 @@ def write(path, rows, delimiter):
 
 
 def read(path):
-    """parse() of a file; an error if it is not a log of a training."""
+    """parse() of a file; exits with an error if it is not a training log."""
     with open(path, encoding='utf-8', errors='replace') as file:
         train, tests = parse(file)
     if not train and not tests:
-        sys.exit('%s: there is no line "Train net output" or "Test net output"; a log of `caffe '
+        sys.exit('%s: no line has "Train net output" or "Test net output"; a log of `caffe '
                  'train` (2>FILE, or -log_dir FOLDER) with display and CAFFE_LOG=info is expected'
                  % path)
     return train, tests
@@ -120,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0],
                                      epilog=__doc__.split('\n\n', 1)[1],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('logfile_path', help='what caffe train wrote to standard error or log_dir')
+    parser.add_argument('logfile_path', help='a log of caffe train, from standard error or log_dir')
     parser.add_argument('output_dir', help='folder for the tables')
     parser.add_argument('--verbose', action='store_true', help='name the files that are written')
     parser.add_argument('--delimiter', default=',', help='between columns (default: a comma)')

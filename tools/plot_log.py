@@ -26,7 +26,7 @@ def series(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
-    parser.add_argument('logs', nargs='+', help='what caffe train wrote to standard error or log_dir')
+    parser.add_argument('logs', nargs='+', help='logs of caffe train (standard error or log_dir)')
     parser.add_argument('--output', default='curve.png',
                         help='the picture, .png, .svg or .pdf (default: curve.png)')
     parser.add_argument('--fields', nargs='+', metavar='NAME', help='only these outputs')
@@ -50,7 +50,7 @@ def main():
     if arguments.fields:
         missing = [name for name in arguments.fields if name not in panels]
         if missing:
-            sys.exit('plot_log.py: there is no output %s; there are %s'
+            sys.exit('plot_log.py: no output %s; the outputs are %s'
                      % (missing[0], ', '.join(sorted(panels))))
         panels = {name: panels[name] for name in arguments.fields}
 

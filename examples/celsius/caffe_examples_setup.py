@@ -1,7 +1,7 @@
-"""What the scripts of this folder, and the thesis' listings 2.1-2.3, import: `from … import *`.
+"""Imports for the scripts of this folder and the thesis' listings 2.1-2.3: `from … import *`.
 
-Finds the package in the built tree, unless it is installed, and draws without a window where there
-is no display. The nets run on the best device there is; CAFFE_EXAMPLES_DEVICE names another.
+Finds the package in the built tree unless it is installed, and draws without a window if there is
+no display. The nets run on the best device; CAFFE_EXAMPLES_DEVICE selects another one.
 """
 import os
 import pickle

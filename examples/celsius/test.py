@@ -1,7 +1,7 @@
 """test.py [float|half|int16|int8]: the error of the trained neuron, by default in every precision.
 
-Every precision loads the same float weights; the integer ones quantize them by the ranges that
-train.py observed. The table also has the errors that the thesis reports (its table 4.6).
+All precisions load the same float weights; the integer types quantize them by the ranges that
+train.py observed. The table also has the errors of the thesis (its table 4.6).
 """
 from caffe_examples_setup import *
 

@@ -2,7 +2,7 @@
 """Makes LMDBs and the mean image of CIFAR-10; downloads it if no data are given.
 
 Writes cifar10_train_lmdb, cifar10_test_lmdb and mean.binaryproto beside this script, where
-models/cifar10_quick looks for them. --data names what there is: a folder or tar file, either with the
+models/cifar10_quick expects them. --data names existing data: a folder or tar file, either with the
 binary version (data_batch_1.bin …) or with images in train/<class>/ and test/<class>/.
 """
 import argparse
@@ -54,7 +54,7 @@ def files_of(data):
                 if name.endswith(('.bin', '.jpg', '.jpeg', '.png')):
                     with open(path, 'rb') as file:
                         yield os.path.relpath(path, data), file.read()
-        # A folder with one archive in it.
+        # A folder that contains one archive.
         for name in sorted(os.listdir(data)):
             if name.endswith(('.tar', '.tar.gz', '.tar.xz')):
                 yield from files_of(os.path.join(data, name))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains CIFAR-10 quick with the schedule that Caffe published, and draws loss and accuracy.
+"""Trains CIFAR-10 quick with the schedule of Caffe's example, and draws loss and accuracy.
 
 4,000 iterations with one rate, a snapshot, and 1,000 more from it with a tenth of the rate.
 """
@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'models', 'cifar10_quick')]
 sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
-import caffe  # noqa: E402  (first: it says where missing packages are)
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
 from google.protobuf import text_format  # noqa: E402
 import matplotlib  # noqa: E402
 matplotlib.use('Agg')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes mnist.pkl beside itself, as the thesis' listings 2.5 and 2.6 read it.
+"""Writes mnist.pkl, which the thesis' listings 2.5 and 2.6 read, beside itself.
 
 Three pairs of images [N, 784] (bytes 0-255) and labels [N]: 50,000 for training, 10,000 for
 validation, 10,000 for testing.

@@ -15,7 +15,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
-import caffe  # noqa: E402  (first: it says where missing packages are)
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
 import numpy as np  # noqa: E402
 from caffe import layers as L, params as P  # noqa: E402
 from caffe.proto import caffe_pb2  # noqa: E402

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes LMDBs of MNIST from its IDX files; downloads them if no folder is given.
 
-Writes mnist_train_lmdb and mnist_test_lmdb beside this script, where models/lenet looks for them.
+Writes mnist_train_lmdb and mnist_test_lmdb beside this script, where models/lenet expects them.
 """
 import argparse
 import gzip

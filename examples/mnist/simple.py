@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'examples', 'data')]
 sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
-import caffe  # noqa: E402  (first: it says where missing packages are)
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
 import numpy as np  # noqa: E402
 
 from caffe import layers as L  # noqa: E402

@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'models', 'lenet')]
 sys.path.append(os.path.join(ROOT, 'python'))  # unless it is installed
 
-import caffe  # noqa: E402  (first: it says where missing packages are)
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
 from google.protobuf import text_format  # noqa: E402
 import numpy as np  # noqa: E402
 
@@ -20,7 +20,7 @@ import generate  # noqa: E402
 
 TYPES = {'float': caffe_pb2.CAFFE_FLOAT, 'half': caffe_pb2.CAFFE_HALF,
          'bfloat16': caffe_pb2.CAFFE_BFLOAT16, 'double': caffe_pb2.CAFFE_DOUBLE}
-# Trained in float, then quantized by ranges that are observed on training images.
+# Trained in float, then quantized by the ranges observed on training images.
 INTEGERS = {'int16': caffe_pb2.CAFFE_INT16_QUANTIZED, 'int8': caffe_pb2.CAFFE_INT8_QUANTIZED}
 CALIBRATION_BATCHES, TEST_BATCHES = 50, 100  # of 100 images
 

@@ -2,7 +2,7 @@
 """Classifies the images of a list with SqueezeNet and counts the correct classes.
 
 Images are decoded, cropped to the centre of 227x227 and reduced by the mean of each channel; the
-class is that of the largest score. Prints the number of hits and the time, and on demand writes the
+class is that of the largest score. Prints the number of hits and the time; --classes writes the
 class of every image.
 """
 import argparse
@@ -14,7 +14,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
-import caffe  # noqa: E402  (first: it says where missing packages are)
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
 import numpy as np  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 from PIL import Image  # noqa: E402

@@ -18,8 +18,8 @@ def filled(std, bias):
 
 
 def add_body(net, classes, bias=0.1, pool_first=False, fc=4096):
-    """conv1 … fc8 on net.data. `bias` is the start of the biases that AlexNet's paper sets to 1;
-    pool_first swaps pooling and normalisation, as CaffeNet does."""
+    """conv1 … fc8 on net.data. `bias` initializes the biases that AlexNet's paper sets to 1;
+    pool_first swaps pooling and normalisation, as in CaffeNet."""
     def shrink(index, bottom):
         def pool(x):
             net['pool%d' % index] = L.Pooling(x, pool=P.Pooling.MAX, kernel_size=3, stride=2)

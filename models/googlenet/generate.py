@@ -27,7 +27,7 @@ def filled(bias=0.2):
 
 
 def conv(net, prefix, name, bottom, num_output, **window):
-    """<prefix>/<name> and its <prefix>/relu_<name>, without the stride that the name may carry."""
+    """<prefix>/<name> and its <prefix>/relu_<name>, without the stride in the name."""
     full = '%s/%s' % (prefix, name)
     net[full] = L.Convolution(bottom, num_output=num_output, **window, **filled())
     relu = '%s/relu_%s' % (prefix, name.split('_s')[0])

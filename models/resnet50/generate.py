@@ -29,7 +29,7 @@ def rectified(net, name, bottom):
 
 
 def block(net, name, bottom, width, stride, project):
-    """A bottleneck: 1x1, 3x3, 1x1 with four times the outputs, added to what came in."""
+    """A bottleneck: 1x1, 3x3, 1x1 with four times the outputs, added to its input."""
     def branch(suffix, x, **param):
         full = name + '_branch' + suffix
         return normalised(net, 'res' + full, full, x, bias_term=False, **param)

@@ -10,7 +10,7 @@ from imagenet import (L, MEAN, P, NetSpec, add_data, add_loss, finish,  # noqa: 
                       image_input, write)
 
 SIZE = 227
-# Outputs of the modules fire2 … fire9: of the layer that squeezes, of each layer that expands.
+# Outputs of the modules fire2 … fire9: of the squeeze layer, of each expand layer.
 MODULES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 # Names of the layers in the released model, and in the one before it (FireNet).
 NAMES = dict(squeeze='squeeze1x1', one='expand1x1', three='expand3x3', final='conv10',

@@ -26,7 +26,7 @@ def add_body(net, classes, fc):
     for block, (count, outputs) in enumerate(BLOCKS, 1):
         for index in range(1, count + 1):
             name = '%d_%d' % (block, index)
-            # Deep plain nets do not train from the paper's gaussian of 0.01.
+            # Deep plain nets do not converge from the paper's gaussian of 0.01.
             net['conv' + name] = L.Convolution(x, num_output=outputs, kernel_size=3, pad=1,
                                                **filled('msra'))
             x = net['relu' + name] = L.ReLU(net['conv' + name], in_place=True)

@@ -1,4 +1,4 @@
-// What Python gives, as C++ wants it, with errors that say what is wrong with it.
+// Converts Python arguments to C++, with errors that name the argument and its value.
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
 
@@ -27,8 +27,8 @@ int64_t ToInteger(const py::handle& value, const std::string& what, const std::s
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (overflow != 0) {
-    throw py::value_error(
-        Concat(what, " is ", py::str(index).cast<std::string>(), ", which 64 bits do not hold"));
+    throw py::value_error(Concat(what, " is ", py::str(index).cast<std::string>(),
+                                 ", which does not fit into 64 bits"));
   }
   return number;
 }

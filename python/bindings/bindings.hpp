@@ -12,7 +12,7 @@ class NetParameter;
 class SolverParameter;
 }  // namespace caffe
 
-// One function for each file of this folder: it adds its classes and functions to the module.
+// Each file of this folder has one function, which adds its classes and functions to the module.
 void BindEnums(pybind11::module_& module);
 void BindDevices(pybind11::module_& module);
 void BindBlob(pybind11::module_& module);
@@ -23,29 +23,30 @@ void BindNet(pybind11::module_& module);
 void BindSolver(pybind11::module_& module);
 void BindTimer(pybind11::module_& module);
 
-// A message that came as ours or as one of caffe_pb2; throws a TypeError for anything else.
+// Converts a message of ours or of caffe_pb2; throws a TypeError for anything else.
 caffe::NetParameter ToNetParameter(const pybind11::object& object);
 caffe::SolverParameter ToSolverParameter(const pybind11::object& object);
 bool IsMessage(const pybind11::object& object);
 
 // A str or an os.PathLike as a path.
 std::string ToPath(const pybind11::object& object);
-// The same for a file that `what` reads or writes: throws a ValueError that names it for ''.
+// ToPath for a file that `what` reads or writes; throws a ValueError that names `what` for ''.
 std::string ToFile(const pybind11::object& object, const std::string& what);
 
-// An integer of Python or NumPy. Throws a TypeError: "<what> is 1.5 (float), not <wanted>".
+// Converts an integer of Python or NumPy. Throws a TypeError: "<what> is 1.5 (float), not
+// <wanted>".
 int64_t ToInteger(const pybind11::handle& value, const std::string& what,
                   const std::string& wanted = "an integer");
 // "1.5 (float)", for messages.
 std::string Described(const pybind11::handle& value);
-// reshape(2, 3), reshape((2, 3)).
+// The extents of reshape(2, 3) or reshape((2, 3)).
 std::vector<int64_t> ToShape(const pybind11::args& extents, const std::string& what);
 // Throws an IndexError unless 0 <= index < count: "<whose> has 3 layers, there is no layer 99".
 void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun);
 
-// Raises what Ctrl-C left behind, if this is Python's main thread. Cheap: looks every 50 ms.
+// Raises a pending KeyboardInterrupt if this is Python's main thread. Cheap: checks every 50 ms.
 void CheckSignals();
-// Makes the net's forward and backward answer Ctrl-C.
+// Lets Ctrl-C interrupt the net's forward and backward.
 void AnswerSignals(caffe::Net& net);
 
 // The seed for the next net of this thread, or -1: set by set_random_seed.

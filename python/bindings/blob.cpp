@@ -27,8 +27,8 @@ py::dtype NumpyType(caffe::DataType type) {
   return py::dtype("uint16");
 }
 
-// A view of host memory that keeps that memory alive, also beyond the blob. The blob is not touched
-// once Python may let other threads run.
+// A view of host memory that keeps the memory alive even if the blob is destroyed. Reads the blob
+// only before Python can switch to another thread.
 py::object View(std::string name, caffe::Shape shape, caffe::DataType type, SyncedMemory* memory,
                 int64_t offset) {
   auto* owner = new std::shared_ptr<void>(memory->View());
@@ -52,7 +52,7 @@ py::object Diff(const BlobBase& blob) {
   return View(blob.name(), blob.shape(), blob.type(), blob.diff_memory().get(), blob.diff_offset());
 }
 
-// (scale, zero point, smallest code, largest code); None without a range.
+// (scale, zero point, smallest code, largest code), or None without a range.
 py::object Quantization(const BlobBase& blob) {
   WaitUntilIdle(blob);
   if (!blob.type().is_quantized()) return py::none();
@@ -63,7 +63,7 @@ py::object Quantization(const BlobBase& blob) {
   return py::make_tuple(range.scale, range.zero, info.code_min, info.code_max);
 }
 
-// For libraries that take addresses in a GPU's memory (PyCUDA, CuPy). Counts as writing.
+// For libraries that use addresses in a GPU's memory (PyCUDA, CuPy). Counts as writing.
 uintptr_t Address(const BlobBase& blob, caffe::DevicePtr pointer) {
   CAFFE_CHECK(blob.device()->backend() != caffe::Backend::kOpenCl, "blob ", blob.name(),
               ": memory of an OpenCL device (", blob.device()->info().id, ") has no address");
@@ -76,7 +76,7 @@ void Reshape(BlobBase& blob, const py::args& extents) {
   blob.Reshape(shape);
 }
 
-// A number that follows from the shape.
+// A number computed from the shape.
 template <int64_t (BlobBase::*number)() const> int64_t Number(const BlobBase& blob) {
   WaitUntilIdle(blob);
   return (blob.*number)();
@@ -103,13 +103,13 @@ void BindBlob(py::module_& module) {
       "net.blobs['data'], net.params['conv1'][0].")
       .def_property_readonly("shape", &ShapeOf, "The extents, a tuple of int.")
       .def_property_readonly("num", &Number<&BlobBase::num>,
-                             "shape[0], int; 1 where the blob has no such axis.")
+                             "shape[0], int; 1 if the blob has no such axis.")
       .def_property_readonly("channels", &Number<&BlobBase::channels>,
-                             "shape[1], int; 1 where the blob has no such axis.")
+                             "shape[1], int; 1 if the blob has no such axis.")
       .def_property_readonly("height", &Number<&BlobBase::height>,
-                             "shape[2], int; 1 where the blob has no such axis.")
+                             "shape[2], int; 1 if the blob has no such axis.")
       .def_property_readonly("width", &Number<&BlobBase::width>,
-                             "shape[3], int; 1 where the blob has no such axis.")
+                             "shape[3], int; 1 if the blob has no such axis.")
       .def_property_readonly("count", &Count, "The number of elements: the product of shape.")
       .def_property_readonly("name", &BlobBase::name,
                              "The name in the net, str; of a parameter <layer>.<index>.")
@@ -125,15 +125,17 @@ void BindBlob(py::module_& module) {
           py::return_value_policy::reference, "The caffe.Device whose memory holds the blob.")
       .def_property_readonly(
           "data", &Data,
-          "A NumPy view of the values with the blob's shape; what is written is there at the next "
+          "A NumPy view of the values with the blob's shape; the net sees what is written at the "
+          "next "
           "pass.\n\n"
           "float is float32, half float16, double float64, bfloat16 ml_dtypes.bfloat16. quant8 "
           "and\n"
           "quant16 are codes, uint8 and uint16 (caffe.codes.Codes), which take integers only: use\n"
           "float_data for numbers. Reading waits for the device. blob.data[...] = x writes.")
-      .def_property_readonly("diff", &Diff,
-                             "A NumPy view of the gradient: shape and type as of data. Backward "
-                             "writes it.")
+      .def_property_readonly(
+          "diff", &Diff,
+          "A NumPy view of the gradient: shape and type are those of data. Backward "
+          "writes it.")
       .def_property_readonly("_quantization", &Quantization)
       .def_property_readonly(
           "_gpu_data_ptr",
@@ -151,7 +153,7 @@ void BindBlob(py::module_& module) {
           "The address of diff in the memory of a CUDA device (or the CPU), int.")
       .def("reshape", &Reshape,
            "reshape(2, 3) or reshape((2, 3)): other extents, int each.\n\n"
-           "Views that were taken before keep the old memory. net.reshape(), or the next forward,\n"
-           "gives the blobs behind it their shapes. TypeError for what is not an integer,\n"
-           "RuntimeError for negative extents and sizes that no memory holds.");
+           "Earlier views keep the old memory. net.reshape(), or the next forward,\n"
+           "reshapes the later blobs. TypeError if an extent is not an integer,\n"
+           "RuntimeError for negative extents and sizes that do not fit into memory.");
 }

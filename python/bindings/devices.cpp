@@ -13,7 +13,7 @@ namespace {
 using caffe::Device;
 using caffe::Runtime;
 
-// The GPU that set_device chose, which set_mode_gpu returns to after set_mode_cpu.
+// The GPU of the last set_device, which set_mode_gpu selects again after set_mode_cpu.
 thread_local Device* chosen_device = nullptr;
 thread_local int64_t next_seed = -1;
 int solver_count = 1, solver_rank = 0;
@@ -21,9 +21,10 @@ int solver_count = 1, solver_rank = 0;
 Device* DeviceOf(const py::object& which) {
   Runtime& runtime = Runtime::Get();
   if (py::isinstance<py::str>(which)) return runtime.DeviceByName(which.cast<std::string>());
-  const int64_t number = ToInteger(which, "set_device: the device",
-                                   "a name ('cpu', 'cuda:0') or a number of caffe device_query");
-  // What an int does not hold is no device either: the error lists those that are there.
+  const int64_t number =
+      ToInteger(which, "set_device: the device",
+                "a name ('cpu', 'cuda:0') or a number as printed by caffe device_query");
+  // A number beyond int is not a device either: the error lists the devices.
   return runtime.DeviceByName(std::to_string(number));
 }
 
@@ -38,7 +39,7 @@ void SetModeGpu() {
   Runtime& runtime = Runtime::Get();
   Device* device = chosen_device ? chosen_device : runtime.BestDevice();
   if (!chosen_device && device == runtime.cpu()) {
-    caffe::log::WarnOnce("set_mode_gpu: there is no GPU; the CPU is used");
+    caffe::log::WarnOnce("set_mode_gpu: no GPU was found; using the CPU");
   }
   runtime.SetDefaultDevice(device);
 }
@@ -54,7 +55,7 @@ int EnumerateDevices(bool silent) {
   return static_cast<int>(devices.size());
 }
 
-// As `caffe device_query` counts. Asking for the CPU's opens no driver.
+// Numbers as printed by `caffe device_query`. The CPU's number is found without opening a driver.
 int NumberOf(const Device& device) {
   if (device.backend() == caffe::Backend::kCpu) return -1;
   const auto& devices = Runtime::Get().devices();
@@ -85,7 +86,7 @@ void BindDevices(py::module_& module) {
                              "The number that set_device takes, int; -1 for the CPU.")
       .def_property_readonly(
           "description", [](const Device& device) { return device.info().name; },
-          "The maker's name of the device, str.")
+          "The vendor's name of the device, str.")
       .def_property_readonly(
           "is_gpu", [](const Device& device) { return !device.info().is_cpu_type; },
           "False for the CPU and for OpenCL devices that run on it (PoCL).")
@@ -100,7 +101,7 @@ void BindDevices(py::module_& module) {
           "The largest bytes_in_use since the start, or since reset_peak().")
       .def("reset_peak", &Device::ResetPeak, "bytes_peak becomes bytes_in_use.")
       .def("synchronize", &Device::Synchronize, py::call_guard<WithoutGil>(),
-           "Waits until the device has done what it was given. RuntimeError if some of it failed.");
+           "Waits until the device has finished its work. RuntimeError if some of it failed.");
 
   module.def(
       "devices", &AllDevices, py::return_value_policy::reference,
@@ -108,17 +109,17 @@ void BindDevices(py::module_& module) {
       "and the last, [-1], is the CPU, whose number is -1.");
   module.def(
       "device", [] { return Runtime::Get().default_device(); }, py::return_value_policy::reference,
-      "This thread's default device, a caffe.Device: that of set_device, else the best there is.");
+      "This thread's default device, a caffe.Device: that of set_device, else the best one.");
   module.def("enumerate_devices", &EnumerateDevices, py::arg("silent") = false,
              "The number of devices besides the CPU, int; prints them unless silent.");
   module.def(
       "set_device", &SetDevice, py::arg("device"),
       "Makes a device this thread's default.\n\n"
-      "By name ('cpu', 'cuda:0') or by the number of `caffe device_query` (-1: the CPU). Nets\n"
-      "move there at their next forward. RuntimeError lists the devices if there is no such one.");
+      "By name ('cpu', 'cuda:0') or by its number in `caffe device_query` (-1: the CPU). Nets\n"
+      "move there at their next forward. A RuntimeError for an unknown device lists all.");
   module.def(
       "select_device", [](const py::object& device, bool) { SetDevice(device); }, py::arg("id"),
-      py::arg("list_id") = true, "set_device under the name that the OpenCL fork gives it.");
+      py::arg("list_id") = true, "The OpenCL fork's name of set_device.");
   module.def(
       "set_devices",
       [](const py::sequence& devices) {
@@ -126,7 +127,8 @@ void BindDevices(py::module_& module) {
         SetDevice(devices[0]);
       },
       py::arg("devices"),
-      "set_device of the first one of a list: a net runs on one device. RuntimeError for an empty\n"
+      "Calls set_device with the first one of a list: a net runs on one device. RuntimeError for "
+      "an empty\n"
       "list.");
   module.def(
       "set_mode_cpu", [] { Runtime::Get().SetDefaultDevice(Runtime::Get().cpu()); },
@@ -134,7 +136,7 @@ void BindDevices(py::module_& module) {
   module.def(
       "set_mode_gpu", &SetModeGpu,
       "Makes the device of the last set_device this thread's default again, else the best GPU.\n\n"
-      "Without a GPU one warning, and the CPU.");
+      "Without a GPU it warns once and uses the CPU.");
   module.def(
       "set_random_seed",
       [](int64_t seed) {
@@ -142,21 +144,22 @@ void BindDevices(py::module_& module) {
         next_seed = seed;
       },
       py::arg("seed"),
-      "The seed, an int from 0 on, of the next net or solver that this thread makes; one more for\n"
-      "each that follows. A solver's own random_seed goes before it.");
+      "The seed, an int from 0 on, of the next net or solver that this thread makes; each later\n"
+      "one gets the next number. A solver's own random_seed takes precedence.");
   module.def(
-      "solver_count", [] { return solver_count; }, "What set_solver_count set, int; 1 at first.");
+      "solver_count", [] { return solver_count; },
+      "The value of set_solver_count, int; 1 at first.");
   module.def(
       "set_solver_count", [](int count) { solver_count = count; }, py::arg("count"),
-      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_count() gives it back.");
+      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_count() returns it.");
   module.def(
-      "solver_rank", [] { return solver_rank; }, "What set_solver_rank set, int; 0 at first.");
+      "solver_rank", [] { return solver_rank; }, "The value of set_solver_rank, int; 0 at first.");
   module.def(
       "set_solver_rank", [](int rank) { solver_rank = rank; }, py::arg("rank"),
-      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_rank() gives it back.");
+      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_rank() returns it.");
   module.def(
       "set_multiprocess", [](bool) {}, py::arg("multiprocess"),
-      "Kept for scripts of BVLC Caffe; changes nothing.");
+      "Kept for scripts of BVLC Caffe; has no effect.");
   module.def(
       "has_nccl", [] { return false; }, "False: training on several GPUs is not supported.");
   module.def(
@@ -168,13 +171,13 @@ void BindDevices(py::module_& module) {
                                           : Level::kError);
       },
       py::arg("level") = 0, py::arg("stderr") = true,
-      "Log lines of this level (0 info, 1 warning, 2 error) and above go to standard error.");
+      "Writes log lines of this level (0 info, 1 warning, 2 error) and above to standard error.");
   module.def(
       "set_logging_disabled",
       [](bool disabled) {
         caffe::log::SetLevel(disabled ? caffe::log::Level::kOff : caffe::log::Level::kInfo);
       },
-      py::arg("disabled") = true, "No log lines at all, or all from info on.");
+      py::arg("disabled") = true, "Disables the log, or enables it from level info on.");
   module.def(
       "log", [](const std::string& text) { caffe::log::Info(text); }, py::arg("text"),
       "Writes a log line of level info.");

@@ -11,7 +11,7 @@ void BindLayer(py::module_& module) {
   using caffe::LayerBase;
   using caffe::LayerParameter;
   py::class_<LayerParameter>(module, "LayerParameter",
-                             "What the prototxt says about a layer: layer.layer_param.")
+                             "A layer's parameters in the prototxt: layer.layer_param.")
       .def_property_readonly(
           "name", [](const LayerParameter& p) { return p.name(); }, "The layer's name, str.")
       .def_property_readonly(
@@ -27,14 +27,14 @@ void BindLayer(py::module_& module) {
             CheckIndex(i, p.bottom_size(), "layer " + p.name(), "bottom");
             return p.bottom(i);
           },
-          py::arg("index"), "The name of a bottom, counted from 0; IndexError beyond the last.")
+          py::arg("index"), "The name of bottom `index`; IndexError beyond the last.")
       .def(
           "top",
           [](const LayerParameter& p, int i) {
             CheckIndex(i, p.top_size(), "layer " + p.name(), "top");
             return p.top(i);
           },
-          py::arg("index"), "The name of a top, counted from 0; IndexError beyond the last.")
+          py::arg("index"), "The name of top `index`; IndexError beyond the last.")
       .def(
           "SerializeToString",
           [](const LayerParameter& p) { return py::bytes(p.SerializeAsString()); },
@@ -55,7 +55,7 @@ void BindLayer(py::module_& module) {
       "  propagate_down[i]; adds to self.blobs[i].diff.\n\n"
       "bottom and top are lists of caffe.Blob. The module must be importable (sys.path, "
       "PYTHONPATH).\n"
-      "What a method raises comes out of forward or backward with the layer's name in front.")
+      "forward and backward raise a method's exception with the layer's name in front.")
       .def_property_readonly(
           "type", [](const LayerBase& layer) { return layer.type(); },
           "The type, str, for example Convolution.")
@@ -63,7 +63,7 @@ void BindLayer(py::module_& module) {
           "name", [](const LayerBase& layer) { return layer.name(); }, "The name, str.")
       .def_property_readonly("layer_param", &LayerBase::layer_param,
                              py::return_value_policy::reference_internal,
-                             "What the prototxt says about the layer, a caffe.LayerParameter.")
+                             "The layer's parameters in the prototxt, a caffe.LayerParameter.")
       .def_property_readonly("_type_name",
                              [](const LayerBase& layer) { return layer.types().name(); })
       .def_property_readonly(
@@ -71,5 +71,5 @@ void BindLayer(py::module_& module) {
           py::return_value_policy::reference);
   module.def(
       "layer_type_list", [] { return caffe::LayerRegistry::Get().Names(); },
-      "The names of all layer types that nets may have, a sorted list of str.");
+      "The names of all known layer types, a sorted list of str.");
 }

@@ -78,21 +78,21 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
 }
 
 Net::Callback MakeCallback(const py::function& function) {
-  // Destroyed with the net, when the GIL is held; called from a forward, when it is not.
+  // Destroyed with the net, while the GIL is held; called from a forward, while it is not.
   return [function](int layer) {
     const InPython python;
-    const py::function kept = function;  // it may set another one
+    const py::function kept = function;  // the function may set another callback
     CallPython(kept, py::make_tuple(layer));
   };
 }
 
-// What changes while nobody computes.
+// For methods that need state which a running forward changes: waits until the net is idle.
 Net& Idle(Net& net) {
   LockOf(net)->WaitUntilIdle();
   return net;
 }
 
-// What never changes.
+// For methods that read only what is constant after construction: does not wait.
 const Net& Made(const Net& net) {
   LockOf(net);
   return net;
@@ -117,8 +117,8 @@ void SetInputArrays(Net& net, const py::object& given, const Array& data, const 
   caffe::Shape item(data.shape() + 1, data.shape() + data.ndim());
   caffe::Shape wanted(memory_data->shape().begin() + 1, memory_data->shape().end());
   CAFFE_CHECK(item == wanted, "items of shape ", caffe::ShapeString(item),
-              " were given, the layer wants ", caffe::ShapeString(wanted));
-  // The layer reads from the arrays, and may let go of them where the GIL is not held.
+              " were given, but the layer expects ", caffe::ShapeString(wanted));
+  // The layer reads from the arrays and may release them while the GIL is not held.
   const std::shared_ptr<void> owner(new std::pair<Array, Array>(data, labels), [](void* arrays) {
     const WithGil acquire;
     delete static_cast<std::pair<Array, Array>*>(arrays);
@@ -138,16 +138,17 @@ void BindNet(py::module_& module) {
       "A net from a prototxt or a message, on this thread's default device.\n\n"
       "Net(network_file, phase=TEST, level=0, stages=None, weights=None)\n\n"
       "network_file: a prototxt's path, a caffe_pb2.NetParameter or a caffe.NetParameter.\n"
-      "phase: caffe.TRAIN or caffe.TEST, or their names. level, stages: what layers' include and\n"
-      "exclude rules ask for; stages is a name or a list of names. weights: a caffemodel or HDF5\n"
+      "phase: caffe.TRAIN or caffe.TEST, or their names. level, stages: select layers by their "
+      "include and\n"
+      "exclude rules; stages is a name or a list of names. weights: a caffemodel or HDF5\n"
       "file, several separated by commas.\n\n"
-      "RuntimeError names layer, blob and values of a net that does not fit together. Used by\n"
-      "several threads, a net lets in one after the other.")
+      "A RuntimeError for an invalid net names layer, blob and values. Several threads use\n"
+      "a net one after the other.")
       .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level"),
            py::arg("stages"), py::arg("weights"))
       .def("exclusive", &LockOf,
            "with net.exclusive(): other threads that run the net wait until the block ends.\n\n"
-           "Results of forward are views, which stay as they are in the block.")
+           "forward returns views, which no other thread overwrites in the block.")
       .def("_run_forward",
            [](Net& net, int start, int end) {
              const Computing computing(net);
@@ -179,10 +180,10 @@ void BindNet(py::module_& module) {
             const Computing computing(net);
             net.Reshape();
           },
-          "Gives every blob the shape that follows from those of the inputs.\n\n"
-          "For net.blobs['data'].reshape(1, 3, 500, 500); a forward does it, too. RuntimeError "
+          "Computes the shapes of all blobs from those of the inputs.\n\n"
+          "For net.blobs['data'].reshape(1, 3, 500, 500); forward does this, too. RuntimeError "
           "names\n"
-          "the first layer that the shapes do not fit.")
+          "the first layer whose shapes do not fit.")
       .def(
           "clear_param_diffs",
           [](Net& net) {
@@ -202,9 +203,9 @@ void BindNet(py::module_& module) {
           py::arg("path"),
           "Copies weights, and ranges of blobs, from a caffemodel or HDF5 file, by names of "
           "layers.\n\n"
-          "Several files are separated by commas. Layers that the file does not have keep what "
+          "Several files are separated by commas. Layers that the file lacks keep their "
           "they\n"
-          "hold. RuntimeError where a file cannot be read or a shape differs.")
+          "values. RuntimeError if a file cannot be read or a shape differs.")
       .def(
           "share_with",
           [](Net& net, const Net& other) {
@@ -212,8 +213,8 @@ void BindNet(py::module_& module) {
             net.ShareTrainedLayersWith(other);
           },
           py::arg("other"),
-          "The parameters become those of the other net's layers of the same names: one memory.\n\n"
-          "RuntimeError where a shape differs, and where the nets are on different devices.")
+          "Shares the parameters of the other net's layers of the same names: one memory.\n\n"
+          "RuntimeError if a shape differs or the nets are on different devices.")
       .def(
           "save",
           [](Net& net, const py::object& given, bool write_diff) {
@@ -226,7 +227,7 @@ void BindNet(py::module_& module) {
           },
           py::arg("path"), py::arg("write_diff") = false,
           "Writes a caffemodel: weights, ranges of blobs, and the gradients if write_diff.\n\n"
-          "RuntimeError where the file cannot be written; one that was there stays as it was.")
+          "RuntimeError if the file cannot be written; an existing file is then unchanged.")
       .def(
           "save_hdf5",
           [](const Net& net, const py::object& given, bool write_diff) {
@@ -235,7 +236,7 @@ void BindNet(py::module_& module) {
             net.SaveHDF5(path, write_diff);
           },
           py::arg("path"), py::arg("write_diff") = false,
-          "Writes the weights as HDF5, laid out as BVLC Caffe does it; errors as of save.")
+          "Writes the weights as HDF5 in BVLC Caffe's layout; errors are those of save.")
       .def(
           "load_hdf5",
           [](Net& net, const py::object& given) {
@@ -243,7 +244,7 @@ void BindNet(py::module_& module) {
             const Computing computing(net);
             net.LoadHDF5(path);
           },
-          py::arg("path"), "Copies the weights of an HDF5 file; errors as of copy_from.")
+          py::arg("path"), "Copies the weights of an HDF5 file; errors are those of copy_from.")
       .def_property_readonly(
           "name", [](const Net& net) { return Made(net).name(); }, "The name in the prototxt, str.")
       .def_property_readonly("_phase",
@@ -302,7 +303,7 @@ void BindNet(py::module_& module) {
           [](Net& net, const py::function& f) { Idle(net).set_before_forward(MakeCallback(f)); },
           py::arg("function"),
           "Calls function(index of the layer in layers) before each layer's forward.\n\n"
-          "One function at a time; with one, layers run one by one.")
+          "Only one function can be set. With a function, layers run one by one (not fused).")
       .def(
           "after_forward",
           [](Net& net, const py::function& f) { Idle(net).set_after_forward(MakeCallback(f)); },

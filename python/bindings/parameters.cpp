@@ -9,11 +9,12 @@ namespace py = pybind11;
 
 namespace {
 
-// The bytes of a Python message, which must be one of this name.
+// The bytes of a Python message, which must be of the type `wanted`.
 std::string Serialized(const py::object& object, const char* wanted) {
   if (py::hasattr(object, "DESCRIPTOR")) {
     const auto given = object.attr("DESCRIPTOR").attr("name").cast<std::string>();
-    if (given != wanted) throw py::type_error(caffe::Concat("a ", given, " is no ", wanted));
+    if (given != wanted)
+      throw py::type_error(caffe::Concat("expected a ", wanted, ", not a ", given));
   }
   return object.attr("SerializeToString")().cast<py::bytes>();
 }
@@ -70,7 +71,7 @@ void BindParameters(py::module_& module) {
            })
       .def("clear_stage", [](NetState& s) { s.clear_stage(); });
   py::class_<NetParameter>(module, "NetParameter",
-                           "The net of a caffe.SolverParameter. Nets of one's own are written as\n"
+                           "The net of a caffe.SolverParameter. To write a net use\n"
                            "caffe_pb2.NetParameter, or with caffe.NetSpec.")
       .def(py::init<>())
       .def_property(

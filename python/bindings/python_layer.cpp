@@ -16,7 +16,7 @@ using caffe::LayerBase;
 
 namespace {
 
-// Of the layer that is being made in this thread.
+// The context of the layer that this thread is creating.
 thread_local const caffe::LayerContext* present_context = nullptr;
 
 class PresentContext {
@@ -36,7 +36,7 @@ py::list Blobs(const BlobVec& blobs) {
   return list;
 }
 
-// What views of earlier calls look at becomes current on the host.
+// Brings the host copies that views of earlier calls show up to date.
 void SyncViews(const BlobVec& blobs) {
   for (BlobBase* blob : blobs) {
     if (blob->data_memory()->has_view()) blob->data_memory()->host_data();
@@ -44,8 +44,8 @@ void SyncViews(const BlobVec& blobs) {
   }
 }
 
-// What may have been written through views of earlier calls counts as written; views that were made
-// in the call count so already.
+// Marks the data that views of earlier calls may have written as written; views made during the
+// call mark it themselves.
 void MarkData(const BlobVec& blobs) {
   for (BlobBase* blob : blobs) {
     if (blob->data_memory()->has_view()) blob->data_memory()->MarkHostWritten();
@@ -64,8 +64,8 @@ BlobVec Pointers(const std::vector<std::shared_ptr<BlobBase>>& blobs) {
   return pointers;
 }
 
-// Gives the exception that is on its way the layer's name. It stays the object that Python raised,
-// so that whoever waits for its type still gets it.
+// Prefixes the message of the pending exception with the layer's name. The exception object stays
+// the same, so that an `except` clause for its type still matches.
 void NameLayer(py::error_already_set& error, const std::string& where) {
   const py::object value = error.value();
   const py::tuple arguments = py::getattr(value, "args", py::tuple());
@@ -73,7 +73,7 @@ void NameLayer(py::error_already_set& error, const std::string& where) {
       !error.matches(PyExc_OSError)) {
     const std::string text = where + ": " + arguments[0].cast<std::string>();
     value.attr("args") = py::make_tuple(text);
-    if (error.matches(PyExc_ImportError)) value.attr("msg") = text;  // what it prints
+    if (error.matches(PyExc_ImportError)) value.attr("msg") = text;  // ImportError prints its msg
   } else if (py::hasattr(value, "add_note")) {                       // Python 3.11
     value.attr("add_note")("in " + where);
   }
@@ -88,7 +88,7 @@ template <class Call> auto Named(const std::string& where, const Call& call) {
   }
 }
 
-// self.blobs, net.layers[i].blobs: a list of the layer's parameters that add_blob makes longer.
+// self.blobs and net.layers[i].blobs: the list of the layer's parameters, which add_blob extends.
 struct LayerBlobs {
   std::shared_ptr<LayerBase> layer;
   const std::vector<std::shared_ptr<BlobBase>>& list() const { return layer->blobs(); }
@@ -106,7 +106,7 @@ std::shared_ptr<BlobBase> BlobAt(const LayerBlobs& blobs, int64_t index) {
 }  // namespace
 
 std::shared_ptr<LayerBase> PythonLayer::MakeBase(const caffe::LayerParameter& parameter) {
-  CAFFE_CHECK(present_context, "layers are made by nets, from layer { type: 'Python' … }");
+  CAFFE_CHECK(present_context, "only a net can create a layer, from layer { type: 'Python' … }");
   return std::make_shared<PythonLayer>(parameter, *present_context);
 }
 
@@ -122,15 +122,15 @@ std::shared_ptr<LayerBase> PythonLayer::Create(const caffe::LayerParameter& para
         py::module_::import(python.module().c_str()).attr(python.layer().c_str());
     const py::handle base = py::type::of<LayerBase>();
     CAFFE_CHECK(PyType_Check(made.ptr()) && PyObject_IsSubclass(made.ptr(), base.ptr()) == 1, where,
-                ": ", python.module(), ".", python.layer(), " is no subclass of caffe.Layer");
+                ": ", python.module(), ".", python.layer(), " is not a subclass of caffe.Layer");
     const PresentContext present(context);
     return CallPython(made, py::make_tuple(py::cast(parameter, py::return_value_policy::copy)));
   });
   auto* layer = instance.cast<LayerBase*>();
-  // Holds the instance, which holds the C++ half.
+  // The owner holds the instance, which holds the C++ half.
   auto* owner = new py::object(instance);
   return std::shared_ptr<LayerBase>(layer, [owner](LayerBase*) {
-    if (!Py_IsInitialized()) return;  // the process ends
+    if (!Py_IsInitialized()) return;  // the process is ending
     const WithGil acquire_again;
     delete owner;
   });
@@ -141,7 +141,7 @@ void PythonLayer::Call(const char* method, const py::tuple& arguments) {
 }
 
 void PythonLayer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  if (set_up_) return;  // a move to another device: what setup made is there
+  if (set_up_) return;  // moved to another device: keep what setup made
   set_up_ = true;
   const InPython python;
   Call("setup", py::make_tuple(Blobs(bottom), Blobs(top)));
@@ -155,7 +155,7 @@ void PythonLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (type.attr("reshape").is(py::type::of<LayerBase>().attr("reshape"))) {
     throw py::attribute_error(
         caffe::Concat(Where(), ": class ", type.attr("__name__").cast<std::string>(),
-                      " has no method reshape(self, bottom, top), which gives each top its shape: ",
+                      " has no method reshape(self, bottom, top), which must shape each top: ",
                       "top[0].reshape(*bottom[0].data.shape)"));
   }
   Call("reshape", py::make_tuple(Blobs(bottom), Blobs(top)));
@@ -201,10 +201,10 @@ void BindPythonLayer(py::module_& module) {
           [](LayerBlobs& blobs, const py::args& extents) {
             auto* layer = dynamic_cast<PythonLayer*>(blobs.layer.get());
             CAFFE_CHECK(layer, blobs.layer->name(), " (", blobs.layer->type(),
-                        "): add_blob is for the setup of Python layers");
+                        "): add_blob can be called only in the setup of a Python layer");
             layer->AddBlob(ToShape(extents, blobs.layer->name() + ": add_blob"));
           },
-          "In the setup of a Python layer: makes a parameter of zeros, add_blob(2, 3) or\n"
+          "In the setup of a Python layer: adds a parameter of zeros, add_blob(2, 3) or\n"
           "add_blob((2, 3)). Its type is float, or double in a layer of double; RuntimeError in "
           "other\n"
           "layers.");
@@ -213,16 +213,14 @@ void BindPythonLayer(py::module_& module) {
   layer.def(py::init(&PythonLayer::MakeBase))
       .def(
           "setup", [](LayerBase&, const py::object&, const py::object&) {}, py::arg("bottom"),
-          py::arg("top"),
-          "Does nothing: the base of the setup(self, bottom, top) of layers written in Python.")
+          py::arg("top"), "Does nothing; a layer written in Python overrides it.")
       .def(
           "reshape", [](LayerBase&, const py::object&, const py::object&) {}, py::arg("bottom"),
           py::arg("top"),
-          "Does nothing: the base of the reshape(self, bottom, top) of layers written in Python,\n"
-          "which gives the tops their shapes and must be there.")
+          "Does nothing; a layer written in Python must override it and shape its tops.")
       .def_property_readonly(
           "blobs", [](const std::shared_ptr<LayerBase>& self) { return LayerBlobs{self}; },
-          "The parameters, a caffe.BlobVec of caffe.Blob; empty where the layer has none.")
+          "The parameters, a caffe.BlobVec of caffe.Blob; empty if the layer has none.")
       .def_property_readonly(
           "param_str",
           [](const LayerBase& self) { return self.layer_param().python_param().param_str(); },

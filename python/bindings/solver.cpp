@@ -24,12 +24,12 @@ namespace {
 
 using caffe::Solver;
 
-// Ctrl-C while a solver trains: the iteration is finished, so that a snapshot holds it, and
-// training stops. A second Ctrl-C ends training where it is. Outside of training Ctrl-C ends at once
-// what runs.
+// Ctrl-C while a solver trains: the iteration is finished, so that a snapshot includes it, and
+// training stops. A second Ctrl-C stops training at once. Outside training Ctrl-C interrupts at
+// once.
 class Interruption {
  public:
-  // Called without the GIL, between the steps of nets and of training.
+  // Called without the GIL, between the layers of a pass and between iterations.
   void Check() {
     try {
       CheckSignals();
@@ -41,19 +41,20 @@ class Interruption {
     }
   }
 
-  // Runs `train` and gives the KeyboardInterrupt that ended it, if one did and no other followed.
+  // Runs `train` and returns the KeyboardInterrupt that ended it, if there was exactly one.
   template <class Train> std::optional<py::error_already_set> Answer(const Train& train) {
     const bool before = std::exchange(training_, true);
     try {
       train();
-      // What came since signals were last looked for would be raised between two calls of step.
+      // Signals that arrived since the last check are raised here and not between two calls of
+      // step.
       const WithGil acquire;
       if (!pending_ && PyErr_CheckSignals() != 0) throw py::error_already_set();
     } catch (const py::error_already_set& error) {
       training_ = before;
       const bool second = std::exchange(pending_, std::nullopt).has_value();
       const WithGil acquire;
-      // A callback or a Python layer was interrupted: the iteration is lost, those before are not.
+      // A callback or a Python layer was interrupted: that iteration is lost, earlier ones are not.
       if (!second && error.matches(PyExc_KeyboardInterrupt)) return error;
       throw;
     } catch (...) {
@@ -74,8 +75,8 @@ class Interruption {
   std::optional<py::error_already_set> pending_;
 };
 
-// Calls what Python added, answers Ctrl-C where the nets do not, shows progress, and lets in
-// threads that wait for the nets.
+// Calls the Python callbacks, answers Ctrl-C between passes, shows progress, and lets waiting
+// threads use the nets.
 class PythonCallback final : public Solver::Callback {
  public:
   PythonCallback(std::shared_ptr<NetLock> lock, Interruption* interruption)
@@ -98,7 +99,7 @@ class PythonCallback final : public Solver::Callback {
   static void Call(const std::vector<py::function>& functions) {
     if (functions.empty()) return;
     const InPython python;
-    const std::vector<py::function> kept = functions;  // they may add others
+    const std::vector<py::function> kept = functions;  // a callback may add others
     for (const py::function& function : kept) CallPython(function, py::tuple());
   }
 
@@ -108,13 +109,13 @@ class PythonCallback final : public Solver::Callback {
 
 struct PythonSolver;
 
-// All that were made, with the GIL.
+// All solvers that exist; protected by the GIL.
 std::set<const PythonSolver*>& solvers() {
   static auto* const all = new std::set<const PythonSolver*>;
   return *all;
 }
 
-// A solver as Python holds it. Name is SGD, Nesterov, …; the rule itself is the parameter's type.
+// The solver class of Python. Name is SGD, Nesterov, …; the parameter's type selects the rule.
 struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
@@ -195,7 +196,7 @@ std::unique_ptr<PythonSolver> MakeSolver(const caffe::SolverParameter& parameter
   if (type == kTypes[3]) return std::make_unique<TypedSolver<3>>(parameter);
   if (type == kTypes[4]) return std::make_unique<TypedSolver<4>>(parameter);
   if (type == kTypes[5]) return std::make_unique<TypedSolver<5>>(parameter);
-  return std::make_unique<PythonSolver>(parameter);  // throws, with the known types
+  return std::make_unique<PythonSolver>(parameter);  // throws an error that lists the known types
 }
 
 std::unique_ptr<PythonSolver> GetSolver(const py::object& given) {
@@ -208,7 +209,7 @@ void SyncViews(PythonSolver& solver) {
   for (caffe::Net* net : solver.nets()) net->SyncViews();
 }
 
-// None: a progress bar where standard error is a terminal.
+// With None the progress bar is shown if standard error is a terminal.
 bool WantsProgress(const py::object& progress) {
   if (progress.is_none()) return caffe::ProgressBar::Wanted();
   if (!py::isinstance<py::bool_>(progress)) {
@@ -217,11 +218,11 @@ bool WantsProgress(const py::object& progress) {
   return progress.cast<bool>();
 }
 
-// Scripts that call step(1) thousands of times see no bar, unless one step takes longer.
+// Scripts that call step(1) thousands of times get no bar, unless one call takes longer.
 constexpr std::chrono::milliseconds kProgressDelay{500};
 
-// Writes a snapshot of what Ctrl-C stopped, unless the solver has just written one; says how to go
-// on.
+// Writes a snapshot after Ctrl-C, unless the solver has just written one; returns a text that says
+// how to resume.
 std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
   const std::string stopped = caffe::Concat("training stopped at iteration ", solver.iter());
   try {
@@ -231,14 +232,14 @@ std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
     }
   } catch (const caffe::Error& error) {
     return caffe::Concat(stopped, " without a snapshot: ", error.what(),
-                         "; solver.net holds the weights as long as this process runs");
+                         "; until this process ends solver.net has the weights");
   }
   const std::string& state = solver.last_snapshot();
   return caffe::Concat(stopped, "; to resume: solver.solve('", state, "'), or solver.restore('",
                        state, "') and solver.step(n)");
 }
 
-// Runs `train` with a progress bar up to iteration `last`. Gives what Ctrl-C raised, if it did.
+// Runs `train` with a progress bar up to iteration `last`. Returns the KeyboardInterrupt, if any.
 template <class Train>
 std::optional<py::error_already_set> RunInterruptibly(PythonSolver& solver, int64_t last,
                                                       bool shows, const Train& train) {
@@ -299,7 +300,7 @@ void Solve(PythonSolver& solver, const py::object& resume, const py::object& pro
   Train(solver, progress, true, 0, [&] { solver.Solve(path); });
 }
 
-// The policy's factor stays, base_lr changes.
+// Changes base_lr so that base_lr times the policy's factor is `rate`.
 void SetRate(PythonSolver& solver, double rate) {
   if (!(rate >= 0) || std::isinf(rate)) {
     throw py::value_error(caffe::Concat("lr is ", rate, "; a learning rate is 0 or more"));
@@ -313,7 +314,7 @@ void SetRate(PythonSolver& solver, double rate) {
   if (factor == 0 && rate != 0) {
     throw py::value_error(caffe::Concat(
         "lr: policy ", parameter.lr_policy(), " makes the rate 0 at iteration ", solver.iter(),
-        " whatever base_lr is; change solver.param (lr_policy, power, max_iter)"));
+        " for every base_lr; change solver.param (lr_policy, power, max_iter)"));
   }
   parameter.set_base_lr(static_cast<float>(factor == 0 ? 0 : rate / factor));
 }
@@ -322,9 +323,9 @@ void SetRate(PythonSolver& solver, double rate) {
 
 void BindSolver(py::module_& module) {
   py::class_<PythonSolver>(module, "Solver",
-                           "Trains a net. Made by caffe.get_solver, or as caffe.SGDSolver, "
+                           "Trains a net. Created by caffe.get_solver, or as caffe.SGDSolver, "
                            "AdamSolver, … from a prototxt or\n"
-                           "a SolverParameter. A solver and its nets let in one thread at a time.")
+                           "a SolverParameter. Threads use a solver and its nets one at a time.")
       .def_property_readonly(
           "net", [](PythonSolver& solver) { return Made(solver).net(); },
           py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
@@ -337,10 +338,10 @@ void BindSolver(py::module_& module) {
             }
             return nets;
           },
-          "The nets of the tests, a list of caffe.Net; they get the weights at each test.")
+          "The test nets, a list of caffe.Net; each test copies the weights to them.")
       .def_property_readonly(
           "iter", [](const PythonSolver& solver) { return Made(solver).iter(); },
-          "The number of iterations that were done, int.")
+          "The number of finished iterations, int.")
       .def_property_readonly(
           "max_iter", [](const PythonSolver& solver) { return Made(solver).param().max_iter(); },
           "The iteration at which solve() ends, int.")
@@ -350,24 +351,26 @@ void BindSolver(py::module_& module) {
       .def_property_readonly(
           "param", [](const PythonSolver& solver) { return &Made(solver).param(); },
           py::return_value_policy::reference_internal,
-          "The settings, a caffe.SolverParameter. base_lr, lr_policy and what belongs to them, "
+          "The settings, a caffe.SolverParameter. Changes of base_lr, lr_policy and its "
+          "parameters, "
           "display,\n"
-          "snapshot and max_iter count at once when they are changed.")
+          "snapshot and max_iter take effect at once.")
       .def("step", &Step, py::arg("iterations"), py::arg("progress") = py::none(),
-           "Trains for so many iterations (0 or more) and gives the smoothed loss, float: the mean "
+           "Trains for that many iterations (0 or more) and returns the smoothed loss, float: the "
+           "mean "
            "of\n"
            "the last average_loss iterations of this call; 0.0 for step(0).\n\n"
-           "progress: True and False draw a progress bar on standard error or none; None draws one "
+           "progress: True draws a progress bar on standard error, False none; None draws one "
            "if\n"
            "that is a terminal and the call takes longer than half a second.\n\n"
-           "Ctrl-C finishes the iteration, writes a snapshot where snapshot_prefix can be written, "
+           "Ctrl-C finishes the iteration, writes a snapshot if snapshot_prefix can be written, "
            "prints\n"
            "the line that resumes and raises KeyboardInterrupt; a second Ctrl-C ends at once, "
            "without a\n"
            "snapshot. ValueError for a negative number, RuntimeError for errors of layers.")
       .def("solve", &Solve, py::arg("resume") = py::none(), py::arg("progress") = py::none(),
-           "Trains up to max_iter, with tests and snapshots as the settings say, from the present\n"
-           "iteration or from that of `resume`, a solverstate's path. progress and Ctrl-C as of "
+           "Trains up to max_iter, with the tests and snapshots of the settings, from the current\n"
+           "iteration or from that of `resume`, a solverstate's path. progress and Ctrl-C: see "
            "step.")
       .def(
           "restore",
@@ -378,9 +381,9 @@ void BindSolver(py::module_& module) {
             SyncViews(solver);
           },
           py::arg("path"),
-          "Goes on where a solverstate was written: iteration, weights, history, places in "
+          "Resumes from a solverstate: iteration, weights, history, positions in "
           "data.\n\n"
-          "RuntimeError where the file, or the caffemodel that it names, cannot be read or does "
+          "RuntimeError if the file, or the caffemodel that it names, cannot be read or does "
           "not fit.")
       .def(
           "snapshot",
@@ -390,7 +393,7 @@ void BindSolver(py::module_& module) {
             solver.Snapshot();
           },
           "Writes <snapshot_prefix>_iter_<iteration>.caffemodel and .solverstate.\n\n"
-          "RuntimeError without a snapshot_prefix, or where it cannot be written.")
+          "RuntimeError without a snapshot_prefix, or if the files cannot be written.")
       .def(
           "apply_update",
           [](PythonSolver& solver) {
@@ -398,14 +401,14 @@ void BindSolver(py::module_& module) {
             solver.ApplyUpdate();
             SyncViews(solver);
           },
-          "Changes the parameters by the gradients that their diffs hold, and counts an "
+          "Updates the parameters by the gradients in their diffs, and counts an "
           "iteration.")
       .def_property(
           "lr", [](const PythonSolver& solver) { return Made(solver).Rate(); }, &SetRate,
-          "The learning rate of the present iteration, float.\n\n"
-          "Setting it changes param.base_lr so that the present iteration has this rate; lr_policy "
+          "The learning rate of the current iteration, float.\n\n"
+          "Setting it changes param.base_lr so that the current iteration has this rate; lr_policy "
           "goes\n"
-          "on from there. ValueError for negative rates and where the policy's factor is 0.")
+          "on from there. ValueError for negative rates and if the policy's factor is 0.")
       .def(
           "share_weights",
           [](PythonSolver& solver, caffe::Net& net) {
@@ -413,7 +416,7 @@ void BindSolver(py::module_& module) {
             net.ShareTrainedLayersWith(*solver.net());
           },
           py::arg("net"),
-          "The parameters of a net become those of the trained net's layers of the same names: "
+          "A net shares the parameters of the trained net's layers of the same names: "
           "one\n"
           "memory.")
       .def(
@@ -427,7 +430,7 @@ void BindSolver(py::module_& module) {
           py::arg("on_start"), py::arg("on_gradients_ready"),
           "Calls on_start() before the forward of every iteration, on_gradients_ready() between "
           "backward\n"
-          "and update. What they raise ends step and solve.");
+          "and update. An exception ends step and solve.");
   BindTyped<0>(module);
   BindTyped<1>(module);
   BindTyped<2>(module);
@@ -435,10 +438,10 @@ void BindSolver(py::module_& module) {
   BindTyped<4>(module);
   BindTyped<5>(module);
   module.def("get_solver", &GetSolver, py::arg("solver"),
-             "A solver of the type that the settings name.\n\n"
+             "Creates a solver of the type that the settings name.\n\n"
              "From a prototxt's path, a caffe.SolverParameter or a caffe_pb2.SolverParameter. "
              "RuntimeError\n"
-             "names what the settings or the net lack.");
+             "says what is missing or wrong.");
   module.def("get_solver_from_file", &GetSolver, py::arg("path"),
-             "get_solver under the name that the OpenCL fork gives it.");
+             "The OpenCL fork's name of get_solver.");
 }

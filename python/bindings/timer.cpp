@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Time between start and stop, each taken when the thread's device has done what it was given.
+// The time between start and stop, each measured when the thread's device has finished its work.
 class Timer {
  public:
   void Start() {
@@ -21,13 +21,13 @@ class Timer {
     begin_ = Clock::now();
   }
   void Stop() {
-    CAFFE_CHECK(running_, "the timer was stopped but not started");
+    CAFFE_CHECK(running_, "stop: the timer is not running");
     caffe::Runtime::Get().default_device()->Synchronize();
     end_ = Clock::now();
     running_ = false;
   }
   double Milliseconds() {
-    CAFFE_CHECK(started_, "the timer was not started");
+    CAFFE_CHECK(started_, "the timer was never started");
     if (running_) Stop();
     return std::chrono::duration<double, std::milli>(end_ - begin_).count();
   }
@@ -41,14 +41,14 @@ class Timer {
 
 void BindTimer(py::module_& module) {
   const py::call_guard<WithoutGil> release;
-  py::class_<Timer>(module, "Timer",
-                    "The time between start() and stop(), what the thread's device did included.")
+  py::class_<Timer>(
+      module, "Timer",
+      "The time between start() and stop(), including the work of the thread's device.")
       .def(py::init<>())
-      .def("start", &Timer::Start, release, "Waits for the device and begins to count from zero.")
+      .def("start", &Timer::Start, release, "Waits for the device and starts from zero.")
       .def("stop", &Timer::Stop, release,
-           "Waits for the device and ends counting; RuntimeError unless the timer runs.")
-      .def_property_readonly(
-          "ms", &Timer::Milliseconds,
-          "Milliseconds, float; stops a timer that runs. RuntimeError before the "
-          "first start.");
+           "Waits for the device and stops; RuntimeError if the timer is not running.")
+      .def_property_readonly("ms", &Timer::Milliseconds,
+                             "Milliseconds, float; stops a running timer. RuntimeError before the "
+                             "first start.");
 }

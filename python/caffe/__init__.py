@@ -1,4 +1,4 @@
-"""Cortado's Python face: pycaffe's names, plus data types, quantizer modes and devices.
+"""Cortado's Python interface: pycaffe's names, plus data types, quantizer modes and devices.
 
     net = caffe.Net('deploy.prototxt', weights='w.caffemodel')
     scores = net.forward(data=x)['prob']
@@ -14,7 +14,8 @@ from . import requirements as _requirements
 _requirements.check(_os.path.dirname(_os.path.abspath(__file__)))
 
 if _sys.prefix != _sys.base_prefix:
-    # The library looks for CUDA's packages there, also when the environment was not activated.
+    # The library searches this folder for CUDA's packages, even if the environment is not
+    # activated.
     _os.environ.setdefault('VIRTUAL_ENV', _sys.prefix)
 
 from . import _caffe, calls as _calls  # noqa: E402

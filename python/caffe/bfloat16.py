@@ -1,7 +1,8 @@
 """bfloat16 as uint16 codes, the upper half of a float32, for files and older scripts.
 
-Views of blobs are arrays of `ml_dtypes.bfloat16`, which are numbers: `blob.data[...] = 0.5`. A
-script that has codes assigns them to the view's bits, `blob.data.view(numpy.uint16)[...] = codes`.
+Views of blobs are arrays of `ml_dtypes.bfloat16`, which behave as numbers: `blob.data[...] = 0.5`.
+A script that has codes assigns them to the view's bits:
+`blob.data.view(numpy.uint16)[...] = codes`.
 """
 import ml_dtypes
 import numpy as np
@@ -10,7 +11,7 @@ dtype = np.dtype(ml_dtypes.bfloat16)
 
 
 def from_float(values):
-    """The bfloat16 codes of numbers, rounded to the nearest, ties to even; NaN stays NaN."""
+    """The bfloat16 codes of numbers, rounded to nearest, ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7fff) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     quiet_nan = (bits >> np.uint32(16)) | np.uint32(0x40)

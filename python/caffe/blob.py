@@ -1,4 +1,4 @@
-"""What the bound Blob gains in Python: its numbers as floats, whatever its type, and its range."""
+"""Adds to the bound Blob its values as floats, whatever its type is, and its range."""
 import numpy as np
 
 from ._caffe import Blob
@@ -7,7 +7,7 @@ from .float_values import FloatValues
 
 
 def _scale(self):
-    """The step between two codes, float: a code means (code - zero_point) * scale.
+    """The distance between two codes, float: a code stands for (code - zero_point) * scale.
 
     None for float kinds, and for codes whose range was never observed.
     """
@@ -15,14 +15,14 @@ def _scale(self):
 
 
 def _zero_point(self):
-    """The code that means 0, int; None where scale is None."""
+    """The code of 0, int; None if scale is None."""
     return None if self._quantization is None else self._quantization[1]
 
 
 def _range(self):
-    """The smallest and the largest number that a code stands for, two floats.
+    """The smallest and the largest value that a code can have, two floats.
 
-    None where scale is None.
+    None if scale is None.
     Ranges are observed under net.quant_mode = 'observe' (net.ranges), or come with a caffemodel.
     """
     if self._quantization is None:
@@ -35,7 +35,7 @@ def _known(blob):
     quantization = blob._quantization
     if quantization is None:
         raise RuntimeError(
-            'blob %s (%s): no range was ever observed, so that its codes mean no numbers; '
+            'blob %s (%s): its range was never observed, so its codes cannot be converted; '
             'calibrate: run the net in a float type on typical data with '
             "net.quant_mode = 'observe', save it, and load that caffemodel here; or read and write "
             'codes: blob.data, net.forward(codes=True)' % (blob.name, blob._type_name))
@@ -49,7 +49,7 @@ def _dequantized(blob, codes):
 
 
 def _quantized(blob, values):
-    """Codes by the library's arithmetic: times 1/scale, half away from zero, clamped in float."""
+    """Codes by the library's arithmetic: times 1/scale, clamped in float, half away from zero."""
     scale, zero, low, high = _known(blob)
     with np.errstate(invalid='ignore', over='ignore'):
         numbers = np.asarray(values).astype(np.float32) * np.float32(1 / scale)
@@ -66,11 +66,11 @@ def _no_gradient(blob):
 
 
 def _float_data(self):
-    """The values as float32, a read-only copy of the blob's shape, whatever type the blob has.
+    """The values as float32, a read-only copy of the blob's shape, whatever the blob's type is.
 
-    `blob.float_data = x` writes numbers, which are converted to the type of the blob: rounded to
-    the nearest, and quantized by its range where it holds codes. RuntimeError where that range was
-    never observed. Elements are assigned through a copy, or through blob.data.
+    `blob.float_data = x` writes numbers, which are converted to the blob's type: rounded to
+    nearest, and quantized by its range if it holds codes. RuntimeError if that range was
+    never observed. To assign single elements change a copy, or use blob.data.
     """
     view = self.data
     values = _dequantized(self, view) if isinstance(view, Codes) else view

@@ -1,7 +1,7 @@
-"""Messages for calls of the compiled functions with arguments that they do not take.
+"""Error messages for calls of compiled functions with wrong arguments.
 
 pybind11 answers such a call with a list of C++ signatures and the arguments' representations. The
-functions here put in its place one line that names the function, what it takes and what it got.
+functions here replace it by one line that names the function, its parameters and the arguments.
 """
 import ast
 import functools
@@ -48,7 +48,7 @@ def _clear(error, name, is_method, arguments, keywords):
 
 
 def _split(text):
-    """The parts of a parameter list, at its outer commas."""
+    """Splits a parameter list at its outer commas."""
     parts, depth = [''], 0
     for character in text:
         depth += (character in '([{') - (character in ')]}')
@@ -89,7 +89,7 @@ def _wrapped(function, name, is_method):
                 raise
             raise clear from None
 
-    del call.__wrapped__  # a built-in without a signature that inspect could read
+    del call.__wrapped__  # inspect cannot read the signature of this built-in
     call.__qualname__ = name
     line, _, text = (function.__doc__ or '').partition('\n')
     signature = _signature(line)
@@ -112,7 +112,7 @@ def _wrapped_setter(setter, name):
 
 
 def clear_class(cls):
-    """Gives the methods, the constructor and the properties of a bound class clear TypeErrors."""
+    """Makes methods, constructor and properties of a bound class raise clear TypeErrors."""
     for name, member in list(vars(cls).items()):
         whole = '%s.%s' % (cls.__name__, name)
         if isinstance(member, property):
@@ -126,14 +126,14 @@ def clear_class(cls):
 
 
 def clear_functions(namespace):
-    """The same for the functions of a module's namespace."""
+    """Makes the functions of a module's namespace raise clear TypeErrors."""
     for name, member in list(namespace.items()):
         if inspect.isbuiltin(member) and not name.startswith('_'):
             namespace[name] = _wrapped(member, 'caffe.' + name, False)
 
 
 def clear_all(module):
-    """Gives every public class and function of the bindings clear TypeErrors."""
+    """Makes every public class and function of the bindings raise clear TypeErrors."""
     clear_functions(vars(module))
     for name, member in list(vars(module).items()):
         is_enum = hasattr(member, '__members__')

@@ -39,7 +39,7 @@ class Classifier(Net):
     def predict(self, inputs, oversample=True):
         """Probabilities, images x classes, for images of height x width x channels.
 
-        With `oversample` the mean over ten crops, else those of the centre crop.
+        With `oversample` the mean over ten crops, else the centre crop's.
         """
         images = [io.resize_image(image, self.image_dims) for image in inputs]
         if oversample:

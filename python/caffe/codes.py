@@ -1,8 +1,8 @@
 """The NumPy view of a blob of codes (quant8, quant16).
 
 A code stands for the number (code - zero_point) * scale. A view of codes is an array of uint8 or
-uint16 that can be read, computed with and assigned integers like any other. Fractions and numbers
-beyond the codes, which NumPy would cut off silently, are errors here.
+uint16: it can be read, used in arithmetic and assigned integers. NumPy would silently truncate
+fractions and wrap numbers beyond the range of codes; here they are errors.
 """
 import numpy as np
 
@@ -10,7 +10,7 @@ from .scalar_view import ScalarView
 
 
 class Codes(np.ndarray):
-    """An array of codes. Arithmetic gives plain arrays; slices are Codes of the same memory."""
+    """An array of codes. Arithmetic returns plain arrays; slices are Codes of the same memory."""
 
     owner = 'this array'  # 'blob data (quant8)'
     blob = None  # the blob's name
@@ -27,7 +27,7 @@ class Codes(np.ndarray):
             self.owner, self.blob = source.owner, source.blob
 
     def checked(self, values):
-        """The values, if they are integers that are codes; else a TypeError or ValueError."""
+        """Returns the values if they are valid codes; else raises a TypeError or ValueError."""
         if self.dtype.kind != 'u':
             return values
         given = np.asarray(values)
@@ -42,7 +42,7 @@ class Codes(np.ndarray):
         return values
 
     def _refusal(self, what):
-        text = '%s holds codes, integers from 0 to %d, and takes no %s' % (
+        text = '%s holds codes, integers from 0 to %d, and cannot be assigned %s' % (
             self.owner, np.iinfo(self.dtype).max, what)
         if self.blob is None:
             return text + '; quantize them first'
@@ -88,7 +88,7 @@ class Codes(np.ndarray):
         return out[0] if len(out) == 1 else out
 
     def __array_function__(self, function, types, arguments, keywords):
-        # These cast silently, or without saying what to do.
+        # These functions cast silently, or raise errors that do not say what to do.
         written = {np.putmask: ('a', 2, 'values'), np.place: ('arr', 2, 'vals'),
                    np.copyto: ('dst', 1, 'src')}.get(function)
         if written is not None:
@@ -105,7 +105,7 @@ class Codes(np.ndarray):
 
 
 class _Flat:
-    """What `codes.flat` gives: NumPy's iterator, with checked assignment."""
+    """The type of `codes.flat`: NumPy's iterator, with checked assignment."""
 
     def __init__(self, codes):
         self._codes = codes
@@ -134,7 +134,7 @@ class _Flat:
 
 
 class ScalarCodes(Codes, ScalarView):
-    """Codes without axes, which also answer [0] and [:]."""
+    """Codes without axes, which can also be indexed by [0] and [:]."""
 
     vector_class = Codes
 

@@ -1,8 +1,8 @@
-"""How the pixels of one blob lie over those of another, along the spatial axes of a NetSpec.
+"""Maps between the pixel coordinates of a NetSpec's blobs.
 
-A map (axis, a, b) says that the coordinate x of a layer's bottom becomes a x + b in its top, for the
-axes from `axis` on; axis None stands for all of them alike. Maps compose along paths of layers, and
-`crop` cuts one blob to the place and size of another, as segmentation nets need it.
+A map (axis, a, b) means that coordinate x of a layer's bottom becomes a x + b in its top, for the
+axes from `axis` on; axis None means any first axis. Maps compose along paths of layers. `crop`
+crops one blob to the pixels of another, as segmentation nets need it.
 """
 from collections import deque
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .net_spec import layers as L
 
-# Layers that leave every element where it is.
+# Layers that keep the position of every element.
 PASS_THROUGH_LAYERS = ['AbsVal', 'BatchNorm', 'Bias', 'BN', 'BNLL', 'Clip', 'Dropout', 'Eltwise',
                        'ELU', 'Exp', 'Log', 'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer',
                        'ReLU', 'ReLU6', 'Scale', 'Sigmoid', 'Split', 'Swish', 'TanH',
@@ -27,7 +27,7 @@ class UndefinedMapException(Exception):
 
 
 class AxisMismatchException(Exception):
-    """Two maps that begin at different axes."""
+    """Two maps whose first axes differ."""
 
 
 def _vector(value):
@@ -90,14 +90,14 @@ def inverse(coord_map):
 
 
 def _spatial_bottoms(fn):
-    # What a Crop layer cuts is its first bottom; of the second it takes the size alone.
+    # A Crop layer crops its first bottom; the second one only provides the size.
     inputs = fn.inputs[:1] if fn.type_name == 'Crop' else fn.inputs
     for bottom in inputs:
         yield from bottom if isinstance(bottom, (list, tuple)) else (bottom,)
 
 
 def _maps_to(top):
-    """Blob -> map to `top`, for every blob that layers with a map connect to it, nearest first."""
+    """Blob -> map to `top`, for every blob with a path of mapped layers to it, nearest first."""
     maps = {top: IDENTITY}
     waiting = deque([top])
     while waiting:
@@ -114,7 +114,7 @@ def _maps_to(top):
 
 
 def coord_map_from_to(top_from, top_to):
-    """The map from one top of a NetSpec to another, by way of a blob that both are made from."""
+    """The map from one top of a NetSpec to another, through a common ancestor."""
     from_maps = _maps_to(top_from)
     for blob, to_map in _maps_to(top_to).items():
         if blob in from_maps:
@@ -123,14 +123,14 @@ def coord_map_from_to(top_from, top_to):
 
 
 def crop(top_from, top_to):
-    """A Crop layer that cuts `top_from` to the pixels that `top_to` lies over."""
+    """A Crop layer that crops `top_from` to the pixels that `top_to` covers."""
     axis, a, b = coord_map_from_to(top_from, top_to)
     if not np.all(np.asarray(a) == 1):
         raise AssertionError('cannot crop: the scales differ (by a factor of %s)' % a)
     if not np.all(np.asarray(b) <= 0):
         raise AssertionError('cannot crop at a negative offset (%s)' % -b)
     if not np.all(np.round(b) == b):
-        raise AssertionError('cannot crop at an offset that is no whole number (%s)' % -b)
+        raise AssertionError('cannot crop at a fractional offset (%s)' % -b)
     if axis is None:
         axis = 1
     offset = [int(value) for value in _vector(-np.round(b))]

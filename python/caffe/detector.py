@@ -25,7 +25,7 @@ class Detector(Net):
         """Runs the net on windows.
 
         `images_windows` is a list of (image file, list of windows), a window being (ymin, xmin,
-        ymax, xmax). Gives a list of dicts with filename, window and prediction.
+        ymax, xmax). Returns a list of dicts with filename, window and prediction.
         """
         crops, places = [], []
         for filename, windows in images_windows:
@@ -49,7 +49,7 @@ class Detector(Net):
         return self.detect_windows(zip(image_fnames, windows))
 
     def crop(self, im, window):
-        """The window of an image, with its context; what lies outside the image is the mean."""
+        """The window of an image, with its context; pixels outside the image are the mean."""
         ymin, xmin, ymax, xmax = (int(round(float(value))) for value in window)
         if not self.context_pad:
             return im[ymin:ymax, xmin:xmax]
@@ -64,7 +64,7 @@ class Detector(Net):
         inside = im[max(top, 0):min(bottom, im.shape[0]), max(left, 0):min(right, im.shape[1])]
         if bottom <= top or right <= left or inside.size == 0:
             return result
-        # Where the part inside the image lies in the result.
+        # The position of the part inside the image.
         y_scale, x_scale = size / (bottom - top), size / (right - left)
         pad_y = int(round(max(-top, 0) * y_scale))
         pad_x = int(round(max(-left, 0) * x_scale))
@@ -76,14 +76,14 @@ class Detector(Net):
         return result
 
     def configure_crop(self, context_pad):
-        """Sets the context around windows; the mean, as an image, fills what lies outside."""
+        """Sets the context around windows; pixels outside the image become the mean image's."""
         self.context_pad = context_pad
         self.crop_mean = 0.0
         name = self.inputs[0]
         if not context_pad or name not in self.transformer.mean:
             return
         mean = np.broadcast_to(self.transformer.mean[name], self.transformer.inputs[name][1:])
-        # Preparing the mean must give zero: undo what comes before its subtraction.
+        # Preprocessing must map the mean to zero: undo the operations before its subtraction.
         scale = self.transformer.input_scale.pop(name, None)
         self.crop_mean = self.transformer.deprocess(name, np.zeros_like(mean))
         if scale is not None:

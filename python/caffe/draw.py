@@ -1,7 +1,7 @@
 """Pictures of nets, through graphviz.
 
-The text in graphviz's language is written here (`net_to_dot`); pictures need its command `dot`.
-pydot or pydotplus is needed by `get_pydot_graph` alone.
+`net_to_dot` writes the text in graphviz's language; pictures need graphviz's command `dot`.
+Only `get_pydot_graph` needs pydot or pydotplus.
 """
 import shutil
 import subprocess
@@ -14,29 +14,29 @@ BLOB_STYLE = {'shape': 'octagon', 'fillcolor': '#E0E0E0', 'style': 'filled'}
 
 CONVOLUTIONS = ('Convolution', 'ConvolutionDepthwise', 'Deconvolution', 'DepthwiseConvolution')
 
-# Extensions whose files are the text itself.
+# Extensions of formats that are the text itself.
 _TEXT = ('dot', 'gv', 'raw')
 
 
 def get_pooling_types_dict():
-    """Number -> name of the ways to pool."""
+    """Number -> name of the pooling methods."""
     values = caffe_pb2.PoolingParameter.PoolMethod.DESCRIPTOR.values
     return {value.number: value.name for value in values}
 
 
 def get_edge_label(layer):
-    """What is written at the edge out of a layer: batch size or number of outputs."""
+    """The label of the edges out of a layer: batch size or number of outputs."""
     if layer.type == 'Data':
         return 'Batch %d' % layer.data_param.batch_size
     if layer.type in CONVOLUTIONS:
-        return str(layer.convolution_param.num_output or '')  # of a depthwise one it may be left out
+        return str(layer.convolution_param.num_output or '')  # a depthwise one may omit it
     if layer.type == 'InnerProduct':
         return str(layer.inner_product_param.num_output)
     return ''
 
 
 def get_layer_lr_mult(layer):
-    """The factors on the learning rate of a layer's parameters, as written; those that learn alone."""
+    """The lr_mult of a layer's parameters, as written; [] for layers that do not learn."""
     if layer.type not in CONVOLUTIONS + ('InnerProduct',):
         return []
     return [param.lr_mult for param in layer.param]
@@ -85,7 +85,7 @@ def choose_color_by_layertype(layertype):
 
 
 def _is_in_phase(layer, phase):
-    """Whether the rules of a layer (by phase; level and stage are left aside) let it in."""
+    """Whether the phase rules of a layer include it; level and stage are ignored."""
     if phase is None:
         return True
     if any(rule.HasField('phase') and rule.phase == phase for rule in layer.exclude):
@@ -99,7 +99,7 @@ def _quoted(text):
 
 
 def _record_text(text):
-    # In a record's label these characters make fields.
+    # These characters have a meaning in a record's label.
     return ''.join('\\' + c if c in '{}|<>' else c for c in text)
 
 
@@ -156,7 +156,7 @@ def get_pydot_graph(caffe_net, rankdir, label_edges=True, phase=None, display_lr
 def draw_net(caffe_net, rankdir, ext='png', phase=None, display_lrm=False):
     """The picture of a NetParameter as bytes, in a format that graphviz knows.
 
-    'dot', 'gv' and 'raw' give graphviz's text, for which nothing needs to be installed.
+    'dot', 'gv' and 'raw' are graphviz's text, which needs nothing installed.
     """
     text = net_to_dot(caffe_net, rankdir, phase=phase, display_lrm=display_lrm).encode()
     if ext in _TEXT:
@@ -164,7 +164,7 @@ def draw_net(caffe_net, rankdir, ext='png', phase=None, display_lrm=False):
     dot = shutil.which('dot')
     if dot is None:
         raise RuntimeError("a picture (%s) needs graphviz's command dot, which is not installed; "
-                           'the formats %s do without' % (ext, ', '.join(_TEXT)))
+                           'the formats %s do not need it' % (ext, ', '.join(_TEXT)))
     run = subprocess.run([dot, '-T' + ext], input=text, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE)
     if run.returncode != 0:
@@ -173,10 +173,10 @@ def draw_net(caffe_net, rankdir, ext='png', phase=None, display_lrm=False):
 
 
 def draw_net_to_file(caffe_net, filename, rankdir='LR', phase=None, display_lrm=False):
-    """Writes the picture of a NetParameter; the file's extension says in which format."""
+    """Writes the picture of a NetParameter, in the format of the file's extension."""
     name = str(filename)
     if '.' not in name.rsplit('/', 1)[-1]:
-        raise ValueError('%s: the extension says in which format the picture is to be' % name)
+        raise ValueError('%s: give a file name with an extension, which selects the format' % name)
     picture = draw_net(caffe_net, rankdir, name.rsplit('.', 1)[1].lower(), phase, display_lrm)
     with open(filename, 'wb') as file:
         file.write(picture)

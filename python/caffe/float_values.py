@@ -1,9 +1,9 @@
-"""What `blob.float_data` gives: the numbers of a blob of any type as float32, a copy."""
+"""The type of `blob.float_data`: the values of a blob of any type as float32, a copy."""
 import numpy as np
 
 
 class FloatValues(np.ndarray):
-    """A read-only float32 array. Assigning to its elements is an error that says how to write."""
+    """A read-only float32 array. Assigning to its elements is an error that explains what to do."""
 
     writer = 'blob.float_data = x'
 
@@ -21,8 +21,8 @@ class FloatValues(np.ndarray):
 
     def _refuse(self):
         if not self.flags.writeable:
-            raise ValueError('this is a copy of what the blob holds, and read-only: %s writes, or '
-                             'change a .copy() of this array and assign that' % self.writer)
+            raise ValueError('this is a read-only copy of the blob: write with %s, or '
+                             'change a .copy() of this array and assign it' % self.writer)
 
     def __setitem__(self, key, value):
         self._refuse()

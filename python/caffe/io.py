@@ -22,7 +22,7 @@ def _proto_shape(blob):
 def blobproto_to_array(blob, return_diff=False):
     """The array of a BlobProto: float32, or float64 if that is what it holds.
 
-    Packed half and bfloat16 give their values as float32, packed quantized types their codes.
+    Packed half and bfloat16 become float32, packed quantized types their codes.
     """
     values, doubles, packed = ((blob.diff, blob.double_diff, blob.packed_diff) if return_diff
                                else (blob.data, blob.double_data, blob.packed_data))
@@ -52,7 +52,7 @@ def array_to_blobproto(arr, diff=None):
     blob = caffe_pb2.BlobProto()
     blob.shape.SetInParent()
     blob.shape.dim.extend(arr.shape)
-    # Also of float64: programs that read such files (a mean image) look for floats.
+    # Also for float64: programs that read such files (a mean image) expect `data`.
     blob.data.extend(arr.astype(float).ravel())
     if diff is not None:
         diff = np.asarray(diff)
@@ -143,10 +143,10 @@ def _resize_axis(im, axis, size, order):
 def resize_image(im, new_dims, interp_order=1):
     """An image (height x width x channels) in new (height, width).
 
-    `interp_order` 0 takes the nearest pixel, 1 interpolates linearly, without a filter in front.
+    `interp_order` 0 takes the nearest pixel, 1 interpolates linearly, without a filter before that.
     """
     if interp_order not in (0, 1):
-        raise ValueError('interpolation of order %s: there are 0 and 1' % interp_order)
+        raise ValueError('interpolation of order %s; the orders are 0 and 1' % interp_order)
     im = np.asarray(im, dtype=np.float32)
     im = _resize_axis(im, 0, int(new_dims[0]), interp_order)
     return _resize_axis(im, 1, int(new_dims[1]), interp_order).astype(np.float32, copy=False)
@@ -175,8 +175,8 @@ def oversample(images, crop_dims):
 class Transformer:
     """Prepares images for a net's inputs: resize, transpose, swap channels, scale, subtract the mean.
 
-    `inputs` maps an input's name to its shape (batch, channels, height, width). Settings are made
-    per input; `preprocess` applies those that were made, `deprocess` takes them back.
+    `inputs` maps an input's name to its shape (batch, channels, height, width). Settings are per
+    input; `preprocess` applies them, `deprocess` reverts them.
     """
 
     def __init__(self, inputs):
@@ -194,7 +194,7 @@ class Transformer:
     def preprocess(self, in_, data):
         """An image (height x width x channels) as the net's input (without the batch axis)."""
         self.__check_input(in_)
-        array = np.array(data, dtype=np.float32)  # a copy: the caller's image stays as it is
+        array = np.array(data, dtype=np.float32)  # a copy: the caller's image is not changed
         in_dims = self.inputs[in_][2:]
         if array.shape[:2] != in_dims:
             array = resize_image(array, in_dims)
@@ -211,7 +211,7 @@ class Transformer:
         return np.ascontiguousarray(array, dtype=np.float32)
 
     def deprocess(self, in_, data):
-        """The image that `preprocess` would make this input from, in the input's size."""
+        """The image that `preprocess` would convert to this input, in the input's size."""
         self.__check_input(in_)
         array = np.array(data, dtype=np.float32).squeeze()
         if array.ndim == 2:
@@ -252,7 +252,7 @@ class Transformer:
     def set_mean(self, in_, mean):
         """The mean to subtract: one number per channel, or an array of channels x height x width.
 
-        An array of another size is resized, by way of [0, 1], to the input's.
+        An array of another size is scaled to [0, 1], resized to the input's size, and scaled back.
         """
         self.__check_input(in_)
         mean = np.asarray(mean, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Names of blobs and layers: dicts and messages that say which name is meant."""
+"""Names of blobs and layers: dicts and messages that suggest the nearest known name."""
 import difflib
 from collections import OrderedDict
 
@@ -6,7 +6,7 @@ _MOST = 12
 
 
 def nearest(name, known):
-    """The known name that is most like this one, or None if none is near."""
+    """The known name that is most similar to this one, or None if none is similar."""
     known = [str(item) for item in known]
     folded = {item.lower(): item for item in reversed(known)}
     found = difflib.get_close_matches(str(name).lower(), list(folded), n=1, cutoff=0.6)
@@ -14,13 +14,13 @@ def nearest(name, known):
 
 
 def did_you_mean(name, known):
-    """'; did you mean conv1?', or '' if no known name is near."""
+    """'; did you mean conv1?', or '' if no known name is similar."""
     found = nearest(name, known)
     return '' if found is None else '; did you mean %s?' % found
 
 
 def listed(known, most=_MOST):
-    """The first names, separated by commas, and how many there are beyond."""
+    """The first names, separated by commas, and the number of others."""
     known = [str(item) for item in known]
     text = ', '.join(known[:most]) or 'none'
     return text + (' and %d more' % (len(known) - most) if len(known) > most else '')
@@ -41,9 +41,9 @@ class UnknownName(KeyError):
 
 
 class NamedDict(OrderedDict):
-    """An OrderedDict whose d[key] says which key is near where there is none.
+    """An OrderedDict whose d[key] suggests the nearest key if the key is unknown.
 
-    get and in are those of a dict.
+    get and in are those of dict.
     """
 
     def __init__(self, items, what):

@@ -1,7 +1,7 @@
 """Nets written as Python expressions.
 
-`layers.Type(*bottoms, **params)` makes a layer and gives its tops, `params.Message.VALUE` is an enum
-value, and `NetSpec` names tops by attribute:
+`layers.Type(*bottoms, **params)` creates a layer and returns its tops, `params.Message.VALUE` is an
+enum value, and `NetSpec` names tops by attribute:
 
     net = NetSpec()
     net.data, net.label = layers.Data(source='train_lmdb', backend=params.Data.LMDB, ntop=2)
@@ -9,7 +9,7 @@ value, and `NetSpec` names tops by attribute:
     net.loss = layers.SoftmaxWithLoss(net.score, net.label)
     print(net.to_proto())
 
-A keyword that is no field of LayerParameter goes to the message of the layer's own type
+A keyword that is not a field of LayerParameter goes to the message of the layer's own type
 (`num_output` above to `inner_product_param`). Values may be numbers, strings, enums, dicts (messages),
 lists (repeated fields) and protobuf messages.
 
@@ -17,7 +17,7 @@ Enum values may be names: `pool='MAX'`, `backend='lmdb'`. `data_type='half'` set
 layer's bottoms, arithmetic and tops (float, half, bfloat16, double, quant8, quant16).
 
 A list of tops is a *bundle*: layers that never exist together, such as the data layers of the two
-phases, whose tops bear one name. `net.data = [train_data, test_data]` names it.
+phases, whose tops share one name. `net.data = [train_data, test_data]` names it.
 """
 from collections import Counter, OrderedDict
 import numbers
@@ -34,10 +34,10 @@ _SHARED_MESSAGES = {'ConvolutionDepthwise': 'convolution', 'Deconvolution': 'con
                     'DepthwiseConvolution': 'convolution', 'Im2col': 'convolution',
                     'LSTM': 'recurrent', 'RNN': 'recurrent'}
 
-# What `data_type` of a layer stands for.
+# The fields that `data_type` of a layer sets.
 _TYPES_OF_A_LAYER = ('bottom_data_type', 'compute_data_type', 'top_data_type')
 
-# Names of element types besides those of the enum; messages list the first ones.
+# Names of element types besides those of the enum; messages list only the first ones.
 _TYPE_NAMES = ['float', 'half', 'bfloat16', 'double', 'quant8', 'quant16']
 _TYPE_WORDS = {'float': 'CAFFE_FLOAT', 'float32': 'CAFFE_FLOAT', 'half': 'CAFFE_HALF',
                'float16': 'CAFFE_HALF', 'double': 'CAFFE_DOUBLE', 'float64': 'CAFFE_DOUBLE',
@@ -71,7 +71,7 @@ def to_proto(*tops):
 
 
 def _plain(value):
-    """The value as protobuf takes it: enums of the bindings and NumPy's numbers become Python's."""
+    """The value for protobuf: enums of the bindings and NumPy's numbers become Python's."""
     if isinstance(value, (bool, int, float, str, bytes)):
         return value
     if type(value).__name__ in ('bool_', 'bool'):  # NumPy's
@@ -99,7 +99,7 @@ def _enum_number(field, value):
     known = list(values)
     if field.enum_type.name == 'DataTypeProto':
         known = _TYPE_NAMES + known
-    raise ValueError('%r is no value of %s; the values are %s'
+    raise ValueError('%r is not a value of %s; the values are %s'
                      % (value, field.name, _names.listed(known, 30)))
 
 
@@ -108,7 +108,7 @@ def _plain_for(field, value):
 
 
 def _is_repeated(field):
-    # protobuf deprecates `label` from the version on that has `is_repeated`.
+    # protobuf deprecates `label` in the versions that have `is_repeated`.
     return field.is_repeated if hasattr(field, 'is_repeated') else (
         field.label == field.LABEL_REPEATED)
 
@@ -147,7 +147,7 @@ def _assign_message(message, value):
 
 
 class Top:
-    """One output of a layer. `name`, if set, is used where a NetSpec gives none."""
+    """One output of a layer. `name`, if set, is used if the NetSpec sets no name."""
 
     def __init__(self, fn, n):
         self.fn = fn
@@ -160,7 +160,7 @@ class Top:
 
 
 def _is_bundle(value):
-    """A list, not a tuple: what a layer with several tops gives is a tuple of its own tops."""
+    """Whether this is a list; a tuple is the tops of one layer with several tops."""
     return isinstance(value, list) and len(value) > 0 and all(isinstance(t, Top) for t in value)
 
 
@@ -211,10 +211,10 @@ class Function:
                                   % (self.type_name, layer.name, key, error)) from error
 
     def unknown_parameter(self, key, layer, own_field):
-        """What is wrong: the parameter's name, or that of the layer's type."""
+        """The message for an unknown parameter or an unknown layer type."""
         known_types = set(layer_type_list()) | set(_param_names)
         if own_field is None and self.type_name not in known_types:
-            return '%s %s: there is no layer type %s%s; its parameter %s is in no known message' % (
+            return '%s %s: unknown layer type %s%s; no message has its parameter %s' % (
                 self.type_name, layer.name, self.type_name,
                 _names.did_you_mean(self.type_name, sorted(known_types)), key)
         known = list(layer.DESCRIPTOR.fields_by_name) + ['ntop', 'in_place', 'data_type']
@@ -255,16 +255,16 @@ class _Emission:
         return fn.type_name + str(self.autonames[fn.type_name])
 
     def name_bundle(self, tops):
-        """Gives the tops of a bundle one name: that of the first which has one."""
+        """Names all tops of a bundle like the first one that has a name."""
         named = [top for top in tops if top in self.names or top.name]
         shared = self.top_name(named[0] if named else tops[0])
         for top in tops:
             self.names.setdefault(top, shared)
 
     def bundle_name(self, tops):
-        """Emits the layers of a bundle; gives the name that their tops share."""
+        """Emits the layers of a bundle; returns the name that their tops share."""
         self.name_bundle(tops)
-        # The OpenCL fork's prototxts have the last of a bundle first.
+        # The OpenCL fork's prototxts begin with a bundle's last layer.
         emitted = {self.blob_name(top) for top in reversed(tops)}
         if len(emitted) != 1:
             raise ValueError('the tops of a bundle have different names: %s'
@@ -382,7 +382,7 @@ class NetSpec:
 
 
 class Layers:
-    """`layers.Type` makes layers of that type: any type at all, also the user's own."""
+    """`layers.Type` makes layers of that type: any type, including the user's own."""
 
     def __getattr__(self, type_name):
         if type_name.startswith('__'):

@@ -1,4 +1,4 @@
-"""What the bound Net gains in Python: named blobs, forward and backward by name, batches."""
+"""Adds to the bound Net named blobs, forward and backward by name, and batches."""
 import functools
 import os
 import warnings
@@ -25,7 +25,7 @@ def _cached(make):
 
 
 def _exclusive(method):
-    """The method from its first line to its last while other threads that run the net wait."""
+    """Makes a method exclusive: other threads that use the net wait until it returns."""
     @functools.wraps(method)
     def run(self, *arguments, **keywords):
         with self.exclusive():
@@ -35,15 +35,15 @@ def _exclusive(method):
 
 
 def _blobs(self):
-    """The blobs by name, a dict of caffe.Blob in the order in which the net makes them.
+    """The blobs by name, a dict of caffe.Blob in the net's order.
 
-    A name that is not there is a KeyError that says which one is near.
+    An unknown name is a KeyError that suggests the nearest one.
     """
     return names.NamedDict(zip(self._blob_names, self._blobs), 'blob')
 
 
 def _blob_loss_weights(self):
-    """The weight of each blob in the loss, a dict of float by name; 0 for what is no loss."""
+    """The weight of each blob in the loss, a dict of float by name; 0 if it is not a loss."""
     return names.NamedDict(zip(self._blob_names, self._blob_loss_weights), 'blob')
 
 
@@ -63,7 +63,7 @@ def _params(self):
 
 
 def _inputs(self):
-    """The names of the net's inputs, a list of str: what forward takes as keywords."""
+    """The names of the net's inputs, a list of str: the keywords of forward."""
     return [self._blob_names[i] for i in self._inputs]
 
 
@@ -93,13 +93,13 @@ def _layer_index(self, name):
 
 
 def _write(blob, view, values):
-    """Numbers into a view of a blob's data or diff."""
+    """Writes numbers into a view of a blob's data or diff."""
     _check_fit(blob.name, np.shape(values), view.shape)
     view[...] = values
 
 
 def _feed(blob, values, codes):
-    """An input's values. Floats are quantized where the blob holds codes, unless `codes`."""
+    """Writes an input. Floats are quantized if the blob holds codes, unless `codes` is set."""
     view = blob.data
     if isinstance(view, Codes) and not codes and np.asarray(values).dtype.kind not in 'iub':
         blob.float_data = values
@@ -108,7 +108,7 @@ def _feed(blob, values, codes):
 
 
 def _result(view):
-    """A view as forward and backward give it. bfloat16, which NumPy lacks, becomes float32."""
+    """A view as forward and backward return it; bfloat16, which NumPy lacks, becomes float32."""
     if view.dtype != bfloat16.dtype:
         return view
     return scalar_view(np.asarray(view).astype(np.float32))
@@ -128,7 +128,7 @@ def _check_names(given, wanted, what):
 
 
 def _shape_fault(name, given, wanted):
-    """What is wrong with the shape of an input, and what to do."""
+    """The message for an input of a wrong shape, with the cure."""
     text = '%s: shape %s does not fit blob %s, whose shape is %s' % (name, given, name, wanted)
     reshape = "net.blobs['%s'].reshape(%s)" % (name, ', '.join(str(extent) for extent in given))
     if len(wanted) == 4 and len(given) in (3, 4) and given[-3:] == (*wanted[2:], wanted[1]) and (
@@ -172,7 +172,7 @@ def _check_batch(name, array, blob):
 
 
 def _check_blobs(blobs):
-    """The names of blobs that a caller wants besides the outputs."""
+    """The names of blobs to return besides the outputs."""
     if blobs is None:
         return []
     if isinstance(blobs, str):
@@ -187,18 +187,18 @@ def _check_blobs(blobs):
 
 @_exclusive
 def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
-    """Runs the net, or the layers from `start` to `end`, both by name and both included.
+    """Runs the net, or the layers from `start` to `end` (names, both included).
 
-    Keywords are the net's inputs by name, all of them or none, arrays of the shape of their blobs.
-    Gives a dict of arrays: the outputs (with `end`, that layer's tops) and the blobs that `blobs`
-    names. Those of float, half and double are views, which the next pass overwrites; those of
+    Keywords are the net's inputs by name, either all or none, as arrays of the blobs' shapes.
+    Returns a dict of arrays: the outputs (with `end`, that layer's tops) and the blobs named in
+    `blobs`. Arrays of float, half and double are views, which the next pass overwrites; those of
     bfloat16 and of codes (quant8, quant16) are copies as float32.
 
-    Floats that are given to an input of codes are quantized by its range, integers are codes. With
-    `codes` outputs are codes as well, and floats are refused.
+    An input that holds codes quantizes floats by its range; integers are codes. With `codes` the
+    outputs are codes as well, and floats are refused.
 
-    Raises ValueError for shapes that do not fit, TypeError for inputs without a name, KeyError for
-    unknown blobs, and RuntimeError, with the layer, for what goes wrong in a layer.
+    Raises ValueError for wrong shapes, TypeError for inputs without a name, KeyError for
+    unknown blobs, and RuntimeError, with the layer's name, for errors in a layer.
     """
     wanted = _check_blobs(blobs)
     first = 0 if start is None else _layer_index(self, start)
@@ -220,19 +220,19 @@ def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
 
 
 def _forward_part(self, start, end):
-    """BVLC's name for a forward of the layers from index start to end; gives the loss, float."""
+    """BVLC's name for a forward of the layers from index start to end; returns the loss, float."""
     self._run_forward(start, end)
     return self._loss()
 
 
 @_exclusive
 def _backward(self, diffs=None, start=None, end=None, **kwargs):
-    """Runs backward from layer `start` down to `end`, both by name and both included.
+    """Runs backward from layer `start` down to `end` (names, both included).
 
-    Keywords are the diffs of the outputs (with `start`, of that layer's tops). Gives a dict of
+    Keywords are the diffs of the outputs (with `start`, of that layer's tops). Returns a dict of
     views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in `diffs`;
-    those of bfloat16 are copies as float32. Inputs without a gradient, like labels, are left out;
-    one that `diffs` names is an error. Errors as of forward.
+    diffs of bfloat16 are copies as float32. Inputs without a gradient, such as labels, are left
+    out; naming one in `diffs` is an error. Other errors are those of forward.
     """
     if start is None:
         first = len(self.layers) - 1
@@ -257,7 +257,7 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
 
 
 def _batch(self, blobs):
-    """Cuts a dict of arrays into the net's batches; the last is filled up with zeros."""
+    """Cuts a dict of arrays into the net's batches; the last is padded with zeros."""
     if not blobs:
         return
     count = len(next(iter(blobs.values())))
@@ -286,7 +286,7 @@ def _joined(collected, count):
     joined = {}
     for name, parts in collected.items():
         array = np.concatenate(parts) if parts else np.zeros(0, np.float32)
-        # One value per batch (a loss) has nothing to trim: its batches may be fewer than the items.
+        # One value per batch (a loss) has nothing to trim: there may be fewer batches than items.
         joined[name] = array[:count]
     return joined
 
@@ -295,9 +295,9 @@ def _joined(collected, count):
 def _forward_all(self, blobs=None, codes=False, **kwargs):
     """Runs any number of items through the net in its batches.
 
-    Keywords are the net's inputs by name, arrays whose first axis counts the items. Gives a dict of
-    copies of the outputs and of the blobs that `blobs` names, for all items; a loss has one value
-    for each batch. Types, `codes` and errors as of forward.
+    Keywords are the net's inputs by name, arrays whose first axis counts the items. Returns a dict
+    of copies of the outputs and of the blobs named in `blobs`, for all items; a loss has one value
+    for each batch. Types, `codes` and errors are those of forward.
     """
     blobs = _check_blobs(blobs)
     collected = {name: [] for name in [*self.outputs, *blobs]}
@@ -310,8 +310,8 @@ def _forward_all(self, blobs=None, codes=False, **kwargs):
 def _forward_backward_all(self, blobs=None, diffs=None, **kwargs):
     """Runs forward and backward in batches; keywords are inputs' data and outputs' diffs.
 
-    Gives copies: a dict of the outputs and `blobs`, and a dict of the inputs' diffs and `diffs`.
-    Types and errors as of forward.
+    Returns copies: a dict of the outputs and `blobs`, and a dict of the inputs' diffs and `diffs`.
+    Types and errors are those of forward.
     """
     blobs = _check_blobs(blobs)
     all_blobs = {name: [] for name in [*self.outputs, *(blobs or ())]}
@@ -330,7 +330,7 @@ def _forward_backward_all(self, blobs=None, diffs=None, **kwargs):
 
 
 def _memory_arrays(data, labels):
-    """Data and labels as a MemoryData layer takes them: contiguous floats, labels as (N, 1, 1, 1)."""
+    """Data and labels for a MemoryData layer: contiguous floats, labels as (N, 1, 1, 1)."""
     data = np.ascontiguousarray(data, dtype=np.float32)
     labels = np.ascontiguousarray(labels, dtype=np.float32)
     if labels.ndim == 1:
@@ -339,7 +339,7 @@ def _memory_arrays(data, labels):
 
 
 def _set_input_arrays(self, *arguments):
-    """set_input_arrays(data, labels): what the net's first layer, a MemoryData, reads from now on.
+    """set_input_arrays(data, labels): sets what the net's first layer, a MemoryData, reads.
 
     set_input_arrays(index, data, labels) names the layer by its index, as the OpenCL fork does.
     data is (items, channels, height, width), labels (items,); both become float32. RuntimeError
@@ -353,7 +353,7 @@ def _set_input_arrays(self, *arguments):
 
 
 def _set_layer_input_arrays(self, layer, data, labels):
-    """What a MemoryData layer of net.layers reads from now on; arrays as of set_input_arrays."""
+    """Sets what a MemoryData layer of net.layers reads; arrays are those of set_input_arrays."""
     return self._set_input_arrays(layer, *_memory_arrays(data, labels))
 
 
@@ -403,10 +403,11 @@ def _init(self, network_file, phase=None, level=None, stages=None, weights=None,
 
 
 def _quant_mode(self):
-    """What the net does about ranges, a caffe.quantizer_mode.
+    """How the net treats ranges, a caffe.quantizer_mode.
 
-    CAFFE_QUANT_PASSIVE uses them, CAFFE_QUANT_OBSERVE collects them. Set it to one of these, to its number (0, 1), or to 'passive' or 'observe'. While
-    it is observe, every forward widens the range of every float blob; net.save writes them.
+    CAFFE_QUANT_PASSIVE uses them, CAFFE_QUANT_OBSERVE collects them. Set it to one of these, to its
+    number (0, 1), or to 'passive' or 'observe'. While it is observe, every forward widens the range
+    of every float blob; net.save writes the ranges.
     """
     return self._quant_mode
 

@@ -1,4 +1,4 @@
-"""What objects of the package print as: names, shapes, types, devices."""
+"""The repr() of the package's objects: names, shapes, types, devices."""
 from ._caffe import Blob, BlobVec, Device, Layer, LayerParameter, Net, Solver, TRAIN
 from .names import listed
 

@@ -1,4 +1,4 @@
-"""The packages that `import caffe` needs, and what to do where one is missing.
+"""Checks for the packages that `import caffe` needs, with a message that says how to install them.
 
 Imports none of them.
 """
@@ -17,7 +17,7 @@ def _is_there(module):
 
 
 def cure(packages, folder):
-    """How to get packages: the tree's virtual environment, if there is one, else pip."""
+    """How to install packages: the tree's virtual environment, if it exists, else pip."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(folder)))
     activate = os.path.join(root, '.venv', 'bin', 'activate')
     if os.path.exists(activate) and os.path.realpath(sys.prefix) != os.path.realpath(
@@ -29,7 +29,7 @@ def cure(packages, folder):
 
 
 def check(folder):
-    """Raises an ImportError that names what the package in `folder` lacks, and the cure."""
+    """Raises an ImportError that names the packages missing in `folder`, and the cure."""
     missing = [package for module, package in _PACKAGES.items() if not _is_there(module)]
     if missing:
         raise ImportError('caffe needs %s, which %s does not have. %s'

@@ -1,7 +1,7 @@
 """The NumPy view of a blob without axes (a loss, an accuracy).
 
-BVLC's such blobs have no axes, so that NumPy refuses `view[:]` and `view[0]`; its OpenCL fork gave
-them one axis, and its scripts index them. A `ScalarView` has no axes and answers both.
+In BVLC's Caffe such blobs have no axes, so that NumPy refuses `view[:]` and `view[0]`. In its
+OpenCL fork they have one axis, and scripts index them. A `ScalarView` has no axes and accepts both.
 """
 import numbers
 
@@ -20,7 +20,7 @@ class ScalarView(np.ndarray):
         return array.view(cls)
 
     def _one_axis(self, key):
-        """This memory with one axis, if the key asks for one, else None."""
+        """This memory with one axis if the key needs one, else None."""
         if isinstance(key, tuple) and len(key) == 1:
             key = key[0]
         if self.ndim == 0 and isinstance(key, (slice, numbers.Integral)):
@@ -39,7 +39,7 @@ class ScalarView(np.ndarray):
             vector[key] = value
 
     def __array_wrap__(self, array, context=None, return_scalar=False):
-        # Arithmetic gives a plain NumPy scalar, as it does for any other array without axes.
+        # Arithmetic returns a plain NumPy scalar, as for any other array without axes.
         if array is self:
             return self
         return array[()] if array.ndim == 0 else np.asarray(array)

@@ -41,12 +41,12 @@ def tree(tmp_path):
     ('include/caffe/core/bad.hpp', '"caffe/device/device.hpp"', 'is not below core'),
     ('src/caffe/memory/bad.cpp', '"caffe/net/net.hpp"', 'is not below memory'),
     ('src/caffe/graph/bad.cpp', '"caffe/layer/layer.hpp"', 'is not below graph'),
-    ('include/caffe/net/bad.hpp', '"caffe/net/inside.hpp"', 'is no public header'),
-    ('tools/bad.cpp', '"caffe/net/inside.hpp"', 'is no public header'),
-    ('include/caffe/net/bad.hpp', '"caffe.pb.h"', 'has its home in src/, tools/, python/'),
-    ('src/caffe/net/bad.cpp', '<CL/cl.h>', 'has its home in src/caffe/device/opencl/, '
+    ('include/caffe/net/bad.hpp', '"caffe/net/inside.hpp"', 'is not a public header'),
+    ('tools/bad.cpp', '"caffe/net/inside.hpp"', 'is not a public header'),
+    ('include/caffe/net/bad.hpp', '"caffe.pb.h"', 'may be included only in src/, tools/, python/'),
+    ('src/caffe/net/bad.cpp', '<CL/cl.h>', 'may be included only in src/caffe/device/opencl/, '
                                            'src/caffe/library/clblast/'),
-    ('src/caffe/core/bad.cpp', '<gtest/gtest.h>', 'has its home in tests/'),
+    ('src/caffe/core/bad.cpp', '<gtest/gtest.h>', 'may be included only in tests/'),
 ])
 def test_an_include_that_points_elsewhere_is_found(tree, path, included, fault):
     write(tree, path, included)

@@ -141,7 +141,7 @@ def test_what_cannot_be_mapped():
         crop(x, L.Pooling(x, kernel_size=2, stride=2))
     with pytest.raises(AssertionError, match='negative'):
         crop(L.Convolution(x, num_output=1, kernel_size=3), x)
-    with pytest.raises(AssertionError, match='whole'):
+    with pytest.raises(AssertionError, match='fractional'):
         crop(x, L.Convolution(x, num_output=1, kernel_size=2))
     with pytest.raises(AssertionError, match='kernel_h'):
         conv_params(L.Convolution(x, num_output=1, kernel_h=3, kernel_w=3).fn)

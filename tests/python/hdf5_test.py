@@ -39,5 +39,5 @@ def test_other_files_are_errors(tmp_path):
     with pytest.raises(RuntimeError, match='File not found'):
         make().load_hdf5(path)
     path.write_text('no HDF5')
-    with pytest.raises(RuntimeError, match='is no HDF5 file'):
+    with pytest.raises(RuntimeError, match='is not an HDF5 file'):
         make().load_hdf5(path)

@@ -86,7 +86,7 @@ def test_unknown_fields_are_errors():
     # A field 4711 with the number 1, as of another Caffe's message.
     layer.MergeFromString(b'\xb8\xa6\x02\x01')
     given = caffe_pb2.NetParameter(layer=[layer])
-    with pytest.raises(RuntimeError, match=r'layer in \(Input\) has a field 4711'):
+    with pytest.raises(RuntimeError, match=r'layer in \(Input\) has an unknown field 4711'):
         caffe.Net(given, caffe.TEST)
     given.DiscardUnknownFields()
     assert caffe.Net(given, caffe.TEST).inputs == ['data']

@@ -111,8 +111,8 @@ def test_a_misspelt_name_is_named():
     assert said == ('Convolution Convolution1: no parameter num_ouput in LayerParameter or '
                     'ConvolutionParameter; did you mean num_output?')
     said = message(lambda x: L.Convolutoin(x, num_output=3))
-    assert said == ('Convolutoin Convolutoin1: there is no layer type Convolutoin; did you mean '
-                    'Convolution?; its parameter num_output is in no known message')
+    assert said == ('Convolutoin Convolutoin1: unknown layer type Convolutoin; did you mean '
+                    'Convolution?; no message has its parameter num_output')
     assert 'did you mean in_place?' in message(lambda x: L.ReLU(x, inplace=True))
     assert 'did you mean data_type?' in message(lambda x: L.ReLU(x, datatype='half'))
     said = message(lambda x: L.Convolution(x, weight_filler=dict(tipe='xavier')))
@@ -136,8 +136,8 @@ def test_enum_values_by_name_and_their_errors():
         layer = to_proto(L.Pooling(x, pool=value, kernel_size=2)).layer[1]
         assert layer.pooling_param.pool == caffe_pb2.PoolingParameter.AVE
     for value in ('MAXIMUM', 77, 1.5, None, [1]):
-        with pytest.raises(ValueError, match=r'parameter pool: .* is no value of pool; the values '
-                                             r'are MAX, AVE, STOCHASTIC'):
+        with pytest.raises(ValueError, match=r'parameter pool: .* is not a value of pool; the '
+                                             r'values are MAX, AVE, STOCHASTIC'):
             to_proto(L.Pooling(x, pool=value, kernel_size=2))
     layer = to_proto(L.ReLU(x, include=dict(phase='TEST'))).layer[1]
     assert layer.include[0].phase == caffe_pb2.TEST
@@ -155,8 +155,9 @@ def test_a_data_type_sets_the_three_of_a_layer():
     assert types(top_data_type='bfloat16')[2] == caffe_pb2.CAFFE_BFLOAT16
     assert types(data_type='quant8') == types(data_type='int8') == (
         caffe_pb2.CAFFE_INT8_QUANTIZED,) * 3
-    with pytest.raises(ValueError, match="'single' is no value of bottom_data_type; the values are "
-                                         'float, half, bfloat16, double, quant8, quant16, CAFFE_'):
+    with pytest.raises(ValueError, match="'single' is not a value of bottom_data_type; the "
+                                         'values are float, half, bfloat16, double, quant8, '
+                                         'quant16, CAFFE_'):
         types(data_type='single')
     import caffe
     assert types(data_type=caffe.data_type.CAFFE_DOUBLE) == (caffe_pb2.CAFFE_DOUBLE,) * 3

@@ -269,7 +269,7 @@ def test_every_way_to_make_a_net(net, tmp_path):
         np.testing.assert_array_equal(other.params['ip'][0].data, expected)
     with pytest.raises(ValueError, match='phase 7'):
         caffe.Net(path, 7)
-    with pytest.raises(TypeError, match='SolverParameter is no NetParameter'):
+    with pytest.raises(TypeError, match='expected a NetParameter, not a SolverParameter'):
         caffe.Net(caffe_pb2.SolverParameter(), caffe.TEST)
     with pytest.raises(TypeError):
         caffe.Net(5, caffe.TEST)

@@ -117,7 +117,7 @@ def test_files_that_are_no_logs(tmp_path):
     for tool in ((PARSE, tmp_path / 'text', tmp_path), (PLOT, tmp_path / 'text')):
         result = run(sys.executable, *tool)
         assert result.returncode == 1 and 'Traceback' not in result.stderr
-        assert 'there is no line "Train net output" or "Test net output"' in result.stderr
+        assert 'no line has "Train net output" or "Test net output"' in result.stderr
     for tool in ((PARSE, tmp_path / 'none', tmp_path), (PLOT, tmp_path / 'none')):
         result = run(sys.executable, *tool)
         assert result.returncode == 1 and 'No such file' in result.stderr
@@ -130,7 +130,7 @@ def test_a_log_becomes_a_picture(log, tmp_path):
     assert result.stdout == 'drew loss, accuracy to %s\n' % picture
     assert picture.read_bytes().startswith(b'\x89PNG')
     result = run(sys.executable, PLOT, log, '--fields', 'los')
-    assert result.stderr == 'plot_log.py: there is no output los; there are accuracy, loss\n'
+    assert result.stderr == 'plot_log.py: no output los; the outputs are accuracy, loss\n'
     sys.path.insert(0, os.path.dirname(PLOT))
     import plot_log
     found = plot_log.series(str(log))

@@ -363,7 +363,7 @@ def test_parameters(tmp_path):
     third.share_with(net)
     net.params['out'][0].data[0] = 9
     assert third.params['out'][0].data[0] == 9
-    with pytest.raises(RuntimeError, match='add_blob is for the setup of Python layers'):
+    with pytest.raises(RuntimeError, match='add_blob can be called only in the setup'):
         net.layers[0].blobs.add_blob(1)
 
 
@@ -412,7 +412,7 @@ def test_classes_that_are_not_there():
         make(module='no_such_module', layer='X')
     with pytest.raises(AttributeError, match=r'out \(Python\): .*Nothing'):
         make(module=MODULE, layer='Nothing')
-    with pytest.raises(RuntimeError, match=r'NoLayer is no subclass of caffe\.Layer'):
+    with pytest.raises(RuntimeError, match=r'NoLayer is not a subclass of caffe\.Layer'):
         make(module=MODULE, layer='NoLayer')
     with pytest.raises(RuntimeError, match='python_param needs module and layer'):
         make(module=MODULE)

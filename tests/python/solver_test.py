@@ -154,7 +154,7 @@ def test_bad_settings_are_exceptions(tmp_path):
         caffe.get_solver('nowhere.prototxt')
     with pytest.raises(RuntimeError, match='Nonsense'):
         caffe.get_solver(settings(tmp_path, type='Nonsense'))
-    with pytest.raises(TypeError, match='NetParameter is no SolverParameter'):
+    with pytest.raises(TypeError, match='expected a SolverParameter, not a NetParameter'):
         caffe.get_solver(small_net())
 
 

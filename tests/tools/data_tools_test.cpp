@@ -124,7 +124,7 @@ TEST_F(DataToolsTest, ConvertMnistDataErrors) {
   ExpectError(tool, {folder_.Put("text", "hello"), labels, db}, "not an IDX file of images");
   ExpectError(tool, {folder_.Put("tiny", "a"), labels, db}, "1 bytes are too few");
   ExpectError(tool, {folder_.Put("head", Images(1, 1, 1).substr(0, 9)), labels, db},
-              "cut off in its head");
+              "its header is cut off");
   ExpectError(tool, {folder_.Put("cut", Images(3, 2, 2).substr(0, 20)), labels, db},
               "12 bytes of images, but has 4; it is cut off");
   ExpectError(tool, {images, folder_.Put("two", Labels("ab")), db}, "has 2 labels");
@@ -172,7 +172,7 @@ TEST_F(DataToolsTest, ConvertCifarDataErrors) {
   ExpectError(tool, {folder}, "usage: convert_cifar_data input_folder output_folder db_type");
   ExpectError(tool, {folder, folder, "lmdb"}, "data_batch_1.bin");
   folder_.Put("data_batch_1.bin", "short");
-  ExpectError(tool, {folder, folder, "lmdb"}, "5 bytes are no whole number");
+  ExpectError(tool, {folder, folder, "lmdb"}, "5 bytes are not a multiple");
   folder_.Put("data_batch_1.bin", CifarBatch(10));
   ExpectError(tool, {folder, folder, "lmdb"}, "record 0: the label is 10");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cifar10_train_lmdb"));
@@ -195,7 +195,7 @@ TEST_F(DataToolsTest, ComputeImageMean) {
 
 TEST_F(DataToolsTest, ComputeImageMeanErrors) {
   const std::string tool = "compute_image_mean";
-  ExpectError(tool, {folder_ / "none"}, "no such folder");
+  ExpectError(tool, {folder_ / "none"}, "the folder does not exist");
   ExpectError(tool, {"a", "b", "c"}, "3 arguments are given");
   const auto writer = CreateDatabase("lmdb", folder_ / "mixed");
   writer->Put("a", TestDatum(0, 1, 2, 2));
@@ -203,7 +203,7 @@ TEST_F(DataToolsTest, ComputeImageMeanErrors) {
   writer->Finish();
   const Outcome outcome = Run(tool, {folder_ / "mixed"});
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_TRUE(Holds(outcome.error, "record 1 (key b): its shape is 1 2 3"));
+  EXPECT_TRUE(Holds(outcome.error, "record 1 (key b): the record's shape is 1 2 3"));
 }
 
 TEST_F(DataToolsTest, ComputeImageMeanOfEncodedImages) {
@@ -222,7 +222,7 @@ TEST_F(DataToolsTest, ComputeImageMeanOfEncodedImages) {
   bad->Put("a", EncodedDatum("text"));
   bad->Finish();
   EXPECT_TRUE(Holds(Run("compute_image_mean", {folder_ / "bad"}).error,
-                    "record 0 (key a): its encoded image is neither a JPEG nor a PNG file; "));
+                    "record 0 (key a): the encoded image is neither a JPEG nor a PNG file; "));
 }
 
 struct Stored {
@@ -387,8 +387,8 @@ TEST_F(ConvertImagesetTest, LeavesOutWhatItCanNotRead) {
   EXPECT_EQ(records[1].key, "00000003_color.jpg");
   EXPECT_TRUE(Holds(log_, "list, line 2: "));
   EXPECT_TRUE(Holds(log_, "none.png"));
-  EXPECT_TRUE(Holds(log_, "list, line 3: " + folder_ / "cut.jpg is no complete JPEG file: "));
-  EXPECT_TRUE(Holds(log_, "; it is left out"));
+  EXPECT_TRUE(Holds(log_, "list, line 3: " + folder_ / "cut.jpg is not a complete JPEG file: "));
+  EXPECT_TRUE(Holds(log_, "; the image is skipped"));
   EXPECT_TRUE(Holds(log_, "] Processed 2 files."));
 }
 
@@ -421,20 +421,21 @@ TEST_F(ConvertImagesetTest, Errors) {
   expect_error({"-resize_height=100000", "-resize_width=100000"}, "too large");
   expect_error({"-encode_type=gif"}, "--encode_type is 'gif'; it must be jpg, jpeg or png");
   expect_error({"-shufle"}, "did you mean --shuffle?");
-  expect_error({"-gray=7"}, "--gray is true or false");
+  expect_error({"-gray=7"}, "--gray must be true or false");
   folder_.Put("small.png", PngOf(TestImage(5, 8, 3)));
   List("color.png 3\nsmall.png 1\n");
   for (const char* flag : {"-encoded", "-noencoded"}) {
-    expect_error({"-check_size", flag},
-                 "line 2: the shape of small.png is 3 5 8 (120), that of the first image 3 6 8 "
-                 "(144); --resize_height and --resize_width make them equal");
+    expect_error(
+        {"-check_size", flag},
+        "line 2: the shape of small.png is 3 5 8 (120), but that of the first image is 3 6 8 "
+        "(144); --resize_height and --resize_width make them equal");
   }
   EXPECT_EQ(Convert({"-check_size", "-resize_height=4", "-resize_width=4"}).size(), 2u);
   EXPECT_EQ(Convert({}).size(), 2u);
   List("none.png 3\nalso.png 1\n");
-  expect_error({}, "none of its images could be read; paths are looked for behind '" + root + "'");
+  expect_error({}, "no image could be read; paths are appended to '" + root + "'");
   List("none.png\n");
-  ExpectError(tool, {root, list_, db}, "list, line 1: 'none.png' is no path and label");
+  ExpectError(tool, {root, list_, db}, "list, line 1: 'none.png' is not a path and a label");
 }
 
 TEST_F(DataToolsTest, HelpIsNoError) {

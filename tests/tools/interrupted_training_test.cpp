@@ -66,9 +66,9 @@ class InterruptedTrainingTest : public testing::TestWithParam<int> {
     }
     return false;
   }
-  // The line behind "To go on".
+  // The line behind "To resume".
   std::string ResumeLine() const {
-    const std::string log = Log(), before = "To go on from the last snapshot:\n  ";
+    const std::string log = Log(), before = "To resume from the last snapshot:\n  ";
     const size_t begin = log.find(before);
     if (begin == std::string::npos) return "";
     const size_t first = begin + before.size();
@@ -109,7 +109,7 @@ TEST_P(InterruptedTrainingTest, WritesASnapshotAndPrintsTheLineThatResumes) {
   const std::string resumed = folder_.Get("resumed");
   EXPECT_TRUE(Holds(resumed, Concat("] Iteration ", iteration, " (")));
   EXPECT_FALSE(Holds(resumed, "] Iteration 0 ("));
-  EXPECT_FALSE(Holds(resumed, "To go on")) << "it has finished";
+  EXPECT_FALSE(Holds(resumed, "To resume")) << "it has finished";
   EXPECT_TRUE(HasFile(Concat("s_iter_", iteration + 3, ".solverstate")));
 }
 
@@ -137,7 +137,7 @@ TEST_F(InterruptionTest, WithoutASnapshotAtTheEndAndWithoutLogLines) {
   ASSERT_TRUE(Trains(&none)) << Log();
   none.Send(SIGINT);
   EXPECT_EQ(130, none.Wait());
-  EXPECT_TRUE(Holds(Log(), "There is no snapshot to go on from: snapshot_after_train is false."));
+  EXPECT_TRUE(Holds(Log(), "There is no snapshot to resume from: snapshot_after_train is false."));
 }
 
 TEST_F(InterruptionTest, EffectsOfSigterm) {

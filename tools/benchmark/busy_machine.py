@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures nets on quiet cores, and on cores with one and with three busy processes.
 
-Three sides: Cortado as it is, Cortado with the waiting loop that GCC's OpenMP has by itself
-(GOMP_SPINCOUNT=300000, what it was before), and PyTorch where it is installed. Every side is a process
-of its own on the same cores. They take turns: while one computes, the others sleep.
+Three sides: Cortado, Cortado with the default waiting loop of GCC's OpenMP (GOMP_SPINCOUNT=300000),
+and PyTorch if it is installed. Every side is a process of its own on the same cores. They take
+turns: while one computes, the others sleep.
 """
 import argparse
 import datetime
@@ -249,7 +249,7 @@ def report(arguments, cores):
                  processor(), arguments.threads, len(cores), load),
              '* Each number is of %d rounds of %g s a side, the sides in turns; milliseconds a pass.' % (
                  arguments.rounds, arguments.seconds),
-             '* "OpenMP\'s own waiting" is GOMP_SPINCOUNT=300000, which Cortado leaves as it is.', '']
+             '* "OpenMP\'s own waiting" is GOMP_SPINCOUNT=300000, which Cortado keeps.', '']
     for work in arguments.works.split(','):
         rows = measure(work, arguments, cores)
         lines += ['## %s' % work, '',

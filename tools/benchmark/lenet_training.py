@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Times training iterations of LeNet here and in PyTorch: same net, batch, solver, cores; alternately.
 
-Every side is a process of its own (two OpenMP runtimes in one process disturb each other). All are
-made and warmed up first; then they take turns, one round each, while the others sleep. An iteration
-is forward, backward and update of one batch that stays on the device.
+Every side is a process of its own (two OpenMP runtimes in one process disturb each other). First
+all are started and warmed up; then they take turns, one round each, while the others sleep. An
+iteration is forward, backward and update of one batch that stays on the device.
 """
 import argparse
 import datetime
@@ -106,7 +106,7 @@ def make_pytorch(arguments):
     if arguments.worker.endswith('channels_last'):
         net = net.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
-    # As in models/lenet: biases learn at twice the rate.
+    # As in models/lenet, biases learn at twice the rate.
     optimizer = torch.optim.SGD(
         [dict(params=[p for p in net.parameters() if p.dim() > 1], lr=RATE),
          dict(params=[p for p in net.parameters() if p.dim() == 1], lr=2 * RATE)],
@@ -218,7 +218,7 @@ def main():
     names = arguments.sides.split(',')
     for name in names:
         if name != OURS and name not in PEERS:
-            sys.exit('there is no side %s' % name)
+            sys.exit('unknown side %s' % name)
     cores = sorted(os.sched_getaffinity(0))
     if arguments.cores:
         cores = sorted(int(core) for core in arguments.cores.split(','))

@@ -84,7 +84,7 @@ int List(ProgramCache& cache) {
   const std::vector<ProgramCache::Row> rows = cache.List();
   const ProgramCache::State state = cache.state();
   if (!state.disabled_reason.empty()) {
-    return 1;  // the warning has been printed
+    return 1;  // the warning was printed already
   }
   if (!rows.empty()) {
     std::printf("%-12s  %10s  %8s  %-16s  %-16s  %-24s  %s\n", "KEY", "SIZE", "BUILD s", "CREATED",
@@ -111,7 +111,7 @@ int Verify(ProgramCache& cache) {
       "%s checked, %lld with a wrong checksum%s; the file %s\n", Counted(report.rows).c_str(),
       static_cast<long long>(report.unsound),
       report.unsound > 0 && state.mode == ProgramCache::Mode::kReadWrite ? " (removed)" : "",
-      report.file_damage.empty() ? "is sound" : "was damaged and has been set aside");
+      report.file_damage.empty() ? "is intact" : "was damaged and has been set aside");
   return report.unsound == 0 && report.file_damage.empty() ? 0 : 1;
 }
 
@@ -172,11 +172,11 @@ int CacheCommand(const std::vector<std::string>& arguments) {
     }
   }
   if (all && limited) {
-    return Fail("--all and --max-size exclude each other");
+    return Fail("use either --all or --max-size");
   }
   const std::filesystem::path directory = ProgramCache::DefaultDirectory();
   if (directory.empty()) {
-    return Fail("no directory: CAFFE_CACHE_DIR, XDG_CACHE_HOME and HOME are not set");
+    return Fail("no cache directory: CAFFE_CACHE_DIR, XDG_CACHE_HOME and HOME are not set");
   }
   const bool read_only = ProgramCache::ModeFromEnvironment() == Mode::kReadOnly;
   if (verb == "prune" && read_only) {

@@ -24,7 +24,7 @@ constexpr Command kCommands[] = {
      "-solver FILE [-snapshot FILE | -weights FILE,...] [flags]",
      "Trains the net that the solver names. On SIGINT and SIGTERM it writes a snapshot, prints "
      "the\n"
-     "command that goes on from there, and exits with 128 + the signal's number (130, 143).\n"},
+     "command that resumes, and exits with 128 + the signal's number (130, 143).\n"},
     {"test", TestCommand, false, "score a model",
      "-model FILE -weights FILE,... [-iterations N] [--json] [flags]",
      "Prints the mean of each output of the TEST phase over N batches.\n"},
@@ -41,7 +41,7 @@ constexpr Command kCommands[] = {
      "Prints bottoms, tops, types and a summary of every layer, or of those that are named.\n"},
     {"cache", nullptr, true, "list, verify or prune the cache of compiled programs", "", ""},
     {"version", nullptr, false, "print the version", "", ""},
-    {"help", nullptr, true, "this text; help COMMAND: about that one", "", ""},
+    {"help", nullptr, true, "print this text, or the help of COMMAND", "", ""},
 };
 
 const Command* Find(const std::string& name) {

@@ -11,7 +11,7 @@
 namespace caffe {
 namespace {
 
-// Each physical GPU once.
+// All GPUs, each physical one once.
 std::vector<Device*> AllGpus() {
   std::vector<Device*> gpus;
   std::set<std::string> seen;
@@ -28,7 +28,7 @@ Device* Named(const std::string& gpu) {
               " names several devices");
   if (gpu != "all") return Runtime::Get().DeviceByName(gpu);
   const std::vector<Device*> gpus = AllGpus();
-  CAFFE_CHECK(!gpus.empty(), "-gpu all: there is no GPU (`caffe device_query` lists the devices)");
+  CAFFE_CHECK(!gpus.empty(), "-gpu all: no GPU was found (`caffe device_query` lists the devices)");
   CAFFE_CHECK(gpus.size() == 1, "Multi-GPU execution not available: -gpu all names ", gpus.size(),
               " devices");
   return gpus[0];
@@ -38,7 +38,7 @@ Device* OfSolver(const SolverParameter& solver) {
   Runtime& runtime = Runtime::Get();
   if (solver.solver_mode() == SolverParameter::CPU) return runtime.cpu();
   if (AllGpus().empty()) {
-    log::Warning("solver_mode is GPU, but there is no GPU here: using the CPU");
+    log::Warning("solver_mode is GPU, but no GPU was found: using the CPU");
     return runtime.cpu();
   }
   return runtime.DeviceByIndex(solver.device_id());

@@ -8,10 +8,10 @@ namespace caffe {
 
 class SolverParameter;
 
-// The device that `-gpu` names (a number, a name, cpu, or all where there is one); without the flag
-// that of the solver's solver_mode and device_id, where they are given; else the best one. Becomes
-// the thread's default device and is logged. Throws if the named device is not there, and for
-// several devices. solver_mode: GPU without a GPU is a warning, and the CPU.
+// The device of `-gpu` (a number, a name, cpu, or all if there is one GPU); without the flag that
+// of the solver's solver_mode and device_id, if they are given; else the best one. Makes it the
+// thread's default device and logs it. Throws if the device does not exist and if several are
+// named. solver_mode: GPU without a GPU is a warning and selects the CPU.
 Device* ChooseDevice(const std::string& gpu, const SolverParameter* solver = nullptr);
 
 }  // namespace caffe

@@ -14,8 +14,8 @@ int TimeCommand(const Options& options);
 int DeviceQueryCommand(const Options& options);
 int LayersCommand(const Options& options);
 
-// The whole program: help without arguments, one line on standard error and status 1 for errors.
-// `program` is what was typed before the arguments.
+// The whole program: prints the help without arguments; for errors prints one line on standard
+// error and returns 1. `program` is argv[0].
 int CaffeMain(const std::vector<std::string>& arguments, const std::string& program = "caffe");
 
 }  // namespace caffe

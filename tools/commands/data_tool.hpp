@@ -7,17 +7,17 @@
 
 namespace caffe {
 
-// A small tool's command line: flags (--backend=lmdb, -backend lmdb, -shuffle; see RewriteFlags)
-// and the rest.
+// The command line of a small tool: flags (--backend=lmdb, -backend lmdb, -shuffle; see
+// RewriteFlags) and positional arguments.
 struct ToolCommand {
   std::string name;
   std::string summary;
-  std::vector<std::string> positional;       // "[X]" may be left out; these come last
-  std::map<std::string, std::string> flags;  // with their defaults; "true", "false": switches
+  std::vector<std::string> positional;       // "[X]" is optional; optional ones come last
+  std::map<std::string, std::string> flags;  // defaults; "true" or "false" makes a switch
 };
 
-// Parses, calls `run` with the same structure filled, and returns the exit status: 0, or 1 after an
-// error, which is one line on standard error. --help prints usage and returns 0.
+// Parses, calls `run` with a filled ToolCommand, and returns the exit status: 0, or 1 after an
+// error, which is one line on standard error. --help prints the usage and returns 0.
 int RunTool(int argc, char** argv, ToolCommand command,
             const std::function<void(const ToolCommand&)>& run);
 

@@ -140,7 +140,7 @@ int DeviceQueryCommand(const Options& options) {
   if (options.self_test) return SelfTestDevices(chosen, options.arguments, options.json);
   CAFFE_CHECK(options.arguments.empty(), "device_query: unexpected argument '",
               options.arguments.empty() ? "" : options.arguments[0],
-              "'; types belong behind --self-test");
+              "'; types are arguments of --self-test");
   const ProgramCache::State cache = runtime.program_cache().state();
   if (options.json) {
     std::string text;

@@ -49,7 +49,7 @@ class Rewriter {
     return nullptr;
   }
 
-  // True if `next` was taken as the value.
+  // Returns true if `next` was used as the value.
   bool Flag(const std::string& argument, const std::string* next, int depth) {
     const size_t begin = argument.compare(0, 2, "--") == 0 ? 2 : 1;
     const size_t equal = argument.find('=');
@@ -90,7 +90,7 @@ class Rewriter {
       return "true";
     }
     CAFFE_CHECK(value == "false" || value == "f" || value == "0" || value == "no" || value == "n",
-                "flag --", name, " is true or false, not '", value, "'");
+                "flag --", name, " must be true or false, not '", value, "'");
     return "false";
   }
 

@@ -8,7 +8,7 @@ namespace caffe {
 // The text as a JSON string, quotes included.
 std::string JsonString(std::string_view text);
 
-// The number with the digits that a float has; null if it is not finite, which JSON cannot write.
+// The number with the digits of a float; null if it is not finite, which JSON cannot represent.
 std::string JsonNumber(double value);
 
 }  // namespace caffe

@@ -15,7 +15,7 @@ std::string Count(int low, int high) {
   return high < 0 ? Concat(low, "+") : Concat(low, "-", high);
 }
 
-// A source of data: no bottom, and nothing to learn.
+// A data source: no bottom and no parameters.
 bool IsSource(const std::string& name, const LayerTraits& traits) {
   return traits.data || name == "Input";
 }
@@ -33,7 +33,7 @@ int LayersCommand(const Options& options) {
   LayerRegistry& registry = LayerRegistry::Get();
   std::vector<std::string> names = registry.Names();
   if (!options.arguments.empty()) names = options.arguments;
-  for (const std::string& name : names) registry.Traits(name);  // unknown ones throw
+  for (const std::string& name : names) registry.Traits(name);  // throws for unknown names
   std::string json;
   if (!options.json) {
     std::printf("%-20s %-8s %-6s %-9s %-9s %s\n%-20s %s\n", "LAYER", "BOTTOMS", "TOPS", "IN PLACE",

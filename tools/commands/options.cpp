@@ -39,12 +39,13 @@ struct Parser {
     Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
     Add("--model", options.model, "test time", "the net, a prototxt")->type_name("FILE");
     Add("--weights", options.weights, "train test time",
-        "caffemodels, also in HDF5, separated by commas; the last one counts")
+        "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
+        "ones")
         ->type_name("FILE");
     Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
     Add("--gpu", options.gpu, "train test time device_query",
-        "the device: a number or name as device_query prints them, or cpu, or all; unset: as the "
+        "the device: a number or name as device_query prints them, or cpu, or all; default: as the "
         "solver says, else the best device")
         ->type_name("DEVICE");
     Add("--phase", options.phase, "time", "TRAIN (default) or TEST")
@@ -53,7 +54,7 @@ struct Parser {
     Add("--level", options.level, "train test time", "level of the net's state")->type_name("N");
     Add("--stage", stage, "train test time", "stages of the net's state, separated by commas")
         ->type_name("LIST");
-    Add("--iterations", options.iterations, "test time", "how many (default 50)")
+    Add("--iterations", options.iterations, "test time", "number of iterations (default 50)")
         ->type_name("N")
         ->check(Positive);
     const CLI::IsMember actions({"snapshot", "stop", "none"});
@@ -66,14 +67,14 @@ struct Parser {
     action("--sigterm_effect", options.sigterm_effect,
            "on SIGTERM: snapshot, stop (default) or none");
     action("--sighup_effect", options.sighup_effect, "on SIGHUP: snapshot (default), stop or none");
-    Add("--lt", options.lt, "time", "a line for each layer (default; --nolt: none)");
+    Add("--lt", options.lt, "time", "print a line for each layer (default; --nolt: none)");
     Add("--self_test,--self-test", options.self_test, "device_query",
-        "compare every kernel family with the CPU, in every type or in those that are named");
-    Add("--json", options.json, "test time device_query layers", "JSON on standard output");
+        "compare every kernel family with the CPU, in every type or in the listed ones");
+    Add("--json", options.json, "test time device_query layers", "print JSON on standard output");
     Add("--progress", options.progress, "train test",
-        "a progress bar on a terminal (default; --noprogress: none)");
-    Add("--help", options.help, "", "this text");
-    Add("--version", options.version, "", "the version");
+        "show a progress bar on a terminal (default; --noprogress: none)");
+    Add("--help", options.help, "", "print this text");
+    Add("--version", options.version, "", "print the version");
     for (const log::SettingName& setting : log::SettingNames()) {
       app.add_option("--" + setting.name)->group("");
     }
@@ -116,7 +117,7 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   for (std::string& flag : rewritten.flags) {
     if (flag == "--h=true") flag = "--help=true";
   }
-  // A later flag wins, as with gflags.
+  // The last of repeated flags wins, as in gflags.
   std::set<std::string> seen;
   std::vector<std::string> flags;  // last one first, as CLI11 requires
   for (size_t i = rewritten.flags.size(); i-- > 0;) {
@@ -127,7 +128,7 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   }
   parser.options.flags = {flags.rbegin(), flags.rend()};
   try {
-    parser.app.parse(flags);  // takes them out of the list
+    parser.app.parse(flags);  // removes them from the list
   } catch (const CLI::ParseError& error) {
     throw Error(error.what());
   }

@@ -15,12 +15,12 @@ struct Options {
   int level = 0;
   int iterations = 50;
   std::string sigint_effect = "stop", sighup_effect = "snapshot", sigterm_effect = "stop";
-  bool lt = true;  // caffe time: a line for each layer
+  bool lt = true;  // caffe time: print a line for each layer
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;
   bool help = false, version = false;
-  std::vector<std::string> flags;  // all that were given, as --name=value
+  std::vector<std::string> flags;  // all given flags, as --name=value
 };
 
 // Parses the command line; throws for a wrong one. Flags of the log (log_settings.hpp) act at once.

@@ -25,16 +25,16 @@ constexpr char kWeights[] =
     " weight_filler { type: 'uniform' min: -0.2 max: 0.2 }"
     " bias_filler { type: 'uniform' min: -0.2 max: 0.2 } ";
 
-// A layer, or a few, between the input x (and x2, and labels below 4) and the blob y.
+// One layer or a few between the input x (and x2, and labels below 4) and the blob y.
 struct Family {
   const char* name;
   std::string shape;
   std::string layers;
   bool quantized = false;
   bool gradient = true;
-  bool second = false;  // takes x2, of the shape of x
-  bool labels = false;  // takes `label`, one for each of the first axis
-  bool rois = false;    // takes `rois`, regions of the images
+  bool second = false;  // reads x2, of the shape of x
+  bool labels = false;  // reads `label`, one for each item of the first axis
+  bool rois = false;    // reads `rois`, regions of the images
 };
 
 std::string Layer(const std::string& type, const std::string& parameter,
@@ -47,7 +47,7 @@ std::string Convolution(const std::string& parameter, const std::string& type = 
   return Layer(type, "convolution_param { " + parameter + kWeights + " }");
 }
 
-// Layers of nets for detection and segmentation.
+// Layers of detection and segmentation nets.
 void AddVisionFamilies(std::vector<Family>* all) {
   all->push_back({"DepthwiseConvolution", kImages,
                   Convolution("num_output: 8 kernel_size: 3 pad: 1", "DepthwiseConvolution"),
@@ -169,7 +169,7 @@ std::vector<Family> Families() {
                  Layer("Pooling", "pooling_param { kernel_size: 2 stride: 2 }"), true});
   all.push_back({"Pooling, AVE", kImages,
                  Layer("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }")});
-  // Of values that are not negative.
+  // The input must not be negative.
   all.push_back({"Pooling, STOCHASTIC", kImages,
                  "layer { name: 'abs' type: 'AbsVal' bottom: 'x' top: 'a' } "
                  "layer { name: 'tested' type: 'Pooling' bottom: 'a' top: 'y' "
@@ -198,13 +198,13 @@ std::vector<Family> Families() {
   all.push_back({"HingeLoss", kRows,
                  Layer("HingeLoss", "loss_weight: 0 hinge_loss_param { norm: L2 }", labelled),
                  false, true, false, true});
-  // Of values that are not negative.
+  // The input must not be negative.
   all.push_back(
       {"MultinomialLogisticLoss", kRows,
        "layer { name: 'abs' type: 'AbsVal' bottom: 'x' top: 'a' } " +
            Layer("MultinomialLogisticLoss", "loss_weight: 0", "bottom: 'a' bottom: 'label'"),
        false, true, false, true});
-  // Four rows of x2 are the matrix.
+  // The matrix is four rows of x2.
   all.push_back({"InfogainLoss", "shape { dim: 5 dim: 4 }",
                  "layer { name: 'cut' type: 'Slice' bottom: 'x2' top: 'h' top: 'rest' "
                  "slice_param { axis: 0 slice_point: 4 } } " +
@@ -228,7 +228,7 @@ std::vector<double> Numbers(int64_t count, int64_t seed) {
   return values;
 }
 
-// Codes of a quantized blob, as they are stored.
+// Codes of a quantized blob, as stored.
 std::vector<double> Codes(const BlobBase& blob) {
   const int bytes = static_cast<int>(blob.type().bytes());
   const auto* data = static_cast<const unsigned char*>(blob.host_data());
@@ -253,7 +253,7 @@ NetParameter NetOf(const Family& family, DataType type) {
   if (family.labels) text += input("label", "shape { dim: 5 }");
   if (family.rois) text += input("rois", "shape { dim: 3 dim: 5 }");
   text += family.layers;
-  // The gradient of y is then y itself.
+  // With this loss the gradient of y is y itself.
   if (family.gradient && type.is_float()) {
     text +=
         " layer { name: 'square' type: 'Power' bottom: 'y' top: 'square' loss_weight: 0.5 "
@@ -447,7 +447,7 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
     }
     if (!type.is_float()) continue;
     for (const char* rule : kRules) {
-      // The rate and the factor of clipping are floats in every type.
+      // The rate and the clipping factor are floats in every type.
       test(Concat("solver ", rule), std::max(tolerance, 1e-6),
            [&](DataType t, Device* d) { return RunSolver(rule, t, d); });
     }

@@ -15,7 +15,7 @@ namespace caffe {
 struct SelfTestRow {
   std::string device, type, family;
   bool passed = false;
-  // The largest |a - b| / max(1, |b|) over outputs and gradients; codes of the CPU: in codes.
+  // The largest |a - b| / max(1, |b|) over outputs and gradients; for codes on the CPU in codes.
   double difference = 0;
   std::string message;  // an error, or the blob that differs
 };

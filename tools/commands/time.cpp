@@ -32,7 +32,7 @@ class LayerTimer {
       : device_(device), begin_(layers), end_(layers), total_(layers, 0.0) {}
   void Begin(int layer) { begin_[layer] = device_->RecordEvent(); }
   void End(int layer) { end_[layer] = device_->RecordEvent(); }
-  // After the pass: adds its times, in milliseconds.
+  // Called after the pass: adds its times, in milliseconds.
   void Collect() {
     for (size_t i = 0; i < total_.size(); ++i) {
       if (begin_[i] && end_[i]) total_[i] += 1e3 * end_[i]->SecondsSince(*begin_[i]);
@@ -108,7 +108,7 @@ int TimeCommand(const Options& options) {
   device->ResetPeak();
   auto made = std::make_unique<Net>(parameter, net_options);
   if (train && !HasLoss(*made) && InFloats(*made)) {
-    log::Info("The net has no loss: all of its layers are timed backward.");
+    log::Info("The net has no loss: the backward passes of all layers are timed.");
     parameter.set_force_backward(true);
     made.reset();
     device->ResetPeak();

@@ -17,7 +17,7 @@
 namespace caffe {
 namespace {
 
-// Bad files are reported before anything is built.
+// Reports missing or invalid files before anything is built.
 void CheckFiles(const SolverParameter& solver) {
   if (solver.has_net()) ReadNetFile(solver.net());
   if (solver.has_train_net()) ReadNetFile(solver.train_net());
@@ -69,9 +69,9 @@ void TellHowToResume(const Options& options, const Solver& solver, int signal) {
   const std::string& snapshot =
       solver.last_snapshot().empty() ? options.snapshot : solver.last_snapshot();
   if (snapshot.empty()) {
-    text += "There is no snapshot to go on from: snapshot_after_train is false.\n";
+    text += "There is no snapshot to resume from: snapshot_after_train is false.\n";
   } else {
-    text += "To go on from the last snapshot:\n  " + ResumeLine(options, snapshot) + "\n";
+    text += "To resume from the last snapshot:\n  " + ResumeLine(options, snapshot) + "\n";
   }
   std::cerr << text << std::flush;
 }
@@ -85,8 +85,8 @@ int TrainCommand(const Options& options) {
   SolverParameter parameter = ReadSolverParameter(options.solver);
   CheckFiles(parameter);
   if (!options.snapshot.empty()) {
-    CAFFE_CHECK(std::filesystem::exists(options.snapshot), "train: there is no file ",
-                options.snapshot);
+    CAFFE_CHECK(std::filesystem::exists(options.snapshot),
+                "train: File not found: ", options.snapshot);
     parameter.clear_weights();
   }
   if (!options.weights.empty()) {
