@@ -36,7 +36,8 @@ def check(folder):
                           % (' and '.join(missing), sys.executable or 'this Python',
                              cure(missing, folder)))
     if not _is_there('caffe._caffe'):
-        built = [name for name in os.listdir(folder) if name.startswith('_caffe.')]
+        built = [name for name in os.listdir(folder)
+                 if name.startswith('_caffe.') and not name.endswith('.pyi')]
         raise ImportError('caffe was %s. %s' % (
             'built for another Python (%s), not for %s' % (', '.join(built), sys.version.split()[0])
             if built else 'not built', cure([], folder)))
