@@ -233,7 +233,7 @@ void BindPythonLayer(py::module_& module) {
   traits.min_bottom = traits.min_top = 0;
   traits.max_bottom = traits.max_top = -1;
   traits.in_place = true;
-  traits.data = true;
+  traits.data = traits.reads_any_float = true;
   traits.summary = "a class written in Python";
   caffe::LayerRegistry::Get().AddUntyped("Python", traits, &PythonLayer::Create);
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_registry.hpp"
 
 namespace caffe {
 namespace {
@@ -26,6 +27,51 @@ TEST(DataTypeTest, NamesAndNumbersLeadBack) {
   EXPECT_EQ(kQuant16.bytes(), 2u);
   EXPECT_EQ(kQuant8.info().code_max, 255);
   EXPECT_EQ(kQuant16.info().code_max, 65535);
+}
+
+TEST(TypeRegistryTest, ATypeOfAUserHasItsOwnId) {
+  TypeInfo info;
+  info.name = "registry_a";
+  info.kind = TypeKind::kCustom;
+  info.bytes = 2;
+  info.load = "v = (float)bits";
+  info.store = "bits = (u16)v";
+  const DataType a = AddDataType(info);
+  info.name = "registry_b";
+  const DataType b = AddDataType(info);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(DataTypeByName("registry_a"), a);
+  EXPECT_EQ(a.bytes(), 2u);
+  EXPECT_EQ(a.word(), "custom_registry_a");
+  EXPECT_FALSE(a.is_quantized());
+  EXPECT_EQ(a.info().proto, b.info().proto);
+  // A number alone does not say which.
+  EXPECT_THROW(DataTypeByProto(a.info().proto), Error);
+  EXPECT_EQ(TypeTriple::Equal(a).name(), "registry_a");
+}
+
+TEST(TypeRegistryTest, WhatIsNoTypeIsRefused) {
+  TypeInfo good;
+  good.kind = TypeKind::kCustom;
+  good.bytes = 1;
+  good.load = good.store = "v = bits";
+  good.name = "registry_twice";
+  AddDataType(good);
+  EXPECT_THROW(AddDataType(good), Error) << "there already";
+  const auto refused = [&good](auto change) {
+    TypeInfo info = good;
+    info.name = "registry_bad";
+    change(&info);
+    EXPECT_THROW(AddDataType(info), Error);
+  };
+  refused([](TypeInfo* info) { info->name = "half"; });
+  refused([](TypeInfo* info) { info->name = "3"; });
+  refused([](TypeInfo* info) { info->name = "a b"; });
+  refused([](TypeInfo* info) { info->name = ""; });
+  refused([](TypeInfo* info) { info->kind = TypeKind::kQuantized; });
+  refused([](TypeInfo* info) { info->bytes = 3; });
+  refused([](TypeInfo* info) { info->load = ""; });
+  EXPECT_THROW(DataTypeByName("registry_bad"), Error);
 }
 
 // The numbers of the enum DataType in files of the OpenCL fork; bfloat16 is an extension.

@@ -133,10 +133,13 @@ TEST(AssignTypesTest, ADoubleStaysOneWhereItIsANumberToo) {
   EXPECT_TRUE(Holds(Typed(pair + kLoss + target), "data (Input) -> x, y double\n"));
 }
 
-TEST(AssignTypesTest, TopTypesAreNotForFiles) {
-  const std::string message =
-      MessageOf([] { Typed("layer { name: 'in' type: 'Input' top: 'x' top_type: CAFFE_HALF }"); });
-  EXPECT_TRUE(Holds(message, "in (Input): top_type is what the library writes for itself"));
+TEST(AssignTypesTest, ATypeThatNobodyAddedIsAnErrorOfTheLayer) {
+  const std::string message = MessageOf([] {
+    Typed(
+        "layer { name: 'in' type: 'Input' top: 'x' top_data_type: CAFFE_CUSTOM "
+        "        top_data_type_name: 'posit' }");
+  });
+  EXPECT_TRUE(Holds(message, "in (Input): unknown data type 'posit'"));
 }
 
 TEST(AssignTypesTest, ALayersOwnTypesWin) {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "caffe.pb.h"
-#include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/graph/typed_net.hpp"
 
 namespace caffe {
 
@@ -18,26 +18,23 @@ inline NetParameter ParseNet(const std::string& text) {
   return net;
 }
 
+inline TypedNet TypedOf(const std::string& text) { return AssignTypes(ParseNet(text)); }
+
 // A line for each layer, "fc1 (InnerProduct) a, b -> c", with " half" or " float/half/half"
-// (compute/in/out) behind where its types are given and not all float; "-> x, y:float" for a top that
-// has a type of its own.
-inline std::string Wiring(const NetParameter& net) {
+// (compute/in/out) behind where its types are not all float; "-> x, y:float" for a top that has a
+// type of its own.
+inline std::string Wiring(const TypedNet& net) {
   std::string out;
-  for (const LayerParameter& layer : net.layer()) {
+  for (const TypedLayer& typed : net.layers) {
+    const LayerParameter& layer = typed.layer;
     out += layer.name() + " (" + layer.type() + ")";
     for (int i = 0; i < layer.bottom_size(); ++i) out += (i ? ", " : " ") + layer.bottom(i);
     out += " ->";
     for (int i = 0; i < layer.top_size(); ++i) {
       out += (i ? ", " : " ") + layer.top(i);
-      const DataType type = TopType(layer, i);
-      if (type != DataTypeByProto(layer.top_data_type())) out += ":" + type.name();
+      if (typed.tops[i] != typed.types.out) out += ":" + typed.tops[i].name();
     }
-    if (layer.has_compute_data_type()) {
-      const TypeTriple types{DataTypeByProto(layer.compute_data_type()),
-                             DataTypeByProto(layer.bottom_data_type()),
-                             DataTypeByProto(layer.top_data_type())};
-      if (types != TypeTriple::Equal(kFloat)) out += " " + types.name();
-    }
+    if (typed.types != TypeTriple::Equal(kFloat)) out += " " + typed.types.name();
     out += "\n";
   }
   return out;

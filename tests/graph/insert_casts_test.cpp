@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "caffe/core/type_registry.hpp"
 #include "caffe/graph/passes.hpp"
 #include "graph/graph_support.hpp"
 #include "support/text.hpp"
@@ -133,7 +134,7 @@ TEST(InsertCastsTest, AnInPlaceWriterEndsAPair) {
 // A cast is of one version of a blob.
 TEST(InsertCastsTest, AnInPlaceWriterMakesCastsStale) {
   // Two casts with different names: one name would be two tops.
-  const NetParameter net = InsertCasts(
+  const TypedNet net = InsertCasts(
       AssignTypes(ParseNet(std::string(kData) +
                            "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
                            "layer { name: 'before' type: 'InnerProduct' bottom: 'ip' top: 'before' "
@@ -144,8 +145,10 @@ TEST(InsertCastsTest, AnInPlaceWriterMakesCastsStale) {
   const std::string wiring = Wiring(net);
   std::set<std::string> casts;
   int count = 0;
-  for (const LayerParameter& layer : net.layer()) {
-    if (layer.type() != "Quantizer") continue;
+  for (const TypedLayer& typed : net.layers) {
+    const LayerParameter& layer = typed.layer;
+    if (!typed.added) continue;
+    EXPECT_EQ(layer.type(), "Quantizer");
     ++count;
     casts.insert(layer.name());
     casts.insert(layer.top(0));
@@ -166,12 +169,57 @@ TEST(InsertCastsTest, InPlaceOnABlobOfAnotherTypeIsAnError) {
   }
 }
 
-TEST(IsInternalLayerTest, AUsersSplitIsTheUsers) {
-  const NetParameter user = ParseNet("layer { name: 'mine' type: 'Split' }");
-  EXPECT_FALSE(IsInternalLayer("mine", "Split", user));
-  EXPECT_TRUE(IsInternalLayer("data_data_0_split", "Split", user));
-  EXPECT_TRUE(IsInternalLayer("data_as_half", "Quantizer", user));
-  EXPECT_FALSE(IsInternalLayer("relu", "ReLU", user));
+TEST(InsertCastsTest, AUsersQuantizerIsTheUsers) {
+  const TypedNet net =
+      InsertCasts(TypedOf(std::string(kData) +
+                          "layer { name: 'mine' type: 'Quantizer' bottom: 'data' top: 'half' "
+                          "        top_data_type: CAFFE_HALF } "
+                          "layer { name: 'relu' type: 'ReLU' bottom: 'half' top: 'relu' "
+                          "        compute_data_type: CAFFE_DOUBLE }"));
+  ASSERT_EQ(net.layers.size(), 4u) << Wiring(net);
+  EXPECT_FALSE(net.layers[1].added);
+  EXPECT_TRUE(net.layers[2].added);
+}
+
+// Two types of one number in caffe.proto are two types.
+TEST(InsertCastsTest, TypesThatAUserAddedAreCast) {
+  const auto add = [](const char* name) {
+    TypeInfo info;
+    info.name = name;
+    info.kind = TypeKind::kCustom;
+    info.bytes = 1;
+    info.load = info.store = "v = bits";
+    return AddDataType(info);
+  };
+  const DataType wide = add("casts_wide"), narrow = add("casts_narrow");
+  ASSERT_NE(wide, narrow);
+  EXPECT_EQ(
+      Cast(std::string(kData) + "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' "
+                                "        compute_data_type: CAFFE_CUSTOM "
+                                "        compute_data_type_name: 'casts_wide' } "
+                                "layer { name: 'b' type: 'ReLU' bottom: 'a' top: 'b' "
+                                "        compute_data_type: CAFFE_CUSTOM "
+                                "        compute_data_type_name: 'casts_narrow' "
+                                "        top_data_type: CAFFE_HALF } "
+                                "layer { name: 'c' type: 'ReLU' bottom: 'a' top: 'c' "
+                                "        compute_data_type: CAFFE_CUSTOM "
+                                "        compute_data_type_name: 'casts_wide' }"),
+      "data (Input) -> data\n"
+      "data_as_casts_wide (Quantizer) data -> data_as_casts_wide float/float/casts_wide\n"
+      "a (InnerProduct) data_as_casts_wide -> a casts_wide\n"
+      "a_as_casts_narrow (Quantizer) a -> a_as_casts_narrow "
+      "float/casts_wide/casts_narrow\n"
+      "b (ReLU) a_as_casts_narrow -> b_in_casts_narrow casts_narrow\n"
+      "b_from_b_in_casts_narrow (Quantizer) b_in_casts_narrow -> b "
+      "float/casts_narrow/half\n"
+      "c (ReLU) a -> c casts_wide\n");
+  // Two readers: the split has the type, too.
+  const TypedNet split = InsertSplits(InsertCasts(
+      TypedOf("data_type: CAFFE_CUSTOM data_type_name: 'casts_wide' " + std::string(kData) +
+              "layer { name: 'a' type: 'ReLU' bottom: 'data' top: 'a' } "
+              "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b' }")));
+  ASSERT_EQ(split.layers.size(), 4u) << Wiring(split);
+  EXPECT_EQ(split.layers[1].types, TypeTriple::Equal(wide));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace caffe {
 namespace {
 
-std::string Split(const std::string& text) { return Wiring(InsertSplits(ParseNet(text))); }
+std::string Split(const std::string& text) { return Wiring(InsertSplits(TypedOf(text))); }
 
 const char* const kData = "layer { name: 'data' type: 'Input' top: 'data' } ";
 
@@ -83,32 +83,34 @@ TEST(InsertSplitsTest, ABlobThatOthersReadCanNotBeChangedInPlace) {
 // The loss is a reader of its own, so that its gradient and those of the other readers add up.
 TEST(InsertSplitsTest, ALossThatIsReadIsSplit) {
   for (const char* weight : {"", "loss_weight: 3"}) {
-    const NetParameter net = InsertSplits(
-        ParseNet(Concat("layer { name: 'data' type: 'Input' top: 'data' top: 'label' } "
-                        "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'data' bottom: 'label' "
-                        "top: 'loss' ",
-                        weight, " } layer { name: 's' type: 'Silence' bottom: 'loss' }")));
+    const TypedNet net = InsertSplits(
+        TypedOf(Concat("layer { name: 'data' type: 'Input' top: 'data' top: 'label' } "
+                       "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'data' bottom: 'label' "
+                       "top: 'loss' ",
+                       weight, " } layer { name: 's' type: 'Silence' bottom: 'loss' }")));
     EXPECT_TRUE(Holds(Wiring(net),
                       "loss_loss_0_split (Split) loss -> loss_loss_0_split_0, "
                       "loss_loss_0_split_1\ns (Silence) loss_loss_0_split_1 ->"))
         << Wiring(net);
-    ASSERT_EQ(net.layer(1).loss_weight_size(), 1);
-    EXPECT_EQ(net.layer(1).loss_weight(0), 0);  // not twice
-    ASSERT_EQ(net.layer(2).loss_weight_size(), 2);
-    EXPECT_EQ(net.layer(2).loss_weight(0), *weight ? 3 : 1);
-    EXPECT_EQ(net.layer(2).loss_weight(1), 0);
+    const LayerParameter &loss = net.layers[1].layer, &split = net.layers[2].layer;
+    ASSERT_EQ(loss.loss_weight_size(), 1);
+    EXPECT_EQ(loss.loss_weight(0), 0);  // not twice
+    ASSERT_EQ(split.loss_weight_size(), 2);
+    EXPECT_EQ(split.loss_weight(0), *weight ? 3 : 1);
+    EXPECT_EQ(split.loss_weight(1), 0);
   }
 }
 
 TEST(InsertSplitsTest, OtherLossesOfTheLayerStayWhereTheyAre) {
-  const NetParameter net =
-      InsertSplits(ParseNet("layer { name: 'data' type: 'Input' top: 'a' top: 'b' loss_weight: 2 "
-                            "        loss_weight: 4 } "
-                            "layer { name: 's' type: 'Silence' bottom: 'b' }"));
-  ASSERT_EQ(net.layer(0).loss_weight_size(), 2);
-  EXPECT_EQ(net.layer(0).loss_weight(0), 2);
-  EXPECT_EQ(net.layer(0).loss_weight(1), 0);
-  EXPECT_EQ(net.layer(1).loss_weight(0), 4);
+  const TypedNet net =
+      InsertSplits(TypedOf("layer { name: 'data' type: 'Input' top: 'a' top: 'b' loss_weight: 2 "
+                           "        loss_weight: 4 } "
+                           "layer { name: 's' type: 'Silence' bottom: 'b' }"));
+  const LayerParameter &data = net.layers[0].layer, &split = net.layers[1].layer;
+  ASSERT_EQ(data.loss_weight_size(), 2);
+  EXPECT_EQ(data.loss_weight(0), 2);
+  EXPECT_EQ(data.loss_weight(1), 0);
+  EXPECT_EQ(split.loss_weight(0), 4);
 }
 
 TEST(InsertSplitsTest, SplitsCarryPhaseAndType) {
@@ -117,17 +119,18 @@ TEST(InsertSplitsTest, SplitsCarryPhaseAndType) {
                               "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b' }");
   net.mutable_state()->set_phase(TRAIN);
   net.set_data_type(CAFFE_HALF);
-  net = InsertSplits(AssignTypes(FilterNet(net)));
-  ASSERT_EQ(net.layer(1).type(), "Split");
-  EXPECT_EQ(net.layer(1).phase(), TRAIN);
-  EXPECT_EQ(net.layer(1).compute_data_type(), CAFFE_HALF);
+  const TypedLayer split = InsertSplits(AssignTypes(FilterNet(net))).layers[1];
+  ASSERT_EQ(split.layer.type(), "Split");
+  EXPECT_EQ(split.layer.phase(), TRAIN);
+  EXPECT_EQ(split.types, TypeTriple::Equal(kHalf));
+  EXPECT_TRUE(split.added);
 }
 
 TEST(InsertSplitsTest, SplitsOfLabelsHaveTheirType) {
-  const NetParameter net = InsertSplits(AssignTypes(
-      ParseNet("data_type: CAFFE_HALF layer { name: 'data' type: 'Input' top: 'x' top: 'y' } "
-               "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' top: 'l' } "
-               "layer { name: 'hits' type: 'Accuracy' bottom: 'x' bottom: 'y' top: 'a' }")));
+  const TypedNet net = InsertSplits(
+      TypedOf("data_type: CAFFE_HALF layer { name: 'data' type: 'Input' top: 'x' top: 'y' } "
+              "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' top: 'l' } "
+              "layer { name: 'hits' type: 'Accuracy' bottom: 'x' bottom: 'y' top: 'a' }"));
   EXPECT_TRUE(Holds(Wiring(net),
                     "x_data_0_split (Split) x -> x_data_0_split_0, x_data_0_split_1 half\n"
                     "y_data_1_split (Split) y -> y_data_1_split_0, y_data_1_split_1\n"))

@@ -61,9 +61,9 @@ TEST(SeparateInPlaceTest, ModelsStayInPlace) {
         continue;  // a solver
       }
       net.mutable_state()->set_phase(phase);
-      const NetParameter typed = AssignTypes(FilterNet(net));
+      const TypedNet typed = AssignTypes(FilterNet(net));
       for (const InPlaceConflict& conflict : FindInPlaceConflicts(typed, true)) {
-        ADD_FAILURE() << entry.path() << ": " << typed.layer(conflict.layer).name() << ": "
+        ADD_FAILURE() << entry.path() << ": " << typed.layers[conflict.layer].layer.name() << ": "
                       << conflict.reason;
       }
       ++models;
@@ -102,7 +102,7 @@ TEST(SeparateInPlaceTest, WhatABackwardPassReadsIsKept) {
 }
 
 TEST(SeparateInPlaceTest, ConflictsNameTheReader) {
-  const NetParameter net =
+  const TypedNet net =
       AssignTypes(ParseNet(kData + kConv + InPlace("relu", "Sigmoid", "conv") +
                            InPlace("drop", "Dropout", "conv") + InPlace("exp", "Exp", "conv")));
   EXPECT_TRUE(FindInPlaceConflicts(net, false).empty());

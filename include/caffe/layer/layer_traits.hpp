@@ -61,6 +61,14 @@ struct LayerTraits {
   bool loss = false;
   // Makes data by itself: no bottom decides its type.
   bool data = false;
+  // Its tops are inputs of the net: the caller fills them.
+  bool input = false;
+  // Has no arithmetic: elements of bottom 0 are copied, or given another shape. Without types of its
+  // own the layer takes that of bottom 0, and labels remain labels.
+  bool moves_elements = false;
+  // Reads each bottom of a float kind as it is, and no cast is inserted, unless the user gives the
+  // layer types. For layers written by users.
+  bool reads_any_float = false;
   // Bottoms and tops that are float whatever the layer's types are: labels.
   std::vector<int> float_bottoms, float_tops;
   // Bottoms that get no gradient: labels.

@@ -1,27 +1,68 @@
 #include "caffe/core/data_type.hpp"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
 #include <cstring>
+#include <memory>
+#include <mutex>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_registry.hpp"
 
 namespace caffe {
 namespace {
 
-const std::vector<TypeInfo>& Infos() {
-  static const auto* const infos = new std::vector<TypeInfo>{
-      {"float", "f32", TypeKind::kFloat, 0, 4, 0, 0, "float", "float", "", ""},
-      {"half", "f16", TypeKind::kFloat, 1, 2, 0, 0, "float", "float", "", ""},
-      {"double", "f64", TypeKind::kFloat, 2, 8, 0, 0, "double", "double", "", ""},
-      {"quant8", "q8", TypeKind::kQuantized, 3, 1, 0, 255, "i32", "Requant", "", ""},
-      {"quant16", "q16", TypeKind::kQuantized, 4, 2, 0, 65535, "i64", "Requant", "", ""},
-      {"bfloat16", "bf16", TypeKind::kFloat, 8, 2, 0, 0, "float", "float", "", ""},
-  };
-  return *infos;
+constexpr int kCustomProto = 9;  // CAFFE_CUSTOM in caffe.proto
+
+// All types, by their ids. A type is never changed or removed, so that readers need no lock.
+class Table {
+ public:
+  Table() {
+    for (TypeInfo& info : std::vector<TypeInfo>{
+             {"float", "f32", TypeKind::kFloat, 0, 4, 0, 0, "float", "float", "", ""},
+             {"half", "f16", TypeKind::kFloat, 1, 2, 0, 0, "float", "float", "", ""},
+             {"double", "f64", TypeKind::kFloat, 2, 8, 0, 0, "double", "double", "", ""},
+             {"quant8", "q8", TypeKind::kQuantized, 3, 1, 0, 255, "i32", "Requant", "", ""},
+             {"quant16", "q16", TypeKind::kQuantized, 4, 2, 0, 65535, "i64", "Requant", "", ""},
+             {"bfloat16", "bf16", TypeKind::kFloat, 8, 2, 0, 0, "float", "float", "", ""},
+         }) {
+      Add(info);
+    }
+  }
+  int size() const { return size_.load(std::memory_order_acquire); }
+  const TypeInfo& operator[](int id) const { return *infos_[id]; }
+  // Gives the id.
+  int Add(TypeInfo info) {
+    const std::lock_guard lock(mutex_);
+    const int id = size_.load(std::memory_order_relaxed);
+    for (int other = 0; other < id; ++other) {
+      CAFFE_CHECK(infos_[other]->name != info.name, "there is a data type '", info.name,
+                  "' already");
+    }
+    CAFFE_CHECK(id < kMost, "cannot add data type '", info.name, "': there are ", kMost,
+                " types already");
+    infos_[id] = std::make_unique<const TypeInfo>(std::move(info));
+    size_.store(id + 1, std::memory_order_release);
+    return id;
+  }
+
+ private:
+  static constexpr int kMost = 256;
+  std::array<std::unique_ptr<const TypeInfo>, kMost> infos_;
+  std::atomic<int> size_{0};
+  std::mutex mutex_;
+};
+
+Table& Infos() {
+  static auto* const table = new Table;
+  return *table;
 }
 
 std::string KnownNames() {
   std::string names;
-  for (const TypeInfo& info : Infos()) names += (names.empty() ? "" : ", ") + info.name;
+  for (int id = 0; id < Infos().size(); ++id) names += (id ? ", " : "") + Infos()[id].name;
   return names;
 }
 
@@ -60,8 +101,9 @@ bool ConvertFrom(DataType to, const void* source, void* target, size_t count) {
 }  // namespace
 
 const TypeInfo& DataType::info() const {
-  CAFFE_CHECK(id_ >= 0 && id_ < static_cast<int>(Infos().size()), "unknown data type id ", id_);
-  return Infos()[id_];
+  const Table& table = Infos();
+  CAFFE_CHECK(id_ >= 0 && id_ < table.size(), "unknown data type id ", id_);
+  return table[id_];
 }
 
 const std::vector<DataType>& BuiltInTypes() {
@@ -76,18 +118,38 @@ const std::vector<DataType>& FloatTypes() {
 }
 
 DataType DataTypeByName(std::string_view name) {
-  for (size_t id = 0; id < Infos().size(); ++id) {
-    if (Infos()[id].name == name) return DataType(static_cast<int>(id));
+  for (int id = 0; id < Infos().size(); ++id) {
+    if (Infos()[id].name == name) return DataType(id);
   }
   CAFFE_THROW("unknown data type '", name, "'; known are ", KnownNames());
 }
 
 DataType DataTypeByProto(int number) {
-  for (size_t id = 0; id < Infos().size(); ++id) {
-    if (Infos()[id].proto == number) return DataType(static_cast<int>(id));
+  for (const DataType type : BuiltInTypes()) {
+    if (type.info().proto == number) return type;
   }
   CAFFE_THROW("data type number ", number, " of caffe.proto cannot be used; use one of ",
               KnownNames());
+}
+
+DataType AddDataType(TypeInfo info) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  CAFFE_CHECK(!info.name.empty() && std::all_of(info.name.begin(), info.name.end(), is_word) &&
+                  !std::isdigit(static_cast<unsigned char>(info.name[0])),
+              "a data type cannot be named '", info.name,
+              "': a name has letters, digits and _ and does not begin with a digit");
+  CAFFE_CHECK(info.kind == TypeKind::kCustom, "data type '", info.name,
+              "': types that are added are of kind kCustom");
+  CAFFE_CHECK(info.bytes == 1 || info.bytes == 2 || info.bytes == 4, "data type '", info.name,
+              "': an element has 1, 2 or 4 bytes, not ", info.bytes);
+  CAFFE_CHECK(!info.load.empty() && !info.store.empty(), "data type '", info.name,
+              "': needs load and store, the texts that convert an element to float and back");
+  info.word = "custom_" + info.name;
+  info.proto = kCustomProto;
+  info.accumulator = info.scale = "float";
+  return DataType(Infos().Add(std::move(info)));
 }
 
 std::string TypeTriple::name() const {

@@ -2,9 +2,9 @@
 #include <map>
 
 #include "caffe.pb.h"
-#include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/layer/layer_types.hpp"
 
@@ -15,21 +15,9 @@ template <class T> bool Has(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-bool InPlace(const LayerParameter& layer, int index) {
-  return index < layer.bottom_size() && index < layer.top_size() &&
-         layer.bottom(index) == layer.top(index);
-}
-
-bool WithoutArithmetic(const LayerParameter& layer) {
-  static const char* const kinds[] = {"Split", "Flatten", "Silence", "Reshape",        "Concat",
-                                      "Slice", "Crop",    "Permute", "ShuffleChannel", "Tile"};
-  return std::any_of(std::begin(kinds), std::end(kinds),
-                     [&](const char* kind) { return layer.type() == kind; });
-}
-
 // They take whatever type comes in.
 bool FollowsBottom(const LayerParameter& layer) {
-  return InPlace(layer, 0) || WithoutArithmetic(layer);
+  return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
 }
 
 // The layer's types are the user's choice.
@@ -37,9 +25,18 @@ bool HasOwnTypes(const LayerParameter& layer) {
   return layer.has_compute_data_type() || layer.has_bottom_data_type() || layer.has_top_data_type();
 }
 
-// Layers of users: each bottom may have another type.
-bool ReadsAsTheyAre(const LayerParameter& layer) {
-  return TraitsOf(layer.type()).data && layer.bottom_size() > 0 && !HasOwnTypes(layer);
+// The type that a field names; `name` counts where it is CAFFE_CUSTOM.
+DataType NamedType(DataTypeProto type, const std::string& name) {
+  return type == CAFFE_CUSTOM ? DataTypeByName(name) : DataTypeByProto(type);
+}
+DataType BottomType(const LayerParameter& layer) {
+  return NamedType(layer.bottom_data_type(), layer.bottom_data_type_name());
+}
+DataType ComputeType(const LayerParameter& layer) {
+  return NamedType(layer.compute_data_type(), layer.compute_data_type_name());
+}
+DataType TopType(const LayerParameter& layer) {
+  return NamedType(layer.top_data_type(), layer.top_data_type_name());
 }
 
 // What a blob is to the layers that read it.
@@ -65,12 +62,12 @@ std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
       Use& use = blobs[layer.bottom(b)];
       if (Has(traits.float_bottoms, b)) {
         use.label = true;
-      } else if (WithoutArithmetic(layer) && !HasOwnTypes(layer)) {
+      } else if (traits.moves_elements && !HasOwnTypes(layer)) {
         use.label |= any.label;
         use.number |= any.number;
       } else {
         use.number = true;
-        if (InPlace(layer, b) && !HasOwnTypes(layer)) use.label |= uses[index][b].label;
+        if (IsInPlace(layer, b) && !HasOwnTypes(layer)) use.label |= uses[index][b].label;
       }
     }
   }
@@ -79,45 +76,43 @@ std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
 
 }  // namespace
 
-DataType TopType(const LayerParameter& layer, int top) {
-  return DataTypeByProto(top < layer.top_type_size() ? layer.top_type(top) : layer.top_data_type());
-}
-
-NetParameter AssignTypes(const NetParameter& net) {
-  NetParameter typed = net;
-  const DataType net_type = net.has_data_type() ? DataTypeByProto(net.data_type()) : kFloat;
+TypedNet AssignTypes(const NetParameter& net) {
+  TypedNet typed;
+  typed.keeps_gradients = net.state().phase() == TRAIN || net.force_backward();
+  const DataType net_type =
+      net.has_data_type() ? NamedType(net.data_type(), net.data_type_name()) : kFloat;
   CheckLayerTypes(net);
   const std::vector<std::vector<Use>> uses = UsesOfTops(net);
-  // Large labels are no numbers of narrow types. A double holds them, and may hold more.
+  // Narrow types cannot represent large labels exactly; double can.
   const auto is_label = [&](const Use& use) {
     return use.label && !(net_type == kDouble && use.number);
   };
   std::map<std::string, DataType> blob_types;
-  for (int index = 0; index < typed.layer_size(); ++index) {
-    LayerParameter& layer = *typed.mutable_layer(index);
+  for (int index = 0; index < net.layer_size(); ++index) {
+    TypedLayer& typed_layer = typed.layers.emplace_back();
+    typed_layer.layer = net.layer(index);
+    const LayerParameter& layer = typed_layer.layer;
     const LayerTraits& traits = TraitsOf(layer.type());
+    TypeTriple& types = typed_layer.types;
     try {
-      CAFFE_CHECK(layer.top_type_size() == 0,
-                  "top_type is what the library writes for itself; give top_data_type");
-      const bool own_types = HasOwnTypes(layer), as_they_are = ReadsAsTheyAre(layer);
+      const bool own_types = HasOwnTypes(layer);
+      typed_layer.reads_any_float = traits.reads_any_float && !own_types;
       const bool source = traits.data && !own_types;
       const DataType bottom_type = layer.bottom_size() > 0 && blob_types.count(layer.bottom(0))
                                        ? blob_types.at(layer.bottom(0))
                                        : net_type;
-      TypeTriple types;
       if (traits.converts) {
-        types.in =
-            layer.has_bottom_data_type() ? DataTypeByProto(layer.bottom_data_type()) : bottom_type;
-        types.out = layer.has_top_data_type() ? DataTypeByProto(layer.top_data_type()) : net_type;
+        types.in = layer.has_bottom_data_type() ? BottomType(layer) : bottom_type;
+        types.out = layer.has_top_data_type() ? TopType(layer) : net_type;
         types.compute = types.in == kDouble || types.out == kDouble ? kDouble : kFloat;
       } else {
         DataType compute = net_type;
         if (layer.has_compute_data_type()) {
-          compute = DataTypeByProto(layer.compute_data_type());
+          compute = ComputeType(layer);
         } else if (layer.has_bottom_data_type()) {
-          compute = DataTypeByProto(layer.bottom_data_type());
+          compute = BottomType(layer);
         } else if (layer.has_top_data_type()) {
-          compute = DataTypeByProto(layer.top_data_type());
+          compute = TopType(layer);
         } else if (layer.bottom_size() > 0 && FollowsBottom(layer)) {
           compute = bottom_type;
         } else if (traits.data &&
@@ -130,30 +125,22 @@ NetParameter AssignTypes(const NetParameter& net) {
         // Losses and the like stay float among codes.
         if (!own_types && compute.is_quantized() && !Has(traits.types, compute)) compute = kFloat;
         types = TypeTriple::Equal(compute);
-        if (layer.has_bottom_data_type()) types.in = DataTypeByProto(layer.bottom_data_type());
-        if (layer.has_top_data_type()) types.out = DataTypeByProto(layer.top_data_type());
+        if (layer.has_bottom_data_type()) types.in = BottomType(layer);
+        if (layer.has_top_data_type()) types.out = TopType(layer);
         // Sources compute nothing: they write any float kind, and no cast has to rename a top.
         if (traits.data && types.out.is_float()) types = TypeTriple::Equal(types.out);
       }
-      if (!as_they_are) {
-        layer.set_bottom_data_type(static_cast<DataTypeProto>(types.in.info().proto));
-      }
-      layer.set_compute_data_type(static_cast<DataTypeProto>(types.compute.info().proto));
-      layer.set_top_data_type(static_cast<DataTypeProto>(types.out.info().proto));
-      bool differ = false;
       for (int t = 0; t < layer.top_size(); ++t) {
         DataType type = types.out;
-        if (as_they_are && InPlace(layer, t) && blob_types.count(layer.top(t)) &&
+        if (typed_layer.reads_any_float && IsInPlace(layer, t) && blob_types.count(layer.top(t)) &&
             blob_types.at(layer.top(t)).is_float()) {
           type = blob_types.at(layer.top(t));
         } else if (Has(traits.float_tops, t) || (source && is_label(uses[index][t]))) {
           type = kFloat;
         }
         blob_types[layer.top(t)] = type;
-        layer.add_top_type(static_cast<DataTypeProto>(type.info().proto));
-        differ = differ || type != types.out;
+        typed_layer.tops.push_back(type);
       }
-      if (!differ) layer.clear_top_type();
     } catch (const Error& error) {
       CAFFE_THROW(layer.name(), " (", layer.type(), "): ", error.what());
     }

@@ -1,27 +1,27 @@
 #include <algorithm>
 #include <map>
 
-#include "caffe.pb.h"
-#include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
 namespace {
 
-void AddCast(NetParameter* net, const std::string& name, const std::string& from,
-             DataType from_type, const std::string& to, DataType to_type, Phase phase) {
-  LayerParameter* cast = net->add_layer();
-  cast->set_name(name);
-  cast->set_type("Quantizer");
-  cast->add_bottom(from);
-  cast->add_top(to);
-  cast->set_phase(phase);
-  cast->set_bottom_data_type(static_cast<DataTypeProto>(from_type.info().proto));
+TypedLayer Cast(const std::string& name, const std::string& from, DataType from_type,
+                const std::string& to, DataType to_type, Phase phase) {
+  TypedLayer cast;
+  cast.added = true;
+  cast.layer.set_name(name);
+  cast.layer.set_type("Quantizer");
+  cast.layer.add_bottom(from);
+  cast.layer.add_top(to);
+  cast.layer.set_phase(phase);
   const bool wide = from_type == kDouble || to_type == kDouble;
-  cast->set_compute_data_type(wide ? CAFFE_DOUBLE : CAFFE_FLOAT);
-  cast->set_top_data_type(static_cast<DataTypeProto>(to_type.info().proto));
+  cast.types = {wide ? kDouble : kFloat, from_type, to_type};
+  cast.tops = {to_type};
+  return cast;
 }
 
 bool Has(const std::vector<int>& list, int value) {
@@ -36,33 +36,29 @@ bool ComesBack(DataType narrow, DataType wide) {
 
 }  // namespace
 
-NetParameter InsertCasts(const NetParameter& net) {
-  NetParameter out = net;
-  out.clear_layer();
+TypedNet InsertCasts(const TypedNet& net) {
+  TypedNet out;
+  out.keeps_gradients = net.keeps_gradients;
   std::map<std::string, DataType> types;             // of the present version of each blob
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
   std::map<std::string, int> cast_versions;
   std::map<std::string, std::string> cast_sources;  // a top made by a cast -> the cast's source
-  for (const LayerParameter& source : net.layer()) {
-    LayerParameter layer = source;
+  for (const TypedLayer& source : net.layers) {
+    TypedLayer typed = source;
+    LayerParameter& layer = typed.layer;
     const LayerTraits& traits = TraitsOf(layer.type());
-    const DataType compute = DataTypeByProto(layer.compute_data_type());
-    const DataType top_type = DataTypeByProto(layer.top_data_type());
     // Layers other than Quantizer compute in one type; casts provide other types at their edges.
-    const DataType in = traits.converts ? DataTypeByProto(layer.bottom_data_type()) : compute;
-    const bool as_they_are = !layer.has_bottom_data_type();
-    const DataType produced = traits.converts ? top_type : compute;
-    layer.set_bottom_data_type(static_cast<DataTypeProto>(in.info().proto));
-    layer.set_top_data_type(static_cast<DataTypeProto>(produced.info().proto));
+    if (!traits.converts) typed.types = TypeTriple::Equal(source.types.compute);
+    const DataType in = typed.types.in, produced = typed.types.out, wanted_top = source.types.out;
 
     for (int b = 0; b < layer.bottom_size(); ++b) {
       const std::string blob = layer.bottom(b);
       const DataType wanted = Has(traits.float_bottoms, b) ? kFloat : in;
       const auto found = types.find(blob);
       if (found == types.end() || found->second == wanted) continue;
-      if (as_they_are && found->second.is_float()) continue;
-      const bool in_place =
-          std::find(source.top().begin(), source.top().end(), blob) != source.top().end();
+      if (source.reads_any_float && found->second.is_float()) continue;
+      const auto& tops = source.layer.top();
+      const bool in_place = std::find(tops.begin(), tops.end(), blob) != tops.end();
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
                   ", which is ", found->second.name(), ", but the layer computes in ",
                   wanted.name(), "; give it a top of its own");
@@ -79,12 +75,12 @@ NetParameter InsertCasts(const NetParameter& net) {
         // The blob was rewritten in place since the last cast: ip_as_half_2.
         const int version = ++cast_versions[cast];
         if (version > 1) cast += "_" + std::to_string(version);
-        AddCast(&out, cast, blob, found->second, cast, wanted, layer.phase());
+        out.layers.push_back(Cast(cast, blob, found->second, cast, wanted, layer.phase()));
         types[cast] = wanted;
       }
       layer.set_bottom(b, cast);
     }
-    std::vector<std::pair<std::string, std::string>> top_casts;  // produced blob, wanted blob
+    std::vector<TypedLayer> top_casts;
     for (int t = 0; t < layer.top_size(); ++t) {
       const std::string blob = layer.top(t);
       // This writes a new version of the blob: casts of the old one are stale.
@@ -92,36 +88,24 @@ NetParameter InsertCasts(const NetParameter& net) {
         if (key.rfind(blob + ":", 0) == 0) cast.clear();
       }
       cast_sources.erase(blob);
-      const DataType type = TopType(source, t);
+      const DataType type = source.tops[t];
       // Tops of a fixed type, such as labels, are not cast.
-      if (Has(traits.float_tops, t) || type != top_type || produced == top_type) {
+      if (Has(traits.float_tops, t) || type != wanted_top || produced == wanted_top) {
         types[blob] = type;
-      } else {
-        const std::string inner = blob + "_in_" + produced.name();
-        layer.set_top(t, inner);
-        if (t < layer.top_type_size()) layer.set_top_type(t, layer.top_data_type());
-        types[inner] = produced;
-        types[blob] = top_type;
-        top_casts.emplace_back(inner, blob);
-        cast_sources[blob] = inner;
+        continue;
       }
+      const std::string inner = blob + "_in_" + produced.name();
+      layer.set_top(t, inner);
+      typed.tops[t] = types[inner] = produced;
+      types[blob] = wanted_top;
+      cast_sources[blob] = inner;
+      top_casts.push_back(
+          Cast(blob + "_from_" + inner, inner, produced, blob, wanted_top, layer.phase()));
     }
-    const Phase phase = layer.phase();
-    *out.add_layer() = std::move(layer);
-    for (const auto& [inner, blob] : top_casts) {
-      AddCast(&out, blob + "_from_" + inner, inner, produced, blob, top_type, phase);
-    }
+    out.layers.push_back(std::move(typed));
+    for (TypedLayer& cast : top_casts) out.layers.push_back(std::move(cast));
   }
   return out;
-}
-
-bool IsInternalLayer(const std::string& layer_name, const std::string& layer_type,
-                     const NetParameter& user_net) {
-  if (layer_type != "Split" && layer_type != "Quantizer") return false;
-  for (const LayerParameter& layer : user_net.layer()) {
-    if (layer.name() == layer_name) return false;
-  }
-  return true;
 }
 
 }  // namespace caffe

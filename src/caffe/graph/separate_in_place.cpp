@@ -2,11 +2,10 @@
 #include <set>
 #include <utility>
 
-#include "caffe.pb.h"
-#include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
@@ -34,44 +33,44 @@ std::string Quoted(const LayerParameter& layer) { return "layer '" + layer.name(
 
 class Finder {
  public:
-  Finder(const NetParameter& net, bool gradients) : net_(net), gradients_(gradients) {}
+  Finder(const TypedNet& net, bool gradients) : net_(net), gradients_(gradients) {}
 
   std::vector<InPlaceConflict> Find() {
     Number();
-    for (int i = 0; i < net_.layer_size(); ++i) Visit(i);
+    for (int i = 0; i < count(); ++i) Visit(i);
     return std::move(conflicts_);
   }
 
  private:
+  int count() const { return static_cast<int>(net_.layers.size()); }
+  const LayerParameter& Layer(int index) const { return net_.layers[index].layer; }
+
   // The type in which a layer takes a bottom and makes a top, before any cast.
-  static DataType Taken(const LayerParameter& layer, int bottom) {
-    const LayerTraits& traits = TraitsOf(layer.type());
+  static DataType Taken(const TypedLayer& typed, int bottom) {
+    const LayerTraits& traits = TraitsOf(typed.layer.type());
     if (Contains(traits.float_bottoms, bottom)) return kFloat;
-    return DataTypeByProto(traits.converts ? layer.bottom_data_type() : layer.compute_data_type());
+    return traits.converts ? typed.types.in : typed.types.compute;
   }
-  static DataType Made(const LayerParameter& layer, int top) {
-    const LayerTraits& traits = TraitsOf(layer.type());
-    const DataType type = TopType(layer, top);
-    if (traits.converts || type != DataTypeByProto(layer.top_data_type())) return type;
+  static DataType Made(const TypedLayer& typed, int top) {
+    const LayerTraits& traits = TraitsOf(typed.layer.type());
+    const DataType type = typed.tops[top];
+    if (traits.converts || type != typed.types.out) return type;
     if (Contains(traits.float_tops, top)) return type;
-    return DataTypeByProto(layer.compute_data_type());
+    return typed.types.compute;
   }
-  // No cast lies between the version and the layer. Layers of users read every float kind.
-  bool ReadsDirectly(const LayerParameter& layer, int bottom, const Version& version) const {
-    if (!layer.has_bottom_data_type() && version.type.is_float()) return true;
-    return version.type == Taken(layer, bottom);
-  }
-  static bool InPlace(const LayerParameter& layer, int top) {
-    return top < layer.bottom_size() && layer.bottom(top) == layer.top(top);
+  // No cast lies between the version and the layer.
+  static bool ReadsDirectly(const TypedLayer& typed, int bottom, const Version& version) {
+    if (typed.reads_any_float && version.type.is_float()) return true;
+    return version.type == Taken(typed, bottom);
   }
 
   // Versions, and who reads them.
   void Number() {
     std::map<std::string, int> present;
-    bottoms_.resize(net_.layer_size());
-    tops_.resize(net_.layer_size());
-    for (int i = 0; i < net_.layer_size(); ++i) {
-      const LayerParameter& layer = net_.layer(i);
+    bottoms_.resize(count());
+    tops_.resize(count());
+    for (int i = 0; i < count(); ++i) {
+      const LayerParameter& layer = Layer(i);
       for (const std::string& bottom : layer.bottom()) {
         const auto found = present.find(bottom);
         bottoms_[i].push_back(found == present.end() ? -1 : found->second);
@@ -82,21 +81,22 @@ class Finder {
       for (int t = 0; t < layer.top_size(); ++t) {
         tops_[i].push_back(static_cast<int>(versions_.size()));
         present[layer.top(t)] = tops_[i][t];
-        versions_.push_back({i, t, layer.top(t), TopType(layer, t), -1});
+        versions_.push_back({i, t, layer.top(t), net_.layers[i].tops[t], -1});
       }
     }
     for (const auto& [name, version] : present) final_.insert(version);
   }
 
   void Visit(int index) {
-    const LayerParameter& layer = net_.layer(index);
+    const TypedLayer& typed = net_.layers[index];
+    const LayerParameter& layer = typed.layer;
     const LayerTraits& traits = TraitsOf(layer.type());
     const BackwardReads reads = BackwardReadsOf(layer);
     std::vector<bool> in_place(layer.top_size(), false);
     for (int t = 0; t < layer.top_size(); ++t) {
       Version& version = versions_[tops_[index][t]];
       version.content = contents_++;
-      if (InPlace(layer, t) && bottoms_[index][t] >= 0) {
+      if (IsInPlace(layer, t) && bottoms_[index][t] >= 0) {
         // Net refuses the others by name.
         if (!traits.in_place) continue;
         const std::string reason = Conflict(index, t);
@@ -105,7 +105,7 @@ class Finder {
         if (!in_place[t]) conflicts_.push_back({index, t, reason, reader_});
       } else if (SharesBottomMemory(layer) && layer.bottom_size() > 0 && bottoms_[index][0] >= 0) {
         const Version& bottom = versions_[bottoms_[index][0]];
-        if (bottom.type == Taken(layer, 0) && Made(layer, t) == version.type) {
+        if (bottom.type == Taken(typed, 0) && Made(typed, t) == version.type) {
           version.content = bottom.content;
         }
       }
@@ -115,12 +115,12 @@ class Finder {
       if (bottoms_[index][b] < 0 || !reads.Bottom(b)) continue;
       if (b < layer.top_size() && in_place[b]) {
         if (!(b == 0 && reads.copies_in_place)) Need(index, tops_[index][b], reads.only_signs);
-      } else if (ReadsDirectly(layer, b, versions_[bottoms_[index][b]])) {
+      } else if (ReadsDirectly(typed, b, versions_[bottoms_[index][b]])) {
         Need(index, bottoms_[index][b], reads.only_signs);
       }
     }
     for (int t = 0; t < layer.top_size(); ++t) {
-      if (reads.Top(t) && Made(layer, t) == versions_[tops_[index][t]].type) {
+      if (reads.Top(t) && Made(typed, t) == versions_[tops_[index][t]].type) {
         Need(index, tops_[index][t], reads.only_signs);
       }
     }
@@ -140,19 +140,19 @@ class Finder {
   // Why a layer cannot overwrite its bottom; empty if it can.
   std::string Conflict(int index, int t) {
     reader_ = -1;
-    const LayerParameter& layer = net_.layer(index);
+    const TypedLayer& typed = net_.layers[index];
     const Version& old = versions_[bottoms_[index][t]];
     const Version& own = versions_[tops_[index][t]];
-    if (!ReadsDirectly(layer, t, old)) {
-      return Concat("it computes in ", Taken(layer, t).name(), ", blob ", old.blob, " is ",
+    if (!ReadsDirectly(typed, t, old)) {
+      return Concat("it computes in ", Taken(typed, t).name(), ", blob ", old.blob, " is ",
                     old.type.name());
     }
-    if (layer.has_bottom_data_type() && Made(layer, t) != own.type) {
-      return Concat("it computes in ", Made(layer, t).name(), ", its top is ", own.type.name());
+    if (!typed.reads_any_float && Made(typed, t) != own.type) {
+      return Concat("it computes in ", Made(typed, t).name(), ", its top is ", own.type.name());
     }
     for (const Version& other : versions_) {
       if (other.content != old.content) continue;
-      const LayerParameter& maker = net_.layer(other.layer);
+      const LayerParameter& maker = Layer(other.layer);
       if (TraitsOf(maker.type()).top_memory == TopMemory::kParameter) {
         return Concat("blob ", other.blob, " is the parameter of ", Quoted(maker));
       }
@@ -162,7 +162,7 @@ class Finder {
       const Version& other = versions_[v];
       if (other.content != old.content || &other == &old) continue;
       if (other.last_reader >= index) {
-        return Concat(Quoted(net_.layer(other.last_reader)), " reads blob ", other.blob,
+        return Concat(Quoted(Layer(other.last_reader)), " reads blob ", other.blob,
                       ", which shares the memory of blob ", old.blob);
       }
       if (final_.count(static_cast<int>(v))) {
@@ -172,17 +172,17 @@ class Finder {
     if (!gradients_) return "";
     const auto found = readers_.find(old.content);
     if (found == readers_.end()) return "";
-    const bool keeps_signs = TraitsOf(layer.type()).keeps_signs;
+    const bool keeps_signs = TraitsOf(typed.layer.type()).keeps_signs;
     for (const Reader& reader : found->second) {
       if (reader.only_signs && keeps_signs) continue;
       reader_ = reader.layer;
-      return Concat(Quoted(net_.layer(reader.layer)), " reads blob ",
-                    versions_[reader.version].blob, " in its backward pass");
+      return Concat(Quoted(Layer(reader.layer)), " reads blob ", versions_[reader.version].blob,
+                    " in its backward pass");
     }
     return "";
   }
 
-  const NetParameter& net_;
+  const TypedNet& net_;
   const bool gradients_;
   std::vector<Version> versions_;
   std::vector<std::vector<int>> bottoms_, tops_;  // versions
@@ -199,27 +199,24 @@ class Finder {
 
 }  // namespace
 
-std::vector<InPlaceConflict> FindInPlaceConflicts(const NetParameter& net, bool gradients) {
+std::vector<InPlaceConflict> FindInPlaceConflicts(const TypedNet& net, bool gradients) {
   return Finder(net, gradients).Find();
 }
 
-bool KeepsGradients(const NetParameter& net) {
-  return net.state().phase() == TRAIN || net.force_backward();
-}
-
-NetParameter SeparateInPlace(const NetParameter& net) {
+TypedNet SeparateInPlace(const TypedNet& net) {
   std::set<std::pair<int, int>> separate;
-  for (const InPlaceConflict& conflict : FindInPlaceConflicts(net, KeepsGradients(net))) {
+  for (const InPlaceConflict& conflict : FindInPlaceConflicts(net, net.keeps_gradients)) {
     separate.insert({conflict.layer, conflict.top});
-    const LayerParameter& layer = net.layer(conflict.layer);
+    const LayerParameter& layer = net.layers[conflict.layer].layer;
     log::Info(Concat(layer.name(), " (", layer.type(), "): its top ", layer.top(conflict.top),
                      " gets memory of its own: ", conflict.reason));
   }
-  NetParameter out = net;
+  TypedNet out = net;
   if (separate.empty()) return out;
   std::set<std::string> names;
-  for (const LayerParameter& layer : net.layer())
-    names.insert(layer.top().begin(), layer.top().end());
+  for (const TypedLayer& typed : net.layers) {
+    names.insert(typed.layer.top().begin(), typed.layer.top().end());
+  }
   const auto fresh = [&names](const std::string& wanted) {
     std::string name = wanted;
     for (int n = 2; !names.insert(name).second; ++n) name = Concat(wanted, "_", n);
@@ -231,12 +228,12 @@ NetParameter SeparateInPlace(const NetParameter& net) {
     std::string writer;
   };
   std::map<std::string, Memory> memories;
-  for (int i = 0; i < out.layer_size(); ++i) {
-    LayerParameter& layer = *out.mutable_layer(i);
+  for (int i = 0; i < static_cast<int>(out.layers.size()); ++i) {
+    LayerParameter& layer = out.layers[i].layer;
     for (std::string& bottom : *layer.mutable_bottom())
       memories[bottom].mentions.push_back(&bottom);
     for (int t = 0; t < layer.top_size(); ++t) {
-      const std::string& blob = net.layer(i).top(t);
+      const std::string& blob = net.layers[i].layer.top(t);
       Memory& memory = memories[blob];
       if (separate.count({i, t})) {
         const std::string name = fresh(blob + "@" + memory.writer);

@@ -82,6 +82,7 @@ void RegisterConcatLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = -1;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
   traits.summary = "blobs one after another along an axis";

@@ -74,6 +74,7 @@ void RegisterCropLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.no_gradient_bottoms = {1};
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.summary = "a window of the first bottom with the extents of the second";
   registry.Add<CropLayer>("Crop", traits);

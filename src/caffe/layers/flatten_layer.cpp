@@ -34,6 +34,7 @@ void Flatten::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
 void RegisterFlattenLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
   traits.summary = "merges axes into one";

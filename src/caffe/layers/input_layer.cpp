@@ -22,7 +22,7 @@ void RegisterInputLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = traits.max_bottom = 0;
   traits.max_top = -1;
-  traits.data = true;
+  traits.data = traits.input = true;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({});
   traits.summary = "blobs that the caller fills";

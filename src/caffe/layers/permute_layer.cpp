@@ -62,6 +62,7 @@ void Permute::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
 void RegisterPermuteLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.summary = "the same elements with the axes in another order";
   registry.Add<PermuteLayer>("Permute", traits);

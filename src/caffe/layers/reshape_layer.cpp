@@ -72,6 +72,7 @@ void ReshapeAxes::Backward(const BlobVec& top, const std::vector<bool>& propagat
 void RegisterReshapeLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
   traits.summary = "the same elements under another shape";

@@ -49,6 +49,7 @@ void ShuffleChannel::Backward(const BlobVec& top, const std::vector<bool>& propa
 void RegisterShuffleChannelLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.summary = "the channels of several groups in turn";
   registry.Add<ShuffleChannelLayer>("ShuffleChannel", traits);

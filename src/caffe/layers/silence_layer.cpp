@@ -17,6 +17,7 @@ void RegisterSilenceLayer(LayerRegistry& registry) {
   traits.max_bottom = -1;
   traits.min_top = traits.max_top = 0;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.summary = "takes blobs that nobody else reads";
   registry.Add<SilenceLayer>("Silence", traits);

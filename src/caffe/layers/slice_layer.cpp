@@ -94,6 +94,7 @@ void RegisterSliceLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_top = -1;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
   traits.summary = "a blob cut along an axis";

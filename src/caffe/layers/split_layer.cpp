@@ -43,6 +43,7 @@ void RegisterSplitLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_top = -1;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kShared;
   traits.summary = "several readers of one blob";

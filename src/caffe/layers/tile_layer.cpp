@@ -46,6 +46,7 @@ void Tile::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 void RegisterTileLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
+  traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.summary = "the bottom repeated along an axis";
   registry.Add<TileLayer>("Tile", traits);

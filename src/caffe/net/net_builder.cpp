@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/memory/workspace.hpp"
@@ -23,11 +24,6 @@ uint64_t LayerSeed(uint64_t seed, uint64_t index) {
   return z ^ (z >> 31);
 }
 
-TypeTriple TypesOf(const LayerParameter& layer) {
-  return {DataTypeByProto(layer.compute_data_type()), DataTypeByProto(layer.bottom_data_type()),
-          DataTypeByProto(layer.top_data_type())};
-}
-
 }  // namespace
 
 NetBuilder::NetBuilder(Device* device, uint64_t seed, const LayerLines& lines)
@@ -41,25 +37,25 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   wiring_.parameter = std::make_unique<NetParameter>(FilterNet(given, &kept));
   NetParameter& filtered = *wiring_.parameter;
   CheckLayerTypes(filtered, lines_.Of(kept));
-  const NetParameter separated = SeparateInPlace(AssignTypes(filtered));
-  const NetParameter net = InsertSplits(InsertCasts(separated));
-  if (!KeepsGradients(separated)) {
+  const TypedNet separated = SeparateInPlace(AssignTypes(filtered));
+  const TypedNet net = InsertSplits(InsertCasts(separated));
+  if (!separated.keeps_gradients) {
     for (const InPlaceConflict& conflict : FindInPlaceConflicts(separated, true)) {
       if (conflict.reader < 0) continue;
       wiring_.gradient_conflicts.push_back({conflict.reader, conflict.layer, conflict.reason});
     }
   }
   for (LayerParameter& layer : *filtered.mutable_layer()) layer.clear_blobs();
-  for (int i = 0; i < separated.layer_size(); ++i) {
-    for (int t = 0; t < separated.layer(i).top_size(); ++t) {
-      shown_names_[separated.layer(i).top(t)] = filtered.layer(i).top(t);
+  for (int i = 0; i < filtered.layer_size(); ++i) {
+    for (int t = 0; t < filtered.layer(i).top_size(); ++t) {
+      shown_names_[separated.layers[i].layer.top(t)] = filtered.layer(i).top(t);
     }
   }
   WarnOfIgnoredSettings(filtered, *device_);
   log::Info("Initializing net from parameters: \n" + filtered.DebugString());
-  if (log::Topic("passes")) log::Info("net after the passes:\n" + net.DebugString());
-  for (const LayerParameter& layer : net.layer()) {
-    wiring_.nodes.push_back(MakeNode(layer, IsInternalLayer(layer.name(), layer.type(), filtered)));
+  if (log::Topic("passes")) log::Info("net after the passes:\n" + net.ToString());
+  for (const TypedLayer& typed : net.layers) {
+    wiring_.nodes.push_back(MakeNode(typed));
     AppendParameters(wiring_.nodes.back().layer.get());
   }
   FindOrigins(separated);
@@ -72,12 +68,13 @@ const std::string& NetBuilder::Shown(const std::string& blob) const {
   return found == shown_names_.end() ? blob : found->second;
 }
 
-Node NetBuilder::MakeNode(const LayerParameter& layer, bool added) {
+Node NetBuilder::MakeNode(const TypedLayer& typed) {
+  const LayerParameter& layer = typed.layer;
   const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
   log::Info("Creating Layer " + layer.name());
   Node node;
   FindBottoms(layer, &node);
-  MakeTops(layer, added, &node);
+  MakeTops(typed, &node);
   for (int id : node.bottom_ids) node.bottom.push_back(wiring_.blobs[id].get());
   for (int id : node.top_ids) node.top.push_back(wiring_.blobs[id].get());
   for (const BlobVec* blobs : {&node.bottom, &node.top}) {
@@ -88,7 +85,7 @@ Node NetBuilder::MakeNode(const LayerParameter& layer, bool added) {
 
   LayerContext context;
   context.device = device_;
-  context.types = TypesOf(layer);
+  context.types = typed.types;
   context.seed = LayerSeed(seed_, wiring_.nodes.size());
   context.workspace = wiring_.workspace.get();
   log::Info("Setting up " + layer.name());
@@ -99,7 +96,7 @@ Node NetBuilder::MakeNode(const LayerParameter& layer, bool added) {
     const float weight = node.layer->loss_weight(static_cast<int>(t));
     if (weight != 0) log::Info(Concat("    with loss weight ", weight));
   }
-  node.layer_index = added ? -1 : 0;  // ListForUser counts
+  node.layer_index = typed.added ? -1 : 0;  // ListForUser counts
   return node;
 }
 
@@ -113,7 +110,8 @@ void NetBuilder::FindBottoms(const LayerParameter& layer, Node* node) {
   }
 }
 
-void NetBuilder::MakeTops(const LayerParameter& layer, bool added, Node* node) {
+void NetBuilder::MakeTops(const TypedLayer& typed, Node* node) {
+  const LayerParameter& layer = typed.layer;
   const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
   const auto make = [&](DataType type, const std::string& name) {
     node->top_ids.push_back(static_cast<int>(wiring_.blobs.size()));
@@ -122,7 +120,7 @@ void NetBuilder::MakeTops(const LayerParameter& layer, bool added, Node* node) {
   for (int t = 0; t < layer.top_size(); ++t) {
     const std::string& top = layer.top(t);
     if (t < layer.bottom_size() && layer.bottom(t) == top) {
-      CAFFE_CHECK(traits.in_place || added, layer.name(), " (", layer.type(),
+      CAFFE_CHECK(traits.in_place || typed.added, layer.name(), " (", layer.type(),
                   "): cannot work in place; give blob '", top, "' another name as top");
       log::Info(layer.name() + " -> " + Shown(top) + " (in-place)");
       node->top_ids.push_back(node->bottom_ids[t]);
@@ -133,12 +131,12 @@ void NetBuilder::MakeTops(const LayerParameter& layer, bool added, Node* node) {
     const bool apart = t < layer.bottom_size() && Shown(layer.bottom(t)) == Shown(top);
     log::Info(layer.name() + " -> " + Shown(top) + (apart ? " (memory of its own)" : ""));
     blob_ids_[top] = static_cast<int>(wiring_.blobs.size());
-    make(TopType(layer, t), top);
+    make(typed.tops[t], top);
   }
   // A loss without a named top still needs memory for its value, which no layer can read.
   for (int t = layer.top_size(); traits.loss && t < traits.min_top; ++t) {
     log::Info(layer.name() + " -> (automatic)");
-    make(TypesOf(layer).out, "(automatic)");
+    make(typed.types.out, "(automatic)");
   }
 }
 
@@ -192,10 +190,10 @@ void NetBuilder::Share(LayerBase* layer, int index, const ParamSpec& spec) {
         &wiring_.decay_mult[own.learnable], "decay_mult");
 }
 
-void NetBuilder::FindOrigins(const NetParameter& separated) {
+void NetBuilder::FindOrigins(const TypedNet& separated) {
   std::set<std::string> tops;
-  for (const LayerParameter& layer : separated.layer()) {
-    for (const std::string& top : layer.top()) tops.insert(top);
+  for (const TypedLayer& typed : separated.layers) {
+    for (const std::string& top : typed.layer.top()) tops.insert(top);
   }
   for (Node& node : wiring_.nodes) {
     if (!node.added()) continue;
@@ -211,9 +209,9 @@ void NetBuilder::FindOrigins(const NetParameter& separated) {
       }
     }
   }
-  for (int i = 0; i < separated.layer_size(); ++i) {
-    for (int t = 0; t < separated.layer(i).top_size(); ++t) {
-      const std::string& own = separated.layer(i).top(t);
+  for (int i = 0; i < wiring_.parameter->layer_size(); ++i) {
+    for (int t = 0; t < wiring_.parameter->layer(i).top_size(); ++t) {
+      const std::string& own = separated.layers[i].layer.top(t);
       const std::string& user = wiring_.parameter->layer(i).top(t);
       if (own == user) continue;
       const int id = blob_ids_.at(own);
@@ -256,7 +254,8 @@ void NetBuilder::ListForUser() {
       // In place: no layer has read this version yet. Blobs without a name are no outputs.
       read[id] = static_cast<int>(t) >= named;
     }
-    if (node.layer->type() == "Input") w.inputs.insert(w.inputs.end(), tops.begin(), tops.end());
+    const bool input = LayerRegistry::Get().Traits(node.layer->type()).input;
+    if (input) w.inputs.insert(w.inputs.end(), tops.begin(), tops.end());
     w.bottom_ids.push_back(std::move(bottoms));
     w.top_ids.push_back(std::move(tops));
   }

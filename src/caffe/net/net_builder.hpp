@@ -13,6 +13,8 @@ namespace caffe {
 class Device;
 struct LayerTraits;
 struct LayerLines;
+struct TypedLayer;
+struct TypedNet;
 
 // Makes the layers, blobs and parameters of a net: runs the passes of graph/, sets the layers up in
 // their order and connects them. Writes the log lines of BVLC's Net::Init.
@@ -27,13 +29,13 @@ class NetBuilder {
  private:
   // Log lines name blobs as the user does.
   const std::string& Shown(const std::string& blob) const;
-  Node MakeNode(const LayerParameter& layer, bool added);
+  Node MakeNode(const TypedLayer& typed);
   void FindBottoms(const LayerParameter& layer, Node* node);
-  void MakeTops(const LayerParameter& layer, bool added, Node* node);
+  void MakeTops(const TypedLayer& typed, Node* node);
   void AppendParameters(LayerBase* layer);
   void Share(LayerBase* layer, int index, const class ParamSpec& spec);
   // Fills origins and versions of the wiring.
-  void FindOrigins(const NetParameter& separated);
+  void FindOrigins(const TypedNet& separated);
   void ListForUser();
 
   Device* device_;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "caffe.pb.h"
+#include "caffe/core/data_type.hpp"
+
+namespace caffe {
+
+// A layer between the passes. Its message is the user's: the passes rename blobs there, but they read
+// and write types here only, so that a type may be one that the user added.
+struct TypedLayer {
+  LayerParameter layer;
+  TypeTriple types;
+  // The type of each top. It is types.out, but for labels and the like.
+  std::vector<DataType> tops;
+  // The layer reads bottoms of any float kind as they are (LayerTraits::reads_any_float).
+  bool reads_any_float = false;
+  // A pass added the layer; it is not the user's.
+  bool added = false;
+};
+
+struct TypedNet {
+  std::vector<TypedLayer> layers;
+  // Backward passes find what they read: in phase TRAIN and with force_backward.
+  bool keeps_gradients = false;
+
+  // The messages, each with the layer's types. For the log.
+  std::string ToString() const;
+};
+
+// Whether top `index` of a layer is its bottom `index`.
+bool IsInPlace(const LayerParameter& layer, int index);
+
+}  // namespace caffe
