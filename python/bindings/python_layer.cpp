@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "net_lock.hpp"
 
@@ -179,6 +180,12 @@ void PythonLayer::Backward(const BlobVec& top, const std::vector<bool>& propagat
   Call("backward", py::make_tuple(Blobs(top), propagate_down, Blobs(bottom)));
   MarkDiffs(bottom);
   MarkDiffs(Pointers(blobs_));
+}
+
+caffe::LayerFacts PythonLayer::Facts() const {
+  caffe::LayerFacts facts;
+  facts.host = facts.shapes_from_data = true;
+  return facts;
 }
 
 void PythonLayer::AddBlob(const caffe::Shape& shape) {

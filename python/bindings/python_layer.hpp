@@ -20,7 +20,7 @@ class PythonLayer final : public caffe::LayerBase {
   void Forward(const caffe::BlobVec& bottom, const caffe::BlobVec& top) override;
   void Backward(const caffe::BlobVec& top, const std::vector<bool>& propagate_down,
                 const caffe::BlobVec& bottom) override;
-  bool ReshapesInForward() const override { return true; }
+  caffe::LayerFacts Facts() const override;
 
   // Adds a parameter of zeros; its learning rate is that of the layer's param entry.
   void AddBlob(const caffe::Shape& shape);

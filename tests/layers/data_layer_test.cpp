@@ -3,6 +3,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "data/test_database.hpp"
 #include "data/test_images.hpp"
@@ -285,7 +286,7 @@ TEST_P(DataLayerTest, EachBatchHasTheShapeOfItsFirstRecord) {
         MakeImages(folder / std::to_string(static_cast<int>(format)), images, format);
     for (int batch : {1, 2}) {
       LayerTester data = MakeData(Prototxt(path, batch, "prefetch: 3"), 2, device, type);
-      EXPECT_TRUE(data.layer().ReshapesInForward());
+      EXPECT_TRUE(data.layer().Facts().shapes_from_data);
       for (int first = 0, round = 0; round < 9; ++round, first = (first + batch) % 4) {
         data.Forward();
         const Image& image = images[first];

@@ -2,6 +2,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/codes.hpp"
 #include "support/devices.hpp"
@@ -136,7 +137,7 @@ TEST_P(QuantizedPermuteLayerTest, CarriesCodesAndRange) {
     for (size_t i = 0; i < top.size(); ++i) {
       ASSERT_EQ(top[i], codes[SourceOf(static_cast<int64_t>(i), c.complete, c.shape)]);
     }
-    EXPECT_TRUE(layer.layer().CarriesRange());
+    EXPECT_EQ(layer.layer().Facts().range, LayerFacts::Range::kCarried);
     EXPECT_THROW(layer.Backward(), Error);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "library/exact_requantize.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -154,7 +155,7 @@ TEST_P(QuantizedLayerTest, InnerProductEqualsExactArithmetic) {
               20);
     ip.Forward();
     EXPECT_EQ(Codes(ip.top()), exact) << c.more << c.per_tensor;
-    EXPECT_EQ(ip.layer().WeightScales(), p.scales);
+    EXPECT_EQ(ip.layer().Facts().weighted->code_scales(), p.scales);
     EXPECT_EQ(ip.top().shape(), Shape({5, 9}));
   }
 }
@@ -434,7 +435,7 @@ TEST_P(QuantizedLayerTest, MaxPoolingCarriesCodesAndRangeThrough) {
     pool.bottom().set_range(in);
     const auto x = RandomCodes(6 * c.image * c.image, type(), 29);
     SetCodes(&pool.bottom(), x);
-    EXPECT_TRUE(pool.layer().CarriesRange());
+    EXPECT_EQ(pool.layer().Facts().range, LayerFacts::Range::kCarried);
     pool.Forward();
     ASSERT_EQ(pool.top().shape(), Shape({2, 3, c.output, c.output})) << c.text();
     std::vector<int64_t> exact;
@@ -470,7 +471,7 @@ TEST_P(QuantizedLayerTest, AveragePoolingRequantizesOnce) {
     pool.top().set_range(out);
     const auto x = RandomCodes(4 * c.image * c.image, type(), 31);
     SetCodes(&pool.bottom(), x);
-    EXPECT_FALSE(pool.layer().CarriesRange());
+    EXPECT_EQ(pool.layer().Facts().range, LayerFacts::Range::kOwn);
     pool.Forward();
     ASSERT_EQ(pool.top().shape(), Shape({2, 2, c.output, c.output})) << c.text();
     std::vector<int64_t> exact;
@@ -522,7 +523,7 @@ TEST_P(QuantizedLayerTest, SplitAndFlattenCarryCodesAndRangeThrough) {
     const QuantRange in = In();
     layer.bottom().set_range(in);
     SetCodes(&layer.bottom(), RandomCodes(24, type(), 37));
-    EXPECT_TRUE(layer.layer().CarriesRange());
+    EXPECT_EQ(layer.layer().Facts().range, LayerFacts::Range::kCarried);
     layer.Forward();
     for (int i = 0; i < (text[7] == 'S' ? 3 : 1); ++i) {
       EXPECT_EQ(Codes(layer.top(i)), Codes(layer.bottom()));

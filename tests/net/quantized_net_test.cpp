@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/text.hpp"
@@ -249,7 +250,7 @@ TEST_P(QuantizedNetTest, SavesAndLoadsWeightsAndRanges) {
     if (entry.name() != "conv_blobs_0_quant") continue;
     ++found;
     ASSERT_EQ(entry.channel_min_size(), 6);
-    const std::vector<double> scales = net->LayerByName("conv")->WeightScales();
+    const std::vector<double> scales = net->LayerByName("conv")->Facts().weighted->code_scales();
     for (int c = 0; c < 6; ++c) {
       const double scale = (entry.channel_max(c) - entry.channel_min(c)) / most;
       EXPECT_NEAR(scale, scales[c], 1e-12);

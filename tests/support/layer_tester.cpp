@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -69,6 +70,10 @@ LayerTester::LayerTester(const std::string& prototxt, Device* device, const Type
 
 void LayerTester::Forward() {
   layer_->Reshape(bottom_vec_, top_vec_);
+  const bool carried = layer_->Facts().range == LayerFacts::Range::kCarried;
+  for (const auto& top : tops_) {
+    if (carried && top->type().is_quantized()) top->set_range(bottoms_[0]->range());
+  }
   std::vector<BlobRange> bottom_ranges, top_ranges;
   for (const auto& blob : bottoms_) bottom_ranges.push_back({blob->range(), blob->name()});
   for (const auto& blob : tops_) top_ranges.push_back({blob->range(), blob->name()});

@@ -15,6 +15,7 @@ namespace caffe {
 class LayerParameter;
 class ParamSpec;
 class Workspace;
+struct LayerFacts;
 
 enum Phase : int;
 
@@ -54,6 +55,9 @@ class LayerBase {
   // every Forward; must be cheap when nothing changed.
   virtual void PrepareParameters() {}
   virtual void Forward(const BlobVec& bottom, const BlobVec& top) = 0;
+  // What ranges and plans need to know about the layer: layer/layer_facts.hpp. Called after SetUp, and
+  // again after MoveToDevice, or when blobs() holds other blobs. Does not depend on extents of bottoms.
+  virtual LayerFacts Facts() const;
   // Computes the tops of the last Forward once more, from the same bottoms: with the same random
   // numbers, and without counting it in statistics.
   virtual void RepeatForward(const BlobVec& bottom, const BlobVec& top) { Forward(bottom, top); }
@@ -72,11 +76,6 @@ class LayerBase {
   // The ranges of quantized bottoms and tops, told before PrepareParameters and Forward. A blob that
   // is changed in place has one as bottom and another one as top.
   void SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top);
-  // True if codes pass unchanged, so that the tops have the range of bottom 0.
-  virtual bool CarriesRange() const { return false; }
-  // The scale of each output channel of a quantized layer's weights, blobs()[0]; empty before the
-  // first forward and for float kinds.
-  virtual std::vector<double> WeightScales() const { return {}; }
   // True if a ReLU with this slope can be done by this layer's epilogue; SetFusedReLU asks for it.
   virtual bool CanFuseReLU() const { return false; }
   virtual void SetFusedReLU(bool fused) {}
@@ -88,8 +87,6 @@ class LayerBase {
   // Goes on from what RunState gave, with the random numbers of that seed. Throws if the values can
   // not be this layer's.
   virtual void SetRunState(uint64_t seed, const std::vector<uint64_t>& values);
-  // Data layers: true if the shape of the tops is decided anew in every Forward.
-  virtual bool ReshapesInForward() const { return false; }
 
   const LayerParameter& layer_param() const { return *parameter_; }
   const std::string& name() const;
@@ -128,17 +125,25 @@ class LayerBase {
                                      const TypeTriple& types) const;
   // Scratch memory on device(). State a need in Reshape, so that Forward does not allocate.
   Workspace& workspace() const { return *context_.workspace; }
-  // The range of a quantized bottom or top. Throws, with the blob's name, if it was never observed.
-  const QuantRange& BottomRange(int index) const;
-  const QuantRange& TopRange(int index) const;
+  // A bottom or top as argument of a launch, from element `offset` on, with the zero point that it has
+  // in this forward.
+  KernelArgument In(const BlobVec& bottom, int index, int64_t offset = 0) const;
+  KernelArgument Out(const BlobVec& top, int index, int64_t offset = 0) const;
+  // An argument of type Scaletype: the factor from numbers of a bottom, in units of its scale, to
+  // `factor` times these numbers, in units of the scale of a top. For float kinds it is `factor`.
+  KernelArgument Rescale(int bottom, int top, double factor = 1) const;
+  // The range of a quantized bottom or top; throws, with the blob's name, if it was never observed.
+  // Scale 1 and zero point 0 for float kinds.
+  QuantRange BottomRange(int index) const;
+  QuantRange TopRange(int index) const;
   // An argument of type Scaletype: `factor` itself for float kinds, as integers for quantized ones.
   KernelArgument Scale(double factor) const;
 
   std::vector<std::shared_ptr<BlobBase>> blobs_;
 
  private:
-  const QuantRange& Observed(const std::vector<BlobRange>& ranges, int index,
-                             const char* what) const;
+  QuantRange Observed(DataType type, const std::vector<BlobRange>& ranges, int index,
+                      const char* what) const;
 
   std::unique_ptr<LayerParameter> parameter_;
   LayerContext context_;

@@ -36,6 +36,7 @@ class BatchNorm : public LayerBase {
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   void ComputeBatchStatistics(const BlobBase& x);

@@ -25,8 +25,10 @@ class Bias : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
+  int axis_ = 0;  // of bottom 0, where b begins
   Broadcast shape_;
   ChannelSums sums_;
   std::unique_ptr<Kernel> rows_, columns_;

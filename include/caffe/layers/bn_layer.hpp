@@ -39,6 +39,7 @@ class BN : public LayerBase {
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   // What mean and variance are.

@@ -20,7 +20,7 @@ class ConcatBottoms : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return rows_.size() == 1; }
+  LayerFacts Facts() const override;
 
  private:
   int64_t outer_ = 0;

@@ -31,9 +31,9 @@ class Convolution : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   bool CanFuseReLU() const override;
   void SetFusedReLU(bool fused) override;
-  std::vector<double> WeightScales() const override;
 
  private:
   // Makes operation_ for the shape at hand, with its backward passes or without.

@@ -24,7 +24,7 @@ class Crop : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
 
  private:
   int64_t start_ = 0;   // of the window, in elements of bottom 0

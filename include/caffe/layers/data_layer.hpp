@@ -29,7 +29,7 @@ class Data : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
-  bool ReshapesInForward() const override { return true; }
+  LayerFacts Facts() const override;
   // Records left out at the start, records given out.
   std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;

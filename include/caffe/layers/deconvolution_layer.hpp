@@ -31,6 +31,7 @@ class Deconvolution : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   bool CanFuseReLU() const override;
   void SetFusedReLU(bool fused) override;
 

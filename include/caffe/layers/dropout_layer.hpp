@@ -23,7 +23,7 @@ class Dropout : public LayerBase {
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
   // TRAIN: the count of forwards.
   std::vector<uint64_t> RunState() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;

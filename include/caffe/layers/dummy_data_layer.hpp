@@ -21,6 +21,7 @@ class DummyData : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   std::vector<uint64_t> RunState() const override { return {forwards_}; }
+  LayerFacts Facts() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:

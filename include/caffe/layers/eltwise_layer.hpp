@@ -27,6 +27,7 @@ class Eltwise : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   enum class Operation { kProduct, kSum, kMax };

@@ -19,7 +19,7 @@ class Flatten : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

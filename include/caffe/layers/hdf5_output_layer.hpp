@@ -19,6 +19,7 @@ class HDF5Output : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  LayerFacts Facts() const override;
 
  private:
   bool written_ = false;

@@ -29,9 +29,9 @@ class InnerProduct : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   bool CanFuseReLU() const override;
   void SetFusedReLU(bool fused) override;
-  std::vector<double> WeightScales() const override { return quantized_.scales(); }
 
  private:
   void MakeForward();

@@ -19,6 +19,7 @@ class MemoryData : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   std::vector<uint64_t> RunState() const override { return {static_cast<uint64_t>(position_)}; }
+  LayerFacts Facts() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
   // `count` items of item_count() values and as many labels, read until the next Reset; borrowed,

@@ -23,6 +23,7 @@ class Parameter : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   ChannelSums sums_;  // adds a gradient of the top's type to the blob's

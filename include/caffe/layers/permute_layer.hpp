@@ -20,7 +20,7 @@ class Permute : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
 
  private:
   // The axis of the bottom that each axis of the top is.

@@ -2,11 +2,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
+#include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
 
@@ -26,6 +28,9 @@ struct PointwiseFormula {
   std::string forward, backward;
   // y and dy/dx of x, in double.
   std::function<double(double)> value, slope;
+  // Facts of the layer: the same formula in other forms, where there is one.
+  std::optional<Activation> activation;
+  std::optional<Affine> affine;
 };
 
 // One element-wise layer type. Its kernels have the heads
@@ -58,6 +63,7 @@ class Pointwise : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   const PointwiseFormula& formula() const { return formula_; }
 
  private:

@@ -31,8 +31,8 @@ class Pooling : public LayerBase {
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override { Run(bottom, top); }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   void PrepareParameters() override;
-  bool CarriesRange() const override;
   // STOCHASTIC in TRAIN: the count of forwards.
   std::vector<uint64_t> RunState() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;

@@ -19,6 +19,7 @@ class QuantizerLayer final : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   std::unique_ptr<Kernel> forward_, backward_;

@@ -21,6 +21,7 @@ class ReLU : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   bool IsPlainReLU() const override { return slope_ == 0; }
   float negative_slope() const { return slope_; }
 

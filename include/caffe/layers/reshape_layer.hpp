@@ -21,7 +21,7 @@ class ReshapeAxes : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
 
  private:
   Shape TopShape(const Shape& shape) const;

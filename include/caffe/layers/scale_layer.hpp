@@ -28,6 +28,7 @@ class Scale : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   // y = s x.
@@ -35,6 +36,7 @@ class Scale : public LayerBase {
 
   bool learned_ = true;
   int bias_index_ = -1;  // among blobs(); -1 without bias_term
+  int axis_ = 0;         // of bottom 0, where s begins
   Broadcast shape_;
   InputCopy input_;
   ChannelSums scale_sums_, bias_sums_;

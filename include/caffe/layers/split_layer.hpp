@@ -18,9 +18,10 @@ class Split : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
 
  private:
+  int tops_ = 0;
   std::unique_ptr<Kernel> add_;
 };
 

@@ -20,7 +20,7 @@ class Tile : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  bool CarriesRange() const override { return true; }
+  LayerFacts Facts() const override;
 
  private:
   int64_t outer_ = 0, row_ = 0;  // the bottom is [outer, row], and each row is repeated

@@ -4,6 +4,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/filler.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -67,6 +68,8 @@ void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec
               "; train in a float type and quantize afterwards");
 }
 
+LayerFacts LayerBase::Facts() const { return {}; }
+
 void LayerBase::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   CAFFE_CHECK(values.size() == RunState().size(), Where(), ": a saved position of ", values.size(),
               " numbers, where this layer has ", RunState().size());
@@ -125,8 +128,9 @@ void LayerBase::SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> 
   top_ranges_ = std::move(top);
 }
 
-const QuantRange& LayerBase::Observed(const std::vector<BlobRange>& ranges, int index,
-                                      const char* what) const {
+QuantRange LayerBase::Observed(DataType type, const std::vector<BlobRange>& ranges, int index,
+                               const char* what) const {
+  if (!type.is_quantized()) return {};
   const bool known = index < static_cast<int>(ranges.size());
   CAFFE_CHECK(known && ranges[index].range.observed, Where(), ": no range of ",
               known ? "blob " + ranges[index].name : Concat(what, " ", index),
@@ -135,12 +139,28 @@ const QuantRange& LayerBase::Observed(const std::vector<BlobRange>& ranges, int 
   return ranges[index].range;
 }
 
-const QuantRange& LayerBase::BottomRange(int index) const {
-  return Observed(bottom_ranges_, index, "bottom");
+QuantRange LayerBase::BottomRange(int index) const {
+  return Observed(types().in, bottom_ranges_, index, "bottom");
 }
 
-const QuantRange& LayerBase::TopRange(int index) const {
-  return Observed(top_ranges_, index, "top");
+QuantRange LayerBase::TopRange(int index) const {
+  return Observed(types().out, top_ranges_, index, "top");
+}
+
+KernelArgument LayerBase::In(const BlobVec& bottom, int index, int64_t offset) const {
+  const BlobBase& blob = *bottom[index];
+  const int64_t bytes = static_cast<int64_t>(blob.type().bytes());
+  return {blob.device_data() + offset * bytes, BottomRange(index).zero};
+}
+
+KernelArgument LayerBase::Out(const BlobVec& top, int index, int64_t offset) const {
+  BlobBase& blob = *top[index];
+  const int64_t bytes = static_cast<int64_t>(blob.type().bytes());
+  return {blob.mutable_device_data() + offset * bytes, TopRange(index).zero};
+}
+
+KernelArgument LayerBase::Rescale(int bottom, int top, double factor) const {
+  return Scale(factor * (BottomRange(bottom).scale / TopRange(top).scale));
 }
 
 KernelArgument LayerBase::Scale(double factor) const {

@@ -1,6 +1,9 @@
 #include "caffe/layers/batch_norm_layer.hpp"
 
+#include <cmath>
+
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -142,6 +145,26 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
                            {rows, inner_, channels_, relu, batch, factor, x, y_diff, mean_->Data(),
                             inverse_->Data(), gradient_sums_->Data(), x_diff});
   }
+}
+
+LayerFacts BatchNorm::Facts() const {
+  LayerFacts facts;
+  if (!global_ || fused_relu_) return facts;
+  Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
+  affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,
+                                                           std::vector<double>* shift) {
+    const std::vector<double> means = sources[0]->DataAsDouble();
+    const std::vector<double> variances = sources[1]->DataAsDouble();
+    const double weight = sources[2]->DataAsDouble()[0], factor = weight == 0 ? 0 : 1 / weight;
+    scale->clear();
+    shift->clear();
+    for (size_t c = 0; c < means.size(); ++c) {
+      scale->push_back(1 / std::sqrt(variances[c] * factor + eps));
+      shift->push_back(-means[c] * factor * scale->back());
+    }
+  };
+  facts.affine = std::move(affine);
+  return facts;
 }
 
 void RegisterBatchNormLayer(LayerRegistry& registry) {

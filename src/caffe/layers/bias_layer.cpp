@@ -1,6 +1,7 @@
 #include "caffe/layers/bias_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -22,7 +23,9 @@ void Bias::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 
 void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const BlobBase& b = bottom.size() > 1 ? *bottom[1] : *blobs_[0];
-  shape_ = Broadcast::Make(Where(), *bottom[0], layer_param().bias_param().axis(), b.shape());
+  const int axis = layer_param().bias_param().axis();
+  shape_ = Broadcast::Make(Where(), *bottom[0], axis, b.shape());
+  axis_ = b.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
   sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
   top[0]->ReshapeLike(*bottom[0]);
 }
@@ -54,6 +57,20 @@ void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   // The diffs may be one memory, also where the data are not.
   const DevicePtr from = top[0]->device_diff(), to = bottom[0]->mutable_device_diff();
   if (!(from == to)) device()->Copy(to, from, bottom[0]->bytes());
+}
+
+LayerFacts Bias::Facts() const {
+  LayerFacts facts;
+  // A learned bias with several axes is not one of channels.
+  if (blobs_.empty() || blobs_[0]->num_axes() > 1) return facts;
+  Affine affine{axis_, shape_.channels, {blobs_[0].get()}, nullptr};
+  affine.evaluate = [bias = affine.sources[0]](std::vector<double>* scale,
+                                               std::vector<double>* shift) {
+    *shift = bias->DataAsDouble();
+    scale->assign(shift->size(), 1);
+  };
+  facts.affine = std::move(affine);
+  return facts;
 }
 
 void RegisterBiasLayer(LayerRegistry& registry) {

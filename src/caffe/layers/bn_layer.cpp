@@ -1,6 +1,9 @@
 #include "caffe/layers/bn_layer.hpp"
 
+#include <cmath>
+
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -184,6 +187,27 @@ void BN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
     gradient_rows_->Launch({rows, inner_}, {rows, inner_, channels_, batch, factor, x, y_diff, mean,
                                             inverse, slope, sums, x_diff});
   }
+}
+
+LayerFacts BN::Facts() const {
+  LayerFacts facts;
+  if (statistics_ == Statistics::kBatch) return facts;
+  Affine affine{1, channels_, {}, nullptr};
+  for (const auto& blob : blobs_) affine.sources.push_back(blob.get());
+  affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,
+                                                           std::vector<double>* shift) {
+    *scale = sources[0]->DataAsDouble();
+    *shift = sources[1]->DataAsDouble();
+    if (sources.size() == 2) return;
+    const std::vector<double> means = sources[2]->DataAsDouble();
+    const std::vector<double> variances = sources[3]->DataAsDouble();
+    for (size_t c = 0; c < means.size(); ++c) {
+      (*scale)[c] /= std::sqrt(variances[c] + eps);
+      (*shift)[c] -= means[c] * (*scale)[c];
+    }
+  };
+  facts.affine = std::move(affine);
+  return facts;
 }
 
 void RegisterBNLayer(LayerRegistry& registry) {

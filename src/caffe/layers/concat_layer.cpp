@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -44,17 +45,10 @@ void ConcatBottoms::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void ConcatBottoms::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom.size() == 1) return top[0]->ShareData(*bottom[0]);
-  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
-  const DevicePtr target = top[0]->mutable_device_data();
-  const bool quantized = types().compute.is_quantized();
-  const QuantRange out = quantized ? TopRange(0) : QuantRange{};
   int64_t offset = 0;
-  for (size_t i = 0; i < bottom.size(); ++i) {
-    const QuantRange in = quantized ? BottomRange(static_cast<int>(i)) : QuantRange{};
-    copy_->Launch(
-        {outer_, rows_[i]},
-        {outer_, rows_[i], rows_[i], row_, KernelArgument(bottom[i]->device_data(), in.zero),
-         KernelArgument(target + offset * bytes, out.zero), Scale(in.scale / out.scale)});
+  for (int i = 0; i < static_cast<int>(bottom.size()); ++i) {
+    copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], rows_[i], row_, In(bottom, i),
+                                       Out(top, 0, offset), Rescale(i, 0)});
     offset += rows_[i];
   }
 }
@@ -76,6 +70,15 @@ void ConcatBottoms::Backward(const BlobVec& top, const std::vector<bool>& propag
     }
     offset += rows_[i];
   }
+}
+
+LayerFacts ConcatBottoms::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kTied;
+  if (rows_.size() > 1) return facts;
+  facts.range = LayerFacts::Range::kCarried;
+  facts.aliases = {{0, 0}};
+  return facts;
 }
 
 void RegisterConcatLayer(LayerRegistry& registry) {

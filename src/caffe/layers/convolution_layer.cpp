@@ -1,6 +1,7 @@
 #include "caffe/layers/convolution_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
@@ -180,8 +181,18 @@ void Convolution::SetFusedReLU(bool fused) {
   }
 }
 
-std::vector<double> Convolution::WeightScales() const {
-  return quantized_.empty() ? std::vector<double>() : quantized_[0].parameters.scales();
+LayerFacts Convolution::Facts() const {
+  LayerFacts facts;
+  LayerFacts::Weighted weighted;
+  weighted.axis = setup_.axis;
+  weighted.channels = setup_.outputs;
+  weighted.has_bias = setup_.has_bias;
+  weighted.folds = weighted.sums = weighted.activates = true;
+  if (!quantized_.empty()) {
+    weighted.code_scales = [this] { return quantized_[0].parameters.scales(); };
+  }
+  facts.weighted = std::move(weighted);
+  return facts;
 }
 
 void RegisterConvolutionLayer(LayerRegistry& registry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -50,12 +51,7 @@ void Crop::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Crop::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const QuantRange range = bottom[0]->range();
-  if (types().compute.is_quantized()) top[0]->set_range(range);
-  if (top[0]->count() == 0) return;
-  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
-  forward_.Launch(KernelArgument(bottom[0]->device_data() + start_ * bytes, range.zero),
-                  top[0]->MutableData());
+  if (top[0]->count() > 0) forward_.Launch(In(bottom, 0, start_), Out(top, 0));
 }
 
 void Crop::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -67,6 +63,12 @@ void Crop::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   if (top[0]->count() == 0) return;
   const int64_t bytes = static_cast<int64_t>(types().in.bytes());
   backward_.Launch(top[0]->Diff(), KernelArgument(x_diff + start_ * bytes));
+}
+
+LayerFacts Crop::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  return facts;
 }
 
 void RegisterCropLayer(LayerRegistry& registry) {

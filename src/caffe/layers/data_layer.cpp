@@ -10,6 +10,7 @@
 #include "caffe/core/random.hpp"
 #include "caffe/data/databases.hpp"
 #include "caffe/data/parallel.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -185,6 +186,12 @@ void Data::Forward(const BlobVec& bottom, const BlobVec& top) {
   }
   prefetcher_->Pop();
   given_ += shape_[0];
+}
+
+LayerFacts Data::Facts() const {
+  LayerFacts facts;
+  facts.host = facts.shapes_from_data = true;
+  return facts;
 }
 
 void RegisterDataLayer(LayerRegistry& registry) {

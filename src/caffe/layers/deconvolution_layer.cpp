@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
@@ -143,6 +144,19 @@ void Deconvolution::SetFusedReLU(bool fused) {
   if (fused == fused_relu_) return;
   fused_relu_ = fused;
   if (operation_) MakeOperation(operation_->descriptor().backward_weights);
+}
+
+LayerFacts Deconvolution::Facts() const {
+  LayerFacts facts;
+  LayerFacts::Weighted weighted;
+  weighted.axis = setup_.axis;
+  weighted.channels = setup_.outputs;
+  weighted.group = setup_.group;
+  weighted.outer = setup_.channels / setup_.group;
+  weighted.has_bias = setup_.has_bias;
+  weighted.activates = true;
+  facts.weighted = std::move(weighted);
+  return facts;
 }
 
 void RegisterDeconvolutionLayer(LayerRegistry& registry) {

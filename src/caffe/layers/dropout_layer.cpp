@@ -1,6 +1,7 @@
 #include "caffe/layers/dropout_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -44,8 +45,7 @@ void Dropout::Run(int64_t count, KernelArgument x, KernelArgument y) {
 
 void Dropout::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (mask_) counter_.Advance();
-  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
-  Run(bottom[0]->count(), bottom[0]->Data(), top[0]->MutableData());
+  RepeatForward(bottom, top);
 }
 
 void Dropout::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
@@ -66,6 +66,18 @@ std::vector<uint64_t> Dropout::RunState() const {
 void Dropout::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   LayerBase::SetRunState(seed, values);
   if (mask_) counter_.Set(static_cast<uint32_t>(values[0]));
+}
+
+LayerFacts Dropout::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  if (mask_) return facts;
+  if (multiply_) {
+    facts.affine = Affine::Constant(scale_, 0);
+  } else {
+    facts.pointwise = Activation{};
+  }
+  return facts;
 }
 
 void RegisterDropoutLayer(LayerRegistry& registry) {

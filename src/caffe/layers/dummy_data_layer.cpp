@@ -1,7 +1,10 @@
 #include "caffe/layers/dummy_data_layer.hpp"
 
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/layer/filler.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -72,6 +75,16 @@ void DummyData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) 
 void DummyData::Forward(const BlobVec&, const BlobVec& top) {
   FillTops(top, false);
   ++forwards_;
+}
+
+LayerFacts DummyData::Facts() const {
+  LayerFacts facts;
+  // Random fillers run on the host, in every forward; constants are there already.
+  const auto& fillers = layer_param().dummy_data_param().data_filler();
+  facts.host = std::any_of(fillers.begin(), fillers.end(), [](const FillerParameter& filler) {
+    return filler.type() != "constant";
+  });
+  return facts;
 }
 
 void RegisterDummyDataLayer(LayerRegistry& registry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -115,6 +116,12 @@ void Eltwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
       backward_->Launch(count_, {count_, bottom[i]->Data(), top[0]->Data(), y_diff, x_diff});
     }
   }
+}
+
+LayerFacts Eltwise::Facts() const {
+  LayerFacts facts;
+  if (operation_ == Operation::kSum) facts.sum = LayerFacts::Sum{coeffs_};
+  return facts;
 }
 
 void RegisterEltwiseLayer(LayerRegistry& registry) {

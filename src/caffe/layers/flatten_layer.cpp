@@ -1,6 +1,7 @@
 #include "caffe/layers/flatten_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -29,6 +30,13 @@ void Flatten::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
   if (!propagate_down[0]) return;
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   bottom[0]->ShareDiff(*top[0]);
+}
+
+LayerFacts Flatten::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  facts.aliases = {{0, 0}};
+  return facts;
 }
 
 void RegisterFlattenLayer(LayerRegistry& registry) {

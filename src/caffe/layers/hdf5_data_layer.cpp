@@ -10,6 +10,7 @@
 #include "caffe/core/random.hpp"
 #include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -180,6 +181,12 @@ void HDF5Data::Forward(const BlobVec&, const BlobVec& top) {
     }
   }
   given_ += batch;
+}
+
+LayerFacts HDF5Data::Facts() const {
+  LayerFacts facts;
+  facts.host = true;
+  return facts;
 }
 
 void RegisterHDF5DataLayer(LayerRegistry& registry) {

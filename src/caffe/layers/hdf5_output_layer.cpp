@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -46,6 +47,12 @@ void HDF5Output::Forward(const BlobVec& bottom, const BlobVec&) {
     CAFFE_THROW(Where(), ": ", error.what());
   }
   written_ = true;
+}
+
+LayerFacts HDF5Output::Facts() const {
+  LayerFacts facts;
+  facts.host = true;
+  return facts;
 }
 
 void RegisterHDF5OutputLayer(LayerRegistry& registry) {

@@ -11,6 +11,7 @@
 #include "caffe/data/image.hpp"
 #include "caffe/data/parallel.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -185,6 +186,12 @@ void ImageData::Forward(const BlobVec&, const BlobVec& top) {
               batch.labels.size() * sizeof(float));
   prefetcher_->Pop();
   given_ += shape_[0];
+}
+
+LayerFacts ImageData::Facts() const {
+  LayerFacts facts;
+  facts.host = facts.shapes_from_data = true;
+  return facts;
 }
 
 void RegisterImageDataLayer(LayerRegistry& registry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
@@ -165,6 +166,21 @@ void InnerProduct::SetFusedReLU(bool fused) {
   if (fused == fused_relu_) return;
   fused_relu_ = fused;
   if (m_ >= 0) MakeForward();
+}
+
+LayerFacts InnerProduct::Facts() const {
+  LayerFacts facts;
+  LayerFacts::Weighted weighted;
+  weighted.axis = axis_;
+  weighted.channels = n_;
+  weighted.outer = transpose_ ? k_ : 1;
+  weighted.has_bias = has_bias_;
+  weighted.folds = weighted.sums = weighted.activates = true;
+  if (types().compute.is_quantized()) {
+    weighted.code_scales = [this] { return quantized_.scales(); };
+  }
+  facts.weighted = std::move(weighted);
+  return facts;
 }
 
 void RegisterInnerProductLayer(LayerRegistry& registry) {

@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -56,6 +57,12 @@ void MemoryData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values)
               ": the saved position ", position, " does not fit ", count_, " items in batches of ",
               batch_size());
   position_ = position;
+}
+
+LayerFacts MemoryData::Facts() const {
+  LayerFacts facts;
+  facts.host = true;
+  return facts;
 }
 
 void RegisterMemoryDataLayer(LayerRegistry& registry) {

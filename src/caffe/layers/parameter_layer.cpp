@@ -1,6 +1,7 @@
 #include "caffe/layers/parameter_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -44,6 +45,12 @@ void Parameter::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   if (!param_propagate_down(0) || blobs_[0]->count() == 0) return;
   sums_.Sum(top[0]->Diff());
   sums_.Finish(true, blobs_[0]->MutableDiff());
+}
+
+LayerFacts Parameter::Facts() const {
+  LayerFacts facts;
+  if (!convert_) facts.aliases = {{0, -1, 0}};
+  return facts;
 }
 
 void RegisterParameterLayer(LayerRegistry& registry) {

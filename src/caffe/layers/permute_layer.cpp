@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -48,8 +49,7 @@ void Permute::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Permute::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
-  forward_.Launch(bottom[0]->Data(), top[0]->MutableData());
+  forward_.Launch(In(bottom, 0), Out(top, 0));
 }
 
 void Permute::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -57,6 +57,12 @@ void Permute::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
   if (!propagate_down[0]) return;
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   backward_.Launch(top[0]->Diff(), bottom[0]->MutableDiff());
+}
+
+LayerFacts Permute::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  return facts;
 }
 
 void RegisterPermuteLayer(LayerRegistry& registry) {

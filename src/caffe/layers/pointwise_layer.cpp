@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -48,6 +49,13 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   const std::vector<double>& constants = formula_.backward_constants;
   arguments.insert(arguments.end(), constants.begin(), constants.end());
   backward_->Launch(count, arguments);
+}
+
+LayerFacts Pointwise::Facts() const {
+  LayerFacts facts;
+  facts.pointwise = formula_.activation;
+  facts.affine = formula_.affine;
+  return facts;
 }
 
 void RegisterPointwiseLayer(LayerRegistry& registry) {

@@ -49,6 +49,7 @@ PointwiseFormula Clip(const LayerParameter& parameter, const std::string& where)
   formula.constants = formula.backward_constants = {low, high};
   formula.value = [low, high](double x) { return x < low ? low : x > high ? high : x; };
   formula.slope = [low, high](double x) { return x < low || x > high ? 0.0 : 1.0; };
+  formula.activation = Activation{Activation::Kind::kClip, clip.min(), clip.max()};
   return formula;
 }
 
@@ -63,6 +64,7 @@ PointwiseFormula ELU(const LayerParameter& parameter, const std::string&) {
   formula.constants = formula.backward_constants = {alpha};
   formula.value = [alpha](double x) { return x > 0 ? x : alpha * std::expm1(x); };
   formula.slope = [alpha](double x) { return x > 0 ? 1 : alpha * std::exp(x); };
+  formula.activation = Activation{Activation::Kind::kELU, parameter.elu_param().alpha()};
   return formula;
 }
 
@@ -134,6 +136,7 @@ PointwiseFormula Power(const LayerParameter& parameter, const std::string&) {
   }
   formula.forward = power == 1 ? "power_linear" : power == 2 ? "power_square" : "power_any";
   formula.constants = {scale, shift};
+  if (power == 1) formula.affine = Affine::Constant(scale, shift);
   if (power != 1 && power != 2) formula.constants.push_back(power);
   formula.value = [=](double x) { return std::pow(shift + scale * x, power); };
   return formula;
@@ -152,6 +155,7 @@ PointwiseFormula ReLU6(const LayerParameter& parameter, const std::string& where
   formula.constants = formula.backward_constants = {slope};
   formula.value = [slope](double x) { return x > 6 ? 6 : x > 0 ? x : slope * x; };
   formula.slope = [slope](double x) { return x >= 6 ? 0 : x > 0 ? 1 : slope; };
+  formula.activation = Activation{Activation::Kind::kReLU6, static_cast<float>(slope)};
   return formula;
 }
 
@@ -161,6 +165,7 @@ PointwiseFormula Sigmoid(const LayerParameter&, const std::string&) {
   formula.gradient = Gradient::kOfTop;
   formula.value = Logistic;
   formula.slope = [](double x) { return Logistic(x) * Logistic(-x); };
+  formula.activation = Activation{Activation::Kind::kSigmoid};
   return formula;
 }
 
@@ -179,6 +184,7 @@ PointwiseFormula Swish(const LayerParameter& parameter, const std::string&) {
     const double s = Logistic(beta * x), both = s * Logistic(-beta * x);
     return both == 0 ? s : s + beta * x * both;
   };
+  formula.activation = Activation{Activation::Kind::kSwish, parameter.swish_param().beta()};
   return formula;
 }
 
@@ -188,6 +194,7 @@ PointwiseFormula TanH(const LayerParameter&, const std::string&) {
   formula.gradient = Gradient::kOfTop;
   formula.value = [](double x) { return std::tanh(x); };
   formula.slope = [](double x) { return 1 - std::tanh(x) * std::tanh(x); };
+  formula.activation = Activation{Activation::Kind::kTanH};
   return formula;
 }
 

@@ -5,6 +5,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -177,8 +178,6 @@ std::vector<KernelArgument> Pooling::Geometry() const {
   return arguments;
 }
 
-bool Pooling::CarriesRange() const { return pool_ == PoolingParameter::MAX; }
-
 void Pooling::PrepareParameters() {
   if (!factors_) return;
   const double rescale = BottomRange(0).scale / TopRange(0).scale;
@@ -208,16 +207,11 @@ void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Pooling::Run(const BlobVec& bottom, const BlobVec& top) {
   const bool draws = Draws();
   std::vector<KernelArgument> arguments = Geometry();
+  arguments.push_back(In(bottom, 0));
+  arguments.push_back(Out(top, 0));
   if (factors_) {
-    arguments.emplace_back(bottom[0]->device_data(), BottomRange(0).zero);
-    arguments.emplace_back(top[0]->mutable_device_data(), TopRange(0).zero);
     arguments.push_back(factors_->device_data());
     arguments.push_back(factors_->device_data() + areas_ * static_cast<int64_t>(sizeof(int32_t)));
-  } else {
-    // Codes of the largest values are the largest codes: no zero point matters.
-    arguments.push_back(bottom[0]->device_data());
-    arguments.push_back(top[0]->mutable_device_data());
-    if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
   }
   if (draws || pool_ == PoolingParameter::MAX) arguments.push_back(Mask(top).MutableData());
   if (draws) {
@@ -253,6 +247,12 @@ std::vector<uint64_t> Pooling::RunState() const {
 void Pooling::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   LayerBase::SetRunState(seed, values);
   if (Draws()) counter_.Set(static_cast<uint32_t>(values[0]));
+}
+
+LayerFacts Pooling::Facts() const {
+  LayerFacts facts;
+  if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
+  return facts;
 }
 
 void RegisterPoolingLayer(LayerRegistry& registry) {

@@ -1,6 +1,7 @@
 #include "caffe/layers/prelu_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -73,6 +74,13 @@ void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
     const int64_t rows = outer_ * channels_;
     backward_rows_->Launch({rows, inner_}, {rows, inner_, channels_, x, slope, y_diff, x_diff});
   }
+}
+
+LayerFacts PReLU::Facts() const {
+  LayerFacts facts;
+  facts.pointwise = Activation{Activation::Kind::kPReLU};
+  facts.slopes = blobs_[0].get();
+  return facts;
 }
 
 void RegisterPReLULayer(LayerRegistry& registry) {

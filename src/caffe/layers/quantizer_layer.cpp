@@ -1,6 +1,7 @@
 #include "caffe/layers/quantizer_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -20,14 +21,11 @@ void QuantizerLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void QuantizerLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const DataType in_type = types().in, out_type = types().out;
-  const QuantRange in = in_type.is_quantized() ? BottomRange(0) : QuantRange{};
-  const QuantRange out = out_type.is_quantized() ? TopRange(0) : QuantRange{};
-  const TypeInfo& info = out_type.info();
+  const QuantRange in = BottomRange(0), out = TopRange(0);
+  const TypeInfo& info = types().out.info();
   forward_->Launch(bottom[0]->count(),
-                   {bottom[0]->count(), KernelArgument(bottom[0]->device_data(), in.zero),
-                    KernelArgument(top[0]->mutable_device_data(), out.zero), in.scale,
-                    1 / out.scale, info.code_min - out.zero, info.code_max - out.zero});
+                   {bottom[0]->count(), In(bottom, 0), Out(top, 0), in.scale, 1 / out.scale,
+                    info.code_min - out.zero, info.code_max - out.zero});
 }
 
 void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -36,6 +34,12 @@ void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propa
   if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
   backward_->Launch(bottom[0]->count(), {bottom[0]->count(), top[0]->Diff(),
                                          bottom[0]->MutableDiff(), 1.0, 1.0, 0.0, 0.0});
+}
+
+LayerFacts QuantizerLayer::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kSame;
+  return facts;
 }
 
 void RegisterQuantizerLayer(LayerRegistry& registry) {

@@ -1,6 +1,7 @@
 #include "caffe/layers/relu_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -16,16 +17,9 @@ void ReLU::Reshape(const BlobVec& bottom, const BlobVec& top) { top[0]->ReshapeL
 
 void ReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
   input_.Keep(*bottom[0], *top[0], need_backward() && slope_ < 0);
-  QuantRange in, out;
-  if (types().compute.is_quantized()) {
-    in = BottomRange(0);
-    out = TopRange(0);
-  }
-  const double rescale = in.scale / out.scale;
-  std::vector<KernelArgument> arguments{
-      bottom[0]->count(), KernelArgument(bottom[0]->device_data(), in.zero),
-      KernelArgument(top[0]->mutable_device_data(), out.zero), Scale(rescale)};
-  if (slope_ != 0) arguments.push_back(Scale(slope_ * rescale));
+  std::vector<KernelArgument> arguments{bottom[0]->count(), In(bottom, 0), Out(top, 0),
+                                        Rescale(0, 0)};
+  if (slope_ != 0) arguments.push_back(Rescale(0, 0, slope_));
   forward_->Launch(bottom[0]->count(), arguments);
 }
 
@@ -36,6 +30,12 @@ void ReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   const KernelArgument x = slope_ < 0 ? input_.Data(*bottom[0], *top[0]) : bottom[0]->Data();
   backward_->Launch(bottom[0]->count(), {bottom[0]->count(), x, top[0]->Diff(),
                                          bottom[0]->MutableDiff(), static_cast<double>(slope_)});
+}
+
+LayerFacts ReLU::Facts() const {
+  LayerFacts facts;
+  facts.pointwise = Activation{Activation::Kind::kReLU, slope_};
+  return facts;
 }
 
 void RegisterReLULayer(LayerRegistry& registry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -67,6 +68,13 @@ void ReshapeAxes::Forward(const BlobVec& bottom, const BlobVec& top) {
 void ReshapeAxes::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                            const BlobVec& bottom) {
   if (propagate_down[0]) bottom[0]->ShareDiff(*top[0]);
+}
+
+LayerFacts ReshapeAxes::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  facts.aliases = {{0, 0}};
+  return facts;
 }
 
 void RegisterReshapeLayer(LayerRegistry& registry) {

@@ -1,6 +1,7 @@
 #include "caffe/layers/scale_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -33,7 +34,9 @@ void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 
 void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const BlobBase& s = learned_ ? *blobs_[0] : *bottom[1];
-  shape_ = Broadcast::Make(Where(), *bottom[0], layer_param().scale_param().axis(), s.shape());
+  const int axis = layer_param().scale_param().axis();
+  shape_ = Broadcast::Make(Where(), *bottom[0], axis, s.shape());
+  axis_ = s.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
   scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
   if (bias_index_ >= 0) {
     const BlobBase& b = *blobs_[bias_index_];
@@ -93,6 +96,21 @@ void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
   if (propagate_down[0]) {
     Multiply(learned_ ? *blobs_[0] : *bottom[1], top[0]->Diff(), bottom[0]->MutableDiff());
   }
+}
+
+LayerFacts Scale::Facts() const {
+  LayerFacts facts;
+  // A learned scale with several axes is not one of channels.
+  if (!learned_ || blobs_[0]->num_axes() > 1) return facts;
+  Affine affine{axis_, shape_.channels, {}, nullptr};
+  for (const auto& blob : blobs_) affine.sources.push_back(blob.get());
+  affine.evaluate = [sources = affine.sources](std::vector<double>* scale,
+                                               std::vector<double>* shift) {
+    *scale = sources[0]->DataAsDouble();
+    *shift = sources.size() > 1 ? sources[1]->DataAsDouble() : std::vector<double>(scale->size());
+  };
+  facts.affine = std::move(affine);
+  return facts;
 }
 
 void RegisterScaleLayer(LayerRegistry& registry) {

@@ -1,6 +1,7 @@
 #include "caffe/layers/shuffle_channel_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -35,8 +36,7 @@ void ShuffleChannel::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void ShuffleChannel::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
-  forward_.Launch(bottom[0]->Data(), top[0]->MutableData());
+  forward_.Launch(In(bottom, 0), Out(top, 0));
 }
 
 void ShuffleChannel::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -44,6 +44,12 @@ void ShuffleChannel::Backward(const BlobVec& top, const std::vector<bool>& propa
   if (!propagate_down[0]) return;
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   backward_.Launch(top[0]->Diff(), bottom[0]->MutableDiff());
+}
+
+LayerFacts ShuffleChannel::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  return facts;
 }
 
 void RegisterShuffleChannelLayer(LayerRegistry& registry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -62,15 +63,10 @@ void Slice::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void Slice::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (top.size() == 1) return top[0]->ShareData(*bottom[0]);
-  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
-  const DevicePtr source = bottom[0]->device_data();
-  const QuantRange range = bottom[0]->range();
   int64_t offset = 0;
-  for (size_t i = 0; i < top.size(); ++i) {
-    if (types().compute.is_quantized()) top[i]->set_range(range);
-    copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], row_, rows_[i],
-                                       KernelArgument(source + offset * bytes, range.zero),
-                                       top[i]->MutableData(), Scale(1)});
+  for (int i = 0; i < static_cast<int>(top.size()); ++i) {
+    copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], row_, rows_[i], In(bottom, 0, offset),
+                                       Out(top, i), Rescale(0, i)});
     offset += rows_[i];
   }
 }
@@ -88,6 +84,13 @@ void Slice::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
                                        KernelArgument(target + offset * bytes), 1.0});
     offset += rows_[i];
   }
+}
+
+LayerFacts Slice::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  if (rows_.size() == 1) facts.aliases = {{0, 0}};
+  return facts;
 }
 
 void RegisterSliceLayer(LayerRegistry& registry) {

@@ -1,6 +1,7 @@
 #include "caffe/layers/split_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -9,6 +10,7 @@ void Split::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   for (const BlobBase* blob : top) {
     CAFFE_CHECK(blob != bottom[0], Where(), ": does not work in place");
   }
+  tops_ = static_cast<int>(top.size());
   if (types().compute.is_float()) add_ = MakeKernel("neuron/add", "add");
 }
 
@@ -37,6 +39,13 @@ void Split::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
   for (size_t i = 2; i < top.size(); ++i) {
     add_->Launch(count, {count, bottom[0]->Diff(), top[i]->Diff(), bottom[0]->MutableDiff()});
   }
+}
+
+LayerFacts Split::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  for (int t = 0; t < tops_; ++t) facts.aliases.push_back({t, 0});
+  return facts;
 }
 
 void RegisterSplitLayer(LayerRegistry& registry) {

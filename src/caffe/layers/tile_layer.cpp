@@ -1,6 +1,7 @@
 #include "caffe/layers/tile_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -31,8 +32,7 @@ void Tile::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Tile::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (types().compute.is_quantized()) top[0]->set_range(bottom[0]->range());
-  forward_.Launch(bottom[0]->Data(), top[0]->MutableData());
+  forward_.Launch(In(bottom, 0), Out(top, 0));
 }
 
 void Tile::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -41,6 +41,12 @@ void Tile::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
   backward_->Launch({outer_, row_}, {outer_, row_, layer_param().tile_param().tiles(),
                                      top[0]->Diff(), bottom[0]->MutableDiff()});
+}
+
+LayerFacts Tile::Facts() const {
+  LayerFacts facts;
+  facts.range = LayerFacts::Range::kCarried;
+  return facts;
 }
 
 void RegisterTileLayer(LayerRegistry& registry) {

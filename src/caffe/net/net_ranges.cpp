@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
@@ -125,19 +126,17 @@ void NetRanges::Resolve() {
     for (size_t b = 0; b < node.bottom.size(); ++b) {
       ranges.bottom.push_back(resolve(versions[node.bottom_ids[b]], *node.bottom[b]));
     }
-    const bool carries =
-        !node.bottom.empty() &&
-        (node.added() || (node.layer->CarriesRange() && IsQuantized(node.bottom[0])));
+    using Rule = LayerFacts::Range;
+    const Rule rule = node.layer->Facts().range;
+    const bool carries = !node.bottom.empty() &&
+                         (node.added() || (rule == Rule::kCarried && IsQuantized(node.bottom[0])));
     const Version source = node.bottom.empty() ? Version() : versions[node.bottom_ids[0]];
     for (size_t t = 0; t < node.top.size(); ++t) {
       Version version = source;
       if (!carries) {
         version.name = wiring_.RangeName(node, static_cast<int>(t));
         version.range = find(version.name);
-        // A cast of the user's means the same numbers.
-        if (!version.range && node.layer->type() == "Quantizer") version.range = source.range;
-        // So does joining what has one range.
-        if (!version.range && node.layer->type() == "Concat" && tied(node)) {
+        if (!version.range && (rule == Rule::kSame || (rule == Rule::kTied && tied(node)))) {
           version.range = source.range;
         }
       }
@@ -190,7 +189,9 @@ void NetRanges::Write(NetParameter* parameter) const {
     quantizer->set_method("min_max");
   }
   for (const auto& layer : wiring_.layers) {
-    const std::vector<double> scales = layer->WeightScales();
+    const LayerFacts facts = layer->Facts();
+    if (!facts.weighted || !facts.weighted->code_scales) continue;
+    const std::vector<double> scales = facts.weighted->code_scales();
     if (scales.empty()) continue;
     const StoredRange range = ParameterRange(scales, layer->types().compute.info().code_max);
     QuantizerParameter* quantizer = parameter->add_quantizer();

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "caffe/library/epilogue.hpp"
+#include "caffe/memory/blob.hpp"
+
+namespace caffe {
+
+// A top that shares the memory of a bottom, or of a parameter, instead of having its own. A layer that
+// works in place has no alias: its top is its bottom's blob.
+struct Alias {
+  int top = 0;
+  int bottom = -1;
+  int parameter = -1;  // index in blobs()
+};
+
+// y = scale[c] x + shift[c], where c is the index along an axis of the bottom.
+struct Affine {
+  int axis = 1;
+  int64_t channels = 1;  // extent of the axis, or 1: one scale and one shift for all elements
+  // The blobs that scale and shift are computed from. They are the layer's blobs() of the time when
+  // the facts were asked for.
+  std::vector<const BlobBase*> sources;
+  // Computes `channels` scales and shifts in double from the present values of the sources.
+  std::function<void(std::vector<double>* scale, std::vector<double>* shift)> evaluate;
+
+  // y = scale x + shift for all elements.
+  static Affine Constant(double scale, double shift);
+};
+
+// What ranges, plan and memory plan know about a layer that was set up. LayerTraits is what is known
+// before. A layer that does not override Facts has none of the optional facts.
+struct LayerFacts {
+  // The range of a quantized top.
+  enum class Range {
+    kOwn,      // its own
+    kCarried,  // that of bottom 0: codes stay as they are
+    kSame,     // its own; without one, that of bottom 0: the numbers stay the same
+    kTied,     // its own; without one, that of the bottoms if they all have the same
+  };
+
+  // y = the sum over all bottoms of coefficients[i] x_i; all bottoms have one shape.
+  struct Sum {
+    std::vector<double> coefficients;
+  };
+
+  // Each element of a top is a weighted sum of elements of its bottom plus a bias, so that the top is
+  // scaled in one channel by scaling the channel's weights and bias. Weights are blobs()[0], of shape
+  // [group, outer, channels / group, inner]: channel c = g channels / group + j has the elements
+  // [g, :, j, :]. The bias is blobs()[1].
+  struct Weighted {
+    int axis = 1;  // of the output channels, in the top
+    int64_t channels = 0;
+    int64_t group = 1, outer = 1;
+    bool has_bias = false;
+    // What the layer can compute in addition, before it stores a top: a scale and a shift per output
+    // channel, folded into weights and bias; the sum with another blob of the top's shape; an
+    // activation.
+    bool folds = false, sums = false, activates = false;
+    // The scales of the codes of quantized weights, one for each output channel; empty before the
+    // first forward. Null for float kinds.
+    std::function<std::vector<double>()> code_scales;
+  };
+
+  Range range = Range::kOwn;
+  std::vector<Alias> aliases;
+  // Forward reads or writes memory of the host, waits for the device, or has effects outside the
+  // device. Its work cannot be recorded and replayed.
+  bool host = false;
+  // The tops get their shapes in Forward.
+  bool shapes_from_data = false;
+  // y = activation(x) for each element. Kind::kNone: y = x. `slopes` belongs to kPReLU: one slope for
+  // each channel of axis 1, or one for all.
+  std::optional<Activation> pointwise;
+  const BlobBase* slopes = nullptr;
+  std::optional<Affine> affine;
+  std::optional<Sum> sum;
+  std::optional<Weighted> weighted;
+};
+
+}  // namespace caffe

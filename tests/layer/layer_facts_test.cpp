@@ -1,0 +1,463 @@
+// LayerBase::Facts of every type of layer, compared with what its Forward does.
+#include "caffe/layer/layer_facts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "caffe.pb.h"
+#include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layers/memory_data_layer.hpp"
+#include "support/devices.hpp"
+#include "support/layer_samples.hpp"
+#include "support/layer_tester.hpp"
+
+namespace caffe {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// A layer of a sample, in TEST unless the sample says another phase, with values in its parameters
+// that differ from each other and from 0.
+class Probe {
+ public:
+  Probe(const std::string& type, const LayerSample& sample, Device* device, DataType data_type)
+      : sample_(sample),
+        tester_("type: '" + type + "' " +
+                    (sample.parameters.find("phase") == std::string::npos ? "phase: TEST " : "") +
+                    sample.parameters,
+                device, TypeTriple::Equal(data_type), sample.bottoms, sample.tops) {
+    if (auto* memory = dynamic_cast<MemoryData*>(&tester_.layer())) {
+      memory->Reset(numbers_.data(), numbers_.data(), 2);
+    }
+    uint64_t seed = 11;
+    for (const auto& blob : tester_.layer().blobs()) {
+      Numbers values = TestNumbers(blob->count(), ++seed);
+      for (double& value : values) value = std::abs(value) + 0.25;  // variances are positive
+      blob->SetData(values);
+    }
+    if (sample.second.empty()) return;
+    tester_.SetBottom(1, sample.second);
+  }
+
+  LayerBase& layer() { return tester_.layer(); }
+  LayerTester& tester() { return tester_; }
+  LayerFacts facts() { return layer().Facts(); }
+  int bottoms() const { return static_cast<int>(sample_.bottoms.size()); }
+  int tops() const { return sample_.tops; }
+  BlobVec bottom() {
+    BlobVec blobs;
+    for (int b = 0; b < bottoms(); ++b) blobs.push_back(&tester_.bottom(b));
+    return blobs;
+  }
+  BlobVec top() {
+    BlobVec blobs;
+    for (int t = 0; t < tops(); ++t) blobs.push_back(&tester_.top(t));
+    return blobs;
+  }
+  Numbers Run() {
+    tester_.Forward();
+    return tester_.Top();
+  }
+
+ private:
+  const LayerSample& sample_;
+  const std::vector<float> numbers_{1, 2, 3, 4, 5, 6, 7, 8};
+  LayerTester tester_;
+};
+
+// The type in which a layer is computed here.
+DataType ExactType(const LayerTraits& traits) {
+  const auto& types = traits.types;
+  return std::find(types.begin(), types.end(), kDouble) == types.end() ? types[0] : kDouble;
+}
+
+// Calls `check` for every sample of every type that Python does not add, on the CPU. Gives the number
+// of calls that returned true.
+template <class Check> int ForEachSample(const Check& check) {
+  int count = 0;
+  for (const auto& [type, samples] : LayerSamples()) {
+    for (const LayerSample& sample : samples) {
+      SCOPED_TRACE(type + " { " + sample.parameters + " }");
+      const LayerTraits& traits = LayerRegistry::Get().Traits(type);
+      Probe probe(type, sample, Runtime::Get().cpu(), ExactType(traits));
+      count += check(probe) ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+double Value(const Activation& activation, double slope, double x) {
+  const double a = activation.a, b = activation.b;
+  switch (activation.kind) {
+    case Activation::Kind::kNone: return x;
+    case Activation::Kind::kReLU: return x > 0 ? x : a * x;
+    case Activation::Kind::kReLU6: return x > 6 ? 6 : x > 0 ? x : a * x;
+    case Activation::Kind::kClip: return std::min(std::max(x, a), b);
+    case Activation::Kind::kELU: return x > 0 ? x : a * std::expm1(x);
+    case Activation::Kind::kSigmoid: return Logistic(x);
+    case Activation::Kind::kTanH: return std::tanh(x);
+    case Activation::Kind::kSwish: return x * Logistic(a * x);
+    case Activation::Kind::kPReLU: return x > 0 ? x : slope * x;
+  }
+  return NAN;
+}
+
+// The index along `axis` of each element of a blob.
+std::vector<int64_t> IndicesAlong(const BlobBase& blob, int axis) {
+  std::vector<int64_t> indices(blob.count());
+  const int64_t inner = blob.count(axis + 1);
+  for (int64_t i = 0; i < blob.count(); ++i) indices[i] = i / inner % blob.shape(axis);
+  return indices;
+}
+
+TEST(LayerFactsTest, EveryTypeHasASample) {
+  for (const std::string& type : LayerRegistry::Get().Names()) {
+    EXPECT_TRUE(LayerSamples().count(type))
+        << type << ": add it to tests/support/layer_samples.cpp";
+  }
+}
+
+TEST(LayerFactsTest, AliasesAreTheTopsThatShareMemory) {
+  const int aliases = ForEachSample([](Probe& probe) {
+    const LayerFacts facts = probe.facts();
+    probe.tester().Forward();
+    std::set<std::array<int, 3>> declared, actual;
+    for (const Alias& alias : facts.aliases) {
+      declared.insert({alias.top, alias.bottom, alias.parameter});
+    }
+    for (int t = 0; t < probe.tops(); ++t) {
+      const DevicePtr data = probe.top()[t]->device_data();
+      for (int b = 0; b < probe.bottoms(); ++b) {
+        if (data == probe.bottom()[b]->device_data()) actual.insert({t, b, -1});
+      }
+      for (size_t p = 0; p < probe.layer().blobs().size(); ++p) {
+        if (data == probe.layer().blobs()[p]->device_data()) {
+          actual.insert({t, -1, static_cast<int>(p)});
+        }
+      }
+    }
+    EXPECT_EQ(declared, actual);
+    // What the traits say to the passes, before there is a layer.
+    LayerParameter parameter = probe.layer().layer_param();
+    for (int b = 0; b < probe.bottoms(); ++b) parameter.add_bottom("x");
+    while (parameter.top_size() < probe.tops()) parameter.add_top("y");
+    EXPECT_EQ(SharesBottomMemory(parameter), actual.count({0, 0, -1}) > 0);
+    const TopMemory memory = TraitsOf(parameter.type()).top_memory;
+    EXPECT_EQ(memory == TopMemory::kParameter, actual.count({0, -1, 0}) > 0);
+    return !actual.empty();
+  });
+  EXPECT_GE(aliases, 6);
+}
+
+TEST(LayerFactsTest, APointwiseLayerIsItsActivation) {
+  std::set<Activation::Kind> kinds;
+  ForEachSample([&kinds](Probe& probe) {
+    const LayerFacts facts = probe.facts();
+    if (!facts.pointwise) {
+      EXPECT_FALSE(facts.slopes);
+      return false;
+    }
+    const Activation& activation = *facts.pointwise;
+    EXPECT_EQ(facts.slopes != nullptr, activation.kind == Activation::Kind::kPReLU);
+    Numbers x = TestNumbers(probe.bottom()[0]->count(), 3);
+    for (double& value : x) value *= 8;  // on both sides of what clips
+    probe.tester().SetBottom(0, x);
+    const Numbers slopes = facts.slopes ? facts.slopes->DataAsDouble() : Numbers{0};
+    const std::vector<int64_t> channels = IndicesAlong(*probe.bottom()[0], 1);
+    Numbers expected;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double slope = slopes[slopes.size() == 1 ? 0 : channels[i]];
+      expected.push_back(Value(activation, slope, x[i]));
+    }
+    ExpectNear(probe.Run(), expected, 1e-7, "y");  // parameters are float
+    kinds.insert(activation.kind);
+    return true;
+  });
+  EXPECT_EQ(kinds.size(), 9u) << "each kind of activation has a layer";
+}
+
+TEST(LayerFactsTest, AnAffineLayerIsItsScalesAndShifts) {
+  const int layers = ForEachSample([](Probe& probe) {
+    const LayerFacts facts = probe.facts();
+    if (!facts.affine) return false;
+    const Affine& affine = *facts.affine;
+    const BlobBase& bottom = *probe.bottom()[0];
+    Numbers scale, shift;
+    affine.evaluate(&scale, &shift);
+    EXPECT_EQ(static_cast<int64_t>(scale.size()), affine.channels);
+    EXPECT_EQ(static_cast<int64_t>(shift.size()), affine.channels);
+    EXPECT_TRUE(affine.channels == 1 || affine.channels == bottom.shape(affine.axis));
+    const Numbers x = bottom.DataAsDouble();
+    const std::vector<int64_t> channels = IndicesAlong(bottom, affine.axis);
+    Numbers expected;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const int64_t c = affine.channels == 1 ? 0 : channels[i];
+      expected.push_back(scale[c] * x[i] + shift[c]);
+    }
+    ExpectNear(probe.Run(), expected, 1e-7, "y");
+    // Later values of exactly these blobs count.
+    std::set<const BlobBase*> matter;
+    for (const auto& blob : probe.layer().blobs()) {
+      const Numbers before = blob->DataAsDouble();
+      Numbers after = before;
+      for (double& value : after) value = 2 * value + 1;
+      blob->SetData(after);
+      Numbers other_scale, other_shift;
+      affine.evaluate(&other_scale, &other_shift);
+      if (other_scale != scale || other_shift != shift) matter.insert(blob.get());
+      blob->SetData(before);
+    }
+    EXPECT_EQ(std::set<const BlobBase*>(affine.sources.begin(), affine.sources.end()), matter);
+    return true;
+  });
+  EXPECT_GE(layers, 10);
+}
+
+// The factor on sums of statistics is 1 over blob 2, or 0.
+TEST(LayerFactsTest, BatchNormDividesItsStatisticsByTheirWeight) {
+  LayerTester tester("type: 'BatchNorm' phase: TEST batch_norm_param { eps: 0.5 }",
+                     Runtime::Get().cpu(), TypeTriple::Equal(kDouble), {{2, 2, 3}});
+  auto& blobs = tester.layer().blobs();
+  blobs[0]->SetData({6, -3});
+  blobs[1]->SetData({12, 1.5});
+  Numbers scale, shift;
+  for (const double weight : {3.0, 0.0}) {
+    blobs[2]->SetData({weight});
+    tester.layer().Facts().affine->evaluate(&scale, &shift);
+    const double factor = weight == 0 ? 0 : 1 / weight;
+    for (int c = 0; c < 2; ++c) {
+      const double mean = factor * (c ? -3 : 6), variance = factor * (c ? 1.5 : 12);
+      EXPECT_DOUBLE_EQ(scale[c], 1 / std::sqrt(variance + 0.5));
+      EXPECT_DOUBLE_EQ(shift[c], -mean / std::sqrt(variance + 0.5));
+    }
+  }
+}
+
+// Statistics of the batch depend on all elements.
+TEST(LayerFactsTest, StatisticsOfTheBatchAreNotAffine) {
+  for (const char* text :
+       {"type: 'BatchNorm' phase: TRAIN", "type: 'BN' phase: TRAIN",
+        "type: 'BatchNorm' phase: TEST batch_norm_param { use_global_stats: false }",
+        "type: 'BatchNorm' phase: TEST batch_norm_param { fused_relu: true }"}) {
+    LayerTester tester(text, Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{2, 2, 3}});
+    EXPECT_FALSE(tester.layer().Facts().affine) << text;
+  }
+}
+
+TEST(LayerFactsTest, ASumIsThatOfItsBottomsTimesCoefficients) {
+  const int layers = ForEachSample([](Probe& probe) {
+    const LayerFacts facts = probe.facts();
+    if (!facts.sum) return false;
+    const Numbers& coefficients = facts.sum->coefficients;
+    EXPECT_EQ(coefficients.size(), static_cast<size_t>(probe.bottoms()));
+    Numbers expected(probe.bottom()[0]->count(), 0);
+    for (int b = 0; b < probe.bottoms(); ++b) {
+      const Numbers x = probe.tester().Bottom(b);
+      for (size_t i = 0; i < x.size(); ++i) expected[i] += coefficients[b] * x[i];
+    }
+    ExpectNear(probe.Run(), expected, 1e-12, "y");
+    return true;
+  });
+  EXPECT_GE(layers, 2);
+}
+
+TEST(LayerFactsTest, ScaledWeightsScaleTheirOutputChannel) {
+  const int layers = ForEachSample([](Probe& probe) {
+    const LayerFacts facts = probe.facts();
+    if (!facts.weighted) return false;
+    const LayerFacts::Weighted& weighted = *facts.weighted;
+    const auto& blobs = probe.layer().blobs();
+    EXPECT_EQ(blobs.size(), weighted.has_bias ? 2u : 1u);
+    Numbers y = probe.Run();
+    const std::vector<int64_t> channels = IndicesAlong(*probe.top()[0], weighted.axis);
+    EXPECT_EQ(probe.top()[0]->shape(weighted.axis), weighted.channels);
+    const auto factor = [](int64_t channel) { return 2.0 + static_cast<double>(channel); };
+    for (size_t i = 0; i < y.size(); ++i) y[i] *= factor(channels[i]);
+    Numbers weights = blobs[0]->DataAsDouble();
+    const auto count = static_cast<int64_t>(weights.size());
+    const int64_t of_group = weighted.channels / weighted.group;
+    const int64_t inner = count / (weighted.outer * weighted.channels);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t group = i / (count / weighted.group);
+      weights[i] *= factor(group * of_group + i / inner % of_group);
+    }
+    blobs[0]->SetData(weights);
+    if (weighted.has_bias) {
+      Numbers bias = blobs[1]->DataAsDouble();
+      for (size_t c = 0; c < bias.size(); ++c) bias[c] *= factor(static_cast<int64_t>(c));
+      blobs[1]->SetData(bias);
+    }
+    ExpectNear(probe.Run(), y, 1e-10, "y");
+    return true;
+  });
+  EXPECT_GE(layers, 8);
+}
+
+// --- Ranges ------------------------------------------------------------------------------------
+
+template <class Code> Numbers CodesOf(const BlobBase& blob) {
+  const auto* codes = static_cast<const Code*>(blob.host_data());
+  return {codes, codes + blob.count()};
+}
+Numbers Codes(const BlobBase& blob) {
+  return blob.type() == kQuant8 ? CodesOf<uint8_t>(blob) : CodesOf<uint16_t>(blob);
+}
+
+void SetCodes(BlobBase* blob, uint64_t seed) {
+  const Numbers numbers = TestNumbers(blob->count(), seed);
+  void* const codes = blob->mutable_host_data();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto code = static_cast<int>(100 + 60 * numbers[i]);
+    if (blob->type() == kQuant8) {
+      static_cast<uint8_t*>(codes)[i] = static_cast<uint8_t>(code);
+    } else {
+      static_cast<uint16_t*>(codes)[i] = static_cast<uint16_t>(code);
+    }
+  }
+}
+
+// The codes of all tops after a forward with these ranges.
+Numbers RunCodes(Probe& probe, const QuantRange& in, const QuantRange& out) {
+  std::vector<BlobRange> bottom_ranges, top_ranges;
+  uint64_t seed = 5;
+  for (BlobBase* blob : probe.bottom()) {
+    if (blob->type().is_quantized()) SetCodes(blob, ++seed);
+    bottom_ranges.push_back({in, blob->name()});
+  }
+  for (BlobBase* blob : probe.top()) top_ranges.push_back({out, blob->name()});
+  LayerBase& layer = probe.layer();
+  layer.Reshape(probe.bottom(), probe.top());
+  layer.SetRanges(bottom_ranges, top_ranges);
+  layer.PrepareParameters();
+  layer.Forward(probe.bottom(), probe.top());
+  Numbers codes;
+  for (BlobBase* blob : probe.top()) {
+    if (!blob->type().is_quantized()) continue;
+    EXPECT_FALSE(blob->range().observed) << "the net alone writes ranges of blobs";
+    const Numbers more = Codes(*blob);
+    codes.insert(codes.end(), more.begin(), more.end());
+  }
+  return codes;
+}
+
+bool Contains(const Numbers& all, const Numbers& some) {
+  const std::set<double> set(all.begin(), all.end());
+  return std::all_of(some.begin(), some.end(), [&set](double x) { return set.count(x) > 0; });
+}
+
+class RangeFactsTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(RangeFactsTest, CodesFollowTheRule) {
+  std::map<LayerFacts::Range, int> count;
+  for (const auto& [type, samples] : LayerSamples()) {
+    const LayerTraits& traits = LayerRegistry::Get().Traits(type);
+    const auto& types = traits.types;
+    if (std::find(types.begin(), types.end(), GetParam().type) == types.end()) continue;
+    for (const LayerSample& sample : samples) {
+      if (sample.bottoms.empty() || sample.tops == 0) continue;
+      // What these layers compute in TRAIN, or by chance, they compute in float kinds only.
+      if (sample.parameters.find("STOCHASTIC") != std::string::npos ||
+          sample.parameters.find("scale_train: false") != std::string::npos ||
+          sample.parameters.find("negative_slope: -") != std::string::npos) {
+        continue;
+      }
+      SCOPED_TRACE(type + " { " + sample.parameters + " }");
+      Probe probe(type, sample, GetParam().device, GetParam().type);
+      const LayerFacts::Range rule = probe.facts().range;
+      ++count[rule];
+      const QuantRange range{0.25, 90, true}, other{0.375, 70, true};
+      const Numbers codes = RunCodes(probe, range, range);
+      Numbers given;
+      for (BlobBase* blob : probe.bottom()) {
+        const Numbers more = Codes(*blob);
+        given.insert(given.end(), more.begin(), more.end());
+      }
+      if (rule == LayerFacts::Range::kOwn) {
+        EXPECT_NE(RunCodes(probe, range, other), codes) << "the range of the top does not count";
+        continue;
+      }
+      EXPECT_TRUE(Contains(given, codes)) << "codes that no bottom has";
+      EXPECT_EQ(RunCodes(probe, other, other), codes) << "the range counts";
+      if (rule == LayerFacts::Range::kCarried) continue;
+      // With a range of its own the top has the same numbers.
+      const Numbers rescaled = RunCodes(probe, range, other);
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const double before = range.scale * (codes[i] - range.zero);
+        const double after = other.scale * (rescaled[i] - other.zero);
+        ASSERT_LE(std::abs(before - after), 0.5 * other.scale + 1e-6) << "element " << i;
+      }
+    }
+  }
+  EXPECT_EQ(count.size(), 4u) << "each rule has a layer";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RangeFactsTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
+
+// --- The host ----------------------------------------------------------------------------------
+
+// What happened on a device between two moments that needs the host.
+int64_t HostEffects(const DeviceCounters& a, const DeviceCounters& b) {
+  return b.uploads - a.uploads + b.downloads - a.downloads + b.syncs - a.syncs;
+}
+
+TEST(HostFactsTest, OnlyLayersWithHostEffectsNeedTheHost) {
+  int devices = 0, host_layers = 0;
+  for (Device* device : TestDevices()) {
+    if (device->host_accessible()) continue;
+    ++devices;
+    for (const auto& [type, samples] : LayerSamples()) {
+      for (const LayerSample& sample : samples) {
+        SCOPED_TRACE(device->info().id + ": " + type + " { " + sample.parameters + " }");
+        Probe probe(type, sample, device, kFloat);
+        const bool host = probe.facts().host;
+        BlobVec bottom = probe.bottom(), top = probe.top();
+        LayerBase& layer = probe.layer();
+        const auto touch = [&] {
+          // The bottoms are newer on the device, so that the host has to download them.
+          for (BlobBase* blob : bottom) blob->mutable_device_data();
+          for (BlobBase* blob : top) blob->device_data();
+        };
+        layer.Reshape(bottom, top);
+        layer.PrepareParameters();
+        touch();
+        if (!host) {
+          layer.Forward(bottom, top);  // what a first forward makes ready
+          touch();
+        }
+        const DeviceCounters before = device->counters();
+        layer.Forward(bottom, top);
+        touch();  // a top that was written on the host is uploaded
+        EXPECT_EQ(HostEffects(before, device->counters()) > 0, host);
+        host_layers += host ? 1 : 0;
+      }
+    }
+  }
+  if (devices == 0) GTEST_SKIP() << "every device has the memory of the host";
+  EXPECT_GE(host_layers, 6 * devices);
+}
+
+// Such a layer shapes its tops in Forward, whatever shape they have.
+TEST(HostFactsTest, ShapesFromDataAreMadeInForward) {
+  const int layers = ForEachSample([](Probe& probe) {
+    if (!probe.facts().shapes_from_data) return false;
+    EXPECT_TRUE(probe.facts().host);
+    BlobBase& top = *probe.top()[0];
+    const Shape shape = top.shape();
+    top.Reshape({1});
+    probe.layer().Forward(probe.bottom(), probe.top());
+    EXPECT_EQ(top.shape(), shape);
+    return true;
+  });
+  EXPECT_EQ(layers, 2);  // Data and ImageData
+}
+
+}  // namespace
+}  // namespace caffe

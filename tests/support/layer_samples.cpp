@@ -1,0 +1,157 @@
+#include "support/layer_samples.hpp"
+
+#include "caffe/core/error.hpp"
+#include "caffe/io/hdf5_file.hpp"
+#include "data/test_database.hpp"
+#include "data/test_images.hpp"
+#include "io/temporary_folder.hpp"
+
+namespace caffe {
+namespace {
+
+std::string MakeHdf5List(const TemporaryFolder& folder) {
+  const std::vector<float> data{1, 2, 3, 4};
+  Hdf5Writer file(folder / "data.h5");
+  file.Write("data", {4, 1}, data.data());
+  file.Commit();
+  return folder.Put("hdf5.txt", (folder / "data.h5") + "\n");
+}
+
+std::string MakeImageList(const TemporaryFolder& folder) {
+  folder.Put("0.png", PngOf(TestImage(2, 3, 3, 0)));
+  return folder.Put("images.txt", "0.png 7\n");
+}
+
+}  // namespace
+
+const std::map<std::string, std::vector<LayerSample>>& LayerSamples() {
+  static const TemporaryFolder folder;
+  static const Shape image{2, 3, 4, 4};
+  static const std::map<std::string, std::vector<LayerSample>> samples{
+      {"AbsVal", {{""}}},
+      {"BatchNorm", {{""}, {"phase: TEST"}, {"batch_norm_param { fused_relu: true } phase: TEST"}}},
+      {"Accuracy", {{"", {{4, 3}, {4}}, 1, {0, 1, 2, 1}}}},
+      {"ArgMax", {{"", {{4, 3}}}}},
+      {"Axpy", {{"", {{2, 3}, image, image}}}},
+      {"BNLL", {{""}}},
+      {"BN",
+       {{""},
+        {"bn_param { bn_mode: LEARN }", {image}, 3},
+        {"bn_param { bn_mode: INFERENCE }"},
+        {"phase: TEST"}}},
+      {"Bias", {{""}, {"bias_param { axis: -1 }"}, {"bias_param { axis: 0 }", {image, image}}}},
+      {"Concat", {{""}, {"", {image, image}}}},
+      {"Clip", {{"clip_param { min: -0.5 max: 0.5 }"}}},
+      {"ConvolutionDepthwise", {{"convolution_param { kernel_size: 3 }"}}},
+      {"ContrastiveLoss",
+       {{"contrastive_loss_param { margin: 4 }", {{4, 3}, {4, 3}, {4}}},
+        {"contrastive_loss_param { margin: 4 legacy_version: true }", {{4, 3}, {4, 3}, {4}}}}},
+      {"Convolution",
+       {{"convolution_param { num_output: 2 kernel_size: 3 }"},
+        {"convolution_param { num_output: 4 kernel_size: 2 group: 2 bias_term: false }",
+         {{2, 4, 3, 3}}}}},
+      {"Crop", {{"crop_param { offset: 1 }", {image, {2, 3, 2, 2}}}}},
+      {"Data",
+       {{Concat("phase: TRAIN data_param { source: '", MakeDatabase(folder / "lmdb", 4, 1, 2, 3),
+                "' batch_size: 2 backend: LMDB }"),
+         {},
+         2}}},
+      {"Deconvolution",
+       {{"convolution_param { num_output: 2 kernel_size: 3 }"},
+        {"convolution_param { num_output: 6 kernel_size: 2 group: 2 }", {{2, 4, 3, 3}}}}},
+      {"DepthwiseConvolution", {{"convolution_param { kernel_size: 3 }"}}},
+      {"Dropout", {{""}, {"phase: TEST"}, {"dropout_param { scale_train: false } phase: TEST"}}},
+      {"DummyData",
+       {{"dummy_data_param { shape { dim: 2 } }", {}},
+        {"dummy_data_param { shape { dim: 2 } data_filler { type: 'gaussian' } }", {}}}},
+      {"ELU", {{""}, {"elu_param { alpha: -0.5 }"}}},
+      {"Eltwise",
+       {{"", {image, image, image}},
+        {"eltwise_param { coeff: 2 coeff: -0.5 }", {image, image}},
+        {"eltwise_param { operation: MAX }", {image, image, image}},
+        {"eltwise_param { operation: PROD }", {image, image, image}},
+        {"eltwise_param { operation: PROD stable_prod_grad: false }", {image, image}}}},
+      {"EuclideanLoss", {{"", {image, image}}}},
+      {"Exp", {{"exp_param { scale: 0.5 }"}}},
+      {"Flatten", {{""}}},
+      {"HDF5Data",
+       {{Concat("top: 'data' hdf5_data_param { source: '", MakeHdf5List(folder),
+                "' batch_size: 2 }"),
+         {}}}},
+      {"HDF5Output",
+       {{Concat("hdf5_output_param { file_name: '", folder / "output.h5", "' }"),
+         {{2, 3}, {2}},
+         0}}},
+      {"HingeLoss", {{"", {{4, 3}, {4}}, 1, {0, 1, 2, 1}}}},
+      {"ImageData",
+       {{Concat("image_data_param { source: '", MakeImageList(folder), "' root_folder: '",
+                folder.path().string(), "/' batch_size: 2 }"),
+         {},
+         2}}},
+      {"InfogainLoss",
+       {{"", {{4, 3}, {4}, {3, 3}}, 1, {0, 1, 2, 1}},
+        {"", {{4, 3}, {4}, {3, 3}}, 2, {0, 1, 2, 1}}}},
+      {"InnerProduct",
+       {{"inner_product_param { num_output: 5 }"},
+        {"inner_product_param { num_output: 5 transpose: true axis: 2 bias_term: false }"}}},
+      {"Input", {{"input_param { shape { dim: 2 } }", {}}}},
+      {"Interp", {{"interp_param { zoom_factor: 2 }"}}},
+      {"LRN", {{""}, {"lrn_param { norm_region: WITHIN_CHANNEL local_size: 3 }"}}},
+      {"Log", {{"log_param { shift: 3 }"}}},
+      {"MemoryData",
+       {{"memory_data_param { batch_size: 2 channels: 1 height: 1 width: 3 }", {}, 2}}},
+      {"MultinomialLogisticLoss", {{"", {{4, 3}, {4}}, 1, {0, 1, 2, 1}}}},
+      {"PReLU", {{""}, {"prelu_param { channel_shared: true }"}}},
+      {"PSROIPooling",
+       {{"psroi_pooling_param { spatial_scale: 1 output_dim: 1 group_size: 2 }",
+         {{1, 4, 6, 6}, {1, 5}},
+         1,
+         {0, 1, 1, 4, 4}}}},
+      {"Parameter", {{"parameter_param { shape { dim: 2 dim: 3 } }", {}}}},
+      {"Pooling",
+       {{"pooling_param { kernel_size: 2 }"},
+        {"pooling_param { kernel_size: 2 stride: 2 }", {image}, 2},
+        {"pooling_param { kernel_size: 2 pool: AVE }"},
+        {"pooling_param { kernel_size: 2 pool: STOCHASTIC }"}}},
+      {"Permute", {{"permute_param { order: 0 order: 2 order: 3 order: 1 }"}}},
+      {"Power", {{"power_param { power: 2 shift: 1 }"}, {"power_param { scale: 3 }"}}},
+      {"Quantizer", {{""}}},
+      {"ROIPooling",
+       {{"roi_pooling_param { spatial_scale: 1 pooled_h: 2 pooled_w: 2 }",
+         {{1, 2, 6, 6}, {1, 5}},
+         1,
+         {0, 1, 1, 4, 4}}}},
+      {"ReLU6", {{""}, {"relu6_param { negative_slope: -0.5 }"}}},
+      {"Reduction",
+       {{""},
+        {"reduction_param { operation: ASUM axis: 1 }"},
+        {"reduction_param { operation: SUMSQ axis: 1 }"},
+        {"reduction_param { operation: MEAN axis: 1 }"}}},
+      {"ReLU", {{""}, {"relu_param { negative_slope: -0.5 }"}}},
+      {"Reshape", {{"reshape_param { shape { dim: 2 dim: -1 } }"}}},
+      {"Scale",
+       {{"scale_param { bias_term: true }"},
+        {"scale_param { axis: 2 }"},
+        {"scale_param { num_axes: 0 }"},
+        {"scale_param { num_axes: 2 bias_term: true }"},
+        {"scale_param { axis: 0 }", {image, image}}}},
+      {"ShuffleChannel", {{"shuffle_channel_param { group: 2 }", {{2, 4, 3, 3}}}}},
+      {"Sigmoid", {{""}}},
+      {"SigmoidCrossEntropyLoss", {{"", {image, image}}}},
+      {"Silence", {{"", {image}, 0}}},
+      {"Slice", {{"slice_param { slice_point: 1 }", {image}, 2}, {""}}},
+      {"SmoothL1Loss", {{"", {image, image, image, image}}, {"", {image, image}}}},
+      {"Softmax", {{""}}},
+      {"SoftmaxWithLoss",
+       {{"", {{4, 3}, {4}}, 1, {0, 1, 2, 1}}, {"", {{4, 3}, {4}}, 2, {0, 1, 2, 1}}}},
+      {"Split", {{"", {image}, 2}}},
+      {"Swish", {{""}}},
+      {"TanH", {{""}}},
+      {"Tile", {{"tile_param { tiles: 2 }"}}},
+      {"Threshold", {{""}}},
+      {"Upsample", {{""}, {"", {{1, 1, 2, 2}, {1, 1, 2, 2}}, 1, {0, 2, 9, 15}}}},
+  };
+  return samples;
+}
+
+}  // namespace caffe

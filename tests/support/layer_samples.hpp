@@ -1,0 +1,23 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "caffe/core/shape.hpp"
+
+namespace caffe {
+
+// A layer between blobs, for tests that run over all types of layers.
+struct LayerSample {
+  std::string parameters;  // fields of the LayerParameter besides its type
+  std::vector<Shape> bottoms{{2, 3, 4, 4}};
+  int tops = 1;
+  std::vector<double> second{};  // what bottom 1 holds, where not any number will do
+};
+
+// At least one of every type that the library registers; several where parameters decide about facts
+// or about what Backward reads.
+const std::map<std::string, std::vector<LayerSample>>& LayerSamples();
+
+}  // namespace caffe
