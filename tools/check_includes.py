@@ -68,6 +68,10 @@ def _fault(root, path, included):
             return 'may be included only in ' + ', '.join(homes or ['tests/'])
     if included.startswith('compat/') or included.startswith('caffe/compat/'):
         return None if 'compat' in path or path.startswith('tests/') else 'is for users only'
+    if included.startswith('../'):
+        target = os.path.normpath(os.path.join(os.path.dirname(path), included)).split(os.sep)
+        if target[:2] in (['include', 'caffe'], ['src', 'caffe']):
+            return 'leaves its folder: write the path from caffe/ on'
     if not included.startswith('caffe/'):
         return None
     parts = included.split('/')

@@ -47,6 +47,8 @@ def tree(tmp_path):
     ('src/caffe/net/bad.cpp', '<CL/cl.h>', 'may be included only in src/caffe/device/opencl/, '
                                            'src/caffe/library/clblast/'),
     ('src/caffe/core/bad.cpp', '<gtest/gtest.h>', 'may be included only in tests/'),
+    ('src/caffe/layer/bad.cpp', '"../layers/all_layers.inc"',
+     'leaves its folder: write the path from caffe/ on'),
 ])
 def test_an_include_that_points_elsewhere_is_found(tree, path, included, fault):
     write(tree, path, included)

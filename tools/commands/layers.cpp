@@ -15,11 +15,6 @@ std::string Count(int low, int high) {
   return high < 0 ? Concat(low, "+") : Concat(low, "-", high);
 }
 
-// A data source: no bottom and no parameters.
-bool IsSource(const std::string& name, const LayerTraits& traits) {
-  return traits.data || name == "Input";
-}
-
 std::string Types(const LayerTraits& traits) {
   if (traits.converts) return "any to any";
   std::string text;
@@ -41,7 +36,7 @@ int LayersCommand(const Options& options) {
   }
   for (const std::string& name : names) {
     const LayerTraits& traits = registry.Traits(name);
-    const bool source = IsSource(name, traits);
+    const bool source = traits.data;
     const std::string bottoms = Count(traits.min_bottom, traits.max_bottom);
     const std::string tops = Count(traits.min_top, traits.max_top);
     if (!options.json) {

@@ -29,6 +29,11 @@ class LayerRegistry {
   // One creator for every triple; for layers that users write or that convert types.
   void AddUntyped(const std::string& name, LayerTraits traits, Creator creator);
 
+  // A type that another module adds, and what messages say until it does, behind the type's name.
+  void AddElsewhere(const std::string& name, const std::string& hint);
+  // That hint; empty for other names.
+  std::string Elsewhere(const std::string& name) const;
+
   bool Has(const std::string& name) const { return entries_.count(name) > 0; }
   // Throws for an unknown name, with the nearest known one.
   const LayerTraits& Traits(const std::string& name) const;
@@ -62,6 +67,10 @@ class LayerRegistry {
   const Entry& Find(const std::string& name) const;
 
   std::map<std::string, Entry> entries_;
+  std::map<std::string, std::string> elsewhere_;  // name -> hint
 };
+
+// Adds the layers of layers/all_layers.inc. Defined in layers/, which stands above this folder.
+void RegisterAllLayers(LayerRegistry* registry);
 
 }  // namespace caffe

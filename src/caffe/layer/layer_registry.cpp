@@ -6,16 +6,10 @@
 
 namespace caffe {
 
-#define CAFFE_LAYER(name) void Register##name##Layer(LayerRegistry& registry);
-#include "../layers/all_layers.inc"
-#undef CAFFE_LAYER
-
 LayerRegistry& LayerRegistry::Get() {
   static auto* const registry = [] {
     auto* all = new LayerRegistry;
-#define CAFFE_LAYER(name) Register##name##Layer(*all);
-#include "../layers/all_layers.inc"
-#undef CAFFE_LAYER
+    RegisterAllLayers(all);
     return all;
   }();
   return *registry;
@@ -30,6 +24,15 @@ void LayerRegistry::AddCreators(const std::string& name, LayerTraits traits,
 void LayerRegistry::AddUntyped(const std::string& name, LayerTraits traits, Creator creator) {
   CAFFE_CHECK(!Has(name), "a layer type ", name, " is registered already");
   entries_[name] = {std::move(traits), {}, std::move(creator)};
+}
+
+void LayerRegistry::AddElsewhere(const std::string& name, const std::string& hint) {
+  elsewhere_[name] = hint;
+}
+
+std::string LayerRegistry::Elsewhere(const std::string& name) const {
+  const auto found = elsewhere_.find(name);
+  return found == elsewhere_.end() ? "" : found->second;
 }
 
 const LayerRegistry::Entry& LayerRegistry::Find(const std::string& name) const {

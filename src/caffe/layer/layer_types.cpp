@@ -11,12 +11,10 @@
 namespace caffe {
 namespace {
 
-// Of a type that is in no other Caffe that is known.
+// What a message says about a type that no known Caffe has.
 std::string Hint(const std::string& type) {
-  if (type == "Python") {
-    return ": layers of type Python run inside Python only: use the net or the solver from there "
-           "(import caffe)";
-  }
+  const std::string elsewhere = LayerRegistry::Get().Elsewhere(type);
+  if (!elsewhere.empty()) return ": " + elsewhere;
   const std::string near = NearName(type, LayerRegistry::Get().Names());
   return near.empty() ? "; `caffe layers` lists all" : Concat("; did you mean '", near, "'?");
 }

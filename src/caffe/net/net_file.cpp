@@ -7,9 +7,10 @@
 namespace caffe {
 
 NetParameter ReadNetFile(const std::string& path, LayerLines* lines) {
-  // Layers of type Python are registered by the Python package alone, which their error says.
+  // The error about a type of another module comes later, and says which module that is.
   const auto has_type = [](const std::string& type) {
-    return type == "Python" || LayerRegistry::Get().Has(type);
+    const LayerRegistry& registry = LayerRegistry::Get();
+    return registry.Has(type) || !registry.Elsewhere(type).empty();
   };
   LayerLines read{path, {}};
   NetParameter net = ReadNetParameter(path, has_type, &read.lines);

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Checks that no code asks for a type of layer by its name.
+
+What other code needs to know about a layer is in LayerTraits and LayerFacts. check_layer_names.py
+[ROOT] prints every string that is the name of a registered type, outside the places that may have
+it, and exits 1 if there is one.
+"""
+import os
+import re
+import sys
+
+# Where layers register, what rewrites files of other versions, and a list of nets to run.
+_HOMES = ('src/caffe/layers/', 'src/caffe/io/', 'tools/commands/self_test.cpp')
+# Passes name the layers that they add.
+_ADDED = re.compile(r'set_type\(\s*"\w+"\s*\)')
+_REGISTERED = re.compile(r'\.Add(?:Untyped|<\w+>)\(\s*"(\w+)"')
+_ROW = re.compile(r'\{"(\w+)",\s*"\w+",\s*"y =')  # of the table of element-wise layers
+_STRING = re.compile(r'"(\w+)"')
+
+
+def _sources(root, tops):
+    for top in tops:
+        for folder, _, names in sorted(os.walk(os.path.join(root, top))):
+            for name in sorted(names):
+                if name.endswith(('.hpp', '.cpp')):
+                    full = os.path.join(folder, name)
+                    with open(full, encoding='utf-8') as file:
+                        yield os.path.relpath(full, root).replace(os.sep, '/'), file.read()
+
+
+def layer_names(root):
+    """The names of all types that are registered."""
+    names = set()
+    for _, text in _sources(root, ('src/caffe/layers', 'python')):
+        names.update(_REGISTERED.findall(text), _ROW.findall(text))
+    return names
+
+
+def check(root):
+    """The faults as lines of text."""
+    names = layer_names(root)
+    faults = []
+    for path, text in _sources(root, ('include', 'src', 'tools', 'python')):
+        if path.startswith(_HOMES):
+            continue
+        for allowed in (_REGISTERED, _ADDED):
+            text = allowed.sub(lambda match: re.sub(r'\w', ' ', match[0]), text)
+        for number, line in enumerate(text.split('\n'), 1):
+            for name in _STRING.findall(line.split('//')[0]):
+                if name in names:
+                    faults.append('%s:%d: "%s" is a type of layer; ask LayerTraits or LayerFacts'
+                                  % (path, number, name))
+    return faults
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(
+        os.path.dirname(os.path.abspath(__file__)))
+    faults = check(root)
+    for fault in faults:
+        print(fault)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == '__main__':
+    main()
