@@ -208,6 +208,22 @@ def test_names_that_developers_read_are_in_the_sources(page):
                 '%s in %s' % (name, code))
 
 
+@pytest.mark.parametrize('struct, header, first_word', [
+    ('LayerTraits', 'include/caffe/layer/layer_traits.hpp', 'trait'),
+    ('LayerFacts', 'include/caffe/layer/layer_facts.hpp', 'fact')])
+def test_the_tables_of_traits_and_facts_are_complete(struct, header, first_word):
+    body = re.search(r'^struct %s \{\n(.*?)^\};' % struct, read(header), re.M | re.S).group(1)
+    # Members stand two columns to the right; initial values and comments do not count.
+    members = set()
+    for line in re.findall(r'^  (?!//|struct|enum| |\})(\w[^\n]*);', body, re.M):
+        for part in re.sub(r'<.*>|\(.*\)', '', line).split(','):
+            members.add(re.sub(r' =.*', '', part).split()[-1])
+    listed = [name for row in rows(read('docs/adding_a_layer.md'), first_word)
+              for name in code_words(row[0])]
+    assert len(members) > 8
+    assert sorted(listed) == sorted(members)
+
+
 @needs_tool
 def test_layers_that_documents_name_are_there_and_missing_ones_are_not():
     known = set(layers())
