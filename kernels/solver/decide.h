@@ -1,6 +1,6 @@
 //! types: once
-// Indices into `reals` as in StepState: 1 loss scale, 2 skip, 3 factor on gradients, 5 good steps,
-// 6 norm, 7 skipped steps.
+#include "dialect/training.h"
+// sums[g] = the sum of every groups-th of the parts, from part g on.
 KERNEL(gradient_sums, ARG(i64, groups), ARG(i64, n), IN(f32, parts), OUT(f32, sums)) {
   FOR_EACH_GROUP(g, groups) {
     float sum = 0;
@@ -17,20 +17,23 @@ KERNEL(gradient_decide, ARG(i64, one), ARG(i64, n), IN(f32, sums), OUT(f32, real
   FOR_EACH_GROUP(item, one) {
     float sum = 0;
     for (i64 i = 0; i < n; ++i) sum += LOAD(f32, sums, i);
-    const float scale = LOAD(f32, reals, 1);
+    const float scale = LOAD(f32, reals, STEP_LOSS_SCALE);
     const i32 overflow = checks != 0 && !(sum - sum == 0.0f);
     const float norm = SQRT(sum) / scale;
     const float clipping = clip >= 0.0f && norm > clip ? clip / norm : 1.0f;
-    STORE(f32, reals, 2, overflow ? 1.0f : 0.0f);
-    STORE(f32, reals, 3, clipping / scale);
-    STORE(f32, reals, 6, norm);
+    STORE(f32, reals, STEP_SKIP, overflow ? 1.0f : 0.0f);
+    STORE(f32, reals, STEP_FACTOR, clipping / scale);
+    STORE(f32, reals, STEP_NORM, norm);
     if (adapts != 0) {
-      const float good = overflow ? 0.0f : LOAD(f32, reals, 5) + 1.0f;
+      const float good = overflow ? 0.0f : LOAD(f32, reals, STEP_GOOD_STEPS) + 1.0f;
       const i32 grows = good >= (float)window;
       const float next = overflow ? scale * 0.5f : grows ? scale * 2.0f : scale;
-      STORE(f32, reals, 1, next < 1.0f ? 1.0f : next > 16777216.0f ? 16777216.0f : next);
-      STORE(f32, reals, 5, grows ? 0.0f : good);
+      STORE(f32, reals, STEP_LOSS_SCALE,
+            next < 1.0f ? 1.0f : next > 16777216.0f ? 16777216.0f : next);
+      STORE(f32, reals, STEP_GOOD_STEPS, grows ? 0.0f : good);
     }
-    if (overflow) STORE(f32, reals, 7, LOAD(f32, reals, 7) + 1.0f);
+    if (overflow) {
+      STORE(f32, reals, STEP_SKIPPED_STEPS, LOAD(f32, reals, STEP_SKIPPED_STEPS) + 1.0f);
+    }
   }
 }

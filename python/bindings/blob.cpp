@@ -29,12 +29,10 @@ py::dtype NumpyType(caffe::DataType type) {
 
 // A view of host memory that keeps the memory alive even if the blob is destroyed. Reads the blob
 // only before Python can switch to another thread.
-py::object View(std::string name, caffe::Shape shape, caffe::DataType type, SyncedMemory* memory,
-                int64_t offset) {
+py::object View(std::string name, caffe::Shape shape, caffe::DataType type, SyncedMemory* memory) {
   auto* owner = new std::shared_ptr<void>(memory->View());
   const py::capsule base(owner, [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
-  char* data = static_cast<char*>(owner->get()) + offset;
-  py::array array(NumpyType(type), shape, data, base);
+  py::array array(NumpyType(type), shape, owner->get(), base);
   if (type.is_quantized()) {
     return py::module_::import("caffe.codes").attr("code_view")(array, name, type.name());
   }
@@ -44,12 +42,12 @@ py::object View(std::string name, caffe::Shape shape, caffe::DataType type, Sync
 
 py::object Data(const BlobBase& blob) {
   WaitUntilIdle(blob);
-  return View(blob.name(), blob.shape(), blob.type(), blob.data_memory().get(), blob.data_offset());
+  return View(blob.name(), blob.shape(), blob.type(), blob.data_memory().get());
 }
 
 py::object Diff(const BlobBase& blob) {
   WaitUntilIdle(blob);
-  return View(blob.name(), blob.shape(), blob.type(), blob.diff_memory().get(), blob.diff_offset());
+  return View(blob.name(), blob.shape(), blob.type(), blob.diff_memory().get());
 }
 
 // (scale, zero point, smallest code, largest code), or None without a range.

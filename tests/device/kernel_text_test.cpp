@@ -127,6 +127,22 @@ TEST(ProgramBuilderTest, FoldsAreDefinesAndDoublesAreDeclared) {
   EXPECT_EQ(codes.source.find("CAFFE_FP64 1"), std::string::npos);
 }
 
+// OpenCL and CUDA compilers see no files.
+TEST(ProgramBuilderTest, PutsTheTextOfIncludedFiles) {
+  NullDevice device(Backend::kOpenCl);
+  const std::string source = ProgramBuilder(&device, "sgd").Body("solver/sgd").Text().source;
+  EXPECT_EQ(source.find("#include"), std::string::npos);
+  const size_t included = source.find("#line 1 \"kernels/dialect/training.h\"\n");
+  const size_t define = source.find("#define STEP_RATE 0\n");
+  const size_t back = source.find("#line 3 \"kernels/solver/sgd.h\"\n// h = momentum h");
+  EXPECT_LT(included, define);
+  EXPECT_LT(define, back);
+  EXPECT_NE(back, std::string::npos);
+  // A program whose body includes nothing has the text that it always had.
+  EXPECT_EQ(ProgramBuilder(&device, "relu").Body("neuron/relu").Text().source.find("STEP_RATE"),
+            std::string::npos);
+}
+
 TEST(ProgramBuilderTest, ProgramsAreSharedWhileTheyLive) {
   NullDevice device(Backend::kCuda);
   const auto build = [&](DataType type) {

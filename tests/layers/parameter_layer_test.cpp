@@ -35,17 +35,21 @@ TEST_P(ParameterLayerTest, TheTopIsTheBlob) {
   if (type == blob.type()) EXPECT_EQ(layer.top().data_memory(), blob.data_memory());
 }
 
-// A solver gives the blob other memory.
+// A solver moves the blob into an arena; another net may share its memory.
 TEST_P(ParameterLayerTest, FollowsABlobThatMoves) {
   const auto [device, type] = GetParam();
   LayerTester layer = MakeParameter(kShape, device, type);
   layer.Forward();
   BlobBase& blob = *layer.layer().blobs()[0];
-  const int64_t bytes = static_cast<int64_t>(blob.type().bytes());
-  blob.SetDataMemory(std::make_shared<SyncedMemory>(bytes * 128, device, "arena"), bytes * 64);
+  blob.data_memory()->MoveInto(std::make_shared<DeviceBuffer>(device, 1024, "arena"), 512);
   blob.SetData(TestNumbers(6, 2));
   layer.Forward();
   EXPECT_EQ(layer.Top(), TestNumbers(6, 2));
+  const auto other = MakeBlob(blob.type(), device, blob.shape(), "other");
+  other->SetData(TestNumbers(6, 3));
+  blob.ShareData(*other);
+  layer.Forward();
+  EXPECT_EQ(layer.Top(), TestNumbers(6, 3));
 }
 
 TEST_P(ParameterLayerTest, AddsToTheGradient) {

@@ -133,16 +133,21 @@ TEST(BlobTest, SharesNothingWithAnotherDevice) {
 }
 
 TEST(BlobTest, LiesInAnArena) {
-  auto arena = std::make_shared<SyncedMemory>(64, Cpu(), "arena");
-  Blob<float> a(Cpu(), {4}), b(Cpu(), {8});
-  a.SetDataMemory(arena, 0);
-  b.SetDataMemory(arena, 16);
-  a.SetData({1, 2, 3, 4});
-  b.mutable_cpu_data()[0] = 5;
-  const auto* values = static_cast<const float*>(arena->host_data());
-  EXPECT_EQ(std::vector<float>(values, values + 5), std::vector<float>({1, 2, 3, 4, 5}));
-  EXPECT_EQ(b.gpu_data().base.offset, 16);
-  EXPECT_THROW(b.SetDataMemory(arena, 40), Error);
+  for (Device* device : TestDevices()) {
+    const auto arena = std::make_shared<DeviceBuffer>(device, 64, "arena");
+    Blob<float> a(device, {4}), b(device, {8});
+    a.SetData({1, 2, 3, 4});
+    a.data_memory()->MoveInto(arena, 0);
+    b.data_memory()->MoveInto(arena, 16);
+    b.mutable_cpu_data()[0] = 5;
+    EXPECT_EQ(a.gpu_data().base, arena->pointer());
+    EXPECT_EQ(b.gpu_data().base, arena->pointer() + 16);
+    float values[5];
+    device->Download(values, arena->pointer(), sizeof(values));
+    EXPECT_EQ(std::vector<float>(values, values + 5), std::vector<float>({1, 2, 3, 4, 5}));
+    EXPECT_TRUE(Holds(MessageOf([&] { b.data_memory()->MoveInto(arena, 40); }),
+                      "32 bytes at offset 40 do not fit in arena of 64 bytes"));
+  }
 }
 
 TEST(BlobTest, CopiesWithConversion) {

@@ -1,8 +1,6 @@
 // Layers that compute with copies of their parameters in other types, when those get other memory.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "caffe/core/error.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
@@ -78,27 +76,60 @@ TEST_P(SharedParametersTest, ANetComputesWithTheWeightsThatItShares) {
   EXPECT_EQ(Result(other.get()), result);
 }
 
-TEST_P(SharedParametersTest, AParameterMayMoveWithinAMemory) {
+// Layers that share a parameter by name compute with it, also where they convert or quantize it.
+TEST_P(SharedParametersTest, LayersThatShareByNameFollowOneBlob) {
+  const std::string name =
+      DataTypeProto_Name(static_cast<DataTypeProto>(GetParam().type.info().proto));
+  const auto text = [&](const std::string& type, const std::string& first,
+                        const std::string& second) {
+    const std::string t = " bottom_data_type: " + type + " compute_data_type: " + type +
+                          " top_data_type: " + type + " ";
+    return InputText("data", {2, 5}) + InnerProductText("a", "data", 5, t + first) +
+           InnerProductText("b", "a", 5, t + second);
+  };
+  const std::string tie = "param { name: 'w' } param { name: 'bias' }";
+  const auto calibrated = MakeNet(text("CAFFE_FLOAT", tie, tie), TestDevices()[0]);
+  calibrated->set_observe(true);
+  FillInputs(calibrated.get());
+  calibrated->Forward();
+  NetParameter weights;
+  calibrated->ToProto(&weights);
+  const auto tied = MakeNet(text(name, tie, tie), GetParam().device);
+  const auto apart = MakeNet(text(name, "", ""), GetParam().device);
+  for (Net* net : {tied.get(), apart.get()}) {
+    net->CopyTrainedLayersFrom(weights);
+    FillInputs(net);
+  }
+  EXPECT_EQ(tied->LayerByName("a")->blobs(), tied->LayerByName("b")->blobs());
+  for (int round = 0; round < 3; ++round) {
+    tied->Forward();
+    apart->Forward();
+    EXPECT_EQ(Values(*tied, "b"), Values(*apart, "b")) << round;
+    std::vector<double> values = tied->LayerByName("b")->blobs()[0]->DataAsDouble();
+    for (double& value : values) value *= -0.75;
+    tied->LayerByName(round % 2 ? "a" : "b")->blobs()[0]->SetData(values);
+    for (const char* layer : {"a", "b"}) apart->LayerByName(layer)->blobs()[0]->SetData(values);
+  }
+}
+
+// As a solver does it. Its neighbours in the buffer are of no concern.
+TEST_P(SharedParametersTest, AParameterMayMoveIntoABuffer) {
   Device* device = GetParam().device;
   const auto net = Make(Calibrated());
   const auto result = Result(net.get());
   BlobBase* weights = net->LayerByName("ip")->blobs()[0].get();
-  const std::vector<double> values = weights->DataAsDouble();
-  std::vector<double> negative = values;
+  std::vector<double> negative = weights->DataAsDouble();
   for (double& value : negative) value = -value;
-  const int64_t bytes = weights->bytes();
-  const auto arena = std::make_shared<SyncedMemory>(2 * bytes, device, "arena");
-  char* place = static_cast<char*>(arena->mutable_host_data());
-  for (const auto& part : {values, negative}) {
-    weights->SetData(part);
-    std::memcpy(place, weights->host_data(), bytes);
-    place += bytes;
-  }
-  const auto negative_result = Result(net.get());
-  ASSERT_NE(negative_result, result);
-  weights->SetDataMemory(arena, 0);
+  const int64_t bytes = (weights->bytes() + 255) / 256 * 256;
+  const auto buffer = std::make_shared<DeviceBuffer>(device, 2 * bytes, "a buffer");
+  device->Fill(buffer->pointer(), 0x7f, 2 * bytes);
+  weights->data_memory()->MoveInto(buffer, bytes);
   EXPECT_EQ(Result(net.get()), result);
-  weights->SetDataMemory(arena, bytes);
+  weights->SetData(negative);
+  const auto negative_result = Result(net.get());
+  EXPECT_NE(negative_result, result);
+  const auto other = std::make_shared<DeviceBuffer>(device, bytes, "another buffer");
+  weights->data_memory()->MoveInto(other, 0);
   EXPECT_EQ(Result(net.get()), negative_result);
 }
 

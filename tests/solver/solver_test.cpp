@@ -131,6 +131,29 @@ TEST_P(SolverDeviceTest, WaitsForNothing) {
 INSTANTIATE_TEST_SUITE_P(Devices, SolverDeviceTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
+// Whether sharing came before the first step or between two.
+TEST(SolverTest, TrainsTheWeightsThatItsNetShares) {
+  const SolverParameter parameter = Parameter("momentum: 0.9 weight_decay: 0.1");
+  SolverParameter other_parameter = parameter;
+  other_parameter.set_random_seed(8);
+  for (Device* device : TestDevices()) {
+    for (const int before : {0, 2}) {
+      auto solver = Make(parameter, device), reference = Make(parameter, device);
+      const auto other = Make(other_parameter, device);
+      solver->Step(before);
+      reference->Step(before);
+      solver->net()->ShareTrainedLayersWith(*other->net());
+      for (size_t i = 0; i < solver->net()->params().size(); ++i) {
+        reference->net()->params()[i]->SetData(other->net()->params()[i]->DataAsDouble());
+      }
+      solver->Step(3);
+      reference->Step(3);
+      EXPECT_EQ(Weights(*solver), Weights(*reference)) << device->info().id << " " << before;
+      EXPECT_EQ(Weights(*other), Weights(*reference)) << device->info().id << " " << before;
+    }
+  }
+}
+
 TEST(SolverTest, IterSizeSumsBatches) {
   // The same batch three times, averaged, is that batch.
   auto once = Make(Parameter("momentum: 0.5"));

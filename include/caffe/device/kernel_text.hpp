@@ -12,6 +12,10 @@ namespace caffe {
 const std::string& KernelText(const std::string& path);
 std::vector<std::string> KernelTextPaths();
 
+// KernelText(path) for OpenCL and CUDA: each line `#include "dialect/training.h"` is replaced by the
+// text of that file of kernels/. #line names the files in compile errors.
+std::string KernelTextWithIncludes(const std::string& path);
+
 // The heads of all kernels that a body declares. Throws on a head that does not follow the dialect.
 std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std::string& text);
 

@@ -14,7 +14,8 @@ class StepState {
  public:
   explicit StepState(Device* device);
 
-  // reals (float): the places below. From kLossScale to kClip and from kGoodSteps on, kernels/solver/decide.h may write them.
+  // Indices in reals, floats; kernels know them as the defines of kernels/dialect/training.h.
+  // kernels/solver/decide.h writes those from kLossScale to kClip and from kGoodSteps on.
   enum Real {
     kRate = 0,
     kLossScale = 1,   // factor on the seeds of the backward pass

@@ -70,13 +70,8 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   // must be equal.
   void ShareData(const BlobBase& other);
   void ShareDiff(const BlobBase& other);
-  // Data (diff) lie in `memory` from byte `offset` on: arenas.
-  void SetDataMemory(std::shared_ptr<SyncedMemory> memory, int64_t offset);
-  void SetDiffMemory(std::shared_ptr<SyncedMemory> memory, int64_t offset);
   const std::shared_ptr<SyncedMemory>& data_memory() const;
   const std::shared_ptr<SyncedMemory>& diff_memory() const;
-  int64_t data_offset() const { return data_offset_; }
-  int64_t diff_offset() const { return diff_offset_; }
   bool has_diff() const { return diff_ != nullptr; }
   uint64_t data_version() const { return data_ ? data_->version() : 0; }
   void SetDevice(Device* device);
@@ -107,7 +102,6 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   Shape shape_;
   int64_t count_ = 0;
   mutable std::shared_ptr<SyncedMemory> data_, diff_;
-  int64_t data_offset_ = 0, diff_offset_ = 0;
   QuantRange range_;
 };
 

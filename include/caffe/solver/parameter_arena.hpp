@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "caffe/memory/blob.hpp"
@@ -12,46 +13,71 @@ namespace caffe {
 struct LearnableParameters {
   std::vector<BlobBase*> blobs;  // each once; float or double
   std::vector<float> lr_mult, decay_mult;
-  std::vector<std::shared_ptr<BlobBase>> all;  // also those that share memory with one of `blobs`
 };
 
-// One memory for the data of all learnable blobs of a type and one for their diffs, so that clear,
-// norm, reduction and update are few launches. Blobs of equal multipliers lie side by side, those
-// of later layers first, because their gradients are complete first.
+// The data, or the diffs, of several blobs side by side in one buffer on the blobs' device, so that
+// one launch reaches them all. Each stays a memory of its own: a slice of the buffer. A slice that
+// left the buffer, because its blob moved to another device, is brought back at the next access.
+class ArenaArray {
+ public:
+  enum class Of { kData, kDiffs };
+  ArenaArray(Of of, int64_t bytes, std::string purpose);
+  void Add(BlobBase* blob, int64_t offset) { slices_.push_back({blob, offset}); }
+  // Brings all slices into the buffer; allocates it if there is none.
+  void Gather();
+  // The buffer, for launches that read all of it, and for launches that read and write all of it.
+  DevicePtr Read();
+  DevicePtr ReadAndWrite();
+  // One fill.
+  void Clear();
+
+ private:
+  struct Slice {
+    BlobBase* blob;
+    int64_t offset;
+  };
+  SyncedMemory& MemoryOf(const Slice& slice) const;
+
+  Of of_;
+  int64_t bytes_;
+  std::string purpose_;
+  std::vector<Slice> slices_;
+  // Held by the slices, so that it goes when they leave for another device.
+  std::weak_ptr<DeviceBuffer> buffer_;
+};
+
+// The learnable blobs of a net, by type. Data and diffs of a type lie in one ArenaArray each, in the
+// order in which backward completes the gradients: later layers first. So clear, norm and update are
+// one launch for each type, and the gradients that are complete at a time are a prefix.
 class ParameterArena {
  public:
-  // A run of elements with equal multipliers.
-  struct Run {
-    int64_t begin, count;
-    float lr_mult, decay_mult;
-  };
+  // Blobs begin at multiples of this many elements; each block of so many has one multiplier.
+  static constexpr int64_t kBlock = 64;
+
   struct Part {
     DataType type;
     int64_t count = 0;  // elements, with the gaps between blobs, which hold zeros
-    std::shared_ptr<SyncedMemory> data, diff;
-    std::vector<Run> runs;
-  };
-  // Where a blob lies.
-  struct Place {
-    int part;
-    int64_t begin;
+    ArenaArray data, diff;
+    // (blocks, 2): lr_mult and decay_mult of each block.
+    std::shared_ptr<Blob<float>> multipliers;
+    std::vector<int> members;      // indices in LearnableParameters::blobs
+    std::vector<int64_t> offsets;  // of the members, in bytes
   };
 
-  // Moves the blobs into the arena, with what they hold. Throws for a blob of another type.
+  // Throws for a blob that is neither float nor double.
   ParameterArena(const LearnableParameters& parameters, Device* device);
 
-  const std::vector<Part>& parts() const { return parts_; }
-  // Of parameter number i of LearnableParameters::blobs.
-  const Place& place(int i) const { return places_[i]; }
-  // One fill for each type.
+  std::vector<Part>& parts() { return parts_; }
+  // Brings data and diffs into their buffers and sets the diffs to zero: one fill for each type.
   void ClearDiffs();
-  // Memory as large as a part's, zeros: a state of an update rule.
-  std::shared_ptr<SyncedMemory> MakeState(int part, const std::string& purpose) const;
+  // An array laid out as the part's, of the data of other blobs: blobs[i] goes with parameter i.
+  ArenaArray ArrayOf(const Part& part, const std::vector<std::shared_ptr<BlobBase>>& blobs,
+                     const std::string& purpose) const;
+  // Moves the tables; the blobs move with their net.
+  void SetDevice(Device* device);
 
  private:
-  Device* device_;
   std::vector<Part> parts_;
-  std::vector<Place> places_;
 };
 
 }  // namespace caffe

@@ -9,8 +9,9 @@ namespace caffe {
 class SolverParameter;
 
 // How a step follows from a gradient: one kernel, kernels/solver/<body>.h with <body>_update, that
-// takes n, the parameters, the gradients, `states` state arrays, StepState's reals, and then the
-// numbers rate_mult, l2, l1, normalize and `constants`.
+// takes the number of items and the elements of an item, the parameters, the gradients, `states`
+// state arrays, StepState's reals, the multipliers of each block, and then the numbers l2, l1,
+// normalize and `constants`.
 struct UpdateRule {
   std::string name;  // SolverParameter.type
   std::string body;
@@ -23,10 +24,8 @@ struct UpdateRule {
   bool bias_correction = false;
 };
 
-// SGD, Nesterov, AdaGrad, RMSProp, AdaDelta, Adam, and what was added. Throws for other names.
+// SGD, Nesterov, AdaGrad, RMSProp, AdaDelta, Adam. Throws for other names.
 const UpdateRule& FindUpdateRule(const std::string& name);
 std::vector<std::string> UpdateRuleNames();
-// Replaces a rule of that name. Not to be called while solvers are made.
-void AddUpdateRule(const UpdateRule& rule);
 
 }  // namespace caffe

@@ -23,7 +23,7 @@ class SolverParameter;
 // loss scale that adapts is then halved, and doubled after loss_scale_window steps without that.
 class Updater {
  public:
-  // Moves the parameters into an arena. `step_state` outlives this. `narrow_gradients`: some are
+  // The parameters move into an arena at the first step. `step_state` outlives this. `narrow_gradients`: some are
   // computed in a type that overflows easily, so that the loss scale adapts unless it is set.
   // Throws if a setting does not suit the rule.
   Updater(const SolverParameter& parameter, const LearnableParameters& learnable,
@@ -39,7 +39,6 @@ class Updater {
   // States as BVLC's files list them: the first of every parameter, then the second of every
   // parameter.
   const std::vector<std::shared_ptr<BlobBase>>& history() const { return history_; }
-  const ParameterArena& arena() const { return arena_; }
   const std::string& type() const { return rule_.name; }
   bool adapts_loss_scale() const { return adapts_; }
   // Restores what a solverstate says of the adapting loss scale.
@@ -68,7 +67,7 @@ class Updater {
   StepState* step_state_;
   Device* device_;
   ParameterArena arena_;
-  std::vector<std::vector<std::shared_ptr<SyncedMemory>>> states_;  // [part][state]
+  std::vector<std::vector<ArenaArray>> states_;  // [part][state]
   std::vector<std::shared_ptr<BlobBase>> history_;
   std::vector<Program> programs_;  // [part]
   std::unique_ptr<Kernel> sums_, decide_;

@@ -106,6 +106,24 @@ const std::string& KernelText(const std::string& path) {
   CAFFE_THROW("there is no kernel file kernels/", path, ".h");
 }
 
+std::string KernelTextWithIncludes(const std::string& path) {
+  static const std::string begin = "#include \"", end = ".h\"";
+  std::istringstream lines(KernelText(path));
+  std::string line, text = "#line 1 \"kernels/" + path + ".h\"\n";
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (!line.starts_with(begin)) {
+      text += line + "\n";
+      continue;
+    }
+    const size_t close = line.find(end, begin.size());
+    CAFFE_CHECK(close != std::string::npos, "kernels/", path, ".h, line ", number, ": '", line,
+                "' does not name a file of kernels/");
+    text += KernelTextWithIncludes(line.substr(begin.size(), close - begin.size()));
+    text += "#line " + std::to_string(number + 1) + " \"kernels/" + path + ".h\"\n";
+  }
+  return text + "\n";
+}
+
 std::vector<std::string> KernelTextPaths() {
   std::vector<std::string> paths;
   for (const EmbeddedText* row = kEmbeddedTexts; row->path; ++row) paths.push_back(row->path);

@@ -6,14 +6,6 @@
 #include "caffe/device/kernel_text.hpp"
 
 namespace caffe {
-namespace {
-
-// A file of kernels/ under its own name, so that compile errors point into it.
-std::string Part(const std::string& path, const std::string& text) {
-  return "#line 1 \"kernels/" + path + ".h\"\n" + text + "\n";
-}
-
-}  // namespace
 
 ProgramBuilder::ProgramBuilder(Device* device, std::string name)
     : device_(device), name_(std::move(name)), types_(TypeTriple::Equal(kFloat)) {}
@@ -75,12 +67,12 @@ ProgramText ProgramBuilder::Text() const {
   if (doubles) text += "#define CAFFE_FP64 1\n";
   text += "#define Index i32\n";
   for (const auto& [name, value] : defines_) text += "#define " + name + " " + value + "\n";
-  text += Part(dialect, KernelText(dialect));
-  text += Part("dialect/common", KernelText("dialect/common"));
-  for (const char* part : {"math/requantize", "math/random", "math/float"}) {
-    text += Part(part, KernelText(part));
+  for (const std::string& part :
+       {dialect, std::string("dialect/common"), std::string("math/requantize"),
+        std::string("math/random"), std::string("math/float")}) {
+    text += KernelTextWithIncludes(part);
   }
-  for (const std::string& word : words) text += Part("types/" + word, KernelText("types/" + word));
+  for (const std::string& word : words) text += KernelTextWithIncludes("types/" + word);
   text += "#define Dtype " + types_.compute.word() + "\n#define MItype " + types_.in.word() +
           "\n#define MOtype " + types_.out.word() + "\n#define FLOAT_KIND " +
           (types_.compute.is_float() ? "1" : "0") + "\n";
@@ -90,7 +82,7 @@ ProgramText ProgramBuilder::Text() const {
     folded.push_back(name);
   }
   for (const std::string& body : bodies_) {
-    text += Part(body, RewriteKernelHeads(KernelText(body), folded));
+    text += RewriteKernelHeads(KernelTextWithIncludes(body), folded);
   }
   if (log::Topic("kernels")) {
     log::Info(Concat("program ", program.name, " for ", device_->info().id, ":\n", text));

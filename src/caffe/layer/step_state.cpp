@@ -2,7 +2,15 @@
 
 #include <limits>
 
+#include "../../../kernels/dialect/training.h"
+
 namespace caffe {
+
+static_assert(StepState::kRate == STEP_RATE && StepState::kLossScale == STEP_LOSS_SCALE &&
+              StepState::kSkip == STEP_SKIP && StepState::kClip == STEP_FACTOR &&
+              StepState::kCorrection == STEP_CORRECTION &&
+              StepState::kGoodSteps == STEP_GOOD_STEPS && StepState::kNorm == STEP_NORM &&
+              StepState::kSkippedSteps == STEP_SKIPPED_STEPS);
 
 StepState::StepState(Device* device) : reals_(device, {kReals}) {
   reals_.set_name("step state");

@@ -10,9 +10,9 @@ namespace caffe {
 namespace {
 
 // Too small; or larger than needed and never written, as after a shape that the device had no room for.
-bool Misfits(const std::shared_ptr<SyncedMemory>& memory, int64_t offset, int64_t needed) {
+bool Misfits(const std::shared_ptr<SyncedMemory>& memory, int64_t needed) {
   if (!memory) return false;
-  if (memory->bytes() - offset < needed) return true;
+  if (memory->bytes() < needed) return true;
   return memory->bytes() > needed && memory->version() == 0 && memory.use_count() == 1 &&
          !memory->has_view();
 }
@@ -70,14 +70,8 @@ void BlobBase::Reshape(const Shape& shape) {
   shape_ = shape;
   count_ = count;
   const int64_t needed = bytes();
-  if (Misfits(data_, data_offset_, needed)) {
-    data_.reset();
-    data_offset_ = 0;
-  }
-  if (Misfits(diff_, diff_offset_, needed)) {
-    diff_.reset();
-    diff_offset_ = 0;
-  }
+  if (Misfits(data_, needed)) data_.reset();
+  if (Misfits(diff_, needed)) diff_.reset();
 }
 
 const std::shared_ptr<SyncedMemory>& BlobBase::data_memory() const {
@@ -90,29 +84,17 @@ const std::shared_ptr<SyncedMemory>& BlobBase::diff_memory() const {
   return diff_;
 }
 
-const void* BlobBase::host_data() const {
-  return static_cast<const char*>(data_memory()->host_data()) + data_offset_;
-}
-void* BlobBase::mutable_host_data() {
-  return static_cast<char*>(data_memory()->mutable_host_data()) + data_offset_;
-}
-const void* BlobBase::host_diff() const {
-  return static_cast<const char*>(diff_memory()->host_data()) + diff_offset_;
-}
-void* BlobBase::mutable_host_diff() {
-  return static_cast<char*>(diff_memory()->mutable_host_data()) + diff_offset_;
-}
-DevicePtr BlobBase::device_data() const {
-  return Here(*this, data_memory()).device_data() + data_offset_;
-}
+const void* BlobBase::host_data() const { return data_memory()->host_data(); }
+void* BlobBase::mutable_host_data() { return data_memory()->mutable_host_data(); }
+const void* BlobBase::host_diff() const { return diff_memory()->host_data(); }
+void* BlobBase::mutable_host_diff() { return diff_memory()->mutable_host_data(); }
+DevicePtr BlobBase::device_data() const { return Here(*this, data_memory()).device_data(); }
 DevicePtr BlobBase::mutable_device_data() {
-  return Here(*this, data_memory()).mutable_device_data() + data_offset_;
+  return Here(*this, data_memory()).mutable_device_data();
 }
-DevicePtr BlobBase::device_diff() const {
-  return Here(*this, diff_memory()).device_data() + diff_offset_;
-}
+DevicePtr BlobBase::device_diff() const { return Here(*this, diff_memory()).device_data(); }
 DevicePtr BlobBase::mutable_device_diff() {
-  return Here(*this, diff_memory()).mutable_device_data() + diff_offset_;
+  return Here(*this, diff_memory()).mutable_device_data();
 }
 
 std::vector<double> BlobBase::DataAsDouble() const { return ToDouble(type_, host_data(), count_); }
@@ -142,7 +124,6 @@ void BlobBase::ShareData(const BlobBase& other) {
               ", ", shape_string(), ") can not share the data of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");
   data_ = other.data_memory();
-  data_offset_ = other.data_offset_;
   range_ = other.range_;
 }
 
@@ -152,21 +133,6 @@ void BlobBase::ShareDiff(const BlobBase& other) {
               ", ", shape_string(), ") can not share the diff of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");
   diff_ = other.diff_memory();
-  diff_offset_ = other.diff_offset_;
-}
-
-void BlobBase::SetDataMemory(std::shared_ptr<SyncedMemory> memory, int64_t offset) {
-  CAFFE_CHECK(offset + bytes() <= memory->bytes(), "blob ", name_, ": ", bytes(),
-              " bytes at offset ", offset, " do not fit a memory of ", memory->bytes());
-  data_ = std::move(memory);
-  data_offset_ = offset;
-}
-
-void BlobBase::SetDiffMemory(std::shared_ptr<SyncedMemory> memory, int64_t offset) {
-  CAFFE_CHECK(offset + bytes() <= memory->bytes(), "blob ", name_, ": ", bytes(),
-              " bytes at offset ", offset, " do not fit a memory of ", memory->bytes());
-  diff_ = std::move(memory);
-  diff_offset_ = offset;
 }
 
 void BlobBase::SetDevice(Device* device) {

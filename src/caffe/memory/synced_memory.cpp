@@ -18,6 +18,12 @@ uint64_t NextVersion() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+std::shared_ptr<char> AllocateHost(int64_t bytes, const std::string& purpose) {
+  char* memory = static_cast<char*>(::operator new(bytes, kHostAlignment, std::nothrow));
+  CAFFE_CHECK(memory, purpose, ": out of host memory, ", bytes, " bytes were asked for");
+  return std::shared_ptr<char>(memory, [](char* p) { ::operator delete(p, kHostAlignment); });
+}
+
 }  // namespace
 
 SyncedMemory::SyncedMemory(int64_t bytes, Device* device, std::string purpose)
@@ -25,52 +31,68 @@ SyncedMemory::SyncedMemory(int64_t bytes, Device* device, std::string purpose)
   CAFFE_CHECK(bytes >= 0, purpose_, ": a size of ", bytes, " bytes");
 }
 
-SyncedMemory::~SyncedMemory() {
-  if (!shared()) device_->Free(device_memory_);
+// A host copy without a buffer is all of a memory that moved to the CPU.
+DevicePtr SyncedMemory::pointer() const {
+  return buffer_ ? buffer_->pointer() + offset_ : DevicePtr{host_.get(), 0};
+}
+
+bool SyncedMemory::one_copy() const {
+  return device_->host_accessible() && host_ && pointer().address() == host_.get();
 }
 
 void SyncedMemory::NeedHost() {
   if (host_) return;
-  if (shared()) {
-    // Freed when the last view goes, which may be after this object.
-    Device* device = device_;
-    const DevicePtr memory = device->Allocate(bytes_, purpose_);
-    host_ =
-        std::shared_ptr<char>(memory.address(), [device, memory](char*) { device->Free(memory); });
-    device_memory_ = memory;
-  } else {
-    char* memory = static_cast<char*>(::operator new(bytes_, kHostAlignment, std::nothrow));
-    CAFFE_CHECK(memory, purpose_, ": out of host memory, ", bytes_, " bytes were asked for");
-    host_ = std::shared_ptr<char>(memory, [](char* p) { ::operator delete(p, kHostAlignment); });
+  if (!device_->host_accessible()) {
+    host_ = AllocateHost(bytes_, purpose_);
+    return;
   }
+  NeedDevice();
+  // A share of its own, which counts the views of this slice; it holds the buffer.
+  host_ = std::shared_ptr<char>(pointer().address(), [buffer = buffer_](char*) {});
 }
 
 void SyncedMemory::NeedDevice() {
-  if (shared()) {
-    NeedHost();
-  } else if (!device_memory_) {
-    device_memory_ = device_->Allocate(bytes_, purpose_);
+  if (buffer_ || (host_ && device_->host_accessible())) return;
+  buffer_ = std::make_shared<DeviceBuffer>(device_, bytes_, purpose_);
+  offset_ = 0;
+  room_ = Room::kOwn;
+}
+
+void SyncedMemory::Make() {
+  const std::shared_ptr<Source> source = source_.lock();
+  CAFFE_CHECK(source, purpose_,
+              ": its content was not kept, and the net that could compute it again is gone; read "
+              "it while the net is there, or have the net keep the blob");
+  head_ = Head::kUndefined;
+  try {
+    source->Make(this);
+    CAFFE_CHECK(filled(), purpose_, ": its source wrote nothing");
+  } catch (...) {
+    head_ = Head::kElsewhere;
+    throw;
   }
 }
 
 void SyncedMemory::ToHost() {
+  if (head_ == Head::kElsewhere) Make();
   NeedHost();
-  if (head_ == Head::kEmpty) {
+  if (!filled()) {
     std::memset(host_.get(), 0, bytes_);
     head_ = Head::kHost;
   } else if (head_ == Head::kDevice) {
-    if (!shared()) device_->Download(host_.get(), device_memory_, bytes_);
+    if (!one_copy()) device_->Download(host_.get(), pointer(), bytes_);
     head_ = Head::kSynced;
   }
 }
 
 void SyncedMemory::ToDevice() {
+  if (head_ == Head::kElsewhere) Make();
   NeedDevice();
-  if (head_ == Head::kEmpty) {
-    device_->Fill(device_memory_, 0, bytes_);
+  if (!filled()) {
+    device_->Fill(pointer(), 0, bytes_);
     head_ = Head::kDevice;
   } else if (head_ == Head::kHost) {
-    if (!shared()) device_->Upload(device_memory_, host_.get(), bytes_);
+    if (!one_copy()) device_->Upload(pointer(), host_.get(), bytes_);
     head_ = Head::kSynced;
   }
 }
@@ -81,7 +103,7 @@ const void* SyncedMemory::host_data() {
 }
 
 void* SyncedMemory::mutable_host_data() {
-  ToHost();
+  head_ == Head::kUndefined ? NeedHost() : ToHost();
   head_ = Head::kHost;
   version_ = NextVersion();
   return host_.get();
@@ -89,44 +111,131 @@ void* SyncedMemory::mutable_host_data() {
 
 DevicePtr SyncedMemory::device_data() {
   ToDevice();
-  return device_memory_;
+  return pointer();
 }
 
 DevicePtr SyncedMemory::mutable_device_data() {
-  ToDevice();
+  head_ == Head::kUndefined ? NeedDevice() : ToDevice();
   head_ = Head::kDevice;
   version_ = NextVersion();
-  return device_memory_;
+  return pointer();
 }
 
 void SyncedMemory::SetDevice(Device* device) {
   if (device == device_) return;
-  const bool filled = head_ != Head::kEmpty;
-  if (filled) ToHost();
-  if (!shared()) device_->Free(device_memory_);
-  device_memory_ = {};
+  if (filled()) ToHost();
+  // The host copy stays the same memory, so that views of it stay live; but it does not keep an
+  // arena that this memory leaves.
+  if (room_ != Room::kOwn && one_copy()) SeparateHostCopy();
+  buffer_.reset();
+  offset_ = 0;
+  room_ = Room::kOwn;
   device_ = device;
-  if (!filled) {
-    host_.reset();
+  if (filled()) {
+    head_ = Head::kHost;
     return;
   }
-  // The host's copy stays the same memory, so that views of it stay live.
-  if (shared()) device_memory_ = {host_.get(), 0};
-  head_ = Head::kHost;
+  if (!has_view()) host_.reset();
+  if (head_ == Head::kUndefined) head_ = Head::kEmpty;
 }
 
 std::shared_ptr<void> SyncedMemory::View() {
-  mutable_host_data();
+  if (head_ == Head::kElsewhere) Make();
+  if (borrowed()) TakeOwnBuffer();
+  MarkHostWritten();
+  if (room_ == Room::kSlice && one_copy()) SeparateHostCopy();
   return host_;
 }
 
+// Instead of the slice of the CPU's buffer, with what that holds.
+void SyncedMemory::SeparateHostCopy() {
+  std::shared_ptr<char> copy = AllocateHost(bytes_, purpose_);
+  if (filled()) std::memcpy(copy.get(), host_.get(), bytes_);
+  host_ = std::move(copy);
+}
+
+void SyncedMemory::TakeOwnBuffer() {
+  const std::shared_ptr<DeviceBuffer> arena = std::move(buffer_);
+  const DevicePtr source = arena->pointer() + offset_;
+  const bool one = device_->host_accessible() && host_ && host_.get() == source.address();
+  if (one) host_.reset();
+  buffer_.reset();
+  NeedDevice();
+  if (one ? filled() : head_ == Head::kDevice || head_ == Head::kSynced) {
+    device_->Copy(pointer(), source, bytes_);
+  }
+  room_ = Room::kOwn;
+}
+
 void SyncedMemory::ForgetHostWrites() {
-  if (head_ == Head::kHost && !shared() && device_memory_) head_ = Head::kSynced;
+  if (head_ == Head::kElsewhere) head_ = Head::kUndefined;
+  if (head_ == Head::kHost && buffer_ && !one_copy()) head_ = Head::kSynced;
 }
 
 void SyncedMemory::MarkHostWritten() {
   ToHost();
   head_ = Head::kHost;
+  version_ = NextVersion();
+}
+
+void SyncedMemory::MarkDeviceWritten() {
+  NeedDevice();
+  head_ = Head::kDevice;
+  version_ = NextVersion();
+}
+
+void SyncedMemory::CheckFits(const DeviceBuffer& buffer, int64_t offset) const {
+  CAFFE_CHECK(buffer.device() == device_, purpose_, " is on ", device_->info().id,
+              " and cannot lie in ", buffer.purpose(), " on ", buffer.device()->info().id);
+  CAFFE_CHECK(offset >= 0 && offset + bytes_ <= buffer.bytes(), purpose_, ": ", bytes_,
+              " bytes at offset ", offset, " do not fit in ", buffer.purpose(), " of ",
+              buffer.bytes(), " bytes");
+}
+
+void SyncedMemory::MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) {
+  if (buffer == buffer_ && offset == offset_) {
+    room_ = Room::kSlice;
+    return;
+  }
+  CheckFits(*buffer, offset);
+  if (head_ == Head::kElsewhere) Make();
+  const DevicePtr target = buffer->pointer() + offset;
+  if (one_copy()) {
+    if (filled()) {
+      device_->Copy(target, pointer(), bytes_);
+      head_ = Head::kSynced;
+    }
+    // With a view the host copy stays where it is, beside the one in the arena.
+    if (!has_view()) host_.reset();
+  } else if (head_ == Head::kDevice || head_ == Head::kSynced) {
+    device_->Copy(target, pointer(), bytes_);
+  }
+  buffer_ = std::move(buffer);
+  offset_ = offset;
+  room_ = Room::kSlice;
+}
+
+bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) {
+  if (has_view()) return false;
+  CheckFits(*buffer, offset);
+  if (device_->host_accessible()) host_.reset();
+  buffer_ = std::move(buffer);
+  offset_ = offset;
+  room_ = Room::kBorrowed;
+  head_ = Head::kUndefined;
+  version_ = NextVersion();
+  return true;
+}
+
+void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
+  source_ = std::move(source);
+  if (borrowed()) {
+    if (one_copy()) host_.reset();
+    buffer_.reset();
+    offset_ = 0;
+    room_ = Room::kOwn;
+  }
+  head_ = Head::kElsewhere;
   version_ = NextVersion();
 }
 

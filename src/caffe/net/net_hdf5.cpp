@@ -11,9 +11,9 @@
 namespace caffe {
 namespace {
 
-using Place = std::pair<const SyncedMemory*, int64_t>;
+using Place = const SyncedMemory*;
 
-Place PlaceOf(const BlobBase& blob) { return {blob.data_memory().get(), blob.data_offset()}; }
+Place PlaceOf(const BlobBase& blob) { return blob.data_memory().get(); }
 
 bool HasValues(const BlobProto& blob) {
   return blob.has_shape() || blob.data_size() > 0 || blob.double_data_size() > 0;

@@ -1,87 +1,133 @@
 #include "caffe/solver/parameter_arena.hpp"
 
-#include <cstring>
-#include <map>
-#include <tuple>
+#include <algorithm>
+
+#include "../../../kernels/dialect/training.h"
 
 namespace caffe {
 namespace {
 
-// In elements: every blob begins at a multiple of 256 bytes, as its own memory would.
-constexpr int64_t kAlignment = 64;
+static_assert(ParameterArena::kBlock == PARAMETER_BLOCK);
+
+// Of the blob's memories, which may be larger than its shape needs.
+int64_t Blocks(const BlobBase& blob) {
+  const int64_t bytes = std::max(blob.data_memory()->bytes(), blob.diff_memory()->bytes());
+  const int64_t block = ParameterArena::kBlock * static_cast<int64_t>(blob.type().bytes());
+  return (bytes + block - 1) / block;
+}
 
 }  // namespace
 
-ParameterArena::ParameterArena(const LearnableParameters& parameters, Device* device)
-    : device_(device), places_(parameters.blobs.size()) {
-  const int size = static_cast<int>(parameters.blobs.size());
-  // Runs in the order in which backward reaches the first of them.
-  using Key = std::tuple<DataType, float, float>;
-  std::vector<std::pair<Key, std::vector<int>>> runs;
-  for (int i = size - 1; i >= 0; --i) {
+ArenaArray::ArenaArray(Of of, int64_t bytes, std::string purpose)
+    : of_(of), bytes_(bytes), purpose_(std::move(purpose)) {}
+
+SyncedMemory& ArenaArray::MemoryOf(const Slice& slice) const {
+  return of_ == Of::kData ? *slice.blob->data_memory() : *slice.blob->diff_memory();
+}
+
+void ArenaArray::Gather() {
+  Device* const device = slices_.front().blob->device();
+  std::shared_ptr<DeviceBuffer> buffer = buffer_.lock();
+  if (!buffer || buffer->device() != device) {
+    buffer = std::make_shared<DeviceBuffer>(device, bytes_, purpose_);
+    device->Fill(buffer->pointer(), 0, bytes_);
+    buffer_ = buffer;
+  }
+  for (size_t i = 0; i < slices_.size(); ++i) {
+    SyncedMemory& memory = MemoryOf(slices_[i]);
+    if (memory.buffer() == buffer && memory.offset() == slices_[i].offset) continue;
+    const int64_t end = i + 1 < slices_.size() ? slices_[i + 1].offset : bytes_;
+    CAFFE_CHECK(slices_[i].offset + memory.bytes() <= end, "parameter ", slices_[i].blob->name(),
+                " was reshaped to ", slices_[i].blob->shape_string(),
+                " and is larger than it was when the solver was made; make another solver");
+    memory.MoveInto(buffer, slices_[i].offset);
+  }
+}
+
+DevicePtr ArenaArray::Read() {
+  Gather();
+  for (const Slice& slice : slices_) MemoryOf(slice).device_data();
+  return buffer_.lock()->pointer();
+}
+
+DevicePtr ArenaArray::ReadAndWrite() {
+  Gather();
+  for (const Slice& slice : slices_) MemoryOf(slice).mutable_device_data();
+  return buffer_.lock()->pointer();
+}
+
+void ArenaArray::Clear() {
+  Gather();
+  const std::shared_ptr<DeviceBuffer> buffer = buffer_.lock();
+  buffer->device()->Fill(buffer->pointer(), 0, bytes_);
+  for (const Slice& slice : slices_) MemoryOf(slice).MarkDeviceWritten();
+}
+
+ParameterArena::ParameterArena(const LearnableParameters& parameters, Device* device) {
+  struct Layout {
+    DataType type;
+    std::vector<int> members;
+    std::vector<int64_t> offsets;  // in blocks
+    std::vector<float> multipliers;
+  };
+  std::vector<Layout> layouts;
+  for (int i = static_cast<int>(parameters.blobs.size()) - 1; i >= 0; --i) {
     const BlobBase& blob = *parameters.blobs[i];
     CAFFE_CHECK(blob.type() == kFloat || blob.type() == kDouble, "parameter ", blob.name(),
                 " holds ", blob.type().name(), "; only float and double can be trained");
-    const Key key{blob.type(), parameters.lr_mult[i], parameters.decay_mult[i]};
-    auto run = runs.begin();
-    while (run != runs.end() && run->first != key) ++run;
-    if (run == runs.end()) run = runs.insert(run, {key, {}});
-    run->second.push_back(i);
-  }
-  for (const auto& [key, members] : runs) {
-    const DataType type = std::get<0>(key);
-    int part = 0;
-    while (part < static_cast<int>(parts_.size()) && parts_[part].type != type) ++part;
-    if (part == static_cast<int>(parts_.size())) parts_.push_back({type, 0, nullptr, nullptr, {}});
-    Part& target = parts_[part];
-    const int64_t begin = target.count;
-    for (int i : members) {
-      places_[i] = {part, target.count};
-      const int64_t count = parameters.blobs[i]->count();
-      target.count += (count + kAlignment - 1) / kAlignment * kAlignment;
-    }
-    target.runs.push_back({begin, target.count - begin, std::get<1>(key), std::get<2>(key)});
-  }
-  for (int part = 0; part < static_cast<int>(parts_.size()); ++part) {
-    parts_[part].data = MakeState(part, "parameters");
-    parts_[part].diff = MakeState(part, "gradients of parameters");
-  }
-  for (int i = 0; i < size; ++i) {
-    BlobBase* blob = parameters.blobs[i];
-    const Part& part = parts_[places_[i].part];
-    const int64_t offset = places_[i].begin * static_cast<int64_t>(blob->type().bytes());
-    const auto old_memory = blob->data_memory();
-    const int64_t old_offset = blob->data_offset();
-    std::memcpy(static_cast<char*>(part.data->mutable_host_data()) + offset, blob->host_data(),
-                blob->bytes());
-    if (blob->has_diff()) {
-      std::memcpy(static_cast<char*>(part.diff->mutable_host_data()) + offset, blob->host_diff(),
-                  blob->bytes());
-    }
-    blob->SetDataMemory(part.data, offset);
-    blob->SetDiffMemory(part.diff, offset);
-    for (const auto& other : parameters.all) {
-      if (other.get() != blob && other->data_memory() == old_memory &&
-          other->data_offset() == old_offset) {
-        other->ShareData(*blob);
-        other->ShareDiff(*blob);
-      }
+    auto layout = layouts.begin();
+    while (layout != layouts.end() && layout->type != blob.type()) ++layout;
+    if (layout == layouts.end()) layout = layouts.insert(layout, {blob.type(), {}, {}, {}});
+    layout->members.push_back(i);
+    layout->offsets.push_back(static_cast<int64_t>(layout->multipliers.size()) / 2);
+    for (int64_t block = Blocks(blob); block > 0; --block) {
+      layout->multipliers.push_back(parameters.lr_mult[i]);
+      layout->multipliers.push_back(parameters.decay_mult[i]);
     }
   }
-}
-
-std::shared_ptr<SyncedMemory> ParameterArena::MakeState(int part,
-                                                        const std::string& purpose) const {
-  const Part& model = parts_[part];
-  return std::make_shared<SyncedMemory>(model.count * static_cast<int64_t>(model.type.bytes()),
-                                        device_, purpose);
+  for (const Layout& layout : layouts) {
+    const int64_t blocks = static_cast<int64_t>(layout.multipliers.size()) / 2;
+    const int64_t block_bytes = kBlock * static_cast<int64_t>(layout.type.bytes());
+    const int64_t bytes = blocks * block_bytes;
+    Part part{layout.type,
+              blocks * kBlock,
+              ArenaArray(ArenaArray::Of::kData, bytes, "parameters"),
+              ArenaArray(ArenaArray::Of::kDiffs, bytes, "gradients of parameters"),
+              std::make_shared<Blob<float>>(device, Shape{blocks, 2}),
+              layout.members,
+              {}};
+    part.multipliers->set_name("multipliers of parameters");
+    std::copy(layout.multipliers.begin(), layout.multipliers.end(),
+              part.multipliers->mutable_cpu_data());
+    for (size_t m = 0; m < layout.members.size(); ++m) {
+      part.offsets.push_back(layout.offsets[m] * block_bytes);
+      part.data.Add(parameters.blobs[layout.members[m]], part.offsets[m]);
+      part.diff.Add(parameters.blobs[layout.members[m]], part.offsets[m]);
+    }
+    parts_.push_back(std::move(part));
+  }
 }
 
 void ParameterArena::ClearDiffs() {
-  for (const Part& part : parts_) {
-    Device* device = part.diff->device();
-    device->Fill(part.diff->mutable_device_data(), 0, part.diff->bytes());
+  for (Part& part : parts_) {
+    part.data.Gather();
+    part.diff.Clear();
   }
+}
+
+ArenaArray ParameterArena::ArrayOf(const Part& part,
+                                   const std::vector<std::shared_ptr<BlobBase>>& blobs,
+                                   const std::string& purpose) const {
+  ArenaArray array(ArenaArray::Of::kData, part.count * static_cast<int64_t>(part.type.bytes()),
+                   purpose);
+  for (size_t m = 0; m < part.members.size(); ++m) {
+    array.Add(blobs[part.members[m]].get(), part.offsets[m]);
+  }
+  return array;
+}
+
+void ParameterArena::SetDevice(Device* device) {
+  for (Part& part : parts_) part.multipliers->SetDevice(device);
 }
 
 }  // namespace caffe

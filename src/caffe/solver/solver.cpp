@@ -66,7 +66,7 @@ void Solver::Init(Device* device) {
   if (param_->snapshot() > 0) CheckSnapshotCanBeWritten();
   InitTrainNet(device);
   LearnableParameters learnable{net_->learnable_params(), net_->params_lr(),
-                                net_->params_weight_decay(), net_->params()};
+                                net_->params_weight_decay()};
   updater_ = std::make_unique<Updater>(*param_, learnable, &net_->step_state(), net_->device(),
                                        net_->has_narrow_gradients());
   losses_ = std::make_unique<LossWindow>(net_.get(), param_->average_loss(), param_->iter_size());

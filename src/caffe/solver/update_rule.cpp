@@ -13,8 +13,8 @@ void NoMomentum(const SolverParameter& parameter) {
               "; it is ", parameter.momentum());
 }
 
-std::map<std::string, UpdateRule>& Rules() {
-  static std::map<std::string, UpdateRule> rules = [] {
+const std::map<std::string, UpdateRule>& Rules() {
+  static const std::map<std::string, UpdateRule> rules = [] {
     std::map<std::string, UpdateRule> all;
     const auto add = [&all](UpdateRule rule) { all[rule.name] = std::move(rule); };
     using Numbers = std::vector<double>;
@@ -60,7 +60,5 @@ std::vector<std::string> UpdateRuleNames() {
   for (const auto& [name, rule] : Rules()) names.push_back(name);
   return names;
 }
-
-void AddUpdateRule(const UpdateRule& rule) { Rules()[rule.name] = rule; }
 
 }  // namespace caffe

@@ -16,6 +16,11 @@ constexpr int64_t kHostUnit = 4096;
 
 int64_t Unit(const Device& device) { return device.host_accessible() ? kHostUnit : 1; }
 
+// Elements of an update that one item takes: on the host a block, which has one pair of multipliers.
+int64_t UpdateUnit(const Device& device) {
+  return device.host_accessible() ? ParameterArena::kBlock : 1;
+}
+
 int64_t Items(const Device& device, int64_t count) {
   const int64_t unit = Unit(device);
   return std::min(kMaxItems, (count + unit - 1) / unit);
@@ -52,23 +57,17 @@ Updater::Updater(const SolverParameter& parameter, const LearnableParameters& le
   checks_ = adapts_ || narrow_gradients || scale != 1;
   SetLossScale(scale, 0);
 
-  for (int part = 0; part < static_cast<int>(arena_.parts().size()); ++part) {
-    std::vector<std::shared_ptr<SyncedMemory>> states;
-    for (int i = 0; i < rule_.states; ++i) {
-      states.push_back(arena_.MakeState(part, "solver history"));
-    }
-    states_.push_back(std::move(states));
-  }
+  states_.resize(arena_.parts().size());
   for (int state = 0; state < rule_.states; ++state) {
-    for (int i = 0; i < static_cast<int>(learnable.blobs.size()); ++i) {
-      const ParameterArena::Place& place = arena_.place(i);
-      const DataType type = learnable.blobs[i]->type();
-      auto blob = MakeBlob(type, device, learnable.blobs[i]->shape(),
-                           "history of " + learnable.blobs[i]->name());
-      blob->SetDataMemory(states_[place.part][state],
-                          place.begin * static_cast<int64_t>(type.bytes()));
-      history_.push_back(std::move(blob));
+    std::vector<std::shared_ptr<BlobBase>> blobs;
+    for (const BlobBase* parameter_blob : learnable.blobs) {
+      blobs.push_back(MakeBlob(parameter_blob->type(), device, parameter_blob->shape(),
+                               "history of " + parameter_blob->name()));
     }
+    for (size_t part = 0; part < states_.size(); ++part) {
+      states_[part].push_back(arena_.ArrayOf(arena_.parts()[part], blobs, "solver history"));
+    }
+    history_.insert(history_.end(), blobs.begin(), blobs.end());
   }
   MakePrograms();
 }
@@ -94,6 +93,7 @@ void Updater::MakePrograms() {
     Program program;
     program.update = ProgramBuilder(device_, rule_.body)
                          .Types(part.type)
+                         .Fold("unit", UpdateUnit(*device_))
                          .Body("solver/" + rule_.body)
                          .Build()
                          ->CreateKernel(rule_.body + "_update");
@@ -119,9 +119,7 @@ void Updater::MakePrograms() {
 void Updater::SetDevice(Device* device) {
   if (device == device_) return;
   device_ = device;
-  for (const auto& states : states_) {
-    for (const auto& state : states) state->SetDevice(device);
-  }
+  arena_.SetDevice(device);
   for (const auto& blob : history_) blob->SetDevice(device);
   MakePrograms();
 }
@@ -131,10 +129,10 @@ void Updater::Decide() {
   const DevicePtr sums = squares_->mutable_device_data();
   constexpr int64_t kBytes = sizeof(float);
   for (size_t i = 0; i < programs_.size(); ++i) {
-    const ParameterArena::Part& part = arena_.parts()[i];
+    ParameterArena::Part& part = arena_.parts()[i];
     const int64_t own = Items(*device_, part.count);
     programs_[i].squares->Launch(
-        own, {own, part.count, Unit(*device_), part.diff->device_data(), sums + items * kBytes});
+        own, {own, part.count, Unit(*device_), part.diff.Read(), sums + items * kBytes});
     items += own;
   }
   DevicePtr last = sums;
@@ -157,24 +155,18 @@ void Updater::Update(double rate, int64_t iteration) {
   }
   if (decide_) Decide();
   const DevicePtr reals = step_state_->reals();
+  const int64_t unit = UpdateUnit(*device_);
   for (size_t i = 0; i < programs_.size(); ++i) {
-    const ParameterArena::Part& part = arena_.parts()[i];
-    const DevicePtr data = part.data->mutable_device_data();
-    const DevicePtr diff = part.diff->mutable_device_data();
-    for (const ParameterArena::Run& run : part.runs) {
-      const int64_t offset = run.begin * static_cast<int64_t>(part.type.bytes());
-      std::vector<KernelArgument> arguments{run.count, data + offset, diff + offset};
-      for (const auto& state : states_[i]) {
-        arguments.push_back(state->mutable_device_data() + offset);
-      }
-      arguments.push_back(reals);
-      arguments.push_back(static_cast<double>(run.lr_mult));
-      arguments.push_back(l2_ * run.decay_mult);
-      arguments.push_back(l1_ * run.decay_mult);
-      arguments.push_back(normalize_);
-      for (double constant : constants_) arguments.push_back(constant);
-      programs_[i].update->Launch(run.count, arguments);
-    }
+    ParameterArena::Part& part = arena_.parts()[i];
+    const int64_t items = part.count / unit;
+    std::vector<KernelArgument> arguments{items, unit, part.data.ReadAndWrite(),
+                                          part.diff.ReadAndWrite()};
+    for (ArenaArray& state : states_[i]) arguments.push_back(state.ReadAndWrite());
+    arguments.push_back(reals);
+    arguments.push_back(part.multipliers->device_data());
+    for (double value : {l2_, l1_, normalize_}) arguments.push_back(value);
+    for (double constant : constants_) arguments.push_back(constant);
+    programs_[i].update->Launch({items, unit}, arguments);
   }
 }
 
