@@ -13,7 +13,8 @@ KERNEL(adam_update, ARG(i64, items), FOLD(i64, unit), OUT(Dtype, w), OUT(Dtype, 
     const Index begin = item * unit, block = begin / PARAMETER_BLOCK;
     const Acctype rate_mult = LOAD(f32, multipliers, 2 * block);
     const Acctype decay_mult = LOAD(f32, multipliers, 2 * block + 1);
-    const Acctype rate = LOAD(f32, reals, STEP_RATE) * LOAD(f32, reals, STEP_CORRECTION) * rate_mult;
+    const Acctype rate =
+        LOAD(f32, reals, STEP_RATE) * LOAD(f32, reals, STEP_CORRECTION) * rate_mult;
     const Acctype decay2 = l2 * decay_mult, decay1 = l1 * decay_mult;
     SIMD
     for (Index i = begin; i < begin + unit; ++i) {

@@ -148,14 +148,15 @@ std::string Shared(const std::string& first, const std::string& second, int outp
          InnerProductText("b", "a", outputs, "param { name: 'w' " + second + " }");
 }
 
-TEST(NetParameterTest, SharedOnesAreOneMemory) {
+TEST(NetParameterTest, SharedOnesAreOneBlob) {
   const auto net = MakeNet(Shared("lr_mult: 2", ""), Cpu(), 0);
   EXPECT_EQ(net->params().size(), 4u);
   ASSERT_EQ(net->learnable_params().size(), 3u);
   auto &a = net->LayerByName("a")->blobs(), &b = net->LayerByName("b")->blobs();
-  EXPECT_EQ(a[0]->host_data(), b[0]->host_data());
-  EXPECT_EQ(a[0]->host_diff(), b[0]->host_diff());
-  EXPECT_NE(a[1]->host_data(), b[1]->host_data());
+  EXPECT_EQ(a[0], b[0]);
+  EXPECT_EQ(net->params()[0], net->params()[2]);
+  EXPECT_EQ(net->learnable_params()[0], a[0].get());
+  EXPECT_NE(a[1], b[1]);
   EXPECT_EQ(net->params_lr(), std::vector<float>({2, 1, 1}));
 }
 
@@ -171,7 +172,17 @@ TEST(NetParameterTest, SharingChecksShapesAndMultipliers) {
       InputText("x", {1, 6}) + InputText("y", {1, 3}) +
       InnerProductText("a", "x", 2, "param { name: 'w' }") +
       InnerProductText("b", "y", 4, "param { name: 'w' share_mode: PERMISSIVE }");
-  EXPECT_EQ(NetError(text), "");
+  const auto net = MakeNet(text, Cpu());
+  const auto &a = net->LayerByName("a")->blobs(), &b = net->LayerByName("b")->blobs();
+  EXPECT_EQ(a[0]->shape(), Shape({2, 6}));
+  EXPECT_EQ(b[0]->shape(), Shape({4, 3}));
+  EXPECT_EQ(a[0]->data_memory(), b[0]->data_memory());
+  EXPECT_EQ(a[0]->diff_memory(), b[0]->diff_memory());
+  EXPECT_EQ(net->learnable_params().size(), 3u);
+  EXPECT_TRUE(Holds(NetError(text + "layer { name: 'c' type: 'InnerProduct' bottom: 'y' top: 'c' "
+                                    "param { name: 'w' } inner_product_param { num_output: 4 } }"),
+                    "c (InnerProduct): parameter 'w' of shape 4 3 (12) cannot be shared with that "
+                    "of layer 'a' of shape 2 6 (12)"));
 }
 
 TEST(NetParameterTest, RoundTripThroughAFile) {

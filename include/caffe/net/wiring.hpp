@@ -57,8 +57,11 @@ struct Wiring {
   std::vector<int> inputs, outputs;                   // in user_blobs
   std::vector<float> loss_weights;                    // of user_blobs
 
-  // All parameters in the order of their layers, shared ones repeated; and each once.
+  // All parameters in the order of their layers, shared ones repeated; and each once. Layers that share
+  // a parameter hold the same blob; one that sees it in another shape (PERMISSIVE) holds a blob of that
+  // shape on the same memories.
   std::vector<std::shared_ptr<BlobBase>> parameters;
+  std::vector<int> learnable_ids;  // of `parameters`, in `learnable`
   std::vector<BlobBase*> learnable;
   std::vector<float> lr_mult, decay_mult;  // of `learnable`
 

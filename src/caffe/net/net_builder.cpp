@@ -56,7 +56,7 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   if (log::Topic("passes")) log::Info("net after the passes:\n" + net.ToString());
   for (const TypedLayer& typed : net.layers) {
     wiring_.nodes.push_back(MakeNode(typed));
-    AppendParameters(wiring_.nodes.back().layer.get());
+    AppendParameters(wiring_.nodes.back());
   }
   FindOrigins(separated);
   ListForUser();
@@ -140,41 +140,49 @@ void NetBuilder::MakeTops(const TypedLayer& typed, Node* node) {
   }
 }
 
-void NetBuilder::AppendParameters(LayerBase* layer) {
+void NetBuilder::AppendParameters(const Node& node) {
+  LayerBase* const layer = node.layer.get();
   const LayerParameter& parameter = layer->layer_param();
   const int count = static_cast<int>(layer->blobs().size());
   CAFFE_CHECK(parameter.param_size() <= count, layer->name(), " (", layer->type(), "): has ", count,
               " parameters, ", parameter.param_size(), " param entries are given");
+  bool replaced = false;
   for (int i = 0; i < count; ++i) {
     const ParamSpec spec = i < parameter.param_size() ? parameter.param(i) : ParamSpec();
+    int id = static_cast<int>(wiring_.learnable.size());
     if (!spec.name().empty() && owners_.count(spec.name())) {
-      Share(layer, i, spec);
+      replaced = Share(layer, i, spec) || replaced;
+      id = owners_.at(spec.name()).learnable;
     } else {
       if (!spec.name().empty()) {
-        owners_[spec.name()] = {layer->name(), i, static_cast<int>(wiring_.learnable.size()),
-                                spec.has_lr_mult(), spec.has_decay_mult()};
+        owners_[spec.name()] = {layer->name(),        i, id, layer->blobs()[i], spec.has_lr_mult(),
+                                spec.has_decay_mult()};
       }
       wiring_.learnable.push_back(layer->blobs()[i].get());
       wiring_.lr_mult.push_back(spec.lr_mult());
       wiring_.decay_mult.push_back(spec.decay_mult());
     }
     wiring_.parameters.push_back(layer->blobs()[i]);
+    wiring_.learnable_ids.push_back(id);
   }
+  // The layer sets itself up again with the blobs that it has now, as after a move.
+  if (replaced) InLayer(*layer, [&] { layer->MoveToDevice(device_, node.bottom, node.top); });
 }
 
-void NetBuilder::Share(LayerBase* layer, int index, const ParamSpec& spec) {
+bool NetBuilder::Share(LayerBase* layer, int index, const ParamSpec& spec) {
   Owner& own = owners_.at(spec.name());
-  BlobBase& blob = *layer->blobs()[index];
-  BlobBase* const shared = wiring_.learnable[own.learnable];
+  std::shared_ptr<BlobBase>& blob = layer->blobs()[index];
   log::Info(Concat("Sharing parameters '", spec.name(), "' owned by layer '", own.layer,
                    "', param index ", own.index));
   const bool permissive = spec.share_mode() == ParamSpec::PERMISSIVE;
-  CAFFE_CHECK(permissive ? blob.count() == shared->count() : blob.shape() == shared->shape(),
-              layer->name(), " (", layer->type(), "): parameter '", spec.name(), "' of shape ",
-              blob.shape_string(), " cannot be shared with that of layer '", own.layer,
-              "' of shape ", shared->shape_string());
-  blob.ShareData(*shared);
-  blob.ShareDiff(*shared);
+  const bool same_shape = blob->shape() == own.blob->shape();
+  CAFFE_CHECK(same_shape || (permissive && blob->count() == own.blob->count()), layer->name(), " (",
+              layer->type(), "): parameter '", spec.name(), "' of shape ", blob->shape_string(),
+              " cannot be shared with that of layer '", own.layer, "' of shape ",
+              own.blob->shape_string());
+  blob->ShareData(*own.blob);
+  blob->ShareDiff(*own.blob);
+  if (same_shape) blob = own.blob;
   const auto unite = [&](bool given, float value, bool* given_before, float* known,
                          const char* field) {
     if (!given) return;
@@ -188,6 +196,7 @@ void NetBuilder::Share(LayerBase* layer, int index, const ParamSpec& spec) {
         "lr_mult");
   unite(spec.has_decay_mult(), spec.decay_mult(), &own.decay_given,
         &wiring_.decay_mult[own.learnable], "decay_mult");
+  return same_shape;
 }
 
 void NetBuilder::FindOrigins(const TypedNet& separated) {

@@ -32,8 +32,9 @@ class NetBuilder {
   Node MakeNode(const TypedLayer& typed);
   void FindBottoms(const LayerParameter& layer, Node* node);
   void MakeTops(const TypedLayer& typed, Node* node);
-  void AppendParameters(LayerBase* layer);
-  void Share(LayerBase* layer, int index, const class ParamSpec& spec);
+  void AppendParameters(const Node& node);
+  // Gives the layer the blob that has the name already. False if it keeps a blob of another shape.
+  bool Share(LayerBase* layer, int index, const class ParamSpec& spec);
   // Fills origins and versions of the wiring.
   void FindOrigins(const TypedNet& separated);
   void ListForUser();
@@ -48,6 +49,7 @@ class NetBuilder {
     std::string layer;
     int index;      // in the layer's blobs
     int learnable;  // in Wiring::learnable
+    std::shared_ptr<BlobBase> blob;
     bool lr_given, decay_given;
   };
   std::map<std::string, Owner> owners_;  // by the names in ParamSpec

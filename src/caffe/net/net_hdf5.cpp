@@ -11,10 +11,6 @@
 namespace caffe {
 namespace {
 
-using Place = const SyncedMemory*;
-
-Place PlaceOf(const BlobBase& blob) { return blob.data_memory().get(); }
-
 bool HasValues(const BlobProto& blob) {
   return blob.has_shape() || blob.data_size() > 0 || blob.double_data_size() > 0;
 }
@@ -22,7 +18,8 @@ bool HasValues(const BlobProto& blob) {
 }  // namespace
 
 void WriteHdf5Weights(const Wiring& wiring, NetParameter net, const std::string& path) {
-  std::map<Place, int> owners;
+  std::set<int> written;  // in Wiring::learnable
+  size_t parameter = 0;
   std::set<std::string> names;
   for (size_t i = 0; i < wiring.layers.size(); ++i) {
     CAFFE_CHECK(wiring.layers[i]->blobs().empty() || names.insert(wiring.layer_names[i]).second,
@@ -31,7 +28,9 @@ void WriteHdf5Weights(const Wiring& wiring, NetParameter net, const std::string&
     LayerParameter* layer = net.mutable_layer(static_cast<int>(i));
     const auto& blobs = wiring.layers[i]->blobs();
     for (size_t b = 0; b < blobs.size(); ++b) {
-      if (++owners[PlaceOf(*blobs[b])] > 1) layer->mutable_blobs(static_cast<int>(b))->Clear();
+      if (!written.insert(wiring.learnable_ids[parameter++]).second) {
+        layer->mutable_blobs(static_cast<int>(b))->Clear();
+      }
     }
   }
   WriteNetHdf5(path, net);
@@ -41,27 +40,26 @@ NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
   NetParameter net = ReadNetHdf5(path);
   std::map<std::string, LayerParameter*> layers;
   for (LayerParameter& layer : *net.mutable_layer()) layers[layer.name()] = &layer;
-  std::map<Place, const BlobProto*> owners;
+  std::map<int, const BlobProto*> owners;  // by the index in Wiring::learnable
+  size_t parameter = 0;
   for (size_t i = 0; i < wiring.layers.size(); ++i) {
-    const auto found = layers.find(wiring.layer_names[i]);
-    if (found == layers.end()) {
-      // All of its parameters may be shared ones.
-      continue;
-    }
-    LayerParameter& layer = *found->second;
     const auto& blobs = wiring.layers[i]->blobs();
+    const size_t first = parameter;
+    parameter += blobs.size();
+    const auto found = layers.find(wiring.layer_names[i]);
+    if (found == layers.end()) continue;  // all of its parameters may be shared ones
+    LayerParameter& layer = *found->second;
     for (size_t b = 0; b < blobs.size(); ++b) {
       if (layer.blobs_size() <= static_cast<int>(b)) layer.add_blobs();
       BlobProto* blob = layer.mutable_blobs(static_cast<int>(b));
-      const auto owner = owners.find(PlaceOf(*blobs[b]));
+      const BlobProto*& owner = owners[wiring.learnable_ids[first + b]];
       if (!HasValues(*blob)) {
-        CAFFE_CHECK(owner != owners.end(), path, ": there is no parameter ", b, " of layer '",
-                    layer.name(), "'");
-        *blob = *owner->second;
+        CAFFE_CHECK(owner, path, ": there is no parameter ", b, " of layer '", layer.name(), "'");
+        *blob = *owner;
         blob->mutable_shape()->clear_dim();
         for (const int64_t extent : blobs[b]->shape()) blob->mutable_shape()->add_dim(extent);
-      } else if (owner == owners.end()) {
-        owners[PlaceOf(*blobs[b])] = blob;
+      } else if (!owner) {
+        owner = blob;
       }
     }
   }
