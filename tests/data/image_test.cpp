@@ -19,7 +19,7 @@ const char* const kJpeg =
     "AiEAABAgQHAQAAAAAAAAAAAAACAAEEBREiAwYSITFBcZH/xAAVAQEBAAAAAAAAAAAAAAAAAAACBf/EABwRAAEDBQAA"
     "AAAAAAAAAAAAAAMAAQUCERITMf/aAAwDAQACEQMRAD8AnoKRVpYnobL7MFSFm9S0uEdrW+JvCEdZWtw3SnOfEOypro"
     "xUibi//9k=";
-// The same with an Exif block that says: turn by 90 degrees.
+// The same with an Exif block whose orientation is a rotation by 90 degrees.
 const char* const kTurnedJpeg =
     "/9j/4AAQSkZJRgABAQAAAQABAAD/4QAiRXhpZgAATU0AKgAAAAgAAQESAAMAAAABAAYAAAAAAAD/2wBDABsSFBcUER"
     "sXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1tdhbWGkJ6jq62rZ4C8ybqmx5moq6T/2wBDARweHigj"
@@ -59,7 +59,7 @@ std::pair<int64_t, int64_t> Sums(const Image& image) {
   return {sum, weighted};
 }
 
-// All numbers are those of OpenCV (imdecode, resize).
+// All expected values come from OpenCV (imdecode, resize).
 TEST(ImageTest, DecodesJpegAsOpenCvDoes) {
   const Image color = DecodeImage(FromBase64(kJpeg), "a.jpg", true);
   ASSERT_EQ(color.height, 10);
@@ -102,7 +102,7 @@ TEST(ImageTest, WithoutColorAJpegIsAsItIsStored) {
   EXPECT_EQ(DecodeImage(file, "a.jpg", true).channels, 3);
 }
 
-// The numbers are those of OpenCV's imdecode with IMREAD_UNCHANGED.
+// The expected values come from OpenCV's imdecode with IMREAD_UNCHANGED.
 TEST(ImageTest, WithoutColorAPngIsAsItIsStored) {
   const struct {
     const char* file;
@@ -154,7 +154,7 @@ TEST(ImageTest, APngThatWasWrittenIsTheImage) {
   }
 }
 
-// The numbers are those of OpenCV's imencode and imdecode.
+// The expected values come from OpenCV's imencode and imdecode.
 TEST(ImageTest, WritesJpegAsOpenCvDoes) {
   const auto again = [](const char* text, bool color) {
     const Image image = DecodeImage(FromBase64(text), "a.jpg", color);
@@ -242,7 +242,7 @@ TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
   }
   EXPECT_TRUE(Holds(ErrorOf([&] { DecodeImage(jpeg.substr(0, 300), "some/file", std::nullopt); }),
                     "some/file is not a complete JPEG file"));
-  // Whatever the damage, nothing worse than an error.
+  // Every kind of damage is at most an error.
   for (const std::string& good : {jpeg, png, FromBase64(kTurnedJpeg)}) {
     for (size_t i = 0; i < good.size(); ++i) {
       std::string bad = good;

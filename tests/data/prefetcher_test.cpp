@@ -41,7 +41,7 @@ TEST(PrefetcherTest, ReadsAheadAsFarAsItsDepth) {
   EXPECT_TRUE(Eventually([&] { return filled == 3; }));
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(filled, 3);
-  // The batch in use is not filled anew.
+  // The batch in use is not refilled.
   EXPECT_EQ(prefetcher.Front().labels[0], 0);
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(filled, 3);

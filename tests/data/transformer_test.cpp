@@ -113,7 +113,7 @@ TEST(TransformerTest, MeanImageMovesWithCropAndMirror) {
   for (int i = 0; i < 16; ++i) mean.add_data(static_cast<float>(i));
   WriteBinaryProto(folder / "mean", mean);
   const std::string file = "mean_file: '" + folder / "mean" + "'";
-  // The mean equals the image, so wherever the crop lies nothing is left.
+  // The mean equals the image, so every crop becomes 0.
   const Transformer transformer(Parameter(file + " crop_size: 3 mirror: true"), true, 5);
   for (uint64_t record = 0; record < 50; ++record) {
     EXPECT_EQ(Transformed(transformer, Counting(1, 4, 4), record), Floats(9, 0));

@@ -122,7 +122,7 @@ class ProgramCacheTest : public testing::Test {
     EXPECT_EQ(SetAsideCount(), 1);
   }
 
-  // Works in memory, and says why.
+  // Works in memory and logs the reason.
   void ExpectMemoryOnly(ProgramCache& cache) {
     EXPECT_FALSE(cache.Find(KeyOf("new")));
     Put(cache, "new");
@@ -416,7 +416,8 @@ TEST_F(ProgramCacheTest, ReadOnlyReadsAndNeverWrites) {
   {
     ProgramCache cache(directory_, Mode::kReadOnly);
     EXPECT_FALSE(cache.Find(KeyOf("a")));
-    EXPECT_EQ(cache.state().disabled_reason, "") << "a cache not yet made is no error";
+    EXPECT_EQ(cache.state().disabled_reason, "")
+        << "a cache that does not exist yet is not an error";
   }
   EXPECT_FALSE(fs::exists(directory_));
   Fill({"a"});

@@ -61,7 +61,7 @@ TEST(AssignTypesTest, EachTopOfASourceHasItsType) {
             "data (DummyData) -> y\n"
             "ip (InnerProduct) y -> x half\n"
             "loss (SoftmaxWithLoss) x, y -> l half\n");
-  // What nobody reads as a label has the net's type.
+  // A top that no layer reads as a label has the net's type.
   EXPECT_EQ(Typed(pair + "layer { name: 'l' type: 'EuclideanLoss' bottom: 'x' bottom: 'y' }"),
             "data (Input) -> x, y bfloat16\nl (EuclideanLoss) x, y -> bfloat16\n");
 }
@@ -92,7 +92,7 @@ TEST(AssignTypesTest, LabelsGoThroughLayersWithoutArithmeticAndInPlace) {
             "shift (Power) c -> c\n"
             "flat (Flatten) c -> y\n"
             "loss (SoftmaxWithLoss) x, y -> half\n");
-  // A blob that is made anew under an old name is another one.
+  // A blob that a later layer writes under the same name is another blob.
   EXPECT_EQ(Typed("data_type: CAFFE_HALF layer { name: 'data' type: 'Input' top: 'x' top: 'z' } "
                   "layer { name: 'arg' type: 'InnerProduct' bottom: 'z' top: 'y' } "
                   "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'y' }"),
@@ -124,7 +124,7 @@ TEST(AssignTypesTest, ASourcesOwnTypesHoldForItsLabels) {
             "loss (SoftmaxWithLoss) x, z -> bfloat16\n");
 }
 
-// A double holds every label, and what else reads the blob wants its digits.
+// A double represents every label exactly, and other readers of the blob need its precision.
 TEST(AssignTypesTest, ADoubleStaysOneWhereItIsANumberToo) {
   std::string pair = kPair;
   pair.replace(pair.find("BFLOAT16"), 8, "DOUBLE");

@@ -84,7 +84,7 @@ TEST(Hdf5FileTest, ErrorsNameFileAndDataset) {
   EXPECT_TRUE(Holds(ErrorOf([&] { file.Children("/c"); }), "no group '/c'"));
 }
 
-// Whatever the damage, nothing worse than an error.
+// Every kind of damage is at most an error.
 TEST(Hdf5FileTest, DamagedFilesDoNoHarm) {
   const TemporaryFolder folder;
   MakeFile(folder / "a.h5");

@@ -31,7 +31,7 @@ TEST(Hdf5MessagesTest, WeightsComeBack) {
   WriteNetHdf5(folder / "w.h5", Parse<NetParameter>(layers + "layer { name: 'relu' } " + ranges));
   const NetParameter net = ReadNetHdf5(folder / "w.h5");
   const NetParameter expected = Parse<NetParameter>(layers + ranges);
-  // Layers come by name, those inside another's group behind it; relu has nothing to tell.
+  // Layers are sorted by name, a layer inside another's group after it; relu has no parameters.
   ASSERT_EQ(net.layer_size(), 3);
   const int places[] = {2, 0, 1};
   for (int i = 0; i < 3; ++i) {

@@ -139,10 +139,10 @@ TEST(ProtoIoTest, TooDeepNestingIsAnError) {
     EXPECT_TRUE(Contains(error, "net.prototxt: line 2: ")) << error.substr(0, 200);
     EXPECT_TRUE(Contains(error, "more than 100 deep")) << error.substr(0, 200);
   }
-  // A string ends with its line, whatever the parser says about it.
+  // A string ends with its line, also if the parser then reports an error.
   EXPECT_TRUE(Contains(ParseError("name: \"a\\\n x: " + Repeated("[", 100000)), "100 deep"));
   EXPECT_TRUE(Contains(ParseError("name: 'a\n x: " + Repeated("[", 100000)), "100 deep"));
-  // No nesting: one behind the other, in strings and in comments.
+  // Not nested: one after the other, in strings and in comments.
   const std::string brackets = Repeated("[{<", 50);
   EXPECT_EQ(Parse(Repeated("layer { relu_param { } }\n", 200) + "# " + brackets + "\n" +
                   "name: \"\\\"" + brackets + "\"")

@@ -82,7 +82,7 @@ TEST(UnknownNamesTest, UnknownTypesAloneAreNoErrorOfTheFile) {
   EXPECT_EQ(NetError("layer { name: 'l' type: 'LSTM' recurrent_param { num_output: 2 } }"), "");
 }
 
-// Without a list of types those of a program's own could not be told from unknown ones.
+// Without a list of types, types of the program's own layers would look unknown.
 TEST(UnknownNamesTest, WithoutAListNoTypeIsUnknown) {
   NetParameter net;
   EXPECT_EQ(ErrorOf([&] {

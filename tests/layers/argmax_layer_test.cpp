@@ -93,7 +93,7 @@ TEST_P(ArgMaxLayerTest, TiesInfinityAndNotANumber) {
   EXPECT_EQ(layer.Top(), std::vector<double>({4, 3, 1, 2, 5, 0}));
 }
 
-// Places beyond 2^11 are no numbers of half.
+// Half cannot represent indices beyond 2^11 exactly.
 TEST_P(ArgMaxLayerTest, FarPlacesAreExact) {
   const auto [device, type] = GetParam();
   LayerTester layer = MakeArgMax("", {1, 5000}, device, type);

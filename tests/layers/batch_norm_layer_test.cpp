@@ -183,7 +183,7 @@ TEST_P(BatchNormLayerTest, FusedReluKeepsWhatIsNoNumber) {
     const std::vector<double> y = layer.Top();
     const int64_t inner = ShapeCount(shape, 2);
     for (size_t i = 0; i < y.size(); ++i) {
-      // The mean of its channel is none, either.
+      // The mean of its channel is NaN, too.
       EXPECT_EQ(std::isnan(y[i]), i / inner % 5 == 0) << "element " << i;
     }
   }
@@ -192,8 +192,8 @@ TEST_P(BatchNormLayerTest, FusedReluKeepsWhatIsNoNumber) {
 INSTANTIATE_TEST_SUITE_P(All, BatchNormLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
-// A mean far larger than the deviation must not cost the variance its digits. The narrow types can
-// not hold such values.
+// A mean far larger than the deviation must not cost the variance its digits. The narrow types
+// cannot hold such values.
 TEST(BatchNormLayerAccuracyTest, LargeMeans) {
   const Shape shape{4, 2, 300};
   std::vector<double> x = TestNumbers(ShapeCount(shape), 3);
@@ -218,7 +218,7 @@ TEST(BatchNormLayerGradientTest, AgreesWithDifferences) {
         blobs[0]->SetData(std::vector<double>(shape[1], 0.01));
         blobs[1]->SetData(std::vector<double>(shape[1], 1.5));
         blobs[2]->SetData({2});
-        // The blobs are no parameters of a gradient.
+        // The blobs have no gradient.
         for (int i = 0; i < 3; ++i) layer.layer().set_param_propagate_down(i, false);
         layer.CheckGradient();
       }

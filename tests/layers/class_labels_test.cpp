@@ -39,7 +39,7 @@ LayerTester Make(const LabelLayer& layer, const DeviceType& target, const std::s
   return tester;
 }
 
-// What the forward says: on the CPU at once, elsewhere when asked.
+// The error of the forward: on the CPU at once, on devices from CheckData.
 std::string ErrorOf(LayerTester* tester) {
   try {
     tester->Forward();
@@ -84,7 +84,7 @@ TEST_P(ClassLabelsTest, AWrongLabelIsAnErrorWithLayerItemAndClasses) {
   }
 }
 
-// Nobody asked for some iterations: the first wrong label is not forgotten.
+// CheckData was not called for some iterations: the first wrong label is still reported.
 TEST_P(ClassLabelsTest, OnADeviceAnErrorWaitsUntilItIsAskedFor) {
   if (GetParam().device->host_accessible()) GTEST_SKIP() << "the CPU's Forward throws at once";
   for (const LabelLayer& layer : kLayers) {

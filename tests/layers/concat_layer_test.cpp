@@ -82,10 +82,10 @@ TEST(ConcatLayerErrorsTest, NameTheBlob) {
   };
   EXPECT_TRUE(
       Holds(error("", {{2, 3}, {3, 3}}),
-            "tested (Concat): blob bottom1 of shape 3 3 (9) can not be joined with bottom0"));
+            "tested (Concat): blob bottom1 of shape 3 3 (9) cannot be joined with bottom0"));
   EXPECT_TRUE(Holds(error("", {{2, 3}, {2, 3, 1}}), "blob bottom1 of shape 2 3 1 (6)"));
   EXPECT_TRUE(Holds(error("axis: 2", {{2, 3}, {2, 3}}), "axis 2 is out of range"));
-  EXPECT_TRUE(Holds(error("concat_dim: 2", {{2, 3}, {2, 3}}), "concat_dim 2 is no axis"));
+  EXPECT_TRUE(Holds(error("concat_dim: 2", {{2, 3}, {2, 3}}), "concat_dim 2 is not an axis"));
   EXPECT_TRUE(Holds(error("axis: 1 concat_dim: 1", {{2, 3}}), "either axis or concat_dim"));
   EXPECT_THROW(MakeConcat("", {}), Error);
 }

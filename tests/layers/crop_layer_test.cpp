@@ -106,7 +106,7 @@ TEST(CropLayerErrorsTest, NameTheValues) {
   EXPECT_TRUE(Holds(error("offset: 2", {1, 1, 4, 4}, {1, 1, 2, 3}),
                     "tested (Crop): along axis 3 an extent of 3 (of blob bottom1) from offset 2 "
                     "exceeds the extent 4 of blob bottom0"));
-  EXPECT_TRUE(Holds(error("", {1, 1, 4, 4}, {4, 4}), "the bottoms must have as many axes"));
+  EXPECT_TRUE(Holds(error("", {1, 1, 4, 4}, {4, 4}), "the bottoms must have equally many axes"));
   EXPECT_TRUE(Holds(error("axis: 1 offset: 0 offset: 0", {1, 1, 4, 4}, {1, 1, 4, 4}),
                     "2 offsets are given for the 3 axes from axis 1 on"));
   EXPECT_TRUE(Holds(error("axis: 4", {1, 1, 4, 4}, {1, 1, 4, 4}), "axis 4 is out of range"));

@@ -368,7 +368,7 @@ TEST(DataLayerErrorsTest, NameTheLayerAndTheReason) {
   EXPECT_TRUE(Holds(MakeError("type: 'Data' data_param { source: 'there' batch_size: 1 }"),
                     "LevelDB is not supported"));
   EXPECT_TRUE(Holds(MakeError("type: 'Data' data_param { batch_size: 1 source: '" + path + "' }"),
-                    "no backend, which means LEVELDB; say `backend: LMDB`"));
+                    "no backend, which means LEVELDB; set `backend: LMDB`"));
   EXPECT_THROW(MakeData(Prototxt(path, 1), 3), Error);
   EXPECT_THROW(MakeData(Prototxt(path, 1), 1, Runtime::Get().cpu(), kQuant8), Error);
 }
@@ -436,13 +436,16 @@ TEST(DataLayerErrorsTest, ABatchOfMixedShapes) {
     return error;
   };
   for (const ImageFormat format : {ImageFormat::kNone, ImageFormat::kPng}) {
-    EXPECT_TRUE(Holds(forward_error({TestImage(3, 5, 3), TestImage(3, 4, 3)}, format),
-                      "its shape is 3 3 4 (36), that of the batch's first record 3 3 5 (45); all "
-                      "of a batch must be equal (crop_size helps, or batch_size: 1)"));
+    EXPECT_TRUE(Holds(
+        forward_error({TestImage(3, 5, 3), TestImage(3, 4, 3)}, format),
+        "the record's shape is 3 3 4 (36), but that of the batch's first record is 3 3 5 (45); all "
+        "records of a batch must have one shape (crop_size or batch_size: 1 helps)"));
   }
-  EXPECT_TRUE(Holds(forward_error({TestImage(3, 3, 3), TestImage(3, 3, 1)}, ImageFormat::kPng),
-                    "its shape is 1 3 3 (9), that of the batch's first record 3 3 3 (27); all of "
-                    "a batch must be equal (force_color or force_gray helps, or batch_size: 1)"));
+  EXPECT_TRUE(
+      Holds(forward_error({TestImage(3, 3, 3), TestImage(3, 3, 1)}, ImageFormat::kPng),
+            "the record's shape is 1 3 3 (9), but that of the batch's first record is 3 3 3 (27); "
+            "all records of a batch must have one shape (force_color or force_gray or batch_size: "
+            "1 helps)"));
 }
 
 TEST(DataLayerErrorsTest, TheFirstBadRecordOfABatchIsNamed) {

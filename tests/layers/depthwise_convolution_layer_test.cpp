@@ -125,10 +125,9 @@ TEST(DepthwiseConvolutionLayerShapeTest, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(message("DepthwiseConvolution", "num_output: 4 kernel_size: 3 group: 4", {1, 4, 5, 5}),
             "");
-  EXPECT_EQ(
-      message("ConvolutionDepthwise", "num_output: 4 kernel_size: 3 group: 2", {1, 4, 5, 5}),
-      "tested (ConvolutionDepthwise): group 2 is not the number of input channels, 4; leave it "
-      "out, or use type Convolution");
+  EXPECT_EQ(message("ConvolutionDepthwise", "num_output: 4 kernel_size: 3 group: 2", {1, 4, 5, 5}),
+            "tested (ConvolutionDepthwise): group 2 is not the number of input channels, 4; remove "
+            "it, or use type Convolution");
   EXPECT_EQ(message("DepthwiseConvolution", "num_output: 6 kernel_size: 3", {1, 4, 5, 5}),
             "tested (DepthwiseConvolution): num_output 6 is not divisible by group 4");
   EXPECT_EQ(message("DepthwiseConvolution", "kernel_size: 3", {1, 0, 5, 5}),

@@ -105,7 +105,7 @@ TEST(DummyDataLayerErrorsTest, NameTheCounts) {
   EXPECT_TRUE(Holds(error("shape {} data_filler {} data_filler {}", 3), "data_filler must be"));
   EXPECT_TRUE(Holds(error("shape { dim: -1 }", 1), "negative"));
   LayerTester unknown = MakeDummy("shape { dim: 1 } data_filler { type: 'odd' }", 1);
-  EXPECT_TRUE(Holds(ErrorOf([&] { unknown.Forward(); }), "top top0: there is no filler 'odd'"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { unknown.Forward(); }), "top top0: unknown filler 'odd'"));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST_P(EuclideanLossLayerTest, AGivenDivisorStandsForTheItems) {
   }
 }
 
-// A NaN that was in the terms of a larger batch is no mark of an invalid term.
+// A NaN in the terms of an earlier, larger batch does not mark an invalid term.
 TEST_P(EuclideanLossLayerTest, ANanIsForgotten) {
   const auto [device, type] = GetParam();
   LayerTester layer("type: 'EuclideanLoss'", device, TypeTriple::Equal(type), {{2, 128}, {2, 128}});

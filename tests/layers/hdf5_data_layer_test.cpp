@@ -153,12 +153,12 @@ TEST(HDF5DataLayerErrorsTest, NameFileAndDataset) {
   };
   EXPECT_TRUE(Holds(error(), "tested (HDF5Data): File not found: " + folder / "list.txt"));
   folder.Put("list.txt", "\n");
-  EXPECT_TRUE(Holds(error(), "there are no files in the list"));
+  EXPECT_TRUE(Holds(error(), "the list has no files"));
   folder.Put("list.txt", folder / "none.h5" + "\n");
   EXPECT_TRUE(Holds(error(), "list.txt: File not found: " + folder / "none.h5"));
   MakeFiles(folder, {3, 2});
   EXPECT_EQ(error(), "");
-  EXPECT_TRUE(Holds(error("", "top: 'data' top: 'other'"), "there is no dataset 'other'"));
+  EXPECT_TRUE(Holds(error("", "top: 'data' top: 'other'"), "no dataset 'other'"));
   EXPECT_TRUE(
       Holds(error("", "top: 'data' top: 'label' transform_param {}"), "does not transform data"));
   EXPECT_TRUE(Holds(ErrorOf([&] { MakeLayer(Prototxt(folder, 0)); }), "batch_size is 0"));
@@ -212,7 +212,7 @@ TEST_P(HDF5OutputLayerTest, WritesABatch) {
   file.Read("label", labels.data());
   EXPECT_EQ(data, layer.Bottom(0));
   EXPECT_EQ(labels, layer.Bottom(1));
-  EXPECT_TRUE(Holds(ErrorOf([&] { layer.Forward(); }), "holds the first batch already"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { layer.Forward(); }), "already has the first batch"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HDF5OutputLayerTest, testing::ValuesIn(DevicesAndFloats()),
@@ -228,7 +228,8 @@ TEST(HDF5OutputLayerErrorsTest, NameTheReason) {
   EXPECT_TRUE(Holds(error("", {{1}, {1}}), "tested (HDF5Output): hdf5_output_param has no"));
   EXPECT_TRUE(Holds(error("/none/x.h5", {{1}, {1}}), "/none/x.h5"));
   const TemporaryFolder folder;
-  EXPECT_TRUE(Holds(error(folder / "x.h5", {{2}, {3}}), "blob bottom1 of shape 3 (3) has not as"));
+  EXPECT_TRUE(
+      Holds(error(folder / "x.h5", {{2}, {3}}), "blob bottom1 of shape 3 (3) does not have as"));
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ TEST(InfogainLossLayerShapeTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(
       Holds(error("infogain_loss_param { source: '/nowhere/h' }", {{2, 3}, {2}}), "/nowhere/h"));
   EXPECT_TRUE(Holds(error("", {{2, 3}, {2}, {3, 4}}), "must be 3 x 3"));
-  EXPECT_TRUE(Holds(error("", {{2, 3, 4}, {2}, {3, 3}}), "need 8 labels, there are 2"));
+  EXPECT_TRUE(Holds(error("", {{2, 3, 4}, {2}, {3, 3}}), "need 8 labels, but there are 2"));
   EXPECT_TRUE(Holds(error("loss_param { normalize: true }", {{2, 3}, {2}, {3, 3}}), "normalize"));
 }
 

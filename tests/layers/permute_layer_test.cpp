@@ -113,7 +113,7 @@ TEST(PermuteLayerErrorsTest, NameTheValues) {
     return ErrorOf([&] { MakePermute(order, {2, 3}); });
   };
   EXPECT_TRUE(Holds(error({0, 2}),
-                    "tested (Permute): order holds 2, which is no axis of a bottom of shape"));
+                    "tested (Permute): order holds 2, which is not an axis of a bottom of shape"));
   EXPECT_TRUE(Holds(error({1, 1}), "order holds 1 more than once"));
   LayerTester layer = MakePermute({1, 0}, {2, 2});
   const BlobVec blob{&layer.bottom()};

@@ -506,7 +506,7 @@ TEST_P(PointwiseLayerTest, SignsOfZeroAndSaturation) {
 INSTANTIATE_TEST_SUITE_P(All, PointwiseLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
-// Nothing of a vendor's library takes part in float, half and bfloat16.
+// Float, half and bfloat16 use no function of a vendor's library.
 TEST(PointwiseLayerBitsTest, AreTheSameOnEveryDevice) {
   const int64_t count = 10007;
   for (const Sample& sample : Samples()) {
@@ -604,7 +604,7 @@ std::string ErrorOfLayer(const std::string& text, DataType type = kFloat, int bo
 
 TEST(PointwiseLayerErrorsTest, OfTypesAndBottoms) {
   for (const Sample& sample : Samples()) {
-    EXPECT_TRUE(Holds(ErrorOfLayer(Text(sample), kQuant8), "can not be used with the types"));
+    EXPECT_TRUE(Holds(ErrorOfLayer(Text(sample), kQuant8), "cannot be used with the types"));
     EXPECT_TRUE(Holds(ErrorOfLayer(Text(sample), kFloat, 2), "takes 1 bottom"));
   }
 }
@@ -625,7 +625,7 @@ TEST(PointwiseLayerErrorsTest, OfParameters) {
   for (const double base : {0.0, -2.0, kInfinity, kNan}) {
     EXPECT_TRUE(Holds(exp(base, 0), "must be positive, or -1 for e")) << base;
   }
-  EXPECT_TRUE(Holds(exp(10, 1000), "give no finite factors")) << "10^1000";
+  EXPECT_TRUE(Holds(exp(10, 1000), "do not give finite factors")) << "10^1000";
   const auto log = [](double base) {
     return ErrorOfLayer(Concat("type: 'Log' log_param { base: ", base, " shift: 2 }"));
   };

@@ -30,7 +30,7 @@ void CheckAgainstFormula(const DeviceType& where, const Shape& shape, bool share
   layer.SetBottom(0, x);
   layer.Forward();
   layer.RandomTopDiff();
-  // Gradients of parameters are added to what is there.
+  // Gradients of parameters are added to the diffs.
   std::vector<double> slope_diff(a.size(), 0.5);
   slope.SetDiff(slope_diff);
   layer.Backward();
@@ -45,7 +45,7 @@ void CheckAgainstFormula(const DeviceType& where, const Shape& shape, bool share
   }
   ExpectNear(layer.Top(), y, Tolerance(type), "y");
   ExpectNear(layer.BottomDiff(0), x_diff, Tolerance(type), "dE/dx");
-  // Sums are made in float whatever x is stored as.
+  // Sums are computed in float for every type of x.
   ExpectNear(slope.DiffAsDouble(), slope_diff, type == kDouble ? 1e-12 : 2e-5, "dE/da");
 
   slope.SetDiff(std::vector<double>(a.size(), 0.5));

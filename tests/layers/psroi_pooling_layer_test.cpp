@@ -170,7 +170,7 @@ TEST_P(PSROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
   SetRegions(&layer, {{1, 0, 0, 1, 1}, {2, 0, 0, 1, 1}});
   ExpectDataError(&layer,
                   "tested (PSROIPooling): region 1 is of image 2, the batch has 2 image(s), "
-                  "which are numbered from 0");
+                  "numbered from 0");
   if (!device->host_accessible()) {
     EXPECT_FALSE(std::isnan(layer.Top()[0]));
     EXPECT_TRUE(std::isnan(layer.Top()[1]));
@@ -224,10 +224,10 @@ TEST(PSROIPoolingLayerShapeTest, RefusesWhatDoesNotFit) {
             "tested (PSROIPooling): output_dim 2 and group_size 0 must be given and positive");
   EXPECT_EQ(message("output_dim: 2 group_size: 3", {1, 18, 4, 4}, {1, 5}),
             "tested (PSROIPooling): spatial_scale 0 must be given and positive");
-  EXPECT_EQ(
-      message(good, {1, 17, 4, 4}, {1, 5}),
-      "tested (PSROIPooling): output_dim 2 and group_size 3 need 18 channels, the features have "
-      "shape 1 17 4 4 (272)");
+  EXPECT_EQ(message(good, {1, 17, 4, 4}, {1, 5}),
+            "tested (PSROIPooling): output_dim 2 and group_size 3 need 18 channels, but the "
+            "features have "
+            "shape 1 17 4 4 (272)");
   EXPECT_EQ(message(good, {18, 4, 4}, {1, 5}),
             "tested (PSROIPooling): needs features of 4 axes, not of shape 18 4 4 (288)");
   EXPECT_EQ(

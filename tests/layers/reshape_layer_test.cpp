@@ -56,8 +56,8 @@ TEST(ReshapeLayerErrorsTest, NameShapes) {
   const auto error = [](const std::string& more) { return ErrorOf([&] { MakeReshape(more); }); };
   EXPECT_TRUE(Holds(error("shape { dim: 7 }"),
                     "tested (Reshape): a bottom of shape 2 3 4 5 (120) "
-                    "can not become 7 (7)"));
-  EXPECT_TRUE(Holds(error("shape { dim: 7 dim: -1 }"), "can not be divided"));
+                    "cannot become 7 (7)"));
+  EXPECT_TRUE(Holds(error("shape { dim: 7 dim: -1 }"), "cannot be divided"));
   EXPECT_TRUE(Holds(error("shape { dim: -1 dim: -1 }"), "one -1, not several"));
   EXPECT_TRUE(Holds(error("shape { dim: -2 }"), "shape holds -2"));
   EXPECT_TRUE(Holds(error("shape { dim: 120 dim: 1 dim: 1 dim: 1 dim: 0 }"), "copies axis 4"));

@@ -167,7 +167,7 @@ TEST_P(ROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
                       {{2, 1, 2, 2}, {3, 5}});
     SetRegions(&layer, {{1, 0, 0, 1, 1}, {image, 0, 0, 1, 1}, {0, 0, 0, 1, 1}});
     const std::string message = Concat("tested (ROIPooling): region 1 is of image ", image,
-                                       ", the batch has 2 image(s), which are numbered from 0");
+                                       ", but the batch has 2 image(s), numbered from 0");
     ExpectDataError(&layer, message);
     if (!device->host_accessible()) {
       EXPECT_FALSE(std::isnan(layer.Top()[0]));

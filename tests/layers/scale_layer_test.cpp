@@ -74,7 +74,7 @@ void CheckAgainstFormula(const DeviceType& where, const Case& c, bool learned, b
     s_diff[p] += x[i] * d[i];
     b_diff[p] += d[i];
   }
-  // Sums are made in float whatever x is stored as.
+  // Sums are computed in float for every type of x.
   const double sum_tolerance = type == kDouble ? 1e-12 : 2e-5;
   const double scale_tolerance = learned ? sum_tolerance : Tolerance(type);
   ExpectNear(layer.Top(), y, Tolerance(type), "y");

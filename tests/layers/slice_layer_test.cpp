@@ -82,14 +82,13 @@ TEST(SliceLayerErrorsTest, NameTheValues) {
   const auto error = [](const std::string& more, int tops) {
     return ErrorOf([&] { MakeSlice(more, {2, 5}, tops); });
   };
-  EXPECT_TRUE(Holds(error("", 2), "tested (Slice): an extent of 5 can not be cut into 2 equal"));
-  EXPECT_TRUE(Holds(error("slice_point: 1", 3), "3 tops need 2 slice_point, there are 1"));
+  EXPECT_TRUE(Holds(error("", 2), "tested (Slice): an extent of 5 cannot be cut into 2 equal"));
+  EXPECT_TRUE(Holds(error("slice_point: 1", 3), "3 tops need 2 slice_point, but there are 1"));
   EXPECT_TRUE(
-      Holds(error("slice_point: 3 slice_point: 3", 3), "slice_point 3 does not lie behind"));
-  EXPECT_TRUE(Holds(error("slice_point: 0", 2), "slice_point 0 does not lie behind 0"));
-  EXPECT_TRUE(
-      Holds(error("slice_point: 5", 2), "slice_point 5 does not lie inside an extent of 5"));
-  EXPECT_TRUE(Holds(error("slice_dim: 2", 2), "slice_dim 2 is no axis"));
+      Holds(error("slice_point: 3 slice_point: 3", 3), "slice_point 3 is not greater than"));
+  EXPECT_TRUE(Holds(error("slice_point: 0", 2), "slice_point 0 is not greater than 0"));
+  EXPECT_TRUE(Holds(error("slice_point: 5", 2), "slice_point 5 is not inside an extent of 5"));
+  EXPECT_TRUE(Holds(error("slice_dim: 2", 2), "slice_dim 2 is not an axis"));
   EXPECT_TRUE(Holds(error("axis: 0 slice_dim: 0", 2), "either axis or slice_dim"));
   EXPECT_TRUE(Holds(error("axis: 2", 2), "axis 2 is out of range"));
 }

@@ -21,7 +21,7 @@ std::vector<double> Labels(int64_t count, int64_t channels) {
   return labels;
 }
 
-// The formula, for scores [outer, channels, inner]; ignored < 0 is none.
+// The formula, for scores [outer, channels, inner]; ignored < 0: no label is ignored.
 struct Reference {
   Reference(const std::vector<double>& x, const std::vector<double>& labels, int64_t outer,
             int64_t channels, int64_t inner, double ignored)

@@ -22,7 +22,7 @@ struct Behaviour {
   int calls_before = 0;      // that compute
   bool writes = false;       // changes its output before it refuses
   bool says_so = true;       // in the refusal
-  bool plain_error = false;  // an error that is no refusal
+  bool plain_error = false;  // an error other than a refusal
   int made = 0, calls = 0;
 };
 Behaviour behaviour;
@@ -216,7 +216,7 @@ TEST_F(FallbackTest, OutputsAreNotAddedToTwice) {
   Refuse({.plain_error = true});
   EXPECT_THROW(test::Run(*Multiplexer::Gemm(cpu, product), cpu, {da, db, dc}), Error);
   EXPECT_EQ(behaviour.calls, 1);
-  // Asked for by name, a library has nobody behind it.
+  // A library that is requested by name has no fallback.
   Refuse({});
   EXPECT_THROW(test::Run(*Multiplexer::GemmBy(kName, cpu, product), cpu, {da, db, dc}),
                LibraryRefusal);

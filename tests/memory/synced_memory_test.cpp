@@ -96,7 +96,7 @@ TEST_F(SyncedMemoryTest, WhatAViewWroteIsUploaded) {
   auto view = memory_.View();
   EXPECT_TRUE(memory_.has_view());
   memory_.device_data();
-  static_cast<char*>(view.get())[0] = 2;  // nobody saw it
+  static_cast<char*>(view.get())[0] = 2;  // not noticed yet
   EXPECT_EQ(DeviceByte(0), 1);
   memory_.MarkHostWritten();
   EXPECT_EQ(DeviceByte(0), 2);

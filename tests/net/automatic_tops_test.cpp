@@ -9,7 +9,7 @@
 namespace caffe {
 namespace {
 
-// The blob `loss` is no loss; the layer of that name is one.
+// The blob `loss` is not a loss; the layer of that name is one.
 std::string Text(const std::string& top) {
   return InputText("data", {4, 3}) + InputText("label", {4}) +
          "layer { name: 'half' type: 'Power' bottom: 'data' top: 'loss' "

@@ -53,7 +53,7 @@ TEST_P(FiniteTest, BackwardNamesTheFirstLayerAndBlob) {
       << error;
 }
 
-// Without CAFFE_DEBUG, what is no number must still be seen in the result.
+// Without CAFFE_DEBUG, NaN must still be visible in the result.
 TEST_P(FiniteTest, NotANumberGoesThroughLayers) {
   unsetenv("CAFFE_DEBUG");
   const auto top = [&](const std::string& layer, bool in_weights) {
@@ -77,7 +77,7 @@ TEST_P(FiniteTest, NotANumberGoesThroughLayers) {
         "type: 'Scale'", "type: 'Pooling' pooling_param { pool: AVE kernel_size: 2 stride: 2 }"}) {
     EXPECT_TRUE(top(layer, false)) << layer;
   }
-  // The ReLU behind these is theirs.
+  // The ReLU after these belongs to them.
   const std::string filler = " weight_filler { type: 'gaussian' } }";
   for (const std::string& layer :
        {"type: 'InnerProduct' inner_product_param { num_output: 5" + filler,
@@ -85,7 +85,7 @@ TEST_P(FiniteTest, NotANumberGoesThroughLayers) {
     EXPECT_TRUE(top(layer, false)) << layer;
     EXPECT_TRUE(top(layer, true)) << layer;
   }
-  // As in BVLC's Caffe, no comparison with a number that is none holds.
+  // As in BVLC's Caffe, every comparison with NaN is false.
   EXPECT_FALSE(top("type: 'Pooling' pooling_param { kernel_size: 2 stride: 2 }", false));
 }
 

@@ -105,7 +105,7 @@ testing::AssertionResult GradientIsRight(Net* net) {
     net->Forward();
     return net->BlobByName("loss")->DataAsDouble()[0];
   };
-  // BatchNorm's statistics are no variables of the loss.
+  // The loss has no derivative by BatchNorm's statistics.
   loss(0);
   net->ClearParamDiffs();
   net->Backward();
@@ -168,7 +168,7 @@ TEST(InPlaceGradientTest, TheSecondTopOfALoss) {
   }
 }
 
-// A net in phase TEST keeps no memory for gradients, and says so instead of giving wrong ones.
+// A net in phase TEST keeps no memory for gradients: an error instead of wrong gradients.
 TEST(InPlaceGradientTest, WithoutTheMemoryThereIsAnError) {
   const auto text = [](const std::string& head) {
     std::string chain = Chain({"Sigmoid", "Exp"});

@@ -1,5 +1,5 @@
-// Labels are float in nets of every type, whatever source they come from and whoever else reads them:
-// 2401 is no number of half, 997 none of bfloat16.
+// Labels are float in nets of every type, from every source and with other readers: half cannot
+// represent 2401, bfloat16 cannot represent 997.
 #include <gtest/gtest.h>
 
 #include "caffe/device/runtime.hpp"
@@ -77,7 +77,7 @@ TEST_P(LabelTypesTest, Hdf5Data) {
   file.Write("z", {2}, kLabels.data());
   file.Commit();
   const std::string list = folder.Put("list.txt", (folder / "0.h5") + "\n");
-  // Two labels and a number that is none.
+  // Two labels and a NaN.
   const auto net = Make(
       "layer { name: 'in' type: 'HDF5Data' top: 'y' top: 'x' top: 'z' "
       "hdf5_data_param { batch_size: 2 source: '" +
@@ -166,7 +166,7 @@ TEST_P(LabelTypesTest, ASourcesOwnTypeHolds) {
   EXPECT_EQ(net->BlobByName("y")->type(), kHalf);
 }
 
-// Written types are no part of a file.
+// Assigned types are not saved to a file.
 TEST_P(LabelTypesTest, AreNotSaved) {
   const auto net = Make(
       "layer { name: 'in' type: 'Input' top: 'x' top: 'y' input_param { shape { dim: 2 dim: 3 } "

@@ -84,7 +84,7 @@ TEST(MemoryPlanTest, KeptBuffersLieOutside) {
 }
 
 TEST(MemoryPlanTest, ContentFromOutsideStaysOutside) {
-  // Nobody writes 0; 1 is read as an earlier forward left it.
+  // No step writes 0; 1 is read as an earlier forward left it.
   const std::vector<MemoryPlan::Step> steps{{{0, 1}, {2}}, {{2}, {1}}};
   EXPECT_EQ(MemoryPlan::Make(steps, {64, 64, 64}, {}, 64).offsets, Offsets({kOwn, kOwn, 0}));
 }
@@ -201,8 +201,8 @@ TEST(MemoryPlanTest, ErrorsNameTheValues) {
   EXPECT_TRUE(Holds(ErrorOf([] {
                       MemoryPlan::Make({{{3}, {}}}, {64}, {});
                     }),
-                    "step 0 uses buffer 3, there are 1"));
-  EXPECT_TRUE(Holds(ErrorOf([] { MemoryPlan::Make({}, {-8}, {}); }), "buffer 0 has a size of -8"));
+                    "step 0 uses buffer 3, but there are 1"));
+  EXPECT_TRUE(Holds(ErrorOf([] { MemoryPlan::Make({}, {-8}, {}); }), "buffer 0 has a negative size of -8"));
   EXPECT_TRUE(Holds(ErrorOf([] { MemoryPlan::Make({}, {}, {}, 0); }), "an alignment of 0"));
 }
 

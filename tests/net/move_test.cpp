@@ -295,7 +295,7 @@ TEST_P(MoveSourceTest, ABatchFitsAReshapedTop) {
   }
 }
 
-// The shape that the caller gave an input, and what is in it.
+// The shape and the values that the caller gave an input.
 TEST_P(MoveSourceTest, InputsKeepShapeAndValues) {
   const auto net = MakeNet(InputText("x", {10, 3}) + InnerProductText("ip", "x", 2), Cpu());
   net->LayerByName("ip")->blobs()[0]->SetData({1, 0, 0, 0, 0, 1});

@@ -1,4 +1,4 @@
-// What observing a blob tells, in every float kind.
+// The observed range of a blob, in every float kind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ TEST_P(ObservedRangesTest, LoadedRangesKeepTheirDigits) {
   EXPECT_EQ(net->Ranges().at("data").high, 0.7);
   EXPECT_EQ(net->Ranges().at("twice").low, -0.3);
   EXPECT_EQ(net->Ranges().at("twice").high, 1);
-  // The same where nothing but the file tells.
+  // The same if only the file has the range.
   net->BlobByName("data")->SetData(std::vector<double>(kCount, NAN));
   net->CopyTrainedLayersFrom(file);
   net->Forward();
@@ -128,7 +128,7 @@ TEST(ObservedRangesLogTest, OneWarningForABlobThatHeldInfinities) {
   testing::internal::CaptureStderr();
   for (int i = 0; i < 2; ++i) net->Ranges();
   const std::string log = testing::internal::GetCapturedStderr(),
-                    part = "net overflowing: blob data held infinities or NaN";
+                    part = "net overflowing: blob data had infinities or NaN";
   EXPECT_TRUE(Holds(log, part));
   EXPECT_EQ(log.find(part), log.rfind(part));
 }

@@ -182,7 +182,7 @@ TEST_P(LossDiffTest, OfTheCallerStays) {
   EXPECT_EQ(Gradient(), (Numbers{15, 25})) << "until another one is written";
   blob("l").SetDiff({2});
   EXPECT_EQ(Gradient(), (Numbers{6, 10}));
-  // A view that nobody writes to changes nothing.
+  // A view that is not written to changes nothing.
   const auto view = blob("l").diff_memory()->View();
   EXPECT_EQ(Gradient(), (Numbers{6, 10}));
   *reinterpret_cast<float*>(view.get()) = 7;

@@ -336,7 +336,8 @@ TEST(NetRangesTest, NamesOfTheForkAreRead) {
   EXPECT_EQ(read.size(), 5u) << "data, conv, pool, ip1, ip2";
   FillInputs(net.get(), 9);
   net->Forward();
-  // Codes of pool are those of conv, whatever the file says about pool: MAX carries them through.
+  // Codes of pool are those of conv even if the file has another range for pool: MAX carries the
+  // range.
   EXPECT_EQ(net->BlobByName("pool")->range().scale, net->BlobByName("conv")->range().scale);
 }
 

@@ -92,7 +92,8 @@ TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
   // Stated tolerance: 0.05 of a probability in quant8, 0.001 in quant16.
   const double tolerance = type == kQuant8 ? 0.05 : 0.001;
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << i;
-  EXPECT_GT(*std::max_element(expected.begin(), expected.end()), 0.2) << "the net tells them apart";
+  EXPECT_GT(*std::max_element(expected.begin(), expected.end()), 0.2)
+      << "the net distinguishes the classes";
 
   NetParameter saved;
   net->ToProto(&saved);
@@ -114,7 +115,7 @@ TEST_P(QuantizedResidualTest, RangesOfAllVersionsAreSaved) {
   }
 }
 
-// Parts of a forward meet in blobs of the user, whatever types the versions have.
+// Partial passes meet in blobs of the user, for all types of the versions.
 TEST_P(QuantizedResidualTest, RunsInParts) {
   const auto [device, type] = GetParam();
   const NetParameter weights = Calibrated(ResidualText());
@@ -124,7 +125,7 @@ TEST_P(QuantizedResidualTest, RunsInParts) {
   net->Forward();
   const Numbers whole = Values(*net, "prob");
   const double tolerance = type == kQuant8 ? 0.02 : 0.001;
-  // Behind the convolution, whose codes the user's float blob shows as numbers.
+  // After the convolution, whose codes the user's float blob shows as real numbers.
   const auto float_net = MakeNet(ResidualText(), device);
   float_net->CopyTrainedLayersFrom(weights);
   FillInputs(float_net.get(), 6);

@@ -1,4 +1,4 @@
-"""What wrong arguments are told, and that none ends the process."""
+"""Wrong arguments raise clear errors, and none ends the process."""
 import numpy as np
 import pytest
 

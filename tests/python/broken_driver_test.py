@@ -1,4 +1,4 @@
-"""Drivers that end the process when they are loaded harm nobody who uses the CPU by name."""
+"""A driver that ends the process when it is loaded does not affect programs that name the CPU."""
 import os
 import shutil
 import signal

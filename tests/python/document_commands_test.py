@@ -20,7 +20,7 @@ ACTIVATE = os.path.join(ROOT, '.venv', 'bin', 'activate')
 PROGRAM = re.compile(r'(caffe|python3|pip|ctest|chrt|cd|git|\.|tools/\w+\.(sh|py)|build/\S+|'
                      r'\.venv/\S+|convert_\w+|compute_image_mean|[A-Z_]+=\S+)( |$)')
 
-# What is no command although it stands in a block: the first line of the block.
+# Blocks that are not commands, by their first lines.
 OUTPUTS = (r'precision +average error', r'\d+ digits for training', r'//! types: ', r'FOR_EACH',
            r'const Acctype v = LOAD', r'\| ')
 

@@ -1,4 +1,4 @@
-"""What works in forked children, as multiprocessing starts them on Linux, and what says why not."""
+"""Forked children, as multiprocessing starts them on Linux: what works, and the errors."""
 import os
 import struct
 import subprocess
@@ -250,13 +250,13 @@ def loop():
 
 print(in_child(loop))
 
-def anew():
+def new_net():
     global net
     net = caffe.Net(proto, caffe.TEST)
     for i in range(20):
         net.forward()
 
-print(in_child(anew))
+print(in_child(new_net))
 net.forward()
 ''', str(tmp_path))
     lines = out.splitlines()

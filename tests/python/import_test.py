@@ -1,4 +1,4 @@
-"""What `import caffe` says where something is missing."""
+"""The errors of `import caffe` if something is missing."""
 import os
 import re
 import shutil

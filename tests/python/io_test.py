@@ -57,7 +57,7 @@ def test_a_datum_of_bytes_and_one_of_floats():
     floats = caffe.io.array_to_datum(image / 7.)
     assert not floats.HasField('label') and not floats.data
     np.testing.assert_allclose(caffe.io.datum_to_array(floats), image / 7., rtol=1e-6)
-    # The label is no part of the array.
+    # The label is not part of the array.
     assert len(caffe.io.array_to_datum(image, 5).SerializeToString()) > len(
         caffe.io.array_to_datum(image).SerializeToString())
     with pytest.raises(ValueError, match='channels, height and width'):

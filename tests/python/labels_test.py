@@ -1,4 +1,4 @@
-"""A label that names no class is an exception, wherever a script can hear of it."""
+"""A label that is not a class is an exception in every function that can report it."""
 import numpy as np
 import pytest
 

@@ -1,4 +1,4 @@
-"""What wrong inputs, names, files and arguments are told: blob, values and cure."""
+"""Errors for wrong inputs, names, files and arguments: they name blob, values and cure."""
 import os
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""Views of bfloat16 and of codes are numbers, or refuse what is none."""
+"""Views of bfloat16 are numbers; views of codes refuse values that are not codes."""
 import pickle
 
 import ml_dtypes
@@ -285,7 +285,7 @@ def test_numbers_become_the_codes_of_a_quantizer_layer(kind, tmp_path):
     net.copy_from(str(tmp_path / 'w'))
     blob = net.blobs['q']
     scale, zero = blob.scale, blob.zero_point
-    # Ties, what lies beyond the range, and what is no number.
+    # Ties, what lies beyond the range, and NaN.
     x[:8] = [np.nan, np.inf, -np.inf, 1e30, -1e30, 0, 1e-30, -1e-30]
     ties = np.arange(-50, 50) + 0.5
     x[8:108] = (ties * scale).astype(np.float32)

@@ -48,7 +48,7 @@ def replacement(errors):
 @pytest.mark.skipif(not POCL, reason='there is no PoCL')
 @pytest.mark.parametrize('below', ['', '/deeper'])
 def test_a_folder_that_cannot_be_written_is_replaced_with_one_warning(tmp_path, below):
-    # Root may write into read-only folders, but nobody into a file.
+    # Root may write into read-only folders, but not into a file.
     place = tmp_path / 'file'
     place.write_text('')
     output, errors, code = run(tmp_path, POCL[0], POCL_CACHE_DIR=str(place) + below,
@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_written_is_replaced_with_one_warning(tmp_path, 
     assert code == 0 and 'y [6.0, 6.0, 6.0]' in output, output + errors
     assert errors.count('\n') == 1, errors
     assert "PoCL's cache folder %s%s cannot be written" % (place, below) in errors, errors
-    assert 'set POCL_CACHE_DIR to a folder that lasts' in errors, errors
+    assert 'set POCL_CACHE_DIR to a permanent folder' in errors, errors
     assert not os.path.exists(replacement(errors)), 'it goes with the process'
 
 
@@ -92,7 +92,7 @@ def test_without_a_home_there_is_one_warning(tmp_path):
     assert errors.count('program cache') == 1, errors
     for part in ('CAFFE_CACHE_DIR', 'XDG_CACHE_HOME', 'HOME'):
         assert part in errors, errors
-    # Who turned it off, or has no use for it, is told nothing.
+    # No warning for a user who turned it off or does not need it.
     for device, changes in ((caffe.devices()[0].name, dict(CAFFE_CACHE='off')), ('cpu', {})):
         output, errors, code = run(tmp_path, device, **changes)
         assert code == 0 and 'program cache' not in errors, errors

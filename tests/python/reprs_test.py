@@ -1,4 +1,4 @@
-"""What objects print as, and that all of them explain themselves."""
+"""The repr() of objects, and that all of them have docstrings."""
 import inspect
 
 import numpy as np
@@ -103,7 +103,7 @@ def without_text():
                 continue
             text = inspect.getdoc(getattr(cls, attribute)) or ''
             if not isinstance(member, property) and text.startswith(attribute + '('):
-                text = text.partition('\n')[2]  # the signature is no explanation
+                text = text.partition('\n')[2]  # the signature alone does not explain anything
             if not text.strip():
                 missing.append(name + '.' + attribute)
     return missing

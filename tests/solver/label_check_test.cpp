@@ -29,7 +29,7 @@ constexpr char kNet[] = R"(
 const std::vector<double> kRight{0, 1, 2, 0}, kWrong{0, 1, 5, 0};
 constexpr char kMessage[] =
     "loss (SoftmaxWithLoss): label 5 of item 2 is not one of 3 classes (0 to 2); set num_output of "
-    "the layer that makes the scores to at least 6, or leave such items out with loss_param { "
+    "the layer that makes the scores to at least 6, or ignore such items with loss_param { "
     "ignore_label: 5 }";
 
 std::unique_ptr<Solver> Make(const DeviceType& target, const std::string& more = "") {
@@ -116,7 +116,7 @@ TEST_P(LabelCheckTest, AnIterationDoesNotWait) {
   EXPECT_EQ(0, counters.syncs);
   EXPECT_EQ(0, counters.uploads);
   EXPECT_EQ(0, counters.allocations);
-  // A finite loss says that all labels were right: nothing more is read.
+  // A finite loss means that all labels were valid: nothing more is read.
   solver->net()->Loss();
   EXPECT_EQ(on_cpu() ? 0 : 1, GetParam().device->counters().downloads);
 }

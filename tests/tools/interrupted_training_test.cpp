@@ -66,7 +66,7 @@ class InterruptedTrainingTest : public testing::TestWithParam<int> {
     }
     return false;
   }
-  // The line behind "To resume".
+  // The line after "To resume".
   std::string ResumeLine() const {
     const std::string log = Log(), before = "To resume from the last snapshot:\n  ";
     const size_t begin = log.find(before);

@@ -62,7 +62,7 @@ Kind KindOf(int code) {
     case SQLITE_FULL:
     case SQLITE_PERM: return Kind::kReadOnly;
     case SQLITE_IOERR:
-      // A quota or a file size limit arrives as a failed write, not as SQLITE_FULL.
+      // Quotas and file size limits are reported as a failed write, not as SQLITE_FULL.
       return code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC ? Kind::kReadOnly
                                                                       : Kind::kOther;
     default: return Kind::kOther;
@@ -89,8 +89,8 @@ Kind KindOf(int code) {
                       Concat(what, ": ", std::strerror(code)));
 }
 
-// WAL needs shared memory between all processes, which network file systems do not give. FUSE
-// counts as one of them: nothing tells what is behind it.
+// WAL needs memory that all processes share; network file systems do not provide it. FUSE counts as
+// one, since the file system behind it is unknown.
 bool OnNetworkFileSystem(const fs::path& directory) {
   struct statfs information;
   if (::statfs(directory.c_str(), &information) != 0) {
@@ -118,8 +118,8 @@ bool OnNetworkFileSystem(const fs::path& directory) {
   return std::find(std::begin(kNetwork), std::end(kNetwork), type) != std::end(kNetwork);
 }
 
-// Held while a process opens, creates or sets aside the file. A file system without locks is no
-// reason to stop: SQLite's own locking decides there.
+// Held while a process opens, creates or sets aside the file. If the file system has no locks,
+// SQLite's own locking decides.
 class OpenLock {
  public:
   OpenLock(const fs::path& path, int busy_ms) {
@@ -168,7 +168,7 @@ void CreateDirectory(const fs::path& directory) {
     return;
   }
   fs::create_directories(directory.parent_path(), error);
-  // Private: whoever can write here decides what the driver is given to run.
+  // Private: a process that can write here decides which code the driver runs.
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     ThrowSystem(Concat("cannot create ", directory.string()), errno);
   }
@@ -177,7 +177,8 @@ void CreateDirectory(const fs::path& directory) {
   }
 }
 
-// With the lock held. The sidecars go along: SQLite would replay them into the next file.
+// Call this with the lock held. The sidecar files are renamed, too: SQLite would replay them into
+// the next file.
 void RenameAside(const fs::path& path) {
   static std::atomic<int> count{0};
   const std::string target = Concat(path.string(), ".corrupt-", ::getpid(), "-", count++);
@@ -274,7 +275,7 @@ void Database::Connect(const std::string& name, int flags) {
     sqlite3_close_v2(connection_);
     connection_ = nullptr;
   }
-  // SQLite's own mutexes stay on: two caches of one process may use one file.
+  // SQLite's own mutexes stay enabled: two caches of one process may use one file.
   const int code =
       sqlite3_open_v2(name.c_str(), &connection_, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
   if (code != SQLITE_OK) {
@@ -340,7 +341,7 @@ std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int bus
   std::unique_ptr<Database> database(new Database(path, busy_ms));
   for (int attempt = 0;; ++attempt) {
     if (!IdentityOf(path)) {
-      // Left over from a process that died while it set the file aside.
+      // Sidecars of a file that a process set aside before it died.
       for (const char* suffix : kSidecars) {
         ::unlink((path.string() + suffix).c_str());
       }
@@ -352,7 +353,7 @@ std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int bus
       }
       const bool empty = database->IsEmpty();
       if (empty) {
-        // Only possible before the first page exists, which the journal mode already writes.
+        // Possible only before the first page is written; setting the journal mode writes it.
         database->Execute("PRAGMA auto_vacuum = INCREMENTAL");
       } else {
         database->CheckSchema();
@@ -402,7 +403,7 @@ std::unique_ptr<Database> Database::OpenForReading(const fs::path& path, int bus
     if (error.kind() != Kind::kReadOnly && code != SQLITE_CANTOPEN) {
       throw;
     }
-    // A file in WAL mode, in a directory where no shared memory file can be made.
+    // The file is in WAL mode, in a directory where the shared memory file cannot be created.
     database->Connect(ImmutableUri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
     empty = database->IsEmpty();
   }
@@ -442,7 +443,7 @@ void Database::RemoveSetAside(const fs::path& path, size_t keep) {
   size_t seen = 0;
   for (const auto& [time, file] : files) {
     if (is_sidecar(file)) {
-      // The log of a file that is not used any more is worth nothing without it.
+      // The log of a file that is set aside is useless without the file.
       if (keep == 0) {
         fs::remove(file, error);
       }
@@ -464,7 +465,7 @@ Transaction::~Transaction() {
     try {
       database_.Execute("ROLLBACK");
     } catch (const DatabaseError&) {
-      // SQLite has rolled back by itself after a full disk.
+      // After a full disk SQLite has already rolled back.
     }
   }
 }

@@ -13,12 +13,12 @@ struct sqlite3_stmt;
 
 namespace caffe::cache {
 
-// A failed operation on the file and what may be done about it.
+// A failed operation on the file, and how to recover.
 class DatabaseError : public Error {
  public:
   enum class Kind {
-    kDamaged,   // set the file aside and begin anew
-    kMoved,     // another process did that: open again
+    kDamaged,   // set the file aside and create a new one
+    kMoved,     // another process set it aside: open again
     kReadOnly,  // cannot be written (permissions, full disk); reading may work
     kOther,
   };
@@ -44,7 +44,7 @@ class Statement {
   Statement& Integer(int index, int64_t value);
   Statement& Real(int index, double value);
 
-  // True while there is a row.
+  // Returns true while there is a row.
   bool Step();
 
   std::string TextAt(int column) const;
@@ -63,10 +63,10 @@ class Statement {
 class Database {
  public:
   // Creates directory and file as needed; sets aside a file that is damaged, foreign or of another
-  // schema version. Processes take turns here (`<path>.lock`).
+  // schema version. Processes do this one after another, under the lock `<path>.lock`.
   static std::unique_ptr<Database> OpenForWriting(const std::filesystem::path& path, int busy_ms,
                                                   bool shared_memory);
-  // Creates and repairs nothing. Null if there is no file, or nothing in it yet.
+  // Creates and repairs nothing. Returns null if there is no file or if the file is empty.
   static std::unique_ptr<Database> OpenForReading(const std::filesystem::path& path, int busy_ms);
 
   ~Database();
@@ -75,14 +75,13 @@ class Database {
 
   Statement Prepare(const char* text) { return Statement(connection_, text); }
   void Execute(const char* text);
-  // What was wrong with the file that OpenForWriting set aside; empty if it was sound.
+  // Describes the damage of the file that OpenForWriting set aside; empty if the file was intact.
   const std::string& damage() const { return damage_; }
 
-  // Renames this connection's file to `<path>.corrupt-<pid>-<n>` unless another process has done
-  // so.
+  // Renames this connection's file to `<path>.corrupt-<pid>-<n>`, unless another process already
+  // did.
   void SetAside();
-  // Gives the connection up without closing it, which after a fork would take part in the parent's
-  // locking.
+  // Drops the connection without closing it: after a fork, closing would affect the parent's locks.
   void Abandon() { connection_ = nullptr; }
 
   // Deletes all but the newest `keep` files that were set aside.

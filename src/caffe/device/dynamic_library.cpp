@@ -16,7 +16,7 @@ std::string Environment(const char* name) {
   return value ? value : "";
 }
 
-// The folders that match, newest version first.
+// Appends the matching folders, newest version first.
 void AppendMatches(const std::string& pattern, std::vector<std::string>* folders) {
   glob_t matches{};
   if (glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
@@ -37,7 +37,7 @@ std::optional<DynamicLibrary> DynamicLibrary::Open(const std::vector<std::string
     if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       return DynamicLibrary(handle, path);
     }
-    // A file that is there and does not open says more than names that are not there.
+    // An error about a file that exists is more useful than one about a missing file.
     const char* message = dlerror();
     if (message && (complaint.empty() || has_folder)) complaint = message;
   }
@@ -64,7 +64,7 @@ std::vector<std::string> CudaLibraryPaths(const std::vector<std::string>& names)
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     const std::string home = Environment(name);
     if (home.empty()) continue;
-    // Not an initializer list: GCC 12 warns of its copies (-Wstringop-overread) without a cause.
+    // Not an initializer list: GCC 12 warns about its copies (-Wstringop-overread) without a cause.
     folders.push_back(home + "/lib64");
     folders.push_back(home + "/lib");
   }

@@ -22,12 +22,12 @@ using cache::DatabaseError;
 using cache::Statement;
 using cache::Transaction;
 
-// To be raised when what a key stands for changes: how a text is put together, or what is stored.
+// Change this when the meaning of a key changes: how a text is assembled, or what is stored.
 constexpr char kCacheVersion[] = "cortado-program-1";
 
 constexpr int64_t kMemoryCapBytes = int64_t{256} << 20;
 constexpr int64_t kMicro = 1000000;
-// A file that is damaged time and again has a cause that a fresh file does not cure.
+// A file that is damaged repeatedly has a cause that a new file does not cure.
 constexpr int kMaxRecoveries = 3;
 
 int64_t NowMicroseconds() {
@@ -95,7 +95,7 @@ std::pair<int64_t, int64_t> CountAndBytes(Database& database) {
   return {total.IntegerAt(0), total.IntegerAt(1)};
 }
 
-// Inside a transaction. Returns how many rows and bytes went.
+// Call this inside a transaction. Returns the number of deleted rows and bytes.
 std::pair<int64_t, int64_t> DeleteOldest(Database& database, int64_t max_bytes) {
   int64_t excess = CountAndBytes(database).second - max_bytes;
   if (excess <= 0) {
@@ -138,7 +138,7 @@ fs::path ProgramCache::DefaultDirectory() {
   if (const std::string own = Environment("CAFFE_CACHE_DIR"); !own.empty()) {
     return own;
   }
-  // The XDG specification has relative paths ignored; a relative HOME is no better.
+  // The XDG specification says that relative paths are ignored; a relative HOME is ignored, too.
   if (const fs::path cache = Environment("XDG_CACHE_HOME"); cache.is_absolute()) {
     return cache / "cortado";
   }
@@ -157,7 +157,7 @@ ProgramCache::Mode ProgramCache::ModeFromEnvironment() {
     return Mode::kReadOnly;
   }
   if (!value.empty() && value != "rw") {
-    log::WarnOnce(Concat("CAFFE_CACHE is \"", value, "\", which is none of off, ro, rw; using rw"));
+    log::WarnOnce(Concat("CAFFE_CACHE is \"", value, "\", which is not off, ro or rw; using rw"));
   }
   return Mode::kReadWrite;
 }
@@ -195,7 +195,7 @@ void ProgramCache::Degrade(Mode mode, const std::string& reason) const {
   database_.reset();
   mode_ = mode;
   const char* consequence =
-      mode == Mode::kReadOnly ? "; it is only read from now on" : "; going on without it";
+      mode == Mode::kReadOnly ? "; it is not written from now on" : "; continuing without it";
   if (disabled_reason_.empty()) {
     log::Warning(Concat("program cache ", path_.string(), ": ", reason, consequence));
   }
@@ -205,13 +205,13 @@ void ProgramCache::Degrade(Mode mode, const std::string& reason) const {
 void ProgramCache::ReportDamage(const std::string& damage) const {
   last_damage_ = damage;
   log::Warning(Concat("program cache ", path_.string(), ": ", damage,
-                      "; the file is set aside and begun anew"));
+                      "; the file is set aside and a new one is created"));
 }
 
 bool ProgramCache::Access(Need need, const Work& work) const {
   if (database_ != nullptr && owner_process_ != ::getpid()) {
-    // SQLite's record of the parent's locks came along with the fork, so that not even a new
-    // connection would be safe here.
+    // A fork copies SQLite's record of the parent's locks, so that not even a new connection would
+    // be safe.
     database_->Abandon();
     database_.reset();
     mode_ = Mode::kOff;
@@ -435,7 +435,7 @@ ProgramCache::VerifyReport ProgramCache::Verify() {
     std::optional<StoredEntry> stored;
     Access(Need::kRead, [&](Database& database) { stored = ReadEntry(database, key); });
     if (!stored) {
-      continue;  // another process took it away
+      continue;  // another process deleted it
     }
     ++report.rows;
     if (!stored->sound) {
@@ -448,7 +448,7 @@ ProgramCache::VerifyReport ProgramCache::Verify() {
     complaint = check.Step() ? check.TextAt(0) : "no answer from the integrity check";
   });
   if (!complaint.empty() && complaint != "ok") {
-    // For instance an index that disagrees with its table: starting anew is cheaper than repair.
+    // For example an index that disagrees with its table: a new file is cheaper than a repair.
     const bool replaced = Access(Need::kWrite, [&](Database& database) {
       if (last_damage_.empty()) {
         ReportDamage(complaint);

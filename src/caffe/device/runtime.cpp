@@ -13,8 +13,8 @@ namespace caffe {
 
 namespace {
 
-// The devices of one backend, found when they are first asked for. A driver may be broken: programs
-// that use the CPU alone never load one.
+// The devices of one backend, found when they are first requested. A driver may be broken, so
+// programs that use only the CPU never load one.
 class LazyBackend {
  public:
   explicit LazyBackend(BackendDevices (*find)()) : find_(find) {}
@@ -29,7 +29,7 @@ class LazyBackend {
 
  private:
   BackendDevices (*find_)();
-  // A mutex, not std::call_once: drivers run code of their own while they are loaded here.
+  // A mutex, not std::call_once: loading a driver runs foreign code.
   std::mutex mutex_;
   std::atomic<bool> found_{false};
   BackendDevices result_;
@@ -73,8 +73,8 @@ thread_local Device* thread_device = nullptr;
 Runtime::Runtime() : state_(std::make_unique<State>()) { BoundSpinning(); }
 Runtime::~Runtime() = default;
 
-// Never destroyed: blobs with static lifetime, and Python objects at exit, may outlive any order of
-// destruction. Drivers give everything back when the process ends.
+// Never destroyed: blobs with static lifetime, and Python objects at exit, may be destroyed in any
+// order. When the process ends, drivers release everything.
 Runtime& Runtime::Get() {
   static Runtime* const runtime = new Runtime;
   return *runtime;
@@ -95,7 +95,7 @@ Device* Runtime::null_device() { return state_->Made(&state_->null_device, MakeN
 
 Device* Runtime::DeviceByIndex(int index) {
   if (index == -1) return cpu();
-  // Those of CUDA come first, so that a number of theirs needs no OpenCL.
+  // CUDA's devices come first, so that their numbers do not need OpenCL.
   const auto& cuda = state_->cuda.Get().devices;
   if (index >= 0 && index < static_cast<int>(cuda.size())) return cuda[index].get();
   if (index < 0 || index >= static_cast<int>(devices().size())) {
@@ -132,8 +132,9 @@ Device* Runtime::DeviceByName(const std::string& name) {
   if (name == "null") return null_device();
   for (LazyBackend* backend : {&state_->cuda, &state_->opencl}) {
     if (!name.starts_with(backend == &state_->cuda ? "cuda:" : "opencl:")) continue;
-    // Always in this order: which platforms OpenCL lists may depend on whether CUDA was initialised
-    // before (seen with NVIDIA's driver 580 beside PoCL), and names must not change with it.
+    // Always in this order: the platforms that OpenCL lists may depend on whether CUDA was
+    // initialised before (seen with NVIDIA's driver 580 beside PoCL), and names must not depend on
+    // that.
     state_->cuda.Get();
     for (const auto& device : backend->Get().devices) {
       if (device->info().id == name) return device.get();

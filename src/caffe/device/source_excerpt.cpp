@@ -13,8 +13,8 @@ constexpr int kLinesAround = 4;
 
 struct Line {
   std::string text;
-  std::string file;  // as #line names it; empty before the first directive
-  int number = 0;    // as #line counts
+  std::string file;  // the file of the #line directive; empty before the first one
+  int number = 0;    // the line number by the #line directive
   bool directive = false;
 };
 
@@ -93,7 +93,7 @@ SourceExcerpt ExcerptAround(const std::string& source, const SourcePlace& place,
     excerpt.lines += number + line.text + "\n";
   }
 
-  // Upwards to the nearest head. A line that closes a scope at the margin ends what stood above it.
+  // Searches upwards for the nearest head. A closing brace at the margin ends the scope above it.
   for (int i = at; i >= 0 && lines[i].file == found->file; --i) {
     if (i < at && !lines[i].text.empty() && lines[i].text[0] == '}') break;
     const bool head = lines[i].text.find("KERNEL") != std::string::npos ||

@@ -6,7 +6,7 @@
 
 namespace caffe {
 
-// A place as a compiler names it: `kernels/neuron/relu.h`, 7.
+// A line of a source as a compiler names it: `kernels/neuron/relu.h`, 7.
 struct SourcePlace {
   std::string file;
   int line = 0;
@@ -16,16 +16,16 @@ struct SourcePlace {
 // `error: file:line:column: …`) or NVRTC's (`file(line): error: …`).
 std::optional<SourcePlace> FirstErrorPlace(const std::string& log);
 
-// What a message shows of a source that did not compile.
+// The part of a source that an error message shows.
 struct SourceExcerpt {
-  SourcePlace place;   // in the terms of the #line directives
-  std::string kernel;  // the kernel whose body or head holds the place; empty outside of kernels
-  std::string lines;   // the lines around the place with their numbers, the place marked with `>`
+  SourcePlace place;   // by the #line directives
+  std::string kernel;  // the kernel whose body or head contains the line; empty outside kernels
+  std::string lines;   // the lines around it with their numbers; `>` marks it
 };
 
-// `source` holds #line directives; `place` is meant in their terms. A file that no directive names
-// is the whole source: NVIDIA's OpenCL ignores the directives and counts lines of `<kernel>`. Empty
-// if there is no such line.
+// `source` has #line directives, and `place` refers to them. A file that no directive names means
+// the whole source: NVIDIA's OpenCL ignores the directives and counts the lines of `<kernel>`.
+// Returns an empty excerpt if the line does not exist.
 SourceExcerpt ExcerptAround(const std::string& source, const SourcePlace& place,
                             const std::vector<std::string>& kernel_names);
 

@@ -15,17 +15,17 @@ template <class T> bool Has(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// They take whatever type comes in.
+// These layers take the type of their bottom.
 bool FollowsBottom(const LayerParameter& layer) {
   return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
 }
 
-// The layer's types are the user's choice.
+// The user set types of this layer.
 bool HasOwnTypes(const LayerParameter& layer) {
   return layer.has_compute_data_type() || layer.has_bottom_data_type() || layer.has_top_data_type();
 }
 
-// The type that a field names; `name` counts where it is CAFFE_CUSTOM.
+// The type of a field; `name` is used if the field is CAFFE_CUSTOM.
 DataType NamedType(DataTypeProto type, const std::string& name) {
   return type == CAFFE_CUSTOM ? DataTypeByName(name) : DataTypeByProto(type);
 }
@@ -39,15 +39,15 @@ DataType TopType(const LayerParameter& layer) {
   return NamedType(layer.top_data_type(), layer.top_data_type_name());
 }
 
-// What a blob is to the layers that read it.
+// How layers use a blob.
 struct Use {
   bool label = false, number = false;
 };
 
-// The use of each top of each layer, also through layers that follow their bottom.
+// How each top of each layer is used, also through layers that follow their bottom.
 std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
   std::vector<std::vector<Use>> uses(net.layer_size());
-  std::map<std::string, Use> blobs;  // of their present versions, from the last layer to the first
+  std::map<std::string, Use> blobs;  // of their current versions, from the last layer to the first
   for (int index = net.layer_size() - 1; index >= 0; --index) {
     const LayerParameter& layer = net.layer(index);
     const LayerTraits& traits = TraitsOf(layer.type());
@@ -119,15 +119,16 @@ TypedNet AssignTypes(const NetParameter& net) {
                    (net_type.is_quantized() ||
                     (layer.top_size() > 0 &&
                      std::all_of(uses[index].begin(), uses[index].end(), is_label)))) {
-          // Data are numbers, also in a net of codes.
+          // Data are real numbers, also in quantized nets.
           compute = kFloat;
         }
-        // Losses and the like stay float among codes.
+        // Losses and other float layers stay float in quantized nets.
         if (!own_types && compute.is_quantized() && !Has(traits.types, compute)) compute = kFloat;
         types = TypeTriple::Equal(compute);
         if (layer.has_bottom_data_type()) types.in = BottomType(layer);
         if (layer.has_top_data_type()) types.out = TopType(layer);
-        // Sources compute nothing: they write any float kind, and no cast has to rename a top.
+        // Data layers compute nothing: they write every float kind, and no cast has to rename a
+        // top.
         if (traits.data && types.out.is_float()) types = TypeTriple::Equal(types.out);
       }
       for (int t = 0; t < layer.top_size(); ++t) {

@@ -11,8 +11,8 @@
 namespace caffe {
 namespace {
 
-// What a blob holds from one writer of its name to the next. Versions of one content are views of the
-// same memory: a blob and what Flatten or Split make of it.
+// The content of a blob from one writer of its name to the next. Versions with one `content` are
+// views of the same memory: a blob and the tops of Flatten or Split on it.
 struct Version {
   int layer, top;
   std::string blob;
@@ -45,7 +45,7 @@ class Finder {
   int count() const { return static_cast<int>(net_.layers.size()); }
   const LayerParameter& Layer(int index) const { return net_.layers[index].layer; }
 
-  // The type in which a layer takes a bottom and makes a top, before any cast.
+  // The types that a layer reads from a bottom and writes to a top, before any cast.
   static DataType Taken(const TypedLayer& typed, int bottom) {
     const LayerTraits& traits = TraitsOf(typed.layer.type());
     if (Contains(traits.float_bottoms, bottom)) return kFloat;
@@ -58,13 +58,13 @@ class Finder {
     if (Contains(traits.float_tops, top)) return type;
     return typed.types.compute;
   }
-  // No cast lies between the version and the layer.
+  // Whether the layer reads the version without a cast.
   static bool ReadsDirectly(const TypedLayer& typed, int bottom, const Version& version) {
     if (typed.reads_any_float && version.type.is_float()) return true;
     return version.type == Taken(typed, bottom);
   }
 
-  // Versions, and who reads them.
+  // Numbers the versions and counts their readers.
   void Number() {
     std::map<std::string, int> present;
     bottoms_.resize(count());
@@ -74,7 +74,7 @@ class Finder {
       for (const std::string& bottom : layer.bottom()) {
         const auto found = present.find(bottom);
         bottoms_[i].push_back(found == present.end() ? -1 : found->second);
-        if (found == present.end()) continue;  // InsertSplits names it
+        if (found == present.end()) continue;  // InsertSplits reports the error
         ++versions_[found->second].readers;
         versions_[found->second].last_reader = i;
       }
@@ -97,7 +97,7 @@ class Finder {
       Version& version = versions_[tops_[index][t]];
       version.content = contents_++;
       if (IsInPlace(layer, t) && bottoms_[index][t] >= 0) {
-        // Net refuses the others by name.
+        // Net reports the error for such a layer.
         if (!traits.in_place) continue;
         const std::string reason = Conflict(index, t);
         in_place[t] = reason.empty();
@@ -110,7 +110,7 @@ class Finder {
         }
       }
     }
-    // What Backward finds in the place of a bottom that was overwritten is the top.
+    // If a bottom was overwritten in place, Backward reads the top instead.
     for (int b = 0; b < layer.bottom_size(); ++b) {
       if (bottoms_[index][b] < 0 || !reads.Bottom(b)) continue;
       if (b < layer.top_size() && in_place[b]) {
@@ -129,7 +129,7 @@ class Finder {
   void Need(int layer, int version, bool only_signs) {
     readers_[versions_[version].content].push_back({layer, version, only_signs});
   }
-  // A layer that reads only the signs of an overwritten blob finds them in its new content.
+  // A layer that reads only the signs of an overwritten blob can read them from the new content.
   void CarrySigns(int from, int to) {
     const auto found = readers_.find(from);
     if (found == readers_.end()) return;
@@ -137,18 +137,18 @@ class Finder {
     for (const Reader& reader : readers) readers_[to].push_back(reader);
   }
 
-  // Why a layer cannot overwrite its bottom; empty if it can.
+  // The reason why a layer cannot overwrite its bottom; empty if it can.
   std::string Conflict(int index, int t) {
     reader_ = -1;
     const TypedLayer& typed = net_.layers[index];
     const Version& old = versions_[bottoms_[index][t]];
     const Version& own = versions_[tops_[index][t]];
     if (!ReadsDirectly(typed, t, old)) {
-      return Concat("it computes in ", Taken(typed, t).name(), ", blob ", old.blob, " is ",
+      return Concat("it computes in ", Taken(typed, t).name(), ", but blob ", old.blob, " is ",
                     old.type.name());
     }
     if (!typed.reads_any_float && Made(typed, t) != own.type) {
-      return Concat("it computes in ", Made(typed, t).name(), ", its top is ", own.type.name());
+      return Concat("it computes in ", Made(typed, t).name(), ", but its top is ", own.type.name());
     }
     for (const Version& other : versions_) {
       if (other.content != old.content) continue;
@@ -192,9 +192,9 @@ class Finder {
     int layer, version;
     bool only_signs;
   };
-  std::map<int, std::vector<Reader>> readers_;  // content -> in backward passes
+  std::map<int, std::vector<Reader>> readers_;  // content -> its readers in backward passes
   std::vector<InPlaceConflict> conflicts_;
-  int reader_ = -1;  // of the last conflict
+  int reader_ = -1;  // the reader of the last conflict
 };
 
 }  // namespace
@@ -209,7 +209,7 @@ TypedNet SeparateInPlace(const TypedNet& net) {
     separate.insert({conflict.layer, conflict.top});
     const LayerParameter& layer = net.layers[conflict.layer].layer;
     log::Info(Concat(layer.name(), " (", layer.type(), "): its top ", layer.top(conflict.top),
-                     " gets memory of its own: ", conflict.reason));
+                     " gets separate memory: ", conflict.reason));
   }
   TypedNet out = net;
   if (separate.empty()) return out;
@@ -222,7 +222,7 @@ TypedNet SeparateInPlace(const TypedNet& net) {
     for (int n = 2; !names.insert(name).second; ++n) name = Concat(wanted, "_", n);
     return name;
   };
-  // A memory of each blob: where its name stands, and the layer that wrote it last.
+  // The current memory of a blob: where its name is mentioned, and the layer that wrote it last.
   struct Memory {
     std::vector<std::string*> mentions;
     std::string writer;

@@ -13,9 +13,9 @@ namespace caffe {
 struct TypedLayer {
   LayerParameter layer;
   TypeTriple types;
-  // The type of each top. It is types.out, but for labels and the like.
+  // The type of each top: types.out except for tops of a fixed type, such as labels.
   std::vector<DataType> tops;
-  // The layer reads bottoms of any float kind as they are (LayerTraits::reads_any_float).
+  // The layer reads bottoms of any float kind without casts (LayerTraits::reads_any_float).
   bool reads_any_float = false;
   // A pass added the layer; it is not the user's.
   bool added = false;
@@ -23,7 +23,7 @@ struct TypedLayer {
 
 struct TypedNet {
   std::vector<TypedLayer> layers;
-  // Backward passes find what they read: in phase TRAIN and with force_backward.
+  // The data that backward passes read are kept: in phase TRAIN and with force_backward.
   bool keeps_gradients = false;
 
   // The messages, each with the layer's types. For the log.

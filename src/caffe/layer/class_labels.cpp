@@ -21,7 +21,7 @@ void CheckClassLabels(const ClassLabels& labels, TermSum* sum) {
   const std::string classes = Concat(labels.classes, " classes (0 to ", labels.classes - 1, ")");
   CAFFE_CHECK(IsInteger(value), labels.where, ": label ", value, item,
               " is not an integer; it must be one of ", classes);
-  // Beyond what an ignore_label can be, digits say little.
+  // A value beyond int32 cannot be an ignore_label: print it without advice.
   const bool small = std::abs(value) <= std::numeric_limits<int32_t>::max();
   CAFFE_CHECK(small, labels.where, ": label ", value, item, " is not one of ", classes);
   const int64_t label = static_cast<int64_t>(value);
@@ -30,7 +30,7 @@ void CheckClassLabels(const ClassLabels& labels, TermSum* sum) {
     cure = Concat("; set num_output of the layer that makes the scores to at least ", label + 1);
   }
   if (!labels.ignore_field.empty()) {
-    cure += Concat(cure.empty() ? "; " : ", or ", "leave such items out with ", labels.ignore_field,
+    cure += Concat(cure.empty() ? "; " : ", or ", "ignore such items with ", labels.ignore_field,
                    " { ignore_label: ", label, " }");
   }
   CAFFE_THROW(labels.where, ": label ", label, item, " is not one of ", classes, cure);

@@ -8,7 +8,7 @@ namespace {
 
 using Repeated = google::protobuf::RepeatedField<uint32_t>;
 
-// One value per spatial axis from a repeated field. Empty if it has none.
+// One value per spatial axis from a repeated field; empty if the field is not given.
 Shape PerAxis(const std::string& where, const char* name, const Repeated& values, int axes) {
   if (values.empty()) return {};
   CAFFE_CHECK(values.size() == 1 || values.size() == axes, where, ": ", name, " is given ",
@@ -17,13 +17,13 @@ Shape PerAxis(const std::string& where, const char* name, const Repeated& values
   return Shape(values.begin(), values.end());
 }
 
-// The same from the forms _h and _w, which exclude the repeated one.
+// The same with the forms _h and _w, which exclude the repeated field.
 Shape PerAxis2D(const std::string& where, const char* name, const Repeated& values, bool has_h,
                 uint32_t h, bool has_w, uint32_t w, int axes) {
   if (!has_h && !has_w) return PerAxis(where, name, values, axes);
   CAFFE_CHECK(values.empty(), where, ": ", name, " is given twice, once as _h and _w");
   CAFFE_CHECK(axes == 2, where, ": the _h and _w forms of ", name,
-              " are for two spatial axes, there are ", axes);
+              " need two spatial axes, but there are ", axes);
   return {h, w};
 }
 
@@ -59,7 +59,7 @@ ConvSetup::ConvSetup(const std::string& where, const ConvolutionParameter& param
               top.size(), " tops; every bottom needs a top");
   CAFFE_CHECK(parameter.fuse_type() == ConvolutionParameter::UNFUSED, where, ": fuse_type ",
               ConvolutionParameter::FuseType_Name(parameter.fuse_type()),
-              " is not supported; fusion needs no parameter here");
+              " is not supported; remove it: layers are fused automatically");
   CAFFE_CHECK(outputs > 0, where, ": num_output must be given and positive");
   CAFFE_CHECK(group > 0 && channels % group == 0, where, ": ", channels,
               " input channels are not divisible by group ", group);
@@ -73,7 +73,7 @@ void ConvSetup::CheckBottoms(const std::string& where, const BlobVec& bottom) co
   CAFFE_CHECK(
       static_cast<int>(input.size()) == axis + 1 + spatial_axes() && input[axis] == channels, where,
       ": was made for ", channels, " channels on axis ", axis, " and ", spatial_axes(),
-      " spatial axes, the bottom has shape ", bottom[0]->shape_string());
+      " spatial axes, but the bottom has shape ", bottom[0]->shape_string());
   for (size_t i = 0; i < bottom.size(); ++i) {
     CAFFE_CHECK(bottom[i]->shape() == input, where, ": all bottoms must have one shape, bottom ", i,
                 " has ", bottom[i]->shape_string(), ", bottom 0 ", bottom[0]->shape_string());

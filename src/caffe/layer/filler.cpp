@@ -18,12 +18,12 @@ using u64 = uint64_t;
 #include "../../../kernels/math/random.h"
 #undef DEVICE_FN
 
-// Elements are made and converted in pieces that stay in the cache.
+// Elements are generated and converted in pieces that fit into the cache.
 constexpr int64_t kPiece = 4096;
-// Counters from here on decide which weights `sparse` keeps.
+// Counters from this one on select the weights that `sparse` keeps.
 constexpr u64 kSparseCounters = u64{1} << 62;
 
-// 53 random bits in [0, 1).
+// A number in [0, 1) from 53 random bits.
 double Unit(u32 high, u32 low) {
   return static_cast<double>(((static_cast<u64>(high) << 32) | low) >> 11) * 0x1p-53;
 }
@@ -55,7 +55,7 @@ template <class Value> void FillWith(BlobBase* blob, const Value& value) {
   }
 }
 
-// n of xavier and msra: what the variance is divided by.
+// The divisor n of the variance in xavier and msra.
 double FanOf(const FillerParameter& parameter, const BlobBase& blob) {
   const double count = static_cast<double>(blob.count());
   const double fan_in = blob.num_axes() > 0 ? count / blob.shape(0) : count;
@@ -80,7 +80,7 @@ void FillUnitBall(uint64_t seed, BlobBase* blob) {
 
 void FillBilinear(BlobBase* blob) {
   CAFFE_CHECK(blob->num_axes() == 4 && blob->shape(2) == blob->shape(3),
-              "the bilinear filler needs 4 axes and a square kernel, the blob has shape ",
+              "the bilinear filler needs 4 axes and a square kernel, but the blob has shape ",
               blob->shape_string());
   const int64_t side = blob->shape(3);
   const double factor = std::ceil(side / 2.0);
@@ -93,10 +93,10 @@ void FillBilinear(BlobBase* blob) {
 
 void Fill(const FillerParameter& parameter, uint64_t seed, BlobBase* blob) {
   const std::string& type = parameter.type();
-  CAFFE_CHECK(blob->type().is_float(), "a filler can not fill blob ", blob->name(), " of type ",
+  CAFFE_CHECK(blob->type().is_float(), "a filler cannot fill blob ", blob->name(), " of type ",
               blob->type().name());
   CAFFE_CHECK(parameter.sparse() < 0 || type == "gaussian", "filler ", type,
-              ": only gaussian takes sparse");
+              ": sparse is only for gaussian");
   if (blob->count() == 0) return;
   if (type == "constant") {
     const double value = parameter.value();
@@ -126,7 +126,7 @@ void Fill(const FillerParameter& parameter, uint64_t seed, BlobBase* blob) {
   } else if (type == "bilinear") {
     FillBilinear(blob);
   } else {
-    CAFFE_THROW("there is no filler '", type, "'; there are bilinear, constant, gaussian, msra, ",
+    CAFFE_THROW("unknown filler '", type, "'; the fillers are bilinear, constant, gaussian, msra, ",
                 "positive_unitball, uniform, xavier");
   }
 }

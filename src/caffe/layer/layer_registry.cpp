@@ -17,12 +17,12 @@ LayerRegistry& LayerRegistry::Get() {
 
 void LayerRegistry::AddCreators(const std::string& name, LayerTraits traits,
                                 std::map<TypeTriple, Creator> creators) {
-  CAFFE_CHECK(!Has(name), "a layer type ", name, " is registered already");
+  CAFFE_CHECK(!Has(name), "layer type ", name, " is registered already");
   entries_[name] = {std::move(traits), std::move(creators), nullptr};
 }
 
 void LayerRegistry::AddUntyped(const std::string& name, LayerTraits traits, Creator creator) {
-  CAFFE_CHECK(!Has(name), "a layer type ", name, " is registered already");
+  CAFFE_CHECK(!Has(name), "layer type ", name, " is registered already");
   entries_[name] = {std::move(traits), {}, std::move(creator)};
 }
 
@@ -72,8 +72,8 @@ std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter
   for (const auto& [types, create] : entry.creators) {
     known += (known.empty() ? "" : ", ") + types.name();
   }
-  CAFFE_THROW(parameter.name(), " (", parameter.type(), "): can not be used with the types ",
-              context.types.name(), "; it has ", known);
+  CAFFE_THROW(parameter.name(), " (", parameter.type(), "): cannot be used with the types ",
+              context.types.name(), "; it supports ", known);
 }
 
 std::vector<std::string> LayerRegistry::Names() const {

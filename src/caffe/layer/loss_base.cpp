@@ -18,7 +18,7 @@ void LossBase::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void LossBase::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() > 0 && bottom[1]->num_axes() > 0 &&
                   bottom[0]->shape(0) == bottom[1]->shape(0),
-              Where(), ": the bottoms must have the same number of items, their shapes are ",
+              Where(), ": the bottoms must have the same number of items; their shapes are ",
               bottom[0]->shape_string(), " and ", bottom[1]->shape_string());
   top[0]->Reshape({});
 }
@@ -31,7 +31,7 @@ double LossBase::Divisor(int64_t outer, int64_t inner, int otherwise) const {
   } else if (parameter.has_normalize()) {
     mode = parameter.normalize() ? LossParameter::VALID : LossParameter::BATCH_SIZE;
   }
-  // Never 0, which would stand for VALID.
+  // Not 0, which would mean VALID.
   if (mode == LossParameter::FULL) return static_cast<double>(std::max<int64_t>(1, outer * inner));
   if (mode == LossParameter::BATCH_SIZE) return static_cast<double>(std::max<int64_t>(1, outer));
   if (mode == LossParameter::PRE_FIXED) return parameter.pre_fixed_normalizer();
@@ -56,7 +56,7 @@ void LossBase::WarnOfUnusedNormalization() const {
 
 void LossBase::CheckEqualCounts(const BlobVec& bottom) const {
   CAFFE_CHECK(bottom[0]->count() == bottom[1]->count(), Where(),
-              ": the bottoms must have the same number of elements, their shapes are ",
+              ": the bottoms must have the same number of elements; their shapes are ",
               bottom[0]->shape_string(), " and ", bottom[1]->shape_string());
 }
 

@@ -4,7 +4,7 @@
 
 namespace caffe {
 
-// "there is no layer type 'X'", and behind it what X is in another Caffe, or a known type that is near.
+// "there is no layer type 'X'", followed by the Caffe that has X, or by a similar known type.
 std::string ThereIsNoLayerType(const std::string& type);
 
 }  // namespace caffe

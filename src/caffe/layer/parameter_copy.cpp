@@ -18,7 +18,7 @@ ParameterCopy::ParameterCopy(const BlobBase* source, DataType type, Device* devi
 
 void ParameterCopy::Build() {
   if (!copy_) {
-    source_->device_data();  // uploads a stale device copy now, not inside the forward
+    source_->device_data();  // uploads a stale device copy now, not in the forward
     return;
   }
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());

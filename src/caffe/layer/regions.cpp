@@ -30,8 +30,8 @@ void Regions::Launch(int64_t images, double scale, const BlobBase& rois) {
 void Regions::Check(const std::string& where) {
   const auto item = invalid_.Take();
   if (!item) return;
-  CAFFE_THROW(where, ": region ", item->index, " is of image ", item->value, ", the batch has ",
-              images_, " image(s), which are numbered from 0");
+  CAFFE_THROW(where, ": region ", item->index, " is of image ", item->value, ", but the batch has ",
+              images_, " image(s), numbered from 0");
 }
 
 }  // namespace caffe

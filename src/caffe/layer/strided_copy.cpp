@@ -45,14 +45,14 @@ void StridedCopy::Reshape(const std::vector<Axis>& axes) {
     rows_ *= axis.extent;
     outer.insert(outer.end(), {axis.extent, axis.x_stride, axis.y_stride});
   }
-  // Without outer axes the table is not read, but an argument needs memory.
+  // Without outer axes the table is not read, but its argument needs memory.
   if (outer.empty()) outer = {1, 0, 0};
   if (outer == outer_) return;
   outer_ = outer;
   const int64_t size = static_cast<int64_t>(outer_.size());
   table_->Reshape({size});
   std::memcpy(table_->mutable_host_data(), outer_.data(), outer_.size() * sizeof(int64_t));
-  table_->device_data();  // uploads now, not in the forward
+  table_->device_data();  // uploaded now, not in the forward
 }
 
 void StridedCopy::Launch(KernelArgument x, KernelArgument y) {
@@ -65,7 +65,7 @@ void StridedCopy::Launch(KernelArgument x, KernelArgument y) {
   const bool host = device_->host_accessible();
   const int64_t lanes = host ? 1 : inner_.extent;
   const int axes = rows_ == 1 ? 0 : static_cast<int>(outer_.size() / 3);
-  // Columns tell the host how long a group takes; on devices they would be work items.
+  // On the host `columns` is the cost of a row; on devices it would be a second dimension.
   const LaunchRange range(rows_ * lanes, host ? inner_.extent : 1);
   copy_->Launch(range, {rows_, inner_.extent, lanes, axes, table_->Data(), inner_.x_stride,
                         inner_.y_stride, x, y});

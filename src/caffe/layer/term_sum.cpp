@@ -8,7 +8,7 @@
 namespace caffe {
 namespace {
 
-// Up to this many terms are added by a single work item.
+// Up to this many terms a single work item adds them up.
 constexpr int64_t kFewTerms = 512;
 
 }  // namespace
@@ -17,7 +17,7 @@ void TermSum::Place(Device* device, const TypeTriple& types) {
   const DataType master = types.compute == kDouble ? kDouble : kFloat;
   terms_ = MakeBlob(master, device, {2, 0}, "terms");
   part_sums_ = MakeBlob(master, device, {2, 0}, "sums of terms");
-  PlaceBlob(&divisor_, master, device, {1}, "divisor");  // a backward pass wants the last one
+  PlaceBlob(&divisor_, master, device, {1}, "divisor");  // a backward pass reads the last one
   invalid_.Place(device, "terms");
   const auto program =
       ProgramBuilder(device, "term_sum").Types(types).Body("loss/term_sum").Build();

@@ -24,7 +24,7 @@ void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(static_cast<int64_t>(parameter.top_k()) <= channels_, Where(), ": top_k ",
               parameter.top_k(), " exceeds the ", channels_, " classes");
   CAFFE_CHECK(items == bottom[1]->count(), Where(), ": scores of shape ", bottom[0]->shape_string(),
-              " along axis ", axis, " need ", items, " labels, there are ", bottom[1]->count());
+              " along axis ", axis, " need ", items, " labels, but there are ", bottom[1]->count());
   sum_.Reshape(items);
   top[0]->Reshape({});
   if (top.size() > 1) top[1]->Reshape({channels_});
@@ -60,7 +60,7 @@ void RegisterAccuracyLayer(LayerRegistry& registry) {
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {0, 1};
   traits.backward = false;
-  traits.summary = "share of labels among the top_k scores";
+  traits.summary = "share of items whose label is among the top_k scores";
   registry.Add<AccuracyLayer>("Accuracy", traits);
 }
 

@@ -34,7 +34,7 @@ void ArgMax::Reshape(const BlobVec& bottom, const BlobVec& top) {
   }
   CAFFE_CHECK(top_k <= channels_, Where(), ": top_k ", top_k, " exceeds the ", channels_,
               " elements to choose from in a bottom of shape ", bottom[0]->shape_string());
-  CAFFE_CHECK(channels_ <= int64_t{1} << 24, Where(), ": places beyond 2^24 are not exact in ",
+  CAFFE_CHECK(channels_ <= int64_t{1} << 24, Where(), ": indices beyond 2^24 are not exact in ",
               "float; there are ", channels_);
   top[0]->Reshape(shape);
 }
@@ -56,7 +56,7 @@ void RegisterArgMaxLayer(LayerRegistry& registry) {
   traits.float_tops = {0};
   traits.no_gradient_bottoms = {0};
   traits.backward = false;
-  traits.summary = "places of the top_k largest elements";
+  traits.summary = "indices of the top_k largest elements";
   registry.Add<ArgMaxLayer>("ArgMax", traits);
 }
 

@@ -17,10 +17,10 @@ void Axpy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 
 void Axpy::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const Shape &a = bottom[0]->shape(), &x = bottom[1]->shape();
-  CAFFE_CHECK(x.size() >= 2, Where(), ": bottom 1 must have at least 2 axes, it has shape ",
+  CAFFE_CHECK(x.size() >= 2, Where(), ": bottom 1 must have at least 2 axes; it has shape ",
               ShapeString(x));
   CAFFE_CHECK(bottom[2]->shape() == x, Where(), ": bottom 2 must have the shape of bottom 1, ",
-              ShapeString(x), ", it has shape ", bottom[2]->shape_string());
+              ShapeString(x), "; it has shape ", bottom[2]->shape_string());
   CAFFE_CHECK(a.size() >= 2 && a[0] == x[0] && a[1] == x[1] && bottom[0]->count(2) == 1, Where(),
               ": bottom 0 must have one element for each of the ", x[0], " x ", x[1],
               " channels of bottom 1, as ", x[0], " ", x[1], " or ", x[0], " ", x[1],

@@ -31,7 +31,8 @@ void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Bias::PrepareParameters() {
-  for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
+  for (auto& blob : blobs_)
+    blob->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void Bias::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -54,7 +55,7 @@ void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
     sums_.Finish(learned, learned ? blobs_[0]->MutableDiff() : bottom[1]->MutableDiff());
   }
   if (!propagate_down[0] || bottom[0]->count() == 0) return;
-  // The diffs may be one memory, also where the data are not.
+  // The diffs may share memory even if the data do not.
   const DevicePtr from = top[0]->device_diff(), to = bottom[0]->mutable_device_diff();
   if (!(from == to)) device()->Copy(to, from, bottom[0]->bytes());
 }

@@ -22,7 +22,7 @@ void ConcatBottoms::Reshape(const BlobVec& bottom, const BlobVec& top) {
   Shape shape = bottom[0]->shape();
   const bool old_form = parameter.has_concat_dim();
   CAFFE_CHECK(!old_form || parameter.concat_dim() < shape.size(), Where(), ": concat_dim ",
-              parameter.concat_dim(), " is no axis of blob ", bottom[0]->name(), " of shape ",
+              parameter.concat_dim(), " is not an axis of blob ", bottom[0]->name(), " of shape ",
               bottom[0]->shape_string());
   const int axis = CanonicalAxis(
       shape, old_form ? static_cast<int>(parameter.concat_dim()) : parameter.axis(), Where());
@@ -32,7 +32,7 @@ void ConcatBottoms::Reshape(const BlobVec& bottom, const BlobVec& top) {
     Shape other = blob->shape();
     if (other.size() == shape.size()) other[axis] = shape[axis];
     CAFFE_CHECK(other == shape, Where(), ": blob ", blob->name(), " of shape ",
-                blob->shape_string(), " can not be joined with ", bottom[0]->name(), " of shape ",
+                blob->shape_string(), " cannot be joined with ", bottom[0]->name(), " of shape ",
                 bottom[0]->shape_string(), " along axis ", axis, "; all other axes must be equal");
     shape[axis] += blob->shape(axis);
     rows_.push_back(blob->count(axis));
@@ -88,7 +88,7 @@ void RegisterConcatLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
-  traits.summary = "blobs one after another along an axis";
+  traits.summary = "joins blobs along an axis";
   registry.Add<ConcatLayer>("Concat", traits);
 }
 

@@ -21,9 +21,10 @@ void ContrastiveLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   LossBase::Reshape(bottom, top);
   CheckEqualCounts(bottom);
   const int64_t pairs = bottom[0]->shape(0);
-  CAFFE_CHECK(bottom[2]->count() == pairs, Where(), ": bottom 2 must say of each of the ", pairs,
-              " pairs if it is similar; its shape is ", bottom[2]->shape_string());
-  // A pair is a channel.
+  CAFFE_CHECK(bottom[2]->count() == pairs, Where(),
+              ": bottom 2 must have one value for each of the ", pairs, " pairs; its shape is ",
+              bottom[2]->shape_string());
+  // ChannelSums' channels are pairs here.
   sums_.Reshape(1, pairs, bottom[0]->count(1));
   squares_->Reshape({pairs});
   sum_.Reshape(pairs);
@@ -57,9 +58,8 @@ void ContrastiveLoss::Backward(const BlobVec& top, const std::vector<bool>& prop
 
 void ContrastiveLoss::CheckData() {
   const auto invalid = sum_.TakeInvalid();
-  CAFFE_CHECK(
-      !invalid, Where(), ": label ", invalid->value, " of pair ", invalid->index,
-      " is not a number; it must be 0 for a pair that is not similar and 1 for one that is");
+  CAFFE_CHECK(!invalid, Where(), ": label ", invalid->value, " of pair ", invalid->index,
+              " is not finite; it must be 0 for a dissimilar pair and 1 for a similar one");
 }
 
 void RegisterContrastiveLossLayer(LayerRegistry& registry) {

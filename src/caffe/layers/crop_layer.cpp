@@ -20,7 +20,7 @@ void Crop::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const Shape& shape = bottom[0]->shape();
   const Shape& like = bottom[1]->shape();
   CAFFE_CHECK(shape.size() == like.size(), Where(),
-              ": the bottoms must have as many axes; they have the shapes ", ShapeString(shape),
+              ": the bottoms must have equally many axes; their shapes are ", ShapeString(shape),
               " and ", ShapeString(like));
   const int axis = CanonicalAxis(shape, parameter.axis(), Where());
   const int cropped = static_cast<int>(shape.size()) - axis, offsets = parameter.offset_size();
@@ -78,7 +78,7 @@ void RegisterCropLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
-  traits.summary = "a window of the first bottom with the extents of the second";
+  traits.summary = "crops the first bottom to the extents of the second";
   registry.Add<CropLayer>("Crop", traits);
 }
 

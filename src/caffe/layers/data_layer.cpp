@@ -16,7 +16,7 @@
 namespace caffe {
 namespace {
 
-// A counter that no record has.
+// A counter that no record uses.
 constexpr uint64_t kSkipCounter = ~uint64_t{0};
 
 struct Record {
@@ -28,15 +28,15 @@ struct Record {
 void CheckParameter(const DataParameter& parameter) {
   CAFFE_CHECK(!parameter.source().empty(), "data_param has no source");
   CAFFE_CHECK(parameter.batch_size() > 0 && parameter.batch_size() <= INT_MAX,
-              "data_param: batch_size is ", parameter.batch_size(), ", it must be at least 1");
+              "data_param: batch_size is ", parameter.batch_size(), "; it must be at least 1");
   CAFFE_CHECK(parameter.prefetch() > 0 && parameter.prefetch() <= INT_MAX,
-              "data_param: prefetch is ", parameter.prefetch(), ", it must be at least 1");
+              "data_param: prefetch is ", parameter.prefetch(), "; it must be at least 1");
   if (parameter.backend() == DataParameter::LMDB) return;
   std::error_code error;
   CAFFE_CHECK(!std::filesystem::exists(parameter.source() + "/data.mdb", error), parameter.source(),
               " is an LMDB, but data_param says ",
               parameter.has_backend() ? "backend: LEVELDB" : "no backend, which means LEVELDB",
-              "; say `backend: LMDB`");
+              "; set `backend: LMDB`");
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ void Data::StartAt(uint64_t skipped, uint64_t given) {
 
 void Data::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   LayerBase::SetRunState(seed, values);
-  prefetcher_.reset();  // it uses the transformer
+  prefetcher_.reset();  // its thread uses the transformer
   transformer_ =
       std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN, seed);
   StartAt(values[0], values[1]);
@@ -112,7 +112,7 @@ void Data::ReadRecord(Datum* datum) {
   if (source_->Next(datum)) return;
   log::Info("Restarting data prefetching from start.");
   source_->Rewind();
-  CAFFE_CHECK(source_->Next(datum), "there are no records");
+  CAFFE_CHECK(source_->Next(datum), "the database has no records");
 }
 
 void Data::FillBatch(Prefetcher::Batch* batch) {
@@ -126,7 +126,7 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
     record.key = source_->key();
     encoded |= record.datum.encoded();
   }
-  // The first record decides the shape of the batch; threads that have other records wait for it.
+  // The first record decides the shape of the batch; other threads wait for it.
   Shape first_shape;
   float* pixels = nullptr;
   std::packaged_task<void(Datum*)> begin([&](Datum* first) {
@@ -143,9 +143,9 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
     }
   });
   const std::shared_future<void> begun = begin.get_future().share();
-  // Pixels are copied faster than threads are made.
+  // Copying pixels takes less time than starting threads.
   RunInParallel(encoded ? threads_ : 1, items, [&](int64_t i) {
-    // Not in its place, so that few decoded images are in memory at a time.
+    // Taken out of records, so that few decoded images are in memory at a time.
     Datum datum = std::move(records[i].datum);
     const bool was_encoded = datum.encoded();
     try {
@@ -157,11 +157,11 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
       begun.get();
       const Shape shape = transformer_->OutputShape(datum);
       CAFFE_CHECK(
-          shape == first_shape, "its shape is ", ShapeString(shape),
-          ", that of the batch's first record ", ShapeString(first_shape),
-          "; all of a batch must be equal (",
+          shape == first_shape, "the record's shape is ", ShapeString(shape),
+          ", but that of the batch's first record is ", ShapeString(first_shape),
+          "; all records of a batch must have one shape (",
           was_encoded && shape[0] != first_shape[0] ? "force_color or force_gray" : "crop_size",
-          " helps, or batch_size: 1)");
+          " or batch_size: 1 helps)");
       transformer_->Transform(datum, records_ + i, pixels + i * ShapeCount(shape));
     } catch (const Error& error) {
       CAFFE_THROW(layer_param().data_param().source(), ", record ", records[i].place, " (key ",
@@ -178,7 +178,7 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
 void Data::Forward(const BlobVec& bottom, const BlobVec& top) {
   const Prefetcher::Batch& batch = prefetcher_->Front();
   shape_ = batch.shape;
-  Reshape(bottom, top);  // whatever the caller did to them
+  Reshape(bottom, top);  // the caller may have reshaped the tops
   std::memcpy(top[0]->mutable_host_data(), batch.data.data(), batch.data.size());
   if (top.size() > 1) {
     std::memcpy(top[1]->mutable_host_data(), batch.labels.data(),

@@ -10,7 +10,7 @@ void DepthwiseConvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top)
   const int64_t channels = bottom[0]->shape(bottom[0]->CanonicalAxisIndex(parameter->axis()));
   CAFFE_CHECK(!parameter->has_group() || parameter->group() == channels, Where(), ": group ",
               parameter->group(), " is not the number of input channels, ", channels,
-              "; leave it out, or use type Convolution");
+              "; remove it, or use type Convolution");
   CAFFE_CHECK(channels > 0, Where(), ": the bottom of shape ", bottom[0]->shape_string(),
               " has no channels");
   parameter->set_group(static_cast<uint32_t>(channels));

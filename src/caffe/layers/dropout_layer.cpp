@@ -9,8 +9,7 @@ namespace caffe {
 void Dropout::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const DropoutParameter& parameter = layer_param().dropout_param();
   const double ratio = parameter.dropout_ratio();
-  CAFFE_CHECK(ratio >= 0 && ratio < 1, Where(), ": dropout_ratio ", ratio,
-              " does not lie in [0, 1)");
+  CAFFE_CHECK(ratio >= 0 && ratio < 1, Where(), ": dropout_ratio ", ratio, " is not in [0, 1)");
   threshold_ = static_cast<uint32_t>(ratio * 4294967296.0);
   const bool train = phase() == TRAIN;
   if (train == parameter.scale_train()) scale_ = train ? 1 / (1 - ratio) : 1 - ratio;

@@ -18,7 +18,7 @@ Shape DummyData::TopShape(int top, int tops) const {
               ": give either shape, or num, channels, height and width, not both");
   const auto check = [&](int count, const char* what) {
     CAFFE_CHECK(count == 1 || count == tops, Where(), ": ", what, " must be given once or ", tops,
-                " times, for each top; it is given ", count, " times");
+                " times (once for each top); it is given ", count, " times");
   };
   Shape shape;
   if (old_form) {
@@ -39,12 +39,13 @@ Shape DummyData::TopShape(int top, int tops) const {
 }
 
 void DummyData::LayerSetUp(const BlobVec&, const BlobVec& top) {
-  if (set_up_) return;  // the values move to another device with the blobs
+  if (set_up_) return;  // the values moved to the other device with the blobs
   set_up_ = true;
   const int tops = static_cast<int>(top.size());
   const int fillers = layer_param().dummy_data_param().data_filler_size();
-  CAFFE_CHECK(fillers <= 1 || fillers == tops, Where(), ": data_filler must be given never, once ",
-              "or ", tops, " times, for each top; it is given ", fillers, " times");
+  CAFFE_CHECK(fillers <= 1 || fillers == tops, Where(),
+              ": data_filler must be given not at all, once ", "or ", tops,
+              " times (once for each top); it is given ", fillers, " times");
   for (int i = 0; i < tops; ++i) top[i]->Reshape(TopShape(i, tops));
   FillTops(top, true);
 }
@@ -57,7 +58,7 @@ void DummyData::FillTops(const BlobVec& top, bool constant) {
     const FillerParameter& filler =
         fillers == 0 ? zeros : parameter.data_filler(fillers == 1 ? 0 : static_cast<int>(i));
     if ((filler.type() == "constant") != constant) continue;
-    // Every top of every forward has a seed of its own, far from those of other layers.
+    // Every top of every forward has its own seed, far from those of other layers.
     const uint64_t step = (forwards_ * top.size() + i) * 0x9E3779B97F4A7C15u;
     try {
       Fill(filler, context().seed + step, top[i]);

@@ -14,7 +14,7 @@ void Flatten::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const FlattenParameter& parameter = layer_param().flatten_param();
   const int first = bottom[0]->CanonicalAxisIndex(parameter.axis());
   const int last = bottom[0]->CanonicalAxisIndex(parameter.end_axis());
-  CAFFE_CHECK(first <= last, Where(), ": axis ", first, " lies behind end_axis ", last);
+  CAFFE_CHECK(first <= last, Where(), ": axis ", first, " is after end_axis ", last);
   const Shape& shape = bottom[0]->shape();
   Shape flat(shape.begin(), shape.begin() + first);
   flat.push_back(bottom[0]->count(first, last + 1));

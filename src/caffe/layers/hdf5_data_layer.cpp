@@ -24,7 +24,7 @@ void HDF5Data::ReadList() {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (!line.empty()) files_.push_back({line, 0});
   }
-  CAFFE_CHECK(!files_.empty(), source, ": there are no files in the list");
+  CAFFE_CHECK(!files_.empty(), source, ": the list has no files");
   log::Info(Concat("Number of HDF5 files: ", files_.size()));
   for (File& file : files_) {
     try {
@@ -40,20 +40,20 @@ int64_t HDF5Data::CheckFile(const std::string& path) {
   const Hdf5Reader file(path);
   int64_t rows = -1;
   for (size_t i = 0; i < names_.size(); ++i) {
-    CAFFE_CHECK(file.Has(names_[i]), path, ": there is no dataset '", names_[i],
-                "', as the top is named");
+    CAFFE_CHECK(file.Has(names_[i]), path, ": no dataset '", names_[i], "', the top's name");
     Shape shape = file.ShapeOf(names_[i]);
     CAFFE_CHECK(!shape.empty() && shape.size() <= 32, path, ": dataset '", names_[i], "' has ",
                 shape.size(), " axes; 1 to 32 are needed");
     const int64_t count = shape[0];
     CAFFE_CHECK(count > 0, path, ": dataset '", names_[i], "' has no rows");
     CAFFE_CHECK(i == 0 || count == rows, path, ": dataset '", names_[i], "' has ", count,
-                " rows, '", names_[0], "' has ", rows);
+                " rows, but ' ", names_[0], "' has ", rows);
     rows = count;
     shape.erase(shape.begin());
     if (items_.size() <= i) items_.push_back(shape);
     CAFFE_CHECK(items_[i] == shape, path, ": a row of dataset '", names_[i], "' has shape ",
-                ShapeString(shape), ", in ", files_[0].path, " it has ", ShapeString(items_[i]));
+                ShapeString(shape), ", but in ", files_[0].path, " it has ",
+                ShapeString(items_[i]));
   }
   return rows;
 }
@@ -62,10 +62,10 @@ void HDF5Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
   if (!files_.empty()) return;
   const HDF5DataParameter& parameter = layer_param().hdf5_data_param();
   CAFFE_CHECK(!layer_param().has_transform_param(), Where(),
-              ": does not transform data; leave transform_param out");
+              ": does not transform data; remove transform_param");
   CAFFE_CHECK(!parameter.source().empty(), Where(), ": hdf5_data_param has no source");
   CAFFE_CHECK(parameter.batch_size() > 0 && parameter.batch_size() <= INT_MAX, Where(),
-              ": batch_size is ", parameter.batch_size(), ", it must be at least 1");
+              ": batch_size is ", parameter.batch_size(), "; it must be at least 1");
   for (const auto& name : layer_param().top()) names_.push_back(name);
   if (names_.empty()) {
     for (const BlobBase* blob : top) names_.push_back(blob->name());
@@ -97,7 +97,7 @@ std::vector<int64_t> HDF5Data::Shuffled(int64_t count, uint64_t counter) const {
   std::vector<int64_t> order(count);
   std::iota(order.begin(), order.end(), 0);
   if (!layer_param().hdf5_data_param().shuffle()) return order;
-  // A stream of its own for each counter.
+  // Each counter has its own random stream.
   const auto stream = Philox(counter, context().seed);
   const uint64_t seed = uint64_t{stream[0]} << 32 | stream[1];
   for (int64_t i = count - 1; i > 0; --i) {  // Fisher and Yates
@@ -109,7 +109,7 @@ std::vector<int64_t> HDF5Data::Shuffled(int64_t count, uint64_t counter) const {
 
 void HDF5Data::LoadFile(uint64_t epoch, int64_t place) {
   const File& file = files_[file_order_[place]];
-  // The rows of a file that is the only one are in memory already.
+  // The rows of an only file are already in memory.
   if (files_.size() > 1 || values_.empty()) {
     values_.assign(names_.size(), {});
     for (size_t i = 0; i < names_.size(); ++i) ReadDataset(file, static_cast<int>(i));
@@ -171,7 +171,7 @@ void HDF5Data::Forward(const BlobVec&, const BlobVec& top) {
     try {
       Seek(given_ + b);
     } catch (const Error& error) {
-      epoch_ = ~uint64_t{0};  // what is loaded counts no more
+      epoch_ = ~uint64_t{0};  // the loaded file is invalid from now on
       values_.clear();
       CAFFE_THROW(Where(), ": ", error.what());
     }

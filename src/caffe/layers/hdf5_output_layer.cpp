@@ -11,7 +11,7 @@ void HDF5Output::LayerSetUp(const BlobVec&, const BlobVec&) {
   const std::string& path = layer_param().hdf5_output_param().file_name();
   CAFFE_CHECK(!path.empty(), Where(), ": hdf5_output_param has no file_name");
   try {
-    Hdf5Writer probe(path);  // removed again, never committed
+    Hdf5Writer probe(path);  // tests that the file can be written; removed again without a commit
   } catch (const Error& error) {
     CAFFE_THROW(Where(), ": ", error.what());
   }
@@ -20,15 +20,16 @@ void HDF5Output::LayerSetUp(const BlobVec&, const BlobVec&) {
 void HDF5Output::Reshape(const BlobVec& bottom, const BlobVec&) {
   for (const BlobBase* blob : bottom) {
     CAFFE_CHECK(blob->num_axes() > 0 && blob->shape(0) == bottom[0]->shape(0), Where(), ": blob ",
-                blob->name(), " of shape ", blob->shape_string(), " has not as many items as ",
-                bottom[0]->name(), " of shape ", bottom[0]->shape_string());
+                blob->name(), " of shape ", blob->shape_string(),
+                " does not have as many items as ", bottom[0]->name(), " of shape ",
+                bottom[0]->shape_string());
   }
 }
 
 void HDF5Output::Forward(const BlobVec& bottom, const BlobVec&) {
   const std::string& path = layer_param().hdf5_output_param().file_name();
   CAFFE_CHECK(!written_, Where(), ": ", path,
-              " holds the first batch already; the layer writes a single one");
+              " already has the first batch; the layer can write only one");
   try {
     Hdf5Writer file(path);
     for (size_t i = 0; i < bottom.size(); ++i) {

@@ -17,7 +17,7 @@
 namespace caffe {
 namespace {
 
-// Counters that no image has.
+// Counters that no image uses.
 constexpr uint64_t kSkipCounter = ~uint64_t{0};
 constexpr uint64_t kShuffleCounters = uint64_t{1} << 62;
 
@@ -25,7 +25,7 @@ void CheckParameter(const ImageDataParameter& parameter, uint32_t prefetch) {
   CAFFE_CHECK(!parameter.source().empty(), "image_data_param has no source");
   CAFFE_CHECK(parameter.batch_size() > 0 && parameter.batch_size() <= INT_MAX,
               "image_data_param: batch_size is ", parameter.batch_size(),
-              ", it must be at least 1");
+              "; it must be at least 1");
   CAFFE_CHECK((parameter.new_height() == 0) == (parameter.new_width() == 0),
               "image_data_param: new_height and new_width must be set at the same time; they are ",
               parameter.new_height(), " and ", parameter.new_width());
@@ -35,7 +35,7 @@ void CheckParameter(const ImageDataParameter& parameter, uint32_t prefetch) {
       "image_data_param: images of ", parameter.new_height(), " x ", parameter.new_width(),
       " are too large");
   CAFFE_CHECK(prefetch > 0 && prefetch <= INT_MAX, "data_param: prefetch is ", prefetch,
-              ", it must be at least 1");
+              "; it must be at least 1");
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ void ImageData::StartAt(uint64_t skipped, uint64_t given) {
 }
 
 void ImageData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
-  prefetcher_.reset();  // it uses the seed
+  prefetcher_.reset();  // its thread uses the seed
   LayerBase::SetRunState(seed, values);
   transformer_ =
       std::make_unique<Transformer>(layer_param().transform_param(), phase() == TRAIN, seed);
@@ -106,7 +106,7 @@ const ImageEntry& ImageData::EntryOf(uint64_t record) {
   const uint64_t count = entries_.size(), epoch = record / count, place = record % count;
   if (!layer_param().image_data_param().shuffle()) return entries_[place];
   if (epoch != epoch_) {
-    // An order that depends on seed and epoch only (Fisher and Yates).
+    // The order depends only on seed and epoch (Fisher and Yates).
     order_.resize(count);
     std::iota(order_.begin(), order_.end(), 0);
     for (uint64_t i = count - 1; i > 0; --i) {
@@ -166,10 +166,11 @@ void ImageData::FillBatch(Prefetcher::Batch* batch) {
     if (i > 0) ReadImage(entry, &own);
     const Datum& datum = i > 0 ? own : first;
     const Shape other = i > 0 ? OutputShape(entry, datum) : shape;
-    CAFFE_CHECK(other == shape, layer_param().image_data_param().source(), ", line ", entry.line,
-                ": the shape of ", entry.path, " is ", ShapeString(other),
-                ", that of the batch's first image ", ShapeString(shape),
-                "; all of a batch must be equal (new_height and new_width, or crop_size, help)");
+    CAFFE_CHECK(
+        other == shape, layer_param().image_data_param().source(), ", line ", entry.line,
+        ": the shape of ", entry.path, " is ", ShapeString(other),
+        ", but that of the batch's first image is ", ShapeString(shape),
+        "; all images of a batch must have one shape (set new_height and new_width, or crop_size)");
     transformer_->Transform(datum, records_ + i, pixels + i * item);
     batch->labels[i] = static_cast<float>(entry.label);
   });

@@ -10,7 +10,7 @@ namespace caffe {
 void InfogainLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
   CAFFE_CHECK(!layer_param().loss_param().has_normalize(), Where(),
-              ": loss_param.normalize is not for this layer; use normalization: VALID for true, ",
+              ": loss_param.normalize is not supported; use normalization: VALID for true, ",
               "BATCH_SIZE for false");
   if (bottom.size() < 3) {
     const std::string& source = layer_param().infogain_loss_param().source();
@@ -41,7 +41,7 @@ void InfogainLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   inner_ = bottom[0]->count(axis + 1);
   CAFFE_CHECK(outer_ * inner_ == bottom[1]->count(), Where(), ": scores of shape ",
               bottom[0]->shape_string(), " along axis ", axis, " need ", outer_ * inner_,
-              " labels, there are ", bottom[1]->count());
+              " labels, but there are ", bottom[1]->count());
   const BlobBase& matrix = Matrix(bottom);
   CAFFE_CHECK(matrix.count() == channels_ * channels_, Where(), ": the matrix must be ", channels_,
               " x ", channels_, " for ", channels_, " classes; it has shape ",

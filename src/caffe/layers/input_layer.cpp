@@ -25,7 +25,7 @@ void RegisterInputLayer(LayerRegistry& registry) {
   traits.data = traits.input = true;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({});
-  traits.summary = "blobs that the caller fills";
+  traits.summary = "inputs of a net, which the caller fills";
   registry.Add<InputLayer>("Input", traits);
 }
 

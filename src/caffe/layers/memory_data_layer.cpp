@@ -17,7 +17,7 @@ void MemoryData::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     shape_ = {parameter.batch_size(), parameter.channels(), parameter.height(), parameter.width()};
   }
   CAFFE_CHECK(ShapeCount(shape_) > 0, Where(), ": batch_size, channels, height and width must be ",
-              "given and positive, they are ", ShapeString(shape_));
+              "given and positive; they are ", ShapeString(shape_));
 }
 
 void MemoryData::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -29,7 +29,7 @@ void MemoryData::Reset(const float* data, const float* labels, int64_t count,
                        std::shared_ptr<void> owner) {
   CAFFE_CHECK(data && labels, Where(), ": Reset needs data and labels");
   CAFFE_CHECK(count > 0 && count % batch_size() == 0, Where(), ": ", count,
-              " items are no positive multiple of the batch size ", batch_size());
+              " items are not a positive multiple of the batch size ", batch_size());
   if (!data_ && layer_param().has_transform_param()) {
     log::Warning(Concat(Where(), ": transform_param is not applied to arrays; transform them ",
                         "before, as caffe.io.Transformer does"));

@@ -27,12 +27,12 @@ void Parameter::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Parameter::PrepareParameters() {
-  blobs_[0]->device_data();  // uploads a stale copy now, not in the forward
+  blobs_[0]->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void Parameter::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (!convert_) {
-    // Again, since a solver or another net may have given the blob other memory.
+    // Repeated in each forward, since a solver or another net may have changed the blob's memory.
     top[0]->ShareData(*blobs_[0]);
     return;
   }

@@ -20,7 +20,7 @@ std::vector<int> Permute::Order(const Shape& shape) const {
   std::vector<int> order;
   for (const uint32_t axis : given) {
     CAFFE_CHECK(axis < shape.size(), Where(), ": order holds ", axis,
-                ", which is no axis of a bottom of shape ", ShapeString(shape));
+                ", which is not an axis of a bottom of shape ", ShapeString(shape));
     CAFFE_CHECK(std::count(given.begin(), given.end(), axis) == 1, Where(), ": order holds ", axis,
                 " more than once");
     order.push_back(static_cast<int>(axis));

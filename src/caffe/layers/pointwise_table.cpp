@@ -33,7 +33,7 @@ PointwiseFormula BNLL(const LayerParameter&, const std::string&) {
   return formula;
 }
 
-// y = x, not less than min and not more than max. dy/dx = 1 if min <= x <= max, else 0.
+// y = x clamped to [min, max]. dy/dx = 1 if min <= x <= max, else 0.
 // clip_param: min, max (both needed).
 PointwiseFormula Clip(const LayerParameter& parameter, const std::string& where) {
   const ClipParameter& clip = parameter.clip_param();
@@ -58,7 +58,7 @@ PointwiseFormula Clip(const LayerParameter& parameter, const std::string& where)
 PointwiseFormula ELU(const LayerParameter& parameter, const std::string&) {
   const double alpha = parameter.elu_param().alpha();
   PointwiseFormula formula;
-  // The sign of y is that of x, unless alpha is negative.
+  // The signs of y and x are equal unless alpha is negative.
   formula.gradient = alpha < 0 ? Gradient::kOfBoth : Gradient::kOfTop;
   if (alpha < 0) formula.backward = "elu_backward_both";
   formula.constants = formula.backward_constants = {alpha};
@@ -79,7 +79,7 @@ PointwiseFormula Exp(const LayerParameter& parameter, const std::string& where) 
   const double log_base = base == -1 ? 1 : std::log(base);
   const double inner = log_base * exp.scale(), outer = std::exp(log_base * exp.shift());
   CAFFE_CHECK(std::isfinite(inner) && std::isfinite(outer), where, ": base ", base, ", scale ",
-              exp.scale(), " and shift ", exp.shift(), " give no finite factors");
+              exp.scale(), " and shift ", exp.shift(), " do not give finite factors");
   PointwiseFormula formula;
   formula.gradient = Gradient::kOfTop;
   formula.constants = {inner, outer};
@@ -106,9 +106,9 @@ PointwiseFormula Log(const LayerParameter& parameter, const std::string& where) 
   return formula;
 }
 
-// y = u^power, u = shift + scale x; the constant shift^power (1 for power 0) if power or scale is 0.
-// Negative u with a power that is no integer gives NaN. dy/dx = power scale u^(power - 1), which is
-// BVLC's power scale y / u wherever that is finite: at u = 0 BVLC divides 0 by 0.
+// y = u^power, u = shift + scale x; the constant shift^power (1 for power 0) if power or scale is
+// 0. Negative u with a fractional power gives NaN. dy/dx = power scale u^(power - 1), which equals
+// BVLC's power scale y / u where that is finite; BVLC divides 0 by 0 at u = 0.
 // power_param: power (1), scale (1), shift (0).
 PointwiseFormula Power(const LayerParameter& parameter, const std::string&) {
   const PowerParameter& message = parameter.power_param();
@@ -150,7 +150,7 @@ PointwiseFormula ReLU6(const LayerParameter& parameter, const std::string& where
   const double slope = parameter.has_relu_param() ? parameter.relu_param().negative_slope()
                                                   : parameter.relu6_param().negative_slope();
   PointwiseFormula formula;
-  // The sign of y is that of x, unless the slope is negative.
+  // The signs of y and x are equal unless the slope is negative.
   formula.gradient = slope >= 0 ? Gradient::kOfTop : Gradient::kOfBottom;
   formula.constants = formula.backward_constants = {slope};
   formula.value = [slope](double x) { return x > 6 ? 6 : x > 0 ? x : slope * x; };
@@ -214,7 +214,7 @@ const std::vector<PointwiseRow>& PointwiseRows() {
   static const auto* const rows = new std::vector<PointwiseRow>{
       {"AbsVal", "absval", "y = |x|", AbsVal},
       {"BNLL", "bnll", "y = ln(1 + e^x)", BNLL},
-      {"Clip", "clip", "y = x, not less than min and not more than max", Clip},
+      {"Clip", "clip", "y = x clamped to [min, max]", Clip},
       {"ELU", "elu", "y = x if x > 0, else alpha (e^x - 1)", ELU},
       {"Exp", "exp", "y = base^(shift + scale x)", Exp},
       {"Log", "log", "y = ln(shift + scale x) / ln(base)", Log},

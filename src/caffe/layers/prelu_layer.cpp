@@ -9,7 +9,7 @@ namespace caffe {
 void PReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const PReLUParameter& parameter = layer_param().prelu_param();
   shared_ = parameter.channel_shared();
-  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes; it has ",
               "shape ", bottom[0]->shape_string());
   FillerParameter filler;
   filler.set_type("constant");
@@ -27,10 +27,11 @@ void PReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void PReLU::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes; it has ",
               "shape ", bottom[0]->shape_string());
   CAFFE_CHECK(shared_ || bottom[0]->shape(1) == blobs_[0]->count(), Where(), ": was made for ",
-              blobs_[0]->count(), " channels, the bottom has shape ", bottom[0]->shape_string());
+              blobs_[0]->count(), " channels, but the bottom has shape ",
+              bottom[0]->shape_string());
   outer_ = bottom[0]->shape(0) * (shared_ ? bottom[0]->shape(1) : 1);
   channels_ = shared_ ? 1 : bottom[0]->shape(1);
   inner_ = bottom[0]->count(2);
@@ -43,7 +44,7 @@ void PReLU::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void PReLU::PrepareParameters() {
-  blobs_[0]->device_data();  // uploads a stale copy now, not inside the forward
+  blobs_[0]->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void PReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -61,7 +62,7 @@ void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
                      const BlobVec& bottom) {
   if (bottom[0]->count() == 0) return;
   const KernelArgument x = input_.Data(*bottom[0], *top[0]), y_diff = top[0]->Diff();
-  // In place the bottom's diff replaces the top's, so the slopes come first.
+  // In place, the bottom's diff overwrites the top's, so the slopes' gradient is computed first.
   if (param_propagate_down(0)) {
     sums_.Launch(slope_parts_.get(), {x, y_diff});
     sums_.Finish(true, blobs_[0]->MutableDiff());

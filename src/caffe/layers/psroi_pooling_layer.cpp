@@ -24,7 +24,7 @@ void PSROIPooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
               bottom[0]->shape_string());
   CAFFE_CHECK(bottom[0]->shape(1) == outputs_ * group_ * group_, Where(), ": output_dim ", outputs_,
               " and group_size ", group_, " need ", outputs_ * group_ * group_,
-              " channels, the features have shape ", bottom[0]->shape_string());
+              " channels, but the features have shape ", bottom[0]->shape_string());
   regions_.Reshape(Where(), *bottom[1]);
   images_ = bottom[0]->shape(0);
   height_ = bottom[0]->shape(2);
@@ -57,7 +57,7 @@ void RegisterPSROIPoolingLayer(LayerRegistry& registry) {
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
   traits.backward_reads = Always({});
-  traits.summary = "means over a grid of bins of each region, each bin from channels of its own";
+  traits.summary = "means over the bins of each region, each bin from its own channels";
   registry.Add<PSROIPoolingLayer>("PSROIPooling", traits);
 }
 

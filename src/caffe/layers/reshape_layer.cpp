@@ -47,11 +47,11 @@ Shape ReshapeAxes::TopShape(const Shape& shape) const {
   if (inferred >= 0) {
     CAFFE_CHECK(known > 0 && count % known == 0, Where(), ": ", count,
                 " elements of a bottom of shape ", ShapeString(shape),
-                " can not be divided by the product of the other extents, ", known);
+                " cannot be divided by the product of the other extents, ", known);
     result[inferred] = count / known;
   } else {
     CAFFE_CHECK(known == count, Where(), ": a bottom of shape ", ShapeString(shape),
-                " can not become ", ShapeString(result), "; the counts must be equal");
+                " cannot become ", ShapeString(result), "; the counts must be equal");
   }
   return result;
 }

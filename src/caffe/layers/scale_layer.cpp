@@ -48,7 +48,8 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Scale::PrepareParameters() {
-  for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
+  for (auto& blob : blobs_)
+    blob->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void Scale::Multiply(const BlobBase& s, KernelArgument x, KernelArgument y) {
@@ -82,7 +83,7 @@ void Scale::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                      const BlobVec& bottom) {
-  // In place the bottom's diff replaces the top's, so it comes last.
+  // In place, the bottom's diff overwrites the top's, so it is computed last.
   if (bias_index_ >= 0 && param_propagate_down(bias_index_)) {
     bias_sums_.Sum(top[0]->Diff());
     bias_sums_.Finish(true, blobs_[bias_index_]->MutableDiff());

@@ -14,7 +14,7 @@ void ShuffleChannel::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void ShuffleChannel::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes; it has ",
               "shape ", bottom[0]->shape_string());
   const int64_t num = bottom[0]->shape(0), channels = bottom[0]->shape(1);
   const int64_t group = layer_param().shuffle_channel_param().group();
@@ -57,7 +57,7 @@ void RegisterShuffleChannelLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
-  traits.summary = "the channels of several groups in turn";
+  traits.summary = "interleaves the channels of groups";
   registry.Add<ShuffleChannelLayer>("ShuffleChannel", traits);
 }
 

@@ -19,7 +19,7 @@ void RegisterSilenceLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
-  traits.summary = "takes blobs that nobody else reads";
+  traits.summary = "reads blobs, so that they are not outputs of the net";
   registry.Add<SilenceLayer>("Silence", traits);
 }
 

@@ -20,22 +20,22 @@ void Slice::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 std::vector<int64_t> Slice::Extents(int64_t extent, int64_t tops) const {
   const auto& points = layer_param().slice_param().slice_point();
   if (points.empty()) {
-    CAFFE_CHECK(extent % tops == 0, Where(), ": an extent of ", extent, " can not be cut into ",
+    CAFFE_CHECK(extent % tops == 0, Where(), ": an extent of ", extent, " cannot be cut into ",
                 tops, " equal parts; give slice_point");
     return std::vector<int64_t>(tops, extent / tops);
   }
   CAFFE_CHECK(points.size() == tops - 1, Where(), ": ", tops, " tops need ", tops - 1,
-              " slice_point, there are ", points.size());
+              " slice_point, but there are ", points.size());
   std::vector<int64_t> extents;
   int64_t begin = 0;
   for (const int64_t point : points) {
-    CAFFE_CHECK(point > begin, Where(), ": slice_point ", point, " does not lie behind ", begin,
+    CAFFE_CHECK(point > begin, Where(), ": slice_point ", point, " is not greater than ", begin,
                 "; they must be positive and increase");
     extents.push_back(point - begin);
     begin = point;
   }
-  CAFFE_CHECK(begin < extent, Where(), ": slice_point ", begin,
-              " does not lie inside an extent of ", extent);
+  CAFFE_CHECK(begin < extent, Where(), ": slice_point ", begin, " is not inside an extent of ",
+              extent);
   extents.push_back(extent - begin);
   return extents;
 }
@@ -45,7 +45,7 @@ void Slice::Reshape(const BlobVec& bottom, const BlobVec& top) {
   Shape shape = bottom[0]->shape();
   const bool old_form = parameter.has_slice_dim();
   CAFFE_CHECK(!old_form || parameter.slice_dim() < shape.size(), Where(), ": slice_dim ",
-              parameter.slice_dim(), " is no axis of blob ", bottom[0]->name(), " of shape ",
+              parameter.slice_dim(), " is not an axis of blob ", bottom[0]->name(), " of shape ",
               bottom[0]->shape_string());
   const int axis = CanonicalAxis(
       shape, old_form ? static_cast<int>(parameter.slice_dim()) : parameter.axis(), Where());

@@ -22,7 +22,7 @@ void Split::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Split::Forward(const BlobVec& bottom, const BlobVec& top) {
-  // Again, since the bottom may have got other memory.
+  // Repeated in each forward, since the bottom's memory may have changed.
   for (BlobBase* blob : top) blob->ShareData(*bottom[0]);
 }
 
@@ -55,7 +55,7 @@ void RegisterSplitLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kShared;
-  traits.summary = "several readers of one blob";
+  traits.summary = "copies of a blob for several readers, which share its memory";
   registry.Add<SplitLayer>("Split", traits);
 }
 

@@ -54,7 +54,7 @@ void RegisterTileLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
-  traits.summary = "the bottom repeated along an axis";
+  traits.summary = "repeats a blob along an axis";
   registry.Add<TileLayer>("Tile", traits);
 }
 

@@ -32,7 +32,7 @@ Shape ConvGeometry::output() const {
   Shape shape;
   for (size_t i = 0; i < input.size(); ++i) {
     const int64_t window = dilation[i] * (kernel[i] - 1) + 1;
-    // C++ rounds a negative quotient up to 0, as BVLC's Caffe does.
+    // C++ rounds a negative quotient up to 0, as in BVLC's Caffe.
     shape.push_back((input[i] + 2 * pad[i] - window) / stride[i] + 1);
   }
   return shape;

@@ -4,10 +4,11 @@
 
 namespace caffe {
 
-// Arrays side by side in one workspace. Each begins at a multiple of 256 bytes, as libraries want it.
+// Arrays side by side in one workspace. Each begins at a multiple of 256 bytes, as libraries
+// require.
 class WorkspaceLayout {
  public:
-  // The offset of an array of so many bytes.
+  // Adds an array of this many bytes and returns its offset.
   int64_t Add(int64_t bytes) {
     const int64_t offset = bytes_;
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -11,7 +11,7 @@ DevicePtr Workspace::Need(int64_t bytes) {
   CAFFE_CHECK(bytes >= 0, purpose_, ": a need of ", bytes, " bytes is negative");
   if (bytes == 0) return {};
   if (bytes > this->bytes()) {
-    buffer_.reset();  // first, so that both are never held at a time
+    buffer_.reset();  // first, so that the two buffers never exist at the same time
     buffer_ = std::make_unique<DeviceBuffer>(device_, bytes, purpose_);
   }
   return buffer_->pointer();

@@ -28,7 +28,7 @@ std::vector<double> Numbers(const BlobBase& blob) {
   return values;
 }
 
-// Quantizes to the range that the blob has; without one to that of the numbers.
+// Quantizes by the blob's range; without one, by the range of the values.
 void SetNumbers(BlobBase* blob, const std::vector<double>& values) {
   if (blob->type().is_float()) return blob->SetData(values);
   if (!blob->range().observed) {

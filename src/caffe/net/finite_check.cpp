@@ -8,7 +8,7 @@
 namespace caffe {
 namespace {
 
-// "blob conv1, element 7 of 20 (1 x 20), is nan"; empty if all numbers are finite.
+// "blob conv1, element 7 of 20 (1 x 20), is nan"; empty if all elements are finite.
 std::string NotFinite(const std::string& what, const Shape& shape,
                       const std::vector<double>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -24,7 +24,7 @@ std::string NotFinite(const std::string& what, const Shape& shape,
 
 void FiniteCheck::AfterForward(const Node& node) {
   const std::string where = Concat("layer ", node.layer->name(), " (", node.layer->type(), ")");
-  node.layer->CheckData();  // says more
+  node.layer->CheckData();  // has a more specific message
   std::string found;
   for (size_t i = 0; i < node.layer->blobs().size() && found.empty(); ++i) {
     const BlobBase& blob = *node.layer->blobs()[i];
@@ -54,7 +54,7 @@ void FiniteCheck::AfterBackward(const Node& node) {
     found = NotFinite(Concat("gradient of parameter ", i), blob.shape(), blob.DiffAsDouble());
   }
   if (found.empty()) return;
-  // Where gradients overflow, the adapting loss scale leaves a step out and goes on.
+  // If gradients overflow, the adaptive loss scale skips the update, and training continues.
   CAFFE_CHECK(gradients_.narrow(), "backward of ", where, ": ", found);
   log::Warning(Concat("backward of ", where, ": ", found));
 }

@@ -19,22 +19,22 @@ class Gradients {
   bool needed(int node) const { return nodes_[node].needed; }
   const std::vector<bool>& bottoms(int node) const { return nodes_[node].bottoms; }
   bool any() const;
-  // Any blob narrower than float takes part in the gradient.
+  // True if a blob narrower than float has a gradient.
   bool narrow() const;
-  // The gradients at a blob of the user are computed from now on; false, and why not, if there are
-  // none. Calls change what the functions above say.
+  // Requests the gradient of a blob of the user; returns false and the reason if there is none.
+  // Calls change the results of the functions above.
   bool Request(const std::string& blob, std::string* why);
   const std::set<int>& requested() const { return requested_; }
-  // Takes requests back that are not in `requested`.
+  // Cancels requests that are not in `requested`.
   void Restore(const std::set<int>& requested);
-  // Throws if a layer that runs backward reads what another layer has overwritten, because the net
-  // keeps nothing for gradients.
+  // Throws if a layer that runs backward reads a blob that another layer has overwritten, because
+  // the net keeps no data for gradients.
   void CheckConflicts() const;
-  // Throws, naming the first one, if backpropagation passes through a quantized layer.
+  // Throws if backpropagation passes through a quantized layer; the message names the first.
   void CheckTrainable() const;
-  // The nodes that must run forward once more: those that keep a copy of their bottom for the backward
-  // pass, did not keep it because nobody needed their gradient (`needed_before`), and have run
-  // (`ran`); with all nodes that write the same memory. Throws if that cannot be done.
+  // The nodes that must run forward again: those that keep a copy of their bottom for the backward
+  // pass, did not keep it because their gradient was not needed (`needed_before`), and have run
+  // (`ran`); with all nodes that write the same memory. Throws if that is not possible.
   std::set<int> ToRepeat(const std::vector<bool>& needed_before,
                          const std::vector<bool>& ran) const;
 

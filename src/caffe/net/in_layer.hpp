@@ -4,8 +4,8 @@ namespace caffe {
 
 class LayerBase;
 
-// Called in a catch block: throws the current exception again. The errors of a blob or a device get the
-// layer's name in front.
+// Call this in a catch block: rethrows the current exception, with the layer's name before the
+// message of an error of a blob or a device.
 [[noreturn]] void RethrowWithLayer(const LayerBase& layer);
 
 // Runs `work` of a layer; its errors name the layer.

@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// Calls functions of the user with the index of a layer, before and after it runs. In these calls the
-// user's blobs hold what the layer reads or wrote, and may be changed.
+// Calls functions of the user with the index of a layer, before and after it runs. During a call
+// the user's blobs hold the data that the layer reads or wrote, and the function may change them.
 class LayerCallbacks final : public PassObserver {
  public:
   using Callback = std::function<void(int layer)>;

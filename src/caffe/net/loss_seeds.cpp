@@ -29,7 +29,8 @@ bool LossSeeds::WrittenByCaller(const Loss& loss) const {
   if (loss.diff->version() == loss.version || state_->Get(StepState::kLossScale) != 1) {
     return false;
   }
-  // A view that was only read raises the version, too: unchanged values were not written.
+  // A view that was only read also bumps the version; unchanged values do not count as written by
+  // the caller.
   const std::vector<double> values = loss.blob->DiffAsDouble();
   const auto all = [&values](double expected) {
     return std::all_of(values.begin(), values.end(), [&](double value) {

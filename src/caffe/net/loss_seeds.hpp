@@ -8,17 +8,17 @@
 
 namespace caffe {
 
-// The tops that count as losses: their weighted sum, and the diffs with which a backward pass begins.
+// The tops that are losses: their weighted sum, and the initial diffs of a backward pass.
 class LossSeeds {
  public:
-  // `state` outlives this object.
+  // `state` must outlive this object.
   LossSeeds(const Wiring& wiring, StepState* state);
-  // The weighted sum of the losses of the last forward; reads them from the device.
+  // The weighted sum of the losses of the last forward, read from the device.
   double Sum() const;
-  // Writes weight times loss scale into the diffs of the losses that `nodes` make. A diff that the
-  // caller has written stays, unless the loss scale is not 1: then the weights always count.
+  // Writes weight times loss scale to the diffs of the losses among the tops of `nodes`. A diff
+  // that the caller wrote is kept, unless the loss scale is not 1.
   void Seed(const std::vector<int>& nodes, Device* device);
-  // Forgets kernels of the device before.
+  // Drops the kernels of the previous device.
   void SetDevice();
 
  private:
@@ -27,7 +27,7 @@ class LossSeeds {
     float weight;
     int node;
     std::unique_ptr<Kernel> seed;
-    // The diff as Seed left it: the caller has written it if its version differs.
+    // The diff written by Seed: if its version differs, the caller has written it.
     std::shared_ptr<SyncedMemory> diff;
     uint64_t version = 0;
     bool given = false, seeded = false;

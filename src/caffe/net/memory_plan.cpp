@@ -20,7 +20,7 @@ struct Placed {
   int64_t end() const { return offset + buffer.bytes; }
 };
 
-// Those among `placed` that live at a time with `buffer`, by offset.
+// The buffers in `placed` whose lifetimes overlap that of `buffer`, by offset.
 std::vector<Placed> Neighbours(const Buffer& buffer, const std::vector<Placed>& placed) {
   std::vector<Placed> found;
   for (const Placed& other : placed) {
@@ -40,7 +40,7 @@ int64_t LowestOffset(int64_t bytes, const std::vector<Placed>& neighbours) {
   return offset;
 }
 
-// Below `limit`; negative if there is none.
+// The highest offset that ends at or below `limit`; negative if there is none.
 int64_t HighestOffset(int64_t bytes, std::vector<Placed> neighbours, int64_t limit) {
   std::sort(neighbours.begin(), neighbours.end(),
             [](const Placed& a, const Placed& b) { return a.end() > b.end(); });
@@ -52,7 +52,7 @@ int64_t HighestOffset(int64_t bytes, std::vector<Placed> neighbours, int64_t lim
   return end - bytes;
 }
 
-// Bytes that live at the busiest step: no arena is smaller.
+// Bytes that live at the busiest step: a lower bound for the arena.
 int64_t LeastBytes(const std::vector<Buffer>& buffers, int steps) {
   std::vector<int64_t> alive(steps, 0);
   for (const Buffer& buffer : buffers) {
@@ -67,8 +67,8 @@ int64_t End(const std::vector<Placed>& placed) {
   return end;
 }
 
-// Large buffers first, each as low as it fits ("greedy by size" of Pisarchyk and Lee, arXiv
-// 2001.03288).
+// Large buffers first, each at the lowest offset where it fits ("greedy by size" of Pisarchyk and
+// Lee, arXiv 2001.03288).
 std::vector<Placed> PlaceBySize(std::vector<Buffer> buffers) {
   std::stable_sort(buffers.begin(), buffers.end(),
                    [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
@@ -79,8 +79,9 @@ std::vector<Placed> PlaceBySize(std::vector<Buffer> buffers) {
   return placed;
 }
 
-// In the order of the steps, at the bottom of an arena of `limit` bytes, or at its top where the bottom
-// is taken: then a chain of layers, which has two buffers at a time, needs no byte more than they do.
+// In the order of the steps, at the bottom of an arena of `limit` bytes, or at its top if the
+// bottom is occupied: a chain of layers, with two live buffers at a time, then needs no more bytes
+// than these.
 std::vector<Placed> PlaceAtBothEnds(std::vector<Buffer> buffers, int64_t limit) {
   std::stable_sort(buffers.begin(), buffers.end(),
                    [](const Buffer& a, const Buffer& b) { return a.first < b.first; });
@@ -99,16 +100,16 @@ std::vector<Placed> PlaceAtBothEnds(std::vector<Buffer> buffers, int64_t limit) 
 
 MemoryPlan MemoryPlan::Make(const std::vector<Step>& steps, const std::vector<int64_t>& bytes,
                             const std::set<int>& kept, int64_t alignment) {
-  CAFFE_CHECK(alignment > 0, "an alignment of ", alignment, " bytes");
+  CAFFE_CHECK(alignment > 0, "an alignment of ", alignment, " bytes is not positive");
   const int count = static_cast<int>(bytes.size());
   std::vector<Buffer> all;
   for (int b = 0; b < count; ++b) {
-    CAFFE_CHECK(bytes[b] >= 0, "buffer ", b, " has a size of ", bytes[b], " bytes");
+    CAFFE_CHECK(bytes[b] >= 0, "buffer ", b, " has a negative size of ", bytes[b], " bytes");
     all.push_back({b, (bytes[b] + alignment - 1) / alignment * alignment, -1, -1});
   }
   std::set<int> own = kept;
   const auto use = [&](int b, int step, bool writes) {
-    CAFFE_CHECK(b >= 0 && b < count, "step ", step, " uses buffer ", b, ", there are ", count);
+    CAFFE_CHECK(b >= 0 && b < count, "step ", step, " uses buffer ", b, ", but there are ", count);
     if (all[b].first < 0) {
       all[b].first = step;
       if (!writes) own.insert(b);

@@ -1,5 +1,5 @@
-// The quantizers of layers: ranges and modes of the blobs that they read and write, and the names and
-// zones by which files give ranges to those blobs.
+// The quantizers of layers: ranges and modes of the blobs that they read and write, and the names
+// and zones under which files store the ranges of those blobs.
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/quant/observer.hpp"
@@ -17,7 +17,7 @@ void CheckQuantizer(const std::string& where, const QuantizerParameter& quantize
                   !quantizer.has_max_out(),
               where,
               ": min_in, max_in, min_out and max_out, the limits of codes, are not supported; "
-              "codes take all values of their type: take them out");
+              "codes use all values of their type; remove them");
 }
 
 void CheckQuantizers(const LayerParameter& layer) {
@@ -43,7 +43,7 @@ void NetRanges::ReadLayerQuantizers() {
   std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
   std::map<std::string, StoredRange> ranges;
   const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob) {
-    // A zone goes before a name, as in the fork.
+    // As in the fork, a zone takes precedence over a name.
     if (quantizer.has_zone()) {
       zones_[quantizer.zone()].insert(blob);
     } else if (!quantizer.name().empty()) {

@@ -60,8 +60,8 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
     if (range.observed) ranges[name] = {range.low, range.high};
     if (range.lost) {
       log::WarnOnce(Concat("net ", wiring_.name, ": blob ", name,
-                           " held infinities or NaN while its range ",
-                           "was observed; they are left out of it"));
+                           " had infinities or NaN while its range ",
+                           "was observed; the range leaves them out"));
     }
   }
   return ranges;
@@ -79,8 +79,8 @@ void NetRanges::SetDevice(Device* device) {
   changed_ = true;
 }
 
-// Follows every version of every blob through the net. A version is known by the name of the blob,
-// or <blob>@<layer>; casts, splits and layers that carry codes through make no new one.
+// Follows every version of every blob through the net. A version has the name of the blob, or
+// <blob>@<layer>; casts, splits and layers that carry codes do not create versions.
 void NetRanges::Resolve() {
   struct Version {
     std::string name;
@@ -146,8 +146,8 @@ void NetRanges::Resolve() {
   }
   if (placeholders > 0) {
     log::Warning("net " + wiring_.name +
-                 ": quantized blobs without an observed range take [-1, 1] as a " +
-                 "placeholder; times are right, results mean nothing");
+                 ": quantized blobs without an observed range use [-1, 1] as a " +
+                 "placeholder; times are valid, results are not");
   }
 }
 

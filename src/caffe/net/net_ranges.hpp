@@ -13,17 +13,17 @@ namespace caffe {
 
 class RangeObserver;
 
-// The ranges of a net's blobs: observed in float kinds, read from and written to files, and given to
-// quantized layers. A range is known by the name of its blob, or <blob>@<layer> where a later layer
-// changes the blob in place.
+// The ranges of a net's blobs: observed in float kinds, read from and written to files, and set in
+// quantized layers. A range has the name of its blob, or <blob>@<layer> if a later layer changes
+// the blob in place.
 class NetRanges final : public PassObserver {
  public:
-  // Takes the ranges and modes that `given` and the quantizers of its layers bring. Throws for modes
-  // and fields that are not supported.
+  // Reads the ranges and modes of `given` and of the quantizers of its layers. Throws for modes and
+  // fields that are not supported.
   NetRanges(const Wiring& wiring, const NetParameter& given, Device* device);
   ~NetRanges() override;
 
-  // Observes every blob, or none, until the quantizers' own modes are given anew.
+  // Starts or stops observing every blob; replaces the modes of the layers' quantizers.
   void set_observe(bool observe);
   bool observe() const { return observe_; }
   bool observes_any() const { return observe_ || !observed_blobs_.empty(); }
@@ -31,23 +31,23 @@ class NetRanges final : public PassObserver {
 
   // All known ranges; waits for the device.
   std::map<std::string, ObservedRange> All() const;
-  // Takes the ranges that a file brings.
+  // Reads the ranges of a file.
   void Read(const NetParameter& source);
   void Write(NetParameter* parameter) const;
-  // Quantized blobs without a range get [-1, 1].
+  // Sets the range [-1, 1] for quantized blobs without a range.
   void UsePlaceholders();
   void SetDevice(Device* device);
 
-  // Gives the layers of quantized nodes their ranges if any range has changed since the last call;
-  // true if it did.
+  // Sets the ranges of the layers of quantized nodes if any range has changed since the last call;
+  // returns true if so.
   bool Update();
-  // Raised when Update gave layers new ranges.
+  // Incremented when Update sets new ranges.
   int epoch() const { return epoch_; }
-  // Writes the ranges of a node's tops into its blobs, from where users read them.
+  // Writes the ranges of a node's tops to its blobs, from which users read them.
   void Publish(int node) const;
   const std::vector<BlobRange>& bottom_ranges(int node) const { return nodes_[node].bottom; }
   const std::vector<BlobRange>& top_ranges(int node) const { return nodes_[node].top; }
-  // The range with which the layer that reads a quantized blob takes its codes.
+  // The range with which a layer reads the codes of a quantized blob.
   QuantRange AsRead(int blob) const;
 
  private:
@@ -64,7 +64,7 @@ class NetRanges final : public PassObserver {
   std::vector<NodeRanges> nodes_;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
   std::map<std::string, ObservedRange> loaded_;
-  // What the quantizers of layers say, by the names of ranges: their mode, their own name or zone.
+  // The settings of layers' quantizers, by the names of ranges: mode, name or zone.
   std::set<std::string> observed_blobs_, unobserved_blobs_;
   std::map<std::string, std::set<std::string>> names_;
   std::map<int64_t, std::set<std::string>> zones_;

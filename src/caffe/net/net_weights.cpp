@@ -22,21 +22,21 @@ int64_t Elements(const BlobProto& source) {
          static_cast<int64_t>(DataTypeByProto(source.data_type()).bytes());
 }
 
-// Throws what FromProto would throw, before anything has changed.
+// Throws the error of FromProto before anything has changed.
 void CheckFits(const BlobBase& target, const BlobProto& source) {
   if (target.ShapeEquals(source) && Elements(source) == target.count()) return;
   MakeBlob(target.type(), Runtime::Get().cpu(), target.shape(), target.name())
       ->FromProto(source, false);
 }
 
-// Layers are known by name; of several with one name the first of a file or net goes to the first
-// here, and so on.
+// Layers are found by name. If several have one name, the first of the file or net matches the
+// first of this net, and so on.
 class Namesakes {
  public:
   explicit Namesakes(const Wiring& net) {
     for (const auto& layer : net.layers) layers_[layer->name()].push_back(layer.get());
   }
-  // Null, and a line in the log, if there is none any more.
+  // Null, with a log line, if there are no more layers of this name.
   LayerBase* Next(const std::string& name) {
     const auto found = layers_.find(name);
     const size_t place = given_[name]++;
@@ -50,7 +50,7 @@ class Namesakes {
   std::map<std::string, size_t> given_;
 };
 
-// What to do with a solver state that is given as weights; empty if the file is none.
+// Advice for a solver state that is given as weights; empty if the file is not a solver state.
 std::string SolverStateAdvice(const std::string& path, bool hdf5) {
   SolverState state;
   try {
@@ -89,7 +89,7 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
       CAFFE_CHECK(targets[b]->device() == sources[b]->device(), "layer '", name, "', parameter ", b,
                   ": it is on ", targets[b]->device()->info().id, " here and on ",
                   sources[b]->device()->info().id, " in net ", other.name,
-                  ", and memory of one device is none of another; put both nets on one device, ",
+                  ", and devices cannot share memory; put both nets on one device, ",
                   "or copy the weights (ToProto and CopyTrainedLayersFrom, in Python save and ",
                   "copy_from)");
       targets[b]->ShareData(*sources[b]);
@@ -114,22 +114,23 @@ void CopyWeights(const Wiring& net, const NetParameter& trained) {
     if (!layer) continue;
     auto& targets = layer->blobs();
     CAFFE_CHECK(static_cast<int>(targets.size()) == source.blobs_size(), "layer '", source.name(),
-                "' has ", targets.size(), " parameters, the file has ", source.blobs_size(),
-                " for it; give the layer another name to leave them out");
+                "' has ", targets.size(), " parameters, but the file has ", source.blobs_size(),
+                " for it; rename the layer to skip them");
     for (int b = 0; b < source.blobs_size(); ++b) {
       try {
         CheckFits(*targets[b], source.blobs(b));
       } catch (const Error& error) {
         CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
-                    "; to train it anew give the layer another name");
+                    "; to train it from its filler rename the layer");
       }
       copies.push_back({targets[b].get(), &source.blobs(b)});
     }
   }
   for (const Copy& copy : copies) copy.target->FromProto(*copy.source, false);
   if (copies.empty() && !net.parameters.empty()) {
-    log::Warning(Concat("net ", net.name, ": no layer of the weights of net '", trained.name(),
-                        "' with parameters has the name of a layer here; nothing was copied"));
+    log::Warning(
+        Concat("net ", net.name, ": no layer of the weights of net '", trained.name(),
+               "' with parameters has the name of a layer of this net; nothing was copied"));
   }
 }
 

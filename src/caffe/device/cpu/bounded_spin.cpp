@@ -15,41 +15,40 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 
-// GCC's libgomp reads GOMP_SPINCOUNT once, in a constructor of its own. A library that is linked to
-// libgomp is initialised after it, and in Python or in a user's program another library may have
-// loaded it long before: whatever sets the variable comes too late. (A library that libgomp does not
-// know of could be initialised earlier if it stood last among the needed ones, but not before one
-// that is already loaded; and re-executing the process is no way for a library.) There is no function
-// for it either. So the number itself is set where libgomp keeps it: a 64-bit variable in its data
-// that holds the default, 300000, next to the 100 of its shorter loop. libgomp reads it whenever it
-// waits. If exactly one such pair is there the number is replaced, else nothing is done. With the
-// variables of OpenMP set the default is not there.
+// GCC's libgomp reads GOMP_SPINCOUNT once, in a constructor of its own. A library that links
+// libgomp is initialised after it, and in Python or a user's program another library may have
+// loaded it much earlier, so setting the variable comes too late. (A library that libgomp does not
+// depend on can be initialised earlier if it is the last of the needed ones, but not before a
+// libgomp that is already loaded; re-executing the process is not an option for a library.) libgomp
+// has no function for it either. So this file changes the number where libgomp stores it: a 64-bit
+// variable in its data that holds the default, 300000, next to the 100 of its shorter loop. libgomp
+// reads it whenever it waits. The number is replaced only if exactly one such pair is found. If
+// OpenMP's variables are set, the default is not found.
 namespace caffe {
 namespace {
 
 constexpr uint64_t kDefaultRounds = 300000, kShortRounds = 100;
-// The two lie side by side, or with another variable between them.
+// The two variables are adjacent, or another variable lies between them.
 constexpr int64_t kReach = 4;
-// On a quiet machine the long loop bridges the gaps between parallel regions: sleeping in them costs
-// ResNet-20 15 %. Beside a busy process a pass with the short loop takes a third to a half less time
-// than with the long one.
+// On a quiet machine the long loop bridges the gaps between parallel regions; sleeping in them
+// costs ResNet-20 15 %. Beside a busy process the short loop makes a pass a third to a half faster.
 constexpr auto kLongSpin = std::chrono::microseconds(1000);
 constexpr auto kShortSpin = std::chrono::microseconds(20);
 
-// A thread that shares its core is stopped at the end of each time slice. ResNet-20 on two cores of a
-// virtual machine was stopped 11 to 19 times a second of processor time alone, and 6,000 times beside
-// one busy process with the short loop. The short loop starts after a short look and ends after a long
-// one, because a few stops in a row also occur on a quiet machine.
+// A thread that shares its core is stopped at the end of each time slice. On two cores of a virtual
+// machine ResNet-20 was stopped 11 to 19 times per second of processor time when alone, and 6,000
+// times beside one busy process with the short loop. The short loop starts after a short
+// observation and ends after a long one, because a quiet machine also has a few stops in a row.
 constexpr double kBusyStops = 75, kQuietStops = 25;
 constexpr double kShortLook = 0.05, kLongLook = 0.5;  // seconds of processor time
 constexpr auto kInterval = std::chrono::milliseconds(10);
 
 struct Spin {
   std::mutex mutex;
-  std::atomic<uint64_t*> rounds{nullptr};  // libgomp's number
+  std::atomic<uint64_t*> rounds{nullptr};  // libgomp's variable
   uint64_t long_rounds = 0, short_rounds = 0;
   bool busy = false;
-  int64_t stops = 0;  // at the beginning of a look
+  int64_t stops = 0;  // at the beginning of an observation
   double seconds = 0;
   std::atomic<int64_t> next_look{0};
 };
@@ -85,7 +84,7 @@ int Search(dl_phdr_info* library, size_t, void* argument) {
   return 1;
 }
 
-// Rounds of libgomp's loop in a span of time.
+// The number of rounds of libgomp's loop in a span of time.
 int64_t RoundsIn(std::chrono::nanoseconds span) {
   using Clock = std::chrono::steady_clock;
   constexpr int kSample = 500;
@@ -116,7 +115,7 @@ int64_t BoundSpinning() {
   Data data{runtime.dli_fbase, {}};
   dl_iterate_phdr(&Search, &data);
   if (data.found.size() != 1) {
-    log::Debug(Concat("OpenMP's threads wait as its runtime ", runtime.dli_fname, " has it"));
+    log::Debug(Concat("keeping the waiting loop of the OpenMP runtime ", runtime.dli_fname));
     return 0;
   }
   Spin& spin = State();

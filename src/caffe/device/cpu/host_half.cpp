@@ -21,7 +21,7 @@ __m128 Decode4(__m128i bits) asm("_ZGVbN4v_" DECODE);
 __m128 Decode4(__m128i bits) { return _mm_cvtph_ps(_mm_packus_epi32(bits, bits)); }
 __m128i Encode4(__m128 v) asm("_ZGVbN4v_" ENCODE);
 __m128i Encode4(__m128 v) { return _mm_cvtepu16_epi32(_mm_cvtps_ph(v, 0)); }
-// Loops of four lanes ask for these by AVX's letter.
+// GCC calls these for four lanes when it compiles for AVX.
 __m128 Decode4Avx(__m128i bits) asm("_ZGVcN4v_" DECODE);
 __m128 Decode4Avx(__m128i bits) { return Decode4(bits); }
 __m128i Encode4Avx(__m128 v) asm("_ZGVcN4v_" ENCODE);

@@ -1,7 +1,7 @@
 // All host kernels of one folder of kernels/ for one instruction level. Compiled by generated files
 // that define CAFFE_HOST_LIST; see cmake/kernels.cmake.
 #include "caffe/device/cpu/host_entry.h"
-// Each needs what stands before it.
+// Each file needs the ones before it.
 // clang-format off
 #include "dialect/host.h"
 #include "dialect/common.h"
@@ -21,7 +21,7 @@ namespace {
 #include "types/i64.h"
 // clang-format on
 
-// Calls F with the arguments that an array of pointers holds.
+// Calls F with arguments from an array of pointers.
 template <auto F> struct Thunk;
 
 template <class... A, void (*F)(HostRange, A...)> struct Thunk<F> {

@@ -12,7 +12,7 @@ class Device;
 
 namespace caffe::cuda {
 
-// A module that the driver has loaded.
+// A module loaded by the driver.
 class CudaProgram final : public Program, public std::enable_shared_from_this<CudaProgram> {
  public:
   // Loads machine code or PTX. Throws if the driver refuses it.

@@ -96,8 +96,8 @@ Found Load() {
     }
     std::sort(nvrtc->supported_capabilities.begin(), nvrtc->supported_capabilities.end());
   }
-  // NVRTC opens a second library by its bare name and has no search path of its own: outside the
-  // loader's folders (Python's packages) that fails unless the library is already there.
+  // NVRTC opens a second library by its bare name and has no search path: outside the loader's
+  // folders (Python's packages) that fails unless the library is already loaded.
   const std::string folder = library->FolderOf(reinterpret_cast<const void*>(nvrtc->CreateProgram));
   if (!folder.empty()) {
     DynamicLibrary::Open({folder + "libnvrtc-builtins.so." + nvrtc->version}, nullptr);

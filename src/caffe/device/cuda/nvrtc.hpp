@@ -13,8 +13,8 @@ struct Nvrtc {
   using Program = struct _nvrtcProgram*;
   static constexpr int kCompilationError = 6;
 
-  // Null, with the reason, where there is none. Opened once. Among several versions one that is no
-  // newer than the driver is taken, because a driver refuses machine code of a later toolkit.
+  // Returns null and the reason if there is none. Opened once. Among several versions one that is
+  // not newer than the driver is chosen, because a driver refuses machine code of a later toolkit.
   static const Nvrtc* Find(std::string* why);
 
   const char* (*GetErrorString)(int) = nullptr;
@@ -35,24 +35,24 @@ struct Nvrtc {
   std::string version;                      // "13.0"
   std::vector<int> supported_capabilities;  // 75, 80, …
 
-  // What to compile for on a device of this capability (90 for 9.0): "sm_90", or, where this NVRTC
-  // does not know it yet, PTX for the nearest one below, "compute_80".
+  // The target for a device of this capability (90 for 9.0): "sm_90", or PTX for the nearest lower
+  // one, "compute_80", if this NVRTC does not support it yet.
   std::string TargetFor(int capability) const;
 };
 
-// The options of a compilation, text.options behind the project's own.
+// The options of a compilation: the project's own, followed by text.options.
 std::vector<std::string> NvrtcOptions(const ProgramText& text, const std::string& architecture);
 
-// The message for a text that does not compile: program, target, reason, the lines around the first
-// error, and the compiler's log.
+// The error message for a text that does not compile: program, target, reason, the lines around the
+// first error, and the compiler's log.
 std::string BuildErrorText(const ProgramText& text, const std::string& target,
                            const std::string& reason, const std::string& log);
 
 struct CompileResult {
-  std::string binary;  // empty if it failed
+  std::string binary;  // empty after a failure
   std::string log;
-  std::string error;      // the message to throw; empty if it did not fail
-  bool rejected = false;  // the text itself is at fault: it will fail again
+  std::string error;      // the message to throw; empty after a success
+  bool rejected = false;  // the text has an error, so compiling it will fail again
 };
 CompileResult Compile(const Nvrtc& nvrtc, const ProgramText& text, const std::string& architecture);
 

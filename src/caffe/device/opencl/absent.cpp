@@ -3,7 +3,7 @@
 namespace caffe {
 
 BackendDevices FindOpenClDevices() {
-  return {{}, "OpenCL: this build has no OpenCL (its headers were not there at build time)"};
+  return {{}, "OpenCL: this build has no OpenCL (its headers were missing at build time)"};
 }
 
 }  // namespace caffe

@@ -33,7 +33,7 @@ bool HasExtension(const std::string& extensions, const std::string& name) {
   return (" " + extensions + " ").find(" " + name + " ") != std::string::npos;
 }
 
-// As CUDA prints it: GPU-6e4a…, so that both backends name one card alike.
+// In CUDA's form, GPU-6e4a…, so that both backends use the same name for a card.
 std::string Uuid(cl_device_id id) {
   unsigned char bytes[16];
   if (clGetDeviceInfo(id, kDeviceUuid, sizeof bytes, bytes, nullptr) != CL_SUCCESS) return {};
@@ -79,10 +79,10 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
     const auto major = opencl::DeviceValue<cl_uint>(id, kComputeCapabilityMajor, 0);
     const auto minor = opencl::DeviceValue<cl_uint>(id, kComputeCapabilityMinor, 0);
     info.architecture = Concat("sm_", major, minor);
-    // By inline PTX: dp4a since 6.1, the shapes of mma.sync that the dialect uses since 8.0.
+    // Through inline PTX: dp4a since 6.1, the shapes of mma.sync that the dialect uses since 8.0.
     info.dp4a = major * 10 + minor >= 61;
     info.matrix = major >= 8;
-    info.subgroups = true;  // warps, by inline PTX
+    info.subgroups = true;  // warps, through inline PTX
   }
   if (HasExtension(extensions, "cl_khr_device_uuid")) info.unique_id = Uuid(id);
   return info;

@@ -75,7 +75,7 @@ const char* ErrorName(cl_int code) {
     CAFFE_CODE(CL_INVALID_LINKER_OPTIONS);
 #undef CAFFE_CODE
     case -1001: return "CL_PLATFORM_NOT_FOUND_KHR";
-    case -9999:  // NVIDIA: an illegal access by a kernel
+    case -9999:  // NVIDIA's code for an illegal access by a kernel
       return "illegal memory access";
     default: return "unknown error";
   }

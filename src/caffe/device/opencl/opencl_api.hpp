@@ -16,7 +16,7 @@ const char* ErrorName(cl_int code);
 // Throws "<where>: <call> failed: CL_… (-n)" unless the call succeeded. `where` names the device,
 // and the kernel or buffer if there is one.
 void Check(cl_int code, const char* call, const std::string& where);
-// For destructors: logs instead.
+// The same for destructors: logs instead of throwing.
 void CheckQuietly(cl_int code, const char* call, const std::string& where) noexcept;
 
 // The text of an info query of a platform or device, without trailing zeros and blanks; empty if
@@ -31,11 +31,12 @@ template <class T> T DeviceValue(cl_device_id device, cl_device_info what, T fal
   return code == CL_SUCCESS ? value : fallback;
 }
 
-// Set when the process has begun to end. A driver's own destructors may have run by then.
+// Set when the process begins to end. A driver's own destructors may have run by then.
 inline std::atomic<bool> process_is_ending{false};
 
-// True when nothing may be released or asked any more: the process is ending, or it was forked
-// after the driver was loaded, whose threads it does not have. First called before the driver is.
+// True if nothing may be released or queried any more: the process is ending, or it was forked
+// after the driver was loaded and lacks the driver's threads. Call it once before the driver is
+// loaded.
 bool DriverIsGone() noexcept;
 
 struct Release {
@@ -52,7 +53,7 @@ struct Release {
   static void Call(cl_mem handle) noexcept { clReleaseMemObject(handle); }
 };
 
-// Owner of one reference to an OpenCL object.
+// Owns one reference to an OpenCL object.
 template <class T> using Handle = std::unique_ptr<std::remove_pointer_t<T>, Release>;
 
 }  // namespace caffe::opencl

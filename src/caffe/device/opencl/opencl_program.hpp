@@ -12,8 +12,8 @@ namespace caffe {
 
 class OpenClDevice;
 
-// A program built from source, or from the binary that the program cache holds. Thread-safe. It may
-// outlive its device, but then does nothing any more.
+// A program built from source, or from a binary of the program cache. Thread-safe. It may outlive
+// its device, but then does nothing.
 class OpenClProgram : public Program, public std::enable_shared_from_this<OpenClProgram> {
  public:
   // Throws with device, program, kernel, compiler log and source lines if the text does not build.
@@ -24,16 +24,16 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
   std::unique_ptr<Kernel> CreateKernel(const std::string& name) override;
 
   const std::string& name() const { return text_.name; }
-  const ProgramText& text() const { return text_; }  // its source is left out
+  const ProgramText& text() const { return text_; }  // without its source
   bool wide_index() const { return wide_index_; }
 
-  // The binary of a fresh program goes into the cache when all its kernels have been launched, when
-  // no further one was for a while, or when the program goes. The device calls StoreAfterWait
-  // whenever it has waited for its queue, until that returns true.
+  // The binary of a new program is stored when all its kernels have been launched, when there was
+  // no first launch for a while, or when the program is destroyed. The device calls StoreAfterWait
+  // after each wait for its queue, until that returns true.
   bool wants_store() const { return !key_.empty(); }
   void NoteLaunch(const std::string& kernel);
   bool StoreAfterWait() noexcept;
-  // Waits for the queue, and stores the binary if there is anything to store.
+  // Waits for the queue and stores the binary, if there is one to store.
   void StoreNow() noexcept;
 
  private:
@@ -41,7 +41,7 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
 
   bool Load(const std::string& binary, const std::string& options);
   std::string BuildOptions(const std::string& options) const;
-  // A body may leave kernels out for some types (#if).
+  // A body may omit kernels for some types (#if).
   void KeepExistingKernels();
   void Compile(const ProgramText& text, const std::string& refusal_key);
   [[noreturn]] void ThrowBuildFailure(const ProgramText& text, const std::string& reason,
@@ -61,7 +61,7 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
   double build_seconds_ = 0;
 
   std::mutex mutex_;
-  std::string key_;  // of the binary that is still to be stored; empty if there is none
+  std::string key_;  // of the binary that is not stored yet; empty if there is none
   std::set<std::string> launched_;
   int waits_ = 0;  // since a kernel was launched for the first time
 };

@@ -34,13 +34,13 @@ fs::path Folder() {
   return "/tmp/pocl/kcache";
 }
 
-// Why files cannot be made in a folder, or in those that it would have to be made in; empty if they
-// can. Changes nothing.
+// The reason why files cannot be created in a folder or in the parents it needs; empty if they can.
+// Changes nothing.
 std::string WhyUnwritable(fs::path folder) {
   std::error_code error;
   folder = fs::absolute(folder, error);
   while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
-  if (!fs::is_directory(folder, error)) return folder.string() + " is no directory";
+  if (!fs::is_directory(folder, error)) return folder.string() + " is not a directory";
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     return folder.string() + ": " + std::strerror(errno);
   }
@@ -61,7 +61,7 @@ std::string folder_to_remove;
 pid_t owner = 0;
 
 void RemoveFolder() {
-  if (owner != ::getpid()) return;  // a forked child's parent still uses it
+  if (owner != ::getpid()) return;  // the parent of a forked child still uses it
   std::error_code ignored;
   fs::remove_all(folder_to_remove, ignored);
 }
@@ -88,17 +88,17 @@ void PoclCache::Finish(bool is_there) {
   }
   std::atexit(&RemoveFolder);
   log::Warning(Concat("PoCL's cache folder ", unwritable_, "; its programs go to ", replacement_,
-                      " until this process ends; set POCL_CACHE_DIR to a folder that lasts"));
+                      " until this process ends; set POCL_CACHE_DIR to a permanent folder"));
 }
 
 std::string PoclCacheAdvice() {
   const std::string folder = Folder().string(), reason = WhyUnwritable(folder);
   if (!reason.empty()) {
     return Concat("PoCL needs a cache folder to compile, and ", folder, " cannot be written (",
-                  reason, "); set POCL_CACHE_DIR to a folder that can");
+                  reason, "); set POCL_CACHE_DIR to a writable folder");
   }
   return Concat("PoCL compiles in its cache folder, ", folder,
-                " (POCL_CACHE_DIR); is there room? POCL_DEBUG=all says what it does");
+                " (POCL_CACHE_DIR); check its free space; POCL_DEBUG=all logs the details");
 }
 
 }  // namespace caffe::opencl

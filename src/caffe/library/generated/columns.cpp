@@ -45,7 +45,7 @@ std::unique_ptr<Kernel> Columns::MakeKernel(const char* body) const {
   const bool planar = g.axes() == 2;
   ProgramBuilder builder(device_, body);
   builder.Types(d_.in).Body(std::string("conv/") + body);
-  // On processors a program for every shape costs more than constants save.
+  // On processors a program per shape costs more time than constants save.
   const bool fold = !device_->info().is_cpu_type;
   if (fold && planar) {
     const Shape out = g.output();

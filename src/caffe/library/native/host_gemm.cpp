@@ -9,7 +9,7 @@ namespace {
 
 // Depth of a block: a panel of op(B), kDepth x 32 floats, fits the first cache.
 constexpr int64_t kDepth = 256;
-// Rows of op(A) that stay in the second cache while the panels of op(B) pass.
+// Rows of op(A) that stay in the second cache while it loops over the panels of op(B).
 constexpr int64_t kRows = 256;
 
 template <class T> struct Product {
@@ -24,8 +24,8 @@ template <class T> struct Product {
   T* panel;  // room for kDepth * 32 elements
 };
 
-// tile[R, V vectors] = a[R, k] b[k, …]. Always inlined, so that it is compiled for the instruction
-// set of its caller.
+// tile[R, V vectors] = a[R, k] b[k, …]. Always inlined, so that it is compiled for the caller's
+// instruction set.
 template <class T, int kBytes, int R, int V>
 [[gnu::always_inline]] inline void Tile(int64_t k, const T* a, int64_t a_row, int64_t a_column,
                                         const T* b, int64_t b_row, T alpha, T beta, T* c,
@@ -85,7 +85,7 @@ template <class T, int kBytes, int R, int V, class... A>
 }
 
 // All rows [0, m) of one panel of at most V vectors of columns, in tiles of nearly equal height:
-// low ones do not hide the latency of a multiplication.
+// tiles of few rows do not hide the latency of a multiplication.
 template <class T, int kBytes, int R, int V>
 [[gnu::always_inline]] inline void Panel(int64_t m, int64_t k, const T* a, int64_t a_row,
                                          int64_t a_column, const T* b, int64_t b_row, T alpha,
@@ -114,8 +114,8 @@ template <class T, int kBytes, int R>
         const int64_t width = columns > kLanes ? kColumns : kLanes;
         const T* b = p.b + k0 * p.b_row + j * p.b_column;
         int64_t b_row = p.b_row;
-        // Whole rows of an untransposed B are read where they are, unless many rows of op(A) make
-        // a compact copy worth its price.
+        // Whole rows of an untransposed B are read directly, unless op(A) has so many rows that a
+        // compact copy is faster.
         if (p.b_column != 1 || columns < width || m > 96) {
           if (p.b_column == 1) {
             for (int64_t q = 0; q < k; ++q) {
@@ -162,7 +162,7 @@ template <class T> void MultiplyBase(const Product<T>& p) { Multiply<T, 16, 4>(p
 
 template <class T> using Multiplier = void (*)(const Product<T>&);
 
-// For the instruction level that host kernels use, too.
+// For the instruction level of the host kernels.
 template <class T> Multiplier<T> Choose() {
 #if defined(__x86_64__)
   const std::string& level = HostLevel();

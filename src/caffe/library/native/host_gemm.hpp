@@ -15,9 +15,9 @@ struct HostGemms {
   const char* library;
   HostGemm<float> f32;
   HostGemm<double> f64;
-  // It splits one product over the threads by itself when called outside a parallel region.
+  // It divides one product over the threads itself when it is called outside a parallel region.
   bool threads;
-  // It may be called by several threads at once.
+  // Several threads may call it at once.
   bool nestable;
 
   template <class T> HostGemm<T> Of() const {

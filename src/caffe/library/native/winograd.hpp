@@ -1,14 +1,15 @@
-// Winograd's minimal filtering in two dimensions with six points an axis: tiles of M x M outputs need
-// 36 products instead of M^2 R^2 for windows of R x R, M + R = 7 (2 for 5x5, 4 for 3x3). Lavin and
-// Gray, "Fast Algorithms for Convolutional Neural Networks"; with the points 0, 1, -1, 1/2, -2 and
-// infinity it loses no more digits than sums in order do (Barabasz et al., "Error Analysis and
+// Winograd's minimal filtering in two dimensions with six points per axis: tiles of M x M outputs
+// need 36 products instead of M^2 R^2 for windows of R x R, M + R = 7 (M is 2 for 5x5, 4 for 3x3).
+// Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks". With the points 0, 1, -1,
+// 1/2, -2 and infinity it is as accurate as direct summation (Barabasz et al., "Error Analysis and
 // Improving the Accuracy of Winograd Convolution for Deep Neural Networks").
 //
-// 16 images are worked on side by side: arrays "in lanes" have them as the last axis, so that every
-// step is the same for all tiles. The 36 points go in six slices of six, which fit the cache.
+// 16 images are computed in parallel: arrays "in lanes" have them as the last axis, so that all
+// tiles need the same operations. The 36 points are computed in six slices of six, which fit the
+// cache.
 //
-// Free of standard headers and of inline functions: the steps are compiled once per instruction
-// level, see kernels/dialect/host.h.
+// Uses no standard headers and no inline functions, because the file is compiled once per
+// instruction level, see kernels/dialect/host.h.
 #pragma once
 
 namespace caffe {
@@ -18,11 +19,11 @@ struct WinogradShape {
   long inputs, outputs;  // channels
   long tiles_y, tiles_x;
   long rows, columns;        // of outputs, rounded up to whole tiles
-  long in_rows, in_columns;  // what these see
+  long in_rows, in_columns;  // the inputs of these outputs
 };
 
-// Rows of tiles [begin, end). `step` elements lie between the channels of a slice, at least
-// (end - begin) * tiles_x * 16.
+// Rows of tiles [begin, end). `step` is the stride of channels in a slice, at least (end - begin) *
+// tiles_x * 16 elements.
 struct WinogradStrip {
   long begin, end, step;
 };
@@ -33,21 +34,21 @@ struct WinogradSteps {
   // v = slice `i` of the transformed tiles of x.
   void (*input)(const WinogradShape&, const WinogradStrip&, int i, const float* x, float* v,
                 float* row);
-  // Its adjoint, added to x.
+  // The adjoint of `input`, added to x.
   void (*input_adjoint)(const WinogradShape&, const WinogradStrip&, int i, const float* v, float* x,
                         float* row);
-  // Adds what slice `i` gives to y. Slices come in order; the first ones overwrite.
+  // Adds the contribution of slice `i` to y. Slices come in order; the first ones overwrite.
   void (*output)(const WinogradShape&, const WinogradStrip&, int i, const float* m, float* y);
-  // Its adjoint: m = slice `i`.
+  // The adjoint of `output`: m = slice `i`.
   void (*output_adjoint)(const WinogradShape&, const WinogradStrip&, int i, const float* y,
                          float* m);
   // u [36, count rounded up to 16] = the transformed windows w [count, R, R], for windows
   // [begin, end); begin is a multiple of 16.
   void (*filter)(long tile, long count, long begin, long end, const float* w, float* u);
-  // Its adjoint, added to w.
+  // The adjoint of `filter`, added to w.
   void (*filter_adjoint)(long tile, long count, long begin, long end, const float* u, float* w);
-  // c[i, j] += the sum of a[i, k] b[j, k] over k, a multiple of 16; m and n are at least 5. Rows of
-  // a and b lie `step` apart.
+  // c[i, j] += the sum of a[i, k] b[j, k] over k, a multiple of 16; m and n are at least 5. The
+  // rows of a and b have stride `step`.
   void (*inner)(long m, long n, long k, const float* a, const float* b, long step, float* c);
 };
 

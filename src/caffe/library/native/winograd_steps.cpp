@@ -22,7 +22,7 @@ constexpr float kB[P][P] = {{1, -1.5, -2, 1.5, 1, 0}, {0, -1, 0.5, 2.5, 1, 0},
                             {0, 1, -2.5, 0.5, 1, 0},  {0, -2, -1, 2, 1, 0},
                             {0, 0.5, -1, -0.5, 1, 0}, {0, 1, -1.5, -2, 1.5, 1}};
 
-// Row a of A': the points to the power a; infinity counts in the last row alone.
+// Row a of A': the points to the power a; infinity only counts in the last row.
 constexpr float A(int tile, int a, int point) {
   if (point == P - 1) return a == tile - 1 ? 1 : 0;
   double value = 1;
@@ -30,7 +30,7 @@ constexpr float A(int tile, int a, int point) {
   return static_cast<float>(value);
 }
 
-// Likewise, over the product of the differences to the other points.
+// Likewise, divided by the product of the differences to the other points.
 constexpr float G(int window, int point, int k) {
   if (point == P - 1) return k == window - 1 ? 1 : 0;
   double value = 1;
@@ -66,7 +66,7 @@ template <int R> constexpr Windows<R> kG;
 }
 [[gnu::always_inline]] inline Vector& At(float* p) { return *reinterpret_cast<Vector*>(p); }
 
-// A sum of vectors times factors that are known when loops have been unrolled.
+// A sum of vectors times factors that are constants after unrolling.
 struct Combination {
   Vector sum{};
   bool empty = true;
@@ -181,7 +181,7 @@ void Output(const WinogradShape& s, const WinogradStrip& strip, const float* m, 
 #pragma GCC unroll 4
             for (int r = 0; r < M; ++r) {
               Vector& place = At(target + r * width + e * kLanes + part);
-              // The first slice that reaches a row of the tile.
+              // The first slice that contributes to a row of the tile.
               if (I == (r == 0 ? 0 : 1)) {
                 place = sum.sum * a[r][I];
               } else if (a[r][I] != 0) {
@@ -227,7 +227,7 @@ void OutputAdjoint(const WinogradShape& s, const WinogradStrip& strip, const flo
   }
 }
 
-// Windows lie side by side in the lanes.
+// The lanes are windows.
 template <int R> void Filter(long count, long begin, long end, const float* w, float* u) {
   constexpr auto& g = kG<R>.values;
   const long plane = (count + kLanes - 1) / kLanes * kLanes;
@@ -310,7 +310,8 @@ float Sum(const Vector& v) {
   return two[0] + two[1];
 }
 
-// Tiles of sums. The last tile of an axis begins where it still fits and leaves out what others did.
+// Tiles of sums. The last tile of an axis ends at the edge and skips sums that an earlier tile
+// computed.
 void Inner(long m, long n, long k, const float* a, const float* b, long step, float* c) {
   for (long i_done = 0; i_done < m; i_done += kTileM) {
     const long i0 = i_done < m - kTileM ? i_done : m - kTileM;

@@ -7,8 +7,8 @@
 namespace caffe {
 namespace {
 
-// Products hold it to read, and whoever forks to write: OpenBLAS marks its buffers as taken while it
-// computes, and a child would wait for ever for a thread that it does not have to give them back.
+// BLAS calls take this lock shared, `fork()` takes it exclusively: otherwise a child could inherit
+// OpenBLAS buffers that a thread of the parent had reserved, and deadlock.
 pthread_rwlock_t products = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
 class Computing {
@@ -21,7 +21,7 @@ class Computing {
 
 void ComputeAlone() { pthread_rwlock_wrlock(&products); }
 void ComputeAgain() { pthread_rwlock_unlock(&products); }
-// The lock names the thread that holds it by its number, which is another one in the child.
+// The lock contains the owner's thread id, which is different in the child.
 void ComputeInChild() { products = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP; }
 
 CBLAS_TRANSPOSE Op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
@@ -47,7 +47,7 @@ HostGemms Find() {
   const bool openmp = openblas_get_parallel() == kOpenMp;
   if (!openmp) {
     log::Info(
-        "OpenBLAS is not its OpenMP build: it is called outside parallel regions only, and "
+        "OpenBLAS is not its OpenMP build: it is called only outside parallel regions, and "
         "convolutions use the native matrix product; libopenblas-openmp-dev is faster");
   }
   return {"openblas", &Sgemm, &Dgemm, true, openmp};
