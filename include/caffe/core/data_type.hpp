@@ -12,7 +12,7 @@ namespace caffe {
 
 enum class TypeKind { kFloat, kQuantized, kCustom };
 
-// What a type is. `word` is its name in the kernel dialect (f32, f16, q8, …).
+// The properties of a type. `word` is its name in the kernel dialect (f32, f16, q8, …).
 struct TypeInfo {
   std::string name;  // float, half, double, bfloat16, quant8, quant16, or a user's name
   std::string word;  // f32 f16 f64 bf16 q8 q16, or custom_<name>
@@ -22,7 +22,7 @@ struct TypeInfo {
   int code_min = 0, code_max = 0;  // of the codes of a quantized type
   std::string accumulator;         // C type of Acctype in kernels: float, double, i32, i64
   std::string scale;               // C type of Scaletype: float, double, Requant
-  std::string load, store;         // a user's type: the two snippets, `bits` -> `v` and back
+  std::string load, store;         // a user's type: its two snippets, from `bits` to `v` and back
 };
 
 // An interned id: two user-defined types with different names differ. Cheap to copy and compare.
@@ -51,7 +51,8 @@ const std::vector<DataType>& BuiltInTypes();
 // float, half, bfloat16, double.
 const std::vector<DataType>& FloatTypes();
 
-// By name, or by the number in caffe.proto. Throws, naming the known ones.
+// Finds a type by name or by its number in caffe.proto. Throws for an unknown one and lists the
+// known ones.
 DataType DataTypeByName(std::string_view name);
 DataType DataTypeByProto(int number);
 
@@ -63,18 +64,19 @@ template <> struct DataTypeOf<quant8> { static constexpr DataType value = kQuant
 template <> struct DataTypeOf<quant16> { static constexpr DataType value = kQuant16; };
 template <> struct DataTypeOf<bfloat16> { static constexpr DataType value = kBfloat16; };
 
-// The types of a layer: of its arithmetic, its bottoms and its tops.
+// The types of a layer: compute, bottoms and tops.
 struct TypeTriple {
   DataType compute, in, out;
   static TypeTriple Equal(DataType type) { return {type, type, type}; }
-  // "half", or "float/half/float" (compute/in/out) where they differ.
+  // "half", or "float/half/float" (compute/in/out) if they differ.
   std::string name() const;
   friend bool operator==(const TypeTriple&, const TypeTriple&) = default;
   friend auto operator<=>(const TypeTriple&, const TypeTriple&) = default;
 };
 
-// Converts `count` elements between any two types that are not quantized (throws for quantized
-// ones: those need a scale and a zero point; codes of one type are copied). Rounds to nearest even.
+// Converts `count` elements between two types that are not quantized, rounding to nearest even.
+// Throws for quantized types, which need a scale and a zero point, unless the types are equal: then
+// codes are copied.
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count);
 
 }  // namespace caffe

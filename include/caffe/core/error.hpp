@@ -6,13 +6,14 @@
 
 namespace caffe {
 
-// What every failure of the library throws. The message names the layer, the blob and the values.
+// The exception of every failure of the library. The message names the layer, the blob and the
+// values.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The arguments, written one after another as an output stream would.
+// Joins the arguments to a string, each formatted as by an output stream.
 template <class... Arguments> std::string Concat(const Arguments&... arguments) {
   std::ostringstream out;
   (out << ... << arguments);

@@ -6,9 +6,9 @@
 
 namespace caffe {
 
-// The candidate that `name` is probably a slip of, else "". Near are names that differ in few
-// letters: one in four, at most three, which are changed, missing, added, or swapped with their
-// neighbour. Upper and lower case count as equal; names of one or two letters differ in case alone.
+// The candidate that `name` is probably a typing error of, else "". Two names are similar if few
+// letters differ: one in four, at most three, which are changed, missing, added, or swapped with a
+// neighbour. Upper and lower case are equal; names of one or two letters may differ only in case.
 std::string NearName(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace caffe

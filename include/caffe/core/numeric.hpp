@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstdint>
 
-// The element types of blobs as C++ types. Quantized codes are types of their own, so that a byte of
-// another meaning can never be taken for a code. Conversions round to nearest even, keep infinities
-// and turn every NaN into a quiet one.
+// The element types of blobs as C++ types. Quantized codes have types of their own, so that another
+// byte cannot be mistaken for a code. Conversions round to nearest even, keep infinities and turn
+// every NaN into a quiet one.
 namespace caffe {
 
 // IEEE 754 binary32 to binary16 bits and back.
@@ -13,7 +13,8 @@ constexpr uint16_t FloatToHalfBits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) {  // quiet, payload kept as far as it fits: what F16C and PTX do
+  if (magnitude >
+      0x7f800000u) {  // quiet; the payload is kept as far as it fits, as F16C and PTX do
     return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
   }
   if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);
@@ -63,7 +64,7 @@ struct bfloat16 {
   constexpr operator float() const { return Bfloat16BitsToFloat(bits); }
 };
 
-// Codes of the affine quantization real = scale * (code - zero point).
+// Codes of affine quantization: real = scale * (code - zero point).
 struct quant8 {
   uint8_t code = 0;
 };

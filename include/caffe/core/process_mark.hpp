@@ -5,8 +5,8 @@
 
 namespace caffe {
 
-// Remembers the process in which an object was made. A child of fork() gets a copy of all objects,
-// but none of the other threads, and drivers do not work in it. Asking costs one comparison.
+// Remembers the process in which an object was made. A child of fork() has a copy of all objects
+// but no other threads, and drivers do not work in it. The check is one comparison.
 class ProcessMark {
  public:
   bool inherited() const noexcept { return depth_ != forks_.load(std::memory_order_relaxed); }

@@ -4,17 +4,19 @@
 
 namespace caffe {
 
-// A positive factor for integers: value * multiplier / 2^shift, one rounding, half away from zero.
-// multiplier lies in [2^30, 2^31), or is 0 for the factor 0. kernels/math/requantize.h computes it.
+// A non-negative factor for integers: value * multiplier / 2^shift, with one rounding, half away
+// from zero. multiplier is in [2^30, 2^31), or 0 for the factor 0. kernels/math/requantize.h
+// applies it.
 struct Requant {
   int32_t multiplier = 0;
   int32_t shift = 0;
-  // The nearest such factor. Throws if it is negative, infinite or not a number.
+  // The nearest such factor. Throws if `factor` is negative, infinite or NaN.
   static Requant FromReal(double factor);
   double real() const;
 };
 
-// scale * (code - zero), what a quantized blob's codes mean. Unobserved is a flag, not a range.
+// The affine meaning of a quantized blob's codes, scale * (code - zero). Unobserved is a flag, not
+// a range.
 struct QuantRange {
   double scale = 1;
   int32_t zero = 0;

@@ -8,7 +8,7 @@
 
 namespace caffe {
 
-// SHA-256 of a byte stream (FIPS 180-4). After Finish the object is empty again and can be reused.
+// SHA-256 of a byte stream (FIPS 180-4). Finish resets the object for reuse.
 class Sha256 {
  public:
   using Digest = std::array<uint8_t, 32>;

@@ -7,24 +7,24 @@ namespace caffe {
 
 class Datum;
 
-// Records of a database, read one after another from first to last. Several sources may read one
-// database, each used by one thread at a time (not always the same one).
+// The records of a database in order. Several sources may read one database; each may be used by
+// one thread at a time, not always the same.
 class DataSource {
  public:
   virtual ~DataSource() = default;
 
-  // Reads the record at the cursor and moves on; false, and no change, behind the last one. Throws
-  // if the record is no Datum.
+  // Reads the next record and advances. Returns false, and changes nothing, after the last one.
+  // Throws if the record is not a Datum.
   virtual bool Next(Datum* datum) = 0;
-  // Moves on without looking into the record; false behind the last one.
+  // Advances without reading the record; returns false after the last one.
   virtual bool Skip() = 0;
-  // Back to the first record.
+  // Returns to the first record.
   virtual void Rewind() = 0;
-  // Number of the record that Next reads, from 0.
+  // Index of the record that Next reads.
   virtual int64_t position() const = 0;
-  // How many records there are; -1 if that is not known.
+  // The number of records; -1 if it is unknown.
   virtual int64_t count() const = 0;
-  // The key of the record that was read last, for messages: odd bytes are written \x07.
+  // The key of the last record, for messages; unprintable bytes are written as \x07.
   virtual std::string key() const = 0;
 };
 

@@ -8,14 +8,14 @@
 
 namespace caffe {
 
-// Backends: lmdb. leveldb is refused with what to do instead, any other name is an error, and so is
-// lmdb if the library was built without it.
+// The only backend is lmdb. For leveldb the error says what to do instead; every other name is an
+// error, and so is lmdb if the library was built without it.
 
-// Opens for reading, the cursor at the first record. Throws if there is no database, or if it is
-// damaged, cut off or empty.
+// Opens for reading at the first record. Throws if there is no database, or if it is damaged, cut
+// off or empty.
 std::unique_ptr<DataSource> OpenDatabase(const std::string& backend, const std::string& path);
 
-// A new database. Throws if there is a file or folder of that name.
+// Creates a database. Throws if a file or folder of that name exists.
 std::unique_ptr<DataWriter> CreateDatabase(const std::string& backend, const std::string& path);
 
 }  // namespace caffe

@@ -6,15 +6,15 @@
 
 namespace caffe {
 
-// A line "path label" of a list of images.
+// One line "path label" of an image list.
 struct ImageEntry {
   std::string path;
   int label = 0;
-  int64_t line = 0;  // its number, from 1
+  int64_t line = 0;  // its line number, from 1
 };
 
-// The label stands behind the last blank of a line; empty lines are skipped. Throws, with file and
-// line, where there is no whole number, and if there are no images.
+// The label follows the last blank of a line; empty lines are skipped. Throws, with file and line,
+// if a label is not an integer, and if the list is empty.
 std::vector<ImageEntry> ReadImageList(const std::string& path);
 
 }  // namespace caffe

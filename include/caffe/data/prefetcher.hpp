@@ -10,28 +10,28 @@
 
 namespace caffe {
 
-// A thread that fills batches ahead, in a ring of `depth`. Batches come out in the order in which
-// they were filled. What `fill` throws comes out of Front() once the batches before it are used up,
-// then and ever after. In a process that was forked later there is no such thread: Front() throws.
+// A thread that fills batches ahead, in a ring of `depth`. Batches are returned in the order in
+// which they were filled. If `fill` throws, Front() rethrows the error after the batches before it,
+// and in all later calls. A forked process does not have the thread: Front() throws there.
 class Prefetcher {
  public:
   struct Batch {
     std::vector<char> data;
     std::vector<float> labels;
-    Shape shape;  // of data, where it may change from batch to batch
+    Shape shape;  // of data; it may change from batch to batch
   };
-  // Called in the thread; it gets the batch as it was left after its last use.
+  // Called in the thread; the batch still has its previous content.
   using Fill = std::function<void(Batch*)>;
 
   Prefetcher(int depth, Fill fill);
-  // Waits until the batch that is being filled is done.
+  // Waits until the current batch is filled.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The oldest batch; waits for it. Valid until Pop.
+  // The oldest batch; waits until it is filled. Valid until Pop.
   const Batch& Front();
-  // Gives the batch of Front back to be filled anew.
+  // Releases the batch of Front for reuse.
   void Pop();
 
  private:

@@ -12,25 +12,25 @@ namespace caffe {
 class Datum;
 class TransformationParameter;
 
-// What transform_param says about a record:
+// The transformation of transform_param:
 //   out(c, h, w) = (in(c, h + h_off, w + w_off) - mean) * scale
-// crop_size cuts a square out: at random while training, from the centre else (rounded down).
-// mirror flips left and right at random, in testing too (as BVLC does). The mean is that of the
-// pixel before the flip; a mean image has the size of the record, not of the crop. Random choices
-// depend on (seed, record number) only. Records hold bytes or floats; encoded images (JPEG, PNG)
-// become bytes first: of 3 channels with force_color, of 1 with force_gray, else as they are stored.
+// crop_size crops a square: at a random offset while training, else the centre (rounded down).
+// mirror flips left and right at random, in testing too (as in BVLC). The mean is that of the pixel
+// before the flip; a mean image has the size of the record, not of the crop. Random choices depend
+// only on (seed, record number). Records hold bytes or floats; encoded images (JPEG, PNG) are
+// decoded to bytes first: to 3 channels with force_color, to 1 with force_gray, else unchanged.
 class Transformer {
  public:
   // Loads mean_file. Throws if parameters contradict each other.
   Transformer(const TransformationParameter& parameter, bool training, uint64_t seed);
 
-  // Turns an encoded record into one of pixels and leaves others as they are. Throws if it is
-  // damaged. May be called by several threads.
+  // Decodes an encoded record to pixels; other records do not change. Throws if it is damaged.
+  // Several threads may call it.
   void Decode(Datum* datum) const;
-  // channels, height, width of the record, which is not encoded, after the crop. Throws if it does
-  // not fit the parameters, or if its bytes do not fit its own shape.
+  // channels, height, width of the record, which must be decoded, after the crop. Throws if the
+  // record does not fit the parameters or its own shape.
   Shape OutputShape(const Datum& datum) const;
-  // Writes OutputShape(datum) elements. May be called by several threads.
+  // Writes OutputShape(datum) elements. Several threads may call it.
   void Transform(const Datum& datum, uint64_t record, float* target) const;
 
  private:

@@ -7,16 +7,16 @@
 
 namespace caffe {
 
-// One kernel in one set of types on one device.
+// A kernel that was launched in certain types on a device.
 struct LaunchedKernel {
   std::string device, kernel;
   TypeTriple types;
   auto operator<=>(const LaunchedKernel&) const = default;
 };
 
-// From now on the process remembers which kernels are launched: for the test that every one is.
+// Starts recording which kernels are launched, for the test that every kernel is.
 void RecordLaunches();
-// What was launched since then.
+// The kernels launched since then.
 std::set<LaunchedKernel> RecordedLaunches();
 
 }  // namespace caffe

@@ -4,8 +4,8 @@
 
 namespace caffe {
 
-// A device that has no room for a buffer. Who knows more than the device adds it: the layer that
-// asked, and what the whole net needs.
+// A device does not have enough memory for a buffer. Callers add context: the layer that requested
+// it, and the need of the whole net.
 class OutOfMemory : public Error {
  public:
   using Error::Error;

@@ -10,14 +10,14 @@
 
 namespace caffe {
 
-// What a ProgramBuilder makes and a device compiles. The source is complete text for the device's
-// compiler; empty on the CPU, whose kernels were compiled into the library and are looked up.
+// The text that a ProgramBuilder makes and a device compiles: complete for the device's compiler,
+// but empty on the CPU, whose kernels are compiled into the library and found by name.
 struct ProgramText {
   std::string name;  // for messages: "relu half"
   std::string source;
   std::string options;  // compiler options, separated by spaces
   TypeTriple types;
-  std::vector<KernelSignature> kernels;  // without the folded parameters' removal: as declared
+  std::vector<KernelSignature> kernels;  // as declared, including folded parameters
   std::map<std::string, int64_t> folds;  // folded parameters and their values
 };
 

@@ -17,7 +17,7 @@ namespace cache {
 class Database;
 }
 
-// Everything that decides what a compiler makes of a kernel text.
+// All inputs that determine the binary of a kernel text.
 struct CacheKeyParts {
   std::string source;           // complete, with prelude and every include expanded
   std::string options;          // as given to the compiler
@@ -28,29 +28,30 @@ struct CacheKeyParts {
 // SHA-256 over the parts and the cache version, 64 hexadecimal digits.
 std::string CacheKey(const CacheKeyParts& parts);
 
-// Compiled programs and tuning results that outlive the process: a memory tier, and an SQLite file
-// `programs.db` in `directory` that any number of processes share. The file is opened at first use.
+// A persistent cache of compiled programs and tuning results: a memory tier, and an SQLite file
+// `programs.db` in `directory`, shared by any number of processes. The file is opened at first use.
 //
-// No member throws and no failure is the caller's concern: whatever is wrong with the disk or the
-// file is logged once, and the cache goes on without writing, or in memory only. A damaged file, or
-// one of another schema version, is renamed to `programs.db.corrupt-<pid>-<n>` and begun anew.
-// Thread-safe. A child that was forked while the file was open uses the memory tier only.
+// No member throws. A failure of the disk or the file is logged once, and the cache continues
+// without writing or in memory only. A file that is damaged or has another schema version is
+// renamed to `programs.db.corrupt-<pid>-<n>`, and a new one is created. Thread-safe. A child that
+// was forked while the file was open uses only the memory tier.
 class ProgramCache {
  public:
   enum class Mode { kOff, kReadOnly, kReadWrite };
 
   struct Options {
-    int64_t size_cap_bytes = int64_t{1} << 30;  // programs beyond it go, least recently used first
-    int64_t touch_seconds = 24 * 60 * 60;       // a row's last use is not written more often
-    int busy_milliseconds = 10000;              // how long to wait for another process's lock
-    bool shared_memory = true;                  // false: as on a network file system, without WAL
+    int64_t size_cap_bytes = int64_t{1}
+                             << 30;  // beyond this, the least recently used programs are deleted
+    int64_t touch_seconds = 24 * 60 * 60;  // a row's last use is updated at most this often
+    int busy_milliseconds = 10000;         // how long to wait for another process's lock
+    bool shared_memory = true;             // false: without WAL, as on a network file system
   };
 
   struct Entry {
     std::string binary;
     std::string build_log;
     double build_seconds = 0;
-    bool refused = false;  // the device cannot build this program; build_log says why
+    bool refused = false;  // the device cannot build this program; build_log has the reason
   };
 
   struct Row {
@@ -64,8 +65,8 @@ class ProgramCache {
 
   struct VerifyReport {
     int64_t rows = 0;
-    int64_t unsound = 0;      // of them: checksum does not match; removed unless read-only
-    std::string file_damage;  // why the file was set aside; empty if it is sound
+    int64_t unsound = 0;      // of them: wrong checksum; deleted unless read-only
+    std::string file_damage;  // why the file was set aside; empty if it is intact
   };
 
   struct PruneReport {
@@ -80,9 +81,9 @@ class ProgramCache {
 
   struct State {
     std::filesystem::path path;  // of the file; empty without a directory
-    Mode mode = Mode::kOff;      // what is in effect now, after any failure
+    Mode mode = Mode::kOff;      // the mode in effect, after any failure
     int64_t rows = 0, bytes = 0;
-    std::string disabled_reason;  // why mode is less than was asked for; empty if it is not
+    std::string disabled_reason;  // why mode is weaker than requested; empty if it is not
   };
 
   // CAFFE_CACHE_DIR, else $XDG_CACHE_HOME/cortado, else $HOME/.cache/cortado, else empty.
@@ -91,19 +92,20 @@ class ProgramCache {
   static Mode ModeFromEnvironment();
   static const char* ModeName(Mode mode);
 
-  // An empty directory or Mode::kOff leaves the memory tier only.
+  // With an empty directory or Mode::kOff there is only the memory tier.
   ProgramCache(std::filesystem::path directory, Mode mode);
   ProgramCache(std::filesystem::path directory, Mode mode, Options options);
   ~ProgramCache();
   ProgramCache(const ProgramCache&) = delete;
   ProgramCache& operator=(const ProgramCache&) = delete;
 
-  // The entry, its checksum verified; a row that fails the check is deleted and not returned.
+  // Returns the entry after checking its checksum; a row with a wrong one is deleted and not
+  // returned.
   std::optional<Entry> Find(const std::string& key);
   // Replaces an earlier entry of that key. An entry that is not refused needs a binary.
   void Store(const std::string& key, const std::string& device_name,
              const std::string& program_name, const Entry& entry);
-  // For a binary that the driver would not load: the next Find misses.
+  // For a binary that the driver cannot load: the next Find misses.
   void Remove(const std::string& key);
 
   std::optional<std::string> FindTuning(const TuningKey& key);
@@ -112,8 +114,8 @@ class ProgramCache {
   // The file's rows, most recently used first.
   std::vector<Row> List();
   VerifyReport Verify();
-  // Removes the least recently used programs beyond max_bytes; with `all` every program, every
-  // tuning result and every file set aside.
+  // Deletes the least recently used programs beyond max_bytes; with `all` every program, every
+  // tuning result and every file that was set aside.
   PruneReport Prune(int64_t max_bytes, bool all);
 
   // Does not create the file.
@@ -123,7 +125,7 @@ class ProgramCache {
   enum class Need { kRead, kWrite };
   using Work = std::function<void(cache::Database&)>;
 
-  // Runs work on the file, on a fresh one if it turns out damaged. False: not done.
+  // Runs work on the file, on a new one if it is damaged. Returns false if it was not done.
   bool Access(Need need, const Work& work) const;
   void Degrade(Mode mode, const std::string& reason) const;
   void ReportDamage(const std::string& damage) const;
@@ -142,7 +144,7 @@ class ProgramCache {
   mutable int recoveries_ = 0;
   mutable std::string last_damage_;
 
-  // What the file does not hold, oldest first in memory_order_.
+  // The entries that are not in the file; memory_order_ has the oldest first.
   std::map<std::string, Entry> memory_;
   std::vector<std::string> memory_order_;
   int64_t memory_bytes_ = 0;

@@ -6,15 +6,15 @@
 
 namespace caffe {
 
-// A layer type of another Caffe that is not in this library.
+// A layer type of another Caffe that this library does not have.
 struct ForeignLayer {
   std::string_view type;
   std::string_view origin;  // "SSD"
-  std::string_view field;   // its message in LayerParameter, if that is not known here either
+  std::string_view field;   // its message in LayerParameter, if this library does not have it
   std::string_view advice;  // what to do instead
 };
 
-// A field of another Caffe that changes results and is not in this library.
+// A field of another Caffe that changes results and that this library does not have.
 struct ForeignField {
   std::string_view message;  // caffe.LayerParameter
   std::string_view field;
@@ -25,12 +25,12 @@ struct ForeignField {
 std::span<const ForeignLayer> ForeignLayers();
 std::span<const ForeignField> ForeignFields();
 
-// What `type` is and what to do, as "PriorBox: a layer of SSD, not in Cortado; …"; else "".
+// The origin of a type and what to do, as "PriorBox: a layer of SSD, not in Cortado; …"; else "".
 std::string DescribeForeignLayer(std::string_view type);
 // The same for a field, which may be the message of a foreign layer.
 std::string DescribeForeignField(std::string_view message, std::string_view field);
-// The same for the number of a field, which files of several forks give to different fields: only
-// numbers with one meaning are described.
+// The same for a field number. Forks use some numbers for different fields; only numbers with one
+// meaning are described.
 std::string DescribeForeignNumber(std::string_view message, int number);
 
 }  // namespace caffe

@@ -11,10 +11,10 @@
 namespace caffe {
 
 // Names are paths inside the file, with / between groups. Errors name the file and the path. The
-// library below is used by one thread at a time, whatever the number of files and threads is.
+// HDF5 library is used by one thread at a time, for all files.
 
-// An HDF5 file, open for reading. Throws if it is missing, cut off or something else, and if this
-// library was built without HDF5.
+// An HDF5 file, open for reading. Throws if it is missing, cut off or in another format, and if
+// this library was built without HDF5.
 class Hdf5Reader {
  public:
   explicit Hdf5Reader(const std::string& path);
@@ -24,20 +24,21 @@ class Hdf5Reader {
 
   bool Has(const std::string& name) const;
   bool IsGroup(const std::string& name) const;
-  // The same for all names of one object, of which damaged files make new ones.
+  // The same string for all names of one object; damaged files can have several.
   std::string Identity(const std::string& name) const;
-  // What a group holds, by name; "/" is the whole file.
+  // The children of a group, by name; "/" is the whole file.
   std::vector<std::string> Children(const std::string& group) const;
   Shape ShapeOf(const std::string& dataset) const;
-  // Whether its elements are 64-bit floating-point numbers.
+  // Whether the elements are 64-bit floating-point numbers.
   bool IsDouble(const std::string& dataset) const;
-  // All elements; the target has room for ShapeOf. Integers and floats of every size are converted.
+  // Reads all elements; the target has ShapeOf elements. Integers and floats of every size are
+  // converted.
   void Read(const std::string& dataset, float* target) const;
   void Read(const std::string& dataset, double* target) const;
   int64_t ReadInteger(const std::string& dataset) const;
-  // A text of fixed or of any length.
+  // Reads a text of fixed or variable length.
   std::string ReadString(const std::string& dataset) const;
-  // Unsigned bytes.
+  // Reads unsigned bytes.
   std::string ReadBytes(const std::string& dataset) const;
 
  private:
@@ -45,8 +46,8 @@ class Hdf5Reader {
   int64_t file_ = -1;
 };
 
-// A new HDF5 file, which appears under its name in Commit (io/file.hpp). Groups are made where a
-// name needs them.
+// Writes a new HDF5 file, which appears under its name in Commit (io/file.hpp). Creates the groups
+// that a name needs.
 class Hdf5Writer {
  public:
   explicit Hdf5Writer(const std::string& path);
@@ -67,7 +68,7 @@ class Hdf5Writer {
   std::unique_ptr<State> state_;
 };
 
-// Whether the file begins as HDF5 files do; false if it can not be read.
+// Whether a file begins with HDF5's signature; false if it cannot be read.
 bool IsHdf5File(const std::string& path);
 
 }  // namespace caffe

@@ -7,11 +7,12 @@ namespace caffe {
 class NetParameter;
 class SolverState;
 
-// Weights and solver states as BVLC lays them out in HDF5.
+// Weights and solver states in BVLC's HDF5 layout.
 //
-// Weights: /data/<layer>/<i> is parameter i, /diff/<layer>/<i> its gradient, where there is one.
-// /cortado/quantizer holds what only we have, the ranges of blobs, as a serialized NetParameter.
-// Parameters without any value (BlobProto of neither data nor shape) are left out, and come back so.
+// Weights: /data/<layer>/<i> is parameter i, /diff/<layer>/<i> its gradient, if there is one.
+// /cortado/quantizer, our extension, holds the ranges of blobs as a serialized NetParameter.
+// Parameters without values (a BlobProto with neither data nor shape) are omitted, and read back as
+// such.
 void WriteNetHdf5(const std::string& path, const NetParameter& net);
 NetParameter ReadNetHdf5(const std::string& path);
 

@@ -6,16 +6,16 @@
 
 namespace caffe {
 
-// One error for all that a file or a message has and this library does not know.
+// Collects the unknown names of a file or a message for one error.
 class UnknownNames {
  public:
-  // `what` says what is unknown; `description` is that of foreign_names.hpp and may be empty; equal
-  // ones are printed once. `line` is 0 where there is none.
+  // `what` describes the unknown name; `description` is that of foreign_names.hpp and may be empty;
+  // equal ones are printed once. `line` is 0 if it is unknown.
   void Add(int line, const std::string& what, const std::string& description);
   bool empty() const { return items_.empty(); }
   size_t size() const { return items_.size(); }
-  // A single item on one line; several under each other, in the order of their lines, and behind them
-  // what they are.
+  // A single item on one line; several items on one line each, in the order of their lines,
+  // followed by their descriptions.
   std::string ToString() const;
 
  private:
@@ -26,7 +26,7 @@ class UnknownNames {
   std::vector<Item> items_;
 };
 
-// "layer conv1 (Convolution)", as far as name and type are given.
+// "layer conv1 (Convolution)", with name and type as far as they are known.
 std::string LayerLabel(const std::string& name, const std::string& type);
 
 }  // namespace caffe

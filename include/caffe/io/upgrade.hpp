@@ -7,8 +7,8 @@ namespace caffe {
 class NetParameter;
 class SolverParameter;
 
-// Nets and solvers written in older formats, brought to the present one. `source` (a path) appears
-// in log lines and errors. Nets inside nets (mixture of experts) are upgraded too.
+// Upgrades nets and solvers from older formats to the current one. `source` (a path) appears in log
+// lines and errors. Nets inside nets (mixture of experts) are upgraded, too.
 //
 // Order: V0 layers -> V1 layers -> transformation fields of V1 data layers -> V2 layers ->
 // input fields -> BatchNorm's parameter settings.
@@ -16,7 +16,7 @@ bool NetNeedsUpgrade(const NetParameter& net);
 void UpgradeNetAsNeeded(const std::string& source, NetParameter* net);
 
 // `layers { layer { … } }`. Padding layers are folded into the convolution or pooling after them.
-// A field that does not suit its layer is logged and dropped; an unknown type is an error.
+// A field that does not belong to its layer is logged and dropped; an unknown type is an error.
 bool NetNeedsV0ToV1Upgrade(const NetParameter& net);
 void UpgradeV0Net(NetParameter* net);
 
@@ -28,23 +28,23 @@ void UpgradeNetDataTransformation(NetParameter* net);
 bool NetNeedsV1ToV2Upgrade(const NetParameter& net);
 void UpgradeV1Net(NetParameter* net);
 
-// `input` with input_shape or input_dim becomes an Input layer, the first; without a shape (as in
-// old weight files) it is dropped.
+// Converts `input` with input_shape or input_dim to an Input layer, the first one; without a shape
+// (as in old weight files) it is dropped.
 bool NetNeedsInputUpgrade(const NetParameter& net);
 void UpgradeNetInput(NetParameter* net);
 
-// BatchNorm's three blobs are statistics: a solver must leave them alone.
+// BatchNorm's three blobs are statistics: a solver must not change them.
 bool NetNeedsBatchNormUpgrade(const NetParameter& net);
 void UpgradeNetBatchNorm(NetParameter* net);
 
-// solver_type -> type, device -> device_id, and the nets inside. Throws if both a field and its
-// successor are given and contradict each other.
+// solver_type -> type, device -> device_id, and the nets inside. Throws if a field and its
+// successor are both given and contradict each other.
 void UpgradeSolverAsNeeded(const std::string& source, SolverParameter* solver);
 
-// Unset: the solver's path without extension. A folder: the solver's name in it.
+// Unset: the solver's path without extension. A folder: the solver's name in that folder.
 void UpgradeSnapshotPrefix(const std::string& source, SolverParameter* solver);
 
-// Nets that are not found from the working directory but next to the solver file get that path.
+// Nets that exist next to the solver file but not relative to the working directory get that path.
 void ResolveNetPaths(const std::string& source, SolverParameter* solver);
 
 }  // namespace caffe

@@ -6,8 +6,9 @@
 
 namespace caffe {
 
-// How a parameter of Bias and Scale lies on a bottom: its axes are the bottom's from `axis` on, and
-// the bottom is [outer, channels, inner] with one value of the parameter per channel.
+// The position of a parameter of Bias and Scale relative to a bottom: its axes are the bottom's
+// from `axis` on, and the bottom is [outer, channels, inner] with one value of the parameter per
+// channel.
 struct Broadcast {
   int64_t outer = 1, channels = 1, inner = 1;
 
@@ -15,11 +16,10 @@ struct Broadcast {
   // for one value. `where` begins messages.
   static Shape ParameterShape(const std::string& where, const BlobBase& bottom, int axis,
                               int num_axes);
-  // Throws unless the parameter's shape is that part of the bottom's.
+  // Throws if the parameter's shape is not that part of the bottom's.
   static Broadcast Make(const std::string& where, const BlobBase& bottom, int axis,
                         const Shape& parameter);
-  // Kernels run over rows [inner] of one channel, or, where these would be of one element, over rows
-  // [channels].
+  // Kernels run over rows [inner] of one channel, or over rows [channels] if inner is 1.
   bool columns() const { return inner == 1; }
 };
 

@@ -7,17 +7,18 @@
 
 namespace caffe {
 
-// What a message about a wrong label says of the layer that reads it.
+// The description of a layer's labels for a message about a wrong one.
 struct ClassLabels {
   std::string where;  // the beginning of the message: LayerBase::Where()
   int64_t classes = 0;
   int64_t inner = 1;  // labels of one item
-  // The parameter that has ignore_label; empty if the layer ignores no labels.
+  // The parameter that has ignore_label; empty if the layer does not ignore labels.
   std::string ignore_field;
 };
 
-// Throws if a term of `sum` is invalid because its label is not the number of a class, and tells the
-// label, the item, the classes and what to do. Once: the next call tells of later forwards.
+// Throws if a term of `sum` is invalid because its label is not a class. The message has the label,
+// the item, the number of classes and the cure. It is thrown once: the next call reports later
+// forwards.
 void CheckClassLabels(const ClassLabels& labels, TermSum* sum);
 
 }  // namespace caffe

@@ -7,16 +7,16 @@
 
 namespace caffe {
 
-// Counts the forwards of a layer that draws random numbers, besides its seed all that these depend on.
-// It lives on the device, so that a replayed run of launches draws new numbers; a backward pass draws
-// those of the last forward once more.
+// Counts a layer's forward passes. Its random numbers depend only on this count and the layer's
+// seed. The count lives on the device, so that a replayed run of launches draws new numbers; a
+// backward pass uses the numbers of the last forward again.
 class ForwardCounter {
  public:
-  // Makes it, at 0, or moves it to another device. Before anything else.
+  // Creates it, at 0, or moves it to another device. Call this first.
   void Place(Device* device);
-  // One launch, before those of a forward.
+  // Enqueues one launch; call this before the launches of a forward.
   void Advance();
-  // An argument IN(i32, counters): element 0 counts.
+  // An argument IN(i32, counters): element 0 is the count.
   KernelArgument counters() const { return count_->Data(); }
   // For run states. Get waits for the device.
   uint32_t Get() const;

@@ -6,15 +6,15 @@
 
 namespace caffe {
 
-// A layer's bottom for its backward pass. Apart from its top it is the bottom itself; a layer that
-// works in place overwrites it, and keeps a copy from before its forward.
+// A layer's bottom for its backward pass. If the top is another blob, it is the bottom itself; a
+// layer that works in place overwrites its bottom, so a copy from before the forward is kept.
 class InputCopy {
  public:
-  // Before the launches of a forward. `wanted` false copies nothing.
+  // Call this before the launches of a forward. With `wanted` false nothing is copied.
   void Keep(const BlobBase& bottom, const BlobBase& top, bool wanted);
-  // What the bottom held in the forward.
+  // The data of the bottom in the forward.
   KernelArgument Data(const BlobBase& bottom, const BlobBase& top) const;
-  // Takes the copy along to another device: called in LayerSetUp.
+  // Moves the copy to another device: called in LayerSetUp.
   void SetDevice(Device* device) {
     if (copy_) copy_->SetDevice(device);
   }

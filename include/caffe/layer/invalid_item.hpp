@@ -9,19 +9,19 @@
 
 namespace caffe {
 
-// The record of data that a layer cannot take, such as a region of an image that is not in the batch.
-// A kernel writes 1, the number of the first such item and the value that is wrong; it leaves the
-// record alone if it holds an item already. So nothing waits for the device until Take.
+// Records invalid data of a layer, such as a region of an image that is not in the batch. A kernel
+// writes 1, the index of the first invalid item and its value, unless the record already has an
+// item. So nothing waits for the device until Take.
 class InvalidItem {
  public:
   struct Item {
     int64_t index;
     double value;
   };
-  // Makes it, or moves it to another device: called in LayerSetUp.
+  // Creates the record, or moves it to another device: called in LayerSetUp.
   void Place(Device* device, const std::string& name);
   KernelArgument MutableData() { return record_->MutableData(); }
-  // The first item since the last call, if there was one. Waits for the device.
+  // The first invalid item since the last call, if there was one. Waits for the device.
   std::optional<Item> Take();
 
  private:

@@ -26,7 +26,7 @@ class LayerRegistry {
     AddTypes<L, float, half, bfloat16, double, quant8, quant16>(traits, &creators);
     AddCreators(name, std::move(traits), std::move(creators));
   }
-  // One creator for every triple; for layers that users write or that convert types.
+  // One creator for every triple; for layers of users and layers that convert types.
   void AddUntyped(const std::string& name, LayerTraits traits, Creator creator);
 
   // A type that another module adds, and what messages say until it does, behind the type's name.
@@ -35,7 +35,7 @@ class LayerRegistry {
   std::string Elsewhere(const std::string& name) const;
 
   bool Has(const std::string& name) const { return entries_.count(name) > 0; }
-  // Throws for an unknown name, with the nearest known one.
+  // Throws for an unknown name and suggests the nearest known one.
   const LayerTraits& Traits(const std::string& name) const;
   std::shared_ptr<LayerBase> Create(const LayerParameter& parameter,
                                     const LayerContext& context) const;

@@ -11,14 +11,14 @@ namespace caffe {
 
 class LayerParameter;
 
-// The data that a layer's Backward reads, by the indices of bottoms and tops; kAll stands for every
-// one. Diffs and parameters do not count.
+// The data that a layer's Backward reads, by the indices of bottoms and tops; kAll means every one.
+// Diffs and parameters are not listed.
 struct BackwardReads {
   static constexpr int kAll = -1;
   std::vector<int> bottoms, tops;
   // A layer that works in place reads a private copy of bottom 0 (InputCopy) instead of the blob.
   bool copies_in_place = false;
-  // Of that data it reads only which elements are positive.
+  // Of this data, Backward uses only which elements are positive.
   bool only_signs = false;
 
   bool Bottom(int index) const { return Holds(bottoms, index); }
@@ -33,12 +33,12 @@ struct BackwardReads {
   }
 };
 
-// Reads that do not depend on the layer's parameters.
+// For reads that do not depend on the layer's parameters.
 inline std::function<BackwardReads(const LayerParameter&)> Always(BackwardReads reads) {
   return [reads = std::move(reads)](const LayerParameter&) { return reads; };
 }
 
-// Which tops share the memory of bottom 0 instead of having a copy.
+// Which tops share the memory of bottom 0 and are not copies.
 enum class TopMemory {
   kOwn,
   kSharedIfAlone,  // with one bottom and one top: Flatten, Concat
@@ -46,20 +46,21 @@ enum class TopMemory {
   kParameter,      // the memory of a parameter: Parameter
 };
 
-// What Net, passes and tools must know of a layer type before one is made.
+// The properties of a layer type that Net, passes and tools need before a layer exists.
 struct LayerTraits {
-  // How many bottoms and tops; -1 is no limit.
+  // The numbers of bottoms and tops; -1 means no limit.
   int min_bottom = 1, max_bottom = 1;
   int min_top = 1, max_top = 1;
-  // A top may be the bottom's blob. Forward and Backward are right then, too, as long as no other
+  // A top may be the bottom's blob. Forward and Backward are also correct then, as long as no other
   // layer changes what Backward reads.
   bool in_place = false;
-  // In place the same elements stay positive, but for those that get no gradient.
+  // In place, the same elements stay positive, except elements without a gradient.
   bool keeps_signs = false;
   TopMemory top_memory = TopMemory::kOwn;
-  // Tops are losses: the first has loss weight 1 by default, and makes itself if none is named.
+  // Tops are losses: the first has loss weight 1 by default, and is created if the prototxt names
+  // none.
   bool loss = false;
-  // Makes data by itself: no bottom decides its type.
+  // Makes data: its type does not depend on a bottom.
   bool data = false;
   // Its tops are inputs of the net: the caller fills them.
   bool input = false;
@@ -71,24 +72,25 @@ struct LayerTraits {
   bool reads_any_float = false;
   // Bottoms and tops that are float whatever the layer's types are: labels.
   std::vector<int> float_bottoms, float_tops;
-  // Bottoms that get no gradient: labels.
+  // Bottoms without a gradient: labels.
   std::vector<int> no_gradient_bottoms;
   // The layer has a backward pass at all.
   bool backward = true;
   // The data that Backward reads. Null: it may read every bottom and top (layers of users).
   std::function<BackwardReads(const LayerParameter&)> backward_reads;
-  // Types it can be asked for (compute, bottom and top equal).
+  // Supported types (compute, bottom and top equal).
   std::vector<DataType> types = FloatTypes();
-  // Takes any pair of bottom and top types (the Quantizer layer).
+  // Supports any pair of bottom and top types (the Quantizer layer).
   bool converts = false;
   // One line for `caffe layers`.
   std::string summary;
 };
 
-// The traits of a layer type, from the registry. Throws for an unknown name, with the nearest one.
+// The traits of a layer type, from the registry. Throws for an unknown name and suggests the
+// nearest one.
 const LayerTraits& TraitsOf(const std::string& type);
 
-// What Backward of this layer reads, nothing where it has none.
+// The data that Backward of this layer reads; nothing if it has no backward pass.
 BackwardReads BackwardReadsOf(const LayerParameter& layer);
 // Whether the tops of this layer share the memory of its bottom 0.
 bool SharesBottomMemory(const LayerParameter& layer);

@@ -8,9 +8,9 @@
 
 namespace caffe {
 
-// What losses have in common: bottom 0 and bottom 1 with the same number of items, and top 0 with
-// no axes, which stays on the device. The gradient is the diff of top 0, read there too, so that a
-// loss weight and a loss scale are factors in it.
+// The common part of losses: bottom 0 and bottom 1 have the same number of items, and top 0 has no
+// axes and stays on the device. The gradient is multiplied by the diff of top 0, which is read on
+// the device, so that a loss weight and a loss scale are factors in it.
 class LossBase : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -19,22 +19,22 @@ class LossBase : public LayerBase {
   void CheckData() override;
 
  protected:
-  // loss_param.normalization as TermSum::Divide takes it: FULL outer * inner, VALID 0,
-  // BATCH_SIZE outer, NONE 1, PRE_FIXED pre_fixed_normalizer. `otherwise` (of
-  // LossParameter::NormalizationMode) is in effect if the message has neither it nor its older form,
-  // normalize. TermSum takes a divisor below 1 as 1, as BVLC's Caffe does.
+  // The divisor for TermSum::Divide by loss_param.normalization: FULL outer * inner, VALID 0,
+  // BATCH_SIZE outer, NONE 1, PRE_FIXED pre_fixed_normalizer. `otherwise` (a
+  // LossParameter::NormalizationMode) is used if neither it nor its older form, normalize, is set.
+  // TermSum replaces a divisor below 1 by 1, as BVLC's Caffe does.
   double Divisor(int64_t outer, int64_t inner, int otherwise) const;
-  // The divisor of losses that BVLC's Caffe divides by the number of items whatever loss_param says:
-  // at least 1; under PRE_FIXED, which BVLC's Caffe does not have, pre_fixed_normalizer.
+  // The divisor of losses that BVLC's Caffe always divides by the number of items: at least 1;
+  // under PRE_FIXED, which BVLC's Caffe does not have, pre_fixed_normalizer.
   double ItemDivisor(int64_t items) const;
-  // For such losses, in LayerSetUp: warns of fields of loss_param that change nothing.
+  // For such losses, in LayerSetUp: warns about fields of loss_param without an effect.
   void WarnOfUnusedNormalization() const;
   // For Reshape: throws unless bottoms 0 and 1 have the same number of elements.
   void CheckEqualCounts(const BlobVec& bottom) const;
   // For Reshape: throws unless bottom 1 has a label for each item of bottom 0.
   void CheckOneLabelPerItem(const BlobVec& bottom) const;
-  // The elements that one term sums up, where all of `count` count alike: about as many as there are
-  // terms then.
+  // The number of elements per term if all `count` elements have equal weights: about the number of
+  // terms.
   static int64_t TermLength(int64_t count);
   // For losses with class labels, in Reshape. Their kernels mark terms with class_of and class_weight
   // (kernels/types/i32.h).

@@ -7,8 +7,8 @@
 
 namespace caffe {
 
-// For LayerSetUp: makes what a layer keeps from its forward for its backward pass, or moves it with
-// what it holds to another device.
+// For LayerSetUp: creates a blob in which a layer keeps data of its forward for its backward pass,
+// or moves the blob with its content to another device.
 void PlaceBlob(std::shared_ptr<BlobBase>* blob, DataType type, Device* device, const Shape& shape,
                const std::string& name);
 

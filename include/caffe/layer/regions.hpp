@@ -11,16 +11,16 @@ namespace caffe {
 // kernels/pool/regions.h.
 class Regions {
  public:
-  // Makes it, or moves it to another device: called in LayerSetUp. `kernel` makes the regions:
+  // Creates it, or moves it to another device: called in LayerSetUp. `kernel` computes the regions:
   // roi_regions or psroi_regions.
   void Place(Device* device, const std::string& kernel, const std::string& name);
-  // Throws unless `rois` has 5 values for each region. `where` begins the message.
+  // Throws if `rois` does not have 5 values for each region. `where` begins the message.
   void Reshape(const std::string& where, const BlobBase& rois);
   // The number of regions.
   int64_t count() const { return regions_->shape(0); }
   void Launch(int64_t images, double scale, const BlobBase& rois);
   KernelArgument Data() const { return regions_->Data(); }
-  // Throws, once, if a region since the last call was of none of the images. Waits for the device.
+  // Throws, once, if a region since the last call had an invalid image. Waits for the device.
   void Check(const std::string& where);
 
  private:

@@ -9,8 +9,8 @@
 namespace caffe {
 
 // Copies an array between two orders or windows of its elements, for permutations, crops and
-// repetitions: y[sum of index * y_stride] = x[sum of index * x_stride] for all indices. Codes stay
-// as they are.
+// repetitions: y[sum of index * y_stride] = x[sum of index * x_stride] for all indices. Codes are
+// copied unchanged.
 class StridedCopy {
  public:
   struct Axis {
@@ -19,12 +19,12 @@ class StridedCopy {
 
   StridedCopy() = default;
   StridedCopy(Device* device, const TypeTriple& types);
-  // The axes from the outermost to the innermost in y, called in Reshape. Axes of one element are
-  // left out, and axes that are one in x and in y are merged.
+  // The axes from the outermost to the innermost in y; called in Reshape. Axes of one element are
+  // dropped, and axes that are contiguous in x and in y are merged.
   void Reshape(const std::vector<Axis>& axes);
   void Launch(KernelArgument x, KernelArgument y);
 
-  // The distances of neighbours along each axis of an array of this shape.
+  // The strides of each axis of an array of this shape.
   static std::vector<int64_t> Strides(const Shape& shape);
 
  private:

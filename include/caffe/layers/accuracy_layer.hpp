@@ -7,8 +7,8 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The share of items whose label is among the top_k largest scores. A score that equals the label's
-// counts against it; 0 if no item counts.
+// The share of items whose label is among the top_k largest scores. A score equal to the label's
+// score is ranked above it. 0 if no item is counted.
 // bottom 0: scores [outer…, C, inner…]; bottom 1: outer * inner labels, always float, integers in
 // [0, C) or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): the same
 // per class, [C], 0 for a class without items. No gradient.

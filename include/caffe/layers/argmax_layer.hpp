@@ -6,13 +6,13 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Where the top_k largest elements are, and how large, largest first; of equal ones the later comes
-// first. Not-a-number counts as smaller than everything.
+// The indices and values of the top_k largest elements, largest first; of equal ones the later
+// comes first. NaN is smaller than everything.
 // bottom 0: with axis [outer…, C, inner…], without [N, …].
-// top 0, always float, so that places are exact: with axis [outer…, top_k, inner…], the places along
-//   the axis, or with out_max_val the values instead; without axis [N, 1, top_k], the places in the
-//   item, or with out_max_val [N, 2, top_k], places then values, with ones behind up to the bottom's
-//   number of axes. No gradient.
+// top 0, always float, so that indices are exact: with axis [outer…, top_k, inner…], the indices
+//   along the axis, or with out_max_val the values; without axis [N, 1, top_k], the indices in the
+//   item, or with out_max_val [N, 2, top_k], indices then values; axes of extent 1 follow up to the
+//   bottom's number of axes. No gradient.
 // argmax_param: out_max_val (false), top_k (1), axis (unset).
 // Types: float kinds.
 class ArgMax : public LayerBase {

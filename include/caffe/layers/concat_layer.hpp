@@ -6,9 +6,9 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The bottoms one after another along an axis. Their gradients are the parts of the top's. A single
-// bottom shares its data and diff with the top; nothing is copied then.
-// bottom 0…: equal extents but along the axis; top 0: the sum of the extents there.
+// Joins the bottoms along an axis. Their gradients are the parts of the top's. With a single bottom
+// the top shares its data and diff; nothing is copied.
+// bottom 0…: equal extents except along the axis; top 0: the sum of the extents there.
 // concat_param: axis (1, from the end if negative), or its older form concat_dim (1).
 // Types: float kinds; quant8 and quant16 forward, where y has a range of its own: codes are copied
 // where a bottom's range equals it, else rescaled.
@@ -24,7 +24,7 @@ class ConcatBottoms : public LayerBase {
 
  private:
   int64_t outer_ = 0;
-  int64_t row_ = 0;            // elements of the top for one step of the axes before
+  int64_t row_ = 0;            // elements of the top for one index of the outer axes
   std::vector<int64_t> rows_;  // the same of each bottom
   std::unique_ptr<Kernel> copy_;
 };

@@ -11,12 +11,12 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Records of a database, batch after batch, endlessly: after the last record comes the first. A
-// thread reads batches ahead; it transforms records, and decodes images in them (JPEG, PNG) on
-// several threads, whose number does not change the result.
+// Records of a database in batches, endlessly: the first record follows the last. A thread reads
+// batches ahead; it transforms records, and decodes images in them (JPEG, PNG), on several threads,
+// whose number does not change the result.
 // top 0: (batch_size, channels, height, width). Records of a batch have one shape (after the crop);
 //   batches may differ.
-// top 1, if there is one: (batch_size), the labels, float.
+// top 1 (optional): (batch_size), the labels, float.
 // data_param: source, batch_size, backend (LMDB; BVLC's default LEVELDB is an error), prefetch (4
 // batches), rand_skip (up to this many records are left out at the start). transform_param: see
 // Transformer; random choices depend on the layer's seed and the number of records read so far.
@@ -24,20 +24,20 @@ class LayerRegistry;
 class Data : public LayerBase {
  public:
   using LayerBase::LayerBase;
-  // Opens the database once: its position survives a move to another device.
+  // Opens the database once: its position is kept when the layer moves to another device.
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   LayerFacts Facts() const override;
-  // Records left out at the start, records given out.
+  // Records skipped at the start, records delivered.
   std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
-  // Starts the thread behind `skipped` records of the database and `given` ones of this layer.
+  // Starts the thread after `skipped` records of the database and `given` ones of this layer.
   void StartAt(uint64_t skipped, uint64_t given);
-  // Reads the next record, from the first again after the last.
+  // Reads the next record; the first one follows the last.
   void ReadRecord(Datum* datum);
   void FillBatch(Prefetcher::Batch* batch);
 
@@ -48,10 +48,10 @@ class Data : public LayerBase {
   bool labels_ = false;
   int threads_ = 1;
   uint64_t skipped_ = 0, given_ = 0;
-  // Of the thread:
+  // Used by the thread:
   uint64_t records_ = 0;
   std::vector<float> pixels_;
-  // Last, so that the thread ends before what it uses.
+  // The last member, so that the thread ends before the objects that it uses.
   std::unique_ptr<Prefetcher> prefetcher_;
 };
 

@@ -7,9 +7,9 @@ namespace caffe {
 
 class LayerRegistry;
 
-// TRAIN: y = x / (1 - ratio) with probability 1 - ratio, else 0; dE/dx is the same of dE/dy.
+// TRAIN: y = x / (1 - ratio) with probability 1 - ratio, else 0; dE/dx likewise from dE/dy.
 // TEST: y = x. With scale_train: false, TRAIN leaves x as it is and TEST multiplies by 1 - ratio.
-// No mask is kept: it is a function of (seed, count of forwards, element), the same on every
+// No mask is stored: it is a function of (seed, count of forwards, element), the same on every
 // device, and the backward pass computes it again.
 // bottom 0, top 0: any shape, the same. In place allowed.
 // dropout_param: dropout_ratio (0.5), scale_train (true).
@@ -29,7 +29,7 @@ class Dropout : public LayerBase {
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
-  // y is x masked in TRAIN, or as it is in TEST.
+  // y is x masked in TRAIN, or x itself in TEST.
   void Run(int64_t count, KernelArgument x, KernelArgument y);
 
   uint32_t threshold_ = 0;  // random words below it drop their element

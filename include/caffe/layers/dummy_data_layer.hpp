@@ -6,9 +6,9 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Blobs that fillers make. What a constant filler made stays (and may be overwritten by the caller);
-// the others are filled anew in every forward, with numbers that depend on the layer's seed and on
-// how many forwards there were.
+// Blobs filled by fillers. Values of a constant filler are written once, and the caller may
+// overwrite them; other fillers write new values in every forward, which depend on the layer's seed
+// and on the number of forwards.
 // top 0…: dummy_data_param.shape, one for all tops or one per top; or the older num, channels,
 //   height, width, each once or once per top.
 // dummy_data_param: data_filler, none (constant 0), one for all or one per top.

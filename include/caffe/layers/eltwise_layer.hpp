@@ -31,14 +31,15 @@ class Eltwise : public LayerBase {
 
  private:
   enum class Operation { kProduct, kSum, kMax };
-  // y = the sum of coeffs * inputs, or the product of inputs (no coeffs), by launches of up to four.
+  // y = the sum of coeffs * inputs, or the product of inputs (no coeffs), in launches of up to four
+  // inputs.
   void Combine(std::vector<KernelArgument> inputs, std::vector<double> coeffs, KernelArgument y);
 
   Operation operation_ = Operation::kSum;
   bool stable_ = true;
   int64_t count_ = 0;
   std::vector<double> coeffs_;
-  std::shared_ptr<BlobBase> mask_;  // i32: the bottom that was chosen
+  std::shared_ptr<BlobBase> mask_;  // i32: the index of the chosen bottom
   std::unique_ptr<Kernel> combine_, more_, backward_;
 };
 

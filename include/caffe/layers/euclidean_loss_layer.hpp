@@ -9,7 +9,8 @@ class LayerRegistry;
 // loss = sum of (a - b)^2 / (2 N) over all elements of N items.
 //   dE/da = dE/dloss (a - b) / N,  dE/db = -dE/da
 // bottom 0 (a), bottom 1 (b): [N, …] with the same number of elements; top 0: no axes.
-// loss_param: under normalization PRE_FIXED, pre_fixed_normalizer stands for N; nothing else is read.
+// loss_param: under normalization PRE_FIXED pre_fixed_normalizer replaces N; other fields are
+// ignored.
 // Types: float kinds.
 class EuclideanLoss : public LossBase {
  public:

@@ -7,10 +7,10 @@ namespace caffe {
 class LayerRegistry;
 
 // Writes its bottoms to an HDF5 file, as float (double for double).
-// bottom 0, bottom 1: datasets "data" and "label", with one first extent. No top; no gradient comes
-// from here.
-// hdf5_output_param: file_name. The file appears in the first forward; a second one is an error, as
-//   its datasets are there.
+// bottom 0, bottom 1: datasets "data" and "label", with equal first extents. No top and no
+// gradient.
+// hdf5_output_param: file_name. The first forward writes the file; a second forward is an error,
+//   because the datasets exist already.
 // Types: float kinds.
 class HDF5Output : public LayerBase {
  public:

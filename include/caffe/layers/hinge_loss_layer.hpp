@@ -9,10 +9,10 @@ class LayerRegistry;
 // loss = sum of max(0, 1 - s x) (L2: its square) / N, where s is 1 at the class of the item's label
 // and -1 at the other classes.
 //   dE/dx = dE/dloss -s / N where 1 - s x > 0, else 0; L2: that times 2 (1 - s x)
-// bottom 0 (x): [N, …], all axes behind the first are C classes; bottom 1: N labels, always float,
+// bottom 0 (x): [N, …], all axes after the first are C classes; bottom 1: N labels, always float,
 // integers in [0, C); others are an error (CheckData). top 0: no axes.
-// hinge_loss_param: norm (L1). loss_param: under normalization PRE_FIXED, pre_fixed_normalizer stands
-// for N; nothing else is read.
+// hinge_loss_param: norm (L1). loss_param: under normalization PRE_FIXED, pre_fixed_normalizer
+// replaces N; no other field is read.
 // Types: float kinds.
 class HingeLoss : public LossBase {
  public:

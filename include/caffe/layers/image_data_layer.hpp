@@ -13,36 +13,36 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Image files (JPEG, PNG) of a list, batch after batch, endlessly. A thread prepares batches ahead;
-// it decodes, resizes and transforms the images of a batch on several threads, whose number does
-// not change the result.
+// Image files (JPEG, PNG) of a list in batches, endlessly. A thread prepares batches ahead; it
+// decodes, resizes and transforms the images of a batch on several threads, whose number does not
+// change the result.
 // top 0: (batch_size, channels, height, width) after resizing and crop; channels are blue, green,
 //   red, or gray. Images of a batch have one shape; batches may differ.
 // top 1: (batch_size), the labels, float.
-// image_data_param: source, a list of lines "path label", the label behind the last blank;
+// image_data_param: source, a list of lines "path label", where the label follows the last blank;
 //   batch_size (1); shuffle (another order in each epoch); rand_skip (up to this many images are
-//   left out at the start); new_height and new_width (both or none: bilinear as OpenCV does it);
-//   is_color (true); root_folder, put before each path as it stands. transform_param: see
+//   skipped at the start); new_height and new_width (both or none: bilinear with OpenCV's
+//   arithmetic); is_color (true); root_folder, a prefix of each path. transform_param: see
 //   Transformer. data_param: prefetch (4 batches). Random choices depend on the layer's seed and on
 //   the number of images read so far.
 // Types: float kinds.
 class ImageData : public LayerBase {
  public:
   using LayerBase::LayerBase;
-  // Reads the list once: the position survives a move to another device.
+  // Reads the list once: the position is kept when the layer moves to another device.
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   LayerFacts Facts() const override;
-  // Images left out at the start, images given out.
+  // Images skipped at the start, images delivered.
   std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
-  // Starts the thread behind `skipped` images of the list and `given` ones of this layer.
+  // Starts the thread after `skipped` images of the list and `given` ones of this layer.
   void StartAt(uint64_t skipped, uint64_t given);
-  // What is read as number `record`, from 0.
+  // The image that is read as number `record`, from 0.
   const ImageEntry& EntryOf(uint64_t record);
   void ReadImage(const ImageEntry& entry, Datum* datum) const;
   // Shape of a transformed image.
@@ -55,12 +55,12 @@ class ImageData : public LayerBase {
   DataType type_;
   int threads_ = 1;
   uint64_t skipped_ = 0, given_ = 0;
-  // Of the thread:
+  // Used by the thread:
   uint64_t records_ = 0;
   uint64_t epoch_ = ~uint64_t{0};
-  std::vector<int64_t> order_;  // of epoch_, where shuffled
+  std::vector<int64_t> order_;  // of epoch_, if shuffled
   std::vector<float> pixels_;
-  // Last, so that the thread ends before what it uses.
+  // The last member, so that the thread ends before the objects that it uses.
   std::unique_ptr<Prefetcher> prefetcher_;
 };
 

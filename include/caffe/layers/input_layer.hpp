@@ -13,7 +13,7 @@ class Input : public LayerBase {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
-  // The caller's shapes and values stay, on another device too.
+  // The caller's shapes and values are kept, also on another device.
   void Reshape(const BlobVec&, const BlobVec&) override {}
   void Forward(const BlobVec&, const BlobVec&) override {}
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}

@@ -6,10 +6,10 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Batches from arrays of the caller, one after another and from the start again at the end.
+// Batches from arrays of the caller in order; after the last one the first follows.
 // top 0: [batch_size, channels, height, width]; top 1: labels [batch_size], always float.
 // memory_data_param: batch_size, channels, height, width; or dim, the whole shape with the batch
-//   first. transform_param is not applied, which a warning says.
+//   first. transform_param is ignored with a warning.
 // Types: float kinds.
 class MemoryData : public LayerBase {
  public:
@@ -22,8 +22,9 @@ class MemoryData : public LayerBase {
   LayerFacts Facts() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
-  // `count` items of item_count() values and as many labels, read until the next Reset; borrowed,
-  // or kept alive by `owner`. Throws unless count is a positive multiple of batch_size().
+  // Sets `count` items of item_count() values and as many labels, read until the next Reset. They
+  // are borrowed, or kept alive by `owner`. Throws if count is not a positive multiple of
+  // batch_size().
   void Reset(const float* data, const float* labels, int64_t count,
              std::shared_ptr<void> owner = nullptr);
   int64_t batch_size() const { return shape_[0]; }

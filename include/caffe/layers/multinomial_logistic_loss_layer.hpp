@@ -10,9 +10,10 @@ class LayerRegistry;
 // be stored).
 //   dE/dp[label] = -dE/dloss / (N max(p[label], low)), 0 for the other classes
 // p is expected to come from a Softmax; SoftmaxWithLoss computes both with a better gradient.
-// bottom 0 (p): [N, …], all axes behind the first are C classes; bottom 1: N labels, always float,
+// bottom 0 (p): [N, …], all axes after the first are C classes; bottom 1: N labels, always float,
 // integers in [0, C); others are an error (CheckData). top 0: no axes.
-// loss_param: under normalization PRE_FIXED, pre_fixed_normalizer stands for N; nothing else is read.
+// loss_param: under normalization PRE_FIXED pre_fixed_normalizer replaces N; other fields are
+// ignored.
 // Types: float kinds.
 class MultinomialLogisticLoss : public LossBase {
  public:

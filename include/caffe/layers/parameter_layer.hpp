@@ -9,8 +9,8 @@ class LayerRegistry;
 
 // y = a learned blob. The gradient of y is added to that of the blob.
 // No bottom; top 0: the shape of the blob. In float (and double) the top and the blob share their
-// data, and layers that work in place on it get memory of their own. In half and bfloat16 the top is
-// a copy of the float blob.
+// data, and layers that would work in place on the top get separate memory. In half and bfloat16
+// the top is a copy of the float blob.
 // blobs: one of shape parameter_param.shape, 0 until weights are loaded or trained.
 // parameter_param: shape (needed).
 // Types: float kinds.

@@ -10,7 +10,7 @@ class LayerRegistry;
 // The same elements with the axes in another order: axis i of the top is axis order[i] of the bottom.
 // The gradient is permuted back.
 // bottom 0: any shape; top 0: the extents in the new order. Not in place.
-// permute_param: order; axes that it leaves out follow in their own order.
+// permute_param: order; axes that it omits follow in their order.
 // Types: all; the range of quantized blobs is carried through. Backward float kinds.
 class Permute : public LayerBase {
  public:
@@ -23,7 +23,7 @@ class Permute : public LayerBase {
   LayerFacts Facts() const override;
 
  private:
-  // The axis of the bottom that each axis of the top is.
+  // For each axis of the top, the index of the bottom's axis.
   std::vector<int> Order(const Shape& shape) const;
 
   StridedCopy forward_, backward_;

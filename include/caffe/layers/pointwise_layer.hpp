@@ -14,14 +14,14 @@ namespace caffe {
 
 class LayerRegistry;
 
-// What one element-wise layer computes, with the parameters of that layer.
+// The computation of an element-wise layer with its parameters.
 struct PointwiseFormula {
-  // What the gradient is computed from, besides the gradient of the top. It decides what happens in
-  // place: the top is still there in the backward pass; of the bottom a copy is kept.
+  // The data that the gradient is computed from, besides the gradient of the top. In place, the
+  // backward pass can read the top, but for the bottom a copy must be kept.
   enum class Gradient { kNone, kOfDiff, kOfBottom, kOfTop, kOfBoth };
 
   Gradient gradient = Gradient::kNone;
-  // Arguments of the kernels: those behind y in the head of `forward`, and behind x_diff in that of
+  // Arguments of the kernels: those after y in the head of `forward`, and after x_diff in that of
   // `backward`.
   std::vector<double> constants, backward_constants;
   // Kernels of the row's file; empty: <file>_forward and <file>_backward.

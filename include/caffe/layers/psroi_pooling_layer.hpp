@@ -7,11 +7,11 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The mean of each bin of each region, every bin from channels of its own (R-FCN, arXiv:1605.06409,
-// equation 1). A region is (image, x0, y0, x1, y1). It begins at round(x0) spatial_scale and has
-// (round(x1) + 1) spatial_scale - that columns, but at least 0.1; rows likewise. It is divided into
-// group_size x group_size equal bins; a bin has the elements from floor(begin) to ceil(end), without
-// the last, cut at the feature map. An empty bin gives 0.
+// The mean of each bin of each region, where every bin reads its own channels (R-FCN,
+// arXiv:1605.06409, equation 1). A region is (image, x0, y0, x1, y1). On the feature map its
+// columns begin at round(x0) spatial_scale and end at (round(x1) + 1) spatial_scale, but are at
+// least 0.1 wide; rows likewise. It is divided into group_size x group_size equal bins; a bin has
+// the elements in [floor(begin), ceil(end)), cut at the feature map. An empty bin gives 0.
 //   y[r, o, gh, gw] = mean over the bin of x[image, (o group_size + gh) group_size + gw]
 //   dE/dx = the sum of dE/dy / elements of the bin, over the bins that hold x
 // bottom 0: features [N, output_dim group_size^2, H, W]; bottom 1: regions [R, 5] (5 values for each,
@@ -26,7 +26,7 @@ class PSROIPooling : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  // Regions of an image that is not in the batch; on a device their values are NaN.
+  // Throws if a region has an image that is not in the batch; on a device its values are NaN.
   void CheckData() override;
 
  private:

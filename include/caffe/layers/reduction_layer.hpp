@@ -28,7 +28,7 @@ class Reduction : public LayerBase {
   double Factor() const;
 
   bool mean_ = false, reads_bottom_ = false;
-  int64_t rows_ = 0, columns_ = 0;  // the bottom for the gradient
+  int64_t rows_ = 0, columns_ = 0;  // the bottom as a matrix, for the gradient
   int64_t y_stride_ = 0;  // 1 if each row has its own element of the top, 0 if all share one
   int64_t summed_ = 0;    // elements of one sum
   double coeff_ = 1;

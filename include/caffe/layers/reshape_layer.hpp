@@ -6,11 +6,11 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The same elements under another shape. Data and diff are shared with the bottom; nothing is
+// The same elements with another shape. The top shares the bottom's data and diff; nothing is
 // copied.
 // bottom 0: any shape; top 0: the bottom's, with num_axes axes from `axis` on replaced by
-// reshape_param.shape, where 0 stands for the bottom's extent at that place and one -1 for what is
-// left. Not in place.
+// reshape_param.shape, where 0 means the bottom's extent at that index and one -1 is inferred. Not
+// in place.
 // reshape_param: shape, axis (0; -1 appends), num_axes (-1: all that follow; 0 inserts).
 // Types: all; the range of quantized blobs is carried through.
 class ReshapeAxes : public LayerBase {

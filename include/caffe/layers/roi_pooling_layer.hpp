@@ -25,14 +25,14 @@ class ROIPooling : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  // Regions of an image that is not in the batch; on a device their values are NaN.
+  // Throws if a region has an image that is not in the batch; on a device its values are NaN.
   void CheckData() override;
 
  private:
   int64_t pooled_h_ = 0, pooled_w_ = 0;
   int64_t images_ = 0, channels_ = 0, height_ = 0, width_ = 0;
   Regions regions_;
-  std::shared_ptr<BlobBase> places_;  // where each value came from (integers)
+  std::shared_ptr<BlobBase> places_;  // the index of each maximum (integers)
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

@@ -11,9 +11,9 @@ class LayerRegistry;
 
 // y = s x, or s x + b with bias_term; s and b repeated along the axes that they do not have.
 //   dE/dx = s dE/dy;  dE/ds (+)= the sum of x dE/dy and dE/db += that of dE/dy over those axes
-// bottom 0, top 0: any shape, the same; in place allowed: a copy of the bottom is kept where dE/ds is
-// wanted. s is bottom 1, or a learned blob; its axes are those of bottom 0 from `axis` on. The
-// gradient of a learned s is added, of a bottom written.
+// bottom 0, top 0: any shape, the same; in place allowed: a copy of the bottom is kept if dE/ds is
+// needed. s is bottom 1, or a learned blob; its axes are those of bottom 0 from `axis` on. The
+// gradient of a learned s is added, that of a bottom is written.
 // blobs: s, if there is one bottom, of shape bottom 0 [axis, axis + num_axes); b, with bias_term, of
 // the shape of s.
 // scale_param: axis (1), bias_term (false), bias_filler (constant 0), and for a learned s: num_axes

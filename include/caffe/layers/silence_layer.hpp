@@ -6,7 +6,8 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Takes blobs that nobody else reads, so that they are no outputs of the net. Their gradients are 0.
+// Reads blobs that no other layer reads, so that they are not outputs of the net. Their gradients
+// are 0.
 // bottom 0…: any shape; no top.
 // Types: all.
 class Silence : public LayerBase {

@@ -6,12 +6,12 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The bottom cut along an axis: top i holds the places from slice_point i-1 up to slice_point i.
-// The gradient is the tops' gradients one after another. A single top shares data and diff with the
-// bottom; nothing is copied then.
-// bottom 0: any shape; top 0…: the same but along the axis.
+// Cuts the bottom along an axis: top i has the indices [slice_point i-1, slice_point i). The
+// bottom's gradient joins those of the tops. A single top shares data and diff with the bottom;
+// nothing is copied then.
+// bottom 0: any shape; top 0…: the same except along the axis.
 // slice_param: axis (1, from the end if negative), or its older form slice_dim (1); slice_point,
-//   strictly increasing, one less than tops; without any the axis is cut into equal parts.
+//   strictly increasing, one fewer than tops; without any the axis is cut into equal parts.
 // Types: all; the range of quantized blobs is carried through. Backward float kinds.
 class Slice : public LayerBase {
  public:
@@ -28,7 +28,7 @@ class Slice : public LayerBase {
   std::vector<int64_t> Extents(int64_t extent, int64_t tops) const;
 
   int64_t outer_ = 0;
-  int64_t row_ = 0;            // elements of the bottom for one step of the axes before
+  int64_t row_ = 0;            // elements of the bottom for one index of the outer axes
   std::vector<int64_t> rows_;  // the same of each top
   std::unique_ptr<Kernel> copy_;
 };

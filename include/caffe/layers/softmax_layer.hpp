@@ -6,7 +6,7 @@ namespace caffe {
 
 class LayerRegistry;
 
-// y = exp(x) / sum of exp(x) along an axis, computed with the largest x subtracted first.
+// y = exp(x) / sum of exp(x) along an axis, computed after subtracting the largest x.
 //   dE/dx = y (dE/dy - sum of dE/dy y)
 // bottom 0, top 0: any shape, the same. In place allowed.
 // softmax_param: axis (1).
@@ -22,7 +22,7 @@ class Softmax : public LayerBase {
 
  private:
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
-  // For inner = 1, where a row is contiguous, and for everything else.
+  // Kernels for inner = 1, where a row is contiguous, and kernels for the general case.
   std::unique_ptr<Kernel> forward_rows_, forward_, backward_rows_, backward_;
 };
 

@@ -6,8 +6,8 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Several readers of one blob: the tops share the bottom's data, and dE/dx is the sum of the
-// gradients of all tops.
+// Copies of a blob for several readers: the tops share the bottom's data, and dE/dx is the sum of
+// the gradients of all tops.
 // bottom 0: any shape; top 0…: the same. Not in place.
 // Types: all, the range is carried through; backward float kinds.
 class Split : public LayerBase {

@@ -7,7 +7,7 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The bottom repeated along an axis: place i of the top's axis is place i % extent of the bottom's.
+// Repeats the bottom along an axis: index i of the top's axis is index i % extent of the bottom's.
 // The gradient is the sum over the repetitions.
 // bottom 0: any shape; top 0: the same, but `tiles` times the extent along the axis. Not in place.
 // tile_param: axis (1, from the end if negative), tiles (needed).

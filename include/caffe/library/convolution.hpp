@@ -18,27 +18,28 @@ namespace caffe {
 struct ConvDescriptor {
   ConvGeometry geometry;
   int64_t batch = 1, in_channels = 0, out_channels = 0, group = 1;
-  // Of x and weights, and of y: the pairs that GemmDescriptor lists. Backward needs in = out.
+  // Types of x and weights (in), and of y (out): the pairs listed in GemmDescriptor. Backward needs
+  // in = out.
   DataType in = kFloat, out = kFloat;
-  // A bias has out_channels elements; any kind but kNone means per channel.
+  // A bias has out_channels elements; every kind except kNone means one per channel.
   Epilogue epilogue;
   // Quantized types have a forward pass only, and always a bias.
-  // Which passes to make ready; the gradient of the bias comes with that of the weights.
+  // The passes to prepare; the gradient of the bias belongs to that of the weights.
   bool forward = true, backward_data = false, backward_weights = false;
-  // The most bytes of workspace; 0 leaves it to the library.
+  // The largest workspace in bytes; 0: the library decides.
   int64_t workspace_limit = 0;
 
-  // Of weight and bias gradients: double for double, else float.
+  // The type of weight and bias gradients: double for double, else float.
   DataType master() const { return in == kDouble ? kDouble : kFloat; }
   bool quantized() const { return in.is_quantized(); }
-  // Products in a sum.
+  // The number of products in a sum.
   int64_t depth() const { return in_channels / group * geometry.kernel_count(); }
   int64_t weight_count() const {
     return out_channels * (in_channels / group) * geometry.kernel_count();
   }
   // "half 8x3x227x227 -> 96 11x11/4 group 1"
   std::string name() const;
-  // Every field, unlike name().
+  // All fields, unlike name().
   std::string key() const;
   // Throws on channels that group does not divide and on unsupported types; normalizes geometry.
   void Normalize();
@@ -48,7 +49,7 @@ struct ConvDescriptor {
 struct ConvArguments {
   DevicePtr x;
   DevicePtr weights,
-      prepared;    // `prepared`: what Prepare made of the weights; may be null if nothing
+      prepared;    // the result of Prepare; null if there is nothing to prepare
   DevicePtr bias;  // null if the epilogue has none, and for quantized types
   DevicePtr y;
   EpilogueOperands epilogue = {};
@@ -56,7 +57,7 @@ struct ConvArguments {
   DevicePtr workspace = {};
 };
 
-// The operands of the backward passes; each takes what it reads and writes.
+// The operands of the backward passes; each pass uses those that it reads and writes.
 struct ConvGradients {
   DevicePtr x;
   DevicePtr weights, prepared;
@@ -66,8 +67,8 @@ struct ConvGradients {
   DevicePtr workspace = {};
 };
 
-// A ConvDescriptor made ready on one device. Results repeat bit by bit for the same device and number
-// of threads. A pass that the descriptor did not ask for throws.
+// A convolution prepared for one descriptor on one device. Results repeat bit by bit for the same
+// device and number of threads. A pass that the descriptor does not request throws.
 class ConvOp : public Operator {
  public:
   // y = epilogue(conv(x, weights) + bias). The padding of quantized types holds quant->zero_x.
@@ -83,11 +84,11 @@ class ConvOp : public Operator {
  protected:
   explicit ConvOp(const ConvDescriptor& descriptor) : descriptor_(descriptor) {}
   virtual void DoForward(const ConvArguments& arguments) = 0;
-  // Quantized operators have no gradients; they are not called for these.
+  // Never called for quantized operators, which have no gradients.
   virtual void DoBackwardData(const ConvGradients&) {}
   virtual void DoBackwardWeights(const ConvGradients&) {}
   virtual void DoBackwardBias(const ConvGradients&) {}
-  // Throw if the operator prepares weights, or needs a workspace, and the call brings none.
+  // Throw if the operator needs prepared weights or a workspace and the call passes none.
   void CheckMemory(DevicePtr prepared, DevicePtr workspace) const;
   void CheckWorkspace(DevicePtr workspace) const;
   ConvDescriptor descriptor_;

@@ -14,8 +14,8 @@ namespace caffe {
 // One matrix product, row-major, for each i of batch:
 //   C_i[m, n] = activation(alpha * op(A_i)[m, k] * op(B_i)[k, n] + beta * C_i[m, n] + bias)
 // op(A) is A[m, k], or the transpose of A[k, m]; op(B) is B[k, n], or the transpose of B[n, k].
-// Leading dimensions and strides count elements; 0 stands for dense, see the functions below. A
-// stride of kShared gives every i the same matrix (not for C). C is not read if beta is 0.
+// Leading dimensions and strides count elements; 0 means dense, see the functions below. With a
+// stride of kShared every i uses the same matrix (not for C). C is not read if beta is 0.
 struct GemmDescriptor {
   static constexpr int64_t kDense = 0, kShared = -1;
 
@@ -26,16 +26,16 @@ struct GemmDescriptor {
   int64_t stride_a = kDense, stride_b = kDense, stride_c = kDense;
   // (float, float), (double, double), (half, half), (half, float), (bfloat16, bfloat16) and
   // (bfloat16, float). Sums are float, or double for double. (quant8, quant8), (quant16, quant16):
-  // the operand that the bias is along (A per row, B per column) is the weights, the same for every
-  // i, the other one the activations; see QuantArguments. There always is a bias.
+  // the operand along which the bias lies (A per row, B per column) is the weights, the same for
+  // every i; the other operand is the activations; see QuantArguments. They always have a bias.
   DataType in = kFloat, out = kFloat;
   Epilogue epilogue;  // a bias has m elements (per row) or n (per column), the same for every i
-  // The operand that holds weights: the same matrix for every i and for many calls. Prepare may bring
-  // it into another form. kNone: both are new in each call. Quantized types: see weights().
+  // The operand that holds weights: the same matrix for every i and for many calls, which Prepare
+  // may convert to another form. kNone: both are new in each call. Quantized types: see weights().
   enum class Weights { kNone, kA, kB };
   Weights constant = Weights::kNone;
 
-  // The values in effect, kDense and kShared resolved.
+  // The effective values, with kDense and kShared resolved.
   int64_t row_a() const { return lda != kDense ? lda : trans_a ? m : k; }
   int64_t row_b() const { return ldb != kDense ? ldb : trans_b ? k : n; }
   int64_t row_c() const { return ldc != kDense ? ldc : n; }
@@ -43,16 +43,16 @@ struct GemmDescriptor {
   int64_t step_b() const { return Step(stride_b, (trans_b ? n : k) * row_b()); }
   int64_t step_c() const { return Step(stride_c, m * row_c()); }
   bool quantized() const { return in.is_quantized(); }
-  // The operand that Prepare takes.
+  // The operand for Prepare.
   Weights weights() const {
     if (!quantized()) return constant;
     return epilogue.bias == Epilogue::Bias::kPerRow ? Weights::kA : Weights::kB;
   }
-  // Sums of 64 bits.
+  // Whether sums have 64 bits.
   bool wide_sums() const { return in == kQuant16 || k > kNarrowDepth; }
   // "half/float tn 64x500x800 batch 4 +bias +relu"
   std::string name() const;
-  // Every field, unlike name().
+  // All fields, unlike name().
   std::string key() const;
   // Throws unless sizes, leading dimensions and types are as described above.
   void Check() const;
@@ -68,13 +68,13 @@ struct GemmArguments {
   DevicePtr a, b, c;
   DevicePtr bias = {};         // null if the epilogue has none, and for quantized types
   double alpha = 1, beta = 0;  // 1 and 0 for quantized types
-  DevicePtr prepared = {};     // what Prepare made of the weights; may be null if nothing
+  DevicePtr prepared = {};     // the result of Prepare; null if there is nothing to prepare
   EpilogueOperands epilogue = {};
   const QuantArguments* quant = nullptr;  // for quantized types, and for these only
   DevicePtr workspace = {};
 };
 
-// A GemmDescriptor made ready on one device.
+// A product prepared for one descriptor on one device.
 class GemmOp : public Operator {
  public:
   // Enqueues the product.
@@ -84,7 +84,7 @@ class GemmOp : public Operator {
  protected:
   explicit GemmOp(const GemmDescriptor& descriptor) : descriptor_(descriptor) {}
   virtual void DoRun(const GemmArguments& arguments) = 0;
-  // Throws if the operator prepares weights, or needs a workspace, and the call brings none.
+  // Throws if the operator needs prepared weights or a workspace and the call passes none.
   void CheckMemory(const GemmArguments& arguments) const;
   GemmDescriptor descriptor_;
 };

@@ -6,7 +6,7 @@
 
 namespace caffe {
 
-// One computation, made ready for one descriptor on one device by one library. Programs are built at
+// One computation, prepared for one descriptor on one device by one library. Programs are built at
 // construction; a call enqueues work and allocates nothing. Not thread-safe.
 //
 // The memory that a call needs besides its operands belongs to the caller: a workspace, whose content
@@ -19,11 +19,11 @@ class Operator {
   virtual const char* library() const = 0;
   // The most bytes of workspace that a call needs. The workspace begins at the start of its buffer.
   virtual int64_t workspace_bytes() const { return 0; }
-  // Bytes of the weights in the form that this operator computes with: widened, packed, transformed.
-  // 0 if it takes them as they are.
+  // Bytes of the weights in the operator's own form: widened, packed, transformed. 0 if it uses the
+  // weights unchanged.
   virtual int64_t prepared_bytes() const { return 0; }
-  // Brings the weights into that form. Called before the first call that needs them and after each
-  // change of the weights; not inside a forward. Nothing to do where prepared_bytes() is 0.
+  // Converts the weights to that form. Call it before the first call that needs them and after each
+  // change of the weights, not inside a forward. Does nothing if prepared_bytes() is 0.
   virtual void Prepare(DevicePtr weights, DevicePtr prepared) {}
 };
 

@@ -9,15 +9,15 @@
 
 namespace caffe {
 
-// The weights of an operator in the form that it computes with, see Operator::Prepare.
+// The weights of an operator in its own form, see Operator::Prepare.
 class PreparedWeights final : public Derived {
  public:
   PreparedWeights() = default;
   // `key` is that of the operator's descriptor. Operator and weights must outlive this.
   PreparedWeights(Operator* op, const BlobBase* weights, std::string key);
-  // Another library may have taken over since, which computes with another form.
+  // Another library, which needs another form, may have replaced the first one.
   bool Refresh();
-  // Null if the operator takes the weights as they are.
+  // Null if the operator uses the weights unchanged.
   DevicePtr data() const { return buffer_ ? buffer_->pointer() : DevicePtr{}; }
 
  private:

@@ -7,8 +7,8 @@
 
 namespace caffe {
 
-// One allocation on a device, freed with this object. It knows nothing of its content: memories
-// (SyncedMemory) are slices of buffers and share them.
+// One allocation on a device, freed by the destructor. Memories (SyncedMemory) are slices of
+// buffers and share them.
 class DeviceBuffer {
  public:
   // Allocates. `purpose` names the buffer in messages. Throws OutOfMemory.

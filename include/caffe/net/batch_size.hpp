@@ -6,7 +6,7 @@
 
 namespace caffe {
 
-// Items of the net's first blob, of any number of axes; 0 where there is none.
+// The number of items in the net's first blob, which may have any number of axes; 0 without a blob.
 inline int64_t BatchSize(const Net& net) {
   if (net.blobs().empty()) return 0;
   const BlobBase& first = *net.blobs()[0];

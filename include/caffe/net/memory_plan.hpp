@@ -6,23 +6,23 @@
 
 namespace caffe {
 
-// Where the buffers of a sequence of steps lie in one arena. Buffers whose lifetimes have no step in
-// common share bytes.
+// The offsets of the buffers of a sequence of steps in one arena. Buffers share bytes if their
+// lifetimes have no step in common.
 struct MemoryPlan {
-  // Buffers by index. A buffer lives from the first step that writes it to the last that uses it. One
-  // that a step changes in place is read and written by it.
+  // Buffers by index. A buffer lives from the first step that writes it to the last one that uses
+  // it. A step that changes a buffer in place both reads and writes it.
   struct Step {
     std::vector<int> reads, writes;
   };
-  // The offset of a buffer outside the arena: its memory is its own.
+  // The offset of a buffer outside the arena, which has separate memory.
   static constexpr int64_t kOwn = -1;
 
   std::vector<int64_t> offsets;  // of each buffer
   int64_t bytes = 0;             // of the arena
 
-  // `bytes[b]` is the size of buffer b; offsets are multiples of `alignment`. Buffers of `kept`, those
-  // that no step uses, and those that are read before a step writes them, whose content comes from
-  // outside, lie in memory of their own. Depends on the arguments alone.
+  // `bytes[b]` is the size of buffer b; offsets are multiples of `alignment`. These buffers get
+  // separate memory: those in `kept`, those that no step uses, and those that are read before a
+  // step writes them, because their content comes from outside. Depends only on the arguments.
   static MemoryPlan Make(const std::vector<Step>& steps, const std::vector<int64_t>& bytes,
                          const std::set<int>& kept, int64_t alignment = 256);
 };

@@ -8,8 +8,8 @@ namespace caffe {
 
 class NetParameter;
 
-// The net of a prototxt, upgraded. Errors about unknown fields list layers of unknown types, too.
-// `lines` is for NetOptions::lines.
+// Reads and upgrades the net of a prototxt. Errors about unknown fields also list layers of unknown
+// types. `lines` is for NetOptions::lines.
 NetParameter ReadNetFile(const std::string& path, LayerLines* lines = nullptr);
 
 }  // namespace caffe

@@ -2,7 +2,7 @@
 
 namespace caffe {
 
-// The smallest and the largest number that a blob held while its range was observed.
+// The smallest and largest value of a blob while it was observed.
 struct ObservedRange {
   double low, high;
 };

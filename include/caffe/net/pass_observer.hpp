@@ -4,20 +4,20 @@
 
 namespace caffe {
 
-// Is told of each layer that a forward or backward pass runs, in the order of the pass. May throw to
-// end the pass. Examples: the lines of debug_info, the check for NaN, observing ranges, callbacks of
-// the user, Ctrl-C.
+// Called for each layer that a forward or backward pass runs, in the order of the pass. May throw
+// to end the pass. Examples: the lines of debug_info, the check for NaN, observing ranges,
+// callbacks of the user, Ctrl-C.
 class PassObserver {
  public:
   virtual ~PassObserver() = default;
   // True if every layer must have written its tops when AfterForward is called: the pass then runs
-  // layer by layer. Otherwise it may see the steps' first layers alone.
+  // layer by layer. If false, it may be called only for the first layer of each step.
   virtual bool per_layer() const { return true; }
   virtual void BeforeForward(const Node& node) {}
   virtual void AfterForward(const Node& node) {}
   virtual void BeforeBackward(const Node& node) {}
   virtual void AfterBackward(const Node& node) {}
-  // After all layers have run backward.
+  // Called after all layers have run backward.
   virtual void AfterBackwardPass() {}
 };
 

@@ -8,18 +8,18 @@
 
 namespace caffe {
 
-// Collects the smallest and largest number that a blob of a float kind ever held, in float, in double
-// for double. Both stay on the device: observing launches two kernels and waits for nothing.
+// Collects the smallest and largest value that a blob of a float kind ever held, in float (double
+// for double). Both stay on the device: observing launches two kernels and does not wait.
 // Infinities and NaN are left out.
 class RangeObserver {
  public:
   RangeObserver(DataType type, Device* device);
   void Observe(const BlobBase& blob);
-  // Widens the range by one that was observed elsewhere (read from a file).
+  // Widens the range by another one, for example one read from a file.
   void Merge(double low, double high);
   struct Range {
-    bool observed = false;  // any number was seen; else low is above high
-    bool lost = false;      // an infinity or NaN was seen and left out
+    bool observed = false;  // a finite element was seen; else low > high
+    bool lost = false;      // an infinity or NaN was left out
     double low, high;
   };
   // Waits for the device.
@@ -28,15 +28,15 @@ class RangeObserver {
  private:
   DataType type_;
   Device* device_;
-  std::shared_ptr<BlobBase> parts_, range_;  // (low, high, lost), as kernels/quant/min_max.h has it
+  std::shared_ptr<BlobBase> parts_, range_;  // (low, high, lost), as in kernels/quant/min_max.h
   double merged_low_ = INFINITY, merged_high_ = -INFINITY;
   std::unique_ptr<Kernel> chunks_, merge_;
 };
 
 // Scale and zero point of the affine quantization of [low, high] to the codes of `type` (thesis of
-// Tschopp 2018, eq. 1.1-1.3 with gemmlowp's conditions): the range is widened to include 0, the zero
-// point is an integer, 0 is exact. [0, 0] gives scale 1 and zero point 0. Throws on NaN, infinities
-// and low > high.
+// Tschopp 2018, eq. 1.1-1.3 with gemmlowp's conditions): the range is widened to include 0, the
+// zero point is an integer, 0 is exact. [0, 0] gives scale 1 and zero point 0. Throws on NaN,
+// infinities and low > high.
 QuantRange AffineRange(double low, double high, DataType type);
 
 }  // namespace caffe

@@ -15,10 +15,10 @@ class SolverParameter;
 //   multistep  b g^(number of stepvalues <= i)
 //   poly       b (1 - i / max_iter)^power
 //   sigmoid    b / (1 + exp(-g (i - stepsize)))
-// Throws for any other policy, and for one whose parameters are missing.
+// Throws for any other policy, and for missing parameters of the policy.
 double LearningRate(const SolverParameter& parameter, int64_t iteration);
 
-// How many steps the policies step and multistep have taken at this iteration; 0 for the others.
+// The number of drops of the rate so far under the policies step and multistep; 0 for the others.
 int LearningRateStep(const SolverParameter& parameter, int64_t iteration);
 
 // Throws as LearningRate would, without an iteration.

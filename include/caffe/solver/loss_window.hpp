@@ -15,9 +15,9 @@ class LossWindow {
  public:
   // Averages over `iterations` iterations of `passes` forwards each.
   LossWindow(Net* net, int iterations, int passes);
-  // Forgets what was recorded.
+  // Drops the recorded losses.
   void Reset() { recorded_ = 0; }
-  // After every forward.
+  // Call this after every forward.
   void Record();
   // Mean weighted loss of the iterations since Reset, at most the last `iterations`; 0 before the
   // first. Waits for the device, and throws what Net::CheckData throws.

@@ -4,12 +4,12 @@
 
 namespace caffe {
 
-// Turns SIGINT, SIGHUP and SIGTERM into actions while it lives; the earlier handlers come back
-// afterwards. Only one may live at a time: the constructor throws otherwise.
+// Turns SIGINT, SIGHUP and SIGTERM into actions while it exists; the destructor restores the
+// earlier handlers. Only one may exist at a time: the constructor throws otherwise.
 //
-// Where SIGINT stops training, a second SIGINT ends the process at once, also while the last
-// snapshot is written. A second SIGTERM changes nothing: init systems and schedulers may send it
-// twice, and end a process with SIGKILL. The first signal that stops prints a line that says so.
+// If SIGINT stops training, a second SIGINT ends the process at once, even while the last snapshot
+// is written. A second SIGTERM is ignored: init systems and schedulers may send it twice, and end a
+// process with SIGKILL. The first signal that stops prints a line about this.
 class SignalHandler {
  public:
   SignalHandler(SolverAction on_interrupt, SolverAction on_hangup,
@@ -20,7 +20,7 @@ class SignalHandler {
 
   // The action of a signal that arrived since the last call.
   SolverAction Poll();
-  // The signal that Poll answered with kStop; 0: none.
+  // The signal for which Poll returned kStop; 0 if there was none.
   int stopped_by() const { return stopped_by_; }
 
  private:

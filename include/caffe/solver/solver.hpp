@@ -16,9 +16,9 @@ namespace caffe {
 class NetParameter;
 class SolverParameter;
 
-// Trains a net. One iteration, in BVLC's order: clear gradients; test if it is time; forward and
-// backward iter_size times; display; update; snapshot if it is time. Apart from display, test and
-// snapshot an iteration only enqueues work. Errors are exceptions and leave files as they were.
+// Trains a net. One iteration, in BVLC's order: clear gradients; test if it is due; forward and
+// backward iter_size times; display; update; snapshot if it is due. Apart from display, test and
+// snapshot an iteration only enqueues work. Errors are exceptions; existing files stay unchanged.
 class Solver {
  public:
   class Callback {
@@ -26,14 +26,14 @@ class Solver {
     virtual ~Callback() = default;
     // Before the forward of an iteration; may throw to end training.
     virtual void OnStart() {}
-    // After backward, before the update: the place to reduce gradients between processes.
+    // After backward, before the update: gradients can be reduced between processes here.
     virtual void OnGradientsReady() {}
     // After a forward of a test net.
     virtual void OnTest(int test_net, int done, int of) {}
   };
 
-  // `device` null: the thread's default device, with which the nets then move. Reads the nets that
-  // the parameter names, and its weights.
+  // `device` null: the thread's default device, which the nets follow. Reads the nets and the
+  // weights that the parameter names.
   explicit Solver(const SolverParameter& parameter, Device* device = nullptr);
   // From a prototxt.
   explicit Solver(const std::string& path, Device* device = nullptr);
@@ -41,19 +41,19 @@ class Solver {
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
 
-  // From the present iteration, or that of the solverstate `resume`, to max_iter; final snapshot
-  // and test included.
+  // From the current iteration, or that of the solverstate `resume`, to max_iter, including the
+  // final snapshot and test.
   void Solve(const std::string& resume = "");
   void Step(int64_t iterations);
-  // The last part of an iteration: parameters change by their gradients, whoever computed these, and
-  // the iterations count one more.
+  // The last part of an iteration: updates the parameters by the gradients in their diffs, and
+  // increments the iteration.
   void ApplyUpdate();
-  // Reads a solverstate and the weights it names. Weights that are not where the state says are
-  // looked for next to it.
+  // Reads a solverstate and the weights that it names. If the weights are not at that path, they
+  // are searched next to the solverstate.
   void Restore(const std::string& path);
   // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate.
   void Snapshot();
-  // The solverstate that Snapshot wrote last; empty if it wrote none.
+  // The solverstate of the last Snapshot; empty if there was none.
   const std::string& last_snapshot() const { return last_snapshot_; }
   void TestAll();
   // Means over test_iter batches of the elements of all output blobs, logged as well. Empty if
@@ -70,11 +70,11 @@ class Solver {
   // Mean loss of the last average_loss iterations of this Step. Waits for the device. Warns once if
   // it is not finite, and once if a constant loss scale made gradients overflow.
   double SmoothedLoss();
-  // Learning rate of the present iteration.
+  // Learning rate of the current iteration.
   double Rate() const;
 
   void AddCallback(Callback* callback) { callbacks_.push_back(callback); }
-  // Asked in every iteration.
+  // The function is called in every iteration.
   void SetActionFunction(ActionFunction function) { action_ = std::move(function); }
 
  private:
@@ -89,7 +89,7 @@ class Solver {
   void Display();
   void DisplayUpdate();
   void CheckNumbers(double loss);
-  // Answers requests; true if training is to stop.
+  // Handles requests; returns true if training is to stop.
   bool AnswerRequests();
   std::string SnapshotName(const std::string& extension) const;
   void CheckSnapshotCanBeWritten() const;

@@ -4,7 +4,7 @@
 
 namespace caffe {
 
-// What somebody outside asks a running solver to do.
+// A request to a running solver.
 enum class SolverAction { kNone, kStop, kSnapshot };
 
 using ActionFunction = std::function<SolverAction()>;

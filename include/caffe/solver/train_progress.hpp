@@ -10,8 +10,8 @@ namespace caffe {
 // Shows a solver's iterations on standard error, and the batches of its tests.
 class TrainProgress final : public Solver::Callback {
  public:
-  // From the solver's present iteration to `last`. The bar appears once training took longer than
-  // `delay`, so that scripts that train iteration by iteration do not draw one for each of them.
+  // From the solver's current iteration to `last`. The bar appears after `delay`, so that scripts
+  // that train iteration by iteration do not draw a bar for each.
   TrainProgress(Solver* solver, int64_t last, std::chrono::milliseconds delay = {});
   void OnStart() override;
   void OnTest(int test_net, int done, int of) override;
