@@ -202,7 +202,8 @@ TEST(MemoryPlanTest, ErrorsNameTheValues) {
                       MemoryPlan::Make({{{3}, {}}}, {64}, {});
                     }),
                     "step 0 uses buffer 3, but there are 1"));
-  EXPECT_TRUE(Holds(ErrorOf([] { MemoryPlan::Make({}, {-8}, {}); }), "buffer 0 has a negative size of -8"));
+  EXPECT_TRUE(
+      Holds(ErrorOf([] { MemoryPlan::Make({}, {-8}, {}); }), "buffer 0 has a negative size of -8"));
   EXPECT_TRUE(Holds(ErrorOf([] { MemoryPlan::Make({}, {}, {}, 0); }), "an alignment of 0"));
 }
 
