@@ -22,16 +22,21 @@ class LayerParameter;
 // range that a file stores gives its scale back; weights beyond it are clamped.
 class QuantizedParameters final : public Derived {
  public:
-  struct Source {
-    const BlobBase* weights;  // [channels, depth], or [depth, channels] if transposed
-    const BlobBase* bias;     // [channels]; may be null
-    int64_t channels = 0;
-    bool transposed = false;
+  // How the weights' scales are chosen.
+  struct Options {
     bool per_tensor = false;
     // Ranges of the weights, one for each channel or one for all; empty: what the weights have.
     std::vector<std::pair<double, double>> limits;
-    // per_tensor and the range that blobs_quantizer(0) has.
-    void ReadQuantizer(const LayerParameter& layer);
+    Options() = default;
+    // From blobs_quantizer(0) of the layer.
+    Options(const LayerParameter& layer, int64_t channels);
+  };
+  struct Source {
+    const BlobBase* weights = nullptr;  // [channels, depth], or [depth, channels] if transposed
+    const BlobBase* bias = nullptr;     // [channels]; may be null
+    int64_t channels = 0;
+    bool transposed = false;
+    Options options;
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);

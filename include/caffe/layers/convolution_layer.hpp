@@ -1,11 +1,7 @@
 #pragma once
 
 #include "caffe/layer/conv_setup.hpp"
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/parameter_copy.hpp"
-#include "caffe/layer/quantized_parameters.hpp"
-#include "caffe/library/convolution.hpp"
-#include "caffe/library/prepared_weights.hpp"
+#include "caffe/layer/weighted_layer.hpp"
 
 namespace caffe {
 
@@ -20,38 +16,27 @@ class LayerRegistry;
 //   each once for all spatial axes or once per axis, or as _h and _w for two axes; group (1);
 //   weight_filler, bias_filler; axis (1).
 // Types: float kinds; quant8 and quant16 forward, per output channel unless blobs_quantizer(0) says
-// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double). A
-// following ReLU is computed here in the TEST phase.
-class Convolution : public LayerBase {
+// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double).
+class Convolution : public WeightedLayer {
  public:
-  using LayerBase::LayerBase;
+  using WeightedLayer::WeightedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void PrepareParameters() override;
-  void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  bool CanFuseReLU() const override;
-  void SetFusedReLU(bool fused) override;
+  std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
+                                     std::shared_ptr<OperatorWeights> weights,
+                                     bool backward) const override;
+
+ protected:
+  OperatorWeights::Source WeightSource() const override;
 
  private:
-  // Makes operation_ for the shape at hand, with its backward passes or without.
-  void MakeOperation(bool backward);
+  WeightedConv& Own() const { return static_cast<WeightedConv&>(op(0)); }
 
   ConvSetup setup_;
-  bool fused_relu_ = false;
-  Shape input_;  // of a bottom, as the operation was made for it
-  ParameterCopy weights_, bias_;
-  std::unique_ptr<ConvOp> operation_;
-  PreparedWeights prepared_;
-  // Of a quantized bottom, since each has a range of its own.
-  struct Quantized {
-    QuantizedParameters parameters;
-    std::unique_ptr<ConvOp> operation;
-    PreparedWeights prepared;
-  };
-  std::vector<Quantized> quantized_;
+  Shape input_;  // of a bottom, as the operators were made for it
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

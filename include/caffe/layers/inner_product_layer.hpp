@@ -1,11 +1,6 @@
 #pragma once
 
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/parameter_copy.hpp"
-#include "caffe/layer/quantized_parameters.hpp"
-#include "caffe/library/bias.hpp"
-#include "caffe/library/gemm.hpp"
-#include "caffe/library/prepared_weights.hpp"
+#include "caffe/layer/weighted_layer.hpp"
 
 namespace caffe {
 
@@ -18,32 +13,29 @@ class LayerRegistry;
 // inner_product_param: num_output, bias_term (true), weight_filler, bias_filler, axis (1),
 //   transpose (false).
 // Types: float kinds; quant8 and quant16 forward, per output unless blobs_quantizer(0) says
-// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double). A
-// following ReLU is computed here in the TEST phase.
-class InnerProduct : public LayerBase {
+// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double).
+class InnerProduct : public WeightedLayer {
  public:
-  using LayerBase::LayerBase;
+  using WeightedLayer::WeightedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void PrepareParameters() override;
-  void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  bool CanFuseReLU() const override;
-  void SetFusedReLU(bool fused) override;
+  std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
+                                     std::shared_ptr<OperatorWeights> weights,
+                                     bool backward) const override;
+
+ protected:
+  OperatorWeights::Source WeightSource() const override;
 
  private:
-  void MakeForward();
   void MakeBackward();
 
   int64_t m_ = -1, n_ = 0, k_ = 0;
   int axis_ = 1;
-  bool has_bias_ = true, transpose_ = false, fused_relu_ = false;
-  ParameterCopy weights_, bias_;
-  QuantizedParameters quantized_;
-  PreparedWeights prepared_;
-  std::unique_ptr<GemmOp> forward_, backward_data_, backward_weights_;
+  bool has_bias_ = true, transpose_ = false;
+  std::unique_ptr<GemmOp> backward_data_, backward_weights_;
   std::unique_ptr<BiasOp> backward_bias_;
 };
 

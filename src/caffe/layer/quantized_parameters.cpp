@@ -31,7 +31,7 @@ int64_t StoreRow(const float* weights, int64_t depth, int64_t step, double scale
 
 }  // namespace
 
-void QuantizedParameters::Source::ReadQuantizer(const LayerParameter& layer) {
+QuantizedParameters::Options::Options(const LayerParameter& layer, int64_t channels) {
   if (layer.blobs_quantizer_size() == 0) return;
   const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
   per_tensor = quantizer.per_tensor();
@@ -91,13 +91,13 @@ void QuantizedParameters::Build() {
                 " or its bias holds infinities or NaN in ", "channel ", c,
                 "; it cannot be quantized");
     scales_[c] = largest / most;
-    if (!source_.limits.empty()) {
-      const auto& [low, high] = source_.limits[source_.limits.size() == 1 ? 0 : c];
+    if (!source_.options.limits.empty()) {
+      const auto& [low, high] = source_.options.limits[source_.options.limits.size() == 1 ? 0 : c];
       scales_[c] = std::max(std::abs(low) / (most + 1), std::abs(high) / most);
     }
     if (bias) scales_[c] = std::max(scales_[c], std::abs(bias[c]) / (in_.scale * most_bias));
   }
-  if (source_.per_tensor)
+  if (source_.options.per_tensor)
     scales_.assign(channels, *std::max_element(scales_.begin(), scales_.end()));
   for (double& scale : scales_) scale = scale == 0 ? 1 : std::max(scale, 0x1p-126);
 

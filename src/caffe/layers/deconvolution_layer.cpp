@@ -1,11 +1,10 @@
 #include "caffe/layers/deconvolution_layer.hpp"
 
-#include <algorithm>
+#include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -15,12 +14,17 @@ void Deconvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   setup_ = ConvSetup(Where(), parameter, bottom, top);
   AddParameter(0, setup_.WeightShape(setup_.channels, setup_.outputs / setup_.group),
                parameter.weight_filler());
-  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
-  input_.clear();  // drop operators built for the previous device
-  if (setup_.has_bias) {
-    AddParameter(1, {setup_.outputs}, parameter.bias_filler());
-    bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
-  }
+  if (setup_.has_bias) AddParameter(1, {setup_.outputs}, parameter.bias_filler());
+  input_.clear();
+  SetUpWeights(bottom.size());
+}
+
+OperatorWeights::Source Deconvolution::WeightSource() const {
+  OperatorWeights::Source source;
+  source.weights = blobs_[0].get();
+  if (setup_.has_bias) source.bias = blobs_[1].get();
+  source.layout = {setup_.outputs, setup_.group, setup_.channels / setup_.group};
+  return source;
 }
 
 void Deconvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -40,14 +44,13 @@ void Deconvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (input == input_) return;
   input_ = input;
   output_ = output;
-  MakeOperation(phase() == TRAIN);
+  ResetOps(phase() == TRAIN);
 }
 
-void Deconvolution::MakeOperation(bool backward) {
-  operation_.reset();
-  prepared_ = PreparedWeights();
-  bias_operation_.reset();
-  if (ShapeCount(input_) == 0) return;
+std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
+                                                  std::shared_ptr<OperatorWeights> weights,
+                                                  bool backward) const {
+  if (ShapeCount(input_) == 0) return nullptr;
   ConvDescriptor d;
   d.batch = ShapeCount(input_, 0, setup_.axis);
   d.in_channels = setup_.outputs;
@@ -62,88 +65,34 @@ void Deconvolution::MakeOperation(bool backward) {
     d.geometry = {Shape(output_.begin() + setup_.axis + 1, output_.end()), window.kernel,
                   window.stride, window.pad, window.dilation};
   }
-  d.epilogue.bias_type = master_type();
   d.forward = d.backward_weights = backward;
   d.backward_data = true;
-  try {
-    operation_ = Multiplexer::Convolution(device(), d);
-    prepared_ = PreparedWeights(operation_.get(), &weights_.blob(), d.key());
-    workspace().Need(operation_->workspace_bytes());
-  } catch (const Error& error) {
-    CAFFE_THROW(Where(), ": ", error.what());
-  }
-  if (setup_.has_bias || fused_relu_) {
-    bias_operation_ =
-        std::make_unique<BiasOp>(device(), types().compute, master_type(), d.batch, setup_.outputs,
-                                 d.geometry.input_count(), true, setup_.has_bias && backward);
-    workspace().Need(bias_operation_->workspace_bytes());
-  }
-}
-
-void Deconvolution::PrepareParameters() {
-  weights_.Refresh();
-  prepared_.Refresh();
-  if (setup_.has_bias) bias_.Refresh();
-}
-
-void Deconvolution::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (!operation_) return;
-  const DevicePtr bias = setup_.has_bias ? bias_.data() : DevicePtr{};
-  const Activation activation = fused_relu_ ? kPlainReLU : Activation{};
-  ConvGradients transposed;
-  transposed.weights = weights_.data();
-  transposed.prepared = prepared_.data();
-  transposed.workspace = workspace().Need(operation_->workspace_bytes());
-  for (size_t i = 0; i < bottom.size(); ++i) {
-    const DevicePtr y = top[i]->mutable_device_data();
-    transposed.y_diff = bottom[i]->device_data();
-    transposed.x_diff = y;
-    operation_->BackwardData(transposed);
-    if (bias_operation_) bias_operation_->Forward(y, bias, y, activation);
-  }
+  const Epilogue completed = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
+  return std::make_unique<WeightedDeconv>(device(), d, completed, std::move(weights));
 }
 
 void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                              const BlobVec& bottom) {
-  if (!operation_) return;
-  if (!operation_->descriptor().backward_weights) {
-    MakeOperation(true);
-    prepared_.Refresh();
+  if (!EnsureOps()) return;
+  if (!Own().op().descriptor().backward_weights) {
+    ResetOps(true);
+    PrepareParameters();
   }
-  const DevicePtr scratch = workspace().Need(std::max(
-      operation_->workspace_bytes(), bias_operation_ ? bias_operation_->workspace_bytes() : 0));
+  WeightedDeconv& own = Own();
+  const DevicePtr scratch = workspace().Need(own.workspace_bytes());
   for (size_t i = 0; i < top.size(); ++i) {
     const DevicePtr y_diff = top[i]->device_diff();
     if (setup_.has_bias && param_propagate_down(1)) {
-      bias_operation_->Backward(y_diff, blobs_[1]->mutable_device_diff(), scratch);
+      own.BackwardBias(y_diff, blobs_[1]->mutable_device_diff(), scratch);
     }
     if (param_propagate_down(0)) {
-      ConvGradients gradients;
-      gradients.x = y_diff;
-      gradients.y_diff = bottom[i]->device_data();
-      gradients.w_diff = blobs_[0]->mutable_device_diff();
-      gradients.workspace = scratch;
-      operation_->BackwardWeights(gradients);
+      own.BackwardWeights(y_diff, bottom[i]->device_data(), blobs_[0]->mutable_device_diff(),
+                          scratch);
     }
     if (propagate_down[i]) {
-      ConvArguments transposed;
-      transposed.x = y_diff;
-      transposed.weights = weights_.data();
-      transposed.prepared = prepared_.data();
-      transposed.y = bottom[i]->mutable_device_diff();
-      transposed.workspace = scratch;
-      operation_->Forward(transposed);
+      own.BackwardData(y_diff, bottom[i]->mutable_device_diff(), scratch);
     }
   }
-}
-
-bool Deconvolution::CanFuseReLU() const { return phase() == TEST; }
-
-void Deconvolution::SetFusedReLU(bool fused) {
-  CAFFE_CHECK(!fused || CanFuseReLU(), Where(), ": a ReLU is fused in the TEST phase only");
-  if (fused == fused_relu_) return;
-  fused_relu_ = fused;
-  if (operation_) MakeOperation(operation_->descriptor().backward_weights);
 }
 
 LayerFacts Deconvolution::Facts() const {
@@ -154,7 +103,7 @@ LayerFacts Deconvolution::Facts() const {
   weighted.group = setup_.group;
   weighted.outer = setup_.channels / setup_.group;
   weighted.has_bias = setup_.has_bias;
-  weighted.activates = true;
+  weighted.folds = weighted.sums = weighted.activates = true;
   facts.weighted = std::move(weighted);
   return facts;
 }

@@ -1,6 +1,7 @@
 #include "caffe/layers/inner_product_layer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
@@ -21,17 +22,18 @@ void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
   AddParameter(0, shape, parameter.weight_filler());
   if (has_bias_) AddParameter(1, {n_}, parameter.bias_filler());
-  m_ = -1;  // drop operators built for the previous device
-  if (types().compute.is_quantized()) {
-    QuantizedParameters::Source source{blobs_[0].get(), has_bias_ ? blobs_[1].get() : nullptr};
-    source.channels = n_;
-    source.transposed = transpose_;
-    source.ReadQuantizer(layer_param());
-    quantized_ = QuantizedParameters(source, types().compute, device());
-    return;
-  }
-  weights_ = ParameterCopy(blobs_[0].get(), types().compute, device());
-  if (has_bias_) bias_ = ParameterCopy(blobs_[1].get(), master_type(), device());
+  m_ = -1;
+  SetUpWeights(bottom.size());
+}
+
+OperatorWeights::Source InnerProduct::WeightSource() const {
+  OperatorWeights::Source source;
+  source.weights = blobs_[0].get();
+  if (has_bias_) source.bias = blobs_[1].get();
+  source.layout.channels = n_;
+  if (transpose_) source.layout.outer = k_;
+  source.quantizer = QuantizedParameters::Options(layer_param(), n_);
+  return source;
 }
 
 void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -45,33 +47,26 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int64_t m = bottom[0]->count(0, axis_);
   if (m == m_) return;
   m_ = m;
-  MakeForward();
+  ResetOps(false);
   backward_data_.reset();
   if (phase() == TRAIN && types().compute.is_float()) MakeBackward();
 }
 
-void InnerProduct::MakeForward() {
-  forward_.reset();
-  prepared_ = PreparedWeights();
-  if (m_ == 0) return;
+std::unique_ptr<WeightedOp> InnerProduct::MakeOp(const Epilogue& epilogue,
+                                                 std::shared_ptr<OperatorWeights> weights,
+                                                 bool) const {
+  if (m_ == 0) return nullptr;
   GemmDescriptor d;
   d.m = m_;
   d.n = n_;
   d.k = k_;
-  const bool quantized = types().compute.is_quantized();
   // Quantized weights are a copy, which is never transposed.
-  d.trans_b = quantized || !transpose_;
+  d.trans_b = weights->quantized() || !transpose_;
   d.in = d.out = types().compute;
-  // Of quantized types there always is one: it holds the zero point of the bottom.
-  if (has_bias_ || quantized) d.epilogue.bias = Epilogue::Bias::kPerColumn;
-  d.epilogue.bias_type = master_type();
-  if (fused_relu_) d.epilogue.stages = {kPlainReLU};
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights);
   // In training the weights change before each product: preparing them apart would gain nothing.
   if (phase() == TEST) d.constant = GemmDescriptor::Weights::kB;
-  forward_ = Multiplexer::Gemm(device(), d);
-  const BlobBase& weights = quantized ? quantized_.codes() : weights_.blob();
-  prepared_ = PreparedWeights(forward_.get(), &weights, d.key());
-  workspace().Need(forward_->workspace_bytes());
+  return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
 }
 
 void InnerProduct::MakeBackward() {
@@ -98,43 +93,6 @@ void InnerProduct::MakeBackward() {
       std::max(backward_data_->workspace_bytes(), backward_weights_->workspace_bytes()));
 }
 
-void InnerProduct::PrepareParameters() {
-  if (types().compute.is_quantized()) {
-    const QuantRange in = BottomRange(0), out = TopRange(0);
-    quantized_.SetRanges(in, out);
-    try {
-      quantized_.Refresh();
-    } catch (const Error& error) {
-      CAFFE_THROW(Where(), ": ", error.what());
-    }
-    prepared_.Refresh();
-    return;
-  }
-  weights_.Refresh();
-  prepared_.Refresh();
-  if (has_bias_) bias_.Refresh();
-}
-
-void InnerProduct::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (m_ == 0) return;
-  const bool quantized = types().compute.is_quantized();
-  QuantArguments quant;
-  GemmArguments arguments;
-  arguments.a = bottom[0]->device_data();
-  arguments.c = top[0]->mutable_device_data();
-  arguments.prepared = prepared_.data();
-  arguments.workspace = workspace().Need(forward_->workspace_bytes());
-  if (quantized) {
-    quant = quantized_.arguments();
-    arguments.b = quantized_.codes().device_data();
-    arguments.quant = &quant;
-  } else {
-    arguments.b = weights_.data();
-    if (has_bias_) arguments.bias = bias_.data();
-  }
-  forward_->Run(arguments);
-}
-
 void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                             const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
@@ -153,19 +111,12 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
     backward_bias_->Backward(y_diff, blobs_[1]->mutable_device_diff(), {});
   }
   if (propagate_down[0]) {
-    GemmArguments product{y_diff, weights_.data(), bottom[0]->mutable_device_diff()};
+    EnsureOps();
+    GemmArguments product{y_diff, op(0).weights().weights().device_data(),
+                          bottom[0]->mutable_device_diff()};
     product.workspace = workspace().Need(backward_data_->workspace_bytes());
     backward_data_->Run(product);
   }
-}
-
-bool InnerProduct::CanFuseReLU() const { return phase() == TEST; }
-
-void InnerProduct::SetFusedReLU(bool fused) {
-  CAFFE_CHECK(!fused || CanFuseReLU(), Where(), ": a ReLU is fused in the TEST phase only");
-  if (fused == fused_relu_) return;
-  fused_relu_ = fused;
-  if (m_ >= 0) MakeForward();
 }
 
 LayerFacts InnerProduct::Facts() const {
@@ -175,10 +126,9 @@ LayerFacts InnerProduct::Facts() const {
   weighted.channels = n_;
   weighted.outer = transpose_ ? k_ : 1;
   weighted.has_bias = has_bias_;
-  weighted.folds = weighted.sums = weighted.activates = true;
-  if (types().compute.is_quantized()) {
-    weighted.code_scales = [this] { return quantized_.scales(); };
-  }
+  weighted.folds = weighted.activates = true;
+  weighted.sums = types().compute.is_float();
+  if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
   return facts;
 }

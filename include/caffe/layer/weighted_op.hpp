@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+
+#include "caffe/layer/operator_weights.hpp"
+#include "caffe/library/bias.hpp"
+#include "caffe/library/convolution.hpp"
+#include "caffe/library/gemm.hpp"
+#include "caffe/library/prepared_weights.hpp"
+
+namespace caffe {
+
+// One way of computing a layer that has weights: an operator with its epilogue, and the weights that
+// it reads. A layer has one for its own forward; a fused step makes another one, with more stages and
+// with folded weights.
+class WeightedOp {
+ public:
+  struct Operands {
+    DevicePtr x, y;
+    EpilogueOperands epilogue = {};
+    DevicePtr workspace = {};
+  };
+  virtual ~WeightedOp() = default;
+  virtual const Operator& op() const = 0;
+  // The most that Run and the passes of op() need.
+  virtual int64_t workspace_bytes() const { return op().workspace_bytes(); }
+  // Brings the weights up to date: before a forward, after weights().SetRanges for quantized types.
+  void Prepare();
+  virtual void Run(const Operands& operands) = 0;
+  OperatorWeights& weights() const { return *weights_; }
+
+ protected:
+  explicit WeightedOp(std::shared_ptr<OperatorWeights> weights) : weights_(std::move(weights)) {}
+  std::shared_ptr<OperatorWeights> weights_;
+  PreparedWeights prepared_;
+};
+
+class WeightedConv final : public WeightedOp {
+ public:
+  WeightedConv(Device* device, const ConvDescriptor& descriptor,
+               std::shared_ptr<OperatorWeights> weights);
+  const ConvOp& op() const override { return *op_; }
+  void Run(const Operands& operands) override;
+  ConvOp& conv() { return *op_; }
+  // For the passes of conv(), with the weights filled in.
+  ConvGradients Gradients(DevicePtr workspace) const;
+
+ private:
+  std::unique_ptr<ConvOp> op_;
+};
+
+// The transpose: x is the descriptor's y.
+class WeightedDeconv final : public WeightedOp {
+ public:
+  WeightedDeconv(Device* device, const ConvDescriptor& descriptor, const Epilogue& epilogue,
+                 std::shared_ptr<OperatorWeights> weights);
+  const ConvOp& op() const override { return *op_; }
+  int64_t workspace_bytes() const override;
+  void Run(const Operands& operands) override;
+  // The gradients of the convolution from y to x.
+  void BackwardData(DevicePtr y_diff, DevicePtr x_diff, DevicePtr workspace);
+  void BackwardWeights(DevicePtr y_diff, DevicePtr x, DevicePtr w_diff, DevicePtr workspace);
+  void BackwardBias(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace);
+
+ private:
+  Epilogue epilogue_;
+  std::unique_ptr<ConvOp> op_;
+  std::unique_ptr<BiasOp> bias_op_;  // null if there is nothing to do behind the product
+};
+
+// y = x op(W): x is A, the weights are B.
+class WeightedGemm final : public WeightedOp {
+ public:
+  WeightedGemm(Device* device, const GemmDescriptor& descriptor,
+               std::shared_ptr<OperatorWeights> weights);
+  const GemmOp& op() const override { return *op_; }
+  void Run(const Operands& operands) override;
+
+ private:
+  std::unique_ptr<GemmOp> op_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,143 @@
+#include "caffe/layer/weighted_layer.hpp"
+
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/layer/work.hpp"
+#include "caffe/memory/workspace.hpp"
+
+namespace caffe {
+
+std::shared_ptr<OperatorWeights> WeightedLayer::MakeWeights(std::vector<Affine> maps) const {
+  OperatorWeights::Source source = WeightSource();
+  source.maps = std::move(maps);
+  return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());
+}
+
+void WeightedLayer::SetUpWeights(size_t bottoms) {
+  ResetOps(false);
+  weights_.clear();
+  const size_t count = types().compute.is_quantized() ? bottoms : 1;
+  for (size_t i = 0; i < count; ++i) weights_.push_back(MakeWeights());
+}
+
+void WeightedLayer::ResetOps(bool backward) {
+  ops_.clear();
+  made_ = false;
+  backward_ = backward;
+}
+
+bool WeightedLayer::EnsureOps() {
+  if (made_) return !ops_.empty();
+  for (const auto& weights : weights_) {
+    try {
+      auto op = MakeOp({}, weights, backward_);
+      if (!op) break;
+      workspace().Need(op->workspace_bytes());
+      ops_.push_back(std::move(op));
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+  }
+  made_ = true;
+  return !ops_.empty();
+}
+
+Epilogue WeightedLayer::Completed(Epilogue epilogue, Epilogue::Bias axis,
+                                  const OperatorWeights& weights) const {
+  epilogue.bias = weights.has_bias() ? axis : Epilogue::Bias::kNone;
+  epilogue.bias_type = master_type();
+  if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = axis;
+  return epilogue;
+}
+
+void WeightedLayer::PrepareParameters() {
+  EnsureOps();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i]->quantized()) {
+      const QuantRange in = BottomRange(static_cast<int>(i)), out = TopRange(static_cast<int>(i));
+      weights_[i]->SetRanges(in, out);
+    }
+    try {
+      // An empty batch has no operator.
+      i < ops_.size() ? ops_[i]->Prepare() : weights_[i]->Refresh();
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+  }
+}
+
+void WeightedLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (!made_) PrepareParameters();
+  if (ops_.empty()) return;
+  for (size_t i = 0; i < bottom.size(); ++i) {
+    WeightedOp::Operands operands;
+    operands.x = bottom[i]->device_data();
+    operands.y = top[i]->mutable_device_data();
+    operands.workspace = workspace().Need(op(i).workspace_bytes());
+    op(i).Run(operands);
+  }
+}
+
+namespace {
+
+class WeightedWork final : public Work {
+ public:
+  WeightedWork(std::unique_ptr<WeightedOp> op, const WorkRequest& request, const BlobBase* bottom,
+               BlobBase* top)
+      : op_(std::move(op)),
+        bottom_(bottom),
+        top_(top),
+        residual_(request.residual),
+        slopes_(request.slopes) {}
+  const char* library() const override { return op_->op().library(); }
+  int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  void Prepare() override { op_->Prepare(); }
+  void Run(DevicePtr workspace) override {
+    WeightedOp::Operands operands;
+    operands.x = bottom_->device_data();
+    if (residual_) operands.epilogue.residual = residual_->device_data();
+    if (slopes_) operands.epilogue.slopes = slopes_->device_data();
+    operands.y = top_->mutable_device_data();
+    operands.workspace = workspace;
+    op_->Run(operands);
+  }
+
+ private:
+  std::unique_ptr<WeightedOp> op_;
+  const BlobBase* bottom_;
+  BlobBase* top_;
+  const BlobBase *residual_, *slopes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                              const BlobVec& top) {
+  if (request.empty()) return LayerBase::MakeWork(request, bottom, top);
+  CAFFE_CHECK(bottom.size() == 1 && top.size() == 1, Where(), ": ", bottom.size(), " bottoms and ",
+              top.size(), " tops; layers behind one with several cannot be computed with it");
+  Epilogue epilogue;
+  epilogue.stages = request.stages;
+  if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;
+  // Float kinds share the copies of weights; the codes of quantized ones depend on the top's range.
+  std::shared_ptr<OperatorWeights> weights =
+      request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request.maps);
+  if (weights->quantized()) {
+    weights->SetRanges(BottomRange(0), Observed(types().out, {request.top_range}, 0, "top"));
+    if (request.maps.empty()) work_weights_ = weights;
+  }
+  std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false);
+  if (!op) return LayerBase::MakeWork({}, bottom, top);  // an empty shape
+  return std::make_unique<WeightedWork>(std::move(op), request, bottom[0], top[0]);
+}
+
+std::vector<double> WeightedLayer::CodeScales() const {
+  if (!types().compute.is_quantized()) return {};
+  const std::shared_ptr<OperatorWeights> of_work = work_weights_.lock();
+  const std::vector<double>& own = weights_[0]->scales();
+  return own.empty() && of_work ? of_work->scales() : own;
+}
+
+}  // namespace caffe

@@ -1,0 +1,123 @@
+#include "caffe/layer/weighted_op.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "caffe/library/multiplexer.hpp"
+
+namespace caffe {
+
+void WeightedOp::Prepare() {
+  weights_->Refresh();
+  prepared_.Refresh();
+}
+
+WeightedConv::WeightedConv(Device* device, const ConvDescriptor& descriptor,
+                           std::shared_ptr<OperatorWeights> weights)
+    : WeightedOp(std::move(weights)), op_(Multiplexer::Convolution(device, descriptor)) {
+  prepared_ = PreparedWeights(op_.get(), &weights_->weights(), op_->descriptor().key());
+}
+
+void WeightedConv::Run(const Operands& operands) {
+  QuantArguments quant;
+  ConvArguments arguments;
+  arguments.x = operands.x;
+  arguments.weights = weights_->weights().device_data();
+  arguments.prepared = prepared_.data();
+  arguments.bias = weights_->bias();
+  arguments.y = operands.y;
+  arguments.epilogue = operands.epilogue;
+  arguments.workspace = operands.workspace;
+  if (weights_->quantized()) {
+    quant = weights_->quant();
+    arguments.quant = &quant;
+  }
+  op_->Forward(arguments);
+}
+
+ConvGradients WeightedConv::Gradients(DevicePtr workspace) const {
+  ConvGradients gradients;
+  gradients.weights = weights_->weights().device_data();
+  gradients.prepared = prepared_.data();
+  gradients.workspace = workspace;
+  return gradients;
+}
+
+WeightedDeconv::WeightedDeconv(Device* device, const ConvDescriptor& descriptor,
+                               const Epilogue& epilogue, std::shared_ptr<OperatorWeights> weights)
+    : WeightedOp(std::move(weights)),
+      epilogue_(epilogue),
+      op_(Multiplexer::Convolution(device, descriptor)) {
+  prepared_ = PreparedWeights(op_.get(), &weights_->weights(), op_->descriptor().key());
+  if (epilogue.empty()) return;
+  const ConvDescriptor& d = op_->descriptor();
+  bias_op_ = std::make_unique<BiasOp>(device, d.in, d.master(), d.batch, d.in_channels,
+                                      d.geometry.input_count(), true,
+                                      weights_->has_bias() && d.backward_weights);
+}
+
+int64_t WeightedDeconv::workspace_bytes() const {
+  return std::max(op_->workspace_bytes(), bias_op_ ? bias_op_->workspace_bytes() : 0);
+}
+
+void WeightedDeconv::Run(const Operands& operands) {
+  ConvGradients transposed;
+  transposed.weights = weights_->weights().device_data();
+  transposed.prepared = prepared_.data();
+  transposed.y_diff = operands.x;
+  transposed.x_diff = operands.y;
+  transposed.workspace = operands.workspace;
+  op_->BackwardData(transposed);
+  if (bias_op_) {
+    bias_op_->Forward(operands.y, weights_->bias(), operands.y, epilogue_.activation());
+  }
+}
+
+void WeightedDeconv::BackwardData(DevicePtr y_diff, DevicePtr x_diff, DevicePtr workspace) {
+  ConvArguments transposed;
+  transposed.x = y_diff;
+  transposed.weights = weights_->weights().device_data();
+  transposed.prepared = prepared_.data();
+  transposed.y = x_diff;
+  transposed.workspace = workspace;
+  op_->Forward(transposed);
+}
+
+void WeightedDeconv::BackwardWeights(DevicePtr y_diff, DevicePtr x, DevicePtr w_diff,
+                                     DevicePtr workspace) {
+  ConvGradients gradients;
+  gradients.x = y_diff;
+  gradients.y_diff = x;
+  gradients.w_diff = w_diff;
+  gradients.workspace = workspace;
+  op_->BackwardWeights(gradients);
+}
+
+void WeightedDeconv::BackwardBias(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace) {
+  bias_op_->Backward(y_diff, b_diff, workspace);
+}
+
+WeightedGemm::WeightedGemm(Device* device, const GemmDescriptor& descriptor,
+                           std::shared_ptr<OperatorWeights> weights)
+    : WeightedOp(std::move(weights)), op_(Multiplexer::Gemm(device, descriptor)) {
+  prepared_ = PreparedWeights(op_.get(), &weights_->weights(), descriptor.key());
+}
+
+void WeightedGemm::Run(const Operands& operands) {
+  QuantArguments quant;
+  GemmArguments arguments;
+  arguments.a = operands.x;
+  arguments.b = weights_->weights().device_data();
+  arguments.prepared = prepared_.data();
+  arguments.bias = weights_->bias();
+  arguments.c = operands.y;
+  arguments.epilogue = operands.epilogue;
+  arguments.workspace = operands.workspace;
+  if (weights_->quantized()) {
+    quant = weights_->quant();
+    arguments.quant = &quant;
+  }
+  op_->Run(arguments);
+}
+
+}  // namespace caffe
