@@ -3,7 +3,9 @@
 #   float       f32 f16 bf16 f64, compute, in and out equal      quantized  q8 q16, likewise
 #   master      compute f32, in f16 or bf16, out f32 (f32 masters of half-stored values)
 #   pairs       every pair of in and out types, computed in f32 (f64 where one of them is f64)
+#   narrow      compute and in f32, out f16 or bf16 (sums that are stored as half)
 #   once        names its types itself                           device     devices only
+# epilogue/ holds functions that bodies include.
 file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels
      ${CMAKE_SOURCE_DIR}/kernels/*.h)
 
@@ -22,12 +24,14 @@ set(float_words f32 f16 bf16 f64)
 set(quantized_words q8 q16)
 
 function(caffe_host_instance out path compute in out_type float_kind)
+  # A namespace for each body: two bodies may include one file of epilogue/.
+  string(MAKE_C_IDENTIFIER "${path}" body)
   set(${out} "#define Dtype ${compute}
 #define MItype ${in}
 #define MOtype ${out_type}
 #define FLOAT_KIND ${float_kind}
 #define CAFFE_HOST_TYPES \"${compute}/${in}/${out_type}\"
-namespace k_${compute}_${in}_${out_type} {
+namespace k_${body}_${compute}_${in}_${out_type} {
 #line 1 \"kernels/${path}\"
 #include \"${path}\"
 }
@@ -41,7 +45,7 @@ endfunction()
 
 set(host_folders "")
 foreach(file IN LISTS kernel_files)
-  if(file MATCHES "^(dialect|types|math)/")
+  if(file MATCHES "^(dialect|types|math|epilogue)/")
     continue()
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/${file})
@@ -68,6 +72,11 @@ foreach(file IN LISTS kernel_files)
         caffe_host_instance(one ${file} f32 ${word} f32 1)
         string(APPEND text "${one}")
       endforeach()
+    elseif(group STREQUAL "narrow")
+      foreach(word IN ITEMS f16 bf16)
+        caffe_host_instance(one ${file} f32 f32 ${word} 1)
+        string(APPEND text "${one}")
+      endforeach()
     elseif(group STREQUAL "pairs")
       foreach(in IN LISTS float_words quantized_words)
         foreach(out IN LISTS float_words quantized_words)
@@ -82,7 +91,6 @@ foreach(file IN LISTS kernel_files)
     elseif(group STREQUAL "once")
       caffe_host_instance(one ${file} f32 f32 f32 1)
       string(REPLACE "HOST_TYPES \"f32/f32/f32\"" "HOST_TYPES \"once\"" one "${one}")
-      string(REPLACE "namespace k_f32_f32_f32" "namespace k_once" one "${one}")
       string(APPEND text "${one}")
     elseif(NOT group STREQUAL "device")
       message(FATAL_ERROR "kernels/${file}: unknown group of types '${group}'")

@@ -1,12 +1,14 @@
 //! types: float
 // y is computed from the first `inputs` (2 to 4) of a, b, c, d; it may be one of them.
+#include "epilogue/sum.h"
+
 KERNEL(eltwise_sum, ARG(i64, n), ARG(i32, inputs), IN(MItype, a), IN(MItype, b), IN(MItype, c),
        IN(MItype, d), ARG(Acctype, factor_a), ARG(Acctype, factor_b), ARG(Acctype, factor_c),
        ARG(Acctype, factor_d), OUT(MOtype, y)) {
   FOR_EACH(i, n) {
-    Acctype v = LOAD(MItype, a, i) * factor_a + LOAD(MItype, b, i) * factor_b;
-    if (inputs > 2) v += LOAD(MItype, c, i) * factor_c;
-    if (inputs > 3) v += LOAD(MItype, d, i) * factor_d;
+    Acctype v = sum_value(LOAD(MItype, a, i) * factor_a, LOAD(MItype, b, i), factor_b);
+    if (inputs > 2) v = sum_value(v, LOAD(MItype, c, i), factor_c);
+    if (inputs > 3) v = sum_value(v, LOAD(MItype, d, i), factor_d);
     STORE(MOtype, y, i, v);
   }
 }

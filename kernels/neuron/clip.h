@@ -1,9 +1,7 @@
 //! types: float
 // y = x, but not less than low and not more than high. The gradient passes from low to high, both
 // included. In place allowed; the gradient takes the x from before. NaN is propagated.
-DEVICE_FN Acctype clip_value(Acctype x, Acctype low, Acctype high) {
-  return x < low ? low : x > high ? high : x;
-}
+#include "epilogue/clip.h"
 
 DEVICE_FN Acctype clip_gradient(Acctype d, Acctype x, Acctype low, Acctype high) {
   return x < low || x > high ? 0 : d;

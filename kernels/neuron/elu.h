@@ -1,7 +1,7 @@
 //! types: float
 // y = x if x > 0, else alpha (e^x - 1). In place allowed; the gradient takes x and y, or y for both
 // unless alpha is negative: the sign of y is then that of x.
-DEVICE_FN Acctype elu_value(Acctype x, Acctype alpha) { return x > 0 ? x : alpha * EXPM1(x); }
+#include "epilogue/elu.h"
 
 DEVICE_FN Acctype elu_gradient(Acctype d, Acctype x, Acctype y, Acctype alpha) {
   return x > 0 ? d : d * (y + alpha);

@@ -2,11 +2,13 @@
 // y = x if x > 0, else slope * x. Element (r, i) of "rows" is of channel r % channels, of "columns"
 // of channel i. MItype is the type of x and y, MOtype that of slopes. In place allowed; the
 // gradients want the x from before, and x_diff may be y_diff.
+#include "epilogue/relu.h"
+
 KERNEL(prelu_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
        IN(MOtype, slope), OUT(MItype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Acctype v = LOAD(MItype, x, r * columns + i);
-    STORE(MItype, y, r * columns + i, v > 0 ? v : v * LOAD(MOtype, slope, r % channels));
+    STORE(MItype, y, r * columns + i, leaky_value(v, 1, LOAD(MOtype, slope, r % channels)));
   }
 }
 
@@ -14,7 +16,7 @@ KERNEL(prelu_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtyp
        OUT(MItype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Acctype v = LOAD(MItype, x, r * columns + i);
-    STORE(MItype, y, r * columns + i, v > 0 ? v : v * LOAD(MOtype, slope, i));
+    STORE(MItype, y, r * columns + i, leaky_value(v, 1, LOAD(MOtype, slope, i)));
   }
 }
 

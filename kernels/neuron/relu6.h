@@ -1,7 +1,7 @@
 //! types: float
 // y = 6 if x > 6, x if x > 0, else slope x. In place allowed; the gradient takes x, or y where slope
 // is not negative. NaN is propagated.
-DEVICE_FN Acctype relu6_value(Acctype x, Acctype slope) { return x > 6 ? 6 : x > 0 ? x : x * slope; }
+#include "epilogue/relu6.h"
 
 DEVICE_FN Acctype relu6_gradient(Acctype d, Acctype x, Acctype slope) {
   return x >= 6 ? 0 : x > 0 ? d : d * slope;

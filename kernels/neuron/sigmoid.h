@@ -1,10 +1,6 @@
 //! types: float
-// y = 1 / (1 + e^-x). The exponential is taken of -|x|: it never overflows, and small y keep their
-// digits. In place allowed.
-DEVICE_FN Acctype sigmoid_value(Acctype x) {
-  const Acctype e = EXP(x < 0 ? x : -x);
-  return (x < 0 ? e : REAL(1.0)) / (REAL(1.0) + e);
-}
+// y = 1 / (1 + e^-x). In place allowed.
+#include "epilogue/sigmoid.h"
 
 DEVICE_FN Acctype sigmoid_gradient(Acctype d, Acctype y) { return d * y * (REAL(1.0) - y); }
 

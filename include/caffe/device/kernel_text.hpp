@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,10 @@ namespace caffe {
 const std::string& KernelText(const std::string& path);
 std::vector<std::string> KernelTextPaths();
 
-// KernelText(path) for OpenCL and CUDA: each line `#include "dialect/training.h"` is replaced by the
-// text of that file of kernels/. #line names the files in compile errors.
-std::string KernelTextWithIncludes(const std::string& path);
+// KernelText(path) for OpenCL and CUDA: each line `#include "folder/file.h"` is replaced by the text of
+// that file of kernels/ unless `included` holds it already; it holds it afterwards. #line names the
+// files in compile errors.
+std::string KernelTextWithIncludes(const std::string& path, std::set<std::string>* included);
 
 // The heads of all kernels that a body declares. Throws on a head that does not follow the dialect.
 std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std::string& text);

@@ -28,7 +28,7 @@ class ProgramBuilder {
   ProgramBuilder& Fold(const std::string& parameter, int64_t value);
   // A further type that bodies name directly, as IN(f16, x), where it is not one of the triple.
   ProgramBuilder& AlsoType(DataType type);
-  // kernels/<path>.h, `path` without the extension.
+  // kernels/<path>.h, `path` without the extension, and the files that it includes.
   ProgramBuilder& Body(const std::string& path);
 
   ProgramText Text() const;

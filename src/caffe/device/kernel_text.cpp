@@ -106,20 +106,23 @@ const std::string& KernelText(const std::string& path) {
   CAFFE_THROW("there is no kernel file kernels/", path, ".h");
 }
 
-std::string KernelTextWithIncludes(const std::string& path) {
+std::string KernelTextWithIncludes(const std::string& path, std::set<std::string>* included) {
   static const std::string begin = "#include \"", end = ".h\"";
+  const auto line_directive = [&path](int number) {
+    return Concat("#line ", number, " \"kernels/", path, ".h\"\n");
+  };
   std::istringstream lines(KernelText(path));
-  std::string line, text = "#line 1 \"kernels/" + path + ".h\"\n";
+  std::string line, text = line_directive(1);
   for (int number = 1; std::getline(lines, line); ++number) {
     if (!line.starts_with(begin)) {
       text += line + "\n";
       continue;
     }
-    const size_t close = line.find(end, begin.size());
-    CAFFE_CHECK(close != std::string::npos, "kernels/", path, ".h, line ", number, ": '", line,
-                "' does not name a file of kernels/");
-    text += KernelTextWithIncludes(line.substr(begin.size(), close - begin.size()));
-    text += "#line " + std::to_string(number + 1) + " \"kernels/" + path + ".h\"\n";
+    CAFFE_CHECK(line.size() > begin.size() + end.size() && line.ends_with(end), "kernels/", path,
+                ".h:", number, ": '", line, "' is not #include \"folder/file.h\"");
+    const std::string other = line.substr(begin.size(), line.size() - begin.size() - end.size());
+    if (included->insert(other).second) text += KernelTextWithIncludes(other, included);
+    text += line_directive(number + 1);
   }
   return text + "\n";
 }

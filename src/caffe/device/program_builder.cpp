@@ -1,5 +1,7 @@
 #include "caffe/device/program_builder.hpp"
 
+#include <sstream>
+
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
@@ -67,12 +69,15 @@ ProgramText ProgramBuilder::Text() const {
   if (doubles) text += "#define CAFFE_FP64 1\n";
   text += "#define Index i32\n";
   for (const auto& [name, value] : defines_) text += "#define " + name + " " + value + "\n";
+  std::set<std::string> included;
   for (const std::string& part :
        {dialect, std::string("dialect/common"), std::string("math/requantize"),
         std::string("math/random"), std::string("math/float")}) {
-    text += KernelTextWithIncludes(part);
+    text += KernelTextWithIncludes(part, &included);
   }
-  for (const std::string& word : words) text += KernelTextWithIncludes("types/" + word);
+  for (const std::string& word : words) {
+    text += KernelTextWithIncludes("types/" + word, &included);
+  }
   text += "#define Dtype " + types_.compute.word() + "\n#define MItype " + types_.in.word() +
           "\n#define MOtype " + types_.out.word() + "\n#define FLOAT_KIND " +
           (types_.compute.is_float() ? "1" : "0") + "\n";
@@ -82,7 +87,8 @@ ProgramText ProgramBuilder::Text() const {
     folded.push_back(name);
   }
   for (const std::string& body : bodies_) {
-    text += RewriteKernelHeads(KernelTextWithIncludes(body), folded);
+    if (!included.insert(body).second) continue;
+    text += RewriteKernelHeads(KernelTextWithIncludes(body, &included), folded);
   }
   if (log::Topic("kernels")) {
     log::Info(Concat("program ", program.name, " for ", device_->info().id, ":\n", text));
