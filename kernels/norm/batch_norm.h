@@ -1,8 +1,10 @@
 //! types: float
-// Normalisation of [outer, channels, inner] per channel: v = (x - mean) * inverse, y = v, or
-// max(v, 0) with relu. Element (r, i) of "rows" is of channel r % channels, of "columns" of channel
-// i. Statistics and the layer's blobs are masters. In place allowed; the gradients want the x from
-// before, and x_diff may be y_diff.
+// Normalisation of [outer, channels, inner] per channel: v = (x - mean) * inverse, y = v from
+// low to high, the bounds of a ReLU or infinite ones; a gradient with `gate` passes where v > 0. Element
+// (r, i) of "rows" is of channel r % channels, of "columns" of channel i. Statistics and the layer's
+// blobs are masters. In place allowed; the gradients want the x from before, and x_diff may be y_diff.
+#include "epilogue/clip.h"
+
 KERNEL(batch_norm_mean, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
        ARG(Acctype, factor), OUT(Mastertype, mean)) {
   FOR_EACH(c, channels) {
@@ -63,29 +65,31 @@ KERNEL(batch_norm_global, ARG(i64, channels), IN(Mastertype, means), IN(Masterty
   }
 }
 
-KERNEL(batch_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), ARG(i32, relu),
-       IN(MItype, x), IN(Mastertype, mean), IN(Mastertype, inverse), OUT(MOtype, y)) {
+KERNEL(batch_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
+       ARG(Acctype, low), ARG(Acctype, high), IN(MItype, x), IN(Mastertype, mean),
+       IN(Mastertype, inverse), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Index c = r % channels;
     const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, c);
     const Acctype v = d * LOAD(Mastertype, inverse, c);
-    STORE(MOtype, y, r * columns + i, relu && v < 0 ? (Acctype)0 : v);
+    STORE(MOtype, y, r * columns + i, clip_value(v, low, high));
   }
 }
 
-KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, relu), IN(MItype, x),
-       IN(Mastertype, mean), IN(Mastertype, inverse), OUT(MOtype, y)) {
+KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(Acctype, low),
+       ARG(Acctype, high), IN(MItype, x), IN(Mastertype, mean), IN(Mastertype, inverse),
+       OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, i);
     const Acctype v = d * LOAD(Mastertype, inverse, i);
-    STORE(MOtype, y, r * columns + i, relu && v < 0 ? (Acctype)0 : v);
+    STORE(MOtype, y, r * columns + i, clip_value(v, low, high));
   }
 }
 
-// Partial sums of y_diff and of v y_diff, [2, slices * lanes, channels]; y_diff counts where the
-// ReLU let v pass.
+// Partial sums of y_diff and of v y_diff, [2, slices * lanes, channels]; y_diff counts where
+// the gate is open.
 KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
-       ARG(i64, slices), ARG(i64, lanes), ARG(i32, relu), IN(MItype, x), IN(MOtype, y_diff),
+       ARG(i64, slices), ARG(i64, lanes), ARG(i32, gate), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), OUT(Mastertype, parts)) {
   FOR_EACH_GROUP(g, channels * slices * lanes) {
     const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
@@ -97,7 +101,7 @@ KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, 
       SIMD_SUM2(sum_part, dot_part)
       FOR_LANES(i, lane, lanes, inner) {
         const Acctype v = (LOAD(MItype, x, row + i) - center) * factor;
-        const Acctype d = relu && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, row + i);
+        const Acctype d = gate && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, row + i);
         sum_part += d;
         dot_part += d * v;
       }
@@ -110,30 +114,30 @@ KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, 
   }
 }
 
-// With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and relu the
+// With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and gate the
 // values of x do not matter.
 KERNEL(batch_norm_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
-       ARG(i32, relu), ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
+       ARG(i32, gate), ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, sums), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Index c = r % channels, at = r * columns + i;
     const Acctype k = LOAD(Mastertype, inverse, c);
     const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, c)) * k;
-    const Acctype d = relu && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
+    const Acctype d = gate && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
     const Acctype by_mean = batch ? LOAD(Mastertype, sums, c) * factor : 0;
     const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, channels + c) * factor) : 0;
     STORE(MItype, x_diff, at, (d - by_mean - by_variance) * k);
   }
 }
 
-KERNEL(batch_norm_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, relu),
+KERNEL(batch_norm_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, gate),
        ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, sums), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Index at = r * columns + i;
     const Acctype k = LOAD(Mastertype, inverse, i);
     const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, i)) * k;
-    const Acctype d = relu && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
+    const Acctype d = gate && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
     const Acctype by_mean = batch ? LOAD(Mastertype, sums, i) * factor : 0;
     const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, columns + i) * factor) : 0;
     STORE(MItype, x_diff, at, (d - by_mean - by_variance) * k);

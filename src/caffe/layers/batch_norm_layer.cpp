@@ -1,6 +1,7 @@
 #include "caffe/layers/batch_norm_layer.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
@@ -110,39 +111,40 @@ void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
 void BatchNorm::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
   input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());
-  const int relu = fused_relu_;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double low = fused_relu_ ? 0 : -kInfinity, high = kInfinity;
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
   if (inner_ == 1) {
-    normalize_columns_->Launch({outer_, channels_},
-                               {outer_, channels_, relu, x, mean_->Data(), inverse_->Data(), y});
+    normalize_columns_->Launch(
+        {outer_, channels_}, {outer_, channels_, low, high, x, mean_->Data(), inverse_->Data(), y});
   } else {
     const int64_t rows = outer_ * channels_;
-    normalize_rows_->Launch({rows, inner_},
-                            {rows, inner_, channels_, relu, x, mean_->Data(), inverse_->Data(), y});
+    normalize_rows_->Launch({rows, inner_}, {rows, inner_, channels_, low, high, x, mean_->Data(),
+                                             inverse_->Data(), y});
   }
 }
 
 void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                          const BlobVec& bottom) {
   if (!propagate_down[0] || bottom[0]->count() == 0) return;
-  const int relu = fused_relu_, batch = !global_;
+  const int gate = fused_relu_, batch = !global_;
   const KernelArgument y_diff = top[0]->Diff();
   const KernelArgument x = GradientNeedsInput() ? input_.Data(*bottom[0], *top[0]) : y_diff;
   if (batch) {
     backward_sums_.Launch(gradient_parts_.get(),
-                          {relu, x, y_diff, mean_->Data(), inverse_->Data()});
+                          {gate, x, y_diff, mean_->Data(), inverse_->Data()});
     backward_sums_.Finish(false, gradient_sums_->MutableData());
   }
   const double factor = 1.0 / static_cast<double>(outer_ * inner_);
   const KernelArgument x_diff = bottom[0]->MutableDiff();
   if (inner_ == 1) {
     gradient_columns_->Launch({outer_, channels_},
-                              {outer_, channels_, relu, batch, factor, x, y_diff, mean_->Data(),
+                              {outer_, channels_, gate, batch, factor, x, y_diff, mean_->Data(),
                                inverse_->Data(), gradient_sums_->Data(), x_diff});
   } else {
     const int64_t rows = outer_ * channels_;
     gradient_rows_->Launch({rows, inner_},
-                           {rows, inner_, channels_, relu, batch, factor, x, y_diff, mean_->Data(),
+                           {rows, inner_, channels_, gate, batch, factor, x, y_diff, mean_->Data(),
                             inverse_->Data(), gradient_sums_->Data(), x_diff});
   }
 }
