@@ -1,9 +1,10 @@
 //! types: device
-// C[i] = activation(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of
-// the work group. A group of 16 x 16 computes TILE_M x TILE_N elements, its threads WORK_M x WORK_N
+// C[i] = EPILOGUE(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of the
+// work group. A group of 16 x 16 computes TILE_M x TILE_N elements, its threads WORK_M x WORK_N
 // of them, 16 apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE_M, TILE_N (multiples of 16), FULL (1 if
 // no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments: bias_kind is 0
 // (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
+#include "epilogue/bounds.h"
 #define TILE_K 16
 #define WORK_M (TILE_M / 16)
 #define WORK_N (TILE_N / 16)
@@ -27,9 +28,11 @@
 #endif
 
 KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acctype, beta),
-       ARG(i32, read_c), ARG(i32, bias_kind), ARG(i32, relu), ARG(i32, lda), ARG(i32, ldb),
-       ARG(i32, ldc), ARG(i64, step_a), ARG(i64, step_b), ARG(i64, step_c), IN(MItype, a),
-       IN(MItype, b), IN(Dtype, bias), OUT(MOtype, c)) {
+       ARG(i32, read_c), ARG(i32, bias_kind), ARG(Acctype, activation_a),
+       ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
+       IN(Mastertype, slopes), ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a),
+       ARG(i64, step_b), ARG(i64, step_c), IN(MItype, a), IN(MItype, b), IN(Dtype, bias),
+       OUT(MOtype, c)) {
   // One element of padding keeps transposing stores off the same bank.
   LOCAL Acctype tile_a[TILE_K][TILE_M + 1];
   LOCAL Acctype tile_b[TILE_K][TILE_N + 1];
@@ -84,7 +87,7 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
         Acctype v = alpha * sum[i][j];
         if (read_c) v += beta * LOAD(MOtype, c, at);
         if (bias_kind) v += LOAD(Dtype, bias, bias_kind == 1 ? row : col);
-        STORE(MOtype, c, at, relu && v < 0 ? 0 : v);
+        STORE(MOtype, c, at, EPILOGUE(v, row, col, at));
       }
     }
   }

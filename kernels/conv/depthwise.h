@@ -2,11 +2,15 @@
 // Convolution where every channel is a group of its own: x [images, channels, in_h, in_w], weights
 // [channels, multiplier, kernel_h, kernel_w], y [images, channels, multiplier, out_h, out_w]. Rows
 // are those of all planes. The CPU's kernels are in depthwise_planes.h.
+#include "epilogue/bounds.h"
+
 KERNEL(depthwise_forward, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, multiplier),
        FOLD(i32, in_h), FOLD(i32, in_w), FOLD(i32, out_h), FOLD(i32, out_w), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
        FOLD(i32, pad_w), FOLD(i32, dilation_h), FOLD(i32, dilation_w), ARG(i32, has_bias),
-       ARG(i32, relu), IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(MOtype, y)) {
+       ARG(Acctype, activation_a), ARG(Acctype, activation_b), ARG(Acctype, coefficient),
+       IN(MOtype, residual), IN(Mastertype, slopes), IN(MItype, x), IN(MItype, weights),
+       IN(Mastertype, bias), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, ow, out_w) {
     const Index plane = r / out_h, source = plane / multiplier, o = plane % (channels * multiplier);
     const i32 top = (i32)(r - plane * out_h) * stride_h - pad_h;
@@ -22,7 +26,7 @@ KERNEL(depthwise_forward, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, multipl
                LOAD(MItype, x, (source * in_h + h) * in_w + w);
       }
     }
-    STORE(MOtype, y, r * out_w + ow, relu && sum < 0 ? (Acctype)0 : sum);
+    STORE(MOtype, y, r * out_w + ow, EPILOGUE(sum, o, 0, r * out_w + ow));
   }
 }
 

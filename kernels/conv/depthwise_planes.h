@@ -5,6 +5,8 @@
 // holds stride_h stride_w images of every stride-th row and column. The caller sees to it that all
 // this, and the strip itself in `flat`, fits into 8192 elements with 64 to spare, and that there
 // are at most 256 taps.
+#include "epilogue/activate.h"
+#include "epilogue/sum.h"
 
 // image = `count` rows of every image of x, the first being row `top` of the plane. flat holds the
 // rows from max(top, 0) on. What lies left and right of the plane is 0 already.
@@ -65,12 +67,16 @@ DEVICE_FN void depthwise_add_taps(const Acctype* image, const Acctype* weight, c
   }
 }
 
-// A strip of an image has `rows` rows of `pitch`, `strip` of which are rows of y.
+// A strip of an image has `rows` rows of `pitch`, `strip` of which are rows of y. slope_axis is 1 where
+// formula 7 has a slope for each output, 0 where it has one for all; sum and formula as in
+// blas/stages.h.
 KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, multiplier),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_h), ARG(i32, out_w), ARG(i32, stride_h),
        ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, taps), ARG(i32, strip),
-       ARG(i32, rows), ARG(i32, pitch), ARG(i32, has_bias), ARG(i32, relu), IN(i32, table),
-       IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(MOtype, y)) {
+       ARG(i32, rows), ARG(i32, pitch), ARG(i32, has_bias), ARG(Acctype, activation_a),
+       ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
+       IN(Mastertype, slopes), ARG(i32, slope_axis), ARG(i32, sum), ARG(i32, formula),
+       IN(i32, table), IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(MOtype, y)) {
   Acctype flat[8192], image[8192], sums[8192], weight[256];
   i32 offset[256];
   SIMD for (i32 i = 0; i < 8192; ++i) image[i] = 0;
@@ -79,6 +85,7 @@ KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, m
     const Index o = p % outputs, source = p / multiplier * in_h;
     for (i32 t = 0; t < taps; ++t) weight[t] = LOAD(MItype, weights, o * taps + t);
     const Acctype start = has_bias ? LOAD(Mastertype, bias, o) : (Acctype)0;
+    const Acctype slope = formula == 7 ? LOAD(Mastertype, slopes, slope_axis ? o : 0) : (Acctype)0;
     for (i32 top = 0; top < out_h; top += strip) {
       const i32 count = out_h - top < strip ? out_h - top : strip, seen = count + rows - strip;
       const i32 above = top * stride_h - pad_h, below = above + seen * stride_h;
@@ -94,10 +101,25 @@ KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, m
         SIMD for (Index i = 0; i < out_w; ++i) flat[j * out_w + i] = sums[j * pitch + i];
       }
       const Index to = (p * out_h + top) * out_w;
-      SIMD for (Index i = 0; i < count * out_w; ++i) {
-        const Acctype v = flat[i];
-        STORE(MOtype, y, to + i, relu && v < 0 ? (Acctype)0 : v);
+      if (formula == 0 && sum == 0) {
+        SIMD for (Index i = 0; i < count * out_w; ++i) {
+          STORE(MOtype, y, to + i, clip_value(flat[i], activation_a, activation_b));
+        }
+        continue;
       }
+      if (sum == 1) {
+        SIMD for (Index i = 0; i < count * out_w; ++i) {
+          flat[i] = sum_value(flat[i], LOAD(MOtype, residual, to + i), coefficient);
+        }
+      }
+      activate(flat, count * out_w, formula == 7 ? 1 : formula, formula == 7 ? slope : activation_a,
+               activation_b);
+      if (sum == 2) {
+        SIMD for (Index i = 0; i < count * out_w; ++i) {
+          flat[i] = sum_value(flat[i], LOAD(MOtype, residual, to + i), coefficient);
+        }
+      }
+      SIMD for (Index i = 0; i < count * out_w; ++i) STORE(MOtype, y, to + i, flat[i]);
     }
   }
 }

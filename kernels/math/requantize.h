@@ -24,6 +24,14 @@ DEVICE_FN i64 requantize_i64(i64 v, i32 multiplier, i32 shift) {
   return v < 0 ? -r : r;
 }
 
+// The same with a factor of its own for v < 0, whose multiplier is negative where the factor is.
+DEVICE_FN i64 requantize_slope(i64 v, i32 multiplier, i32 shift, i32 negative_multiplier,
+                               i32 negative_shift) {
+  const i32 m = v < 0 ? negative_multiplier : multiplier;
+  const i64 r = requantize_i64(v, m < 0 ? -m : m, v < 0 ? negative_shift : shift);
+  return m < 0 ? -r : r;
+}
+
 DEVICE_FN i32 requantize_i32(i32 v, i32 multiplier, i32 shift) {
   return (i32)requantize_i64((i64)v, multiplier, shift);
 }

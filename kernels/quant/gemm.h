@@ -4,7 +4,7 @@
 // activations, whose zero point is folded into the bias and whose pointer therefore has 0. See
 // caffe/library/quant_arguments.hpp. A group of 16 x 16 computes TILE x TILE elements. Defines:
 // TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16), CHANNEL_ROWS (1: A are the weights), WIDE
-// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL.
+// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL. low and high are bounds of code - zero point.
 #define TILE_K 16
 #define WORK (TILE / 16)
 #define LOADS (TILE * TILE_K / 256)
@@ -23,10 +23,10 @@
 #define Sum u32
 #endif
 
-KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, relu), ARG(i32, lda),
-       ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a), ARG(i64, step_b), ARG(i64, step_c),
-       IN(MItype, a), IN(MItype, b), IN(i64, bias), IN(i32, multiplier), IN(i32, shift),
-       OUT(MOtype, c)) {
+KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG(i32, high),
+       ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a), ARG(i64, step_b),
+       ARG(i64, step_c), IN(MItype, a), IN(MItype, b), IN(i64, bias), IN(i32, multiplier),
+       IN(i32, shift), IN(i32, negative_multiplier), IN(i32, negative_shift), OUT(MOtype, c)) {
   LOCAL i32 tile_a[TILE_K][TILE + 1];
   LOCAL i32 tile_b[TILE_K][TILE + 1];
   const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
@@ -103,9 +103,11 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, relu), AR
 #else
         const i64 v = (i32)(sum[i][j] + (u32)offset);
 #endif
-        const i64 r =
-            requantize_i64(v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel));
-        STORE(MOtype, c, base_c + (i64)row * ldc + col, (Acctype)(relu && r < 0 ? 0 : r));
+        const i64 r = requantize_slope(
+            v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel),
+            LOAD(i32, negative_multiplier, channel), LOAD(i32, negative_shift, channel));
+        STORE(MOtype, c, base_c + (i64)row * ldc + col,
+              (Acctype)(r < low ? low : r > high ? high : r));
       }
     }
   }

@@ -10,7 +10,10 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/quantized_parameters.hpp"
+#include "caffe/library/multiplexer.hpp"
 #include "library/exact_requantize.hpp"
+#include "library/library_support.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 #include "support/text.hpp"
@@ -279,6 +282,73 @@ TEST_P(QuantizedLayerTest, AReluInTheEpilogue) {
     const int64_t lowest = *std::min_element(exact.begin(), exact.end());
     EXPECT_EQ(lowest == out.zero, fused);
   }
+}
+
+TEST_P(QuantizedLayerTest, ParametersHoldTheFactorsOfSlopes) {
+  constexpr int64_t kRows = 7, kChannels = 4, kDepth = 21;
+  const auto make = [&](const Shape& shape, const std::vector<double>& values) {
+    auto blob = MakeBlob(kFloat, device(), shape, "parameter");
+    float* data = static_cast<float*>(blob->mutable_host_data());
+    std::copy(values.begin(), values.end(), data);
+    return blob;
+  };
+  const auto weights = make({kChannels, kDepth}, TestNumbers(kChannels * kDepth, 41));
+  const auto bias = make({kChannels}, TestNumbers(kChannels, 42));
+  const auto slopes = make({kChannels}, {0.25, -0.5, 0, 1.5});
+  QuantizedParameters::Source source{weights.get(), bias.get()};
+  source.channels = kChannels;
+  source.activation = {Activation::Kind::kPReLU};
+  source.slopes = slopes.get();
+  QuantizedParameters parameters(source, type(), device());
+  const QuantRange in = In(), out = Out();
+  parameters.SetRanges(in, out);
+  EXPECT_TRUE(parameters.Refresh());
+  EXPECT_FALSE(parameters.Stale());
+
+  GemmDescriptor d;
+  d.m = kRows;
+  d.n = kChannels;
+  d.k = kDepth;
+  d.trans_b = true;
+  d.in = d.out = type();
+  d.epilogue.bias = d.epilogue.slopes = Epilogue::Bias::kPerColumn;
+  d.epilogue.stages = {source.activation};
+  const auto x = MakeBlob(type(), device(), {kRows, kDepth}, "x");
+  const auto y = MakeBlob(type(), device(), {kRows, kChannels}, "y");
+  SetCodes(x.get(), RandomCodes(kRows * kDepth, type(), 43));
+  const auto op = Multiplexer::Gemm(device(), d);
+  for (const double first : {0.25, -2.0}) {
+    static_cast<float*>(slopes->mutable_host_data())[0] = static_cast<float>(first);
+    parameters.Refresh();
+    const QuantArguments quant = parameters.arguments();
+    GemmArguments arguments{x->device_data(), parameters.codes().device_data(),
+                            y->mutable_device_data()};
+    arguments.quant = &quant;
+    test::Run(*op, device(), arguments);
+    const ExactParameters p(weights->DataAsDouble(), bias->DataAsDouble(), kChannels, in, out,
+                            type());
+    const std::vector<double> slope = slopes->DataAsDouble();
+    const auto codes = Codes(*x);
+    std::vector<int64_t> exact;
+    int negative_sums = 0;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t c = 0; c < kChannels; ++c) {
+        Wide sum = p.bias[c];
+        for (int64_t i = 0; i < kDepth; ++i) {
+          sum += static_cast<Wide>(codes[row * kDepth + i] - in.zero) * p.weights[c * kDepth + i];
+        }
+        Requant negative =
+            Requant::FromReal(std::abs(slope[c]) * (in.scale * p.scales[c] / out.scale));
+        if (slope[c] < 0) negative.multiplier = -negative.multiplier;
+        negative_sums += sum < 0;
+        exact.push_back(ExactCode(sum, p.factors[c], negative, -1e9, 1e9, out.zero, most()));
+      }
+    }
+    EXPECT_GT(negative_sums, 5);
+    EXPECT_EQ(Codes(*y), exact) << "slope " << first;
+  }
+  static_cast<float*>(slopes->mutable_host_data())[2] = std::numeric_limits<float>::infinity();
+  EXPECT_THROW(parameters.Refresh(), Error);
 }
 
 // --- Convolution ---------------------------------------------------------------------------------

@@ -66,7 +66,6 @@ void Check(ConvDescriptor d) {
   d.Normalize();
   d.epilogue.bias_type = d.master();
   const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-  const bool relu = d.epilogue.relu();
   const int64_t out_count = d.geometry.output_count();
   const auto x = Values(d.batch * d.in_channels * d.geometry.input_count(), 1);
   const auto w = Values(d.weight_count(), 2), bias = Values(d.out_channels, 3);
@@ -81,7 +80,7 @@ void Check(ConvDescriptor d) {
   for (size_t i = 0; i < y.size(); ++i) {
     const int64_t channel = static_cast<int64_t>(i) / out_count % d.out_channels;
     if (has_bias) y[i] += bias[channel];
-    if (relu) y[i] = std::max(y[i], 0.0);
+    y[i] = test::Stages(d.epilogue, y[i]);
     b_diff[channel] += y_diff[i];
   }
   for (Device* device : AllDevices()) {
@@ -457,19 +456,24 @@ TEST(BiasTest, AddsActivatesAndSums) {
           relu[i] = std::max(x[i], 0.0);
           sums[c] += x[i];
         }
-        BiasOp op(device, type, master, outer, channels, inner);
+        Epilogue add, activate, both;
+        add.bias = both.bias = Epilogue::Bias::kPerRow;
+        activate.stages = both.stages = {kPlainReLU};
+        BiasOp op(device, type, master, outer, channels, inner, add, true);
+        BiasOp relu_op(device, type, master, outer, channels, inner, activate, false);
+        BiasOp both_op(device, type, master, outer, channels, inner, both, false);
         const Array dx(device, type, x), db(device, master, bias), dy(device, type, x);
         const std::string what = device->info().id + " " + type.name();
-        op.Forward(dx, db, dy, Activation{});
+        op.Forward(dx, db, dy);
         test::ExpectNear(dy.Read(), plain, test::Tolerance(type), what);
-        op.Forward(dx, {}, dy, kPlainReLU);
+        relu_op.Forward(dx, {}, dy);
         test::ExpectNear(dy.Read(), relu, test::Tolerance(type), what);
         const test::Bytes workspace(device, op.workspace_bytes());
         op.Backward(dx, db, workspace);
         test::ExpectNear(db.Read(), sums, test::Tolerance(master), what);
         const Array nan(device, type, std::vector<double>(x.size(), std::nan("")));
-        for (const bool biased : {false, true}) {
-          op.Forward(nan, biased ? db : DevicePtr{}, dy, kPlainReLU);
+        for (BiasOp* activated : {&relu_op, &both_op}) {
+          activated->Forward(nan, activated == &both_op ? db : DevicePtr{}, dy);
           for (const double y : dy.Read()) ASSERT_TRUE(std::isnan(y)) << what;
         }
       }

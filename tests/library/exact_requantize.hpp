@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 
 #include "caffe/core/requant.hpp"
 
@@ -33,6 +35,20 @@ inline int64_t ExactRequantize(Wide v, const Requant& factor) {
 inline int64_t ExactCode(Wide sum, const Requant& factor, bool relu, int64_t zero, int64_t most) {
   const int64_t v = ExactRequantize(sum, factor);
   return std::clamp<int64_t>((relu && v < 0 ? 0 : v) + zero, 0, most);
+}
+
+// The same with the factor of a slope for sums below 0, whose multiplier is negative where the slope is,
+// and with bounds in units of the scale.
+inline int64_t ExactCode(Wide sum, const Requant& factor, const Requant& negative, double low,
+                         double high, int64_t zero, int64_t most) {
+  int64_t v = ExactRequantize(sum, factor);
+  if (sum < 0) {
+    const Requant magnitude{std::abs(negative.multiplier), negative.shift};
+    v = ExactRequantize(sum, magnitude) * (negative.multiplier < 0 ? -1 : 1);
+  }
+  // Halves away from zero, as all rounding.
+  const int64_t from = std::llround(std::max(low, -1e9)), to = std::llround(std::min(high, 1e9));
+  return std::clamp<int64_t>(std::clamp(v, from, to) + zero, 0, most);
 }
 
 }  // namespace caffe::test

@@ -37,8 +37,7 @@ void Reference(const GemmDescriptor& d, const std::vector<double>& a, const std:
         double value = alpha * sum + (beta == 0 ? 0 : beta * target);
         if (d.epilogue.bias == Epilogue::Bias::kPerRow) value += bias[i];
         if (d.epilogue.bias == Epilogue::Bias::kPerColumn) value += bias[j];
-        if (d.epilogue.relu()) value = std::max(value, 0.0);
-        target = value;
+        target = test::Stages(d.epilogue, value);
       }
     }
   }

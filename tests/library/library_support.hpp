@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
@@ -118,6 +119,29 @@ inline std::vector<double> Values(size_t count, uint32_t seed) {
     value = (static_cast<int>((state >> 16) % 33) - 16) / 8.0;
   }
   return values;
+}
+
+// The stages of an epilogue, in double.
+inline double Stages(const Epilogue& epilogue, double v, double residual = 0, double slope = 0) {
+  for (const Epilogue::Stage& stage : epilogue.stages) {
+    if (const auto* sum = std::get_if<ResidualSum>(&stage)) {
+      v += sum->coefficient * residual;
+      continue;
+    }
+    const Activation f = std::get<Activation>(stage);
+    switch (f.kind) {
+      case Activation::Kind::kNone: break;
+      case Activation::Kind::kReLU: v = v > 0 ? v : f.a * v; break;
+      case Activation::Kind::kReLU6: v = v > 0 ? std::min(v, 6.0) : f.a * v; break;
+      case Activation::Kind::kClip: v = std::clamp<double>(v, f.a, f.b); break;
+      case Activation::Kind::kELU: v = v > 0 ? v : f.a * (std::exp(v) - 1); break;
+      case Activation::Kind::kSigmoid: v = 1 / (1 + std::exp(-v)); break;
+      case Activation::Kind::kTanH: v = std::tanh(v); break;
+      case Activation::Kind::kSwish: v = v / (1 + std::exp(-f.a * v)); break;
+      case Activation::Kind::kPReLU: v = v > 0 ? v : slope * v; break;
+    }
+  }
+  return v;
 }
 
 inline double Tolerance(DataType type) {

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <set>
 #include <vector>
 
 #include "caffe/core/error.hpp"
@@ -81,7 +83,26 @@ struct Channels {
   std::vector<int64_t> bias;
   std::vector<int32_t> multiplier, shift;
   int32_t zero_x = 0, zero_y = 0;
+  double scale_y = 1;
+  std::vector<int32_t> negative_multiplier, negative_shift;  // empty: no slope
   Requant factor(int64_t c) const { return {multiplier[c], shift[c]}; }
+  // The code of a sum.
+  int64_t Code(Wide sum, int64_t c, const Activation& activation, int64_t most) const {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    double low = -kInfinity, high = kInfinity;
+    using Kind = Activation::Kind;
+    if (activation.kind == Kind::kClip) {
+      low = activation.a / scale_y;
+      high = activation.b / scale_y;
+    } else if (activation.kind == Kind::kReLU6) {
+      high = 6 / scale_y;
+    }
+    const bool slope = !negative_multiplier.empty();
+    const bool relu = activation.kind == Kind::kReLU || activation.kind == Kind::kReLU6;
+    if (relu && !slope) low = 0;
+    const Requant negative = slope ? Requant{negative_multiplier[c], negative_shift[c]} : factor(c);
+    return ExactCode(sum, factor(c), negative, low, high, zero_y, most);
+  }
 };
 
 // Factors around scale, which spread sums over the codes, and biases of the same size as the sums.
@@ -103,16 +124,60 @@ Channels RandomChannels(int64_t count, DataType type, int64_t depth, uint64_t se
   return channels;
 }
 
+// Every activation of codes, with its slopes and a scale at which its bounds lie among the codes.
+struct CodeActivation {
+  Activation activation;
+  std::vector<double> slopes;  // of the channels in turn
+};
+
+const std::vector<CodeActivation>& CodeActivations() {
+  using Kind = Activation::Kind;
+  static const auto* const rows = new std::vector<CodeActivation>{
+      {{Kind::kNone}, {}},
+      {{Kind::kReLU}, {}},
+      {{Kind::kReLU, 0.1f}, {0.1f}},
+      {{Kind::kReLU, -0.25f}, {-0.25f}},
+      {{Kind::kReLU6}, {}},
+      {{Kind::kReLU6, 0.3f}, {0.3f}},
+      {{Kind::kClip, -1.5f, 2.75f}, {}},
+      {{Kind::kClip, 1, 2}, {}},
+      {{Kind::kPReLU}, {0.25, -0.5, 0, 1.75, 1e-12}},
+  };
+  return *rows;
+}
+
+void Activate(const CodeActivation& row, DataType type, Channels* channels) {
+  // Codes reach from about -8 to 8.
+  channels->scale_y = 16.0 / type.info().code_max;
+  channels->zero_y = type.info().code_max / 2;
+  channels->negative_multiplier.clear();
+  channels->negative_shift.clear();
+  for (size_t c = 0; !row.slopes.empty() && c < channels->bias.size(); ++c) {
+    const double slope = row.slopes[c % row.slopes.size()];
+    const Requant negative =
+        Requant::FromReal(std::abs(slope) * channels->factor(static_cast<int64_t>(c)).real());
+    channels->negative_multiplier.push_back(slope < 0 ? -negative.multiplier : negative.multiplier);
+    channels->negative_shift.push_back(negative.shift);
+  }
+}
+
 class DeviceChannels {
  public:
   DeviceChannels(Device* device, const Channels& c)
-      : bias_(device, c.bias), multiplier_(device, c.multiplier), shift_(device, c.shift) {
-    arguments = {bias_, multiplier_, shift_, c.zero_x, c.zero_y};
+      : bias_(device, c.bias),
+        multiplier_(device, c.multiplier),
+        shift_(device, c.shift),
+        negative_multiplier_(device, c.negative_multiplier),
+        negative_shift_(device, c.negative_shift) {
+    arguments = {bias_, multiplier_, shift_, c.zero_x, c.zero_y, c.scale_y};
+    if (c.negative_multiplier.empty()) return;
+    arguments.negative_multiplier = negative_multiplier_;
+    arguments.negative_shift = negative_shift_;
   }
   QuantArguments arguments;
 
  private:
-  Memory bias_, multiplier_, shift_;
+  Memory bias_, multiplier_, shift_, negative_multiplier_, negative_shift_;
 };
 
 // --- Products ------------------------------------------------------------------------------------
@@ -157,7 +222,6 @@ std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Oper
 std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
                            const Channels& channels) {
   const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
-  const bool relu = d.epilogue.relu();
   const int64_t zero_a = rows ? WeightZero(d.in) : 0, zero_b = rows ? 0 : WeightZero(d.in);
   std::vector<int64_t> c(SizeC(d), 7);
   for (int64_t batch = 0; batch < d.batch; ++batch) {
@@ -172,7 +236,7 @@ std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
                  (operands.b[batch * d.step_b() + at_b] - zero_b);
         }
         c[batch * d.step_c() + i * d.row_c() + j] =
-            ExactCode(sum, channels.factor(channel), relu, channels.zero_y, d.in.info().code_max);
+            channels.Code(sum, channel, d.epilogue.activation(), d.in.info().code_max);
       }
     }
   }
@@ -220,6 +284,39 @@ TEST_P(QuantizedGemmTest, EveryLayoutEqualsExactSums) {
       }
     }
   }
+}
+
+TEST_P(QuantizedGemmTest, EveryActivationRoundsOnce) {
+  const auto [device, type] = GetParam();
+  for (const bool rows : {false, true}) {
+    GemmDescriptor d = Product(type, 37, 29, 40, rows);
+    const Operands operands = RandomOperands(d, 31);
+    Channels channels = RandomChannels(rows ? d.m : d.n, type, d.k, 32);
+    std::set<std::vector<int64_t>> results;
+    for (const CodeActivation& row : CodeActivations()) {
+      Activate(row, type, &channels);
+      d.epilogue.stages = {row.activation};
+      const std::vector<int64_t> exact = Exact(d, operands, channels);
+      results.insert(exact);
+      EXPECT_EQ(Compute(device, d, operands, channels), exact) << d.name();
+    }
+    EXPECT_EQ(results.size(), CodeActivations().size()) << "each case is a different one";
+  }
+}
+
+TEST_P(QuantizedGemmTest, RefusesStagesThatCodesDoNotHave) {
+  const auto [device, type] = GetParam();
+  GemmDescriptor d = Product(type, 2, 3, 5);
+  d.epilogue.stages = {Activation{Activation::Kind::kSigmoid}};
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
+  d.epilogue.stages = {ResidualSum{}};
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
+  d.epilogue.stages = {Activation{Activation::Kind::kPReLU}};
+  const auto op = Multiplexer::Gemm(device, d);
+  const QuantArguments quant;
+  GemmArguments product;
+  product.quant = &quant;
+  EXPECT_THROW(op->Run(product), Error) << "without factors for sums below 0";
 }
 
 TEST_P(QuantizedGemmTest, BatchesShareTheirWeights) {
@@ -373,7 +470,6 @@ std::vector<int64_t> Exact(const ConvDescriptor& d, const std::vector<int64_t>& 
   const Shape out = g.output();
   const int64_t in_count = g.input_count(), out_count = g.output_count(), taps = g.kernel_count();
   const int64_t per_in = d.in_channels / d.group, per_out = d.out_channels / d.group;
-  const bool relu = d.epilogue.relu();
   std::vector<int64_t> y;
   for (int64_t n = 0; n < d.batch; ++n) {
     for (int64_t oc = 0; oc < d.out_channels; ++oc) {
@@ -397,8 +493,7 @@ std::vector<int64_t> Exact(const ConvDescriptor& d, const std::vector<int64_t>& 
             sum += static_cast<Wide>(code) * (w[(oc * per_in + c) * taps + tap] - WeightZero(d.in));
           }
         }
-        y.push_back(
-            ExactCode(sum, channels.factor(oc), relu, channels.zero_y, d.in.info().code_max));
+        y.push_back(channels.Code(sum, oc, d.epilogue.activation(), d.in.info().code_max));
       }
     }
   }
@@ -407,7 +502,7 @@ std::vector<int64_t> Exact(const ConvDescriptor& d, const std::vector<int64_t>& 
 
 class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
  protected:
-  void Check(const ConvDescriptor& d, uint64_t seed = 1) {
+  void Check(const ConvDescriptor& d, uint64_t seed = 1, const CodeActivation& activation = {}) {
     Device* device = GetParam().device;
     Numbers numbers(seed);
     const int64_t most = d.in.info().code_max;
@@ -415,7 +510,9 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     std::vector<int64_t> w(d.weight_count());
     for (int64_t& code : x) code = numbers.Next(0, most);
     for (int64_t& code : w) code = numbers.Next(1, most);
-    const Channels channels = RandomChannels(d.out_channels, d.in, d.depth(), seed + 1);
+    Channels channels = RandomChannels(d.out_channels, d.in, d.depth(), seed + 1);
+    if (activation.activation.kind != Activation::Kind::kNone)
+      Activate(activation, d.in, &channels);
     const std::vector<int64_t> exact = Exact(d, x, w, channels);
     const Memory device_x(device, Pack(x, d.in)), device_w(device, Pack(w, d.in));
     const Memory y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
@@ -460,6 +557,16 @@ TEST_P(QuantizedConvolutionTest, AReluIsPartOfTheEpilogue) {
   ConvDescriptor d = Conv(GetParam().type, 2, 3, {6, 6}, 4, {3, 3}, {}, {1, 1});
   d.epilogue.stages = {kPlainReLU};
   Check(d);
+}
+
+TEST_P(QuantizedConvolutionTest, EveryActivationRoundsOnce) {
+  for (const int64_t group : {1, 2}) {
+    ConvDescriptor d = Conv(GetParam().type, 2, 4, {6, 6}, 6, {3, 3}, {}, {1, 1}, {}, group);
+    for (const CodeActivation& row : CodeActivations()) {
+      d.epilogue.stages = {row.activation};
+      Check(d, 41, row);
+    }
+  }
 }
 
 TEST_P(QuantizedConvolutionTest, ChunksOfImagesAndDepthsBeyondTheLimit) {

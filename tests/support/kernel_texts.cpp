@@ -9,7 +9,9 @@
 #include "caffe/device/kernel_text.hpp"
 #include "caffe/device/null_device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/libraries.hpp"
+#include "support/epilogues.hpp"
 
 namespace caffe {
 namespace {
@@ -54,6 +56,8 @@ std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
       for (DataType type : {kQuant8, kQuant16}) triples.insert(TypeTriple::Equal(type));
     } else if (group == "master") {
       for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, kFloat});
+    } else if (group == "narrow") {
+      for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, kFloat, type});
     } else if (group == "pairs") {
       for (DataType in : BuiltInTypes()) {
         for (DataType out : BuiltInTypes()) {
@@ -73,7 +77,21 @@ std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
   return triples;
 }
 
-// Bodies that are not complete without the defines of the operator that uses them: its texts.
+// Every structure of stages.
+std::vector<Epilogue> Epilogues() {
+  std::vector<Epilogue> epilogues;
+  for (const Activation& activation : test::Activations()) {
+    for (const auto& stages : test::StagesWith(activation)) {
+      epilogues.emplace_back();
+      epilogues.back().stages = stages;
+      const auto turn = static_cast<Epilogue::Bias>(epilogues.size() % 3);
+      if (activation.kind == Activation::Kind::kPReLU) epilogues.back().slopes = turn;
+    }
+  }
+  return epilogues;
+}
+
+// Bodies whose text depends on the operator that uses them: its texts.
 std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path) {
   NullDevice device(backend);
   if (path == "blas/gemm") {
@@ -92,6 +110,35 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.n = variant == 3 ? 64 : d.m;
         d.k = variant == 3 ? 17 : 64;
         GeneratedLibrary().make(&device, d);
+      }
+    }
+    GemmDescriptor d;
+    d.m = d.n = 33;
+    d.k = 64;
+    for (const Epilogue& epilogue : Epilogues()) {
+      d.epilogue = epilogue;
+      GeneratedLibrary().make(&device, d);
+    }
+  }
+  if (path == "blas/epilogue") {
+    for (const auto& [sums, y] : std::vector<std::pair<DataType, DataType>>{
+             {kFloat, kFloat}, {kDouble, kDouble}, {kBfloat16, kBfloat16}, {kFloat, kHalf}}) {
+      for (const Epilogue& epilogue : Epilogues()) EpiloguePass(&device, sums, y, epilogue);
+    }
+  }
+  if (path == "conv/depthwise") {
+    ConvDescriptor d;
+    d.in_channels = d.out_channels = d.group = 4;
+    d.geometry.input = {8, 8};
+    d.geometry.kernel = {3, 3};
+    for (const DataType type : FloatTypes()) {
+      d.in = d.out = type;
+      for (const Epilogue& epilogue : Epilogues()) {
+        d.epilogue = epilogue;
+        d.epilogue.bias_type = d.master();
+        ConvDescriptor normal = d;
+        normal.Normalize();
+        MakeDepthwiseConvolution(&device, normal);
       }
     }
   }

@@ -59,8 +59,8 @@ struct LayerFacts {
     bool has_bias = false;
     // What the layer can compute in addition, before it stores a top: a scale and a shift per output
     // channel, folded into weights and bias; the sum with another blob of the top's shape; an
-    // activation.
-    bool folds = false, sums = false, activates = false;
+    // activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
+    bool folds = false, sums = false, activates = false, curves = false;
     // The scales of the codes of quantized weights, one for each output channel; empty before the
     // first forward. Null for float kinds.
     std::function<std::vector<double>()> code_scales;

@@ -20,6 +20,9 @@ class OperatorWeights {
     std::vector<Affine> maps;
     // Quantized types, see QuantizedParameters. Maps that are folded in void the limits.
     QuantizedParameters::Options quantizer;
+    // The activation behind the operator, which has factors of its own for quantized types.
+    Activation activation;
+    const BlobBase* slopes = nullptr;  // of PReLU
   };
   // The blobs, and those of the maps, must outlive this.
   OperatorWeights(Source source, DataType type, Device* device);

@@ -37,6 +37,10 @@ class QuantizedParameters final : public Derived {
     int64_t channels = 0;
     bool transposed = false;
     Options options;
+    // The activation of the epilogue, and the slopes of PReLU, one for each channel or one for all. Sums
+    // below 0 have the factor slope s_in s_w / s_out.
+    Activation activation;
+    const BlobBase* slopes = nullptr;
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);
@@ -50,12 +54,13 @@ class QuantizedParameters final : public Derived {
 
  private:
   void Build() override;
+  double Slope(int64_t channel) const;
 
   Source source_;
   DataType type_;
   Device* device_ = nullptr;
   int64_t depth_ = 0;
-  std::shared_ptr<BlobBase> codes_, channels_;  // channels_: bytes of bias, multiplier and shift
+  std::shared_ptr<BlobBase> codes_, channels_;  // channels_: bytes of bias and factors
   std::vector<double> scales_;
   QuantRange in_, out_;
 };

@@ -21,8 +21,8 @@ class WeightedLayer : public LayerBase {
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
 
-  // The layer's weights with maps folded in, for another operator than its own.
-  std::shared_ptr<OperatorWeights> MakeWeights(std::vector<Affine> maps = {}) const;
+  // The layer's weights for the operator of a work: with maps folded in, and for its activation.
+  std::shared_ptr<OperatorWeights> MakeWeights(const WorkRequest& request) const;
   // An operator for the shapes of the last Reshape, which applies the stages of `epilogue` behind the
   // bias; where epilogue.slopes is not kNone, there is a slope for each output channel. Null if there
   // is nothing to compute. `backward`: with the gradients' passes.

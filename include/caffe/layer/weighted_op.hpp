@@ -63,7 +63,6 @@ class WeightedDeconv final : public WeightedOp {
   void BackwardBias(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace);
 
  private:
-  Epilogue epilogue_;
   std::unique_ptr<ConvOp> op_;
   std::unique_ptr<BiasOp> bias_op_;  // null if there is nothing to do behind the product
 };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/device/device_ptr.hpp"
@@ -11,16 +12,19 @@
 namespace caffe {
 
 class Device;
+class EpiloguePass;
 
-// Bias and activation over y [outer, channels, inner], in place or not, and the bias' gradient.
+// Bias and stages over y [outer, channels, inner], in place or not, and the bias' gradient.
 // `type` is a float kind, `bias_type` is float or double (double only for double).
 class BiasOp {
  public:
-  // `forward` and `backward` say which passes to make ready.
+  // `forward` and `backward` say which passes to make ready; any axis but kNone of the epilogue is
+  // that of the channels.
   BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer, int64_t channels,
-         int64_t inner, bool forward = true, bool backward = true);
-  // y = activation(x + bias[channel]); a null bias leaves it out.
-  void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const Activation& activation);
+         int64_t inner, std::optional<Epilogue> forward, bool backward);
+  ~BiasOp();
+  // y = stages(x + bias[channel]).
+  void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOperands& operands = {});
   // b_diff[channel] += the sum of y_diff over outer and inner.
   void Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace);
   // Of Backward.
@@ -30,7 +34,8 @@ class BiasOp {
   Device* device_;
   int64_t outer_, channels_, inner_;
   int64_t slices_ = 1;  // work groups that share the sum of one channel
-  std::unique_ptr<Kernel> rows_, columns_, activate_, backward_, accumulate_;
+  std::unique_ptr<EpiloguePass> forward_;
+  std::unique_ptr<Kernel> backward_, accumulate_;
   int64_t parts_bytes_ = 0;  // partial sums, where there are several slices
 };
 

@@ -20,6 +20,8 @@ struct Activation {
   float a = 0, b = 0;
 
   bool operator==(const Activation&) const = default;
+  // Values below 0 have a slope.
+  bool HasSlope() const;
   // "relu", "relu 0.1", "clip -1 6".
   std::string name() const;
 };
@@ -32,6 +34,11 @@ struct ResidualSum {
   float coefficient = 1;
 
   bool operator==(const ResidualSum&) const = default;
+};
+
+// The arrays that the stages read. The residual may not overlap the result.
+struct EpilogueOperands {
+  DevicePtr residual, slopes;
 };
 
 // What an operator does to its result before it stores it: it adds the bias, then applies the stages
@@ -51,19 +58,15 @@ struct Epilogue {
   bool empty() const { return bias == Bias::kNone && stages.empty(); }
   // kNone if no stage is an activation.
   Activation activation() const;
-  // A plain ReLU is the only stage.
-  bool relu() const;
   // Null if no stage is a sum.
   const ResidualSum* sum() const;
   // " +row bias +sum 0.5 +relu"; empty if there is nothing to do.
   std::string name() const;
   // Throws if the stages are not as described above; `what` names the operation.
   void Check(const std::string& what, DataType type) const;
-};
-
-// The arrays that the stages read.
-struct EpilogueOperands {
-  DevicePtr residual, slopes;
+  // The name of an array that a stage reads and that is not there; null if there are all. Quantized
+  // types have `factors` for sums below 0 in place of slopes.
+  const char* Missing(const EpilogueOperands& operands, bool quantized, bool factors) const;
 };
 
 }  // namespace caffe

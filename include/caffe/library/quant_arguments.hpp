@@ -4,6 +4,7 @@
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/device/device_ptr.hpp"
+#include "caffe/library/epilogue.hpp"
 
 namespace caffe {
 
@@ -15,15 +16,31 @@ inline constexpr int64_t kNarrowDepth = 1 << 15;
 inline int32_t WeightZero(DataType type) { return (type.info().code_max + 1) / 2; }
 
 // What a quantized operator needs besides the codes of x and w. For channel c
-//   y = clamp(activation(round((sum of x (w - WeightZero) + bias[c]) multiplier[c] / 2^shift[c])) +
-//             zero_y)
-// with one rounding, half away from zero (kernels/math/requantize.h). The zero point of x is no
-// operand: the bias holds -zero_x times the sum of the channel's weights.
+//   v = sum of x (w - WeightZero) + bias[c]
+//   y = clamp(bounds(round(v factor)) + zero_y), factor = multiplier[c] / 2^shift[c]
+// with one rounding, half away from zero (kernels/math/requantize.h). Bounds are those of ReLU, ReLU6
+// and Clip, see CodeBounds. An activation with a slope below 0 (ReLU, ReLU6, PReLU) takes
+// negative_multiplier[c] / 2^negative_shift[c] for v < 0; a negative multiplier stands for a negative
+// slope. The zero point of x is not an operand: the bias holds -zero_x times the sum of the channel's
+// weights.
 struct QuantArguments {
   DevicePtr bias;               // i64; its values fit i32 where the sums do
   DevicePtr multiplier, shift;  // i32
   int32_t zero_x = 0;           // what padding holds
   int32_t zero_y = 0;
+  double scale_y = 1;                                       // of the bounds
+  DevicePtr negative_multiplier = {}, negative_shift = {};  // i32; null: no slope
+
+  // The same from a channel on.
+  QuantArguments From(int64_t channel) const;
+};
+
+// The lowest and the highest value that an activation leaves, as code - zero point: bounds / scale,
+// rounded. A side without a bound has one that is beyond all codes.
+struct CodeBounds {
+  static constexpr int32_t kNone = 1 << 20;
+  CodeBounds(const Activation& activation, double scale);
+  int32_t low = -kNone, high = kNone;
 };
 
 }  // namespace caffe

@@ -16,7 +16,8 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
   }
   if (quantized()) {
     const bool transposed = source_.layout.outer > 1;
-    codes_ = QuantizedParameters({weights, bias, source_.layout.channels, transposed, quantizer},
+    codes_ = QuantizedParameters({weights, bias, source_.layout.channels, transposed, quantizer,
+                                  source_.activation, source_.slopes},
                                  type, device);
     return;
   }

@@ -12,8 +12,10 @@ namespace caffe {
 namespace {
 
 std::vector<const BlobBase*> Blobs(const QuantizedParameters::Source& source) {
-  if (!source.bias) return {source.weights};
-  return {source.weights, source.bias};
+  std::vector<const BlobBase*> blobs{source.weights};
+  if (source.bias) blobs.push_back(source.bias);
+  if (source.slopes) blobs.push_back(source.slopes);
+  return blobs;
 }
 
 template <class Code>
@@ -58,7 +60,7 @@ QuantizedParameters::QuantizedParameters(const Source& source, DataType type, De
   depth_ = source.weights->count() / source.channels;
   codes_ = MakeBlob(type, device, {source.channels, depth_},
                     source.weights->name() + " as " + type.name());
-  channels_ = MakeBlob(kQuant8, device, {16 * source.channels},
+  channels_ = MakeBlob(kQuant8, device, {24 * source.channels},
                        source.weights->name() + ": bias and factors of channels");
 }
 
@@ -103,7 +105,8 @@ void QuantizedParameters::Build() {
 
   char* codes = static_cast<char*>(codes_->mutable_host_data());
   std::vector<int64_t> bias_codes(channels);
-  std::vector<int32_t> factors(2 * channels);
+  // Multipliers and shifts, then those of sums below 0.
+  std::vector<int32_t> factors(4 * channels);
   for (int64_t c = 0; c < channels; ++c) {
     const float* row = weights + c * channel_step;
     const int64_t limit = static_cast<int64_t>(most);
@@ -118,19 +121,42 @@ void QuantizedParameters::Build() {
     const Requant factor = Requant::FromReal(product / out_.scale);
     factors[c] = factor.multiplier;
     factors[channels + c] = factor.shift;
+    const double slope = Slope(c);
+    const Requant negative = Requant::FromReal(std::abs(slope) * (product / out_.scale));
+    factors[2 * channels + c] = slope < 0 ? -negative.multiplier : negative.multiplier;
+    factors[3 * channels + c] = negative.shift;
   }
   char* bytes = static_cast<char*>(channels_->mutable_host_data());
   std::memcpy(bytes, bias_codes.data(), 8 * channels);
-  std::memcpy(bytes + 8 * channels, factors.data(), 8 * channels);
+  std::memcpy(bytes + 8 * channels, factors.data(), 16 * channels);
   // Uploaded now, not in the forward that follows.
   codes_->device_data();
   channels_->device_data();
 }
 
+double QuantizedParameters::Slope(int64_t channel) const {
+  if (source_.activation.kind != Activation::Kind::kPReLU) {
+    return source_.activation.HasSlope() ? source_.activation.a : 0;
+  }
+  const float* slopes = static_cast<const float*>(source_.slopes->host_data());
+  const float slope = slopes[source_.slopes->count() == 1 ? 0 : channel];
+  CAFFE_CHECK(std::isfinite(slope), "blob ", source_.slopes->name(), " holds ", slope,
+              " for channel ", channel, "; a slope must be finite");
+  return slope;
+}
+
 QuantArguments QuantizedParameters::arguments() const {
   const DevicePtr channels = channels_->device_data();
-  return {channels, channels + 8 * source_.channels, channels + 12 * source_.channels, in_.zero,
-          out_.zero};
+  QuantArguments arguments{channels,
+                           channels + 8 * source_.channels,
+                           channels + 12 * source_.channels,
+                           in_.zero,
+                           out_.zero,
+                           out_.scale};
+  if (!source_.activation.HasSlope()) return arguments;
+  arguments.negative_multiplier = channels + 16 * source_.channels;
+  arguments.negative_shift = channels + 20 * source_.channels;
+  return arguments;
 }
 
 }  // namespace caffe

@@ -9,9 +9,13 @@
 
 namespace caffe {
 
-std::shared_ptr<OperatorWeights> WeightedLayer::MakeWeights(std::vector<Affine> maps) const {
+std::shared_ptr<OperatorWeights> WeightedLayer::MakeWeights(const WorkRequest& request) const {
   OperatorWeights::Source source = WeightSource();
-  source.maps = std::move(maps);
+  source.maps = request.maps;
+  for (const Epilogue::Stage& stage : request.stages) {
+    if (const auto* activation = std::get_if<Activation>(&stage)) source.activation = *activation;
+  }
+  source.slopes = request.slopes;
   return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());
 }
 
@@ -19,7 +23,7 @@ void WeightedLayer::SetUpWeights(size_t bottoms) {
   ResetOps(false);
   weights_.clear();
   const size_t count = types().compute.is_quantized() ? bottoms : 1;
-  for (size_t i = 0; i < count; ++i) weights_.push_back(MakeWeights());
+  for (size_t i = 0; i < count; ++i) weights_.push_back(MakeWeights({}));
 }
 
 void WeightedLayer::ResetOps(bool backward) {
@@ -123,7 +127,7 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;
   // Float kinds share the copies of weights; the codes of quantized ones depend on the top's range.
   std::shared_ptr<OperatorWeights> weights =
-      request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request.maps);
+      request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request);
   if (weights->quantized()) {
     weights->SetRanges(BottomRange(0), Observed(types().out, {request.top_range}, 0, "top"));
     if (request.maps.empty()) work_weights_ = weights;

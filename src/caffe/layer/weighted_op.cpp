@@ -45,14 +45,12 @@ ConvGradients WeightedConv::Gradients(DevicePtr workspace) const {
 
 WeightedDeconv::WeightedDeconv(Device* device, const ConvDescriptor& descriptor,
                                const Epilogue& epilogue, std::shared_ptr<OperatorWeights> weights)
-    : WeightedOp(std::move(weights)),
-      epilogue_(epilogue),
-      op_(Multiplexer::Convolution(device, descriptor)) {
+    : WeightedOp(std::move(weights)), op_(Multiplexer::Convolution(device, descriptor)) {
   prepared_ = PreparedWeights(op_.get(), &weights_->weights(), op_->descriptor().key());
   if (epilogue.empty()) return;
   const ConvDescriptor& d = op_->descriptor();
   bias_op_ = std::make_unique<BiasOp>(device, d.in, d.master(), d.batch, d.in_channels,
-                                      d.geometry.input_count(), true,
+                                      d.geometry.input_count(), epilogue,
                                       weights_->has_bias() && d.backward_weights);
 }
 
@@ -69,7 +67,7 @@ void WeightedDeconv::Run(const Operands& operands) {
   transposed.workspace = operands.workspace;
   op_->BackwardData(transposed);
   if (bias_op_) {
-    bias_op_->Forward(operands.y, weights_->bias(), operands.y, epilogue_.activation());
+    bias_op_->Forward(operands.y, weights_->bias(), operands.y, operands.epilogue);
   }
 }
 

@@ -106,7 +106,7 @@ LayerFacts Convolution::Facts() const {
   weighted.channels = setup_.outputs;
   weighted.has_bias = setup_.has_bias;
   weighted.folds = weighted.activates = true;
-  weighted.sums = types().compute.is_float();
+  weighted.sums = weighted.curves = types().compute.is_float();
   if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
   return facts;

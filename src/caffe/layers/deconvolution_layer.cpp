@@ -103,7 +103,7 @@ LayerFacts Deconvolution::Facts() const {
   weighted.group = setup_.group;
   weighted.outer = setup_.channels / setup_.group;
   weighted.has_bias = setup_.has_bias;
-  weighted.folds = weighted.sums = weighted.activates = true;
+  weighted.folds = weighted.sums = weighted.activates = weighted.curves = true;
   facts.weighted = std::move(weighted);
   return facts;
 }

@@ -87,7 +87,8 @@ void InnerProduct::MakeBackward() {
   weights.out = master_type();
   backward_weights_ = Multiplexer::Gemm(device(), weights);
   if (has_bias_) {
-    backward_bias_ = std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1);
+    backward_bias_ = std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1,
+                                              std::nullopt, true);
   }
   workspace().Need(
       std::max(backward_data_->workspace_bytes(), backward_weights_->workspace_bytes()));
@@ -127,7 +128,7 @@ LayerFacts InnerProduct::Facts() const {
   weighted.outer = transpose_ ? k_ : 1;
   weighted.has_bias = has_bias_;
   weighted.folds = weighted.activates = true;
-  weighted.sums = types().compute.is_float();
+  weighted.sums = weighted.curves = types().compute.is_float();
   if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
   return facts;

@@ -5,6 +5,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/epilogue_pass.hpp"
 
 namespace caffe {
 namespace {
@@ -14,18 +15,21 @@ constexpr int64_t kGroup = 256;
 }  // namespace
 
 BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer, int64_t channels,
-               int64_t inner, bool forward, bool backward)
+               int64_t inner, std::optional<Epilogue> forward, bool backward)
     : device_(device), outer_(outer), channels_(channels), inner_(inner) {
   const DataType compute = type == kDouble ? kDouble : kFloat;
   CAFFE_CHECK(type.is_float() && bias_type == compute, "a bias of type ", bias_type.name(),
               " can not be added to ", type.name());
   const TypeTriple types{compute, type, bias_type};
   const bool simple = inner == 1 || device->host_accessible();
-  if (forward || (backward && simple)) {
-    auto program = ProgramBuilder(device, "bias").Types(types).Body("blas/bias").Build();
-    rows_ = program->CreateKernel("bias_rows");
-    columns_ = program->CreateKernel("bias_columns");
-    activate_ = program->CreateKernel("bias_none");
+  if (forward) {
+    const auto axis = inner == 1 ? Epilogue::Bias::kPerColumn : Epilogue::Bias::kPerRow;
+    if (forward->bias != Epilogue::Bias::kNone) forward->bias = axis;
+    if (forward->slopes != Epilogue::Bias::kNone) forward->slopes = axis;
+    forward_ = std::make_unique<EpiloguePass>(device, type, type, *forward);
+  }
+  if (backward && simple) {
+    auto program = ProgramBuilder(device, "bias gradient").Types(types).Body("blas/bias").Build();
     backward_ = program->CreateKernel(inner == 1 ? "bias_backward_columns" : "bias_backward");
   }
   if (!backward || simple) return;
@@ -46,19 +50,15 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
                     ->CreateKernel("accumulate_parts");
 }
 
-void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const Activation& activation) {
-  const int relu = activation == kPlainReLU;
-  if (!bias) {
-    const int64_t columns = channels_ * inner_;
-    activate_->Launch(LaunchRange(outer_, columns),
-                      {outer_, columns, outer_, 0, columns, relu, x, y});
-  } else if (inner_ == 1) {
-    columns_->Launch(LaunchRange(outer_, channels_),
-                     {outer_, channels_, outer_, 0, channels_, relu, x, bias, y});
+BiasOp::~BiasOp() = default;
+
+void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOperands& operands) {
+  const int64_t image = channels_ * inner_;
+  if (inner_ == 1) {
+    forward_->Run({outer_, image, outer_, 0, image, 0, image}, x, y, bias, operands);
   } else {
-    rows_->Launch(
-        LaunchRange(outer_ * channels_, inner_),
-        {outer_ * channels_, inner_, channels_, channels_ * inner_, inner_, relu, x, bias, y});
+    forward_->Run({outer_ * channels_, inner_, channels_, image, inner_, image, inner_}, x, y, bias,
+                  operands);
   }
 }
 

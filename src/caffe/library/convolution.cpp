@@ -39,6 +39,7 @@ void ConvDescriptor::Normalize() {
               " input channels are not divisible by group ", group);
   CAFFE_CHECK(out_channels % group == 0, "convolution ", name(), ": ", out_channels,
               " output channels are not divisible by group ", group);
+  if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = Epilogue::Bias::kPerRow;
   epilogue.Check("convolution " + name(), in);
   if (quantized()) {
     CAFFE_CHECK(
@@ -70,6 +71,11 @@ void ConvOp::Forward(const ConvArguments& arguments) {
               " was not made for a forward pass");
   CAFFE_CHECK(descriptor_.quantized() == (arguments.quant != nullptr), "convolution ",
               descriptor_.name(), ": QuantArguments belong to quantized types, and to these only");
+  const char* missing =
+      descriptor_.epilogue.Missing(arguments.epilogue, descriptor_.quantized(),
+                                   arguments.quant && arguments.quant->negative_multiplier);
+  CAFFE_CHECK(!missing, "convolution ", descriptor_.name(), ": the array of the ", missing,
+              " is missing");
   DoForward(arguments);
 }
 

@@ -6,6 +6,10 @@
 
 namespace caffe {
 
+bool Activation::HasSlope() const {
+  return kind == Kind::kPReLU || ((kind == Kind::kReLU || kind == Kind::kReLU6) && a != 0);
+}
+
 std::string Activation::name() const {
   switch (kind) {
     case Kind::kNone: return "none";
@@ -27,8 +31,6 @@ Activation Epilogue::activation() const {
   }
   return {};
 }
-
-bool Epilogue::relu() const { return stages.size() == 1 && activation() == kPlainReLU; }
 
 const ResidualSum* Epilogue::sum() const {
   for (const Stage& stage : stages) {
@@ -70,7 +72,21 @@ void Epilogue::Check(const std::string& what, DataType type) const {
   CAFFE_CHECK(sums <= 1 && activations <= 1, what,
               ": an epilogue has at most one residual sum and ", "one activation, this one has ",
               sums, " and ", activations);
-  CAFFE_CHECK(stages.empty() || relu(), what, ": stages other than ReLU are not supported");
+  using Kind = Activation::Kind;
+  const Kind kind = activation().kind;
+  const bool codes = kind == Kind::kNone || kind == Kind::kReLU || kind == Kind::kReLU6 ||
+                     kind == Kind::kClip || kind == Kind::kPReLU;
+  CAFFE_CHECK(!type.is_quantized() || (codes && sums == 0), what, ": of codes of type ",
+              type.name(), ", ReLU, ReLU6, Clip and PReLU are the only stages, this epilogue is",
+              name());
+}
+
+const char* Epilogue::Missing(const EpilogueOperands& operands, bool quantized,
+                              bool factors) const {
+  if (sum() && !operands.residual) return "residual";
+  if (quantized) return activation().HasSlope() && !factors ? "factors of sums below 0" : nullptr;
+  const bool slopes_needed = activation().kind == Activation::Kind::kPReLU;
+  return slopes_needed && !operands.slopes ? "slopes of PReLU" : nullptr;
 }
 
 }  // namespace caffe

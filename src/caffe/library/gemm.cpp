@@ -59,6 +59,11 @@ void GemmOp::CheckMemory(const GemmArguments& arguments) const {
 void GemmOp::Run(const GemmArguments& arguments) {
   CAFFE_CHECK(descriptor_.quantized() == (arguments.quant != nullptr), "matrix product ",
               descriptor_.name(), ": QuantArguments belong to quantized types, and to these only");
+  const char* missing =
+      descriptor_.epilogue.Missing(arguments.epilogue, descriptor_.quantized(),
+                                   arguments.quant && arguments.quant->negative_multiplier);
+  CAFFE_CHECK(!missing, "matrix product ", descriptor_.name(), ": the array of the ", missing,
+              " is missing");
   DoRun(arguments);
 }
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "caffe/device/kernel.hpp"
+#include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/gemm.hpp"
 
 namespace caffe {
@@ -14,11 +14,11 @@ class GemmEpilogue {
  public:
   GemmEpilogue(Device* device, const GemmDescriptor& descriptor);
   // In place on C; nothing if the epilogue is empty.
-  void Run(DevicePtr c, DevicePtr bias);
+  void Run(const GemmArguments& arguments) const;
 
  private:
   GemmDescriptor d_;
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<EpiloguePass> pass_;
 };
 
 }  // namespace caffe

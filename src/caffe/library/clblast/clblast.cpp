@@ -59,7 +59,7 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
                 "GemmStridedBatched");
     }
     device_->CountLibraryCall();
-    epilogue_.Run(c, g.bias);
+    epilogue_.Run(g);
   }
 
  private:

@@ -201,7 +201,7 @@ class CublasGemmOp final : public GemmOp {
       }
     });
     device_->CountLibraryCall();
-    epilogue_.Run(c, g.bias);
+    epilogue_.Run(g);
   }
 
  private:

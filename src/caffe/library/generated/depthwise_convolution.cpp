@@ -6,6 +6,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/device_array.hpp"
+#include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -31,10 +32,13 @@ class DeviceDepthwiseOp final : public ConvOp {
       : ConvOp(d),
         geometry_(Planar(d.geometry)),
         out_(geometry_.output()),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(), false,
-              d.backward_weights) {
+        stages_(d.epilogue),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(),
+              std::nullopt, d.backward_weights) {
     ProgramBuilder builder(device, "depthwise");
-    builder.Types({d.master(), d.in, d.out}).Body("conv/depthwise");
+    builder.Types({d.master(), d.in, d.out});
+    stages_.Define(&builder);
+    builder.Body("conv/depthwise");
     // On processors a program for every shape costs more than constants save.
     if (!device->info().is_cpu_type) Fold(&builder);
     const auto program = builder.Build();
@@ -63,12 +67,12 @@ class DeviceDepthwiseOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     const ConvDescriptor& d = descriptor_;
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-    const bool relu = d.epilogue.relu();
     const int64_t rows = d.batch * d.out_channels * out_[0];
     std::vector<KernelArgument> arguments{rows};
     AddGeometry(&arguments);
-    arguments.insert(arguments.end(),
-                     {has_bias, relu, a.x, a.weights, has_bias ? a.bias : BufferOf(a.y), a.y});
+    arguments.push_back(has_bias);
+    stages_.AddArguments(a.epilogue, a.y, &arguments);
+    arguments.insert(arguments.end(), {a.x, a.weights, has_bias ? a.bias : BufferOf(a.y), a.y});
     forward_->Launch(LaunchRange(rows, out_[1]), arguments);
   }
 
@@ -119,6 +123,7 @@ class DeviceDepthwiseOp final : public ConvOp {
 
   const ConvGeometry geometry_;
   const Shape out_;
+  const EpilogueStages stages_;
   BiasOp bias_;
   int64_t slices_ = 1;       // work groups that share the sum of one weight
   int64_t parts_bytes_ = 0;  // partial gradients of weights, where there are several slices
@@ -199,10 +204,11 @@ class HostDepthwiseOp final : public ConvOp {
       : ConvOp(d),
         geometry_(Planar(d.geometry)),
         out_(geometry_.output()),
+        stages_(d.epilogue),
         of_y_(geometry_, true),
         of_x_(geometry_, false),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(), false,
-              d.backward_weights),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(),
+              std::nullopt, d.backward_weights),
         table_y_(Upload(device, of_y_.table)),
         table_x_(Upload(device, of_x_.table)) {
     const DataType compute = d.in == d.out ? d.in : d.master();
@@ -221,11 +227,13 @@ class HostDepthwiseOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     const ConvDescriptor& d = descriptor_;
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-    const bool relu = d.epilogue.relu();
     std::vector<KernelArgument> arguments{d.batch * d.out_channels, d.out_channels, multiplier()};
     AddGeometry(of_y_, &arguments);
-    arguments.insert(arguments.end(), {has_bias, relu, table_y_.get(), a.x, a.weights,
-                                       has_bias ? a.bias : DevicePtr{}, a.y});
+    arguments.push_back(has_bias);
+    stages_.AddArguments(a.epilogue, a.y, &arguments);
+    stages_.AddHostArguments(&arguments);
+    arguments.insert(arguments.end(),
+                     {table_y_.get(), a.x, a.weights, has_bias ? a.bias : DevicePtr{}, a.y});
     forward_->Launch(d.batch * d.out_channels, arguments);
   }
 
@@ -268,6 +276,7 @@ class HostDepthwiseOp final : public ConvOp {
 
   const ConvGeometry geometry_;
   const Shape out_;
+  const EpilogueStages stages_;
   const Strips of_y_, of_x_;
   BiasOp bias_;
   const DeviceArray table_y_, table_x_;

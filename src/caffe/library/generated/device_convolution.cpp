@@ -24,7 +24,8 @@ class DeviceConvOp final : public ConvOp {
         in_(d.geometry.input_count()),
         out_(d.geometry.output_count()),
         depth_(d.depth()),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, false, d.backward_weights),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, std::nullopt,
+              d.backward_weights),
         columns_(device, d, d.forward || d.backward_weights, d.backward_data) {
     const int64_t limit = columns_.WorkspaceLimit(), part = Bytes(d.master(), d.weight_count());
     chunk_ = columns_.ImagesIn(limit);
@@ -71,6 +72,14 @@ class DeviceConvOp final : public ConvOp {
         product.b = columns + Bytes(d.in, g * depth_ * out_);
         product.c = a.y + Bytes(d.out, (i * d.out_channels + channel) * out_);
         if (a.bias) product.bias = a.bias + Bytes(d.master(), channel);
+        if (a.epilogue.residual) {
+          product.epilogue.residual =
+              a.epilogue.residual + Bytes(d.out, (i * d.out_channels + channel) * out_);
+        }
+        if (a.epilogue.slopes) {
+          const bool shared = d.epilogue.slopes == Epilogue::Bias::kNone;
+          product.epilogue.slopes = a.epilogue.slopes + Bytes(d.master(), shared ? 0 : channel);
+        }
         product.workspace = a.workspace;
         forward_[images]->Run(product);
       }
@@ -165,6 +174,7 @@ class DeviceConvOp final : public ConvOp {
     g.out = d.out;
     g.epilogue = d.epilogue;
     if (g.epilogue.bias != Epilogue::Bias::kNone) g.epilogue.bias = Epilogue::Bias::kPerRow;
+    if (g.epilogue.slopes != Epilogue::Bias::kNone) g.epilogue.slopes = Epilogue::Bias::kPerRow;
     return g;
   }
 

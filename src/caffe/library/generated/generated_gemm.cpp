@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <vector>
 
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
+#include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -42,47 +44,52 @@ int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
 class GeneratedGemmOp final : public GemmOp {
  public:
   GeneratedGemmOp(Device* device, const GemmDescriptor& d)
-      : GemmOp(d), tile_(ChooseTile(device, d)) {
+      : GemmOp(d), tile_(ChooseTile(device, d)), stages_(d.epilogue) {
     const DataType compute = d.in == kDouble ? kDouble : kFloat;
     // One program for all shapes on processors, where compiling costs more than bounds do.
     const bool processor = device->info().is_cpu_type;
     const bool full = !processor && d.m % tile_ == 0 && d.n % tile_ == 0 && d.k % kDepth == 0;
-    auto program = ProgramBuilder(device, "gemm")
-                       .Types({compute, d.in, d.out})
-                       .Define("TRANS_A", d.trans_a)
-                       .Define("TRANS_B", d.trans_b)
-                       .Define("TILE_M", tile_)
-                       .Define("TILE_N", tile_)
-                       .Define("FULL", full)
-                       .Define("GEMM_UNROLL", !processor)
-                       .Define("GEMM_DOUBLE", compute == kDouble)
-                       .Body("blas/gemm")
-                       .Build();
-    kernel_ = program->CreateKernel("gemm");
+    ProgramBuilder builder(device, "gemm");
+    builder.Types({compute, d.in, d.out})
+        .Define("TRANS_A", d.trans_a)
+        .Define("TRANS_B", d.trans_b)
+        .Define("TILE_M", tile_)
+        .Define("TILE_N", tile_)
+        .Define("FULL", full)
+        .Define("GEMM_UNROLL", !processor)
+        .Define("GEMM_DOUBLE", compute == kDouble);
+    stages_.Define(&builder);
+    kernel_ = builder.Body("blas/gemm").Build()->CreateKernel("gemm");
   }
   const char* library() const override { return "generated"; }
 
  protected:
   void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
-    const Epilogue& e = d.epilogue;
-    const int bias_kind = static_cast<int>(e.bias);
-    const int relu = e.relu();
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
+      const int64_t c_bytes = i * d.step_c() * static_cast<int64_t>(d.out.bytes());
+      EpilogueOperands operands = g.epilogue;
+      if (operands.residual) operands.residual = operands.residual + c_bytes;
+      std::vector<KernelArgument> arguments;
+      arguments.reserve(22);
+      arguments.insert(arguments.end(), {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0,
+                                         static_cast<int>(d.epilogue.bias)});
+      stages_.AddArguments(operands, g.c, &arguments);
+      arguments.insert(arguments.end(),
+                       {d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
+                        g.a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
+                        g.b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()),
+                        g.bias ? g.bias : BufferOf(g.c), g.c + c_bytes});
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0, bias_kind, relu, d.row_a(), d.row_b(),
-           d.row_c(), d.step_a(), d.step_b(), d.step_c(),
-           g.a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
-           g.b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()),
-           g.bias ? g.bias : BufferOf(g.c),
-           g.c + i * d.step_c() * static_cast<int64_t>(d.out.bytes())});
+          arguments);
     }
   }
 
  private:
-  int64_t tile_;
+  const int64_t tile_;
+  const EpilogueStages stages_;
   std::unique_ptr<Kernel> kernel_;
 };
 

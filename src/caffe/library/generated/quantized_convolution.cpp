@@ -41,10 +41,7 @@ class DeviceQuantizedConvOp final : public ConvOp {
                                                 a.workspace, a.quant->zero_x);
       for (int64_t g = 0; g < d.group; ++g) {
         const int64_t channel = g * group_out;
-        QuantArguments part = *a.quant;
-        part.bias = part.bias + channel * static_cast<int64_t>(sizeof(int64_t));
-        part.multiplier = part.multiplier + channel * static_cast<int64_t>(sizeof(int32_t));
-        part.shift = part.shift + channel * static_cast<int64_t>(sizeof(int32_t));
+        const QuantArguments part = a.quant->From(channel);
         GemmArguments product;
         product.a = a.weights + Bytes(channel * d.depth());
         product.b = columns + Bytes(g * d.depth() * out_);

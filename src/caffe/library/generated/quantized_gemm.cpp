@@ -41,7 +41,9 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     const DevicePtr x = rows_are_weights_ ? g.b : g.a;
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int32_t zero_w = WeightZero(d.in);
-    const int relu = d.epilogue.relu();
+    const QuantArguments& quant = *g.quant;
+    const CodeBounds bounds(d.epilogue.activation(), quant.scale_y);
+    const bool slope = static_cast<bool>(quant.negative_multiplier);
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
       const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
@@ -49,10 +51,12 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                                        i * (rows_are_weights_ ? d.step_b() : d.step_a()) * bytes);
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          {d.m, d.n, d.k, relu, d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
-           rows_are_weights_ ? weights : activations, rows_are_weights_ ? activations : weights,
-           g.quant->bias, g.quant->multiplier, g.quant->shift,
-           KernelArgument(g.c + i * d.step_c() * bytes, g.quant->zero_y)});
+          {d.m, d.n, d.k, bounds.low, bounds.high, d.row_a(), d.row_b(), d.row_c(), d.step_a(),
+           d.step_b(), d.step_c(), rows_are_weights_ ? weights : activations,
+           rows_are_weights_ ? activations : weights, quant.bias, quant.multiplier, quant.shift,
+           slope ? quant.negative_multiplier : quant.multiplier,
+           slope ? quant.negative_shift : quant.shift,
+           KernelArgument(g.c + i * d.step_c() * bytes, quant.zero_y)});
     }
   }
 

@@ -9,7 +9,9 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/bias.hpp"
+#include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/native/host_formulas.hpp"
 #include "caffe/library/native/host_gemm.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
@@ -213,7 +215,9 @@ template <class T> class HostConvOp final : public ConvOp {
         in_(d.geometry.input_count()),
         out_(d.geometry.output_count()),
         depth_(d.in_channels / d.group * d.geometry.kernel_count()),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, false, d.backward_weights) {
+        stages_(d.epilogue),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, std::nullopt,
+              d.backward_weights) {
     // Blocks of whole output rows.
     const int64_t row_bytes = depth_ * rows_.width() * sizeof(T);
     const int64_t limit = d.workspace_limit > 0 ? d.workspace_limit : kColumnBytes;
@@ -224,6 +228,12 @@ template <class T> class HostConvOp final : public ConvOp {
       block_ = std::min(block_, std::max<int64_t>(1, (rows_.rows() + needed - 1) / needed));
     }
     PlanWorkspace();
+    if (!d.forward || (stages_.bounds() && !narrow_out_)) return;
+    Epilogue epilogue = d.epilogue;
+    epilogue.bias = Epilogue::Bias::kNone;
+    for (Thread& thread : threads_) {
+      thread.finish = std::make_unique<EpiloguePass>(device, DataType(d.master()), d.out, epilogue);
+    }
   }
   const char* library() const override { return gemms_.library; }
   int64_t workspace_bytes() const override { return layout_.bytes(); }
@@ -246,7 +256,8 @@ template <class T> class HostConvOp final : public ConvOp {
     Bind(arguments.workspace);
     const T* w = At<T>(narrow_in_ ? arguments.prepared : arguments.weights);
     const T* b = d.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At<T>(arguments.bias);
-    const bool relu = d.epilogue.relu();
+    const bool bounded = stages_.bounds() && !stages_.none();
+    const T low = static_cast<T>(stages_.a()), high = static_cast<T>(stages_.b());
     const int64_t blocks = (rows_.rows() + block_ - 1) / block_;
     const int64_t group_out = d.out_channels / d.group;
     InParallel(d.batch * blocks, [&](Thread& thread, int64_t begin, int64_t end) {
@@ -271,15 +282,23 @@ template <class T> class HostConvOp final : public ConvOp {
           }
           forward_gemm_(false, false, group_out, count, depth_, 1, w + channel * depth_, depth_,
                         columns, pointwise_ ? in_ : count, b ? 1 : 0, target, step);
-          for (int64_t o = 0; relu && o < group_out; ++o) {
-            T* values = target + o * step;
-            for (int64_t j = 0; j < count; ++j) values[j] = values[j] < 0 ? 0 : values[j];
+          if (thread.finish) {
+            const int64_t at = ((i * d.out_channels + channel) * out_ + first) *
+                               static_cast<int64_t>(d.out.bytes());
+            EpilogueOperands operands = arguments.epilogue;
+            if (operands.residual) operands.residual = operands.residual + at;
+            if (stages_.slope_axis() != 0) {
+              operands.slopes = operands.slopes + channel * static_cast<int64_t>(sizeof(T));
+            }
+            thread.finish->Run({group_out, count, group_out, 0, step, 0, out_}, Pointer(target),
+                               y + at, {}, operands);
+            continue;
           }
-          if (narrow_out_) {
-            const int64_t at = (i * d.out_channels + channel) * out_ + first;
-            thread.narrow->Launch(LaunchRange(group_out, count),
-                                  {group_out, count, count, out_, Pointer(target),
-                                   y + at * static_cast<int64_t>(d.out.bytes())});
+          for (int64_t o = 0; bounded && o < group_out; ++o) {
+            T* values = target + o * step;
+            for (int64_t j = 0; j < count; ++j) {
+              values[j] = HostFormulas<T>::clip_value(values[j], low, high);
+            }
           }
         }
       }
@@ -376,6 +395,8 @@ template <class T> class HostConvOp final : public ConvOp {
     bool summed = false;   // partial holds something
     bool cleared = false;  // the padding of `padded` is 0
     std::unique_ptr<Kernel> widen, narrow;
+    // From a tile of sums, which has its bias, to y; null where bounds are all there is to do.
+    std::unique_ptr<EpiloguePass> finish;
   };
 
   static bool Native(const ConvDescriptor& d) {
@@ -478,6 +499,7 @@ template <class T> class HostConvOp final : public ConvOp {
   const Rows rows_;
   const bool pointwise_, padded_, narrow_in_, narrow_out_;
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
+  const EpilogueStages stages_;
   BiasOp bias_;
   int64_t block_;  // output rows at a time
   std::vector<Thread> threads_;

@@ -5,6 +5,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/host_gemm.hpp"
@@ -31,7 +32,7 @@ template <class T> class HostGemmOp final : public GemmOp {
  protected:
   void DoRun(const GemmArguments& g) override {
     Multiply(At<T>(g.a), At<T>(g.b), At<T>(g.c), static_cast<T>(g.alpha), static_cast<T>(g.beta));
-    epilogue_.Run(g.c, g.bias);
+    epilogue_.Run(g);
     device_->CountLibraryCall();
   }
 
@@ -83,13 +84,12 @@ template <class T> class HostGemmOp final : public GemmOp {
 class WideningGemmOp final : public GemmOp {
  public:
   WideningGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)
-      : GemmOp(d), device_(device), gemms_(gemms), epilogue_(device, Single(d)) {
+      : GemmOp(d), device_(device), gemms_(gemms), epilogue_(device, kFloat, d.out, d.epilogue) {
     auto program = ProgramBuilder(device, "convert")
                        .Types({kFloat, d.in, kFloat})
                        .Body("blas/convert")
                        .Build();
     widen_ = program->CreateKernel("widen_rows");
-    narrow_ = program->CreateKernel("narrow_rows");
     depth_ = std::clamp<int64_t>(kSliceElements / (d.m + d.n), 64, std::max<int64_t>(d.k, 64));
     constexpr int64_t kSize = sizeof(float);
     a_at_ = layout_.Add(d.weights() == Weights::kA ? 0 : d.m * depth_ * kSize);
@@ -155,22 +155,16 @@ class WideningGemmOp final : public GemmOp {
         slices_[k == slices_[0]->descriptor().k ? 0 : 1]->Run(
             {wide_a, wide_b, sums, {}, alpha, k0 == 0 ? beta : 1});
       }
-      epilogue_.Run(sums, g.bias);
-      if (!direct) narrow_->Launch(LaunchRange(d.m, d.n), {d.m, d.n, d.n, d.row_c(), sums, target});
+      if (direct && d.epilogue.empty()) continue;
+      EpilogueOperands operands = g.epilogue;
+      if (operands.residual) operands.residual = operands.residual + i * d.step_c() * out_size;
+      epilogue_.Run({d.m, d.n, d.m, 0, direct ? d.row_c() : d.n, 0, d.row_c()}, sums, target,
+                    g.bias, operands);
     }
   }
 
  private:
   using Weights = GemmDescriptor::Weights;
-
-  // The float sums of one product of the batch.
-  static GemmDescriptor Single(const GemmDescriptor& d) {
-    GemmDescriptor single = d;
-    single.batch = 1;
-    single.ldc = d.out == kFloat ? d.row_c() : d.n;
-    single.in = single.out = kFloat;
-    return single;
-  }
 
   // Of `extent` rows of widened weights, the slice that begins at k0.
   static DevicePtr SliceOf(DevicePtr prepared, int64_t extent, int64_t k0) {
@@ -197,9 +191,9 @@ class WideningGemmOp final : public GemmOp {
 
   Device* device_;
   const HostGemms& gemms_;
-  GemmEpilogue epilogue_;
+  EpiloguePass epilogue_;  // from the sums to C
   int64_t depth_;
-  std::unique_ptr<Kernel> widen_, narrow_;
+  std::unique_ptr<Kernel> widen_;
   WorkspaceLayout layout_;
   int64_t a_at_, b_at_, sums_at_;
   std::vector<std::unique_ptr<HostGemmOp<float>>> slices_;

@@ -101,7 +101,6 @@ class HostQuantizedConvOp final : public ConvOp {
     const int64_t positions = static_cast<int64_t>(starts_.size());
     const int64_t blocks = Ceil(positions, kQuantTile), group_in = d.in_channels / d.group;
     const int64_t group_out = d.out_channels / d.group, tasks = d.batch * d.group * blocks;
-    const bool relu = d.epilogue.relu();
     const Code* images = reinterpret_cast<const Code*>(arguments.x.address());
     Code* result = reinterpret_cast<Code*>(arguments.y.address());
     const bool parallel =
@@ -121,7 +120,7 @@ class HostQuantizedConvOp final : public ConvOp {
       PackedRows& patch = patches_[omp_get_thread_num()];
       patch.Bind(workspace + patches_at_[omp_get_thread_num()]);
       patch.ClearEnds();
-      const QuantizedTile common = MakeTile(weights_, patch, true, d.in, wide_, relu, quant);
+      const QuantizedTile common = MakeTile(weights_, patch, true, d.in, wide_, d.epilogue, quant);
 #pragma omp for schedule(static)
       for (int64_t task = 0; task < tasks; ++task) {
         const int64_t first = task % blocks * kQuantTile, part = task / blocks;
@@ -137,9 +136,7 @@ class HostQuantizedConvOp final : public ConvOp {
           tile.m = std::min(kQuantTile, group_out - c);
           tile.n = count;
           tile.a += channel * tile.a_step;
-          tile.bias += channel;
-          tile.multiplier += channel;
-          tile.shift += channel;
+          StartAtChannel(channel, &tile);
           tile.y = result + (image * d.out_channels + channel) * positions + first;
           tile.ldc = positions;
           HostQuantizedSteps().tile(tile);

@@ -49,7 +49,7 @@ class HostQuantizedGemmOp final : public GemmOp {
     const int64_t rows = rows_are_weights_ ? d.n : d.m,
                   x_step = rows_are_weights_ ? d.step_b() : d.step_a();
     const QuantizedTile common = MakeTile(weights_, activations_, rows_are_weights_, d.in,
-                                          d.wide_sums(), d.epilogue.relu(), *g.quant);
+                                          d.wide_sums(), d.epilogue, *g.quant);
     const int64_t tiles_n = Ceil(d.n, tile_n_), tiles = Ceil(d.m, tile_m_) * tiles_n;
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
     for (int64_t i = 0; i < d.batch; ++i) {
@@ -70,9 +70,7 @@ class HostQuantizedGemmOp final : public GemmOp {
           tile.n = std::min(tile_n_, d.n - column);
           tile.a += row * tile.a_step;
           tile.b += column * tile.b_step;
-          tile.bias += channel;
-          tile.multiplier += channel;
-          tile.shift += channel;
+          StartAtChannel(channel, &tile);
           tile.y = target + (row * d.row_c() + column) * bytes;
           tile.ldc = d.row_c();
           HostQuantizedSteps().tile(tile);

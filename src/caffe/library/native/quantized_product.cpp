@@ -49,7 +49,7 @@ void PackedRows::Pack(const void* source, int64_t row_step, int64_t k_step, int6
 }
 
 QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
-                       bool rows_are_weights, DataType type, bool wide, bool relu,
+                       bool rows_are_weights, DataType type, bool wide, const Epilogue& epilogue,
                        const QuantArguments& arguments) {
   const PackedRows& a = rows_are_weights ? weights : activations;
   const PackedRows& b = rows_are_weights ? activations : weights;
@@ -62,13 +62,29 @@ QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
   tile.high = activations.high();
   tile.a_weights = rows_are_weights;
   tile.wide = wide;
-  tile.relu = relu;
   tile.bias = reinterpret_cast<const long*>(arguments.bias.address());
   tile.multiplier = reinterpret_cast<const int*>(arguments.multiplier.address());
   tile.shift = reinterpret_cast<const int*>(arguments.shift.address());
+  if (arguments.negative_multiplier) {
+    tile.negative_multiplier =
+        reinterpret_cast<const int*>(arguments.negative_multiplier.address());
+    tile.negative_shift = reinterpret_cast<const int*>(arguments.negative_shift.address());
+  }
+  const CodeBounds bounds(epilogue.activation(), arguments.scale_y);
+  const int most = type.info().code_max;
   tile.zero_y = arguments.zero_y;
-  tile.code_max = type.info().code_max;
+  tile.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
+  tile.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);
   return tile;
+}
+
+void StartAtChannel(int64_t channel, QuantizedTile* tile) {
+  tile->bias += channel;
+  tile->multiplier += channel;
+  tile->shift += channel;
+  if (!tile->negative_multiplier) return;
+  tile->negative_multiplier += channel;
+  tile->negative_shift += channel;
 }
 
 }  // namespace caffe

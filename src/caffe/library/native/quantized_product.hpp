@@ -39,7 +39,9 @@ class PackedRows {
 
 // What the tiles of one product have in common.
 QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
-                       bool rows_are_weights, DataType type, bool wide, bool relu,
+                       bool rows_are_weights, DataType type, bool wide, const Epilogue& epilogue,
                        const QuantArguments& arguments);
+// Lets the tile begin at a channel of those of MakeTile.
+void StartAtChannel(int64_t channel, QuantizedTile* tile);
 
 }  // namespace caffe

@@ -75,7 +75,8 @@ void Clear(i64 m, i64 n, i32* narrow, i64* wide) {
   }
 }
 
-template <class Code> void StoreTile(const QuantizedTile& t, const i32* narrow, const i64* wide) {
+template <class Code, bool kSlope>
+void StoreCodes(const QuantizedTile& t, const i32* narrow, const i64* wide) {
   for (i64 i = 0; i < t.m; ++i) {
     Code* y = static_cast<Code*>(t.y) + i * t.ldc;
     for (i64 j = 0; j < t.n; ++j) {
@@ -83,10 +84,20 @@ template <class Code> void StoreTile(const QuantizedTile& t, const i32* narrow, 
       const i64 sum =
           t.wide ? wide[at] + t.bias[c]
                  : static_cast<i32>(static_cast<u32>(narrow[at]) + static_cast<u32>(t.bias[c]));
-      i64 v = requantize_i64(sum, t.multiplier[c], t.shift[c]);
-      v = (t.relu && v < 0 ? 0 : v) + t.zero_y;
-      y[j] = static_cast<Code>(v < 0 ? 0 : v > t.code_max ? t.code_max : v);
+      const i64 r = kSlope ? requantize_slope(sum, t.multiplier[c], t.shift[c],
+                                              t.negative_multiplier[c], t.negative_shift[c])
+                           : requantize_i64(sum, t.multiplier[c], t.shift[c]);
+      const i64 v = r + t.zero_y;
+      y[j] = static_cast<Code>(v < t.lowest ? t.lowest : v > t.highest ? t.highest : v);
     }
+  }
+}
+
+template <class Code> void StoreTile(const QuantizedTile& t, const i32* narrow, const i64* wide) {
+  if (t.negative_multiplier) {
+    StoreCodes<Code, true>(t, narrow, wide);
+  } else {
+    StoreCodes<Code, false>(t, narrow, wide);
   }
 }
 

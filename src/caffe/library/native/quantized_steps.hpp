@@ -28,11 +28,12 @@ struct QuantizedTile {
   long a_step, b_step;
   long high;       // from the low to the high bytes of the activations; 0 for codes of 8 bits
   bool a_weights;  // channels are rows, and b are the activations; else the other way round
-  bool wide, relu;
+  bool wide;
   const long* bias;  // of the first channel
   const int *multiplier, *shift;
-  int zero_y, code_max;
-  void* y;  // u8, or u16 where there are high bytes
+  const int *negative_multiplier, *negative_shift;  // of sums below 0; null if they have no slope
+  int zero_y, lowest, highest;                      // codes
+  void* y;                                          // u8, or u16 where there are high bytes
   long ldc;
 };
 

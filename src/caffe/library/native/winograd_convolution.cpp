@@ -8,7 +8,9 @@
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/bias.hpp"
+#include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/native/host_formulas.hpp"
 #include "caffe/library/native/host_gemm.hpp"
 #include "caffe/library/native/winograd.hpp"
 
@@ -54,6 +56,7 @@ int64_t Round(int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
 
 float* At(DevicePtr pointer) { return reinterpret_cast<float*>(pointer.address()); }
 
+typedef float Vector __attribute__((vector_size(16)));
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 
 void Transpose(Four (&v)[4]) {
@@ -108,9 +111,21 @@ void ToLanes(const Window& w, const float* images, int64_t count, float* lanes) 
   }
 }
 
-// The way back, with a bias for each channel and ReLU on the way.
-void FromLanes(const Window& w, const float* lanes, int64_t count, const float* bias, bool relu,
-               float* images) {
+struct Bounds {
+  float low, high;
+};
+
+// The way back, with a bias for each channel and bounds on the way; both may be null.
+void FromLanes(const Window& w, const float* lanes, int64_t count, const float* bias,
+               const Bounds* bounds, float* images) {
+  const float low = bounds ? bounds->low : 0, high = bounds ? bounds->high : 0;
+  const Vector lows = Vector{} + low, highs = Vector{} + high;
+  const auto finish = [=](float v) {
+    return bounds ? HostFormulas<float>::clip_value(v, low, high) : v;
+  };
+  const auto finish_four = [=](Vector v) {
+    return bounds ? HostFormulas<Vector>::clip_value(v, lows, highs) : v;
+  };
   const int64_t size = w.image_size();
   for (int64_t c = 0; c < w.channels; ++c) {
     const float b = bias ? bias[c] : 0;
@@ -127,22 +142,18 @@ void FromLanes(const Window& w, const float* lanes, int64_t count, const float* 
           }
           Transpose(v);
           for (int l = 0; l < 4; ++l) {
-            v[l] += b;
-            if (relu) v[l] = v[l] < 0 ? Four{} : v[l];
-            *reinterpret_cast<Four*>(target + l * size + x) = v[l];
+            *reinterpret_cast<Four*>(target + l * size + x) = finish_four(v[l] + b);
           }
         }
         for (; x < w.width; ++x) {
           for (int l = 0; l < 4; ++l) {
-            const float value = source[x * kLanes + lane + l] + b;
-            target[l * size + x] = relu && value < 0 ? 0 : value;
+            target[l * size + x] = finish(source[x * kLanes + lane + l] + b);
           }
         }
       }
       for (; lane < count; ++lane, target += size) {
         for (int64_t x = 0; x < w.width; ++x) {
-          const float value = source[x * kLanes + lane] + b;
-          target[x] = relu && value < 0 ? 0 : value;
+          target[x] = finish(source[x * kLanes + lane] + b);
         }
       }
     }
@@ -161,8 +172,9 @@ class WinogradConvOp final : public ConvOp {
         shape_(ShapeOf(d)),
         blocks_((d.batch + kLanes - 1) / kLanes),
         windows_(d.in_channels * d.out_channels),
-        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(), false,
-              d.backward_weights) {
+        stages_(d.epilogue),
+        bias_(device, d.out, d.master(), d.batch, d.out_channels, d.geometry.output_count(),
+              std::nullopt, d.backward_weights) {
     const ConvGeometry& g = d.geometry;
     const Shape out = g.output();
     const WinogradShape& s = shape_;
@@ -177,6 +189,12 @@ class WinogradConvOp final : public ConvOp {
                          kPoints * (s.inputs + s.outputs) * step_ + s.in_columns * kLanes + partial;
     threads_.resize(std::clamp<int64_t>(omp_get_max_threads(), 1, blocks_));
     bytes_ = static_cast<int64_t>(threads_.size()) * each * static_cast<int64_t>(sizeof(float));
+    if (!d.forward || stages_.bounds()) return;
+    Epilogue epilogue = d.epilogue;
+    epilogue.bias = Epilogue::Bias::kNone;
+    for (size_t i = 0; i < threads_.size(); ++i) {
+      passes_.push_back(std::make_unique<EpiloguePass>(device, kFloat, kFloat, epilogue));
+    }
   }
   const char* library() const override { return "winograd"; }
   int64_t workspace_bytes() const override { return std::max(bytes_, bias_.workspace_bytes()); }
@@ -202,7 +220,9 @@ class WinogradConvOp final : public ConvOp {
     const DevicePtr x = arguments.x, y = arguments.y;
     const float* b =
         descriptor_.epilogue.bias == Epilogue::Bias::kNone ? nullptr : At(arguments.bias);
-    const bool relu = descriptor_.epilogue.relu();
+    const Bounds limits{static_cast<float>(stages_.a()), static_cast<float>(stages_.b())};
+    const Bounds* bounds = stages_.bounds() && !stages_.none() ? &limits : nullptr;
+    const int64_t outputs = shape_.outputs, size = y_.height * y_.width;
     CheckMemory(arguments.prepared, arguments.workspace);
     const float* u = At(arguments.prepared);
     Bind(arguments.workspace);
@@ -217,7 +237,15 @@ class WinogradConvOp final : public ConvOp {
         }
         steps_.output(shape_, strip, i, t.m, t.y);
       });
-      FromLanes(y_, t.y, images, b, relu, At(y) + block * kLanes * y_.image_size());
+      const int64_t first = block * kLanes * y_.image_size();
+      FromLanes(y_, t.y, images, b, bounds, At(y) + first);
+      if (passes_.empty()) return;
+      const int64_t bytes = first * static_cast<int64_t>(sizeof(float));
+      EpilogueOperands operands = arguments.epilogue;
+      if (operands.residual) operands.residual = operands.residual + bytes;
+      passes_[&t - threads_.data()]->Run(
+          {images * outputs, size, outputs, outputs * size, size, outputs * size, size}, y + bytes,
+          y + bytes, {}, operands);
     });
   }
 
@@ -238,7 +266,7 @@ class WinogradConvOp final : public ConvOp {
         }
         steps_.input_adjoint(shape_, strip, i, t.v, t.x, t.row);
       });
-      FromLanes(x_, t.x, images, nullptr, false, At(x_diff) + block * kLanes * x_.image_size());
+      FromLanes(x_, t.x, images, nullptr, nullptr, At(x_diff) + block * kLanes * x_.image_size());
     });
   }
 
@@ -336,6 +364,8 @@ class WinogradConvOp final : public ConvOp {
   const int64_t blocks_, windows_;  // of 16 images; pairs of channels
   Window x_, y_;
   int64_t strip_, step_;  // rows of tiles at a time; elements between channels of a slice
+  const EpilogueStages stages_;
+  std::vector<std::unique_ptr<EpiloguePass>> passes_;  // of the threads; none for bounds
   BiasOp bias_;
   int64_t bytes_ = 0;  // of workspace
   std::vector<Thread> threads_;

@@ -1,0 +1,50 @@
+#include "caffe/library/epilogue_pass.hpp"
+
+#include <vector>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/device_array.hpp"
+
+namespace caffe {
+
+EpiloguePass::EpiloguePass(Device* device, DataType x, DataType y, const Epilogue& epilogue)
+    : stages_(epilogue),
+      bias_(epilogue.bias),
+      by_arguments_(device->host_accessible() && !stages_.bounds()) {
+  ProgramBuilder builder(device, "epilogue");
+  builder.Types({x, x, y});
+  if (by_arguments_) {
+    kernel_ = builder.Body("blas/stages").Build()->CreateKernel("stages");
+    return;
+  }
+  stages_.Define(&builder);
+  const char* name = bias_ == Epilogue::Bias::kNone     ? "bias_none"
+                     : bias_ == Epilogue::Bias::kPerRow ? "bias_rows"
+                                                        : "bias_columns";
+  kernel_ = builder.Body("blas/epilogue").Build()->CreateKernel(name);
+}
+
+void EpiloguePass::Run(const Layout& l, DevicePtr x, DevicePtr y, DevicePtr bias,
+                       const EpilogueOperands& operands) const {
+  std::vector<KernelArgument> arguments;
+  arguments.reserve(19);
+  arguments.insert(arguments.end(),
+                   {l.rows, l.columns, l.per, l.x_outer, l.x_step, l.y_outer, l.y_step});
+  stages_.AddArguments(operands, y, &arguments);
+  const bool biased = bias_ != Epilogue::Bias::kNone;
+  if (by_arguments_) {
+    arguments.push_back(static_cast<int>(bias_));
+    stages_.AddHostArguments(&arguments);
+  }
+  arguments.push_back(x);
+  if (biased) {
+    arguments.push_back(bias);
+  } else if (by_arguments_) {
+    arguments.push_back(BufferOf(y));
+  }
+  arguments.push_back(y);
+  kernel_->Launch(LaunchRange(l.rows, l.columns), arguments);
+}
+
+}  // namespace caffe

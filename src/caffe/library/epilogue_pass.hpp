@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "caffe/device/kernel.hpp"
+#include "caffe/library/epilogue_stages.hpp"
+
+namespace caffe {
+
+class Device;
+
+// Bias and stages as a launch of its own, for libraries that have none: y = epilogue(x), in place or
+// from sums of another type. Not thread-safe.
+class EpiloguePass {
+ public:
+  // Element (r, i) of [rows, columns] lies at (r / per) * outer + (r % per) * step + i, for x and for y;
+  // the residual lies as y does. Bias and slopes per row are those of r % per.
+  struct Layout {
+    int64_t rows, columns, per, x_outer, x_step, y_outer, y_step;
+  };
+  // Types: equal float kinds, or float to half or bfloat16.
+  EpiloguePass(Device* device, DataType x, DataType y, const Epilogue& epilogue);
+  void Run(const Layout& layout, DevicePtr x, DevicePtr y, DevicePtr bias,
+           const EpilogueOperands& operands) const;
+
+ private:
+  const EpilogueStages stages_;
+  const Epilogue::Bias bias_;
+  const bool by_arguments_;  // the stages are arguments of the kernel
+  std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace caffe

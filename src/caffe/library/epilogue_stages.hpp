@@ -1,0 +1,51 @@
+#pragma once
+
+#include <vector>
+
+#include "caffe/device/kernel.hpp"
+#include "caffe/library/epilogue.hpp"
+
+namespace caffe {
+
+class ProgramBuilder;
+
+// Activations as kernels compute them; kernels/epilogue/activate.h has the numbers. None, ReLU without
+// a slope and Clip are bounds; kSlopes is PReLU.
+enum class ActivationFormula { kBounds, kLeaky, kReLU6, kELU, kSigmoid, kTanH, kSwish, kSlopes };
+
+// The stages of an epilogue in the form that kernels take. Device kernels have them in their text:
+// EPILOGUE(v, row, column, at). Host kernels apply bounds inline; other stages are arguments.
+class EpilogueStages {
+ public:
+  // Where the residual is added.
+  enum class Sum { kNone, kBefore, kAfter };
+
+  explicit EpilogueStages(const Epilogue& epilogue);
+  // Bounds and no sum.
+  bool bounds() const { return formula_ == ActivationFormula::kBounds && sum_ == Sum::kNone; }
+  // Neither stages nor finite bounds.
+  bool none() const;
+  ActivationFormula formula() const { return formula_; }
+  Sum sum() const { return sum_; }
+  // 0: one slope for all, 1: one for each row, 2: one for each column.
+  int slope_axis() const { return static_cast<int>(slopes_); }
+  double a() const { return a_; }
+  double b() const { return b_; }
+
+  // Defines EPILOGUE for the bodies that follow.
+  void Define(ProgramBuilder* builder) const;
+  // activation_a, activation_b, coefficient, residual, slopes. `y` stands for arrays that are not read.
+  void AddArguments(const EpilogueOperands& operands, DevicePtr y,
+                    std::vector<KernelArgument>* arguments) const;
+  // slope_axis, sum, formula.
+  void AddHostArguments(std::vector<KernelArgument>* arguments) const;
+
+ private:
+  ActivationFormula formula_ = ActivationFormula::kBounds;
+  double a_, b_;
+  Sum sum_ = Sum::kNone;
+  double coefficient_ = 0;
+  Epilogue::Bias slopes_;
+};
+
+}  // namespace caffe
