@@ -91,6 +91,15 @@ std::vector<Epilogue> Epilogues() {
   return epilogues;
 }
 
+// Two that read everything that a kernel offers them.
+std::vector<Epilogue> SomeEpilogues() {
+  Epilogue slopes, swish;
+  slopes.stages = {ResidualSum{}, Activation{Activation::Kind::kPReLU}};
+  slopes.slopes = Epilogue::Bias::kPerRow;
+  swish.stages = {Activation{Activation::Kind::kSwish, 1}, ResidualSum{0.5f}};
+  return {slopes, swish};
+}
+
 // Bodies whose text depends on the operator that uses them: its texts.
 std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path) {
   NullDevice device(backend);
@@ -115,7 +124,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
     GemmDescriptor d;
     d.m = d.n = 33;
     d.k = 64;
-    for (const Epilogue& epilogue : Epilogues()) {
+    for (const Epilogue& epilogue : SomeEpilogues()) {
       d.epilogue = epilogue;
       GeneratedLibrary().make(&device, d);
     }
@@ -123,7 +132,8 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
   if (path == "blas/epilogue") {
     for (const auto& [sums, y] : std::vector<std::pair<DataType, DataType>>{
              {kFloat, kFloat}, {kDouble, kDouble}, {kBfloat16, kBfloat16}, {kFloat, kHalf}}) {
-      for (const Epilogue& epilogue : Epilogues()) EpiloguePass(&device, sums, y, epilogue);
+      const auto epilogues = y == kFloat ? Epilogues() : SomeEpilogues();
+      for (const Epilogue& epilogue : epilogues) EpiloguePass(&device, sums, y, epilogue);
     }
   }
   if (path == "conv/depthwise") {
@@ -133,7 +143,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
     d.geometry.kernel = {3, 3};
     for (const DataType type : FloatTypes()) {
       d.in = d.out = type;
-      for (const Epilogue& epilogue : Epilogues()) {
+      for (const Epilogue& epilogue : SomeEpilogues()) {
         d.epilogue = epilogue;
         d.epilogue.bias_type = d.master();
         ConvDescriptor normal = d;
