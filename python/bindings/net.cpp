@@ -207,6 +207,25 @@ void BindNet(py::module_& module) {
           "they\n"
           "values. RuntimeError if a file cannot be read or a shape differs.")
       .def(
+          "keep",
+          [](Net& net, const py::args& blobs) {
+            std::vector<std::string> names;
+            for (const py::handle blob : blobs) {
+              if (!py::isinstance<py::str>(blob)) {
+                throw py::type_error("keep takes names of blobs, not " + Described(blob));
+              }
+              names.push_back(blob.cast<std::string>());
+            }
+            const Computing computing(net);
+            net.Keep(names);
+          },
+          "keep('conv1', 'fc7'): every forward writes these blobs.\n\n"
+          "A whole forward in phase TEST computes some layers together and does not write the "
+          "blobs\n"
+          "between them. Reading such a blob computes it, from what the blobs before it hold "
+          "then.\n"
+          "Keep blobs that you read after each forward. RuntimeError for names of no blob.")
+      .def(
           "share_with",
           [](Net& net, const Net& other) {
             const HeldNets held(net, other);

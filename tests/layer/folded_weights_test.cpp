@@ -10,6 +10,7 @@
 #include "caffe/core/requant.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/weighted_layer.hpp"
+#include "caffe/layer/work.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/quant/observer.hpp"
 #include "support/codes.hpp"
@@ -130,7 +131,7 @@ TEST_P(FoldedWeightsTest, EqualsTheMapsBehindTheLayer) {
     LayerTester tester("phase: TEST " + text, device, TypeTriple::Equal(type), {kImages});
     Maps maps(kChannels);
     const int64_t inner = tester.top().count(2);
-    const auto weights = Weighted(tester).MakeWeights(maps.list);
+    const auto weights = Weighted(tester).MakeWeights({maps.list});
     const auto check = [&](const std::string& what) {
       const Numbers expected = maps.Apply(Reference(text, tester, tester.Bottom(0)), inner);
       double largest = 1;
@@ -162,7 +163,7 @@ TEST_P(FoldedWeightsTest, WithAnActivationBehindThem) {
   Maps maps(kChannels);
   Epilogue epilogue;
   epilogue.stages = {kPlainReLU};
-  Run(tester, Weighted(tester).MakeWeights(maps.list), epilogue);
+  Run(tester, Weighted(tester).MakeWeights({maps.list}), epilogue);
   Numbers expected = maps.Apply(Reference(text, tester, tester.Bottom(0)), tester.top().count(2));
   for (double& value : expected) value = std::max(value, 0.0);
   ExpectNear(tester.Top(), expected, 40 * Tolerance(type), text);
@@ -189,7 +190,7 @@ TEST_P(FoldedCodesTest, ScalesFollowFromTheFoldedWeights) {
     double largest = 0;
     for (const double value : expected) largest = std::max(largest, std::abs(value));
     const QuantRange out = AffineRange(-largest, largest, type);
-    const auto weights = Weighted(tester).MakeWeights(maps.list);
+    const auto weights = Weighted(tester).MakeWeights({maps.list});
     weights->SetRanges(in, out);
     Run(tester, weights);
     Numbers y;

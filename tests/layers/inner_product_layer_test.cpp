@@ -104,12 +104,10 @@ TEST_P(InnerProductLayerTest, FusedReLU) {
   const auto [device, type] = GetParam();
   LayerTester layer("phase: TEST " + InnerProductText(""), device, TypeTriple::Equal(type),
                     {{5, 12}});
-  ASSERT_TRUE(layer.layer().CanFuseReLU());
   layer.Forward();
   std::vector<double> expected = layer.Top();
   for (double& y : expected) y = y > 0 ? y : 0;
-  layer.layer().SetFusedReLU(true);
-  layer.Forward();
+  layer.ForwardWith({{}, {kPlainReLU}});
   ExpectNear(layer.Top(), expected, Tolerance(type), "y");
 }
 
@@ -138,8 +136,6 @@ TEST(InnerProductLayerShapeTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(LayerTester("type: 'InnerProduct'", cpu, TypeTriple::Equal(kFloat), {{2, 3}}),
                Error);
   LayerTester layer(InnerProductText(""), cpu, TypeTriple::Equal(kFloat), {{2, 3}});
-  EXPECT_FALSE(layer.layer().CanFuseReLU());  // in the TRAIN phase
-  EXPECT_THROW(layer.layer().SetFusedReLU(true), Error);
   layer.bottom().Reshape({2, 4});
   EXPECT_THROW(layer.Forward(), Error);
 }

@@ -273,10 +273,8 @@ TEST_P(QuantizedLayerTest, AReluInTheEpilogue) {
   SetCodes(&ip.bottom(), RandomCodes(15, type(), 13));
   const ExactParameters p(ip.layer().blobs()[0]->DataAsDouble(),
                           ip.layer().blobs()[1]->DataAsDouble(), 8, in, out, type());
-  ASSERT_TRUE(ip.layer().CanFuseReLU());
   for (const bool fused : {true, false, true}) {
-    ip.layer().SetFusedReLU(fused);
-    ip.Forward();
+    fused ? ip.ForwardWith({{}, {kPlainReLU}}) : ip.Forward();
     const auto exact = ExactProduct(p, Codes(ip.bottom()), 8, in, out, fused, most());
     EXPECT_EQ(Codes(ip.top()), exact);
     const int64_t lowest = *std::min_element(exact.begin(), exact.end());

@@ -266,8 +266,7 @@ TEST(LayerQuantizersErrorsTest, WhatCannotBeDoneIsRefused) {
 TEST(IgnoredSettingsTest, AreNamedInAWarning) {
   const std::string plain = InputText("data", {1, 2}) + InnerProductText("a", "data", 2);
   const std::string text =
-      "name: 'old' reduced_memory_inference: true autotune: CAFFE_AUTOTUNE_FUNCTION " +
-      InputText("data", {1, 2}) +
+      "name: 'old' autotune: CAFFE_AUTOTUNE_FUNCTION " + InputText("data", {1, 2}) +
       InnerProductText("a", "data", 2,
                        "device: 77 net_quantizer { observed_min: 0 observed_max: 1 }");
   std::vector<std::vector<double>> results;
@@ -282,7 +281,6 @@ TEST(IgnoredSettingsTest, AreNamedInAWarning) {
     EXPECT_EQ(log.find("is ignored") == log.npos, each == plain) << log;
   }
   EXPECT_EQ(results[0], results[1]);
-  EXPECT_TRUE(Holds(log, "net old: reduced_memory_inference is ignored"));
   EXPECT_TRUE(Holds(log, "net old: autotune is ignored"));
   EXPECT_TRUE(Holds(log,
                     "net old: device 77 of layers a is ignored: all layers of a net run on "

@@ -5,41 +5,170 @@
 namespace caffe {
 namespace {
 
-PlanNode Node(const std::string& type, std::vector<int> bottoms, std::vector<int> tops) {
+using Kind = Activation::Kind;
+
+PlanNode Plain(const std::string& name, std::vector<int> bottoms, std::vector<int> tops) {
   PlanNode node;
-  node.can_fuse_relu = type == "Convolution";
-  node.plain_relu = type == "ReLU";
-  node.in_place = bottoms == tops;
+  node.name = name;
   node.bottoms = std::move(bottoms);
   node.tops = std::move(tops);
   return node;
 }
 
-TEST(PlanTest, AnInPlaceReluJoinsItsProducer) {
-  const Plan plan = Plan::Make({Node("Input", {}, {0}), Node("Convolution", {0}, {1}),
-                                Node("ReLU", {1}, {1}), Node("Pooling", {1}, {2})},
-                               true);
-  ASSERT_EQ(plan.steps.size(), 3u);
-  EXPECT_EQ(plan.steps[1].nodes, std::vector<int>({1, 2}));
-  EXPECT_TRUE(plan.steps[1].fused_relu);
-  EXPECT_FALSE(plan.steps[2].fused_relu);
-  EXPECT_EQ(plan.Report({"data", "conv1", "relu1", "pool1"}), "conv1 + relu1\n");
+PlanNode Conv(const std::string& name, int bottom, int top, int64_t channels = 8) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  LayerFacts::Weighted weighted;
+  weighted.channels = channels;
+  weighted.folds = weighted.sums = weighted.activates = weighted.curves = true;
+  node.facts.weighted = weighted;
+  return node;
 }
 
-TEST(PlanTest, EverythingElseIsAStepOfItsOwn) {
-  const auto steps = [](const std::vector<PlanNode>& nodes, bool fuse) {
-    return Plan::Make(nodes, fuse).steps.size();
+PlanNode Scale(const std::string& name, int bottom, int top, int64_t channels = 8) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  Affine affine;
+  affine.channels = channels;
+  node.facts.affine = affine;
+  return node;
+}
+
+PlanNode Pointwise(const std::string& name, Kind kind, int bottom, int top) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  node.facts.pointwise = Activation{kind, 0, 0};
+  return node;
+}
+
+PlanNode Sum(const std::string& name, std::vector<int> bottoms, int top,
+             std::vector<double> coefficients = {1, 1}) {
+  PlanNode node = Plain(name, std::move(bottoms), {top});
+  node.facts.sum = LayerFacts::Sum{std::move(coefficients)};
+  return node;
+}
+
+// "conv+relu pool": the nodes of each step.
+std::string Steps(const std::vector<PlanNode>& nodes, const PlanOptions& options = {}) {
+  std::string text;
+  for (const Step& step : Plan::Make(nodes, options).steps) {
+    if (!text.empty()) text += " ";
+    for (size_t i = 0; i < step.nodes.size(); ++i) {
+      text += (i ? "+" : "") + nodes[step.nodes[i]].name;
+    }
+  }
+  return text;
+}
+
+TEST(PlanTest, AnActivationJoinsItsProducer) {
+  const std::vector<PlanNode> nodes{Plain("data", {}, {0}), Conv("conv", 0, 1),
+                                    Pointwise("relu", Kind::kReLU, 1, 1), Plain("pool", {1}, {2})};
+  const Plan plan = Plan::Make(nodes, {});
+  EXPECT_EQ(Steps(nodes), "data conv+relu pool");
+  EXPECT_EQ(plan.fused_steps(), 1);
+  EXPECT_EQ(plan.Report(nodes), "conv + relu\n");
+  const Step& step = plan.steps[1];
+  EXPECT_EQ(step.tops, std::vector<int>({1}));
+  EXPECT_TRUE(step.swallowed.empty());
+  ASSERT_EQ(step.stages.size(), 1u);
+  EXPECT_EQ(std::get<Activation>(step.stages[0]).kind, Kind::kReLU);
+}
+
+TEST(PlanTest, BlobsBetweenTheLayersAreSwallowed) {
+  const std::vector<PlanNode> nodes{Conv("conv", 0, 1), Scale("bn", 1, 2), Scale("scale", 2, 3),
+                                    Pointwise("clip", Kind::kClip, 3, 4), Plain("pool", {4}, {5})};
+  const Plan plan = Plan::Make(nodes, {});
+  EXPECT_EQ(Steps(nodes), "conv+bn+scale+clip pool");
+  EXPECT_EQ(plan.steps[0].swallowed, std::vector<int>({1, 2, 3}));
+  EXPECT_EQ(plan.steps[0].tops, std::vector<int>({4}));
+  EXPECT_EQ(plan.steps[0].maps.size(), 2u);
+  // A kept blob ends the step that makes it.
+  EXPECT_EQ(Steps(nodes, {true, {2}}), "conv+bn scale clip pool");
+  EXPECT_EQ(Steps(nodes, {true, {1}}), "conv bn scale clip pool");
+  EXPECT_EQ(Steps(nodes, {false, {}}), "conv bn scale clip pool");
+}
+
+// Two branches and their sum, as in ResNet: the branch that is computed last adds the other one.
+TEST(PlanTest, AResidualSumJoinsTheLastBranch) {
+  const std::vector<PlanNode> nodes{Plain("data", {}, {0}),    Plain("split", {0}, {1, 2}),
+                                    Conv("short", 1, 3),       Scale("short_bn", 3, 3),
+                                    Conv("main", 2, 4),        Scale("main_bn", 4, 4),
+                                    Sum("sum", {3, 4}, 5),     Pointwise("relu", Kind::kReLU, 5, 5),
+                                    Plain("softmax", {5}, {6})};
+  const Plan plan = Plan::Make(nodes, {});
+  EXPECT_EQ(Steps(nodes), "data split short+short_bn main+main_bn+sum+relu softmax");
+  const Step& step = plan.steps[3];
+  EXPECT_EQ(step.residual, 3);
+  EXPECT_EQ(step.swallowed, std::vector<int>({4}));
+  EXPECT_EQ(step.tops, std::vector<int>({5}));
+  ASSERT_EQ(step.stages.size(), 2u);
+  EXPECT_EQ(std::get<ResidualSum>(step.stages[0]).coefficient, 1);
+}
+
+TEST(PlanTest, CoefficientsOfASum) {
+  const std::vector<PlanNode> nodes{Plain("data", {}, {0, 1}), Conv("conv", 0, 2),
+                                    Sum("sum", {1, 2}, 3, {-0.5, 2})};
+  const Plan plan = Plan::Make(nodes, {});
+  ASSERT_EQ(Steps(nodes), "data conv+sum");
+  EXPECT_EQ(std::get<ResidualSum>(plan.steps[1].stages[0]).coefficient, -0.5f);
+  ASSERT_EQ(plan.steps[1].maps.size(), 1u);
+  std::vector<double> scale(1), shift(1);
+  plan.steps[1].maps[0].evaluate(&scale, &shift);
+  EXPECT_EQ(scale[0], 2);
+  EXPECT_EQ(shift[0], 0);
+}
+
+TEST(PlanTest, ASumWaitsForItsOperands) {
+  // The other operand is computed behind the convolution, by a layer that joins no step.
+  EXPECT_EQ(Steps({Plain("data", {}, {0, 1}), Conv("conv", 0, 2), Plain("pool", {1}, {3}),
+                   Sum("sum", {2, 3}, 4)}),
+            "data conv pool sum");
+  // Both operands are one blob.
+  EXPECT_EQ(Steps({Plain("data", {}, {0}), Conv("conv", 0, 1), Sum("sum", {1, 1}, 2)}),
+            "data conv sum");
+  // The other operand changes in place between the convolution and the sum.
+  EXPECT_EQ(Steps({Plain("data", {}, {0, 1}), Conv("conv", 0, 2),
+                   Pointwise("tanh", Kind::kTanH, 1, 1), Sum("sum", {2, 1}, 3)}),
+            "data conv tanh sum");
+}
+
+TEST(PlanTest, WhatDoesNotJoin) {
+  const auto alone = [](PlanNode conv, PlanNode next) {
+    return Steps({std::move(conv), std::move(next)});
   };
-  const PlanNode conv = Node("Convolution", {0}, {1}), relu = Node("ReLU", {1}, {1});
-  EXPECT_EQ(steps({conv, relu}, true), 1u);
-  EXPECT_EQ(steps({conv, relu}, false), 2u);
-  EXPECT_EQ(steps({conv, Node("ReLU", {1}, {2})}, true), 2u);     // its bottom stays visible
-  EXPECT_EQ(steps({conv, Node("ReLU", {0}, {0})}, true), 2u);     // of another blob
-  EXPECT_EQ(steps({Node("Pooling", {0}, {1}), relu}, true), 2u);  // has no epilogue
-  EXPECT_EQ(steps({Node("Convolution", {0, 5}, {1, 2}), relu}, true), 2u);  // two tops
-  EXPECT_EQ(steps({conv, Node("Silence", {7}, {}), relu}, true), 3u);       // not neighbours
-  EXPECT_EQ(steps({conv, relu, relu}, true), 2u);
-  EXPECT_EQ(steps({}, true), 0u);
+  EXPECT_EQ(alone(Conv("conv", 0, 1), Plain("lrn", {1}, {2})), "conv lrn");
+  EXPECT_EQ(alone(Plain("pool", {0}, {1}), Pointwise("relu", Kind::kReLU, 1, 1)), "pool relu");
+  EXPECT_EQ(alone(Conv("conv", 0, 1), Scale("scale", 1, 1, 4)), "conv scale");
+  EXPECT_EQ(alone(Conv("conv", 0, 1), Scale("factor", 1, 1, 1)), "conv+factor");
+  PlanNode limited = Conv("conv", 0, 1);
+  limited.facts.weighted->curves = false;
+  EXPECT_EQ(alone(limited, Pointwise("tanh", Kind::kTanH, 1, 1)), "conv tanh");
+  EXPECT_EQ(alone(limited, Pointwise("relu", Kind::kReLU, 1, 1)), "conv+relu");
+  limited.facts.weighted->activates = false;
+  EXPECT_EQ(alone(limited, Pointwise("relu", Kind::kReLU, 1, 1)), "conv relu");
+  limited.facts.weighted->folds = false;
+  EXPECT_EQ(alone(limited, Scale("scale", 1, 1)), "conv scale");
+  PlanNode other_type = Pointwise("relu", Kind::kReLU, 1, 1);
+  other_type.types = TypeTriple::Equal(kHalf);
+  EXPECT_EQ(alone(Conv("conv", 0, 1), other_type), "conv relu");
+  // Another layer reads the blob, too.
+  EXPECT_EQ(
+      Steps({Conv("conv", 0, 1), Pointwise("relu", Kind::kReLU, 1, 2), Plain("other", {1}, {3})}),
+      "conv relu other");
+  // One activation; maps come before it.
+  EXPECT_EQ(Steps({Conv("conv", 0, 1), Pointwise("relu", Kind::kReLU, 1, 1),
+                   Pointwise("tanh", Kind::kTanH, 1, 1)}),
+            "conv+relu tanh");
+  EXPECT_EQ(Steps({Conv("conv", 0, 1), Pointwise("relu", Kind::kReLU, 1, 1), Scale("s", 1, 1)}),
+            "conv+relu s");
+  // y = x, Dropout in phase TEST, joins behind everything.
+  EXPECT_EQ(Steps({Conv("conv", 0, 1), Pointwise("relu", Kind::kReLU, 1, 1),
+                   Pointwise("drop", Kind::kNone, 1, 1)}),
+            "conv+relu+drop");
+}
+
+// A step writes its top where its first node runs. A node in between may use that blob.
+TEST(PlanTest, ATopIsNotWrittenTooEarly) {
+  EXPECT_EQ(Steps({Plain("data", {}, {0, 9}), Conv("conv", 0, 1), Plain("read", {9}, {2}),
+                   Pointwise("relu", Kind::kReLU, 1, 9)}),
+            "data conv read relu");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 
@@ -69,6 +70,22 @@ LayerTester::LayerTester(const std::string& prototxt, Device* device, const Type
 }
 
 void LayerTester::Forward() {
+  ShapeAndSetRanges();
+  layer_->PrepareParameters();
+  layer_->Forward(bottom_vec_, top_vec_);
+}
+
+void LayerTester::ForwardWith(WorkRequest request) {
+  ShapeAndSetRanges();
+  request.top_range = {tops_[0]->range(), tops_[0]->name()};
+  const std::unique_ptr<Work> work = layer_->MakeWork(request, bottom_vec_, top_vec_);
+  work->Prepare();
+  Workspace workspace(layer_->device());
+  work->Run(workspace.Need(work->workspace_bytes()));
+  layer_->device()->Synchronize();
+}
+
+void LayerTester::ShapeAndSetRanges() {
   layer_->Reshape(bottom_vec_, top_vec_);
   const bool carried = layer_->Facts().range == LayerFacts::Range::kCarried;
   for (const auto& top : tops_) {
@@ -78,8 +95,6 @@ void LayerTester::Forward() {
   for (const auto& blob : bottoms_) bottom_ranges.push_back({blob->range(), blob->name()});
   for (const auto& blob : tops_) top_ranges.push_back({blob->range(), blob->name()});
   layer_->SetRanges(std::move(bottom_ranges), std::move(top_ranges));
-  layer_->PrepareParameters();
-  layer_->Forward(bottom_vec_, top_vec_);
 }
 
 void LayerTester::Backward() { layer_->Backward(top_vec_, propagate_down_, bottom_vec_); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "caffe/layer/layer.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -20,6 +21,8 @@ class LayerTester {
               const std::vector<Shape>& shapes, int tops = 1, uint64_t seed = 1701);
 
   void Forward();
+  // Forward by a work that does what is requested, too. The range of the top is that of its blob.
+  void ForwardWith(WorkRequest request);
   // Gradients of sum(top * top_diff) for all bottoms that have one and all parameters.
   void Backward();
   // Sets a bottom, rounded to its type.
@@ -41,6 +44,7 @@ class LayerTester {
                      double kink_range = -1);
 
  private:
+  void ShapeAndSetRanges();
   double Objective(const std::vector<std::vector<double>>& weights);
 
   std::vector<std::shared_ptr<BlobBase>> bottoms_, tops_;

@@ -14,8 +14,10 @@ namespace caffe {
 
 class LayerParameter;
 class ParamSpec;
+class Work;
 class Workspace;
 struct LayerFacts;
+struct WorkRequest;
 
 enum Phase : int;
 
@@ -55,6 +57,11 @@ class LayerBase {
   // every Forward; must be cheap when nothing changed.
   virtual void PrepareParameters() {}
   virtual void Forward(const BlobVec& bottom, const BlobVec& top) = 0;
+  // A way of computing this layer together with layers behind it, as Facts().weighted says; for the
+  // shapes of the last Reshape. The last of these layers writes `top`. By default PrepareParameters and
+  // Forward; throws if more is requested.
+  virtual std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                         const BlobVec& top);
   // What ranges and plans need to know about the layer: layer/layer_facts.hpp. Called after SetUp, and
   // again after MoveToDevice, or when blobs() holds other blobs. Does not depend on extents of bottoms.
   virtual LayerFacts Facts() const;
@@ -76,11 +83,6 @@ class LayerBase {
   // The ranges of quantized bottoms and tops, told before PrepareParameters and Forward. A blob that
   // is changed in place has one as bottom and another one as top.
   void SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top);
-  // True if a ReLU with this slope can be done by this layer's epilogue; SetFusedReLU asks for it.
-  virtual bool CanFuseReLU() const { return false; }
-  virtual void SetFusedReLU(bool fused) {}
-  // True for the layer that such an epilogue replaces: max(x, 0).
-  virtual bool IsPlainReLU() const { return false; }
   // What this layer needs to go on exactly where it was, besides parameters and its seed: the
   // position in its data, a counter of its own. Solverstates carry it.
   virtual std::vector<uint64_t> RunState() const { return {}; }
@@ -139,12 +141,12 @@ class LayerBase {
   // An argument of type Scaletype: `factor` itself for float kinds, as integers for quantized ones.
   KernelArgument Scale(double factor) const;
 
-  std::vector<std::shared_ptr<BlobBase>> blobs_;
-
- private:
   QuantRange Observed(DataType type, const std::vector<BlobRange>& ranges, int index,
                       const char* what) const;
 
+  std::vector<std::shared_ptr<BlobBase>> blobs_;
+
+ private:
   std::unique_ptr<LayerParameter> parameter_;
   LayerContext context_;
   std::unique_ptr<Workspace> own_workspace_;

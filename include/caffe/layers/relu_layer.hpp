@@ -22,7 +22,6 @@ class ReLU : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  bool IsPlainReLU() const override { return slope_ == 0; }
   float negative_slope() const { return slope_; }
 
  private:

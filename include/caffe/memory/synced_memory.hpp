@@ -73,6 +73,8 @@ class SyncedMemory {
   // The content is not stored any more: the next access has `source` make it, in a buffer of this
   // memory's own. A borrowed slice is given back. The access throws if the source is gone.
   void SetSource(std::weak_ptr<Source> source);
+  // False after SetSource, until something is written or made.
+  bool stored() const { return head_ != Head::kElsewhere; }
 
  private:
   // kUndefined: about to be written as a whole; reads as zeros until then. kElsewhere: not stored.

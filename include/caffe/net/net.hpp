@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -171,6 +172,10 @@ class Net {
   void set_debug_info(bool value);
   // Of whole passes.
   const Plan& plan() const;
+  // A whole forward in phase TEST does not write all blobs: some are computed within a step, and with
+  // reduced_memory_inference some give their memory to others. Reading such a blob computes it, from
+  // what the blobs before it hold then. Every forward writes the blobs that are named here.
+  void Keep(const std::vector<std::string>& blobs);
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;
   int64_t parameter_bytes() const;
@@ -195,6 +200,7 @@ class Net {
   bool debug_info_ = false, check_finite_ = false;
   std::unique_ptr<StepState> step_state_;
   Wiring wiring_;
+  std::set<std::string> kept_;  // blobs of the user
   std::unique_ptr<Rooms> rooms_;
   std::vector<PassObserver*> observers_;  // of callers
 };

@@ -1,32 +1,52 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "caffe/core/data_type.hpp"
+#include "caffe/layer/layer_facts.hpp"
+
 namespace caffe {
 
-// One unit of a forward: the nodes it covers, in order. The first does the work; a ReLU behind a
-// convolution or an inner product is done by its epilogue.
-struct Step {
-  std::vector<int> nodes;
-  bool fused_relu = false;
-};
-
-// What a plan is made from, for each node.
+// What a plan is made from, for each node: what its layer computes, and the blobs that it reads and
+// writes, by their index.
 struct PlanNode {
-  bool can_fuse_relu = false;  // the layer's epilogue can apply max(x, 0)
-  bool plain_relu = false;     // a ReLU with slope 0
-  bool in_place = false;       // its top is its bottom
+  std::string name;
+  LayerFacts facts;
+  TypeTriple types = TypeTriple::Equal(kFloat);
   std::vector<int> bottoms, tops;
 };
 
-// How a net is run: decided once from layers and phase, before the first forward.
+// One unit of a forward. Its first node does the work of all of its nodes: affine maps of the others
+// are folded into its weights, sums and activations are stages of its epilogue.
+struct Step {
+  std::vector<int> nodes;  // in the order of the net
+  std::vector<Affine> maps;
+  std::vector<Epilogue::Stage> stages;
+  int residual = -1;                 // blob that a ResidualSum adds
+  const BlobBase* slopes = nullptr;  // of PReLU
+  std::vector<int> tops;             // blobs that the step writes
+  std::vector<int> swallowed;        // blobs between its nodes, which it does not write
+
+  bool fused() const { return nodes.size() > 1; }
+};
+
+struct PlanOptions {
+  // Steps may cover several nodes.
+  bool fuse = true;
+  // Blobs that every forward must write: the user keeps them, or they are losses.
+  std::set<int> kept;
+};
+
+// How a net is run: a pure function of what the layers are. A node joins the step of the node before it
+// if it alone reads that node's top and its computation can be done there; see LayerFacts.
 struct Plan {
   std::vector<Step> steps;
-  // "fuse" is false where every blob's history must be seen: training, debug_info.
-  static Plan Make(const std::vector<PlanNode>& nodes, bool fuse);
-  // A line for each step that is not one plain layer.
-  std::string Report(const std::vector<std::string>& names) const;
+  static Plan Make(const std::vector<PlanNode>& nodes, const PlanOptions& options);
+  // A line for each step that covers several nodes: "conv1 + bn1 + relu1".
+  std::string Report(const std::vector<PlanNode>& nodes) const;
+  int fused_steps() const;
 };
 
 }  // namespace caffe

@@ -1,7 +1,5 @@
 #include "count_memory.hpp"
 
-#include <set>
-
 #include "caffe/core/error.hpp"
 
 namespace caffe {
@@ -11,9 +9,11 @@ std::string MemoryNeeds::ToString() const {
                 " for parameters, ", parameter_diffs, " for their diffs; workspaces come on top");
 }
 
-MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, bool backward) {
+MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients,
+                        const std::set<int>& absent, bool backward) {
   MemoryNeeds needs;
   std::set<const SyncedMemory*> seen;
+  for (int id : absent) seen.insert(wiring.blobs[id]->data_memory().get());
   // A diff that has no memory yet will be of its blob's size.
   const auto count = [&seen](BlobBase& blob, bool gradient, int64_t* data, int64_t* diffs) {
     if (seen.insert(blob.data_memory().get()).second) *data += blob.bytes();

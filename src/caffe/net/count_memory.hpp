@@ -1,11 +1,15 @@
 #pragma once
 
+#include <set>
+
 #include "caffe/net/memory_needs.hpp"
 #include "gradients.hpp"
 
 namespace caffe {
 
-// What a net needs, from shapes alone. `backward`: diffs count, too.
-MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, bool backward);
+// What a net needs, from shapes alone. `backward`: diffs count, too. The data of blobs in `absent` do
+// not count.
+MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients,
+                        const std::set<int>& absent, bool backward);
 
 }  // namespace caffe

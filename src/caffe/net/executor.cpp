@@ -3,55 +3,167 @@
 #include <algorithm>
 #include <utility>
 
+#include "in_layer.hpp"
+
 namespace caffe {
 
-Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Plan plan)
-    : wiring_(wiring), runner_(runner), ranges_(ranges), plan_(std::move(plan)) {}
-
-void Executor::Prepare(const Step& step) {
-  for (int node : step.nodes) runner_->ReshapeIfNeeded(node);
-  const Node& node = wiring_.nodes[step.nodes[0]];
-  if (node.layer->CanFuseReLU()) {
-    node.layer->SetFusedReLU(step.fused_relu);
-    if (node.quantized) {
-      node.layer->SetRanges(ranges_->bottom_ranges(step.nodes.front()),
-                            ranges_->top_ranges(step.nodes.back()));
+// Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. What these
+// read may be such a blob, too.
+class Executor::RecomputedBlob final : public SyncedMemory::Source {
+ public:
+  RecomputedBlob(Executor* executor, int blob) : executor_(executor), blob_(blob) {
+    // All nodes that write the blob, and in their steps those before them.
+    for (const Step& step : executor->plan_.steps) {
+      size_t count = 0;
+      for (size_t i = 0; i < step.nodes.size(); ++i) {
+        const std::vector<int>& tops = executor->wiring_.nodes[step.nodes[i]].top_ids;
+        if (std::find(tops.begin(), tops.end(), blob) != tops.end()) count = i + 1;
+      }
+      nodes_.insert(nodes_.end(), step.nodes.begin(), step.nodes.begin() + count);
     }
   }
-  runner_->Prepare(step.nodes[0]);
+
+  void Make(SyncedMemory*) override {
+    const BlobBase& blob = *executor_->wiring_.blobs[blob_];
+    for (int node : nodes_) {
+      CAFFE_CHECK(executor_->runner_->HasNotedShapes(node), "blob ", blob.name(),
+                  " was not kept by the last forward, and blobs from which it is computed have ",
+                  "other shapes now; run forward first, or have the net keep the blob");
+    }
+    for (int node : nodes_) executor_->RunNode(node);
+  }
+
+ private:
+  Executor* executor_;
+  int blob_;
+  std::vector<int> nodes_;
+};
+
+Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
+                   Workspace* workspace, Plan plan, std::unique_ptr<ActivationArena> arena)
+    : wiring_(wiring),
+      runner_(runner),
+      ranges_(ranges),
+      workspace_(workspace),
+      plan_(std::move(plan)),
+      arena_(std::move(arena)),
+      works_(plan_.steps.size()),
+      sources_(wiring.blobs.size()) {}
+
+Executor::~Executor() = default;
+
+std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
+  const Node& node = wiring_.nodes[step.nodes[0]];
+  BlobVec top;
+  for (int id : step.tops) top.push_back(wiring_.blobs[id].get());
+  WorkRequest request;
+  request.maps = step.maps;
+  request.stages = step.stages;
+  request.slopes = step.slopes;
+  if (step.residual >= 0) request.residual = wiring_.blobs[step.residual].get();
+  const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
+  if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
+  return node.layer->MakeWork(request, node.bottom, top);
 }
 
-void Executor::Run(const Step& step) {
-  runner_->Forward(step.nodes[0]);
-  for (size_t i = 1; i < step.nodes.size(); ++i) runner_->NoteRun(step.nodes[i]);
+void Executor::Prepare(size_t index) {
+  const Step& step = plan_.steps[index];
+  StepWork& own = works_[index];
+  for (int node : step.nodes) runner_->ReshapeIfNeeded(node);
+  const Node& first = wiring_.nodes[step.nodes[0]];
+  const int shape_epoch = runner_->shape_epoch(step.nodes[0]);
+  const bool stale = step.fused() && (own.shape_epoch != shape_epoch ||
+                                      (first.quantized && own.range_epoch != ranges_->epoch()));
+  InLayer(*first.layer, [&] {
+    if (!own.work || stale) {
+      own.work = MakeWork(step);
+      own.shape_epoch = shape_epoch;
+      own.range_epoch = ranges_->epoch();
+    }
+    own.work->Prepare();
+    workspace_->Need(own.work->workspace_bytes());
+  });
+}
+
+void Executor::Run(size_t index) {
+  const Step& step = plan_.steps[index];
+  StepWork& own = works_[index];
+  InLayer(*wiring_.nodes[step.nodes[0]].layer,
+          [&] { own.work->Run(workspace_->Need(own.work->workspace_bytes())); });
+  for (int node : step.nodes) runner_->NoteRun(node);
+  for (int blob : step.swallowed) Forget(blob);
   ranges_->Publish(step.nodes.back());
+}
+
+void Executor::Forget(int blob) {
+  if (!sources_[blob]) sources_[blob] = std::make_shared<RecomputedBlob>(this, blob);
+  wiring_.blobs[blob]->data_memory()->SetSource(sources_[blob]);
+}
+
+void Executor::RunNode(int node) {
+  runner_->ReshapeIfNeeded(node);
+  runner_->Prepare(node);
+  runner_->Forward(node);
+  ranges_->Publish(node);
 }
 
 void Executor::Forward(int first, int last, const Observers& observers, bool per_layer) {
   ranges_->Update();
-  std::vector<int> before;
-  if (first > 0) before = wiring_.AddedNodesBefore(first, last);
-  for (auto node = before.rbegin(); node != before.rend(); ++node) {
-    const Step step{{*node}};
-    Prepare(step);
-    Run(step);
+  if (first > 0) {
+    const std::vector<int> before = wiring_.AddedNodesBefore(first, last);
+    for (auto node = before.rbegin(); node != before.rend(); ++node) RunNode(*node);
   }
   const auto within = [&](const Step& step) {
     return step.nodes.front() >= first && step.nodes.back() <= last;
   };
-  for (const Step& step : plan_.steps) {
-    if (within(step)) Prepare(step);
+  for (size_t i = 0; i < works_.size(); ++i) {
+    if (within(plan_.steps[i])) Prepare(i);
   }
-  for (const Step& step : plan_.steps) {
-    if (!within(step)) continue;
-    const Node& node = wiring_.nodes[step.nodes.front()];
-    for (PassObserver* observer : observers) observer->BeforeForward(node);
-    // A layer before this one may have decided about shapes by its data, an observer may have written
-    // parameters.
-    const bool reshaped = runner_->ReshapeIfNeeded(step.nodes.front());
-    if (per_layer || reshaped) Prepare(step);
-    Run(step);
-    for (PassObserver* observer : observers) observer->AfterForward(node);
+  try {
+    if (arena_) arena_->Place(workspace_->device());
+    for (size_t i = 0; i < works_.size(); ++i) {
+      const Step& step = plan_.steps[i];
+      if (!within(step)) continue;
+      const Node& node = wiring_.nodes[step.nodes[0]];
+      for (PassObserver* observer : observers) observer->BeforeForward(node);
+      // The data of a layer before this one may have changed shapes, an observer may have written
+      // parameters.
+      if (per_layer || !HasNotedShapes(step)) Prepare(i);
+      Run(i);
+      for (PassObserver* observer : observers) observer->AfterForward(node);
+    }
+  } catch (...) {
+    ForgetLost();
+    throw;
+  }
+  ForgetLost();
+}
+
+void Executor::ForgetLost() {
+  if (!arena_) return;
+  for (int blob : arena_->lost()) Forget(blob);
+}
+
+std::set<int> Executor::BlobsWithoutMemory() const {
+  std::set<int> blobs;
+  for (const Step& step : plan_.steps) blobs.insert(step.swallowed.begin(), step.swallowed.end());
+  if (arena_) {
+    const std::vector<int> placed = arena_->Blobs();
+    blobs.insert(placed.begin(), placed.end());
+  }
+  return blobs;
+}
+
+bool Executor::HasNotedShapes(const Step& step) const {
+  return std::all_of(step.nodes.begin(), step.nodes.end(),
+                     [this](int node) { return runner_->HasNotedShapes(node); });
+}
+
+void Executor::MakeForgotten() {
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    if (sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
+      wiring_.blobs[blob]->device_data();
+    }
   }
 }
 

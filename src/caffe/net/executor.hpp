@@ -1,7 +1,12 @@
 #pragma once
 
+#include <memory>
+#include <set>
 #include <vector>
 
+#include "activation_arena.hpp"
+#include "caffe/layer/work.hpp"
+#include "caffe/memory/workspace.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "caffe/net/plan.hpp"
 #include "gradients.hpp"
@@ -10,31 +15,57 @@
 
 namespace caffe {
 
-// Runs the steps of one plan. A net has one executor for whole passes, whose steps may cover several
-// layers, and one that runs layer by layer.
+// Runs the steps of one plan, and owns their works. A net has one executor for whole passes, whose
+// steps may cover several layers, and one that runs layer by layer.
 class Executor {
  public:
   using Observers = std::vector<PassObserver*>;
 
-  Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Plan plan);
+  // What is borrowed outlives the executor. With an arena, the plan is for whole passes alone.
+  Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Workspace* workspace,
+           Plan plan, std::unique_ptr<ActivationArena> arena = nullptr);
+  ~Executor();
   const Plan& plan() const { return plan_; }
 
   // Runs the steps whose nodes lie in [first, last], and before them the added nodes from which these
-  // read. Shapes and copies of parameters are brought up to date before the first step runs.
+  // read. Shapes, works and derived weights are brought up to date before the first step runs.
   // `per_layer`: observers may change parameters between the layers.
   void Forward(int first, int last, const Observers& observers, bool per_layer);
   // Runs these nodes backward in the order given, those of them that need it.
   void Backward(const std::vector<int>& nodes, const Gradients& gradients,
                 const Observers& observers);
+  // The blobs without memory of their own after a forward: those that the plan swallows, and those in
+  // the arena.
+  std::set<int> BlobsWithoutMemory() const;
+  // Bytes of the arena, 0 if there is none.
+  int64_t ArenaBytes() const { return arena_ ? arena_->Bytes() : 0; }
+  // Computes the blobs that the last forward did not keep: before the executor goes, or layers move.
+  void MakeForgotten();
 
  private:
-  void Prepare(const Step& step);
-  void Run(const Step& step);
+  class RecomputedBlob;
+  struct StepWork {
+    std::unique_ptr<Work> work;
+    // What the work was made for.
+    int shape_epoch = 0, range_epoch = 0;
+  };
+  void ForgetLost();
+  void Prepare(size_t step);
+  void Run(size_t step);
+  // The blob's content is not stored: the next access computes it.
+  void Forget(int blob);
+  void RunNode(int node);
+  std::unique_ptr<Work> MakeWork(const Step& step) const;
+  bool HasNotedShapes(const Step& step) const;
 
   const Wiring& wiring_;
   NodeRunner* runner_;
   NetRanges* ranges_;
+  Workspace* workspace_;
   Plan plan_;
+  std::unique_ptr<ActivationArena> arena_;                // null: every blob has memory of its own
+  std::vector<StepWork> works_;                           // one for each step
+  std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten
 };
 
 }  // namespace caffe

@@ -28,11 +28,6 @@ bool Has(Autotune autotune) { return autotune != CAFFE_AUTOTUNE_DISABLED; }
 
 void WarnOfIgnoredSettings(const NetParameter& net, const Device& device) {
   const std::string name = "net " + net.name();
-  if (net.reduced_memory_inference()) {
-    log::Warning(name +
-                 ": reduced_memory_inference is ignored: every activation still has memory "
-                 "of its own, so nothing is saved; results are the same");
-  }
   std::map<int64_t, std::string> elsewhere;  // device -> layers
   std::string losses;
   bool autotune = Has(net.autotune());

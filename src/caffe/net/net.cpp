@@ -110,28 +110,43 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
 }
 
 void Net::MakePlans() {
+  // The blobs that the plan before did not keep need its executor.
+  if (rooms_->whole) rooms_->whole->MakeForgotten();
   std::vector<PlanNode> nodes;
-  std::vector<std::string> names;
+  PlanOptions options;
   for (const Node& node : wiring_.nodes) {
-    PlanNode plan_node;
-    plan_node.can_fuse_relu = node.layer->CanFuseReLU();
-    plan_node.plain_relu = node.layer->IsPlainReLU();
-    plan_node.in_place = node.bottom_ids == node.top_ids;
-    plan_node.bottoms = node.bottom_ids;
-    plan_node.tops = node.top_ids;
-    nodes.push_back(plan_node);
-    names.push_back(node.layer->name());
+    nodes.push_back({node.layer->name(), node.layer->Facts(), node.layer->types(), node.bottom_ids,
+                     node.top_ids});
+    for (size_t t = 0; t < node.top_ids.size(); ++t) {
+      if (node.layer->loss_weight(static_cast<int>(t)) != 0) options.kept.insert(node.top_ids[t]);
+    }
   }
-  const bool fuse =
-      wiring_.phase == TEST && !wiring_.parameter->force_backward() && !rooms_->gradients.any();
-  const auto make = [&](bool fuse) {
-    return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,
-                                      Plan::Make(nodes, fuse));
-  };
-  rooms_->whole = make(fuse);
-  rooms_->by_layer = make(false);
-  const std::string report = plan().Report(names);
+  for (int id = 0; id < static_cast<int>(wiring_.blobs.size()); ++id) {
+    if (kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name())) options.kept.insert(id);
+  }
+  // What a backward pass reads must be there.
+  options.fuse =
+      phase() == TEST && !wiring_.parameter->force_backward() && !rooms_->gradients.any();
+  Plan plan = Plan::Make(nodes, options);
+  const std::string report = plan.Report(nodes);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
+  std::unique_ptr<ActivationArena> arena;
+  if (options.fuse && wiring_.parameter->reduced_memory_inference()) {
+    arena = std::make_unique<ActivationArena>(wiring_, nodes, plan, options.kept);
+  }
+  options.fuse = false;
+  const auto make = [this](Plan plan, std::unique_ptr<ActivationArena> arena = nullptr) {
+    return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,
+                                      wiring_.workspace.get(), std::move(plan), std::move(arena));
+  };
+  rooms_->by_layer = make(Plan::Make(nodes, options));
+  rooms_->whole = make(std::move(plan), std::move(arena));
+}
+
+void Net::Keep(const std::vector<std::string>& blobs) {
+  const size_t before = kept_.size();
+  for (const std::string& blob : blobs) kept_.insert(BlobByName(blob)->name());
+  if (kept_.size() != before) MakePlans();
 }
 
 void Net::set_debug_info(bool value) { debug_info_ = value; }
@@ -154,6 +169,7 @@ void Net::FollowDefaultDevice() {
 
 void Net::SetDevice(Device* device) {
   if (device == device_) return;
+  rooms_->whole->MakeForgotten();
   device_ = device;
   step_state_->SetDevice(device);
   for (auto& blob : wiring_.blobs) blob->SetDevice(device);
@@ -161,6 +177,7 @@ void Net::SetDevice(Device* device) {
   rooms_->losses.SetDevice();
   rooms_->ranges.SetDevice(device);
   for (Node& node : wiring_.nodes) node.layer->MoveToDevice(device, node.bottom, node.top);
+  MakePlans();
 }
 
 void Net::Reshape() {
@@ -483,7 +500,10 @@ int64_t Net::parameter_bytes() const {
 MemoryNeeds Net::memory_needs() const {
   const bool backward = phase() == TRAIN || wiring_.parameter->force_backward() ||
                         !rooms_->gradients.requested().empty();
-  return CountMemory(wiring_, rooms_->gradients, backward);
+  const Executor& whole = *rooms_->whole;
+  MemoryNeeds needs = CountMemory(wiring_, rooms_->gradients, whole.BlobsWithoutMemory(), backward);
+  needs.data += whole.ArenaBytes();
+  return needs;
 }
 
 }  // namespace caffe

@@ -53,11 +53,10 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   }
   WarnOfIgnoredSettings(filtered, *device_);
   log::Info("Initializing net from parameters: \n" + filtered.DebugString());
-  if (log::Topic("passes")) log::Info("net after the passes:
-" + net.ToString());
+  if (log::Topic("passes")) log::Info("net after the passes:\n" + net.ToString());
   for (const TypedLayer& typed : net.layers) {
-    wiring_.nodes.push_back(MakeNode(typed));
-    AppendParameters(wiring_.nodes.back());
+      wiring_.nodes.push_back(MakeNode(typed));
+      AppendParameters(wiring_.nodes.back());
   }
   FindOrigins(separated);
   ListForUser();

@@ -5,7 +5,10 @@
 namespace caffe {
 
 NodeRunner::NodeRunner(const Wiring& wiring)
-    : wiring_(wiring), shapes_(wiring.nodes.size()), ran_(wiring.nodes.size(), false) {
+    : wiring_(wiring),
+      shapes_(wiring.nodes.size()),
+      epochs_(wiring.nodes.size(), 0),
+      ran_(wiring.nodes.size(), false) {
   for (size_t n = 0; n < shapes_.size(); ++n) {
     shapes_[n].resize(wiring.nodes[n].bottom.size() + wiring.nodes[n].top.size());
     NoteShapes(static_cast<int>(n));
@@ -13,6 +16,7 @@ NodeRunner::NodeRunner(const Wiring& wiring)
 }
 
 void NodeRunner::NoteShapes(int index) {
+  ++epochs_[index];
   auto shape = shapes_[index].begin();
   for (const BlobBase* blob : wiring_.nodes[index].bottom) *shape++ = blob->shape();
   for (const BlobBase* blob : wiring_.nodes[index].top) *shape++ = blob->shape();
@@ -32,7 +36,7 @@ bool NodeRunner::HasNotedShapes(int index) const {
 void NodeRunner::Reshape(int index) {
   const Node& node = wiring_.nodes[index];
   InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
-  NoteShapes(index);
+  if (!HasNotedShapes(index)) NoteShapes(index);
 }
 
 bool NodeRunner::ReshapeIfNeeded(int index) {

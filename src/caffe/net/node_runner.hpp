@@ -14,6 +14,10 @@ class NodeRunner {
   // it did.
   bool ReshapeIfNeeded(int node);
   void Reshape(int node);
+  // Raised when a bottom or top of the node got another shape.
+  int shape_epoch(int node) const { return epochs_[node]; }
+  // Whether bottoms and tops have the shapes of the layer's last Reshape and Forward.
+  bool HasNotedShapes(int node) const;
   // Rebuilds stale copies of the layer's parameters.
   void Prepare(int node);
   void Forward(int node);
@@ -27,11 +31,11 @@ class NodeRunner {
   const std::vector<bool>& ran() const { return ran_; }
 
  private:
-  bool HasNotedShapes(int node) const;
   void NoteShapes(int node);
 
   const Wiring& wiring_;
   std::vector<std::vector<Shape>> shapes_;  // of each node's bottoms, then tops
+  std::vector<int> epochs_;
   std::vector<bool> ran_;
 };
 

@@ -1,0 +1,147 @@
+// Every model of models/, fused and layer by layer, whole and cut at every layer: all blobs agree.
+#include <filesystem>
+
+#include "caffe/io/proto_io.hpp"
+#include "net/net_support.hpp"
+#include "support/devices.hpp"
+
+namespace caffe {
+namespace {
+
+using Numbers = std::vector<double>;
+
+struct ModelOnDevice {
+  std::string model;
+  DeviceType on;
+};
+void PrintTo(const ModelOnDevice& value, std::ostream* out) {
+  *out << value.model << " " << value.on.device->info().id << " " << value.on.type.name();
+}
+
+// The net for deployment of each folder of models/.
+std::string DeployFile(const std::string& model) {
+  const std::string folder = CAFFE_SOURCE_DIR "/models/" + model + "/";
+  for (const std::string& file : {folder + "deploy.prototxt", folder + model + ".prototxt"}) {
+    if (std::filesystem::exists(file)) return file;
+  }
+  CAFFE_THROW(folder, " holds no net for deployment");
+}
+
+std::vector<std::string> Models() {
+  std::vector<std::string> models;
+  for (const auto& entry : std::filesystem::directory_iterator(CAFFE_SOURCE_DIR "/models")) {
+    if (entry.is_directory() && entry.path().filename() != "__pycache__") {
+      models.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+// All models on the CPU; elsewhere PoCL takes too long for the large ones.
+std::vector<ModelOnDevice> ModelsAndDevices() {
+  std::vector<ModelOnDevice> all;
+  for (const std::string& model : Models()) {
+    for (const DeviceType& on : DevicesAndTypes({kFloat, kHalf})) {
+      const bool slow = on.device->info().is_cpu_type && !on.device->host_accessible();
+      const bool small = model == "lenet" || model == "squeezenet";
+      const bool wide = model == "vgg16" || model == "alexnet";  // 0.5 s and more a forward
+      if ((slow && (!small || on.type == kHalf)) || (wide && on.type == kHalf)) continue;
+      all.push_back({model, on});
+    }
+  }
+  return all;
+}
+
+class ModelsTest : public testing::TestWithParam<ModelOnDevice> {
+ protected:
+  void SetUp() override {
+    NetParameter parameter = ReadNetParameter(DeployFile(GetParam().model));
+    parameter.mutable_layer(0)->mutable_input_param()->mutable_shape(0)->set_dim(0, 1);
+    parameter.set_data_type(static_cast<DataTypeProto>(GetParam().on.type.info().proto));
+    NetOptions options;
+    options.device = GetParam().on.device;
+    options.phase = TEST;
+    options.seed = 1701;
+    net_ = std::make_unique<Net>(parameter, options);
+    // Statistics of a fresh BatchNorm normalize nothing. Each channel gets other ones.
+    for (const auto& layer : net_->layers()) {
+      if (layer->type() != "BatchNorm") continue;
+      const int64_t channels = layer->blobs()[0]->count();
+      layer->blobs()[0]->SetData(TestNumbers(channels, 5));
+      Numbers variance = TestNumbers(channels, 6);
+      for (double& value : variance) value = 4 + 2 * value;
+      layer->blobs()[1]->SetData(variance);
+      layer->blobs()[2]->SetData({2});
+    }
+    net_->input_blobs()[0]->SetData(TestNumbers(net_->input_blobs()[0]->count(), 3));
+  }
+
+  // The values of all blobs, in their order.
+  std::vector<Numbers> All() const {
+    std::vector<Numbers> values;
+    for (const auto& blob : net_->blobs()) values.push_back(blob->DataAsDouble());
+    return values;
+  }
+  void RunLayerByLayer() {
+    for (int i = 0; i < static_cast<int>(net_->layers().size()); ++i) net_->Forward(i, i);
+  }
+  // Errors are relative to the largest number of a blob.
+  void ExpectAgree(const std::vector<Numbers>& actual, const std::vector<Numbers>& expected,
+                   double tolerance) const {
+    for (size_t b = 0; b < expected.size(); ++b) {
+      double largest = 0, worst = 0;
+      ASSERT_EQ(actual[b].size(), expected[b].size());
+      for (size_t i = 0; i < expected[b].size(); ++i) {
+        largest = std::max(largest, std::abs(expected[b][i]));
+        worst = std::max(worst, std::abs(actual[b][i] - expected[b][i]));
+        ASSERT_TRUE(std::isfinite(actual[b][i])) << net_->blob_names()[b] << " " << i;
+      }
+      EXPECT_LE(worst, tolerance * largest) << "blob " << net_->blob_names()[b];
+    }
+  }
+
+  std::unique_ptr<Net> net_;
+};
+
+TEST_P(ModelsTest, FusedAndLayerByLayerAgree) {
+  const double tolerance = GetParam().on.type == kFloat ? 2e-4 : 5e-2;
+  net_->Forward();
+  const std::vector<Numbers> fused = All();
+  net_->Forward();
+  // Reading the blobs that a forward did not write changes nothing.
+  EXPECT_EQ(All(), fused);
+  RunLayerByLayer();
+  const std::vector<Numbers> cut = All();
+  net_->set_after_forward([](int) {});
+  net_->Forward();
+  // Layer by layer, whole and in parts, is one computation.
+  EXPECT_EQ(All(), cut);
+  net_->set_after_forward(nullptr);
+  ExpectAgree(fused, cut, tolerance);
+  net_->Forward();
+  EXPECT_EQ(All(), fused);
+}
+
+// A part of a forward between two whole ones makes nothing anew.
+TEST_P(ModelsTest, PartsBetweenWholePassesRebuildNothing) {
+  Device* const device = GetParam().on.device;
+  const int last = static_cast<int>(net_->layers().size()) - 1;
+  net_->Forward();
+  net_->Forward(0, last / 2);
+  net_->Forward();
+  device->ResetCounters();
+  net_->Forward(0, last / 2);
+  net_->Forward();
+  const DeviceCounters counters = device->counters();
+  EXPECT_EQ(counters.builds, 0);
+  EXPECT_EQ(counters.allocations, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelsTest, testing::ValuesIn(ModelsAndDevices()),
+                         [](const auto& info) {
+                           return info.param.model + "_" + TestName(info.param.on);
+                         });
+
+}  // namespace
+}  // namespace caffe
