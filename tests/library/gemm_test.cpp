@@ -368,7 +368,7 @@ TEST(MultiplexerTest, TheEnvironmentMovesALibraryToTheFront) {
   EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(4, 4, 4))->library(), "openblas");
   setenv("CAFFE_LIBRARY", "gemm=nothing", 1);
   EXPECT_THROW(Multiplexer::Gemm(cpu, Product(4, 4, 4)), Error);
-  setenv("CAFFE_LIBRARY", "pool=native", 1);
+  setenv("CAFFE_LIBRARY", "norm=native", 1);
   EXPECT_THROW(Multiplexer::Gemm(cpu, Product(4, 4, 4)), Error);
   unsetenv("CAFFE_LIBRARY");
 }

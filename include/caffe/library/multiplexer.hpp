@@ -6,6 +6,7 @@
 
 #include "caffe/library/convolution.hpp"
 #include "caffe/library/gemm.hpp"
+#include "caffe/library/pooling.hpp"
 
 namespace caffe {
 
@@ -14,21 +15,26 @@ class Device;
 // Chooses the library for an operation: the first of an ordered table that is there and supports
 // the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) are always there and support everything.
 // What a library refuses when it is made ready or called, the next one computes, with one warning.
-// CAFFE_LIBRARY moves one to the front, by operation: "gemm=generated,conv=native".
+// CAFFE_LIBRARY moves one to the front, by operation: "gemm=generated,conv=native,pool=native".
 class Multiplexer {
  public:
   static std::unique_ptr<GemmOp> Gemm(Device* device, const GemmDescriptor& descriptor);
   static std::unique_ptr<ConvOp> Convolution(Device* device, const ConvDescriptor& descriptor);
+  static std::unique_ptr<PoolOp> Pooling(Device* device, const PoolDescriptor& descriptor);
 
   // The libraries that could do it, in order of preference.
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);
   static std::vector<std::string> ConvolutionLibraries(Device* device,
                                                        const ConvDescriptor& descriptor);
+  static std::vector<std::string> PoolingLibraries(Device* device,
+                                                   const PoolDescriptor& descriptor);
   // The same by a library of this name alone; throws if it is not there or does not support it.
   static std::unique_ptr<GemmOp> GemmBy(const std::string& library, Device* device,
                                         const GemmDescriptor& descriptor);
   static std::unique_ptr<ConvOp> ConvolutionBy(const std::string& library, Device* device,
                                                const ConvDescriptor& descriptor);
+  static std::unique_ptr<PoolOp> PoolingBy(const std::string& library, Device* device,
+                                           const PoolDescriptor& descriptor);
 };
 
 }  // namespace caffe

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "caffe/memory/blob.hpp"
@@ -33,6 +35,21 @@ class Derived {
   std::vector<DataStamp> made_of_;
   std::string key_;
   bool built_ = false;
+};
+
+// What a function computes: factors and statistics of a layer.
+class DerivedBy final : public Derived {
+ public:
+  DerivedBy() = default;
+  DerivedBy(std::vector<const BlobBase*> sources, std::function<void()> build)
+      : Derived(std::move(sources)), build_(std::move(build)) {}
+  using Derived::SetKey;
+
+ private:
+  void Build() override {
+    if (build_) build_();
+  }
+  std::function<void()> build_;
 };
 
 }  // namespace caffe

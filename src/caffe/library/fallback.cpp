@@ -17,6 +17,7 @@ namespace {
 
 const char* What(const GemmDescriptor&) { return "matrix product"; }
 const char* What(const ConvDescriptor&) { return "convolution"; }
+const char* What(const PoolDescriptor&) { return "pooling"; }
 
 template <class Descriptor> std::string Key(Device* device, const Descriptor& d) {
   return Concat(device->info().id, " ", What(d), " ", d.key());
@@ -50,8 +51,9 @@ bool FirstOf(const std::string& device_and_library) {
 }
 
 // The rows of one descriptor, and the operator of the row in use.
-template <class Op, class Descriptor, class Row> class Rows {
+template <class Descriptor, class Op> class Rows {
  public:
+  using Row = Library<Descriptor, Op>;
   Rows(Device* device, const Descriptor& descriptor, std::vector<Row> rows)
       : device_(device), descriptor_(descriptor), rows_(std::move(rows)) {
     const std::string key = Key(device, descriptor);
@@ -105,9 +107,6 @@ template <class Op, class Descriptor, class Row> class Rows {
   std::unique_ptr<Op> op_;
 };
 
-using GemmRows = Rows<GemmOp, GemmDescriptor, GemmLibrary>;
-using ConvRows = Rows<ConvOp, ConvDescriptor, ConvLibrary>;
-
 // What a call is given was measured for the row that was in use before it. A row that takes over needs
 // its own: workspace for good, if it needs more, and prepared weights until Prepare is called again.
 class Memory {
@@ -141,25 +140,11 @@ class Memory {
   DeviceArray own_, weights_;
 };
 
-// Calls `run` with the operator in use until one computes. Nothing but a virtual call is added to a
-// call that works: an exception costs nothing before it is thrown.
-template <class AnyRows, class Run>
-void Try(AnyRows& rows, Memory* memory, bool adds, const Run& run) {
-  for (;;) {
-    try {
-      return run(rows.op());
-    } catch (const LibraryRefusal& refusal) {
-      if (rows.last() || (adds && refusal.output_changed())) throw;
-      rows.Next(refusal.what());
-      memory->Switch(rows.op());
-    }
-  }
-}
-
-class FallbackGemmOp final : public GemmOp {
+// What the operators that fall back have in common; Op's passes call Try.
+template <class Descriptor, class Op> class FallbackBase : public Op {
  public:
-  FallbackGemmOp(Device* device, const GemmDescriptor& d, GemmRows rows)
-      : GemmOp(d), rows_(std::move(rows)), memory_(device) {
+  FallbackBase(Device* device, const Descriptor& d, Rows<Descriptor, Op> rows)
+      : Op(d), rows_(std::move(rows)), memory_(device) {
     memory_.Begin(rows_.op());
   }
   const char* library() const override { return rows_.op().library(); }
@@ -169,86 +154,111 @@ class FallbackGemmOp final : public GemmOp {
     rows_.op().Prepare(weights, prepared);
     memory_.Prepared();
   }
+
+ protected:
+  // Calls `run` with the operator in use and the arguments for it until one computes. Nothing but a
+  // virtual call and a copy of the arguments is added to a call that works: an exception costs nothing
+  // before it is thrown. `adds`: the call adds to its output.
+  template <class Arguments, class Run>
+  void Try(bool adds, const Arguments& arguments, const Run& run) {
+    for (;;) {
+      try {
+        return run(rows_.op(), Given(&rows_.op(), arguments));
+      } catch (const LibraryRefusal& refusal) {
+        if (rows_.last() || (adds && refusal.output_changed())) throw;
+        rows_.Next(refusal.what());
+        memory_.Switch(rows_.op());
+      }
+    }
+  }
+
+ private:
+  template <class Arguments> Arguments Given(Op* op, const Arguments& arguments) const {
+    Arguments given = arguments;
+    given.workspace = memory_.Workspace(arguments.workspace);
+    if constexpr (requires { given.prepared; }) {
+      const DevicePtr weights = WeightsOf(this->descriptor_, arguments);
+      if (weights) given.prepared = memory_.Weights(op, weights, arguments.prepared);
+    }
+    return given;
+  }
+  static DevicePtr WeightsOf(const GemmDescriptor& d, const GemmArguments& a) {
+    using Weights = GemmDescriptor::Weights;
+    return d.weights() == Weights::kA ? a.a : d.weights() == Weights::kB ? a.b : DevicePtr{};
+  }
+  static DevicePtr WeightsOf(const ConvDescriptor&, const auto& arguments) {
+    return arguments.weights;
+  }
+
+  Rows<Descriptor, Op> rows_;
+  Memory memory_;
+};
+
+class FallbackGemmOp final : public FallbackBase<GemmDescriptor, GemmOp> {
+ public:
+  using FallbackBase::FallbackBase;
 
  protected:
   void DoRun(const GemmArguments& arguments) override {
-    const DevicePtr weights =
-        descriptor_.weights() == GemmDescriptor::Weights::kA ? arguments.a : arguments.b;
-    Try(rows_, &memory_, arguments.beta != 0, [&](GemmOp& op) {
-      GemmArguments given = arguments;
-      given.workspace = memory_.Workspace(arguments.workspace);
-      given.prepared = memory_.Weights(&op, weights, arguments.prepared);
-      op.Run(given);
-    });
+    Try(arguments.beta != 0, arguments, [](GemmOp& op, const auto& given) { op.Run(given); });
   }
-
- private:
-  GemmRows rows_;
-  Memory memory_;
 };
 
-class FallbackConvOp final : public ConvOp {
+class FallbackConvOp final : public FallbackBase<ConvDescriptor, ConvOp> {
  public:
-  FallbackConvOp(Device* device, const ConvDescriptor& d, ConvRows rows)
-      : ConvOp(d), rows_(std::move(rows)), memory_(device) {
-    memory_.Begin(rows_.op());
-  }
-  const char* library() const override { return rows_.op().library(); }
-  int64_t workspace_bytes() const override { return memory_.given(); }
-  int64_t prepared_bytes() const override { return rows_.op().prepared_bytes(); }
-  void Prepare(DevicePtr weights, DevicePtr prepared) override {
-    rows_.op().Prepare(weights, prepared);
-    memory_.Prepared();
-  }
+  using FallbackBase::FallbackBase;
 
  protected:
   void DoForward(const ConvArguments& arguments) override {
-    Try(rows_, &memory_, false, [&](ConvOp& op) { op.Forward(Given(&op, arguments)); });
+    Try(false, arguments, [](ConvOp& op, const auto& given) { op.Forward(given); });
   }
   void DoBackwardData(const ConvGradients& gradients) override {
-    Try(rows_, &memory_, false, [&](ConvOp& op) { op.BackwardData(Given(&op, gradients)); });
+    Try(false, gradients, [](ConvOp& op, const auto& given) { op.BackwardData(given); });
   }
   void DoBackwardWeights(const ConvGradients& gradients) override {
-    Try(rows_, &memory_, true, [&](ConvOp& op) {
-      ConvGradients given = gradients;
-      given.workspace = memory_.Workspace(gradients.workspace);
-      op.BackwardWeights(given);
-    });
+    Try(true, gradients, [](ConvOp& op, const auto& given) { op.BackwardWeights(given); });
   }
   void DoBackwardBias(const ConvGradients& gradients) override {
-    Try(rows_, &memory_, true, [&](ConvOp& op) {
-      ConvGradients given = gradients;
-      given.workspace = memory_.Workspace(gradients.workspace);
-      op.BackwardBias(given);
-    });
+    Try(true, gradients, [](ConvOp& op, const auto& given) { op.BackwardBias(given); });
   }
-
- private:
-  template <class Arguments> Arguments Given(ConvOp* op, const Arguments& arguments) const {
-    Arguments given = arguments;
-    given.workspace = memory_.Workspace(arguments.workspace);
-    given.prepared = memory_.Weights(op, arguments.weights, arguments.prepared);
-    return given;
-  }
-
-  ConvRows rows_;
-  Memory memory_;
 };
+
+class FallbackPoolOp final : public FallbackBase<PoolDescriptor, PoolOp> {
+ public:
+  using FallbackBase::FallbackBase;
+
+ protected:
+  void DoForward(const PoolArguments& arguments) override {
+    Try(false, arguments, [](PoolOp& op, const auto& given) { op.Forward(given); });
+  }
+  void DoBackward(const PoolArguments& arguments) override {
+    Try(false, arguments, [](PoolOp& op, const auto& given) { op.Backward(given); });
+  }
+};
+
+template <class Fallback, class Descriptor, class Op>
+std::unique_ptr<Op> MakeFallback(Device* device, const Descriptor& descriptor,
+                                 std::vector<Library<Descriptor, Op>> rows) {
+  Rows<Descriptor, Op> all(device, descriptor, std::move(rows));
+  if (all.last()) return all.Release();
+  return std::make_unique<Fallback>(device, descriptor, std::move(all));
+}
 
 }  // namespace
 
 std::unique_ptr<GemmOp> MakeWithFallback(Device* device, const GemmDescriptor& descriptor,
                                          std::vector<GemmLibrary> rows) {
-  GemmRows all(device, descriptor, std::move(rows));
-  if (all.last()) return all.Release();
-  return std::make_unique<FallbackGemmOp>(device, descriptor, std::move(all));
+  return MakeFallback<FallbackGemmOp>(device, descriptor, std::move(rows));
 }
 
 std::unique_ptr<ConvOp> MakeWithFallback(Device* device, const ConvDescriptor& descriptor,
                                          std::vector<ConvLibrary> rows) {
-  ConvRows all(device, descriptor, std::move(rows));
-  if (all.last()) return all.Release();
-  return std::make_unique<FallbackConvOp>(device, descriptor, std::move(all));
+  return MakeFallback<FallbackConvOp>(device, descriptor, std::move(rows));
+}
+
+std::unique_ptr<PoolOp> MakeWithFallback(Device* device, const PoolDescriptor& descriptor,
+                                         std::vector<PoolLibrary> rows) {
+  return MakeFallback<FallbackPoolOp>(device, descriptor, std::move(rows));
 }
 
 void ForgetRefusals(const std::string& library) {

@@ -29,6 +29,8 @@ std::unique_ptr<GemmOp> MakeWithFallback(Device* device, const GemmDescriptor& d
                                          std::vector<GemmLibrary> rows);
 std::unique_ptr<ConvOp> MakeWithFallback(Device* device, const ConvDescriptor& descriptor,
                                          std::vector<ConvLibrary> rows);
+std::unique_ptr<PoolOp> MakeWithFallback(Device* device, const PoolDescriptor& descriptor,
+                                         std::vector<PoolLibrary> rows);
 
 // Forgets what a library refused.
 void ForgetRefusals(const std::string& library);

@@ -1,13 +1,9 @@
 #include "caffe/library/multiplexer.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <sstream>
-#include <string_view>
 
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/libraries.hpp"
@@ -16,219 +12,206 @@
 namespace caffe {
 namespace {
 
-// Rows that were added, each in front of those before it.
-std::vector<GemmLibrary>& AddedGemms() {
-  static auto* const rows = new std::vector<GemmLibrary>;
-  return *rows;
-}
-std::vector<ConvLibrary>& AddedConvs() {
-  static auto* const rows = new std::vector<ConvLibrary>;
-  return *rows;
+// The product that a convolution on a device consists of.
+GemmDescriptor ProductOf(const ConvDescriptor& d) {
+  GemmDescriptor product;
+  product.m = d.out_channels / d.group;
+  product.n = d.geometry.output_count();
+  product.k = d.depth();
+  product.batch = d.batch;
+  product.stride_a = GemmDescriptor::kShared;
+  product.in = d.in;
+  product.out = d.out;
+  return product;
 }
 
-// In order of preference. A row whose library is missing, or which does not support the descriptor
-// on that device, is passed over.
-std::vector<GemmLibrary> Table(Device* device, const GemmDescriptor& descriptor) {
-  if (descriptor.quantized()) {
-    return {device->host_accessible() ? NativeLibrary() : GeneratedLibrary()};
-  }
-  switch (device->backend()) {
-    case Backend::kCpu: return {OpenBlasLibrary(), NativeLibrary()};
-    case Backend::kCuda: return {CublasLibrary(), GeneratedLibrary()};
-    case Backend::kOpenCl:
-      // On processors CLBlast is no faster and takes 10 s and more to compile.
-      // Of batches it makes copies that it allocates each time (on an H200 10 to 50 % slower).
-      if (device->info().is_cpu_type || descriptor.batch > 1) {
-        return {GeneratedLibrary(), ClBlastLibrary()};
+using GemmRows = std::vector<GemmLibrary>;
+
+// Convolutions on devices by the products of a library. What it refuses of them, the rows of `behind`
+// compute, one product at a time.
+ConvLibrary ByColumns(const GemmLibrary& library,
+                      const std::function<GemmRows(Device*, const GemmDescriptor&)>& behind) {
+  ConvLibrary row;
+  row.name = library.name;
+  row.supports = [=](Device* device, const ConvDescriptor& d) {
+    return !device->host_accessible() && !d.quantized() && library.supports(device, ProductOf(d));
+  };
+  row.make = [=](Device* device, const ConvDescriptor& d) {
+    return MakeDeviceConvolution(device, d, [=](const GemmDescriptor& product) {
+      GemmRows rows{library};
+      for (const GemmLibrary& other : behind(device, product)) {
+        if (other.name != library.name) rows.push_back(other);
       }
-      return {ClBlastLibrary(), GeneratedLibrary()};
-    case Backend::kNull: return {GeneratedLibrary()};
+      return MakeWithFallback(device, product, std::move(rows));
+    });
+  };
+  if (library.prefers) {
+    row.prefers = [=](Device* device, const ConvDescriptor& d) {
+      return library.prefers(device, ProductOf(d));
+    };
   }
-  return {};
+  return row;
 }
 
-constexpr std::array kLibraries{"depthwise", "winograd", "openblas", "native",
-                                "cublas",    "clblast",  "generated"};
+GemmRows NoOthers(Device*, const GemmDescriptor&) { return {}; }
+GemmRows AllProducts(Device* device, const GemmDescriptor& d);
+
+// The tables, in order of preference. A row whose library is missing, or which does not support the
+// descriptor on that device, is passed over.
+struct Tables {
+  Table<GemmDescriptor, GemmOp> gemm{{OpenBlasLibrary(), NativeLibrary(), NativeQuantizedLibrary(),
+                                      CublasLibrary(), ClBlastLibrary(), GeneratedLibrary(),
+                                      GeneratedQuantizedLibrary()}};
+  Table<ConvDescriptor, ConvOp> conv{
+      {DepthwiseLibrary(), WinogradLibrary(), HostConvolutionLibrary("openblas", &OpenBlasGemms),
+       HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
+       ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
+       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
+  Table<PoolDescriptor, PoolOp> pool{{NativePoolingLibrary(), GeneratedPoolingLibrary()}};
+
+  const auto& Of(const GemmDescriptor&) const { return gemm; }
+  const auto& Of(const ConvDescriptor&) const { return conv; }
+  const auto& Of(const PoolDescriptor&) const { return pool; }
+  static Tables& Get() {
+    static auto* const tables = new Tables;
+    return *tables;
+  }
+};
+
+GemmRows AllProducts(Device* device, const GemmDescriptor& d) {
+  return Tables::Get().gemm.Candidates(device, d, "");
+}
+
+const char* Operation(const GemmDescriptor&) { return "gemm"; }
+const char* Operation(const ConvDescriptor&) { return "conv"; }
+const char* Operation(const PoolDescriptor&) { return "pool"; }
 
 // "gemm=generated,conv=native" -> the name behind `operation`; empty if there is none.
-std::string Preferred(const std::string& operation) {
+std::string Setting(const std::string& operation) {
   const char* setting = std::getenv("CAFFE_LIBRARY");
   if (!setting) return "";
   std::stringstream items(setting);
-  std::string item;
+  std::string item, found;
   while (std::getline(items, item, ',')) {
     const size_t equals = item.find('=');
     CAFFE_CHECK(equals != std::string::npos, "CAFFE_LIBRARY=", setting,
                 ": expected operation=library, separated by commas");
-    const std::string key = item.substr(0, equals);
-    CAFFE_CHECK(key == "gemm" || key == "conv", "CAFFE_LIBRARY=", setting,
-                ": no operation is "
-                "called ",
-                key, "; there are gemm and conv");
-    if (key == operation) return item.substr(equals + 1);
+    const std::string key = item.substr(0, equals), name = item.substr(equals + 1);
+    const Tables& tables = Tables::Get();
+    const bool known = key == "gemm"   ? tables.gemm.Has(name)
+                       : key == "conv" ? tables.conv.Has(name)
+                       : key == "pool" ? tables.pool.Has(name)
+                                       : false;
+    CAFFE_CHECK(key == "gemm" || key == "conv" || key == "pool", "CAFFE_LIBRARY=", setting,
+                ": no operation is called ", key, "; there are gemm, conv and pool");
+    CAFFE_CHECK(known, "CAFFE_LIBRARY=", setting, ": no library for ", key, " is called ", name);
+    if (key == operation && found.empty()) found = name;
   }
-  return "";
+  return found;
 }
 
-// The rows that do it, the preferred one first.
-std::vector<GemmLibrary> Candidates(Device* device, const GemmDescriptor& descriptor,
-                                    const std::string& preferred) {
-  std::vector<GemmLibrary> rows;
-  const bool known = preferred.empty() ||
-                     std::find(kLibraries.begin(), kLibraries.end(), preferred) != kLibraries.end();
-  std::vector<GemmLibrary> table = Table(device, descriptor);
-  table.insert(table.begin(), AddedGemms().begin(), AddedGemms().end());
-  for (const GemmLibrary& row : table) {
-    if (!row.supports(device, descriptor)) continue;
-    rows.insert(preferred == row.name ? rows.begin() : rows.end(), row);
-  }
-  CAFFE_CHECK(known, "CAFFE_LIBRARY: there is no library ", preferred);
-  CAFFE_CHECK(!rows.empty(), device->info().id, " cannot multiply matrices");
+template <class D> std::string First(const D& descriptor) { return Setting(Operation(descriptor)); }
+// Convolutions follow the setting for products unless there is one for them.
+template <> std::string First(const ConvDescriptor&) {
+  const std::string own = Setting("conv");
+  return own.empty() ? Setting("gemm") : own;
+}
+
+template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
+  auto rows = Tables::Get().Of(d).Candidates(device, d, first);
+  CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
+              d.name());
   return rows;
 }
 
-// Rows for convolutions alone.
-constexpr const char* kWinograd = "winograd";
-constexpr const char* kDepthwise = "depthwise";
-
-// The product that decides about a convolution's library.
-GemmDescriptor Inner(const ConvDescriptor& d) {
-  GemmDescriptor inner;
-  inner.m = d.out_channels / d.group;
-  inner.n = d.geometry.output_count();
-  inner.k = d.in_channels / d.group * d.geometry.kernel_count();
-  inner.batch = d.batch;
-  inner.stride_a = GemmDescriptor::kShared;
-  inner.in = d.in;
-  inner.out = d.out;
-  if (d.quantized()) inner.epilogue.bias = Epilogue::Bias::kPerRow;
-  return inner;
-}
-
-std::unique_ptr<ConvOp> MakeQuantized(Device* device, const ConvDescriptor& d) {
-  return device->host_accessible() ? MakeHostQuantizedConvolution(device, d)
-                                   : MakeDeviceQuantizedConvolution(device, d);
-}
-
-// The row of a library that multiplies. What it refuses of the products on a device, `others` compute.
-ConvLibrary ByProducts(const GemmLibrary& row, const std::vector<GemmLibrary>& others) {
-  const auto make = [=](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-    if (d.quantized()) return MakeQuantized(device, d);
-    if (device->host_accessible()) {
-      const bool openblas = std::string_view(row.name) == OpenBlasGemms().library;
-      return MakeHostConvolution(device, d, openblas ? OpenBlasGemms() : NativeGemms());
-    }
-    return MakeDeviceConvolution(device, d, [=](const GemmDescriptor& g) {
-      std::vector<GemmLibrary> rows{row};
-      for (const GemmLibrary& other : others) {
-        if (other.supports(device, g)) rows.push_back(other);
-      }
-      return MakeWithFallback(device, g, std::move(rows));
-    });
-  };
-  return {row.name, nullptr, make};
-}
-
-// The rows that do it, the preferred one first. `fallback`: those of products on a device hand on to
-// the next what they refuse.
-std::vector<ConvLibrary> ConvolutionCandidates(Device* device, const ConvDescriptor& d,
-                                               bool fallback = true) {
-  std::string preferred = Preferred("conv");
-  if (preferred.empty()) preferred = Preferred("gemm");
-  std::vector<GemmLibrary> products = Candidates(device, Inner(d), preferred);
-  if (device->host_accessible()) {
-    std::erase_if(products, [](const GemmLibrary& row) {
-      const std::string_view name = row.name;
-      // The images go to threads of ours, from where only some builds can be called.
-      return !(name == OpenBlasGemms().library && OpenBlasGemms().nestable) &&
-             name != NativeGemms().library;
-    });
-  }
-  std::vector<ConvLibrary> rows;
-  for (size_t i = 0; i < products.size(); ++i) {
-    rows.push_back(
-        ByProducts(products[i], fallback ? std::vector(products.begin() + i + 1, products.end())
-                                         : std::vector<GemmLibrary>()));
-  }
-  if (SupportsWinograd(device, d)) {
-    const bool first = preferred == kWinograd || (preferred.empty() && PrefersWinograd(d));
-    rows.insert(first ? rows.begin() : rows.end(),
-                {kWinograd, &SupportsWinograd, &MakeWinogradConvolution});
-  }
-  if (SupportsDepthwise(device, d)) {
-    const bool first = preferred == kDepthwise || preferred.empty();
-    rows.insert(first ? rows.begin() : rows.end(),
-                {kDepthwise, &SupportsDepthwise, &MakeDepthwiseConvolution});
-  }
-  for (const ConvLibrary& row : AddedConvs()) {
-    if (row.supports(device, d)) rows.insert(rows.begin(), row);
-  }
-  return rows;
-}
-
-template <class Row>
-const Row& Named(const std::vector<Row>& rows, const std::string& name, Device* device,
-                 const std::string& what) {
-  for (const Row& row : rows) {
-    if (name == row.name) return row;
-  }
-  CAFFE_THROW(device->info().id, ": the library ", name, " is not there or does not support ",
-              what);
-}
-
-template <class Row> std::vector<std::string> Names(const std::vector<Row>& rows) {
+template <class D> std::vector<std::string> Names(Device* device, const D& d) {
   std::vector<std::string> names;
-  for (const Row& row : rows) names.push_back(row.name);
+  for (const auto& row : Candidates(device, d, First(d))) names.push_back(row.name);
   return names;
+}
+
+template <class D> auto Make(Device* device, const D& d) {
+  return MakeWithFallback(device, d, Candidates(device, d, First(d)));
+}
+
+template <class D> auto MakeBy(const std::string& library, Device* device, const D& d) {
+  const auto rows = Candidates(device, d, library);
+  CAFFE_CHECK(rows[0].name == library, device->info().id, ": the library ", library,
+              " is not there or does not support ", d.name());
+  return rows[0].make(device, d);
+}
+
+ConvDescriptor Normalized(ConvDescriptor d) {
+  d.Normalize();
+  return d;
 }
 
 }  // namespace
 
-void AddLibrary(const GemmLibrary& library) { AddedGemms().insert(AddedGemms().begin(), library); }
+void AddLibrary(const GemmLibrary& library) {
+  Tables::Get().gemm.Add(library);
+  Tables::Get().conv.Add(ByColumns(library, &AllProducts));
+}
 
-void AddLibrary(const ConvLibrary& library) { AddedConvs().push_back(library); }
+void AddLibrary(const ConvLibrary& library) { Tables::Get().conv.Add(library); }
+
+void AddLibrary(const PoolLibrary& library) { Tables::Get().pool.Add(library); }
 
 void RemoveLibrary(const std::string& name) {
-  std::erase_if(AddedGemms(), [&](const GemmLibrary& row) { return name == row.name; });
-  std::erase_if(AddedConvs(), [&](const ConvLibrary& row) { return name == row.name; });
+  Tables::Get().gemm.Remove(name);
+  Tables::Get().conv.Remove(name);
+  Tables::Get().pool.Remove(name);
   ForgetRefusals(name);
 }
 
 std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& descriptor) {
   descriptor.Check();
-  return MakeWithFallback(device, descriptor, Candidates(device, descriptor, Preferred("gemm")));
+  return Make(device, descriptor);
 }
 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
-  ConvDescriptor d = descriptor;
-  d.Normalize();
-  return MakeWithFallback(device, d, ConvolutionCandidates(device, d));
+  return Make(device, Normalized(descriptor));
+}
+
+std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescriptor& descriptor) {
+  return Make(device, descriptor);
 }
 
 std::vector<std::string> Multiplexer::GemmLibraries(Device* device,
                                                     const GemmDescriptor& descriptor) {
-  return Names(Candidates(device, descriptor, Preferred("gemm")));
+  return Names(device, descriptor);
 }
 
 std::vector<std::string> Multiplexer::ConvolutionLibraries(Device* device,
                                                            const ConvDescriptor& descriptor) {
-  ConvDescriptor d = descriptor;
-  d.Normalize();
-  return Names(ConvolutionCandidates(device, d));
+  return Names(device, Normalized(descriptor));
+}
+
+std::vector<std::string> Multiplexer::PoolingLibraries(Device* device,
+                                                       const PoolDescriptor& descriptor) {
+  return Names(device, descriptor);
 }
 
 std::unique_ptr<GemmOp> Multiplexer::GemmBy(const std::string& library, Device* device,
                                             const GemmDescriptor& descriptor) {
   descriptor.Check();
-  return Named(Candidates(device, descriptor, ""), library, device, descriptor.name())
-      .make(device, descriptor);
+  return MakeBy(library, device, descriptor);
 }
 
 std::unique_ptr<ConvOp> Multiplexer::ConvolutionBy(const std::string& library, Device* device,
                                                    const ConvDescriptor& descriptor) {
-  ConvDescriptor d = descriptor;
-  d.Normalize();
-  return Named(ConvolutionCandidates(device, d, false), library, device, d.name()).make(device, d);
+  const ConvDescriptor d = Normalized(descriptor);
+  // By the products of this library alone.
+  for (const GemmLibrary& row : Tables::Get().gemm.Candidates(device, ProductOf(d), library)) {
+    const ConvLibrary alone = ByColumns(row, &NoOthers);
+    if (row.name == library && alone.supports(device, d)) return alone.make(device, d);
+  }
+  return MakeBy(library, device, d);
+}
+
+std::unique_ptr<PoolOp> Multiplexer::PoolingBy(const std::string& library, Device* device,
+                                               const PoolDescriptor& descriptor) {
+  return MakeBy(library, device, descriptor);
 }
 
 }  // namespace caffe

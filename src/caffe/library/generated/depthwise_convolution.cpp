@@ -283,9 +283,7 @@ class HostDepthwiseOp final : public ConvOp {
   std::unique_ptr<Kernel> forward_, data_, weights_;
 };
 
-}  // namespace
-
-bool SupportsDepthwise(Device* device, const ConvDescriptor& d) {
+bool Supports(Device* device, const ConvDescriptor& d) {
   if (!d.in.is_float() || d.group == 1 || d.group != d.in_channels || d.geometry.axes() > 2) {
     return false;
   }
@@ -294,9 +292,14 @@ bool SupportsDepthwise(Device* device, const ConvDescriptor& d) {
   return Strips(g, true).possible() && Strips(g, false).possible();
 }
 
-std::unique_ptr<ConvOp> MakeDepthwiseConvolution(Device* device, const ConvDescriptor& d) {
-  if (device->host_accessible()) return std::make_unique<HostDepthwiseOp>(device, d);
-  return std::make_unique<DeviceDepthwiseOp>(device, d);
+}  // namespace
+
+ConvLibrary DepthwiseLibrary() {
+  return {"depthwise", &Supports,
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            if (device->host_accessible()) return std::make_unique<HostDepthwiseOp>(device, d);
+            return std::make_unique<DeviceDepthwiseOp>(device, d);
+          }};
 }
 
 }  // namespace caffe

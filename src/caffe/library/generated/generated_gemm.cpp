@@ -97,9 +97,10 @@ class GeneratedGemmOp final : public GemmOp {
 
 GemmLibrary GeneratedLibrary() {
   return {"generated",
-          [](Device* device, const GemmDescriptor&) { return !device->host_accessible(); },
+          [](Device* device, const GemmDescriptor& d) {
+            return !device->host_accessible() && !d.quantized();
+          },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-            if (d.quantized()) return MakeDeviceQuantizedGemm(device, d);
             return std::make_unique<GeneratedGemmOp>(device, d);
           }};
 }

@@ -72,7 +72,7 @@ class DeviceQuantizedConvOp final : public ConvOp {
     g.epilogue = d.epilogue;
     g.epilogue.bias = Epilogue::Bias::kPerRow;
     g.Check();
-    return MakeDeviceQuantizedGemm(device_, g);
+    return GeneratedQuantizedLibrary().make(device_, g);
   }
 
   Device* device_;
@@ -84,8 +84,14 @@ class DeviceQuantizedConvOp final : public ConvOp {
 
 }  // namespace
 
-std::unique_ptr<ConvOp> MakeDeviceQuantizedConvolution(Device* device, const ConvDescriptor& d) {
-  return std::make_unique<DeviceQuantizedConvOp>(device, d);
+ConvLibrary DeviceQuantizedConvolutionLibrary() {
+  return {"generated",
+          [](Device* device, const ConvDescriptor& d) {
+            return !device->host_accessible() && d.quantized();
+          },
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            return std::make_unique<DeviceQuantizedConvOp>(device, d);
+          }};
 }
 
 }  // namespace caffe

@@ -68,8 +68,14 @@ class DeviceQuantizedGemmOp final : public GemmOp {
 
 }  // namespace
 
-std::unique_ptr<GemmOp> MakeDeviceQuantizedGemm(Device* device, const GemmDescriptor& d) {
-  return std::make_unique<DeviceQuantizedGemmOp>(device, d);
+GemmLibrary GeneratedQuantizedLibrary() {
+  return {"generated",
+          [](Device* device, const GemmDescriptor& d) {
+            return !device->host_accessible() && d.quantized();
+          },
+          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+            return std::make_unique<DeviceQuantizedGemmOp>(device, d);
+          }};
 }
 
 }  // namespace caffe

@@ -512,10 +512,16 @@ template <class T> class HostConvOp final : public ConvOp {
 
 }  // namespace
 
-std::unique_ptr<ConvOp> MakeHostConvolution(Device* device, const ConvDescriptor& d,
-                                            const HostGemms& gemms) {
-  if (d.in == kDouble) return std::make_unique<HostConvOp<double>>(device, d, gemms);
-  return std::make_unique<HostConvOp<float>>(device, d, gemms);
+ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)()) {
+  return {name,
+          [gemms](Device* device, const ConvDescriptor& d) {
+            // Images go to threads of ours, from where only some builds can be called.
+            return device->host_accessible() && !d.quantized() && gemms().nestable;
+          },
+          [gemms](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            if (d.in == kDouble) return std::make_unique<HostConvOp<double>>(device, d, gemms());
+            return std::make_unique<HostConvOp<float>>(device, d, gemms());
+          }};
 }
 
 }  // namespace caffe

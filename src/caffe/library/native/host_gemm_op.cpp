@@ -199,10 +199,6 @@ class WideningGemmOp final : public GemmOp {
   std::vector<std::unique_ptr<HostGemmOp<float>>> slices_;
 };
 
-bool OnCpu(Device* device, const GemmDescriptor&) { return device->backend() == Backend::kCpu; }
-
-}  // namespace
-
 std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& d,
                                      const HostGemms& gemms) {
   if (d.in == kFloat) return std::make_unique<HostGemmOp<float>>(device, d, gemms);
@@ -210,15 +206,20 @@ std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& d,
   return std::make_unique<WideningGemmOp>(device, d, gemms);
 }
 
+bool Supports(Device* device, const GemmDescriptor& d) {
+  return device->backend() == Backend::kCpu && !d.quantized();
+}
+
+}  // namespace
+
 GemmLibrary NativeLibrary() {
-  return {"native", &OnCpu, [](Device* device, const GemmDescriptor& d) {
-            if (d.quantized()) return MakeHostQuantizedGemm(device, d);
+  return {"native", &Supports, [](Device* device, const GemmDescriptor& d) {
             return MakeHostGemm(device, d, NativeGemms());
           }};
 }
 
 GemmLibrary OpenBlasLibrary() {
-  return {"openblas", &OnCpu, [](Device* device, const GemmDescriptor& d) {
+  return {"openblas", &Supports, [](Device* device, const GemmDescriptor& d) {
             return MakeHostGemm(device, d, OpenBlasGemms());
           }};
 }

@@ -183,8 +183,14 @@ class HostQuantizedConvOp final : public ConvOp {
 
 }  // namespace
 
-std::unique_ptr<ConvOp> MakeHostQuantizedConvolution(Device* device, const ConvDescriptor& d) {
-  return std::make_unique<HostQuantizedConvOp>(device, d);
+ConvLibrary HostQuantizedConvolutionLibrary() {
+  return {"native",
+          [](Device* device, const ConvDescriptor& d) {
+            return device->host_accessible() && d.quantized();
+          },
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            return std::make_unique<HostQuantizedConvOp>(device, d);
+          }};
 }
 
 }  // namespace caffe

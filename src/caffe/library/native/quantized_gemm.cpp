@@ -97,8 +97,14 @@ class HostQuantizedGemmOp final : public GemmOp {
 
 }  // namespace
 
-std::unique_ptr<GemmOp> MakeHostQuantizedGemm(Device* device, const GemmDescriptor& d) {
-  return std::make_unique<HostQuantizedGemmOp>(device, d);
+GemmLibrary NativeQuantizedLibrary() {
+  return {"native",
+          [](Device* device, const GemmDescriptor& d) {
+            return device->host_accessible() && d.quantized();
+          },
+          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+            return std::make_unique<HostQuantizedGemmOp>(device, d);
+          }};
 }
 
 }  // namespace caffe

@@ -371,9 +371,7 @@ class WinogradConvOp final : public ConvOp {
   std::vector<Thread> threads_;
 };
 
-}  // namespace
-
-bool SupportsWinograd(Device* device, const ConvDescriptor& d) {
+bool Supports(Device* device, const ConvDescriptor& d) {
   const ConvGeometry& g = d.geometry;
   if (device->backend() != Backend::kCpu || !Steps(HostLevel())) return false;
   if (!(d.in == kFloat && d.out == kFloat) || d.group != 1 || g.axes() != 2) return false;
@@ -383,7 +381,8 @@ bool SupportsWinograd(Device* device, const ConvDescriptor& d) {
   return g.pad[0] < g.kernel[0] && g.pad[1] < g.kernel[1];
 }
 
-bool PrefersWinograd(const ConvDescriptor& d) {
+// True where it is the fastest.
+bool Pays(Device*, const ConvDescriptor& d) {
   const ConvGeometry& g = d.geometry;
   const WinogradShape s = ShapeOf(d);
   const int64_t lanes =
@@ -398,8 +397,14 @@ bool PrefersWinograd(const ConvDescriptor& d) {
   return 3 * own <= 2 * d.batch * g.kernel_count() * g.output_count();
 }
 
-std::unique_ptr<ConvOp> MakeWinogradConvolution(Device* device, const ConvDescriptor& d) {
-  return std::make_unique<WinogradConvOp>(device, d);
+}  // namespace
+
+ConvLibrary WinogradLibrary() {
+  return {"winograd", &Supports,
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            return std::make_unique<WinogradConvOp>(device, d);
+          },
+          &Pays};
 }
 
 }  // namespace caffe

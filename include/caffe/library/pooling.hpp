@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/device/device_ptr.hpp"
+#include "caffe/library/operator.hpp"
+#include "caffe/library/quant_arguments.hpp"
+
+namespace caffe {
+
+// Pooling of planes, x [planes, height.input, width.input] to y [planes, height.output, width.output].
+struct PoolDescriptor {
+  // kDraw takes one value of a window at random, with a probability proportional to it; kExpect is
+  // what is expected of a draw.
+  enum class Method { kMax, kAverage, kDraw, kExpect };
+  struct Axis {
+    int64_t input = 0, output = 0, kernel = 1, stride = 1, pad = 0;
+    bool operator==(const Axis&) const = default;
+  };
+
+  Method method = Method::kMax;
+  TypeTriple types = TypeTriple::Equal(kFloat);
+  int64_t planes = 0;
+  Axis height, width;
+  // False if the window changes from shape to shape: programs then take its size as an argument.
+  bool fixed_window = true;
+
+  bool operator==(const PoolDescriptor&) const = default;
+  bool quantized() const { return types.compute.is_quantized(); }
+  // kMax and kDraw write, as float, the index h width + w in its plane that each output came from.
+  bool has_mask() const { return method == Method::kMax || method == Method::kDraw; }
+  // kExpect and quantized types have none.
+  bool has_gradient() const { return method != Method::kExpect && !quantized(); }
+  // The window in the padded image is at most this large.
+  int64_t largest_area() const;
+  // "float max 2x3 planes 28x28 -> 14x14, 2x2/2x2".
+  std::string name() const;
+  // Every field.
+  std::string key() const { return name(); }
+};
+
+// The operands of both passes; each takes what it reads and writes.
+struct PoolArguments {
+  DevicePtr x, y, mask = {};
+  DevicePtr y_diff = {}, x_diff = {};
+  // kAverage of quantized types: multiplier and shift for windows of each area, 1 first, and the zero
+  // points of x and y; no bias.
+  const QuantArguments* quant = nullptr;
+  // kDraw: the random numbers.
+  DevicePtr counters = {};
+  uint64_t seed = 0;
+  DevicePtr workspace = {};
+};
+
+// A PoolDescriptor made ready on one device.
+class PoolOp : public Operator {
+ public:
+  // y, and the mask where there is one.
+  void Forward(const PoolArguments& arguments);
+  // x_diff from y_diff and the mask. Throws where there is no gradient.
+  void Backward(const PoolArguments& arguments);
+  const PoolDescriptor& descriptor() const { return descriptor_; }
+
+ protected:
+  explicit PoolOp(const PoolDescriptor& descriptor) : descriptor_(descriptor) {}
+  virtual void DoForward(const PoolArguments& arguments) = 0;
+  virtual void DoBackward(const PoolArguments& arguments) = 0;
+  PoolDescriptor descriptor_;
+};
+
+}  // namespace caffe

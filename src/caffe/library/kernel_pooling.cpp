@@ -1,0 +1,134 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+using Method = PoolDescriptor::Method;
+
+// kernels/pool/*.h. `native` and `generated` differ in the bodies for windows of 2x2 that do not
+// overlap and are never cut: rows of windows on the CPU, one window an item on devices.
+class KernelPoolOp final : public PoolOp {
+ public:
+  KernelPoolOp(Device* device, const PoolDescriptor& d)
+      : PoolOp(d), host_(device->host_accessible()), device_(device), tiles_(Tiles()) {
+    const std::string tiles = host_ ? "_rows" : "_tiles";
+    if (d.method == Method::kMax) {
+      Make("pool/max", "max_pool_forward" + (tiles_ ? tiles : ""),
+           d.quantized() ? "" : "max_pool_backward" + (tiles_ ? tiles : ""));
+    } else if (d.quantized()) {
+      Make("pool/average_quantized", "average_pool_quantized", "");
+    } else if (d.method == Method::kAverage) {
+      Make("pool/average", "average_pool_forward", "average_pool_backward");
+    } else if (d.method == Method::kDraw) {
+      Make("pool/stochastic", "stochastic_pool_draw", "");
+      backward_ = Program("pool/max")->CreateKernel("max_pool_backward");
+    } else {
+      Make("pool/stochastic", "stochastic_pool_expect", "");
+    }
+  }
+  const char* library() const override { return host_ ? "native" : "generated"; }
+
+ protected:
+  void DoForward(const PoolArguments& a) override {
+    const PoolDescriptor& d = descriptor_;
+    std::vector<KernelArgument> arguments = Geometry();
+    arguments.emplace_back(a.x, a.quant ? a.quant->zero_x : 0);
+    arguments.emplace_back(a.y, a.quant ? a.quant->zero_y : 0);
+    if (a.quant) {
+      arguments.emplace_back(a.quant->multiplier);
+      arguments.emplace_back(a.quant->shift);
+    }
+    if (d.has_mask()) arguments.emplace_back(a.mask);
+    if (d.method == Method::kDraw) {
+      arguments.emplace_back(a.counters);
+      arguments.emplace_back(a.seed);
+      forward_->Launch(d.planes * d.height.output * d.width.output, arguments);
+    } else {
+      forward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
+    }
+  }
+
+  void DoBackward(const PoolArguments& a) override {
+    const PoolDescriptor& d = descriptor_;
+    std::vector<KernelArgument> arguments = Geometry();
+    arguments.emplace_back(a.y_diff);
+    if (d.has_mask()) arguments.emplace_back(a.mask);
+    arguments.emplace_back(a.x_diff);
+    if (tiles_) {
+      backward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
+    } else {
+      backward_->Launch({d.planes * d.height.input, d.width.input}, arguments);
+    }
+  }
+
+ private:
+  bool Tiles() const {
+    const PoolDescriptor& d = descriptor_;
+    const auto exact = [](const PoolDescriptor::Axis& axis) {
+      return axis.kernel == 2 && axis.stride == 2 && axis.pad == 0 && axis.input == 2 * axis.output;
+    };
+    // By rows, windows are taken four at a time.
+    const bool wide = !host_ || d.width.output >= 4;
+    return d.method == Method::kMax && exact(d.height) && exact(d.width) && wide;
+  }
+
+  std::shared_ptr<caffe::Program> Program(const char* body) const {
+    const PoolDescriptor& d = descriptor_;
+    ProgramBuilder builder(device_, body);
+    builder.Types(d.types).Body(body);
+    if (d.fixed_window) {
+      builder.Fold("kernel_h", d.height.kernel).Fold("kernel_w", d.width.kernel);
+    }
+    builder.Fold("stride_h", d.height.stride).Fold("stride_w", d.width.stride);
+    builder.Fold("pad_h", d.height.pad).Fold("pad_w", d.width.pad);
+    return builder.Build();
+  }
+
+  void Make(const char* body, const std::string& forward, const std::string& backward) {
+    const auto program = Program(body);
+    forward_ = program->CreateKernel(forward);
+    if (!backward.empty()) backward_ = program->CreateKernel(backward);
+  }
+
+  // planes, and the geometry as all kernels take it.
+  std::vector<KernelArgument> Geometry() const {
+    const PoolDescriptor& d = descriptor_;
+    std::vector<KernelArgument> arguments{d.planes, d.height.input, d.width.input, d.height.output,
+                                          d.width.output};
+    if (!tiles_) {
+      arguments.insert(arguments.end(), {d.height.kernel, d.width.kernel, d.height.stride,
+                                         d.width.stride, d.height.pad, d.width.pad});
+    }
+    return arguments;
+  }
+
+  const bool host_;
+  Device* device_;
+  const bool tiles_;
+  std::unique_ptr<Kernel> forward_, backward_;
+};
+
+std::unique_ptr<PoolOp> Make(Device* device, const PoolDescriptor& d) {
+  return std::make_unique<KernelPoolOp>(device, d);
+}
+
+}  // namespace
+
+PoolLibrary NativePoolingLibrary() {
+  return {"native", [](Device* device, const PoolDescriptor&) { return device->host_accessible(); },
+          &Make};
+}
+
+PoolLibrary GeneratedPoolingLibrary() {
+  return {"generated",
+          [](Device* device, const PoolDescriptor&) { return !device->host_accessible(); }, &Make};
+}
+
+}  // namespace caffe

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace caffe {
+
+class Device;
+
+// One row of a table: a library that makes operators for descriptors.
+template <class D, class Op> struct Library {
+  std::string name;
+  // True if the library is there and computes the descriptor on this device.
+  std::function<bool(Device*, const D&)> supports;
+  std::function<std::unique_ptr<Op>(Device*, const D&)> make;
+  // False where the libraries behind it are faster: they are tried first. Null: always true.
+  std::function<bool(Device*, const D&)> prefers = nullptr;
+};
+
+// The libraries of one operation, in order of preference.
+template <class D, class Op> class Table {
+ public:
+  using Row = Library<D, Op>;
+  explicit Table(std::vector<Row> rows) : rows_(std::move(rows)) {}
+
+  // In front of all others.
+  void Add(Row row) { added_.insert(added_.begin(), std::move(row)); }
+  // Removes what Add added under this name.
+  void Remove(const std::string& name) {
+    std::erase_if(added_, [&](const Row& row) { return row.name == name; });
+  }
+  bool Has(const std::string& name) const {
+    const auto named = [&](const Row& row) { return row.name == name; };
+    return std::any_of(added_.begin(), added_.end(), named) ||
+           std::any_of(rows_.begin(), rows_.end(), named);
+  }
+
+  // The rows that compute it, in order; first of all the row called `first`, if it does.
+  std::vector<Row> Candidates(Device* device, const D& descriptor, const std::string& first) const {
+    std::vector<Row> rows;
+    for (const auto* all : {&added_, &rows_}) {
+      for (const Row& row : *all) {
+        if (row.supports(device, descriptor)) rows.push_back(row);
+      }
+    }
+    std::stable_partition(rows.begin(), rows.end(), [&](const Row& row) {
+      return !row.prefers || row.prefers(device, descriptor);
+    });
+    std::stable_partition(rows.begin(), rows.end(),
+                          [&](const Row& row) { return row.name == first; });
+    return rows;
+  }
+
+ private:
+  std::vector<Row> added_, rows_;
+};
+
+}  // namespace caffe
