@@ -6,6 +6,7 @@
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
+#include "caffe/memory/derived.hpp"
 
 namespace caffe {
 
@@ -49,9 +50,7 @@ class BatchNorm : public LayerBase {
   ChannelSums forward_sums_, backward_sums_;
   // Of the last forward: mean and 1 / sqrt(variance + eps); sums of the last backward.
   std::shared_ptr<BlobBase> mean_, inverse_, gradient_sums_;
-  // The memory and the version of blobs that mean_ and inverse_ were made of, with global statistics.
-  std::weak_ptr<SyncedMemory> seen_memory_[3];
-  uint64_t seen_version_[3] = {0, 0, 0};
+  DerivedBy global_statistics_;  // mean_ and inverse_, with global statistics
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_, global_kernel_;
   std::unique_ptr<Kernel> normalize_rows_, normalize_columns_;
   std::unique_ptr<Kernel> gradient_parts_, gradient_rows_, gradient_columns_;

@@ -5,7 +5,7 @@
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
-#include "caffe/memory/data_stamp.hpp"
+#include "caffe/memory/derived.hpp"
 
 namespace caffe {
 
@@ -61,7 +61,7 @@ class BN : public LayerBase {
   ChannelSums forward_sums_, backward_sums_;
   // Of the last forward: mean, variance and 1 / sqrt(variance + eps); sums of the last backward.
   std::shared_ptr<BlobBase> mean_, variance_, inverse_, gradient_sums_;
-  DataStamp inverse_of_;  // the variances that inverse_ was made of
+  DerivedBy inverse_of_blobs_;  // inverse_, where the variances are a blob
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_kernel_, average_, invert_;
   std::unique_ptr<Kernel> rows_, columns_, to_float_;
   std::unique_ptr<Kernel> gradient_parts_, accumulate_, gradient_rows_, gradient_columns_;

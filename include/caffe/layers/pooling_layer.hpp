@@ -2,6 +2,8 @@
 
 #include "caffe/layer/forward_counter.hpp"
 #include "caffe/layer/layer.hpp"
+#include "caffe/library/pooling.hpp"
+#include "caffe/memory/derived.hpp"
 
 namespace caffe {
 
@@ -38,34 +40,26 @@ class Pooling : public LayerBase {
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
-  struct Axis {
-    int64_t input = 0, output = 0, kernel = 1, stride = 1, pad = 0;
-  };
+  using Axis = PoolDescriptor::Axis;
   // Random numbers decide.
   bool Draws() const;
   void Run(const BlobVec& bottom, const BlobVec& top);
   void ReadWindow();
-  void MakeKernels();
+  void MakeOperation(int64_t planes);
+  void MakeFactors();
   int64_t OutputExtent(const Axis& axis) const;
-  // planes, and the geometry as all kernels take it.
-  std::vector<KernelArgument> Geometry() const;
   // The place that each output came from; MAX, and STOCHASTIC in TRAIN.
   BlobBase& Mask(const BlobVec& top) { return top.size() > 1 ? *top[1] : *mask_; }
 
   int pool_ = 0;
   bool global_ = false, round_up_ = true;
-  int64_t planes_ = 0;
   Axis height_, width_;
   std::shared_ptr<BlobBase> mask_;
   ForwardCounter counter_;
-  std::unique_ptr<Kernel> forward_, backward_;
-  // MAX where windows are 2x2, do not overlap and are never cut.
-  std::unique_ptr<Kernel> tiles_forward_, tiles_backward_;
-  bool tiles_ = false;
+  std::unique_ptr<PoolOp> operation_;
   // AVE of codes: multipliers, then shifts, for windows of each area.
   std::shared_ptr<BlobBase> factors_;
-  int64_t areas_ = 0;
-  double rescale_ = 0;
+  DerivedBy factors_of_areas_;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

@@ -33,7 +33,6 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                 "; the statistics are not learned, it must be 0");
   }
   input_.SetDevice(device());
-  for (auto& memory : seen_memory_) memory.reset();
   PlaceBlob(&mean_, master_type(), device(), {channels_}, name() + " mean");
   PlaceBlob(&inverse_, master_type(), device(), {channels_}, name() + " 1 / deviation");
   gradient_sums_ = MakeBlob(master_type(), device(), {2, channels_}, name() + " gradient sums");
@@ -44,6 +43,11 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   gradient_columns_ = make("batch_norm_backward_columns");
   if (global_) {
     global_kernel_ = make("batch_norm_global");
+    global_statistics_ = DerivedBy({blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, [this] {
+      global_kernel_->Launch(
+          channels_, {channels_, blobs_[0]->Data(), blobs_[1]->Data(), blobs_[2]->Data(), eps_,
+                      mean_->MutableData(), inverse_->MutableData()});
+    });
     return;
   }
   mean_kernel_ = make("batch_norm_mean");
@@ -73,19 +77,7 @@ void BatchNorm::PrepareParameters() {
     for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
     return;
   }
-  bool same = true;
-  for (int i = 0; i < 3; ++i) {
-    const auto memory = blobs_[i]->data_memory();
-    same = same && seen_memory_[i].lock() == memory && seen_version_[i] == memory->version();
-  }
-  if (same) return;
-  global_kernel_->Launch(channels_,
-                         {channels_, blobs_[0]->Data(), blobs_[1]->Data(), blobs_[2]->Data(), eps_,
-                          mean_->MutableData(), inverse_->MutableData()});
-  for (int i = 0; i < 3; ++i) {
-    seen_memory_[i] = blobs_[i]->data_memory();
-    seen_version_[i] = blobs_[i]->data_version();
-  }
+  global_statistics_.Refresh();
 }
 
 void BatchNorm::ComputeBatchStatistics(const BlobBase& x) {

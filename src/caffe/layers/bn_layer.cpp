@@ -66,7 +66,6 @@ void BN::MakeKernels(const BlobVec& top) {
   const DataType master = master_type();
   const TypeTriple masters = TypeTriple::Equal(master);
   input_.SetDevice(device());
-  inverse_of_ = DataStamp();
   const bool fresh = !mean_;
   PlaceBlob(&mean_, master, device(), {channels_}, name() + " mean");
   PlaceBlob(&variance_, master, device(), {channels_}, name() + " variance");
@@ -83,7 +82,12 @@ void BN::MakeKernels(const BlobVec& top) {
   gradient_parts_ = MakeKernel("norm/batch_norm", "batch_norm_gradient_parts");
   accumulate_ = MakeKernel("blas/accumulate", "accumulate_parts", masters);
   backward_sums_ = ChannelSums(device(), types(), master, 2);
-  if (statistics_ == Statistics::kBlobs) invert_ = MakeKernel("norm/bn", "bn_inverse");
+  if (statistics_ == Statistics::kBlobs) {
+    invert_ = MakeKernel("norm/bn", "bn_inverse");
+    inverse_of_blobs_ = DerivedBy({blobs_[3].get()}, [this] {
+      invert_->Launch(channels_, {channels_, eps_, blobs_[3]->Data(), inverse_->MutableData()});
+    });
+  }
   if (statistics_ != Statistics::kBatch) return;
   mean_kernel_ = MakeKernel("norm/batch_norm", "batch_norm_mean");
   square_parts_ = MakeKernel("norm/batch_norm", "batch_norm_square_parts");
@@ -112,9 +116,7 @@ void BN::PrepareParameters() {
     mean_->device_data();
     inverse_->device_data();
   }
-  if (!invert_ || inverse_of_ == DataStamp(*blobs_[3])) return;
-  invert_->Launch(channels_, {channels_, eps_, blobs_[3]->Data(), inverse_->MutableData()});
-  inverse_of_ = DataStamp(*blobs_[3]);
+  if (invert_) inverse_of_blobs_.Refresh();
 }
 
 void BN::ComputeBatchStatistics(const BlobBase& x) {

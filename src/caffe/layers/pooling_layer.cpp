@@ -4,10 +4,11 @@
 #include <cstring>
 
 #include "caffe.pb.h"
-#include "caffe/device/program_builder.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {
@@ -43,7 +44,11 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   ReadWindow();
   PlaceBlob(&mask_, kFloat, device(), {0}, name() + " mask");
   if (Draws()) counter_.Place(device());
-  MakeKernels();
+  operation_.reset();  // drop the operator built for the previous device
+  factors_.reset();
+  if (pool_ != PoolingParameter::AVE || !types().compute.is_quantized()) return;
+  factors_ = MakeBlob(kFloat, device(), {0}, name() + " factors");  // holds i32 bits
+  factors_of_areas_ = DerivedBy({}, [this] { MakeFactors(); });
 }
 
 bool Pooling::Draws() const { return pool_ == PoolingParameter::STOCHASTIC && phase() == TRAIN; }
@@ -94,40 +99,6 @@ void Pooling::ReadWindow() {
               ": STOCHASTIC takes no padding");
 }
 
-void Pooling::MakeKernels() {
-  const auto build = [&](const char* body) {
-    ProgramBuilder builder(device(), body);
-    builder.Types(types()).Body(body);
-    // A window that is the image changes with it.
-    if (!global_) builder.Fold("kernel_h", height_.kernel).Fold("kernel_w", width_.kernel);
-    builder.Fold("stride_h", height_.stride).Fold("stride_w", width_.stride);
-    builder.Fold("pad_h", height_.pad).Fold("pad_w", width_.pad);
-    return builder.Build();
-  };
-  if (pool_ == PoolingParameter::MAX) {
-    const auto program = build("pool/max");
-    forward_ = program->CreateKernel("max_pool_forward");
-    const std::string way = device()->host_accessible() ? "rows" : "tiles";
-    tiles_forward_ = program->CreateKernel("max_pool_forward_" + way);
-    if (types().compute.is_quantized()) return;
-    backward_ = program->CreateKernel("max_pool_backward");
-    tiles_backward_ = program->CreateKernel("max_pool_backward_" + way);
-  } else if (types().compute.is_quantized()) {
-    forward_ = build("pool/average_quantized")->CreateKernel("average_pool_quantized");
-    factors_ = MakeBlob(kFloat, device(), {0}, name() + " factors");  // holds i32 bits
-    areas_ = 0;
-  } else if (pool_ == PoolingParameter::AVE) {
-    const auto program = build("pool/average");
-    forward_ = program->CreateKernel("average_pool_forward");
-    backward_ = program->CreateKernel("average_pool_backward");
-  } else {
-    const bool train = phase() == TRAIN;
-    forward_ = build("pool/stochastic")
-                   ->CreateKernel(train ? "stochastic_pool_draw" : "stochastic_pool_expect");
-    if (train) backward_ = build("pool/max")->CreateKernel("max_pool_backward");
-  }
-}
-
 int64_t Pooling::OutputExtent(const Axis& axis) const {
   const int64_t room = axis.input + 2 * axis.pad - axis.kernel;
   // Rounded up, a window that sticks out by less than a stride is one that is cut.
@@ -157,35 +128,43 @@ void Pooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
   }
   height_.output = OutputExtent(height_);
   width_.output = OutputExtent(width_);
-  planes_ = bottom[0]->count(0, 2);
   top[0]->Reshape({bottom[0]->shape(0), bottom[0]->shape(1), height_.output, width_.output});
   Mask(top).ReshapeLike(*top[0]);
-  const auto exact = [](const Axis& axis) {
-    return axis.kernel == 2 && axis.stride == 2 && axis.pad == 0 && axis.input == 2 * axis.output;
-  };
-  // By rows, windows are taken four at a time.
-  const bool wide = !device()->host_accessible() || width_.output >= 4;
-  tiles_ = pool_ == PoolingParameter::MAX && exact(height_) && exact(width_) && wide;
+  MakeOperation(bottom[0]->count(0, 2));
 }
 
-std::vector<KernelArgument> Pooling::Geometry() const {
-  std::vector<KernelArgument> arguments{planes_, height_.input, width_.input, height_.output,
-                                        width_.output};
-  if (!tiles_) {
-    arguments.insert(arguments.end(), {height_.kernel, width_.kernel, height_.stride, width_.stride,
-                                       height_.pad, width_.pad});
+void Pooling::MakeOperation(int64_t planes) {
+  using Method = PoolDescriptor::Method;
+  PoolDescriptor d;
+  d.method = pool_ == PoolingParameter::MAX   ? Method::kMax
+             : pool_ == PoolingParameter::AVE ? Method::kAverage
+             : phase() == TRAIN               ? Method::kDraw
+                                              : Method::kExpect;
+  d.types = types();
+  d.planes = planes;
+  d.height = height_;
+  d.width = width_;
+  d.fixed_window = !global_;
+  if (operation_ && operation_->descriptor() == d) return;
+  try {
+    operation_ = Multiplexer::Pooling(device(), d);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
   }
-  return arguments;
+  workspace().Need(operation_->workspace_bytes());
 }
 
 void Pooling::PrepareParameters() {
   if (!factors_) return;
+  const double key[] = {BottomRange(0).scale, TopRange(0).scale,
+                        static_cast<double>(operation_->descriptor().largest_area())};
+  factors_of_areas_.SetKey({reinterpret_cast<const char*>(key), sizeof(key)});
+  factors_of_areas_.Refresh();
+}
+
+void Pooling::MakeFactors() {
   const double rescale = BottomRange(0).scale / TopRange(0).scale;
-  const auto extent = [](const Axis& axis) {
-    return std::min(axis.kernel, axis.input + 2 * axis.pad);
-  };
-  const int64_t areas = extent(height_) * extent(width_);
-  if (areas == areas_ && rescale == rescale_) return;
+  const int64_t areas = operation_->descriptor().largest_area();
   std::vector<int32_t> factors(2 * areas);
   for (int64_t i = 0; i < areas; ++i) {
     const Requant factor = Requant::FromReal(rescale / static_cast<double>(i + 1));
@@ -195,8 +174,6 @@ void Pooling::PrepareParameters() {
   factors_->Reshape({2 * areas});
   std::memcpy(factors_->mutable_host_data(), factors.data(), factors.size() * sizeof(int32_t));
   factors_->device_data();  // uploaded now, not in the forward
-  areas_ = areas;
-  rescale_ = rescale;
 }
 
 void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -205,39 +182,38 @@ void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Pooling::Run(const BlobVec& bottom, const BlobVec& top) {
-  const bool draws = Draws();
-  std::vector<KernelArgument> arguments = Geometry();
-  arguments.push_back(In(bottom, 0));
-  arguments.push_back(Out(top, 0));
+  PoolArguments arguments;
+  QuantArguments quant;
+  arguments.x = bottom[0]->device_data();
+  arguments.y = top[0]->mutable_device_data();
+  arguments.workspace = workspace().Need(operation_->workspace_bytes());
+  if (operation_->descriptor().has_mask()) arguments.mask = Mask(top).mutable_device_data();
   if (factors_) {
-    arguments.push_back(factors_->device_data());
-    arguments.push_back(factors_->device_data() + areas_ * static_cast<int64_t>(sizeof(int32_t)));
+    quant.multiplier = factors_->device_data();
+    quant.shift = quant.multiplier + factors_->count() / 2 * static_cast<int64_t>(sizeof(int32_t));
+    quant.zero_x = BottomRange(0).zero;
+    quant.zero_y = TopRange(0).zero;
+    arguments.quant = &quant;
   }
-  if (draws || pool_ == PoolingParameter::MAX) arguments.push_back(Mask(top).MutableData());
-  if (draws) {
-    arguments.push_back(counter_.counters());
-    arguments.push_back(context().seed);
-    forward_->Launch(planes_ * height_.output * width_.output, arguments);
-    return;
+  if (Draws()) {
+    arguments.counters = counter_.counters().pointer;
+    arguments.seed = context().seed;
   }
-  (tiles_ ? tiles_forward_ : forward_)
-      ->Launch({planes_ * height_.output, width_.output}, arguments);
+  operation_->Forward(arguments);
 }
 
 void Pooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
-  CAFFE_CHECK(backward_, Where(), ": STOCHASTIC has no gradient in the TEST phase");
-  std::vector<KernelArgument> arguments = Geometry();
-  arguments.push_back(top[0]->Diff());
-  if (pool_ != PoolingParameter::AVE) arguments.push_back(Mask(top).Data());
-  arguments.push_back(bottom[0]->MutableDiff());
-  if (tiles_) {
-    tiles_backward_->Launch({planes_ * height_.output, width_.output}, arguments);
-  } else {
-    backward_->Launch({planes_ * height_.input, width_.input}, arguments);
-  }
+  CAFFE_CHECK(operation_->descriptor().has_gradient(), Where(),
+              ": STOCHASTIC has no gradient in the TEST phase");
+  PoolArguments arguments;
+  arguments.y_diff = top[0]->device_diff();
+  if (operation_->descriptor().has_mask()) arguments.mask = Mask(top).device_data();
+  arguments.x_diff = bottom[0]->mutable_device_diff();
+  arguments.workspace = workspace().Need(operation_->workspace_bytes());
+  operation_->Backward(arguments);
 }
 
 std::vector<uint64_t> Pooling::RunState() const {
