@@ -55,8 +55,8 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   log::Info("Initializing net from parameters: \n" + filtered.DebugString());
   if (log::Topic("passes")) log::Info("net after the passes:\n" + net.ToString());
   for (const TypedLayer& typed : net.layers) {
-      wiring_.nodes.push_back(MakeNode(typed));
-      AppendParameters(wiring_.nodes.back());
+    wiring_.nodes.push_back(MakeNode(typed));
+    AppendParameters(wiring_.nodes.back());
   }
   FindOrigins(separated);
   ListForUser();
