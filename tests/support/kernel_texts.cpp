@@ -148,7 +148,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.epilogue.bias_type = d.master();
         ConvDescriptor normal = d;
         normal.Normalize();
-        MakeDepthwiseConvolution(&device, normal);
+        DepthwiseLibrary().make(&device, normal);
       }
     }
   }

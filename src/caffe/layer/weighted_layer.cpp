@@ -129,7 +129,8 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   std::shared_ptr<OperatorWeights> weights =
       request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request);
   if (weights->quantized()) {
-    weights->SetRanges(BottomRange(0), Observed(types().out, {request.top_range}, 0, "top"));
+    const QuantRange in = BottomRange(0);
+    weights->SetRanges(in, Observed(types().out, {request.top_range}, 0, "top"));
     if (request.maps.empty()) work_weights_ = weights;
   }
   std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false);
