@@ -176,8 +176,9 @@ TEST(HDF5DataLayerErrorsTest, NameFileAndDataset) {
     file.Commit();
     return error();
   };
-  EXPECT_TRUE(Holds(put({2, 2, 3}, {2}), "1.h5: a row of dataset 'data' has shape 2 3 (6), in "));
-  EXPECT_TRUE(Holds(put({2, 2, 2}, {3}), "dataset 'label' has 3 rows, 'data' has 2"));
+  EXPECT_TRUE(
+      Holds(put({2, 2, 3}, {2}), "1.h5: a row of dataset 'data' has shape 2 3 (6), but in "));
+  EXPECT_TRUE(Holds(put({2, 2, 2}, {3}), "dataset 'label' has 3 rows, but 'data' has 2"));
   EXPECT_TRUE(Holds(put({2, 2, 2}, {}), "dataset 'label' has 0 axes"));
   EXPECT_TRUE(Holds(put({0, 2, 2}, {0}), "dataset 'data' has no rows"));
 }

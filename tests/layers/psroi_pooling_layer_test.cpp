@@ -169,7 +169,7 @@ TEST_P(PSROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
                     {{2, 1, 2, 2}, {2, 5}});
   SetRegions(&layer, {{1, 0, 0, 1, 1}, {2, 0, 0, 1, 1}});
   ExpectDataError(&layer,
-                  "tested (PSROIPooling): region 1 is of image 2, the batch has 2 image(s), "
+                  "tested (PSROIPooling): region 1 is of image 2, but the batch has 2 image(s), "
                   "numbered from 0");
   if (!device->host_accessible()) {
     EXPECT_FALSE(std::isnan(layer.Top()[0]));
