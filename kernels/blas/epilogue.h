@@ -1,8 +1,8 @@
 //! types: float narrow
 // y = x with a bias per row, per column or none, and an epilogue. Element (r, i) of y and of the
-// residual lies at (r / per) * y_outer + (r % per) * y_step + i, likewise of x. Slopes are those of
-// the rows of one outer index, or of columns. In place allowed. On the host, epilogues that are not
-// bounds are computed by blas/stages.h.
+// residual is at (r / per) * y_outer + (r % per) * y_step + i, likewise for x. Slopes are per row
+// of one outer index, or per column. In place allowed. On the host, blas/stages.h computes
+// epilogues other than bounds.
 #include "epilogue/bounds.h"
 
 KERNEL(bias_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, x_outer),

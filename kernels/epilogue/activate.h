@@ -1,6 +1,6 @@
-// An activation over n values, for kernels that take it as arguments. The numbers are those of
-// ActivationFormula in caffe/library/epilogue_stages.hpp; 7, a slope for each column, is up to the
-// kernel.
+// An activation over n values, for kernels whose arguments select it. The numbers are those of
+// ActivationFormula in caffe/library/epilogue_stages.hpp; the kernel itself handles 7, a slope for
+// each column.
 #include "epilogue/bounds.h"
 #include "epilogue/elu.h"
 #include "epilogue/relu.h"

@@ -1,5 +1,5 @@
-// x s(beta x) with the logistic function s(v) = 1 / (1 + e^-v). The exponential is taken of -|v|, so
-// that it never overflows. s reaches 0 exactly: its product with an infinite x is 0.
+// x s(beta x) with the logistic function s(v) = 1 / (1 + e^-v), computed from e^-|v|, which cannot
+// overflow. s can be exactly 0: its product with an infinite x is 0.
 DEVICE_FN Acctype swish_value(Acctype x, Acctype beta) {
   const Acctype v = x * beta, e = EXP(v < 0 ? v : -v);
   const Acctype s = (v < 0 ? e : REAL(1.0)) / (REAL(1.0) + e);

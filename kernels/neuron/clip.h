@@ -1,6 +1,6 @@
 //! types: float
-// y = x, but not less than low and not more than high. The gradient passes from low to high, both
-// included. In place allowed; the gradient takes the x from before. NaN is propagated.
+// y = x clamped to [low, high]. The gradient passes where low <= x <= high. In place allowed; the
+// gradient reads the original x. NaN is propagated.
 #include "epilogue/clip.h"
 
 DEVICE_FN Acctype clip_gradient(Acctype d, Acctype x, Acctype low, Acctype high) {

@@ -1,6 +1,6 @@
 //! types: float
-// y = x * scale where the element's random word is at least threshold, else 0. One Philox call
-// serves four planes: element i takes word i / quads of counter i % quads. In place allowed.
+// y = x * scale if the element's random word is at least threshold, else 0. One Philox call serves
+// four planes: element i uses word i / quads of counter i % quads. In place allowed.
 KERNEL(dropout_mask, ARG(i64, n), ARG(i64, quads), IN(MItype, x), OUT(MOtype, y),
        IN(i32, counters), ARG(u64, seed), ARG(u32, threshold), ARG(Acctype, scale)) {
   FOR_EACH(q, quads) {

@@ -1,6 +1,6 @@
 //! types: float
-// y = x if x > 0, else alpha (e^x - 1). In place allowed; the gradient takes x and y, or y for both
-// unless alpha is negative: the sign of y is then that of x.
+// y = x if x > 0, else alpha (e^x - 1). In place allowed; the gradient reads x and y. If alpha is
+// not negative, y can replace x, since their signs are equal.
 #include "epilogue/elu.h"
 
 DEVICE_FN Acctype elu_gradient(Acctype d, Acctype x, Acctype y, Acctype alpha) {

@@ -1,5 +1,5 @@
 //! types: float
-// y = factor ln(shift + scale x). In place allowed; the gradient takes the x from before.
+// y = factor ln(shift + scale x). In place allowed; the gradient reads the original x.
 DEVICE_FN Acctype log_value(Acctype x, Acctype scale, Acctype shift, Acctype factor) {
   return LOG(x * scale + shift) * factor;
 }

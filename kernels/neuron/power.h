@@ -1,6 +1,6 @@
 //! types: float
-// y = u^power, u = shift + scale x, with kernels of their own for a constant, power 1 and power 2.
-// In place allowed; the gradient takes the x from before, that of "linear" none.
+// y = u^power, u = shift + scale x, with separate kernels for a constant, power 1 and power 2. In
+// place allowed; the gradient reads the original x, except for "linear".
 DEVICE_FN Acctype linear_value(Acctype x, Acctype scale, Acctype shift) {
   return x * scale + shift;
 }

@@ -1,7 +1,7 @@
 //! types: float master
-// y = x if x > 0, else slope * x. Element (r, i) of "rows" is of channel r % channels, of "columns"
-// of channel i. MItype is the type of x and y, MOtype that of slopes. In place allowed; the
-// gradients want the x from before, and x_diff may be y_diff.
+// y = x if x > 0, else slope * x. Element (r, i) belongs to channel r % channels in "rows", to
+// channel i in "columns". MItype is the type of x and y, MOtype that of slopes. In place allowed;
+// the gradients read the original x, and x_diff may be y_diff.
 #include "epilogue/relu.h"
 
 KERNEL(prelu_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),

@@ -1,9 +1,9 @@
 //! types: float
-// y = x s(beta x) with the logistic function s(v) = 1 / (1 + e^-v). s and 1 - s reach 0 exactly: y is 0
-// at one end and x at the other. In place allowed; the gradient takes the x from before.
+// y = x s(beta x) with the logistic function s(v) = 1 / (1 + e^-v). s and 1 - s can be exactly 0: y
+// is 0 at one end and x at the other. In place allowed; the gradient reads the original x.
 #include "epilogue/swish.h"
 
-// s + v s (1 - s), where s (1 - s) is e / (1 + e)^2. The product with v is left out where that is 0.
+// s + v s (1 - s), where s (1 - s) is e / (1 + e)^2. If that is 0, its product with v is skipped.
 DEVICE_FN Acctype swish_gradient(Acctype d, Acctype x, Acctype beta) {
   const Acctype v = x * beta, e = EXP(v < 0 ? v : -v), sum = REAL(1.0) + e;
   const Acctype s = (v < 0 ? e : REAL(1.0)) / sum, both = e / (sum * sum);

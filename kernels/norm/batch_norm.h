@@ -1,8 +1,9 @@
 //! types: float
-// Normalisation of [outer, channels, inner] per channel: v = (x - mean) * inverse, y = v from
-// low to high, the bounds of a ReLU or infinite ones; a gradient with `gate` passes where v > 0. Element
-// (r, i) of "rows" is of channel r % channels, of "columns" of channel i. Statistics and the layer's
-// blobs are masters. In place allowed; the gradients want the x from before, and x_diff may be y_diff.
+// Normalisation of [outer, channels, inner] per channel: v = (x - mean) * inverse, y = v clamped to
+// [low, high], the bounds of a ReLU or infinite ones; with `gate` a gradient passes where v > 0.
+// Element (r, i) belongs to channel r % channels in "rows", to channel i in "columns". Statistics
+// and the layer's blobs are masters. In place allowed; the gradients read the original x, and
+// x_diff may be y_diff.
 #include "epilogue/clip.h"
 
 KERNEL(batch_norm_mean, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
@@ -36,7 +37,7 @@ KERNEL(batch_norm_square_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, in
   }
 }
 
-// The variance from those sums: inverse = 1 / sqrt(variance + eps), and the blobs move on.
+// The variance from those sums: inverse = 1 / sqrt(variance + eps); also updates the blobs.
 // correction is m / (m - 1).
 KERNEL(batch_norm_variance, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
        IN(Mastertype, mean), ARG(Acctype, factor), ARG(Acctype, correction),
@@ -86,8 +87,8 @@ KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(Acctype, low),
   }
 }
 
-// Partial sums of y_diff and of v y_diff, [2, slices * lanes, channels]; y_diff counts where
-// the gate is open.
+// Partial sums of y_diff and of v y_diff, [2, slices * lanes, channels], over the elements whose
+// gate is open.
 KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
        ARG(i64, slices), ARG(i64, lanes), ARG(i32, gate), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), OUT(Mastertype, parts)) {
@@ -114,8 +115,8 @@ KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, 
   }
 }
 
-// With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and gate the
-// values of x do not matter.
+// With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and gate x is
+// not needed.
 KERNEL(batch_norm_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
        ARG(i32, gate), ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, sums), OUT(MItype, x_diff)) {
