@@ -4,9 +4,9 @@
 
 namespace caffe {
 
-// Adds a type of kind kCustom and gives its id; from then on DataTypeByName finds it. Types stay for
-// the life of the process. Throws if a type of that name exists already, if the name is not an
-// identifier, or if the description does not fit the kind. Other threads may use types meanwhile.
+// Adds a type of kind kCustom and returns its id; DataTypeByName then finds it. Types exist until
+// the process ends. Throws if a type of that name exists, if the name is not an identifier, or if
+// the description does not fit the kind. Other threads may use types at the same time.
 DataType AddDataType(TypeInfo info);
 
 }  // namespace caffe

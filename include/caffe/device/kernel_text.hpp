@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// The files of kernels/ as they were embedded at build time, by path without the extension
-// ("neuron/relu", "dialect/opencl"). CAFFE_KERNELS names a folder to read them from instead.
+// The files of kernels/ embedded at build time, by path without the extension ("neuron/relu",
+// "dialect/opencl"). If CAFFE_KERNELS names a folder, they are read from there.
 const std::string& KernelText(const std::string& path);
 std::vector<std::string> KernelTextPaths();
 
@@ -22,7 +22,7 @@ std::string KernelTextWithIncludes(const std::string& path, std::set<std::string
 std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std::string& text);
 
 // The body for OpenCL and CUDA: every head KERNEL(name, a, b) becomes KERNEL(name)(a, b), because
-// NVIDIA's OpenCL has no variadic macros, and folded parameters disappear from it.
+// NVIDIA's OpenCL has no variadic macros, and folded parameters are removed.
 std::string RewriteKernelHeads(const std::string& text,
                                const std::vector<std::string>& folded_parameters);
 

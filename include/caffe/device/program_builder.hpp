@@ -21,19 +21,19 @@ class ProgramBuilder {
   ProgramBuilder(Device* device, std::string name);
   ProgramBuilder& Types(const TypeTriple& types);
   ProgramBuilder& Types(DataType type) { return Types(TypeTriple::Equal(type)); }
-  // A preprocessor define, on devices only.
+  // Adds a preprocessor define; on devices only.
   ProgramBuilder& Define(const std::string& name, const std::string& value);
   ProgramBuilder& Define(const std::string& name, int64_t value);
-  // The value of a FOLD parameter: a define on devices, an ordinary argument on the host.
+  // Sets a FOLD parameter: a define on devices, an ordinary argument on the host.
   ProgramBuilder& Fold(const std::string& parameter, int64_t value);
-  // A further type that bodies name directly, as IN(f16, x), where it is not one of the triple.
+  // Adds a type that bodies name directly, as IN(f16, x), and that is not one of the triple.
   ProgramBuilder& AlsoType(DataType type);
   // kernels/<path>.h, `path` without the extension, and the files that it includes.
   ProgramBuilder& Body(const std::string& path);
 
   ProgramText Text() const;
-  // Through the runtime's program cache. Throws with device, kernel, compiler log and the lines
-  // around the first error.
+  // Builds through the runtime's program cache. Throws with device, kernel, compiler log and the
+  // lines around the first error.
   std::shared_ptr<Program> Build() const;
 
  private:

@@ -14,8 +14,8 @@ namespace caffe {
 // computed in double on the host and rounded once, to the type of the weights.
 class FoldedWeights final : public Derived {
  public:
-  // Where the weights of an output channel are, in the terms of LayerFacts::Weighted: of an array
-  // [group, outer, channels / group, inner], channel g channels / group + j has [g, :, j, :].
+  // The position of an output channel's weights, as in LayerFacts::Weighted: in an array [group,
+  // outer, channels / group, inner], channel g channels / group + j is [g, :, j, :].
   struct Layout {
     int64_t channels = 1, group = 1, outer = 1;
   };

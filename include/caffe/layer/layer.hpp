@@ -21,26 +21,26 @@ struct WorkRequest;
 
 enum Phase : int;
 
-// Where and how a layer is built. Borrowed pointers outlive the layer.
+// The environment in which a layer is built. Borrowed pointers outlive the layer.
 struct LayerContext {
   Device* device = nullptr;
   TypeTriple types = TypeTriple::Equal(kFloat);
   uint64_t seed = 0;  // of this layer's random numbers
-  // Scratch memory of the net, which its layers use in turn. A layer without one makes its own.
+  // Scratch memory of the net, shared by its layers. A layer without one makes its own.
   Workspace* workspace = nullptr;
 };
 
-// What the codes of a quantized blob mean, and the name under which its range is observed.
+// The meaning of a quantized blob's codes, and the name under which its range is observed.
 struct BlobRange {
   QuantRange range;
   std::string name;
 };
 
-// A layer as Net, Solver and Python see it, without types. Forward and Backward enqueue work on the
-// device and return; they neither allocate nor wait nor look up names until shapes change.
+// The interface of a layer for Net, Solver and Python, without types. Forward and Backward enqueue
+// work on the device and return; until shapes change they do not allocate, wait or look up names.
 //
-// A layer's own class (ReLU) derives from this and holds everything; the template of the layer
-// (ReLULayer<Dtype, MItype, MOtype>) only pins the types, see Layer below.
+// A layer's own class (ReLU) derives from this and does all the work; the template of the layer
+// (ReLULayer<Dtype, MItype, MOtype>) only fixes the types, see Layer below.
 class LayerBase {
  public:
   LayerBase(const LayerParameter& parameter, const LayerContext& context);
@@ -48,46 +48,48 @@ class LayerBase {
 
   // Checks the numbers of blobs against the traits, then LayerSetUp and Reshape.
   void SetUp(const LayerTraits& traits, const BlobVec& bottom, const BlobVec& top);
-  // Reads parameters, makes learnable blobs and kernels. Called once, and again by MoveToDevice.
+  // Reads parameters, creates learnable blobs and kernels. Called once, and again by MoveToDevice.
   virtual void LayerSetUp(const BlobVec& bottom, const BlobVec& top) {}
-  // Gives the tops their shapes (and ranges). Called after LayerSetUp and whenever a bottom's shape
-  // changed. The place to make operators and kernels that depend on shapes.
+  // Computes the tops' shapes (and ranges). Called after LayerSetUp and whenever a bottom's shape
+  // changed. Operators and kernels that depend on shapes are created here.
   virtual void Reshape(const BlobVec& bottom, const BlobVec& top) = 0;
   // Rebuilds stale derived copies of parameters (half copies of float masters, …). Called before
-  // every Forward; must be cheap when nothing changed.
+  // every Forward; must be cheap if nothing changed.
   virtual void PrepareParameters() {}
   virtual void Forward(const BlobVec& bottom, const BlobVec& top) = 0;
-  // A way of computing this layer together with layers behind it, as Facts().weighted says; for the
-  // shapes of the last Reshape. The last of these layers writes `top`. By default PrepareParameters and
-  // Forward; throws if more is requested.
+  // Makes a way of computing this layer together with the layers after it that Facts().weighted
+  // allows, for the shapes of the last Reshape. The last of these layers writes `top`. The default
+  // runs PrepareParameters and Forward, and throws if more is requested.
   virtual std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                          const BlobVec& top);
-  // What ranges and plans need to know about the layer: layer/layer_facts.hpp. Called after SetUp, and
-  // again after MoveToDevice, or when blobs() holds other blobs. Does not depend on extents of bottoms.
+  // The properties of the layer for ranges and plans, see layer/layer_facts.hpp. Called after
+  // SetUp, and again after MoveToDevice or a change of blobs(). Does not depend on extents of
+  // bottoms.
   virtual LayerFacts Facts() const;
-  // Computes the tops of the last Forward once more, from the same bottoms: with the same random
-  // numbers, and without counting it in statistics.
+  // Computes the tops of the last Forward again from the same bottoms, with the same random
+  // numbers, and without counting the pass in statistics.
   virtual void RepeatForward(const BlobVec& bottom, const BlobVec& top) { Forward(bottom, top); }
   // Adds to the diffs of blobs() where param_propagate_down, writes the diffs of bottoms where
   // propagate_down. Throws for layers without a gradient.
   virtual void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                         const BlobVec& bottom);
-  // Throws, once, if a forward since the last call met data that the layer cannot take, such as a
-  // label that names no class. Waits for the device. On the CPU Forward throws at once; on a device it
-  // does not wait: the top is NaN, so that who reads a finite loss need not call this, and such items
-  // get no gradient.
+  // Throws, once, if a forward since the last call read invalid data, such as a label that is not a
+  // class. Waits for the device. On the CPU Forward throws at once. On a device it does not wait:
+  // the top is NaN, so that a caller that reads a finite loss need not call this; the gradient of
+  // such items is 0.
   virtual void CheckData() {}
-  // LayerSetUp and Reshape on another device; parameters are there already. What else a user or a
-  // forward left (shapes of an Input, a place in the data, a mask) must stay: see PlaceBlob.
+  // LayerSetUp and Reshape on another device; the parameters were moved already. Other state of the
+  // user or of a forward (shapes of an Input, a position in the data, a mask) must be kept: see
+  // PlaceBlob.
   virtual void MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top);
-  // The ranges of quantized bottoms and tops, told before PrepareParameters and Forward. A blob that
-  // is changed in place has one as bottom and another one as top.
+  // Sets the ranges of quantized bottoms and tops, before PrepareParameters and Forward. A blob
+  // that is changed in place has one range as a bottom and another one as a top.
   void SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top);
-  // What this layer needs to go on exactly where it was, besides parameters and its seed: the
-  // position in its data, a counter of its own. Solverstates carry it.
+  // The state that a run needs to continue exactly, besides parameters and the seed: the position
+  // in the data, a counter. Solverstates contain it.
   virtual std::vector<uint64_t> RunState() const { return {}; }
-  // Goes on from what RunState gave, with the random numbers of that seed. Throws if the values can
-  // not be this layer's.
+  // Restores a state of RunState with the random numbers of that seed. Throws if the values cannot
+  // be this layer's.
   virtual void SetRunState(uint64_t seed, const std::vector<uint64_t>& values);
 
   const LayerParameter& layer_param() const { return *parameter_; }
@@ -103,10 +105,10 @@ class LayerBase {
     return index < static_cast<int>(param_propagate_down_.size()) && param_propagate_down_[index];
   }
   void set_param_propagate_down(int index, bool value);
-  // False if Backward will not be called: layers that work in place then keep nothing for it.
+  // False if Backward will not be called: layers that work in place then keep no copies for it.
   bool need_backward() const { return need_backward_; }
   void set_need_backward(bool value) { need_backward_ = value; }
-  // The weight of a top in the net's loss; 0 for tops that are no loss.
+  // The weight of a top in the net's loss; 0 for tops that are not losses.
   float loss_weight(int top) const {
     return top < static_cast<int>(loss_weights_.size()) ? loss_weights_[top] : 0.f;
   }
@@ -115,11 +117,11 @@ class LayerBase {
  protected:
   // "conv1 (Convolution)", the beginning of every message.
   std::string Where() const;
-  // For layers that complete their own description, as BatchNorm does.
+  // For layers that complete their own description, for example BatchNorm.
   LayerParameter* mutable_layer_param() { return parameter_.get(); }
   // The type of learnable blobs: float masters for the narrow types, double for double.
   DataType master_type() const { return types().compute == kDouble ? kDouble : kFloat; }
-  // Makes learnable blob number `index` of this shape, filled by `filler`, unless it is there.
+  // Creates learnable blob `index` of this shape, filled by `filler`, unless it exists.
   void AddParameter(int index, const Shape& shape, const class FillerParameter& filler);
   // A kernel of body kernels/<body>.h for this layer's types.
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel) const;
@@ -127,12 +129,12 @@ class LayerBase {
                                      const TypeTriple& types) const;
   // Scratch memory on device(). State a need in Reshape, so that Forward does not allocate.
   Workspace& workspace() const { return *context_.workspace; }
-  // A bottom or top as argument of a launch, from element `offset` on, with the zero point that it has
-  // in this forward.
+  // A bottom or top as an argument of a launch, from element `offset` on, with its zero point in
+  // this forward.
   KernelArgument In(const BlobVec& bottom, int index, int64_t offset = 0) const;
   KernelArgument Out(const BlobVec& top, int index, int64_t offset = 0) const;
-  // An argument of type Scaletype: the factor from numbers of a bottom, in units of its scale, to
-  // `factor` times these numbers, in units of the scale of a top. For float kinds it is `factor`.
+  // An argument of type Scaletype: the factor from values of a bottom, in units of its scale, to
+  // `factor` times these values, in units of the scale of a top. For float kinds it is `factor`.
   KernelArgument Rescale(int bottom, int top, double factor = 1) const;
   // The range of a quantized bottom or top; throws, with the blob's name, if it was never observed.
   // Scale 1 and zero point 0 for float kinds.
@@ -156,8 +158,8 @@ class LayerBase {
   std::vector<float> loss_weights_;
 };
 
-// Pins a layer's types: compute, bottoms, tops. Base is the untyped class that does the work; a
-// layer written by a user derives from Layer<Dtype> directly and uses the typed accessors.
+// Fixes a layer's types: compute, bottoms, tops. Base is the untyped class that does the work; a
+// layer written by a user derives directly from Layer<Dtype> and uses the typed accessors.
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype, class Base = LayerBase>
 class Layer : public Base {
  public:

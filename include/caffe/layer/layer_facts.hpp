@@ -10,8 +10,8 @@
 
 namespace caffe {
 
-// A top that shares the memory of a bottom, or of a parameter, instead of having its own. A layer that
-// works in place has no alias: its top is its bottom's blob.
+// A top that shares the memory of a bottom or of a parameter. A layer that works in place has no
+// alias: its top is its bottom's blob.
 struct Alias {
   int top = 0;
   int bottom = -1;
@@ -22,24 +22,24 @@ struct Alias {
 struct Affine {
   int axis = 1;
   int64_t channels = 1;  // extent of the axis, or 1: one scale and one shift for all elements
-  // The blobs that scale and shift are computed from. They are the layer's blobs() of the time when
-  // the facts were asked for.
+  // The blobs from which scale and shift are computed. They are the layer's blobs() when Facts is
+  // called.
   std::vector<const BlobBase*> sources;
-  // Computes `channels` scales and shifts in double from the present values of the sources.
+  // Computes `channels` scales and shifts in double from the current values of the sources.
   std::function<void(std::vector<double>* scale, std::vector<double>* shift)> evaluate;
 
   // y = scale x + shift for all elements.
   static Affine Constant(double scale, double shift);
 };
 
-// What ranges, plan and memory plan know about a layer that was set up. LayerTraits is what is known
-// before. A layer that does not override Facts has none of the optional facts.
+// The properties of a layer after its set-up, for ranges, plan and memory plan. LayerTraits has
+// those known before. A layer that does not override Facts has none of the optional ones.
 struct LayerFacts {
   // The range of a quantized top.
   enum class Range {
     kOwn,      // its own
-    kCarried,  // that of bottom 0: codes stay as they are
-    kSame,     // its own; without one, that of bottom 0: the numbers stay the same
+    kCarried,  // that of bottom 0: codes are copied unchanged
+    kSame,     // its own; without one, that of bottom 0: the real values do not change
     kTied,     // its own; without one, that of the bottoms if they all have the same
   };
 
@@ -48,8 +48,9 @@ struct LayerFacts {
     std::vector<double> coefficients;
   };
 
-  // Each element of a top is a weighted sum of elements of its bottom plus a bias, so that the top is
-  // scaled in one channel by scaling the channel's weights and bias. Weights are blobs()[0], of shape
+  // Each element of a top is a weighted sum of elements of its bottom plus a bias, so that scaling
+  // one channel of the top means scaling the channel's weights and bias. Weights are blobs()[0], of
+  // shape
   // [group, outer, channels / group, inner]: channel c = g channels / group + j has the elements
   // [g, :, j, :]. The bias is blobs()[1].
   struct Weighted {
@@ -57,9 +58,9 @@ struct LayerFacts {
     int64_t channels = 0;
     int64_t group = 1, outer = 1;
     bool has_bias = false;
-    // What the layer can compute in addition, before it stores a top: a scale and a shift per output
-    // channel, folded into weights and bias; the sum with another blob of the top's shape; an
-    // activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
+    // Operations that the layer can also compute before it stores a top: a scale and a shift per
+    // output channel, folded into weights and bias; the sum with another blob of the top's shape;
+    // an activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
     bool folds = false, sums = false, activates = false, curves = false;
     // The scales of the codes of quantized weights, one for each output channel; empty before the
     // first forward. Null for float kinds.
@@ -71,7 +72,7 @@ struct LayerFacts {
   // Forward reads or writes memory of the host, waits for the device, or has effects outside the
   // device. Its work cannot be recorded and replayed.
   bool host = false;
-  // The tops get their shapes in Forward.
+  // Forward decides the shapes of the tops.
   bool shapes_from_data = false;
   // y = activation(x) for each element. Kind::kNone: y = x. `slopes` belongs to kPReLU: one slope for
   // each channel of axis 1, or one for all.

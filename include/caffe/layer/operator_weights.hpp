@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// Weights and bias of a layer in the type that an operator multiplies: the parameters themselves, or
-// copies, with affine maps folded in first if there are any. Quantized types have codes.
+// Weights and bias of a layer in the type in which an operator multiplies: the parameters
+// themselves, or copies, into which affine maps may be folded. For quantized types they are codes.
 class OperatorWeights {
  public:
   struct Source {
@@ -18,25 +18,25 @@ class OperatorWeights {
     const BlobBase* bias = nullptr;  // null if there is none
     FoldedWeights::Layout layout;
     std::vector<Affine> maps;
-    // Quantized types, see QuantizedParameters. Maps that are folded in void the limits.
+    // For quantized types, see QuantizedParameters. Folding maps makes the limits invalid.
     QuantizedParameters::Options quantizer;
-    // The activation behind the operator, which has factors of its own for quantized types.
+    // The activation after the operator, which has separate factors for quantized types.
     Activation activation;
     const BlobBase* slopes = nullptr;  // of PReLU
   };
-  // The blobs, and those of the maps, must outlive this.
+  // The blobs, and those of the maps, must outlive this object.
   OperatorWeights(Source source, DataType type, Device* device);
   OperatorWeights(const OperatorWeights&) = delete;
 
-  // Quantized types: the ranges of bottom and top, before Refresh.
+  // For quantized types: sets the ranges of bottom and top; call it before Refresh.
   void SetRanges(const QuantRange& in, const QuantRange& out);
-  // Brings all up to date, before a forward.
+  // Brings all copies up to date; call it before a forward.
   void Refresh();
 
   bool quantized() const { return type_.is_quantized(); }
-  // False if nothing is added. Codes always have a bias, which holds the bottom's zero point.
+  // False if nothing is added. Codes always have a bias, which includes the bottom's zero point.
   bool has_bias() const { return source_.bias || folded_ || quantized(); }
-  // What the operator reads, or Prepare.
+  // The argument of the operator, or of Prepare.
   const BlobBase& weights() const { return quantized() ? codes_.codes() : copy_.blob(); }
   // Null if there is none, and for quantized types.
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }

@@ -12,20 +12,20 @@ namespace caffe {
 
 class LayerParameter;
 
-// The integers that a convolution or an inner product multiplies and adds, derived from its float
+// The integers with which a convolution or an inner product computes, derived from its float
 // weights and bias and from the ranges of its bottom and top. For each output channel c
 //   s_w = max(max |w| / q, |bias| / (s_in B)), 1 if all are 0; q = 127, B = 2^30 (32767, 2^46)
 //   code = round(w / s_w) + zero point, bias code = round(bias / (s_in s_w)) - zero_in (sum of codes)
 //   multiplier / 2^shift = s_in s_w / s_out
-// computed in double on the host. Per tensor, all channels take the largest s_w. Where a range [low,
-// high] of the weights is given, max(|low| / (q + 1), |high| / q) stands for max |w| / q, so that the
-// range that a file stores gives its scale back; weights beyond it are clamped.
+// They are computed in double on the host. Per tensor, all channels use the largest s_w. If a range
+// [low, high] of the weights is given, max(|low| / (q + 1), |high| / q) replaces max |w| / q, so
+// that a stored range reproduces its scale; weights beyond it are clamped.
 class QuantizedParameters final : public Derived {
  public:
   // How the weights' scales are chosen.
   struct Options {
     bool per_tensor = false;
-    // Ranges of the weights, one for each channel or one for all; empty: what the weights have.
+    // Ranges of the weights, one per channel or one for all; empty: computed from the weights.
     std::vector<std::pair<double, double>> limits;
     Options() = default;
     // From blobs_quantizer(0) of the layer.

@@ -9,7 +9,8 @@
 namespace caffe {
 
 // Values that change between iterations and live on the device, so that a replayed run of launches
-// sees them: kernels read them through pointers, never as scalar arguments. Owned by a net.
+// sees the new values: kernels read them through pointers, never as scalar arguments. A net owns
+// it.
 class StepState {
  public:
   explicit StepState(Device* device);
@@ -19,8 +20,8 @@ class StepState {
   enum Real {
     kRate = 0,
     kLossScale = 1,   // factor on the seeds of the backward pass
-    kSkip = 2,        // not 0: this step's update does nothing
-    kClip = 3,        // factor on gradients: clipping, the loss scale taken out
+    kSkip = 2,        // not 0: this iteration's update does nothing
+    kClip = 3,        // factor on gradients: clipping times the inverse of the loss scale
     kCorrection = 4,  // Adam's
     kGoodSteps = 5,   // since the loss scale changed
     kNorm = 6,        // L2 norm of all gradients
@@ -31,15 +32,15 @@ class StepState {
   DevicePtr reals() const { return reals_.device_data(); }
   DevicePtr mutable_reals() { return reals_.mutable_device_data(); }
 
-  // Set from the host: one small upload, none if the value is the one that was set last. Never
-  // waits. Get downloads.
+  // Sets a value from the host: one small upload, or none if the value has not changed since the
+  // last Set. Never waits. Get downloads.
   void Set(Real place, float value);
   float Get(Real place) const;
   void SetDevice(Device* device);
 
  private:
   Blob<float> reals_;
-  std::array<float, kReals> last_set_;  // not a number where kernels write
+  std::array<float, kReals> last_set_;  // NaN for values that kernels write
 };
 
 }  // namespace caffe

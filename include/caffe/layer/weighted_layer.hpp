@@ -8,10 +8,10 @@
 
 namespace caffe {
 
-// What Convolution, Deconvolution and InnerProduct have in common: the life of their operators. A
-// layer says what its weights are and how an operator is made for its shape; in Reshape it calls
-// ResetOps. The operators are made by PrepareParameters, so a layer that only runs as part of a fused
-// step has none of its own.
+// The common part of Convolution, Deconvolution and InnerProduct: the life of their operators. A
+// layer defines its weights and how an operator is made for its shape; in Reshape it calls
+// ResetOps. PrepareParameters makes the operators, so a layer that only runs in a fused step has
+// none.
 class WeightedLayer : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -23,9 +23,9 @@ class WeightedLayer : public LayerBase {
 
   // The layer's weights for the operator of a work: with maps folded in, and for its activation.
   std::shared_ptr<OperatorWeights> MakeWeights(const WorkRequest& request) const;
-  // An operator for the shapes of the last Reshape, which applies the stages of `epilogue` behind the
-  // bias; where epilogue.slopes is not kNone, there is a slope for each output channel. Null if there
-  // is nothing to compute. `backward`: with the gradients' passes.
+  // Makes an operator for the shapes of the last Reshape, which applies the stages of `epilogue`
+  // after the bias; if epilogue.slopes is not kNone, there is a slope for each output channel. Null
+  // if there is nothing to compute. `backward`: including the passes of gradients.
   virtual std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                              std::shared_ptr<OperatorWeights> weights,
                                              bool backward) const = 0;
@@ -33,22 +33,23 @@ class WeightedLayer : public LayerBase {
  protected:
   // Weights, bias and layout; no maps.
   virtual OperatorWeights::Source WeightSource() const = 0;
-  // Forgets operators and copies of another device; for `bottoms` bottoms. In LayerSetUp.
+  // Drops operators and copies of the previous device; for `bottoms` bottoms. Call it in
+  // LayerSetUp.
   void SetUpWeights(size_t bottoms);
-  // For a new shape. `backward`: the operators have the gradients' passes.
+  // Call it for a new shape. `backward`: the operators include the passes of gradients.
   void ResetOps(bool backward);
-  // Makes the operators for the shape at hand unless they are there; false if the shape is empty.
+  // Makes the operators for the current shape unless they exist; false if the shape is empty.
   bool EnsureOps();
   // The scales of the codes of quantized weights; empty before the first forward.
   std::vector<double> CodeScales() const;
   // The operator of a bottom. Float kinds have one for all.
   WeightedOp& op(size_t bottom) const { return *ops_[ops_.size() > 1 ? bottom : 0]; }
-  // `epilogue` with the bias that the weights have, along `axis`.
+  // `epilogue` with the bias of the weights, along `axis`.
   Epilogue Completed(Epilogue epilogue, Epilogue::Bias axis, const OperatorWeights& weights) const;
 
  private:
   bool made_ = false, backward_ = false;
-  // One for each bottom for quantized types, whose bottoms have ranges of their own.
+  // One for each bottom for quantized types, whose bottoms have separate ranges.
   std::vector<std::shared_ptr<OperatorWeights>> weights_;
   std::vector<std::unique_ptr<WeightedOp>> ops_;  // none for an empty shape
   std::weak_ptr<OperatorWeights> work_weights_;   // of the last work that folds no maps

@@ -10,9 +10,9 @@
 
 namespace caffe {
 
-// One way of computing a layer that has weights: an operator with its epilogue, and the weights that
-// it reads. A layer has one for its own forward; a fused step makes another one, with more stages and
-// with folded weights.
+// One way of computing a layer with weights: an operator with its epilogue, and its weights. A
+// layer has one for its own forward; a fused step makes another one, with more stages and with
+// folded weights.
 class WeightedOp {
  public:
   struct Operands {
@@ -22,9 +22,10 @@ class WeightedOp {
   };
   virtual ~WeightedOp() = default;
   virtual const Operator& op() const = 0;
-  // The most that Run and the passes of op() need.
+  // The largest need of Run and of the passes of op().
   virtual int64_t workspace_bytes() const { return op().workspace_bytes(); }
-  // Brings the weights up to date: before a forward, after weights().SetRanges for quantized types.
+  // Brings the weights up to date; call it before a forward, and for quantized types after
+  // weights().SetRanges.
   void Prepare();
   virtual void Run(const Operands& operands) = 0;
   OperatorWeights& weights() const { return *weights_; }
@@ -64,7 +65,7 @@ class WeightedDeconv final : public WeightedOp {
 
  private:
   std::unique_ptr<ConvOp> op_;
-  std::unique_ptr<BiasOp> bias_op_;  // null if there is nothing to do behind the product
+  std::unique_ptr<BiasOp> bias_op_;  // null if nothing follows the product
 };
 
 // y = x op(W): x is A, the weights are B.

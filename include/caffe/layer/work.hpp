@@ -10,25 +10,25 @@
 
 namespace caffe {
 
-// What a step computes besides its first layer: the layers behind it, in the form of maps that are
-// folded into the layer's weights and of stages of its epilogue.
+// The computation of a step besides its first layer: the layers after it, as maps folded into the
+// layer's weights and as stages of its epilogue.
 struct WorkRequest {
   std::vector<Affine> maps;
   std::vector<Epilogue::Stage> stages;
   BlobBase* residual = nullptr;      // of a ResidualSum
   const BlobBase* slopes = nullptr;  // of PReLU
-  // The range of the last layer's top, for quantized types. That of the bottom is the layer's own.
+  // The range of the last layer's top, for quantized types. The bottom's range is the layer's own.
   BlobRange top_range;
 
   bool empty() const { return maps.empty() && stages.empty(); }
 };
 
-// One way of computing a layer. A step of a plan owns it; it is never changed. When shapes, ranges,
+// One way of computing a layer. A step of a plan owns it; it is immutable. When shapes, ranges,
 // parameters or the device change, another one is made.
 class Work {
  public:
   virtual ~Work() = default;
-  // The library that computes it; empty for the kernels of the layer itself.
+  // The library that computes it; empty for the layer's own kernels.
   virtual const char* library() const { return ""; }
   // Bytes that Run needs in the workspace.
   virtual int64_t workspace_bytes() const { return 0; }

@@ -12,7 +12,7 @@ namespace caffe {
 
 class LayerRegistry;
 
-// y = (x - mean) / sqrt(variance + eps), for each channel (axis 1); no scale and no bias, which a
+// y = (x - mean) / sqrt(variance + eps), for each channel (axis 1), without scale and bias, which a
 // Scale layer adds. With m elements per channel, the mean and the (biased) variance are
 // - those of the batch. Each forward adds to the blobs, lambda = moving_average_fraction:
 //     blob 0 = lambda blob 0 + mean, blob 1 = lambda blob 1 + variance m / (m - 1) (1 for m = 1),
@@ -22,8 +22,8 @@ class LayerRegistry;
 //   dE/dx = dE/dy / sqrt(variance + eps)
 // bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is kept
 // for the gradient, but with global statistics and no ReLU.
-// blobs: [channels], [channels], [1]. A solver leaves them alone: their lr_mult is 0; another one
-// given in `param` is an error.
+// blobs: [channels], [channels], [1]. A solver does not change them: their lr_mult is 0; another
+// value in `param` is an error.
 // batch_norm_param: use_global_stats (in phase TRAIN false, in TEST true), moving_average_fraction
 //   (0.999), eps (1e-5), fused_relu (false): y = max(y, 0).
 // Types: float kinds; blobs and statistics are float, double for double.
@@ -48,7 +48,7 @@ class BatchNorm : public LayerBase {
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   InputCopy input_;
   ChannelSums forward_sums_, backward_sums_;
-  // Of the last forward: mean and 1 / sqrt(variance + eps); sums of the last backward.
+  // Of the last forward: mean and 1 / sqrt(variance + eps); of the last backward: its sums.
   std::shared_ptr<BlobBase> mean_, inverse_, gradient_sums_;
   DerivedBy global_statistics_;  // mean_ and inverse_, with global statistics
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_, global_kernel_;

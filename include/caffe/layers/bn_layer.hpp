@@ -42,7 +42,7 @@ class BN : public LayerBase {
   LayerFacts Facts() const override;
 
  private:
-  // What mean and variance are.
+  // The source of mean and variance.
   enum class Statistics { kBatch, kBlobs, kNone };
   void ReadParameters(const BlobVec& top);
   void MakeBlobs();
@@ -59,7 +59,8 @@ class BN : public LayerBase {
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   InputCopy input_;
   ChannelSums forward_sums_, backward_sums_;
-  // Of the last forward: mean, variance and 1 / sqrt(variance + eps); sums of the last backward.
+  // Of the last forward: mean, variance and 1 / sqrt(variance + eps); of the last backward: its
+  // sums.
   std::shared_ptr<BlobBase> mean_, variance_, inverse_, gradient_sums_;
   DerivedBy inverse_of_blobs_;  // inverse_, where the variances are a blob
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_kernel_, average_, invert_;

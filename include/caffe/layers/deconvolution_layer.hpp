@@ -14,7 +14,7 @@ class LayerRegistry;
 //   Its gradient of x is a convolution of dE/dy.
 // bottoms: [N…, C, spatial…], all of one shape; one top for each: [N…, num_output, output…].
 // blobs, shared by all pairs: weights [C, num_output / group, kernel…], bias [num_output].
-// convolution_param: as of Convolution. For upsampling by a factor f without learning: kernel_size
+// convolution_param: as for Convolution. For upsampling by a factor f without learning: kernel_size
 //   2 f - f % 2, stride f, pad ceil((f - 1) / 2), num_output and group C, weight_filler bilinear.
 // Types: float kinds. Weights and bias are masters (float, double for double).
 class Deconvolution : public WeightedLayer {

@@ -27,7 +27,7 @@ class BiasOp {
   void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOperands& operands = {});
   // b_diff[channel] += the sum of y_diff over outer and inner.
   void Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace);
-  // Of Backward.
+  // The workspace of Backward.
   int64_t workspace_bytes() const { return parts_bytes_; }
 
  private:

@@ -51,8 +51,8 @@ struct Epilogue {
   Bias bias = Bias::kNone;
   DataType bias_type = kFloat;  // float or double: biases are masters
   std::vector<Stage> stages;
-  // Which axis of the result has a slope of PReLU for each index; kNone: one slope for all. Slopes
-  // have the bias' type.
+  // The axis of the result whose indices have separate slopes of PReLU; kNone: one slope for all.
+  // Slopes have the bias' type.
   Bias slopes = Bias::kNone;
 
   bool empty() const { return bias == Bias::kNone && stages.empty(); }
@@ -60,9 +60,9 @@ struct Epilogue {
   Activation activation() const;
   // Null if no stage is a sum.
   const ResidualSum* sum() const;
-  // " +row bias +sum 0.5 +relu"; empty if there is nothing to do.
+  // " +row bias +sum 0.5 +relu"; empty for an empty epilogue.
   std::string name() const;
-  // Throws if the stages are not as described above; `what` names the operation.
+  // Throws if the stages violate these rules; `what` names the operation.
   void Check(const std::string& what, DataType type) const;
   // The name of an array that a stage reads and that is not there; null if there are all. Quantized
   // types have `factors` for sums below 0 in place of slopes.

@@ -22,7 +22,7 @@ class Multiplexer {
   static std::unique_ptr<ConvOp> Convolution(Device* device, const ConvDescriptor& descriptor);
   static std::unique_ptr<PoolOp> Pooling(Device* device, const PoolDescriptor& descriptor);
 
-  // The libraries that could do it, in order of preference.
+  // The libraries that support the descriptor, in order of preference.
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);
   static std::vector<std::string> ConvolutionLibraries(Device* device,
                                                        const ConvDescriptor& descriptor);

@@ -12,8 +12,8 @@ namespace caffe {
 
 // Pooling of planes, x [planes, height.input, width.input] to y [planes, height.output, width.output].
 struct PoolDescriptor {
-  // kDraw takes one value of a window at random, with a probability proportional to it; kExpect is
-  // what is expected of a draw.
+  // kDraw takes a random value of a window, with a probability proportional to it; kExpect is the
+  // expectation of a draw.
   enum class Method { kMax, kAverage, kDraw, kExpect };
   struct Axis {
     int64_t input = 0, output = 0, kernel = 1, stride = 1, pad = 0;
@@ -24,24 +24,24 @@ struct PoolDescriptor {
   TypeTriple types = TypeTriple::Equal(kFloat);
   int64_t planes = 0;
   Axis height, width;
-  // False if the window changes from shape to shape: programs then take its size as an argument.
+  // False if the window depends on the shape: programs then take its size as an argument.
   bool fixed_window = true;
 
   bool operator==(const PoolDescriptor&) const = default;
   bool quantized() const { return types.compute.is_quantized(); }
   // kMax and kDraw write, as float, the index h width + w in its plane that each output came from.
   bool has_mask() const { return method == Method::kMax || method == Method::kDraw; }
-  // kExpect and quantized types have none.
+  // kExpect and quantized types have no gradient.
   bool has_gradient() const { return method != Method::kExpect && !quantized(); }
-  // The window in the padded image is at most this large.
+  // The largest possible window in the padded image.
   int64_t largest_area() const;
   // "float max 2x3 planes 28x28 -> 14x14, 2x2/2x2".
   std::string name() const;
-  // Every field.
+  // All fields.
   std::string key() const { return name(); }
 };
 
-// The operands of both passes; each takes what it reads and writes.
+// The operands of both passes; each pass uses those that it reads and writes.
 struct PoolArguments {
   DevicePtr x, y, mask = {};
   DevicePtr y_diff = {}, x_diff = {};
@@ -54,12 +54,12 @@ struct PoolArguments {
   DevicePtr workspace = {};
 };
 
-// A PoolDescriptor made ready on one device.
+// Pooling prepared for one descriptor on one device.
 class PoolOp : public Operator {
  public:
-  // y, and the mask where there is one.
+  // Writes y, and the mask if there is one.
   void Forward(const PoolArguments& arguments);
-  // x_diff from y_diff and the mask. Throws where there is no gradient.
+  // Computes x_diff from y_diff and the mask. Throws if there is no gradient.
   void Backward(const PoolArguments& arguments);
   const PoolDescriptor& descriptor() const { return descriptor_; }
 

@@ -8,35 +8,35 @@
 
 namespace caffe {
 
-// Sums of products of codes fit 32 bits up to this depth, with symmetric weights and a bias of at
-// most 2^30 in units of the products. Longer ones, and all of quant16, are 64 bits wide.
+// Up to this depth sums of products of codes fit 32 bits, with symmetric weights and a bias of at
+// most 2^30 in units of the products. Longer sums, and all sums of quant16, have 64 bits.
 inline constexpr int64_t kNarrowDepth = 1 << 15;
 
-// The zero point of weights: their codes lie symmetrically around it, 1 … 255 or 1 … 65535.
+// The zero point of weights: their codes are symmetric around it, 1 … 255 or 1 … 65535.
 inline int32_t WeightZero(DataType type) { return (type.info().code_max + 1) / 2; }
 
-// What a quantized operator needs besides the codes of x and w. For channel c
+// The operands of a quantized operator besides the codes of x and w. For channel c
 //   v = sum of x (w - WeightZero) + bias[c]
 //   y = clamp(bounds(round(v factor)) + zero_y), factor = multiplier[c] / 2^shift[c]
-// with one rounding, half away from zero (kernels/math/requantize.h). Bounds are those of ReLU, ReLU6
-// and Clip, see CodeBounds. An activation with a slope below 0 (ReLU, ReLU6, PReLU) takes
-// negative_multiplier[c] / 2^negative_shift[c] for v < 0; a negative multiplier stands for a negative
-// slope. The zero point of x is not an operand: the bias holds -zero_x times the sum of the channel's
-// weights.
+// with one rounding, half away from zero (kernels/math/requantize.h). Bounds are those of ReLU,
+// ReLU6 and Clip, see CodeBounds. An activation with a slope below 0 (ReLU, ReLU6, PReLU) uses
+// negative_multiplier[c] / 2^negative_shift[c] for v < 0; a negative multiplier means a negative
+// slope. The zero point of x is not an operand: the bias includes -zero_x times the sum of the
+// channel's weights.
 struct QuantArguments {
-  DevicePtr bias;               // i64; its values fit i32 where the sums do
+  DevicePtr bias;               // i64; its values fit i32 if the sums do
   DevicePtr multiplier, shift;  // i32
-  int32_t zero_x = 0;           // what padding holds
+  int32_t zero_x = 0;           // the code of padding
   int32_t zero_y = 0;
   double scale_y = 1;                                       // of the bounds
   DevicePtr negative_multiplier = {}, negative_shift = {};  // i32; null: no slope
 
-  // The same from a channel on.
+  // The operands from a channel on.
   QuantArguments From(int64_t channel) const;
 };
 
-// The lowest and the highest value that an activation leaves, as code - zero point: bounds / scale,
-// rounded. A side without a bound has one that is beyond all codes.
+// The lowest and highest value of an activation, as code - zero point: bounds / scale, rounded.
+// Without a bound the value is beyond all codes.
 struct CodeBounds {
   static constexpr int32_t kNone = 1 << 20;
   CodeBounds(const Activation& activation, double scale);

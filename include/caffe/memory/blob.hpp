@@ -16,8 +16,8 @@ namespace caffe {
 class BlobProto;
 
 // An N-dimensional array in C order with data and diff (gradient), of a type known at run time.
-// Images are (num, channels, height, width). diff has the type of data. Memory is taken at first
-// use; a smaller shape keeps the memory that there is.
+// Images are (num, channels, height, width). diff has the type of data. Memory is allocated at the
+// first use; a smaller shape keeps the existing memory.
 class BlobBase : public std::enable_shared_from_this<BlobBase> {
  public:
   BlobBase(DataType type, Device* device, const Shape& shape = {0}, std::string name = "");
@@ -60,14 +60,14 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   void SetData(const std::vector<double>& values);
   void SetDiff(const std::vector<double>& values);
 
-  // Arguments of a launch; a quantized blob's carries its zero point.
+  // Arguments of a launch; that of a quantized blob includes its zero point.
   KernelArgument Data() const { return {device_data(), range_.zero}; }
   KernelArgument MutableData() { return {mutable_device_data(), range_.zero}; }
   KernelArgument Diff() const { return {device_diff(), 0}; }
   KernelArgument MutableDiff() { return {mutable_device_diff(), 0}; }
 
-  // This blob's data (diff) become those of `other`: one memory, no copy. Counts, types and devices
-  // must be equal.
+  // Shares the data (diff) of `other`: one memory, no copy. Counts, types and devices must be
+  // equal.
   void ShareData(const BlobBase& other);
   void ShareDiff(const BlobBase& other);
   const std::shared_ptr<SyncedMemory>& data_memory() const;
@@ -82,8 +82,9 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
 
   // Element-wise copy with conversion. Throws if the counts differ.
   void CopyDataFrom(const BlobBase& other);
-  // BVLC's blob format: double, float, and the fork's packed types. With `reshape` the shape is
-  // taken over; else it must fit (legacy 4-axis shapes fit if the extents agree after leading ones).
+  // Reads BVLC's blob format: double, float, and the fork's packed types. With `reshape` the blob
+  // takes the shape; otherwise the shape must fit (legacy 4-axis shapes fit if the extents agree
+  // after leading ones).
   void FromProto(const BlobProto& proto, bool reshape = true);
   void ToProto(BlobProto* proto, bool write_diff = false) const;
   bool ShapeEquals(const BlobProto& proto) const;
@@ -105,7 +106,7 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   QuantRange range_;
 };
 
-// The typed face. Dtype is the element type: float, half, bfloat16, double, quant8, quant16.
+// The typed interface. Dtype is the element type: float, half, bfloat16, double, quant8, quant16.
 template <class Dtype> class Blob : public BlobBase {
  public:
   // On the calling thread's default device.
@@ -125,11 +126,11 @@ template <class Dtype> class Blob : public BlobBase {
 
 using BlobVec = std::vector<BlobBase*>;
 
-// A Blob<Dtype> of the type, as its base.
+// Creates a Blob<Dtype> for a type known at run time.
 std::shared_ptr<BlobBase> MakeBlob(DataType type, Device* device, const Shape& shape = {0},
                                    const std::string& name = "");
 
-// The typed face of a blob. Throws if it holds another type.
+// The typed interface of a blob. Throws if it has another type.
 template <class Dtype> Blob<Dtype>& As(BlobBase& blob) {
   CAFFE_CHECK(blob.type() == DataTypeOf<Dtype>::value, "blob ", blob.name(), " holds ",
               blob.type().name(), ", not ", DataTypeOf<Dtype>::value.name());

@@ -11,21 +11,21 @@
 
 namespace caffe {
 
-// Something that is computed from blobs and follows them: a copy of weights in another type, packed
-// weights, factors of a layer. Refresh, called before a forward, computes it anew if a source was
-// written since, has other memory or another shape, or if the key changed. The key stands for all that
-// matters besides the sources' content, such as the descriptor of an operator.
+// Data computed from blobs: a copy of weights in another type, packed weights, factors of a layer.
+// Refresh, called before a forward, computes them again if a source was written, has other memory
+// or another shape, or if the key changed. The key covers everything that matters besides the
+// sources' content, for example the descriptor of an operator.
 class Derived {
  public:
   virtual ~Derived() = default;
-  // Comparisons of versions and of the key; launches and copies nothing.
+  // Compares versions and the key; launches and copies nothing.
   bool Stale() const;
-  // Builds if it is stale; true if it did. What throws leaves it stale.
+  // Builds the data if they are stale; returns true if so. After an exception they are still stale.
   bool Refresh();
 
  protected:
   Derived() = default;
-  // The sources must outlive this. There may be none.
+  // The sources must outlive this. The list may be empty.
   explicit Derived(std::vector<const BlobBase*> sources) : sources_(std::move(sources)) {}
   void SetKey(std::string_view key);
   virtual void Build() = 0;

@@ -8,18 +8,17 @@
 
 namespace caffe {
 
-// One array with a copy on the host and one on a device. It knows which copy is current and copies
-// when the other one is asked for. Fresh memory reads as zeros. Used by one thread at a time.
+// One array with a copy on the host and one on a device. It records which copy is current and
+// copies when the other one is requested. New memory reads as zeros. Used by one thread at a time.
 //
-// On the device it is a slice of a DeviceBuffer: of one of its own, which is allocated at first use,
-// or of an arena that it shares with other memories. Version, host copy and the knowledge of what is
-// current belong to the slice alone.
+// On the device it is a slice of a DeviceBuffer: of its own buffer, which is allocated at the first
+// use, or of an arena shared with other memories. Version, host copy and state belong to the slice.
 //
 // On the CPU device both copies are usually one: the host copy is the slice of the buffer. A memory
-// with a view in an arena has two copies there, too, because a view never holds an arena.
+// in an arena with a view has two copies there, too, because a view never holds an arena.
 class SyncedMemory {
  public:
-  // Makes a content that is not stored: recomputes it, or converts it from another layout.
+  // Makes content that is not stored: recomputes it, or converts it from another layout.
   class Source {
    public:
     virtual ~Source() = default;
@@ -27,7 +26,7 @@ class SyncedMemory {
     virtual void Make(SyncedMemory* memory) = 0;
   };
 
-  // `purpose` names it in messages, for example "blob conv1". Nothing is allocated before first use.
+  // `purpose` names it in messages, for example "blob conv1". Memory is allocated at the first use.
   SyncedMemory(int64_t bytes, Device* device, std::string purpose);
   SyncedMemory(const SyncedMemory&) = delete;
   SyncedMemory& operator=(const SyncedMemory&) = delete;
@@ -41,43 +40,44 @@ class SyncedMemory {
   DevicePtr device_data();
   DevicePtr mutable_device_data();
 
-  // Raised by every mutable access, from one counter of all memories: DataStamp compares it.
+  // Changed by every mutable access, with numbers from one counter of all memories: DataStamp
+  // compares it.
   uint64_t version() const { return version_; }
-  // Moves to a buffer of its own on another device; the content travels through the host.
+  // Moves to its own buffer on another device; the content is copied through the host.
   void SetDevice(Device* device);
 
-  // A share in the host copy for a view (a NumPy array) that may outlive this object. Counts as
-  // written: the view may be gone before anybody can ask what was written through it. A view holds
-  // the bytes of this memory only, never an arena: a borrowed slice gets a buffer of its own first.
+  // Shares the host copy with a view (a NumPy array) that may outlive this object. Counts as
+  // written: the view may be destroyed before writes through it can be detected. A view holds only
+  // the bytes of this memory, never an arena: a borrowed slice is first replaced by an own buffer.
   std::shared_ptr<void> View();
-  // True while a view is alive. Before a forward its memory counts as written on the host.
+  // True while a view exists. Before a forward its memory counts as written on the host.
   bool has_view() const { return host_.use_count() > 1; }
-  // Counts the host copy as just written, whatever was written through a view.
+  // Marks the host copy as just written, because a view may have written it.
   void MarkHostWritten();
-  // Counts the device's copy as just written as a whole, by a launch or a fill over the arena.
+  // Marks the whole device copy as just written, by a launch or a fill over the arena.
   void MarkDeviceWritten();
-  // All of the content is about to be overwritten by launches: what was written on the host is not
-  // uploaded, and a content that is not stored is not made.
+  // Call this if launches will overwrite the whole content: writes on the host are not uploaded,
+  // and content that is not stored is not made.
   void ForgetHostWrites();
 
-  // The device's copy is `buffer` from byte `offset` on. Null before first use.
+  // The buffer of the device copy, which begins at byte `offset`. Null before the first use.
   const std::shared_ptr<DeviceBuffer>& buffer() const { return buffer_; }
   int64_t offset() const { return offset_; }
-  // From now on the device's copy is the slice of `buffer` that begins at byte `offset`, which no
-  // other memory uses. The content moves along; views stay live.
+  // Moves the device copy to the slice of `buffer` that begins at byte `offset`, which no other
+  // memory uses. The content is kept; views stay valid.
   void MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset);
   // The same with a slice that other memories use at other times: the content is lost and undefined
-  // until it is written. Does nothing and returns false while there is a view.
+  // until it is written. Does nothing and returns false while a view exists.
   bool Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset);
   bool borrowed() const { return room_ == Room::kBorrowed; }
-  // The content is not stored any more: the next access has `source` make it, in a buffer of this
-  // memory's own. A borrowed slice is given back. The access throws if the source is gone.
+  // Drops the content: the next access calls `source` to make it, in this memory's own buffer. A
+  // borrowed slice is returned. The access throws if the source does not exist any more.
   void SetSource(std::weak_ptr<Source> source);
-  // False after SetSource, until something is written or made.
+  // False after SetSource, until the content is written or made.
   bool stored() const { return head_ != Head::kElsewhere; }
 
  private:
-  // kUndefined: about to be written as a whole; reads as zeros until then. kElsewhere: not stored.
+  // kUndefined: will be overwritten as a whole; reads as zeros until then. kElsewhere: not stored.
   enum class Head { kEmpty, kUndefined, kHost, kDevice, kSynced, kElsewhere };
   enum class Room { kOwn, kSlice, kBorrowed };
   bool filled() const {

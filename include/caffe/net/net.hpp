@@ -21,28 +21,28 @@ class NetRunState;
 class PassObserver;
 
 struct NetOptions {
-  // Null: the calling thread's default device, and the net moves with it at its next forward.
+  // Null: the calling thread's default device; each forward moves the net to the current one.
   Device* device = nullptr;
-  int phase = -1;  // -1: as the parameter's state says, TEST by default
+  int phase = -1;  // -1: the phase of the parameter's state, TEST by default
   int level = 0;
   std::vector<std::string> stages;
-  // Seed of fillers and dropout; negative: a different one every time.
+  // Seed of fillers and dropout; negative: a new random one.
   int64_t seed = -1;
-  // Where the layers stand in the file of the net, for errors (ReadNetFile).
+  // The lines of the layers in the net's file, for errors (ReadNetFile).
   LayerLines lines;
 };
 
-// Ordered layers and named blobs: the façade of the rooms in src/caffe/net. NetBuilder makes the Wiring
-// from a NetParameter through the passes of graph/; an Executor runs a Plan of steps. There are two
-// plans: one for whole passes, whose steps may cover several layers, and one that runs layer by layer,
-// for parts of a pass and for observers that look at every layer.
+// Ordered layers and named blobs: the façade of src/caffe/net. NetBuilder makes the Wiring from a
+// NetParameter through the passes of graph/; an Executor runs a Plan of steps. There are two plans:
+// one for whole passes, whose steps may cover several layers, and one that runs layer by layer, for
+// partial passes and for observers of every layer.
 //
-// Split and cast layers that the passes added are invisible in layers(), blobs(), Forward(start, end)
-// and ToProto. So are the earlier versions of a blob that SeparateInPlace gave memory of their own:
-// blobs() has the last one, parts of a forward or backward read and write it.
+// Split and cast layers added by the passes are invisible in layers(), blobs(), Forward(start, end)
+// and ToProto. So are earlier versions of a blob for which SeparateInPlace made separate blobs:
+// blobs() has the last version, which partial passes read and write.
 //
-// Used by one thread at a time. Throws with the names of layer and blob if the net does not fit
-// together. Until shapes change, Forward and Backward only enqueue work.
+// Used by one thread at a time. Throws with the names of layer and blob for an invalid net. Until
+// shapes change, Forward and Backward only enqueue work.
 class Net {
  public:
   explicit Net(const NetParameter& parameter, const NetOptions& options = {});
@@ -53,33 +53,34 @@ class Net {
   Net& operator=(const Net&) = delete;
 
   void Forward();
-  // Layers start up to and including end, by their indices in layers(). They read what their bottoms
-  // hold now, also through casts.
+  // Runs the layers [start, end], by their indices in layers(). They read the current content of
+  // their bottoms, also through casts.
   void Forward(int start, int end);
-  // Begins with the weights of the losses, unless the caller wrote another diff to one; under a loss
-  // scale other than 1 the weights always count.
+  // Starts from the weights of the losses. If the caller wrote another diff to a loss, that is used
+  // instead, unless the loss scale is not 1.
   void Backward();
-  // From layer start down to and including end, from the diffs that the tops of start hold now (those
-  // of losses among these layers as above) to the diffs of the bottoms of end.
+  // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
+  // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);
   void ClearParamDiffs();
-  // From now on Backward computes the gradients at these blobs, too. After a forward that kept too
-  // little for that, the layers concerned compute once more, with the same random numbers. Throws,
-  // saying why, if a blob has no gradient.
+  // Requests that Backward also computes the gradients of these blobs. If the last forward did not
+  // keep the data for them, the layers concerned run again, with the same random numbers. Throws,
+  // with the reason, if a blob has no gradient.
   void RequestGradients(const std::vector<std::string>& blobs);
-  // The same for those of the blobs that have a gradient; gives their names. Throws if no blob has
-  // one and Backward would compute nothing.
+  // The same for those of the blobs that have a gradient; returns their names. Throws if none of
+  // them has one and Backward would compute nothing.
   std::vector<std::string> RequestGradientsWhereKnown(const std::vector<std::string>& blobs);
-  // Throws, naming the first one, if a layer that a gradient has to pass computes in codes.
+  // Throws if backpropagation would have to pass through a quantized layer; the message names the
+  // first.
   void CheckTrainable() const;
-  // Gives every blob the shape that follows from the shapes of the inputs.
+  // Computes the shapes of all blobs from those of the inputs.
   void Reshape();
-  // The weighted sum of all losses of the last forward; reads them from the device. Where it is not
-  // finite, CheckData is called.
+  // The weighted sum of all losses of the last forward, read from the device. If it is not finite,
+  // calls CheckData.
   float Loss();
-  // Throws if a layer met data that it cannot take in a forward since the last call, such as a label
-  // that names no class. On the CPU Forward throws at once. On a device it does not wait; the tops of
-  // such a layer are NaN until this is called, and such items have no gradient.
+  // Throws if a layer read invalid data in a forward since the last call, such as a label that is
+  // not a class. On the CPU Forward throws at once. On a device it does not wait; the tops of the
+  // layer are NaN until this is called, and the gradient of such items is 0.
   void CheckData();
 
   const std::string& name() const { return wiring_.name; }
@@ -87,8 +88,8 @@ class Net {
   Device* device() const { return device_; }
   // Moves layers, blobs and parameters to another device.
   void SetDevice(Device* device);
-  // Moves to the calling thread's default device, as every forward does first. A net that was built
-  // for a device of its own stays there.
+  // Moves to the calling thread's default device; every forward starts with this. A net with an
+  // explicit device does not move.
   void FollowDefaultDevice();
 
   const std::vector<std::shared_ptr<LayerBase>>& layers() const { return wiring_.layers; }
@@ -106,32 +107,32 @@ class Net {
   const std::vector<int>& output_blob_indices() const { return wiring_.outputs; }
   std::vector<BlobBase*> input_blobs() const;
   std::vector<BlobBase*> output_blobs() const;
-  // Loss weight of each of blobs().
+  // Loss weights of blobs().
   const std::vector<float>& blob_loss_weights() const { return wiring_.loss_weights; }
 
-  // All parameters in the order of their layers, shared ones repeated.
+  // All parameters in the order of their layers, with repetitions of shared ones.
   const std::vector<std::shared_ptr<BlobBase>>& params() const { return wiring_.parameters; }
-  // Without repetitions, and their multipliers.
+  // The parameters without repetitions, and their multipliers.
   const std::vector<BlobBase*>& learnable_params() const { return wiring_.learnable; }
   const std::vector<float>& params_lr() const { return wiring_.lr_mult; }
   const std::vector<float>& params_weight_decay() const { return wiring_.decay_mult; }
 
   StepState& step_state() { return *step_state_; }
-  // Any blob narrower than float takes part in the gradient: loss scaling pays.
+  // True if a blob narrower than float has a gradient: then loss scaling is useful.
   bool has_narrow_gradients() const;
 
-  // Parameters become those of the other net's layers of the same names: one memory.
+  // Shares the parameters of the other net's layers of the same names: one memory.
   void ShareTrainedLayersWith(const Net& other);
   void CopyTrainedLayersFrom(const NetParameter& trained);
-  // A caffemodel; several separated by commas.
+  // Reads a caffemodel, or several separated by commas.
   void CopyTrainedLayersFrom(const std::string& path);
   void ToProto(NetParameter* parameter, bool write_diff = false) const;
-  // Weights in HDF5, laid out as BVLC does it. CopyTrainedLayersFrom reads such files, too.
+  // Writes weights as HDF5 in BVLC's layout. CopyTrainedLayersFrom reads such files, too.
   void SaveHDF5(const std::string& path, bool write_diff = false) const;
   void LoadHDF5(const std::string& path);
 
-  // What a run needs to go on exactly where it was, besides parameters: positions in data, seeds,
-  // counters. Layers are found by name; one that the state does not know stays as it is.
+  // The state that a run needs to continue exactly, besides parameters: positions in data, seeds,
+  // counters. Layers are found by name; a layer that the state does not contain is not changed.
   void WriteRunState(NetRunState* state) const;
   void ReadRunState(const NetRunState& state);
 
@@ -141,7 +142,7 @@ class Net {
   void set_after_forward(Callback callback);
   void set_before_backward(Callback callback);
   void set_after_backward(Callback callback);
-  // Told of every layer that runs, until it is removed.
+  // Calls the observer for every layer that runs, until it is removed.
   void AddObserver(PassObserver* observer);
   void RemoveObserver(PassObserver* observer);
 
@@ -149,37 +150,37 @@ class Net {
   void set_interruption(std::function<void()> check);
 
   // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
-  // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: that
-  // of the last carries the blob's name, an earlier one <blob>@<layer>.
-  // Quantized layers take the ranges that are known when observing ends, or that a file brings.
+  // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: the
+  // last version has the blob's name, an earlier one is <blob>@<layer>. Quantized layers use the
+  // ranges known when observing ends, or those of a file.
   void set_observe(bool observe);
-  // The mode of a layer's bottom_quantizer or top_quantizer is that of its blob alone, until
-  // set_observe gives all blobs one mode.
+  // The mode of a layer's bottom_quantizer or top_quantizer applies to its blob only, until
+  // set_observe sets one mode for all blobs.
   bool observe() const;
   std::map<std::string, ObservedRange> Ranges() const;
-  // Gives quantized blobs the ranges that a file or the end of observing brought, as the next forward
-  // does: for callers that read or write codes before it.
+  // Sets the ranges of quantized blobs from a file or from observing, as the next forward would,
+  // for callers that read or write codes before it.
   void UpdateBlobRanges();
-  // Gives quantized blobs without a range [-1, 1], and says so: for measuring time alone.
+  // Sets the range [-1, 1] for quantized blobs without a range and warns: only for measuring time.
   void UsePlaceholderRanges();
 
-  // Brings the host copies of all blobs that views look at up to date.
+  // Brings the host copies of all blobs with live views up to date.
   void SyncViews();
-  // Counts what live views look at as written, as Forward does. Between two calls of the net, before
-  // something else reads the device's copies.
+  // Marks the data of live views as written, as Forward does. Call this between two calls of the
+  // net if other code reads the device's copies.
   void TakeViews();
 
   void set_debug_info(bool value);
-  // Of whole passes.
+  // The plan of whole passes.
   const Plan& plan() const;
-  // A whole forward in phase TEST does not write all blobs: some are computed within a step, and with
-  // reduced_memory_inference some give their memory to others. Reading such a blob computes it, from
-  // what the blobs before it hold then. Every forward writes the blobs that are named here.
+  // A whole forward in phase TEST does not write all blobs: some are computed within a step, and
+  // with reduced_memory_inference the memory of some is reused. Reading such a blob computes it
+  // from the current content of the blobs before it. Every forward writes the blobs named here.
   void Keep(const std::vector<std::string>& blobs);
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;
   int64_t parameter_bytes() const;
-  // Known from shapes, before anything is allocated.
+  // Computed from shapes, before anything is allocated.
   MemoryNeeds memory_needs() const;
 
  private:
@@ -187,12 +188,12 @@ class Net {
 
   void Init(const NetParameter& parameter, const NetOptions& options);
   void MakePlans();
-  // The observers that have something to do now, in the order of their calls.
+  // The observers that are active now, in the order of their calls.
   std::vector<PassObserver*> ActiveObservers() const;
   void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
   void TakeNewGradients(const std::vector<bool>& needed_before);
   std::vector<bool> NeededNodes() const;
-  // Runs `work`; what the whole net needs is added to an error of a device that has no room.
+  // Runs `work`; adds the memory needs of the whole net to an OutOfMemory error.
   template <class Work> void WithNeeds(const Work& work) const;
 
   Device* device_ = nullptr;
@@ -202,7 +203,7 @@ class Net {
   Wiring wiring_;
   std::set<std::string> kept_;  // blobs of the user
   std::unique_ptr<Rooms> rooms_;
-  std::vector<PassObserver*> observers_;  // of callers
+  std::vector<PassObserver*> observers_;  // added by callers
 };
 
 }  // namespace caffe

@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// What a plan is made from, for each node: what its layer computes, and the blobs that it reads and
-// writes, by their index.
+// The properties of a node that a plan depends on: those of its layer, and the blobs that it reads
+// and writes, by their index.
 struct PlanNode {
   std::string name;
   LayerFacts facts;
@@ -18,8 +18,8 @@ struct PlanNode {
   std::vector<int> bottoms, tops;
 };
 
-// One unit of a forward. Its first node does the work of all of its nodes: affine maps of the others
-// are folded into its weights, sums and activations are stages of its epilogue.
+// One unit of a forward. Its first node computes all of its nodes: affine maps of the others are
+// folded into its weights, sums and activations are stages of its epilogue.
 struct Step {
   std::vector<int> nodes;  // in the order of the net
   std::vector<Affine> maps;
@@ -39,8 +39,9 @@ struct PlanOptions {
   std::set<int> kept;
 };
 
-// How a net is run: a pure function of what the layers are. A node joins the step of the node before it
-// if it alone reads that node's top and its computation can be done there; see LayerFacts.
+// The steps of a net's forward, a pure function of the properties of its layers. A node joins the
+// step of the node before it if it is the only reader of that node's top and the step can compute
+// it; see LayerFacts.
 struct Plan {
   std::vector<Step> steps;
   static Plan Make(const std::vector<PlanNode>& nodes, const PlanOptions& options);

@@ -19,18 +19,18 @@ struct Node {
   BlobVec bottom, top;
   int layer_index = -1;  // in Wiring::layers; -1: a pass added this layer
   bool makes_top =
-      false;  // a cast that a pass added, whose top is that of the user's layer before it
+      false;  // a cast added by a pass, whose top is the top of the user's layer before it
   bool quantized = false;  // a bottom or a top holds codes
 
   bool added() const { return layer_index < 0; }
 };
 
-// How layers and blobs are connected. Constant after NetBuilder has made it; what the blobs hold and
-// on which device they lie may change.
+// The connections of layers and blobs. Constant after NetBuilder has made it; only the content and
+// the device of the blobs may change.
 //
-// A node reads and writes blobs; the user knows some of them. A blob of an added layer stands for one
-// of the user's. A blob that layers change in place may have earlier versions with memory of their own
-// (SeparateInPlace); the user knows the last version.
+// A node reads and writes blobs; some of them are the user's. A blob of an added layer stands for
+// one of the user's. A blob that layers change in place may have earlier versions with separate
+// memory (SeparateInPlace); the user's blob is the last version.
 struct Wiring {
   Wiring();
   ~Wiring();
@@ -40,14 +40,14 @@ struct Wiring {
   std::string name;
   Phase phase;
   std::unique_ptr<NetParameter>
-      parameter;                         // the user's layers that the state admits, without weights
-  std::unique_ptr<Workspace> workspace;  // the layers use it in turn
+      parameter;  // the user's layers whose rules the state meets, without weights
+  std::unique_ptr<Workspace> workspace;  // shared by the layers, which run one after the other
   std::vector<Node> nodes;
   std::vector<std::shared_ptr<BlobBase>> blobs;
   std::map<int, int> origins;   // blob of an added layer -> the blob that it stands for
   std::map<int, int> versions;  // earlier version -> last version
 
-  // What the user sees.
+  // The layers and blobs that the user sees.
   std::vector<std::shared_ptr<LayerBase>> layers;
   std::vector<std::string> layer_names;
   std::vector<int> layer_nodes;  // in nodes
@@ -65,8 +65,8 @@ struct Wiring {
   std::vector<BlobBase*> learnable;
   std::vector<float> lr_mult, decay_mult;  // of `learnable`
 
-  // A layer of the user whose backward pass reads what another one overwrites, in a net that keeps
-  // nothing for gradients. Indices in `layers`.
+  // A layer of the user whose backward pass reads a blob that another layer overwrites, in a net
+  // that keeps no data for gradients. Indices in `layers`.
   struct GradientConflict {
     int reader, writer;
     std::string reason;
@@ -85,13 +85,13 @@ struct Wiring {
 
   int last_node() const { return static_cast<int>(nodes.size()) - 1; }
   int last_layer() const { return static_cast<int>(layers.size()) - 1; }
-  // The node behind the nodes that belong to a layer: its own and the added ones that follow.
+  // The first node after those of a layer: its own and the added ones that follow.
   int EndOf(int layer) const;
-  // Added nodes before node `first` from which nodes `first` to `last` read, last one first.
+  // Added nodes before node `first` whose tops nodes `first` to `last` read, last one first.
   std::vector<int> AddedNodesBefore(int first, int last) const;
-  // Nodes of a backward pass from layer `start` to layer `end`, in its order. Added nodes behind `start`
-  // are left out, because its tops have their diffs; those in front of `end` bring its gradients to
-  // the blobs that the user knows.
+  // Nodes of a backward pass from layer `start` to layer `end`, in its order. Added nodes after
+  // `start` are left out, because the diffs of its tops are given; those before `end` add its
+  // gradients to the user's blobs.
   std::vector<int> BackwardNodes(int start, int end) const;
 };
 

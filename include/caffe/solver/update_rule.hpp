@@ -16,9 +16,9 @@ struct UpdateRule {
   std::string name;  // SolverParameter.type
   std::string body;
   int states = 1;
-  // Numbers for the end of the argument list.
+  // The last numbers of the argument list.
   std::function<std::vector<double>(const SolverParameter&)> constants;
-  // Throws where parameters do not suit the rule; may be empty.
+  // Throws if parameters do not fit the rule; may be empty.
   std::function<void(const SolverParameter&)> check;
   // True if StepState's kCorrection is Adam's sqrt(1 - beta2^t) / (1 - beta1^t).
   bool bias_correction = false;
