@@ -55,7 +55,7 @@ TEST(KernelHeadTest, ErrorsShowWhatIsWrong) {
   EXPECT_TRUE(Holds(ParseError("KERNEL(relu, i64 n) {}"), "kernel relu: 'i64 n'"));
   EXPECT_TRUE(Holds(ParseError("KERNEL(relu, ARG(n)) {}"), "kernel relu: 'ARG(n)'"));
   EXPECT_TRUE(Holds(ParseError("KERNEL(relu x, ARG(i64, n)) {}"), "kernels/test/body.h: 'relu x'"));
-  EXPECT_TRUE(Holds(ParseError("KERNEL() {}"), "is no name for a kernel"));
+  EXPECT_TRUE(Holds(ParseError("KERNEL() {}"), "is not a valid kernel name"));
 }
 
 TEST(KernelHeadTest, EveryEmbeddedFileIsSound) {
@@ -199,7 +199,7 @@ TEST(ProgramBuilderTest, IncludedFilesArePastedOnce) {
   }
 }
 
-// CAFFE_UPDATE_GOLDEN=1 writes the files anew.
+// CAFFE_UPDATE_GOLDEN=1 rewrites the files.
 TEST(ProgramBuilderTest, ReluReadsAsItAlwaysDid) {
   for (Backend backend : {Backend::kOpenCl, Backend::kCuda}) {
     NullDevice device(backend);

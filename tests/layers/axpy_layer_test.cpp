@@ -100,7 +100,7 @@ TEST(AxpyLayerErrorsTest, NameTheValues) {
   EXPECT_TRUE(
       Holds(error({{2, 3}, {2, 3, 5}, {2, 3, 4}}), "bottom 2 must have the shape of bottom 1"));
   EXPECT_TRUE(Holds(error({{2}, {2}, {2}}), "bottom 1 must have at least 2 axes"));
-  EXPECT_TRUE(Holds(error({{2, 3}, {2, 3}}), "takes 3 bottom blob(s), the net gives 2"));
+  EXPECT_TRUE(Holds(error({{2, 3}, {2, 3}}), "takes 3 bottom blob(s), but the net gives 2"));
 }
 
 }  // namespace

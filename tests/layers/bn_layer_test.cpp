@@ -238,7 +238,7 @@ TEST(BNLayerGradientTest, AgreesWithDifferences) {
       blobs[1]->SetData(TestNumbers(shape[1], 6));
       const bool frozen = std::string(text).ends_with("frozen: true");
       if (blobs.size() == 4) blobs[3]->SetData(Values(shape[1], 1.5));
-      // Statistics, and all blobs of a frozen layer, are no parameters of a gradient.
+      // Statistics, and all blobs of a frozen layer, have no gradient.
       for (size_t i = frozen ? 0 : 2; i < blobs.size(); ++i) {
         layer.layer().set_param_propagate_down(static_cast<int>(i), false);
       }
@@ -301,7 +301,7 @@ TEST(BNLayerShapeTest, RefusesWhatDoesNotFit) {
       LayerTester(BNText(text), Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {shape}, tops);
     });
   };
-  EXPECT_EQ(message("", {4}), "tested (BN): needs a bottom of at least 2 axes, it has shape 4 (4)");
+  EXPECT_EQ(message("", {4}), "tested (BN): needs a bottom of at least 2 axes; it has shape 4 (4)");
   EXPECT_EQ(message("eps: -1", {4, 3}), "tested (BN): eps -1 must not be negative");
   EXPECT_EQ(message("bn_mode: LEARN momentum: 0.5", {4, 3}),
             "tested (BN): bn_param has fields of two forms: scale_filler, shift_filler and bn_mode "
@@ -313,7 +313,7 @@ TEST(BNLayerShapeTest, RefusesWhatDoesNotFit) {
   LayerTester layer(BNText(""), Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{4, 3}});
   layer.bottom().Reshape({4, 2});
   EXPECT_EQ(ErrorOf([&] { layer.Forward(); }),
-            "tested (BN): was made for 3 channels on axis 1, the bottom has shape 4 2 (8)");
+            "tested (BN): was made for 3 channels on axis 1, but the bottom has shape 4 2 (8)");
 }
 
 }  // namespace

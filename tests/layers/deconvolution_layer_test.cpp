@@ -127,7 +127,7 @@ TEST_P(DeconvolutionLayerTest, ForwardAndBackward) {
       w_diff[iw] += d[iy] * x[ix];
     });
     ExpectNear(layer.BottomDiff(0), x_diff, 2 * Tolerance(type), "dE/dx of " + c.text);
-    // Added in masters, whatever the type of the blobs.
+    // Added in the type of masters, for every type of blobs.
     ExpectNear(blobs[0]->DiffAsDouble(), w_diff, master, "dE/dw of " + c.text);
     ExpectNear(blobs[1]->DiffAsDouble(), b_diff, master, "dE/db of " + c.text);
   }

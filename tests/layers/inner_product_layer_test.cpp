@@ -80,7 +80,7 @@ TEST_P(InnerProductLayerTest, Backward) {
       }
     }
     ExpectNear(layer.BottomDiff(0), x_diff, 2 * Tolerance(type), "dE/dx");
-    // Added in masters, whatever the type of the blobs.
+    // Added in the type of masters, for every type of blobs.
     const double master = type == kDouble ? Tolerance(kDouble) : Tolerance(kFloat);
     ExpectNear(blobs[0]->DiffAsDouble(), w_diff, master, "dE/dw");
     ExpectNear(blobs[1]->DiffAsDouble(), b_diff, master, "dE/db");

@@ -410,7 +410,7 @@ TEST_P(QuantizedLayerTest, ConvolutionEqualsExactArithmetic) {
     EXPECT_EQ(Codes(conv.top()), ExactConvolution(p, x, c.shape, c.outputs, c.group, c.kernel,
                                                   c.stride, c.pad, c.dilation, in, out, most()))
         << ShapeString(c.shape);
-    // Another batch: the operators are made anew and have the weights.
+    // Another batch: the operators are made again and have the weights.
     conv.bottom().Reshape({1, c.shape[1], c.shape[2], c.shape[3]});
     const auto one = RandomCodes(conv.bottom().count(), type(), 18);
     SetCodes(&conv.bottom(), one);
@@ -551,7 +551,7 @@ TEST_P(QuantizedLayerTest, AveragePoolingRequantizesOnce) {
         int64_t area = 0;
         for (int64_t k = 0; k < c.kernel * c.kernel; ++k) {
           const int64_t row = row0 + k / c.kernel, column = column0 + k % c.kernel;
-          // The padding counts, what is beyond it does not.
+          // The padding counts, elements beyond it do not.
           area += row < c.image + c.pad && column < c.image + c.pad;
           if (row < 0 || row >= c.image || column < 0 || column >= c.image) continue;
           sum += x[(plane * c.image + row) * c.image + column] - in.zero;

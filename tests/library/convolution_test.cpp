@@ -352,8 +352,8 @@ TEST(ConvolutionTest, DepthwiseCountersAndRepetition) {
   }
 }
 
-// A channel whose bias or weights are no numbers has none behind a ReLU, too: by every library and
-// kernel, in whole vectors and in what is left of them.
+// A channel with NaN in its bias or weights is NaN after a ReLU, too: in every library and kernel,
+// in whole vectors and in the remaining elements.
 TEST(ConvolutionTest, ReluKeepsWhatIsNoNumber) {
   for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
     for (ConvDescriptor d :

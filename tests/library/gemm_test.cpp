@@ -312,7 +312,7 @@ TEST(GemmTest, LongSumsOfHalfKinds) {
     GemmDescriptor d = Product(300, 2500, 1700, false, true);
     d.in = type;
     d.out = kFloat;
-    // The reference would take long for all of C: one column tells.
+    // The reference would take long for all of C: compare one column.
     const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2);
     Device* cpu = Runtime::Get().cpu();
     const Array da(cpu, type, a), db(cpu, type, b);

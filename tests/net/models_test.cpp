@@ -123,7 +123,7 @@ TEST_P(ModelsTest, FusedAndLayerByLayerAgree) {
   EXPECT_EQ(All(), fused);
 }
 
-// A part of a forward between two whole ones makes nothing anew.
+// A partial forward between two whole ones rebuilds nothing.
 TEST_P(ModelsTest, PartsBetweenWholePassesRebuildNothing) {
   Device* const device = GetParam().on.device;
   const int last = static_cast<int>(net_->layers().size()) - 1;

@@ -84,8 +84,8 @@ TEST(NetHdf5ErrorsTest, NameFileLayerAndShapes) {
     file.Commit();
     return error(folder / "other.h5");
   };
-  EXPECT_TRUE(Holds(write("/data/block/a/0", {3, 3}),
-                    "other.h5: there is no parameter 1 of layer 'block/a'"));
+  EXPECT_TRUE(
+      Holds(write("/data/block/a/0", {3, 3}), "other.h5: no parameter 1 of layer 'block/a'"));
   EXPECT_TRUE(Holds(write("/data/block/a/2", {3}), "block/a"));
   EXPECT_EQ(write("/data/unknown/0", {3}), "");
   // Shapes that differ: both are named.

@@ -135,7 +135,7 @@ TEST_P(RequestedGradientsTest, DataStayWhatTheyWere) {
   EXPECT_NE(Values(*net, "data"), data);
 }
 
-// Of a source that was changed in place nothing can be computed anew: an error, and then a forward.
+// A blob whose source was changed in place cannot be computed again: an error, until a forward.
 TEST_P(RequestedGradientsTest, AChangedSourceNeedsAForward) {
   const std::string text = InputText("data", {4, 5}) + InPlaceText("prelu", "PReLU", "data") +
                            InnerProductText("ip", "data", 3);
@@ -235,11 +235,11 @@ TEST(RequestedGradientsErrorTest, SayWhyThereIsNone) {
   EXPECT_TRUE(Holds(none, "layer 'best' (ArgMax) has no backward pass")) << none;
   const std::string codes = WhyNone(
       "data_type: CAFFE_INT8_QUANTIZED " + data + InnerProductText("ip", "data", 3), "data");
-  for (const char* part : {"blob 'data'", "computes in codes"}) EXPECT_TRUE(Holds(codes, part));
+  for (const char* part : {"blob 'data'", "is quantized"}) EXPECT_TRUE(Holds(codes, part));
   EXPECT_TRUE(Holds(WhyNone(data, "date"), "no blob 'date'"));
 }
 
-// A layer that computed the ReLU behind it does so no more: ranges are those of its own top.
+// A layer that had fused the ReLU after it no longer does: ranges are those of its own top.
 TEST(RequestedGradientsPlanTest, NothingStaysFused) {
   const std::string text =
       InputText("data", {4, 5}) + InnerProductText("ip", "data", 6) + ReluText("relu", "ip");

@@ -161,7 +161,7 @@ def test_parts_of_a_backward_need_no_force(device):
 def test_labels_have_no_gradient(net):
     net.forward()
     assert list(net.backward()) == ['data']
-    with pytest.raises(RuntimeError, match="no gradient at blob 'label'.*'loss'.*labels"):
+    with pytest.raises(RuntimeError, match="no gradient for blob 'label'.*'loss'.*labels"):
         net.backward(diffs=['label'])
 
 

@@ -91,7 +91,7 @@ class SolverDeviceTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(SolverDeviceTest, FollowsGradientDescent) {
   const DataType type = GetParam().type;
-  // The first scale of its own accord, 65536, is beyond half and costs a step.
+  // The first automatic scale, 65536, overflows half and costs an update.
   SolverParameter parameter = Parameter("momentum: 0.9 weight_decay: 0.1 loss_scale_init: 1024");
   parameter.set_data_type(static_cast<DataTypeProto>(type.info().proto));
   auto solver = Make(parameter, GetParam().device);
@@ -266,7 +266,7 @@ TEST(SolverTest, DoesNotTrainCodes) {
     solver->Step(1);
     FAIL() << "trained codes";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("ip (InnerProduct): there is no backward pass"),
+    EXPECT_NE(std::string(error.what()).find("ip (InnerProduct): has no backward pass"),
               std::string::npos)
         << error.what();
   }

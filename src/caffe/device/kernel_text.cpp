@@ -26,7 +26,7 @@ std::string Trim(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-// One KERNEL(…) in a text: positions of the word, of its parenthesis and behind its end.
+// One KERNEL(…) in a text: positions of the word, of its parenthesis and after its end.
 struct Head {
   size_t begin, open, end;
   std::vector<std::string> items;  // name, then the declarations, trimmed
@@ -80,7 +80,7 @@ KernelParameter ParseParameter(const std::string& kernel, const std::string& ite
                      close != std::string::npos && open < comma && comma < close;
   const auto kind = whole ? kinds.find(Trim(item.substr(0, open))) : kinds.end();
   CAFFE_CHECK(kind != kinds.end(), "kernel ", kernel, ": '", item,
-              "' is none of ARG(type, name), FOLD(type, name), IN(type, name), OUT(type, name)");
+              "' is not one of ARG(type, name), FOLD(type, name), IN(type, name), OUT(type, name)");
   return {kind->second, Trim(item.substr(open + 1, comma - open - 1)),
           Trim(item.substr(comma + 1, close - comma - 1))};
 }
@@ -95,7 +95,7 @@ const std::string& KernelText(const std::string& path) {
   if (found != texts->end()) return found->second;
   if (const char* folder = std::getenv("CAFFE_KERNELS")) {
     std::ifstream file(std::string(folder) + "/" + path + ".h");
-    CAFFE_CHECK(file, "CAFFE_KERNELS: can not read ", folder, "/", path, ".h");
+    CAFFE_CHECK(file, "CAFFE_KERNELS: cannot read ", folder, "/", path, ".h");
     std::stringstream text;
     text << file.rdbuf();
     return (*texts)[path] = text.str();
@@ -140,7 +140,7 @@ std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std
     signature.name = head.items[0];
     CAFFE_CHECK(!signature.name.empty() &&
                     std::all_of(signature.name.begin(), signature.name.end(), IsWord),
-                "kernels/", path, ".h: '", signature.name, "' is no name for a kernel");
+                "kernels/", path, ".h: '", signature.name, "' is not a valid kernel name");
     for (size_t i = 1; i < head.items.size(); ++i) {
       signature.parameters.push_back(ParseParameter(signature.name, head.items[i]));
     }
@@ -166,7 +166,7 @@ std::string RewriteKernelHeads(const std::string& text,
       separator = ", ";
     }
     out += ")";
-    // The lines of the head are kept, so that line numbers behind it stay right.
+    // The lines of the head are kept, so that later line numbers stay right.
     const std::string head_text = text.substr(head.begin, head.end - head.begin);
     out += std::string(std::count(head_text.begin(), head_text.end(), '\n'), '\n');
     copied = head.end;

@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// A layer between the passes. Its message is the user's: the passes rename blobs there, but they read
-// and write types here only, so that a type may be one that the user added.
+// A layer between the passes. The passes rename blobs in the user's message, but they read and
+// write types only in this struct, so that a type may be one that the user added.
 struct TypedLayer {
   LayerParameter layer;
   TypeTriple types;

@@ -13,12 +13,13 @@ namespace {
 void CheckCount(const std::string& where, const char* what, size_t count, int low, int high) {
   const int have = static_cast<int>(count);
   if (low == high) {
-    CAFFE_CHECK(have == low, where, ": takes ", low, " ", what, " blob(s), the net gives ", have);
+    CAFFE_CHECK(have == low, where, ": takes ", low, " ", what, " blob(s), but the net gives ",
+                have);
   }
   CAFFE_CHECK(low < 0 || have >= low, where, ": takes at least ", low, " ", what,
-              " blob(s), the net gives ", have);
+              " blob(s), but the net gives ", have);
   CAFFE_CHECK(high < 0 || have <= high, where, ": takes at most ", high, " ", what,
-              " blob(s), the net gives ", have);
+              " blob(s), but the net gives ", have);
 }
 
 }  // namespace
@@ -59,12 +60,13 @@ void LayerBase::MoveToDevice(Device* device, const BlobVec& bottom, const BlobVe
   for (auto& blob : blobs_) blob->SetDevice(device);
   LayerSetUp(bottom, top);
   Reshape(bottom, top);
-  // A backward pass may follow. Quantized layers have none.
+  // A backward pass may follow, and it reads derived copies. Quantized layers have no backward
+  // pass.
   if (types().compute.is_float()) PrepareParameters();
 }
 
 void LayerBase::Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) {
-  CAFFE_THROW(Where(), ": there is no backward pass in ", types().name(),
+  CAFFE_THROW(Where(), ": has no backward pass in ", types().name(),
               "; train in a float type and quantize afterwards");
 }
 
@@ -72,7 +74,7 @@ LayerFacts LayerBase::Facts() const { return {}; }
 
 void LayerBase::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   CAFFE_CHECK(values.size() == RunState().size(), Where(), ": a saved position of ", values.size(),
-              " numbers, where this layer has ", RunState().size());
+              " numbers, but this layer needs ", RunState().size());
   context_.seed = seed;
 }
 
@@ -97,7 +99,7 @@ std::string LayerBase::Where() const { return name() + " (" + type() + ")"; }
 void LayerBase::AddParameter(int index, const Shape& shape, const FillerParameter& filler) {
   if (index < static_cast<int>(blobs_.size()) && blobs_[index]) {
     CAFFE_CHECK(blobs_[index]->shape() == shape, Where(), ": parameter ", index, " has shape ",
-                blobs_[index]->shape_string(), ", the layer needs ", ShapeString(shape));
+                blobs_[index]->shape_string(), ", but the layer needs ", ShapeString(shape));
     return;
   }
   if (index >= static_cast<int>(blobs_.size())) blobs_.resize(index + 1);

@@ -121,7 +121,7 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
                                               const BlobVec& top) {
   if (request.empty()) return LayerBase::MakeWork(request, bottom, top);
   CAFFE_CHECK(bottom.size() == 1 && top.size() == 1, Where(), ": ", bottom.size(), " bottoms and ",
-              top.size(), " tops; layers behind one with several cannot be computed with it");
+              top.size(), " tops; later layers can be fused only if there is one of each");
   Epilogue epilogue;
   epilogue.stages = request.stages;
   if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;

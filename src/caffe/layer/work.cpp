@@ -19,7 +19,7 @@ class LayerWork final : public Work {
 
 std::unique_ptr<Work> LayerBase::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                           const BlobVec& top) {
-  CAFFE_CHECK(request.empty(), Where(), ": this layer computes nothing of the layers behind it");
+  CAFFE_CHECK(request.empty(), Where(), ": this layer cannot compute later layers");
   return std::make_unique<LayerWork>(this, bottom, top);
 }
 

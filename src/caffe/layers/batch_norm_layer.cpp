@@ -17,7 +17,7 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   eps_ = parameter.eps();
   fused_relu_ = parameter.fused_relu();
   CAFFE_CHECK(eps_ >= 0, Where(), ": eps ", eps_, " must not be negative");
-  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes; it has ",
               "shape ", bottom[0]->shape_string());
   channels_ = bottom[0]->shape(1);
   FillerParameter zero;
@@ -25,12 +25,12 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   AddParameter(0, {channels_}, zero);
   AddParameter(1, {channels_}, zero);
   AddParameter(2, {1}, zero);
-  // The statistics are no weights: a solver that trains the net must not touch them.
+  // The statistics are not weights: a solver must not change them.
   for (int i = 0; i < 3; ++i) {
     if (layer_param().param_size() == i) mutable_layer_param()->add_param()->set_lr_mult(0);
     CAFFE_CHECK(layer_param().param(i).lr_mult() == 0, Where(), ": lr_mult of parameter ", i,
                 " is ", layer_param().param(i).lr_mult(),
-                "; the statistics are not learned, it must be 0");
+                "; it must be 0, since the statistics are not learned");
   }
   input_.SetDevice(device());
   PlaceBlob(&mean_, master_type(), device(), {channels_}, name() + " mean");
@@ -60,8 +60,8 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 
 void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() >= 2 && bottom[0]->shape(1) == blobs_[0]->count(), Where(),
-              ": was made for ", blobs_[0]->count(), " channels on axis 1, the bottom has shape ",
-              bottom[0]->shape_string());
+              ": was made for ", blobs_[0]->count(),
+              " channels on axis 1, but the bottom has shape ", bottom[0]->shape_string());
   outer_ = bottom[0]->shape(0);
   channels_ = bottom[0]->shape(1);
   inner_ = bottom[0]->count(2);
@@ -74,7 +74,8 @@ void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void BatchNorm::PrepareParameters() {
   if (!global_) {
-    for (auto& blob : blobs_) blob->device_data();  // uploads a stale copy now, not in the forward
+    for (auto& blob : blobs_)
+      blob->device_data();  // uploads a stale device copy now, not in the forward
     return;
   }
   global_statistics_.Refresh();
@@ -99,7 +100,7 @@ void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
   RepeatForward(bottom, top);
 }
 
-// With the mean and the deviation that are there.
+// Uses the mean and deviation of the last forward.
 void BatchNorm::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
   input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());

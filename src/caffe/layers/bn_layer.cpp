@@ -53,7 +53,7 @@ void BN::MakeBlobs() {
   if (segnet_) return;
   AddParameter(2, shape, zero);
   AddParameter(3, shape, frozen_ ? one : zero);
-  // The statistics are no weights: a solver that trains the net must not touch them.
+  // The statistics are not weights: a solver must not change them.
   for (int i = 0; i < 4; ++i) {
     if (layer_param().param_size() == i) mutable_layer_param()->add_param();
     if (i < 2 && !frozen_) continue;
@@ -99,8 +99,8 @@ void BN::MakeKernels(const BlobVec& top) {
 
 void BN::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() >= 2 && bottom[0]->shape(1) == blobs_[0]->count(), Where(),
-              ": was made for ", blobs_[0]->count(), " channels on axis 1, the bottom has shape ",
-              bottom[0]->shape_string());
+              ": was made for ", blobs_[0]->count(),
+              " channels on axis 1, but the bottom has shape ", bottom[0]->shape_string());
   outer_ = bottom[0]->shape(0);
   inner_ = bottom[0]->count(2);
   if (statistics_ == Statistics::kBatch) forward_sums_.Reshape(outer_, channels_, inner_);
@@ -110,7 +110,7 @@ void BN::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void BN::PrepareParameters() {
-  // Uploads stale copies now, not in the forward.
+  // Uploads stale device copies now, not in the forward.
   for (auto& blob : blobs_) blob->device_data();
   if (statistics_ == Statistics::kNone) {
     mean_->device_data();
@@ -139,7 +139,7 @@ void BN::Forward(const BlobVec& bottom, const BlobVec& top) {
   RepeatForward(bottom, top);
 }
 
-// With the statistics that are there.
+// Uses the statistics of the last forward.
 void BN::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
   for (size_t i = 1; i < top.size(); ++i) {
@@ -178,7 +178,7 @@ void BN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   }
   if (by_bias) accumulate_->Launch(channels_, {channels_, 1, sums, blobs_[1]->MutableDiff()});
   if (!propagate_down[0]) return;
-  // In place the bottom's diff replaces the top's, so it comes last.
+  // In place, the bottom's diff overwrites the top's, so it is computed last.
   const double factor = 1.0 / static_cast<double>(outer_ * inner_);
   const KernelArgument slope = blobs_[0]->Data(), x_diff = bottom[0]->MutableDiff();
   if (inner_ == 1) {

@@ -38,8 +38,8 @@ void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
     CAFFE_CHECK(padded - window.extent(i) > -window.stride[i], Where(), ": the window of ",
                 window.extent(i), " on spatial axis ", i, " is larger than the input of ", extent,
                 " padded by ", window.pad[i], "; with stride ", window.stride[i],
-                " no output is left");
-    // Rounded towards 0: see ConvGeometry.
+                " there is no output");
+    // The quotient is rounded towards 0: see ConvGeometry.
     output.push_back((padded - window.extent(i)) / window.stride[i] + 1);
   }
   for (BlobBase* blob : top) blob->Reshape(output);
@@ -60,7 +60,7 @@ std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
   d.in = d.out = types().compute;
   const ConvWindow& window = setup_.window;
   if (setup_.spatial_axes() == 0) {
-    // No spatial axis is one of a single position.
+    // Without spatial axes the convolution has one axis of a single position.
     d.geometry.input = d.geometry.kernel = {1};
   } else {
     d.geometry = {Shape(input_.begin() + setup_.axis + 1, input_.end()), window.kernel,

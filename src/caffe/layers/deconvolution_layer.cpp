@@ -59,7 +59,7 @@ std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
   d.in = d.out = types().compute;
   const ConvWindow& window = setup_.window;
   if (setup_.spatial_axes() == 0) {
-    // No spatial axis is one of a single position.
+    // Without spatial axes the convolution has one axis of a single position.
     d.geometry.input = d.geometry.kernel = {1};
   } else {
     d.geometry = {Shape(output_.begin() + setup_.axis + 1, output_.end()), window.kernel,

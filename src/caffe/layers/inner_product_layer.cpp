@@ -40,7 +40,7 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() >= axis_ && bottom[0]->count(axis_) == k_, Where(),
               ": the bottom of shape ", bottom[0]->shape_string(), " has ",
               bottom[0]->num_axes() >= axis_ ? bottom[0]->count(axis_) : 0, " inputs from axis ",
-              axis_, ", the weights were made for ", k_);
+              axis_, ", but the weights were made for ", k_);
   Shape shape(bottom[0]->shape().begin(), bottom[0]->shape().begin() + axis_);
   shape.push_back(n_);
   top[0]->Reshape(shape);

@@ -19,7 +19,7 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
     : device_(device), outer_(outer), channels_(channels), inner_(inner) {
   const DataType compute = type == kDouble ? kDouble : kFloat;
   CAFFE_CHECK(type.is_float() && bias_type == compute, "a bias of type ", bias_type.name(),
-              " can not be added to ", type.name());
+              " cannot be added to ", type.name());
   const TypeTriple types{compute, type, bias_type};
   const bool simple = inner == 1 || device->host_accessible();
   if (forward) {
@@ -33,7 +33,7 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
     backward_ = program->CreateKernel(inner == 1 ? "bias_backward_columns" : "bias_backward");
   }
   if (!backward || simple) return;
-  // Enough groups to fill the device, each with a few rounds of work.
+  // Enough groups to fill the device, with a few rounds of work each.
   slices_ = std::clamp<int64_t>(4 * device->info().compute_units / channels, 1,
                                 std::max<int64_t>(outer * inner / (4 * kGroup), 1));
   backward_ = ProgramBuilder(device, "bias gradient")

@@ -70,7 +70,7 @@ void Epilogue::Check(const std::string& what, DataType type) const {
                 ": min of ", activation.name(), " is larger than max");
   }
   CAFFE_CHECK(sums <= 1 && activations <= 1, what,
-              ": an epilogue has at most one residual sum and ", "one activation, this one has ",
+              ": an epilogue has at most one residual sum and ", "one activation; this one has ",
               sums, " and ", activations);
   using Kind = Activation::Kind;
   const Kind kind = activation().kind;

@@ -10,12 +10,12 @@ namespace caffe {
 
 class Device;
 
-// Bias and stages as a launch of its own, for libraries that have none: y = epilogue(x), in place or
-// from sums of another type. Not thread-safe.
+// Bias and stages as a separate launch, for libraries without epilogues: y = epilogue(x), in place
+// or from sums of another type. Not thread-safe.
 class EpiloguePass {
  public:
-  // Element (r, i) of [rows, columns] lies at (r / per) * outer + (r % per) * step + i, for x and for y;
-  // the residual lies as y does. Bias and slopes per row are those of r % per.
+  // Element (r, i) of [rows, columns] is at (r / per) * outer + (r % per) * step + i, for x and for
+  // y; the residual has the layout of y. Bias and slopes per row are those of r % per.
   struct Layout {
     int64_t rows, columns, per, x_outer, x_step, y_outer, y_step;
   };

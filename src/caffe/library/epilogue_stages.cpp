@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The function of an activation, and the file of kernels/epilogue/ that has it.
+// The function of an activation, and its file in kernels/epilogue/.
 struct Text {
   const char* file;
   std::string call;
@@ -67,7 +67,7 @@ EpilogueStages::EpilogueStages(const Epilogue& epilogue)
 bool EpilogueStages::none() const { return bounds() && a_ == -kInfinity && b_ == kInfinity; }
 
 void EpilogueStages::Define(ProgramBuilder* builder) const {
-  if (bounds()) return;  // what kernels/epilogue/bounds.h defines
+  if (bounds()) return;  // defined by kernels/epilogue/bounds.h
   std::string v = "v";
   const auto add = [&] {
     builder->Body("epilogue/sum");

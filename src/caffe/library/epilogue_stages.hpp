@@ -9,15 +9,15 @@ namespace caffe {
 
 class ProgramBuilder;
 
-// Activations as kernels compute them; kernels/epilogue/activate.h has the numbers. None, ReLU without
-// a slope and Clip are bounds; kSlopes is PReLU.
+// Activations by number, as in kernels/epilogue/activate.h. None, ReLU without a slope and Clip are
+// bounds; kSlopes is PReLU.
 enum class ActivationFormula { kBounds, kLeaky, kReLU6, kELU, kSigmoid, kTanH, kSwish, kSlopes };
 
-// The stages of an epilogue in the form that kernels take. Device kernels have them in their text:
-// EPILOGUE(v, row, column, at). Host kernels apply bounds inline; other stages are arguments.
+// The stages of an epilogue for kernels. Device kernels have them in their text: EPILOGUE(v, row,
+// column, at). Host kernels apply bounds inline; other stages are arguments.
 class EpilogueStages {
  public:
-  // Where the residual is added.
+  // The position of the residual sum among the stages.
   enum class Sum { kNone, kBefore, kAfter };
 
   explicit EpilogueStages(const Epilogue& epilogue);
@@ -34,7 +34,8 @@ class EpilogueStages {
 
   // Defines EPILOGUE for the bodies that follow.
   void Define(ProgramBuilder* builder) const;
-  // activation_a, activation_b, coefficient, residual, slopes. `y` stands for arrays that are not read.
+  // Adds activation_a, activation_b, coefficient, residual, slopes. `y` replaces arrays that are
+  // not read.
   void AddArguments(const EpilogueOperands& operands, DevicePtr y,
                     std::vector<KernelArgument>* arguments) const;
   // slope_axis, sum, formula.

@@ -64,7 +64,7 @@ template <class Descriptor, class Op> class Rows {
   bool last() const { return rows_.size() == 1; }
   std::unique_ptr<Op> Release() { return std::move(op_); }
 
-  // The row in use failed.
+  // Called when the current row failed.
   void Next(const std::string& why, bool remember = true) {
     const std::string library = rows_[0].name;
     if (remember) Remember(library, Key(device_, descriptor_));
@@ -74,7 +74,7 @@ template <class Descriptor, class Op> class Rows {
     const std::string text =
         Concat(device_->info().id, ": ", library, " does not compute the ", What(descriptor_), " ",
                descriptor_.name(), " (", why, "); ", op_->library(), " computes it instead");
-    // One warning; what else the library refuses is worth a line for those who look.
+    // One warning per library; further refusals are logged at level info.
     if (FirstOf(device_->info().id + " " + library)) {
       log::Warning(text);
     } else {
@@ -103,7 +103,7 @@ template <class Descriptor, class Op> class Rows {
 
   Device* device_;
   const Descriptor descriptor_;
-  std::vector<Row> rows_;  // the one in use, and those behind it
+  std::vector<Row> rows_;  // the current one and the later ones
   std::unique_ptr<Op> op_;
 };
 
@@ -112,7 +112,7 @@ template <class Descriptor, class Op> class Rows {
 class Memory {
  public:
   explicit Memory(Device* device) : device_(device) {}
-  // The operator in use, before the first call.
+  // The operator before the first call.
   void Begin(const Operator& op) { given_ = op.workspace_bytes(); }
   int64_t given() const { return given_; }
   void Switch(const Operator& op) {

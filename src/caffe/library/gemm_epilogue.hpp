@@ -9,7 +9,7 @@ namespace caffe {
 
 class Device;
 
-// The epilogue of a product as a launch of its own, for libraries that have none.
+// The epilogue of a product as a separate launch, for libraries without epilogues.
 class GemmEpilogue {
  public:
   GemmEpilogue(Device* device, const GemmDescriptor& descriptor);

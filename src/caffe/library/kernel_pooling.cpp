@@ -13,7 +13,7 @@ namespace {
 using Method = PoolDescriptor::Method;
 
 // kernels/pool/*.h. `native` and `generated` differ in the bodies for windows of 2x2 that do not
-// overlap and are never cut: rows of windows on the CPU, one window an item on devices.
+// overlap and are never cut: rows of windows on the CPU, one window per item on devices.
 class KernelPoolOp final : public PoolOp {
  public:
   KernelPoolOp(Device* device, const PoolDescriptor& d)
@@ -74,7 +74,7 @@ class KernelPoolOp final : public PoolOp {
     const auto exact = [](const PoolDescriptor::Axis& axis) {
       return axis.kernel == 2 && axis.stride == 2 && axis.pad == 0 && axis.input == 2 * axis.output;
     };
-    // By rows, windows are taken four at a time.
+    // The kernel of rows computes four windows at a time.
     const bool wide = !host_ || d.width.output >= 4;
     return d.method == Method::kMax && exact(d.height) && exact(d.width) && wide;
   }
@@ -97,7 +97,7 @@ class KernelPoolOp final : public PoolOp {
     if (!backward.empty()) backward_ = program->CreateKernel(backward);
   }
 
-  // planes, and the geometry as all kernels take it.
+  // The arguments of the geometry, which all kernels take.
   std::vector<KernelArgument> Geometry() const {
     const PoolDescriptor& d = descriptor_;
     std::vector<KernelArgument> arguments{d.planes, d.height.input, d.width.input, d.height.output,

@@ -17,15 +17,15 @@ using GemmLibrary = Library<GemmDescriptor, GemmOp>;
 using ConvLibrary = Library<ConvDescriptor, ConvOp>;
 using PoolLibrary = Library<PoolDescriptor, PoolOp>;
 
-// Puts a row in front of its table. A library for products computes convolutions on devices, too, on
-// columns of images. Not to be called while operators are made.
+// Adds a row to the front of its table. A library for products also computes convolutions on
+// devices, on columns of images. Must not be called while operators are made.
 void AddLibrary(const GemmLibrary& library);
 void AddLibrary(const ConvLibrary& library);
 void AddLibrary(const PoolLibrary& library);
 // Removes the rows of this name that were added.
 void RemoveLibrary(const std::string& name);
 
-// Products. Those of quantized types are rows of their own.
+// Products. Those of quantized types are separate rows.
 GemmLibrary OpenBlasLibrary();
 GemmLibrary NativeLibrary();
 GemmLibrary NativeQuantizedLibrary();
@@ -34,22 +34,22 @@ GemmLibrary ClBlastLibrary();
 GemmLibrary GeneratedLibrary();
 GemmLibrary GeneratedQuantizedLibrary();
 
-// Makes the products that a convolution on a device consists of.
+// Makes the products of a convolution on a device.
 using GemmFactory = std::function<std::unique_ptr<GemmOp>(const GemmDescriptor& descriptor)>;
 
-// Convolutions. Where each channel is a group, over one or two axes, on every device:
+// Convolutions. On every device, if each channel is a group, over one or two axes:
 ConvLibrary DepthwiseLibrary();
-// On the CPU, windows of 3x3 and 5x5; it pays where images are small and batches large.
+// On the CPU, for windows of 3x3 and 5x5; useful if images are small and batches large.
 ConvLibrary WinogradLibrary();
-// On the CPU, image by image, by the products of `gemms`; called when it is first asked.
+// On the CPU, image by image, with the products of `gemms`, which is called at the first use.
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)());
 ConvLibrary HostQuantizedConvolutionLibrary();
-// On devices, by columns and products.
+// On devices, through columns and products.
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);
 ConvLibrary DeviceQuantizedConvolutionLibrary();
 
-// Pooling: the same bodies, with those that only the CPU or only devices have.
+// Pooling: the same bodies, except for some that only the CPU or only devices have.
 PoolLibrary NativePoolingLibrary();
 PoolLibrary GeneratedPoolingLibrary();
 

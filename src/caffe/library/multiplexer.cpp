@@ -12,7 +12,7 @@
 namespace caffe {
 namespace {
 
-// The product that a convolution on a device consists of.
+// The product of a convolution on a device.
 GemmDescriptor ProductOf(const ConvDescriptor& d) {
   GemmDescriptor product;
   product.m = d.out_channels / d.group;
@@ -27,8 +27,8 @@ GemmDescriptor ProductOf(const ConvDescriptor& d) {
 
 using GemmRows = std::vector<GemmLibrary>;
 
-// Convolutions on devices by the products of a library. What it refuses of them, the rows of `behind`
-// compute, one product at a time.
+// Convolutions on devices through the products of a library. The rows of `behind` compute the
+// products that it refuses.
 ConvLibrary ByColumns(const GemmLibrary& library,
                       const std::function<GemmRows(Device*, const GemmDescriptor&)>& behind) {
   ConvLibrary row;
@@ -56,8 +56,8 @@ ConvLibrary ByColumns(const GemmLibrary& library,
 GemmRows NoOthers(Device*, const GemmDescriptor&) { return {}; }
 GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 
-// The tables, in order of preference. A row whose library is missing, or which does not support the
-// descriptor on that device, is passed over.
+// The tables, in order of preference. A row is skipped if its library is missing or does not
+// support the descriptor on that device.
 struct Tables {
   Table<GemmDescriptor, GemmOp> gemm{{OpenBlasLibrary(), NativeLibrary(), NativeQuantizedLibrary(),
                                       CublasLibrary(), ClBlastLibrary(), GeneratedLibrary(),
@@ -86,7 +86,7 @@ const char* Operation(const GemmDescriptor&) { return "gemm"; }
 const char* Operation(const ConvDescriptor&) { return "conv"; }
 const char* Operation(const PoolDescriptor&) { return "pool"; }
 
-// "gemm=generated,conv=native" -> the name behind `operation`; empty if there is none.
+// "gemm=generated,conv=native" -> the name for `operation`; empty if there is none.
 std::string Setting(const std::string& operation) {
   const char* setting = std::getenv("CAFFE_LIBRARY");
   if (!setting) return "";
@@ -103,7 +103,7 @@ std::string Setting(const std::string& operation) {
                        : key == "pool" ? tables.pool.Has(name)
                                        : false;
     CAFFE_CHECK(key == "gemm" || key == "conv" || key == "pool", "CAFFE_LIBRARY=", setting,
-                ": no operation is called ", key, "; there are gemm, conv and pool");
+                ": unknown operation ", key, "; the operations are gemm, conv and pool");
     CAFFE_CHECK(known, "CAFFE_LIBRARY=", setting, ": no library for ", key, " is called ", name);
     if (key == operation && found.empty()) found = name;
   }
@@ -111,7 +111,7 @@ std::string Setting(const std::string& operation) {
 }
 
 template <class D> std::string First(const D& descriptor) { return Setting(Operation(descriptor)); }
-// Convolutions follow the setting for products unless there is one for them.
+// Convolutions use the setting for products unless they have their own.
 template <> std::string First(const ConvDescriptor&) {
   const std::string own = Setting("conv");
   return own.empty() ? Setting("gemm") : own;
@@ -137,7 +137,7 @@ template <class D> auto Make(Device* device, const D& d) {
 template <class D> auto MakeBy(const std::string& library, Device* device, const D& d) {
   const auto rows = Candidates(device, d, library);
   CAFFE_CHECK(rows[0].name == library, device->info().id, ": the library ", library,
-              " is not there or does not support ", d.name());
+              " is not available or does not support ", d.name());
   return rows[0].make(device, d);
 }
 
@@ -201,7 +201,7 @@ std::unique_ptr<GemmOp> Multiplexer::GemmBy(const std::string& library, Device* 
 std::unique_ptr<ConvOp> Multiplexer::ConvolutionBy(const std::string& library, Device* device,
                                                    const ConvDescriptor& descriptor) {
   const ConvDescriptor d = Normalized(descriptor);
-  // By the products of this library alone.
+  // Uses only the products of this library.
   for (const GemmLibrary& row : Tables::Get().gemm.Candidates(device, ProductOf(d), library)) {
     const ConvLibrary alone = ByColumns(row, &NoOthers);
     if (row.name == library && alone.supports(device, d)) return alone.make(device, d);

@@ -25,7 +25,7 @@ void PoolOp::Forward(const PoolArguments& arguments) {
   const bool codes =
       descriptor_.quantized() && descriptor_.method == PoolDescriptor::Method::kAverage;
   CAFFE_CHECK(codes == (arguments.quant != nullptr), "pooling ", descriptor_.name(),
-              ": QuantArguments belong to averages of quantized types, and to these only");
+              ": QuantArguments must be given for averages of quantized types, and only for them");
   CAFFE_CHECK(arguments.mask || !descriptor_.has_mask(), "pooling ", descriptor_.name(),
               ": writes a mask");
   DoForward(arguments);

@@ -13,10 +13,10 @@ class Device;
 // One row of a table: a library that makes operators for descriptors.
 template <class D, class Op> struct Library {
   std::string name;
-  // True if the library is there and computes the descriptor on this device.
+  // True if the library is available and supports the descriptor on this device.
   std::function<bool(Device*, const D&)> supports;
   std::function<std::unique_ptr<Op>(Device*, const D&)> make;
-  // False where the libraries behind it are faster: they are tried first. Null: always true.
+  // False if later libraries are faster: they are tried first. Null: always true.
   std::function<bool(Device*, const D&)> prefers = nullptr;
 };
 
@@ -26,9 +26,9 @@ template <class D, class Op> class Table {
   using Row = Library<D, Op>;
   explicit Table(std::vector<Row> rows) : rows_(std::move(rows)) {}
 
-  // In front of all others.
+  // Adds a row before all others.
   void Add(Row row) { added_.insert(added_.begin(), std::move(row)); }
-  // Removes what Add added under this name.
+  // Removes the rows that Add added under this name.
   void Remove(const std::string& name) {
     std::erase_if(added_, [&](const Row& row) { return row.name == name; });
   }
@@ -38,7 +38,7 @@ template <class D, class Op> class Table {
            std::any_of(rows_.begin(), rows_.end(), named);
   }
 
-  // The rows that compute it, in order; first of all the row called `first`, if it does.
+  // The rows that support it, in order; the row named `first` comes first, if it supports it.
   std::vector<Row> Candidates(Device* device, const D& descriptor, const std::string& first) const {
     std::vector<Row> rows;
     for (const auto* all : {&added_, &rows_}) {

@@ -38,11 +38,11 @@ double SumOf(const std::vector<double>& values, bool squares) {
   return sum;
 }
 
-// The memory, if it is on the blob's device.
+// Returns the memory; throws if it is not on the blob's device.
 SyncedMemory& Here(const BlobBase& blob, const std::shared_ptr<SyncedMemory>& memory) {
   CAFFE_CHECK(memory->device() == blob.device(), "blob ", blob.name(), " is on ",
-              blob.device()->info().id, ", its memory on ", memory->device()->info().id,
-              ": a blob that shares it was moved there; move this one, too, or copy");
+              blob.device()->info().id, ", but its memory is on ", memory->device()->info().id,
+              ": a blob that shares it was moved; move this one, too, or copy");
   return *memory;
 }
 
@@ -55,7 +55,7 @@ BlobBase::BlobBase(DataType type, Device* device, const Shape& shape, std::strin
 
 int64_t BlobBase::LegacyShape(int axis) const {
   CAFFE_CHECK(num_axes() <= 4, "blob ", name_, " of shape ", shape_string(),
-              " has more than 4 axes; num, channels, height and width can not be asked for");
+              " has more than 4 axes, so num, channels, height and width are not defined");
   return axis < num_axes() ? shape_[axis] : 1;
 }
 
@@ -102,13 +102,13 @@ std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host
 
 void BlobBase::SetData(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
-              " elements, ", values.size(), " were given");
+              " elements, but ", values.size(), " values were given");
   ConvertElements(kDouble, values.data(), type_, mutable_host_data(), values.size());
 }
 
 void BlobBase::SetDiff(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
-              " elements, ", values.size(), " were given");
+              " elements, but ", values.size(), " values were given");
   ConvertElements(kDouble, values.data(), type_, mutable_host_diff(), values.size());
 }
 
@@ -121,7 +121,7 @@ void BlobBase::CheckDevice(const BlobBase& other, const char* what) const {
 void BlobBase::ShareData(const BlobBase& other) {
   CheckDevice(other, "data");
   CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (", type_.name(),
-              ", ", shape_string(), ") can not share the data of ", other.name(), " (",
+              ", ", shape_string(), ") cannot share the data of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");
   data_ = other.data_memory();
   range_ = other.range_;
@@ -130,7 +130,7 @@ void BlobBase::ShareData(const BlobBase& other) {
 void BlobBase::ShareDiff(const BlobBase& other) {
   CheckDevice(other, "diff");
   CAFFE_CHECK(count_ == other.count() && type_ == other.type(), "blob ", name_, " (", type_.name(),
-              ", ", shape_string(), ") can not share the diff of ", other.name(), " (",
+              ", ", shape_string(), ") cannot share the diff of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");
   diff_ = other.diff_memory();
 }
@@ -142,7 +142,7 @@ void BlobBase::SetDevice(Device* device) {
 }
 
 void BlobBase::CopyDataFrom(const BlobBase& other) {
-  CAFFE_CHECK(count_ == other.count(), "can not copy blob ", other.name(), " of shape ",
+  CAFFE_CHECK(count_ == other.count(), "cannot copy blob ", other.name(), " of shape ",
               other.shape_string(), " to blob ", name_, " of shape ", shape_string());
   if (type_ == other.type()) {
     std::memcpy(mutable_host_data(), other.host_data(), bytes());
@@ -168,12 +168,12 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
     Reshape(ProtoShape(proto));
   } else {
     CAFFE_CHECK(ShapeEquals(proto), "blob ", name_, " has shape ", shape_string(),
-                ", the file has ", ShapeString(ProtoShape(proto)));
+                ", but the file has ", ShapeString(ProtoShape(proto)));
   }
   const auto convert = [&](DataType type, const void* source, int64_t size, void* target,
                            const char* what) {
     CAFFE_CHECK(size == count_, "blob ", name_, " of shape ", shape_string(), " needs ", count_,
-                " elements, its ", what, " in the file has ", size);
+                " elements, but its ", what, " in the file has ", size);
     ConvertElements(type, source, type_, target, count_);
   };
   if (proto.double_data_size() > 0) {

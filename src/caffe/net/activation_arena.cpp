@@ -18,13 +18,13 @@ ActivationArena::ActivationArena(const Wiring& wiring, const std::vector<PlanNod
   }
   for (int id : kept) kept_.insert(root_[id]);
   for (size_t n = 0; n < nodes.size(); ++n) {
-    // What a layer without bottoms makes, or one with effects outside the device, stays.
+    // The tops of a layer without bottoms, or with effects outside the device, are kept.
     const PlanNode& node = nodes[n];
     if (!node.bottoms.empty() && !node.facts.host) continue;
     for (int id : node.tops) kept_.insert(root_[id]);
     for (int id : node.bottoms) kept_.insert(root_[id]);
   }
-  // Outputs: what no node reads afterwards.
+  // Outputs: blobs that no later node reads.
   std::vector<bool> read(blobs, false);
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     for (int id : node->tops) {

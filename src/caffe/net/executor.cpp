@@ -7,8 +7,8 @@
 
 namespace caffe {
 
-// Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. What these
-// read may be such a blob, too.
+// Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. Their
+// bottoms may be such blobs, too.
 class Executor::RecomputedBlob final : public SyncedMemory::Source {
  public:
   RecomputedBlob(Executor* executor, int blob) : executor_(executor), blob_(blob) {
@@ -126,8 +126,8 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
       if (!within(step)) continue;
       const Node& node = wiring_.nodes[step.nodes[0]];
       for (PassObserver* observer : observers) observer->BeforeForward(node);
-      // The data of a layer before this one may have changed shapes, an observer may have written
-      // parameters.
+      // A layer before this one may have shapes that depend on its data, and an observer may have
+      // written parameters.
       if (per_layer || !HasNotedShapes(step)) Prepare(i);
       Run(i);
       for (PassObserver* observer : observers) observer->AfterForward(node);

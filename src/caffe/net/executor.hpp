@@ -21,38 +21,39 @@ class Executor {
  public:
   using Observers = std::vector<PassObserver*>;
 
-  // What is borrowed outlives the executor. With an arena, the plan is for whole passes alone.
+  // Borrowed objects must outlive the executor. With an arena, the plan is only for whole passes.
   Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Workspace* workspace,
            Plan plan, std::unique_ptr<ActivationArena> arena = nullptr);
   ~Executor();
   const Plan& plan() const { return plan_; }
 
-  // Runs the steps whose nodes lie in [first, last], and before them the added nodes from which these
-  // read. Shapes, works and derived weights are brought up to date before the first step runs.
-  // `per_layer`: observers may change parameters between the layers.
+  // Runs the steps whose nodes lie in [first, last], preceded by the added nodes from which these
+  // read. Shapes, works and derived weights are updated before the first step runs. `per_layer`:
+  // observers may change parameters between the layers.
   void Forward(int first, int last, const Observers& observers, bool per_layer);
-  // Runs these nodes backward in the order given, those of them that need it.
+  // Runs those of the nodes backward that need it, in the given order.
   void Backward(const std::vector<int>& nodes, const Gradients& gradients,
                 const Observers& observers);
-  // The blobs without memory of their own after a forward: those that the plan swallows, and those in
+  // The blobs without their own memory after a forward: those that the plan swallows, and those in
   // the arena.
   std::set<int> BlobsWithoutMemory() const;
   // Bytes of the arena, 0 if there is none.
   int64_t ArenaBytes() const { return arena_ ? arena_->Bytes() : 0; }
-  // Computes the blobs that the last forward did not keep: before the executor goes, or layers move.
+  // Computes the blobs that the last forward did not keep; call it before the executor is destroyed
+  // or layers move.
   void MakeForgotten();
 
  private:
   class RecomputedBlob;
   struct StepWork {
     std::unique_ptr<Work> work;
-    // What the work was made for.
+    // The state for which the work was made.
     int shape_epoch = 0, range_epoch = 0;
   };
   void ForgetLost();
   void Prepare(size_t step);
   void Run(size_t step);
-  // The blob's content is not stored: the next access computes it.
+  // Drops the blob's content: the next access computes it.
   void Forget(int blob);
   void RunNode(int node);
   std::unique_ptr<Work> MakeWork(const Step& step) const;

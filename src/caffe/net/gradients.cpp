@@ -25,7 +25,7 @@ bool InPlace(const Node& node) {
   return !node.top_ids.empty() && Has(node.bottom_ids, node.top_ids[0]);
 }
 
-// A loss, or a top of `node` on which a wanted one depends.
+// Whether a top of `node` is a loss, or a wanted blob depends on it.
 bool Contributes(const Node& node, const std::vector<bool>& wanted) {
   for (size_t t = 0; t < node.top_ids.size(); ++t) {
     if (wanted[node.top_ids[t]] || node.layer->loss_weight(static_cast<int>(t)) != 0) return true;
@@ -45,7 +45,7 @@ void Gradients::Decide() {
   // Blobs that depend on one whose gradient was requested.
   std::vector<bool> reached(wiring_.blobs.size(), false);
   const auto requested = [&](int id) { return requested_.count(wiring_.UserBlob(id)) > 0; };
-  // Forward: what could have a gradient.
+  // Forward: find the blobs that can have a gradient.
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = wiring_.nodes[n];
     NodeGradients& gradients = nodes_[n];
@@ -85,8 +85,9 @@ void Gradients::Decide() {
       reached[id] = from_requested;
     }
   }
-  // Backward: what contributes to a loss, all of it under force_backward, and what depends on a blob
-  // whose gradient was requested: the caller gives the diffs of the outputs.
+  // Backward: find the blobs that contribute to a loss (all under force_backward), and those that
+  // depend on a blob whose gradient was requested: for these the caller gives the diffs of the
+  // outputs.
   std::vector<bool> useful = reached;
   for (size_t n = nodes_.size(); n-- > 0;) {
     const Node& node = wiring_.nodes[n];
@@ -118,16 +119,17 @@ void Gradients::CheckTrainable() const {
     const Node& node = wiring_.nodes[n];
     const LayerBase& layer = *node.layer;
     CAFFE_CHECK(!nodes_[n].needed || node.added() || !layer.types().compute.is_quantized(),
-                layer.name(), " (", layer.type(), "): there is no backward pass in ",
+                layer.name(), " (", layer.type(), "): has no backward pass in ",
                 layer.types().compute.name(),
                 "; train in a float type, observe ranges, and quantize afterwards");
   }
 }
 
-// Empty if Backward computes the gradient at this blob of the user, which was requested: then layers
-// in float lead from the blob to a loss or an output.
+// Returns "" if Backward computes the requested gradient of this blob of the user: layers in float
+// must lead from the blob to a loss or an output. Otherwise returns the reason.
 std::string Gradients::WhyNone(int id) const {
-  // From the blob: what depends on it by layers that pass a gradient, and the first that does not.
+  // From the blob: find the blobs that depend on it through layers with a gradient, and the first
+  // layer without one.
   std::vector<bool> reached(wiring_.blobs.size(), false);
   std::string obstacle, codes;
   bool begun = false;
@@ -156,8 +158,8 @@ std::string Gradients::WhyNone(int id) const {
       reached[top] = first || passes;
     }
   }
-  if (!codes.empty()) return codes + " computes in codes; run backward in a float type";
-  // From the outputs and losses: whether a path ends there.
+  if (!codes.empty()) return codes + " is quantized; run backward in a float type";
+  // From the outputs and losses: test whether a path ends there.
   std::vector<bool> leads(wiring_.blobs.size(), false);
   for (int output : wiring_.outputs) {
     for (size_t i = 0; i < wiring_.blobs.size(); ++i) {
@@ -178,10 +180,10 @@ std::string Gradients::WhyNone(int id) const {
     for (int top : node.top_ids) {
       if (wiring_.UserBlob(top) != id) continue;
       if (leads[top]) return "";
-      return obstacle.empty() ? "no loss and no output depends on it" : obstacle;
+      return obstacle.empty() ? "no loss or output depends on it" : obstacle;
     }
   }
-  return "no layer makes it";
+  return "no layer writes it";
 }
 
 bool Gradients::Request(const std::string& name, std::string* why) {
@@ -213,7 +215,7 @@ void Gradients::Restore(const std::set<int>& requested) {
   Decide();
 }
 
-// A net in phase TEST keeps no memory for gradients: an error is better than wrong gradients.
+// A net in phase TEST keeps no data for gradients, so throw instead of computing wrong gradients.
 void Gradients::CheckConflicts() const {
   for (const Wiring::GradientConflict& conflict : wiring_.gradient_conflicts) {
     if (!nodes_[wiring_.layer_nodes[conflict.reader]].needed) continue;
@@ -247,7 +249,7 @@ std::set<int> Gradients::ToRepeat(const std::vector<bool>& needed_before,
         continue;
       }
       repeated.insert(static_cast<int>(n));
-      // What it reads may have been overwritten since.
+      // Its bottoms may have been overwritten since.
       for (const BlobBase* bottom : node.bottom) {
         const SyncedMemory* const source = bottom->data_memory().get();
         for (size_t m = n + 1; m < nodes.size(); ++m) {
@@ -260,8 +262,8 @@ std::set<int> Gradients::ToRepeat(const std::vector<bool>& needed_before,
   }
   for (int n : repeated) {
     CAFFE_CHECK(
-        !nodes[n].bottom.empty(), "net ", wiring_.name, ": the gradients that were asked for need ",
-        "blob '", nodes[n].top[0]->name(), "' as layer '", nodes[n].layer->name(),
+        !nodes[n].bottom.empty(), "net ", wiring_.name, ": the requested gradients need ", "blob '",
+        nodes[n].top[0]->name(), "' as layer '", nodes[n].layer->name(),
         "' made it, and another layer has changed it in place; run forward once more, then ",
         "backward");
   }

@@ -14,7 +14,7 @@
 namespace caffe {
 namespace {
 
-// As `caffe device_query` counts. The CPU is asked for nothing: it must not look for drivers.
+// Numbers as in `caffe device_query`. For the CPU the number is known without loading drivers.
 int64_t NumberOf(const Device& device) {
   if (&device == Runtime::Get().cpu()) return -1;
   const std::vector<Device*>& devices = Runtime::Get().devices();

@@ -31,7 +31,7 @@
 namespace caffe {
 namespace {
 
-// Ends a pass between two steps by an exception of the caller's check.
+// Throws the exception of the caller's check between two steps.
 class Interruption final : public PassObserver {
  public:
   std::function<void()> check;
@@ -64,7 +64,7 @@ struct Net::Rooms {
   DebugLines debug_lines;
   FiniteCheck finite_check;
   LayerCallbacks callbacks;
-  // Null until the first pass of their kind.
+  // Null until the first pass of that kind.
   std::unique_ptr<Executor> whole, by_layer;
 };
 
@@ -110,7 +110,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
 }
 
 void Net::MakePlans() {
-  // The blobs that the plan before did not keep need its executor.
+  // The previous plan's executor is needed for the blobs that it did not keep.
   if (rooms_->whole) rooms_->whole->MakeForgotten();
   std::vector<PlanNode> nodes;
   PlanOptions options;
@@ -124,7 +124,7 @@ void Net::MakePlans() {
   for (int id = 0; id < static_cast<int>(wiring_.blobs.size()); ++id) {
     if (kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name())) options.kept.insert(id);
   }
-  // What a backward pass reads must be there.
+  // A backward pass needs all blobs that it reads.
   options.fuse =
       phase() == TEST && !wiring_.parameter->force_backward() && !rooms_->gradients.any();
   Plan plan = Plan::Make(nodes, options);
@@ -205,14 +205,15 @@ void Net::Forward(int start, int end) {
   const int last_layer = wiring_.last_layer();
   if (last_layer < 0) return;
   CAFFE_CHECK(start >= 0 && start <= last_layer && end >= start - 1 && end <= last_layer, "net ",
-              name(), ": layers ", start, " to ", end, " were asked for, there are 0 to ",
+              name(), ": layers ", start, " to ", end, " were requested, but the layers are 0 to ",
               last_layer);
   if (end < start) return;
   FollowDefaultDevice();
   rooms_->views.TakeData();
   const bool whole = start == 0 && end == last_layer;
   if (whole) rooms_->views.ForgetOverwritten();
-  // Added nodes in front of the first layer belong to it, those behind a layer to that layer.
+  // Casts and splits that follow a user layer belong to it; those before the first layer belong to
+  // the first layer.
   const int first = start == 0 ? 0 : wiring_.layer_nodes[start];
   const int last = wiring_.EndOf(end) - 1;
   const std::vector<PassObserver*> observers = ActiveObservers();
@@ -231,7 +232,8 @@ void Net::Backward(int start, int end) {
   const int last_layer = wiring_.last_layer();
   if (last_layer < 0) return;
   CAFFE_CHECK(end >= 0 && start <= last_layer && start >= end - 1, "net ", name(),
-              ": backward from layer ", start, " to ", end, ", there are 0 to ", last_layer);
+              ": backward from layer ", start, " to ", end, ", but the layers are 0 to ",
+              last_layer);
   if (start < end) return;
   rooms_->views.TakeDiffs();
   rooms_->gradients.CheckConflicts();
@@ -253,8 +255,8 @@ void Net::Backward(int start, int end) {
   SyncViews();
 }
 
-// A copy that a split in front of the pass makes has no gradient if its reader would run later in the
-// backward pass.
+// The gradient of a split's top before the pass is 0 if its reader would run later in the backward
+// pass.
 void Net::ClearUnreadDiffs(const std::vector<int>& run, int first, int last) {
   for (int split : run) {
     if (split >= last) continue;
@@ -284,7 +286,7 @@ void Net::RequestGradients(const std::vector<std::string>& blobs) {
     std::string why;
     if (rooms_->gradients.Request(blob, &why)) continue;
     rooms_->gradients.Restore(before);
-    CAFFE_THROW("net ", name(), ": there is no gradient at blob '", blob, "': ", why);
+    CAFFE_THROW("net ", name(), ": no gradient for blob '", blob, "': ", why);
   }
   if (rooms_->gradients.requested() != before) TakeNewGradients(needed);
 }
@@ -299,7 +301,7 @@ std::vector<std::string> Net::RequestGradientsWhereKnown(const std::vector<std::
     if (rooms_->gradients.Request(blob, &why)) {
       known.push_back(blob);
     } else if (first.empty()) {
-      first = Concat("net ", name(), ": there is no gradient at blob '", blob, "': ", why);
+      first = Concat("net ", name(), ": no gradient for blob '", blob, "': ", why);
     }
   }
   CAFFE_CHECK(rooms_->gradients.any() || first.empty() || !known.empty(), first);
@@ -307,8 +309,8 @@ std::vector<std::string> Net::RequestGradientsWhereKnown(const std::vector<std::
   return known;
 }
 
-// Layers that work in place keep a copy of their bottom only if Backward is to be called. Where one did
-// not, it runs again, with all layers that write the same memory.
+// Layers that work in place keep a copy of their bottom only if Backward will be called. A layer
+// that did not keep it runs again, with all layers that write the same memory.
 void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   rooms_->gradients.CheckConflicts();
   MakePlans();
@@ -341,7 +343,7 @@ float Net::Loss() {
 }
 
 void Net::CheckData() {
-  // Every layer is asked, so that the next call reports later forwards only.
+  // Calls CheckData of every layer, so that the next call reports only later forwards.
   std::exception_ptr first;
   for (const Node& node : wiring_.nodes) {
     try {
@@ -404,7 +406,7 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
 
 void Net::CopyTrainedLayersFrom(const std::string& paths) {
   const std::vector<std::string> list = SplitPaths(paths);
-  CAFFE_CHECK(!list.empty(), "net ", name(), ": no file of weights is named in '", paths, "'");
+  CAFFE_CHECK(!list.empty(), "net ", name(), ": no file name in '", paths, "'");
   for (const std::string& path : list) {
     try {
       CopyTrainedLayersFrom(ReadWeights(wiring_, path));
@@ -474,7 +476,7 @@ void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }
 
 void Net::UpdateBlobRanges() {
   if (!rooms_->ranges.Update()) return;
-  // In the order of a forward, so that the last version of a blob decides.
+  // In the order of a forward, so that the last version of a blob sets the range.
   for (int n = 0; n <= wiring_.last_node(); ++n) rooms_->ranges.Publish(n);
 }
 

@@ -96,7 +96,7 @@ Node NetBuilder::MakeNode(const TypedLayer& typed) {
     const float weight = node.layer->loss_weight(static_cast<int>(t));
     if (weight != 0) log::Info(Concat("    with loss weight ", weight));
   }
-  node.layer_index = typed.added ? -1 : 0;  // ListForUser counts
+  node.layer_index = typed.added ? -1 : 0;  // set by ListForUser
   return node;
 }
 
@@ -129,7 +129,7 @@ void NetBuilder::MakeTops(const TypedLayer& typed, Node* node) {
     CAFFE_CHECK(blob_ids_.count(top) == 0, "Top blob '", top,
                 "' produced by multiple sources (layer '", layer.name(), "')");
     const bool apart = t < layer.bottom_size() && Shown(layer.bottom(t)) == Shown(top);
-    log::Info(layer.name() + " -> " + Shown(top) + (apart ? " (memory of its own)" : ""));
+    log::Info(layer.name() + " -> " + Shown(top) + (apart ? " (separate memory)" : ""));
     blob_ids_[top] = static_cast<int>(wiring_.blobs.size());
     make(typed.tops[t], top);
   }
@@ -206,7 +206,7 @@ void NetBuilder::FindOrigins(const TypedNet& separated) {
   }
   for (Node& node : wiring_.nodes) {
     if (!node.added()) continue;
-    // A blob that a cast makes stands for the layer's blob, unless the cast makes the layer's blob.
+    // A cast's top stands for its bottom's user blob, unless the cast writes the layer's own top.
     for (size_t t = 0; t < node.top_ids.size(); ++t) {
       if (!tops.count(node.top[t]->name())) {
         wiring_.origins[node.top_ids[t]] = node.bottom_ids[0];
@@ -260,7 +260,7 @@ void NetBuilder::ListForUser() {
     for (size_t t = 0; t < node.top_ids.size(); ++t) {
       const int id = w.UserBlob(node.top_ids[t]);
       tops.push_back(indices.at(id));
-      // In place: no layer has read this version yet. Blobs without a name are no outputs.
+      // In place: no layer has read this version yet. Blobs without a name are not outputs.
       read[id] = static_cast<int>(t) >= named;
     }
     const bool input = LayerRegistry::Get().Traits(node.layer->type()).input;
@@ -268,7 +268,7 @@ void NetBuilder::ListForUser() {
     w.bottom_ids.push_back(std::move(bottoms));
     w.top_ids.push_back(std::move(tops));
   }
-  std::map<std::string, int> outputs;  // alphabetical, as BVLC numbers them
+  std::map<std::string, int> outputs;  // alphabetical, in BVLC's order
   w.loss_weights.resize(w.user_blobs.size(), 0.f);
   for (const auto& [id, index] : indices) {
     if (!read[id]) outputs[w.user_blob_names[index]] = index;

@@ -16,18 +16,18 @@ struct LayerLines;
 struct TypedLayer;
 struct TypedNet;
 
-// Makes the layers, blobs and parameters of a net: runs the passes of graph/, sets the layers up in
+// Makes the layers, blobs and parameters of a net: runs the passes of graph/, sets up the layers in
 // their order and connects them. Writes the log lines of BVLC's Net::Init.
 class NetBuilder {
  public:
-  // `lines` says where layers stand in the net's file, for errors.
+  // `lines` has the lines of the layers in the net's file, for errors.
   NetBuilder(Device* device, uint64_t seed, const LayerLines& lines);
-  // `given`: the net's state is complete (phase, level, stages). Weights in it go into the parameters.
-  // Throws, with the names of layer and blob, if the net does not fit together.
+  // `given`: the net's state must be complete (phase, level, stages). Its weights are copied to the
+  // parameters. Throws, with the names of layer and blob, for an invalid net.
   Wiring Build(const NetParameter& given);
 
  private:
-  // Log lines name blobs as the user does.
+  // The user's name of a blob, for log lines.
   const std::string& Shown(const std::string& blob) const;
   Node MakeNode(const TypedLayer& typed);
   void FindBottoms(const LayerParameter& layer, Node* node);

@@ -1,4 +1,4 @@
-// BVLC's HDF5 files hold shared parameters once, at their owner.
+// BVLC's HDF5 files contain a shared parameter once, at its owner.
 #include <map>
 #include <set>
 #include <utility>
@@ -24,7 +24,7 @@ void WriteHdf5Weights(const Wiring& wiring, NetParameter net, const std::string&
   for (size_t i = 0; i < wiring.layers.size(); ++i) {
     CAFFE_CHECK(wiring.layers[i]->blobs().empty() || names.insert(wiring.layer_names[i]).second,
                 path, ": two layers with parameters are called '", wiring.layer_names[i],
-                "', and an HDF5 file knows them by name; give one another name");
+                "', but an HDF5 file finds layers by name; rename one of them");
     LayerParameter* layer = net.mutable_layer(static_cast<int>(i));
     const auto& blobs = wiring.layers[i]->blobs();
     for (size_t b = 0; b < blobs.size(); ++b) {

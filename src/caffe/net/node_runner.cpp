@@ -63,7 +63,7 @@ void NodeRunner::RepeatForward(int index) {
 
 void NodeRunner::NoteRun(int index) {
   ran_[index] = true;
-  // Some layers know their tops' shapes in Forward only.
+  // Some layers set their tops' shapes only in Forward.
   if (!HasNotedShapes(index)) NoteShapes(index);
 }
 

@@ -10,10 +10,10 @@ bool Has(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Lets one step grow from its first node, as far as the facts of the following nodes allow.
+// Extends a step from its first node as far as the facts of the following nodes allow.
 class StepGrower {
  public:
-  // `step_of`: the first node of the step that covers a node; -1 for nodes that no step covers yet.
+  // `step_of`: the first node of the step of each node; -1 for nodes without a step.
   StepGrower(const std::vector<PlanNode>& nodes, const PlanOptions& options,
              const std::vector<int>& step_of, int first)
       : nodes_(nodes),
@@ -62,7 +62,8 @@ class StepGrower {
     return true;
   }
 
-  // The step writes its top earlier than `next` would: whether a node in between reads or writes it.
+  // If the step includes `next`, it writes its top earlier: returns whether a node in between uses
+  // the blob.
   bool IsUsedBefore(int next, int blob) const {
     for (int n = step_.nodes[0] + 1; n < next; ++n) {
       if (!Has(step_.nodes, n) && (Has(nodes_[n].bottoms, blob) || Has(nodes_[n].tops, blob))) {
@@ -106,7 +107,7 @@ class StepGrower {
     return true;
   }
 
-  // The other operand must be complete when the step runs, and stay as it is until node `next`.
+  // The other operand must be complete when the step runs, and must not change until node `next`.
   bool AddSum(int next) {
     const PlanNode& node = nodes_[next];
     const auto& sum = node.facts.sum;

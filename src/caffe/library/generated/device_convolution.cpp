@@ -13,8 +13,8 @@
 namespace caffe {
 namespace {
 
-// im2col for a chunk of images in one launch, then one batched product per group, straight into
-// NCHW. Gradients of weights: a product per image, summed in a fixed order.
+// im2col for a chunk of images in one launch, then one batched product per group, which writes NCHW
+// directly. Gradients of weights: one product per image, summed in a fixed order.
 class DeviceConvOp final : public ConvOp {
  public:
   DeviceConvOp(Device* device, const ConvDescriptor& d, const GemmFactory& products)
@@ -139,7 +139,7 @@ class DeviceConvOp final : public ConvOp {
     return count * static_cast<int64_t>(type.bytes());
   }
 
-  // The products' own workspace comes first: libraries want it at the start of a buffer.
+  // The products' workspace comes first: libraries need it at the start of a buffer.
   void PlanWorkspace(int64_t part) {
     const ConvDescriptor& d = descriptor_;
     int64_t products = 0;

@@ -14,9 +14,9 @@ constexpr int64_t kThreads = 16, kDepth = 16, kMaxGridDepth = 65535;
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// The tile with the most work done at a time: its speed when all of it is used and the device is
-// full (measured on an H200), times how much of the tiles and of the device is used. Processors take
-// one size for all shapes, because a further program costs a second.
+// The tile with the highest effective throughput: its speed if it is fully used and the device is
+// full (measured on an H200), times the used part of the tiles and of the device. Processors use
+// one size for all shapes, because another program takes a second to compile.
 int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
   if (device->info().is_cpu_type) return 64;
   struct Choice {
@@ -26,7 +26,7 @@ int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
   double best = 0;
   int64_t chosen = 32;
   for (const Choice& choice : {Choice{32, 11}, Choice{64, 17}, Choice{128, 25}}) {
-    if (choice.tile == 128 && d.in == kDouble) continue;  // more registers than there are
+    if (choice.tile == 128 && d.in == kDouble) continue;  // exceeds the registers
     const int64_t rows = Ceil(d.m, choice.tile), columns = Ceil(d.n, choice.tile);
     const double groups = static_cast<double>(rows * columns * d.batch);
     const double used = static_cast<double>(d.m * d.n * d.batch) /
@@ -40,13 +40,14 @@ int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
   return chosen;
 }
 
-// kernels/blas/gemm.h: every type and shape, epilogue included, in one launch.
+// kernels/blas/gemm.h: every type and shape, with the epilogue, in one launch.
 class GeneratedGemmOp final : public GemmOp {
  public:
   GeneratedGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), tile_(ChooseTile(device, d)), stages_(d.epilogue) {
     const DataType compute = d.in == kDouble ? kDouble : kFloat;
-    // One program for all shapes on processors, where compiling costs more than bounds do.
+    // One program for all shapes on processors, where compiling costs more time than checking
+    // bounds.
     const bool processor = device->info().is_cpu_type;
     const bool full = !processor && d.m % tile_ == 0 && d.n % tile_ == 0 && d.k % kDepth == 0;
     ProgramBuilder builder(device, "gemm");

@@ -10,8 +10,8 @@
 namespace caffe {
 namespace {
 
-// Columns of codes for a chunk of images, whose padding is the zero point, then one batched product
-// a group, requantized straight into NCHW.
+// Columns of codes for a chunk of images, padded with the zero point, then one batched product per
+// group, requantized, which writes NCHW directly.
 class DeviceQuantizedConvOp final : public ConvOp {
  public:
   DeviceQuantizedConvOp(Device* device, const ConvDescriptor& d)

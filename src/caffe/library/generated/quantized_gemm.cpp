@@ -12,12 +12,12 @@ constexpr int64_t kThreads = 16, kMaxGridDepth = 65535;
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// kernels/quant/gemm.h: every shape, requantization included, in one launch.
+// kernels/quant/gemm.h: every shape, with requantization, in one launch.
 class DeviceQuantizedGemmOp final : public GemmOp {
  public:
   DeviceQuantizedGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), rows_are_weights_(d.epilogue.bias == Epilogue::Bias::kPerRow) {
-    // Processors take one program for all shapes: compiling costs more than idle items do.
+    // One program for all shapes on processors: compiling costs more time than idle items.
     const bool processor = device->info().is_cpu_type;
     tile_ = processor || std::min(d.m, d.n) < 64 ? 32 : 64;
     kernel_ = ProgramBuilder(device, "quantized gemm")

@@ -18,17 +18,17 @@
 namespace caffe {
 namespace {
 
-// For few output channels and long sums the native product, which copies no operand, is the faster
-// one in the forward pass (by 20 % in the second convolution of LeNet).
+// For few output channels and long sums the native product is faster in the forward pass, because
+// it copies no operand (by 20 % in the second convolution of LeNet).
 constexpr int64_t kFewChannels = 96, kLongSum = 64;
 // A block of columns of this size stays in the second cache between its two uses.
 constexpr int64_t kColumnBytes = 1 << 20;
-// Gradients of weights are summed over the threads in blocks, in parallel from this many on.
+// From this many elements on, the threads' gradients of weights are added in parallel, in blocks.
 constexpr int64_t kSumBlock = 1024, kParallelSum = 1 << 16;
 
 template <class T> T* At(DevicePtr pointer) { return reinterpret_cast<T*>(pointer.address()); }
 
-// Copies or adds rows of W elements (0: of `width`), a call of memcpy costing more than a short row.
+// Copies or adds rows of W elements (0: of `width`); a call of memcpy costs more than a short row.
 template <int W, class T> void CopyRow(T* target, const T* source, int64_t width) {
   if constexpr (W > 0) {
     std::memcpy(target, source, W * sizeof(T));
@@ -56,8 +56,8 @@ template <int W, class T> void AddRow(T* target, const T* source, int64_t width)
   for (int64_t i = 0; i < count; ++i) target[i] += source[i];
 }
 
-// A convolution over any number of axes as rows of the last one: which input row each (tap of the
-// other axes, output row) begins at. Images carry their padding with them.
+// A convolution over any number of axes as rows of the last axis: for each (tap of the other axes,
+// output row) the input row at which it begins. Images include their padding.
 class Rows {
  public:
   explicit Rows(const ConvGeometry& g) {
@@ -89,7 +89,7 @@ class Rows {
   int64_t width() const { return width_; }
   int64_t padded() const { return padded_; }  // elements of a plane with its padding
 
-  // Between an array of planes and the same with padding around each plane.
+  // Copies between planes and planes with padding.
   template <class T> void Pad(const T* planes, T* padded, int64_t count) const {
     for (int64_t plane = 0; plane < count; ++plane, padded += padded_) {
       for (const int64_t row : image_rows_) {
@@ -98,7 +98,7 @@ class Rows {
       }
     }
   }
-  // Zeros in everything that Pad leaves out.
+  // Zeros the padding, which Pad does not write.
   template <class T> void ClearPadding(T* padded, int64_t count) const {
     for (int64_t plane = 0; plane < count; ++plane, padded += padded_) {
       int64_t at = 0;
@@ -132,7 +132,7 @@ class Rows {
     });
   }
 
-  // The adjoint: adds the columns to where Gather takes them from.
+  // The adjoint of Gather: adds the columns to the elements that Gather copies.
   template <class T>
   void Scatter(const T* columns, T* planes, int64_t count, int64_t begin, int64_t end) const {
     Walk(count, begin, end, [=, this](auto w, int64_t plane, int64_t at, int64_t column) {
@@ -161,7 +161,7 @@ class Rows {
     return at;
   }
 
-  // Calls visit for each row of columns, with the width as a constant where it is a usual one.
+  // Calls visit for each row of columns, with common widths as constants.
   template <class Visit>
   void Walk(int64_t count, int64_t begin, int64_t end, const Visit& visit) const {
     if (stride_ == 1 && width_ == 8) {
@@ -196,8 +196,8 @@ class Rows {
   std::vector<int64_t> start_, image_rows_;
 };
 
-// Images go to the threads; each turns blocks of output rows into columns that stay in its cache and
-// multiplies them by itself, straight into NCHW. T is float or double; half kinds are widened to
+// Each thread computes whole images: it turns blocks of output rows into columns that stay in its
+// cache and multiplies them, writing NCHW directly. T is float or double; half kinds are widened to
 // float image by image.
 template <class T> class HostConvOp final : public ConvOp {
  public:
@@ -276,7 +276,7 @@ template <class T> class HostConvOp final : public ConvOp {
           T* target =
               narrow_out_ ? thread.y : At<T>(y) + (i * d.out_channels + channel) * out_ + first;
           const int64_t step = narrow_out_ ? count : out_;
-          // The bias is where the product adds to.
+          // The product adds to the bias.
           for (int64_t o = 0; b && o < group_out; ++o) {
             std::fill_n(target + o * step, count, b[channel + o]);
           }
@@ -390,9 +390,9 @@ template <class T> class HostConvOp final : public ConvOp {
 
  private:
   struct Thread {
-    // padded: an image within its padding; padded_diff: gradients on both.
+    // padded: an image with its padding; padded_diff: the gradients, with theirs.
     T *columns, *x, *y, *partial, *padded, *padded_diff;
-    bool summed = false;   // partial holds something
+    bool summed = false;   // partial has values
     bool cleared = false;  // the padding of `padded` is 0
     std::unique_ptr<Kernel> widen, narrow;
     // From a tile of sums, which has its bias, to y; null where bounds are all there is to do.
@@ -436,7 +436,7 @@ template <class T> class HostConvOp final : public ConvOp {
     }
   }
 
-  // Gives the threads their parts of the workspace.
+  // Divides the workspace among the threads.
   void Bind(DevicePtr workspace) {
     char* next = workspace ? workspace.address() : nullptr;
     for (Thread& thread : threads_) {
@@ -451,7 +451,7 @@ template <class T> class HostConvOp final : public ConvOp {
     }
   }
 
-  // The calling thread's share [begin, end) of `units`, for each thread.
+  // Calls work with each thread's share [begin, end) of `units`.
   template <class Work> void InParallel(int64_t units, const Work& work) {
     const int count = static_cast<int>(std::min<int64_t>(threads_.size(), units));
     if (count == 1 || omp_in_parallel()) {
@@ -466,7 +466,7 @@ template <class T> class HostConvOp final : public ConvOp {
     device_->CountLibraryCall();
   }
 
-  // Image i of an array of images of `size` elements, widened into `room` where it is narrow.
+  // Image i of an array of images of `size` elements; a narrow one is widened into `room`.
   const T* Image(Thread& thread, DevicePtr images, int64_t i, int64_t size, DataType type,
                  T* room) {
     if (type.bytes() == sizeof(T)) return At<T>(images) + i * size;
@@ -476,7 +476,7 @@ template <class T> class HostConvOp final : public ConvOp {
     return room;
   }
 
-  // Image i of x, widened and padded as the columns need it.
+  // Image i of x, widened and padded for the columns.
   const T* Padded(Thread& thread, DevicePtr x, int64_t i) {
     const ConvDescriptor& d = descriptor_;
     const T* image = Image(thread, x, i, d.in_channels * in_, d.in, thread.x);
@@ -504,7 +504,7 @@ template <class T> class HostConvOp final : public ConvOp {
   int64_t block_;  // output rows at a time
   std::vector<Thread> threads_;
   WorkspaceLayout layout_;
-  // Bytes of a thread's part, and where in it the arrays of Thread begin.
+  // Bytes of a thread's part of the workspace, and the offsets of the arrays of Thread in it.
   int64_t thread_bytes_ = 0, columns_at_ = 0, x_at_ = 0, y_at_ = 0, partial_at_ = 0, padded_at_ = 0,
           padded_diff_at_ = 0;
   std::unique_ptr<Kernel> widen_;

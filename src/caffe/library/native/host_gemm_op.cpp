@@ -21,8 +21,7 @@ constexpr int64_t kSliceElements = 2 << 20;
 
 template <class T> T* At(DevicePtr pointer) { return reinterpret_cast<T*>(pointer.address()); }
 
-// float or double. Batches and, where the library does not thread by itself, parts of C go to the
-// OpenMP threads.
+// float or double. The OpenMP threads share batches and, if the library has no threads, parts of C.
 template <class T> class HostGemmOp final : public GemmOp {
  public:
   HostGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)
@@ -55,7 +54,7 @@ template <class T> class HostGemmOp final : public GemmOp {
       for (int64_t i = 0; i < d.batch; ++i) one(i);
       return;
     }
-    // C in bands of rows or columns, a multiple of 16 wide.
+    // Bands of rows or columns of C, a multiple of 16 wide.
 #pragma omp parallel
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
@@ -79,8 +78,8 @@ template <class T> class HostGemmOp final : public GemmOp {
   GemmEpilogue epilogue_;
 };
 
-// half or bfloat16: slices along k are widened to float and multiplied there; sums stay float until
-// the last one. Weights are widened by Prepare, slice behind slice.
+// half or bfloat16: slices along k are widened to float and multiplied; sums stay float until the
+// last slice. Prepare widens the weights, one slice after the other.
 class WideningGemmOp final : public GemmOp {
  public:
   WideningGemmOp(Device* device, const GemmDescriptor& d, const HostGemms& gemms)

@@ -17,8 +17,8 @@ constexpr int64_t kParallelProducts = 1 << 17;
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// Offset of a place, given by its number in C order over `extents`, in an array of `within`; axis a
-// of the place counts step[a] elements.
+// The offset of index `number` (in C order over `extents`) in an array of shape `within`, if an
+// index on axis a counts step[a] elements.
 int64_t Offset(int64_t number, const Shape& extents, const Shape& step, const Shape& within) {
   int64_t at = 0, stride = 1;
   for (int axis = static_cast<int>(extents.size()) - 1; axis >= 0; --axis) {
@@ -29,8 +29,8 @@ int64_t Offset(int64_t number, const Shape& extents, const Shape& step, const Sh
   return at;
 }
 
-// Images with their padding around them; threads take blocks of positions of one image, gather the
-// patches that these see and multiply them with all channels, straight into NCHW.
+// Images with padding around them. Each thread takes blocks of positions of one image, gathers
+// their patches and multiplies them with all channels, writing NCHW directly.
 class HostQuantizedConvOp final : public ConvOp {
  public:
   HostQuantizedConvOp(Device* device, const ConvDescriptor& d)
@@ -46,7 +46,7 @@ class HostQuantizedConvOp final : public ConvOp {
     for (int64_t i = 0; i < g.output_count(); ++i) {
       starts_.push_back(Offset(i, out, g.stride, padded));
     }
-    // Taps in runs of neighbours, where the last axis has such.
+    // Taps in runs of neighbours, if the last axis is not dilated.
     run_ = g.dilation[last] == 1 ? g.kernel[last] : 1;
     for (int64_t i = 0; i < g.kernel_count(); i += run_) {
       taps_.push_back(Offset(i, g.kernel, g.dilation, padded));

@@ -23,7 +23,7 @@ class HostQuantizedGemmOp final : public GemmOp {
         rows_are_weights_(d.epilogue.bias == Epilogue::Bias::kPerRow),
         weights_(d.in, true, rows_are_weights_ ? d.m : d.n, d.k),
         activations_(d.in, false, rows_are_weights_ ? d.n : d.m, d.k) {
-    // Smaller tiles rather than idle threads.
+    // Use smaller tiles if threads would be idle.
     const int threads = omp_get_max_threads();
     tile_m_ = std::min(kQuantTile, d.m);
     while (Ceil(d.m, tile_m_) * Ceil(d.n, tile_n_) < 2 * threads && tile_n_ > 16) tile_n_ /= 2;
@@ -81,7 +81,7 @@ class HostQuantizedGemmOp final : public GemmOp {
   }
 
  private:
-  // Rows of op(A), or columns of op(B).
+  // Packs rows of op(A), or columns of op(B).
   void Pack(const char* source, bool a, int64_t begin, int64_t end, PackedRows* target) {
     const GemmDescriptor& d = descriptor_;
     const int64_t row = a ? d.row_a() : d.row_b();

@@ -8,11 +8,11 @@
 
 namespace caffe {
 
-// The steps of the instruction level that host kernels use.
+// The functions for the instruction level of the host kernels.
 const QuantizedSteps& HostQuantizedSteps();
 
-// Rows of codes, packed: a matrix [rows, k] of weights, or of activations as one or two planes. The
-// memory is the caller's: bytes() from `Bind` on.
+// Packed rows of codes: a matrix [rows, k] of weights, or of activations as one or two planes. The
+// caller owns the memory, bytes() bytes, and passes it to `Bind`.
 class PackedRows {
  public:
   PackedRows() = default;
@@ -20,7 +20,7 @@ class PackedRows {
   void Bind(void* memory) { data_ = static_cast<int16_t*>(memory); }
   // Rows [begin, end) of a source whose row r begins at r * row_step.
   void Pack(const void* source, int64_t row_step, int64_t k_step, int64_t begin, int64_t end);
-  // Zeros behind the last element of each row, which Pack writes, too.
+  // Writes the zeros after the last element of each row; Pack writes them, too.
   void ClearEnds();
   int16_t* row(int64_t r) const { return data_ + r * step_; }
   int64_t step() const { return step_; }    // elements from row to row, a multiple of kQuantDepth
@@ -37,11 +37,11 @@ class PackedRows {
   int16_t* data_ = nullptr;
 };
 
-// What the tiles of one product have in common.
+// The common fields of all tiles of one product.
 QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
                        bool rows_are_weights, DataType type, bool wide, const Epilogue& epilogue,
                        const QuantArguments& arguments);
-// Lets the tile begin at a channel of those of MakeTile.
+// Makes the tile begin at another channel.
 void StartAtChannel(int64_t channel, QuantizedTile* tile);
 
 }  // namespace caffe

@@ -2,7 +2,7 @@
 #include "caffe/library/native/quantized_steps.hpp"
 
 #include "caffe/device/cpu/host_entry.h"
-// Each needs what stands before it.
+// Each file needs the ones before it.
 // clang-format off
 #include "dialect/host.h"
 #include "dialect/common.h"
@@ -18,12 +18,12 @@ constexpr int kRows = 4, kColumns = 4;
 #else
 constexpr int kRows = 3, kColumns = 3;
 #endif
-// Elements of a row that stay in the first cache while the rows of the other operand pass.
+// Elements of a row that stay in the first cache during a loop over the rows of the other operand.
 constexpr i64 kBlock = 1024;
 // Sums of products fit i32 over this depth: 255 * 127 * 2^15 and 255 * 32767 * 2^8 are below 2^31.
 constexpr i64 kNarrowSlice = 1 << 15, kByteSlice = 1 << 8;
 
-// c[i, j] += the sum of a[i, p] b[j, p], which GCC turns into multiply-add of pairs.
+// c[i, j] += the sum of a[i, p] b[j, p], which GCC compiles to multiply-add of pairs.
 template <int R, int C>
 DEVICE_FN void Dots(i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c, i64 ldc) {
   i32 sum[R][C] = {};

@@ -1,9 +1,9 @@
-// Sums of products of codes on the CPU. Operands are packed to i16 first: weights as code - zero
-// point, activations as codes, those of 16 bits as two planes of bytes. So every product of i16 is
-// exact in i32 and two of them are one instruction.
+// Sums of products of codes on the CPU. Operands are first packed to i16: weights as code - zero
+// point, activations as codes, 16-bit codes as two planes of bytes. So every product of i16 is
+// exact in i32, and one instruction computes two of them.
 //
-// Free of standard headers and of inline functions: the steps are compiled once per instruction
-// level, see kernels/dialect/host.h.
+// Uses no standard headers and no inline functions, because the file is compiled once per
+// instruction level, see kernels/dialect/host.h.
 #pragma once
 
 namespace caffe {
@@ -11,8 +11,9 @@ namespace caffe {
 inline constexpr long kQuantTile = 64;   // most rows and columns of a tile
 inline constexpr long kQuantDepth = 32;  // packed rows have a multiple of this many elements
 
-// Rows [rows] of k codes, `row_step` and `k_step` apart, to rows of i16 `target_step` apart, with
-// zeros behind the last code. `high` > 0: the bytes above the lowest go that many elements behind.
+// Packs `rows` rows of k codes, whose strides are `row_step` and `k_step`, to rows of i16 with
+// stride `target_step`, with zeros after the last code. `high` > 0: the upper bytes are written at
+// this offset.
 struct QuantizedPack {
   long rows, k, row_step, k_step;
   const void* source;
@@ -26,7 +27,7 @@ struct QuantizedTile {
   long m, n, k;
   const short *a, *b;
   long a_step, b_step;
-  long high;       // from the low to the high bytes of the activations; 0 for codes of 8 bits
+  long high;  // offset from the low to the high bytes of the activations; 0 for codes of 8 bits
   bool a_weights;  // channels are rows, and b are the activations; else the other way round
   bool wide;
   const long* bias;  // of the first channel

@@ -16,7 +16,7 @@
 
 namespace caffe {
 
-// One for each instruction level; those that this build lacks are null.
+// One for each instruction level; null for levels that this build lacks.
 extern const WinogradSteps winograd_steps_v2 [[gnu::weak]];
 extern const WinogradSteps winograd_steps_v3 [[gnu::weak]];
 extern const WinogradSteps winograd_steps_v4 [[gnu::weak]];
@@ -25,9 +25,9 @@ extern const WinogradSteps winograd_steps_neon [[gnu::weak]];
 namespace {
 
 constexpr int64_t kLanes = 16, kPoints = 6;
-// Two slices of a strip of tiles, in elements: they are to stay in the second cache.
+// Elements of two slices of a strip of tiles, which must stay in the second cache.
 constexpr int64_t kSliceElements = 96 << 10;
-// Images in lanes, in elements; larger ones do not pay.
+// Elements of images in lanes; for larger ones Winograd is not faster.
 constexpr int64_t kLaneElements = 1 << 20;
 
 const WinogradSteps* Steps(const std::string& level) {
@@ -70,8 +70,8 @@ void Transpose(Four (&v)[4]) {
   v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
-// A window of an array in lanes [channels, rows, columns, 16] that images [channels, height, width]
-// lie in: at (top, left), with parts that reach over the edge left out.
+// A window of an array in lanes [channels, rows, columns, 16] that contains images [channels,
+// height, width] at (top, left); parts beyond the edge are left out.
 struct Window {
   int64_t channels, rows, columns, top, left, height, width;
   int64_t lanes_size() const { return channels * rows * columns * kLanes; }
@@ -79,7 +79,7 @@ struct Window {
   bool covers() const { return height == rows && width == columns; }
 };
 
-// `count` images into lanes; the rest of them, and what no image covers, becomes 0.
+// Copies `count` images to lanes; other lanes, and elements without an image, become 0.
 void ToLanes(const Window& w, const float* images, int64_t count, float* lanes) {
   if (!w.covers() || count < kLanes) std::memset(lanes, 0, w.lanes_size() * sizeof(float));
   const int64_t size = w.image_size();
@@ -160,8 +160,8 @@ void FromLanes(const Window& w, const float* lanes, int64_t count, const float* 
   }
 }
 
-// Blocks of 16 images go to the threads. Within a block: transform, multiply, transform back, for one
-// slice of points and one strip of tiles after the other, all in the thread's cache.
+// Threads compute blocks of 16 images. For each slice of points and strip of tiles of a block, a
+// thread transforms, multiplies and transforms back, all in its cache.
 class WinogradConvOp final : public ConvOp {
  public:
   WinogradConvOp(Device* device, const ConvDescriptor& d)
@@ -182,7 +182,8 @@ class WinogradConvOp final : public ConvOp {
     y_ = {s.outputs, s.rows, s.columns, 0, 0, out[0], out[1]};
     const int64_t row = kPoints * (s.inputs + s.outputs) * s.tiles_x * kLanes;
     strip_ = std::clamp<int64_t>(kSliceElements / row, 1, s.tiles_y);
-    // An odd number of lines, so that rows of a slice do not fall on each other in the first cache.
+    // An odd number of cache lines, so that rows of a slice do not map to the same set of the first
+    // cache.
     step_ = (strip_ * s.tiles_x | 1) * kLanes;
     const int64_t partial = d.backward_weights ? TransformedSize() : 0;
     const int64_t each = x_.lanes_size() + y_.lanes_size() +
@@ -313,7 +314,7 @@ class WinogradConvOp final : public ConvOp {
   }
   float* Point(float* slice, int64_t channels, int j) const { return slice + j * channels * step_; }
 
-  // Gives the threads their parts of the workspace.
+  // Divides the workspace among the threads.
   void Bind(DevicePtr workspace) {
     const WinogradShape& s = shape_;
     float* next = At(workspace);
@@ -388,8 +389,8 @@ bool Pays(Device*, const ConvDescriptor& d) {
   const int64_t lanes =
       kLanes * std::max(s.inputs * s.in_rows * s.in_columns, s.outputs * s.rows * s.columns);
   if (lanes > kLaneElements) return false;
-  // Whole blocks for every thread, and tiles that are not mostly padding: the products that it makes
-  // and half as much for the work around them, against those of the definition.
+  // Estimates the cost: whole blocks for every thread, and the products of this method, including
+  // padding, plus half for the transforms, against the products of the definition.
   const int64_t threads = std::max(1, omp_get_max_threads());
   const int64_t blocks = (d.batch + kLanes - 1) / kLanes;
   const int64_t own = (blocks + threads - 1) / threads * threads * kLanes * kPoints * kPoints *
