@@ -182,7 +182,8 @@ net = make()
 net.forward(data=data)
 net.blobs['data'].data  # a copy on the host
 
-for work in (net.forward, make, lambda: net.blobs['prob'].data, caffe.device().synchronize):
+for work in (net.forward, lambda: make().forward(data=data), lambda: net.blobs['prob'].data,
+             caffe.device().synchronize):
     print(in_child(work))
 
 def on_the_cpu():

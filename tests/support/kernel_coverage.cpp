@@ -16,8 +16,9 @@ namespace {
 // The tests that launch a body's kernels: those of the layers, unless an operator, the solver or
 // something else uses it.
 std::string FolderOf(const std::string& body) {
-  static const std::set<std::string> library{"blas/accumulate", "blas/bias",   "blas/convert",
-                                             "blas/gemm",       "blas/reduce", "quant/gemm"};
+  static const std::set<std::string> library{"blas/accumulate", "blas/bias", "blas/convert",
+                                             "blas/epilogue",   "blas/gemm", "blas/reduce",
+                                             "blas/stages",     "quant/gemm"};
   if (library.count(body) || body.starts_with("conv/")) return "library";
   if (body.starts_with("solver/")) return "solver";
   if (body == "quant/requantize") return "device";
@@ -28,6 +29,7 @@ std::string FolderOf(const std::string& body) {
 // Variants that a kind of device never takes.
 bool Takes(const Device& device, const std::string& kernel) {
   // One body for the CPU, one for devices.
+  if (kernel == "stages") return device.host_accessible();
   if (kernel.starts_with("lrn_")) return device.host_accessible() == kernel.ends_with("_rows");
   if (device.host_accessible()) return !kernel.ends_with("_tiles");
   return kernel != "max_pool_forward_rows" && kernel != "max_pool_backward_rows";
