@@ -47,7 +47,7 @@ int64_t HDF5Data::CheckFile(const std::string& path) {
     const int64_t count = shape[0];
     CAFFE_CHECK(count > 0, path, ": dataset '", names_[i], "' has no rows");
     CAFFE_CHECK(i == 0 || count == rows, path, ": dataset '", names_[i], "' has ", count,
-                " rows, but ' ", names_[0], "' has ", rows);
+                " rows, but '", names_[0], "' has ", rows);
     rows = count;
     shape.erase(shape.begin());
     if (items_.size() <= i) items_.push_back(shape);
