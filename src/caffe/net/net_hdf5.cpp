@@ -54,7 +54,7 @@ NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
       BlobProto* blob = layer.mutable_blobs(static_cast<int>(b));
       const BlobProto*& owner = owners[wiring.learnable_ids[first + b]];
       if (!HasValues(*blob)) {
-        CAFFE_CHECK(owner, path, ": there is no parameter ", b, " of layer '", layer.name(), "'");
+        CAFFE_CHECK(owner, path, ": no parameter ", b, " of layer '", layer.name(), "'");
         *blob = *owner;
         blob->mutable_shape()->clear_dim();
         for (const int64_t extent : blobs[b]->shape()) blob->mutable_shape()->add_dim(extent);
