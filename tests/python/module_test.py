@@ -190,7 +190,7 @@ def test_control_c_stops_a_forward(tmp_path):
 
 def test_a_timer_counts_milliseconds():
     timer = caffe.Timer()
-    with pytest.raises(RuntimeError, match='not started'):
+    with pytest.raises(RuntimeError, match='never started'):
         timer.ms
     timer.start()
     time.sleep(0.02)
