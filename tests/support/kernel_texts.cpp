@@ -162,7 +162,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.epilogue.bias = variant == 0 ? Epilogue::Bias::kPerRow : Epilogue::Bias::kPerColumn;
         d.m = d.n = variant == 3 ? 64 : 33;
         d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
-        GeneratedLibrary().make(&device, d);
+        GeneratedQuantizedLibrary().make(&device, d);
       }
     }
   }
