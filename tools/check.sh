@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT
 jobs=${CAFFE_JOBS:-$(nproc)}
-tests=(ctest --output-on-failure --label-regex '^(null|cpu)$')
+tests=(ctest --output-on-failure --parallel "$jobs" --label-regex '^(null|cpu)$')
 # An empty folder of OpenCL drivers: only the CPU is used, even by tests that use every device.
 no_opencl() {
   mkdir -p build/no-opencl
@@ -28,7 +28,7 @@ if [ "${1:-}" = --threads ]; then
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
   # The OpenMP runtime is not instrumented: its barriers would be reported as races.
   export OMP_NUM_THREADS=1
-  exec ctest --output-on-failure --tests-regex '^(data|device)$' --test-dir build-threads
+  exec ctest --output-on-failure --tests-regex '^(data|device_[0-9]+)$' --test-dir build-threads
 fi
 if [ $# -gt 0 ]; then
   echo "usage: tools/check.sh [--sanitize | --threads]" >&2

@@ -28,7 +28,7 @@ else
 fi
 
 status=0
-ctest --test-dir build --output-on-failure || status=1
+ctest --test-dir build --output-on-failure --parallel "$(nproc)" || status=1
 log=build/Testing/Temporary/LastTest.log
 if grep -q '^\[  SKIPPED \] [^0-9]' "$log" 2>/dev/null; then
   echo "skipped:"

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: library
 // y += the sum of `parts` consecutive arrays of n elements in x.
 KERNEL(accumulate_parts, ARG(i64, n), ARG(i64, parts), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH(i, n) {

@@ -1,4 +1,5 @@
 //! types: float master
+//! tests: library
 // The gradient of a bias of y [outer, channels, inner]. MItype is the type of y_diff, MOtype that of
 // the bias.
 

@@ -1,4 +1,5 @@
 //! types: float narrow
+//! tests: library
 // y = x with a bias per row, per column or none, and an epilogue. Element (r, i) of y and of the
 // residual is at (r / per) * y_outer + (r % per) * y_step + i, likewise for x. Slopes are per row
 // of one outer index, or per column. In place allowed. On the host, blas/stages.h computes

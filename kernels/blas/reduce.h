@@ -1,4 +1,5 @@
 //! types: device
+//! tests: library
 // Sums y_diff [outer, channels, inner] over outer and inner in work groups of 256. `slices` groups
 // share a channel. With one slice b_diff += the sum; with several each writes its part to b_diff
 // [slices, channels], for accumulate_parts. The order of the sum is fixed.

@@ -1,4 +1,6 @@
 //! types: float narrow
+//! tests: library
+//! runs: host
 // blas/epilogue.h with the stages as arguments, for the host: a row is computed in pieces that stay
 // in the first cache, stage after stage. bias_axis and slope_axis are 0 (none, one slope for all),
 // 1 (per row) or 2 (per column); sum is 1 if the residual is added before the activation, 2 if it

@@ -1,4 +1,5 @@
 //! types: device
+//! tests: library
 // Convolution where every channel is a group of its own: x [images, channels, in_h, in_w], weights
 // [channels, multiplier, kernel_h, kernel_w], y [images, channels, multiplier, out_h, out_w]. Rows
 // are those of all planes. The CPU's kernels are in depthwise_planes.h.

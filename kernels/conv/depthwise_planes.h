@@ -1,4 +1,5 @@
 //! types: float master
+//! tests: library
 // Depthwise convolution (see depthwise.h) for processors. An item is a plane. A strip of its rows
 // is copied to `image` within its padding, so that everything after runs over rows as if they were
 // one: a tap is an offset, the columns that stick out are left out at the end. With strides, image

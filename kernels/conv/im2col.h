@@ -1,4 +1,5 @@
 //! types: float quantized
+//! tests: library
 // x [planes, input…] -> y [planes, kernel…, output…], planes being images times channels: the
 // columns that turn a convolution into a matrix product. Padding is the real number 0.
 

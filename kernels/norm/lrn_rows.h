@@ -1,4 +1,5 @@
 //! types: float
+//! runs: host
 // Local response normalisation (see lrn.h) for processors. An item is a row. Its sums are computed
 // for 256 columns at a time, so that the loops with the powers contain no inner loop. The sums have
 // the order of lrn.h, and therefore the same bits.

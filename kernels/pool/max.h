@@ -1,4 +1,6 @@
 //! types: float quantized
+//! runs: host max_pool_forward_rows max_pool_backward_rows
+//! runs: device max_pool_forward_tiles max_pool_backward_tiles
 // x is [planes, height, width], y and mask are [planes, out_height, out_width]. mask is the index h
 // width + w in the plane of the element that y comes from, or -1 for a window that is empty or
 // holds only NaN.

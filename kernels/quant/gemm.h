@@ -1,4 +1,5 @@
 //! types: device
+//! tests: library
 // Codes C[i] = requantized op(A[i]) op(B[i]) + bias, row-major; i is the third index of the work
 // group. One of A and B are weights, whose zero point comes with their pointer, the other are
 // activations, whose zero point is folded into the bias and whose pointer therefore has 0. See

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: net
 // The smallest and largest element, in two launches: one triple (min, max, lost) for each chunk of
 // x, then all triples merged into range, which also keeps its old content. Infinities and NaN are
 // left out; lost is 1 if there were any. If x has no finite element, min > max.

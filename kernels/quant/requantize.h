@@ -1,4 +1,5 @@
 //! types: once
+//! tests: device
 // y = x * multiplier / 2^shift by channel, with one rounding, half away from zero: converts sums of
 // products to the output's scale. x and y are [rows, channels]. See math/requantize.h.
 KERNEL(requantize_sums_i32, ARG(i64, rows), ARG(i64, channels), IN(i32, x), IN(i32, multiplier),

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: solver
 #include "dialect/training.h"
 // h = momentum h + (1 - momentum) g^2; u = g sqrt((k + delta) / (h + delta));
 // k = momentum k + (1 - momentum) u^2; w -= rate u.

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: solver
 #include "dialect/training.h"
 // m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 // w -= rate correction m / (sqrt(v) + delta), where the correction depends on the iteration

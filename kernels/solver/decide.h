@@ -1,4 +1,5 @@
 //! types: once
+//! tests: solver
 #include "dialect/training.h"
 // sums[g] = the sum of every groups-th of the parts, from part g on.
 KERNEL(gradient_sums, ARG(i64, groups), ARG(i64, n), IN(f32, parts), OUT(f32, sums)) {

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: solver
 // sums[g] = the sum of diff^2 over runs g, g + groups, … of `unit` elements each. unit is 1 on
 // devices, so that neighbouring work items read neighbouring elements, and large on the host.
 KERNEL(gradient_squares, ARG(i64, groups), ARG(i64, n), FOLD(i64, unit), IN(Dtype, diff),

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: solver
 #include "dialect/training.h"
 // h' = momentum h + rate g; w -= (1 + momentum) h' - momentum h.
 // g becomes the update. A work item takes `unit` elements, a divisor of PARAMETER_BLOCK.

@@ -1,4 +1,5 @@
 //! types: float
+//! tests: solver
 #include "dialect/training.h"
 // h = decay h + (1 - decay) g^2; w -= rate g / (sqrt(h) + delta).
 // g becomes the update. A work item takes `unit` elements, a divisor of PARAMETER_BLOCK.

@@ -21,6 +21,7 @@ void BindPythonLayer(pybind11::module_& module);
 void BindParameters(pybind11::module_& module);
 void BindNet(pybind11::module_& module);
 void BindSolver(pybind11::module_& module);
+void BindStreams(pybind11::module_& module);
 void BindTimer(pybind11::module_& module);
 
 // Converts a message of ours or of caffe_pb2; throws a TypeError for anything else.

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_caffe, module) {
   BindParameters(module);
   BindNet(module);
   BindSolver(module);
+  BindStreams(module);
   BindTimer(module);
   WaitAtExit();
 }

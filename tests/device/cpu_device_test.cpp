@@ -82,12 +82,11 @@ std::vector<Output> RunKernel(const std::string& level, const std::string& body,
   CpuDevice device;
   auto kernel =
       ProgramBuilder(&device, body).Types(types).Body(body).Build()->CreateKernel(signature.name);
-  std::vector<KernelArgument> arguments;
+  KernelArguments arguments;
   std::vector<std::pair<size_t, DevicePtr>> outputs;
   for (size_t i = 0; i < signature.parameters.size(); ++i) {
     const KernelParameter& parameter = signature.parameters[i];
     const std::string word = Word(parameter.type, types);
-    const std::string scalar = ScalarType(parameter, types);
     if (parameter.kind == KernelParameter::Kind::kIn ||
         parameter.kind == KernelParameter::Kind::kOut) {
       const DevicePtr array =
@@ -96,9 +95,10 @@ std::vector<Output> RunKernel(const std::string& level, const std::string& body,
       const bool codes = word == "q8" || word == "q16";
       arguments.push_back(KernelArgument(array, codes ? 100 : 0));
       if (parameter.kind == KernelParameter::Kind::kOut) outputs.emplace_back(i, array);
-    } else if (scalar == "Requant") {
+    } else if (const ScalarKind scalar = ScalarKindOf(parameter, types);
+               scalar == ScalarKind::kRequant) {
       arguments.push_back(Requant::FromReal(0.71));
-    } else if (scalar == "float" || scalar == "double") {
+    } else if (scalar == ScalarKind::kFloat || scalar == ScalarKind::kDouble) {
       arguments.push_back(0.71);
     } else {
       arguments.push_back(kExtent);
@@ -280,7 +280,7 @@ TEST(CpuDeviceTest, LaunchesAreChecked) {
   const DevicePtr x = device.Allocate(64, "a test");
   auto program = ProgramBuilder(&device, "relu").Body("neuron/relu").Build();
   auto kernel = program->CreateKernel("relu_forward");
-  const auto message = [&](const std::vector<KernelArgument>& arguments) {
+  const auto message = [&](const KernelArguments& arguments) {
     try {
       kernel->Launch(16, arguments);
     } catch (const Error& error) {

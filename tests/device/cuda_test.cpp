@@ -259,15 +259,16 @@ TEST_F(CudaTest, StreamsAreQueuesOfTheirOwn) {
   spin->Launch(1, {20000000, a});
   auto busy = device_->RecordEvent();
   auto stream = device_->CreateStream();
-  device_->UseStream(stream.get());
-  EXPECT_NE(device_->native_stream(), default_queue);
-  place->Launch({2, 3}, {2, 3, b});
-  auto done = device_->RecordEvent();
-  done->Wait();
-  // The second queue did not wait for the first.
-  EXPECT_GT(busy->SecondsSince(*done), 0);
-  EXPECT_EQ(Get<int32_t>(b, 6)[4], 1001);
-  stream.reset();
+  {
+    const StreamScope scope(device_.get(), stream.get());
+    EXPECT_NE(device_->native_stream(), default_queue);
+    place->Launch({2, 3}, {2, 3, b});
+    auto done = device_->RecordEvent();
+    done->Wait();
+    // The second queue did not wait for the first.
+    EXPECT_GT(busy->SecondsSince(*done), 0);
+    EXPECT_EQ(Get<int32_t>(b, 6)[4], 1001);
+  }
   EXPECT_EQ(device_->native_stream(), default_queue);
 }
 

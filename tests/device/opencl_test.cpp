@@ -423,16 +423,16 @@ TEST_F(OpenClTest, StreamsAreQueuesOfTheirOwn) {
   device_->Synchronize();
   {
     const auto stream = device_->CreateStream();
-    device_->UseStream(stream.get());
-    EXPECT_NE(device_->native_stream(), first);
-    device_->Fill(buffer, 7, 64);
-    device_->Synchronize();
-    device_->UseStream(nullptr);
+    {
+      const StreamScope scope(device_, stream.get());
+      EXPECT_NE(device_->native_stream(), first);
+      device_->Fill(buffer, 7, 64);
+      const StreamScope inner(device_, nullptr);
+      EXPECT_EQ(device_->native_stream(), first);
+    }
     EXPECT_EQ(device_->native_stream(), first);
     EXPECT_EQ(Read<uint8_t>(buffer, 64), std::vector<uint8_t>(64, 7));
-    device_->UseStream(stream.get());
   }
-  EXPECT_EQ(device_->native_stream(), first) << "a stream that goes is not used any more";
 }
 
 TEST_F(OpenClTest, ThreadsShareADevice) {

@@ -29,7 +29,7 @@ def test_what_scripts_look_for_is_there():
                  'get_solver_from_file layer_type_list set_random_seed solver_count '
                  'set_solver_count solver_rank set_solver_rank set_multiprocess has_nccl Layer '
                  'LayerParameter NetParameter NetState SolverParameter data_type quantizer_mode '
-                 'Classifier Detector io layers params NetSpec to_proto __version__ Timer AdaGradSolver '
+                 'Classifier Detector io layers params NetSpec to_proto __version__ Stream Timer AdaGradSolver '
                  'RMSPropSolver AdaDeltaSolver set_logging_disabled bfloat16').split():
         assert hasattr(caffe, name), name
     assert (caffe.TRAIN, caffe.TEST) == (0, 1)

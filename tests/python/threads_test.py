@@ -120,6 +120,49 @@ print(wrong)
 
 
 @pytest.mark.parametrize('device', DEVICES)
+def test_threads_with_streams_have_the_results_of_one(device):
+    process = run('''
+import threads_test as t, caffe, sys
+inputs = [t.images(seed) for seed in range(2)]
+nets = [t.make(sys.argv[1], size=40 + i) for i in range(2)]
+expected = [net.forward(data=data)['prob'].copy() for net, data in zip(nets, inputs)]
+wrong = []
+
+def work(i):
+    caffe.set_device(sys.argv[1])
+    with caffe.Stream() as stream:
+        assert stream.device.name == sys.argv[1]
+        for k in range(40):
+            if (nets[i].forward(data=inputs[i])['prob'] != expected[i]).any():
+                wrong.append((i, k))
+        # What was computed on the stream is read without it.
+        nets[i].forward(data=-inputs[i])
+        stream.synchronize()
+    last[i] = nets[i].blobs['prob'].data.copy()
+
+last = {}
+t.in_threads(*(lambda i=i: work(i) for i in range(2)))
+for net, data, i in zip(nets, inputs, range(2)):
+    assert (net.forward(data=-data)['prob'] == last[i]).all()
+print(wrong)
+''', device)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split('\n')[0] == '[]'
+
+
+def test_streams_are_left_in_reverse_order():
+    first, second = caffe.Stream(), caffe.Stream()
+    with first, second:
+        pass
+    first.__enter__()
+    with pytest.raises(RuntimeError, match='did not enter last'):
+        second.__exit__(None, None, None)
+    first.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match='did not enter last'):
+        first.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize('device', DEVICES)
 def test_shapes_change_between_forwards(device):
     process = run('''
 import threads_test as t, caffe, sys

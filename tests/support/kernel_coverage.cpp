@@ -1,6 +1,7 @@
 #include "support/kernel_coverage.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <vector>
 
@@ -12,28 +13,6 @@
 
 namespace caffe {
 namespace {
-
-// The tests that launch a body's kernels: those of the layers, unless an operator, the solver or
-// something else uses it.
-std::string FolderOf(const std::string& body) {
-  static const std::set<std::string> library{"blas/accumulate", "blas/bias", "blas/convert",
-                                             "blas/epilogue",   "blas/gemm", "blas/reduce",
-                                             "blas/stages",     "quant/gemm"};
-  if (library.count(body) || body.starts_with("conv/")) return "library";
-  if (body.starts_with("solver/")) return "solver";
-  if (body == "quant/requantize") return "device";
-  if (body == "quant/min_max") return "net";
-  return "layers";
-}
-
-// Variants that a kind of device never takes.
-bool Takes(const Device& device, const std::string& kernel) {
-  // One body for the CPU, one for devices.
-  if (kernel == "stages") return device.host_accessible();
-  if (kernel.starts_with("lrn_")) return device.host_accessible() == kernel.ends_with("_rows");
-  if (device.host_accessible()) return !kernel.ends_with("_tiles");
-  return kernel != "max_pool_forward_rows" && kernel != "max_pool_backward_rows";
-}
 
 bool HasFolder(const std::string& folder) {
   return folder == "layers" || folder == "solver" || folder == "library";
@@ -53,9 +32,10 @@ void BeginKernelCoverage(const std::string& folder) {
   if (HasFolder(folder)) RecordLaunches();
 }
 
-std::string MissingLaunches(const std::string& folder) {
+namespace {
+
+std::string MissingLaunches(const std::string& folder, const std::set<LaunchedKernel>& launched) {
   if (!HasFolder(folder)) return "";
-  const std::set<LaunchedKernel> launched = RecordedLaunches();
   const auto any = [&](const auto& condition) {
     return std::any_of(launched.begin(), launched.end(), condition);
   };
@@ -64,7 +44,7 @@ std::string MissingLaunches(const std::string& folder) {
                                     [](const Device* device) { return device->host_accessible(); });
   std::string missing;
   for (const std::string& body : KernelBodies()) {
-    if (FolderOf(body) != folder) continue;
+    if (BodyTests(body) != folder) continue;
     const std::vector<DataType> types = TypesOf(body);
     for (const KernelSignature& kernel : ParseKernelHeads(body, KernelText(body))) {
       if (folder == "library") {
@@ -77,7 +57,7 @@ std::string MissingLaunches(const std::string& folder) {
       bool taken = false;
       for (const Device* device : devices) {
         const std::string& id = device->info().id;
-        if (!Takes(*device, kernel.name)) continue;
+        if (!RunsOn(body, kernel.name, device->host_accessible())) continue;
         taken = true;
         if (!any([&](const auto& l) { return l.kernel == kernel.name && l.device == id; })) {
           missing += Concat(kernel.name, " (", body, ") on ", id, "\n");
@@ -96,6 +76,48 @@ std::string MissingLaunches(const std::string& folder) {
     }
   }
   return missing;
+}
+
+std::filesystem::path NotesOf(const std::filesystem::path& notes, const std::string& folder,
+                              int shard) {
+  return notes / Concat(folder, "_", shard);
+}
+
+}  // namespace
+
+std::string MissingLaunches(const std::string& folder) {
+  return MissingLaunches(folder, RecordedLaunches());
+}
+
+void ForgetLaunchesOfShard(const std::filesystem::path& notes, const std::string& folder,
+                           int shard) {
+  std::filesystem::remove(NotesOf(notes, folder, shard));
+}
+
+void NoteLaunchesOfShard(const std::filesystem::path& notes, const std::string& folder, int shard) {
+  std::filesystem::create_directories(notes);
+  std::ofstream file(NotesOf(notes, folder, shard));
+  for (const auto& [device, kernel, types] : RecordedLaunches()) {
+    file << device << ' ' << kernel << ' ' << types.compute.name() << ' ' << types.in.name() << ' '
+         << types.out.name() << '\n';
+  }
+}
+
+std::string MissingLaunchesOfShards(const std::filesystem::path& notes, const std::string& folder,
+                                    int shards, std::string* absent) {
+  std::set<LaunchedKernel> launched;
+  for (int shard = 0; shard < shards; ++shard) {
+    const std::filesystem::path path = NotesOf(notes, folder, shard);
+    std::ifstream file(path);
+    if (!file) *absent += Concat(absent->empty() ? "" : ", ", shard + 1);
+    std::string device, kernel, compute, in, out;
+    while (file >> device >> kernel >> compute >> in >> out) {
+      launched.insert(
+          {device, kernel, {DataTypeByName(compute), DataTypeByName(in), DataTypeByName(out)}});
+    }
+    std::filesystem::remove(path);
+  }
+  return absent->empty() ? MissingLaunches(folder, launched) : "";
 }
 
 }  // namespace caffe

@@ -1,6 +1,8 @@
 #include "support/kernel_texts.hpp"
 
+#include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -16,17 +18,46 @@
 namespace caffe {
 namespace {
 
+// The words behind each line `//! <what>:` at the beginning of a body.
+std::vector<std::vector<std::string>> HeadLines(const std::string& path, const std::string& what) {
+  std::istringstream text(KernelText(path));
+  std::vector<std::vector<std::string>> lines;
+  const std::string mark = "//! " + what + ":";
+  for (std::string line; std::getline(text, line) && line.starts_with("//!");) {
+    if (!line.starts_with(mark)) continue;
+    std::istringstream words(line.substr(mark.size()));
+    lines.emplace_back(std::istream_iterator<std::string>(words),
+                       std::istream_iterator<std::string>());
+  }
+  return lines;
+}
+
 std::vector<std::string> Groups(const std::string& path) {
-  const std::string& text = KernelText(path);
-  const std::string line = text.substr(0, text.find('\n')), mark = "//! types:";
-  if (line.rfind(mark, 0) != 0) return {};
-  std::istringstream words(line.substr(mark.size()));
-  std::vector<std::string> groups;
-  for (std::string word; words >> word;) groups.push_back(word);
-  return groups;
+  const auto lines = HeadLines(path, "types");
+  return lines.empty() ? std::vector<std::string>() : lines[0];
 }
 
 }  // namespace
+
+std::string BodyTests(const std::string& path) {
+  const auto lines = HeadLines(path, "tests");
+  if (lines.empty()) return "layers";
+  CAFFE_CHECK(lines.size() == 1 && lines[0].size() == 1, path,
+              ": '//! tests:' is followed by one folder");
+  return lines[0][0];
+}
+
+bool RunsOn(const std::string& path, const std::string& kernel, bool host) {
+  const std::vector<std::string> groups = Groups(path);
+  if (host && std::find(groups.begin(), groups.end(), "device") != groups.end()) return false;
+  for (const std::vector<std::string>& words : HeadLines(path, "runs")) {
+    CAFFE_CHECK(!words.empty() && (words[0] == "host" || words[0] == "device"), path,
+                ": '//! runs:' is followed by host or device");
+    const bool named = std::find(words.begin() + 1, words.end(), kernel) != words.end();
+    if ((named || words.size() == 1) && host != (words[0] == "host")) return false;
+  }
+  return true;
+}
 
 std::vector<std::string> KernelBodies() {
   std::vector<std::string> bodies;

@@ -14,6 +14,12 @@ std::vector<std::string> KernelBodies();
 // groups.
 std::vector<DataType> BodyTypes(const std::string& path);
 
+// The folder in tests/ whose tests launch a body's kernels: its line `//! tests:`, or layers.
+std::string BodyTests(const std::string& path);
+
+// Whether a kernel of a body is launched on the CPU (`host`), or on devices: its lines `//! runs:`.
+bool RunsOn(const std::string& path, const std::string& kernel, bool host);
+
 // The complete text of a body in every type that its first line names, and of bodies that an
 // operator completes with defines, the texts of that operator. `fold`: FOLD parameters are folded.
 std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold);

@@ -1,11 +1,25 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 #include "support/kernel_coverage.hpp"
+
+namespace {
+
+constexpr int kSkipped = 77;  // SKIP_RETURN_CODE of ctest
+
+int Report(const std::string& tests, const std::string& missing) {
+  if (missing.empty()) return 0;
+  std::cerr << "[  FAILED  ] kernels that no test in tests/" << tests << " launches:\n" << missing;
+  return 1;
+}
+
+}  // namespace
 
 // Tests never touch the user's caches: without the folders that ctest names, private ones are used.
 int main(int argc, char** argv) {
@@ -16,13 +30,29 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   std::string tests = std::filesystem::path(argv[0]).filename().string();
   if (tests.starts_with("test_")) tests = tests.substr(5);
+  const std::filesystem::path notes = folder / "launches";
+  // test_<folder> --kernels-of-shards=4: after all shards, whether every kernel was launched.
+  constexpr std::string_view kShards = "--kernels-of-shards=";
+  if (argc == 2 && std::string_view(argv[1]).starts_with(kShards)) {
+    const int shards = std::stoi(argv[1] + kShards.size());
+    std::string absent;
+    const std::string missing = caffe::MissingLaunchesOfShards(notes, tests, shards, &absent);
+    if (!absent.empty()) {
+      std::cerr << "not checked: shard " << absent << " of " << shards
+                << " did not run to its end\n";
+      return kSkipped;
+    }
+    return Report(tests, missing);
+  }
   const bool all = GTEST_FLAG_GET(filter) == "*";
+  const char* const shard = std::getenv("GTEST_SHARD_INDEX");
+  if (shard != nullptr) caffe::ForgetLaunchesOfShard(notes, tests, std::atoi(shard));
   if (all) caffe::BeginKernelCoverage(tests);
   const int status = RUN_ALL_TESTS();
-  const std::string missing = all ? caffe::MissingLaunches(tests) : "";
-  if (!missing.empty()) {
-    std::cerr << "[  FAILED  ] kernels that no test in tests/" << tests << " launches:\n"
-              << missing;
+  if (!all) return status;
+  if (shard != nullptr) {
+    caffe::NoteLaunchesOfShard(notes, tests, std::atoi(shard));
+    return status;
   }
-  return missing.empty() ? status : 1;
+  return std::max(status, Report(tests, caffe::MissingLaunches(tests)));
 }

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -15,6 +17,7 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/layer/layer_registry.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/json.hpp"
 #include "commands/self_test.hpp"
@@ -404,6 +407,31 @@ TEST_F(CommandsTest, SelfTestHasARowForEachFamilyAndType) {
   EXPECT_FALSE(Holds(out, "FAIL")) << out;
   ASSERT_EQ(0, Run({"device_query", "--self-test", "--json", "-gpu", "cpu"}));
   EXPECT_TRUE(Holds(out, "\"failed\": 0")) << out;
+}
+
+// A new layer needs a family, or a reason here why it has none.
+TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
+  const std::map<std::string, std::string> without{
+      {"Data", "reads on the host"},
+      {"DummyData", "fills on the host"},
+      {"HDF5Data", "reads on the host"},
+      {"HDF5Output", "writes on the host"},
+      {"ImageData", "reads on the host"},
+      {"MemoryData", "copies from the host"},
+      {"Flatten", "shares its bottom"},
+      {"Reshape", "shares its bottom"},
+      {"Silence", "has no top"},
+      {"Split", "is inserted where a blob is read twice"},
+      {"Quantizer", "is inserted between types"},
+      {"Parameter", "has no bottom"},
+      {"Python", "runs Python"}};
+  const std::set<std::string> covered = SelfTestLayers();
+  for (const std::string& type : LayerRegistry::Get().Names()) {
+    EXPECT_NE(covered.count(type), without.count(type)) << type;
+  }
+  for (const auto& [type, reason] : without) {
+    EXPECT_TRUE(LayerRegistry::Get().Has(type) || type == "Python") << type << " " << reason;
+  }
 }
 
 TEST_F(CommandsTest, SelfTestPassesOnEveryDevice) {

@@ -399,6 +399,15 @@ void Compare(const Values& values, const Values& reference, double tolerance, Se
 
 }  // namespace
 
+std::set<std::string> SelfTestLayers() {
+  std::set<std::string> types;
+  for (const Family& family : Families()) {
+    const NetParameter net = NetOf(family, kFloat);
+    for (const LayerParameter& layer : net.layer()) types.insert(layer.type());
+  }
+  return types;
+}
+
 std::vector<std::string> SelfTestFamilies() {
   std::vector<std::string> names;
   for (const Family& family : Families()) names.push_back(family.name);

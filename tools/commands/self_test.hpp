@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct SelfTestRow {
 
 // The names of all families, in the order of their rows.
 std::vector<std::string> SelfTestFamilies();
+
+// The types of the layers that the families consist of.
+std::set<std::string> SelfTestLayers();
 
 // Runs every family in every type that the device has; `report` is called with each row as
 // soon as it is known. A family that throws has failed and does not stop the others.

@@ -2,9 +2,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/device/program.hpp"
+#include "caffe/device/stream.hpp"
 
 namespace caffe {
 
@@ -37,28 +39,15 @@ struct DeviceInfo {
 // What a device did since the last reset. Tests assert these.
 struct DeviceCounters {
   int64_t launches = 0, library_calls = 0, uploads = 0, downloads = 0, copies = 0, syncs = 0;
-  int64_t builds = 0, allocations = 0;
+  int64_t builds = 0, allocations = 0, stream_waits = 0;
   int64_t upload_bytes = 0, download_bytes = 0;
 };
 
-// A point in a device's queue.
-class Event {
- public:
-  virtual ~Event() = default;
-  virtual void Wait() = 0;
-  // Seconds from `start` to this event; waits for both.
-  virtual double SecondsSince(Event& start) = 0;
-};
+class BufferPool;
 
-// An in-order queue of its own.
-class Stream {
- public:
-  virtual ~Stream() = default;
-};
-
-// One device: its memory, its queue and its compiler. Thread-safe but for streams: every thread
-// that uses a device shares its default stream. Every failure is an exception with the name of the
-// device and of the call.
+// One device: its memory, its streams and its compiler. Thread-safe. What a thread enqueues goes to
+// the stream of its innermost StreamScope, without one to the default stream, which all such
+// threads share. Every failure is an exception with the name of the device and of the call.
 class Device {
  public:
   virtual ~Device();
@@ -66,28 +55,50 @@ class Device {
   Backend backend() const { return info_.backend; }
 
   // `bytes` of device memory from a caching allocator, aligned to 256 bytes, content undefined.
-  // Throws if there is not enough, naming `purpose`, the request, and what is in use.
+  // Throws if there is not enough, naming `purpose`, the request, and what is in use. Freed memory
+  // is given out again at once, in stream order: a stream that takes a buffer which other streams
+  // have used waits for these, on the device.
   DevicePtr Allocate(int64_t bytes, std::string_view purpose);
   void Free(DevicePtr pointer) noexcept;
   // Gives cached, unused memory back to the system.
   void ReleaseCache() noexcept;
-  int64_t bytes_in_use() const { return bytes_in_use_; }
-  int64_t bytes_peak() const { return bytes_peak_; }
-  void ResetPeak() { bytes_peak_ = bytes_in_use_.load(); }
+  int64_t bytes_in_use() const;
+  int64_t bytes_peak() const;
+  void ResetPeak();
 
-  // In queue order. Upload returns when `source` may be reused, not when the copy has happened.
+  // In the order of the calling thread's stream. Upload returns when `source` may be reused, not
+  // when the copy has happened. Download waits on the host until the copy is done: one sync.
+  // A read-only target is an error.
   void Upload(DevicePtr target, const void* source, int64_t bytes);
-  void Download(void* target, DevicePtr source, int64_t bytes);  // waits: one sync
+  void Download(void* target, DevicePtr source, int64_t bytes);
   void Copy(DevicePtr target, DevicePtr source, int64_t bytes);
   void Fill(DevicePtr target, uint8_t byte, int64_t bytes);
+  // Waits on the host until everything on the calling thread's stream is done. Streams of other
+  // threads go on; Stream::Synchronize waits for one of them.
   void Synchronize();
 
-  virtual std::unique_ptr<Event> RecordEvent() = 0;
-  virtual std::unique_ptr<Stream> CreateStream() = 0;
-  // The stream of the following calls; null is the default one.
-  virtual void UseStream(Stream* stream) = 0;
-  // The native handle of the current stream: cudaStream_t, cl_command_queue; null elsewhere.
-  virtual void* native_stream() = 0;
+  // A stream besides the default one; at most kMostStreams at a time.
+  std::unique_ptr<Stream> CreateStream();
+  static constexpr int kMostStreams = 63;
+  virtual Stream* default_stream() = 0;
+  // The calling thread's stream: that of its innermost StreamScope for this device, or the default.
+  Stream* current_stream();
+  // current_stream()->Record(timed).
+  std::unique_ptr<Event> RecordEvent(bool timed = true);
+  // The native handle of the calling thread's stream: cudaStream_t, cl_command_queue; null
+  // elsewhere. On CUDA, the device's context is current on the calling thread afterwards.
+  virtual void* native_stream() { return current_stream()->native(); }
+  // To be called before `pointers` are used on the current stream by other means than Kernel and
+  // the calls above, as by a vendor's library: the stream waits for work of other streams on these
+  // buffers. Read-only pointers are read, the others are written.
+  void NoteUse(std::initializer_list<DevicePtr> pointers) {
+    NoteUse(std::span(pointers.begin(), pointers.size()));
+  }
+  void NoteUse(std::span<const DevicePtr> pointers) {
+    if (has_streams()) OrderUse(pointers);
+  }
+  // False as long as CreateStream was never called: all work is in one order.
+  bool has_streams() const { return has_streams_.load(std::memory_order_relaxed); }
 
   // Compiles, or takes from the program cache. `use_cache` false compiles afresh.
   std::shared_ptr<Program> Build(const ProgramText& text, bool use_cache = true);
@@ -103,14 +114,15 @@ class Device {
   bool host_accessible() const { return info_.backend == Backend::kCpu; }
 
  protected:
-  explicit Device(DeviceInfo info) : info_(std::move(info)) {}
+  explicit Device(DeviceInfo info);
   virtual void* DoAllocate(int64_t bytes) = 0;  // null if there is not enough
   virtual void DoFree(void* handle) noexcept = 0;
   virtual void DoUpload(DevicePtr target, const void* source, int64_t bytes) = 0;
   virtual void DoDownload(void* target, DevicePtr source, int64_t bytes) = 0;
   virtual void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) = 0;
   virtual void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) = 0;
-  virtual void DoSynchronize() = 0;
+  virtual void DoSynchronize() { current_stream()->Synchronize(); }
+  virtual std::unique_ptr<Stream> DoCreateStream() = 0;
   // The program from the cache or the compiler. Implementations that compile call CountBuild().
   virtual std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) = 0;
   // Derived destructors call this first, while DoFree still works.
@@ -119,14 +131,21 @@ class Device {
   DeviceInfo info_;
 
  private:
-  mutable std::mutex memory_mutex_;
-  std::multimap<int64_t, void*> cached_;
-  std::unordered_map<void*, int64_t> sizes_;
-  std::atomic<int64_t> bytes_in_use_{0}, bytes_peak_{0};
+  friend class BufferPool;
+  friend class Event;
+  friend class Stream;
+  void OrderUse(std::span<const DevicePtr> pointers);
+  void CheckWritable(DevicePtr target, const char* call) const;
+
+  // Events and streams may outlive the device; it is null from then on.
+  const std::shared_ptr<Device*> self_ = std::make_shared<Device*>(this);
+  std::atomic<bool> has_streams_{false};
+  std::unique_ptr<BufferPool> buffers_;
   std::mutex program_mutex_;
   std::unordered_map<std::string, std::weak_ptr<Program>> programs_;
   std::atomic<int64_t> launches_{0}, library_calls_{0}, uploads_{0}, downloads_{0}, copies_{0},
-      syncs_{0}, builds_{0}, allocations_{0}, upload_bytes_{0}, download_bytes_{0};
+      syncs_{0}, builds_{0}, allocations_{0}, stream_waits_{0}, upload_bytes_{0},
+      download_bytes_{0};
 };
 
 // One backend. Each returns no devices, and says why, where its driver or library is missing.

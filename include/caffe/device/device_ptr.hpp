@@ -4,17 +4,38 @@
 
 namespace caffe {
 
-// A place in device memory: a buffer and a byte offset. On the CPU and on CUDA `handle` is the
+// An address in device memory: a buffer and a byte offset. On the CPU and on CUDA `handle` is the
 // buffer's address, on OpenCL its memory object. Trivially copyable; owns nothing.
 struct DevicePtr {
   void* handle = nullptr;
   int64_t offset = 0;
+  // True for what device_data() returns: kernels and copies refuse to write there, because the
+  // owner would not notice that its copy on the host is out of date. Travels with the pointer.
+  bool read_only = false;
 
-  DevicePtr operator+(int64_t bytes) const { return {handle, offset + bytes}; }
+  DevicePtr operator+(int64_t bytes) const { return {handle, offset + bytes, read_only}; }
+  DevicePtr ReadOnly() const { return {handle, offset, true}; }
   explicit operator bool() const { return handle != nullptr; }
   // The address, where device memory has addresses (CPU, CUDA).
   char* address() const { return static_cast<char*>(handle) + offset; }
-  friend bool operator==(const DevicePtr&, const DevicePtr&) = default;
+  // Throws if the pointer is read-only: for what is written by other means than Kernel and Device.
+  void CheckWritable() const {
+    if (read_only) [[unlikely]] {
+      RefuseToWrite();
+    }
+  }
+  // The address, to write to.
+  char* writable_address() const {
+    CheckWritable();
+    return address();
+  }
+  // The same memory, whether it may be written or not.
+  friend bool operator==(const DevicePtr& a, const DevicePtr& b) {
+    return a.handle == b.handle && a.offset == b.offset;
+  }
+
+ private:
+  [[noreturn]] static void RefuseToWrite();
 };
 
 // The same with an element type: arithmetic counts elements.

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -30,20 +33,55 @@ struct KernelSignature {
 // A value for one argument. Implicit from integers, floating-point numbers, Requant and pointers.
 class KernelArgument {
  public:
-  enum class Kind { kInteger, kReal, kRequant, kPointer };
+  enum class Kind : int32_t { kInteger, kReal, kRequant, kPointer };
   template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
   KernelArgument(T value) : kind(Kind::kInteger), integer(static_cast<int64_t>(value)) {}
   KernelArgument(double value) : kind(Kind::kReal), real(value) {}
   KernelArgument(Requant value) : kind(Kind::kRequant), requant(value) {}
   KernelArgument(DevicePtr value, int32_t zero_point = 0)
-      : kind(Kind::kPointer), pointer(value), zero(zero_point) {}
+      : kind(Kind::kPointer), zero(zero_point), pointer(value) {}
 
   Kind kind;
-  int64_t integer = 0;
-  double real = 0;
-  Requant requant;
-  DevicePtr pointer;
-  int32_t zero = 0;
+  int32_t zero = 0;  // the zero point of quantized data behind a pointer
+  union {            // by kind
+    int64_t integer;
+    double real;
+    Requant requant;
+    DevicePtr pointer;
+  };
+};
+
+// The arguments of one launch, without memory of their own from the heap.
+class KernelArguments {
+ public:
+  static constexpr size_t kCapacity = 40;
+
+  KernelArguments() = default;
+  KernelArguments(std::initializer_list<KernelArgument> arguments) { append(arguments); }
+  void push_back(const KernelArgument& argument) { append(&argument, &argument + 1); }
+  void append(std::initializer_list<KernelArgument> arguments) {
+    append(arguments.begin(), arguments.end());
+  }
+  template <class Iterator> void append(Iterator first, Iterator last) {
+    for (; first != last; ++first) {
+      if (size_ == kCapacity) ThrowFull();
+      new (static_cast<void*>(storage_ + size_ * sizeof(KernelArgument))) KernelArgument(*first);
+      ++size_;
+    }
+  }
+
+  size_t size() const { return size_; }
+  const KernelArgument* begin() const {
+    return std::launder(reinterpret_cast<const KernelArgument*>(storage_));
+  }
+  const KernelArgument* end() const { return begin() + size_; }
+  const KernelArgument& operator[](size_t i) const { return begin()[i]; }
+
+ private:
+  [[noreturn]] static void ThrowFull();
+
+  size_t size_ = 0;
+  alignas(KernelArgument) std::byte storage_[kCapacity * sizeof(KernelArgument)];
 };
 
 // How many work items: FOR_EACH(i, n) and FOR_EACH_GROUP(g, n) take {n}; FOR_EACH_ROW(r, rows, c,
@@ -64,35 +102,40 @@ struct LaunchGroups {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Enqueues one launch and returns. Arguments are given for every declared parameter, foldable
-  // ones included, in the order of the declaration; count and kinds are checked. Nothing is
-  // launched for an empty range.
-  void Launch(const LaunchRange& range, const std::vector<KernelArgument>& arguments);
-  void LaunchInGroups(const LaunchGroups& groups, const std::vector<KernelArgument>& arguments);
+  // Enqueues one launch on the calling thread's stream and returns. Arguments are given for every
+  // declared parameter, foldable ones included, in the order of the declaration; count and kinds
+  // are checked, and that no read-only pointer is given for an OUT. Nothing is launched for an
+  // empty range.
+  void Launch(const LaunchRange& range, const KernelArguments& arguments);
+  void LaunchInGroups(const LaunchGroups& groups, const KernelArguments& arguments);
   const KernelSignature& signature() const { return signature_; }
 
  protected:
   Kernel(Device* device, KernelSignature signature, const TypeTriple& types)
       : device_(device), signature_(std::move(signature)), types_(types) {}
   // The 256-wide launch of `range`, or `groups`; arguments are already checked.
-  virtual void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) = 0;
-  virtual void DoLaunchGroups(const LaunchGroups& groups,
-                              const std::vector<KernelArgument>& arguments) = 0;
+  virtual void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) = 0;
+  virtual void DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) = 0;
 
   Device* device_;
   KernelSignature signature_;
   TypeTriple types_;
 
  private:
-  void Check(const std::vector<KernelArgument>& arguments) const;
+  void Check(const KernelArguments& arguments) const;
+  void NoteUse(const KernelArguments& arguments) const;
+  [[noreturn]] void Refuse(size_t argument, const std::string& why) const;
 };
 
-// The C type of a scalar parameter under a triple: "i32", "i64", "u32", "u64", "float", "double",
-// "Requant". Resolves Acctype and Scaletype, which follow the compute type.
-std::string ScalarType(const KernelParameter& parameter, const TypeTriple& types);
+// What a scalar parameter is in C.
+enum class ScalarKind { kI32, kU32, kI64, kU64, kFloat, kDouble, kRequant };
 
-// The bytes of one scalar argument as the kernel wants them (at most 8), after conversion to
-// `scalar_type`. Returns the size.
-size_t PackScalar(const KernelArgument& argument, const std::string& scalar_type, void* target);
+// The kind of a scalar or foldable parameter under a triple. Resolves Acctype and Scaletype, which
+// follow the compute type. Throws if kernel arguments cannot be of the declared type.
+ScalarKind ScalarKindOf(const KernelParameter& parameter, const TypeTriple& types);
+
+// The bytes of one scalar argument as the kernel takes them (at most 8), after conversion to
+// `kind`. Returns the size. Throws if the value does not fit.
+size_t PackScalar(const KernelArgument& argument, ScalarKind kind, void* target);
 
 }  // namespace caffe

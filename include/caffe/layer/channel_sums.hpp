@@ -21,7 +21,7 @@ class ChannelSums {
   void Reshape(int64_t outer, int64_t channels, int64_t inner);
   // Launches such a kernel, whose first arguments are channels, outer, inner, slices, lanes, and
   // whose last is the array of parts: [sums, slices * lanes, channels].
-  void Launch(Kernel* kernel, const std::vector<KernelArgument>& arguments);
+  void Launch(Kernel* kernel, const KernelArguments& arguments);
   // The two that most layers need: the sum of a, or the sum of a * b.
   void Sum(KernelArgument a);
   void Dot(KernelArgument a, KernelArgument b);

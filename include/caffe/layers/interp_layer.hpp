@@ -34,7 +34,7 @@ class Interp : public LayerBase {
   };
   // The extents of `index` 0 (height) or 1 (width).
   Axis MakeAxis(const BlobVec& bottom, int index) const;
-  std::vector<KernelArgument> Geometry() const;
+  KernelArguments Geometry() const;
 
   int64_t planes_ = 0;
   Axis height_, width_;

@@ -27,7 +27,7 @@ class LRN : public LayerBase {
 
  private:
   // The first seven arguments of the kernels that compute scales.
-  std::vector<KernelArgument> Arguments() const;
+  KernelArguments Arguments() const;
   void ReserveParts(const Shape& shape);
 
   bool across_ = true;

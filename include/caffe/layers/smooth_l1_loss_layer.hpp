@@ -26,7 +26,7 @@ class SmoothL1Loss : public LossBase {
 
  private:
   // The arguments of both kernels behind the first ones.
-  std::vector<KernelArgument> Arguments(const BlobVec& bottom) const;
+  KernelArguments Arguments(const BlobVec& bottom) const;
 
   int64_t part_ = 1;  // elements in a term
   std::unique_ptr<Kernel> forward_, backward_;

@@ -30,7 +30,7 @@ class SoftmaxWithLoss : public LossBase {
 
   void SetUpClassWeights();
   // The arguments of a kernel for both passes, up to class_weighting.
-  std::vector<KernelArgument> Arguments(KernelArgument values, KernelArgument labels);
+  KernelArguments Arguments(KernelArgument values, KernelArgument labels);
 
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   std::shared_ptr<BlobBase> probabilities_;

@@ -39,7 +39,7 @@ class Upsample : public LayerBase {
       output = fixed > 0 ? fixed : extent * scale - cut;
     }
   };
-  std::vector<KernelArgument> Geometry() const;
+  KernelArguments Geometry() const;
   // For the mask of a forward.
   void MeasureReach(const BlobBase& mask);
 

@@ -1,22 +1,11 @@
 #include "caffe/device/device.hpp"
 
-#include <algorithm>
+#include <utility>
 
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/device/buffer_pool.hpp"
 
 namespace caffe {
-namespace {
-
-// Requests are rounded up so that buffers of nearly equal sizes can take each other's place.
-int64_t RoundUp(int64_t bytes) {
-  const int64_t step = bytes < (1 << 20) ? 256 : bytes < (64 << 20) ? 64 << 10 : 2 << 20;
-  return (std::max<int64_t>(bytes, 1) + step - 1) / step * step;
-}
-
-}  // namespace
-
 const char* BackendName(Backend backend) {
   switch (backend) {
     case Backend::kCpu: return "cpu";
@@ -27,74 +16,31 @@ const char* BackendName(Backend backend) {
   return "null";
 }
 
-Device::~Device() = default;
+Device::Device(DeviceInfo info)
+    : info_(std::move(info)), buffers_(std::make_unique<BufferPool>(this)) {}
+
+Device::~Device() { *self_ = nullptr; }
 
 DevicePtr Device::Allocate(int64_t bytes, std::string_view purpose) {
-  CAFFE_CHECK(bytes >= 0, purpose, ": can not allocate ", bytes, " bytes");
-  const int64_t size = RoundUp(bytes);
-  const std::lock_guard lock(memory_mutex_);
-  void* handle = nullptr;
-  // A cached buffer is taken if at most a quarter of it is wasted.
-  const auto found = cached_.lower_bound(size);
-  if (found != cached_.end() && found->first <= size + size / 4) {
-    handle = found->second;
-    sizes_[handle] = found->first;
-    bytes_in_use_ += found->first;
-    cached_.erase(found);
-  } else {
-    handle = DoAllocate(size);
-    if (!handle && !cached_.empty()) {
-      for (auto& [cached_size, cached_handle] : cached_) DoFree(cached_handle);
-      cached_.clear();
-      handle = DoAllocate(size);
-    }
-    if (!handle) {
-      throw OutOfMemory(Concat(info_.id, " (", info_.name, "): out of memory: ", purpose,
-                               " asks for ", size, " bytes, ", bytes_in_use_.load(),
-                               " are in use of ", info_.memory_bytes,
-                               "; use a smaller batch or a narrower type"));
-    }
-    ++allocations_;
-    sizes_[handle] = size;
-    bytes_in_use_ += size;
-  }
-  if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_.load();
-  if (log::Topic("memory")) {
-    log::Info(Concat(info_.id, ": ", sizes_[handle], " bytes for ", purpose, "; ",
-                     bytes_in_use_.load(), " in use, at most ", bytes_peak_.load()));
-  }
-  return {handle, 0};
+  return buffers_->Allocate(bytes, purpose);
 }
+void Device::Free(DevicePtr pointer) noexcept { buffers_->Free(pointer); }
+void Device::ReleaseCache() noexcept { buffers_->ReleaseCache(); }
+void Device::FreeEverything() noexcept { buffers_->FreeEverything(); }
+int64_t Device::bytes_in_use() const { return buffers_->bytes_in_use(); }
+int64_t Device::bytes_peak() const { return buffers_->bytes_peak(); }
+void Device::ResetPeak() { buffers_->ResetPeak(); }
 
-void Device::Free(DevicePtr pointer) noexcept {
-  if (!pointer) return;
-  const std::lock_guard lock(memory_mutex_);
-  const auto found = sizes_.find(pointer.handle);
-  if (found == sizes_.end()) {
-    log::Error(Concat(info_.id, ": a buffer was freed twice or never allocated"));
-    return;
-  }
-  bytes_in_use_ -= found->second;
-  cached_.emplace(found->second, pointer.handle);
-  sizes_.erase(found);
-}
-
-void Device::ReleaseCache() noexcept {
-  const std::lock_guard lock(memory_mutex_);
-  for (auto& [size, handle] : cached_) DoFree(handle);
-  cached_.clear();
-}
-
-void Device::FreeEverything() noexcept {
-  ReleaseCache();
-  const std::lock_guard lock(memory_mutex_);
-  for (auto& [handle, size] : sizes_) DoFree(handle);
-  sizes_.clear();
-  bytes_in_use_ = 0;
+void Device::CheckWritable(DevicePtr target, const char* call) const {
+  CAFFE_CHECK(!target.read_only, info_.id, ": ", call,
+              " was given a read-only pointer to write to: give mutable_device_data() or "
+              "mutable_device_diff() instead of device_data() or device_diff()");
 }
 
 void Device::Upload(DevicePtr target, const void* source, int64_t bytes) {
   if (bytes == 0) return;
+  CheckWritable(target, "Upload");
+  NoteUse({target});
   DoUpload(target, source, bytes);
   ++uploads_;
   upload_bytes_ += bytes;
@@ -102,6 +48,7 @@ void Device::Upload(DevicePtr target, const void* source, int64_t bytes) {
 
 void Device::Download(void* target, DevicePtr source, int64_t bytes) {
   if (bytes == 0) return;
+  NoteUse({source.ReadOnly()});
   DoDownload(target, source, bytes);
   ++downloads_;
   ++syncs_;
@@ -110,12 +57,16 @@ void Device::Download(void* target, DevicePtr source, int64_t bytes) {
 
 void Device::Copy(DevicePtr target, DevicePtr source, int64_t bytes) {
   if (bytes == 0 || target == source) return;
+  CheckWritable(target, "Copy");
+  NoteUse({source.ReadOnly(), target});
   DoCopy(target, source, bytes);
   ++copies_;
 }
 
 void Device::Fill(DevicePtr target, uint8_t byte, int64_t bytes) {
   if (bytes == 0) return;
+  CheckWritable(target, "Fill");
+  NoteUse({target});
   DoFill(target, byte, bytes);
 }
 
@@ -123,6 +74,27 @@ void Device::Synchronize() {
   DoSynchronize();
   ++syncs_;
 }
+
+Stream* Device::current_stream() {
+  for (const StreamScope* scope = StreamScope::Innermost(); scope; scope = scope->outer()) {
+    if (scope->device() == this) return scope->stream() ? scope->stream() : default_stream();
+  }
+  return default_stream();
+}
+
+std::unique_ptr<Stream> Device::CreateStream() {
+  std::unique_ptr<Stream> stream = DoCreateStream();
+  // On the CPU calls return when their work is done: there is no order to keep.
+  if (!host_accessible()) {
+    buffers_->Add(stream.get());
+    has_streams_ = true;
+  }
+  return stream;
+}
+
+std::unique_ptr<Event> Device::RecordEvent(bool timed) { return current_stream()->Record(timed); }
+
+void Device::OrderUse(std::span<const DevicePtr> pointers) { buffers_->OrderUse(pointers); }
 
 std::shared_ptr<Program> Device::Build(const ProgramText& text, bool use_cache) {
   if (!use_cache) return DoBuild(text, false);
@@ -132,12 +104,14 @@ std::shared_ptr<Program> Device::Build(const ProgramText& text, bool use_cache) 
     for (const KernelSignature& kernel : text.kernels) key += kernel.name + "\n";
   }
   const std::lock_guard lock(program_mutex_);
-  std::weak_ptr<Program>& slot = programs_[key];
-  std::shared_ptr<Program> program = slot.lock();
-  if (!program) {
-    program = DoBuild(text, true);
-    slot = program;
+  const auto found = programs_.find(key);
+  if (found != programs_.end()) {
+    if (std::shared_ptr<Program> program = found->second.lock()) return program;
   }
+  std::shared_ptr<Program> program = DoBuild(text, true);
+  // Programs that are gone leave their keys, which are whole texts.
+  std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+  programs_[key] = program;
   return program;
 }
 
@@ -151,14 +125,16 @@ DeviceCounters Device::counters() const {
   counters.syncs = syncs_;
   counters.builds = builds_;
   counters.allocations = allocations_;
+  counters.stream_waits = stream_waits_;
   counters.upload_bytes = upload_bytes_;
   counters.download_bytes = download_bytes_;
   return counters;
 }
 
 void Device::ResetCounters() {
-  for (auto* counter : {&launches_, &library_calls_, &uploads_, &downloads_, &copies_, &syncs_,
-                        &builds_, &allocations_, &upload_bytes_, &download_bytes_}) {
+  for (auto* counter :
+       {&launches_, &library_calls_, &uploads_, &downloads_, &copies_, &syncs_, &builds_,
+        &allocations_, &stream_waits_, &upload_bytes_, &download_bytes_}) {
     *counter = 0;
   }
 }

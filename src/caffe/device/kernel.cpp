@@ -1,9 +1,10 @@
 #include "caffe/device/kernel.hpp"
 
+#include <array>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
@@ -44,71 +45,106 @@ std::set<LaunchedKernel> RecordedLaunches() {
   return Record().kernels;
 }
 
-std::string ScalarType(const KernelParameter& parameter, const TypeTriple& types) {
-  if (parameter.type == "Acctype") return types.compute.info().accumulator;
-  if (parameter.type == "Scaletype") return types.compute.info().scale;
-  return parameter.type;
+ScalarKind ScalarKindOf(const KernelParameter& parameter, const TypeTriple& types) {
+  const std::string_view type = parameter.type == "Acctype"     ? types.compute.info().accumulator
+                                : parameter.type == "Scaletype" ? types.compute.info().scale
+                                                                : parameter.type;
+  if (type == "i32") return ScalarKind::kI32;
+  if (type == "u32") return ScalarKind::kU32;
+  if (type == "i64") return ScalarKind::kI64;
+  if (type == "u64") return ScalarKind::kU64;
+  if (type == "float") return ScalarKind::kFloat;
+  if (type == "double") return ScalarKind::kDouble;
+  if (type == "Requant") return ScalarKind::kRequant;
+  CAFFE_THROW("parameter ", parameter.name, ": kernel arguments cannot be of type ", type);
 }
 
-size_t PackScalar(const KernelArgument& argument, const std::string& scalar_type, void* target) {
-  if (scalar_type == "Requant") {
+size_t PackScalar(const KernelArgument& argument, ScalarKind kind, void* target) {
+  if (kind == ScalarKind::kRequant) {
     CAFFE_CHECK(argument.kind == KernelArgument::Kind::kRequant,
                 "an argument of type Requant was given a plain number");
     return Put(argument.requant, target);
   }
-  CAFFE_CHECK(argument.kind == KernelArgument::Kind::kInteger ||
-                  argument.kind == KernelArgument::Kind::kReal,
-              "a scalar argument of type ", scalar_type, " was given a pointer or a Requant");
   const bool integer = argument.kind == KernelArgument::Kind::kInteger;
-  if (scalar_type == "float") {
-    return Put(static_cast<float>(integer ? argument.integer : argument.real), target);
+  CAFFE_CHECK(integer || argument.kind == KernelArgument::Kind::kReal,
+              "a scalar argument was given a pointer or a Requant");
+  if (kind == ScalarKind::kFloat) {
+    return Put(integer ? static_cast<float>(argument.integer) : static_cast<float>(argument.real),
+               target);
   }
-  if (scalar_type == "double") {
-    return Put(static_cast<double>(integer ? argument.integer : argument.real), target);
+  if (kind == ScalarKind::kDouble) {
+    return Put(integer ? static_cast<double>(argument.integer) : argument.real, target);
   }
   CAFFE_CHECK(integer, "an integer argument was given the real number ", argument.real);
   const int64_t value = argument.integer;
-  if (scalar_type == "i32") {
+  if (kind == ScalarKind::kI32) {
     CAFFE_CHECK(value >= INT32_MIN && value <= INT32_MAX, value, " does not fit an i32 argument");
     return Put(static_cast<int32_t>(value), target);
   }
-  if (scalar_type == "u32") {
+  if (kind == ScalarKind::kU32) {
     CAFFE_CHECK(value >= 0 && value <= int64_t{UINT32_MAX}, value, " does not fit a u32 argument");
     return Put(static_cast<uint32_t>(value), target);
   }
-  CAFFE_CHECK(scalar_type == "i64" || scalar_type == "u64", "kernel arguments can not be of type ",
-              scalar_type);
   return Put(value, target);
 }
 
-void Kernel::Check(const std::vector<KernelArgument>& arguments) const {
+void KernelArguments::ThrowFull() {
+  CAFFE_THROW("a kernel launch takes at most ", kCapacity, " arguments");
+}
+
+void Kernel::Refuse(size_t argument, const std::string& why) const {
+  CAFFE_THROW("kernel ", signature_.name, ": argument ", argument, " (",
+              signature_.parameters[argument].name, ") ", why);
+}
+
+void Kernel::Check(const KernelArguments& arguments) const {
   CAFFE_CHECK(arguments.size() == signature_.parameters.size(), "kernel ", signature_.name,
               " declares ", signature_.parameters.size(), " arguments, its launch gives ",
               arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const KernelParameter& parameter = signature_.parameters[i];
-    const bool pointer = parameter.kind == KernelParameter::Kind::kIn ||
-                         parameter.kind == KernelParameter::Kind::kOut;
-    CAFFE_CHECK(pointer == (arguments[i].kind == KernelArgument::Kind::kPointer), "kernel ",
-                signature_.name, ": argument ", i, " (", parameter.name, ") is declared as a ",
-                pointer ? "pointer" : "scalar", " and given something else");
+    const KernelParameter::Kind kind = signature_.parameters[i].kind;
+    const bool out = kind == KernelParameter::Kind::kOut;
+    const bool pointer = out || kind == KernelParameter::Kind::kIn;
+    if (pointer != (arguments[i].kind == KernelArgument::Kind::kPointer)) [[unlikely]] {
+      Refuse(i, Concat("is declared as a ", pointer ? "pointer" : "scalar",
+                       " and given something else"));
+    }
+    if (out && arguments[i].pointer.read_only) [[unlikely]] {
+      Refuse(i,
+             "is written by the kernel and was given a read-only pointer: give MutableData(), "
+             "MutableDiff() or mutable_device_data() instead of Data(), Diff() or device_data()");
+    }
   }
 }
 
-void Kernel::Launch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) {
+// Orders the launch after other streams' work on its buffers.
+void Kernel::NoteUse(const KernelArguments& arguments) const {
+  if (!device_->has_streams()) return;
+  std::array<DevicePtr, KernelArguments::kCapacity> used;
+  size_t count = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].kind != KernelArgument::Kind::kPointer) continue;
+    const bool out = signature_.parameters[i].kind == KernelParameter::Kind::kOut;
+    used[count++] = out ? arguments[i].pointer : arguments[i].pointer.ReadOnly();
+  }
+  device_->NoteUse(std::span<const DevicePtr>(used.data(), count));
+}
+
+void Kernel::Launch(const LaunchRange& range, const KernelArguments& arguments) {
   Check(arguments);
   if (range.rows <= 0 || range.columns <= 0) return;
+  NoteUse(arguments);
   DoLaunch(range, arguments);
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);
 }
 
-void Kernel::LaunchInGroups(const LaunchGroups& groups,
-                            const std::vector<KernelArgument>& arguments) {
+void Kernel::LaunchInGroups(const LaunchGroups& groups, const KernelArguments& arguments) {
   Check(arguments);
   for (int64_t extent : groups.groups) {
     if (extent <= 0) return;
   }
+  NoteUse(arguments);
   DoLaunchGroups(groups, arguments);
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);

@@ -70,9 +70,9 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
   folded_->Reshape({sums_, folds_, channels});
 }
 
-void ChannelSums::Launch(Kernel* kernel, const std::vector<KernelArgument>& arguments) {
-  std::vector<KernelArgument> all{channels_, outer_, inner_, slices_, lanes_};
-  all.insert(all.end(), arguments.begin(), arguments.end());
+void ChannelSums::Launch(Kernel* kernel, const KernelArguments& arguments) {
+  KernelArguments all{channels_, outer_, inner_, slices_, lanes_};
+  all.append(arguments.begin(), arguments.end());
   all.push_back(parts_->MutableData());
   const int64_t groups = channels_ * slices_ * lanes_;
   // Columns tell the host how long a group takes; on devices they would be work items.

@@ -63,7 +63,7 @@ void Eltwise::Combine(std::vector<KernelArgument> inputs, std::vector<double> co
                       KernelArgument y) {
   while (true) {
     const size_t used = std::min(inputs.size(), kInputs);
-    std::vector<KernelArgument> arguments{count_, static_cast<int>(used)};
+    KernelArguments arguments{count_, static_cast<int>(used)};
     for (size_t i = 0; i < kInputs; ++i) arguments.push_back(inputs[i < used ? i : 0]);
     if (!coeffs.empty()) {
       for (size_t i = 0; i < kInputs; ++i) arguments.push_back(i < used ? coeffs[i] : 0.0);

@@ -67,7 +67,7 @@ void Interp::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->Reshape({bottom[0]->shape(0), bottom[0]->shape(1), height_.output, width_.output});
 }
 
-std::vector<KernelArgument> Interp::Geometry() const {
+KernelArguments Interp::Geometry() const {
   return {planes_,
           height_.whole,
           width_.whole,
@@ -81,7 +81,7 @@ std::vector<KernelArgument> Interp::Geometry() const {
 }
 
 void Interp::Forward(const BlobVec& bottom, const BlobVec& top) {
-  std::vector<KernelArgument> arguments = Geometry();
+  KernelArguments arguments = Geometry();
   arguments.push_back(bottom[0]->Data());
   arguments.push_back(top[0]->MutableData());
   forward_->Launch({planes_ * height_.output, width_.output}, arguments);
@@ -90,7 +90,7 @@ void Interp::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Interp::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                       const BlobVec& bottom) {
   if (!propagate_down[0]) return;
-  std::vector<KernelArgument> arguments = Geometry();
+  KernelArguments arguments = Geometry();
   arguments.push_back(top[0]->Diff());
   arguments.push_back(bottom[0]->MutableDiff());
   backward_->Launch({planes_ * height_.whole, width_.whole}, arguments);

@@ -55,12 +55,12 @@ void LRN::ReserveParts(const Shape& shape) {
   ratio_->Reshape(shape);
 }
 
-std::vector<KernelArgument> LRN::Arguments() const {
+KernelArguments LRN::Arguments() const {
   return {planes_, extent_, inner_, reach_, factor_, beta_, k_};
 }
 
 void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
-  std::vector<KernelArgument> arguments = Arguments();
+  KernelArguments arguments = Arguments();
   arguments.push_back(bottom[0]->Data());
   arguments.push_back(top[0]->MutableData());
   forward_->Launch(range_, arguments);
@@ -70,9 +70,9 @@ void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                    const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   ReserveParts(bottom[0]->shape());
-  std::vector<KernelArgument> arguments = Arguments();
-  arguments.insert(arguments.end(), {bottom[0]->Data(), top[0]->Diff(), power_->MutableData(),
-                                     ratio_->MutableData()});
+  KernelArguments arguments = Arguments();
+  arguments.append(
+      {bottom[0]->Data(), top[0]->Diff(), power_->MutableData(), ratio_->MutableData()});
   parts_->Launch(range_, arguments);
   backward_->Launch(
       range_, {planes_, extent_, inner_, reach_, factor_, beta_, bottom[0]->Data(), top[0]->Diff(),

@@ -31,8 +31,8 @@ void Pointwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
 void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
   input_.Keep(*bottom[0], *top[0], need_backward() && ReadsBottom());
   const int64_t count = bottom[0]->count();
-  std::vector<KernelArgument> arguments{count, bottom[0]->Data(), top[0]->MutableData()};
-  arguments.insert(arguments.end(), formula_.constants.begin(), formula_.constants.end());
+  KernelArguments arguments{count, bottom[0]->Data(), top[0]->MutableData()};
+  arguments.append(formula_.constants.begin(), formula_.constants.end());
   forward_->Launch(count, arguments);
 }
 
@@ -41,13 +41,13 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   const int64_t count = bottom[0]->count();
   if (!propagate_down[0] || count == 0) return;
   CAFFE_CHECK(backward_, Where(), ": has no gradient");
-  std::vector<KernelArgument> arguments{count};
+  KernelArguments arguments{count};
   if (ReadsBottom()) arguments.push_back(input_.Data(*bottom[0], *top[0]));
   if (ReadsTop()) arguments.push_back(top[0]->Data());
   arguments.push_back(top[0]->Diff());
   arguments.push_back(bottom[0]->MutableDiff());
   const std::vector<double>& constants = formula_.backward_constants;
-  arguments.insert(arguments.end(), constants.begin(), constants.end());
+  arguments.append(constants.begin(), constants.end());
   backward_->Launch(count, arguments);
 }
 

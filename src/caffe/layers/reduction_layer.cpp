@@ -56,10 +56,9 @@ void Reduction::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Reduction::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                          const BlobVec& bottom) {
   if (!propagate_down[0]) return;
-  std::vector<KernelArgument> arguments{rows_, columns_, y_stride_};
+  KernelArguments arguments{rows_, columns_, y_stride_};
   if (reads_bottom_) arguments.push_back(bottom[0]->Data());
-  arguments.insert(arguments.end(),
-                   {top[0]->Diff(), Factor() * derivative_, bottom[0]->MutableDiff()});
+  arguments.append({top[0]->Diff(), Factor() * derivative_, bottom[0]->MutableDiff()});
   backward_->Launch({rows_, columns_}, arguments);
 }
 

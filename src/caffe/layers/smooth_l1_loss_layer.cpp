@@ -26,7 +26,7 @@ void SmoothL1Loss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   sum_.Reshape((bottom[0]->count() + part_ - 1) / part_);
 }
 
-std::vector<KernelArgument> SmoothL1Loss::Arguments(const BlobVec& bottom) const {
+KernelArguments SmoothL1Loss::Arguments(const BlobVec& bottom) const {
   const double sigma = layer_param().smooth_l1_loss_param().sigma();
   // In the place of weights that are not there stands something that is not read.
   const KernelArgument none = sum_.divisor().Data();
@@ -40,7 +40,7 @@ std::vector<KernelArgument> SmoothL1Loss::Arguments(const BlobVec& bottom) const
 }
 
 void SmoothL1Loss::Forward(const BlobVec& bottom, const BlobVec& top) {
-  std::vector<KernelArgument> arguments{sum_.count(), part_};
+  KernelArguments arguments{sum_.count(), part_};
   for (const KernelArgument& argument : Arguments(bottom)) arguments.push_back(argument);
   arguments.push_back(sum_.terms().MutableData());
   forward_->Launch(sum_.count(), arguments);
@@ -53,8 +53,8 @@ void SmoothL1Loss::Backward(const BlobVec& top, const std::vector<bool>& propaga
     if (!propagate_down[i]) continue;
     CAFFE_CHECK(i < 2, Where(), ": there is no gradient for weights");
     const double factor = (i == 0 ? 1.0 : -1.0) / ItemDivisor(bottom[0]->shape(0));
-    std::vector<KernelArgument> arguments = Arguments(bottom);
-    arguments.insert(arguments.end(), {top[0]->Diff(), bottom[i]->MutableDiff(), factor});
+    KernelArguments arguments = Arguments(bottom);
+    arguments.append({top[0]->Diff(), bottom[i]->MutableDiff(), factor});
     backward_->Launch(bottom[0]->count(), arguments);
   }
 }

@@ -57,21 +57,19 @@ void SoftmaxWithLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   SetLabels(channels_, inner_, true);
 }
 
-std::vector<KernelArgument> SoftmaxWithLoss::Arguments(KernelArgument values,
-                                                       KernelArgument labels) {
+KernelArguments SoftmaxWithLoss::Arguments(KernelArgument values, KernelArgument labels) {
   const LossParameter& loss = layer_param().loss_param();
-  std::vector<KernelArgument> arguments{outer_, channels_};
+  KernelArguments arguments{outer_, channels_};
   if (inner_ != 1) arguments.push_back(inner_);
   // Without weights something stands in their place that is not read.
   const bool weighted = class_weights_ != nullptr;
-  arguments.insert(arguments.end(),
-                   {loss.has_ignore_label(), loss.ignore_label(), weighted, values, labels,
+  arguments.append({loss.has_ignore_label(), loss.ignore_label(), weighted, values, labels,
                     weighted ? class_weights_->Data() : sum_.divisor().Data()});
   return arguments;
 }
 
 void SoftmaxWithLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
-  std::vector<KernelArgument> arguments = Arguments(bottom[0]->Data(), bottom[1]->Data());
+  KernelArguments arguments = Arguments(bottom[0]->Data(), bottom[1]->Data());
   arguments.push_back(Probabilities(top).MutableData());
   arguments.push_back(sum_.terms().MutableData());
   if (inner_ == 1) {
@@ -87,9 +85,8 @@ void SoftmaxWithLoss::Backward(const BlobVec& top, const std::vector<bool>& prop
   CAFFE_CHECK(propagate_down.size() < 2 || !propagate_down[1], Where(),
               ": there is no gradient for labels");
   if (!propagate_down[0]) return;
-  std::vector<KernelArgument> arguments = Arguments(Probabilities(top).Data(), bottom[1]->Data());
-  arguments.insert(arguments.end(),
-                   {top[0]->Diff(), sum_.divisor().Data(), bottom[0]->MutableDiff()});
+  KernelArguments arguments = Arguments(Probabilities(top).Data(), bottom[1]->Data());
+  arguments.append({top[0]->Diff(), sum_.divisor().Data(), bottom[0]->MutableDiff()});
   if (inner_ == 1) {
     backward_rows_->Launch({outer_, channels_}, arguments);
   } else {

@@ -82,7 +82,7 @@ void Upsample::Reshape(const BlobVec& bottom, const BlobVec& top) {
   reach_->Reshape({planes_});
 }
 
-std::vector<KernelArgument> Upsample::Geometry() const {
+KernelArguments Upsample::Geometry() const {
   return {planes_, height_.input, width_.input, height_.output, width_.output};
 }
 
@@ -102,7 +102,7 @@ void Upsample::MeasureReach(const BlobBase& mask) {
 
 void Upsample::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (planes_ == 0) return;
-  std::vector<KernelArgument> arguments = Geometry();
+  KernelArguments arguments = Geometry();
   arguments.push_back(bottom[0]->Data());
   if (masked_) {
     MeasureReach(*bottom[1]);
@@ -116,7 +116,7 @@ void Upsample::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Upsample::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                         const BlobVec& bottom) {
   if (!propagate_down[0]) return;
-  std::vector<KernelArgument> arguments = Geometry();
+  KernelArguments arguments = Geometry();
   arguments.push_back(top[0]->Diff());
   if (masked_) {
     arguments.push_back(bottom[1]->Data());

@@ -76,6 +76,7 @@ void ConvOp::Forward(const ConvArguments& arguments) {
                                    arguments.quant && arguments.quant->negative_multiplier);
   CAFFE_CHECK(!missing, "convolution ", descriptor_.name(), ": the array of the ", missing,
               " is missing");
+  arguments.y.CheckWritable();
   DoForward(arguments);
 }
 

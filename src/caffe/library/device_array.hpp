@@ -9,7 +9,7 @@ namespace caffe {
 
 // The start of a pointer's buffer. It is aligned for every type, so it can stand for an argument of
 // another type that the kernel does not read.
-inline DevicePtr BufferOf(DevicePtr pointer) { return {pointer.handle, 0}; }
+inline DevicePtr BufferOf(DevicePtr pointer) { return {pointer.handle, 0, pointer.read_only}; }
 
 // Device memory that goes with its owner; empty for 0 bytes.
 class DeviceArray {

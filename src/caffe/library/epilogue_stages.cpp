@@ -85,15 +85,13 @@ void EpilogueStages::Define(ProgramBuilder* builder) const {
 }
 
 void EpilogueStages::AddArguments(const EpilogueOperands& operands, DevicePtr y,
-                                  std::vector<KernelArgument>* arguments) const {
-  arguments->insert(arguments->end(),
-                    {a_, b_, coefficient_, sum_ == Sum::kNone ? BufferOf(y) : operands.residual,
+                                  KernelArguments* arguments) const {
+  arguments->append({a_, b_, coefficient_, sum_ == Sum::kNone ? BufferOf(y) : operands.residual,
                      formula_ == ActivationFormula::kSlopes ? operands.slopes : BufferOf(y)});
 }
 
-void EpilogueStages::AddHostArguments(std::vector<KernelArgument>* arguments) const {
-  arguments->insert(arguments->end(),
-                    {slope_axis(), static_cast<int>(sum_), static_cast<int>(formula_)});
+void EpilogueStages::AddHostArguments(KernelArguments* arguments) const {
+  arguments->append({slope_axis(), static_cast<int>(sum_), static_cast<int>(formula_)});
 }
 
 }  // namespace caffe

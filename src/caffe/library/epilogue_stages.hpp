@@ -37,9 +37,9 @@ class EpilogueStages {
   // Adds activation_a, activation_b, coefficient, residual, slopes. `y` replaces arrays that are
   // not read.
   void AddArguments(const EpilogueOperands& operands, DevicePtr y,
-                    std::vector<KernelArgument>* arguments) const;
+                    KernelArguments* arguments) const;
   // slope_axis, sum, formula.
-  void AddHostArguments(std::vector<KernelArgument>* arguments) const;
+  void AddHostArguments(KernelArguments* arguments) const;
 
  private:
   ActivationFormula formula_ = ActivationFormula::kBounds;

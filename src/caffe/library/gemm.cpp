@@ -64,6 +64,7 @@ void GemmOp::Run(const GemmArguments& arguments) {
                                    arguments.quant && arguments.quant->negative_multiplier);
   CAFFE_CHECK(!missing, "matrix product ", descriptor_.name(), ": the array of the ", missing,
               " is missing");
+  arguments.c.CheckWritable();
   DoRun(arguments);
 }
 

@@ -38,7 +38,7 @@ class KernelPoolOp final : public PoolOp {
  protected:
   void DoForward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
-    std::vector<KernelArgument> arguments = Geometry();
+    KernelArguments arguments = Geometry();
     arguments.emplace_back(a.x, a.quant ? a.quant->zero_x : 0);
     arguments.emplace_back(a.y, a.quant ? a.quant->zero_y : 0);
     if (a.quant) {
@@ -57,7 +57,7 @@ class KernelPoolOp final : public PoolOp {
 
   void DoBackward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
-    std::vector<KernelArgument> arguments = Geometry();
+    KernelArguments arguments = Geometry();
     arguments.emplace_back(a.y_diff);
     if (d.has_mask()) arguments.emplace_back(a.mask);
     arguments.emplace_back(a.x_diff);
@@ -98,13 +98,13 @@ class KernelPoolOp final : public PoolOp {
   }
 
   // The arguments of the geometry, which all kernels take.
-  std::vector<KernelArgument> Geometry() const {
+  KernelArguments Geometry() const {
     const PoolDescriptor& d = descriptor_;
-    std::vector<KernelArgument> arguments{d.planes, d.height.input, d.width.input, d.height.output,
-                                          d.width.output};
+    KernelArguments arguments{d.planes, d.height.input, d.width.input, d.height.output,
+                              d.width.output};
     if (!tiles_) {
-      arguments.insert(arguments.end(), {d.height.kernel, d.width.kernel, d.height.stride,
-                                         d.width.stride, d.height.pad, d.width.pad});
+      arguments.append({d.height.kernel, d.width.kernel, d.height.stride, d.width.stride,
+                        d.height.pad, d.width.pad});
     }
     return arguments;
   }

@@ -111,7 +111,7 @@ void* SyncedMemory::mutable_host_data() {
 
 DevicePtr SyncedMemory::device_data() {
   ToDevice();
-  return pointer();
+  return pointer().ReadOnly();
 }
 
 DevicePtr SyncedMemory::mutable_device_data() {

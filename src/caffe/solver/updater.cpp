@@ -159,8 +159,7 @@ void Updater::Update(double rate, int64_t iteration) {
   for (size_t i = 0; i < programs_.size(); ++i) {
     ParameterArena::Part& part = arena_.parts()[i];
     const int64_t items = part.count / unit;
-    std::vector<KernelArgument> arguments{items, unit, part.data.ReadAndWrite(),
-                                          part.diff.ReadAndWrite()};
+    KernelArguments arguments{items, unit, part.data.ReadAndWrite(), part.diff.ReadAndWrite()};
     for (ArenaArray& state : states_[i]) arguments.push_back(state.ReadAndWrite());
     arguments.push_back(reals);
     arguments.push_back(part.multipliers->device_data());

@@ -83,8 +83,10 @@ std::string ProcessorName() {
 
 class CpuEvent final : public Event {
  public:
+  explicit CpuEvent(const Stream& stream) : Event(stream) {}
   void Wait() override {}
   double SecondsSince(Event& start) override {
+    CAFFE_CHECK(SameDevice(start), "cpu: the time between events of two devices is not defined");
     return std::chrono::duration<double>(time_ - static_cast<CpuEvent&>(start).time_).count();
   }
 
@@ -92,39 +94,48 @@ class CpuEvent final : public Event {
   std::chrono::steady_clock::time_point time_ = std::chrono::steady_clock::now();
 };
 
-class CpuStream final : public Stream {};
+// Every call returns when its work is done, so nothing is ever waited for.
+class CpuStream final : public Stream {
+ public:
+  explicit CpuStream(Device* device) : Stream(device) {}
+  ~CpuStream() override { Retire(); }
+  std::unique_ptr<Event> Record(bool) override { return std::make_unique<CpuEvent>(*this); }
+  void Synchronize() override {}
+  void* native() const override { return nullptr; }
+
+ protected:
+  void DoWaitFor(Event&) override {}
+};
 
 class CpuKernel final : public Kernel {
  public:
   CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types,
             const HostKernelEntry* entry)
       : Kernel(device, std::move(signature), types), entry_(entry) {
-    for (const KernelParameter& parameter : signature_.parameters) {
+    // One slot for a scalar or an address, one more for a zero point.
+    values_.resize(2 * signature_.parameters.size());
+    for (size_t i = 0; i < signature_.parameters.size(); ++i) {
+      const KernelParameter& parameter = signature_.parameters[i];
       const bool pointer = parameter.kind == KernelParameter::Kind::kIn ||
                            parameter.kind == KernelParameter::Kind::kOut;
-      scalar_types_.push_back(pointer ? "" : ScalarType(parameter, types_));
+      scalars_.push_back(pointer ? ScalarKind::kI64 : ScalarKindOf(parameter, types_));
+      pointers_.push_back(&values_[2 * i]);
+      if (pointer) pointers_.push_back(&values_[2 * i + 1]);
     }
   }
 
  protected:
-  void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) override {
+  void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) override {
     AdaptSpinning();
-    // One slot for a scalar or an address, one more for a zero point.
-    values_.clear();
-    pointers_.clear();
-    values_.resize(2 * arguments.size());
     for (size_t i = 0; i < arguments.size(); ++i) {
       const KernelArgument& argument = arguments[i];
       int64_t* slot = &values_[2 * i];
-      if (scalar_types_[i].empty()) {
+      if (argument.kind == KernelArgument::Kind::kPointer) {
         char* address = argument.pointer.handle ? argument.pointer.address() : nullptr;
         std::memcpy(&slot[0], &address, sizeof(address));
         std::memcpy(&slot[1], &argument.zero, sizeof(argument.zero));
-        pointers_.push_back(&slot[0]);
-        pointers_.push_back(&slot[1]);
       } else {
-        PackScalar(argument, scalar_types_[i], slot);
-        pointers_.push_back(slot);
+        PackScalar(argument, scalars_[i], slot);
       }
     }
     void** arguments_of = pointers_.data();
@@ -149,15 +160,15 @@ class CpuKernel final : public Kernel {
     }
   }
 
-  void DoLaunchGroups(const LaunchGroups&, const std::vector<KernelArgument>&) override {
+  void DoLaunchGroups(const LaunchGroups&, const KernelArguments&) override {
     CAFFE_THROW("kernel ", signature_.name, " is a work-group kernel and does not run on the CPU");
   }
 
  private:
   const HostKernelEntry* entry_;
-  std::vector<std::string> scalar_types_;
+  std::vector<ScalarKind> scalars_;  // not read for pointers
   std::vector<int64_t> values_;
-  std::vector<void*> pointers_;
+  std::vector<void*> pointers_;  // into values_
 };
 
 class CpuProgram final : public Program {
@@ -231,12 +242,11 @@ void SetHostLevel(const std::string& level) {
   CurrentLevel() = level;
 }
 
-CpuDevice::CpuDevice() : Device(CpuInfo()) {}
+CpuDevice::CpuDevice() : Device(CpuInfo()), default_stream_(std::make_unique<CpuStream>(this)) {}
 
 CpuDevice::~CpuDevice() { FreeEverything(); }
 
-std::unique_ptr<Event> CpuDevice::RecordEvent() { return std::make_unique<CpuEvent>(); }
-std::unique_ptr<Stream> CpuDevice::CreateStream() { return std::make_unique<CpuStream>(); }
+std::unique_ptr<Stream> CpuDevice::DoCreateStream() { return std::make_unique<CpuStream>(this); }
 
 void* CpuDevice::DoAllocate(int64_t bytes) {
   // Linux promises more than there is, and ends the process that touches it.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "caffe/device/device.hpp"
 
@@ -12,10 +14,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice();
   ~CpuDevice() override;
-  std::unique_ptr<Event> RecordEvent() override;
-  std::unique_ptr<Stream> CreateStream() override;
-  void UseStream(Stream*) override {}
-  void* native_stream() override { return nullptr; }
+  Stream* default_stream() override { return default_stream_.get(); }
 
  protected:
   void* DoAllocate(int64_t bytes) override;
@@ -24,8 +23,11 @@ class CpuDevice final : public Device {
   void DoDownload(void* target, DevicePtr source, int64_t bytes) override;
   void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override;
   void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override;
-  void DoSynchronize() override {}
+  std::unique_ptr<Stream> DoCreateStream() override;
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
+
+ private:
+  const std::unique_ptr<Stream> default_stream_;
 };
 
 // The instruction level in use: the highest that the processor has and the library was built for,

@@ -7,7 +7,6 @@ namespace caffe::cuda {
 CudaContext::~CudaContext() {
   if (!MakeCurrentIfCreated()) return;
   const Driver& driver = Driver::Get();
-  if (default_) driver.cuStreamDestroy.OrLog(default_);
   driver.cuDevicePrimaryCtxRelease.OrLog(device_);
 }
 
@@ -16,26 +15,20 @@ void CudaContext::MakeCurrent() {
     made_in_.Check(Concat("cuda:", device_));
   }
   const Driver& driver = Driver::Get();
-  if (const CUcontext context = context_.load(std::memory_order_acquire)) {
-    driver.cuCtxSetCurrent(context);
-    return;
+  CUcontext context = context_.load(std::memory_order_acquire);
+  if (!context) {
+    const std::lock_guard lock(mutex_);
+    context = context_.load(std::memory_order_acquire);
+    if (!context) {
+      driver.cuDevicePrimaryCtxRetain(&context, device_);
+      context_.store(context, std::memory_order_release);
+    }
   }
-  const std::lock_guard lock(mutex_);
-  if (const CUcontext context = context_.load(std::memory_order_acquire)) {
-    driver.cuCtxSetCurrent(context);
-    return;
-  }
-  CUcontext context = nullptr;
-  driver.cuDevicePrimaryCtxRetain(&context, device_);
-  try {
-    driver.cuCtxSetCurrent(context);
-    driver.cuStreamCreate(&default_, kStreamNonBlocking);
-  } catch (...) {
-    driver.cuDevicePrimaryCtxRelease.OrLog(device_);
-    throw;
-  }
-  current_ = default_;
-  context_.store(context, std::memory_order_release);
+  // Asking is cheaper than setting. What was set last here says nothing: other libraries of the
+  // process set it, too.
+  CUcontext current = nullptr;
+  driver.cuCtxGetCurrent(&current);
+  if (current != context) driver.cuCtxSetCurrent(context);
 }
 
 bool CudaContext::MakeCurrentIfCreated() noexcept {

@@ -8,9 +8,9 @@
 
 namespace caffe::cuda {
 
-// The primary context of one GPU, which the CUDA runtime and its libraries share, and the queues of
-// the library in it. Retained at the first use, because it costs memory and time; kept by the
-// device and by every program, event and stream, so that these may outlive the device.
+// The primary context of one GPU, which the CUDA runtime and its libraries share. Retained at the
+// first use, because it costs memory and time; kept by the device and by every program, event and
+// stream, so that these may outlive the device.
 class CudaContext {
  public:
   explicit CudaContext(CUdevice device) : device_(device) {}
@@ -24,20 +24,11 @@ class CudaContext {
   // For destructors: false if the context was never created or can not be used any more.
   bool MakeCurrentIfCreated() noexcept;
 
-  // The queue of the following calls. Null is the default one. Streams of the library do not wait
-  // for the legacy stream 0.
-  CUstream stream() const { return current_.load(std::memory_order_relaxed); }
-  void UseStream(CUstream stream) { current_ = stream ? stream : default_; }
-  // A stream that goes away while it is in use gives way to the default one.
-  void ForgetStream(CUstream stream) { current_.compare_exchange_strong(stream, default_); }
-
  private:
   const CUdevice device_;
   const ProcessMark made_in_;
   std::mutex mutex_;
   std::atomic<CUcontext> context_{nullptr};
-  CUstream default_ = nullptr;
-  std::atomic<CUstream> current_{nullptr};
 };
 
 }  // namespace caffe::cuda

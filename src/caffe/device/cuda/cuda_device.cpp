@@ -15,67 +15,13 @@ namespace caffe {
 namespace {
 
 using cuda::CudaContext;
+using cuda::CudaStream;
 using cuda::CUdeviceptr;
-using cuda::CUevent;
-using cuda::CUstream;
 using cuda::Driver;
 
 CUdeviceptr Address(DevicePtr pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer.handle) + static_cast<CUdeviceptr>(pointer.offset);
 }
-
-class CudaEvent final : public Event {
- public:
-  explicit CudaEvent(std::shared_ptr<CudaContext> context) : context_(std::move(context)) {
-    context_->MakeCurrent();
-    const Driver& driver = Driver::Get();
-    driver.cuEventCreate(&event_, 0);
-    const cuda::CUresult result = driver.cuEventRecord.Try(event_, context_->stream());
-    if (result != cuda::kSuccess) {
-      driver.cuEventDestroy.OrLog(event_);
-      cuda::ThrowDriverError(driver.cuEventRecord.name(), result);
-    }
-  }
-  ~CudaEvent() override {
-    if (context_->MakeCurrentIfCreated()) Driver::Get().cuEventDestroy.OrLog(event_);
-  }
-  void Wait() override {
-    context_->MakeCurrent();
-    Driver::Get().cuEventSynchronize(event_);
-  }
-  double SecondsSince(Event& start) override {
-    auto* first = dynamic_cast<CudaEvent*>(&start);
-    CAFFE_CHECK(first && first->context_ == context_,
-                "the time between events of two devices is not defined");
-    first->Wait();
-    Wait();
-    float milliseconds = 0;
-    Driver::Get().cuEventElapsedTime(&milliseconds, first->event_, event_);
-    return milliseconds * 1e-3;
-  }
-
- private:
-  std::shared_ptr<CudaContext> context_;
-  CUevent event_ = nullptr;
-};
-
-class CudaStream final : public Stream {
- public:
-  explicit CudaStream(std::shared_ptr<CudaContext> context) : context_(std::move(context)) {
-    context_->MakeCurrent();
-    Driver::Get().cuStreamCreate(&stream_, cuda::kStreamNonBlocking);
-  }
-  ~CudaStream() override {
-    context_->ForgetStream(stream_);
-    if (context_->MakeCurrentIfCreated()) Driver::Get().cuStreamDestroy.OrLog(stream_);
-  }
-  const CudaContext* context() const { return context_.get(); }
-  CUstream stream() const { return stream_; }
-
- private:
-  std::shared_ptr<CudaContext> context_;
-  CUstream stream_ = nullptr;
-};
 
 // As nvidia-smi writes it.
 std::string UuidText(const cuda::CUuuid& uuid) {
@@ -148,29 +94,31 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
 CudaDevice::CudaDevice(cuda::CUdevice device, DeviceInfo info, std::string target)
     : Device(std::move(info)),
       context_(std::make_shared<CudaContext>(device)),
-      staging_(std::make_unique<cuda::CudaStaging>(context_)),
       target_(std::move(target)) {}
 
 CudaDevice::~CudaDevice() { FreeEverything(); }
 
-std::unique_ptr<Event> CudaDevice::RecordEvent() { return std::make_unique<CudaEvent>(context_); }
-
-std::unique_ptr<Stream> CudaDevice::CreateStream() {
-  return std::make_unique<CudaStream>(context_);
+Stream* CudaDevice::default_stream() {
+  if (CudaStream* stream = default_stream_.load(std::memory_order_acquire)) return stream;
+  const std::lock_guard lock(default_stream_mutex_);
+  if (!made_default_stream_) {
+    made_default_stream_ = std::make_unique<CudaStream>(this, context_);
+    default_stream_.store(made_default_stream_.get(), std::memory_order_release);
+  }
+  return made_default_stream_.get();
 }
 
-void CudaDevice::UseStream(Stream* stream) {
-  auto* own = dynamic_cast<CudaStream*>(stream);
-  CAFFE_CHECK(!stream || (own && own->context() == context_.get()), info_.id,
-              ": the stream belongs to another device");
+std::unique_ptr<Stream> CudaDevice::DoCreateStream() {
+  return std::make_unique<CudaStream>(this, context_);
+}
+
+// The calling thread's, with the context current.
+CudaStream& CudaDevice::stream() {
   context_->MakeCurrent();
-  context_->UseStream(own ? own->stream() : nullptr);
+  return static_cast<CudaStream&>(*current_stream());
 }
 
-void* CudaDevice::native_stream() {
-  context_->MakeCurrent();
-  return context_->stream();
-}
+void* CudaDevice::native_stream() { return stream().stream(); }
 
 void* CudaDevice::DoAllocate(int64_t bytes) {
   context_->MakeCurrent();
@@ -190,30 +138,22 @@ void CudaDevice::DoFree(void* handle) noexcept {
 }
 
 void CudaDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
-  context_->MakeCurrent();
-  staging_->Upload(Address(target), source, bytes);
+  stream().staging().Upload(Address(target), source, bytes);
 }
 
 void CudaDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {
-  context_->MakeCurrent();
-  staging_->Download(target, Address(source), bytes);
+  stream().staging().Download(target, Address(source), bytes);
 }
 
 void CudaDevice::DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) {
-  context_->MakeCurrent();
+  const CudaStream& to = stream();
   Driver::Get().cuMemcpyDtoDAsync(Address(target), Address(source), static_cast<size_t>(bytes),
-                                  context_->stream());
+                                  to.stream());
 }
 
 void CudaDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
-  context_->MakeCurrent();
-  Driver::Get().cuMemsetD8Async(Address(target), byte, static_cast<size_t>(bytes),
-                                context_->stream());
-}
-
-void CudaDevice::DoSynchronize() {
-  context_->MakeCurrent();
-  Driver::Get().cuStreamSynchronize(context_->stream());
+  const CudaStream& to = stream();
+  Driver::Get().cuMemsetD8Async(Address(target), byte, static_cast<size_t>(bytes), to.stream());
 }
 
 std::string CudaDevice::ProgramKey(const ProgramText& text) const {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "caffe/device/cuda/cuda_context.hpp"
-#include "caffe/device/cuda/cuda_staging.hpp"
+#include "caffe/device/cuda/cuda_stream.hpp"
 #include "caffe/device/device.hpp"
 
 namespace caffe {
@@ -18,9 +20,7 @@ class CudaDevice final : public Device {
   CudaDevice(cuda::CUdevice device, DeviceInfo info, std::string target);
   ~CudaDevice() override;
 
-  std::unique_ptr<Event> RecordEvent() override;
-  std::unique_ptr<Stream> CreateStream() override;
-  void UseStream(Stream* stream) override;
+  Stream* default_stream() override;
   void* native_stream() override;
 
   // Under which key the program cache holds this text's binary.
@@ -33,12 +33,16 @@ class CudaDevice final : public Device {
   void DoDownload(void* target, DevicePtr source, int64_t bytes) override;
   void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override;
   void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override;
-  void DoSynchronize() override;
+  std::unique_ptr<Stream> DoCreateStream() override;
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
 
  private:
+  cuda::CudaStream& stream();
+
   std::shared_ptr<cuda::CudaContext> context_;
-  std::unique_ptr<cuda::CudaStaging> staging_;
+  std::mutex default_stream_mutex_;
+  std::atomic<cuda::CudaStream*> default_stream_{nullptr};
+  std::unique_ptr<cuda::CudaStream> made_default_stream_;  // at the first use
   std::string target_;
 };
 

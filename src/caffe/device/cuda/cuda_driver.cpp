@@ -64,6 +64,7 @@ Driver::Driver(const DynamicLibrary& l)
       cuDevicePrimaryCtxRetain(l, "cuDevicePrimaryCtxRetain"),
       cuDevicePrimaryCtxRelease(l, "cuDevicePrimaryCtxRelease_v2"),
       cuCtxSetCurrent(l, "cuCtxSetCurrent"),
+      cuCtxGetCurrent(l, "cuCtxGetCurrent"),
       cuCtxGetDevice(l, "cuCtxGetDevice"),
       cuMemAlloc(l, "cuMemAlloc_v2"),
       cuMemFree(l, "cuMemFree_v2"),
@@ -78,6 +79,7 @@ Driver::Driver(const DynamicLibrary& l)
       cuStreamDestroy(l, "cuStreamDestroy_v2"),
       cuEventCreate(l, "cuEventCreate"),
       cuEventRecord(l, "cuEventRecord"),
+      cuStreamWaitEvent(l, "cuStreamWaitEvent"),
       cuEventSynchronize(l, "cuEventSynchronize"),
       cuEventDestroy(l, "cuEventDestroy_v2"),
       cuEventElapsedTime(l, "cuEventElapsedTime"),
@@ -93,11 +95,12 @@ const char* Driver::Missing() const {
   };
   check(cuInit, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuDeviceGetCount, cuDeviceGet,
         cuDeviceGetName, cuDeviceGetUuid, cuDeviceTotalMem, cuDeviceGetAttribute,
-        cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRelease, cuCtxSetCurrent, cuCtxGetDevice,
-        cuMemAlloc, cuMemFree, cuMemHostAlloc, cuMemFreeHost, cuMemcpyHtoDAsync, cuMemcpyDtoHAsync,
-        cuMemcpyDtoDAsync, cuMemsetD8Async, cuStreamCreate, cuStreamSynchronize, cuStreamDestroy,
-        cuEventCreate, cuEventRecord, cuEventSynchronize, cuEventDestroy, cuEventElapsedTime,
-        cuModuleLoadData, cuModuleUnload, cuModuleGetFunction, cuLaunchKernel);
+        cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRelease, cuCtxSetCurrent, cuCtxGetCurrent,
+        cuCtxGetDevice, cuMemAlloc, cuMemFree, cuMemHostAlloc, cuMemFreeHost, cuMemcpyHtoDAsync,
+        cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemsetD8Async, cuStreamCreate, cuStreamSynchronize,
+        cuStreamDestroy, cuEventCreate, cuEventRecord, cuStreamWaitEvent, cuEventSynchronize,
+        cuEventDestroy, cuEventElapsedTime, cuModuleLoadData, cuModuleUnload, cuModuleGetFunction,
+        cuLaunchKernel);
   return missing;
 }
 

@@ -90,6 +90,7 @@ struct Driver {
   DriverCall<CUcontext*, CUdevice> cuDevicePrimaryCtxRetain;
   DriverCall<CUdevice> cuDevicePrimaryCtxRelease;
   DriverCall<CUcontext> cuCtxSetCurrent;
+  DriverCall<CUcontext*> cuCtxGetCurrent;
   DriverCall<CUdevice*> cuCtxGetDevice;
   DriverCall<CUdeviceptr*, size_t> cuMemAlloc;
   DriverCall<CUdeviceptr> cuMemFree;
@@ -103,6 +104,7 @@ struct Driver {
   DriverCall<CUstream> cuStreamSynchronize, cuStreamDestroy;
   DriverCall<CUevent*, unsigned> cuEventCreate;
   DriverCall<CUevent, CUstream> cuEventRecord;
+  DriverCall<CUstream, CUevent, unsigned> cuStreamWaitEvent;
   DriverCall<CUevent> cuEventSynchronize, cuEventDestroy;
   DriverCall<float*, CUevent, CUevent> cuEventElapsedTime;
   DriverCall<CUmodule*, const void*> cuModuleLoadData;

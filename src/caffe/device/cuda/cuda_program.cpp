@@ -15,10 +15,9 @@ constexpr int64_t kMaxItems = INT32_MAX;
 
 class CudaKernel final : public Kernel {
  public:
-  CudaKernel(Device* device, std::shared_ptr<CudaContext> context, std::shared_ptr<Program> program,
-             CUfunction function, KernelSignature signature, const ProgramText& text)
+  CudaKernel(Device* device, std::shared_ptr<Program> program, CUfunction function,
+             KernelSignature signature, const ProgramText& text)
       : Kernel(device, std::move(signature), text.types),
-        context_(std::move(context)),
         program_(std::move(program)),
         function_(function),
         label_(Concat(device->info().id, ": kernel ", signature_.name, " of program '", text.name,
@@ -37,7 +36,7 @@ class CudaKernel final : public Kernel {
         slot.fold = fold->second;
       } else {
         slot.kind = Slot::kScalar;
-        slot.type = ScalarType(parameter, types_);
+        slot.scalar = ScalarKindOf(parameter, types_);
         values += 1;
       }
       slots_.push_back(std::move(slot));
@@ -47,7 +46,7 @@ class CudaKernel final : public Kernel {
   }
 
  protected:
-  void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) override {
+  void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) override {
     CAFFE_CHECK(range.rows <= kMaxItems && range.columns <= kMaxItems &&
                     range.rows * range.columns <= kMaxItems,
                 label_, ": ", range.rows, " x ", range.columns,
@@ -57,8 +56,7 @@ class CudaKernel final : public Kernel {
     Enqueue({blocks, 1, 1}, {kGroupSize, 1, 1}, arguments);
   }
 
-  void DoLaunchGroups(const LaunchGroups& groups,
-                      const std::vector<KernelArgument>& arguments) override {
+  void DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) override {
     std::array<unsigned, 3> grid{}, block{};
     int64_t threads = 1;
     for (int d = 0; d < 3; ++d) {
@@ -78,12 +76,12 @@ class CudaKernel final : public Kernel {
   // What becomes of one declared argument.
   struct Slot {
     enum Kind { kScalar, kPointer, kFolded } kind = kScalar;
-    std::string type;  // of a scalar
+    ScalarKind scalar = ScalarKind::kI64;
     int64_t fold = 0;  // the value that the text was compiled with
     size_t first = 0;  // in values_: the scalar, or the address and behind it the zero point
   };
 
-  void Pack(const std::vector<KernelArgument>& arguments) {
+  void Pack(const KernelArguments& arguments) {
     for (size_t i = 0; i < slots_.size(); ++i) {
       const Slot& slot = slots_[i];
       const KernelArgument& argument = arguments[i];
@@ -94,7 +92,7 @@ class CudaKernel final : public Kernel {
         std::memcpy(&value[1], &argument.zero, sizeof(argument.zero));
       } else if (slot.kind == Slot::kScalar) {
         try {
-          PackScalar(argument, slot.type, value);
+          PackScalar(argument, slot.scalar, value);
         } catch (const Error& error) {
           CAFFE_THROW(label_, ": argument ", signature_.parameters[i].name, ": ", error.what());
         }
@@ -110,18 +108,17 @@ class CudaKernel final : public Kernel {
   }
 
   void Enqueue(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
-               const std::vector<KernelArgument>& arguments) {
+               const KernelArguments& arguments) {
     Pack(arguments);
-    context_->MakeCurrent();
-    const CUresult result = Driver::Get().cuLaunchKernel.Try(
-        function_, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, context_->stream(),
-        pointers_.data(), nullptr);
+    auto* stream = static_cast<CUstream>(device_->native_stream());
+    const CUresult result =
+        Driver::Get().cuLaunchKernel.Try(function_, grid[0], grid[1], grid[2], block[0], block[1],
+                                         block[2], 0, stream, pointers_.data(), nullptr);
     CAFFE_CHECK(result == kSuccess, label_, ": cuLaunchKernel failed for ", grid[0], "x", grid[1],
                 "x", grid[2], " groups of ", block[0], "x", block[1], "x", block[2],
                 " work items: ", DriverErrorText(result));
   }
 
-  std::shared_ptr<CudaContext> context_;
   std::shared_ptr<Program> program_;  // keeps the module loaded
   CUfunction function_;
   std::string label_;
@@ -157,8 +154,7 @@ std::unique_ptr<Kernel> CudaProgram::CreateKernel(const std::string& name) {
     const CUresult result = Driver::Get().cuModuleGetFunction.Try(&function, module_, name.c_str());
     CAFFE_CHECK(result == kSuccess, device_->info().id, ": program '", text_.name,
                 "' holds no kernel ", name, " for these types: ", DriverErrorText(result));
-    return std::make_unique<CudaKernel>(device_, context_, shared_from_this(), function, signature,
-                                        text_);
+    return std::make_unique<CudaKernel>(device_, shared_from_this(), function, signature, text_);
   }
   CAFFE_THROW(device_->info().id, ": program '", text_.name, "' declares no kernel ", name);
 }

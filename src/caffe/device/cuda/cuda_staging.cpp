@@ -49,14 +49,14 @@ void CudaStaging::Upload(CUdeviceptr target, const void* source, int64_t bytes) 
       driver.cuEventCreate(&event, kEventDisableTiming);
       spare_events_.push_back(event);
     }
-    char* place = ring_ + begin % kRingBytes;
-    std::memcpy(place, static_cast<const char*>(source) + at, size);
-    driver.cuMemcpyHtoDAsync(target + at, place, size, context_->stream());
+    char* staged = ring_ + begin % kRingBytes;
+    std::memcpy(staged, static_cast<const char*>(source) + at, size);
+    driver.cuMemcpyHtoDAsync(target + at, staged, size, stream_);
     const CUevent done = spare_events_.back();
     spare_events_.pop_back();
     pieces_.push_back({begin, done});
     position_ = begin + size;
-    driver.cuEventRecord(done, context_->stream());
+    driver.cuEventRecord(done, stream_);
   }
 }
 
@@ -76,8 +76,8 @@ void CudaStaging::Download(void* target, CUdeviceptr source, int64_t bytes) {
     if (i < pieces) {
       const int64_t size = std::min(kPieceBytes, bytes - i * kPieceBytes);
       driver.cuMemcpyDtoHAsync(halves_ + i % 2 * kPieceBytes, source + i * kPieceBytes, size,
-                               context_->stream());
-      driver.cuEventRecord(half_done_[i % 2], context_->stream());
+                               stream_);
+      driver.cuEventRecord(half_done_[i % 2], stream_);
     }
     if (i > 0) {
       const int64_t last = i - 1;

@@ -10,12 +10,13 @@
 
 namespace caffe::cuda {
 
-// Page-locked memory between the host's memory and the GPU's. Uploads pass a ring, so that they
+// Page-locked memory between the host's memory and the GPU's, for one stream. Uploads pass a ring, so that they
 // return as soon as the source is copied into it; downloads pass two halves in turn, so that the
 // copy out of one overlaps the transfer into the other. Memory is taken at the first use.
 class CudaStaging {
  public:
-  explicit CudaStaging(std::shared_ptr<CudaContext> context) : context_(std::move(context)) {}
+  CudaStaging(std::shared_ptr<CudaContext> context, CUstream stream)
+      : context_(std::move(context)), stream_(stream) {}
   ~CudaStaging();
   CudaStaging(const CudaStaging&) = delete;
   CudaStaging& operator=(const CudaStaging&) = delete;
@@ -29,15 +30,16 @@ class CudaStaging {
 
  private:
   // A part of the ring that a transfer reads until `done`. Positions only grow; modulo kRingBytes
-  // they are places in the ring.
+  // they are offsets in the ring.
   struct Piece {
     int64_t begin;
     CUevent done;
   };
-  // The place for the next `bytes`; waits until transfers that still read it are over.
+  // The position of the next `bytes`; waits until transfers that still read it are over.
   int64_t Reserve(int64_t bytes);
 
   std::shared_ptr<CudaContext> context_;
+  const CUstream stream_;
   std::mutex upload_mutex_, download_mutex_;
   char* ring_ = nullptr;
   int64_t position_ = 0;

@@ -10,11 +10,22 @@ namespace {
 
 class NullEvent final : public Event {
  public:
+  explicit NullEvent(const Stream& stream) : Event(stream) {}
   void Wait() override {}
   double SecondsSince(Event&) override { return 0; }
 };
 
-class NullStream final : public Stream {};
+class NullStream final : public Stream {
+ public:
+  explicit NullStream(Device* device) : Stream(device) {}
+  ~NullStream() override { Retire(); }
+  std::unique_ptr<Event> Record(bool) override { return std::make_unique<NullEvent>(*this); }
+  void Synchronize() override {}
+  void* native() const override { return nullptr; }
+
+ protected:
+  void DoWaitFor(Event&) override {}
+};
 
 class NullKernel final : public Kernel {
  public:
@@ -22,8 +33,8 @@ class NullKernel final : public Kernel {
       : Kernel(device, std::move(signature), types) {}
 
  protected:
-  void DoLaunch(const LaunchRange&, const std::vector<KernelArgument>&) override {}
-  void DoLaunchGroups(const LaunchGroups&, const std::vector<KernelArgument>&) override {}
+  void DoLaunch(const LaunchRange&, const KernelArguments&) override {}
+  void DoLaunchGroups(const LaunchGroups&, const KernelArguments&) override {}
 };
 
 class NullProgram final : public Program {
@@ -55,11 +66,11 @@ DeviceInfo NullInfo(Backend text_for) {
 
 }  // namespace
 
-NullDevice::NullDevice(Backend text_for) : Device(NullInfo(text_for)) {}
+NullDevice::NullDevice(Backend text_for)
+    : Device(NullInfo(text_for)), default_stream_(std::make_unique<NullStream>(this)) {}
 NullDevice::~NullDevice() { FreeEverything(); }
 
-std::unique_ptr<Event> NullDevice::RecordEvent() { return std::make_unique<NullEvent>(); }
-std::unique_ptr<Stream> NullDevice::CreateStream() { return std::make_unique<NullStream>(); }
+std::unique_ptr<Stream> NullDevice::DoCreateStream() { return std::make_unique<NullStream>(this); }
 
 void* NullDevice::DoAllocate(int64_t bytes) { return std::malloc(bytes); }
 void NullDevice::DoFree(void* handle) noexcept { std::free(handle); }

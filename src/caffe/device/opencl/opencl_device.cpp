@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/opencl/opencl_event.hpp"
 #include "caffe/device/opencl/opencl_program.hpp"
-#include "caffe/device/opencl/opencl_stream.hpp"
 #include "caffe/device/opencl/pocl_cache.hpp"
 
 namespace caffe {
@@ -30,15 +28,6 @@ OpenDevices& AllOpen() {
 
 }  // namespace
 
-OpenClStream::OpenClStream(OpenClDevice* device, opencl::Handle<cl_command_queue> queue)
-    : device_(device), queue_(std::move(queue)) {}
-
-OpenClStream::~OpenClStream() {
-  if (opencl::DriverIsGone()) return;
-  opencl::CheckQuietly(clFinish(queue_.get()), "clFinish", device_->where());
-  device_->Forget(this);
-}
-
 OpenClDevice::OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_id id)
     : Device(std::move(info)),
       platform_(platform),
@@ -58,7 +47,7 @@ OpenClDevice::~OpenClDevice() {
     std::erase(AllOpen().devices, this);
   }
   if (open_ && !opencl::DriverIsGone()) {
-    opencl::CheckQuietly(clFinish(default_queue_.get()), "clFinish", where_);
+    opencl::CheckQuietly(clFinish(default_stream_->queue()), "clFinish", where_);
   }
   alive_.reset();
   FreeEverything();
@@ -89,9 +78,7 @@ void OpenClDevice::Open() {
   cl_int code = CL_SUCCESS;
   context_.reset(clCreateContext(properties, 1, &id_, nullptr, nullptr, &code));
   opencl::Check(code, "clCreateContext", where_);
-  default_queue_ = MakeQueue();
-  staging_ = std::make_unique<opencl::StagingRing>(context_.get(), default_queue_.get(), where_);
-  current_queue_ = default_queue_.get();
+  default_stream_ = std::make_unique<OpenClStream>(this, MakeQueue());
   {
     std::lock_guard all_lock(AllOpen().mutex);
     AllOpen().devices.push_back(this);
@@ -114,70 +101,19 @@ cl_context OpenClDevice::context() {
   return context_.get();
 }
 
+Stream* OpenClDevice::default_stream() {
+  Open();
+  return default_stream_.get();
+}
+
 cl_command_queue OpenClDevice::queue() {
   Open();
-  return current_queue_;
+  return static_cast<OpenClStream&>(*current_stream()).queue();
 }
 
-cl_command_queue OpenClDevice::default_queue() {
+std::unique_ptr<Stream> OpenClDevice::DoCreateStream() {
   Open();
-  return default_queue_.get();
-}
-
-std::unique_ptr<Event> OpenClDevice::RecordEvent() {
-  const cl_command_queue current = queue();
-  {
-    std::lock_guard lock(open_mutex_);
-    if (clock_queue_ == nullptr) {
-      cl_int code = CL_SUCCESS;
-      clock_target_.reset(
-          clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, sizeof(cl_int), nullptr, &code));
-      opencl::Check(code, "clCreateBuffer", where_);
-      clock_queue_ = MakeQueue(CL_QUEUE_PROFILING_ENABLE);
-    }
-  }
-  cl_event event = nullptr;
-  opencl::Check(clEnqueueMarkerWithWaitList(current, 0, nullptr, &event),
-                "clEnqueueMarkerWithWaitList", where_);
-  const opencl::Handle<cl_event> reached(event);
-  opencl::Check(clFlush(current), "clFlush", where_);
-  // A command that does something: NVIDIA's driver gives the time 0 to a marker that only waits.
-  const cl_int zero = 0;
-  const cl_event after = reached.get();
-  opencl::Check(clEnqueueFillBuffer(clock_queue_.get(), clock_target_.get(), &zero, sizeof zero, 0,
-                                    sizeof zero, 1, &after, &event),
-                "clEnqueueFillBuffer", where_);
-  opencl::Handle<cl_event> timed(event);
-  opencl::Check(clFlush(clock_queue_.get()), "clFlush", where_);
-  return std::make_unique<OpenClEvent>(std::move(timed), where_);
-}
-
-std::unique_ptr<Stream> OpenClDevice::CreateStream() {
-  Open();
-  auto stream = std::make_unique<OpenClStream>(this, MakeQueue());
-  std::lock_guard lock(streams_mutex_);
-  streams_.push_back(stream.get());
-  return stream;
-}
-
-void OpenClDevice::UseStream(Stream* stream) {
-  cl_command_queue next = default_queue();
-  if (stream != nullptr) {
-    auto* own = dynamic_cast<OpenClStream*>(stream);
-    CAFFE_CHECK(own != nullptr && own->device() == this, where_,
-                ": UseStream with a stream of another device");
-    next = own->queue();
-  }
-  const cl_command_queue last = current_queue_.exchange(next);
-  // What was enqueued so far starts now, even if nobody waits for that queue.
-  if (last != next) opencl::Check(clFlush(last), "clFlush", where_);
-}
-
-void OpenClDevice::Forget(const OpenClStream* stream) noexcept {
-  cl_command_queue queue = stream->queue();
-  current_queue_.compare_exchange_strong(queue, default_queue_.get());
-  std::lock_guard lock(streams_mutex_);
-  std::erase(streams_, stream);
+  return std::make_unique<OpenClStream>(this, MakeQueue());
 }
 
 void* OpenClDevice::DoAllocate(int64_t bytes) {
@@ -192,8 +128,8 @@ void* OpenClDevice::DoAllocate(int64_t bytes) {
     default: opencl::Check(code, "clCreateBuffer", where_);
   }
   // Drivers may put the allocation off to the first use, where its failure has no name any more.
-  code = clEnqueueMigrateMemObjects(default_queue(), 1, &buffer,
-                                    CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, nullptr, nullptr);
+  code = clEnqueueMigrateMemObjects(queue(), 1, &buffer, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
+                                    nullptr, nullptr);
   if (code != CL_SUCCESS) {
     DoFree(buffer);
     return nullptr;
@@ -209,8 +145,10 @@ void OpenClDevice::DoFree(void* handle) noexcept {
 
 void OpenClDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
   if (bytes <= 0) return;
-  const cl_command_queue current = queue();
-  staging_->Upload(current, Buffer(target), target.offset, static_cast<const char*>(source), bytes);
+  Open();
+  static_cast<OpenClStream&>(*current_stream())
+      .staging()
+      .Upload(Buffer(target), target.offset, static_cast<const char*>(source), bytes);
 }
 
 void OpenClDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {
@@ -248,13 +186,7 @@ void OpenClDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
 }
 
 void OpenClDevice::DoSynchronize() {
-  opencl::Check(clFinish(default_queue()), "clFinish", where_);
-  {
-    std::lock_guard lock(streams_mutex_);
-    for (const OpenClStream* stream : streams_) {
-      opencl::Check(clFinish(stream->queue()), "clFinish", where_ + ", a stream");
-    }
-  }
+  current_stream()->Synchronize();
   StoreLateBinaries();
 }
 
@@ -269,7 +201,9 @@ std::shared_ptr<Program> OpenClDevice::DoBuild(const ProgramText& text, bool use
 }
 
 void OpenClDevice::StoreLateBinaries() {
-  if (!any_late_) return;
+  // Other streams may not yet have run the kernels that were launched on them. What is not stored
+  // here is stored when its program goes, or the process ends.
+  if (!any_late_ || has_streams()) return;
   std::lock_guard lock(late_mutex_);
   std::erase_if(late_programs_, [](const std::weak_ptr<OpenClProgram>& entry) {
     const std::shared_ptr<OpenClProgram> program = entry.lock();

@@ -9,7 +9,7 @@
 #include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/opencl/opencl_api.hpp"
-#include "caffe/device/opencl/staging_ring.hpp"
+#include "caffe/device/opencl/opencl_stream.hpp"
 
 namespace caffe {
 
@@ -23,15 +23,12 @@ class OpenClDevice : public Device {
   OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_id id);
   ~OpenClDevice() override;
 
-  std::unique_ptr<Event> RecordEvent() override;
-  std::unique_ptr<Stream> CreateStream() override;
-  void UseStream(Stream* stream) override;
-  void* native_stream() override { return queue(); }
+  Stream* default_stream() override;
 
   cl_device_id id() const { return id_; }
   cl_context context();
-  cl_command_queue queue();  // of the current stream
-  cl_command_queue default_queue();
+  cl_command_queue queue();  // of the calling thread's stream
+  opencl::Handle<cl_command_queue> MakeQueue(cl_command_queue_properties properties = 0);
   // "opencl:0 (NVIDIA H200)", for messages.
   const std::string& where() const { return where_; }
   // The program cache's word for this device and its compiler.
@@ -44,8 +41,6 @@ class OpenClDevice : public Device {
   // Expires when the device goes; for destructors of what may outlive it.
   std::weak_ptr<void> alive() const { return alive_; }
 
-  void Forget(const class OpenClStream* stream) noexcept;
-
  protected:
   void* DoAllocate(int64_t bytes) override;
   void DoFree(void* handle) noexcept override;
@@ -54,14 +49,14 @@ class OpenClDevice : public Device {
   void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override;
   void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override;
   void DoSynchronize() override;
+  std::unique_ptr<Stream> DoCreateStream() override;
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
 
  private:
   // Makes the context at the first call. Throws in a process that was forked after the device was
   // found.
   void Open();
-  opencl::Handle<cl_command_queue> MakeQueue(cl_command_queue_properties properties = 0);
-  // To be called when the device has just been waited for.
+  // To be called when the calling thread's stream has just been waited for.
   void StoreLateBinaries();
   // When the process ends: the binaries of programs that are still there.
   static void FlushAll() noexcept;
@@ -79,16 +74,7 @@ class OpenClDevice : public Device {
   std::mutex open_mutex_;
   std::atomic<bool> open_{false};
   opencl::Handle<cl_context> context_;
-  opencl::Handle<cl_command_queue> default_queue_;
-  // Keeps the times of events. A queue with profiling triples the cost of a small copy (NVIDIA), so
-  // the others have none, and this one waits for their markers. Made at the first event.
-  opencl::Handle<cl_command_queue> clock_queue_;
-  opencl::Handle<cl_mem> clock_target_;
-  std::unique_ptr<opencl::StagingRing> staging_;
-  std::atomic<cl_command_queue> current_queue_{nullptr};
-
-  std::mutex streams_mutex_;
-  std::vector<const class OpenClStream*> streams_;
+  std::unique_ptr<OpenClStream> default_stream_;
 
   std::mutex late_mutex_;
   std::vector<std::weak_ptr<OpenClProgram>> late_programs_;

@@ -6,19 +6,26 @@
 
 namespace caffe {
 
-OpenClEvent::OpenClEvent(opencl::Handle<cl_event> event, std::string where)
-    : event_(std::move(event)), where_(std::move(where)) {}
+OpenClEvent::OpenClEvent(const Stream& stream, opencl::Handle<cl_event> reached,
+                         opencl::Handle<cl_event> time, std::string where)
+    : Event(stream),
+      reached_(std::move(reached)),
+      time_(std::move(time)),
+      where_(std::move(where)) {}
 
 void OpenClEvent::Wait() {
   made_in_.Check(where_);
-  cl_event event = event_.get();
+  const cl_event event = reached_.get();
   opencl::Check(clWaitForEvents(1, &event), "clWaitForEvents", where_);
 }
 
 cl_ulong OpenClEvent::Nanoseconds() {
-  Wait();
+  CAFFE_CHECK(time_ != nullptr, where_, ": an event that was recorded without its time has none");
+  made_in_.Check(where_);
+  const cl_event event = time_.get();
+  opencl::Check(clWaitForEvents(1, &event), "clWaitForEvents", where_);
   cl_ulong nanoseconds = 0;
-  opencl::Check(clGetEventProfilingInfo(event_.get(), CL_PROFILING_COMMAND_END, sizeof nanoseconds,
+  opencl::Check(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof nanoseconds,
                                         &nanoseconds, nullptr),
                 "clGetEventProfilingInfo", where_);
   return nanoseconds;
@@ -26,8 +33,8 @@ cl_ulong OpenClEvent::Nanoseconds() {
 
 double OpenClEvent::SecondsSince(Event& start) {
   auto* first = dynamic_cast<OpenClEvent*>(&start);
-  CAFFE_CHECK(first != nullptr && first->where_ == where_, where_,
-              ": the events of two devices have no time between them");
+  CAFFE_CHECK(first != nullptr && SameDevice(start), where_,
+              ": the time between events of two devices is not defined");
   const cl_ulong begin = first->Nanoseconds(), end = Nanoseconds();
   return (static_cast<double>(end) - static_cast<double>(begin)) * 1e-9;
 }

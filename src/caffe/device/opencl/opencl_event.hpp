@@ -3,22 +3,25 @@
 #include <string>
 
 #include "caffe/core/process_mark.hpp"
-#include "caffe/device/device.hpp"
 #include "caffe/device/opencl/opencl_api.hpp"
+#include "caffe/device/stream.hpp"
 
 namespace caffe {
 
-// A command in a queue that keeps times, which waits for the place that was recorded.
-class OpenClEvent : public Event {
+// A marker in a queue; with a time, also a command behind it in a queue that keeps times.
+class OpenClEvent final : public Event {
  public:
-  OpenClEvent(opencl::Handle<cl_event> event, std::string where);
+  // `time` is null for an event without a time.
+  OpenClEvent(const Stream& stream, opencl::Handle<cl_event> reached, opencl::Handle<cl_event> time,
+              std::string where);
   void Wait() override;
   double SecondsSince(Event& start) override;
+  cl_event reached() const { return reached_.get(); }
 
  private:
   cl_ulong Nanoseconds();
 
-  opencl::Handle<cl_event> event_;
+  opencl::Handle<cl_event> reached_, time_;
   const std::string where_;
   const ProcessMark made_in_;
 };

@@ -41,7 +41,7 @@ OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> 
   const auto& folds = program_->text().folds;
   cl_uint expected = 0;
   for (const KernelParameter& parameter : signature_.parameters) {
-    Slot slot{Slot::Kind::kScalar, {}, 0, 1};
+    Slot slot;
     if (parameter.kind == KernelParameter::Kind::kIn ||
         parameter.kind == KernelParameter::Kind::kOut) {
       slot.kind = Slot::Kind::kPointer;
@@ -51,7 +51,7 @@ OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> 
       slot.kind = Slot::Kind::kFolded;
       slot.fold = folds.at(parameter.name);
     } else {
-      slot.scalar_type = ScalarType(parameter, types_);
+      slot.scalar = ScalarKindOf(parameter, types_);
       expected += 1;
     }
     slots_.push_back(std::move(slot));
@@ -78,7 +78,7 @@ void OpenClKernel::SetArgument(cl_uint index, size_t size, const void* value, si
   }
 }
 
-void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
+void OpenClKernel::SetArguments(const KernelArguments& arguments) {
   opencl_device_->queue();  // throws in a forked process, where the driver's locks may be held
   cl_uint index = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -86,16 +86,17 @@ void OpenClKernel::SetArguments(const std::vector<KernelArgument>& arguments) {
     const KernelArgument& argument = arguments[i];
     switch (slot.kind) {
       case Slot::Kind::kFolded:
-        CAFFE_CHECK(
-            argument.kind == KernelArgument::Kind::kInteger && argument.integer == slot.fold,
-            where_, ": argument ", signature_.parameters[i].name, " is ", argument.integer,
-            ", but the program was built for ", slot.fold);
+        CAFFE_CHECK(argument.kind == KernelArgument::Kind::kInteger, where_, ": argument ",
+                    signature_.parameters[i].name, " is an integer and was given a real number");
+        CAFFE_CHECK(argument.integer == slot.fold, where_, ": argument ",
+                    signature_.parameters[i].name, " is ", argument.integer,
+                    ", but the program was built for ", slot.fold);
         break;
       case Slot::Kind::kScalar: {
         alignas(8) char bytes[8];
         size_t size = 0;
         try {
-          size = PackScalar(argument, slot.scalar_type, bytes);
+          size = PackScalar(argument, slot.scalar, bytes);
         } catch (const Error& error) {
           CAFFE_THROW(where_, ", argument ", signature_.parameters[i].name, ": ", error.what());
         }
@@ -131,8 +132,7 @@ void OpenClKernel::Enqueue(cl_uint dimensions, const size_t* global, const size_
   }
 }
 
-void OpenClKernel::DoLaunch(const LaunchRange& range,
-                            const std::vector<KernelArgument>& arguments) {
+void OpenClKernel::DoLaunch(const LaunchRange& range, const KernelArguments& arguments) {
   int64_t items = 0;
   const bool overflow = __builtin_mul_overflow(range.rows, range.columns, &items);
   if (items == 0) return;
@@ -145,8 +145,7 @@ void OpenClKernel::DoLaunch(const LaunchRange& range,
   Enqueue(1, &global, &group_size_);
 }
 
-void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups,
-                                  const std::vector<KernelArgument>& arguments) {
+void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) {
   size_t global[3], local[3];
   int64_t local_items = 1, group_count = 1;
   for (int i = 0; i < 3; ++i) {

@@ -21,19 +21,18 @@ class OpenClKernel : public Kernel {
                const KernelSignature& signature, opencl::Handle<cl_kernel> kernel);
 
  protected:
-  void DoLaunch(const LaunchRange& range, const std::vector<KernelArgument>& arguments) override;
-  void DoLaunchGroups(const LaunchGroups& groups,
-                      const std::vector<KernelArgument>& arguments) override;
+  void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) override;
+  void DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) override;
 
  private:
   struct Slot {
-    enum class Kind { kScalar, kFolded, kPointer } kind;
-    std::string scalar_type;
+    enum class Kind { kScalar, kFolded, kPointer } kind = Kind::kScalar;
+    ScalarKind scalar = ScalarKind::kI64;
     int64_t fold = 0;
     int64_t element_bytes = 1;
   };
 
-  void SetArguments(const std::vector<KernelArgument>& arguments);
+  void SetArguments(const KernelArguments& arguments);
   void SetArgument(cl_uint index, size_t size, const void* value, size_t parameter);
   void Enqueue(cl_uint dimensions, const size_t* global, const size_t* local);
 

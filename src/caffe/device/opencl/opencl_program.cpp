@@ -56,7 +56,7 @@ OpenClProgram::OpenClProgram(OpenClDevice* device, const ProgramText& text)
   text_.types = text.types;
   text_.kernels = text.kernels;
   text_.folds = text.folds;
-  const cl_command_queue queue = device->default_queue();
+  const cl_command_queue queue = static_cast<cl_command_queue>(device->default_stream()->native());
   opencl::Check(clRetainCommandQueue(queue), "clRetainCommandQueue", where_);
   queue_.reset(queue);
 }

@@ -48,8 +48,7 @@ uint64_t StagingRing::Take(uint64_t bytes) {
   return begin;
 }
 
-void StagingRing::Upload(cl_command_queue queue, cl_mem target, int64_t offset, const char* source,
-                         int64_t bytes) {
+void StagingRing::Upload(cl_mem target, int64_t offset, const char* source, int64_t bytes) {
   std::lock_guard lock(mutex_);
   while (bytes > 0) {
     const uint64_t size = std::min<uint64_t>(bytes, kLargestPiece);
@@ -57,7 +56,8 @@ void StagingRing::Upload(cl_command_queue queue, cl_mem target, int64_t offset, 
     char* staged = memory_ + begin % kCapacity;
     std::memcpy(staged, source, size);
     cl_event event = nullptr;
-    Check(clEnqueueWriteBuffer(queue, target, CL_FALSE, offset, size, staged, 0, nullptr, &event),
+    Check(clEnqueueWriteBuffer(queue_.get(), target, CL_FALSE, offset, size, staged, 0, nullptr,
+                               &event),
           "clEnqueueWriteBuffer", where_);
     pieces_.push_back({begin, Handle<cl_event>(event)});
     source += size;

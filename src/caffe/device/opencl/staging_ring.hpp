@@ -10,7 +10,7 @@
 
 namespace caffe::opencl {
 
-// Pinned host memory that uploads pass through, so that their source may be reused at once while
+// Pinned host memory that the uploads of one queue pass through, so that their source may be reused at once while
 // the copy is still queued. Used as a ring: a piece is taken anew when its copy has happened.
 // Thread-safe.
 class StagingRing {
@@ -21,8 +21,7 @@ class StagingRing {
   StagingRing& operator=(const StagingRing&) = delete;
 
   // Enqueues the copy of `bytes` from `source`. Waits only while the ring is full.
-  void Upload(cl_command_queue queue, cl_mem target, int64_t offset, const char* source,
-              int64_t bytes);
+  void Upload(cl_mem target, int64_t offset, const char* source, int64_t bytes);
 
  private:
   struct Piece {

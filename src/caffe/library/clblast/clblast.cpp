@@ -41,10 +41,12 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
     const DevicePtr a = g.a, b = g.b, c = g.c;
     const double alpha = g.alpha, beta = g.beta;
     auto queue = static_cast<cl_command_queue>(device_->native_stream());
+    device_->NoteUse({a.ReadOnly(), b.ReadOnly(), c});
     const size_t a0 = a.offset / sizeof(T), b0 = b.offset / sizeof(T), c0 = c.offset / sizeof(T);
     if (d.batch == 1) {
       // A matrix that does not begin where its buffer does is copied, even if its shape would do.
       const DevicePtr copies = a0 + b0 + c0 > 0 ? MakeRoom(a0, b0, c0, g.workspace) : g.workspace;
+      device_->NoteUse({copies});
       CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n,
                                  d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(), Memory(b),
                                  b0, d.row_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),

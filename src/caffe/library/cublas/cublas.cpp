@@ -1,4 +1,6 @@
+#include <array>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -99,20 +101,22 @@ const Cublas* Find() {
   return cublas ? &*cublas : nullptr;
 }
 
-// One handle a device, shared by its operators and gone with the last of them.
+// A handle for each stream of a device, made at the stream's first product, so that threads with
+// streams of their own neither wait for one another nor bind the handle anew. Shared by the device's
+// operators and destroyed with the last of them.
 class Session {
  public:
   Session(Device* device, const Cublas& cublas) : device_(device), cublas_(cublas) {
-    device->native_stream();
-    cublas.Check(cublas.Create(&handle_), "cublasCreate", device);
-    cublas.Check(cublas.SetMathMode(handle_, kDefaultMath | kNoReducedPrecisionReduction),
-                 "cublasSetMathMode", device);
+    OfCurrentStream();  // the one that will most likely be used
   }
   ~Session() {
     if (made_in_.inherited()) return;  // the driver does not work in a forked child
     device_->native_stream();
-    const int code = cublas_.Destroy(handle_);
-    if (code != 0) log::Error(Concat("cublasDestroy failed: ", cublas_.StatusName(code)));
+    for (const auto& stream : streams_) {
+      if (!stream) continue;
+      const int code = cublas_.Destroy(stream->handle);
+      if (code != 0) log::Error(Concat("cublasDestroy failed: ", cublas_.StatusName(code)));
+    }
   }
 
   // The session of a device.
@@ -125,30 +129,51 @@ class Session {
     return session;
   }
 
-  // `workspace` has kWorkspaceBytes.
+  // Calls with the handle of the calling thread's stream. `workspace` has kWorkspaceBytes.
   template <class Call> void Use(DevicePtr workspace, const Call& call) {
-    const std::lock_guard lock(mutex_);
-    void* stream = device_->native_stream();
-    if (!bound_ || stream != stream_ || workspace.address() != workspace_) {
-      cublas_.Check(cublas_.SetStream(handle_, stream), "cublasSetStream", device_);
+    PerStream& own = OfCurrentStream();
+    const std::lock_guard lock(own.mutex);  // threads without a scope share the default stream
+    void* const stream = device_->native_stream();
+    if (!own.bound || own.stream != stream || own.workspace != workspace.address()) {
+      cublas_.Check(cublas_.SetStream(own.handle, stream), "cublasSetStream", device_);
       // Binding a stream takes the workspace away again.
-      cublas_.Check(cublas_.SetWorkspace(handle_, workspace.address(), kWorkspaceBytes),
+      cublas_.Check(cublas_.SetWorkspace(own.handle, workspace.writable_address(), kWorkspaceBytes),
                     "cublasSetWorkspace", device_);
-      bound_ = true;
-      stream_ = stream;
-      workspace_ = workspace.address();
+      own.bound = true;
+      own.stream = stream;
+      own.workspace = workspace.address();
     }
-    call(handle_);
+    call(own.handle);
   }
 
  private:
+  struct PerStream {
+    Handle handle = nullptr;
+    bool bound = false;
+    void *stream = nullptr, *workspace = nullptr;  // that the handle is bound to
+    std::mutex mutex;
+  };
+
+  PerStream& OfCurrentStream() {
+    const int index = device_->current_stream()->index();
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<PerStream>& slot = streams_[index];
+    if (!slot) {
+      auto made = std::make_unique<PerStream>();
+      device_->native_stream();
+      cublas_.Check(cublas_.Create(&made->handle), "cublasCreate", device_);
+      slot = std::move(made);
+      cublas_.Check(cublas_.SetMathMode(slot->handle, kDefaultMath | kNoReducedPrecisionReduction),
+                    "cublasSetMathMode", device_);
+    }
+    return *slot;
+  }
+
   Device* device_;
   const ProcessMark made_in_;
   const Cublas& cublas_;
   std::mutex mutex_;
-  Handle handle_ = nullptr;
-  bool bound_ = false;
-  void *stream_ = nullptr, *workspace_ = nullptr;  // that the handle is bound to
+  std::array<std::unique_ptr<PerStream>, Device::kMostStreams + 1> streams_;  // by index
 };
 
 int RealType(DataType type) {
@@ -185,6 +210,7 @@ class CublasGemmOp final : public GemmOp {
     const int m = static_cast<int>(d.m), n = static_cast<int>(d.n), k = static_cast<int>(d.k);
     const int lda = static_cast<int>(d.row_a()), ldb = static_cast<int>(d.row_b());
     const int ldc = static_cast<int>(d.row_c());
+    device_->NoteUse({a.ReadOnly(), b.ReadOnly(), c, g.workspace});
     session_->Use(g.workspace, [&](Handle handle) {
       if (d.batch == 1) {
         cublas_.CheckProduct(

@@ -68,20 +68,20 @@ class DeviceDepthwiseOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
     const int64_t rows = d.batch * d.out_channels * out_[0];
-    std::vector<KernelArgument> arguments{rows};
+    KernelArguments arguments{rows};
     AddGeometry(&arguments);
     arguments.push_back(has_bias);
     stages_.AddArguments(a.epilogue, a.y, &arguments);
-    arguments.insert(arguments.end(), {a.x, a.weights, has_bias ? a.bias : BufferOf(a.y), a.y});
+    arguments.append({a.x, a.weights, has_bias ? a.bias : BufferOf(a.y), a.y});
     forward_->Launch(LaunchRange(rows, out_[1]), arguments);
   }
 
   void DoBackwardData(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
     const int64_t rows = d.batch * d.in_channels * geometry_.input[0];
-    std::vector<KernelArgument> arguments{rows};
+    KernelArguments arguments{rows};
     AddGeometry(&arguments);
-    arguments.insert(arguments.end(), {g.y_diff, g.weights, g.x_diff});
+    arguments.append({g.y_diff, g.weights, g.x_diff});
     data_->Launch(LaunchRange(rows, geometry_.input[1]), arguments);
   }
 
@@ -89,9 +89,9 @@ class DeviceDepthwiseOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     const int64_t count = d.weight_count();
     CheckWorkspace(g.workspace);
-    std::vector<KernelArgument> arguments{count, d.batch, slices_};
+    KernelArguments arguments{count, d.batch, slices_};
     AddGeometry(&arguments);
-    arguments.insert(arguments.end(), {g.x, g.y_diff, slices_ > 1 ? g.workspace : g.w_diff});
+    arguments.append({g.x, g.y_diff, slices_ > 1 ? g.workspace : g.w_diff});
     weights_->LaunchInGroups(LaunchGroups{{count, slices_, 1}, {kGroup, 1, 1}}, arguments);
     if (slices_ > 1) accumulate_->Launch(count, {count, slices_, g.workspace, g.w_diff});
   }
@@ -107,16 +107,15 @@ class DeviceDepthwiseOp final : public ConvOp {
     const char* const names[] = {"channels", "multiplier", "in_h",       "in_w",      "out_h",
                                  "out_w",    "kernel_h",   "kernel_w",   "stride_h",  "stride_w",
                                  "pad_h",    "pad_w",      "dilation_h", "dilation_w"};
-    std::vector<KernelArgument> values;
+    KernelArguments values;
     AddGeometry(&values);
     for (size_t i = 0; i < values.size(); ++i) builder->Fold(names[i], values[i].integer);
   }
 
-  void AddGeometry(std::vector<KernelArgument>* arguments) const {
+  void AddGeometry(KernelArguments* arguments) const {
     const ConvDescriptor& d = descriptor_;
     const ConvGeometry& g = geometry_;
-    arguments->insert(arguments->end(),
-                      {d.in_channels, d.out_channels / d.in_channels, g.input[0], g.input[1],
+    arguments->append({d.in_channels, d.out_channels / d.in_channels, g.input[0], g.input[1],
                        out_[0], out_[1], g.kernel[0], g.kernel[1], g.stride[0], g.stride[1],
                        g.pad[0], g.pad[1], g.dilation[0], g.dilation[1]});
   }
@@ -227,30 +226,29 @@ class HostDepthwiseOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     const ConvDescriptor& d = descriptor_;
     const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
-    std::vector<KernelArgument> arguments{d.batch * d.out_channels, d.out_channels, multiplier()};
+    KernelArguments arguments{d.batch * d.out_channels, d.out_channels, multiplier()};
     AddGeometry(of_y_, &arguments);
     arguments.push_back(has_bias);
     stages_.AddArguments(a.epilogue, a.y, &arguments);
     stages_.AddHostArguments(&arguments);
-    arguments.insert(arguments.end(),
-                     {table_y_.get(), a.x, a.weights, has_bias ? a.bias : DevicePtr{}, a.y});
+    arguments.append({table_y_.get(), a.x, a.weights, has_bias ? a.bias : DevicePtr{}, a.y});
     forward_->Launch(d.batch * d.out_channels, arguments);
   }
 
   void DoBackwardData(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
-    std::vector<KernelArgument> arguments{d.batch * d.in_channels, d.in_channels, multiplier()};
+    KernelArguments arguments{d.batch * d.in_channels, d.in_channels, multiplier()};
     AddGeometry(of_x_, &arguments);
-    arguments.insert(arguments.end(), {of_x_.first_h, of_x_.first_w, of_x_.all_rows, of_x_.reach_w,
-                                       table_x_.get(), g.y_diff, g.weights, g.x_diff});
+    arguments.append({of_x_.first_h, of_x_.first_w, of_x_.all_rows, of_x_.reach_w, table_x_.get(),
+                      g.y_diff, g.weights, g.x_diff});
     data_->Launch(d.batch * d.in_channels, arguments);
   }
 
   void DoBackwardWeights(const ConvGradients& g) override {
     const ConvDescriptor& d = descriptor_;
-    std::vector<KernelArgument> arguments{d.out_channels, d.batch, multiplier()};
+    KernelArguments arguments{d.out_channels, d.batch, multiplier()};
     AddGeometry(of_y_, &arguments);
-    arguments.insert(arguments.end(), {table_y_.get(), g.x, g.y_diff, g.w_diff});
+    arguments.append({table_y_.get(), g.x, g.y_diff, g.w_diff});
     weights_->Launch(d.out_channels, arguments);
   }
 
@@ -267,10 +265,9 @@ class HostDepthwiseOp final : public ConvOp {
 
   int64_t multiplier() const { return descriptor_.out_channels / descriptor_.in_channels; }
 
-  void AddGeometry(const Strips& s, std::vector<KernelArgument>* arguments) const {
+  void AddGeometry(const Strips& s, KernelArguments* arguments) const {
     const ConvGeometry& g = geometry_;
-    arguments->insert(arguments->end(),
-                      {g.input[0], g.input[1], out_[0], out_[1], g.stride[0], g.stride[1], g.pad[0],
+    arguments->append({g.input[0], g.input[1], out_[0], out_[1], g.stride[0], g.stride[1], g.pad[0],
                        g.pad[1], g.kernel_count(), s.strip, s.rows, s.pitch});
   }
 

@@ -72,13 +72,12 @@ class GeneratedGemmOp final : public GemmOp {
       const int64_t c_bytes = i * d.step_c() * static_cast<int64_t>(d.out.bytes());
       EpilogueOperands operands = g.epilogue;
       if (operands.residual) operands.residual = operands.residual + c_bytes;
-      std::vector<KernelArgument> arguments;
+      KernelArguments arguments;
       arguments.reserve(22);
-      arguments.insert(arguments.end(), {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0,
-                                         static_cast<int>(d.epilogue.bias)});
+      arguments.append(
+          {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0, static_cast<int>(d.epilogue.bias)});
       stages_.AddArguments(operands, g.c, &arguments);
-      arguments.insert(arguments.end(),
-                       {d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
+      arguments.append({d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
                         g.a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
                         g.b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()),
                         g.bias ? g.bias : BufferOf(g.c), g.c + c_bytes});

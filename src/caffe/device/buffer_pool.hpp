@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+
+#include "caffe/device/device.hpp"
+
+namespace caffe {
+
+// The buffers of one device, and which streams use them. Freed buffers are kept for the next
+// request. Thread-safe.
+class BufferPool {
+ public:
+  explicit BufferPool(Device* device) : device_(device) {}
+  DevicePtr Allocate(int64_t bytes, std::string_view purpose);
+  void Free(DevicePtr pointer) noexcept;
+  // Gives freed buffers back to the driver.
+  void ReleaseCache() noexcept;
+  // Gives all buffers back to the driver, also those that nobody has freed.
+  void FreeEverything() noexcept;
+
+  // A new stream; throws if there are too many.
+  void Add(Stream* stream);
+  // A stream whose work is done and that goes away.
+  void Retire(const Stream* stream) noexcept;
+  // Makes the current stream wait for the work of other streams that its next use of these buffers
+  // depends on: read-only pointers are read, others are written.
+  void OrderUse(std::span<const DevicePtr> pointers);
+
+  int64_t bytes_in_use() const { return bytes_in_use_; }
+  int64_t bytes_peak() const { return bytes_peak_; }
+  void ResetPeak() { bytes_peak_ = bytes_in_use_.load(); }
+
+ private:
+  // A set of streams: bit i is the stream of index i.
+  using Streams = uint64_t;
+  static Streams BitOf(int index) { return Streams{1} << index; }
+
+  struct Buffer {
+    int64_t bytes = 0;
+    Streams users = 0;   // have used it since the last write, the writer included
+    Streams behind = 0;  // their next work starts after the last write
+    int writer = 0;      // the stream that wrote last; -1 if that write is done
+  };
+
+  int CurrentIndex() const;
+  Streams OthersBefore(Buffer* buffer, int index, bool write);
+  void WaitFor(Streams others);
+  DevicePtr TakeCached(int64_t size, int index);
+
+  Device* const device_;
+  std::mutex mutex_;
+  std::unordered_map<void*, Buffer> used_;
+  std::multimap<int64_t, std::pair<void*, Buffer>> cached_;  // by size
+  std::array<Stream*, Device::kMostStreams + 1> streams_{};
+  std::atomic<int64_t> bytes_in_use_{0}, bytes_peak_{0};
+};
+
+}  // namespace caffe
