@@ -39,16 +39,16 @@ class KernelPoolOp final : public PoolOp {
   void DoForward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
     KernelArguments arguments = Geometry();
-    arguments.emplace_back(a.x, a.quant ? a.quant->zero_x : 0);
-    arguments.emplace_back(a.y, a.quant ? a.quant->zero_y : 0);
+    arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
+    arguments.push_back({a.y, a.quant ? a.quant->zero_y : 0});
     if (a.quant) {
-      arguments.emplace_back(a.quant->multiplier);
-      arguments.emplace_back(a.quant->shift);
+      arguments.push_back(a.quant->multiplier);
+      arguments.push_back(a.quant->shift);
     }
-    if (d.has_mask()) arguments.emplace_back(a.mask);
+    if (d.has_mask()) arguments.push_back(a.mask);
     if (d.method == Method::kDraw) {
-      arguments.emplace_back(a.counters);
-      arguments.emplace_back(a.seed);
+      arguments.push_back(a.counters);
+      arguments.push_back(a.seed);
       forward_->Launch(d.planes * d.height.output * d.width.output, arguments);
     } else {
       forward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
@@ -58,9 +58,9 @@ class KernelPoolOp final : public PoolOp {
   void DoBackward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
     KernelArguments arguments = Geometry();
-    arguments.emplace_back(a.y_diff);
-    if (d.has_mask()) arguments.emplace_back(a.mask);
-    arguments.emplace_back(a.x_diff);
+    arguments.push_back(a.y_diff);
+    if (d.has_mask()) arguments.push_back(a.mask);
+    arguments.push_back(a.x_diff);
     if (tiles_) {
       backward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
     } else {

@@ -73,7 +73,6 @@ class GeneratedGemmOp final : public GemmOp {
       EpilogueOperands operands = g.epilogue;
       if (operands.residual) operands.residual = operands.residual + c_bytes;
       KernelArguments arguments;
-      arguments.reserve(22);
       arguments.append(
           {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0, static_cast<int>(d.epilogue.bias)});
       stages_.AddArguments(operands, g.c, &arguments);
