@@ -134,7 +134,7 @@ TEST(ProgramBuilderTest, PutsTheTextOfIncludedFiles) {
   EXPECT_EQ(source.find("#include"), std::string::npos);
   const size_t included = source.find("#line 1 \"kernels/dialect/training.h\"\n");
   const size_t define = source.find("#define STEP_RATE 0\n");
-  const size_t back = source.find("#line 3 \"kernels/solver/sgd.h\"\n// h = momentum h");
+  const size_t back = source.find("#line 4 \"kernels/solver/sgd.h\"\n// h = momentum h");
   EXPECT_LT(included, define);
   EXPECT_LT(define, back);
   EXPECT_NE(back, std::string::npos);

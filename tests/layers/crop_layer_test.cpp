@@ -134,7 +134,9 @@ TEST_P(QuantizedCropLayerTest, CarriesCodesAndRange) {
     for (size_t i = 0; i < top.size(); ++i) {
       ASSERT_EQ(top[i], codes[SourceOf(static_cast<int64_t>(i), c)]) << c.parameter;
     }
-    if (layer.bottom().count() > 0) EXPECT_THROW(layer.Backward(), Error);
+    if (layer.bottom().count() > 0) {
+      EXPECT_THROW(layer.Backward(), Error);
+    }
   }
 }
 

@@ -32,7 +32,9 @@ TEST_P(ParameterLayerTest, TheTopIsTheBlob) {
   blob.SetData(values);
   layer.Forward();
   EXPECT_EQ(layer.Top(), values);
-  if (type == blob.type()) EXPECT_EQ(layer.top().data_memory(), blob.data_memory());
+  if (type == blob.type()) {
+    EXPECT_EQ(layer.top().data_memory(), blob.data_memory());
+  }
 }
 
 // A solver moves the blob into an arena; another net may share its memory.

@@ -207,7 +207,6 @@ Operands RandomOperands(const GemmDescriptor& d, uint64_t seed) {
 // What the device computes; elements of C that no product reaches keep 7.
 std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Operands& operands,
                              const Channels& channels) {
-  const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
   const Memory a(device, Pack(operands.a, d.in)), b(device, Pack(operands.b, d.in));
   const Memory c(device, Pack(std::vector<int64_t>(SizeC(d), 7), d.in));
   const DeviceChannels arguments(device, channels);

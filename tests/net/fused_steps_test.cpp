@@ -118,9 +118,9 @@ TEST_P(FusedStepsTest, EveryActivation) {
   const bool slow = info.is_cpu_type && info.backend != Backend::kCpu;
   if (slow && GetParam().type != kFloat) GTEST_SKIP() << "all activations in float alone";
   for (const auto& [type, parameter] : activations) {
-    for (const std::string& top : {"conv", "act"}) {
+    for (const char* const top : {"conv", "act"}) {
       for (const bool product : {false, true}) {
-        if (slow && (top == "act" || product)) continue;
+        if (slow && (std::string_view(top) == "act" || product)) continue;
         const auto net = Make(
             InputText("data", {2, 4, 6, 5}) +
             (product ? InnerProductText("conv", "data", 6) : ConvText("conv", "data", "conv")) +
@@ -227,7 +227,7 @@ TEST_P(FusedStepsTest, BlobsOfOneTimeShareMemory) {
 
 // A view shows what each forward computes.
 TEST_P(FusedStepsTest, ViewsAreCurrent) {
-  for (const std::string& setting : {"", "reduced_memory_inference: true "}) {
+  for (const char* const setting : {"", "reduced_memory_inference: true "}) {
     const auto net = Make(setting + BlockText(false));
     net->Forward();
     const auto view = net->BlobByName("bn")->data_memory()->View();

@@ -126,7 +126,9 @@ TEST_P(ParameterArenaTest, FollowsItsBlobsToAnotherDevice) {
   const std::weak_ptr<DeviceBuffer> before = parameters.DataBuffer(0);
   for (Device* to : {static_cast<Device*>(&other), GetParam(), Runtime::Get().cpu(), GetParam()}) {
     for (const auto& blob : parameters.blobs) blob->SetDevice(to);
-    if (to == &other) EXPECT_TRUE(before.expired());  // nothing stays behind
+    if (to == &other) {
+      EXPECT_TRUE(before.expired()) << "a part stayed on the first device";
+    }
     arena.SetDevice(to);
     arena.ClearDiffs();
     for (int i = 0; i < 4; ++i) {

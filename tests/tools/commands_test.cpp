@@ -422,6 +422,7 @@ TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
       {"Reshape", "shares its bottom"},
       {"Silence", "has no top"},
       {"Split", "is inserted where a blob is read twice"},
+      {"ConvolutionDepthwise", "is another name of DepthwiseConvolution"},
       {"Quantizer", "is inserted between types"},
       {"Parameter", "has no bottom"},
       {"Python", "runs Python"}};
