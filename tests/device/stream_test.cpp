@@ -309,10 +309,10 @@ TEST_P(StreamTest, ABlobCrossesStreams) {
       const auto stream = device_->CreateStream();
       const StreamScope scope(device_, stream.get());
       const Busy busy(device_, stream.get());
-      x.SetData(std::vector<double>(kCount, -round));
-      kernel->Launch(kCount, {kCount, x.Data(), y.MutableData(), 2.0});
+      x.SetData(std::vector<double>(kCount, round));
+      kernel->Launch(kCount, {kCount, x.Data(), y.MutableData(), 1.0});
     }).join();
-    EXPECT_EQ(y.DataAsDouble(), std::vector<double>(kCount, -2.0 * round));
+    EXPECT_EQ(y.DataAsDouble(), std::vector<double>(kCount, round));
   }
 }
 
