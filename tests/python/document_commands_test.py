@@ -61,7 +61,7 @@ RULES = [
     # Where only some targets are built it is absent; the line before it builds it.
     ('', r'build/tests/test_\w+ --gtest_filter=.*',
      Run((r'^(\S+)', r'[ ! -e \1 ] || \1'), more=' --gtest_list_tests')),
-    ('tests/README.md', r'ctest --test-dir build -L null',
+    ('tests/README.md', r'ctest --test-dir build -(L null|j 2)',
      Skip('tools/test.sh runs all of ctest; the names of its labels are in tests/CMakeLists.txt')),
     ('tests/README.md', r'\.venv/bin/python3 -m pytest -q tests/python',
      Run((r'tests/python', 'tests/python/io_test.py'), more=' --collect-only')),

@@ -1,4 +1,5 @@
 """README.md and docs/ say what is: their tables name what the sources have."""
+import functools
 import json
 import os
 import re
@@ -196,19 +197,114 @@ def test_the_data_tools_have_the_flags_that_are_listed():
         assert set(re.findall(r'-(\w+)', block)) == known
 
 
-@pytest.mark.parametrize('page', ['docs/tour.md', 'docs/adding_a_layer.md', 'kernels/README.md',
-                                  'src/caffe/library/README.md', 'tests/README.md',
-                                  'python/README.md'])
+def shards():
+    """Folder of tests -> its ctest entries, in the order in which they run."""
+    text = read('tests/CMakeLists.txt')
+    with_kernels = re.search(r'name MATCHES "\^\((.*)\)\$"\)\n      continue', text).group(1)
+    return {name: ['%s_%d' % (name, i + 1) for i in range(int(count))] +
+            [name + '_kernels'] * (name in with_kernels.split('|'))
+            for name, count in re.findall(r'set\(shards_of_(\w+) (\d+)\)', text)}
+
+
+def test_the_table_of_shards_is_that_of_cmake():
+    listed = {}
+    for folder, entries in rows(section(read('tests/README.md'), 'Shards'), 'folder'):
+        known = shards()[folder.strip('`/')]
+        first, last = (known.index(code_words(entries)[i]) for i in (0, -1))
+        assert (first, last) == (0, len(known) - 1)
+        assert len(code_words(entries)) == len(known) or ' to `' in entries
+        listed[folder.strip('`/')] = known
+    assert listed == shards()
+
+
+@functools.lru_cache(None)
+def text_of_sources():
+    return ''.join(sources('.cpp', '.hpp', '.h', '.inc', '.py', '.pyi', '.proto', '.cmake',
+                           folders=FOLDERS + ('kernels', 'proto', 'cmake')))
+
+
+@functools.lru_cache(None)
+def members():
+    """Class -> the names in its body, and those behind `Class::` anywhere."""
+    found = {}
+    head = re.compile(r'^( *)(?:template <.*> *)?(?:class|struct|enum class) (?:\w+::)*(\w+)'
+                      r'[^;{}()]*\{\n', re.M)
+    for text in sources('.cpp', '.hpp', folders=('src', 'include', 'tests', 'python')):
+        text = re.sub(r'//.*', '', text)
+        for match in head.finditer(text):
+            body = text[match.end():].split('\n%s};' % match.group(1), 1)[0]
+            found.setdefault(match.group(2), set()).update(re.findall(r'\w+', body))
+        for name, member in re.findall(r'\b(\w+)::(\w+)', text):
+            found.setdefault(name, set()).add(member)
+    return found
+
+
+DEVELOPER_PAGES = ['docs/tour.md', 'docs/adding_a_layer.md', 'kernels/README.md', 'tests/README.md',
+                   'src/caffe/library/README.md', 'src/caffe/memory/README.md',
+                   'src/caffe/net/README.md', 'python/README.md']
+
+
+@pytest.mark.parametrize('page', DEVELOPER_PAGES)
 def test_names_that_developers_read_are_in_the_sources(page):
     """Each name in code: `Net::Forward`, `kOfTop`, `MakeKernel("folder/file", "kernel")`."""
-    text = ''.join(sources('.cpp', '.hpp', '.h', '.inc', '.py', '.pyi', '.proto',
-                           folders=FOLDERS + ('kernels', 'proto')))
-    known = set(re.findall(r'[A-Za-z_]\w+', text))
+    known = set(re.findall(r'[A-Za-z_]\w+', text_of_sources())).union(*shards().values())
     for code in code_words(without_blocks(read(page))):
         for name in re.findall(r'(?<![\w./-])([A-Za-z_]\w*[A-Za-z0-9])(?![\w./-])', code):
             # FooBar and foo_bar are what a reader writes; kernels have no restrict.
             assert name in known or re.match(r'Foo|foo_bar|restrict$', name), (
                 '%s in %s' % (name, code))
+
+
+def test_members_of_classes_that_documents_name_are_theirs():
+    """`Net::Forward` is a function of Net, not of another class."""
+    assert 'Forward' in members()['Net'] and 'DoLaunch' not in members()['Device']
+    count = 0
+    for page in DOCUMENTS:
+        for code in code_words(without_blocks(read(page))):
+            for name, member in re.findall(r'\b(\w+)::(\w+)', code):
+                assert member in members().get(name, ()), '%s::%s in %s' % (name, member, page)
+                count += 1
+    assert count > 50
+
+
+def defines(text, name):
+    """Whether a source has a function, class, kernel or macro of this name: `Net::Forward`, `gemm`."""
+    *classes, last = name.split('::')
+    if classes and re.search(r'\b%s\(' % re.escape(name), text):
+        return True
+    heads = (r'^(?!\s*//).*\b%s\(.*\{', r'^(?!\s*//).*\b%s\([^;{}]*\)[^;{}]*\{', r'\bclass %s\b',
+             r'^KERNEL\(%s,', r'^#define %s\(', r'^function\(%s ', r'#define EPILOGUE.*\b%s\(')
+    return any(re.search(head % last, text, re.M) for head in heads) and all(
+        re.search(r'\bclass (\w+::)*%s\b' % name, text) for name in classes)
+
+
+def test_functions_that_documents_link_are_in_the_linked_file():
+    """[`Net::Forward`](../src/caffe/net/net.cpp): a reader finds the function in that file."""
+    assert defines('void Net::Forward() {', 'Net::Forward')
+    assert not defines('  Forward();\n', 'Forward') and not defines('// Forward() {', 'Forward')
+    count = 0
+    for page in DOCUMENTS:
+        for name, path in re.findall(r'\[`([\w:]+)`\]\(([^)#]+\.(?:cpp|hpp|h|cmake|py))\)',
+                                     read(page)):
+            source = read(os.path.dirname(page), path)
+            layer = '/layers/' in path and 'Register%sLayer(' % name in source
+            assert layer or defines(source, name), '%s: no %s in %s' % (page, name, path)
+            count += 1
+    assert count > 50
+
+
+@pytest.mark.parametrize('page', DOCUMENTS)
+def test_source_files_that_documents_name_exist(page):
+    """Also without their folder: `net.cpp`, multiplexer.cpp."""
+    names = set()
+    for folder in FOLDERS + ('kernels', 'cmake'):
+        for path, _, files in os.walk(os.path.join(ROOT, folder)):
+            names.update(os.path.relpath(os.path.join(path, name), ROOT) for name in files)
+    text = re.sub(r'\]\([^)]*\)', ']', without_blocks(read(page)))
+    for name in re.findall(r'(?<![\w/.<*-])((?:[\w-]+/)*\w+\.(?:cpp|hpp|h|inc|cmake))\b', text):
+        if re.search(r'foo_bar|^folder/file\.h$', name):  # what a reader writes
+            continue
+        assert any(('/' + known).endswith('/' + name) for known in names), name
 
 
 @pytest.mark.parametrize('struct, header, first_word', [
