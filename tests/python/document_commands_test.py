@@ -56,10 +56,10 @@ RULES = [
     ('', r'tools/(test|check|gpu_test|package_test|build|install_dependencies)\.sh'
      r'( \[.*| FOLDER)?', Skip('they install, build, or run these tests')),
     ('', r'pip install \.', Skip('tools/package_test.sh runs it; it compiles everything')),
-    ('docs/adding_a_layer.md', r'tools/build\.sh release tool_caffe test_layers && .*',
+    ('docs/adding_a_layer.md', r'tools/build\.sh release tool_caffe test_layers .* && .*',
      Run((r'^.* && ', ''))),
     # Where only some targets are built it is absent; the line before it builds it.
-    ('', r'build/tests/test_\w+ --gtest_filter=.*',
+    ('', r'build/tests/test_\w+( --gtest_filter=.*)?',
      Run((r'^(\S+)', r'[ ! -e \1 ] || \1'), more=' --gtest_list_tests')),
     ('tests/README.md', r'ctest --test-dir build -(L null|j 2)',
      Skip('tools/test.sh runs all of ctest; the names of its labels are in tests/CMakeLists.txt')),

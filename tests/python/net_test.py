@@ -282,6 +282,8 @@ def test_weights_are_shared(net):
     other.share_with(net)
     net.params['ip'][0].data[0, 0] = 123
     assert other.params['ip'][0].data[0, 0] == 123
+    net.params['ip'][0].diff[0, 0] = 45
+    assert other.params['ip'][0].diff[0, 0] == 0, 'gradients are not shared'
 
 
 def test_a_net_of_any_number_of_images(net):
