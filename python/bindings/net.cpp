@@ -232,7 +232,8 @@ void BindNet(py::module_& module) {
             net.ShareTrainedLayersWith(other);
           },
           py::arg("other"),
-          "Shares the parameters of the other net's layers of the same names: one memory.\n\n"
+          "Uses the memory of the weights of the other net's layers of the same names.\n\n"
+          "Gradients are not shared. "
           "RuntimeError if a shape differs or the nets are on different devices.")
       .def(
           "save",

@@ -1,4 +1,7 @@
 import gc
+import os
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -284,6 +287,25 @@ def test_weights_are_shared(net):
     assert other.params['ip'][0].data[0, 0] == 123
     net.params['ip'][0].diff[0, 0] = 45
     assert other.params['ip'][0].diff[0, 0] == 0, 'gradients are not shared'
+
+
+def test_only_a_net_without_a_loss_computes_several_layers_in_one_step():
+    code = """import sys; sys.path[:0] = %r
+import caffe
+from caffe import layers as L
+caffe.set_device('cpu')
+net = caffe.NetSpec()
+net.data, net.label = L.Input(shape=dict(dim=[2, 3])), L.Input(shape=dict(dim=[2]))
+net.ip = L.InnerProduct(net.data, num_output=4)
+net.relu = L.ReLU(net.ip)
+if sys.argv[1] == 'loss':
+    net.loss = L.SoftmaxWithLoss(net.relu, net.label)
+caffe.Net(net.to_proto(), caffe.TEST)""" % sys.path
+    logs = [subprocess.run([sys.executable, '-c', code, which], check=True, capture_output=True,
+                           text=True, env=dict(os.environ, CAFFE_LOG='debug')).stderr
+            for which in ('none', 'loss')]
+    assert 'fused steps:\nip + relu\n' in logs[0]
+    assert 'Network initialization done.' in logs[1] and 'fused steps' not in logs[1]
 
 
 def test_a_net_of_any_number_of_images(net):
