@@ -247,14 +247,14 @@ TEST_F(CudaTest, EventsMeasureTime) {
 }
 
 TEST_F(CudaTest, StreamsAreQueuesOfTheirOwn) {
-  const DevicePtr a = device_->Allocate(256, "a test"), b = device_->Allocate(256, "a test");
+  const DevicePtr a = device_->Allocate(256, "a test"), first = device_->Allocate(256, "a test");
   auto spin = MakeKernel("spin");
   auto place = MakeKernel("place");
   void* const default_queue = device_->native_stream();
   EXPECT_NE(default_queue, nullptr);
   // The driver loads a kernel at its first launch and may wait for everything then.
   spin->Launch(1, {1, a});
-  place->Launch({1, 1}, {1, 1, b});
+  place->Launch({1, 1}, {1, 1, first});
   device_->Synchronize();
   spin->Launch(1, {20000000, a});
   auto busy = device_->RecordEvent();
@@ -262,6 +262,8 @@ TEST_F(CudaTest, StreamsAreQueuesOfTheirOwn) {
   {
     const StreamScope scope(device_.get(), stream.get());
     EXPECT_NE(device_->native_stream(), default_queue);
+    // A buffer that the first queue has never used: otherwise the second would wait for it.
+    const DevicePtr b = device_->Allocate(256, "a test");
     place->Launch({2, 3}, {2, 3, b});
     auto done = device_->RecordEvent();
     done->Wait();

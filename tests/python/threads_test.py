@@ -379,6 +379,8 @@ if 'solver' in work:
     solver = caffe.get_solver(t.settings(pathlib.Path(folder), display=0, test_interval=10 ** 8,
                                          test_initialization=False))
     t.feed(solver)
+    # PoCL aborts where a process ends while a thread compiles.
+    solver.step(1)
 work = compile(work, 'work', 'exec')
 
 def loop():

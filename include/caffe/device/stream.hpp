@@ -29,8 +29,9 @@ class Event {
 // A queue of a device: what one thread enqueues on it runs in order. Two streams are not ordered
 // with one another, except where WaitFor says so and where both use one buffer of
 // Device::Allocate: a stream that uses a buffer waits for what another one has written to it, and a
-// stream that writes to a buffer waits for all that use it. All waits are the device's: the host
-// goes on. On the CPU every call has finished its work when it returns, and a stream adds nothing.
+// stream that writes to a buffer waits for all that use it. It waits for everything that the other
+// stream has been given by then, not for the use of the buffer alone. All waits are the device's: the
+// host goes on. On the CPU every call has finished its work when it returns, and a stream adds nothing.
 //
 // Destroying a stream waits for its work. It must not be the stream of a live StreamScope.
 class Stream {

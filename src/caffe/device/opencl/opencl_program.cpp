@@ -111,10 +111,8 @@ bool OpenClProgram::Load(const std::string& binary, const std::string& options) 
   return !text_.kernels.empty();
 }
 
-// PoCL prints how many warnings there were to stderr, whatever the log's level is.
-std::string OpenClProgram::BuildOptions(const std::string& options) const {
-  return device_->takes_binary_late() ? options + " -w" : options;
-}
+// Compilers print to stderr how many warnings there were, whatever the log's level is.
+std::string OpenClProgram::BuildOptions(const std::string& options) { return options + " -w"; }
 
 void OpenClProgram::KeepExistingKernels() {
   size_t size = 0;

@@ -40,7 +40,7 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
   OpenClProgram(OpenClDevice* device, const ProgramText& text);
 
   bool Load(const std::string& binary, const std::string& options);
-  std::string BuildOptions(const std::string& options) const;
+  static std::string BuildOptions(const std::string& options);
   // A body may omit kernels for some types (#if).
   void KeepExistingKernels();
   void Compile(const ProgramText& text, const std::string& refusal_key);
