@@ -275,8 +275,8 @@ TEST_P(StreamTest, OneStreamDoesNotWaitForAnother) {
     Put(mine, 1);
     Read(mine);
   }
-  const int64_t waits = device_->counters().stream_waits;
   const Busy busy(device_, a.get(), 0.1);
+  const int64_t waits = device_->counters().stream_waits;
   std::unique_ptr<Event> last_of_a = a->Record(true);
   std::unique_ptr<Event> of_b;
   {
@@ -285,8 +285,11 @@ TEST_P(StreamTest, OneStreamDoesNotWaitForAnother) {
     of_b = device_->RecordEvent();
     EXPECT_EQ(Read(mine), std::vector<float>(kCount, 2));
   }
-  EXPECT_LE(device_->counters().stream_waits - waits, 3) << "for buffers that others used before";
-  EXPECT_GT(last_of_a->SecondsSince(*of_b), 0) << "b was done while a was busy";
+  EXPECT_EQ(device_->counters().stream_waits, waits);
+  // OpenCL drivers may run queues one after another.
+  if (device_->backend() == Backend::kCuda) {
+    EXPECT_GT(last_of_a->SecondsSince(*of_b), 0) << "b was done while a was busy";
+  }
   device_->Free(mine);
 }
 
