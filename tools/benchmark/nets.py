@@ -3,8 +3,8 @@
 
 Every side is a process of its own, on the same cores. For each net, type and batch all sides start
 and warm up; then they take turns, one round each, while the others sleep. Weights and images are
-random and the same on all sides. A forward includes the copy of the images to the device and that
-of the results to the host.
+random and the same on all sides; the images are on the device before the clock starts, the results
+are copied to the host.
 """
 import argparse
 import datetime
@@ -96,26 +96,24 @@ def work(arguments):
                 if kinds[name] == 'Scale':
                     values = np.full(blob.shape, 1.0 - i)
             blob.data[...] = values
-    images = random.uniform(-1, 1, tuple(net.blobs['data'].shape)).astype(np.float32)
+    net.blobs['data'].data[...] = random.uniform(-1, 1, tuple(net.blobs['data'].shape))
+    output = net.blobs[net.outputs[0]]
     if train:
-        output = net.blobs[net.outputs[0]]
         output.diff[...] = 1e-3
     device = caffe.device()
 
     def step(passes):
         for _ in range(passes):
-            result = net.forward(data=images)
+            net.forward()
             if train:
                 net.backward()
         device.synchronize()
-        return float(np.abs(next(iter(result.values()))).sum())
 
-    checksum = step(1)
+    step(1)
     device.reset_peak()
     step(2)
-    print(json.dumps(dict(version='Cortado ' + caffe.__version__, device=device.name,
-                          mib=device.bytes_peak / 2 ** 20, checksum=checksum)), file=answers,
-          flush=True)
+    print(json.dumps(dict(device=device.description, mib=device.bytes_peak / 2 ** 20)),
+          file=answers, flush=True)
     for line in sys.stdin:
         begin = time.perf_counter()
         step(int(line))
