@@ -3,8 +3,8 @@
 // The gradient of a bias of y [outer, channels, inner]. MItype is the type of y_diff, MOtype that of
 // the bias.
 
-// b_diff += the sum of y_diff over outer and inner; each inner row is summed apart, so that long
-// sums keep their digits.
+// b_diff += the sum of y_diff over outer and inner; each inner row is summed separately, so that
+// long sums stay accurate.
 KERNEL(bias_backward, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), IN(MItype, y_diff),
        OUT(MOtype, b_diff)) {
   FOR_EACH_GROUP(c, channels) {
@@ -20,7 +20,7 @@ KERNEL(bias_backward, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), IN(M
   }
 }
 
-// The same for inner = 1, where neighbouring channels are neighbours in memory.
+// The same for inner = 1, where neighbouring channels are adjacent in memory.
 KERNEL(bias_backward_columns, ARG(i64, channels), ARG(i64, outer), IN(MItype, y_diff),
        OUT(MOtype, b_diff)) {
   FOR_EACH(c, channels) {

@@ -14,7 +14,7 @@
 #define INSIDE_M(i) (FULL || (i) < m)
 #define INSIDE_N(i) (FULL || (i) < n)
 #define INSIDE_K(i) (FULL || (i) < k)
-// PoCL's vectoriser works across a group's items and is lost in unrolled loops (5 times slower).
+// PoCL vectorises across the items of a group and cannot do so in unrolled loops (5 times slower).
 #if GEMM_UNROLL
 #define REPEAT UNROLL
 #else
@@ -34,7 +34,7 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
        IN(Mastertype, slopes), ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a),
        ARG(i64, step_b), ARG(i64, step_c), IN(MItype, a), IN(MItype, b), IN(Dtype, bias),
        OUT(MOtype, c)) {
-  // One element of padding keeps transposing stores off the same bank.
+  // One element of padding avoids bank conflicts of transposing stores.
   LOCAL Acctype tile_a[TILE_K][TILE_M + 1];
   LOCAL Acctype tile_b[TILE_K][TILE_N + 1];
   const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;

@@ -1,8 +1,8 @@
 //! types: device
 //! tests: library
-// Convolution where every channel is a group of its own: x [images, channels, in_h, in_w], weights
+// Convolution in which every channel is its own group: x [images, channels, in_h, in_w], weights
 // [channels, multiplier, kernel_h, kernel_w], y [images, channels, multiplier, out_h, out_w]. Rows
-// are those of all planes. The CPU's kernels are in depthwise_planes.h.
+// are those of all planes. depthwise_planes.h has the CPU's kernels.
 #include "epilogue/bounds.h"
 
 KERNEL(depthwise_forward, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, multiplier),
@@ -31,7 +31,7 @@ KERNEL(depthwise_forward, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, multipl
   }
 }
 
-// Gathers: x_diff is the sum over the windows that saw the element.
+// Gathers: x_diff is the sum over the windows that contain the element.
 KERNEL(depthwise_backward_data, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, multiplier),
        FOLD(i32, in_h), FOLD(i32, in_w), FOLD(i32, out_h), FOLD(i32, out_w), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
@@ -57,9 +57,10 @@ KERNEL(depthwise_backward_data, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, m
   }
 }
 
-// The gradient of the weights by work groups of 256: one for every weight and each of `slices`
-// parts of the sum over images and positions. One slice: w_diff += the sum. Several: each writes
-// its part to w_diff [slices, weights], for accumulate_parts. The order of the sum is fixed.
+// The gradient of the weights in work groups of 256: one group for every weight and each of
+// `slices` parts of the sum over images and positions. With one slice w_diff += the sum; with
+// several each group writes its part to w_diff [slices, weights], for accumulate_parts. The order
+// of the sum is fixed.
 KERNEL(depthwise_backward_weights, ARG(i32, count), ARG(i32, images), ARG(i32, slices),
        FOLD(i32, channels), FOLD(i32, multiplier), FOLD(i32, in_h), FOLD(i32, in_w),
        FOLD(i32, out_h), FOLD(i32, out_w), FOLD(i32, kernel_h), FOLD(i32, kernel_w),

@@ -1,16 +1,16 @@
 //! types: float master
 //! tests: library
 // Depthwise convolution (see depthwise.h) for processors. An item is a plane. A strip of its rows
-// is copied to `image` within its padding, so that everything after runs over rows as if they were
-// one: a tap is an offset, the columns that stick out are left out at the end. With strides, image
-// holds stride_h stride_w images of every stride-th row and column. The caller sees to it that all
-// this, and the strip itself in `flat`, fits into 8192 elements with 64 to spare, and that there
-// are at most 256 taps.
+// is copied to `image` with padding, so that the loops treat all rows as one: a tap is an offset,
+// and the columns beyond the output are dropped at the end. With strides, image holds stride_h
+// stride_w images of every stride-th row and column. The caller ensures that all this, and the
+// strip itself in `flat`, fits into 8192 elements with 64 to spare, and that there are at most 256
+// taps.
 #include "epilogue/activate.h"
 #include "epilogue/sum.h"
 
-// image = `count` rows of every image of x, the first being row `top` of the plane. flat holds the
-// rows from max(top, 0) on. What lies left and right of the plane is 0 already.
+// image = `count` rows of every image of x, the first of which is row `top` of the plane. flat
+// holds the rows from max(top, 0) on. The elements left and right of the plane are already 0.
 DEVICE_FN void depthwise_spread(const Acctype* flat, Acctype* image, i32 top, i32 count, i32 in_h,
                                 i32 in_w, i32 stride_h, i32 stride_w, i32 pad_w, i32 rows,
                                 i32 pitch) {
@@ -35,8 +35,8 @@ DEVICE_FN void depthwise_spread(const Acctype* flat, Acctype* image, i32 top, i3
   }
 }
 
-// sums[k] += weight[t] image[offset[t] + k] for k < n and all t in [begin, end). Nine and four at a
-// time, so that sums stay in registers for as long.
+// sums[k] += weight[t] image[offset[t] + k] for k < n and all t in [begin, end). Nine and four taps
+// at a time, so that sums stay in registers.
 DEVICE_FN void depthwise_add_taps(const Acctype* image, const Acctype* weight, const i32* offset,
                                   i32 begin, i32 end, i32 n, Acctype* sums) {
   i32 t = begin;
@@ -125,10 +125,10 @@ KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, m
   }
 }
 
-// image is y_diff here, and sums are x_diff as stride_h stride_w images. x is taken with its
+// image is y_diff here, and sums are x_diff as stride_h stride_w images. x is indexed with its
 // padding: row j of image a is row j stride_h + a - pad_h of x, for all_rows values of j from
-// first_h on; the same for columns. table [stride_h stride_w + 1] says where the taps of each image
-// begin in the lists that follow: of taps, and of their offsets.
+// first_h on; the same for columns. table [stride_h stride_w + 1] has the first tap of each image
+// in the lists that follow: of taps, and of their offsets.
 KERNEL(depthwise_backward_data_planes, ARG(i64, planes), ARG(i64, channels), ARG(i64, multiplier),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_h), ARG(i32, out_w), ARG(i32, stride_h),
        ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, taps), ARG(i32, strip),
@@ -188,7 +188,7 @@ KERNEL(depthwise_backward_data_planes, ARG(i64, planes), ARG(i64, channels), ARG
 }
 
 // w_diff += the gradient; an item is a plane of the weights. `grad` is y_diff with 0 in the columns
-// that stick out.
+// beyond the output.
 KERNEL(depthwise_backward_weights_planes, ARG(i64, planes), ARG(i64, images), ARG(i64, multiplier),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_h), ARG(i32, out_w), ARG(i32, stride_h),
        ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, taps), ARG(i32, strip),
@@ -213,7 +213,7 @@ KERNEL(depthwise_backward_weights_planes, ARG(i64, planes), ARG(i64, images), AR
         for (i32 j = 0; j < count; ++j) {
           SIMD for (Index i = 0; i < out_w; ++i) grad[j * pitch + i] = flat[j * out_w + i];
         }
-        // A strip before may have been longer.
+        // An earlier strip may have been longer.
         SIMD for (Index k = 0; k < 64; ++k) grad[count * pitch + k] = 0;
         for (i32 t = 0; t < taps; ++t) {
           const Index at = LOAD(i32, table, t);

@@ -1,7 +1,7 @@
 //! types: float quantized
 //! tests: library
-// x [planes, input…] -> y [planes, kernel…, output…], planes being images times channels: the
-// columns that turn a convolution into a matrix product. Padding is the real number 0.
+// x [planes, input…] -> y [planes, kernel…, output…], where planes are images times channels: the
+// columns with which a convolution is a matrix product. Padding is the real number 0.
 
 // Two axes. A row is (plane, kernel row, kernel column, output row).
 KERNEL(im2col_2d, ARG(i64, rows), FOLD(i32, in_h), FOLD(i32, in_w), FOLD(i32, out_h),

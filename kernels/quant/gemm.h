@@ -1,8 +1,8 @@
 //! types: device
 //! tests: library
 // Codes C[i] = requantized op(A[i]) op(B[i]) + bias, row-major; i is the third index of the work
-// group. One of A and B are weights, whose zero point comes with their pointer, the other are
-// activations, whose zero point is folded into the bias and whose pointer therefore has 0. See
+// group. One of A and B is the weights, whose zero point belongs to their pointer. The other is the
+// activations, whose zero point is folded into the bias, so that their pointer has 0. See
 // caffe/library/quant_arguments.hpp. A group of 16 x 16 computes TILE x TILE elements. Defines:
 // TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16), CHANNEL_ROWS (1: A are the weights), WIDE
 // (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL. low and high are bounds of code - zero point.
@@ -14,7 +14,7 @@
 #else
 #define REPEAT
 #endif
-// Sums of products of 8-bit codes fit 32 bits over this depth; those of 16 bits never do.
+// Sums of products of 8-bit codes fit 32 bits up to this depth; those of 16-bit codes never do.
 #define SLICE 32768
 #if CODE_BYTES == 2
 #define PRODUCT(x, y) ((i64)(x) * (y))

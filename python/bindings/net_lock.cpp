@@ -104,7 +104,7 @@ void NetLock::CheckProcess() {
     if (owner_ != std::thread::id() && !is_mine()) broken_ = true;
   }
   CAFFE_CHECK(!broken_, name_,
-              " was in use by another thread when this process was forked: make it anew in the "
+              " was in use by another thread when this process was forked: make it again in the "
               "child, or start the child with multiprocessing.get_context('spawn')");
 }
 

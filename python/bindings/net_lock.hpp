@@ -16,10 +16,11 @@ class BlobBase;
 class Net;
 }  // namespace caffe
 
-// Who uses a net, or a solver and its nets, now: one thread at a time, as often as it likes, also
-// from callbacks and Python layers. Others wait in the order in which they came; Ctrl-C ends it.
-// The GIL protects all members, and nobody waits with it: a thread that computes in a net has let go
-// of the GIL, and another one may look at blobs only where no thread computes.
+// The lock of a net, or of a solver and its nets: one thread at a time holds it, recursively, also
+// from callbacks and Python layers. Other threads wait in the order in which they came; Ctrl-C ends
+// the waiting. The GIL protects all members, and no thread waits while it holds the GIL: a thread
+// that computes in a net has released it, and another one may access blobs only while no thread
+// computes.
 class NetLock {
  public:
   explicit NetLock(std::string name) : name_(std::move(name)) {}
@@ -55,7 +56,7 @@ void AddNet(caffe::Net& net, const std::shared_ptr<NetLock>& lock);
 void RemoveNet(const caffe::Net& net) noexcept;
 // Throws if the net was never made (a subclass that forgot __init__).
 std::shared_ptr<NetLock> LockOf(const caffe::Net& net);
-// For whoever touches a blob: waits until its net is idle. Blobs of no net are always.
+// Call this before access to a blob: waits until its net is idle. Returns at once for other blobs.
 void WaitUntilIdle(const caffe::BlobBase& blob);
 // The net that a blob was registered with; null if there is none.
 caffe::Net* NetOf(const caffe::BlobBase& blob);

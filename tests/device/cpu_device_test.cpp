@@ -26,7 +26,7 @@ class LevelGuard {
 };
 
 // Every integer argument is kExtent, so that arrays of kExtent^3 elements are large enough for any
-// kernel that indexes by three of them; it is no multiple of any vector length.
+// kernel that indexes by three of them; it is not a multiple of any vector length.
 constexpr int64_t kExtent = 37;
 constexpr int64_t kElements = kExtent * kExtent * kExtent;
 
@@ -289,7 +289,8 @@ TEST(CpuDeviceTest, LaunchesAreChecked) {
     return std::string();
   };
   EXPECT_EQ(message({16, x, x, 1.0}), "");
-  EXPECT_TRUE(Holds(message({16, x, x}), "relu_forward declares 4 arguments, its launch gives 3"));
+  EXPECT_TRUE(
+      Holds(message({16, x, x}), "relu_forward declares 4 arguments, but its launch passes 3"));
   EXPECT_TRUE(Holds(message({16, 1.0, x, 1.0}), "argument 1 (x)"));
   EXPECT_TRUE(Holds(message({x, x, x, 1.0}), "argument 0 (n)"));
   EXPECT_TRUE(Holds(message({16, x, x, Requant::FromReal(1)}), "a Requant"));
@@ -313,7 +314,7 @@ TEST(CpuDeviceTest, ATypeThatIsNotThereIsNamed) {
   }
 }
 
-// Enough elements for all threads, and an end that is no multiple of a cache line.
+// Enough elements for all threads, and an end that is not a multiple of a cache line.
 TEST(CpuDeviceTest, ThreadsCoverTheWholeRange) {
   CpuDevice device;
   const int64_t count = 100003;

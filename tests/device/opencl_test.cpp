@@ -259,7 +259,7 @@ TEST_F(OpenClTest, RefusesAHeadThatTheCompiledKernelDoesNotHave) {
   text.kernels[1].parameters.push_back({KernelParameter::Kind::kScalar, "i32", "more"});
   const auto program = device_->Build(text, false);
   const std::string message = MessageOf([&] { program->CreateKernel("groups"); });
-  EXPECT_NE(message.find("takes 3 arguments, its declaration makes 4"), std::string::npos)
+  EXPECT_NE(message.find("takes 3 arguments, but its declaration has 4"), std::string::npos)
       << message;
 }
 
@@ -383,7 +383,7 @@ TEST_F(OpenClTest, ABinaryThatDoesNotLoadIsCompiledAnew) {
   for (const ProgramCache::Row& row : cache.List()) {
     if (row.program != name) continue;
     ProgramCache::Entry entry;
-    entry.binary = "this is no program of any device";
+    entry.binary = "this is not a program";
     cache.Store(row.key, row.device, row.program, entry);
     ++damaged;
   }

@@ -301,7 +301,7 @@ TEST(BNLayerShapeTest, RefusesWhatDoesNotFit) {
       LayerTester(BNText(text), Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {shape}, tops);
     });
   };
-  EXPECT_EQ(message("", {4}), "tested (BN): needs a bottom of at least 2 axes, it has shape 4 (4)");
+  EXPECT_EQ(message("", {4}), "tested (BN): needs a bottom of at least 2 axes; it has shape 4 (4)");
   EXPECT_EQ(message("eps: -1", {4, 3}), "tested (BN): eps -1 must not be negative");
   EXPECT_EQ(message("bn_mode: LEARN momentum: 0.5", {4, 3}),
             "tested (BN): bn_param has fields of two forms: scale_filler, shift_filler and bn_mode "

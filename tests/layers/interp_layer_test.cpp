@@ -111,7 +111,7 @@ TEST_P(InterpLayerTest, AgreesWithTheFormula) {
   }
 }
 
-// An output that lies on an input does not read the one behind it.
+// An output at the position of an input does not read the next input.
 TEST_P(InterpLayerTest, InfinitiesStayWhereTheyAre) {
   const auto [device, type] = GetParam();
   const double inf = std::numeric_limits<double>::infinity();
@@ -164,16 +164,17 @@ TEST(InterpLayerShapeTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(
       message("", {{1, 1, 4, 4}}),
       "tested (Interp): give height and width, zoom_factor, shrink_factor, or a second bottom "
-      "that has the wanted size");
+      "that has the output's size");
   EXPECT_EQ(message("height: 3", {{1, 1, 4, 4}}),
             "tested (Interp): height 3 and width 0 must both be given and positive");
   EXPECT_EQ(message("height: 3 width: -1", {{1, 1, 4, 4}}),
             "tested (Interp): height 3 and width -1 must both be given and positive");
   EXPECT_EQ(message("zoom_factor: 0", {{1, 1, 4, 4}}),
             "tested (Interp): shrink_factor 1 and zoom_factor 0 must be positive");
-  EXPECT_EQ(message("zoom_factor: 2 pad_beg: 1", {{1, 1, 4, 4}}),
-            "tested (Interp): pad_beg 1 and pad_end 0 must be 0 or negative: rows and columns are "
-            "cut off, none can be added");
+  EXPECT_EQ(
+      message("zoom_factor: 2 pad_beg: 1", {{1, 1, 4, 4}}),
+      "tested (Interp): pad_beg 1 and pad_end 0 must be 0 or negative: rows and columns can be "
+      "cut off, not added");
   EXPECT_EQ(message("zoom_factor: 2 pad_beg: -2 pad_end: -2", {{1, 1, 4, 5}}),
             "tested (Interp): pad_beg -2 and pad_end -2 leave nothing of the bottom of shape "
             "1 1 4 5 (20)");

@@ -36,7 +36,7 @@ void ForEachWindow(const Shape& x, const Shape& y, const Window& g, const Visit&
   }
 }
 
-// Calls visit(element of x, its place in the plane) for the elements of a window inside the image.
+// Calls visit(element of x, its index in the plane) for the elements of a window inside the image.
 template <class Visit>
 void ForEachElement(const Shape& x, int64_t plane, int64_t h0, int64_t h1, int64_t w0, int64_t w1,
                     const Visit& visit) {
@@ -75,7 +75,7 @@ std::vector<Case> Cases() {
       {"kernel_size: 3 stride: 2", {2, 3, 8, 9}, {2, 3, 4, 4}, {3, 3, 2, 2, 0, 0}},
       {"kernel_size: 3 stride: 1", {1, 2, 5, 4}, {1, 2, 3, 2}, {3, 3, 1, 1, 0, 0}},
       {"kernel_size: 3 stride: 2 pad: 1", {1, 2, 7, 5}, {1, 2, 4, 3}, {3, 3, 2, 2, 1, 1}},
-      // Rounded up to 4, and the window that would begin behind the image is dropped.
+      // Rounded up to 4, and the window that would begin beyond the image is dropped.
       {"kernel_size: 3 stride: 3 pad: 2", {1, 2, 6, 5}, {1, 2, 3, 3}, {3, 3, 3, 3, 2, 2}},
       {"kernel_h: 2 kernel_w: 4 stride_h: 1 stride_w: 3 pad_h: 1 pad_w: 2",
        {2, 1, 4, 9},
@@ -198,7 +198,7 @@ TEST_P(PoolingLayerTest, StochasticDrawsInProportion) {
   EXPECT_NEAR(drawn[2] / planes, 0.5, 0.03);
   EXPECT_NEAR(drawn[3] / planes, 0.25, 0.03);
   layer.Forward();
-  EXPECT_NE(layer.Top(), y) << "every forward draws anew";
+  EXPECT_NE(layer.Top(), y) << "every forward draws again";
   layer.layer().SetRunState(layer.layer().context().seed, {0});
   layer.Forward();
   EXPECT_EQ(layer.Top(), y) << "the first forward once more";
@@ -287,7 +287,7 @@ TEST(PoolingLayerShapeTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(
       ErrorOf([&] { make("kernel_size: 7 stride: 2"); }),
       "tested (Pooling): a window of 7 is larger than the input of 5 padded by 0; with stride "
-      "2, rounded up, no output is left");
+      "2, rounded up, there is no output");
   EXPECT_EQ(ErrorOf([&] { make("kernel_size: 2 ceil_mode: true round_mode: FLOOR"); }),
             "tested (Pooling): ceil_mode true contradicts round_mode FLOOR; give one of them");
   EXPECT_THROW(make("kernel_size: 2 ceil_mode: false round_mode: CEIL"), Error);

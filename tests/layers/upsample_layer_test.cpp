@@ -151,10 +151,10 @@ TEST_P(UpsampleLayerTest, MaskOutsideTheImage) {
                       {{1, 3, 1, 2}, {1, 3, 1, 2}});
     layer.SetBottom(1, {0, 7, 1, place, 9, 0});
     ExpectDataError(&layer, Concat("tested (Upsample): the mask of channel 1 of the batch has the "
-                                   "number ",
+                                   "value ",
                                    place,
                                    ", which is outside the image of 2x4; give upsample_h and "
-                                   "upsample_w, the size of what the pooling read"));
+                                   "upsample_w, the size of the pooling's bottom"));
     if (!device->host_accessible()) {
       EXPECT_FALSE(std::isnan(layer.Top()[0]));
       EXPECT_TRUE(std::isnan(layer.Top()[8]));
@@ -236,7 +236,7 @@ TEST(UpsampleLayerShapeTest, RefusesWhatDoesNotFit) {
             "tested (Upsample): the image of shape 1 1 0 4 (0) is empty");
   EXPECT_EQ(
       message("scale: 5000", {x, x}),
-      "tested (Upsample): images of more than 2^24 elements are not supported, this one is to "
+      "tested (Upsample): images of more than 2^24 elements are not supported; this one would "
       "have shape 1 1 20000 20000 (400000000)");
   EXPECT_EQ(message("scale: 1000000000", {x}),
             "tested (Upsample): 4 inputs and 4000000000 outputs of one axis are too many; their "

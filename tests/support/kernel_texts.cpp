@@ -102,7 +102,7 @@ std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
       for (DataType type : {kFloat, kDouble}) triples.insert(TypeTriple::Equal(type));
       for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, type});
     } else {
-      CAFFE_THROW("'", group, "' is no group of types");
+      CAFFE_THROW("'", group, "' is not a group of types");
     }
   }
   return triples;

@@ -202,7 +202,7 @@ TEST_F(CommandsTest, TrainsTestsAndResumes) {
   EXPECT_TRUE(Holds(err, "] loss = 0 (* 1 = 0 loss)"));
 }
 
-// Errors that say which file belongs where.
+// Errors that say which file belongs to which option.
 TEST_F(CommandsTest, SolverStatesAreNoWeights) {
   for (const std::string format : {"BINARYPROTO", "HDF5"}) {
     const std::string solver = Solver("snapshot_format: " + format);
@@ -223,7 +223,7 @@ TEST_F(CommandsTest, SolverStatesAreNoWeights) {
   }
 }
 
-// Whatever the log shows, once: log lines, or plain lines on standard output.
+// Once for every log level: as log lines, or as plain lines on standard output.
 TEST_F(CommandsTest, ResultsArePrintedAtEveryLevel) {
   const std::string solver = Solver(""), net = folder / "net.prototxt";
   ASSERT_EQ(0, Run({"train", "-solver", solver, "-gpu", "cpu"})) << err;
@@ -297,7 +297,7 @@ TEST_F(CommandsTest, TestPrintsJson) {
   EXPECT_TRUE(Holds(out, "{\"name\": \"l\", \"element\": 0, \"mean\": 6, \"loss_weight\": 2}"))
       << out;
   EXPECT_TRUE(Holds(out, "{\"name\": \"z\", \"element\": 1, \"mean\": null, \"loss_weight\": 0}"))
-      << "infinity is no number of JSON: " << out;
+      << "JSON has no infinity: " << out;
 }
 
 TEST_F(CommandsTest, EveryCommandTakesListsOfWeightsOfBothFormats) {
@@ -482,7 +482,7 @@ TEST_F(CommandsTest, LayersPrintsTheCatalogue) {
                     "\"in_place\": true"))
       << out;
   EXPECT_FALSE(Holds(out, "InnerProduct")) << out;
-  // Sources of data have no backward pass, whatever is asked of them.
+  // Data sources have no backward pass, whatever flags are given.
   ASSERT_EQ(0, Run({"layers", "Data", "Input", "MemoryData", "InnerProduct", "Accuracy"}));
   for (const char* row : {"Data                 0        1-2    no        source    ",
                           "Input                0        1+     no        source    ",

@@ -9,27 +9,28 @@ namespace caffe {
 struct DevicePtr {
   void* handle = nullptr;
   int64_t offset = 0;
-  // True for what device_data() returns: kernels and copies refuse to write there, because the
-  // owner would not notice that its copy on the host is out of date. Travels with the pointer.
+  // True for pointers from device_data(): kernels and copies refuse to write through them, because
+  // the owner would not notice that its copy on the host is out of date. Derived pointers inherit
+  // it.
   bool read_only = false;
 
   DevicePtr operator+(int64_t bytes) const { return {handle, offset + bytes, read_only}; }
   DevicePtr ReadOnly() const { return {handle, offset, true}; }
   explicit operator bool() const { return handle != nullptr; }
-  // The address, where device memory has addresses (CPU, CUDA).
+  // The address, for devices whose memory has addresses (CPU, CUDA).
   char* address() const { return static_cast<char*>(handle) + offset; }
-  // Throws if the pointer is read-only: for what is written by other means than Kernel and Device.
+  // Throws if the pointer is read-only. For code that writes other than through Kernel and Device.
   void CheckWritable() const {
     if (read_only) [[unlikely]] {
       RefuseToWrite();
     }
   }
-  // The address, to write to.
+  // The address for writing; throws if the pointer is read-only.
   char* writable_address() const {
     CheckWritable();
     return address();
   }
-  // The same memory, whether it may be written or not.
+  // True if both are the same address; read_only is not compared.
   friend bool operator==(const DevicePtr& a, const DevicePtr& b) {
     return a.handle == b.handle && a.offset == b.offset;
   }

@@ -17,7 +17,7 @@ namespace caffe {
 
 class Device;
 
-// One argument as the head of a kernel declares it: KERNEL(name, ARG(i64, n), IN(MItype, x), …).
+// One argument as declared in the head of a kernel: KERNEL(name, ARG(i64, n), IN(MItype, x), …).
 struct KernelParameter {
   enum class Kind { kScalar, kFold, kIn, kOut };
   Kind kind = Kind::kScalar;
@@ -51,7 +51,7 @@ class KernelArgument {
   };
 };
 
-// The arguments of one launch, without memory of their own from the heap.
+// The arguments of one launch, stored without heap memory.
 class KernelArguments {
  public:
   static constexpr size_t kCapacity = 40;
@@ -92,7 +92,8 @@ struct LaunchRange {
   LaunchRange(int64_t rows_, int64_t columns_) : rows(rows_), columns(columns_) {}
 };
 
-// Groups and their local size for work-group kernels (LOCAL, BARRIER); these run on devices only.
+// Work groups and their local size, for work-group kernels (LOCAL, BARRIER), which run on devices
+// only.
 struct LaunchGroups {
   std::array<int64_t, 3> groups{1, 1, 1};
   std::array<int64_t, 3> local{1, 1, 1};
@@ -103,9 +104,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   // Enqueues one launch on the calling thread's stream and returns. Arguments are given for every
-  // declared parameter, foldable ones included, in the order of the declaration; count and kinds
-  // are checked, and that no read-only pointer is given for an OUT. Nothing is launched for an
-  // empty range.
+  // declared parameter, including foldable ones, in declaration order. Throws if their number or
+  // kinds are wrong, or if an OUT gets a read-only pointer. An empty range launches nothing.
   void Launch(const LaunchRange& range, const KernelArguments& arguments);
   void LaunchInGroups(const LaunchGroups& groups, const KernelArguments& arguments);
   const KernelSignature& signature() const { return signature_; }
@@ -127,15 +127,15 @@ class Kernel {
   [[noreturn]] void Refuse(size_t argument, const std::string& why) const;
 };
 
-// What a scalar parameter is in C.
+// The C type of a scalar parameter.
 enum class ScalarKind { kI32, kU32, kI64, kU64, kFloat, kDouble, kRequant };
 
-// The kind of a scalar or foldable parameter under a triple. Resolves Acctype and Scaletype, which
-// follow the compute type. Throws if kernel arguments cannot be of the declared type.
+// The kind of a scalar or foldable parameter for a type triple. Resolves Acctype and Scaletype,
+// which depend on the compute type. Throws if kernel arguments cannot have the declared type.
 ScalarKind ScalarKindOf(const KernelParameter& parameter, const TypeTriple& types);
 
-// The bytes of one scalar argument as the kernel takes them (at most 8), after conversion to
-// `kind`. Returns the size. Throws if the value does not fit.
+// Converts a scalar argument to `kind` and writes the bytes that the kernel expects (at most 8).
+// Returns their number. Throws if the value does not fit.
 size_t PackScalar(const KernelArgument& argument, ScalarKind kind, void* target);
 
 }  // namespace caffe

@@ -6,11 +6,12 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Bilinear resizing of each channel with aligned corners (DeepLab, PSPNet): of I inputs and O outputs
-// along an axis, output o lies at o (I - 1) / (O - 1), at 0 if O is 1, and is the weighted mean of
-// the two inputs next to it. The gradient gives every input the same weights back.
-// First pad_beg rows and columns are cut off at the beginning, and pad_end at the end (both are
-// negative numbers or 0). Of the I that are left follow, by the first of these that is given:
+// Bilinear resizing of each channel with aligned corners (DeepLab, PSPNet). Of I inputs and O
+// outputs along an axis, output o is at position o (I - 1) / (O - 1), or 0 if O is 1, and is the
+// weighted mean of the two inputs around it. The gradient distributes with the same weights.
+// First, pad_beg rows and columns are cut off at the beginning and pad_end at the end (both are
+// negative or 0). The number of outputs follows from the remaining I, by the first of these that is
+// given:
 //   shrink_factor alone: (I - 1) / shrink_factor + 1, rounded down
 //   zoom_factor alone:   I + (I - 1) (zoom_factor - 1)
 //   height and width:    these
@@ -30,9 +31,9 @@ class Interp : public LayerBase {
 
  private:
   struct Axis {
-    int64_t whole = 0, input = 0, output = 0;  // `input` of `whole` are left
+    int64_t whole = 0, input = 0, output = 0;  // `input` of `whole` remain
   };
-  // The extents of `index` 0 (height) or 1 (width).
+  // The extents of axis `index`: 0 is height, 1 is width.
   Axis MakeAxis(const BlobVec& bottom, int index) const;
   KernelArguments Geometry() const;
 

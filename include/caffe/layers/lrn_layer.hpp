@@ -9,10 +9,10 @@ class LayerRegistry;
 // Local response normalisation, n = local_size:
 //   y = x / scale^beta
 //   ACROSS_CHANNELS: scale = k + alpha / n * sum of x^2 over n channels around x
-//   WITHIN_CHANNEL: scale = 1 + alpha / n^2 * sum of x^2 over the n x n places around x
+//   WITHIN_CHANNEL: scale = 1 + alpha / n^2 * sum of x^2 over the n x n elements around x
 //   dE/dx = dE/dy scale^-beta - 2 alpha beta / n (or n^2) x * sum of dE/dy y / scale over a window
-// Windows that reach over an edge are padded with 0 and divided by their full size all the same. k
-// does not count WITHIN_CHANNEL, as in BVLC's Caffe.
+// Windows that reach beyond an edge are padded with 0, but divided by their full size.
+// WITHIN_CHANNEL ignores k, as in BVLC's Caffe.
 // bottom 0, top 0: [N, C, H, W]. Not in place: the gradient needs x.
 // lrn_param: local_size (5, odd), alpha (1), beta (0.75), norm_region (ACROSS_CHANNELS), k (1).
 // Types: float kinds.
@@ -36,7 +36,7 @@ class LRN : public LayerBase {
   int64_t planes_ = 0, extent_ = 0, inner_ = 0;  // extent: channels across, rows within
   LaunchRange range_{0};                         // elements; rows on the CPU
   std::unique_ptr<Kernel> forward_, parts_, backward_;
-  // What the backward pass hands from its first kernel to its second.
+  // Passed from the first kernel of the backward pass to the second.
   std::shared_ptr<BlobBase> power_, ratio_;
 };
 

@@ -9,15 +9,15 @@ namespace caffe {
 
 class LayerRegistry;
 
-// The largest value, the mean, or a value drawn by chance, of windows of each channel.
-//   MAX: the first largest value; its gradient goes to where it came from.
-//   AVE: the sum over the area of the window; padding counts in the area, what lies beyond it not.
+// The largest value, the mean, or a random value, of windows of each channel.
+//   MAX: the first largest value; it gets the gradient.
+//   AVE: the sum over the area of the window; the area includes padding, but nothing beyond it.
 //   STOCHASTIC: in TRAIN one value, drawn with a probability proportional to it (values >= 0);
 //     in TEST the sum of squares over the sum, without a gradient.
 //   output extent = (input + 2 pad - kernel) / stride + 1, rounded up, or down with FLOOR; with
 //   padding the last window must begin inside the image or its leading padding. Windows are cut at
 //   the image, also one that is larger: 3 x 3 with stride 2 makes 1 x 1 of 2 x 2.
-// bottom 0: [N, C, H, W]; top 0: [N, C, h, w]; top 1 (optional, MAX): the place h W + w of each
+// bottom 0: [N, C, H, W]; top 0: [N, C, h, w]; top 1 (optional, MAX): the index h W + w of each
 // largest value, as float.
 // pooling_param: pool (MAX), kernel_size or kernel_h and kernel_w, stride (1), pad (0), likewise;
 //   global_pooling (false): the window is the image; round_mode (CEIL), which forks call ceil_mode

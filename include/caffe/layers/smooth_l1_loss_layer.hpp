@@ -13,7 +13,7 @@ class LayerRegistry;
 // outside weights; all with the same number of elements. u and v are always float and have no gradient.
 // top 0: no axes.
 // smooth_l1_loss_param: sigma (1). loss_param: under normalization PRE_FIXED, pre_fixed_normalizer
-// stands for N; nothing else is read.
+// replaces N; no other field is read.
 // Types: float kinds.
 class SmoothL1Loss : public LossBase {
  public:
@@ -25,7 +25,7 @@ class SmoothL1Loss : public LossBase {
                 const BlobVec& bottom) override;
 
  private:
-  // The arguments of both kernels behind the first ones.
+  // The arguments of both kernels after the first ones.
   KernelArguments Arguments(const BlobVec& bottom) const;
 
   int64_t part_ = 1;  // elements in a term

@@ -14,7 +14,7 @@ class LayerRegistry;
 // softmax_param: axis (1). loss_param: ignore_label, normalization (VALID: the divisor is the number
 // of labels that count), normalize, pre_fixed_normalizer. The divisor is at least 1.
 // loss_param of SegNet: with weight_by_label_freqs, w are the C values of class_weighting; else 1. The
-// divisor stays the number of labels: it is not the sum of their weights.
+// divisor is still the number of labels, not the sum of their weights.
 // Types: float kinds.
 class SoftmaxWithLoss : public LossBase {
  public:

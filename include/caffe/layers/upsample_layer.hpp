@@ -7,15 +7,15 @@ namespace caffe {
 
 class LayerRegistry;
 
-// Makes images larger.
+// Enlarges images.
 //   One bottom (YOLO): nearest neighbours, y[h, w] = x[h / scale, w / scale], rounded down.
-//     dE/dx = the sum of dE/dy over the elements that show x
-//   With a mask (SegNet): the inverse of a MAX pooling. Each value goes to the element h w' + w that
-//     the mask names, the others are 0; a negative number in the mask sends a value nowhere. Of
-//     several values for one element, as overlapping windows have them, the last one stays.
-//     dE/dx = dE/dy of that element; 0 for values that did not stay
+//     dE/dx = the sum of dE/dy over the elements that copy x
+//   With a mask (SegNet): the inverse of a MAX pooling. Each value is written to the element
+//     h w' + w that the mask names, the others are 0; a value whose mask is negative is dropped.
+//     If several values have the same target, as with overlapping windows, the last one wins.
+//     dE/dx = dE/dy of that element; 0 for values that were dropped or replaced
 // bottom 0: [N, C, H, W]; bottom 1 (optional): the second top of a Pooling, of the same shape, which
-// gets no gradient; top 0: [N, C, h, w].
+// has no gradient; top 0: [N, C, h, w].
 // upsample_param: upsample_h and upsample_w, or scale (2), or scale_h and scale_w; pad_out_h and
 //   pad_out_w (false), with a mask and a scale of 2: one row or column less, for odd images.
 // Types: float kinds; the mask is float in all of them.
@@ -27,7 +27,7 @@ class Upsample : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  // Masks that point outside the image; on a device such a channel is NaN.
+  // Throws if a mask points outside the image; on a device such a channel is NaN.
   void CheckData() override;
 
  private:
@@ -40,13 +40,13 @@ class Upsample : public LayerBase {
     }
   };
   KernelArguments Geometry() const;
-  // For the mask of a forward.
+  // Measures the reach of a forward's mask.
   void MeasureReach(const BlobBase& mask);
 
   bool masked_ = false;
   int64_t planes_ = 0;
   Axis height_, width_;
-  // How far a mask leads, of each row and of each plane (integers): see kernels/resize/reach.h.
+  // The reach of the mask, of each row and of each plane (integers): see kernels/resize/reach.h.
   std::shared_ptr<BlobBase> row_reach_, reach_;
   InvalidItem invalid_;
   std::unique_ptr<Kernel> measure_rows_, measure_planes_, check_, forward_, backward_;

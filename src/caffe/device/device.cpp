@@ -98,7 +98,7 @@ void Device::OrderUse(std::span<const DevicePtr> pointers) { buffers_->OrderUse(
 
 std::shared_ptr<Program> Device::Build(const ProgramText& text, bool use_cache) {
   if (!use_cache) return DoBuild(text, false);
-  // The CPU's programs have no text: name and types tell them apart.
+  // The CPU's programs have no text: name and types identify them.
   std::string key = text.types.name() + "\n" + text.options + "\n" + text.source;
   if (text.source.empty()) {
     for (const KernelSignature& kernel : text.kernels) key += kernel.name + "\n";

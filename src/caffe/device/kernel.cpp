@@ -99,7 +99,7 @@ void Kernel::Refuse(size_t argument, const std::string& why) const {
 
 void Kernel::Check(const KernelArguments& arguments) const {
   CAFFE_CHECK(arguments.size() == signature_.parameters.size(), "kernel ", signature_.name,
-              " declares ", signature_.parameters.size(), " arguments, its launch gives ",
+              " declares ", signature_.parameters.size(), " arguments, but its launch passes ",
               arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const KernelParameter::Kind kind = signature_.parameters[i].kind;

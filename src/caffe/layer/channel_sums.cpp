@@ -8,15 +8,15 @@
 namespace caffe {
 namespace {
 
-// Threads of the host that a sum is shared by at most; it must not depend on the machine's.
+// Most host threads per sum. It must not depend on the machine.
 constexpr int64_t kHostParts = 64;
-// Neighbours that a device reads at once.
+// Neighbouring elements that a device reads in one access.
 constexpr int64_t kLanes = 32;
 constexpr int64_t kMaxLanes = 4096;
-// Work items that fill a device, and the elements of each that are worth one.
+// Work items that fill a compute unit, and the fewest elements per item.
 constexpr int64_t kItemsPerUnit = 1024;
 constexpr int64_t kElementsPerItem = 8;
-// Parts that one work item adds up, and the fewest to fold them into.
+// Most parts that one work item adds up, and the fewest groups to fold parts into.
 constexpr int64_t kFewParts = 64;
 constexpr int64_t kFolds = 16;
 
@@ -55,7 +55,7 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
       lanes_ *= 2;
     }
     slices_ = std::clamp<int64_t>(items / (channels * lanes_), 1, outer);
-    // A power of two that divides them makes them easy to fold.
+    // Groups of a power of two divide the parts evenly.
     int64_t grain = 1;
     while (grain * grain <= slices_) grain *= 2;
     if (slices_ > grain) slices_ -= slices_ % grain;
@@ -75,12 +75,12 @@ void ChannelSums::Launch(Kernel* kernel, const KernelArguments& arguments) {
   all.append(arguments.begin(), arguments.end());
   all.push_back(parts_->MutableData());
   const int64_t groups = channels_ * slices_ * lanes_;
-  // Columns tell the host how long a group takes; on devices they would be work items.
+  // On the host `columns` is the cost of a group; on devices it would be a second dimension.
   const int64_t elements =
       device_->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;
   kernel->Launch(LaunchRange(groups, elements), all);
   if (folds_ == 0) return;
-  // [parts, channels] as [parts / folds, folds * channels]: the same sum over the first axis.
+  // [parts, channels] viewed as [parts / folds, folds * channels]: sum over the first axis.
   const int64_t columns = folds_ * channels_;
   fold_->Launch(sums_ * columns, {sums_ * columns, columns, slices_ * lanes_ / folds_, 0,
                                   parts_->Data(), folded_->MutableData()});

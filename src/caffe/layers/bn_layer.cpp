@@ -10,7 +10,7 @@
 namespace caffe {
 
 void BN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes, it has ",
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs a bottom of at least 2 axes; it has ",
               "shape ", bottom[0]->shape_string());
   channels_ = bottom[0]->shape(1);
   ReadParameters(top);

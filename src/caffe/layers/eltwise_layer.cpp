@@ -10,7 +10,7 @@
 namespace caffe {
 namespace {
 
-// Inputs of one launch.
+// Most inputs of one launch.
 constexpr size_t kInputs = 4;
 
 }  // namespace
@@ -21,11 +21,11 @@ void Eltwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const int coeffs = parameter.coeff_size();
   CAFFE_CHECK(coeffs == 0 || coeffs == static_cast<int>(bottom.size()), Where(),
               ": coeff is given ", coeffs, " times for ", bottom.size(),
-              " bottoms; give it once per bottom, or never");
+              " bottoms; give it once per bottom, or not at all");
   const auto make = [&](const char* kernel) { return MakeKernel("blas/eltwise", kernel); };
   switch (parameter.operation()) {
     case EltwiseParameter::PROD:
-      CAFFE_CHECK(coeffs == 0, Where(), ": PROD takes no coeff");
+      CAFFE_CHECK(coeffs == 0, Where(), ": coeff is not for PROD");
       operation_ = Operation::kProduct;
       combine_ = make("eltwise_product");
       if (!stable_) backward_ = make("eltwise_product_backward");
@@ -42,7 +42,7 @@ void Eltwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
       combine_ = make("eltwise_max");
       more_ = make("eltwise_max_more");
       backward_ = make("eltwise_max_backward");
-      // Holds i32, which is no type of blobs but has the size of a float.
+      // Holds i32, which is not a type of blobs but has the size of float.
       PlaceBlob(&mask_, kFloat, device(), {0}, name() + " mask");
       break;
   }
@@ -51,7 +51,7 @@ void Eltwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void Eltwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
   for (size_t i = 1; i < bottom.size(); ++i) {
     CAFFE_CHECK(bottom[i]->shape() == bottom[0]->shape(), Where(), ": the bottoms must have one ",
-                "shape, bottom ", i, " has ", bottom[i]->shape_string(), ", bottom 0 ",
+                "shape; bottom ", i, " has ", bottom[i]->shape_string(), ", bottom 0 ",
                 bottom[0]->shape_string());
   }
   count_ = bottom[0]->count();
@@ -71,7 +71,7 @@ void Eltwise::Combine(std::vector<KernelArgument> inputs, std::vector<double> co
     arguments.push_back(y);
     combine_->Launch(count_, arguments);
     if (used == inputs.size()) return;
-    // The result so far is the first of the next ones.
+    // The partial result is the first input of the next launch.
     inputs.erase(inputs.begin() + 1, inputs.begin() + static_cast<int64_t>(used));
     inputs[0] = y;
     if (!coeffs.empty()) {

@@ -8,7 +8,7 @@
 namespace caffe {
 namespace {
 
-// Positions are computed in 32 bits as products of an input's and an output's extent.
+// Positions are 32-bit products of an input's and an output's extent.
 constexpr int64_t kLargest = int64_t{1} << 30;
 
 }  // namespace
@@ -17,7 +17,7 @@ void Interp::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const InterpParameter& p = layer_param().interp_param();
   CAFFE_CHECK(p.pad_beg() <= 0 && p.pad_end() <= 0, Where(), ": pad_beg ", p.pad_beg(),
               " and pad_end ", p.pad_end(),
-              " must be 0 or negative: rows and columns are cut off, ", "none can be added");
+              " must be 0 or negative: rows and columns can be cut off, not added");
   CAFFE_CHECK(p.shrink_factor() >= 1 && p.zoom_factor() >= 1, Where(), ": shrink_factor ",
               p.shrink_factor(), " and zoom_factor ", p.zoom_factor(), " must be positive");
   CAFFE_CHECK(p.has_height() == p.has_width() && (!p.has_height() || p.height() > 0) &&
@@ -26,7 +26,7 @@ void Interp::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               " must both be given and positive");
   CAFFE_CHECK(p.has_height() || p.has_shrink_factor() || p.has_zoom_factor() || bottom.size() > 1,
               Where(), ": give height and width, zoom_factor, shrink_factor, or a second bottom ",
-              "that has the wanted size");
+              "that has the output's size");
   forward_ = MakeKernel("resize/interp", "interp_forward");
   backward_ = MakeKernel("resize/interp", "interp_backward");
 }
@@ -42,7 +42,7 @@ Interp::Axis Interp::MakeAxis(const BlobVec& bottom, int index) const {
   if (p.has_height() && !one_factor) {
     axis.output = index == 0 ? p.height() : p.width();
   } else if (p.has_shrink_factor() || p.has_zoom_factor()) {
-    // A factor that is not given is 1.
+    // A factor that is not set is 1.
     const int64_t shrunk = (axis.input - 1) / p.shrink_factor() + 1;
     axis.output = shrunk + (shrunk - 1) * (p.zoom_factor() - 1);
   } else {

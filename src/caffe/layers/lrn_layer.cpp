@@ -13,7 +13,7 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(size % 2 == 1, Where(), ": local_size must be odd, not ", size);
   CAFFE_CHECK(parameter.fuse_type() == LRNParameter::UNFUSED, Where(), ": fuse_type ",
               LRNParameter::FuseType_Name(parameter.fuse_type()),
-              " is not supported; leave it out and add a Pooling layer");
+              " is not supported; remove it and add a Pooling layer");
   across_ = parameter.norm_region() == LRNParameter::ACROSS_CHANNELS;
   reach_ = (size - 1) / 2;
   factor_ =
@@ -21,12 +21,13 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   beta_ = parameter.beta();
   k_ = across_ ? parameter.k() : 1;
   if (!across_ && parameter.k() != 1) {
-    log::Warning(Concat(Where(), ": k ", parameter.k(), " does not count WITHIN_CHANNEL, 1 does"));
+    log::Warning(
+        Concat(Where(), ": k ", parameter.k(), " is ignored for WITHIN_CHANNEL, where k is 1"));
   }
   ProgramBuilder builder(device(), "lrn");
   const bool rows = device()->host_accessible();
   builder.Types(types()).Body(rows ? "norm/lrn_rows" : "norm/lrn");
-  // On processors a program for every window costs more than the constant saves.
+  // On processors a program per window size costs more time than the constant saves.
   if (!device()->info().is_cpu_type) builder.Fold("reach", reach_);
   const auto program = builder.Build();
   const std::string region = across_ ? "lrn_across_" : "lrn_within_", way = rows ? "_rows" : "";

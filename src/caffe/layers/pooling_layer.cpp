@@ -13,7 +13,7 @@
 namespace caffe {
 namespace {
 
-// Of kernels, strides and images: places are kept as float, and computed in 32 bits.
+// Limit for kernels, strides and images: indices are stored as float and computed in 32 bits.
 constexpr int64_t kLargest = int64_t{1} << 24;
 
 }  // namespace
@@ -40,7 +40,7 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(top.size() == 1 || pool_ == PoolingParameter::MAX, Where(),
               ": only MAX has a second top");
   CAFFE_CHECK(pool_ != PoolingParameter::STOCHASTIC || types().compute.is_float(), Where(),
-              ": STOCHASTIC takes float kinds, not ", types().compute.name());
+              ": STOCHASTIC supports float kinds, not ", types().compute.name());
   ReadWindow();
   PlaceBlob(&mask_, kFloat, device(), {0}, name() + " mask");
   if (Draws()) counter_.Place(device());
@@ -58,7 +58,7 @@ void Pooling::ReadWindow() {
   if (global_) {
     CAFFE_CHECK(
         !parameter.has_kernel_size() && !parameter.has_kernel_h() && !parameter.has_kernel_w(),
-        Where(), ": global_pooling excludes a kernel size");
+        Where(), ": global_pooling must not be given with a kernel size");
   } else {
     const bool apart = parameter.has_kernel_h() || parameter.has_kernel_w();
     CAFFE_CHECK(parameter.has_kernel_size() != apart, Where(),
@@ -96,16 +96,16 @@ void Pooling::ReadWindow() {
                 height_.kernel, "x", width_.kernel);
   }
   CAFFE_CHECK(!padded || pool_ != PoolingParameter::STOCHASTIC, Where(),
-              ": STOCHASTIC takes no padding");
+              ": STOCHASTIC does not support padding");
 }
 
 int64_t Pooling::OutputExtent(const Axis& axis) const {
   const int64_t room = axis.input + 2 * axis.pad - axis.kernel;
-  // Rounded up, a window that sticks out by less than a stride is one that is cut.
+  // If the extent is rounded up, a window may stick out by less than a stride; it is cut.
   CAFFE_CHECK(room >= 0 || (round_up_ && -room < axis.stride), Where(), ": a window of ",
               axis.kernel, " is larger than the input of ", axis.input, " padded by ", axis.pad,
               "; with stride ", axis.stride, ", rounded ", round_up_ ? "up" : "down",
-              ", no output is left");
+              ", there is no output");
   int64_t output = 1;
   if (room > 0) output += (room + (round_up_ ? axis.stride - 1 : 0)) / axis.stride;
   const bool padded = height_.pad > 0 || width_.pad > 0;
@@ -121,7 +121,7 @@ void Pooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(height_.input > 0 && width_.input > 0, Where(), ": the image of shape ",
               bottom[0]->shape_string(), " is empty");
   CAFFE_CHECK(height_.input * width_.input <= kLargest, Where(), ": images of more than ",
-              "2^24 elements are not supported, this one has shape ", bottom[0]->shape_string());
+              "2^24 elements are not supported; this one has shape ", bottom[0]->shape_string());
   if (global_) {
     height_.kernel = height_.input;
     width_.kernel = width_.input;

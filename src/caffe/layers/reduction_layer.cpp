@@ -38,7 +38,7 @@ void Reduction::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int64_t sums = bottom[0]->count(0, axis);
   summed_ = bottom[0]->count(axis);
   top[0]->Reshape(Shape(shape.begin(), shape.begin() + axis));
-  // A single sum is shared by rows.
+  // Rows share a single sum.
   const int64_t outer = sums == 1 ? shape[axis] : 1, inner = bottom[0]->count(axis + 1);
   sums_.Reshape(outer, sums, sums == 1 ? inner : summed_);
   rows_ = sums == 1 ? outer : sums;

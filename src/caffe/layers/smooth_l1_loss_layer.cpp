@@ -28,7 +28,7 @@ void SmoothL1Loss::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 KernelArguments SmoothL1Loss::Arguments(const BlobVec& bottom) const {
   const double sigma = layer_param().smooth_l1_loss_param().sigma();
-  // In the place of weights that are not there stands something that is not read.
+  // A placeholder for missing weights; kernels do not read it.
   const KernelArgument none = sum_.divisor().Data();
   return {bottom[0]->count(),
           bottom.size() - 2,
@@ -67,7 +67,7 @@ void RegisterSmoothL1LossLayer(LayerRegistry& registry) {
   traits.float_bottoms = {2, 3};
   traits.no_gradient_bottoms = {2, 3};
   traits.backward_reads = Always({{0, 1, 2, 3}, {}});
-  traits.summary = "of a - b: squares near 0, absolute values beyond, / N (Fast R-CNN)";
+  traits.summary = "a - b squared near 0, its absolute value beyond, / N (Fast R-CNN)";
   registry.Add<SmoothL1LossLayer>("SmoothL1Loss", traits);
 }
 

@@ -48,10 +48,10 @@ void SoftmaxWithLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   inner_ = bottom[0]->count(axis + 1);
   CAFFE_CHECK(outer_ * inner_ == bottom[1]->count(), Where(), ": scores of shape ",
               bottom[0]->shape_string(), " along axis ", axis, " need ", outer_ * inner_,
-              " labels, there are ", bottom[1]->count());
+              " labels, but there are ", bottom[1]->count());
   CAFFE_CHECK(!class_weights_ || class_weights_->count() == channels_, Where(),
               ": class_weighting has ", class_weights_ ? class_weights_->count() : 0,
-              " values, axis ", axis, " of the scores has ", channels_, " classes");
+              " values, but axis ", axis, " of the scores has ", channels_, " classes");
   Probabilities(top).ReshapeLike(*bottom[0]);
   sum_.Reshape(outer_ * inner_);
   SetLabels(channels_, inner_, true);
@@ -61,7 +61,7 @@ KernelArguments SoftmaxWithLoss::Arguments(KernelArgument values, KernelArgument
   const LossParameter& loss = layer_param().loss_param();
   KernelArguments arguments{outer_, channels_};
   if (inner_ != 1) arguments.push_back(inner_);
-  // Without weights something stands in their place that is not read.
+  // A placeholder for missing weights; kernels do not read it.
   const bool weighted = class_weights_ != nullptr;
   arguments.append({loss.has_ignore_label(), loss.ignore_label(), weighted, values, labels,
                     weighted ? class_weights_->Data() : sum_.divisor().Data()});

@@ -9,7 +9,7 @@
 namespace caffe {
 namespace {
 
-// Masks are float, and positions products of an input's and an output's extent in 32 bits.
+// Masks are float, and positions are 32-bit products of an input's and an output's extent.
 constexpr int64_t kLargestImage = int64_t{1} << 24, kLargestProduct = int64_t{1} << 30;
 
 }  // namespace
@@ -76,7 +76,7 @@ void Upsample::Reshape(const BlobVec& bottom, const BlobVec& top) {
               bottom[0]->shape_string(), " need a mask of the same shape, not ",
               bottom[1]->shape_string());
   CAFFE_CHECK(height_.output * width_.output <= kLargestImage, Where(), ": images of more than ",
-              "2^24 elements are not supported, this one is to have shape ",
+              "2^24 elements are not supported; this one would have shape ",
               top[0]->shape_string());
   row_reach_->Reshape({planes_ * height_.input});
   reach_->Reshape({planes_});
@@ -89,7 +89,7 @@ KernelArguments Upsample::Geometry() const {
 void Upsample::MeasureReach(const BlobBase& mask) {
   const int64_t rows = planes_ * height_.input;
   const bool host = device()->host_accessible();
-  // Columns tell the host how long a group takes; on devices they would be work items.
+  // On the host `columns` is the cost of a row; on devices it would be a second dimension.
   measure_rows_->Launch({rows, host ? width_.input : 1},
                         {rows, height_.input, width_.input, height_.output, width_.output,
                          mask.Data(), row_reach_->MutableData()});
@@ -130,9 +130,9 @@ void Upsample::CheckData() {
   if (!masked_) return;
   const auto item = invalid_.Take();
   if (!item) return;
-  CAFFE_THROW(Where(), ": the mask of channel ", item->index, " of the batch has the number ",
+  CAFFE_THROW(Where(), ": the mask of channel ", item->index, " of the batch has the value ",
               item->value, ", which is outside the image of ", height_.output, "x", width_.output,
-              "; give upsample_h and upsample_w, the size of what the pooling read");
+              "; give upsample_h and upsample_w, the size of the pooling's bottom");
 }
 
 void RegisterUpsampleLayer(LayerRegistry& registry) {

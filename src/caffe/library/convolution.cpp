@@ -48,7 +48,7 @@ void ConvDescriptor::Normalize() {
     return;
   }
   CAFFE_CHECK(in == out || (out == kFloat && (in == kHalf || in == kBfloat16)), "convolution ",
-              name(), ": no sums of type ", in.name(), " are stored as ", out.name());
+              name(), ": sums of type ", in.name(), " cannot be stored as ", out.name());
   CAFFE_CHECK(in.is_float() && in.info().kind != TypeKind::kCustom, "convolution ", name(),
               ": the type ", in.name(), " is not a built-in float kind");
   CAFFE_CHECK(in == out || (!backward_data && !backward_weights), "convolution ", name(),

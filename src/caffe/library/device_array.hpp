@@ -7,11 +7,11 @@
 
 namespace caffe {
 
-// The start of a pointer's buffer. It is aligned for every type, so it can stand for an argument of
-// another type that the kernel does not read.
+// The start of a pointer's buffer. It is aligned for every type, so it can be passed for an
+// argument of another type that the kernel does not read.
 inline DevicePtr BufferOf(DevicePtr pointer) { return {pointer.handle, 0, pointer.read_only}; }
 
-// Device memory that goes with its owner; empty for 0 bytes.
+// Device memory that its owner frees; empty for 0 bytes.
 class DeviceArray {
  public:
   DeviceArray() = default;

@@ -27,24 +27,24 @@ void GemmDescriptor::Check() const {
   CAFFE_CHECK(row_a() <= kMax && row_b() <= kMax && row_c() <= kMax, "matrix product ", name(),
               ": leading dimensions must be below 2^31");
   CAFFE_CHECK(stride_c != kShared || batch == 1, "matrix product ", name(),
-              ": the products of a batch can not share their result");
+              ": the products of a batch cannot share their result");
   epilogue.Check("matrix product " + name(), in);
   CAFFE_CHECK(batch == 1 || weights() == Weights::kNone ||
                   (weights() == Weights::kA ? step_a() : step_b()) == 0,
-              "matrix product ", name(), ": the products of a batch share their weights");
+              "matrix product ", name(), ": the products of a batch must share their weights");
   if (quantized()) {
     CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");
     CAFFE_CHECK(epilogue.bias != Epilogue::Bias::kNone, "matrix product ", name(),
-                ": a quantized product has a bias along its channels");
+                ": a quantized product needs a bias along its channels");
     return;
   }
   const bool half_kind = in == kHalf || in == kBfloat16;
   CAFFE_CHECK(half_kind ? out == in || out == kFloat : (in == kFloat || in == kDouble) && out == in,
-              "matrix product ", name(), ": no sums of type ", in.name(), " are stored as ",
+              "matrix product ", name(), ": sums of type ", in.name(), " cannot be stored as ",
               out.name());
   if (epilogue.bias != Epilogue::Bias::kNone) {
     CAFFE_CHECK(epilogue.bias_type == (in == kDouble ? kDouble : kFloat), "matrix product ", name(),
-                ": the bias is ", epilogue.bias_type.name(), ", it must be ",
+                ": the bias is ", epilogue.bias_type.name(), "; it must be ",
                 in == kDouble ? "double" : "float");
   }
 }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::align_val_t kHostAlignment{256};
 
-// One counter for all memories: no two of them ever have the same version, unless neither was
-// written. So an equal version means an equal content, also where a blob got another memory.
+// One counter for all memories: two memories never have the same version, unless neither was
+// written. So an equal version means equal content, even if a blob got another memory.
 uint64_t NextVersion() {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -20,7 +20,7 @@ uint64_t NextVersion() {
 
 std::shared_ptr<char> AllocateHost(int64_t bytes, const std::string& purpose) {
   char* memory = static_cast<char*>(::operator new(bytes, kHostAlignment, std::nothrow));
-  CAFFE_CHECK(memory, purpose, ": out of host memory, ", bytes, " bytes were asked for");
+  CAFFE_CHECK(memory, purpose, ": out of host memory: ", bytes, " bytes were requested");
   return std::shared_ptr<char>(memory, [](char* p) { ::operator delete(p, kHostAlignment); });
 }
 
@@ -28,10 +28,10 @@ std::shared_ptr<char> AllocateHost(int64_t bytes, const std::string& purpose) {
 
 SyncedMemory::SyncedMemory(int64_t bytes, Device* device, std::string purpose)
     : bytes_(bytes), device_(device), purpose_(std::move(purpose)) {
-  CAFFE_CHECK(bytes >= 0, purpose_, ": a size of ", bytes, " bytes");
+  CAFFE_CHECK(bytes >= 0, purpose_, ": invalid size of ", bytes, " bytes");
 }
 
-// A host copy without a buffer is all of a memory that moved to the CPU.
+// After a move to the CPU a host copy without a buffer is the whole memory.
 DevicePtr SyncedMemory::pointer() const {
   return buffer_ ? buffer_->pointer() + offset_ : DevicePtr{host_.get(), 0};
 }
@@ -47,7 +47,7 @@ void SyncedMemory::NeedHost() {
     return;
   }
   NeedDevice();
-  // A share of its own, which counts the views of this slice; it holds the buffer.
+  // A separate owner, which counts the views of this slice; it holds the buffer.
   host_ = std::shared_ptr<char>(pointer().address(), [buffer = buffer_](char*) {});
 }
 
@@ -61,8 +61,8 @@ void SyncedMemory::NeedDevice() {
 void SyncedMemory::Make() {
   const std::shared_ptr<Source> source = source_.lock();
   CAFFE_CHECK(source, purpose_,
-              ": its content was not kept, and the net that could compute it again is gone; read "
-              "it while the net is there, or have the net keep the blob");
+              ": its content was not kept, and the net that could compute it was destroyed; read "
+              "it while the net exists, or have the net keep the blob");
   head_ = Head::kUndefined;
   try {
     source->Make(this);
@@ -124,8 +124,8 @@ DevicePtr SyncedMemory::mutable_device_data() {
 void SyncedMemory::SetDevice(Device* device) {
   if (device == device_) return;
   if (filled()) ToHost();
-  // The host copy stays the same memory, so that views of it stay live; but it does not keep an
-  // arena that this memory leaves.
+  // The host copy keeps its memory, so that views of it stay valid; but it does not hold an arena
+  // that this memory leaves.
   if (room_ != Room::kOwn && one_copy()) SeparateHostCopy();
   buffer_.reset();
   offset_ = 0;
@@ -147,7 +147,7 @@ std::shared_ptr<void> SyncedMemory::View() {
   return host_;
 }
 
-// Instead of the slice of the CPU's buffer, with what that holds.
+// Copies the content of the slice of the CPU's buffer to a separate host copy.
 void SyncedMemory::SeparateHostCopy() {
   std::shared_ptr<char> copy = AllocateHost(bytes_, purpose_);
   if (filled()) std::memcpy(copy.get(), host_.get(), bytes_);
@@ -205,7 +205,7 @@ void SyncedMemory::MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset
       device_->Copy(target, pointer(), bytes_);
       head_ = Head::kSynced;
     }
-    // With a view the host copy stays where it is, beside the one in the arena.
+    // With a view the host copy stays in its memory, besides the one in the arena.
     if (!has_view()) host_.reset();
   } else if (head_ == Head::kDevice || head_ == Head::kSynced) {
     device_->Copy(target, pointer(), bytes_);

@@ -183,7 +183,7 @@ class CpuProgram final : public Program {
       const std::string words =
           types.compute.word() + "/" + types.in.word() + "/" + types.out.word();
       auto row = Table().find(level_ + " " + words + " " + name);
-      // Bodies of the group `once` name their types themselves and exist in one instance.
+      // Bodies of the group `once` name their types themselves and have one instance.
       if (row == Table().end()) row = Table().find(level_ + " once " + name);
       CAFFE_CHECK(row != Table().end(), "cpu: program ", text_.name, " has no kernel ", name,
                   " for the types ", types.name(), " at instruction level ", level_,
@@ -238,7 +238,7 @@ const std::string& HostLevel() { return CurrentLevel(); }
 void SetHostLevel(const std::string& level) {
   const std::vector<std::string> levels = HostLevels();
   CAFFE_CHECK(std::find(levels.begin(), levels.end(), level) != levels.end(), "instruction level ",
-              level, " can not be used on this processor");
+              level, " cannot be used on this processor");
   CurrentLevel() = level;
 }
 
@@ -249,7 +249,7 @@ CpuDevice::~CpuDevice() { FreeEverything(); }
 std::unique_ptr<Stream> CpuDevice::DoCreateStream() { return std::make_unique<CpuStream>(this); }
 
 void* CpuDevice::DoAllocate(int64_t bytes) {
-  // Linux promises more than there is, and ends the process that touches it.
+  // Linux overcommits memory, and kills a process that then touches it.
   if (bytes > info().memory_bytes) return nullptr;
   return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
 }

@@ -30,12 +30,12 @@ class CpuDevice final : public Device {
   const std::unique_ptr<Stream> default_stream_;
 };
 
-// The instruction level in use: the highest that the processor has and the library was built for,
-// or CAFFE_CPU_LEVEL. Throws on a level that is unknown or that the processor lacks.
+// The instruction level in use: the highest one that the processor has and the library was built
+// for, or that of CAFFE_CPU_LEVEL. Throws on an unknown level and on one that the processor lacks.
 const std::string& HostLevel();
 // All levels that the library was built for and this processor can run, lowest first.
 std::vector<std::string> HostLevels();
-// Changes the level of programs that are built from now on; tests compare levels.
+// Sets the level of programs that are built from now on; for tests that compare levels.
 void SetHostLevel(const std::string& level);
 
 }  // namespace caffe

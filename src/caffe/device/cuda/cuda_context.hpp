@@ -9,8 +9,8 @@
 namespace caffe::cuda {
 
 // The primary context of one GPU, which the CUDA runtime and its libraries share. Retained at the
-// first use, because it costs memory and time; kept by the device and by every program, event and
-// stream, so that these may outlive the device.
+// first use, because it costs memory and time. The device and every program, event and stream hold
+// a reference, so that they may outlive the device.
 class CudaContext {
  public:
   explicit CudaContext(CUdevice device) : device_(device) {}
@@ -18,10 +18,10 @@ class CudaContext {
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
-  // Makes it the calling thread's context and leaves it so, as cudaSetDevice does: libraries that
-  // are called next use it. Throws in a process that was forked after the device was found.
+  // Makes it the calling thread's current context and leaves it current, as cudaSetDevice does, for
+  // libraries that are called next. Throws in a process that was forked after the device was found.
   void MakeCurrent();
-  // For destructors: false if the context was never created or can not be used any more.
+  // For destructors: returns false if the context was never created or cannot be used any more.
   bool MakeCurrentIfCreated() noexcept;
 
  private:

@@ -23,7 +23,7 @@ CUdeviceptr Address(DevicePtr pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer.handle) + static_cast<CUdeviceptr>(pointer.offset);
 }
 
-// As nvidia-smi writes it.
+// In nvidia-smi's form.
 std::string UuidText(const cuda::CUuuid& uuid) {
   std::string text = "GPU";
   for (int i = 0; i < 16; ++i) {
@@ -35,7 +35,7 @@ std::string UuidText(const cuda::CUuuid& uuid) {
   return text;
 }
 
-// "580.159.03, CUDA 13.0"; the first part where the kernel module tells it.
+// "580.159.03, CUDA 13.0"; the first part only if the kernel module provides it.
 std::string DriverText(int cuda_version) {
   std::string release;
   std::ifstream("/sys/module/nvidia/version") >> release;
@@ -74,8 +74,8 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
   info.architecture = Concat("sm_", capability);
   info.compiler = "NVRTC " + nvrtc.version;
   info.memory_bytes = static_cast<int64_t>(memory);
-  // What LOCAL arrays can use. The larger opt-in value is for memory whose size the launch gives,
-  // which the dialect does not have; the compiler refuses larger arrays.
+  // The limit for LOCAL arrays. The larger opt-in limit is for memory whose size is given at
+  // launch, which the dialect does not have; the compiler refuses larger arrays.
   info.local_memory_bytes = attribute(cuda::kMaxSharedMemoryPerBlock);
   info.max_group_size = attribute(cuda::kMaxThreadsPerBlock);
   info.compute_units = attribute(cuda::kMultiprocessorCount);
@@ -173,7 +173,8 @@ std::shared_ptr<Program> CudaDevice::DoBuild(const ProgramText& text, bool use_c
   if (use_cache) {
     if (const auto entry = cache.Find(key)) {
       CAFFE_CHECK(!entry->refused, info_.id, " (", info_.name, "): ",
-                  cuda::BuildErrorText(text, target_, "refused before, says the program cache",
+                  cuda::BuildErrorText(text, target_,
+                                       "the program cache has stored that it does not compile",
                                        entry->build_log));
       try {
         return std::make_shared<cuda::CudaProgram>(this, context_, text, entry->binary);
@@ -202,7 +203,7 @@ std::shared_ptr<Program> CudaDevice::DoBuild(const ProgramText& text, bool use_c
     CAFFE_THROW(info_.id, " (", info_.name, "): ", result.error);
   }
   log::Debug(Concat("compiled '", text.name, "' for ", target_, " in ", entry.build_seconds, " s"));
-  // Only what the driver takes is kept.
+  // Only binaries that the driver accepts are stored.
   auto program = std::make_shared<cuda::CudaProgram>(this, context_, text, result.binary);
   if (use_cache) {
     entry.binary = std::move(result.binary);
@@ -223,7 +224,7 @@ BackendDevices FindCudaDevices() {
     const cuda::Nvrtc* nvrtc = count > 0 ? cuda::Nvrtc::Find(&why) : nullptr;
     if (!nvrtc) {
       found.note = count == 0 ? "the CUDA driver finds no device"
-                              : Concat(count, " CUDA device(s) can not be used: ", why);
+                              : Concat(count, " CUDA device(s) cannot be used: ", why);
       return found;
     }
     for (int i = 0; i < count; ++i) {

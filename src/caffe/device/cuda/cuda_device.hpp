@@ -16,14 +16,14 @@ namespace caffe {
 // it. Memory handles are device addresses. Throws with "cuda:N" and the name of the driver's call.
 class CudaDevice final : public Device {
  public:
-  // `target` is what NVRTC compiles for: "sm_90", or "compute_80" for PTX.
+  // `target` is NVRTC's target: "sm_90", or "compute_80" for PTX.
   CudaDevice(cuda::CUdevice device, DeviceInfo info, std::string target);
   ~CudaDevice() override;
 
   Stream* default_stream() override;
   void* native_stream() override;
 
-  // Under which key the program cache holds this text's binary.
+  // The key of this text's binary in the program cache.
   std::string ProgramKey(const ProgramText& text) const;
 
  protected:

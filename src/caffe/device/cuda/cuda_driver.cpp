@@ -8,7 +8,7 @@
 namespace caffe::cuda {
 namespace {
 
-// Read before Driver::Find has returned, when cuInit itself fails.
+// Used if cuInit fails, before Driver::Find has returned.
 const Driver* loaded = nullptr;
 
 std::string PlainName(const char* call) {
@@ -42,7 +42,7 @@ void ThrowDriverError(const char* call, CUresult result) {
 }
 
 void LogDriverError(const char* call, CUresult result) noexcept {
-  // At the end of a process the driver has already given everything back.
+  // When the process ends, the driver has already released everything.
   if (result == kDeinitialized) return;
   try {
     log::Error(Concat(CurrentDevice(), PlainName(call), " failed: ", DriverErrorText(result)));
@@ -113,7 +113,7 @@ const Driver* Driver::Find(std::string* why) {
   static const Result* const result = [] {
     auto* found = new Result;
     std::string complaint;
-    // The folders behind the loader's own search are those of WSL and of container images.
+    // The folders after the loader's own search are those of WSL and of container images.
     const auto library = DynamicLibrary::Open(
         {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"},
         &complaint);
@@ -131,7 +131,7 @@ const Driver* Driver::Find(std::string* why) {
     if (started == kNoDevice) {
       found->why = "the CUDA driver finds no device";
     } else if (started != kSuccess) {
-      found->why = "the CUDA driver does not start: " + DriverErrorText(started);
+      found->why = "the CUDA driver cannot be initialised: " + DriverErrorText(started);
     } else {
       found->driver = driver;
     }

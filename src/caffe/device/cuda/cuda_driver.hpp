@@ -5,9 +5,9 @@
 
 #include "caffe/device/dynamic_library.hpp"
 
-// The part of the CUDA driver API that is used, declared here: the backend needs neither headers of
-// the toolkit to be built nor a driver to be linked. libcuda is opened at run time, and where it is
-// missing FindCudaDevices says so; so this folder is built everywhere and has no absent.cpp.
+// The part of the CUDA driver API that is used, declared here, so that building needs no headers of
+// the toolkit and linking needs no driver. libcuda is opened at run time; if it is missing,
+// FindCudaDevices reports that. So this folder is built everywhere and has no absent.cpp.
 namespace caffe::cuda {
 
 using CUresult = int;
@@ -68,14 +68,15 @@ void DriverCall<Arguments...>::LogFailure(const char* call, CUresult result) noe
   LogDriverError(call, result);
 }
 
-// All of them. The suffixes are those of the binary interface that cuda.h has named since CUDA 11.
+// All functions. Their suffixes are those of the binary interface, which cuda.h has used since CUDA
+// 11.
 struct Driver {
   explicit Driver(const DynamicLibrary& l);
-  // Null, with the reason, where there is no driver. Opened once.
+  // Returns null and the reason if there is no driver. The driver is opened once.
   static const Driver* Find(std::string* why);
-  // The same for callers that have a device already.
+  // The same for callers that already have a device.
   static const Driver& Get();
-  // The first function that the driver lacks; null if it has all.
+  // The first function that the driver lacks, or null.
   const char* Missing() const;
 
   DriverCall<unsigned> cuInit;

@@ -10,7 +10,7 @@ namespace caffe::cuda {
 namespace {
 
 constexpr int64_t kGroupSize = 256;
-// Kernels count in Index, which is i32 on devices.
+// Index is i32 on devices.
 constexpr int64_t kMaxItems = INT32_MAX;
 
 class CudaKernel final : public Kernel {
@@ -62,7 +62,7 @@ class CudaKernel final : public Kernel {
     for (int d = 0; d < 3; ++d) {
       CAFFE_CHECK(groups.local[d] >= 1 && groups.groups[d] <= (d == 0 ? kMaxItems : 65535), label_,
                   ": ", groups.groups[d], " groups of ", groups.local[d],
-                  " work items in dimension ", d, " can not be launched");
+                  " work items in dimension ", d, " cannot be launched");
       grid[d] = static_cast<unsigned>(groups.groups[d]);
       block[d] = static_cast<unsigned>(groups.local[d]);
       threads *= groups.local[d];
@@ -73,12 +73,12 @@ class CudaKernel final : public Kernel {
   }
 
  private:
-  // What becomes of one declared argument.
+  // How one declared argument is passed.
   struct Slot {
     enum Kind { kScalar, kPointer, kFolded } kind = kScalar;
     ScalarKind scalar = ScalarKind::kI64;
     int64_t fold = 0;  // the value that the text was compiled with
-    size_t first = 0;  // in values_: the scalar, or the address and behind it the zero point
+    size_t first = 0;  // in values_: the scalar, or the address followed by the zero point
   };
 
   void Pack(const KernelArguments& arguments) {
@@ -135,10 +135,10 @@ CudaProgram::CudaProgram(Device* device, std::shared_ptr<CudaContext> context,
   text_.source.clear();
   text_.source.shrink_to_fit();
   context_->MakeCurrent();
-  // PTX must end with a null, which std::string supplies.
+  // PTX must end with a null, which std::string provides.
   const CUresult result = Driver::Get().cuModuleLoadData.Try(&module_, binary.c_str());
   CAFFE_CHECK(result == kSuccess, device->info().id, " (", device->info().name,
-              "): cuModuleLoadData refuses program '", text.name, "' (", device->info().compiler,
+              "): cuModuleLoadData failed for program '", text.name, "' (", device->info().compiler,
               ", driver ", device->info().driver, "): ", DriverErrorText(result));
 }
 
@@ -153,7 +153,7 @@ std::unique_ptr<Kernel> CudaProgram::CreateKernel(const std::string& name) {
     CUfunction function = nullptr;
     const CUresult result = Driver::Get().cuModuleGetFunction.Try(&function, module_, name.c_str());
     CAFFE_CHECK(result == kSuccess, device_->info().id, ": program '", text_.name,
-                "' holds no kernel ", name, " for these types: ", DriverErrorText(result));
+                "' has no kernel ", name, " for these types: ", DriverErrorText(result));
     return std::make_unique<CudaKernel>(device_, shared_from_this(), function, signature, text_);
   }
   CAFFE_THROW(device_->info().id, ": program '", text_.name, "' declares no kernel ", name);

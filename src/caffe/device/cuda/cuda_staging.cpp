@@ -23,7 +23,7 @@ CudaStaging::~CudaStaging() {
 int64_t CudaStaging::Reserve(int64_t bytes) {
   const Driver& driver = Driver::Get();
   int64_t begin = (position_ + 255) / 256 * 256;
-  // A piece does not run over the end of the ring.
+  // A piece must not wrap around the end of the ring.
   if (begin % kRingBytes + bytes > kRingBytes) begin += kRingBytes - begin % kRingBytes;
   while (!pieces_.empty() && begin + bytes - pieces_.front().begin > kRingBytes) {
     driver.cuEventSynchronize(pieces_.front().done);

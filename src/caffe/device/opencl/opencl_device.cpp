@@ -14,7 +14,7 @@ namespace {
 
 cl_mem Buffer(DevicePtr pointer) { return static_cast<cl_mem>(pointer.handle); }
 
-// The devices with a context. Never destroyed, since FlushAll runs while the process ends.
+// The devices that have a context. Never destroyed, since FlushAll runs while the process ends.
 struct OpenDevices {
   std::mutex mutex;
   std::vector<OpenClDevice*> devices;
@@ -82,7 +82,7 @@ void OpenClDevice::Open() {
   {
     std::lock_guard all_lock(AllOpen().mutex);
     AllOpen().devices.push_back(this);
-    // Registered after the driver was loaded, so it runs before the driver's own destructors.
+    // Registered after the driver was loaded, so FlushAll runs before the driver's own destructors.
     if (!std::exchange(AllOpen().flush_at_exit, true)) std::atexit(FlushAll);
   }
   open_.store(true, std::memory_order_release);
@@ -127,7 +127,7 @@ void* OpenClDevice::DoAllocate(int64_t bytes) {
     case CL_INVALID_BUFFER_SIZE: return nullptr;
     default: opencl::Check(code, "clCreateBuffer", where_);
   }
-  // Drivers may put the allocation off to the first use, where its failure has no name any more.
+  // Drivers may delay the allocation until the first use, where an error could not name the buffer.
   code = clEnqueueMigrateMemObjects(queue(), 1, &buffer, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
                                     nullptr, nullptr);
   if (code != CL_SUCCESS) {
@@ -176,7 +176,7 @@ void OpenClDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
                                       offset, count, 0, nullptr, nullptr),
                   "clEnqueueFillBuffer", where_);
   };
-  // Some drivers write one pattern per work item: as much as possible goes with a wide one.
+  // Some drivers write one pattern per work item, so a wide pattern covers as much as possible.
   const int64_t end = target.offset + bytes;
   const int64_t wide_begin = std::min((target.offset + 15) / 16 * 16, end);
   const int64_t wide_end = std::max(end / 16 * 16, wide_begin);

@@ -15,9 +15,9 @@ namespace caffe {
 
 class OpenClProgram;
 
-// One device of one OpenCL platform, with a context of its own that is made at first use: the
-// context of a GPU costs memory, and most processes use one of the devices that they can see.
-// A DevicePtr's handle is a cl_mem.
+// One device of one OpenCL platform. Its context is created at the first use: the context of a GPU
+// costs memory, and most processes use only one of the visible devices. A DevicePtr's handle is a
+// cl_mem.
 class OpenClDevice : public Device {
  public:
   OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_id id);
@@ -31,14 +31,14 @@ class OpenClDevice : public Device {
   opencl::Handle<cl_command_queue> MakeQueue(cl_command_queue_properties properties = 0);
   // "opencl:0 (NVIDIA H200)", for messages.
   const std::string& where() const { return where_; }
-  // The program cache's word for this device and its compiler.
+  // Identifies this device and its compiler in the program cache.
   const std::string& identity() const { return identity_; }
-  // PoCL compiles a kernel at its first launch and fixes a program's binary when it is first asked
-  // for it, so the binary is taken after the launches.
+  // PoCL compiles a kernel at its first launch and fixes a program's binary when it is first
+  // queried, so the binary is queried after the launches.
   bool takes_binary_late() const { return takes_binary_late_; }
   // The work-group size of simple kernels: 256, or the device's limit if that is smaller.
   int64_t group_size() const { return group_size_; }
-  // Expires when the device goes; for destructors of what may outlive it.
+  // Expires when the device is destroyed; for destructors of objects that may outlive it.
   std::weak_ptr<void> alive() const { return alive_; }
 
  protected:
@@ -53,12 +53,12 @@ class OpenClDevice : public Device {
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
 
  private:
-  // Makes the context at the first call. Throws in a process that was forked after the device was
+  // Creates the context at the first call. Throws in a process that was forked after the device was
   // found.
   void Open();
-  // To be called when the calling thread's stream has just been waited for.
+  // Call this right after waiting for the calling thread's stream.
   void StoreLateBinaries();
-  // When the process ends: the binaries of programs that are still there.
+  // When the process ends: stores the binaries of programs that still exist.
   static void FlushAll() noexcept;
   void Flush() noexcept;
 

@@ -8,7 +8,8 @@
 
 namespace caffe {
 
-// A marker in a queue; with a time, also a command behind it in a queue that keeps times.
+// A marker in a queue. A timed event also has a command in a profiling queue that waits for the
+// marker.
 class OpenClEvent final : public Event {
  public:
   // `time` is null for an event without a time.

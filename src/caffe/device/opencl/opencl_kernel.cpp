@@ -60,7 +60,7 @@ OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> 
   opencl::Check(clGetKernelInfo(kernel_.get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr),
                 "clGetKernelInfo(CL_KERNEL_NUM_ARGS)", where_);
   CAFFE_CHECK(count == expected, where_, ": the compiled kernel takes ", count,
-              " arguments, its declaration makes ", expected);
+              " arguments, but its declaration has ", expected);
 
   size_t limit = 0;
   opencl::Check(clGetKernelWorkGroupInfo(kernel_.get(), device->id(), CL_KERNEL_WORK_GROUP_SIZE,
@@ -79,7 +79,8 @@ void OpenClKernel::SetArgument(cl_uint index, size_t size, const void* value, si
 }
 
 void OpenClKernel::SetArguments(const KernelArguments& arguments) {
-  opencl_device_->queue();  // throws in a forked process, where the driver's locks may be held
+  // Throws in a forked process, where a thread of the parent may hold the driver's locks.
+  opencl_device_->queue();
   cl_uint index = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
@@ -108,7 +109,7 @@ void OpenClKernel::SetArguments(const KernelArguments& arguments) {
         const cl_long offset = argument.pointer.offset / slot.element_bytes;
         CAFFE_CHECK(offset * slot.element_bytes == argument.pointer.offset, where_, ": argument ",
                     signature_.parameters[i].name, " lies ", argument.pointer.offset,
-                    " bytes into its buffer, which is no multiple of ", slot.element_bytes,
+                    " bytes into its buffer, which is not a multiple of ", slot.element_bytes,
                     ", the size of ", signature_.parameters[i].type);
         const cl_int zero = argument.zero;
         SetArgument(index++, sizeof buffer, buffer == nullptr ? nullptr : &buffer, i);
@@ -157,7 +158,7 @@ void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups, const KernelArgume
   if (group_count == 0) return;
   const int64_t most = opencl_device_->info().max_group_size;
   CAFFE_CHECK(local_items > 0 && local_items <= most, where_, ": groups of ", local_items,
-              " work items, the device takes at most ", most);
+              " work items, but the device allows at most ", most);
   SetArguments(arguments);
   Enqueue(3, global, local);
 }

@@ -12,11 +12,11 @@ namespace caffe {
 class OpenClDevice;
 class OpenClProgram;
 
-// A cl_kernel of its own, so that arguments which one net sets are not seen by another. A pointer
-// takes three arguments: memory object, offset in elements (i64), zero point (i32).
+// A cl_kernel of its own, so that nets do not overwrite each other's arguments. A pointer takes
+// three arguments: memory object, offset in elements (i64), zero point (i32).
 class OpenClKernel : public Kernel {
  public:
-  // Throws if the compiled kernel takes other arguments than `signature` says.
+  // Throws if the compiled kernel takes other arguments than `signature`.
   OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> program,
                const KernelSignature& signature, opencl::Handle<cl_kernel> kernel);
 
@@ -45,7 +45,7 @@ class OpenClKernel : public Kernel {
   bool launched_ = false;
 };
 
-// The bytes of an element that IN(type, …) or OUT(type, …) points to.
+// The bytes of an element of IN(type, …) or OUT(type, …).
 int64_t StorageBytes(const std::string& type, const TypeTriple& types);
 
 }  // namespace caffe

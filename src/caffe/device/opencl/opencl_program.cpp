@@ -19,7 +19,7 @@ namespace caffe {
 namespace {
 
 // A net that only runs forward never launches its backward kernels. After this many waits without a
-// kernel's first launch nobody expects another one.
+// first launch of a kernel, no further one is expected.
 constexpr int kPatience = 8;
 
 double Now() {
@@ -38,7 +38,7 @@ std::string Failure(const char* call, cl_int code) {
   return Concat(call, " failed: ", opencl::ErrorName(code), " (", code, ")");
 }
 
-// The dialect's Index is i64 unless it was defined before: then launches beyond 2^31 are fine.
+// Index is i64 unless the text defines it before; i64 allows launches beyond 2^31 work items.
 bool HasWideIndex(const ProgramText& text) {
   return text.source.find("#define Index i32") == std::string::npos &&
          text.options.find("Index=i32") == std::string::npos;
@@ -70,7 +70,7 @@ std::shared_ptr<OpenClProgram> OpenClProgram::Make(OpenClDevice* device, const P
     key = CacheKey({text.source, text.options, "opencl", device->identity()});
     if (const auto entry = cache.Find(key)) {
       if (entry->refused) {
-        program->ThrowBuildFailure(text, "refused before, says the program cache",
+        program->ThrowBuildFailure(text, "the program cache has stored that it does not compile",
                                    entry->build_log);
       }
       if (program->Load(entry->binary, text.options)) {
@@ -111,7 +111,7 @@ bool OpenClProgram::Load(const std::string& binary, const std::string& options) 
   return !text_.kernels.empty();
 }
 
-// Compilers print to stderr how many warnings there were, whatever the log's level is.
+// Compilers print the number of warnings to stderr, whatever the log's level is.
 std::string OpenClProgram::BuildOptions(const std::string& options) { return options + " -w"; }
 
 void OpenClProgram::KeepExistingKernels() {
@@ -148,7 +148,7 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
     log::Debug(Concat(where_, ": compiled in ", build_seconds_, " s"));
     return;
   }
-  // Only a verdict of the compiler is worth remembering, not a full disk or a lack of memory.
+  // Only the compiler's verdict is stored, not a failure for lack of disk space or memory.
   if (code == CL_BUILD_PROGRAM_FAILURE && !refusal_key.empty() && FirstErrorPlace(build_log_)) {
     ProgramCache::Entry entry;
     entry.refused = true;
@@ -208,7 +208,7 @@ std::unique_ptr<Kernel> OpenClProgram::CreateKernel(const std::string& name) {
   const auto signature =
       std::find_if(text_.kernels.begin(), text_.kernels.end(),
                    [&](const KernelSignature& kernel) { return kernel.name == name; });
-  CAFFE_CHECK(signature != text_.kernels.end(), where_, ": there is no kernel ", name, "; it has ",
+  CAFFE_CHECK(signature != text_.kernels.end(), where_, ": no kernel ", name, "; it has ",
               KernelNames(text_));
   cl_int code = CL_SUCCESS;
   opencl::Handle<cl_kernel> handle(clCreateKernel(program_.get(), name.c_str(), &code));

@@ -12,9 +12,9 @@ namespace caffe {
 
 class OpenClDevice;
 
-// An in-order queue with staging memory of its own, which is made at the first upload: a thread's
-// uploads never wait for the work of another stream. The destructor waits for the queue. It may
-// outlive the device.
+// An in-order queue with its own staging memory, so that uploads never wait for the work of another
+// stream. The memory is allocated at the first upload. The destructor waits for the queue. The
+// stream may outlive the device.
 class OpenClStream final : public Stream {
  public:
   OpenClStream(OpenClDevice* device, opencl::Handle<cl_command_queue> queue);
@@ -31,13 +31,13 @@ class OpenClStream final : public Stream {
 
  private:
   OpenClDevice& owner() const;
-  // A command after `reached` whose profile has the time.
+  // Enqueues a command that waits for `reached` and whose profile has the time.
   opencl::Handle<cl_event> RecordTime(cl_event reached);
 
   const std::string where_;
   opencl::Handle<cl_command_queue> queue_;
-  // Keeps the times of events. A queue with profiling triples the cost of a small copy (NVIDIA), so
-  // the other one has none, and this one waits for its markers. Made at the first timed event.
+  // The queue of events' times. Profiling triples the cost of a small copy (NVIDIA), so queue_ does
+  // not profile, and this one waits for its markers. Created with the first timed event.
   std::once_flag clock_made_;
   opencl::Handle<cl_command_queue> clock_queue_;
   opencl::Handle<cl_mem> clock_target_;

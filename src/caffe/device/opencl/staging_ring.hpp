@@ -10,9 +10,8 @@
 
 namespace caffe::opencl {
 
-// Pinned host memory that the uploads of one queue pass through, so that their source may be reused at once while
-// the copy is still queued. Used as a ring: a piece is taken anew when its copy has happened.
-// Thread-safe.
+// Pinned host memory for the uploads of one queue: the source may be reused at once while the copy
+// is still queued. The memory is a ring: a piece is reused when its copy has finished. Thread-safe.
 class StagingRing {
  public:
   StagingRing(cl_context context, cl_command_queue queue, std::string where);
@@ -20,12 +19,12 @@ class StagingRing {
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  // Enqueues the copy of `bytes` from `source`. Waits only while the ring is full.
+  // Enqueues the copy of `bytes` from `source`. Waits only if the ring is full.
   void Upload(cl_mem target, int64_t offset, const char* source, int64_t bytes);
 
  private:
   struct Piece {
-    uint64_t begin;  // position in the endless sequence that the ring repeats
+    uint64_t begin;  // position in the endless sequence of the ring
     Handle<cl_event> copied;
   };
 

@@ -16,15 +16,15 @@ namespace {
 
 cl_mem Memory(DevicePtr pointer) { return static_cast<cl_mem>(pointer.handle); }
 
-// CLBlast writes C in its last launch: what fails before has not changed it.
+// CLBlast writes C in its last launch: an earlier failure has not changed it.
 void CheckCall(clblast::StatusCode code, const char* call) {
   if (code == clblast::StatusCode::kSuccess) return;
   throw LibraryRefusal(Concat("CLBlast's ", call, " failed with code ", static_cast<int>(code)));
 }
 
-// CLBlast, float and double. Its buffer for copies is the workspace. It needs more of it for matrices
-// that begin behind the start of their buffer, which only a call tells: that buffer is held here. For
-// batches CLBlast may allocate one by itself.
+// CLBlast, float and double. Its buffer for copies is the workspace. It needs more for matrices
+// that do not begin at the start of their buffer; only the call has these offsets, so the operator
+// holds that buffer. For batches CLBlast may allocate one itself.
 template <class T> class ClBlastGemmOp final : public GemmOp {
  public:
   ClBlastGemmOp(Device* device, const GemmDescriptor& d)
@@ -44,7 +44,8 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
     device_->NoteUse({a.ReadOnly(), b.ReadOnly(), c});
     const size_t a0 = a.offset / sizeof(T), b0 = b.offset / sizeof(T), c0 = c.offset / sizeof(T);
     if (d.batch == 1) {
-      // A matrix that does not begin where its buffer does is copied, even if its shape would do.
+      // A matrix that does not begin at the start of its buffer is copied even if its shape needs
+      // no copy.
       const DevicePtr copies = a0 + b0 + c0 > 0 ? MakeRoom(a0, b0, c0, g.workspace) : g.workspace;
       device_->NoteUse({copies});
       CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n,
@@ -65,7 +66,7 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
   }
 
  private:
-  // Bytes that are needed for copies.
+  // Bytes needed for copies.
   int64_t Room(size_t a0, size_t b0, size_t c0) const {
     const GemmDescriptor& d = descriptor_;
     auto queue = static_cast<cl_command_queue>(device_->native_stream());
@@ -77,7 +78,7 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
     return static_cast<int64_t>(bytes);
   }
 
-  // A buffer for matrices at these offsets. Allocates at the first call, if at all.
+  // A buffer for copies of matrices at these offsets. Allocates, if at all, at the first call.
   DevicePtr MakeRoom(size_t a0, size_t b0, size_t c0, DevicePtr workspace) {
     const Offsets offsets{a0 > 0, b0 > 0, c0 > 0};
     if (offsets_ != offsets) {
@@ -97,8 +98,8 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
   Device* device_;
   GemmEpilogue epilogue_;
   int64_t bytes_ = 0;                   // of workspace
-  using Offsets = std::array<bool, 3>;  // which of A, B and C begin behind the start of a buffer
-  std::optional<Offsets> offsets_;      // what needed_ was computed for
+  using Offsets = std::array<bool, 3>;  // which of A, B and C do not begin at the start of a buffer
+  std::optional<Offsets> offsets_;      // the offsets for which needed_ was computed
   int64_t needed_ = 0;
   DeviceArray own_;
 };
@@ -108,7 +109,7 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
 GemmLibrary ClBlastLibrary() {
   return {"clblast",
           [](Device* device, const GemmDescriptor& d) {
-            // Its double kernels keep a processor's compiler busy for half a minute.
+            // CLBlast's double kernels take half a minute to compile for a processor.
             const bool doubles = device->info().fp64 && !device->info().is_cpu_type;
             return device->backend() == Backend::kOpenCl && d.in == d.out && d.k > 0 &&
                    (d.in == kFloat || (d.in == kDouble && doubles));

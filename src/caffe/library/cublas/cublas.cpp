@@ -16,11 +16,11 @@
 namespace caffe {
 namespace {
 
-// The values of cublas_api.h and library_types.h that are used here.
+// The constants of cublas_api.h and library_types.h that are used here.
 constexpr int kNoTranspose = 0, kTranspose = 1;
 constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBfloat16 = 14;
 constexpr int kCompute32 = 68, kCompute64 = 70, kDefaultAlgorithm = -1;
-// Plain float products, no TF32; half kinds sum in float to the end.
+// Plain float products, no TF32; half kinds sum entirely in float.
 constexpr int kDefaultMath = 0, kNoReducedPrecisionReduction = 16;
 constexpr int kExecutionFailed = 13, kInternalError = 14;
 constexpr int64_t kWorkspaceBytes = 32 << 20;
@@ -47,7 +47,7 @@ struct Cublas {
   void Check(int code, const char* call, Device* device) const {
     CAFFE_CHECK(code == 0, device->info().id, ": ", call, " failed: ", StatusName(code));
   }
-  // Of a product. Other failures than these two are found before anything is launched.
+  // Checks a product. All failures except these two are detected before anything is launched.
   void CheckProduct(int code, const char* call) const {
     if (code == 0) return;
     const bool launched = code == kExecutionFailed || code == kInternalError;
@@ -61,7 +61,7 @@ bool Bind(const DynamicLibrary& library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-// cuBLAS needs cuBLASLt, which the loader does not find by itself in folders of its own.
+// cuBLAS needs cuBLASLt, which the loader does not find in private folders.
 void OpenLt() {
   std::string why;
   DynamicLibrary::Open(CudaLibraryPaths({"libcublasLt.so.13", "libcublasLt.so.12"}), &why);
@@ -95,15 +95,15 @@ std::optional<Cublas> Load() {
   return c;
 }
 
-// Null if there is none.
+// Null if cuBLAS is not available.
 const Cublas* Find() {
   static const std::optional<Cublas> cublas = Load();
   return cublas ? &*cublas : nullptr;
 }
 
-// A handle for each stream of a device, made at the stream's first product, so that threads with
-// streams of their own neither wait for one another nor bind the handle anew. Shared by the device's
-// operators and destroyed with the last of them.
+// One handle per stream of a device, created at the stream's first product: threads with different
+// streams neither wait for each other nor bind a handle again. Shared by the device's operators and
+// destroyed with the last of them.
 class Session {
  public:
   Session(Device* device, const Cublas& cublas) : device_(device), cublas_(cublas) {
@@ -136,7 +136,7 @@ class Session {
     void* const stream = device_->native_stream();
     if (!own.bound || own.stream != stream || own.workspace != workspace.address()) {
       cublas_.Check(cublas_.SetStream(own.handle, stream), "cublasSetStream", device_);
-      // Binding a stream takes the workspace away again.
+      // Setting a stream resets the workspace.
       cublas_.Check(cublas_.SetWorkspace(own.handle, workspace.writable_address(), kWorkspaceBytes),
                     "cublasSetWorkspace", device_);
       own.bound = true;
@@ -182,7 +182,7 @@ int RealType(DataType type) {
   return type == kBfloat16 ? kRealBfloat16 : kReal32;
 }
 
-// Column-major as cuBLAS is, it computes the transpose: C^T = op(B)^T op(A)^T.
+// cuBLAS is column-major, so it computes the transpose: C^T = op(B)^T op(A)^T.
 class CublasGemmOp final : public GemmOp {
  public:
   CublasGemmOp(Device* device, const GemmDescriptor& d, const Cublas& cublas)

@@ -12,7 +12,7 @@
 namespace caffe {
 namespace {
 
-// One axis counts as an image of one row.
+// One axis is treated as an image of one row.
 ConvGeometry Planar(const ConvGeometry& g) {
   if (g.axes() == 2) return g;
   return {{1, g.input[0]}, {1, g.kernel[0]}, {1, g.stride[0]}, {0, g.pad[0]}, {1, g.dilation[0]}};
@@ -24,8 +24,8 @@ bool Counts(const ConvDescriptor& d) {
                   d.batch * d.out_channels * d.geometry.output_count()) <= INT32_MAX;
 }
 
-// One work item an element. Gradients of weights: work groups sum slices of images and positions, and
-// slices are summed in a fixed order.
+// One work item per element. Gradients of weights: work groups sum slices of images and positions,
+// and the slices are added in a fixed order.
 class DeviceDepthwiseOp final : public ConvOp {
  public:
   DeviceDepthwiseOp(Device* device, const ConvDescriptor& d)
@@ -46,7 +46,7 @@ class DeviceDepthwiseOp final : public ConvOp {
     data_ = program->CreateKernel("depthwise_backward_data");
     weights_ = program->CreateKernel("depthwise_backward_weights");
     if (!d.backward_weights) return;
-    // Enough groups to fill the device, each with a few rounds of work.
+    // Enough groups to fill the device, with a few rounds of work each.
     const int64_t work = d.batch * d.geometry.output_count() / (4 * kGroup);
     slices_ = std::clamp<int64_t>(4 * device->info().compute_units / d.weight_count(), 1,
                                   std::max<int64_t>(work, 1));
@@ -125,16 +125,16 @@ class DeviceDepthwiseOp final : public ConvOp {
   const EpilogueStages stages_;
   BiasOp bias_;
   int64_t slices_ = 1;       // work groups that share the sum of one weight
-  int64_t parts_bytes_ = 0;  // partial gradients of weights, where there are several slices
+  int64_t parts_bytes_ = 0;  // partial gradients of weights, if there are several slices
   std::unique_ptr<Kernel> forward_, data_, weights_, accumulate_;
 };
 
-// How planes are cut into strips of rows for kernels/conv/depthwise_planes.h, which has arrays of
-// kRoom elements. Strips are such that most of it stays in the first cache.
+// How planes are divided into strips of rows for kernels/conv/depthwise_planes.h, whose arrays have
+// kRoom elements. A strip is chosen so that most of its data stay in the first cache.
 struct Strips {
   static constexpr int64_t kRoom = 8192, kPreferred = 4096, kTaps = 256;
 
-  // `Fits` says whether strips of so many rows need at most so many elements. 0 if none fit.
+  // The largest number of rows, up to `most`, for which `Fits` returns true; 0 if there is none.
   template <class Fits> static int64_t Choose(int64_t most, const Fits& fits) {
     for (int64_t strip = most; strip > 0; --strip) {
       if (fits(strip, kPreferred)) return strip;
@@ -168,7 +168,7 @@ struct Strips {
     });
     rows = strip + reach_h;
     if (strip == 0 || g.kernel_count() > kTaps) return;
-    // Which of the images a tap belongs to, and where in it.
+    // The image that a tap belongs to, and its offset there.
     std::vector<std::vector<int32_t>> taps(images), offsets(images);
     for (int64_t h = 0; h < g.kernel[0]; ++h) {
       for (int64_t w = 0; w < g.kernel[1]; ++w) {
@@ -196,7 +196,7 @@ struct Strips {
   std::vector<int32_t> table;
 };
 
-// One work item a plane.
+// One work item per plane.
 class HostDepthwiseOp final : public ConvOp {
  public:
   HostDepthwiseOp(Device* device, const ConvDescriptor& d)
