@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The checks that a commit must pass: format, include direction, no layer asked for by its name, public
-# headers that compile alone, and the tests that need no device. With --sanitize: those tests under
+# The checks that a commit must pass: format, include direction, no layer asked for by its name, plain words,
+# public headers that compile alone, and the tests that need no device. With --sanitize: those tests under
 # the address and undefined-behaviour sanitizers instead, in build-sanitize. With --threads: the tests
 # of threads and processes (data, program cache) under the thread sanitizer, in build-threads.
 set -euo pipefail
@@ -46,6 +46,7 @@ else
 fi
 python3 tools/check_includes.py || fail "include direction"
 python3 tools/check_layer_names.py || fail "names of layers"
+python3 tools/check_words.py || fail "words of comments and messages"
 
 alone() {
   printf '#include "%s"\n' "${1#include/}" |
