@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The checks that a commit must pass: format, include direction, no layer asked for by its name, plain words,
-# public headers that compile alone, and the tests that need no device. With --sanitize: those tests under
-# the address and undefined-behaviour sanitizers instead, in build-sanitize. With --threads: the tests
-# of threads and processes (data, program cache) under the thread sanitizer, in build-threads.
+# The checks that a commit must pass: format, include direction, no layer asked for by its name,
+# plain words, public headers that compile alone, and the tests that need no device. With
+# --sanitize: those tests under the address and undefined-behaviour sanitizers instead, in
+# build-sanitize. With --threads: the tests of threads and processes (data, program cache) under the
+# thread sanitizer, in build-threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT

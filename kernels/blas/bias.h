@@ -1,7 +1,7 @@
 //! types: float master
 //! tests: library
-// The gradient of a bias of y [outer, channels, inner]. MItype is the type of y_diff, MOtype that of
-// the bias.
+// The gradient of a bias of y [outer, channels, inner]. MItype is the type of y_diff, MOtype that
+// of the bias.
 
 // b_diff += the sum of y_diff over outer and inner; each inner row is summed separately, so that
 // long sums stay accurate.

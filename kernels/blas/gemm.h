@@ -1,10 +1,10 @@
 //! types: device
 //! tests: library
-// C[i] = EPILOGUE(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of the
-// work group. A group of 16 x 16 computes TILE_M x TILE_N elements, its threads WORK_M x WORK_N
-// of them, 16 apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE_M, TILE_N (multiples of 16), FULL (1 if
-// no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments: bias_kind is 0
-// (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
+// C[i] = EPILOGUE(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of
+// the work group. A group of 16 x 16 computes TILE_M x TILE_N elements, its threads WORK_M x WORK_N
+// of them, 16 apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE_M, TILE_N (multiples of 16), FULL (1
+// if no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments: bias_kind is
+// 0 (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
 #include "epilogue/bounds.h"
 #define TILE_K 16
 #define WORK_M (TILE_M / 16)

@@ -68,8 +68,8 @@ DEVICE_FN void depthwise_add_taps(const Acctype* image, const Acctype* weight, c
   }
 }
 
-// A strip of an image has `rows` rows of `pitch`, `strip` of which are rows of y. slope_axis is 1 where
-// formula 7 has a slope for each output, 0 where it has one for all; sum and formula as in
+// A strip of an image has `rows` rows of `pitch`, `strip` of which are rows of y. slope_axis is 1
+// where formula 7 has a slope for each output, 0 where it has one for all; sum and formula as in
 // blas/stages.h.
 KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, multiplier),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_h), ARG(i32, out_w), ARG(i32, stride_h),

@@ -101,8 +101,8 @@ void BindDevices(py::module_& module) {
           "The largest bytes_in_use since the start, or since reset_peak().")
       .def("reset_peak", &Device::ResetPeak, "bytes_peak becomes bytes_in_use.")
       .def("synchronize", &Device::Synchronize, py::call_guard<WithoutGil>(),
-           "Waits until the device has finished the work of this thread's stream. RuntimeError if\n"
-           "some of it failed.");
+           "Waits until the device has finished the work of this thread's stream. Raises\n"
+           "RuntimeError if some of it failed.");
 
   module.def(
       "devices", &AllDevices, py::return_value_policy::reference,

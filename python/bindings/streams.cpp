@@ -13,18 +13,19 @@ namespace {
 
 using caffe::Device;
 
-// caffe.Stream: `with stream:` sends this thread's work to it.
+// caffe.Stream: within `with stream:` this thread enqueues its work on the stream.
 class PythonStream {
  public:
   explicit PythonStream(Device* device) : device_(device), stream_(device->CreateStream()) {}
   Device* device() const { return device_; }
   void Synchronize() { stream_->Synchronize(); }
   void Enter() { Entered().push_back(std::make_unique<Scope>(stream_, device_)); }
-  // `with` statements of one thread end in reverse order, unless a generator is left in one of them.
+  // `with` statements of one thread end in reverse order, except in generators that stop within
+  // one.
   void Exit() {
     auto& entered = Entered();
     CAFFE_CHECK(!entered.empty() && entered.back()->stream == stream_,
-                "a stream is left that this thread did not enter last");
+                "cannot leave a stream that this thread did not enter last");
     entered.pop_back();
   }
 
@@ -49,11 +50,11 @@ class PythonStream {
 void BindStreams(py::module_& module) {
   py::class_<PythonStream>(
       module, "Stream",
-      "A queue of a device: work on it runs beside that of other streams.\n\n"
-      "Stream(device=None) is one of a caffe.Device; without it, of the thread's default device.\n"
-      "`with stream:` sends what this thread does on that device to the stream, for example\n"
-      "net.forward(). A stream that uses a blob waits on the device for what another stream\n"
-      "has written to it. On the CPU a stream changes nothing.")
+      "A queue of a device. Its work may run at the same time as the work of other streams.\n\n"
+      "Stream(device=None) creates a stream of a caffe.Device; None is the thread's default\n"
+      "device. Within `with stream:` this thread enqueues its work for that device on the\n"
+      "stream, for example net.forward(). Before a stream uses a blob, the device waits until\n"
+      "other streams have written to it. On the CPU a stream has no effect.")
       .def(py::init([](Device* device) {
              return PythonStream(device ? device : caffe::Runtime::Get().default_device());
            }),
@@ -61,7 +62,7 @@ void BindStreams(py::module_& module) {
       .def_property_readonly("device", &PythonStream::device, py::return_value_policy::reference,
                              "The stream's device, a caffe.Device.")
       .def("synchronize", &PythonStream::Synchronize, py::call_guard<WithoutGil>(),
-           "Waits until everything on the stream is done.")
+           "Waits until all work on the stream is done.")
       .def(
           "__enter__",
           [](PythonStream& stream) -> PythonStream& {

@@ -267,7 +267,7 @@ TEST_F(CudaTest, StreamsAreQueuesOfTheirOwn) {
     place->Launch({2, 3}, {2, 3, b});
     auto done = device_->RecordEvent();
     done->Wait();
-    // The second queue did not wait for the first.
+    // The second stream did not wait for the first.
     EXPECT_GT(busy->SecondsSince(*done), 0);
     EXPECT_EQ(Get<int32_t>(b, 6)[4], 1001);
   }

@@ -1,4 +1,4 @@
-// Launches: what a kernel may write, and what a launch costs.
+// Launches: read-only arguments are refused, and a launch allocates no heap memory.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -74,7 +74,7 @@ TEST_P(LaunchTest, AnOutputThatIsOnlyReadableIsRefused) {
     EXPECT_TRUE(Holds(message, "MutableData()"));
   }
   EXPECT_EQ(y.data_version(), version);
-  // What may be written may be read.
+  // A writable pointer may be read.
   EXPECT_EQ(MessageOf([&] {
               kernel->Launch(16, {16, y.MutableData(), x.MutableDiff(), 1.0});
             }),
@@ -85,10 +85,12 @@ TEST_P(LaunchTest, CopiesDoNotWriteToReadOnlyMemory) {
   Blob<float> x(device_, {16}), y(device_, {16});
   const float values[16] = {};
   const DevicePtr from = x.device_data(), to = y.device_data() + 4;
+  EXPECT_TRUE(Holds(MessageOf([&] { device_->Upload(to, values, 4); }),
+                    "Upload cannot write to a read-only"));
   EXPECT_TRUE(
-      Holds(MessageOf([&] { device_->Upload(to, values, 4); }), "Upload was given a read-only"));
-  EXPECT_TRUE(Holds(MessageOf([&] { device_->Copy(to, from, 4); }), "Copy was given a read-only"));
-  EXPECT_TRUE(Holds(MessageOf([&] { device_->Fill(to, 0, 4); }), "Fill was given a read-only"));
+      Holds(MessageOf([&] { device_->Copy(to, from, 4); }), "Copy cannot write to a read-only"));
+  EXPECT_TRUE(
+      Holds(MessageOf([&] { device_->Fill(to, 0, 4); }), "Fill cannot write to a read-only"));
   EXPECT_THROW(to.writable_address(), Error);
   device_->Copy(y.mutable_device_data(), from, 4);
 }
@@ -104,7 +106,7 @@ TEST(LaunchCostTest, AWarmLaunchAllocatesNothing) {
     for (int i = 0; i < 10; ++i) launch();
     EXPECT_EQ(allocations, before) << device->info().id;
     const auto probe = std::make_unique<int>(1);
-    EXPECT_EQ(allocations, before + 1) << "the count counts";
+    EXPECT_EQ(allocations, before + 1) << "this test's operator new is not in use";
   }
 }
 

@@ -1,4 +1,5 @@
-// Streams: whose they are, what waits for what, and when freed memory is given out again.
+// Streams: the current stream of a thread, the waits between streams, and the reuse of freed
+// memory.
 #include "caffe/device/stream.hpp"
 
 #include <gtest/gtest.h>
@@ -30,11 +31,11 @@ std::string MessageOf(const std::function<void()>& action) {
   return "";
 }
 
-// The null device keeps the order of streams like the others: its waits can be counted without
+// The null device orders streams as other devices do, so that waits can be counted without
 // hardware.
 class StreamOrderTest : public testing::Test {
  protected:
-  // Runs `action` on a stream and returns how many other streams it had to wait for.
+  // Runs `action` on a stream and returns how many other streams it waited for.
   int64_t WaitsOf(Stream* stream, const std::function<void()>& action) {
     const StreamScope scope(&device_, stream);
     const int64_t before = device_.counters().stream_waits;
@@ -94,12 +95,12 @@ TEST_F(StreamOrderTest, UsersOfABufferWaitForItsWriter) {
   const DevicePtr buffer = device_.Allocate(64, "a test");
   const auto a = device_.CreateStream(), b = device_.CreateStream();
   EXPECT_EQ(Fill(nullptr, buffer), 0);
-  EXPECT_EQ(Read(a.get(), buffer), 1) << "the default stream has written";
-  EXPECT_EQ(Read(a.get(), buffer), 0) << "it has waited already";
+  EXPECT_EQ(Read(a.get(), buffer), 1) << "the default stream has written to it";
+  EXPECT_EQ(Read(a.get(), buffer), 0) << "a has already waited";
   EXPECT_EQ(Read(b.get(), buffer), 1) << "readers do not wait for readers";
-  EXPECT_EQ(Fill(a.get(), buffer), 2) << "the default stream wrote it, b reads it";
+  EXPECT_EQ(Fill(a.get(), buffer), 2) << "the default stream has written to it, b has read it";
   EXPECT_EQ(Fill(a.get(), buffer), 0);
-  EXPECT_EQ(Read(b.get(), buffer), 1) << "it was written again";
+  EXPECT_EQ(Read(b.get(), buffer), 1) << "a has written to it again";
   EXPECT_EQ(Read(nullptr, buffer), 1);
   device_.Free(buffer);
 }
@@ -113,10 +114,10 @@ TEST_F(StreamOrderTest, ALaunchWaitsForEveryStreamOnce) {
     return WaitsOf(stream, [&] { kernel->Launch(16, {16, from.Data(), to.MutableData(), 1.0}); });
   };
   on(nullptr, x, z);
-  EXPECT_EQ(on(a.get(), x, y), 1) << "the default stream has written x; y is new";
+  EXPECT_EQ(on(a.get(), x, y), 1) << "the default stream has written to x; y is new";
   EXPECT_EQ(on(a.get(), x, y), 0);
-  EXPECT_EQ(on(b.get(), y, z), 2) << "a has written y, the default stream z";
-  EXPECT_EQ(on(a.get(), x, x), 1) << "the default stream has written x; a alone has read it since";
+  EXPECT_EQ(on(b.get(), y, z), 2) << "a has written to y, the default stream to z";
+  EXPECT_EQ(on(a.get(), x, x), 1) << "the default stream has written to x, and only a has read it";
 }
 
 TEST_F(StreamOrderTest, FreedMemoryIsTakenInStreamOrder) {
@@ -129,13 +130,13 @@ TEST_F(StreamOrderTest, FreedMemoryIsTakenInStreamOrder) {
   const DevicePtr first = allocate(a.get()).first;
   Fill(a.get(), first);
   device_.Free(first);
-  EXPECT_EQ(allocate(a.get()), std::pair(first, int64_t{0})) << "the same stream: at once";
+  EXPECT_EQ(allocate(a.get()), std::pair(first, int64_t{0})) << "the same stream does not wait";
   Read(nullptr, first);
-  // Freed by a thread without a scope: what counts is who has used it.
+  // Freed by a thread without a scope: the wait depends on the streams that used the buffer.
   device_.Free(first);
   EXPECT_EQ(allocate(b.get()), std::pair(first, int64_t{2}));
-  EXPECT_EQ(Fill(b.get(), first), 0) << "it has waited when it took the buffer";
-  // Memory of one's own stream is preferred.
+  EXPECT_EQ(Fill(b.get(), first), 0) << "b has waited when it took the buffer";
+  // A stream prefers memory that only it has used.
   const DevicePtr second = allocate(a.get()).first;
   EXPECT_FALSE(second == first);
   device_.Free(first);
@@ -153,7 +154,7 @@ TEST_F(StreamOrderTest, ABufferOutlivesTheStreamThatUsedIt) {
   a.reset();  // waits for its work
   EXPECT_EQ(Read(nullptr, used), 0);
   EXPECT_EQ(WaitsOf(nullptr, [&] { EXPECT_EQ(device_.Allocate(5000, "a test"), freed); }), 0);
-  // The next stream has the same index and is another one.
+  // The next stream has the same index, but is a different stream.
   const auto b = device_.CreateStream();
   Fill(nullptr, used);
   EXPECT_EQ(Read(b.get(), used), 1);
@@ -188,7 +189,7 @@ std::string NameOf(const testing::TestParamInfo<Device*>& info) {
   return name;
 }
 
-// Every device of this machine.
+// These tests run on every device of this machine.
 class StreamTest : public testing::TestWithParam<Device*> {
  protected:
   static constexpr int64_t kCount = 1 << 12;
@@ -210,7 +211,7 @@ class StreamTest : public testing::TestWithParam<Device*> {
 
 INSTANTIATE_TEST_SUITE_P(Devices, StreamTest, testing::ValuesIn(TestDevices()), NameOf);
 
-// Keeps a stream busy with long copies between two buffers of its own.
+// Keeps a stream busy with long copies between two private buffers.
 class Busy {
  public:
   Busy(Device* device, Stream* stream, double seconds = 0.01) : device_(device) {
@@ -259,12 +260,12 @@ TEST_P(StreamTest, WaitsForAnEventOfAnotherStream) {
   const auto untimed = b->Record(false);
   untimed->Wait();
   if (device_->backend() != Backend::kCpu) {
-    EXPECT_TRUE(Holds(MessageOf([&] { untimed->SecondsSince(*done); }), "without its time"));
+    EXPECT_TRUE(Holds(MessageOf([&] { untimed->SecondsSince(*done); }), "without timing"));
   }
 }
 
 TEST_P(StreamTest, OneStreamDoesNotWaitForAnother) {
-  if (device_->backend() == Backend::kCpu) GTEST_SKIP() << "calls return when they are done";
+  if (device_->backend() == Backend::kCpu) GTEST_SKIP() << "calls return when their work is done";
   const DevicePtr mine = Make();
   Put(mine, 1);
   device_->Synchronize();
@@ -288,12 +289,12 @@ TEST_P(StreamTest, OneStreamDoesNotWaitForAnother) {
   EXPECT_EQ(device_->counters().stream_waits, waits);
   // OpenCL drivers may run queues one after another.
   if (device_->backend() == Backend::kCuda) {
-    EXPECT_GT(last_of_a->SecondsSince(*of_b), 0) << "b was done while a was busy";
+    EXPECT_GT(last_of_a->SecondsSince(*of_b), 0) << "b finished while a was busy";
   }
   device_->Free(mine);
 }
 
-// The slow stream reads a buffer that is freed meanwhile; another stream takes it and writes to it.
+// A slow stream reads a buffer that is freed meanwhile; another stream gets it and writes to it.
 TEST_P(StreamTest, FreedMemoryIsNotWrittenWhileAnotherStreamReadsIt) {
   const auto a = device_->CreateStream(), b = device_->CreateStream();
   const DevicePtr result = Make();
@@ -311,7 +312,7 @@ TEST_P(StreamTest, FreedMemoryIsNotWrittenWhileAnotherStreamReadsIt) {
     {
       const StreamScope scope(device_, b.get());
       second = Make();
-      EXPECT_EQ(second, first) << "freed memory is given out at once";
+      EXPECT_EQ(second, first) << "freed memory is reused at once";
       Put(second, 2);
       EXPECT_EQ(Read(second), std::vector<float>(kCount, 2));
     }
@@ -321,7 +322,7 @@ TEST_P(StreamTest, FreedMemoryIsNotWrittenWhileAnotherStreamReadsIt) {
   device_->Free(result);
 }
 
-// A blob that one thread's stream filled is read by another thread, as parameters and results are.
+// A thread reads a blob that another thread's stream has filled, as with parameters and results.
 TEST_P(StreamTest, ABlobCrossesStreams) {
   Blob<float> x(device_, {kCount}), y(device_, {kCount});
   const auto kernel =
@@ -338,7 +339,7 @@ TEST_P(StreamTest, ABlobCrossesStreams) {
   }
 }
 
-// Each thread has a stream; all take and free memory of the same sizes.
+// Each thread has a stream; all of them allocate and free memory of the same sizes.
 TEST_P(StreamTest, ThreadsWithStreamsShareTheMemory) {
   constexpr int kThreads = 4;
   const auto program = ProgramBuilder(device_, "relu").Body("neuron/relu").Build();
@@ -369,7 +370,7 @@ TEST_P(StreamTest, ThreadsWithStreamsShareTheMemory) {
 
 TEST_P(StreamTest, UploadsKeepTheirSourcesContent) {
   const auto a = device_->CreateStream(), b = device_->CreateStream();
-  constexpr int64_t kLarge = 40 << 20;  // more than the staging memory
+  constexpr int64_t kLarge = 40 << 20;  // larger than the staging memory
   std::vector<DevicePtr> targets;
   std::vector<uint8_t> source(kLarge);
   for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,5 @@
-// Nets on threads with streams of their own: the results of a serial run, without waits for one another.
+// Nets on threads, each with its own stream: they compute the results of a serial run, and they do
+// not wait for each other.
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -34,7 +35,7 @@ class NetStreamsTest : public testing::TestWithParam<DeviceType> {
     return std::make_unique<Net>(net, options);
   }
 
-  // y and the gradients of x and of all parameters.
+  // Runs a forward and a backward; returns y and the gradients of x and of all parameters.
   static std::vector<std::vector<double>> Pass(Net* net, uint64_t seed) {
     FillInputs(net, seed);
     net->ClearParamDiffs();
@@ -47,7 +48,7 @@ class NetStreamsTest : public testing::TestWithParam<DeviceType> {
     return results;
   }
 
-  // Runs `work` for each number in a thread with a stream.
+  // Runs work(0), work(1), … at the same time, each in a thread with its own stream.
   void InThreads(const std::function<void(int)>& work) {
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; ++t) {
@@ -78,8 +79,8 @@ TEST_P(NetStreamsTest, ThreadsWithStreamsGiveTheBitsOfASerialRun) {
   for (int t = 0; t < kThreads; ++t) EXPECT_EQ(got[t], expected[t]) << t;
 }
 
-// Each net has been on its stream before: from then on no stream waits for another, so that the
-// device is free to run both at a time.
+// After each net has run on its stream, no stream waits for another any more, so that the device
+// may run both at the same time.
 TEST_P(NetStreamsTest, WarmNetsDoNotWaitForEachOther) {
   std::atomic<int> warm{0};
   std::atomic<int64_t> before{-1}, after{-1};
@@ -91,13 +92,14 @@ TEST_P(NetStreamsTest, WarmNetsDoNotWaitForEachOther) {
     while (before < 0) std::this_thread::yield();
     for (int pass = 0; pass < kPasses; ++pass) Pass(net.get(), pass);
     if (++done == kThreads) after = device_->counters().stream_waits;
-    while (after < 0) std::this_thread::yield();  // nobody frees memory before
+    // Threads free memory only after the count was read.
+    while (after < 0) std::this_thread::yield();
   });
   EXPECT_EQ(after, before);
 }
 
-// Weights that several nets share are uploaded by the first that needs them; the others wait for
-// that upload, and then read them at the same time.
+// The first net that needs shared weights uploads them; the other nets wait for that upload and
+// then read the weights at the same time.
 TEST_P(NetStreamsTest, NetsShareParametersAcrossStreams) {
   const auto master = Make(8);
   std::vector<std::vector<double>> expected;

@@ -135,7 +135,7 @@ def work(i):
         for k in range(40):
             if (nets[i].forward(data=inputs[i])['prob'] != expected[i]).any():
                 wrong.append((i, k))
-        # What was computed on the stream is read without it.
+        # These results are read after the stream was left.
         nets[i].forward(data=-inputs[i])
         stream.synchronize()
     last[i] = nets[i].blobs['prob'].data.copy()

@@ -48,7 +48,8 @@ std::string MissingLaunches(const std::string& folder, const std::set<LaunchedKe
     const std::vector<DataType> types = TypesOf(body);
     for (const KernelSignature& kernel : ParseKernelHeads(body, KernelText(body))) {
       if (folder == "library") {
-        // Operators choose among them by device and type; on the CPU libraries do most.
+        // Operators choose kernels by device and type; on the CPU most of the work is done by
+        // libraries.
         if (!only_cpu && !any([&](const auto& l) { return l.kernel == kernel.name; })) {
           missing += Concat(kernel.name, " (", body, ")\n");
         }
@@ -63,7 +64,7 @@ std::string MissingLaunches(const std::string& folder, const std::set<LaunchedKe
           missing += Concat(kernel.name, " (", body, ") on ", id, "\n");
         }
       }
-      // There is no gradient of codes.
+      // Quantized types have no gradient.
       const bool gradient = kernel.name.find("_backward") != std::string::npos;
       for (DataType type : types) {
         if (!taken || (gradient && type.is_quantized())) continue;

@@ -5,17 +5,19 @@
 
 namespace caffe {
 
-// Starts to note launches if the tests of this folder are to reach every kernel of some bodies.
+// Starts to record launches if the tests of this folder have to launch every kernel of some bodies.
 void BeginKernelCoverage(const std::string& folder);
 
-// After all tests of the folder have run in this process: kernels of its bodies that were launched in
-// no type on a device, or on no device in one of their types (those of operators: nowhere); a line
-// each, empty if nothing is missing.
+// To be called after all tests of the folder have run in this process. Returns one line for each
+// kernel of its bodies that a device did not launch in any type, or that was not launched in one of
+// its types on any device. Kernels of operators count as launched wherever they ran. Empty if no
+// launch is missing.
 std::string MissingLaunches(const std::string& folder);
 
-// Where the tests of a folder run in several processes (shards): each forgets what it noted before,
-// notes what it launched, and afterwards MissingLaunchesOfShards says the same of all of them together. It removes the notes. If
-// some shards have not noted anything since the last time, `absent` says which.
+// For folders whose tests run in several processes (shards). Each shard first removes its old notes
+// and at its end notes its launches. Afterwards MissingLaunchesOfShards returns the missing
+// launches of all shards together and removes the notes. If shards have left no notes, `absent`
+// lists them, and the result is empty.
 void ForgetLaunchesOfShard(const std::filesystem::path& notes, const std::string& folder,
                            int shard);
 void NoteLaunchesOfShard(const std::filesystem::path& notes, const std::string& folder, int shard);

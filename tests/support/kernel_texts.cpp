@@ -18,7 +18,7 @@
 namespace caffe {
 namespace {
 
-// The words behind each line `//! <what>:` at the beginning of a body.
+// The words after the colon of each line `//! <what>:` at the beginning of a body.
 std::vector<std::vector<std::string>> HeadLines(const std::string& path, const std::string& what) {
   std::istringstream text(KernelText(path));
   std::vector<std::vector<std::string>> lines;
@@ -43,7 +43,7 @@ std::string BodyTests(const std::string& path) {
   const auto lines = HeadLines(path, "tests");
   if (lines.empty()) return "layers";
   CAFFE_CHECK(lines.size() == 1 && lines[0].size() == 1, path,
-              ": '//! tests:' is followed by one folder");
+              ": '//! tests:' must name one folder");
   return lines[0][0];
 }
 
@@ -52,7 +52,7 @@ bool RunsOn(const std::string& path, const std::string& kernel, bool host) {
   if (host && std::find(groups.begin(), groups.end(), "device") != groups.end()) return false;
   for (const std::vector<std::string>& words : HeadLines(path, "runs")) {
     CAFFE_CHECK(!words.empty() && (words[0] == "host" || words[0] == "device"), path,
-                ": '//! runs:' is followed by host or device");
+                ": '//! runs:' must start with host or device");
     const bool named = std::find(words.begin() + 1, words.end(), kernel) != words.end();
     if ((named || words.size() == 1) && host != (words[0] == "host")) return false;
   }

@@ -14,10 +14,12 @@ std::vector<std::string> KernelBodies();
 // groups.
 std::vector<DataType> BodyTypes(const std::string& path);
 
-// The folder in tests/ whose tests launch a body's kernels: its line `//! tests:`, or layers.
+// The folder in tests/ whose tests launch a body's kernels: from its line `//! tests:`, otherwise
+// "layers".
 std::string BodyTests(const std::string& path);
 
-// Whether a kernel of a body is launched on the CPU (`host`), or on devices: its lines `//! runs:`.
+// Whether a kernel of a body is launched on the CPU (`host`) or on other devices, from the body's
+// lines `//! runs:`.
 bool RunsOn(const std::string& path, const std::string& kernel, bool host);
 
 // The complete text of a body in every type that its first line names, and of bodies that an

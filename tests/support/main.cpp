@@ -31,7 +31,8 @@ int main(int argc, char** argv) {
   std::string tests = std::filesystem::path(argv[0]).filename().string();
   if (tests.starts_with("test_")) tests = tests.substr(5);
   const std::filesystem::path notes = folder / "launches";
-  // test_<folder> --kernels-of-shards=4: after all shards, whether every kernel was launched.
+  // test_<folder> --kernels-of-shards=4 runs after all shards and checks that every kernel was
+  // launched.
   constexpr std::string_view kShards = "--kernels-of-shards=";
   if (argc == 2 && std::string_view(argv[1]).starts_with(kShards)) {
     const int shards = std::stoi(argv[1] + kShards.size());

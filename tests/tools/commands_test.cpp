@@ -409,7 +409,7 @@ TEST_F(CommandsTest, SelfTestHasARowForEachFamilyAndType) {
   EXPECT_TRUE(Holds(out, "\"failed\": 0")) << out;
 }
 
-// A new layer needs a family, or a reason here why it has none.
+// A new layer needs a family, or an entry here with the reason why it has no family.
 TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
   const std::map<std::string, std::string> without{
       {"Data", "reads on the host"},

@@ -24,7 +24,7 @@ struct SelfTestRow {
 // The names of all families, in the order of their rows.
 std::vector<std::string> SelfTestFamilies();
 
-// The types of the layers that the families consist of.
+// The types of all layers that the families contain.
 std::set<std::string> SelfTestLayers();
 
 // Runs every family in every type that the device has; `report` is called with each row as

@@ -56,8 +56,8 @@ class Device {
 
   // Allocates `bytes` of device memory from a caching allocator, aligned to 256 bytes, with
   // undefined content. If there is not enough, throws and names `purpose`, the size, and the memory
-  // in use. Freed memory is reused at once, in stream order: a stream that gets a buffer which other
-  // streams have used waits for these streams on the device.
+  // in use. Freed memory is reused at once, in stream order: a stream that gets a buffer which
+  // other streams have used waits for these streams on the device.
   DevicePtr Allocate(int64_t bytes, std::string_view purpose);
   void Free(DevicePtr pointer) noexcept;
   // Returns cached, unused memory to the system.
@@ -90,8 +90,9 @@ class Device {
   // elsewhere. On CUDA, the device's context is current on the calling thread afterwards.
   virtual void* native_stream() { return current_stream()->native(); }
   // Call this before work that uses `pointers` is enqueued on the current stream other than through
-  // Kernel and the functions above, for example by a vendor's library: the stream waits for the work
-  // of other streams on these buffers. Read-only pointers count as read, the others as written.
+  // Kernel and the functions above, for example by a vendor's library: the stream waits for the
+  // work of other streams on these buffers. Read-only pointers count as read, the others as
+  // written.
   void NoteUse(std::initializer_list<DevicePtr> pointers) {
     NoteUse(std::span(pointers.begin(), pointers.size()));
   }

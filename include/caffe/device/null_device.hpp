@@ -9,9 +9,9 @@
 namespace caffe {
 
 // A device that runs nothing: its memory is host memory that copies move, its programs keep their
-// text, and its launches and the waits between its streams only count. `text_for`, kCuda or kOpenCl,
-// selects the backend of the text, so that program texts can be inspected and compiled on a machine
-// without such a device.
+// text, and its launches and the waits between its streams only count. `text_for`, kCuda or
+// kOpenCl, selects the backend of the text, so that program texts can be inspected and compiled on
+// a machine without such a device.
 class NullDevice final : public Device {
  public:
   explicit NullDevice(Backend text_for = Backend::kOpenCl);

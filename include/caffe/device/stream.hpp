@@ -6,19 +6,19 @@ namespace caffe {
 
 class Device;
 
-// A point in a stream: reached when everything that was enqueued before it is done.
+// A point in a stream. It is reached when all work that was enqueued before it is done.
 class Event {
  public:
   virtual ~Event() = default;
   // Waits on the host until the event is reached.
   virtual void Wait() = 0;
-  // Seconds from `start` to this event; waits for both. Throws unless both were recorded with
-  // times, on one device.
+  // Seconds from `start` to this event; waits for both. Throws unless both were recorded on the
+  // same device with timing.
   virtual double SecondsSince(Event& start) = 0;
 
  protected:
   explicit Event(const class Stream& stream);
-  // Whether both belong to one device.
+  // Whether both events belong to the same device.
   bool SameDevice(const Event& other) const { return owner_ == other.owner_; }
 
  private:
@@ -26,41 +26,43 @@ class Event {
   std::shared_ptr<Device*> owner_;
 };
 
-// A queue of a device: what one thread enqueues on it runs in order. Two streams are not ordered
-// with one another, except where WaitFor says so and where both use one buffer of
-// Device::Allocate: a stream that uses a buffer waits for what another one has written to it, and a
-// stream that writes to a buffer waits for all that use it. It waits for everything that the other
-// stream has been given by then, not for the use of the buffer alone. All waits are the device's: the
-// host goes on. On the CPU every call has finished its work when it returns, and a stream adds nothing.
+// A queue of a device: the work that a thread enqueues on it runs in order. Work on different
+// streams is ordered in two cases only: by WaitFor, and if both use the same buffer of
+// Device::Allocate. A stream that reads a buffer waits for the last write of another stream; a
+// stream that writes to a buffer waits for every stream that uses it. In both cases it waits for all
+// work that the other stream has at that time, not only for the use of the buffer. The device waits,
+// the host does not. On the CPU every call finishes its work before it returns, so streams have no
+// effect.
 //
-// Destroying a stream waits for its work. It must not be the stream of a live StreamScope.
+// The destructor waits for the stream's work. No StreamScope of the stream may still exist then.
 class Stream {
  public:
   virtual ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // The point that the stream has been filled to. Without times it costs less.
+  // Records an event after the work that is enqueued now. An event without timing costs less.
   virtual std::unique_ptr<Event> Record(bool timed) = 0;
-  // What is enqueued from now on starts after `event`, which may be of another stream of the device.
+  // Work that is enqueued from now on starts after `event`, which may belong to another stream of
+  // the device.
   void WaitFor(Event& event);
-  // Waits on the host until everything on this stream is done.
+  // Waits on the host until all work on this stream is done.
   virtual void Synchronize() = 0;
-  // cudaStream_t, cl_command_queue; null elsewhere.
+  // The native handle: cudaStream_t, cl_command_queue; null on other devices.
   virtual void* native() const = 0;
-  // 0 for the default stream, else a number below Device::kMostStreams + 1 that no other live stream
-  // of the device has.
+  // 0 for the default stream and for all streams of the CPU. Others have an index from 1 to
+  // Device::kMostStreams, which is unique among the device's existing streams.
   int index() const { return index_; }
 
  protected:
   explicit Stream(Device* device);
   virtual void DoWaitFor(Event& event) = 0;
-  // Starts what is enqueued though nobody waits for it.
+  // Starts the enqueued work, even if it is never waited for.
   virtual void Flush() noexcept {}
-  // The owner, or null once it is gone.
+  // The device, or null after its destruction.
   Device* device() const { return *owner_; }
-  // To be called by the destructor of a derived class, after its work is done and while it can
-  // still record: from here on no buffer refers to the stream.
+  // The destructor of a derived class calls this after the stream's work is done, while the stream
+  // can still record events. Afterwards no buffer refers to the stream.
   void Retire() noexcept;
 
  private:
@@ -71,8 +73,8 @@ class Stream {
   int index_ = 0;
 };
 
-// While it lives, the calling thread's work on `device` goes to `stream`; null is the device's
-// default stream, which is also what a thread without a scope uses. Scopes of one thread nest.
+// During the scope's lifetime the calling thread enqueues its work for `device` on `stream`; null
+// is the device's default stream, which threads without a scope use. Scopes of one thread nest.
 // Other threads are not affected.
 class StreamScope {
  public:

@@ -8,13 +8,13 @@ class LayerRegistry;
 
 // loss = -sum of w[label] log p[label] / divisor with p = softmax(x) along an axis.
 //   dE/dx = dE/dloss w[label] (p - [c is the label]) / divisor, 0 where the label is ignored
-// bottom 0 (x): [outer…, C, inner…]; bottom 1: outer * inner labels, always float, integers in [0, C)
-// or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): p.
+// bottom 0 (x): [outer…, C, inner…]; bottom 1: outer * inner labels, always float, integers in
+// [0, C) or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): p.
 // -log p[label] is at most -log(FLT_MIN) = 87.3.
-// softmax_param: axis (1). loss_param: ignore_label, normalization (VALID: the divisor is the number
-// of labels that count), normalize, pre_fixed_normalizer. The divisor is at least 1.
-// loss_param of SegNet: with weight_by_label_freqs, w are the C values of class_weighting; else 1. The
-// divisor is still the number of labels, not the sum of their weights.
+// softmax_param: axis (1). loss_param: ignore_label, normalization (VALID: the divisor is the
+// number of labels that count), normalize, pre_fixed_normalizer. The divisor is at least 1.
+// loss_param of SegNet: with weight_by_label_freqs, w are the C values of class_weighting; else 1.
+// The divisor is still the number of labels, not the sum of their weights.
 // Types: float kinds.
 class SoftmaxWithLoss : public LossBase {
  public:

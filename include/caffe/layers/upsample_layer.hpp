@@ -14,8 +14,8 @@ class LayerRegistry;
 //     h w' + w that the mask names, the others are 0; a value whose mask is negative is dropped.
 //     If several values have the same target, as with overlapping windows, the last one wins.
 //     dE/dx = dE/dy of that element; 0 for values that were dropped or replaced
-// bottom 0: [N, C, H, W]; bottom 1 (optional): the second top of a Pooling, of the same shape, which
-// has no gradient; top 0: [N, C, h, w].
+// bottom 0: [N, C, H, W]; bottom 1 (optional): the second top of a Pooling, of the same shape,
+// which has no gradient; top 0: [N, C, h, w].
 // upsample_param: upsample_h and upsample_w, or scale (2), or scale_h and scale_w; pad_out_h and
 //   pad_out_w (false), with a mask and a scale of 2: one row or column less, for odd images.
 // Types: float kinds; the mask is float in all of them.

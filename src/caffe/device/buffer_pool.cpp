@@ -11,7 +11,7 @@
 namespace caffe {
 namespace {
 
-// Requests are rounded up so that buffers of nearly equal sizes can replace one another.
+// Requests are rounded up so that buffers of nearly equal sizes can be reused for each other.
 int64_t RoundUp(int64_t bytes) {
   const int64_t unit = bytes < (1 << 20) ? 256 : bytes < (64 << 20) ? 64 << 10 : 2 << 20;
   return (std::max<int64_t>(bytes, 1) + unit - 1) / unit * unit;
@@ -19,12 +19,12 @@ int64_t RoundUp(int64_t bytes) {
 
 }  // namespace
 
-// Without streams besides the default one nothing is asked of the device: it may be unopened.
+// If there is only the default stream, this does not ask for it: the device may not be open yet.
 int BufferPool::CurrentIndex() const {
   return device_->has_streams() ? device_->current_stream()->index() : 0;
 }
 
-// Notes that the stream of this index uses the buffer, and returns the streams to wait for before.
+// Records that the stream of this index uses the buffer. Returns the streams that it must wait for.
 BufferPool::Streams BufferPool::OthersBefore(Buffer* buffer, int index, bool write) {
   const Streams own = BitOf(index);
   Streams others = 0;
@@ -40,7 +40,7 @@ BufferPool::Streams BufferPool::OthersBefore(Buffer* buffer, int index, bool wri
   return others;
 }
 
-// The events are recorded only now: a stream that never has to wait costs nothing before.
+// Events are recorded here, not at each use, so that uses without a wait cost nothing.
 void BufferPool::WaitFor(Streams others) {
   if (others == 0) return;
   Stream* const current = device_->current_stream();
@@ -62,8 +62,8 @@ void BufferPool::OrderUse(std::span<const DevicePtr> pointers) {
   WaitFor(others);
 }
 
-// A cached buffer, if at most a quarter of it is wasted; null without one. Prefers one that no other
-// stream has used.
+// Takes a cached buffer of which at most a quarter is wasted; null if there is none. Prefers a
+// buffer that no other stream has used.
 DevicePtr BufferPool::TakeCached(int64_t size, int index) {
   const auto first = cached_.lower_bound(size);
   const auto end = cached_.upper_bound(size + size / 4);
@@ -144,14 +144,14 @@ void BufferPool::Add(Stream* stream) {
   const std::lock_guard lock(mutex_);
   const auto free = std::find(streams_.begin() + 1, streams_.end(), nullptr);
   CAFFE_CHECK(free != streams_.end(), device_->info().id, ": there are ", Device::kMostStreams,
-              " streams already; use them again, or let some go first");
+              " streams already; reuse them, or destroy one first");
   *free = stream;
   stream->index_ = static_cast<int>(free - streams_.begin());
 }
 
 void BufferPool::Retire(const Stream* stream) noexcept {
   const int index = stream->index_;
-  if (index == 0) return;  // the default stream, or one of a device without an order to keep
+  if (index == 0) return;  // the default stream, or a stream of the CPU
   const std::lock_guard lock(mutex_);
   const auto forget = [index](Buffer* buffer) {
     buffer->users &= ~BitOf(index);

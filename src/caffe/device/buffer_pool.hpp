@@ -13,24 +13,24 @@
 
 namespace caffe {
 
-// The buffers of one device, and which streams use them. Freed buffers are kept for the next
-// request. Thread-safe.
+// The buffers of one device and the streams that use them. Freed buffers are kept for later
+// requests. Thread-safe.
 class BufferPool {
  public:
   explicit BufferPool(Device* device) : device_(device) {}
   DevicePtr Allocate(int64_t bytes, std::string_view purpose);
   void Free(DevicePtr pointer) noexcept;
-  // Gives freed buffers back to the driver.
+  // Returns freed buffers to the driver.
   void ReleaseCache() noexcept;
-  // Gives all buffers back to the driver, also those that nobody has freed.
+  // Returns all buffers to the driver, including those that were not freed.
   void FreeEverything() noexcept;
 
-  // A new stream; throws if there are too many.
+  // Registers a new stream and sets its index; throws if there are too many.
   void Add(Stream* stream);
-  // A stream whose work is done and that goes away.
+  // Removes a stream whose work is done.
   void Retire(const Stream* stream) noexcept;
-  // Makes the current stream wait for the work of other streams that its next use of these buffers
-  // depends on: read-only pointers are read, others are written.
+  // Makes the current stream wait for the work of other streams on which its next use of these
+  // buffers depends. Read-only pointers count as read, the others as written.
   void OrderUse(std::span<const DevicePtr> pointers);
 
   int64_t bytes_in_use() const { return bytes_in_use_; }
@@ -44,9 +44,9 @@ class BufferPool {
 
   struct Buffer {
     int64_t bytes = 0;
-    Streams users = 0;   // have used it since the last write, the writer included
-    Streams behind = 0;  // their next work starts after the last write
-    int writer = 0;      // the stream that wrote last; -1 if that write is done
+    Streams users = 0;   // streams that used it since the last write, including the writer
+    Streams behind = 0;  // streams whose next work starts after the last write
+    int writer = 0;      // index of the stream that wrote last; -1 if that write is done
   };
 
   int CurrentIndex() const;

@@ -33,7 +33,7 @@ void Device::ResetPeak() { buffers_->ResetPeak(); }
 
 void Device::CheckWritable(DevicePtr target, const char* call) const {
   CAFFE_CHECK(!target.read_only, info_.id, ": ", call,
-              " was given a read-only pointer to write to: give mutable_device_data() or "
+              " cannot write to a read-only pointer: pass mutable_device_data() or "
               "mutable_device_diff() instead of device_data() or device_diff()");
 }
 
@@ -84,7 +84,7 @@ Stream* Device::current_stream() {
 
 std::unique_ptr<Stream> Device::CreateStream() {
   std::unique_ptr<Stream> stream = DoCreateStream();
-  // On the CPU calls return when their work is done: there is no order to keep.
+  // The CPU's streams are not registered: calls return when their work is done, in order.
   if (!host_accessible()) {
     buffers_->Add(stream.get());
     has_streams_ = true;
@@ -109,7 +109,7 @@ std::shared_ptr<Program> Device::Build(const ProgramText& text, bool use_cache) 
     if (std::shared_ptr<Program> program = found->second.lock()) return program;
   }
   std::shared_ptr<Program> program = DoBuild(text, true);
-  // Programs that are gone leave their keys, which are whole texts.
+  // Keys are complete texts: drop the keys of programs that no longer exist.
   std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
   programs_[key] = program;
   return program;

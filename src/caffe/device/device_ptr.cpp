@@ -6,7 +6,7 @@ namespace caffe {
 
 void DevicePtr::RefuseToWrite() {
   CAFFE_THROW(
-      "a read-only device pointer was given to write to: give mutable_device_data() or "
+      "cannot write to a read-only device pointer: pass mutable_device_data() or "
       "mutable_device_diff() instead of device_data() or device_diff()");
 }
 

@@ -56,7 +56,7 @@ ScalarKind ScalarKindOf(const KernelParameter& parameter, const TypeTriple& type
   if (type == "float") return ScalarKind::kFloat;
   if (type == "double") return ScalarKind::kDouble;
   if (type == "Requant") return ScalarKind::kRequant;
-  CAFFE_THROW("parameter ", parameter.name, ": kernel arguments cannot be of type ", type);
+  CAFFE_THROW("parameter ", parameter.name, ": kernel arguments cannot have type ", type);
 }
 
 size_t PackScalar(const KernelArgument& argument, ScalarKind kind, void* target) {
@@ -107,17 +107,17 @@ void Kernel::Check(const KernelArguments& arguments) const {
     const bool pointer = out || kind == KernelParameter::Kind::kIn;
     if (pointer != (arguments[i].kind == KernelArgument::Kind::kPointer)) [[unlikely]] {
       Refuse(i, Concat("is declared as a ", pointer ? "pointer" : "scalar",
-                       " and given something else"));
+                       ", but its launch passes a different kind"));
     }
     if (out && arguments[i].pointer.read_only) [[unlikely]] {
       Refuse(i,
-             "is written by the kernel and was given a read-only pointer: give MutableData(), "
+             "is written by the kernel, but the pointer is read-only: pass MutableData(), "
              "MutableDiff() or mutable_device_data() instead of Data(), Diff() or device_data()");
     }
   }
 }
 
-// Orders the launch after other streams' work on its buffers.
+// Orders the launch after the work of other streams on its buffers.
 void Kernel::NoteUse(const KernelArguments& arguments) const {
   if (!device_->has_streams()) return;
   std::array<DevicePtr, KernelArguments::kCapacity> used;

@@ -94,7 +94,7 @@ class CpuEvent final : public Event {
   std::chrono::steady_clock::time_point time_ = std::chrono::steady_clock::now();
 };
 
-// Every call returns when its work is done, so nothing is ever waited for.
+// Every call returns when its work is done, so there is nothing to wait for.
 class CpuStream final : public Stream {
  public:
   explicit CpuStream(Device* device) : Stream(device) {}
@@ -112,7 +112,7 @@ class CpuKernel final : public Kernel {
   CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types,
             const HostKernelEntry* entry)
       : Kernel(device, std::move(signature), types), entry_(entry) {
-    // One slot for a scalar or an address, one more for a zero point.
+    // Each parameter has two slots: a scalar or an address, and a zero point.
     values_.resize(2 * signature_.parameters.size());
     for (size_t i = 0; i < signature_.parameters.size(); ++i) {
       const KernelParameter& parameter = signature_.parameters[i];
@@ -166,7 +166,7 @@ class CpuKernel final : public Kernel {
 
  private:
   const HostKernelEntry* entry_;
-  std::vector<ScalarKind> scalars_;  // not read for pointers
+  std::vector<ScalarKind> scalars_;  // by parameter; not read for pointers
   std::vector<int64_t> values_;
   std::vector<void*> pointers_;  // into values_
 };

@@ -24,8 +24,8 @@ void CudaContext::MakeCurrent() {
       context_.store(context, std::memory_order_release);
     }
   }
-  // Asking is cheaper than setting. What was set last here says nothing: other libraries of the
-  // process set it, too.
+  // cuCtxGetCurrent is cheaper than cuCtxSetCurrent. A stored value would not do, because other
+  // libraries of the process set the context, too.
   CUcontext current = nullptr;
   driver.cuCtxGetCurrent(&current);
   if (current != context) driver.cuCtxSetCurrent(context);

@@ -112,7 +112,7 @@ std::unique_ptr<Stream> CudaDevice::DoCreateStream() {
   return std::make_unique<CudaStream>(this, context_);
 }
 
-// The calling thread's, with the context current.
+// The calling thread's stream; makes the context current.
 CudaStream& CudaDevice::stream() {
   context_->MakeCurrent();
   return static_cast<CudaStream&>(*current_stream());

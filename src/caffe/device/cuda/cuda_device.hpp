@@ -42,7 +42,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<cuda::CudaContext> context_;
   std::mutex default_stream_mutex_;
   std::atomic<cuda::CudaStream*> default_stream_{nullptr};
-  std::unique_ptr<cuda::CudaStream> made_default_stream_;  // at the first use
+  std::unique_ptr<cuda::CudaStream> made_default_stream_;  // created at the first use
   std::string target_;
 };
 

@@ -10,9 +10,9 @@
 
 namespace caffe::cuda {
 
-// Page-locked memory between the host's memory and the GPU's, for one stream. Uploads use a ring and
-// return as soon as the source is copied into it. Downloads use two halves in turn, so that the copy
-// out of one overlaps the transfer into the other. The memory is allocated at the first use.
+// Page-locked memory between the host's memory and the GPU's, for one stream. Uploads use a ring
+// and return as soon as the source is copied into it. Downloads use two halves in turn, so that the
+// copy out of one overlaps the transfer into the other. The memory is allocated at the first use.
 class CudaStaging {
  public:
   CudaStaging(std::shared_ptr<CudaContext> context, CUstream stream)

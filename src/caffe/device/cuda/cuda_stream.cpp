@@ -31,7 +31,7 @@ double CudaEvent::SecondsSince(Event& start) {
   auto* first = dynamic_cast<CudaEvent*>(&start);
   CAFFE_CHECK(first && first->context_ == context_,
               "the time between events of two devices is not defined");
-  CAFFE_CHECK(first->timed_ && timed_, "an event that was recorded without its time has none");
+  CAFFE_CHECK(first->timed_ && timed_, "an event that was recorded without timing has no time");
   first->Wait();
   Wait();
   float milliseconds = 0;

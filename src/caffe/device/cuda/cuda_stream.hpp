@@ -25,7 +25,7 @@ class CudaEvent final : public Event {
   CUevent event_ = nullptr;
 };
 
-// A queue that does not wait for the legacy stream 0, with staging memory of its own: a thread's
+// A queue that does not wait for the legacy stream 0. It has its own staging memory, so that
 // uploads and downloads never wait for the work of another stream.
 class CudaStream final : public Stream {
  public:

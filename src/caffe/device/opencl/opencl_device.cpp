@@ -201,8 +201,8 @@ std::shared_ptr<Program> OpenClDevice::DoBuild(const ProgramText& text, bool use
 }
 
 void OpenClDevice::StoreLateBinaries() {
-  // Other streams may not yet have run the kernels that were launched on them. What is not stored
-  // here is stored when its program goes, or the process ends.
+  // With further streams, some kernels that were launched on them may not have run yet. Binaries
+  // that are not stored here are stored when their program is destroyed or the process ends.
   if (!any_late_ || has_streams()) return;
   std::lock_guard lock(late_mutex_);
   std::erase_if(late_programs_, [](const std::weak_ptr<OpenClProgram>& entry) {

@@ -20,7 +20,7 @@ void OpenClEvent::Wait() {
 }
 
 cl_ulong OpenClEvent::Nanoseconds() {
-  CAFFE_CHECK(time_ != nullptr, where_, ": an event that was recorded without its time has none");
+  CAFFE_CHECK(time_ != nullptr, where_, ": an event that was recorded without timing has no time");
   made_in_.Check(where_);
   const cl_event event = time_.get();
   opencl::Check(clWaitForEvents(1, &event), "clWaitForEvents", where_);

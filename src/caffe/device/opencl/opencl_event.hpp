@@ -12,7 +12,7 @@ namespace caffe {
 // marker.
 class OpenClEvent final : public Event {
  public:
-  // `time` is null for an event without a time.
+  // `time` is null for an event without timing.
   OpenClEvent(const Stream& stream, opencl::Handle<cl_event> reached, opencl::Handle<cl_event> time,
               std::string where);
   void Wait() override;

@@ -88,7 +88,8 @@ void OpenClKernel::SetArguments(const KernelArguments& arguments) {
     switch (slot.kind) {
       case Slot::Kind::kFolded:
         CAFFE_CHECK(argument.kind == KernelArgument::Kind::kInteger, where_, ": argument ",
-                    signature_.parameters[i].name, " is an integer and was given a real number");
+                    signature_.parameters[i].name,
+                    " is an integer, but its launch passes a value of another kind");
         CAFFE_CHECK(argument.integer == slot.fold, where_, ": argument ",
                     signature_.parameters[i].name, " is ", argument.integer,
                     ", but the program was built for ", slot.fold);

@@ -19,7 +19,7 @@ OpenClStream::~OpenClStream() {
 }
 
 OpenClDevice& OpenClStream::owner() const {
-  CAFFE_CHECK(device() != nullptr, where_, ": the device of this stream is gone");
+  CAFFE_CHECK(device() != nullptr, where_, ": the device of this stream was destroyed");
   return static_cast<OpenClDevice&>(*device());
 }
 
@@ -38,7 +38,7 @@ opencl::Handle<cl_event> OpenClStream::RecordTime(cl_event reached) {
     opencl::Check(code, "clCreateBuffer", where_);
     clock_queue_ = owner().MakeQueue(CL_QUEUE_PROFILING_ENABLE);
   });
-  // A command that does something: NVIDIA's driver gives the time 0 to a marker that only waits.
+  // A command that does some work: NVIDIA's driver reports time 0 for a marker that only waits.
   const cl_int zero = 0;
   cl_event event = nullptr;
   opencl::Check(clEnqueueFillBuffer(clock_queue_.get(), clock_target_.get(), &zero, sizeof zero, 0,
@@ -55,7 +55,7 @@ std::unique_ptr<Event> OpenClStream::Record(bool timed) {
   opencl::Check(clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event),
                 "clEnqueueMarkerWithWaitList", where_);
   opencl::Handle<cl_event> reached(event);
-  // Another queue may wait for the event, which is only certain to come when this one was flushed.
+  // Another queue may wait for the event; without this flush it might never be reached.
   opencl::Check(clFlush(queue_.get()), "clFlush", where_);
   opencl::Handle<cl_event> time;
   if (timed) time = RecordTime(reached.get());

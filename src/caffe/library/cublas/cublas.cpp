@@ -107,7 +107,7 @@ const Cublas* Find() {
 class Session {
  public:
   Session(Device* device, const Cublas& cublas) : device_(device), cublas_(cublas) {
-    OfCurrentStream();  // the one that will most likely be used
+    OfCurrentStream();  // creates the handle that is most likely used first
   }
   ~Session() {
     if (made_in_.inherited()) return;  // the driver does not work in a forked child
@@ -129,10 +129,11 @@ class Session {
     return session;
   }
 
-  // Calls with the handle of the calling thread's stream. `workspace` has kWorkspaceBytes.
+  // Calls `call` with the handle of the calling thread's stream. `workspace` has kWorkspaceBytes.
   template <class Call> void Use(DevicePtr workspace, const Call& call) {
     PerStream& own = OfCurrentStream();
-    const std::lock_guard lock(own.mutex);  // threads without a scope share the default stream
+    // Threads without a StreamScope share the default stream and its handle.
+    const std::lock_guard lock(own.mutex);
     void* const stream = device_->native_stream();
     if (!own.bound || own.stream != stream || own.workspace != workspace.address()) {
       cublas_.Check(cublas_.SetStream(own.handle, stream), "cublasSetStream", device_);
@@ -150,7 +151,7 @@ class Session {
   struct PerStream {
     Handle handle = nullptr;
     bool bound = false;
-    void *stream = nullptr, *workspace = nullptr;  // that the handle is bound to
+    void *stream = nullptr, *workspace = nullptr;  // the stream and workspace of the handle
     std::mutex mutex;
   };
 
