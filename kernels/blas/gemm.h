@@ -31,16 +31,16 @@
 KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acctype, beta),
        ARG(i32, read_c), ARG(i32, bias_kind), ARG(Acctype, activation_a),
        ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
-       IN(Mastertype, slopes), ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a),
-       ARG(i64, step_b), ARG(i64, step_c), IN(MItype, a), IN(MItype, b), IN(Dtype, bias),
+       IN(Mastertype, slopes), ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, stride_a),
+       ARG(i64, stride_b), ARG(i64, stride_c), IN(MItype, a), IN(MItype, b), IN(Dtype, bias),
        OUT(MOtype, c)) {
   // One element of padding avoids bank conflicts of transposing stores.
   LOCAL Acctype tile_a[TILE_K][TILE_M + 1];
   LOCAL Acctype tile_b[TILE_K][TILE_N + 1];
   const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
   const i32 row0 = (i32)GROUP_ID(1) * TILE_M, col0 = (i32)GROUP_ID(0) * TILE_N;
-  const i64 base_a = GROUP_ID(2) * step_a, base_b = GROUP_ID(2) * step_b;
-  const i64 base_c = GROUP_ID(2) * step_c;
+  const i64 base_a = GROUP_ID(2) * stride_a, base_b = GROUP_ID(2) * stride_b;
+  const i64 base_c = GROUP_ID(2) * stride_c;
   Acctype sum[WORK_M][WORK_N];
   REPEAT for (i32 i = 0; i < WORK_M; ++i) {
     REPEAT for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = 0;

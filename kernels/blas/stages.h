@@ -9,7 +9,7 @@
 #include "epilogue/sum.h"
 
 KERNEL(stages, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, x_outer),
-       ARG(i64, x_step), ARG(i64, y_outer), ARG(i64, y_step), ARG(Acctype, activation_a),
+       ARG(i64, x_stride), ARG(i64, y_outer), ARG(i64, y_stride), ARG(Acctype, activation_a),
        ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
        IN(Mastertype, slopes), ARG(i32, bias_axis), ARG(i32, slope_axis), ARG(i32, sum),
        ARG(i32, formula), IN(MItype, x), IN(Mastertype, bias), OUT(MOtype, y)) {
@@ -21,8 +21,8 @@ KERNEL(stages, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, x_oute
     if (formula == 7 && slope_axis != 2) a = LOAD(Mastertype, slopes, slope_axis == 1 ? row : 0);
     for (i64 first = 0; first < columns; first += 256) {
       const Index n = columns - first < 256 ? columns - first : 256;
-      const i64 from = outer * x_outer + row * x_step + first;
-      const i64 to = outer * y_outer + row * y_step + first;
+      const i64 from = outer * x_outer + row * x_stride + first;
+      const i64 to = outer * y_outer + row * y_stride + first;
       SIMD for (Index i = 0; i < n; ++i) v[i] = LOAD(MItype, x, from + i);
       if (bias_axis == 1) {
         SIMD for (Index i = 0; i < n; ++i) v[i] += offset;

@@ -25,15 +25,15 @@
 #endif
 
 KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG(i32, high),
-       ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, step_a), ARG(i64, step_b),
-       ARG(i64, step_c), IN(MItype, a), IN(MItype, b), IN(i64, bias), IN(i32, multiplier),
+       ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, stride_a), ARG(i64, stride_b),
+       ARG(i64, stride_c), IN(MItype, a), IN(MItype, b), IN(i64, bias), IN(i32, multiplier),
        IN(i32, shift), IN(i32, negative_multiplier), IN(i32, negative_shift), OUT(MOtype, c)) {
   LOCAL i32 tile_a[TILE_K][TILE + 1];
   LOCAL i32 tile_b[TILE_K][TILE + 1];
   const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
   const i32 row0 = (i32)GROUP_ID(1) * TILE, col0 = (i32)GROUP_ID(0) * TILE;
-  const i64 base_a = GROUP_ID(2) * step_a, base_b = GROUP_ID(2) * step_b;
-  const i64 base_c = GROUP_ID(2) * step_c;
+  const i64 base_a = GROUP_ID(2) * stride_a, base_b = GROUP_ID(2) * stride_b;
+  const i64 base_c = GROUP_ID(2) * stride_c;
   Sum sum[WORK][WORK];
 #if WIDE && CODE_BYTES == 1
   i64 total[WORK][WORK];

@@ -87,13 +87,13 @@ Net::Callback MakeCallback(const py::function& function) {
 }
 
 // For methods that need state which a running forward changes: waits until the net is idle.
-Net& Idle(Net& net) {
+Net& WaitUntilIdle(Net& net) {
   LockOf(net)->WaitUntilIdle();
   return net;
 }
 
 // For methods that read only what is constant after construction: does not wait.
-const Net& Made(const Net& net) {
+const Net& Initialized(const Net& net) {
   LockOf(net);
   return net;
 }
@@ -266,49 +266,53 @@ void BindNet(py::module_& module) {
           },
           py::arg("path"), "Copies the weights of an HDF5 file; errors are those of copy_from.")
       .def_property_readonly(
-          "name", [](const Net& net) { return Made(net).name(); }, "The name in the prototxt, str.")
-      .def_property_readonly("_phase",
-                             [](const Net& net) { return static_cast<int>(Made(net).phase()); })
+          "name", [](const Net& net) { return Initialized(net).name(); },
+          "The name in the prototxt, str.")
       .def_property_readonly(
-          "layers", [](const Net& net) { return Made(net).layers(); },
+          "_phase", [](const Net& net) { return static_cast<int>(Initialized(net).phase()); })
+      .def_property_readonly(
+          "layers", [](const Net& net) { return Initialized(net).layers(); },
           "The layers, a list of caffe.Layer in the order of a forward; layer_dict has them by "
           "name.")
-      .def_property_readonly("_blobs", [](const Net& net) { return Made(net).blobs(); })
-      .def_property_readonly("_blob_names", [](const Net& net) { return Made(net).blob_names(); })
-      .def_property_readonly("_layer_names", [](const Net& net) { return Made(net).layer_names(); })
+      .def_property_readonly("_blobs", [](const Net& net) { return Initialized(net).blobs(); })
+      .def_property_readonly("_blob_names",
+                             [](const Net& net) { return Initialized(net).blob_names(); })
+      .def_property_readonly("_layer_names",
+                             [](const Net& net) { return Initialized(net).layer_names(); })
       .def_property_readonly("_inputs",
-                             [](const Net& net) { return Made(net).input_blob_indices(); })
+                             [](const Net& net) { return Initialized(net).input_blob_indices(); })
       .def_property_readonly("_outputs",
-                             [](const Net& net) { return Made(net).output_blob_indices(); })
+                             [](const Net& net) { return Initialized(net).output_blob_indices(); })
       .def_property_readonly("_blob_loss_weights",
-                             [](const Net& net) { return Made(net).blob_loss_weights(); })
+                             [](const Net& net) { return Initialized(net).blob_loss_weights(); })
       .def("_bottom_ids",
            [](const Net& net, int layer) {
-             CheckLayer(Made(net), layer);
+             CheckLayer(Initialized(net), layer);
              return net.bottom_ids(layer);
            })
       .def("_top_ids",
            [](const Net& net, int layer) {
-             CheckLayer(Made(net), layer);
+             CheckLayer(Initialized(net), layer);
              return net.top_ids(layer);
            })
       .def("_set_input_arrays", &SetInputArrays)
       .def_property_readonly(
-          "device", [](const Net& net) { return Made(net).device(); },
+          "device", [](const Net& net) { return Initialized(net).device(); },
           py::return_value_policy::reference, "The caffe.Device on which the net runs.")
       .def_property(
           "_quant_mode",
           [](const Net& net) {
-            return Made(net).observe() ? caffe::CAFFE_QUANT_OBSERVE : caffe::CAFFE_QUANT_PASSIVE;
+            return Initialized(net).observe() ? caffe::CAFFE_QUANT_OBSERVE
+                                              : caffe::CAFFE_QUANT_PASSIVE;
           },
           [](Net& net, caffe::QuantizerMode mode) {
-            Idle(net).set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
+            WaitUntilIdle(net).set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
           })
       .def_property_readonly(
           "ranges",
           [](Net& net) {
             py::dict ranges;
-            for (const auto& [name, range] : Idle(net).Ranges()) {
+            for (const auto& [name, range] : WaitUntilIdle(net).Ranges()) {
               ranges[py::str(name)] = py::make_tuple(range.low, range.high);
             }
             return ranges;
@@ -320,21 +324,29 @@ void BindNet(py::module_& module) {
           "<blob>@<layer>.")
       .def(
           "before_forward",
-          [](Net& net, const py::function& f) { Idle(net).set_before_forward(MakeCallback(f)); },
+          [](Net& net, const py::function& f) {
+            WaitUntilIdle(net).set_before_forward(MakeCallback(f));
+          },
           py::arg("function"),
           "Calls function(index of the layer in layers) before each layer's forward.\n\n"
           "Only one function can be set. With a function, layers run one by one (not fused).")
       .def(
           "after_forward",
-          [](Net& net, const py::function& f) { Idle(net).set_after_forward(MakeCallback(f)); },
+          [](Net& net, const py::function& f) {
+            WaitUntilIdle(net).set_after_forward(MakeCallback(f));
+          },
           py::arg("function"), "As before_forward, after each layer's forward.")
       .def(
           "before_backward",
-          [](Net& net, const py::function& f) { Idle(net).set_before_backward(MakeCallback(f)); },
+          [](Net& net, const py::function& f) {
+            WaitUntilIdle(net).set_before_backward(MakeCallback(f));
+          },
           py::arg("function"), "As before_forward, before each layer's backward.")
       .def(
           "after_backward",
-          [](Net& net, const py::function& f) { Idle(net).set_after_backward(MakeCallback(f)); },
+          [](Net& net, const py::function& f) {
+            WaitUntilIdle(net).set_after_backward(MakeCallback(f));
+          },
           py::arg("function"), "As before_forward, after each layer's backward.");
   module.def("_read_net", [](const py::object& given) {
     return py::bytes(caffe::ReadNetFile(ToFile(given, "the net")).SerializeAsString());

@@ -145,15 +145,15 @@ struct PythonSolver : Solver {
   PythonCallback callback{lock, &interruption};
 };
 
-PythonSolver& Made(PythonSolver& solver) {
+PythonSolver& Initialized(PythonSolver& solver) {
   if (!solvers().contains(&solver)) {
     throw py::type_error("this solver was not made: call its class's __init__ first");
   }
   return solver;
 }
 
-const PythonSolver& Made(const PythonSolver& solver) {
-  return Made(const_cast<PythonSolver&>(solver));
+const PythonSolver& Initialized(const PythonSolver& solver) {
+  return Initialized(const_cast<PythonSolver&>(solver));
 }
 
 template <int Tag> struct TypedSolver final : PythonSolver { using PythonSolver::PythonSolver; };
@@ -259,7 +259,7 @@ void Train(PythonSolver& solver, const py::object& progress, bool solves, int64_
   std::string message;
   const std::optional<py::error_already_set> interrupt =
       [&]() -> std::optional<py::error_already_set> {
-    const Computing computing(*Made(solver).net());
+    const Computing computing(*Initialized(solver).net());
     const caffe::SolverParameter& parameter = solver.param();
     const int64_t begin = solver.iter();
     bool returned = false;
@@ -305,7 +305,7 @@ void SetRate(PythonSolver& solver, double rate) {
   if (!(rate >= 0) || std::isinf(rate)) {
     throw py::value_error(caffe::Concat("lr is ", rate, "; a learning rate is 0 or more"));
   }
-  HeldNet held(*Made(solver).net());
+  HeldNet held(*Initialized(solver).net());
   auto& parameter = const_cast<caffe::SolverParameter&>(solver.param());
   const float before = parameter.base_lr();
   parameter.set_base_lr(1);
@@ -327,29 +327,30 @@ void BindSolver(py::module_& module) {
                            "AdamSolver, … from a prototxt or\n"
                            "a SolverParameter. Threads use a solver and its nets one at a time.")
       .def_property_readonly(
-          "net", [](PythonSolver& solver) { return Made(solver).net(); },
+          "net", [](PythonSolver& solver) { return Initialized(solver).net(); },
           py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
       .def_property_readonly(
           "test_nets",
           [](const py::object& self) {
             py::list nets;
-            for (const auto& net : Made(self.cast<PythonSolver&>()).test_nets()) {
+            for (const auto& net : Initialized(self.cast<PythonSolver&>()).test_nets()) {
               nets.append(py::cast(net.get(), py::return_value_policy::reference_internal, self));
             }
             return nets;
           },
           "The test nets, a list of caffe.Net; each test copies the weights to them.")
       .def_property_readonly(
-          "iter", [](const PythonSolver& solver) { return Made(solver).iter(); },
+          "iter", [](const PythonSolver& solver) { return Initialized(solver).iter(); },
           "The number of finished iterations, int.")
       .def_property_readonly(
-          "max_iter", [](const PythonSolver& solver) { return Made(solver).param().max_iter(); },
+          "max_iter",
+          [](const PythonSolver& solver) { return Initialized(solver).param().max_iter(); },
           "The iteration at which solve() ends, int.")
       .def_property_readonly(
-          "type", [](const PythonSolver& solver) { return Made(solver).type(); },
+          "type", [](const PythonSolver& solver) { return Initialized(solver).type(); },
           "The update rule, str: SGD, Adam, …")
       .def_property_readonly(
-          "param", [](const PythonSolver& solver) { return &Made(solver).param(); },
+          "param", [](const PythonSolver& solver) { return &Initialized(solver).param(); },
           py::return_value_policy::reference_internal,
           "The settings, a caffe.SolverParameter. Changes of base_lr, lr_policy and its "
           "parameters, "
@@ -376,7 +377,7 @@ void BindSolver(py::module_& module) {
           "restore",
           [](PythonSolver& solver, const py::object& given) {
             const std::string path = ToFile(given, "restore");
-            const Computing computing(*Made(solver).net());
+            const Computing computing(*Initialized(solver).net());
             solver.Restore(path);
             SyncViews(solver);
           },
@@ -388,7 +389,7 @@ void BindSolver(py::module_& module) {
       .def(
           "snapshot",
           [](PythonSolver& solver) {
-            const Computing computing(*Made(solver).net());
+            const Computing computing(*Initialized(solver).net());
             solver.net()->TakeViews();
             solver.Snapshot();
           },
@@ -397,14 +398,14 @@ void BindSolver(py::module_& module) {
       .def(
           "apply_update",
           [](PythonSolver& solver) {
-            const Computing computing(*Made(solver).net());
+            const Computing computing(*Initialized(solver).net());
             solver.ApplyUpdate();
             SyncViews(solver);
           },
           "Updates the parameters by the gradients in their diffs, and counts an "
           "iteration.")
       .def_property(
-          "lr", [](const PythonSolver& solver) { return Made(solver).Rate(); }, &SetRate,
+          "lr", [](const PythonSolver& solver) { return Initialized(solver).Rate(); }, &SetRate,
           "The learning rate of the current iteration, float.\n\n"
           "Setting it changes param.base_lr so that the current iteration has this rate; lr_policy "
           "goes\n"
@@ -412,7 +413,7 @@ void BindSolver(py::module_& module) {
       .def(
           "share_weights",
           [](PythonSolver& solver, caffe::Net& net) {
-            const HeldNets held(net, *Made(solver).net());
+            const HeldNets held(net, *Initialized(solver).net());
             net.ShareTrainedLayersWith(*solver.net());
           },
           py::arg("net"),
@@ -423,7 +424,7 @@ void BindSolver(py::module_& module) {
           "add_callback",
           [](PythonSolver& solver, const py::function& on_start,
              const py::function& on_gradients_ready) {
-            Made(solver).lock->WaitUntilIdle();
+            Initialized(solver).lock->WaitUntilIdle();
             solver.callback.starts.push_back(on_start);
             solver.callback.gradients.push_back(on_gradients_ready);
           },

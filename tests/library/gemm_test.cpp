@@ -14,12 +14,14 @@ using test::Array;
 using test::Values;
 
 int64_t SizeA(const GemmDescriptor& d) {
-  return (d.batch - 1) * d.step_a() + (d.trans_a ? d.k : d.m) * d.row_a();
+  return (d.batch - 1) * d.batch_stride_a() + (d.trans_a ? d.k : d.m) * d.row_a();
 }
 int64_t SizeB(const GemmDescriptor& d) {
-  return (d.batch - 1) * d.step_b() + (d.trans_b ? d.n : d.k) * d.row_b();
+  return (d.batch - 1) * d.batch_stride_b() + (d.trans_b ? d.n : d.k) * d.row_b();
 }
-int64_t SizeC(const GemmDescriptor& d) { return (d.batch - 1) * d.step_c() + d.m * d.row_c(); }
+int64_t SizeC(const GemmDescriptor& d) {
+  return (d.batch - 1) * d.batch_stride_c() + d.m * d.row_c();
+}
 
 // The definition, in double.
 void Reference(const GemmDescriptor& d, const std::vector<double>& a, const std::vector<double>& b,
@@ -31,9 +33,9 @@ void Reference(const GemmDescriptor& d, const std::vector<double>& a, const std:
         for (int64_t p = 0; p < d.k; ++p) {
           const int64_t at_a = d.trans_a ? p * d.row_a() + i : i * d.row_a() + p;
           const int64_t at_b = d.trans_b ? j * d.row_b() + p : p * d.row_b() + j;
-          sum += a[s * d.step_a() + at_a] * b[s * d.step_b() + at_b];
+          sum += a[s * d.batch_stride_a() + at_a] * b[s * d.batch_stride_b() + at_b];
         }
-        double& target = (*c)[s * d.step_c() + i * d.row_c() + j];
+        double& target = (*c)[s * d.batch_stride_c() + i * d.row_c() + j];
         double value = alpha * sum + (beta == 0 ? 0 : beta * target);
         if (d.epilogue.bias == Epilogue::Bias::kPerRow) value += bias[i];
         if (d.epilogue.bias == Epilogue::Bias::kPerColumn) value += bias[j];
@@ -73,7 +75,8 @@ void Check(GemmDescriptor d, double alpha, double beta) {
       for (const auto weights : {GemmDescriptor::Weights::kA, GemmDescriptor::Weights::kB}) {
         GemmDescriptor constant = d;
         constant.constant = weights;
-        const bool shared = weights == GemmDescriptor::Weights::kA ? !d.step_a() : !d.step_b();
+        const bool shared =
+            weights == GemmDescriptor::Weights::kA ? !d.batch_stride_a() : !d.batch_stride_b();
         if (d.batch > 1 && !shared) continue;
         auto prepared = Multiplexer::GemmBy(library, device, constant);
         if (prepared->prepared_bytes() == 0) continue;

@@ -187,12 +187,14 @@ struct Operands {
 };
 
 int64_t SizeA(const GemmDescriptor& d) {
-  return (d.batch - 1) * d.step_a() + (d.trans_a ? d.k : d.m) * d.row_a();
+  return (d.batch - 1) * d.batch_stride_a() + (d.trans_a ? d.k : d.m) * d.row_a();
 }
 int64_t SizeB(const GemmDescriptor& d) {
-  return (d.batch - 1) * d.step_b() + (d.trans_b ? d.n : d.k) * d.row_b();
+  return (d.batch - 1) * d.batch_stride_b() + (d.trans_b ? d.n : d.k) * d.row_b();
 }
-int64_t SizeC(const GemmDescriptor& d) { return (d.batch - 1) * d.step_c() + d.m * d.row_c(); }
+int64_t SizeC(const GemmDescriptor& d) {
+  return (d.batch - 1) * d.batch_stride_c() + d.m * d.row_c();
+}
 
 Operands RandomOperands(const GemmDescriptor& d, uint64_t seed) {
   Numbers numbers(seed);
@@ -231,10 +233,10 @@ std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
         for (int64_t k = 0; k < d.k; ++k) {
           const int64_t at_a = d.trans_a ? k * d.row_a() + i : i * d.row_a() + k;
           const int64_t at_b = d.trans_b ? j * d.row_b() + k : k * d.row_b() + j;
-          sum += static_cast<Wide>(operands.a[batch * d.step_a() + at_a] - zero_a) *
-                 (operands.b[batch * d.step_b() + at_b] - zero_b);
+          sum += static_cast<Wide>(operands.a[batch * d.batch_stride_a() + at_a] - zero_a) *
+                 (operands.b[batch * d.batch_stride_b() + at_b] - zero_b);
         }
-        c[batch * d.step_c() + i * d.row_c() + j] =
+        c[batch * d.batch_stride_c() + i * d.row_c() + j] =
             channels.Code(sum, channel, d.epilogue.activation(), d.in.info().code_max);
       }
     }

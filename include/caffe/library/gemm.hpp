@@ -39,9 +39,9 @@ struct GemmDescriptor {
   int64_t row_a() const { return lda != kDense ? lda : trans_a ? m : k; }
   int64_t row_b() const { return ldb != kDense ? ldb : trans_b ? k : n; }
   int64_t row_c() const { return ldc != kDense ? ldc : n; }
-  int64_t step_a() const { return Step(stride_a, (trans_a ? k : m) * row_a()); }
-  int64_t step_b() const { return Step(stride_b, (trans_b ? n : k) * row_b()); }
-  int64_t step_c() const { return Step(stride_c, m * row_c()); }
+  int64_t batch_stride_a() const { return BatchStride(stride_a, (trans_a ? k : m) * row_a()); }
+  int64_t batch_stride_b() const { return BatchStride(stride_b, (trans_b ? n : k) * row_b()); }
+  int64_t batch_stride_c() const { return BatchStride(stride_c, m * row_c()); }
   bool quantized() const { return in.is_quantized(); }
   // The operand for Prepare.
   Weights weights() const {
@@ -58,7 +58,7 @@ struct GemmDescriptor {
   void Check() const;
 
  private:
-  static int64_t Step(int64_t stride, int64_t dense) {
+  static int64_t BatchStride(int64_t stride, int64_t dense) {
     return stride == kDense ? dense : stride == kShared ? 0 : stride;
   }
 };

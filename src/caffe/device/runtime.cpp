@@ -58,7 +58,7 @@ struct Runtime::State {
     listed.store(true, std::memory_order_release);
   }
 
-  Device* Made(std::unique_ptr<Device>* device, std::unique_ptr<Device> (*make)()) {
+  Device* GetOrMake(std::unique_ptr<Device>* device, std::unique_ptr<Device> (*make)()) {
     const std::lock_guard lock(host_mutex);
     if (!*device) *device = make();
     return device->get();
@@ -90,8 +90,8 @@ const std::vector<std::string>& Runtime::notes() {
   return state_->notes;
 }
 
-Device* Runtime::cpu() { return state_->Made(&state_->cpu, MakeCpuDevice); }
-Device* Runtime::null_device() { return state_->Made(&state_->null_device, MakeNullDevice); }
+Device* Runtime::cpu() { return state_->GetOrMake(&state_->cpu, MakeCpuDevice); }
+Device* Runtime::null_device() { return state_->GetOrMake(&state_->null_device, MakeNullDevice); }
 
 Device* Runtime::DeviceByIndex(int index) {
   if (index == -1) return cpu();

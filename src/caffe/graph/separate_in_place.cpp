@@ -46,12 +46,12 @@ class Finder {
   const LayerParameter& Layer(int index) const { return net_.layers[index].layer; }
 
   // The types that a layer reads from a bottom and writes to a top, before any cast.
-  static DataType Taken(const TypedLayer& typed, int bottom) {
+  static DataType BottomType(const TypedLayer& typed, int bottom) {
     const LayerTraits& traits = TraitsOf(typed.layer.type());
     if (Contains(traits.float_bottoms, bottom)) return kFloat;
     return traits.converts ? typed.types.in : typed.types.compute;
   }
-  static DataType Made(const TypedLayer& typed, int top) {
+  static DataType TopType(const TypedLayer& typed, int top) {
     const LayerTraits& traits = TraitsOf(typed.layer.type());
     const DataType type = typed.tops[top];
     if (traits.converts || type != typed.types.out) return type;
@@ -61,7 +61,7 @@ class Finder {
   // Whether the layer reads the version without a cast.
   static bool ReadsDirectly(const TypedLayer& typed, int bottom, const Version& version) {
     if (typed.reads_any_float && version.type.is_float()) return true;
-    return version.type == Taken(typed, bottom);
+    return version.type == BottomType(typed, bottom);
   }
 
   // Numbers the versions and counts their readers.
@@ -105,7 +105,7 @@ class Finder {
         if (!in_place[t]) conflicts_.push_back({index, t, reason, reader_});
       } else if (SharesBottomMemory(layer) && layer.bottom_size() > 0 && bottoms_[index][0] >= 0) {
         const Version& bottom = versions_[bottoms_[index][0]];
-        if (bottom.type == Taken(typed, 0) && Made(typed, t) == version.type) {
+        if (bottom.type == BottomType(typed, 0) && TopType(typed, t) == version.type) {
           version.content = bottom.content;
         }
       }
@@ -120,7 +120,7 @@ class Finder {
       }
     }
     for (int t = 0; t < layer.top_size(); ++t) {
-      if (reads.Top(t) && Made(typed, t) == versions_[tops_[index][t]].type) {
+      if (reads.Top(t) && TopType(typed, t) == versions_[tops_[index][t]].type) {
         Need(index, tops_[index][t], reads.only_signs);
       }
     }
@@ -144,11 +144,12 @@ class Finder {
     const Version& old = versions_[bottoms_[index][t]];
     const Version& own = versions_[tops_[index][t]];
     if (!ReadsDirectly(typed, t, old)) {
-      return Concat("it computes in ", Taken(typed, t).name(), ", but blob ", old.blob, " is ",
+      return Concat("it computes in ", BottomType(typed, t).name(), ", but blob ", old.blob, " is ",
                     old.type.name());
     }
-    if (!typed.reads_any_float && Made(typed, t) != own.type) {
-      return Concat("it computes in ", Made(typed, t).name(), ", but its top is ", own.type.name());
+    if (!typed.reads_any_float && TopType(typed, t) != own.type) {
+      return Concat("it computes in ", TopType(typed, t).name(), ", but its top is ",
+                    own.type.name());
     }
     for (const Version& other : versions_) {
       if (other.content != old.content) continue;

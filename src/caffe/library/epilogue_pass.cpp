@@ -28,7 +28,7 @@ EpiloguePass::EpiloguePass(Device* device, DataType x, DataType y, const Epilogu
 void EpiloguePass::Run(const Layout& l, DevicePtr x, DevicePtr y, DevicePtr bias,
                        const EpilogueOperands& operands) const {
   KernelArguments arguments;
-  arguments.append({l.rows, l.columns, l.per, l.x_outer, l.x_step, l.y_outer, l.y_step});
+  arguments.append({l.rows, l.columns, l.per, l.x_outer, l.x_stride, l.y_outer, l.y_stride});
   stages_.AddArguments(operands, y, &arguments);
   const bool biased = bias_ != Epilogue::Bias::kNone;
   if (by_arguments_) {

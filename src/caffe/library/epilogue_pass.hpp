@@ -14,10 +14,10 @@ class Device;
 // or from sums of another type. Not thread-safe.
 class EpiloguePass {
  public:
-  // Element (r, i) of [rows, columns] is at (r / per) * outer + (r % per) * step + i, for x and for
-  // y; the residual has the layout of y. Bias and slopes per row are those of r % per.
+  // Element (r, i) of [rows, columns] is at (r / per) * outer + (r % per) * stride + i, for x and
+  // for y; the residual has the layout of y. Bias and slopes per row are those of r % per.
   struct Layout {
-    int64_t rows, columns, per, x_outer, x_step, y_outer, y_step;
+    int64_t rows, columns, per, x_outer, x_stride, y_outer, y_stride;
   };
   // Types: equal float kinds, or float to half or bfloat16.
   EpiloguePass(Device* device, DataType x, DataType y, const Epilogue& epilogue);

@@ -50,11 +50,12 @@ bool FirstOf(const std::string& device_and_library) {
   return All().warned.insert(device_and_library).second;
 }
 
-// The rows of one descriptor, and the operator of the row in use.
-template <class Descriptor, class Op> class Rows {
+// The rows of the library table that support one descriptor, from the current row on, and the
+// operator of the current row.
+template <class Descriptor, class Op> class LibraryRows {
  public:
   using Row = Library<Descriptor, Op>;
-  Rows(Device* device, const Descriptor& descriptor, std::vector<Row> rows)
+  LibraryRows(Device* device, const Descriptor& descriptor, std::vector<Row> rows)
       : device_(device), descriptor_(descriptor), rows_(std::move(rows)) {
     const std::string key = Key(device, descriptor);
     while (rows_.size() > 1 && Refused(rows_[0].name, key)) rows_.erase(rows_.begin());
@@ -143,7 +144,7 @@ class Memory {
 // What the operators that fall back have in common; Op's passes call Try.
 template <class Descriptor, class Op> class FallbackBase : public Op {
  public:
-  FallbackBase(Device* device, const Descriptor& d, Rows<Descriptor, Op> rows)
+  FallbackBase(Device* device, const Descriptor& d, LibraryRows<Descriptor, Op> rows)
       : Op(d), rows_(std::move(rows)), memory_(device) {
     memory_.Begin(rows_.op());
   }
@@ -190,7 +191,7 @@ template <class Descriptor, class Op> class FallbackBase : public Op {
     return arguments.weights;
   }
 
-  Rows<Descriptor, Op> rows_;
+  LibraryRows<Descriptor, Op> rows_;
   Memory memory_;
 };
 
@@ -239,7 +240,7 @@ class FallbackPoolOp final : public FallbackBase<PoolDescriptor, PoolOp> {
 template <class Fallback, class Descriptor, class Op>
 std::unique_ptr<Op> MakeFallback(Device* device, const Descriptor& descriptor,
                                  std::vector<Library<Descriptor, Op>> rows) {
-  Rows<Descriptor, Op> all(device, descriptor, std::move(rows));
+  LibraryRows<Descriptor, Op> all(device, descriptor, std::move(rows));
   if (all.last()) return all.Release();
   return std::make_unique<Fallback>(device, descriptor, std::move(all));
 }

@@ -13,8 +13,8 @@ std::string GemmDescriptor::name() const {
 }
 
 std::string GemmDescriptor::key() const {
-  return Concat(name(), " ", row_a(), " ", row_b(), " ", row_c(), " ", step_a(), " ", step_b(), " ",
-                step_c(), " ", static_cast<int>(weights()));
+  return Concat(name(), " ", row_a(), " ", row_b(), " ", row_c(), " ", batch_stride_a(), " ",
+                batch_stride_b(), " ", batch_stride_c(), " ", static_cast<int>(weights()));
 }
 
 void GemmDescriptor::Check() const {
@@ -30,7 +30,7 @@ void GemmDescriptor::Check() const {
               ": the products of a batch cannot share their result");
   epilogue.Check("matrix product " + name(), in);
   CAFFE_CHECK(batch == 1 || weights() == Weights::kNone ||
-                  (weights() == Weights::kA ? step_a() : step_b()) == 0,
+                  (weights() == Weights::kA ? batch_stride_a() : batch_stride_b()) == 0,
               "matrix product ", name(), ": the products of a batch must share their weights");
   if (quantized()) {
     CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");

@@ -9,8 +9,8 @@ GemmEpilogue::GemmEpilogue(Device* device, const GemmDescriptor& descriptor) : d
 
 void GemmEpilogue::Run(const GemmArguments& arguments) const {
   if (!pass_) return;
-  const int64_t outer = d_.step_c(), step = d_.row_c();
-  pass_->Run({d_.batch * d_.m, d_.n, d_.m, outer, step, outer, step}, arguments.c, arguments.c,
+  const int64_t outer = d_.batch_stride_c(), stride = d_.row_c();
+  pass_->Run({d_.batch * d_.m, d_.n, d_.m, outer, stride, outer, stride}, arguments.c, arguments.c,
              arguments.bias, arguments.epilogue);
 }
 

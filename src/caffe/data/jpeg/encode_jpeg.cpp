@@ -64,10 +64,10 @@ bool Encode(jpeg_compress_struct* info, JpegErrorManager* errors, Target* target
   jpeg_set_defaults(info);
   jpeg_set_quality(info, kQuality, TRUE);
   jpeg_start_compress(info, TRUE);
-  const size_t step = static_cast<size_t>(image.width) * image.channels;
+  const size_t stride = static_cast<size_t>(image.width) * image.channels;
   while (info->next_scanline < info->image_height) {
-    const uint8_t* from = image.pixels.data() + info->next_scanline * step;
-    for (size_t i = 0; i < step; ++i) row[i] = from[color ? i / 3 * 3 + 2 - i % 3 : i];
+    const uint8_t* from = image.pixels.data() + info->next_scanline * stride;
+    for (size_t i = 0; i < stride; ++i) row[i] = from[color ? i / 3 * 3 + 2 - i % 3 : i];
     jpeg_write_scanlines(info, &row, 1);
   }
   jpeg_finish_compress(info);

@@ -44,11 +44,11 @@ bool Decode(png_structp png, png_infop info, std::string_view* rest, std::option
   image->height = static_cast<int>(png_get_image_height(png, info));
   image->width = static_cast<int>(png_get_image_width(png, info));
   image->channels = opacity ? 4 : color ? 3 : 1;
-  const size_t step = static_cast<size_t>(image->width) * image->channels;
-  if (png_get_rowbytes(png, info) != step) png_error(png, "the pixels have an unexpected format");
-  image->pixels.resize(step * image->height);
+  const size_t stride = static_cast<size_t>(image->width) * image->channels;
+  if (png_get_rowbytes(png, info) != stride) png_error(png, "the pixels have an unexpected format");
+  image->pixels.resize(stride * image->height);
   rows->resize(image->height);
-  for (int y = 0; y < image->height; ++y) (*rows)[y] = image->pixels.data() + y * step;
+  for (int y = 0; y < image->height; ++y) (*rows)[y] = image->pixels.data() + y * stride;
   png_read_image(png, rows->data());
   png_read_end(png, nullptr);
   return true;

@@ -35,8 +35,8 @@ bool Encode(png_structp png, png_infop info, const Image& image, std::string* by
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_write_info(png, info);
   if (color) png_set_bgr(png);
-  const size_t step = static_cast<size_t>(image.width) * image.channels;
-  for (int y = 0; y < image.height; ++y) png_write_row(png, image.pixels.data() + y * step);
+  const size_t stride = static_cast<size_t>(image.width) * image.channels;
+  for (int y = 0; y < image.height; ++y) png_write_row(png, image.pixels.data() + y * stride);
   png_write_end(png, info);
   return true;
 }

@@ -56,9 +56,9 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
     } else {
       CheckCall(clblast::GemmStridedBatched<T>(
                     clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n, d.k,
-                    static_cast<T>(alpha), Memory(a), a0, d.row_a(), d.step_a(), Memory(b), b0,
-                    d.row_b(), d.step_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),
-                    d.step_c(), d.batch, &queue, nullptr),
+                    static_cast<T>(alpha), Memory(a), a0, d.row_a(), d.batch_stride_a(), Memory(b),
+                    b0, d.row_b(), d.batch_stride_b(), static_cast<T>(beta), Memory(c), c0,
+                    d.row_c(), d.batch_stride_c(), d.batch, &queue, nullptr),
                 "GemmStridedBatched");
     }
     device_->CountLibraryCall();

@@ -39,10 +39,10 @@ struct Cublas {
               int type_a, int lda, const void* b, int type_b, int ldb, const void* beta, void* c,
               int type_c, int ldc, int compute, int algorithm);
   int (*GemmStridedBatched)(Handle, int op_a, int op_b, int m, int n, int k, const void* alpha,
-                            const void* a, int type_a, int lda, long long step_a, const void* b,
-                            int type_b, int ldb, long long step_b, const void* beta, void* c,
-                            int type_c, int ldc, long long step_c, int batch, int compute,
-                            int algorithm);
+                            const void* a, int type_a, int lda, long long batch_stride_a,
+                            const void* b, int type_b, int ldb, long long batch_stride_b,
+                            const void* beta, void* c, int type_c, int ldc,
+                            long long batch_stride_c, int batch, int compute, int algorithm);
 
   void Check(int code, const char* call, Device* device) const {
     CAFFE_CHECK(code == 0, device->info().id, ": ", call, " failed: ", StatusName(code));
@@ -221,9 +221,9 @@ class CublasGemmOp final : public GemmOp {
       } else {
         cublas_.CheckProduct(
             cublas_.GemmStridedBatched(handle, op_b, op_a, n, m, k, factor, b.address(), in, ldb,
-                                       d.step_b(), a.address(), in, lda, d.step_a(), keep,
-                                       c.address(), out, ldc, d.step_c(), static_cast<int>(d.batch),
-                                       compute, kDefaultAlgorithm),
+                                       d.batch_stride_b(), a.address(), in, lda, d.batch_stride_a(),
+                                       keep, c.address(), out, ldc, d.batch_stride_c(),
+                                       static_cast<int>(d.batch), compute, kDefaultAlgorithm),
             "cublasGemmStridedBatchedEx");
       }
     });

@@ -131,7 +131,7 @@ class DeviceDepthwiseOp final : public ConvOp {
 
 // How planes are divided into strips of rows for kernels/conv/depthwise_planes.h, whose arrays have
 // kRoom elements. A strip is chosen so that most of its data stay in the first cache.
-struct Strips {
+struct StripLayout {
   static constexpr int64_t kRoom = 8192, kPreferred = 4096, kTaps = 256;
 
   // The largest number of rows, up to `most`, for which `Fits` returns true; 0 if there is none.
@@ -142,7 +142,7 @@ struct Strips {
     return fits(1, kRoom) ? 1 : 0;
   }
 
-  Strips(const ConvGeometry& g, bool of_y) {
+  StripLayout(const ConvGeometry& g, bool of_y) {
     const Shape out = g.output();
     const int64_t images = g.stride[0] * g.stride[1];
     const int64_t reach_h = g.dilation[0] * (g.kernel[0] - 1) / g.stride[0];
@@ -265,7 +265,7 @@ class HostDepthwiseOp final : public ConvOp {
 
   int64_t multiplier() const { return descriptor_.out_channels / descriptor_.in_channels; }
 
-  void AddGeometry(const Strips& s, KernelArguments* arguments) const {
+  void AddGeometry(const StripLayout& s, KernelArguments* arguments) const {
     const ConvGeometry& g = geometry_;
     arguments->append({g.input[0], g.input[1], out_[0], out_[1], g.stride[0], g.stride[1], g.pad[0],
                        g.pad[1], g.kernel_count(), s.strip, s.rows, s.pitch});
@@ -274,7 +274,7 @@ class HostDepthwiseOp final : public ConvOp {
   const ConvGeometry geometry_;
   const Shape out_;
   const EpilogueStages stages_;
-  const Strips of_y_, of_x_;
+  const StripLayout of_y_, of_x_;
   BiasOp bias_;
   const DeviceArray table_y_, table_x_;
   std::unique_ptr<Kernel> forward_, data_, weights_;
@@ -286,7 +286,7 @@ bool Supports(Device* device, const ConvDescriptor& d) {
   }
   if (!device->host_accessible()) return Counts(d);
   const ConvGeometry g = Planar(d.geometry);
-  return Strips(g, true).possible() && Strips(g, false).possible();
+  return StripLayout(g, true).possible() && StripLayout(g, false).possible();
 }
 
 }  // namespace

@@ -69,16 +69,17 @@ class GeneratedGemmOp final : public GemmOp {
     const GemmDescriptor& d = descriptor_;
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
-      const int64_t c_bytes = i * d.step_c() * static_cast<int64_t>(d.out.bytes());
+      const int64_t c_bytes = i * d.batch_stride_c() * static_cast<int64_t>(d.out.bytes());
       EpilogueOperands operands = g.epilogue;
       if (operands.residual) operands.residual = operands.residual + c_bytes;
       KernelArguments arguments;
       arguments.append(
           {d.m, d.n, d.k, g.alpha, g.beta, g.beta != 0, static_cast<int>(d.epilogue.bias)});
       stages_.AddArguments(operands, g.c, &arguments);
-      arguments.append({d.row_a(), d.row_b(), d.row_c(), d.step_a(), d.step_b(), d.step_c(),
-                        g.a + i * d.step_a() * static_cast<int64_t>(d.in.bytes()),
-                        g.b + i * d.step_b() * static_cast<int64_t>(d.in.bytes()),
+      arguments.append({d.row_a(), d.row_b(), d.row_c(), d.batch_stride_a(), d.batch_stride_b(),
+                        d.batch_stride_c(),
+                        g.a + i * d.batch_stride_a() * static_cast<int64_t>(d.in.bytes()),
+                        g.b + i * d.batch_stride_b() * static_cast<int64_t>(d.in.bytes()),
                         g.bias ? g.bias : BufferOf(g.c), g.c + c_bytes});
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},

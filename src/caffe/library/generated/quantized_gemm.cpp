@@ -47,16 +47,17 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
       const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
-      const KernelArgument activations(x +
-                                       i * (rows_are_weights_ ? d.step_b() : d.step_a()) * bytes);
+      const KernelArgument activations(
+          x + i * (rows_are_weights_ ? d.batch_stride_b() : d.batch_stride_a()) * bytes);
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          {d.m, d.n, d.k, bounds.low, bounds.high, d.row_a(), d.row_b(), d.row_c(), d.step_a(),
-           d.step_b(), d.step_c(), rows_are_weights_ ? weights : activations,
-           rows_are_weights_ ? activations : weights, quant.bias, quant.multiplier, quant.shift,
+          {d.m, d.n, d.k, bounds.low, bounds.high, d.row_a(), d.row_b(), d.row_c(),
+           d.batch_stride_a(), d.batch_stride_b(), d.batch_stride_c(),
+           rows_are_weights_ ? weights : activations, rows_are_weights_ ? activations : weights,
+           quant.bias, quant.multiplier, quant.shift,
            slope ? quant.negative_multiplier : quant.multiplier,
            slope ? quant.negative_shift : quant.shift,
-           KernelArgument(g.c + i * d.step_c() * bytes, quant.zero_y)});
+           KernelArgument(g.c + i * d.batch_stride_c() * bytes, quant.zero_y)});
     }
   }
 

@@ -56,17 +56,17 @@ template <int W, class T> void AddRow(T* target, const T* source, int64_t width)
   for (int64_t i = 0; i < count; ++i) target[i] += source[i];
 }
 
-// A convolution over any number of axes as rows of the last axis: for each (tap of the other axes,
-// output row) the input row at which it begins. Images include their padding.
-class Rows {
+// Walks the rows of the last axis of a convolution over any number of axes: for each (tap of the
+// other axes, output row) it has the offset of the input row. Images include their padding.
+class RowWalker {
  public:
-  explicit Rows(const ConvGeometry& g) {
+  explicit RowWalker(const ConvGeometry& g) {
     const Shape out = g.output();
     const int last = g.axes() - 1;
     const Shape padded = g.padded();
     width_ = out[last];
     stride_ = g.stride[last];
-    step_ = g.dilation[last];
+    dilation_ = g.dilation[last];
     taps_ = ShapeCount(g.kernel, 0, last);
     last_taps_ = g.kernel[last];
     rows_ = ShapeCount(out, 0, last);
@@ -76,10 +76,10 @@ class Rows {
     }
     image_width_ = g.input[last];
     for (int64_t row = 0; row < ShapeCount(g.input, 0, last); ++row) {
-      int64_t at = g.pad[last], step = padded[last], left = row;
+      int64_t at = g.pad[last], stride = padded[last], left = row;
       for (int axis = last - 1; axis >= 0; --axis) {
-        at += (left % g.input[axis] + g.pad[axis]) * step;
-        step *= padded[axis];
+        at += (left % g.input[axis] + g.pad[axis]) * stride;
+        stride *= padded[axis];
         left /= g.input[axis];
       }
       image_rows_.push_back(at);
@@ -118,7 +118,8 @@ class Rows {
     }
   }
 
-  // The columns of output rows [begin, end) of padded planes: [planes, taps…, (end - begin) * width].
+  // The columns of output rows [begin, end) of padded planes: [planes, taps…, (end - begin) *
+  // width].
   template <class T>
   void Gather(const T* planes, T* columns, int64_t count, int64_t begin, int64_t end) const {
     Walk(count, begin, end, [=, this](auto w, int64_t plane, int64_t at, int64_t column) {
@@ -151,10 +152,10 @@ class Rows {
 
   static int64_t Start(const ConvGeometry& g, const Shape& padded, const Shape& out, int64_t tap,
                        int64_t row) {
-    int64_t at = 0, step = padded[g.axes() - 1];
+    int64_t at = 0, stride = padded[g.axes() - 1];
     for (int axis = g.axes() - 2; axis >= 0; --axis) {
-      at += (row % out[axis] * g.stride[axis] + tap % g.kernel[axis] * g.dilation[axis]) * step;
-      step *= padded[axis];
+      at += (row % out[axis] * g.stride[axis] + tap % g.kernel[axis] * g.dilation[axis]) * stride;
+      stride *= padded[axis];
       row /= out[axis];
       tap /= g.kernel[axis];
     }
@@ -185,14 +186,14 @@ class Rows {
         const int64_t* start = &start_[tap * rows_];
         for (int64_t k = 0; k < last_taps_; ++k) {
           for (int64_t r = begin; r < end; ++r, column += width_) {
-            visit(w, plane * padded_, start[r] + k * step_, column);
+            visit(w, plane * padded_, start[r] + k * dilation_, column);
           }
         }
       }
     }
   }
 
-  int64_t width_, stride_, step_, taps_, last_taps_, rows_, padded_, image_width_;
+  int64_t width_, stride_, dilation_, taps_, last_taps_, rows_, padded_, image_width_;
   std::vector<int64_t> start_, image_rows_;
 };
 
@@ -275,13 +276,13 @@ template <class T> class HostConvOp final : public ConvOp {
           if (!pointwise_) columns = Gather(thread, image, g, row, row_end);
           T* target =
               narrow_out_ ? thread.y : At<T>(y) + (i * d.out_channels + channel) * out_ + first;
-          const int64_t step = narrow_out_ ? count : out_;
+          const int64_t stride = narrow_out_ ? count : out_;
           // The product adds to the bias.
           for (int64_t o = 0; b && o < group_out; ++o) {
-            std::fill_n(target + o * step, count, b[channel + o]);
+            std::fill_n(target + o * stride, count, b[channel + o]);
           }
           forward_gemm_(false, false, group_out, count, depth_, 1, w + channel * depth_, depth_,
-                        columns, pointwise_ ? in_ : count, b ? 1 : 0, target, step);
+                        columns, pointwise_ ? in_ : count, b ? 1 : 0, target, stride);
           if (thread.finish) {
             const int64_t at = ((i * d.out_channels + channel) * out_ + first) *
                                static_cast<int64_t>(d.out.bytes());
@@ -290,12 +291,12 @@ template <class T> class HostConvOp final : public ConvOp {
             if (stages_.slope_axis() != 0) {
               operands.slopes = operands.slopes + channel * static_cast<int64_t>(sizeof(T));
             }
-            thread.finish->Run({group_out, count, group_out, 0, step, 0, out_}, Pointer(target),
+            thread.finish->Run({group_out, count, group_out, 0, stride, 0, out_}, Pointer(target),
                                y + at, {}, operands);
             continue;
           }
           for (int64_t o = 0; bounded && o < group_out; ++o) {
-            T* values = target + o * step;
+            T* values = target + o * stride;
             for (int64_t j = 0; j < count; ++j) {
               values[j] = HostFormulas<T>::clip_value(values[j], low, high);
             }
@@ -496,7 +497,7 @@ template <class T> class HostConvOp final : public ConvOp {
   Device* device_;
   const HostGemms& gemms_;
   const HostGemm<T> gemm_, forward_gemm_;
-  const Rows rows_;
+  const RowWalker rows_;
   const bool pointwise_, padded_, narrow_in_, narrow_out_;
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
   const EpilogueStages stages_;

@@ -42,8 +42,8 @@ template <class T> class HostGemmOp final : public GemmOp {
     const bool parallel = d.m * d.n * d.k * d.batch >= kParallelProducts && !omp_in_parallel() &&
                           omp_get_max_threads() > 1;
     const auto one = [&](int64_t i) {
-      gemm_(d.trans_a, d.trans_b, d.m, d.n, d.k, alpha, a + i * d.step_a(), lda, b + i * d.step_b(),
-            ldb, beta, c + i * d.step_c(), ldc);
+      gemm_(d.trans_a, d.trans_b, d.m, d.n, d.k, alpha, a + i * d.batch_stride_a(), lda,
+            b + i * d.batch_stride_b(), ldb, beta, c + i * d.batch_stride_c(), ldc);
     };
     if (parallel && d.batch > 1 && gemms_.nestable) {
 #pragma omp parallel for schedule(static)
@@ -130,9 +130,9 @@ class WideningGemmOp final : public GemmOp {
     const int64_t size = d.in.bytes(), out_size = d.out.bytes();
     const double alpha = g.alpha, beta = g.beta;
     for (int64_t i = 0; i < d.batch; ++i) {
-      const DevicePtr source_a = g.a + i * d.step_a() * size;
-      const DevicePtr source_b = g.b + i * d.step_b() * size;
-      const DevicePtr target = g.c + i * d.step_c() * out_size;
+      const DevicePtr source_a = g.a + i * d.batch_stride_a() * size;
+      const DevicePtr source_b = g.b + i * d.batch_stride_b() * size;
+      const DevicePtr target = g.c + i * d.batch_stride_c() * out_size;
       const bool direct = d.out == kFloat;
       const DevicePtr sums = direct ? target : g.workspace + sums_at_;
       if (!direct && beta != 0) {
@@ -156,7 +156,9 @@ class WideningGemmOp final : public GemmOp {
       }
       if (direct && d.epilogue.empty()) continue;
       EpilogueOperands operands = g.epilogue;
-      if (operands.residual) operands.residual = operands.residual + i * d.step_c() * out_size;
+      if (operands.residual) {
+        operands.residual = operands.residual + i * d.batch_stride_c() * out_size;
+      }
       epilogue_.Run({d.m, d.n, d.m, 0, direct ? d.row_c() : d.n, 0, d.row_c()}, sums, target,
                     g.bias, operands);
     }
@@ -178,13 +180,13 @@ class WideningGemmOp final : public GemmOp {
 
   // [k0, k0 + k) of a matrix with `extent` rows of k, or k rows of `extent` if `k_rows`.
   void Widen(DevicePtr source, DevicePtr target, bool k_rows, int64_t extent, int64_t k0, int64_t k,
-             int64_t step) {
+             int64_t stride) {
     const int64_t size = descriptor_.in.bytes();
     if (k_rows) {
       widen_->Launch(LaunchRange(k, extent),
-                     {k, extent, step, extent, source + k0 * step * size, target});
+                     {k, extent, stride, extent, source + k0 * stride * size, target});
     } else {
-      widen_->Launch(LaunchRange(extent, k), {extent, k, step, k, source + k0 * size, target});
+      widen_->Launch(LaunchRange(extent, k), {extent, k, stride, k, source + k0 * size, target});
     }
   }
 

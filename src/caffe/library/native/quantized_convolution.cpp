@@ -135,7 +135,7 @@ class HostQuantizedConvOp final : public ConvOp {
           QuantizedTile tile = common;
           tile.m = std::min(kQuantTile, group_out - c);
           tile.n = count;
-          tile.a += channel * tile.a_step;
+          tile.a += channel * tile.a_stride;
           StartAtChannel(channel, &tile);
           tile.y = result + (image * d.out_channels + channel) * positions + first;
           tile.ldc = positions;

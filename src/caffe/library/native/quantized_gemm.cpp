@@ -47,14 +47,14 @@ class HostQuantizedGemmOp final : public GemmOp {
     const DevicePtr x = rows_are_weights_ ? g.b : g.a, y = g.c;
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int64_t rows = rows_are_weights_ ? d.n : d.m,
-                  x_step = rows_are_weights_ ? d.step_b() : d.step_a();
+                  x_stride = rows_are_weights_ ? d.batch_stride_b() : d.batch_stride_a();
     const QuantizedTile common = MakeTile(weights_, activations_, rows_are_weights_, d.in,
                                           d.wide_sums(), d.epilogue, *g.quant);
     const int64_t tiles_n = Ceil(d.n, tile_n_), tiles = Ceil(d.m, tile_m_) * tiles_n;
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
     for (int64_t i = 0; i < d.batch; ++i) {
-      const char* source = x.address() + i * x_step * bytes;
-      char* target = y.address() + i * d.step_c() * bytes;
+      const char* source = x.address() + i * x_stride * bytes;
+      char* target = y.address() + i * d.batch_stride_c() * bytes;
 #pragma omp parallel if (parallel)
       {
         const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
@@ -68,8 +68,8 @@ class HostQuantizedGemmOp final : public GemmOp {
           QuantizedTile tile = common;
           tile.m = std::min(tile_m_, d.m - row);
           tile.n = std::min(tile_n_, d.n - column);
-          tile.a += row * tile.a_step;
-          tile.b += column * tile.b_step;
+          tile.a += row * tile.a_stride;
+          tile.b += column * tile.b_stride;
           StartAtChannel(channel, &tile);
           tile.y = target + (row * d.row_c() + column) * bytes;
           tile.ldc = d.row_c();

@@ -30,7 +30,7 @@ PackedRows::PackedRows(DataType type, bool weights, int64_t rows, int64_t k)
   depth_ = (k + kQuantDepth - 1) / kQuantDepth * kQuantDepth;
   const bool planes = !weights && type.bytes() == 2;
   high_ = planes ? depth_ : 0;
-  step_ = planes ? 2 * depth_ : depth_;
+  row_stride_ = planes ? 2 * depth_ : depth_;
 }
 
 void PackedRows::ClearEnds() {
@@ -40,12 +40,12 @@ void PackedRows::ClearEnds() {
   }
 }
 
-void PackedRows::Pack(const void* source, int64_t row_step, int64_t k_step, int64_t begin,
+void PackedRows::Pack(const void* source, int64_t row_stride, int64_t k_stride, int64_t begin,
                       int64_t end) {
   const int bytes = static_cast<int>(type_.bytes());
-  HostQuantizedSteps().pack({end - begin, k_, row_step, k_step,
-                             static_cast<const char*>(source) + begin * row_step * bytes, bytes,
-                             weights_ ? WeightZero(type_) : 0, row(begin), step_, high_});
+  HostQuantizedSteps().pack({end - begin, k_, row_stride, k_stride,
+                             static_cast<const char*>(source) + begin * row_stride * bytes, bytes,
+                             weights_ ? WeightZero(type_) : 0, row(begin), row_stride_, high_});
 }
 
 QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
@@ -57,8 +57,8 @@ QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
   tile.k = weights.depth();
   tile.a = a.row(0);
   tile.b = b.row(0);
-  tile.a_step = a.step();
-  tile.b_step = b.step();
+  tile.a_stride = a.row_stride();
+  tile.b_stride = b.row_stride();
   tile.high = activations.high();
   tile.a_weights = rows_are_weights;
   tile.wide = wide;

@@ -18,22 +18,23 @@ class PackedRows {
   PackedRows() = default;
   PackedRows(DataType type, bool weights, int64_t rows, int64_t k);
   void Bind(void* memory) { data_ = static_cast<int16_t*>(memory); }
-  // Rows [begin, end) of a source whose row r begins at r * row_step.
-  void Pack(const void* source, int64_t row_step, int64_t k_step, int64_t begin, int64_t end);
+  // Rows [begin, end) of a source whose row r begins at r * row_stride.
+  void Pack(const void* source, int64_t row_stride, int64_t k_stride, int64_t begin, int64_t end);
   // Writes the zeros after the last element of each row; Pack writes them, too.
   void ClearEnds();
-  int16_t* row(int64_t r) const { return data_ + r * step_; }
-  int64_t step() const { return step_; }    // elements from row to row, a multiple of kQuantDepth
-  int64_t depth() const { return depth_; }  // elements of a plane's row: k, rounded up
-  int64_t high() const {
-    return high_;
-  }  // from the low bytes to the high ones; 0 if there are none
-  int64_t bytes() const { return rows_ * step_ * static_cast<int64_t>(sizeof(int16_t)); }
+  int16_t* row(int64_t r) const { return data_ + r * row_stride_; }
+  // Elements from row to row, a multiple of kQuantDepth.
+  int64_t row_stride() const { return row_stride_; }
+  // Elements of a plane's row: k, rounded up.
+  int64_t depth() const { return depth_; }
+  // Elements from the low bytes to the high ones; 0 if there are no high bytes.
+  int64_t high() const { return high_; }
+  int64_t bytes() const { return rows_ * row_stride_ * static_cast<int64_t>(sizeof(int16_t)); }
 
  private:
   DataType type_;
   bool weights_ = false;
-  int64_t rows_ = 0, k_ = 0, depth_ = 0, step_ = 0, high_ = 0;
+  int64_t rows_ = 0, k_ = 0, depth_ = 0, row_stride_ = 0, high_ = 0;
   int16_t* data_ = nullptr;
 };
 

@@ -25,14 +25,15 @@ constexpr i64 kNarrowSlice = 1 << 15, kByteSlice = 1 << 8;
 
 // c[i, j] += the sum of a[i, p] b[j, p], which GCC compiles to multiply-add of pairs.
 template <int R, int C>
-DEVICE_FN void Dots(i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c, i64 ldc) {
+DEVICE_FN void Dots(i64 k, const i16* a, i64 a_stride, const i16* b, i64 b_stride, i32* c,
+                    i64 ldc) {
   i32 sum[R][C] = {};
   for (i64 p = 0; p < k; ++p) {
 #pragma GCC unroll 4
     for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 4
       for (int j = 0; j < C; ++j) {
-        sum[i][j] += static_cast<i32>(a[i * a_step + p]) * static_cast<i32>(b[j * b_step + p]);
+        sum[i][j] += static_cast<i32>(a[i * a_stride + p]) * static_cast<i32>(b[j * b_stride + p]);
       }
     }
   }
@@ -42,20 +43,20 @@ DEVICE_FN void Dots(i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i
 }
 
 template <int R>
-DEVICE_FN void Row(i64 n, i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c) {
+DEVICE_FN void Row(i64 n, i64 k, const i16* a, i64 a_stride, const i16* b, i64 b_stride, i32* c) {
   i64 j = 0;
   for (; j + kColumns <= n; j += kColumns) {
-    Dots<R, kColumns>(k, a, a_step, b + j * b_step, b_step, c + j, kQuantTile);
+    Dots<R, kColumns>(k, a, a_stride, b + j * b_stride, b_stride, c + j, kQuantTile);
   }
-  for (; j < n; ++j) Dots<R, 1>(k, a, a_step, b + j * b_step, b_step, c + j, kQuantTile);
+  for (; j < n; ++j) Dots<R, 1>(k, a, a_stride, b + j * b_stride, b_stride, c + j, kQuantTile);
 }
 
-void Block(i64 m, i64 n, i64 k, const i16* a, i64 a_step, const i16* b, i64 b_step, i32* c) {
+void Block(i64 m, i64 n, i64 k, const i16* a, i64 a_stride, const i16* b, i64 b_stride, i32* c) {
   i64 i = 0;
   for (; i + kRows <= m; i += kRows) {
-    Row<kRows>(n, k, a + i * a_step, a_step, b, b_step, c + i * kQuantTile);
+    Row<kRows>(n, k, a + i * a_stride, a_stride, b, b_stride, c + i * kQuantTile);
   }
-  for (; i < m; ++i) Row<1>(n, k, a + i * a_step, a_step, b, b_step, c + i * kQuantTile);
+  for (; i < m; ++i) Row<1>(n, k, a + i * a_stride, a_stride, b, b_stride, c + i * kQuantTile);
 }
 
 // wide += narrow * factor, narrow = 0.
@@ -109,9 +110,9 @@ void TileOf(const QuantizedTile& t) {
     const i64 a_high = t.a_weights ? 0 : t.high, b_high = t.a_weights ? t.high : 0;
     for (i64 k0 = 0; k0 < t.k; k0 += kByteSlice) {
       const i64 k = t.k - k0 < kByteSlice ? t.k - k0 : kByteSlice;
-      Block(t.m, t.n, k, t.a + k0, t.a_step, t.b + k0, t.b_step, narrow);
+      Block(t.m, t.n, k, t.a + k0, t.a_stride, t.b + k0, t.b_stride, narrow);
       Flush(t.m, t.n, 1, narrow, wide);
-      Block(t.m, t.n, k, t.a + a_high + k0, t.a_step, t.b + b_high + k0, t.b_step, narrow);
+      Block(t.m, t.n, k, t.a + a_high + k0, t.a_stride, t.b + b_high + k0, t.b_stride, narrow);
       Flush(t.m, t.n, 256, narrow, wide);
     }
     StoreTile<u16>(t, narrow, wide);
@@ -119,7 +120,7 @@ void TileOf(const QuantizedTile& t) {
   }
   for (i64 k0 = 0; k0 < t.k; k0 += kBlock) {
     const i64 k = t.k - k0 < kBlock ? t.k - k0 : kBlock;
-    Block(t.m, t.n, k, t.a + k0, t.a_step, t.b + k0, t.b_step, narrow);
+    Block(t.m, t.n, k, t.a + k0, t.a_stride, t.b + k0, t.b_stride, narrow);
     const bool full = (k0 + k) % kNarrowSlice == 0 || k0 + k == t.k;
     if (t.wide && full) Flush(t.m, t.n, 1, narrow, wide);
   }
@@ -129,18 +130,18 @@ void TileOf(const QuantizedTile& t) {
 template <class Code> void PackRows(const QuantizedPack& p) {
   const i64 end = (p.k + kQuantDepth - 1) / kQuantDepth * kQuantDepth;
   for (i64 row = 0; row < p.rows; ++row) {
-    const Code* source = static_cast<const Code*>(p.source) + row * p.row_step;
-    i16* target = p.target + row * p.target_step;
+    const Code* source = static_cast<const Code*>(p.source) + row * p.row_stride;
+    i16* target = p.target + row * p.target_stride;
     if (p.high > 0) {
       for (i64 i = 0; i < p.k; ++i) {
-        const i32 code = source[i * p.k_step];
+        const i32 code = source[i * p.k_stride];
         target[i] = static_cast<i16>(code & 255);
         target[p.high + i] = static_cast<i16>(code >> 8);
       }
-    } else if (p.k_step == 1) {
+    } else if (p.k_stride == 1) {
       for (i64 i = 0; i < p.k; ++i) target[i] = static_cast<i16>(source[i] - p.zero);
     } else {
-      for (i64 i = 0; i < p.k; ++i) target[i] = static_cast<i16>(source[i * p.k_step] - p.zero);
+      for (i64 i = 0; i < p.k; ++i) target[i] = static_cast<i16>(source[i * p.k_stride] - p.zero);
     }
     for (i64 i = p.k; i < end; ++i) {
       target[i] = 0;

@@ -11,22 +11,22 @@ namespace caffe {
 inline constexpr long kQuantTile = 64;   // most rows and columns of a tile
 inline constexpr long kQuantDepth = 32;  // packed rows have a multiple of this many elements
 
-// Packs `rows` rows of k codes, whose strides are `row_step` and `k_step`, to rows of i16 with
-// stride `target_step`, with zeros after the last code. `high` > 0: the upper bytes are written at
-// this offset.
+// Packs `rows` rows of k codes, whose strides are `row_stride` and `k_stride`, to rows of i16 with
+// stride `target_stride`, with zeros after the last code. `high` > 0: the upper bytes are written
+// at this offset.
 struct QuantizedPack {
-  long rows, k, row_step, k_step;
+  long rows, k, row_stride, k_stride;
   const void* source;
   int bytes, zero;
   short* target;
-  long target_step, high;
+  long target_stride, high;
 };
 
 // A block [m, n] of y = requantized sums of a[i] b[j] over k, a multiple of kQuantDepth.
 struct QuantizedTile {
   long m, n, k;
   const short *a, *b;
-  long a_step, b_step;
+  long a_stride, b_stride;
   long high;  // offset from the low to the high bytes of the activations; 0 for codes of 8 bits
   bool a_weights;  // channels are rows, and b are the activations; else the other way round
   bool wide;

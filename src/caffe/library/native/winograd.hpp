@@ -22,14 +22,14 @@ struct WinogradShape {
   long in_rows, in_columns;  // the inputs of these outputs
 };
 
-// Rows of tiles [begin, end). `step` is the stride of channels in a slice, at least (end - begin) *
-// tiles_x * 16 elements.
+// Rows of tiles [begin, end). `stride` is the number of elements from channel to channel of a
+// slice, at least (end - begin) * tiles_x * 16.
 struct WinogradStrip {
-  long begin, end, step;
+  long begin, end, stride;
 };
 
-// x is in lanes [inputs, in_rows, in_columns, 16], y is in lanes [outputs, rows, columns, 16]; a slice
-// is [6, channels, step]. `row` is room for in_columns * 16 elements.
+// x is in lanes [inputs, in_rows, in_columns, 16], y is in lanes [outputs, rows, columns, 16]; a
+// slice is [6, channels, stride]. `row` has in_columns * 16 elements.
 struct WinogradSteps {
   // v = slice `i` of the transformed tiles of x.
   void (*input)(const WinogradShape&, const WinogradStrip&, int i, const float* x, float* v,
@@ -48,8 +48,8 @@ struct WinogradSteps {
   // The adjoint of `filter`, added to w.
   void (*filter_adjoint)(long tile, long count, long begin, long end, const float* u, float* w);
   // c[i, j] += the sum of a[i, k] b[j, k] over k, a multiple of 16; m and n are at least 5. The
-  // rows of a and b have stride `step`.
-  void (*inner)(long m, long n, long k, const float* a, const float* b, long step, float* c);
+  // rows of a and of b are `stride` elements apart.
+  void (*inner)(long m, long n, long k, const float* a, const float* b, long stride, float* c);
 };
 
 }  // namespace caffe

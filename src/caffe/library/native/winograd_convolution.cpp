@@ -184,10 +184,11 @@ class WinogradConvOp final : public ConvOp {
     strip_ = std::clamp<int64_t>(kSliceElements / row, 1, s.tiles_y);
     // An odd number of cache lines, so that rows of a slice do not map to the same set of the first
     // cache.
-    step_ = (strip_ * s.tiles_x | 1) * kLanes;
+    stride_ = (strip_ * s.tiles_x | 1) * kLanes;
     const int64_t partial = d.backward_weights ? TransformedSize() : 0;
     const int64_t each = x_.lanes_size() + y_.lanes_size() +
-                         kPoints * (s.inputs + s.outputs) * step_ + s.in_columns * kLanes + partial;
+                         kPoints * (s.inputs + s.outputs) * stride_ + s.in_columns * kLanes +
+                         partial;
     threads_.resize(std::clamp<int64_t>(omp_get_max_threads(), 1, blocks_));
     bytes_ = static_cast<int64_t>(threads_.size()) * each * static_cast<int64_t>(sizeof(float));
     if (!d.forward || stages_.bounds()) return;
@@ -233,8 +234,8 @@ class WinogradConvOp final : public ConvOp {
         steps_.input(shape_, strip, i, t.x, t.v, t.row);
         for (int j = 0; j < kPoints; ++j) {
           gemm_(false, false, shape_.outputs, columns, shape_.inputs, 1, Transformed(u, i, j),
-                shape_.inputs, Point(t.v, shape_.inputs, j), step_, 0,
-                Point(t.m, shape_.outputs, j), step_);
+                shape_.inputs, Point(t.v, shape_.inputs, j), stride_, 0,
+                Point(t.m, shape_.outputs, j), stride_);
         }
         steps_.output(shape_, strip, i, t.m, t.y);
       });
@@ -262,8 +263,8 @@ class WinogradConvOp final : public ConvOp {
         steps_.output_adjoint(shape_, strip, i, t.y, t.m);
         for (int j = 0; j < kPoints; ++j) {
           gemm_(true, false, shape_.inputs, columns, shape_.outputs, 1, Transformed(u, i, j),
-                shape_.inputs, Point(t.m, shape_.outputs, j), step_, 0,
-                Point(t.v, shape_.inputs, j), step_);
+                shape_.inputs, Point(t.m, shape_.outputs, j), stride_, 0,
+                Point(t.v, shape_.inputs, j), stride_);
         }
         steps_.input_adjoint(shape_, strip, i, t.v, t.x, t.row);
       });
@@ -287,7 +288,8 @@ class WinogradConvOp final : public ConvOp {
         steps_.output_adjoint(shape_, strip, i, t.y, t.m);
         for (int j = 0; j < kPoints; ++j) {
           steps_.inner(shape_.outputs, shape_.inputs, columns, Point(t.m, shape_.outputs, j),
-                       Point(t.v, shape_.inputs, j), step_, t.partial + (i * kPoints + j) * plane);
+                       Point(t.v, shape_.inputs, j), stride_,
+                       t.partial + (i * kPoints + j) * plane);
         }
       });
     });
@@ -312,7 +314,9 @@ class WinogradConvOp final : public ConvOp {
   const float* Transformed(const float* u, int i, int j) const {
     return u + (i * kPoints + j) * Round(windows_);
   }
-  float* Point(float* slice, int64_t channels, int j) const { return slice + j * channels * step_; }
+  float* Point(float* slice, int64_t channels, int j) const {
+    return slice + j * channels * stride_;
+  }
 
   // Divides the workspace among the threads.
   void Bind(DevicePtr workspace) {
@@ -326,8 +330,8 @@ class WinogradConvOp final : public ConvOp {
     for (Thread& t : threads_) {
       t = {take(x_.lanes_size()),
            take(y_.lanes_size()),
-           take(kPoints * s.inputs * step_),
-           take(kPoints * s.outputs * step_),
+           take(kPoints * s.inputs * stride_),
+           take(kPoints * s.outputs * stride_),
            take(s.in_columns * kLanes),
            take(descriptor_.backward_weights ? TransformedSize() : 0)};
     }
@@ -353,7 +357,7 @@ class WinogradConvOp final : public ConvOp {
   template <class Work> void InSlices(const Work& work) const {
     for (int64_t begin = 0; begin < shape_.tiles_y; begin += strip_) {
       const int64_t end = std::min<int64_t>(shape_.tiles_y, begin + strip_);
-      const WinogradStrip strip{begin, end, step_};
+      const WinogradStrip strip{begin, end, stride_};
       for (int i = 0; i < kPoints; ++i) work(strip, i, (end - begin) * shape_.tiles_x * kLanes);
     }
   }
@@ -364,7 +368,7 @@ class WinogradConvOp final : public ConvOp {
   const WinogradShape shape_;
   const int64_t blocks_, windows_;  // of 16 images; pairs of channels
   Window x_, y_;
-  int64_t strip_, step_;  // rows of tiles at a time; elements between channels of a slice
+  int64_t strip_, stride_;  // rows of tiles at a time; elements between channels of a slice
   const EpilogueStages stages_;
   std::vector<std::unique_ptr<EpiloguePass>> passes_;  // of the threads; none for bounds
   BiasOp bias_;

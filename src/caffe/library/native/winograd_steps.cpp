@@ -88,10 +88,10 @@ struct Combination {
 template <int I>
 void Input(const WinogradShape& s, const WinogradStrip& strip, const float* x, float* v,
            float* row) {
-  const long width = s.in_columns * kLanes, plane = s.inputs * strip.step;
+  const long width = s.in_columns * kLanes, plane = s.inputs * strip.stride;
   for (long c = 0; c < s.inputs; ++c) {
     const float* image = x + c * s.in_rows * width;
-    float* target = v + c * strip.step;
+    float* target = v + c * strip.stride;
     for (long ty = strip.begin; ty < strip.end; ++ty) {
       const float* source = image + ty * s.tile * width;
       for (long at = 0; at < width; at += kWidth) {
@@ -125,10 +125,10 @@ void Input(const WinogradShape& s, const WinogradStrip& strip, const float* x, f
 template <int I>
 void InputAdjoint(const WinogradShape& s, const WinogradStrip& strip, const float* v, float* x,
                   float* row) {
-  const long width = s.in_columns * kLanes, plane = s.inputs * strip.step;
+  const long width = s.in_columns * kLanes, plane = s.inputs * strip.stride;
   for (long c = 0; c < s.inputs; ++c) {
     float* image = x + c * s.in_rows * width;
-    const float* source = v + c * strip.step;
+    const float* source = v + c * strip.stride;
     for (long ty = strip.begin; ty < strip.end; ++ty) {
       for (long at = 0; at < width; at += kWidth) At(row + at) = Vector{};
       for (long tx = 0; tx < s.tiles_x; ++tx, source += kLanes) {
@@ -162,9 +162,9 @@ void InputAdjoint(const WinogradShape& s, const WinogradStrip& strip, const floa
 template <int M, int I>
 void Output(const WinogradShape& s, const WinogradStrip& strip, const float* m, float* y) {
   constexpr auto& a = kA<M>.values;
-  const long width = s.columns * kLanes, plane = s.outputs * strip.step;
+  const long width = s.columns * kLanes, plane = s.outputs * strip.stride;
   for (long o = 0; o < s.outputs; ++o) {
-    const float* source = m + o * strip.step;
+    const float* source = m + o * strip.stride;
     for (long ty = strip.begin; ty < strip.end; ++ty) {
       float* target = y + (o * s.rows + ty * M) * width;
       for (long tx = 0; tx < s.tiles_x; ++tx, source += kLanes, target += M * kLanes) {
@@ -198,9 +198,9 @@ void Output(const WinogradShape& s, const WinogradStrip& strip, const float* m, 
 template <int M, int I>
 void OutputAdjoint(const WinogradShape& s, const WinogradStrip& strip, const float* y, float* m) {
   constexpr auto& a = kA<M>.values;
-  const long width = s.columns * kLanes, plane = s.outputs * strip.step;
+  const long width = s.columns * kLanes, plane = s.outputs * strip.stride;
   for (long o = 0; o < s.outputs; ++o) {
-    float* target = m + o * strip.step;
+    float* target = m + o * strip.stride;
     for (long ty = strip.begin; ty < strip.end; ++ty) {
       const float* source = y + (o * s.rows + ty * M) * width;
       for (long tx = 0; tx < s.tiles_x; ++tx, target += kLanes, source += M * kLanes) {
@@ -312,7 +312,7 @@ float Sum(const Vector& v) {
 
 // Tiles of sums. The last tile of an axis ends at the edge and skips sums that an earlier tile
 // computed.
-void Inner(long m, long n, long k, const float* a, const float* b, long step, float* c) {
+void Inner(long m, long n, long k, const float* a, const float* b, long stride, float* c) {
   for (long i_done = 0; i_done < m; i_done += kTileM) {
     const long i0 = i_done < m - kTileM ? i_done : m - kTileM;
     for (long j_done = 0; j_done < n; j_done += kTileN) {
@@ -323,14 +323,14 @@ void Inner(long m, long n, long k, const float* a, const float* b, long step, fl
 #pragma GCC unroll 8
         for (int j = 0; j < kTileN; ++j) sum[i][j] = Vector{};
       }
-      const float *p = a + i0 * step, *q = b + j0 * step;
+      const float *p = a + i0 * stride, *q = b + j0 * stride;
       for (long at = 0; at < k; at += kWidth, p += kWidth, q += kWidth) {
         Vector right[kTileN];
 #pragma GCC unroll 8
-        for (int j = 0; j < kTileN; ++j) right[j] = Load(q + j * step);
+        for (int j = 0; j < kTileN; ++j) right[j] = Load(q + j * stride);
 #pragma GCC unroll 8
         for (int i = 0; i < kTileM; ++i) {
-          const Vector left = Load(p + i * step);
+          const Vector left = Load(p + i * stride);
 #pragma GCC unroll 8
           for (int j = 0; j < kTileN; ++j) sum[i][j] += left * right[j];
         }
