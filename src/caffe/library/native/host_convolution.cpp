@@ -118,8 +118,8 @@ class RowWalker {
     }
   }
 
-  // The columns of output rows [begin, end) of padded planes: [planes, taps…, (end - begin) *
-  // width].
+  // The columns of output rows [begin, end) of padded planes, of the shape
+  // [planes, taps…, (end - begin) * width].
   template <class T>
   void Gather(const T* planes, T* columns, int64_t count, int64_t begin, int64_t end) const {
     Walk(count, begin, end, [=, this](auto w, int64_t plane, int64_t at, int64_t column) {
