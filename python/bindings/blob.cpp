@@ -97,7 +97,7 @@ void BindBlob(py::module_& module) {
   py::class_<BlobBase, std::shared_ptr<BlobBase>>(
       module, "Blob",
       "An N-dimensional array of one type with data and diff (its gradient), in C order.\n\n"
-      "Images are (N, C, H, W): items, channels, height, width. Blobs are made by nets:\n"
+      "Images are (N, C, H, W): items, channels, height, width. Nets create blobs:\n"
       "net.blobs['data'], net.params['conv1'][0].")
       .def_property_readonly("shape", &ShapeOf, "The extents, a tuple of int.")
       .def_property_readonly("num", &Number<&BlobBase::num>,
@@ -110,7 +110,7 @@ void BindBlob(py::module_& module) {
                              "shape[3], int; 1 if the blob has no such axis.")
       .def_property_readonly("count", &Count, "The number of elements: the product of shape.")
       .def_property_readonly("name", &BlobBase::name,
-                             "The name in the net, str; of a parameter <layer>.<index>.")
+                             "The name in the net, str; <layer>.<index> for a parameter.")
       .def_property_readonly(
           "data_type",
           [](const BlobBase& blob) {
@@ -123,17 +123,15 @@ void BindBlob(py::module_& module) {
           py::return_value_policy::reference, "The caffe.Device whose memory holds the blob.")
       .def_property_readonly(
           "data", &Data,
-          "A NumPy view of the values with the blob's shape; the net sees what is written at the "
-          "next "
-          "pass.\n\n"
-          "float is float32, half float16, double float64, bfloat16 ml_dtypes.bfloat16. quant8 "
-          "and\n"
-          "quant16 are codes, uint8 and uint16 (caffe.codes.Codes), which take integers only: use\n"
-          "float_data for numbers. Reading waits for the device. blob.data[...] = x writes.")
+          "A NumPy view of the values with the blob's shape. The next pass reads what a script\n"
+          "has written: blob.data[...] = x.\n\n"
+          "The NumPy type is float32 for float, float16 for half, float64 for double,\n"
+          "ml_dtypes.bfloat16 for bfloat16. quant8 and quant16 are codes, uint8 and uint16\n"
+          "(caffe.codes.Codes), to which only integers can be assigned: use float_data for\n"
+          "numbers. Reading waits for the device.")
       .def_property_readonly(
           "diff", &Diff,
-          "A NumPy view of the gradient: shape and type are those of data. Backward "
-          "writes it.")
+          "A NumPy view of the gradient, with the shape and type of data. Backward writes it.")
       .def_property_readonly("_quantization", &Quantization)
       .def_property_readonly(
           "_gpu_data_ptr",
@@ -150,7 +148,7 @@ void BindBlob(py::module_& module) {
           },
           "The address of diff in the memory of a CUDA device (or the CPU), int.")
       .def("reshape", &Reshape,
-           "reshape(2, 3) or reshape((2, 3)): other extents, int each.\n\n"
+           "reshape(2, 3) or reshape((2, 3)): changes the extents, each an int.\n\n"
            "Earlier views keep the old memory. net.reshape(), or the next forward,\n"
            "reshapes the later blobs. TypeError if an extent is not an integer,\n"
            "RuntimeError for negative extents and sizes that do not fit into memory.");

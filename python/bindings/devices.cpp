@@ -110,7 +110,7 @@ void BindDevices(py::module_& module) {
       "and the last, [-1], is the CPU, whose number is -1.");
   module.def(
       "device", [] { return Runtime::Get().default_device(); }, py::return_value_policy::reference,
-      "This thread's default device, a caffe.Device: that of set_device, else the best one.");
+      "This thread's default device, a caffe.Device: that of set_device, otherwise the best one.");
   module.def("enumerate_devices", &EnumerateDevices, py::arg("silent") = false,
              "The number of devices besides the CPU, int; prints them unless silent.");
   module.def(
@@ -128,16 +128,15 @@ void BindDevices(py::module_& module) {
         SetDevice(devices[0]);
       },
       py::arg("devices"),
-      "Calls set_device with the first one of a list: a net runs on one device. RuntimeError for "
-      "an empty\n"
-      "list.");
+      "Calls set_device with the first device of a list, because a net runs on one device.\n"
+      "RuntimeError for an empty list.");
   module.def(
       "set_mode_cpu", [] { Runtime::Get().SetDefaultDevice(Runtime::Get().cpu()); },
       "Makes the CPU this thread's default device.");
   module.def(
       "set_mode_gpu", &SetModeGpu,
-      "Makes the device of the last set_device this thread's default again, else the best GPU.\n\n"
-      "Without a GPU it warns once and uses the CPU.");
+      "Makes the device of the last set_device this thread's default again, otherwise the best\n"
+      "GPU. Without a GPU it warns once and uses the CPU.");
   module.def(
       "set_random_seed",
       [](int64_t seed) {

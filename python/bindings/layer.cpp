@@ -42,20 +42,18 @@ void BindLayer(py::module_& module) {
   py::class_<LayerBase, std::shared_ptr<LayerBase>>(
       module, "Layer", py::dynamic_attr(),
       "A layer of a net, and the base class of layers that are written in Python.\n\n"
-      "layer { type: 'Python' python_param { module: 'm' layer: 'MyLayer' param_str: '…' } } "
-      "makes\n"
-      "an object of m.MyLayer, a subclass of this one with the methods\n\n"
-      "setup(self, bottom, top): once, when the net is made: reads param_str, checks the number "
-      "of\n"
-      "  bottoms and tops, makes parameters with self.blobs.add_blob(2, 3).\n"
-      "reshape(self, bottom, top): before every forward: top[0].reshape(*bottom[0].data.shape).\n"
+      "layer { type: 'Python' python_param { module: 'm' layer: 'MyLayer' param_str: '…' } }\n"
+      "creates an object of m.MyLayer, a subclass of caffe.Layer with the methods\n\n"
+      "setup(self, bottom, top): called once, when the net is created. Reads param_str, checks\n"
+      "  the number of bottoms and tops, adds parameters with self.blobs.add_blob(2, 3).\n"
+      "reshape(self, bottom, top): called before every forward. Shapes the tops:\n"
+      "  top[0].reshape(*bottom[0].data.shape).\n"
       "forward(self, bottom, top): reads bottom[i].data, writes top[i].data[...].\n"
-      "backward(self, top, propagate_down, bottom): writes bottom[i].diff[...] from top[i].diff "
-      "where\n"
-      "  propagate_down[i]; adds to self.blobs[i].diff.\n\n"
-      "bottom and top are lists of caffe.Blob. The module must be importable (sys.path, "
-      "PYTHONPATH).\n"
-      "forward and backward raise a method's exception with the layer's name in front.")
+      "backward(self, top, propagate_down, bottom): writes bottom[i].diff[...] from top[i].diff\n"
+      "  if propagate_down[i]; adds to self.blobs[i].diff.\n\n"
+      "bottom and top are lists of caffe.Blob. Python must be able to import the module\n"
+      "(sys.path, PYTHONPATH). An exception of a method is raised by net.forward and\n"
+      "net.backward; its message is prefixed with the layer's name.")
       .def_property_readonly(
           "type", [](const LayerBase& layer) { return layer.type(); },
           "The type, str, for example Convolution.")

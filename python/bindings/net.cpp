@@ -138,17 +138,17 @@ void BindNet(py::module_& module) {
       "A net from a prototxt or a message, on this thread's default device.\n\n"
       "Net(network_file, phase=TEST, level=0, stages=None, weights=None)\n\n"
       "network_file: a prototxt's path, a caffe_pb2.NetParameter or a caffe.NetParameter.\n"
-      "phase: caffe.TRAIN or caffe.TEST, or their names. level, stages: select layers by their "
-      "include and\n"
-      "exclude rules; stages is a name or a list of names. weights: a caffemodel or HDF5\n"
-      "file, several separated by commas.\n\n"
-      "A RuntimeError for an invalid net names layer, blob and values. Several threads use\n"
-      "a net one after the other.")
+      "phase: caffe.TRAIN or caffe.TEST, or their names.\n"
+      "level, stages: select layers by their include and exclude rules; stages is a name or a\n"
+      "list of names.\n"
+      "weights: a caffemodel or HDF5 file, or several, separated by commas.\n\n"
+      "The RuntimeError for an invalid net names the layer, the blob and the values. If several\n"
+      "threads use a net, one runs it at a time.")
       .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level"),
            py::arg("stages"), py::arg("weights"))
       .def("exclusive", &LockOf,
            "with net.exclusive(): other threads that run the net wait until the block ends.\n\n"
-           "forward returns views, which no other thread overwrites in the block.")
+           "During the block no other thread overwrites the views that forward returns.")
       .def("_run_forward",
            [](Net& net, int start, int end) {
              const Computing computing(net);
@@ -181,9 +181,8 @@ void BindNet(py::module_& module) {
             net.Reshape();
           },
           "Computes the shapes of all blobs from those of the inputs.\n\n"
-          "For net.blobs['data'].reshape(1, 3, 500, 500); forward does this, too. RuntimeError "
-          "names\n"
-          "the first layer whose shapes do not fit.")
+          "Used after net.blobs['data'].reshape(1, 3, 500, 500); forward does this, too. The\n"
+          "RuntimeError for shapes that do not fit names the first such layer.")
       .def(
           "clear_param_diffs",
           [](Net& net) {
@@ -201,10 +200,9 @@ void BindNet(py::module_& module) {
             net.SyncViews();
           },
           py::arg("path"),
-          "Copies weights, and ranges of blobs, from a caffemodel or HDF5 file, by names of "
+          "Copies weights, and ranges of blobs, from a caffemodel or HDF5 file, by the names of\n"
           "layers.\n\n"
-          "Several files are separated by commas. Layers that the file lacks keep their "
-          "they\n"
+          "Several files are separated by commas. Layers that are not in the file keep their\n"
           "values. RuntimeError if a file cannot be read or a shape differs.")
       .def(
           "keep",
@@ -220,11 +218,10 @@ void BindNet(py::module_& module) {
             net.Keep(names);
           },
           "keep('conv1', 'fc7'): every forward writes these blobs.\n\n"
-          "A whole forward in phase TEST computes some layers together and does not write the "
-          "blobs\n"
-          "between them. Reading such a blob computes it, from what the blobs before it hold "
-          "then.\n"
-          "Keep blobs that you read after each forward. RuntimeError for names of no blob.")
+          "A whole forward in phase TEST computes some layers together and does not write the\n"
+          "blobs between them. Reading such a blob computes it from the current values of the\n"
+          "blobs before it. Keep blobs that you read after each forward. RuntimeError for an\n"
+          "unknown name.")
       .def(
           "share_with",
           [](Net& net, const Net& other) {
@@ -272,7 +269,8 @@ void BindNet(py::module_& module) {
           "_phase", [](const Net& net) { return static_cast<int>(Initialized(net).phase()); })
       .def_property_readonly(
           "layers", [](const Net& net) { return Initialized(net).layers(); },
-          "The layers, a list of caffe.Layer in the order of a forward; layer_dict has them by "
+          "The layers, a list of caffe.Layer in the order of a forward. net.layer_dict has them "
+          "by\n"
           "name.")
       .def_property_readonly("_blobs", [](const Net& net) { return Initialized(net).blobs(); })
       .def_property_readonly("_blob_names",
@@ -318,17 +316,17 @@ void BindNet(py::module_& module) {
             return ranges;
           },
           "The observed ranges, a dict of (smallest, largest) by the name of the blob.\n\n"
-          "Collected under quant_mode observe, or read from a caffemodel. A blob that layers "
-          "change\n"
-          "in place has one range for each version: the last has the blob's name, an earlier one\n"
-          "<blob>@<layer>.")
+          "They are collected in quant_mode observe, or read from a caffemodel. A blob that "
+          "layers\n"
+          "change in place has one range for each version: the last has the blob's name, an\n"
+          "earlier one the name <blob>@<layer>.")
       .def(
           "before_forward",
           [](Net& net, const py::function& f) {
             WaitUntilIdle(net).set_before_forward(MakeCallback(f));
           },
           py::arg("function"),
-          "Calls function(index of the layer in layers) before each layer's forward.\n\n"
+          "Calls function(index of the layer in net.layers) before each layer's forward.\n\n"
           "Only one function can be set. With a function, layers run one by one (not fused).")
       .def(
           "after_forward",

@@ -44,8 +44,8 @@ void BindParameters(py::module_& module) {
   using caffe::NetState;
   using caffe::SolverParameter;
   py::class_<NetState>(module, "NetState",
-                       "Phase, level and stages of a net, which choose its layers; fields as in "
-                       "caffe.proto.")
+                       "Phase, level and stages of a net, which select its layers; the fields are\n"
+                       "those of caffe.proto.")
       .def(py::init<>())
       .def_property(
           "phase", [](const NetState& s) { return static_cast<int>(s.phase()); },
@@ -71,8 +71,8 @@ void BindParameters(py::module_& module) {
            })
       .def("clear_stage", [](NetState& s) { s.clear_stage(); });
   py::class_<NetParameter>(module, "NetParameter",
-                           "The net of a caffe.SolverParameter. To write a net use\n"
-                           "caffe_pb2.NetParameter, or with caffe.NetSpec.")
+                           "The net of a caffe.SolverParameter. To write a net, use\n"
+                           "caffe_pb2.NetParameter or caffe.NetSpec.")
       .def(py::init<>())
       .def_property(
           "force_backward", [](const NetParameter& p) { return p.force_backward(); },
@@ -87,8 +87,8 @@ void BindParameters(py::module_& module) {
       .def("SerializeToString",
            [](const NetParameter& p) { return py::bytes(p.SerializeAsString()); });
 
-  py::class_<SolverParameter> solver(module, "SolverParameter",
-                                     "Settings of a solver; fields as in caffe.proto.");
+  py::class_<SolverParameter> solver(
+      module, "SolverParameter", "The settings of a solver; the fields are those of caffe.proto.");
   solver.def(py::init<>());
 #define FIELD(field, Type)                                        \
   solver.def_property(                                            \

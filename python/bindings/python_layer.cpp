@@ -211,10 +211,9 @@ void BindPythonLayer(py::module_& module) {
                         "): add_blob can be called only in the setup of a Python layer");
             layer->AddBlob(ToShape(extents, blobs.layer->name() + ": add_blob"));
           },
-          "In the setup of a Python layer: adds a parameter of zeros, add_blob(2, 3) or\n"
-          "add_blob((2, 3)). Its type is float, or double in a layer of double; RuntimeError in "
-          "other\n"
-          "layers.");
+          "Adds a parameter of zeros, in the setup of a Python layer: add_blob(2, 3) or\n"
+          "add_blob((2, 3)). Its type is float, or double in a layer of double. RuntimeError in\n"
+          "other layers.");
   auto layer = py::reinterpret_borrow<py::class_<LayerBase, std::shared_ptr<LayerBase>>>(
       module.attr("Layer"));
   layer.def(py::init(&PythonLayer::MakeBase))
@@ -231,7 +230,7 @@ void BindPythonLayer(py::module_& module) {
       .def_property_readonly(
           "param_str",
           [](const LayerBase& self) { return self.layer_param().python_param().param_str(); },
-          "python_param's param_str, str: settings in whatever form the layer reads.")
+          "python_param's param_str, str: settings in a form that the layer reads.")
       .def_property_readonly(
           "phase", [](const LayerBase& self) { return static_cast<int>(self.phase()); },
           "The phase of the net, caffe.TRAIN (0) or caffe.TEST (1).");

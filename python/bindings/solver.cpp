@@ -177,8 +177,7 @@ const char* const kTypes[] = {"SGD", "Nesterov", "Adam", "AdaGrad", "RMSProp", "
 template <int Tag> void BindTyped(py::module_& module) {
   py::class_<TypedSolver<Tag>, PythonSolver>(
       module, (std::string(kTypes[Tag]) + "Solver").c_str(),
-      "A solver, see caffe.Solver, of this rule whatever type "
-      "the settings name.")
+      "A caffe.Solver with this update rule; the type in the settings is ignored.")
       .def(py::init([](const py::object& given) {
              caffe::SolverParameter parameter = Settings(given);
              parameter.set_type(kTypes[Tag]);
@@ -322,10 +321,11 @@ void SetRate(PythonSolver& solver, double rate) {
 }  // namespace
 
 void BindSolver(py::module_& module) {
-  py::class_<PythonSolver>(module, "Solver",
-                           "Trains a net. Created by caffe.get_solver, or as caffe.SGDSolver, "
-                           "AdamSolver, … from a prototxt or\n"
-                           "a SolverParameter. Threads use a solver and its nets one at a time.")
+  py::class_<PythonSolver>(
+      module, "Solver",
+      "Trains a net. Created by caffe.get_solver, or as caffe.SGDSolver,\n"
+      "AdamSolver, … from a prototxt or a SolverParameter. If several threads\n"
+      "use a solver and its nets, one runs at a time.")
       .def_property_readonly(
           "net", [](PythonSolver& solver) { return Initialized(solver).net(); },
           py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
@@ -352,26 +352,20 @@ void BindSolver(py::module_& module) {
       .def_property_readonly(
           "param", [](const PythonSolver& solver) { return &Initialized(solver).param(); },
           py::return_value_policy::reference_internal,
-          "The settings, a caffe.SolverParameter. Changes of base_lr, lr_policy and its "
-          "parameters, "
-          "display,\n"
-          "snapshot and max_iter take effect at once.")
+          "The settings, a caffe.SolverParameter. Changes of base_lr, lr_policy and its\n"
+          "parameters, display, snapshot and max_iter take effect at once.")
       .def("step", &Step, py::arg("iterations"), py::arg("progress") = py::none(),
-           "Trains for that many iterations (0 or more) and returns the smoothed loss, float: the "
-           "mean "
-           "of\n"
+           "Trains for `iterations` (0 or more) and returns the smoothed loss, float: the mean of\n"
            "the last average_loss iterations of this call; 0.0 for step(0).\n\n"
-           "progress: True draws a progress bar on standard error, False none; None draws one "
-           "if\n"
-           "that is a terminal and the call takes longer than half a second.\n\n"
-           "Ctrl-C finishes the iteration, writes a snapshot if snapshot_prefix can be written, "
-           "prints\n"
-           "the line that resumes and raises KeyboardInterrupt; a second Ctrl-C ends at once, "
-           "without a\n"
-           "snapshot. ValueError for a negative number, RuntimeError for errors of layers.")
+           "progress: True draws a progress bar on standard error, False does not. None draws it\n"
+           "if standard error is a terminal and the call takes longer than half a second.\n\n"
+           "Ctrl-C finishes the iteration, writes a snapshot if snapshot_prefix can be written,\n"
+           "prints how to resume and raises KeyboardInterrupt. A second Ctrl-C ends at once,\n"
+           "without a snapshot. ValueError for a negative number, RuntimeError for errors of\n"
+           "layers.")
       .def("solve", &Solve, py::arg("resume") = py::none(), py::arg("progress") = py::none(),
            "Trains up to max_iter, with the tests and snapshots of the settings, from the current\n"
-           "iteration or from that of `resume`, a solverstate's path. progress and Ctrl-C: see "
+           "iteration or from that of `resume`, a solverstate's path. For progress and Ctrl-C see\n"
            "step.")
       .def(
           "restore",
@@ -382,9 +376,8 @@ void BindSolver(py::module_& module) {
             SyncViews(solver);
           },
           py::arg("path"),
-          "Resumes from a solverstate: iteration, weights, history, positions in "
-          "data.\n\n"
-          "RuntimeError if the file, or the caffemodel that it names, cannot be read or does "
+          "Resumes from a solverstate: iteration, weights, history, positions in the data.\n\n"
+          "RuntimeError if the file, or the caffemodel that it names, cannot be read or does\n"
           "not fit.")
       .def(
           "snapshot",
@@ -402,14 +395,13 @@ void BindSolver(py::module_& module) {
             solver.ApplyUpdate();
             SyncViews(solver);
           },
-          "Updates the parameters by the gradients in their diffs, and counts an "
-          "iteration.")
+          "Updates the parameters by the gradients in their diffs, and counts an iteration.")
       .def_property(
           "lr", [](const PythonSolver& solver) { return Initialized(solver).Rate(); }, &SetRate,
           "The learning rate of the current iteration, float.\n\n"
-          "Setting it changes param.base_lr so that the current iteration has this rate; lr_policy "
-          "goes\n"
-          "on from there. ValueError for negative rates and if the policy's factor is 0.")
+          "Setting it changes param.base_lr so that the current iteration has this rate; "
+          "lr_policy\n"
+          "continues from it. ValueError for negative rates and if the policy's factor is 0.")
       .def(
           "share_weights",
           [](PythonSolver& solver, caffe::Net& net) {
@@ -417,9 +409,8 @@ void BindSolver(py::module_& module) {
             net.ShareTrainedLayersWith(*solver.net());
           },
           py::arg("net"),
-          "A net shares the parameters of the trained net's layers of the same names: "
-          "one\n"
-          "memory.")
+          "Makes a net share the memory of the parameters of the trained net's layers with the\n"
+          "same names.")
       .def(
           "add_callback",
           [](PythonSolver& solver, const py::function& on_start,
@@ -429,9 +420,8 @@ void BindSolver(py::module_& module) {
             solver.callback.gradients.push_back(on_gradients_ready);
           },
           py::arg("on_start"), py::arg("on_gradients_ready"),
-          "Calls on_start() before the forward of every iteration, on_gradients_ready() between "
-          "backward\n"
-          "and update. An exception ends step and solve.");
+          "Calls on_start() before the forward of every iteration, on_gradients_ready() between\n"
+          "backward and update. An exception ends step and solve.");
   BindTyped<0>(module);
   BindTyped<1>(module);
   BindTyped<2>(module);
@@ -439,10 +429,9 @@ void BindSolver(py::module_& module) {
   BindTyped<4>(module);
   BindTyped<5>(module);
   module.def("get_solver", &GetSolver, py::arg("solver"),
-             "Creates a solver of the type that the settings name.\n\n"
-             "From a prototxt's path, a caffe.SolverParameter or a caffe_pb2.SolverParameter. "
-             "RuntimeError\n"
-             "says what is missing or wrong.");
+             "Creates a solver of the type in the settings: a prototxt's path, a\n"
+             "caffe.SolverParameter or a caffe_pb2.SolverParameter. RuntimeError if the settings\n"
+             "are invalid.");
   module.def("get_solver_from_file", &GetSolver, py::arg("path"),
              "The OpenCL fork's name of get_solver.");
 }
