@@ -29,7 +29,7 @@ def names(choices):
         chosen = text.split(',')
         for name in chosen:
             if name not in choices:
-                raise argparse.ArgumentTypeError('%s is none of %s' % (name, ', '.join(choices)))
+                raise argparse.ArgumentTypeError('%s is not one of %s' % (name, ', '.join(choices)))
         return chosen
     return parse
 
