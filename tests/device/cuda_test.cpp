@@ -283,7 +283,7 @@ TEST_F(CudaTest, ProgramsComeFromTheCache) {
   device_->Build(text);
   EXPECT_EQ(device_->counters().builds, 1);
   ASSERT_TRUE(cache.Find(key));
-  // The program is gone from the process, and comes back without the compiler.
+  // The process no longer has the program, and loads it again without the compiler.
   device_->Build(text);
   EXPECT_EQ(device_->counters().builds, 1);
   device_->Build(text, false);

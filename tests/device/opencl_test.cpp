@@ -264,7 +264,7 @@ TEST_F(OpenClTest, RefusesAHeadThatTheCompiledKernelDoesNotHave) {
 }
 
 TEST_F(OpenClTest, ABuildFailureShowsDeviceKernelLogAndLines) {
-  for (const bool use_cache : {false, true, true}) {  // the last one is told by the cache
+  for (const bool use_cache : {false, true, true}) {  // the last error comes from the cache
     ProgramText text = ScaleText("scale broken");
     text.source.replace(text.source.find("factor * ("), 6, "fcator");
     device_->ResetCounters();

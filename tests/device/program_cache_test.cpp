@@ -52,7 +52,7 @@ void Put(ProgramCache& cache, const std::string& source) {
   cache.Store(KeyOf(source), "some device", source, EntryOf(source));
 }
 
-// The exit status of work in a process of its own; 128 + signal if one ended it.
+// The exit status of work in a separate process; 128 + signal if a signal ended it.
 int Wait(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -79,7 +79,7 @@ class ProgramCacheTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Statements on the file, behind the cache's back.
+  // Executes statements on the file, without the cache.
   void Sql(const std::string& text) {
     sqlite3* connection = nullptr;
     ASSERT_EQ(sqlite3_open(file_.c_str(), &connection), SQLITE_OK);

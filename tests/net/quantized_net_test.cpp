@@ -126,7 +126,7 @@ TEST_P(QuantizedNetTest, CodesEqualThoseOfTheCpu) {
   EXPECT_EQ(Codes(*net->BlobByName("conv")), Codes(*host->BlobByName("conv")));
 }
 
-// Dropout, Permute, ShuffleChannel, Tile, Crop, Reshape and Slice hand on the range they got; Concat
+// Dropout, Permute, ShuffleChannel, Tile, Crop, Reshape and Slice pass their range on; Concat
 // of several has one of its own.
 TEST_P(QuantizedNetTest, LayersWithoutArithmeticCarryRanges) {
   const auto [device, type] = GetParam();
@@ -319,7 +319,7 @@ TEST(NetRangesTest, NamesOfTheForkAreRead) {
     entry->set_observed_min(low);
     entry->set_observed_max(high);
   };
-  // The fork knows one range of conv, with its ReLU in place, and one for each copy of pool.
+  // The fork stores one range of conv, with its ReLU in place, and one for each copy of pool.
   add("data", -1, 1);
   add("conv", -3, 3.5);
   add("pool_pool_0_split_0", 0, 2);

@@ -65,7 +65,7 @@ TEST_P(LabelCheckTest, TheNextReadOfALossSaysIt) {
     EXPECT_EQ(kMessage, ErrorOf([&] { solver->Step(1); }));
   } else {
     solver->Step(1);
-    // The device goes on, and does not forget.
+    // The device continues to compute and keeps the error.
     SetLabels(&net, kRight);
     solver->Step(3);
     EXPECT_EQ(kMessage, ErrorOf([&] { solver->SmoothedLoss(); }));
@@ -81,7 +81,7 @@ TEST_P(LabelCheckTest, TheNextReadOfALossSaysIt) {
             }));
 }
 
-// Until then items with wrong labels are left out: the weights are those of a training without them.
+// Until then, items with wrong labels are ignored: the weights are those of training without them.
 TEST_P(LabelCheckTest, WeightsStayWhatTheOtherItemsMakeOfThem) {
   if (on_cpu()) GTEST_SKIP() << "the CPU's Forward throws at once";
   std::vector<double> expected;

@@ -11,8 +11,8 @@ class NetState;
 class NetStateRule;
 struct TypedNet;
 
-// Passes: pure functions from net to net. Each has a file of its own in src/caffe/graph; TypedNet is
-// in typed_net.hpp there.
+// Passes: pure functions from net to net. Each has its own file in src/caffe/graph; TypedNet is in
+// typed_net.hpp there.
 
 // Whether a state meets a rule; if not, `why` (may be null) gets the reason.
 bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string* why);
@@ -23,7 +23,7 @@ NetParameter FilterNet(const NetParameter& net, std::vector<int>* kept = nullptr
 
 // Sets the types of every layer, from its own fields, from the layer whose top it reads and from
 // the net's data_type. A top of a data layer that another layer reads as labels is float, even
-// through layers without arithmetic and in place, unless the data layer sets types of its own.
+// through layers without arithmetic and in place, unless the data layer sets its own types.
 // Throws for layer types that are not registered, and for data types that a layer does not support.
 TypedNet AssignTypes(const NetParameter& net);
 

@@ -29,9 +29,9 @@ class LayerRegistry {
   // One creator for every triple; for layers of users and layers that convert types.
   void AddUntyped(const std::string& name, LayerTraits traits, Creator creator);
 
-  // A type that another module adds, and what messages say until it does, behind the type's name.
+  // A type that another module adds. Until then, error messages about the type end with `hint`.
   void AddElsewhere(const std::string& name, const std::string& hint);
-  // That hint; empty for other names.
+  // The hint of AddElsewhere; empty for other names.
   std::string Elsewhere(const std::string& name) const;
 
   bool Has(const std::string& name) const { return entries_.count(name) > 0; }

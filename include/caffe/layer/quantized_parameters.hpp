@@ -37,14 +37,14 @@ class QuantizedParameters final : public Derived {
     int64_t channels = 0;
     bool transposed = false;
     Options options;
-    // The activation of the epilogue, and the slopes of PReLU, one for each channel or one for all. Sums
-    // below 0 have the factor slope s_in s_w / s_out.
+    // The activation of the epilogue, and the slopes of PReLU, one for each channel or one for all.
+    // Sums below 0 have the factor slope s_in s_w / s_out.
     Activation activation;
     const BlobBase* slopes = nullptr;
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);
-  // To be told before Refresh, which throws on weights that are infinite or NaN.
+  // Call this before Refresh. Refresh throws if a weight is infinite or NaN.
   void SetRanges(const QuantRange& in, const QuantRange& out);
   // Codes [channels, depth].
   const BlobBase& codes() const { return *codes_; }

@@ -15,7 +15,7 @@ class LayerRegistry;
 //                                      stable_prod_grad, dE/dy y / x_i: NaN where x_i is 0
 //   MAX:  y = the largest x_i.         dE/dx_i = dE/dy where x_i was chosen, else 0; of equal ones
 //                                      bottom 1 is chosen before bottom 0, else the earlier one
-// bottoms, top 0: any shape, all the same. Not in place.
+// bottoms, top 0: the same shape, which may be any. Not in place.
 // eltwise_param: operation (SUM), coeff (1 each; as many as bottoms or none, not for PROD, ignored
 //   for MAX), stable_prod_grad (true).
 // Types: float kinds.

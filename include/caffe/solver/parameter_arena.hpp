@@ -16,8 +16,8 @@ struct LearnableParameters {
 };
 
 // The data, or the diffs, of several blobs side by side in one buffer on the blobs' device, so that
-// one launch reaches them all. Each stays a memory of its own: a slice of the buffer. A slice that
-// left the buffer, because its blob moved to another device, is brought back at the next access.
+// one launch computes all of them. Each remains a separate memory: a slice of the buffer. A slice
+// that left the buffer, because its blob moved to another device, returns at the next access.
 class ArenaArray {
  public:
   enum class Of { kData, kDiffs };
@@ -46,9 +46,9 @@ class ArenaArray {
   std::weak_ptr<DeviceBuffer> buffer_;
 };
 
-// The learnable blobs of a net, by type. Data and diffs of a type lie in one ArenaArray each, in the
-// order in which backward completes the gradients: later layers first. So clear, norm and update are
-// one launch for each type, and the gradients that are complete at a time are a prefix.
+// The learnable blobs of a net, by type. The data and the diffs of a type are in one ArenaArray
+// each, in the order in which backward completes the gradients: later layers first. So clear, norm
+// and update are one launch for each type, and the completed gradients are always a prefix.
 class ParameterArena {
  public:
   // Blobs begin at multiples of this many elements; each block of so many has one multiplier.

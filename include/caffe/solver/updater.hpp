@@ -24,9 +24,9 @@ class SolverParameter;
 // without an overflow.
 class Updater {
  public:
-  // The parameters move into an arena at the first step. `step_state` outlives this. `narrow_gradients`: some are
-  // computed in a type that overflows easily, so that the loss scale adapts unless it is set.
-  // Throws if a setting does not suit the rule.
+  // The parameters move into an arena at the first step. `step_state` must outlive the updater.
+  // `narrow_gradients`: some gradients are computed in a type that overflows easily, so that the
+  // loss scale is adaptive unless it is set. Throws if a setting does not suit the rule.
   Updater(const SolverParameter& parameter, const LearnableParameters& learnable,
           StepState* step_state, Device* device, bool narrow_gradients);
   ~Updater();

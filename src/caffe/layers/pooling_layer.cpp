@@ -101,7 +101,7 @@ void Pooling::ReadWindow() {
 
 int64_t Pooling::OutputExtent(const Axis& axis) const {
   const int64_t room = axis.input + 2 * axis.pad - axis.kernel;
-  // If the extent is rounded up, a window may stick out by less than a stride; it is cut.
+  // If the extent is rounded up, the last window may end less than a stride outside; it is cut.
   CAFFE_CHECK(room >= 0 || (round_up_ && -room < axis.stride), Where(), ": a window of ",
               axis.kernel, " is larger than the input of ", axis.input, " padded by ", axis.pad,
               "; with stride ", axis.stride, ", rounded ", round_up_ ? "up" : "down",

@@ -108,8 +108,9 @@ template <class Descriptor, class Op> class LibraryRows {
   std::unique_ptr<Op> op_;
 };
 
-// What a call is given was measured for the row that was in use before it. A row that takes over needs
-// its own: workspace for good, if it needs more, and prepared weights until Prepare is called again.
+// The caller provides workspace and prepared weights for the row that was current before the call.
+// After a switch to the next row this class provides them: workspace, if the next row needs more,
+// from then on, and prepared weights until Prepare is called again.
 class Memory {
  public:
   explicit Memory(Device* device) : device_(device) {}
@@ -141,7 +142,7 @@ class Memory {
   DeviceArray own_, weights_;
 };
 
-// What the operators that fall back have in common; Op's passes call Try.
+// The base of the operators that fall back to other libraries; their functions call Try.
 template <class Descriptor, class Op> class FallbackBase : public Op {
  public:
   FallbackBase(Device* device, const Descriptor& d, LibraryRows<Descriptor, Op> rows)
@@ -157,9 +158,9 @@ template <class Descriptor, class Op> class FallbackBase : public Op {
   }
 
  protected:
-  // Calls `run` with the operator in use and the arguments for it until one computes. Nothing but a
-  // virtual call and a copy of the arguments is added to a call that works: an exception costs nothing
-  // before it is thrown. `adds`: the call adds to its output.
+  // Calls `run` with the current operator and its arguments until an operator succeeds. A call that
+  // succeeds at once costs only a virtual call and a copy of the arguments more, because exceptions
+  // cost nothing unless they are thrown. `adds`: the call adds to its output.
   template <class Arguments, class Run>
   void Try(bool adds, const Arguments& arguments, const Run& run) {
     for (;;) {

@@ -27,8 +27,8 @@ GemmDescriptor ProductOf(const ConvDescriptor& d) {
 
 using GemmRows = std::vector<GemmLibrary>;
 
-// Convolutions on devices through the products of a library. The rows of `behind` compute the
-// products that it refuses.
+// Convolutions on devices through the matrix products of a library. The rows of `behind` compute
+// the products that the library refuses.
 ConvLibrary ByColumns(const GemmLibrary& library,
                       const std::function<GemmRows(Device*, const GemmDescriptor&)>& behind) {
   ConvLibrary row;

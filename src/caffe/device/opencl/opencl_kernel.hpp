@@ -12,8 +12,8 @@ namespace caffe {
 class OpenClDevice;
 class OpenClProgram;
 
-// A cl_kernel of its own, so that nets do not overwrite each other's arguments. A pointer takes
-// three arguments: memory object, offset in elements (i64), zero point (i32).
+// Each object has its own cl_kernel, so that nets do not overwrite each other's arguments. A
+// pointer is passed as three arguments: memory object, offset in elements (i64), zero point (i32).
 class OpenClKernel : public Kernel {
  public:
   // Throws if the compiled kernel takes other arguments than `signature`.

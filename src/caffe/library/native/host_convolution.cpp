@@ -516,7 +516,7 @@ template <class T> class HostConvOp final : public ConvOp {
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)()) {
   return {name,
           [gemms](Device* device, const ConvDescriptor& d) {
-            // Images go to threads of ours, from where only some builds can be called.
+            // Images are computed by this library's threads, which can call only some BLAS builds.
             return device->host_accessible() && !d.quantized() && gemms().nestable;
           },
           [gemms](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
