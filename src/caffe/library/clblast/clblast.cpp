@@ -118,8 +118,8 @@ GemmLibrary ClBlastLibrary() {
             if (d.in == kDouble) return std::make_unique<ClBlastGemmOp<double>>(device, d);
             return std::make_unique<ClBlastGemmOp<float>>(device, d);
           },
-          // On processors CLBlast is no faster and takes 10 s and more to compile. Of batches it
-          // makes copies that it allocates each time (on an H200 10 to 50 % slower).
+          // On processors CLBlast is no faster and takes 10 s and more to compile. For batches it
+          // copies matrices to memory that it allocates each time (10 to 50 % slower on an H200).
           [](Device* device, const GemmDescriptor& d) {
             return !device->info().is_cpu_type && d.batch == 1;
           }};
