@@ -144,7 +144,7 @@ void BufferPool::Add(Stream* stream) {
   const std::lock_guard lock(mutex_);
   const auto free = std::find(streams_.begin() + 1, streams_.end(), nullptr);
   CAFFE_CHECK(free != streams_.end(), device_->info().id, ": there are ", Device::kMostStreams,
-              " streams already; reuse them, or destroy one first");
+              " streams already; use them again, or destroy one first");
   *free = stream;
   stream->index_ = static_cast<int>(free - streams_.begin());
 }
