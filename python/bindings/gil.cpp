@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "caffe/core/process_mark.hpp"
 
@@ -13,76 +14,67 @@ namespace py = pybind11;
 
 namespace {
 
-std::atomic<bool> python_has_ended{false};
-std::atomic<int> without_gil{0};  // WithoutGil objects of all threads that do not stay
-thread_local int own_without_gil = 0;
+// How many threads run C++ code without the GIL, and whether this thread is one of them.
+std::atomic<int> running_threads{0};
+thread_local bool is_running = false;
 
-// The main thread ends Python, and may still compute while it does.
-bool IsMainThread() { return ::gettid() == ::getpid(); }
-
-bool PythonEnds() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return python_has_ended || Py_IsFinalizing();
-#else
-  return python_has_ended || _Py_IsFinalizing();
-#endif
+// Returns the value before.
+bool SetRunning(bool running) {
+  running_threads += static_cast<int>(running) - static_cast<int>(is_running);
+  return std::exchange(is_running, running);
 }
 
-[[noreturn]] void Stay() {
-  without_gil -= own_without_gil;
+[[noreturn]] void Suspend() {
   while (true) ::pause();
 }
 
-// Python leaves a thread by pthread_exit, which unwinds like an exception.
-template <class Call> auto StayWherePythonEndsIt(const Call& call) {
+// Calls a function of Python that waits for the GIL. Py_IsInitialized() is false as soon as the
+// interpreter shuts down. The main thread does that, and may still use nets meanwhile.
+template <class Call> auto SuspendIfPythonEnds(const Call& call) {
+  const auto is_main_thread = [] { return ::gettid() == ::getpid(); };
+  if (!Py_IsInitialized() && !is_main_thread()) Suspend();
   try {
     return call();
   } catch (const abi::__forced_unwind&) {
-    Stay();
+    Suspend();
   }
 }
 
 }  // namespace
 
-WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) {
-  ++without_gil;
-  ++own_without_gil;
+// The GIL is held where a thread starts to run, so Python cannot end before the thread is counted.
+WithoutGil::WithoutGil() {
+  SetRunning(true);
+  state_ = PyEval_SaveThread();
 }
 
 WithoutGil::~WithoutGil() {
-  StayIfPythonEnds();
-  StayWherePythonEndsIt([&] { PyEval_RestoreThread(state_); });
-  --own_without_gil;
-  --without_gil;
+  SetRunning(false);
+  SuspendIfPythonEnds([&] { PyEval_RestoreThread(state_); });
 }
 
-WithGil::WithGil() {
-  StayIfPythonEnds();
-  state_ = StayWherePythonEndsIt([] { return PyGILState_Ensure(); });
-}
+WithGil::WithGil()
+    : was_running_(SetRunning(false)),
+      state_(SuspendIfPythonEnds([] { return PyGILState_Ensure(); })) {}
 
-WithGil::~WithGil() { PyGILState_Release(state_); }
+WithGil::~WithGil() {
+  SetRunning(was_running_);
+  PyGILState_Release(state_);
+}
 
 py::object CallPython(const py::object& function, const py::tuple& arguments) {
-  PyObject* result = StayWherePythonEndsIt(
-      [&] { return PyObject_Call(function.ptr(), arguments.ptr(), nullptr); });
+  PyObject* result =
+      SuspendIfPythonEnds([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); });
   if (!result) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(result);
 }
 
-void StayIfPythonEnds() {
-  if (PythonEnds() && !IsMainThread()) [[unlikely]] {
-    Stay();
-  }
-}
-
 void WaitAtExit() {
   static const caffe::ProcessMark imported;
-  // Called when Python has ended, with nothing of it left to be asked.
+  // Called when the interpreter has shut down, before the destructors of static objects.
   Py_AtExit([] {
-    python_has_ended = true;
-    if (imported.inherited()) return;
-    for (int i = 0; i < 300 && without_gil > own_without_gil; ++i) {
+    if (imported.inherited()) return;  // the threads that were counted are not in this process
+    for (int i = 0; i < 300 && running_threads > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });

@@ -2,11 +2,11 @@
 
 #include <pybind11/pybind11.h>
 
-// The GIL, for threads that the end of Python may leave behind (daemon threads). Where such a thread
-// asks for the GIL, Python unwinds its stack, which ends the whole process at the first destructor;
-// these classes keep it where it is until the process ends.
+// Access to the GIL for threads that may still run when the interpreter shuts down (daemon
+// threads). Before Python 3.14, such a thread is unwound when it asks for the GIL, and unwinding
+// through C++ code ends the process with an error. The functions below suspend the thread instead.
 
-// Lets go of the GIL.
+// Releases the GIL.
 class WithoutGil {
  public:
   WithoutGil();
@@ -18,7 +18,7 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// Takes the GIL, from any thread, whether it has it already or not.
+// Takes the GIL. The thread may already hold it.
 class WithGil {
  public:
   WithGil();
@@ -27,14 +27,12 @@ class WithGil {
   WithGil& operator=(const WithGil&) = delete;
 
  private:
+  const bool was_running_;
   PyGILState_STATE state_;
 };
 
-// function(*arguments), for code that was called without the GIL.
+// Calls function(*arguments) from C++ code that a net or a solver runs. Needs the GIL.
 pybind11::object CallPython(const pybind11::object& function, const pybind11::tuple& arguments);
 
-// Does not return once Python has begun to end, unless in the main thread. Needs no GIL.
-void StayIfPythonEnds();
-
-// Lets threads that still compute come to a place to stay at before the process ends.
+// Called once: makes the process wait, at its end, for threads that run C++ code without the GIL.
 void WaitAtExit();

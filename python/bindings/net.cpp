@@ -4,6 +4,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <mutex>
+
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/io/proto_io.hpp"
@@ -120,10 +122,10 @@ void SetInputArrays(Net& net, const py::object& given, const Array& data, const 
               " were given, but the layer expects ", caffe::ShapeString(wanted));
   // The layer reads from the arrays and may release them while the GIL is not held.
   const std::shared_ptr<void> owner(new std::pair<Array, Array>(data, labels), [](void* arrays) {
-    const WithGil acquire;
+    const InPython python;
     delete static_cast<std::pair<Array, Array>*>(arrays);
   });
-  const HeldNet held(net);
+  const std::lock_guard lock(*LockOf(net));
   memory_data->Reset(data.data(), labels.data(), data.shape(0), owner);
 }
 
@@ -131,8 +133,8 @@ void SetInputArrays(Net& net, const py::object& given, const Array& data, const 
 
 void BindNet(py::module_& module) {
   py::class_<NetLock, std::shared_ptr<NetLock>>(module, "_NetLock")
-      .def("__enter__", &NetLock::Acquire)
-      .def("__exit__", [](NetLock& lock, const py::args&) { lock.Release(); });
+      .def("__enter__", [](NetLock& lock) { lock.lock(); })
+      .def("__exit__", [](NetLock& lock, const py::args&) { lock.unlock(); });
   py::class_<Net, OwnedNet>(
       module, "Net", py::dynamic_attr(),
       "A net from a prototxt or a message, on this thread's default device.\n\n"
@@ -225,7 +227,8 @@ void BindNet(py::module_& module) {
       .def(
           "share_with",
           [](Net& net, const Net& other) {
-            const HeldNets held(net, other);
+            const std::lock_guard lock(*LockOf(net));
+            LockOf(other)->WaitUntilIdle();
             net.ShareTrainedLayersWith(other);
           },
           py::arg("other"),

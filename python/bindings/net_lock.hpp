@@ -1,13 +1,15 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <semaphore>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "bindings.hpp"
 #include "caffe/core/process_mark.hpp"
 #include "gil.hpp"
 
@@ -16,109 +18,76 @@ class BlobBase;
 class Net;
 }  // namespace caffe
 
-// The lock of a net, or of a solver and its nets: one thread at a time holds it, recursively, also
-// from callbacks and Python layers. Other threads wait in the order in which they came; Ctrl-C ends
-// the waiting. The GIL protects all members, and no thread waits while it holds the GIL: a thread
-// that computes in a net has released it, and another one may access blobs only while no thread
-// computes.
+// Lets one thread at a time use a net, or a solver with its nets. The owner may lock it again, also
+// in callbacks and Python layers. Waiting threads get the lock in the order in which they came.
+//
+// The GIL protects the members, so there is no mutex. No deadlock with the GIL is possible: a
+// thread releases it before it waits for a lock and before it computes, and a thread that computes
+// waits for nothing but the GIL. While it runs Python code, which may wait for other threads, the
+// net counts as idle, so that these threads can use its blobs.
 class NetLock {
  public:
   explicit NetLock(std::string name) : name_(std::move(name)) {}
 
-  // Both with the GIL.
-  void Acquire();
-  void Release() noexcept;
-  // Returns when no thread computes; none begins to as long as the caller keeps the GIL. So
-  // threads that a Python layer waits for can still read and write its blobs.
+  // While a thread waits, it calls `check` every 50 ms or sooner; an exception ends the waiting.
+  void lock(const std::function<void()>& check = &CheckSignals);
+  void unlock() noexcept;
+  // Waits until no thread computes. None can start before the caller releases the GIL.
   void WaitUntilIdle();
-  // Between two iterations of the thread that computes, without the GIL: lets those in who wait.
-  void Yield();
+  // Called without the GIL by the thread that computes: gives the lock to the threads that wait and
+  // locks again. If `check` throws, the thread no longer owns the lock.
+  void Yield(const std::function<void()>& check);
 
  private:
   friend class Computing;
   friend class InPython;
   bool is_mine() const { return owner_ == std::this_thread::get_id(); }
-  template <class Ready> void WaitInLine(const Ready& ready);
-  void CheckProcess();
+  void SetComputing(bool computing) noexcept;
+  template <class Ready> void Wait(const Ready& ready, const std::function<void()>& check);
+  void WakeLine() noexcept;
+
+  struct Waiter {
+    caffe::ProcessMark process;
+    std::binary_semaphore wake_up{0};
+  };
 
   const std::string name_;
   std::thread::id owner_;
-  int depth_ = 0;
-  bool computing_ = false;
-  std::deque<uint64_t> line_;
-  std::atomic<int> waiting_{0};  // the line's length, for Yield
-  caffe::ProcessMark process_;
-  bool broken_ = false;  // forked while another thread was at work
+  caffe::ProcessMark owner_process_;
+  int depth_ = 0;                             // how often the owner has locked
+  bool computing_ = false;                    // the owner runs C++ code without the GIL
+  std::deque<std::shared_ptr<Waiter>> line_;  // the first has waited longest
+  std::atomic<bool> wanted_{false};           // tells Yield that a thread may be waiting
 };
 
-// Registers a net and its blobs, or takes them out, with the GIL. Nets of one solver share a lock.
+// The lock of a net is found by the net and by its blobs. The nets of a solver have one lock.
 void AddNet(caffe::Net& net, const std::shared_ptr<NetLock>& lock);
 void RemoveNet(const caffe::Net& net) noexcept;
-// Throws if the net was never made (a subclass that forgot __init__).
+// Throws if the net was never made (a subclass that does not call __init__).
 std::shared_ptr<NetLock> LockOf(const caffe::Net& net);
-// Call this before access to a blob: waits until its net is idle. Returns at once for other blobs.
-void WaitUntilIdle(const caffe::BlobBase& blob);
-// The net that a blob was registered with; null if there is none.
+// The net of a blob, or null.
 caffe::Net* NetOf(const caffe::BlobBase& blob);
+// Waits until the net of a blob is idle.
+void WaitUntilIdle(const caffe::BlobBase& blob);
 
-// Holds a net, with the GIL.
-class HeldNet {
- public:
-  explicit HeldNet(const caffe::Net& net) : lock_(LockOf(net)) { lock_->Acquire(); }
-  ~HeldNet() { lock_->Release(); }
-  HeldNet(const HeldNet&) = delete;
-  HeldNet& operator=(const HeldNet&) = delete;
-  NetLock* lock() const { return lock_.get(); }
-
- private:
-  friend class HeldNets;
-  explicit HeldNet(std::shared_ptr<NetLock> lock) : lock_(std::move(lock)) { lock_->Acquire(); }
-  const std::shared_ptr<NetLock> lock_;
-};
-
-// Holds two, in an order that does not depend on that of the arguments.
-class HeldNets {
- public:
-  HeldNets(const caffe::Net& a, const caffe::Net& b)
-      : first_(std::min(LockOf(a), LockOf(b))), second_(std::max(LockOf(a), LockOf(b))) {}
-
- private:
-  const HeldNet first_, second_;
-};
-
-// Holds a net and computes in it, without the GIL.
+// Locks a net and releases the GIL.
 class Computing {
  public:
   explicit Computing(const caffe::Net& net);
+  ~Computing();
 
  private:
-  // Marks the lock, and this thread's list, while the GIL is held.
-  class Mark {
-   public:
-    explicit Mark(NetLock* lock);
-    ~Mark();
-    Mark(const Mark&) = delete;
-    Mark& operator=(const Mark&) = delete;
-
-   private:
-    NetLock* lock_;
-    const bool before_;
-  };
-
-  const HeldNet held_;
-  const Mark mark_;
-  const WithoutGil without_gil_;
+  const std::shared_ptr<NetLock> lock_;
+  std::optional<WithoutGil> without_gil_;
 };
 
-// Takes the GIL to run Python code from within a net: meanwhile nothing computes there.
+// Takes the GIL to run Python code. If this thread computes in a net, the net is idle meanwhile.
 class InPython {
  public:
   InPython();
   ~InPython();
-  InPython(const InPython&) = delete;
-  InPython& operator=(const InPython&) = delete;
 
  private:
   const WithGil gil_;
-  std::vector<NetLock*> paused_;
+  NetLock* const lock_;
 };

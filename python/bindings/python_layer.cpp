@@ -113,7 +113,7 @@ std::shared_ptr<LayerBase> PythonLayer::MakeBase(const caffe::LayerParameter& pa
 
 std::shared_ptr<LayerBase> PythonLayer::Create(const caffe::LayerParameter& parameter,
                                                const caffe::LayerContext& context) {
-  const InPython python_runs;
+  const InPython in_python;
   const std::string where = parameter.name() + " (Python)";
   const caffe::PythonParameter& python = parameter.python_param();
   CAFFE_CHECK(!python.module().empty() && !python.layer().empty(), where,
@@ -132,7 +132,7 @@ std::shared_ptr<LayerBase> PythonLayer::Create(const caffe::LayerParameter& para
   auto* owner = new py::object(instance);
   return std::shared_ptr<LayerBase>(layer, [owner](LayerBase*) {
     if (!Py_IsInitialized()) return;  // the process is ending
-    const WithGil acquire_again;
+    const InPython python;
     delete owner;
   });
 }

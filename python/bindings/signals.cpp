@@ -7,7 +7,6 @@
 namespace py = pybind11;
 
 void CheckSignals() {
-  StayIfPythonEnds();
   using Clock = std::chrono::steady_clock;
   thread_local Clock::time_point looked;
   const auto now = Clock::now();

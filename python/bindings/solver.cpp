@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -35,7 +36,7 @@ class Interruption {
       CheckSignals();
     } catch (const py::error_already_set& error) {
       if (!training_ || pending_) throw;
-      const WithGil acquire;
+      const InPython python;
       if (!error.matches(PyExc_KeyboardInterrupt)) throw;
       pending_.emplace(error);
     }
@@ -48,12 +49,12 @@ class Interruption {
       train();
       // Signals that arrived since the last check are raised here and not between two calls of
       // step.
-      const WithGil acquire;
+      const InPython python;
       if (!pending_ && PyErr_CheckSignals() != 0) throw py::error_already_set();
     } catch (const py::error_already_set& error) {
       training_ = before;
       const bool second = std::exchange(pending_, std::nullopt).has_value();
-      const WithGil acquire;
+      const InPython python;
       // A callback or a Python layer was interrupted: that iteration is lost, earlier ones are not.
       if (!second && error.matches(PyExc_KeyboardInterrupt)) return error;
       throw;
@@ -84,7 +85,7 @@ class PythonCallback final : public Solver::Callback {
   void OnStart() override {
     interruption_->Check();
     if (progress) progress->OnStart();
-    lock_->Yield();
+    lock_->Yield([this] { interruption_->Check(); });
     Call(starts);
   }
   void OnGradientsReady() override { Call(gradients); }
@@ -120,7 +121,7 @@ struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
     SetActionFunction([this] { return interruption.action(); });
-    const WithGil acquire;
+    const InPython python;
     for (caffe::Net* one : nets()) {
       one->set_interruption([this] { interruption.Check(); });
       AddNet(*one, lock);
@@ -129,7 +130,7 @@ struct PythonSolver : Solver {
   }
   // Virtual, so that Python sees the derived class.
   virtual ~PythonSolver() {
-    const WithGil acquire;
+    const InPython python;
     solvers().erase(this);
     for (caffe::Net* one : nets()) RemoveNet(*one);
   }
@@ -304,7 +305,7 @@ void SetRate(PythonSolver& solver, double rate) {
   if (!(rate >= 0) || std::isinf(rate)) {
     throw py::value_error(caffe::Concat("lr is ", rate, "; a learning rate is 0 or more"));
   }
-  HeldNet held(*Initialized(solver).net());
+  const std::lock_guard lock(*Initialized(solver).lock);
   auto& parameter = const_cast<caffe::SolverParameter&>(solver.param());
   const float before = parameter.base_lr();
   parameter.set_base_lr(1);
@@ -405,7 +406,8 @@ void BindSolver(py::module_& module) {
       .def(
           "share_weights",
           [](PythonSolver& solver, caffe::Net& net) {
-            const HeldNets held(net, *Initialized(solver).net());
+            const std::lock_guard lock(*LockOf(net));
+            Initialized(solver).lock->WaitUntilIdle();
             net.ShareTrainedLayersWith(*solver.net());
           },
           py::arg("net"),

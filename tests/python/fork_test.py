@@ -174,6 +174,38 @@ thread.join()
         assert 'net busy was in use by another thread when this process was forked' in line
 
 
+def test_threads_that_waited_for_a_net_are_not_in_a_child():
+    out = run('''
+caffe.set_device('cpu')
+net = make()
+expected = net.forward(data=data)['prob'].copy()
+
+def forward():
+    caffe.set_device('cpu')
+    assert (net.forward(data=data)['prob'] == expected).all()
+
+def work():
+    net.forward(data=data)
+    held.__exit__()
+    threads = [threading.Thread(target=forward) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print('fine')
+
+held = net.exclusive()
+held.__enter__()
+thread = threading.Thread(target=forward)
+thread.start()
+time.sleep(0.3)
+print(in_child(work, seconds=20))
+held.__exit__()
+thread.join()
+''')
+    assert out.split() == ['fine', '0']
+
+
 @pytest.mark.parametrize('device', DEVICES)
 def test_a_driver_is_an_error_in_a_child(device):
     out = run('''

@@ -231,6 +231,24 @@ def test_a_thread_keeps_a_net_for_itself():
     in_threads(net.forward, seconds=20)
 
 
+def test_threads_get_a_net_in_the_order_in_which_they_came():
+    net = make()
+    order = []
+
+    def take(i):
+        with net.exclusive():
+            order.append(i)
+
+    threads = [threading.Thread(target=take, args=(i,)) for i in range(4)]
+    with net.exclusive():
+        for thread in threads:
+            thread.start()
+            time.sleep(0.2)
+    for thread in threads:
+        thread.join(20)
+    assert order == [0, 1, 2, 3]
+
+
 def test_threads_take_turns():
     net = make(size=4000)
     stop, passes = threading.Event(), []
@@ -362,6 +380,73 @@ def test_a_solver_lets_others_look_between_iterations(tmp_path):
     solver.step(1)
 
 
+def test_a_solver_in_an_exclusive_block_lets_no_other_thread_in(tmp_path):
+    caffe.set_device('cpu')
+    solver = caffe.get_solver(settings(tmp_path, display=0, test_interval=10 ** 8,
+                                       test_initialization=False))
+    feed(solver)
+    at = []
+
+    def forward():
+        caffe.set_device('cpu')
+        solver.net.forward()
+        at.append(solver.iter)
+
+    thread = threading.Thread(target=forward)
+    with solver.net.exclusive():
+        thread.start()
+        time.sleep(0.1)
+        solver.step(100)
+        assert at == []
+    thread.join(20)
+    assert at == [100]
+
+
+TRAINING = '''
+import threads_test as t, caffe, os, pathlib, signal, sys, threading, time
+caffe.set_device('cpu')
+folder = pathlib.Path(sys.argv[1])
+solver = caffe.get_solver(t.settings(folder, display=0, test_interval=10 ** 8,
+                                     test_initialization=False))
+t.feed(solver)
+end = threading.Event()
+
+def hold(signals):
+    while solver.iter < 3:
+        time.sleep(0.001)
+    with solver.net.exclusive():
+        for _ in range(signals):
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+        end.wait(1 if signals == 1 else 60)
+        print('snapshot' if list(folder.glob('*.solverstate')) else 'no snapshot')
+
+def interrupted_by(signals):
+    thread = threading.Thread(target=hold, args=(signals,))
+    thread.start()
+    try:
+        solver.step(10 ** 8)
+    except KeyboardInterrupt:
+        print('interrupted')
+    end.set()
+    thread.join()
+    print(len(list(folder.glob('*.solverstate'))), 'snapshots')
+    solver.step(1)
+'''
+
+
+def test_a_solver_that_waits_for_a_thread_snapshots_after_ctrl_c(tmp_path):
+    process = run(TRAINING + 'interrupted_by(1)', str(tmp_path))
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == ['no snapshot', 'interrupted', '1 snapshots']
+
+
+def test_a_second_ctrl_c_ends_a_solver_that_waits_for_a_thread(tmp_path):
+    process = run(TRAINING + 'interrupted_by(2)', str(tmp_path))
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == ['interrupted', 'no snapshot', '0 snapshots']
+
+
 @pytest.mark.parametrize('device', DEVICES)
 @pytest.mark.parametrize('work', ['net.forward()', 'python.forward()', 'solver.step(10 ** 8)'])
 def test_a_script_ends_while_a_thread_computes(device, work, tmp_path):
@@ -393,6 +478,26 @@ for i in range(2):
 time.sleep(0.5)
 ''', device, work, str(tmp_path))
     assert process.returncode == 0 and process.stderr == '', process
+
+
+def test_a_script_ends_soon_while_a_python_layer_waits():
+    process = run('''
+import threads_test as t, threading, time
+net = t.python_net('Waits')
+threading.Thread(target=net.forward, daemon=True).start()
+t.Waits.begun.wait()
+print(time.time())
+''')
+    assert process.returncode == 0 and process.stderr == '', process
+    assert time.time() - float(process.stdout) < 2.5
+
+
+class Waits(Workers):
+    begun = threading.Event()
+
+    def forward(self, bottom, top):
+        Waits.begun.set()
+        threading.Event().wait()
 
 
 class Slow(Workers):
