@@ -63,7 +63,7 @@ template <class Ready> void NetLock::Wait(const Ready& ready, const std::functio
   // In a forked child there are no other threads of the parent.
   std::erase_if(line_, [](const auto& waiter) { return waiter->process.inherited(); });
   CAFFE_CHECK(is_mine() || owner_ == std::thread::id() || !owner_process_.inherited(), name_,
-              " was in use by another thread when this process was forked: make it anew in the "
+              " was in use by another thread when this process was forked: make it again in the "
               "child, or start the child with multiprocessing.get_context('spawn')");
   if (ready(line_.empty())) return;
   struct Place {

@@ -57,7 +57,7 @@ class NetLock {
   int depth_ = 0;                             // how often the owner has locked
   bool computing_ = false;                    // the owner runs C++ code without the GIL
   std::deque<std::shared_ptr<Waiter>> line_;  // the first has waited longest
-  std::atomic<bool> wanted_{false};           // tells Yield that a thread may be waiting
+  std::atomic<bool> wanted_{false};           // set where a thread begins to wait, for Yield
 };
 
 // The lock of a net is found by the net and by its blobs. The nets of a solver have one lock.
