@@ -27,6 +27,18 @@ def make(device='cpu', size=40):
     return caffe.Net(spec.to_proto(), caffe.TEST)
 
 
+def long_net():
+    """A net whose forward takes long, and each of its layers, too."""
+    caffe.set_device('cpu')
+    spec = NetSpec()
+    top = spec.data = L.Input(shape=dict(dim=[2500, 2500]))
+    for _ in range(6):
+        top = L.InnerProduct(top, num_output=2500,
+                             weight_filler=dict(type='constant', value=0.001))
+    spec.top = top
+    return caffe.Net(spec.to_proto(), caffe.TEST)
+
+
 def images(seed, count=4):
     return np.random.RandomState(seed).randn(count, 50).astype(np.float32)
 
@@ -189,6 +201,26 @@ t.in_threads(forward, reshape, look)
 print('fine')
 ''', device)
     assert process.returncode == 0 and process.stdout == 'fine\n', process.stderr
+
+
+def test_a_blob_is_not_read_while_a_thread_computes():
+    net = long_net()
+    reads, seconds = [], []
+
+    def forward():
+        caffe.set_device('cpu')
+        begin = time.time()
+        net.forward()
+        seconds.append(time.time() - begin)
+
+    def read():
+        while not seconds:
+            net.blobs['top'].data
+            reads.append(time.time())
+
+    begin = time.time()
+    in_threads(forward, read)
+    assert np.diff([begin, *reads, time.time()]).max() > 0.5 * seconds[0]
 
 
 def test_other_calls_wait_too(tmp_path):
@@ -477,6 +509,23 @@ for i in range(2):
     threading.Thread(target=loop, daemon=True).start()
 time.sleep(0.5)
 ''', device, work, str(tmp_path))
+    assert process.returncode == 0 and process.stderr == '', process
+
+
+def test_a_script_ends_before_a_thread_looks_for_ctrl_c():
+    """The layers are so long that the interpreter has shut down when the thread asks for the GIL."""
+    process = run('''
+import threads_test as t, caffe, threading, time
+net = t.long_net()
+
+def loop():
+    caffe.set_device('cpu')
+    while True:
+        net.forward()
+
+threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.3)
+''')
     assert process.returncode == 0 and process.stderr == '', process
 
 
