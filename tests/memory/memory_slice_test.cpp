@@ -359,6 +359,66 @@ TEST_P(MemorySliceTest, ALiveViewShowsWhatTheSourceMakes) {
   }
 }
 
+TEST_P(MemorySliceTest, FreedContentIsMadeAgainUnderItsVersion) {
+  const auto source = std::make_shared<NumberSource>();
+  source->number = 14;
+  a_.FreeUntilAccess(source);
+  EXPECT_TRUE(a_.stored()) << "an empty memory has nothing to free";
+  for (const bool on_device : {false, true}) {
+    source->on_device = on_device;
+    std::memset(HostOf(a_), 14, kBytes);
+    a_.device_data();
+    const uint64_t version = a_.version();
+    const int64_t in_use = device()->bytes_in_use();
+    a_.FreeUntilAccess(source);
+    EXPECT_LT(device()->bytes_in_use(), in_use);
+    EXPECT_FALSE(a_.stored());
+    EXPECT_EQ(DeviceByte(a_, 9), 14);
+    EXPECT_EQ(HostByte(a_, 9), 14);
+    EXPECT_EQ(a_.version(), version);
+    HostOf(a_)[0] = 1;
+    EXPECT_GT(a_.version(), version);
+  }
+  EXPECT_EQ(source->made, 2);
+  // Content that a step will write anew has another version.
+  const uint64_t version = a_.version();
+  a_.SetSource(source);
+  a_.device_data();
+  EXPECT_GT(a_.version(), version);
+}
+
+TEST_P(MemorySliceTest, ViewsAndArenasAreNotFreed) {
+  const auto source = std::make_shared<NumberSource>();
+  HostOf(a_)[3] = 5;
+  HostOf(b_)[3] = 6;
+  const auto arena = MakeArena();
+  b_.MoveInto(arena, 0);
+  const auto view = a_.View();
+  for (SyncedMemory* memory : {&a_, &b_}) {
+    memory->device_data();
+    memory->FreeUntilAccess(source);
+    memory->FreeDeviceCopy();
+    EXPECT_TRUE(memory->stored());
+  }
+  EXPECT_EQ(static_cast<char*>(view.get())[3], 5);
+  EXPECT_EQ(ArenaByte(*arena, 3), 6);
+  EXPECT_EQ(source->made, 0);
+}
+
+TEST_P(MemorySliceTest, ADeviceCopyIsFreedIfTheHostHasTheContent) {
+  a_.mutable_device_data().address()[7] = 3;
+  const int64_t in_use = device()->bytes_in_use();
+  a_.FreeDeviceCopy();
+  EXPECT_EQ(device()->bytes_in_use(), in_use) << "the host may not have it";
+  EXPECT_EQ(HostByte(a_, 7), 3);
+  const uint64_t version = a_.version();
+  a_.FreeDeviceCopy();
+  EXPECT_EQ(device()->bytes_in_use() < in_use, !cpu());
+  EXPECT_EQ(DeviceByte(a_, 7), 3);
+  EXPECT_EQ(HostByte(a_, 7), 3);
+  EXPECT_EQ(a_.version(), version);
+}
+
 TEST_P(MemorySliceTest, ContentThatIsNotStoredFollowsToAnotherDevice) {
   NullDevice other;
   const auto source = std::make_shared<NumberSource>();

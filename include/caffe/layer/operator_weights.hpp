@@ -30,8 +30,13 @@ class OperatorWeights {
 
   // For quantized types: sets the ranges of bottom and top; call it before Refresh.
   void SetRanges(const QuantRange& in, const QuantRange& out);
-  // Brings all copies up to date; call it before a forward.
-  void Refresh();
+  // Brings all copies up to date; call it before a forward. With `free_sources`, the device then
+  // holds only the copies that the operator reads: no float master of half weights, and no folded
+  // float weights of which there is a half copy.
+  void Refresh(bool free_sources = false);
+  // Frees the memory of weights(), of which an operator holds all in a prepared form. The next access
+  // makes them again. Codes stay.
+  void Free();
 
   bool quantized() const { return type_.is_quantized(); }
   // False if nothing is added. Codes always have a bias, which includes the bottom's zero point.
@@ -45,11 +50,16 @@ class OperatorWeights {
   const std::vector<double>& scales() const { return codes_.scales(); }
 
  private:
+  class Remake;
+  // Of the folded weights or of the parameter, from which copy_ was converted.
+  void FreeSource();
+
   Source source_;
   DataType type_;
   std::unique_ptr<FoldedWeights> folded_;
   ParameterCopy copy_, bias_;
   QuantizedParameters codes_;
+  std::shared_ptr<Remake> remake_;  // makes freed memory again
 };
 
 }  // namespace caffe

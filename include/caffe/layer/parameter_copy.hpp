@@ -15,6 +15,8 @@ class ParameterCopy final : public Derived {
   ParameterCopy(const BlobBase* source, DataType type, Device* device);
   const BlobBase& blob() const { return copy_ ? *copy_ : *source_; }
   DevicePtr data() const { return blob().device_data(); }
+  // False if blob() is the source.
+  bool converts() const { return copy_ != nullptr; }
 
  private:
   void Build() override;

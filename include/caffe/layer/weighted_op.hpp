@@ -27,13 +27,22 @@ class WeightedOp {
   // Brings the weights up to date; call it before a forward, and for quantized types after
   // weights().SetRanges.
   void Prepare();
+  // There is no backward pass: memory of weights in forms that Run does not read is freed.
+  void set_forward_only(bool value) { forward_only_ = value; }
   virtual void Run(const Operands& operands) = 0;
   OperatorWeights& weights() const { return *weights_; }
 
  protected:
   explicit WeightedOp(std::shared_ptr<OperatorWeights> weights) : weights_(std::move(weights)) {}
+  // The weights for a forward; null if they were freed, because the operator has prepared ones.
+  DevicePtr ForwardWeights() const;
   std::shared_ptr<OperatorWeights> weights_;
   PreparedWeights prepared_;
+
+ private:
+  bool FreesWeights() const { return forward_only_ && prepared_.data() && !weights_->quantized(); }
+
+  bool forward_only_ = false;
 };
 
 class WeightedConv final : public WeightedOp {

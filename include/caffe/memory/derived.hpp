@@ -22,6 +22,8 @@ class Derived {
   bool Stale() const;
   // Builds the data if they are stale; returns true if so. After an exception they are still stale.
   bool Refresh();
+  // Builds the data although they are not stale, because their memory was freed.
+  void Rebuild() { Build(); }
 
  protected:
   Derived() = default;

@@ -73,6 +73,12 @@ class SyncedMemory {
   // Drops the content: the next access calls `source` to make it, in this memory's own buffer. A
   // borrowed slice is returned. The access throws if the source does not exist any more.
   void SetSource(std::weak_ptr<Source> source);
+  // Frees the memory; the next access calls `source` to make the same content again, so the version
+  // stays. Does nothing if there is no content, while a view exists, and in an arena.
+  void FreeUntilAccess(std::weak_ptr<Source> source);
+  // Frees the device copy if the host has the content, too; the next access on the device uploads
+  // it. Does nothing in an arena, and where both copies are one.
+  void FreeDeviceCopy();
   // False after SetSource, until the content is written or made.
   bool stored() const { return head_ != Head::kElsewhere; }
 
@@ -104,6 +110,7 @@ class SyncedMemory {
   int64_t offset_ = 0;
   uint64_t version_ = 0;
   std::weak_ptr<Source> source_;
+  bool same_content_ = false;  // what the source makes is what there was
 };
 
 }  // namespace caffe

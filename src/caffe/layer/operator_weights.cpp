@@ -4,8 +4,25 @@
 
 namespace caffe {
 
+// Makes folded weights, or a copy in another type, again.
+class OperatorWeights::Remake final : public SyncedMemory::Source {
+ public:
+  explicit Remake(OperatorWeights* weights) : weights_(weights) {}
+  void Make(SyncedMemory* memory) override {
+    const OperatorWeights& w = *weights_;
+    if (w.folded_ && memory == w.folded_->weights().data_memory().get()) {
+      w.folded_->Rebuild();
+    } else {
+      weights_->copy_.Rebuild();
+    }
+  }
+
+ private:
+  OperatorWeights* weights_;
+};
+
 OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
-    : source_(std::move(source)), type_(type) {
+    : source_(std::move(source)), type_(type), remake_(std::make_shared<Remake>(this)) {
   const BlobBase *weights = source_.weights, *bias = source_.bias;
   QuantizedParameters::Options quantizer = source_.quantizer;
   if (!source_.maps.empty()) {
@@ -29,14 +46,31 @@ void OperatorWeights::SetRanges(const QuantRange& in, const QuantRange& out) {
   codes_.SetRanges(in, out);
 }
 
-void OperatorWeights::Refresh() {
+void OperatorWeights::Refresh(bool free_sources) {
   if (folded_) folded_->Refresh();
   if (quantized()) {
     codes_.Refresh();
     return;
   }
-  copy_.Refresh();
+  if (copy_.Refresh() && free_sources && copy_.converts()) FreeSource();
   if (has_bias()) bias_.Refresh();
+}
+
+void OperatorWeights::FreeSource() {
+  if (folded_) {
+    folded_->weights().data_memory()->FreeUntilAccess(remake_);
+  } else if (source_.weights->data_memory().use_count() == 1) {
+    source_.weights->data_memory()->FreeDeviceCopy();  // no other net reads it
+  }
+}
+
+void OperatorWeights::Free() {
+  if (quantized()) return;
+  if (copy_.converts()) {
+    copy_.blob().data_memory()->FreeUntilAccess(remake_);
+  } else {
+    FreeSource();
+  }
 }
 
 }  // namespace caffe

@@ -39,6 +39,7 @@ bool WeightedLayer::EnsureOps() {
       auto op = MakeOp({}, weights, backward_);
       if (!op) break;
       workspace().Need(op->workspace_bytes());
+      op->set_forward_only(phase() == TEST && !backward_);
       ops_.push_back(std::move(op));
     } catch (const Error& error) {
       CAFFE_THROW(Where(), ": ", error.what());
@@ -135,6 +136,7 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   }
   std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false);
   if (!op) return LayerBase::MakeWork({}, bottom, top);  // an empty shape
+  op->set_forward_only(phase() == TEST);
   return std::make_unique<WeightedWork>(std::move(op), request, bottom[0], top[0]);
 }
 

@@ -8,8 +8,17 @@
 namespace caffe {
 
 void WeightedOp::Prepare() {
-  weights_->Refresh();
-  prepared_.Refresh();
+  weights_->Refresh(forward_only_);
+  const bool prepared = prepared_.Refresh();
+  if (FreesWeights()) {
+    if (prepared) weights_->Free();
+  } else {
+    weights_->weights().device_data();  // another operator may have freed them
+  }
+}
+
+DevicePtr WeightedOp::ForwardWeights() const {
+  return FreesWeights() ? DevicePtr{} : weights_->weights().device_data();
 }
 
 WeightedConv::WeightedConv(Device* device, const ConvDescriptor& descriptor,
@@ -22,7 +31,7 @@ void WeightedConv::Run(const Operands& operands) {
   QuantArguments quant;
   ConvArguments arguments;
   arguments.x = operands.x;
-  arguments.weights = weights_->weights().device_data();
+  arguments.weights = ForwardWeights();
   arguments.prepared = prepared_.data();
   arguments.bias = weights_->bias();
   arguments.y = operands.y;
@@ -60,7 +69,7 @@ int64_t WeightedDeconv::workspace_bytes() const {
 
 void WeightedDeconv::Run(const Operands& operands) {
   ConvGradients transposed;
-  transposed.weights = weights_->weights().device_data();
+  transposed.weights = ForwardWeights();
   transposed.prepared = prepared_.data();
   transposed.y_diff = operands.x;
   transposed.x_diff = operands.y;
@@ -105,7 +114,7 @@ void WeightedGemm::Run(const Operands& operands) {
   QuantArguments quant;
   GemmArguments arguments;
   arguments.a = operands.x;
-  arguments.b = weights_->weights().device_data();
+  arguments.b = ForwardWeights();
   arguments.prepared = prepared_.data();
   arguments.bias = weights_->bias();
   arguments.c = operands.y;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/out_of_memory.hpp"
@@ -170,6 +171,12 @@ template <class Descriptor, class Op> class FallbackBase : public Op {
         if (rows_.last() || (adds && refusal.output_changed())) throw;
         rows_.Next(refusal.what());
         memory_.Switch(rows_.op());
+        if constexpr (requires { arguments.prepared; }) {
+          // The caller freed the weights from which the others were prepared.
+          CAFFE_CHECK(!arguments.prepared || WeightsOf(this->descriptor_, arguments),
+                      refusal.what(), "; ", rows_.op().library(),
+                      " takes over when the weights are prepared again: run forward again");
+        }
       }
     }
   }

@@ -1,5 +1,7 @@
 #include "caffe/memory/derived.hpp"
 
+#include <mutex>
+
 namespace caffe {
 
 bool Derived::Stale() const {
@@ -12,6 +14,9 @@ bool Derived::Stale() const {
 
 bool Derived::Refresh() {
   if (!Stale()) return false;
+  // Nets on several threads may share parameters, which have one host copy and one device copy.
+  static auto* const mutex = new std::recursive_mutex;
+  const std::lock_guard lock(*mutex);
   built_ = false;
   Build();
   made_of_.clear();

@@ -64,6 +64,7 @@ void SyncedMemory::Make() {
               ": its content was not kept, and the net that could compute it was destroyed; read "
               "it while the net exists, or have the net keep the blob");
   head_ = Head::kUndefined;
+  const uint64_t version = version_;
   try {
     source->Make(this);
     CAFFE_CHECK(filled(), purpose_, ": its source wrote nothing");
@@ -71,6 +72,7 @@ void SyncedMemory::Make() {
     head_ = Head::kElsewhere;
     throw;
   }
+  if (same_content_) version_ = version;
 }
 
 void SyncedMemory::ToHost() {
@@ -229,6 +231,7 @@ bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) 
 
 void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
   source_ = std::move(source);
+  same_content_ = false;
   if (borrowed()) {
     if (one_copy()) host_.reset();
     buffer_.reset();
@@ -237,6 +240,22 @@ void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
   }
   head_ = Head::kElsewhere;
   version_ = NextVersion();
+}
+
+void SyncedMemory::FreeUntilAccess(std::weak_ptr<Source> source) {
+  if (!filled() || has_view() || room_ != Room::kOwn) return;
+  source_ = std::move(source);
+  same_content_ = true;
+  host_.reset();
+  buffer_.reset();
+  head_ = Head::kElsewhere;
+}
+
+void SyncedMemory::FreeDeviceCopy() {
+  const bool on_host = head_ == Head::kHost || head_ == Head::kSynced;
+  if (!on_host || room_ != Room::kOwn || device_->host_accessible()) return;
+  buffer_.reset();
+  head_ = Head::kHost;
 }
 
 }  // namespace caffe
