@@ -380,7 +380,7 @@ TEST_P(MemorySliceTest, FreedContentIsMadeAgainUnderItsVersion) {
     EXPECT_GT(a_.version(), version);
   }
   EXPECT_EQ(source->made, 2);
-  // Content that a step will write anew has another version.
+  // Content that a step will write again has another version.
   const uint64_t version = a_.version();
   a_.SetSource(source);
   a_.device_data();

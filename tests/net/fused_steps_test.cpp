@@ -134,6 +134,34 @@ TEST_P(FusedStepsTest, EveryActivation) {
   }
 }
 
+// The first backward of a net in phase TEST repeats the layers of its steps; the next passes have
+// no such steps.
+TEST_P(FusedStepsTest, BackwardRunsLayerByLayer) {
+  const std::string loss =
+      "layer { name: 'loss' type: 'Reduction' bottom: 'ip' top: 'loss' loss_weight: 1 "
+      "reduction_param { operation: SUMSQ } }";
+  for (const bool in_place : {false, true}) {
+    for (const std::string setting : {"", "reduced_memory_inference: true "}) {
+      const auto net = Make(setting + BlockText(in_place) + loss);
+      const auto expected = Make("force_backward: true " + BlockText(in_place) + loss);
+      EXPECT_EQ(net->plan().fused_steps(), 2);
+      EXPECT_EQ(expected->plan().fused_steps(), 0);
+      for (int pass = 0; pass < 2; ++pass) {
+        for (Net* each : {net.get(), expected.get()}) {
+          each->ClearParamDiffs();
+          each->Forward();
+          each->Backward();
+        }
+        EXPECT_EQ(All(*net), All(*expected)) << pass;
+        for (size_t i = 0; i < net->params().size(); ++i) {
+          EXPECT_EQ(net->params()[i]->DiffAsDouble(), expected->params()[i]->DiffAsDouble()) << i;
+        }
+      }
+      EXPECT_EQ(net->plan().fused_steps(), 0);
+    }
+  }
+}
+
 TEST_P(FusedStepsTest, WeightsThatChangeAreFoldedAgain) {
   const auto net = Make(BlockText(false));
   net->Forward();

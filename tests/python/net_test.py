@@ -289,7 +289,7 @@ def test_weights_are_shared(net):
     assert other.params['ip'][0].diff[0, 0] == 0, 'gradients are not shared'
 
 
-def test_only_a_net_without_a_loss_computes_several_layers_in_one_step():
+def test_several_layers_in_one_step():
     code = """import sys; sys.path[:0] = %r
 import caffe
 from caffe import layers as L
@@ -298,14 +298,22 @@ net = caffe.NetSpec()
 net.data, net.label = L.Input(shape=dict(dim=[2, 3])), L.Input(shape=dict(dim=[2]))
 net.ip = L.InnerProduct(net.data, num_output=4)
 net.relu = L.ReLU(net.ip)
-if sys.argv[1] == 'loss':
+if sys.argv[1] != 'no loss':
     net.loss = L.SoftmaxWithLoss(net.relu, net.label)
-caffe.Net(net.to_proto(), caffe.TEST)""" % sys.path
-    logs = [subprocess.run([sys.executable, '-c', code, which], check=True, capture_output=True,
-                           text=True, env=dict(os.environ, CAFFE_LOG='debug')).stderr
-            for which in ('none', 'loss')]
-    assert 'fused steps:\nip + relu\n' in logs[0]
-    assert 'Network initialization done.' in logs[1] and 'fused steps' not in logs[1]
+proto = net.to_proto()
+proto.force_backward = sys.argv[1] == 'force_backward'
+net = caffe.Net(proto, caffe.TEST)
+net.forward()
+print('backward', file=sys.stderr)
+net.backward()""" % sys.path
+    def log(which):
+        return subprocess.run([sys.executable, '-c', code, which], check=True, capture_output=True,
+                              text=True, env=dict(os.environ, CAFFE_LOG='debug')).stderr
+    for which in ('no loss', 'loss'):
+        before, after = log(which).split('backward\n')
+        assert 'fused steps:\nip + relu\n' in before and 'fused steps' not in after, which
+    forced = log('force_backward')
+    assert 'Network initialization done.' in forced and 'fused steps' not in forced
 
 
 def test_a_net_of_any_number_of_images(net):

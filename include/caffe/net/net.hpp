@@ -57,7 +57,8 @@ class Net {
   // their bottoms, also through casts.
   void Forward(int start, int end);
   // Starts from the weights of the losses. If the caller wrote another diff to a loss, that is used
-  // instead, unless the loss scale is not 1.
+  // instead, unless the loss scale is not 1. In phase TEST the first Backward repeats the layers that
+  // were computed together with others, and the net computes layer by layer from then on.
   void Backward();
   // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
   // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
@@ -197,6 +198,7 @@ class Net {
   template <class Work> void WithNeeds(const Work& work) const;
 
   Device* device_ = nullptr;
+  bool layer_by_layer_ = false;  // Backward has run in phase TEST
   bool explicit_device_ = false;
   bool debug_info_ = false, check_finite_ = false;
   std::unique_ptr<StepState> step_state_;

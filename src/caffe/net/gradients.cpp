@@ -227,11 +227,16 @@ void Gradients::CheckConflicts() const {
 }
 
 std::set<int> Gradients::ToRepeat(const std::vector<bool>& needed_before,
-                                  const std::vector<bool>& ran) const {
+                                  const std::vector<bool>& ran,
+                                  const std::set<int>& skipped) const {
   const std::vector<Node>& nodes = wiring_.nodes;
   std::set<int> repeated;
   std::vector<const SyncedMemory*> open;
   std::set<const SyncedMemory*> seen;
+  for (int n : skipped) {
+    if (!ran[n]) continue;
+    for (const BlobBase* top : nodes[n].top) open.push_back(top->data_memory().get());
+  }
   for (size_t n = 0; n < nodes.size(); ++n) {
     if (needed_before[n] || !nodes_[n].needed || !ran[n] || !InPlace(nodes[n])) continue;
     if (BackwardReadsOf(nodes[n].layer->layer_param()).copies_in_place) {

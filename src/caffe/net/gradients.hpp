@@ -34,9 +34,10 @@ class Gradients {
   void CheckTrainable() const;
   // The nodes that must run forward again: those that keep a copy of their bottom for the backward
   // pass, did not keep it because their gradient was not needed (`needed_before`), and have run
-  // (`ran`); with all nodes that write the same memory. Throws if that is not possible.
-  std::set<int> ToRepeat(const std::vector<bool>& needed_before,
-                         const std::vector<bool>& ran) const;
+  // (`ran`); and nodes that another one computed in a step of several layers (`skipped`). With all
+  // nodes that write the same memory. Throws if that is not possible.
+  std::set<int> ToRepeat(const std::vector<bool>& needed_before, const std::vector<bool>& ran,
+                         const std::set<int>& skipped) const;
 
  private:
   struct NodeGradients {

@@ -124,9 +124,9 @@ void Net::MakePlans() {
   for (int id = 0; id < static_cast<int>(wiring_.blobs.size()); ++id) {
     if (kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name())) options.kept.insert(id);
   }
-  // A backward pass needs all blobs that it reads.
-  options.fuse =
-      phase() == TEST && !wiring_.parameter->force_backward() && !rooms_->gradients.any();
+  // In phase TEST most nets never run backward, though a loss gives their layers gradients.
+  options.fuse = phase() == TEST && !wiring_.parameter->force_backward() &&
+                 rooms_->gradients.requested().empty() && !layer_by_layer_;
   Plan plan = Plan::Make(nodes, options);
   const std::string report = plan.Report(nodes);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
@@ -235,6 +235,10 @@ void Net::Backward(int start, int end) {
               ": backward from layer ", start, " to ", end, ", but the layers are 0 to ",
               last_layer);
   if (start < end) return;
+  if (phase() == TEST && !layer_by_layer_ && rooms_->gradients.any()) {
+    layer_by_layer_ = true;
+    TakeNewGradients(NeededNodes());
+  }
   rooms_->views.TakeDiffs();
   rooms_->gradients.CheckConflicts();
   rooms_->versions.ShareDiffs();
@@ -310,12 +314,17 @@ std::vector<std::string> Net::RequestGradientsWhereKnown(const std::vector<std::
 }
 
 // Layers that work in place keep a copy of their bottom only if Backward will be called. A layer
-// that did not keep it runs again, with all layers that write the same memory.
+// that did not keep it runs again, and so does one that another layer's step computed, with all
+// layers that write the same memory.
 void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   rooms_->gradients.CheckConflicts();
+  std::set<int> skipped;
+  for (const Step& step : plan().steps) {
+    if (step.fused()) skipped.insert(step.nodes.begin(), step.nodes.end());
+  }
   MakePlans();
   NodeRunner& runner = rooms_->runner;
-  const std::set<int> repeated = rooms_->gradients.ToRepeat(needed_before, runner.ran());
+  const std::set<int> repeated = rooms_->gradients.ToRepeat(needed_before, runner.ran(), skipped);
   for (int node : repeated) {
     runner.Prepare(node);
     runner.RepeatForward(node);
