@@ -152,9 +152,14 @@ TEST_P(FusedStepsTest, BackwardRunsLayerByLayer) {
           each->Forward();
           each->Backward();
         }
-        EXPECT_EQ(All(*net), All(*expected)) << pass;
+        // What follows the steps was computed from their results, which are rounded otherwise.
+        const double tolerance = pass == 0 ? 8 * Tolerance(GetParam().type) : 0;
+        for (const auto& [name, values] : All(*expected)) {
+          ExpectNear(Values(*net, name), values, tolerance, name);
+        }
         for (size_t i = 0; i < net->params().size(); ++i) {
-          EXPECT_EQ(net->params()[i]->DiffAsDouble(), expected->params()[i]->DiffAsDouble()) << i;
+          ExpectNear(net->params()[i]->DiffAsDouble(), expected->params()[i]->DiffAsDouble(),
+                     tolerance, net->params()[i]->name());
         }
       }
       EXPECT_EQ(net->plan().fused_steps(), 0);

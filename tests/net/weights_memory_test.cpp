@@ -1,4 +1,6 @@
 // In phase TEST a device holds weights in the form that operators read, and no others.
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "net/net_support.hpp"
@@ -66,7 +68,13 @@ TEST_P(WeightsMemoryTest, WholeAndPartialPassesMakeNothingAgain) {
   const auto pass = [&] {
     net->Forward();
     const Numbers whole = Values(*net, "ip");
-    ExpectNear(ByLayer(net.get()), whole, 4 * Tolerance(type_), "ip");
+    const Numbers parts = ByLayer(net.get());
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      largest = std::max(largest, std::abs(whole[i]));
+      difference = std::max(difference, std::abs(whole[i] - parts[i]));
+    }
+    EXPECT_LT(difference, 4 * Tolerance(type_) * largest);
     return whole;
   };
   const Numbers first = pass();
@@ -128,7 +136,7 @@ TEST_P(WeightsMemoryTest, ATrainingNetKeepsItsMasters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WeightsMemoryTest,
-                         testing::ValuesIn(DevicesAndTypes({kFloat, kHalf, kBFloat16})),
+                         testing::ValuesIn(DevicesAndTypes({kFloat, kHalf, kBfloat16})),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
