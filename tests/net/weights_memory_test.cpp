@@ -15,7 +15,7 @@ constexpr int kInputs = 1024, kOutputs = 2048;
 
 class WeightsMemoryTest : public testing::TestWithParam<DeviceType> {
  protected:
-  std::unique_ptr<Net> Make(int phase = TEST) const {
+  std::unique_ptr<Net> Make(int phase = TEST, int outputs = kOutputs) const {
     const std::string conv =
         "convolution_param { num_output: 64 kernel_size: 3 pad: 1 "
         "weight_filler { type: 'uniform' min: -0.2 max: 0.2 } } } ";
@@ -28,7 +28,7 @@ class WeightsMemoryTest : public testing::TestWithParam<DeviceType> {
                "layer { name: 'plain' type: 'Convolution' bottom: 'b' top: 'c' ",
                conv,
                "layer { name: 'flat' type: 'Reshape' bottom: 'c' top: 'd' reshape_param { shape ",
-               "{ dim: -1 dim: ", kInputs, " } } } ", InnerProductText("ip", "d", kOutputs)),
+               "{ dim: -1 dim: ", kInputs, " } } } ", InnerProductText("ip", "d", outputs)),
         device_, phase);
     FillInputs(net.get());
     return net;
@@ -47,16 +47,21 @@ class WeightsMemoryTest : public testing::TestWithParam<DeviceType> {
 };
 
 TEST_P(WeightsMemoryTest, TheDeviceHoldsNoSecondForm) {
-  const int64_t before = device_->bytes_in_use();
-  const auto net = Make();
-  net->Forward();
-  const int64_t count = int64_t{kInputs} * kOutputs;
+  // What a net with so many outputs holds; workspaces do not depend on it.
+  const auto held = [this](int outputs) {
+    const int64_t before = device_->bytes_in_use();
+    const auto net = Make(TEST, outputs);
+    net->Forward();
+    return device_->bytes_in_use() - before;
+  };
   // On the CPU the parameter itself is there, too, and beside it float weights for narrow types.
+  const int64_t count = int64_t{kInputs} * kOutputs;
   int64_t bytes = count * type_.bytes();
   if (device_->host_accessible()) bytes = count * 4 * (type_ == kFloat ? 1 : 2);
-  const int64_t others = 2 << 20;
-  EXPECT_LT(device_->bytes_in_use() - before, bytes + others);
+  EXPECT_LT(held(2 * kOutputs) - held(kOutputs), bytes + (1 << 20));
   if (device_->host_accessible()) return;
+  const auto net = Make();
+  net->Forward();
   for (const char* const layer : {"folded", "plain", "ip"}) {
     const bool reads_parameter = type_ == kFloat && layer != std::string("folded");
     EXPECT_EQ(Weights(*net, layer).data_memory()->buffer() != nullptr, reads_parameter) << layer;

@@ -22,6 +22,7 @@ void ParameterCopy::Build() {
     return;
   }
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
+  copy_->data_memory()->ForgetHostWrites();  // if it was freed, it is not made for this
   convert_->Launch(source_->count(),
                    {source_->count(), source_->Data(), copy_->MutableData(), 1.0, 1.0, 0.0, 0.0});
 }
