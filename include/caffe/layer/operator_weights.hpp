@@ -45,6 +45,8 @@ class OperatorWeights {
   const BlobBase& weights() const { return quantized() ? codes_.codes() : copy_.blob(); }
   // Null if there is none, and for quantized types.
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }
+  // Bytes of bias, and of the factors of codes.
+  int64_t channel_bytes() const;
   QuantArguments quant() const { return codes_.arguments(); }
   // The scale of each channel's codes.
   const std::vector<double>& scales() const { return codes_.scales(); }

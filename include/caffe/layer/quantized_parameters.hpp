@@ -49,6 +49,8 @@ class QuantizedParameters final : public Derived {
   // Codes [channels, depth].
   const BlobBase& codes() const { return *codes_; }
   QuantArguments arguments() const;
+  // Bytes of the arrays in arguments().
+  int64_t channel_bytes() const;
   // s_w of each channel.
   const std::vector<double>& scales() const { return scales_; }
 

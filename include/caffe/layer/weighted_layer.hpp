@@ -48,6 +48,8 @@ class WeightedLayer : public LayerBase {
   Epilogue Completed(Epilogue epilogue, Epilogue::Bias axis, const OperatorWeights& weights) const;
 
  private:
+  class OwnWork;
+
   bool made_ = false, backward_ = false;
   // One for each bottom for quantized types, whose bottoms have separate ranges.
   std::vector<std::shared_ptr<OperatorWeights>> weights_;

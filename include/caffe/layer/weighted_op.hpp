@@ -24,6 +24,10 @@ class WeightedOp {
   virtual const Operator& op() const = 0;
   // The largest need of Run and of the passes of op().
   virtual int64_t workspace_bytes() const { return op().workspace_bytes(); }
+  // The products in the sums of Run, those with padding included.
+  virtual int64_t products() const = 0;
+  // Bytes of weights and bias that Run reads.
+  int64_t parameter_bytes() const;
   // Brings the weights up to date; call it before a forward, and for quantized types after
   // weights().SetRanges.
   void Prepare();
@@ -50,6 +54,7 @@ class WeightedConv final : public WeightedOp {
   WeightedConv(Device* device, const ConvDescriptor& descriptor,
                std::shared_ptr<OperatorWeights> weights);
   const ConvOp& op() const override { return *op_; }
+  int64_t products() const override;
   void Run(const Operands& operands) override;
   ConvOp& conv() { return *op_; }
   // For the passes of conv(), with the weights filled in.
@@ -65,6 +70,7 @@ class WeightedDeconv final : public WeightedOp {
   WeightedDeconv(Device* device, const ConvDescriptor& descriptor, const Epilogue& epilogue,
                  std::shared_ptr<OperatorWeights> weights);
   const ConvOp& op() const override { return *op_; }
+  int64_t products() const override;
   int64_t workspace_bytes() const override;
   void Run(const Operands& operands) override;
   // The gradients of the convolution from y to x.
@@ -83,6 +89,7 @@ class WeightedGemm final : public WeightedOp {
   WeightedGemm(Device* device, const GemmDescriptor& descriptor,
                std::shared_ptr<OperatorWeights> weights);
   const GemmOp& op() const override { return *op_; }
+  int64_t products() const override;
   void Run(const Operands& operands) override;
 
  private:

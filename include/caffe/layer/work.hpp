@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "caffe/layer/layer.hpp"
@@ -28,14 +29,35 @@ struct WorkRequest {
 class Work {
  public:
   virtual ~Work() = default;
+  // What the work is and costs. Known after Prepare.
   // The library that computes it; empty for the layer's own kernels.
   virtual const char* library() const { return ""; }
   // Bytes that Run needs in the workspace.
   virtual int64_t workspace_bytes() const { return 0; }
+  // Bytes of parameters that Run reads, in the form in which it reads them.
+  virtual int64_t parameter_bytes() const { return 0; }
+  // Additions and multiplications of Run; no value if the formula is not known.
+  virtual std::optional<int64_t> operations() const { return std::nullopt; }
+
   // Brings derived weights up to date; called before each forward.
   virtual void Prepare() {}
   // Enqueues the computation; allocates nothing.
   virtual void Run(DevicePtr workspace) = 0;
+};
+
+// The layer's own PrepareParameters and Forward. It uses the layer's workspace.
+class LayerWork : public Work {
+ public:
+  LayerWork(LayerBase* layer, const BlobVec& bottom, const BlobVec& top)
+      : layer_(layer), bottom_(bottom), top_(top) {}
+  // Of blobs().
+  int64_t parameter_bytes() const override;
+  void Prepare() override;
+  void Run(DevicePtr workspace) override;
+
+ private:
+  LayerBase* layer_;
+  BlobVec bottom_, top_;
 };
 
 }  // namespace caffe

@@ -35,11 +35,14 @@ class Pooling : public LayerBase {
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   void PrepareParameters() override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
   // STOCHASTIC in TRAIN: the count of forwards.
   std::vector<uint64_t> RunState() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:
+  class OwnWork;
   using Axis = PoolDescriptor::Axis;
   // Random numbers decide.
   bool Draws() const;

@@ -19,6 +19,7 @@ namespace caffe {
 
 class NetRunState;
 class PassObserver;
+struct StepInfo;
 
 struct NetOptions {
   // Null: the calling thread's default device; each forward moves the net to the current one.
@@ -174,6 +175,9 @@ class Net {
   void set_debug_info(bool value);
   // The plan of whole passes.
   const Plan& plan() const;
+  // What each step of a whole forward is and costs, for the current shapes. Prepares the steps as
+  // Forward does, so that quantized layers need ranges, but computes no blob.
+  std::vector<StepInfo> Steps();
   // A whole forward in phase TEST does not write all blobs: some are computed within a step, and
   // with reduced_memory_inference the memory of some is reused. Reading such a blob computes it
   // from the current content of the blobs before it. Every forward writes the blobs named here.

@@ -46,6 +46,11 @@ void OperatorWeights::SetRanges(const QuantRange& in, const QuantRange& out) {
   codes_.SetRanges(in, out);
 }
 
+int64_t OperatorWeights::channel_bytes() const {
+  if (quantized()) return codes_.channel_bytes();
+  return has_bias() ? bias_.blob().bytes() : 0;
+}
+
 void OperatorWeights::Refresh(bool free_sources) {
   if (folded_) folded_->Refresh();
   if (quantized()) {

@@ -145,6 +145,10 @@ double QuantizedParameters::Slope(int64_t channel) const {
   return slope;
 }
 
+int64_t QuantizedParameters::channel_bytes() const {
+  return (source_.activation.HasSlope() ? 24 : 16) * source_.channels;
+}
+
 QuantArguments QuantizedParameters::arguments() const {
   const DevicePtr channels = channels_->device_data();
   QuantArguments arguments{channels,

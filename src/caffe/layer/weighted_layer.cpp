@@ -1,5 +1,6 @@
 #include "caffe/layer/weighted_layer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "caffe.pb.h"
@@ -73,6 +74,34 @@ void WeightedLayer::PrepareParameters() {
   }
 }
 
+// The layer alone, with the layer's own operators.
+class WeightedLayer::OwnWork final : public LayerWork {
+ public:
+  OwnWork(WeightedLayer* layer, const BlobVec& bottom, const BlobVec& top)
+      : LayerWork(layer, bottom, top), layer_(layer), bottoms_(bottom.size()) {}
+  const char* library() const override {
+    return layer_->ops_.empty() ? "" : layer_->ops_[0]->op().library();
+  }
+  int64_t workspace_bytes() const override {
+    int64_t bytes = 0;
+    for (const auto& op : layer_->ops_) bytes = std::max(bytes, op->workspace_bytes());
+    return bytes;
+  }
+  int64_t parameter_bytes() const override {
+    int64_t bytes = 0;
+    for (const auto& op : layer_->ops_) bytes += op->parameter_bytes();
+    return bytes;
+  }
+  std::optional<int64_t> operations() const override {
+    if (layer_->ops_.empty()) return 0;
+    return 2 * layer_->ops_[0]->products() * static_cast<int64_t>(bottoms_);
+  }
+
+ private:
+  const WeightedLayer* layer_;
+  size_t bottoms_;
+};
+
 void WeightedLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (!made_) PrepareParameters();
   if (ops_.empty()) return;
@@ -95,9 +124,18 @@ class WeightedWork final : public Work {
         bottom_(bottom),
         top_(top),
         residual_(request.residual),
-        slopes_(request.slopes) {}
+        slopes_(request.slopes),
+        stages_(static_cast<int64_t>(request.stages.size())) {}
   const char* library() const override { return op_->op().library(); }
   int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  int64_t parameter_bytes() const override {
+    // The factors of codes include the slopes.
+    const bool reads_slopes = slopes_ && !op_->weights().quantized();
+    return op_->parameter_bytes() + (reads_slopes ? slopes_->bytes() : 0);
+  }
+  std::optional<int64_t> operations() const override {
+    return 2 * op_->products() + stages_ * top_->count();
+  }
   void Prepare() override { op_->Prepare(); }
   void Run(DevicePtr workspace) override {
     WeightedOp::Operands operands;
@@ -114,13 +152,14 @@ class WeightedWork final : public Work {
   const BlobBase* bottom_;
   BlobBase* top_;
   const BlobBase *residual_, *slopes_;
+  int64_t stages_;
 };
 
 }  // namespace
 
 std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                               const BlobVec& top) {
-  if (request.empty()) return LayerBase::MakeWork(request, bottom, top);
+  if (request.empty()) return std::make_unique<OwnWork>(this, bottom, top);
   CAFFE_CHECK(bottom.size() == 1 && top.size() == 1, Where(), ": ", bottom.size(), " bottoms and ",
               top.size(), " tops; later layers can be fused only if there is one of each");
   Epilogue epilogue;
@@ -135,7 +174,7 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
     if (request.maps.empty()) work_weights_ = weights;
   }
   std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false);
-  if (!op) return LayerBase::MakeWork({}, bottom, top);  // an empty shape
+  if (!op) return std::make_unique<OwnWork>(this, bottom, top);  // an empty shape
   op->set_forward_only(phase() == TEST);
   return std::make_unique<WeightedWork>(std::move(op), request, bottom[0], top[0]);
 }

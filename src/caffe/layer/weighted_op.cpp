@@ -6,6 +6,19 @@
 #include "caffe/library/multiplexer.hpp"
 
 namespace caffe {
+namespace {
+
+// The transpose has as many.
+int64_t Products(const ConvDescriptor& d) {
+  return d.batch * d.out_channels * d.geometry.output_count() * d.depth();
+}
+
+}  // namespace
+
+int64_t WeightedOp::parameter_bytes() const {
+  const int64_t prepared = op().prepared_bytes();
+  return (prepared > 0 ? prepared : weights_->weights().bytes()) + weights_->channel_bytes();
+}
 
 void WeightedOp::Prepare() {
   weights_->Refresh(forward_only_);
@@ -26,6 +39,8 @@ WeightedConv::WeightedConv(Device* device, const ConvDescriptor& descriptor,
     : WeightedOp(std::move(weights)), op_(Multiplexer::Convolution(device, descriptor)) {
   prepared_ = PreparedWeights(op_.get(), &weights_->weights(), op_->descriptor().key());
 }
+
+int64_t WeightedConv::products() const { return Products(op_->descriptor()); }
 
 void WeightedConv::Run(const Operands& operands) {
   QuantArguments quant;
@@ -66,6 +81,8 @@ WeightedDeconv::WeightedDeconv(Device* device, const ConvDescriptor& descriptor,
 int64_t WeightedDeconv::workspace_bytes() const {
   return std::max(op_->workspace_bytes(), bias_op_ ? bias_op_->workspace_bytes() : 0);
 }
+
+int64_t WeightedDeconv::products() const { return Products(op_->descriptor()); }
 
 void WeightedDeconv::Run(const Operands& operands) {
   ConvGradients transposed;
@@ -108,6 +125,11 @@ WeightedGemm::WeightedGemm(Device* device, const GemmDescriptor& descriptor,
                            std::shared_ptr<OperatorWeights> weights)
     : WeightedOp(std::move(weights)), op_(Multiplexer::Gemm(device, descriptor)) {
   prepared_ = PreparedWeights(op_.get(), &weights_->weights(), descriptor.key());
+}
+
+int64_t WeightedGemm::products() const {
+  const GemmDescriptor& d = op_->descriptor();
+  return d.m * d.n * d.k;
 }
 
 void WeightedGemm::Run(const Operands& operands) {

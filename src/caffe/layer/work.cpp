@@ -1,21 +1,16 @@
 #include "caffe/layer/work.hpp"
 
 namespace caffe {
-namespace {
 
-class LayerWork final : public Work {
- public:
-  LayerWork(LayerBase* layer, const BlobVec& bottom, const BlobVec& top)
-      : layer_(layer), bottom_(bottom), top_(top) {}
-  void Prepare() override { layer_->PrepareParameters(); }
-  void Run(DevicePtr) override { layer_->Forward(bottom_, top_); }
+int64_t LayerWork::parameter_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& blob : layer_->blobs()) bytes += blob->bytes();
+  return bytes;
+}
 
- private:
-  LayerBase* layer_;
-  BlobVec bottom_, top_;
-};
+void LayerWork::Prepare() { layer_->PrepareParameters(); }
 
-}  // namespace
+void LayerWork::Run(DevicePtr) { layer_->Forward(bottom_, top_); }
 
 std::unique_ptr<Work> LayerBase::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                           const BlobVec& top) {

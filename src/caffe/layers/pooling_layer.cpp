@@ -7,6 +7,7 @@
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
+#include "caffe/layer/work.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
 
@@ -174,6 +175,23 @@ void Pooling::MakeFactors() {
   factors_->Reshape({2 * areas});
   std::memcpy(factors_->mutable_host_data(), factors.data(), factors.size() * sizeof(int32_t));
   factors_->device_data();  // uploaded now, not in the forward
+}
+
+class Pooling::OwnWork final : public LayerWork {
+ public:
+  OwnWork(Pooling* layer, const BlobVec& bottom, const BlobVec& top)
+      : LayerWork(layer, bottom, top), layer_(layer) {}
+  const char* library() const override { return layer_->operation_->library(); }
+  int64_t workspace_bytes() const override { return layer_->operation_->workspace_bytes(); }
+
+ private:
+  const Pooling* layer_;
+};
+
+std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                        const BlobVec& top) {
+  if (!request.empty()) return LayerBase::MakeWork(request, bottom, top);
+  return std::make_unique<OwnWork>(this, bottom, top);
 }
 
 void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {

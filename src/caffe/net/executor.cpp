@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "describe_step.hpp"
 #include "in_layer.hpp"
 
 namespace caffe {
@@ -105,6 +106,16 @@ void Executor::RunNode(int node) {
   runner_->Prepare(node);
   runner_->Forward(node);
   ranges_->Publish(node);
+}
+
+std::vector<StepInfo> Executor::Describe() {
+  ranges_->Update();
+  std::vector<StepInfo> steps;
+  for (size_t i = 0; i < works_.size(); ++i) {
+    Prepare(i);
+    steps.push_back(DescribeStep(wiring_, plan_.steps[i], *works_[i].work));
+  }
+  return steps;
 }
 
 void Executor::Forward(int first, int last, const Observers& observers, bool per_layer) {

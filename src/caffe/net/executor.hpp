@@ -9,6 +9,7 @@
 #include "caffe/memory/workspace.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "caffe/net/plan.hpp"
+#include "caffe/net/step_info.hpp"
 #include "gradients.hpp"
 #include "net_ranges.hpp"
 #include "node_runner.hpp"
@@ -31,6 +32,8 @@ class Executor {
   // read. Shapes, works and derived weights are updated before the first step runs. `per_layer`:
   // observers may change parameters between the layers.
   void Forward(int first, int last, const Observers& observers, bool per_layer);
+  // Describes all steps. Updates shapes, works and derived weights as Forward does.
+  std::vector<StepInfo> Describe();
   // Runs those of the nodes backward that need it, in the given order.
   void Backward(const std::vector<int>& nodes, const Gradients& gradients,
                 const Observers& observers);

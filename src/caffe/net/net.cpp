@@ -13,6 +13,7 @@
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/net/step_info.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "count_memory.hpp"
 #include "debug_lines.hpp"
@@ -159,6 +160,15 @@ template <class Work> void Net::WithNeeds(const Work& work) const {
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(Concat(error.what(), "; net ", name(), " needs ", memory_needs().ToString()));
   }
+}
+
+std::vector<StepInfo> Net::Steps() {
+  FollowDefaultDevice();
+  rooms_->views.TakeData();
+  std::vector<StepInfo> steps;
+  WithNeeds([&] { steps = rooms_->whole->Describe(); });
+  SyncViews();
+  return steps;
 }
 
 void Net::FollowDefaultDevice() {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+
+namespace caffe {
+
+// What a step of a net's forward is and costs, computed from shapes before it runs; see Net::Steps.
+struct StepInfo {
+  // Names and types of its layers. Layers that the net added are steps, too: splits, casts.
+  std::vector<std::string> layers, layer_types;
+  // The library of its operator (Operator::library); "kernels" for a layer's own kernels; "host" if
+  // Forward uses memory of the host or waits for the device, as in layers that read files. Empty:
+  // nothing is computed, because the tops share the memory of a bottom, or the caller fills them.
+  std::string library;
+  TypeTriple types = TypeTriple::Equal(kFloat);
+  // Of the operator; in phase TRAIN including its backward passes.
+  int64_t workspace_bytes = 0;
+  // Bottoms read, parameters read in the operator's own form, and tops written, each once. Blobs
+  // between the layers of the step do not count.
+  int64_t bytes = 0;
+  // A multiplication and an addition are two. A convolution, deconvolution or inner product has two
+  // for each product of its sums (the bias is the first summand), also with padding and if its
+  // algorithm needs fewer, and one for each element of a sum or activation after it. An
+  // element-wise layer has one for each element; y = scale x + shift has two. No value for other
+  // layers.
+  std::optional<int64_t> operations;
+
+  // "conv1 + bn1 + relu1"
+  std::string name() const;
+};
+
+}  // namespace caffe
