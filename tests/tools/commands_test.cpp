@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -121,7 +122,7 @@ TEST_F(CommandsTest, HelpOfEachCommandHasItsFlags) {
   const std::pair<const char*, std::vector<const char*>> commands[] = {
       {"train", {"-solver FILE", "-sigterm_effect", "-sighup_effect", "-gpu DEVICE", "130, 143"}},
       {"test", {"-model FILE", "-weights FILE", "-iterations N", "-json"}},
-      {"time", {"-model FILE", "-phase PHASE", "-lt "}},
+      {"time", {"-model FILE", "-phase PHASE", "-lt ", "-plan "}},
       {"device_query", {"-self_test", "-gpu", "bfloat16"}},
       {"layers", {"[NAME...]", "-json"}},
       {"cache", {"--max-size", "verify"}}};
@@ -364,6 +365,93 @@ TEST_F(CommandsTest, TimePrintsCaffesLinesAndJson) {
   EXPECT_FALSE(Holds(err, "\tforward: "));
   EXPECT_FALSE(Holds(err, "Backward pass: "));
   EXPECT_EQ("", out);
+}
+
+// The columns of the lines of -plan, which two spaces or more separate; the header first.
+std::vector<std::vector<std::string>> PlanRows(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(text);
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("Average")) inside = false;
+    if (inside) {
+      rows.emplace_back();
+      for (size_t at = 0; at < line.size();) {
+        const size_t end = std::min(line.find("  ", at), line.size());
+        rows.back().push_back(line.substr(at, end - at));
+        at = std::min(line.find_first_not_of(' ', end), line.size());
+      }
+    }
+    if (line.starts_with("Steps of a forward")) inside = true;
+  }
+  return rows;
+}
+
+TEST_F(CommandsTest, TimePrintsThePlan) {
+  const std::string net = folder.Put(
+      "net.prototxt", Concat(kNet, "layer { name: 'relu' type: 'ReLU' bottom: 'y' top: 'z' } ",
+                             "layer { name: 'sum' type: 'Reduction' bottom: 'z' top: 'sum' }"));
+  const log::Level before = log::level();
+  log::SetLevel(log::Level::kWarning);  // lines without prefixes, on standard output
+  for (const std::string phase : {"TEST", "TRAIN"}) {
+    ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=3", "-gpu=cpu", "-plan", "-nolt",
+                      "-phase=" + phase}))
+        << err;
+    const auto rows = PlanRows(out);
+    std::vector<std::string> names;
+    for (const auto& row : rows) {
+      ASSERT_EQ(row.size(), 9u) << out;
+      names.push_back(row[0]);
+    }
+    EXPECT_EQ(names, std::vector<std::string>(
+                         {"step", "in", "ip", "y_ip_0_split", "loss", "relu", "sum", "total"}))
+        << out;
+    double time = 0;
+    for (size_t i = 1; i + 1 < rows.size(); ++i) {
+      EXPECT_EQ(rows[i][2], "float");
+      EXPECT_GE(std::stod(rows[i][6]), 0) << out;
+      time += std::stod(rows[i][6]);
+    }
+    EXPECT_NEAR(std::stod(rows.back()[6]), time, 1e-3) << out;
+    EXPECT_GT(time, 0) << out;
+    EXPECT_EQ(rows[1][1], "-") << "an input is not computed: " << out;
+    EXPECT_EQ(rows[2][5], "0.000") << "48 operations: " << out;
+    EXPECT_EQ(rows[4][5], "-") << "the formula of a loss is not known: " << out;
+    EXPECT_EQ(rows[5][1], "kernels") << out;
+    // All lines have the same width.
+    const size_t begin = out.find("\nstep ") + 1, width = out.find('\n', begin) - begin + 1;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(out[begin + (i + 1) * width - 1], '\n') << out;
+    }
+  }
+  log::SetLevel(before);
+}
+
+// A step of several layers is one row, and the same in JSON.
+TEST_F(CommandsTest, ThePlanOfTimeAsJson) {
+  const std::string net = folder.Put(
+      "net.prototxt",
+      "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 64 dim: 256 } } } "
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { "
+      "        num_output: 512 weight_filler { type: 'xavier' } } } "
+      "layer { name: 'relu' type: 'ReLU' bottom: 'y' top: 'y' }");
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=4", "-gpu=cpu", "-plan", "-phase=TEST",
+                    "--json"}))
+      << err;
+  EXPECT_TRUE(Holds(err, "] ip + relu  ")) << err;
+  const size_t at = out.find("{\"layers\": [\"ip\", \"relu\"], \"library\": \"");
+  ASSERT_NE(at, std::string::npos) << out;
+  const std::string step = out.substr(at, out.find('}', at) - at);
+  // 64 x 512 sums of 256 products, and as many activations.
+  EXPECT_TRUE(Holds(step, Concat("\"operations\": ", 64 * 512 * (2 * 256 + 1), ","))) << step;
+  EXPECT_TRUE(Holds(step, Concat("\"bytes\": ", 4 * (64 * 256 + 512 * 257 + 64 * 512), ",")))
+      << step;
+  const std::string key = "\"median_ms\": ";
+  ASSERT_TRUE(Holds(step, key)) << step;
+  EXPECT_GT(std::stod(step.substr(step.find(key) + key.size())), 0) << step;
+  EXPECT_TRUE(Holds(out, "{\"layers\": [\"in\"], \"library\": null, ")) << out;
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=1", "-gpu=cpu", "--json"})) << err;
+  EXPECT_FALSE(Holds(out, "\"steps\""));
 }
 
 // Without a loss no layer needs backward; as in BVLC's Caffe it is timed nevertheless.

@@ -29,8 +29,8 @@ constexpr Command kCommands[] = {
      "-model FILE -weights FILE,... [-iterations N] [--json] [flags]",
      "Prints the mean of each output of the TEST phase over N batches.\n"},
     {"time", TimeCommand, false, "benchmark a model, layer by layer",
-     "-model FILE [-iterations N] [-phase TEST] [--json] [flags]",
-     "Prints the time of forward and backward, whole and of each layer, and the memory.\n"},
+     "-model FILE [-iterations N] [-phase TEST] [-plan] [--json] [flags]",
+     "Prints the time of forward and backward, whole and of each layer or step, and the memory.\n"},
     {"device_query", DeviceQueryCommand, true, "print the devices of this machine",
      "[-gpu DEVICE] [--self-test [TYPE...]] [--json]",
      "Prints name, driver and capabilities of each device; with --self-test a row with pass or "

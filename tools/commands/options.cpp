@@ -68,6 +68,9 @@ struct Parser {
            "on SIGTERM: snapshot, stop (default) or none");
     action("--sighup_effect", options.sighup_effect, "on SIGHUP: snapshot (default), stop or none");
     Add("--lt", options.lt, "time", "print a line for each layer (default; --nolt: none)");
+    Add("--plan", options.plan, "time",
+        "print a table of the steps of a forward: layers, library, types, workspace, bytes, "
+        "operations, time");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
     Add("--json", options.json, "test time device_query layers", "print JSON on standard output");
@@ -82,8 +85,8 @@ struct Parser {
 };
 
 bool IsBoolean(const std::string& name) {
-  static const std::set<std::string> names{"lt",       "json", "self_test", "self-test",
-                                           "progress", "help", "version"};
+  static const std::set<std::string> names{"lt",        "plan",     "json", "self_test",
+                                           "self-test", "progress", "help", "version"};
   return names.count(name) > 0;
 }
 

@@ -10,11 +10,13 @@
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
-#include "caffe/net/pass_observer.hpp"
+#include "caffe/net/step_info.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
+#include "commands/pass_timers.hpp"
 #include "commands/results.hpp"
+#include "commands/step_table.hpp"
 
 namespace caffe {
 namespace {
@@ -24,50 +26,6 @@ using Clock = std::chrono::steady_clock;
 double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
-
-// Events of a device's queue before and after each layer of one pass.
-class LayerTimer {
- public:
-  LayerTimer(Device* device, size_t layers)
-      : device_(device), begin_(layers), end_(layers), total_(layers, 0.0) {}
-  void Begin(int layer) { begin_[layer] = device_->RecordEvent(); }
-  void End(int layer) { end_[layer] = device_->RecordEvent(); }
-  // Called after the pass: adds its times, in milliseconds.
-  void Collect() {
-    for (size_t i = 0; i < total_.size(); ++i) {
-      if (begin_[i] && end_[i]) total_[i] += 1e3 * end_[i]->SecondsSince(*begin_[i]);
-      begin_[i].reset();
-      end_[i].reset();
-    }
-  }
-  double Mean(size_t layer, int passes) const { return total_[layer] / passes; }
-
- private:
-  Device* device_;
-  std::vector<std::unique_ptr<Event>> begin_, end_;
-  std::vector<double> total_;
-};
-
-// Measures all layers in a forward and in a backward pass.
-class PassTimer final : public PassObserver {
- public:
-  PassTimer(LayerTimer* forward, LayerTimer* backward) : forward_(forward), backward_(backward) {}
-  void BeforeForward(const Node& node) override {
-    if (!node.added()) forward_->Begin(node.layer_index);
-  }
-  void AfterForward(const Node& node) override {
-    if (!node.added()) forward_->End(node.layer_index);
-  }
-  void BeforeBackward(const Node& node) override {
-    if (!node.added()) backward_->Begin(node.layer_index);
-  }
-  void AfterBackward(const Node& node) override {
-    if (!node.added()) backward_->End(node.layer_index);
-  }
-
- private:
-  LayerTimer *forward_, *backward_;
-};
 
 std::string Fixed(double value) {
   char text[32];
@@ -89,6 +47,21 @@ bool HasLoss(const Net& net) {
 bool InFloats(const Net& net) {
   return std::all_of(net.layers().begin(), net.layers().end(),
                      [](const auto& layer) { return layer->types().compute.is_float(); });
+}
+
+// The median time of each step of a forward, in milliseconds.
+std::vector<double> TimeSteps(Net* net, size_t steps, int passes) {
+  PartTimer timer(net->device(), steps);
+  StepObserver observer(&timer);
+  net->AddObserver(&observer);
+  for (int i = 0; i < passes; ++i) {
+    net->Forward();
+    observer.Collect();
+  }
+  net->RemoveObserver(&observer);
+  std::vector<double> medians;
+  for (size_t i = 0; i < steps; ++i) medians.push_back(timer.Median(i));
+  return medians;
 }
 
 double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -151,23 +124,30 @@ int TimeCommand(const Options& options) {
 
   const Results results(options.json);
   const size_t layers = net.layers().size();
-  LayerTimer forward_timer(device, layers), backward_timer(device, layers);
+  PartTimer forward_timer(device, layers), backward_timer(device, layers);
   if (options.lt || options.json) {
-    PassTimer timer(&forward_timer, &backward_timer);
-    net.AddObserver(&timer);
+    LayerObserver observer(&forward_timer, &backward_timer);
+    net.AddObserver(&observer);
     for (int i = 0; i < n; ++i) {
       net.Forward();
       if (train) net.Backward();
       forward_timer.Collect();
       backward_timer.Collect();
     }
-    net.RemoveObserver(&timer);
+    net.RemoveObserver(&observer);
     results.Print("Average time per layer: ");
     for (size_t i = 0; i < layers; ++i) {
       const std::string& name = net.layer_names()[i];
-      results.Print(LayerLine(name, "forward", forward_timer.Mean(i, n)));
-      if (train) results.Print(LayerLine(name, "backward", backward_timer.Mean(i, n)));
+      results.Print(LayerLine(name, "forward", forward_timer.Mean(i)));
+      if (train) results.Print(LayerLine(name, "backward", backward_timer.Mean(i)));
     }
+  }
+  const std::vector<StepInfo> steps = options.plan ? net.Steps() : std::vector<StepInfo>();
+  std::vector<double> step_times;
+  if (options.plan) {
+    step_times = TimeSteps(&net, steps.size(), n);
+    results.Print("Steps of a forward, median times: ");
+    for (const std::string& line : StepTable(steps, step_times)) results.Print(line);
   }
   const int64_t batch = BatchSize(net);
   const double images = static_cast<double>(batch) * 1e3 * n / total;
@@ -197,10 +177,12 @@ int TimeCommand(const Options& options) {
     text += Concat(i ? ",\n  " : "\n  ", "{\"name\": ", JsonString(net.layer_names()[i]),
                    ", \"type\": ", JsonString(net.layers()[i]->type()),
                    ", \"compute\": ", JsonString(net.layers()[i]->types().compute.name()),
-                   ", \"forward_ms\": ", forward_timer.Mean(i, n),
-                   ", \"backward_ms\": ", train ? Concat(backward_timer.Mean(i, n)) : "null", "}");
+                   ", \"forward_ms\": ", forward_timer.Mean(i),
+                   ", \"backward_ms\": ", train ? Concat(backward_timer.Mean(i)) : "null", "}");
   }
-  std::cout << text << "\n]}" << std::endl;
+  text += "\n]";
+  if (options.plan) text += ",\n \"steps\": " + StepsJson(steps, step_times);
+  std::cout << text << "}" << std::endl;
   return 0;
 }
 
