@@ -11,6 +11,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/net/step_info.hpp"
 #include "net_lock.hpp"
 
 namespace py = pybind11;
@@ -135,6 +136,35 @@ void BindNet(py::module_& module) {
   py::class_<NetLock, std::shared_ptr<NetLock>>(module, "_NetLock")
       .def("__enter__", [](NetLock& lock) { lock.lock(); })
       .def("__exit__", [](NetLock& lock, const py::args&) { lock.unlock(); });
+  using caffe::StepInfo;
+  py::class_<StepInfo>(module, "Step",
+                       "A step of a net's forward: one layer, or several that are computed "
+                       "together; see Net.plan.")
+      .def_readonly("layers", &StepInfo::layers,
+                    "The names of the layers, a list of str. Layers that the net added for copies\n"
+                    "and casts are steps, too.")
+      .def_readonly("layer_types", &StepInfo::layer_types,
+                    "The types of the layers, a list of str: ['Convolution', 'ReLU'].")
+      .def_property_readonly(
+          "library",
+          [](const StepInfo& step) -> std::optional<std::string> {
+            if (step.library.empty()) return std::nullopt;
+            return step.library;
+          },
+          "The library that computes the step, str: 'winograd', 'cublas', …\n\n"
+          "'kernels': kernels of the layer itself. 'host': the layer uses memory of the host.\n"
+          "None: nothing is computed.")
+      .def_property_readonly(
+          "types", [](const StepInfo& step) { return step.types.name(); },
+          "The types, str: 'half', or 'float/half/float' (compute/bottoms/tops) if they differ.")
+      .def_readonly("workspace_bytes", &StepInfo::workspace_bytes,
+                    "Bytes of temporary memory, int. Steps use the same memory in turn.")
+      .def_readonly("bytes", &StepInfo::bytes,
+                    "Bytes of the blobs and parameters that the step reads and of the blobs that "
+                    "it\nwrites, int; each counts once.")
+      .def_readonly("operations", &StepInfo::operations,
+                    "The number of additions and multiplications, int, or None if the formula of "
+                    "the\nlayer is not known.");
   py::class_<Net, OwnedNet>(
       module, "Net", py::dynamic_attr(),
       "A net from a prototxt or a message, on this thread's default device.\n\n"
@@ -275,6 +305,15 @@ void BindNet(py::module_& module) {
           "The layers, a list of caffe.Layer in the order of a forward. net.layer_dict has them "
           "by\n"
           "name.")
+      .def_property_readonly(
+          "plan",
+          [](Net& net) {
+            const Computing computing(net);
+            return net.Steps();
+          },
+          "The steps of a whole forward for the current shapes, a list of caffe.Step.\n\n"
+          "It prepares the steps but computes no blob. keep and backward change which layers are\n"
+          "computed together. RuntimeError if a quantized layer has no range yet.")
       .def_property_readonly("_blobs", [](const Net& net) { return Initialized(net).blobs(); })
       .def_property_readonly("_blob_names",
                              [](const Net& net) { return Initialized(net).blob_names(); })

@@ -1,5 +1,5 @@
 """The repr() of the package's objects: names, shapes, types, devices."""
-from ._caffe import Blob, BlobVec, Device, Layer, LayerParameter, Net, Solver, TRAIN
+from ._caffe import Blob, BlobVec, Device, Layer, LayerParameter, Net, Solver, Step, TRAIN
 from .names import listed
 
 _MOST = 4
@@ -56,6 +56,23 @@ def _layer_parameter(self):
         listed([self.top(i) for i in range(self.top_size)]))
 
 
+def _step_numbers(step):
+    operations = '-' if step.operations is None else '%.3f' % (step.operations / 1e6)
+    return (step.library or '-', step.types, step.bytes / 2 ** 20, operations,
+            step.workspace_bytes / 2 ** 10)
+
+
+def _step(self):
+    return '<caffe.Step %s: %s, %s, %.3f MiB moved, %s Mop, workspace %.1f KiB>' % (
+        (' + '.join(self.layers),) + _step_numbers(self))
+
+
+def _step_line(self):
+    """A line of a table: layers, library, types, and numbers with their units."""
+    return '%-40s %-10s %-9s %9.3f MiB moved %10s Mop %9.1f KiB workspace' % (
+        (' + '.join(self.layers),) + _step_numbers(self))
+
+
 def _device(self):
     return '<caffe.Device %s: number %d, %s>' % (self.name, self.number, self.description)
 
@@ -71,5 +88,7 @@ def _solver(self):
 
 
 for _cls, _function in ((Blob, _blob), (BlobVec, _blobs), (Net, _net), (Layer, _layer),
-                        (LayerParameter, _layer_parameter), (Device, _device), (Solver, _solver)):
+                        (LayerParameter, _layer_parameter), (Device, _device), (Solver, _solver),
+                        (Step, _step)):
     _cls.__repr__ = _function
+Step.__str__ = _step_line

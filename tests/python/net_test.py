@@ -316,6 +316,59 @@ net.backward()""" % sys.path
     assert 'Network initialization done.' in forced and 'fused steps' not in forced
 
 
+def plan_net():
+    net = NetSpec()
+    net.data = L.Input(shape=dict(dim=[4, 32]))
+    net.ip = L.InnerProduct(net.data, num_output=16, weight_filler=dict(type='xavier'))
+    net.relu = L.ReLU(net.ip)
+    net.prob = L.Softmax(net.relu)
+    return net.to_proto()
+
+
+def test_the_plan_of_a_forward():
+    caffe.set_device('cpu')
+    net = caffe.Net(plan_net(), caffe.TEST)
+    data, fused, prob = net.plan
+    assert isinstance(data, caffe.Step)
+    assert data.layers == ['data'] and data.layer_types == ['Input']
+    assert (data.library, data.bytes, data.operations) == (None, 0, 0)
+    assert fused.layers == ['ip', 'relu'] and fused.layer_types == ['InnerProduct', 'ReLU']
+    assert fused.types == 'float' and fused.library not in (None, 'host', 'kernels')
+    assert fused.bytes == 4 * (4 * 32 + 16 * 32 + 16 + 4 * 16)
+    assert fused.operations == 4 * 16 * (2 * 32 + 1)
+    assert isinstance(fused.workspace_bytes, int)
+    assert prob.library == 'kernels' and prob.operations is None
+    assert prob.bytes == 2 * 4 * 4 * 16
+    assert repr(fused).startswith('<caffe.Step ip + relu: %s, float, 0.003 MiB moved, 0.004 Mop, '
+                                  % fused.library)
+    lines = '\n'.join(map(str, net.plan)).split('\n')
+    assert [line.split('  ')[0] for line in lines] == ['data', 'ip + relu', 'prob']
+    assert len({line.index(' MiB moved') for line in lines}) == 1
+    with pytest.raises(AttributeError):
+        fused.bytes = 0
+    net.blobs['data'].reshape(8, 32)
+    assert net.plan[1].operations == 2 * fused.operations
+    net.keep('ip')
+    assert [step.layers for step in net.plan] == [['data'], ['ip'], ['relu'], ['prob']]
+
+
+def test_the_plan_in_phase_train_has_a_step_for_each_layer():
+    caffe.set_device('cpu')
+    net = caffe.Net(plan_net(), caffe.TRAIN)
+    assert [step.layers for step in net.plan] == [['data'], ['ip'], ['relu'], ['prob']]
+    assert net.plan[2].bytes == 2 * 4 * 4 * 16 and net.plan[2].operations == 4 * 16
+
+
+def test_the_plan_needs_ranges_of_codes():
+    caffe.set_device('cpu')
+    proto = plan_net()
+    for layer in proto.layer[1:3]:
+        layer.compute_data_type = caffe_pb2.CAFFE_INT8_QUANTIZED
+    net = caffe.Net(proto, caffe.TEST)
+    with pytest.raises(RuntimeError, match='ip'):
+        net.plan
+
+
 def test_a_net_of_any_number_of_images(net):
     images = np.random.RandomState(4).randn(12, 2, 3, 4).astype(np.float32)
     labels = np.zeros((12, 1, 1, 1))

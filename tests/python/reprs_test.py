@@ -83,8 +83,8 @@ def test_devices_are_listed_by_number():
         assert caffe.device().name == device.name
 
 
-CLASSES = ['Net', 'Blob', 'Layer', 'LayerParameter', 'BlobVec', 'Solver', 'SGDSolver', 'AdamSolver',
-           'Device', 'Timer', 'NetSpec', 'Classifier', 'Detector', 'NCCL']
+CLASSES = ['Net', 'Blob', 'Layer', 'LayerParameter', 'BlobVec', 'Step', 'Solver', 'SGDSolver',
+           'AdamSolver', 'Device', 'Timer', 'NetSpec', 'Classifier', 'Detector', 'NCCL']
 
 
 def without_text():

@@ -127,7 +127,8 @@ def test_values_have_the_types_of_the_stub():
     objects = {'Solver': solver, 'Net': solver.net, 'Blob': solver.net.blobs['y'],
                'Layer': solver.net.layers[2], 'Device': caffe.device(),
                'LayerParameter': solver.net.layers[2].layer_param,
-               'SolverParameter': solver.param, 'BlobVec': solver.net.layers[2].blobs}
+               'SolverParameter': solver.param, 'BlobVec': solver.net.layers[2].blobs,
+               'Step': solver.net.plan[0]}
     namespace = dict(vars(typing), **vars(_caffe))
     exec(compile(ast.Module([node for node in STUB.body if isinstance(
         node, (ast.Import, ast.ImportFrom, ast.Assign))], []), PATH, 'exec'), namespace)
