@@ -72,6 +72,8 @@ RULES = [
      Run((r'^', 'python3 examples/mnist/create_mnist.py --data "$MNIST" && build/tools/'),
          (r'solver\.prototxt', 'models/lenet/lenet_solver.prototxt'))),
     ('docs/command_line.md', r'(python3 )?tools/(parse|plot)_log\.py logs/caffe\.INFO.*', AS_IT_IS),
+    ('docs/', r'caffe time -plan', Run((r'^', 'build/tools/'), more=' -phase TEST -iterations 2 '
+                                       '-gpu cpu -model models/lenet/lenet.prototxt')),
     ('docs/', r'caffe device_query --self-test', Run((r'^', 'build/tools/'),
                                                          more=' -gpu cpu')),
     ('', r'caffe (layers|device_query|help|version)', Run((r'^', 'build/tools/'))),

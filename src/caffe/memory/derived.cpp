@@ -1,8 +1,20 @@
 #include "caffe/memory/derived.hpp"
 
+#include <pthread.h>
+
 #include <mutex>
 
 namespace caffe {
+namespace {
+
+// Held while data are built: nets on several threads may share parameters, which have one host copy
+// and one device copy. A forked child gets a new one, because a thread that is not there may have
+// held it.
+std::recursive_mutex* building = new std::recursive_mutex;
+[[maybe_unused]] const int at_fork =
+    pthread_atfork(nullptr, nullptr, [] { building = new std::recursive_mutex; });
+
+}  // namespace
 
 bool Derived::Stale() const {
   if (!built_) return true;
@@ -14,9 +26,7 @@ bool Derived::Stale() const {
 
 bool Derived::Refresh() {
   if (!Stale()) return false;
-  // Nets on several threads may share parameters, which have one host copy and one device copy.
-  static auto* const mutex = new std::recursive_mutex;
-  const std::lock_guard lock(*mutex);
+  const std::lock_guard lock(*building);
   built_ = false;
   Build();
   made_of_.clear();
