@@ -58,7 +58,7 @@ void NetLock::SetComputing(bool computing) noexcept {
   if (!computing) WakeLine();
 }
 
-// `ready` is told whether this thread is the first in line.
+// Waits until `ready` returns true. Its argument is true if this thread is the first in line.
 template <class Ready> void NetLock::Wait(const Ready& ready, const std::function<void()>& check) {
   // In a forked child there are no other threads of the parent.
   std::erase_if(line_, [](const auto& waiter) { return waiter->process.inherited(); });
