@@ -4,6 +4,7 @@
 #include <string>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/layout.hpp"
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/conv_geometry.hpp"
 #include "caffe/library/epilogue.hpp"
@@ -13,14 +14,16 @@
 namespace caffe {
 
 // A convolution of x [batch, in_channels, input…] with weights [out_channels, in_channels / group,
-// kernel…] to y [batch, out_channels, output…], all C-order. A deconvolution is the same object
-// with x and y exchanged: its forward pass is BackwardData.
+// kernel…] to y [batch, out_channels, output…]. Weights have C order, x and y their layouts. A
+// deconvolution is the same object with x and y exchanged: its forward pass is BackwardData.
 struct ConvDescriptor {
   ConvGeometry geometry;
   int64_t batch = 1, in_channels = 0, out_channels = 0, group = 1;
   // Types of x and weights (in), and of y (out): the pairs listed in GemmDescriptor. Backward needs
   // in = out.
   DataType in = kFloat, out = kFloat;
+  // Gradients have the layouts of their data, and the residual of the epilogue has that of y.
+  Layout x_layout = Layout::kNCHW, y_layout = Layout::kNCHW;
   // A bias has out_channels elements; every kind except kNone means one per channel.
   Epilogue epilogue;
   // Quantized types have a forward pass only, and always a bias.
@@ -32,6 +35,7 @@ struct ConvDescriptor {
   // The type of weight and bias gradients: double for double, else float.
   DataType master() const { return in == kDouble ? kDouble : kFloat; }
   bool quantized() const { return in.is_quantized(); }
+  bool has_private_layout() const { return x_layout != Layout::kNCHW || y_layout != Layout::kNCHW; }
   // The number of products in a sum.
   int64_t depth() const { return in_channels / group * geometry.kernel_count(); }
   int64_t weight_count() const {

@@ -22,6 +22,10 @@ class Multiplexer {
   static std::unique_ptr<ConvOp> Convolution(Device* device, const ConvDescriptor& descriptor);
   static std::unique_ptr<PoolOp> Pooling(Device* device, const PoolDescriptor& descriptor);
 
+  // The layout in which the preferred library computes the descriptor fastest: x and y have it, and
+  // the descriptor's own layouts do not matter. Conversions of x and y do not count.
+  static Layout PreferredLayout(Device* device, const ConvDescriptor& descriptor);
+
   // The libraries that support the descriptor, in order of preference.
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);
   static std::vector<std::string> ConvolutionLibraries(Device* device,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/layout.hpp"
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/operator.hpp"
 #include "caffe/library/quant_arguments.hpp"
@@ -23,12 +24,16 @@ struct PoolDescriptor {
   Method method = Method::kMax;
   TypeTriple types = TypeTriple::Equal(kFloat);
   int64_t planes = 0;
+  // With kNHWC, x, y, mask and gradients are [planes / channels, height, width, channels].
+  Layout layout = Layout::kNCHW;
+  int64_t channels = 1;  // of kNHWC; else 1
   Axis height, width;
   // False if the window depends on the shape: programs then take its size as an argument.
   bool fixed_window = true;
 
   bool operator==(const PoolDescriptor&) const = default;
   bool quantized() const { return types.compute.is_quantized(); }
+  bool has_private_layout() const { return layout != Layout::kNCHW; }
   // kMax and kDraw write, as float, the index h width + w in its plane that each output came from.
   bool has_mask() const { return method == Method::kMax || method == Method::kDraw; }
   // kExpect and quantized types have no gradient.

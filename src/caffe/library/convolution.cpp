@@ -19,7 +19,11 @@ std::string ConvDescriptor::name() const {
   text += Concat(" ", batch, "x", in_channels, "x", Times(geometry.input), " -> ", out_channels,
                  " ", Times(geometry.kernel));
   if (!geometry.stride.empty()) text += "/" + Times(geometry.stride);
-  return text + Concat(" group ", group);
+  text += Concat(" group ", group);
+  if (has_private_layout()) {
+    text += Concat(" ", LayoutName(x_layout), "/", LayoutName(y_layout));
+  }
+  return text;
 }
 
 std::string ConvDescriptor::key() const {

@@ -173,6 +173,13 @@ std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescr
   return Make(device, Normalized(descriptor));
 }
 
+Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descriptor) {
+  ConvDescriptor d = Normalized(descriptor);
+  d.x_layout = d.y_layout = Layout::kNCHW;
+  const auto row = Candidates(device, d, First(d)).front();
+  return row.prefers_nhwc && row.prefers_nhwc(device, d) ? Layout::kNHWC : Layout::kNCHW;
+}
+
 std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescriptor& descriptor) {
   return Make(device, descriptor);
 }

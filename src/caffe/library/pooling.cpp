@@ -18,7 +18,8 @@ std::string PoolDescriptor::name() const {
   return Concat(types.name(), " ", methods[static_cast<int>(method)], " ", planes, " planes ",
                 height.input, "x", width.input, " -> ", height.output, "x", width.output, ", ",
                 height.kernel, "x", width.kernel, "/", height.stride, "x", width.stride, " pad ",
-                height.pad, "x", width.pad, fixed_window ? "" : " variable");
+                height.pad, "x", width.pad, fixed_window ? "" : " variable",
+                has_private_layout() ? Concat(" NHWC of ", channels) : "");
 }
 
 void PoolOp::Forward(const PoolArguments& arguments) {

@@ -18,6 +18,9 @@ template <class D, class Op> struct Library {
   std::function<std::unique_ptr<Op>(Device*, const D&)> make;
   // False if later libraries are faster: they are tried first. Null: always true.
   std::function<bool(Device*, const D&)> prefers = nullptr;
+  // Whether the library is faster with arrays in kNHWC, whatever the descriptor's layouts are. Null:
+  // it knows kNCHW only, and is never asked whether it supports another layout.
+  std::function<bool(Device*, const D&)> prefers_nhwc = nullptr;
 };
 
 // The libraries of one operation, in order of preference.
@@ -43,7 +46,7 @@ template <class D, class Op> class Table {
     std::vector<Row> rows;
     for (const auto* all : {&added_, &rows_}) {
       for (const Row& row : *all) {
-        if (row.supports(device, descriptor)) rows.push_back(row);
+        if (KnowsLayouts(row, descriptor) && row.supports(device, descriptor)) rows.push_back(row);
       }
     }
     std::stable_partition(rows.begin(), rows.end(), [&](const Row& row) {
@@ -55,6 +58,13 @@ template <class D, class Op> class Table {
   }
 
  private:
+  static bool KnowsLayouts(const Row& row, const D& descriptor) {
+    if constexpr (requires { descriptor.has_private_layout(); }) {
+      return row.prefers_nhwc || !descriptor.has_private_layout();
+    }
+    return true;
+  }
+
   std::vector<Row> added_, rows_;
 };
 

@@ -1,0 +1,15 @@
+#pragma once
+
+namespace caffe {
+
+// The order of the elements of an array in memory. Its shape is (n, c, spatial axes…) in each.
+//
+// kNCHW is C order, which users see. In kNHWC axis 1 (channels) changes fastest: the order is
+// n, spatial axes…, c. Both take the same number of bytes, and are the same if there is only one
+// channel, or only one position. Between operators of a net, blobs may have either; see
+// net/README.md.
+enum class Layout { kNCHW, kNHWC };
+
+inline const char* LayoutName(Layout layout) { return layout == Layout::kNCHW ? "NCHW" : "NHWC"; }
+
+}  // namespace caffe
