@@ -157,6 +157,11 @@ void BindNet(py::module_& module) {
       .def_property_readonly(
           "types", [](const StepInfo& step) { return step.types.name(); },
           "The types, str: 'half', or 'float/half/float' (compute/bottoms/tops) if they differ.")
+      .def_property_readonly(
+          "layout", &StepInfo::layout,
+          "The order of elements in which bottoms and tops are, str: 'NCHW' (C order), 'NHWC', or\n"
+          "'NCHW/NHWC' if it is another one for the tops. 'NHWC +2': two blobs are converted to\n"
+          "another layout as part of the step.")
       .def_readonly("workspace_bytes", &StepInfo::workspace_bytes,
                     "Bytes of temporary memory, int. Steps use the same memory in turn.")
       .def_readonly("bytes", &StepInfo::bytes,

@@ -58,18 +58,18 @@ def _layer_parameter(self):
 
 def _step_numbers(step):
     operations = '-' if step.operations is None else '%.3f' % (step.operations / 1e6)
-    return (step.library or '-', step.types, step.bytes / 2 ** 20, operations,
+    return (step.library or '-', step.types, step.layout, step.bytes / 2 ** 20, operations,
             step.workspace_bytes / 2 ** 10)
 
 
 def _step(self):
-    return '<caffe.Step %s: %s, %s, %.3f MiB moved, %s Mop, workspace %.1f KiB>' % (
+    return '<caffe.Step %s: %s, %s, %s, %.3f MiB moved, %s Mop, workspace %.1f KiB>' % (
         (' + '.join(self.layers),) + _step_numbers(self))
 
 
 def _step_line(self):
     """A line of a table: layers, library, types, and numbers with their units."""
-    return '%-40s %-10s %-9s %9.3f MiB moved %10s Mop %9.1f KiB workspace' % (
+    return '%-40s %-10s %-9s %-9s %9.3f MiB moved %10s Mop %9.1f KiB workspace' % (
         (' + '.join(self.layers),) + _step_numbers(self))
 
 

@@ -339,7 +339,7 @@ def test_the_plan_of_a_forward():
     assert isinstance(fused.workspace_bytes, int)
     assert prob.library == 'kernels' and prob.operations is None
     assert prob.bytes == 2 * 4 * 4 * 16
-    assert repr(fused).startswith('<caffe.Step ip + relu: %s, float, 0.003 MiB moved, 0.004 Mop, '
+    assert repr(fused).startswith('<caffe.Step ip + relu: %s, float, NCHW, 0.003 MiB moved, 0.004 Mop, '
                                   % fused.library)
     lines = '\n'.join(map(str, net.plan)).split('\n')
     assert [line.split('  ')[0] for line in lines] == ['data', 'ip + relu', 'prob']

@@ -10,7 +10,7 @@ namespace caffe {
 namespace {
 
 using Row = std::vector<std::string>;
-constexpr size_t kTextColumns = 3;  // step, library, types; the others hold numbers
+constexpr size_t kTextColumns = 4;  // step, library, types, layout; the others hold numbers
 
 std::string Decimal(double value, int digits) {
   char text[48];
@@ -23,11 +23,13 @@ std::string Rate(double amount, double milliseconds) {
   return milliseconds > 0 ? Decimal(amount / (1e6 * milliseconds), 1) : "-";
 }
 
-Row MakeRow(const StepInfo& step, const std::string& types, double milliseconds) {
+Row MakeRow(const StepInfo& step, const std::string& types, const std::string& layout,
+            double milliseconds) {
   const auto& operations = step.operations;
   return {step.name(),
           step.library.empty() ? "-" : step.library,
           types,
+          layout,
           Decimal(static_cast<double>(step.workspace_bytes) / 1024, 1),
           Decimal(static_cast<double>(step.bytes) / (1 << 20), 3),
           operations ? Decimal(1e-6 * static_cast<double>(*operations), 3) : "-",
@@ -46,20 +48,21 @@ Row TotalRow(const std::vector<StepInfo>& steps, const std::vector<double>& mill
   for (size_t i = 0; i < steps.size(); ++i) {
     total.workspace_bytes = std::max(total.workspace_bytes, steps[i].workspace_bytes);
     total.bytes += steps[i].bytes;
+    total.conversions += steps[i].conversions;
     *total.operations += steps[i].operations.value_or(0);
     time += milliseconds[i];
   }
-  return MakeRow(total, "-", time);
+  return MakeRow(total, "-", total.conversions ? Concat("+", total.conversions) : "-", time);
 }
 
 }  // namespace
 
 std::vector<std::string> StepTable(const std::vector<StepInfo>& steps,
                                    const std::vector<double>& milliseconds) {
-  std::vector<Row> rows{
-      {"step", "library", "types", "workspace KiB", "MiB moved", "Mop", "ms", "GB/s", "Gop/s"}};
+  std::vector<Row> rows{{"step", "library", "types", "layout", "workspace KiB", "MiB moved", "Mop",
+                         "ms", "GB/s", "Gop/s"}};
   for (size_t i = 0; i < steps.size(); ++i) {
-    rows.push_back(MakeRow(steps[i], steps[i].types.name(), milliseconds[i]));
+    rows.push_back(MakeRow(steps[i], steps[i].types.name(), steps[i].layout(), milliseconds[i]));
   }
   rows.push_back(TotalRow(steps, milliseconds));
   std::vector<size_t> widths(rows[0].size(), 0);
@@ -89,6 +92,7 @@ std::string StepsJson(const std::vector<StepInfo>& steps, const std::vector<doub
     text += Concat(i ? ",\n  " : "\n  ", "{\"layers\": [", layers,
                    "], \"library\": ", step.library.empty() ? "null" : JsonString(step.library),
                    ", \"types\": ", JsonString(step.types.name()),
+                   ", \"layout\": ", JsonString(step.layout()),
                    ", \"workspace_bytes\": ", step.workspace_bytes, ", \"bytes\": ", step.bytes,
                    ", \"operations\": ", step.operations ? Concat(*step.operations) : "null",
                    ", \"median_ms\": ", JsonNumber(milliseconds[i]), "}");

@@ -10,6 +10,12 @@ namespace caffe {
 // net/README.md.
 enum class Layout { kNCHW, kNHWC };
 
+// The layouts of an operator's input and output.
+struct LayoutPair {
+  Layout x = Layout::kNCHW, y = Layout::kNCHW;
+  bool operator==(const LayoutPair&) const = default;
+};
+
 inline const char* LayoutName(Layout layout) { return layout == Layout::kNCHW ? "NCHW" : "NHWC"; }
 
 }  // namespace caffe

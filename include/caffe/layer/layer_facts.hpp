@@ -67,7 +67,21 @@ struct LayerFacts {
     std::function<std::vector<double>()> code_scales;
   };
 
+  // Layouts of bottoms and tops besides kNCHW in which the layer can be computed; see Plan.
+  struct Layouts {
+    // In every layout that bottoms and tops share: each element of a top depends on the elements of
+    // the bottoms at its place alone. MakeWork gets blobs whose memory has that order.
+    bool any = false;
+    // MakeWork may be asked for tops in kNHWC, of bottoms in kNHWC.
+    bool nhwc = false;
+    // That is faster than kNCHW.
+    bool prefers_nhwc = false;
+    // MakeWork may also be asked for tops in kNHWC of bottoms in kNCHW.
+    bool reads_nchw = false;
+  };
+
   Range range = Range::kOwn;
+  Layouts layouts;
   std::vector<Alias> aliases;
   // Forward reads or writes memory of the host, waits for the device, or has effects outside the
   // device. Its work cannot be recorded and replayed.

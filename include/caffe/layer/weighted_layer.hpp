@@ -25,10 +25,11 @@ class WeightedLayer : public LayerBase {
   std::shared_ptr<OperatorWeights> MakeWeights(const WorkRequest& request) const;
   // Makes an operator for the shapes of the last Reshape, which applies the stages of `epilogue`
   // after the bias; if epilogue.slopes is not kNone, there is a slope for each output channel. Null
-  // if there is nothing to compute. `backward`: including the passes of gradients.
+  // if there is nothing to compute. `backward`: including the passes of gradients. Layouts other
+  // than kNCHW are requested only if Facts allows them.
   virtual std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                              std::shared_ptr<OperatorWeights> weights,
-                                             bool backward) const = 0;
+                                             bool backward, LayoutPair layouts) const = 0;
 
  protected:
   // Weights, bias and layout; no maps.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "caffe/core/layout.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/library/epilogue.hpp"
@@ -20,7 +21,10 @@ struct WorkRequest {
   const BlobBase* slopes = nullptr;  // of PReLU
   // The range of the last layer's top, for quantized types. The bottom's range is the layer's own.
   BlobRange top_range;
+  // Of bottoms and tops; the residual has that of the tops.
+  LayoutPair layouts;
 
+  // No later layers.
   bool empty() const { return maps.empty() && stages.empty(); }
 };
 

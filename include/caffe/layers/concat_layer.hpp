@@ -21,8 +21,13 @@ class ConcatBottoms : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
 
  private:
+  class ChannelsLastWork;
+
+  bool channels_ = false;  // the axis is that of the channels of images
   int64_t outer_ = 0;
   int64_t row_ = 0;            // elements of the top for one index of the outer axes
   std::vector<int64_t> rows_;  // the same of each bottom

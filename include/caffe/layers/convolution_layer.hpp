@@ -26,13 +26,14 @@ class Convolution : public WeightedLayer {
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
-                                     std::shared_ptr<OperatorWeights> weights,
-                                     bool backward) const override;
+                                     std::shared_ptr<OperatorWeights> weights, bool backward,
+                                     LayoutPair layouts) const override;
 
  protected:
   OperatorWeights::Source WeightSource() const override;
 
  private:
+  ConvDescriptor Descriptor() const;
   WeightedConv& Own() const { return static_cast<WeightedConv&>(op(0)); }
 
   ConvSetup setup_;

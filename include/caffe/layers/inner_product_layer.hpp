@@ -23,8 +23,8 @@ class InnerProduct : public WeightedLayer {
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
-                                     std::shared_ptr<OperatorWeights> weights,
-                                     bool backward) const override;
+                                     std::shared_ptr<OperatorWeights> weights, bool backward,
+                                     LayoutPair layouts) const override;
 
  protected:
   OperatorWeights::Source WeightSource() const override;

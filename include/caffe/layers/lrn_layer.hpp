@@ -25,7 +25,12 @@ class LRN : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
 
+  LayerFacts Facts() const override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
+
  private:
+  class ChannelsLastWork;
   // The first seven arguments of the kernels that compute scales.
   KernelArguments Arguments() const;
   void ReserveParts(const Shape& shape);

@@ -43,11 +43,14 @@ class Pooling : public LayerBase {
 
  private:
   class OwnWork;
+  class ChannelsLastWork;
   using Axis = PoolDescriptor::Axis;
   // Random numbers decide.
   bool Draws() const;
   void Run(const BlobVec& bottom, const BlobVec& top);
   void ReadWindow();
+  PoolDescriptor Descriptor(int64_t planes) const;
+  std::unique_ptr<PoolOp> MakeOp(const PoolDescriptor& descriptor) const;
   void MakeOperation(int64_t planes);
   void MakeFactors();
   int64_t OutputExtent(const Axis& axis) const;
@@ -55,7 +58,7 @@ class Pooling : public LayerBase {
   BlobBase& Mask(const BlobVec& top) { return top.size() > 1 ? *top[1] : *mask_; }
 
   int pool_ = 0;
-  bool global_ = false, round_up_ = true;
+  bool global_ = false, round_up_ = true, has_mask_top_ = false;
   Axis height_, width_;
   std::shared_ptr<BlobBase> mask_;
   ForwardCounter counter_;

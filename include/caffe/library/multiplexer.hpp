@@ -25,6 +25,9 @@ class Multiplexer {
   // The layout in which the preferred library computes the descriptor fastest: x and y have it, and
   // the descriptor's own layouts do not matter. Conversions of x and y do not count.
   static Layout PreferredLayout(Device* device, const ConvDescriptor& descriptor);
+  // Whether a library computes the descriptor in its layouts itself. For other layouts Convolution
+  // makes an operator that converts.
+  static bool KnowsLayouts(Device* device, const ConvDescriptor& descriptor);
 
   // The libraries that support the descriptor, in order of preference.
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);

@@ -24,7 +24,8 @@ struct PoolDescriptor {
   Method method = Method::kMax;
   TypeTriple types = TypeTriple::Equal(kFloat);
   int64_t planes = 0;
-  // With kNHWC, x, y, mask and gradients are [planes / channels, height, width, channels].
+  // With kNHWC, x and y are [planes / channels, height, width, channels]. It has forward passes of
+  // kMax and kAverage for float kinds, without mask and gradient.
   Layout layout = Layout::kNCHW;
   int64_t channels = 1;  // of kNHWC; else 1
   Axis height, width;
@@ -35,9 +36,13 @@ struct PoolDescriptor {
   bool quantized() const { return types.compute.is_quantized(); }
   bool has_private_layout() const { return layout != Layout::kNCHW; }
   // kMax and kDraw write, as float, the index h width + w in its plane that each output came from.
-  bool has_mask() const { return method == Method::kMax || method == Method::kDraw; }
+  bool has_mask() const {
+    return (method == Method::kMax || method == Method::kDraw) && !has_private_layout();
+  }
   // kExpect and quantized types have no gradient.
-  bool has_gradient() const { return method != Method::kExpect && !quantized(); }
+  bool has_gradient() const {
+    return method != Method::kExpect && !quantized() && !has_private_layout();
+  }
   // The largest possible window in the padded image.
   int64_t largest_area() const;
   // "float max 2x3 planes 28x28 -> 14x14, 2x2/2x2".

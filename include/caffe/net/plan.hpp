@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/layout.hpp"
 #include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
@@ -18,6 +19,14 @@ struct PlanNode {
   std::vector<int> bottoms, tops;
 };
 
+// A blob may have two arrays: its own memory, in C order (kNCHW), and one in kNHWC. A conversion
+// writes the second from the first, or the reverse.
+struct Conversion {
+  int blob;
+  Layout to;
+  bool operator==(const Conversion&) const = default;
+};
+
 // One unit of a forward. Its first node computes all of its nodes: affine maps of the others are
 // folded into its weights, sums and activations are stages of its epilogue.
 struct Step {
@@ -28,6 +37,10 @@ struct Step {
   const BlobBase* slopes = nullptr;  // of PReLU
   std::vector<int> tops;             // blobs that the step writes
   std::vector<int> swallowed;        // blobs between its nodes, which it does not write
+  // The arrays of bottoms and tops that it reads and writes; those of the residual are the tops'.
+  LayoutPair layouts;
+  std::vector<Conversion> before, after;  // of its inputs and tops
+  std::vector<int> unstored;              // tops that it writes in kNHWC alone
 
   bool fused() const { return nodes.size() > 1; }
 };
@@ -44,10 +57,14 @@ struct PlanOptions {
 // it; see LayerFacts.
 struct Plan {
   std::vector<Step> steps;
+  // For each blob, the blob whose array in kNHWC it uses: another one if it is a copy of that blob
+  // without memory of its own (Split).
+  std::vector<int> channels_last;
   static Plan Make(const std::vector<PlanNode>& nodes, const PlanOptions& options);
   // A line for each step that covers several nodes: "conv1 + bn1 + relu1".
   std::string Report(const std::vector<PlanNode>& nodes) const;
   int fused_steps() const;
+  int conversions() const;
 };
 
 }  // namespace caffe

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/layout.hpp"
 
 namespace caffe {
 
@@ -18,6 +19,10 @@ struct StepInfo {
   // nothing is computed, because the tops share the memory of a bottom, or the caller fills them.
   std::string library;
   TypeTriple types = TypeTriple::Equal(kFloat);
+  // Of the bottoms and tops that it computes with.
+  LayoutPair layouts;
+  // Blobs that are converted to another layout before and after it, as part of the step.
+  int conversions = 0;
   // Of the operator; in phase TRAIN including its backward passes.
   int64_t workspace_bytes = 0;
   // Bottoms read, parameters read in the operator's own form, and tops written, each once. Blobs
@@ -32,6 +37,9 @@ struct StepInfo {
 
   // "conv1 + bn1 + relu1"
   std::string name() const;
+  // "NCHW", "NHWC"; "NCHW/NHWC" if the tops have another layout than the bottoms. Conversions that
+  // the step begins or ends with are counted: "NHWC +2".
+  std::string layout() const;
 };
 
 }  // namespace caffe

@@ -37,7 +37,7 @@ bool WeightedLayer::EnsureOps() {
   if (made_) return !ops_.empty();
   for (const auto& weights : weights_) {
     try {
-      auto op = MakeOp({}, weights, backward_);
+      auto op = MakeOp({}, weights, backward_, {});
       if (!op) break;
       workspace().Need(op->workspace_bytes());
       op->set_forward_only(phase() == TEST && !backward_);
@@ -159,9 +159,11 @@ class WeightedWork final : public Work {
 
 std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                               const BlobVec& top) {
-  if (request.empty()) return std::make_unique<OwnWork>(this, bottom, top);
+  if (request.empty() && request.layouts == LayoutPair{}) {
+    return std::make_unique<OwnWork>(this, bottom, top);
+  }
   CAFFE_CHECK(bottom.size() == 1 && top.size() == 1, Where(), ": ", bottom.size(), " bottoms and ",
-              top.size(), " tops; later layers can be fused only if there is one of each");
+              top.size(), " tops; fusing later layers, and layouts, need one of each");
   Epilogue epilogue;
   epilogue.stages = request.stages;
   if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;
@@ -173,7 +175,7 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
     weights->SetRanges(in, Observed(types().out, {request.top_range}, 0, "top"));
     if (request.maps.empty()) work_weights_ = weights;
   }
-  std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false);
+  std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false, request.layouts);
   if (!op) return std::make_unique<OwnWork>(this, bottom, top);  // an empty shape
   op->set_forward_only(phase() == TEST);
   return std::make_unique<WeightedWork>(std::move(op), request, bottom[0], top[0]);

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -38,6 +39,7 @@ void ConcatBottoms::Reshape(const BlobVec& bottom, const BlobVec& top) {
     rows_.push_back(blob->count(axis));
   }
   top[0]->Reshape(shape);
+  channels_ = axis == 1 && shape.size() > 2;
   outer_ = top[0]->count(0, axis);
   row_ = top[0]->count(axis);
   if (bottom.size() == 1) top[0]->ShareData(*bottom[0]);
@@ -51,6 +53,36 @@ void ConcatBottoms::Forward(const BlobVec& bottom, const BlobVec& top) {
                                        Out(top, 0, offset), Rescale(i, 0)});
     offset += rows_[i];
   }
+}
+
+// Images whose channels are neighbours.
+class ConcatBottoms::ChannelsLastWork final : public Work {
+ public:
+  ChannelsLastWork(Kernel* copy, const BlobVec& bottom, BlobBase* top)
+      : copy_(copy), bottom_(bottom), top_(top) {}
+  void Run(DevicePtr) override {
+    const int64_t row = top_->shape(1), positions = row > 0 ? top_->count() / row : 0;
+    const int64_t bytes = static_cast<int64_t>(top_->type().bytes());
+    const DevicePtr y = top_->mutable_device_data();
+    int64_t offset = 0;
+    for (const BlobBase* blob : bottom_) {
+      const int64_t channels = blob->shape(1);
+      copy_->Launch({positions, channels}, {positions, channels, channels, row, blob->device_data(),
+                                            y + offset * bytes, 1.0});
+      offset += channels;
+    }
+  }
+
+ private:
+  Kernel* copy_;
+  BlobVec bottom_;
+  BlobBase* top_;
+};
+
+std::unique_ptr<Work> ConcatBottoms::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                              const BlobVec& top) {
+  if (request.layouts.y != Layout::kNHWC) return LayerBase::MakeWork(request, bottom, top);
+  return std::make_unique<ChannelsLastWork>(copy_.get(), bottom, top[0]);
 }
 
 void ConcatBottoms::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -75,6 +107,7 @@ void ConcatBottoms::Backward(const BlobVec& top, const std::vector<bool>& propag
 LayerFacts ConcatBottoms::Facts() const {
   LayerFacts facts;
   facts.range = LayerFacts::Range::kTied;
+  facts.layouts.nhwc = channels_ && rows_.size() > 1 && types().compute.is_float();
   if (rows_.size() > 1) return facts;
   facts.range = LayerFacts::Range::kCarried;
   facts.aliases = {{0, 0}};

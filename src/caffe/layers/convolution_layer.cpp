@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -50,8 +51,18 @@ void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
                                                 std::shared_ptr<OperatorWeights> weights,
-                                                bool backward) const {
+                                                bool backward, LayoutPair layouts) const {
   if (ShapeCount(input_) == 0) return nullptr;
+  ConvDescriptor d = Descriptor();
+  d.x_layout = layouts.x;
+  d.y_layout = layouts.y;
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
+  d.backward_data = d.backward_weights = backward && !weights->quantized();
+  return std::make_unique<WeightedConv>(device(), d, std::move(weights));
+}
+
+// Without epilogue and backward passes.
+ConvDescriptor Convolution::Descriptor() const {
   ConvDescriptor d;
   d.batch = ShapeCount(input_, 0, setup_.axis);
   d.in_channels = setup_.channels;
@@ -66,9 +77,7 @@ std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
     d.geometry = {Shape(input_.begin() + setup_.axis + 1, input_.end()), window.kernel,
                   window.stride, window.pad, window.dilation};
   }
-  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
-  d.backward_data = d.backward_weights = backward && !weights->quantized();
-  return std::make_unique<WeightedConv>(device(), d, std::move(weights));
+  return d;
 }
 
 void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -109,6 +118,15 @@ LayerFacts Convolution::Facts() const {
   weighted.sums = weighted.curves = types().compute.is_float();
   if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
+  const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
+  if (images && ShapeCount(input_) > 0 && types().compute.is_float()) {
+    ConvDescriptor d = Descriptor();
+    facts.layouts.prefers_nhwc = Multiplexer::PreferredLayout(device(), d) == Layout::kNHWC;
+    d.y_layout = Layout::kNHWC;
+    facts.layouts.reads_nchw = Multiplexer::KnowsLayouts(device(), d);
+    d.x_layout = Layout::kNHWC;
+    facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d);
+  }
   return facts;
 }
 

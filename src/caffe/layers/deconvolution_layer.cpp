@@ -49,7 +49,7 @@ void Deconvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
                                                   std::shared_ptr<OperatorWeights> weights,
-                                                  bool backward) const {
+                                                  bool backward, LayoutPair) const {
   if (ShapeCount(input_) == 0) return nullptr;
   ConvDescriptor d;
   d.batch = ShapeCount(input_, 0, setup_.axis);

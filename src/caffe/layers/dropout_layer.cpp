@@ -71,6 +71,7 @@ LayerFacts Dropout::Facts() const {
   LayerFacts facts;
   facts.range = LayerFacts::Range::kCarried;
   if (mask_) return facts;
+  facts.layouts.any = true;
   if (multiply_) {
     facts.affine = Affine::Constant(scale_, 0);
   } else {

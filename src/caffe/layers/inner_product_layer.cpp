@@ -54,7 +54,7 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 std::unique_ptr<WeightedOp> InnerProduct::MakeOp(const Epilogue& epilogue,
                                                  std::shared_ptr<OperatorWeights> weights,
-                                                 bool) const {
+                                                 bool, LayoutPair) const {
   if (m_ == 0) return nullptr;
   GemmDescriptor d;
   d.m = m_;

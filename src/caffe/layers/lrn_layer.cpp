@@ -3,7 +3,9 @@
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -65,6 +67,43 @@ void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
   arguments.push_back(bottom[0]->Data());
   arguments.push_back(top[0]->MutableData());
   forward_->Launch(range_, arguments);
+}
+
+LayerFacts LRN::Facts() const {
+  LayerFacts facts;
+  facts.layouts.nhwc = across_;
+  return facts;
+}
+
+// Images whose channels are neighbours.
+class LRN::ChannelsLastWork final : public Work {
+ public:
+  ChannelsLastWork(const LRN& layer, const BlobBase* bottom, BlobBase* top)
+      : layer_(layer), bottom_(bottom), top_(top) {
+    const bool host = layer.device()->host_accessible();
+    ProgramBuilder builder(layer.device(), "lrn_channels_last");
+    builder.Types(layer.types()).Body("norm/lrn_channels_last");
+    if (!layer.device()->info().is_cpu_type) builder.Fold("reach", layer.reach_);
+    forward_ = builder.Build()->CreateKernel(host ? "lrn_channels_rows" : "lrn_channels");
+  }
+  void Run(DevicePtr) override {
+    const int64_t channels = bottom_->shape(1), rows = bottom_->count() / channels;
+    // On the host the second extent is the cost of a row; on devices it is an axis.
+    forward_->Launch({rows, channels}, {rows, channels, layer_.reach_, layer_.factor_, layer_.beta_,
+                                        layer_.k_, bottom_->Data(), top_->MutableData()});
+  }
+
+ private:
+  const LRN& layer_;
+  const BlobBase* bottom_;
+  BlobBase* top_;
+  std::unique_ptr<Kernel> forward_;
+};
+
+std::unique_ptr<Work> LRN::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                    const BlobVec& top) {
+  if (request.layouts.y != Layout::kNHWC) return LayerBase::MakeWork(request, bottom, top);
+  return std::make_unique<ChannelsLastWork>(*this, bottom[0], top[0]);
 }
 
 void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

@@ -40,6 +40,7 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               "not supported");
   CAFFE_CHECK(top.size() == 1 || pool_ == PoolingParameter::MAX, Where(),
               ": only MAX has a second top");
+  has_mask_top_ = top.size() > 1;
   CAFFE_CHECK(pool_ != PoolingParameter::STOCHASTIC || types().compute.is_float(), Where(),
               ": STOCHASTIC supports float kinds, not ", types().compute.name());
   ReadWindow();
@@ -134,7 +135,7 @@ void Pooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
   MakeOperation(bottom[0]->count(0, 2));
 }
 
-void Pooling::MakeOperation(int64_t planes) {
+PoolDescriptor Pooling::Descriptor(int64_t planes) const {
   using Method = PoolDescriptor::Method;
   PoolDescriptor d;
   d.method = pool_ == PoolingParameter::MAX   ? Method::kMax
@@ -146,12 +147,21 @@ void Pooling::MakeOperation(int64_t planes) {
   d.height = height_;
   d.width = width_;
   d.fixed_window = !global_;
-  if (operation_ && operation_->descriptor() == d) return;
+  return d;
+}
+
+std::unique_ptr<PoolOp> Pooling::MakeOp(const PoolDescriptor& descriptor) const {
   try {
-    operation_ = Multiplexer::Pooling(device(), d);
+    return Multiplexer::Pooling(device(), descriptor);
   } catch (const Error& error) {
     CAFFE_THROW(Where(), ": ", error.what());
   }
+}
+
+void Pooling::MakeOperation(int64_t planes) {
+  const PoolDescriptor d = Descriptor(planes);
+  if (operation_ && operation_->descriptor() == d) return;
+  operation_ = MakeOp(d);
   workspace().Need(operation_->workspace_bytes());
 }
 
@@ -188,9 +198,36 @@ class Pooling::OwnWork final : public LayerWork {
   const Pooling* layer_;
 };
 
+// Images whose channels are neighbours.
+class Pooling::ChannelsLastWork final : public Work {
+ public:
+  ChannelsLastWork(std::unique_ptr<PoolOp> op, const BlobBase* bottom, BlobBase* top)
+      : op_(std::move(op)), bottom_(bottom), top_(top) {}
+  const char* library() const override { return op_->library(); }
+  int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  void Run(DevicePtr workspace) override {
+    PoolArguments arguments;
+    arguments.x = bottom_->device_data();
+    arguments.y = top_->mutable_device_data();
+    arguments.workspace = workspace;
+    op_->Forward(arguments);
+  }
+
+ private:
+  std::unique_ptr<PoolOp> op_;
+  const BlobBase* bottom_;
+  BlobBase* top_;
+};
+
 std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                         const BlobVec& top) {
   if (!request.empty()) return LayerBase::MakeWork(request, bottom, top);
+  if (request.layouts.y == Layout::kNHWC) {
+    PoolDescriptor d = Descriptor(bottom[0]->count(0, 2));
+    d.layout = Layout::kNHWC;
+    d.channels = bottom[0]->shape(1);
+    return std::make_unique<ChannelsLastWork>(MakeOp(d), bottom[0], top[0]);
+  }
   return std::make_unique<OwnWork>(this, bottom, top);
 }
 
@@ -245,6 +282,9 @@ void Pooling::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
 
 LayerFacts Pooling::Facts() const {
   LayerFacts facts;
+  // Without the mask, which only gradients and a second top need.
+  facts.layouts.nhwc = types().compute.is_float() && phase() == TEST && !has_mask_top_ &&
+                       pool_ != PoolingParameter::STOCHASTIC;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

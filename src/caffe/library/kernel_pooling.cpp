@@ -19,7 +19,10 @@ class KernelPoolOp final : public PoolOp {
   KernelPoolOp(Device* device, const PoolDescriptor& d)
       : PoolOp(d), host_(device->host_accessible()), device_(device), tiles_(Tiles()) {
     const std::string tiles = host_ ? "_rows" : "_tiles";
-    if (d.method == Method::kMax) {
+    if (d.has_private_layout()) {
+      const std::string method = d.method == Method::kMax ? "max" : "average";
+      Make("pool/channels_last", method + "_pool_channels" + (host_ ? "_rows" : ""), "");
+    } else if (d.method == Method::kMax) {
       Make("pool/max", "max_pool_forward" + (tiles_ ? tiles : ""),
            d.quantized() ? "" : "max_pool_backward" + (tiles_ ? tiles : ""));
     } else if (d.quantized()) {
@@ -39,6 +42,13 @@ class KernelPoolOp final : public PoolOp {
   void DoForward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
     KernelArguments arguments = Geometry();
+    if (d.has_private_layout()) {
+      arguments.append({a.x, a.y});
+      const int64_t windows = d.planes / d.channels * d.height.output * d.width.output;
+      // On the host the second extent is the cost of a window; on devices it is an axis.
+      forward_->Launch({windows, d.channels}, arguments);
+      return;
+    }
     arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
     arguments.push_back({a.y, a.quant ? a.quant->zero_y : 0});
     if (a.quant) {
@@ -76,7 +86,8 @@ class KernelPoolOp final : public PoolOp {
     };
     // The kernel of rows computes four windows at a time.
     const bool wide = !host_ || d.width.output >= 4;
-    return d.method == Method::kMax && exact(d.height) && exact(d.width) && wide;
+    return d.method == Method::kMax && exact(d.height) && exact(d.width) && wide &&
+           !d.has_private_layout();
   }
 
   std::shared_ptr<caffe::Program> Program(const char* body) const {
@@ -100,8 +111,13 @@ class KernelPoolOp final : public PoolOp {
   // The arguments of the geometry, which all kernels take.
   KernelArguments Geometry() const {
     const PoolDescriptor& d = descriptor_;
-    KernelArguments arguments{d.planes, d.height.input, d.width.input, d.height.output,
-                              d.width.output};
+    KernelArguments arguments;
+    if (d.has_private_layout()) {
+      arguments.append({d.planes / d.channels, d.channels});
+    } else {
+      arguments.push_back(d.planes);
+    }
+    arguments.append({d.height.input, d.width.input, d.height.output, d.width.output});
     if (!tiles_) {
       arguments.append({d.height.kernel, d.width.kernel, d.height.stride, d.width.stride,
                         d.height.pad, d.width.pad});
@@ -119,16 +135,26 @@ std::unique_ptr<PoolOp> Make(Device* device, const PoolDescriptor& d) {
   return std::make_unique<KernelPoolOp>(device, d);
 }
 
+bool Supports(const PoolDescriptor& d) {
+  const bool reduces = d.method == Method::kMax || d.method == Method::kAverage;
+  return !d.has_private_layout() || (reduces && !d.quantized());
+}
+
+PoolLibrary Row(const char* name, bool host) {
+  PoolLibrary row;
+  row.name = name;
+  row.supports = [host](Device* device, const PoolDescriptor& d) {
+    return device->host_accessible() == host && Supports(d);
+  };
+  row.make = &Make;
+  row.prefers_nhwc = [](Device*, const PoolDescriptor&) { return false; };
+  return row;
+}
+
 }  // namespace
 
-PoolLibrary NativePoolingLibrary() {
-  return {"native", [](Device* device, const PoolDescriptor&) { return device->host_accessible(); },
-          &Make};
-}
+PoolLibrary NativePoolingLibrary() { return Row("native", true); }
 
-PoolLibrary GeneratedPoolingLibrary() {
-  return {"generated",
-          [](Device* device, const PoolDescriptor&) { return !device->host_accessible(); }, &Make};
-}
+PoolLibrary GeneratedPoolingLibrary() { return Row("generated", false); }
 
 }  // namespace caffe

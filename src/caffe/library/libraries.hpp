@@ -48,6 +48,11 @@ ConvLibrary HostQuantizedConvolutionLibrary();
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);
 ConvLibrary DeviceQuantizedConvolutionLibrary();
+// Descriptors with other layouts than kNCHW, by conversions and the operator that `make` makes for
+// kNCHW.
+using ConvFactory =
+    std::function<std::unique_ptr<ConvOp>(Device* device, const ConvDescriptor& descriptor)>;
+ConvLibrary ConvertingLibrary(const ConvFactory& make);
 
 // Pooling: the same bodies, except for some that only the CPU or only devices have.
 PoolLibrary NativePoolingLibrary();

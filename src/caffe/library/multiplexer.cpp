@@ -117,8 +117,17 @@ template <> std::string First(const ConvDescriptor&) {
   return own.empty() ? Setting("gemm") : own;
 }
 
+// A library that computes a descriptor in layouts that no other one knows.
+template <class Rows, class D> void AddConverting(const D&, Rows*) {}
+template <class Rows> void AddConverting(const ConvDescriptor& d, Rows* rows) {
+  if (d.has_private_layout() && !d.quantized()) {
+    rows->push_back(ConvertingLibrary(&Multiplexer::Convolution));
+  }
+}
+
 template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
   auto rows = Tables::Get().Of(d).Candidates(device, d, first);
+  AddConverting(d, &rows);
   CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
               d.name());
   return rows;
@@ -178,6 +187,11 @@ Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descri
   d.x_layout = d.y_layout = Layout::kNCHW;
   const auto row = Candidates(device, d, First(d)).front();
   return row.prefers_nhwc && row.prefers_nhwc(device, d) ? Layout::kNHWC : Layout::kNCHW;
+}
+
+bool Multiplexer::KnowsLayouts(Device* device, const ConvDescriptor& descriptor) {
+  const ConvDescriptor d = Normalized(descriptor);
+  return !Tables::Get().conv.Candidates(device, d, First(d)).empty();
 }
 
 std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescriptor& descriptor) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "caffe/core/error.hpp"
+
 namespace caffe {
 namespace {
 
@@ -66,6 +68,12 @@ std::string StepInfo::name() const {
   return text;
 }
 
+std::string StepInfo::layout() const {
+  std::string text = LayoutName(layouts.x);
+  if (layouts.y != layouts.x) text += std::string("/") + LayoutName(layouts.y);
+  return conversions > 0 ? Concat(text, " +", conversions) : text;
+}
+
 StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work) {
   StepInfo info;
   for (int n : step.nodes) {
@@ -75,6 +83,8 @@ StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work) 
   const Node& first = wiring.nodes[step.nodes[0]];
   const LayerFacts facts = first.layer->Facts();
   info.types = first.layer->types();
+  info.layouts = step.layouts;
+  info.conversions = static_cast<int>(step.before.size() + step.after.size());
   info.workspace_bytes = work.workspace_bytes();
   if (ComputesNothing(first, facts)) {
     info.operations = 0;
@@ -83,6 +93,9 @@ StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work) 
   info.library = work.library();
   if (info.library.empty()) info.library = facts.host ? "host" : "kernels";
   info.bytes = BlobBytes(wiring, step, facts) + work.parameter_bytes();
+  for (const auto* conversions : {&step.before, &step.after}) {
+    for (const Conversion& one : *conversions) info.bytes += 2 * wiring.blobs[one.blob]->bytes();
+  }
   info.operations = work.operations();
   if (!info.operations) info.operations = ElementwiseOperations(first, facts);
   return info;

@@ -49,31 +49,80 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       plan_(std::move(plan)),
       arena_(std::move(arena)),
       works_(plan_.steps.size()),
+      channels_last_(wiring.blobs.size()),
       sources_(wiring.blobs.size()) {}
 
 Executor::~Executor() = default;
 
 std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   const Node& node = wiring_.nodes[step.nodes[0]];
-  BlobVec top;
-  for (int id : step.tops) top.push_back(wiring_.blobs[id].get());
+  BlobVec bottom, top;
+  for (int id : node.bottom_ids) bottom.push_back(Array(id, step.layouts.x));
+  for (int id : step.tops) top.push_back(Array(id, step.layouts.y));
   WorkRequest request;
+  request.layouts = step.layouts;
   request.maps = step.maps;
   request.stages = step.stages;
   request.slopes = step.slopes;
-  if (step.residual >= 0) request.residual = wiring_.blobs[step.residual].get();
+  if (step.residual >= 0) request.residual = Array(step.residual, step.layouts.y);
   const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
   if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
-  return node.layer->MakeWork(request, node.bottom, top);
+  return node.layer->MakeWork(request, bottom, top);
+}
+
+BlobBase* Executor::Array(int blob, Layout layout) const {
+  if (layout == Layout::kNCHW) return wiring_.blobs[blob].get();
+  return channels_last_[plan_.channels_last[blob]].get();
+}
+
+// Makes the arrays in kNHWC that the step reads or writes, in the shapes of their blobs.
+void Executor::PrepareArrays(const Step& step) {
+  const auto prepare = [this](int id) {
+    const BlobBase& blob = *wiring_.blobs[id];
+    std::shared_ptr<BlobBase>& array = channels_last_[plan_.channels_last[id]];
+    if (!array) {
+      array = MakeBlob(blob.type(), blob.device(), blob.shape(), blob.name() + " (NHWC)");
+    } else if (array->shape() != blob.shape()) {
+      array->ReshapeLike(blob);
+    }
+  };
+  for (const std::vector<Conversion>* conversions : {&step.before, &step.after}) {
+    for (const Conversion& conversion : *conversions) {
+      prepare(conversion.blob);
+      const DataType type = wiring_.blobs[conversion.blob]->type();
+      if (!converters_.count(type)) {
+        converters_.try_emplace(type, wiring_.blobs[conversion.blob]->device(), type);
+      }
+    }
+  }
+  if (step.layouts.x == Layout::kNHWC) {
+    for (int id : wiring_.nodes[step.nodes[0]].bottom_ids) prepare(id);
+  }
+  if (step.layouts.y == Layout::kNHWC) {
+    for (int id : step.tops) prepare(id);
+    if (step.residual >= 0) prepare(step.residual);
+  }
+}
+
+void Executor::Convert(const std::vector<Conversion>& conversions) {
+  for (const Conversion& conversion : conversions) {
+    const bool to_nhwc = conversion.to == Layout::kNHWC;
+    const BlobBase* from = Array(conversion.blob, to_nhwc ? Layout::kNCHW : Layout::kNHWC);
+    BlobBase* to = Array(conversion.blob, conversion.to);
+    converters_.at(from->type())
+        .Run(from->shape(), from->device_data(), to->mutable_device_data(), conversion.to);
+  }
 }
 
 void Executor::Prepare(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
   for (int node : step.nodes) runner_->ReshapeIfNeeded(node);
+  PrepareArrays(step);
   const Node& first = wiring_.nodes[step.nodes[0]];
   const int shape_epoch = runner_->shape_epoch(step.nodes[0]);
-  const bool stale = step.fused() && (own.shape_epoch != shape_epoch ||
+  const bool own_operator = step.fused() || step.layouts != LayoutPair{};
+  const bool stale = own_operator && (own.shape_epoch != shape_epoch ||
                                       (first.quantized && own.range_epoch != ranges_->epoch()));
   InLayer(*first.layer, [&] {
     if (!own.work || stale) {
@@ -89,10 +138,14 @@ void Executor::Prepare(size_t index) {
 void Executor::Run(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
-  InLayer(*wiring_.nodes[step.nodes[0]].layer,
-          [&] { own.work->Run(workspace_->Need(own.work->workspace_bytes())); });
+  InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
+    Convert(step.before);
+    own.work->Run(workspace_->Need(own.work->workspace_bytes()));
+    Convert(step.after);
+  });
   for (int node : step.nodes) runner_->NoteRun(node);
   for (int blob : step.swallowed) Forget(blob);
+  for (int blob : step.unstored) Forget(blob);
   ranges_->Publish(step.nodes.back());
 }
 
@@ -157,7 +210,10 @@ void Executor::ForgetLost() {
 
 std::set<int> Executor::BlobsWithoutMemory() const {
   std::set<int> blobs;
-  for (const Step& step : plan_.steps) blobs.insert(step.swallowed.begin(), step.swallowed.end());
+  for (const Step& step : plan_.steps) {
+    blobs.insert(step.swallowed.begin(), step.swallowed.end());
+    blobs.insert(step.unstored.begin(), step.unstored.end());
+  }
   if (arena_) {
     const std::vector<int> placed = arena_->Blobs();
     blobs.insert(placed.begin(), placed.end());

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
 
 #include "activation_arena.hpp"
 #include "caffe/layer/work.hpp"
+#include "caffe/library/layout_converter.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "caffe/net/plan.hpp"
@@ -61,14 +63,21 @@ class Executor {
   void RunNode(int node);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
   bool HasNotedShapes(const Step& step) const;
+  // The array of a blob in a layout, as a blob of the same shape.
+  BlobBase* Array(int blob, Layout layout) const;
+  void PrepareArrays(const Step& step);
+  void Convert(const std::vector<Conversion>& conversions);
 
   const Wiring& wiring_;
   NodeRunner* runner_;
   NetRanges* ranges_;
   Workspace* workspace_;
   Plan plan_;
-  std::unique_ptr<ActivationArena> arena_;                // null: every blob has memory of its own
-  std::vector<StepWork> works_;                           // one for each step
+  std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
+  std::vector<StepWork> works_;             // one for each step
+  // In kNHWC, by blob; null for blobs without such an array.
+  std::vector<std::shared_ptr<BlobBase>> channels_last_;
+  std::map<DataType, LayoutConverter> converters_;
   std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten
 };
 

@@ -139,6 +139,112 @@ class StepGrower {
   bool has_activation_ = false;
 };
 
+// Chooses the layouts of the steps, in their order. A step uses kNHWC if its layer is faster then,
+// or if the layer can and an input is there in kNHWC. Inputs that are not there in the layout of
+// their reader are converted before it, once for all later readers; outputs and kept blobs are
+// converted to kNCHW.
+class LayoutChooser {
+ public:
+  LayoutChooser(const std::vector<PlanNode>& nodes, const PlanOptions& options, Plan* plan)
+      : nodes_(nodes), options_(options), plan_(*plan) {
+    size_t blobs = 0;
+    for (const PlanNode& node : nodes) {
+      for (const auto* ids : {&node.bottoms, &node.tops}) {
+        for (const int id : *ids) blobs = std::max(blobs, static_cast<size_t>(id) + 1);
+      }
+    }
+    for (size_t id = 0; id < blobs; ++id) root_.push_back(static_cast<int>(id));
+    plan_.channels_last = root_;
+    for (const PlanNode& node : nodes) {
+      for (const Alias& alias : node.facts.aliases) {
+        if (alias.bottom < 0) continue;
+        const int top = node.tops[alias.top], bottom = node.bottoms[alias.bottom];
+        root_[top] = root_[bottom];
+        if (node.facts.layouts.any) plan_.channels_last[top] = plan_.channels_last[bottom];
+      }
+    }
+    in_c_order_.assign(blobs, true);
+    channels_last_.assign(blobs, false);
+    MarkRead();
+  }
+
+  void Choose() {
+    for (Step& step : plan_.steps) Choose(&step);
+  }
+
+ private:
+  // Memory that a later layer reads. What is not read is an output.
+  void MarkRead() {
+    read_.assign(root_.size(), false);
+    for (const PlanNode& node : nodes_) {
+      for (const int id : node.bottoms) read_[root_[id]] = true;
+    }
+  }
+
+  bool Has(int blob, Layout layout) const {
+    return layout == Layout::kNHWC ? channels_last_[plan_.channels_last[blob]]
+                                   : in_c_order_[root_[blob]];
+  }
+  void Set(int blob, Layout layout, bool value) {
+    if (layout == Layout::kNHWC) {
+      channels_last_[plan_.channels_last[blob]] = value;
+    } else {
+      in_c_order_[root_[blob]] = value;
+    }
+  }
+
+  LayoutPair LayoutsOf(const Step& step) const {
+    const PlanNode& first = nodes_[step.nodes[0]];
+    const LayerFacts::Layouts& can = first.facts.layouts;
+    if (!options_.fuse || !first.types.compute.is_float() || first.types.in != first.types.out ||
+        first.bottoms.empty()) {
+      return {};
+    }
+    const bool there = std::any_of(first.bottoms.begin(), first.bottoms.end(),
+                                   [this](int id) { return Has(id, Layout::kNHWC); });
+    if (!can.prefers_nhwc && !(there && (can.any || can.nhwc))) return {};
+    if (!there && can.reads_nchw) return {Layout::kNCHW, Layout::kNHWC};
+    return {Layout::kNHWC, Layout::kNHWC};
+  }
+
+  void Need(int blob, Layout layout, std::vector<Conversion>* conversions) {
+    if (Has(blob, layout)) return;
+    conversions->push_back({blob, layout});
+    Set(blob, layout, true);
+  }
+
+  void Choose(Step* step) {
+    const PlanNode& first = nodes_[step->nodes[0]];
+    step->layouts = LayoutsOf(*step);
+    for (const int id : first.bottoms) Need(id, step->layouts.x, &step->before);
+    if (step->residual >= 0) Need(step->residual, step->layouts.y, &step->before);
+    for (size_t t = 0; t < step->tops.size(); ++t) {
+      const int top = step->tops[t];
+      if (IsAlias(first, static_cast<int>(t))) continue;
+      const bool nhwc = step->layouts.y == Layout::kNHWC;
+      Set(top, Layout::kNHWC, nhwc);
+      Set(top, Layout::kNCHW, !nhwc);
+      if (!nhwc) continue;
+      if (!read_[root_[top]] || options_.kept.count(top)) {
+        Need(top, Layout::kNCHW, &step->after);
+      } else {
+        step->unstored.push_back(top);
+      }
+    }
+  }
+
+  static bool IsAlias(const PlanNode& node, int top) {
+    return std::any_of(node.facts.aliases.begin(), node.facts.aliases.end(),
+                       [top](const Alias& alias) { return alias.top == top; });
+  }
+
+  const std::vector<PlanNode>& nodes_;
+  const PlanOptions& options_;
+  Plan& plan_;
+  std::vector<int> root_;  // of each blob: the blob whose memory it shares
+  std::vector<bool> read_, in_c_order_, channels_last_;
+};
+
 }  // namespace
 
 Plan Plan::Make(const std::vector<PlanNode>& nodes, const PlanOptions& options) {
@@ -150,6 +256,7 @@ Plan Plan::Make(const std::vector<PlanNode>& nodes, const PlanOptions& options) 
     for (int member : step.nodes) step_of[member] = n;
     plan.steps.push_back(std::move(step));
   }
+  LayoutChooser(nodes, options, &plan).Choose();
   return plan;
 }
 
@@ -168,6 +275,12 @@ std::string Plan::Report(const std::vector<PlanNode>& nodes) const {
 int Plan::fused_steps() const {
   return static_cast<int>(
       std::count_if(steps.begin(), steps.end(), [](const Step& step) { return step.fused(); }));
+}
+
+int Plan::conversions() const {
+  size_t count = 0;
+  for (const Step& step : steps) count += step.before.size() + step.after.size();
+  return static_cast<int>(count);
 }
 
 }  // namespace caffe

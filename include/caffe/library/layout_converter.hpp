@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/layout.hpp"
+#include "caffe/core/shape.hpp"
+#include "caffe/device/device_ptr.hpp"
+#include "caffe/device/kernel.hpp"
+
+namespace caffe {
+
+class Device;
+
+// Copies arrays of shape (n, c, spatial axes…) from one layout to the other. Allocates nothing.
+class LayoutConverter {
+ public:
+  // `type` is a float kind.
+  LayoutConverter(Device* device, DataType type);
+  // y, in layout `to`, = x, in the other layout. The arrays must not overlap.
+  void Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to);
+  void Run(int64_t batch, int64_t channels, int64_t positions, DevicePtr x, DevicePtr y, Layout to);
+
+ private:
+  Device* device_;
+  int64_t element_bytes_;
+  std::unique_ptr<Kernel> transpose_;
+};
+
+}  // namespace caffe

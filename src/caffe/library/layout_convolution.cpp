@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "caffe/device/device.hpp"
+#include "caffe/library/layout_converter.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/workspace_layout.hpp"
+
+namespace caffe {
+namespace {
+
+ConvDescriptor InCOrder(ConvDescriptor d) {
+  d.x_layout = d.y_layout = Layout::kNCHW;
+  return d;
+}
+
+// Converts operands to kNCHW, computes with an operator for that layout, and converts the results.
+class LayoutConvOp final : public ConvOp {
+ public:
+  LayoutConvOp(Device* device, const ConvDescriptor& d, std::unique_ptr<ConvOp> inner)
+      : ConvOp(d),
+        inner_(std::move(inner)),
+        x_converter_(device, d.in),
+        y_converter_(device, d.out),
+        in_(d.geometry.input_count()),
+        out_(d.geometry.output_count()) {
+    WorkspaceLayout layout;
+    layout.Add(inner_->workspace_bytes());
+    const auto bytes = [&](DataType type, int64_t channels, int64_t positions) {
+      return d.batch * channels * positions * static_cast<int64_t>(type.bytes());
+    };
+    const int64_t y_bytes = bytes(d.out, d.out_channels, out_);
+    if (d.x_layout != Layout::kNCHW) x_ = layout.Add(bytes(d.in, d.in_channels, in_));
+    if (d.y_layout != Layout::kNCHW) {
+      y_ = layout.Add(y_bytes);
+      if (d.epilogue.sum()) residual_ = layout.Add(y_bytes);
+    }
+    bytes_ = layout.bytes();
+  }
+  const char* library() const override { return "converted"; }
+  int64_t workspace_bytes() const override { return bytes_; }
+  int64_t prepared_bytes() const override { return inner_->prepared_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    inner_->Prepare(weights, prepared);
+  }
+
+ protected:
+  void DoForward(const ConvArguments& given) override {
+    CheckMemory(given.prepared, given.workspace);
+    ConvArguments a = given;
+    a.x = X(given.x, given.workspace);
+    if (y_ >= 0) a.y = given.workspace + y_;
+    if (residual_ >= 0) {
+      a.epilogue.residual = given.workspace + residual_;
+      ConvertY(given.epilogue.residual, a.epilogue.residual, Layout::kNCHW);
+    }
+    inner_->Forward(a);
+    if (y_ >= 0) ConvertY(a.y, given.y, Layout::kNHWC);
+  }
+
+  void DoBackwardData(const ConvGradients& given) override {
+    CheckMemory(given.prepared, given.workspace);
+    ConvGradients g = given;
+    g.y_diff = YDiff(given);
+    if (x_ >= 0) g.x_diff = given.workspace + x_;
+    inner_->BackwardData(g);
+    if (x_ >= 0) ConvertX(g.x_diff, given.x_diff, Layout::kNHWC);
+  }
+
+  void DoBackwardWeights(const ConvGradients& given) override {
+    CheckWorkspace(given.workspace);
+    ConvGradients g = given;
+    g.x = X(given.x, given.workspace);
+    g.y_diff = YDiff(given);
+    inner_->BackwardWeights(g);
+  }
+
+  void DoBackwardBias(const ConvGradients& given) override {
+    CheckWorkspace(given.workspace);
+    ConvGradients g = given;
+    g.y_diff = YDiff(given);
+    inner_->BackwardBias(g);
+  }
+
+ private:
+  void ConvertX(DevicePtr from, DevicePtr to, Layout layout) {
+    x_converter_.Run(descriptor_.batch, descriptor_.in_channels, in_, from, to, layout);
+  }
+  void ConvertY(DevicePtr from, DevicePtr to, Layout layout) {
+    y_converter_.Run(descriptor_.batch, descriptor_.out_channels, out_, from, to, layout);
+  }
+  DevicePtr X(DevicePtr x, DevicePtr workspace) {
+    if (x_ < 0) return x;
+    ConvertX(x, workspace + x_, Layout::kNCHW);
+    return workspace + x_;
+  }
+  DevicePtr YDiff(const ConvGradients& given) {
+    if (y_ < 0) return given.y_diff;
+    ConvertY(given.y_diff, given.workspace + y_, Layout::kNCHW);
+    return given.workspace + y_;
+  }
+
+  std::unique_ptr<ConvOp> inner_;
+  LayoutConverter x_converter_, y_converter_;
+  int64_t in_, out_;                         // positions
+  int64_t x_ = -1, y_ = -1, residual_ = -1;  // offsets in the workspace; -1: not converted
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+ConvLibrary ConvertingLibrary(const ConvFactory& make) {
+  ConvLibrary row;
+  row.name = "converted";
+  row.supports = [](Device*, const ConvDescriptor& d) { return !d.quantized(); };
+  row.make = [make](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    return std::make_unique<LayoutConvOp>(device, d, make(device, InCOrder(d)));
+  };
+  return row;
+}
+
+}  // namespace caffe

@@ -1,0 +1,202 @@
+// Blobs in kNHWC between the layers of a net, with a library for convolutions that prefers it.
+#include "caffe/library/layout_converter.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "caffe/net/step_info.hpp"
+#include "net/net_support.hpp"
+#include "support/devices.hpp"
+
+namespace caffe {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// Computes by conversions, and says that it is faster in kNHWC.
+ConvLibrary ChannelsLastLibrary() {
+  ConvLibrary row = ConvertingLibrary([](Device* device, const ConvDescriptor& d) {
+    return Multiplexer::ConvolutionBy(device->host_accessible() ? "native" : "generated", device,
+                                      d);
+  });
+  row.name = "channels_last";
+  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
+  return row;
+}
+
+std::string LayerText(const std::string& type, const std::string& name,
+                      const std::vector<std::string>& bottoms, const std::string& top,
+                      const std::string& more = "") {
+  std::string text = "layer { name: '" + name + "' type: '" + type + "' ";
+  for (const std::string& bottom : bottoms) text += "bottom: '" + bottom + "' ";
+  return text + "top: '" + top + "' " + more + " } ";
+}
+
+std::string ConvText(const std::string& name, const std::string& bottom, int outputs = 5) {
+  return LayerText("Convolution", name, {bottom}, name,
+                   Concat("convolution_param { num_output: ", outputs,
+                          " kernel_size: 3 pad: 1 weight_filler { type: 'uniform' min: -0.4 "
+                          "max: 0.4 } bias_filler { type: 'constant' value: 0.1 } }"));
+}
+
+// Every layer that knows kNHWC, a branch, and layers that do not.
+std::string NetText() {
+  return InputText("data", {2, 3, 12, 10}) + ConvText("conv1", "data") +
+         ReluText("relu1", "conv1") +
+         LayerText("LRN", "norm1", {"conv1"}, "norm1", "lrn_param { local_size: 3 alpha: 0.5 }") +
+         LayerText("Pooling", "pool1", {"norm1"}, "pool1",
+                   "pooling_param { kernel_size: 3 stride: 2 }") +
+         ConvText("left", "pool1") + ConvText("right", "pool1", 4) +
+         LayerText("ELU", "elu", {"right"}, "right") +
+         LayerText("Concat", "concat", {"left", "right"}, "concat") +
+         ConvText("conv2", "concat", 9) + LayerText("Eltwise", "sum", {"conv2", "concat"}, "sum") +
+         LayerText("Scale", "scale", {"sum"}, "scale", "scale_param { filler { value: 0.5 } }") +
+         LayerText("Pooling", "pool2", {"sum"}, "pool2",
+                   "pooling_param { pool: AVE kernel_size: 2 stride: 2 }") +
+         InnerProductText("ip", "pool2", 3) + LayerText("Softmax", "prob", {"ip"}, "prob");
+}
+
+class LayoutsTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  static std::unique_ptr<Net> Make(const std::string& text) {
+    const auto [device, type] = GetParam();
+    auto net = MakeNet(
+        Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
+               " ", text),
+        device);
+    FillInputs(net.get());
+    return net;
+  }
+  // The net with the library, and the same one without it.
+  void Make() {
+    expected_ = Make(NetText());
+    AddLibrary(ChannelsLastLibrary());
+    net_ = Make(NetText());
+  }
+  void TearDown() override { RemoveLibrary("channels_last"); }
+  void ExpectBlobsAgree() {
+    const double tolerance = GetParam().type == kFloat ? 1e-5 : 2e-2;
+    for (const std::string& name : net_->blob_names()) {
+      const Numbers actual = Values(*net_, name), expected = Values(*expected_, name);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < actual.size(); ++i) {
+        ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i])))
+            << name << " " << i;
+      }
+    }
+  }
+
+  std::unique_ptr<Net> net_, expected_;
+};
+
+// "conv1: NCHW/NHWC +1", for steps that are not computed in C order alone.
+std::string Layouts(Net* net) {
+  std::string text;
+  for (const StepInfo& step : net->Steps()) {
+    if (step.layout() != "NCHW") text += step.layers[0] + ": " + step.layout() + "\n";
+  }
+  return text;
+}
+
+TEST_P(LayoutsTest, BlobsStayInTheLayoutOfTheirReaders) {
+  Make();
+  EXPECT_EQ(Layouts(expected_.get()), "");
+  EXPECT_EQ(Layouts(net_.get()),
+            "conv1: NCHW/NHWC\n"
+            "norm1: NHWC\n"
+            "pool1: NHWC\n"
+            "pool1_pool1_0_split: NHWC\n"
+            "left: NHWC\n"
+            "right: NHWC\n"
+            "concat: NHWC\n"
+            "concat_concat_0_split: NHWC\n"
+            "conv2: NHWC\n"
+            "sum_sum_0_split: NHWC\n"
+            "scale: NCHW +1\n"
+            "pool2: NHWC\n"
+            "ip: NCHW +1\n");
+  EXPECT_EQ(net_->plan().conversions(), 2);
+}
+
+TEST_P(LayoutsTest, ValuesAreTheSame) {
+  Make();
+  expected_->Forward();
+  net_->Forward();
+  EXPECT_EQ(Values(*net_, "prob").size(), 6u);
+  ExpectBlobsAgree();
+  // Blobs that were read in between, and new inputs.
+  FillInputs(net_.get(), 9);
+  FillInputs(expected_.get(), 9);
+  net_->Forward();
+  expected_->Forward();
+  ExpectBlobsAgree();
+}
+
+TEST_P(LayoutsTest, OtherShapes) {
+  Make();
+  net_->Forward();
+  for (Net* net : {net_.get(), expected_.get()}) {
+    net->input_blobs()[0]->Reshape({3, 3, 12, 10});
+    FillInputs(net, 5);
+    net->Forward();
+  }
+  ExpectBlobsAgree();
+}
+
+// A part of the net reads blobs that the whole pass kept in kNHWC.
+TEST_P(LayoutsTest, PartsOfTheNet) {
+  Make();
+  net_->Forward();
+  expected_->Forward();
+  const int layers = static_cast<int>(net_->layers().size());
+  for (int start = 0; start < layers; ++start) {
+    if (net_->layer_names()[start] == "elu") continue;  // it would change its blob a second time
+    net_->Forward(start, layers - 1);
+    ExpectBlobsAgree();
+    net_->Forward();
+  }
+}
+
+TEST_P(LayoutsTest, KeptBlobsAreWritten) {
+  Make();
+  net_->Keep({"concat", "left"});
+  EXPECT_EQ(net_->plan().conversions(), 4);
+  net_->Forward();
+  GetParam().device->ResetCounters();
+  Values(*net_, "concat");
+  Values(*net_, "left");
+  EXPECT_EQ(GetParam().device->counters().launches, 0);
+  expected_->Forward();
+  ExpectBlobsAgree();
+}
+
+TEST_P(LayoutsTest, WarmForwardsBuildAndAllocateNothing) {
+  Make();
+  net_->Forward();
+  net_->Forward();
+  GetParam().device->ResetCounters();
+  net_->Forward();
+  const DeviceCounters counters = GetParam().device->counters();
+  EXPECT_EQ(counters.builds, 0);
+  EXPECT_EQ(counters.allocations, 0);
+}
+
+TEST_P(LayoutsTest, GradientsComputeInCOrder) {
+  Make();
+  for (Net* net : {net_.get(), expected_.get()}) {
+    net->RequestGradients({"data"});
+    net->Forward();
+    BlobBase* prob = net->BlobByName("prob").get();
+    prob->SetDiff(TestNumbers(prob->count(), 4));
+    net->Backward();
+  }
+  EXPECT_EQ(Layouts(net_.get()), "");
+  const Numbers actual = net_->BlobByName("data")->DiffAsDouble();
+  const Numbers expected = expected_->BlobByName("data")->DiffAsDouble();
+  const double tolerance = GetParam().type == kFloat ? 1e-5 : 2e-2;
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LayoutsTest, testing::ValuesIn(DevicesAndTypes({kFloat, kHalf})),
+                         [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace caffe
