@@ -24,3 +24,25 @@ KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner
     STORE(MOtype, b_diff, slice * channels + c, before + parts[0]);
   }
 }
+
+// The same for inner = 1, where neighbouring channels are adjacent in memory. A group of 256 has 32
+// channels and every eighth row of its slice. Each of the `slices` groups writes its part to b_diff
+// [slices, channels], for accumulate_parts.
+KERNEL(bias_backward_rows, ARG(i64, rows), ARG(i64, channels), ARG(i64, slices),
+       IN(MItype, y_diff), OUT(MOtype, b_diff)) {
+  LOCAL Acctype parts[256];
+  const i32 t = LOCAL_ID(0), lane = t % 32;
+  const i64 c = (i64)GROUP_ID(0) * 32 + lane, slice = GROUP_ID(1);
+  Acctype sum = 0;
+  if (c < channels) {
+    for (i64 r = slice * 8 + t / 32; r < rows; r += slices * 8) {
+      sum += LOAD(MItype, y_diff, r * channels + c);
+    }
+  }
+  parts[t] = sum;
+  BARRIER;
+  if (t < 32 && c < channels) {
+    for (i32 j = 1; j < 8; ++j) sum += parts[j * 32 + lane];
+    STORE(MOtype, b_diff, slice * channels + c, sum);
+  }
+}

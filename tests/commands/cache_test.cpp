@@ -60,7 +60,8 @@ class CacheCommandTest : public testing::Test {
 
 TEST_F(CacheCommandTest, ListsNothingAndMakesNothing) {
   EXPECT_EQ(Run({"list"}), 0);
-  EXPECT_EQ(out_, Concat("0 programs, 0 B, in ", (directory_ / "programs.db").string(), "\n"));
+  EXPECT_EQ(out_, Concat("0 programs, 0 B, in ", (directory_ / "programs.db").string(),
+                         "\n0 algorithms chosen by measurement\n"));
   EXPECT_EQ(Run({"verify"}), 0);
   EXPECT_EQ(Run({"prune", "--all"}), 0);
   EXPECT_TRUE(fs::is_empty(directory_));
@@ -73,6 +74,25 @@ TEST_F(CacheCommandTest, ListsPrograms) {
   EXPECT_TRUE(Printed("program_1\n")) << out_;
   EXPECT_TRUE(Printed("2.0 KiB     1.500")) << out_;
   EXPECT_TRUE(Printed("2 programs, 4.0 KiB")) << out_;
+}
+
+TEST_F(CacheCommandTest, CountsTuningResults) {
+  {
+    ProgramCache cache(directory_, ProgramCache::Mode::kReadWrite);
+    cache.StoreTuning({"cudnn forward", "a", "half", "device", "driver"}, "quick 1 engine 1");
+  }
+  EXPECT_EQ(Run({"list"}), 0);
+  EXPECT_TRUE(Printed("0 programs")) << out_;
+  EXPECT_TRUE(Printed("\n1 algorithm chosen by measurement\n")) << out_;
+  {
+    ProgramCache cache(directory_, ProgramCache::Mode::kReadWrite);
+    cache.StoreTuning({"cudnn data", "a", "half", "device", "driver"}, "quick 1 engine 1");
+  }
+  EXPECT_EQ(Run({"list"}), 0);
+  EXPECT_TRUE(Printed("\n2 algorithms chosen by measurement\n")) << out_;
+  EXPECT_EQ(Run({"prune", "--all"}), 0);
+  EXPECT_EQ(Run({"list"}), 0);
+  EXPECT_TRUE(Printed("\n0 algorithms chosen by measurement\n")) << out_;
 }
 
 TEST_F(CacheCommandTest, PrunesToASizeInAllSpellings) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "caffe/core/error.hpp"
 #include "caffe/library/bias.hpp"
@@ -62,8 +63,9 @@ template <class Visit> void ForEachProduct(const ConvDescriptor& d, const Visit&
   }
 }
 
-void Check(ConvDescriptor d) {
+void CheckLayout(ConvDescriptor d) {
   d.Normalize();
+  const Layout layout = d.x_layout;
   d.epilogue.bias_type = d.master();
   const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
   const int64_t out_count = d.geometry.output_count();
@@ -85,20 +87,26 @@ void Check(ConvDescriptor d) {
   }
   for (Device* device : AllDevices()) {
     if (d.in == kDouble && !device->info().fp64) continue;
-    for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
+    for (const std::string& library : test::LibrariesOf(device, d)) {
       auto op = Multiplexer::ConvolutionBy(library, device, d);
       EXPECT_EQ(op->library(), library);
       const std::string what = device->info().id + " " + library + " " + d.name();
-      const Array dx(device, d.in, x), dw(device, d.in, w), db(device, d.master(), bias);
+      const auto x_order = [&](const std::vector<double>& values) {
+        return test::InLayout(layout, values, d.in_channels, d.geometry.input_count());
+      };
+      const auto y_order = [&](const std::vector<double>& values) {
+        return test::InLayout(layout, values, d.out_channels, out_count);
+      };
+      const Array dx(device, d.in, x_order(x)), dw(device, d.in, w), db(device, d.master(), bias);
       const Array dy(device, d.out, std::vector<double>(y.size(), 99));
       test::Memory memory(device, op.get());
       op->Forward(memory(ConvArguments{dx, dw, {}, has_bias ? db : DevicePtr{}, dy}));
-      test::ExpectNear(dy.Read(), y, test::Tolerance(d.out), what + " forward");
-      const Array dyd(device, d.out, y_diff);
+      test::ExpectNear(dy.Read(), y_order(y), test::Tolerance(d.out), what + " forward");
+      const Array dyd(device, d.out, y_order(y_diff));
       if (d.backward_data) {
         const Array dxd(device, d.in, std::vector<double>(x.size(), 99));
         op->BackwardData(memory(ConvGradients{dx, dw, {}, dyd, dxd}));
-        test::ExpectNear(dxd.Read(), x_diff, test::Tolerance(d.in), what + " data");
+        test::ExpectNear(dxd.Read(), x_order(x_diff), test::Tolerance(d.in), what + " data");
       }
       if (d.backward_weights) {
         const Array dwd(device, d.master(), w_start);
@@ -110,6 +118,11 @@ void Check(ConvDescriptor d) {
       }
     }
   }
+}
+
+// Every row that computes the descriptor, with arrays in each layout that it knows.
+void Check(const ConvDescriptor& d) {
+  for (const ConvDescriptor& in_layout : test::InBothLayouts(d)) CheckLayout(in_layout);
 }
 
 TEST(ConvGeometryTest, OutputIsRoundedDown) {
@@ -446,8 +459,9 @@ TEST(BiasTest, AddsActivatesAndSums) {
     for (const DataType type : {kFloat, kHalf, kBfloat16, kDouble}) {
       if (type == kDouble && !device->info().fp64) continue;
       const DataType master = type == kDouble ? kDouble : kFloat;
-      for (const int64_t inner : {1, 7, 3000}) {
-        const int64_t outer = 5, channels = 3;
+      // With inner = 1 and many rows work groups share the sums, 32 channels each.
+      for (const auto [outer, channels, inner] : std::vector<std::array<int64_t, 3>>{
+               {5, 3, 1}, {5, 3, 7}, {5, 3, 3000}, {1501, 3, 1}, {4100, 70, 1}}) {
         const auto x = Values(outer * channels * inner, 1), bias = Values(channels, 2);
         std::vector<double> plain = x, relu = x, sums = bias;
         for (size_t i = 0; i < x.size(); ++i) {

@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/core/layout.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/library/convolution.hpp"
 #include "caffe/library/gemm.hpp"
+#include "caffe/library/multiplexer.hpp"
 
 namespace caffe::test {
 
@@ -119,6 +122,47 @@ inline std::vector<double> Values(size_t count, uint32_t seed) {
     value = (static_cast<int>((state >> 16) % 33) - 16) / 8.0;
   }
   return values;
+}
+
+// The values of an array [n, channels, positions], given in C order, in the order of `layout`.
+inline std::vector<double> InLayout(Layout layout, const std::vector<double>& values,
+                                    int64_t channels, int64_t positions) {
+  if (layout == Layout::kNCHW) return values;
+  std::vector<double> ordered(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / positions,
+                  p = static_cast<int64_t>(i) % positions;
+    const int64_t n = row / channels, c = row % channels;
+    ordered[(n * positions + p) * channels + c] = values[i];
+  }
+  return ordered;
+}
+
+// The reverse: values in the order of `layout`, in C order.
+inline std::vector<double> InCOrder(Layout layout, const std::vector<double>& values,
+                                    int64_t channels, int64_t positions) {
+  if (layout == Layout::kNCHW) return values;
+  return InLayout(layout, values, positions, channels);
+}
+
+// The libraries that compute the convolution; none if no row of the table knows its layouts.
+inline std::vector<std::string> LibrariesOf(Device* device, const ConvDescriptor& d) {
+  try {
+    return Multiplexer::ConvolutionLibraries(device, d);
+  } catch (const Error&) {
+    if (!d.has_private_layout()) throw;
+    return {};
+  }
+}
+
+// The descriptor with both arrays in each layout.
+inline std::vector<ConvDescriptor> InBothLayouts(ConvDescriptor d) {
+  std::vector<ConvDescriptor> all;
+  for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
+    d.x_layout = d.y_layout = layout;
+    all.push_back(d);
+  }
+  return all;
 }
 
 // The stages of an epilogue, in double.

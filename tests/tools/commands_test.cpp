@@ -123,6 +123,7 @@ TEST_F(CommandsTest, HelpOfEachCommandHasItsFlags) {
       {"train", {"-solver FILE", "-sigterm_effect", "-sighup_effect", "-gpu DEVICE", "130, 143"}},
       {"test", {"-model FILE", "-weights FILE", "-iterations N", "-json"}},
       {"time", {"-model FILE", "-phase PHASE", "-lt ", "-plan "}},
+      {"tune", {"-model FILE", "-weights FILE", "-train ", "-gpu DEVICE", "-iterations N"}},
       {"device_query", {"-self_test", "-gpu", "bfloat16"}},
       {"layers", {"[NAME...]", "-json"}},
       {"cache", {"--max-size", "verify"}}};
@@ -365,6 +366,24 @@ TEST_F(CommandsTest, TimePrintsCaffesLinesAndJson) {
   EXPECT_FALSE(Holds(err, "\tforward: "));
   EXPECT_FALSE(Holds(err, "Backward pass: "));
   EXPECT_EQ("", out);
+}
+
+// No library of the CPU measures algorithms.
+TEST_F(CommandsTest, TuneSaysThatNothingIsMeasuredOnTheCpu) {
+  const std::string net = folder.Put("net.prototxt", kNet);
+  for (const bool train : {false, true}) {
+    std::vector<std::string> arguments{"tune", "-model", net, "-gpu=cpu", "-iterations=2"};
+    if (train) arguments.push_back("-train");
+    ASSERT_EQ(0, Run(arguments)) << err;
+    const std::string all = out + err;
+    EXPECT_TRUE(Holds(all, "Steps of a forward in phase TEST, median times:")) << all;
+    EXPECT_EQ(train, Holds(all, "Steps of a forward in phase TRAIN, median times:")) << all;
+    EXPECT_TRUE(Holds(all,
+                      "Nothing was measured: no library that computes this net on cpu has "
+                      "several algorithms."))
+        << all;
+  }
+  ExpectError({"tune"}, "tune: Need a model definition to tune");
 }
 
 // The columns of the lines of -plan, which two spaces or more separate; the header first.

@@ -20,9 +20,10 @@ constexpr char kHelp[] = R"(
 The cache of programs that were compiled for OpenCL and CUDA devices; its folder is CAFFE_CACHE_DIR,
 else cortado in XDG_CACHE_HOME or in .cache of HOME.
 
-  list      a row for each program, and the size of all
+  list      a row for each program, the size of all, and the number of tuning results (caffe tune)
   verify    compare every program with its checksum; exit status 1 if one was damaged
-  prune     remove the least recently used programs until --max-size is kept (default 1G), or --all
+  prune     remove the least recently used programs until --max-size is kept (default 1G), or --all,
+            which removes the tuning results, too
 )";
 
 int Fail(const std::string& text) {
@@ -98,6 +99,8 @@ int List(ProgramCache& cache) {
   }
   std::printf("%s, %s, in %s\n", Counted(state.rows).c_str(), SizeText(state.bytes).c_str(),
               state.path.c_str());
+  const auto tuned = static_cast<long long>(state.tuning_rows);
+  std::printf("%lld algorithm%s chosen by measurement\n", tuned, tuned == 1 ? "" : "s");
   return 0;
 }
 

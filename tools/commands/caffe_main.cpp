@@ -31,6 +31,12 @@ constexpr Command kCommands[] = {
     {"time", TimeCommand, false, "benchmark a model, layer by layer",
      "-model FILE [-iterations N] [-phase TEST] [-plan] [--json] [flags]",
      "Prints the time of forward and backward, whole and of each layer or step, and the memory.\n"},
+    {"tune", TuneCommand, false, "measure all algorithms of the libraries for a model",
+     "-model FILE [-weights FILE,...] [-train] [-gpu DEVICE] [-iterations N] [flags]",
+     "Measures every algorithm that cuDNN and cuBLASLt have for the operations of a net, and "
+     "keeps\n"
+     "the fastest ones in the program cache, where later runs find them. Prints the steps of a\n"
+     "forward with their times, and the choices.\n"},
     {"device_query", DeviceQueryCommand, true, "print the devices of this machine",
      "[-gpu DEVICE] [--self-test [TYPE...]] [--json]",
      "Prints name, driver and capabilities of each device; with --self-test a row with pass or "

@@ -11,6 +11,7 @@ namespace caffe {
 int TrainCommand(const Options& options);
 int TestCommand(const Options& options);
 int TimeCommand(const Options& options);
+int TuneCommand(const Options& options);
 int DeviceQueryCommand(const Options& options);
 int LayersCommand(const Options& options);
 

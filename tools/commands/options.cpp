@@ -37,24 +37,25 @@ struct Parser {
   Parser() {
     app.set_help_flag();
     Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
-    Add("--model", options.model, "test time", "the net, a prototxt")->type_name("FILE");
-    Add("--weights", options.weights, "train test time",
+    Add("--model", options.model, "test time tune", "the net, a prototxt")->type_name("FILE");
+    Add("--weights", options.weights, "train test time tune",
         "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
         "ones")
         ->type_name("FILE");
     Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
-    Add("--gpu", options.gpu, "train test time device_query",
+    Add("--gpu", options.gpu, "train test time tune device_query",
         "the device: a number or name as device_query prints them, or cpu, or all; default: as the "
         "solver says, else the best device")
         ->type_name("DEVICE");
     Add("--phase", options.phase, "time", "TRAIN (default) or TEST")
         ->type_name("PHASE")
         ->check(CLI::IsMember({"TRAIN", "TEST"}));
-    Add("--level", options.level, "train test time", "level of the net's state")->type_name("N");
-    Add("--stage", stage, "train test time", "stages of the net's state, separated by commas")
+    Add("--level", options.level, "train test time tune", "level of the net's state")
+        ->type_name("N");
+    Add("--stage", stage, "train test time tune", "stages of the net's state, separated by commas")
         ->type_name("LIST");
-    Add("--iterations", options.iterations, "test time", "number of iterations (default 50)")
+    Add("--iterations", options.iterations, "test time tune", "number of iterations (default 50)")
         ->type_name("N")
         ->check(Positive);
     const CLI::IsMember actions({"snapshot", "stop", "none"});
@@ -71,6 +72,7 @@ struct Parser {
     Add("--plan", options.plan, "time",
         "print a table of the steps of a forward: layers, library, types, workspace, bytes, "
         "operations, time");
+    Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
     Add("--json", options.json, "test time device_query layers", "print JSON on standard output");
@@ -85,8 +87,8 @@ struct Parser {
 };
 
 bool IsBoolean(const std::string& name) {
-  static const std::set<std::string> names{"lt",        "plan",     "json", "self_test",
-                                           "self-test", "progress", "help", "version"};
+  static const std::set<std::string> names{"lt",        "plan",     "train", "json",   "self_test",
+                                           "self-test", "progress", "help",  "version"};
   return names.count(name) > 0;
 }
 

@@ -15,8 +15,9 @@ struct Options {
   int level = 0;
   int iterations = 50;
   std::string sigint_effect = "stop", sighup_effect = "snapshot", sigterm_effect = "stop";
-  bool lt = true;     // caffe time: print a line for each layer
-  bool plan = false;  // caffe time: print a table of the steps
+  bool lt = true;      // caffe time: print a line for each layer
+  bool plan = false;   // caffe time: print a table of the steps
+  bool train = false;  // caffe tune: phase TRAIN, too
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

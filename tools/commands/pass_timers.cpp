@@ -1,5 +1,7 @@
 #include "commands/pass_timers.hpp"
 
+#include "caffe/net/net.hpp"
+
 #include <algorithm>
 #include <numeric>
 
@@ -54,6 +56,20 @@ void LayerObserver::AfterBackward(const Node& node) {
 void StepObserver::Collect() {
   timer_->Collect();
   step_ = 0;
+}
+
+std::vector<double> TimeSteps(Net* net, size_t steps, int passes) {
+  PartTimer timer(net->device(), steps);
+  StepObserver observer(&timer);
+  net->AddObserver(&observer);
+  for (int i = 0; i < passes; ++i) {
+    net->Forward();
+    observer.Collect();
+  }
+  net->RemoveObserver(&observer);
+  std::vector<double> medians;
+  for (size_t i = 0; i < steps; ++i) medians.push_back(timer.Median(i));
+  return medians;
 }
 
 }  // namespace caffe

@@ -9,6 +9,8 @@
 
 namespace caffe {
 
+class Net;
+
 // Events of a device's queue before and after each of several parts of a pass: layers or steps.
 class PartTimer {
  public:
@@ -55,5 +57,8 @@ class StepObserver final : public PassObserver {
   PartTimer* timer_;
   size_t step_ = 0;
 };
+
+// The median time of each step of a forward over some passes, in milliseconds.
+std::vector<double> TimeSteps(Net* net, size_t steps, int passes);
 
 }  // namespace caffe

@@ -49,21 +49,6 @@ bool InFloats(const Net& net) {
                      [](const auto& layer) { return layer->types().compute.is_float(); });
 }
 
-// The median time of each step of a forward, in milliseconds.
-std::vector<double> TimeSteps(Net* net, size_t steps, int passes) {
-  PartTimer timer(net->device(), steps);
-  StepObserver observer(&timer);
-  net->AddObserver(&observer);
-  for (int i = 0; i < passes; ++i) {
-    net->Forward();
-    observer.Collect();
-  }
-  net->RemoveObserver(&observer);
-  std::vector<double> medians;
-  for (size_t i = 0; i < steps; ++i) medians.push_back(timer.Median(i));
-  return medians;
-}
-
 double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace

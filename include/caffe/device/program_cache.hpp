@@ -83,6 +83,7 @@ class ProgramCache {
     std::filesystem::path path;  // of the file; empty without a directory
     Mode mode = Mode::kOff;      // the mode in effect, after any failure
     int64_t rows = 0, bytes = 0;
+    int64_t tuning_rows = 0;      // results of StoreTuning
     std::string disabled_reason;  // why mode is weaker than requested; empty if it is not
   };
 

@@ -25,17 +25,20 @@ class BiasOp {
   ~BiasOp();
   // y = stages(x + bias[channel]).
   void Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOperands& operands = {});
-  // b_diff[channel] += the sum of y_diff over outer and inner.
+  // b_diff[channel] += the sum of y_diff over outer and inner. With inner = 1 a workspace is not
+  // required; with one, work groups share the sums over many rows.
   void Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace);
   // The workspace of Backward.
   int64_t workspace_bytes() const { return parts_bytes_; }
 
  private:
+  int64_t ChannelGroups() const;
+
   Device* device_;
   int64_t outer_, channels_, inner_;
   int64_t slices_ = 1;  // work groups that share the sum of one channel
   std::unique_ptr<EpiloguePass> forward_;
-  std::unique_ptr<Kernel> backward_, accumulate_;
+  std::unique_ptr<Kernel> backward_, rows_, accumulate_;
   int64_t parts_bytes_ = 0;  // partial sums, where there are several slices
 };
 

@@ -494,6 +494,9 @@ ProgramCache::State ProgramCache::state() const {
   if (mode_ != Mode::kOff && (database_ != nullptr || fs::exists(path_, error))) {
     Access(Need::kRead, [&](Database& database) {
       std::tie(state.rows, state.bytes) = CountAndBytes(database);
+      Statement count = database.Prepare("SELECT count(*) FROM tuning");
+      count.Step();
+      state.tuning_rows = count.IntegerAt(0);
     });
   }
   state.path = path_;

@@ -11,6 +11,8 @@ namespace caffe {
 namespace {
 
 constexpr int64_t kGroup = 256;
+// With inner = 1, from this number of rows on work groups share the sum of a channel.
+constexpr int64_t kManyRows = 1024, kChannelsOfGroup = 32, kRowsOfGroup = 8;
 
 }  // namespace
 
@@ -32,16 +34,21 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
     auto program = ProgramBuilder(device, "bias gradient").Types(types).Body("blas/bias").Build();
     backward_ = program->CreateKernel(inner == 1 ? "bias_backward_columns" : "bias_backward");
   }
-  if (!backward || simple) return;
+  const bool by_rows = inner == 1 && outer >= kManyRows && !device->host_accessible();
+  if (!backward || (simple && !by_rows)) return;
   // Enough groups to fill the device, with a few rounds of work each.
-  slices_ = std::clamp<int64_t>(4 * device->info().compute_units / channels, 1,
-                                std::max<int64_t>(outer * inner / (4 * kGroup), 1));
-  backward_ = ProgramBuilder(device, "bias gradient")
-                  .Types(types)
-                  .Body("blas/reduce")
-                  .Build()
-                  ->CreateKernel("bias_backward_groups");
-  if (slices_ == 1) return;
+  const int64_t groups = by_rows ? ChannelGroups() : channels;
+  const int64_t round = by_rows ? kRowsOfGroup : kGroup;
+  slices_ = std::clamp<int64_t>(4 * device->info().compute_units / groups, 1,
+                                std::max<int64_t>(outer * inner / (4 * round), 1));
+  const auto program =
+      ProgramBuilder(device, "bias gradient").Types(types).Body("blas/reduce").Build();
+  if (by_rows) {
+    rows_ = program->CreateKernel("bias_backward_rows");
+  } else {
+    backward_ = program->CreateKernel("bias_backward_groups");
+    if (slices_ == 1) return;
+  }
   parts_bytes_ = slices_ * channels * static_cast<int64_t>(bias_type.bytes());
   accumulate_ = ProgramBuilder(device, "accumulate")
                     .Types(bias_type)
@@ -51,6 +58,10 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
 }
 
 BiasOp::~BiasOp() = default;
+
+int64_t BiasOp::ChannelGroups() const {
+  return (channels_ + kChannelsOfGroup - 1) / kChannelsOfGroup;
+}
 
 void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOperands& operands) {
   const int64_t image = channels_ * inner_;
@@ -63,7 +74,11 @@ void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOpe
 }
 
 void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace) {
-  if (inner_ == 1) {
+  if (rows_ && workspace) {
+    rows_->LaunchInGroups(LaunchGroups{{ChannelGroups(), slices_, 1}, {kGroup, 1, 1}},
+                          {outer_, channels_, slices_, y_diff, workspace});
+    accumulate_->Launch(channels_, {channels_, slices_, workspace, b_diff});
+  } else if (inner_ == 1) {
     backward_->Launch(channels_, {channels_, outer_, y_diff, b_diff});
   } else if (device_->host_accessible()) {
     backward_->Launch(LaunchRange(channels_, outer_ * inner_),

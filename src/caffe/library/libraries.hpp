@@ -29,6 +29,7 @@ void RemoveLibrary(const std::string& name);
 GemmLibrary OpenBlasLibrary();
 GemmLibrary NativeLibrary();
 GemmLibrary NativeQuantizedLibrary();
+GemmLibrary CublasLtLibrary();
 GemmLibrary CublasLibrary();
 GemmLibrary ClBlastLibrary();
 GemmLibrary GeneratedLibrary();
@@ -44,6 +45,8 @@ ConvLibrary WinogradLibrary();
 // On the CPU, image by image, with the products of `gemms`, which is called at the first use.
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)());
 ConvLibrary HostQuantizedConvolutionLibrary();
+// On CUDA devices, in both layouts.
+ConvLibrary CudnnLibrary();
 // On devices, through columns and products.
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);

@@ -60,11 +60,12 @@ GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 // support the descriptor on that device.
 struct Tables {
   Table<GemmDescriptor, GemmOp> gemm{{OpenBlasLibrary(), NativeLibrary(), NativeQuantizedLibrary(),
-                                      CublasLibrary(), ClBlastLibrary(), GeneratedLibrary(),
-                                      GeneratedQuantizedLibrary()}};
+                                      CublasLtLibrary(), CublasLibrary(), ClBlastLibrary(),
+                                      GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
       {DepthwiseLibrary(), WinogradLibrary(), HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
+       CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
        ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
   Table<PoolDescriptor, PoolOp> pool{{NativePoolingLibrary(), GeneratedPoolingLibrary()}};
