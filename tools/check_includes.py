@@ -30,6 +30,7 @@ _FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp
 _HOMES = [
     (r'CL/', [r'src/caffe/device/opencl/', r'src/caffe/library/clblast/']),
     (r'clblast', [r'src/caffe/library/clblast/']),
+    (r'dnnl', [r'src/caffe/library/onednn/']),
     (r'(cuda|cuda_runtime|nvrtc)\.h$', [r'src/caffe/device/cuda/']),
     (r'(cublas|cudnn)', [r'src/caffe/library/(cublas|cudnn)/']),
     (r'sqlite3\.h$', [r'src/caffe/device/']),

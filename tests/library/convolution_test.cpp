@@ -4,6 +4,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "library/layout_runs.hpp"
 #include "library/library_support.hpp"
 
 namespace caffe {
@@ -63,9 +64,8 @@ template <class Visit> void ForEachProduct(const ConvDescriptor& d, const Visit&
   }
 }
 
-void CheckLayout(ConvDescriptor d) {
+void Check(ConvDescriptor d) {
   d.Normalize();
-  const Layout layout = d.x_layout;
   d.epilogue.bias_type = d.master();
   const bool has_bias = d.epilogue.bias != Epilogue::Bias::kNone;
   const int64_t out_count = d.geometry.output_count();
@@ -87,26 +87,21 @@ void CheckLayout(ConvDescriptor d) {
   }
   for (Device* device : AllDevices()) {
     if (d.in == kDouble && !device->info().fp64) continue;
-    for (const std::string& library : test::LibrariesOf(device, d)) {
-      auto op = Multiplexer::ConvolutionBy(library, device, d);
+    for (const test::LayoutRun& run : test::LayoutRuns(device, d)) {
+      const std::string& library = run.library;
+      auto op = Multiplexer::ConvolutionBy(library, device, run.descriptor);
       EXPECT_EQ(op->library(), library);
-      const std::string what = device->info().id + " " + library + " " + d.name();
-      const auto x_order = [&](const std::vector<double>& values) {
-        return test::InLayout(layout, values, d.in_channels, d.geometry.input_count());
-      };
-      const auto y_order = [&](const std::vector<double>& values) {
-        return test::InLayout(layout, values, d.out_channels, out_count);
-      };
-      const Array dx(device, d.in, x_order(x)), dw(device, d.in, w), db(device, d.master(), bias);
+      const std::string what = device->info().id + " " + library + " " + run.descriptor.name();
+      const Array dx(device, d.in, run.X(x)), dw(device, d.in, w), db(device, d.master(), bias);
       const Array dy(device, d.out, std::vector<double>(y.size(), 99));
       test::Memory memory(device, op.get());
       op->Forward(memory(ConvArguments{dx, dw, {}, has_bias ? db : DevicePtr{}, dy}));
-      test::ExpectNear(dy.Read(), y_order(y), test::Tolerance(d.out), what + " forward");
-      const Array dyd(device, d.out, y_order(y_diff));
+      test::ExpectNear(run.FromY(dy.Read()), y, test::Tolerance(d.out), what + " forward");
+      const Array dyd(device, d.out, run.Y(y_diff));
       if (d.backward_data) {
         const Array dxd(device, d.in, std::vector<double>(x.size(), 99));
         op->BackwardData(memory(ConvGradients{dx, dw, {}, dyd, dxd}));
-        test::ExpectNear(dxd.Read(), x_order(x_diff), test::Tolerance(d.in), what + " data");
+        test::ExpectNear(run.FromX(dxd.Read()), x_diff, test::Tolerance(d.in), what + " data");
       }
       if (d.backward_weights) {
         const Array dwd(device, d.master(), w_start);
@@ -118,11 +113,6 @@ void CheckLayout(ConvDescriptor d) {
       }
     }
   }
-}
-
-// Every row that computes the descriptor, with arrays in each layout that it knows.
-void Check(const ConvDescriptor& d) {
-  for (const ConvDescriptor& in_layout : test::InBothLayouts(d)) CheckLayout(in_layout);
 }
 
 TEST(ConvGeometryTest, OutputIsRoundedDown) {
@@ -391,12 +381,13 @@ TEST(ConvolutionTest, ReluKeepsWhatIsNoNumber) {
         for (Device* device : AllDevices()) {
           if (type == kDouble && !device->info().fp64) continue;
           const Array dx(device, type, x), dw(device, type, w), db(device, d.master(), bias);
-          for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
+          for (const test::LayoutRun& run : test::LayoutRuns(device, d)) {
+            const std::string& library = run.library;
             const Array dy(device, type, std::vector<double>(d.batch * d.out_channels * out));
-            const auto op = Multiplexer::ConvolutionBy(library, device, d);
+            const auto op = Multiplexer::ConvolutionBy(library, device, run.descriptor);
             test::Memory memory(device, op.get());
             op->Forward(memory(ConvArguments{dx, dw, {}, in_bias ? db : DevicePtr{}, dy}));
-            const std::vector<double> y = dy.Read();
+            const std::vector<double> y = run.FromY(dy.Read());
             size_t wrong = 0;
             for (size_t i = 0; i < y.size(); ++i) {
               const int64_t channel = static_cast<int64_t>(i) / out % d.out_channels;
@@ -416,8 +407,9 @@ TEST(ConvolutionTest, CountersAndRepetition) {
     ConvDescriptor d = Conv(4, 4, {9, 8}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2);
     const Array x(device, kFloat, Values(4 * 4 * 72, 1)), w(device, kFloat, Values(108, 2));
     const Array y(device, kFloat, Values(4 * 6 * 72, 3)), dw(device, kFloat, Values(108, 4));
-    for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
-      auto op = Multiplexer::ConvolutionBy(library, device, d);
+    for (const test::LayoutRun& run : test::LayoutRuns(device, d)) {
+      const std::string& library = run.library;
+      auto op = Multiplexer::ConvolutionBy(library, device, run.descriptor);
       test::Memory memory(device, op.get());
       const ConvArguments forward = memory(ConvArguments{x, w, {}, {}, y});
       ConvGradients gradients = memory(ConvGradients{x, w, {}, y, x, dw});
@@ -438,6 +430,29 @@ TEST(ConvolutionTest, CountersAndRepetition) {
       gradients.w_diff = second;
       op->BackwardWeights(gradients);
       EXPECT_EQ(first.Read(), second.Read()) << library;
+    }
+  }
+}
+
+// oneDNN, where it is built in, computes these descriptors in every pair of layouts.
+TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
+  Device* cpu = Runtime::Get().cpu();
+  const auto libraries = Multiplexer::ConvolutionLibraries(cpu, Conv(1, 8, {9, 9}, 16, {3, 3}));
+  if (std::find(libraries.begin(), libraries.end(), "onednn") == libraries.end()) {
+    GTEST_SKIP() << "without oneDNN, or without its kernels for this processor";
+  }
+  for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+    for (ConvDescriptor d :
+         {Conv(2, 3, {23, 20}, 16, {7, 7}, {2, 2}, {3, 3}), Conv(2, 16, {8, 9}, 32, {1, 1}),
+          Conv(3, 16, {8, 9}, 24, {3, 3}, {}, {2, 2}, {2, 2}),
+          Conv(1, 24, {9, 8}, 16, {5, 5}, {}, {2, 2}, {}, 2),
+          Conv(2, 32, {9, 8}, 32, {3, 3}, {}, {1, 1}, {}, 32), Conv(5, 1, {9, 9}, 17, {5, 5})}) {
+      d.in = d.out = type;
+      d.epilogue.bias = Epilogue::Bias::kPerRow;
+      int pairs = 0;
+      for (const test::LayoutRun& run : test::LayoutRuns(cpu, d)) pairs += run.library == "onednn";
+      EXPECT_EQ(pairs, 4) << d.name();
+      Check(d);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "library/layout_runs.hpp"
 #include "library/library_support.hpp"
 #include "support/epilogues.hpp"
 
@@ -78,14 +79,6 @@ std::vector<ConvDescriptor> Convolutions(const TypePair& types) {
           Conv(types, 3, 6, {9, 8}, 6, {3, 3}, {2, 2}, {1, 1}, 6)};
 }
 
-std::vector<ConvDescriptor> ConvolutionsInBothLayouts(const TypePair& types) {
-  std::vector<ConvDescriptor> all;
-  for (const ConvDescriptor& d : Convolutions(types)) {
-    for (const ConvDescriptor& in_layout : test::InBothLayouts(d)) all.push_back(in_layout);
-  }
-  return all;
-}
-
 // The operands of one operator and its result, on a device.
 class GemmRun {
  public:
@@ -115,39 +108,36 @@ class ConvRun {
  public:
   ConvRun(Device* device, ConvDescriptor d, std::vector<double> x)
       : device_(device),
-        in_layout_(d.x_layout),
-        x_(device, d.in, test::InLayout(in_layout_, x, d.in_channels, d.geometry.input_count())),
+        values_(x),
         weights_(device, d.in, Values(d.weight_count(), 2)),
         bias_(device, d.master(), Values(d.out_channels, 3)),
-        residual_(device, d.out, InYLayout(d, Values(Count(d), 4))),
+        residual_(device, d.out, Residuals(d)),
         slopes_(device, d.master(), Values(d.out_channels, 5)) {}
-  static std::vector<double> InYLayout(ConvDescriptor d, const std::vector<double>& values) {
-    d.Normalize();
-    return test::InLayout(d.y_layout, values, d.out_channels, d.geometry.output_count());
-  }
+  static std::vector<double> Residuals(const ConvDescriptor& d) { return Values(Count(d), 4); }
   static int64_t Count(ConvDescriptor d) {
     d.Normalize();
     return d.batch * d.out_channels * d.geometry.output_count();
   }
+  // In C order, whatever the layout of y is.
   std::vector<double> operator()(const std::string& library, const ConvDescriptor& d) const {
+    const test::LayoutRun run{library, d};
     const auto op = Multiplexer::ConvolutionBy(library, device_, d);
     const Array y(device_, d.out, std::vector<double>(Count(d), 99));
+    const Array x(device_, d.in, run.X(values_)), residual(device_, d.out, run.Y(Residuals(d)));
     test::Memory memory(device_, op.get());
-    ConvArguments arguments{x_, weights_, {}, {}, y};
+    ConvArguments arguments{x, weights_, {}, {}, y};
     if (d.epilogue.bias != Bias::kNone) arguments.bias = bias_;
-    arguments.epilogue = {residual_, slopes_};
+    arguments.epilogue = {residual, slopes_};
     op->Forward(memory(arguments));
-    ConvDescriptor normal = d;
-    normal.Normalize();
-    return test::InCOrder(d.y_layout, y.Read(), d.out_channels, normal.geometry.output_count());
+    return run.FromY(y.Read());
   }
   const Array& residual() const { return residual_; }
   const Array& slopes() const { return slopes_; }
 
  private:
   Device* device_;
-  const Layout in_layout_;
-  const Array x_, weights_, bias_, residual_, slopes_;
+  const std::vector<double> values_;
+  const Array weights_, bias_, residual_, slopes_;
 };
 
 // Libraries that have several algorithms, and another one for each epilogue: their sums may differ
@@ -235,7 +225,7 @@ std::vector<double> Sums(ConvDescriptor d, const std::vector<double>& x) {
 TEST(EpilogueTest, StagesOfConvolutionsEqualTheDefinition) {
   std::map<std::string, int> runs;
   for (const TypePair& types : kPairs) {
-    for (ConvDescriptor d : ConvolutionsInBothLayouts(types)) {
+    for (ConvDescriptor d : Convolutions(types)) {
       d.Normalize();
       const auto x = Inputs(d), slopes = Values(d.out_channels, 5);
       const auto residual = Values(ConvRun::Count(d), 4);
@@ -264,14 +254,16 @@ TEST(EpilogueTest, StagesOfConvolutionsEqualTheDefinition) {
                 const double slope = slopes[d.epilogue.slopes == Bias::kNone ? 0 : c];
                 expected[i] = test::Stages(d.epilogue, expected[i], residual[i], slope);
               }
-              for (const std::string& library : test::LibrariesOf(device, d)) {
+              for (const test::LayoutRun& one : test::LayoutRuns(device, d)) {
+                const std::string& library = one.library;
                 ++runs[library];
                 // Transformed sums are right to digits of the largest, which may be beyond a bound.
                 const double scale =
                     library == "winograd" || ChoosesAlgorithms(library) ? largest : 1;
-                test::ExpectNear(
-                    run(library, d), expected, scale * test::Tolerance(d.out),
-                    device->info().id + " " + library + " " + d.name() + d.epilogue.name());
+                test::ExpectNear(run(library, one.descriptor), expected,
+                                 scale * test::Tolerance(d.out),
+                                 device->info().id + " " + library + " " + one.descriptor.name() +
+                                     d.epilogue.name());
               }
             }
           }
@@ -370,18 +362,19 @@ TEST(EpilogueTest, InFloatAFusedOperatorGivesTheBitsOfTheLayers) {
       for (const Activation& activation : test::Activations()) {
         for (const auto& stages : test::StagesWith(activation)) {
           for (const Bias axis : {Bias::kNone, Bias::kPerRow}) {
-            ConvDescriptor fused = d;
-            fused.epilogue.bias = axis;
-            fused.epilogue.stages = stages;
-            fused.epilogue.slopes = axis;
-            if (!Worthwhile(device, {kFloat, kFloat}, fused.epilogue)) continue;
-            ConvDescriptor plain = fused;
-            plain.epilogue.stages.clear();
-            for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
-              if (ChoosesAlgorithms(library)) continue;
-              const auto expected = unfused(fused.epilogue, run(library, plain), run);
-              EXPECT_EQ(Different(run(library, fused), expected), 0u)
-                  << device->info().id << " " << library << " " << fused.name()
+            ConvDescriptor with = d;
+            with.epilogue.bias = axis;
+            with.epilogue.stages = stages;
+            with.epilogue.slopes = axis;
+            if (!Worthwhile(device, {kFloat, kFloat}, with.epilogue)) continue;
+            for (const test::LayoutRun& one : test::LayoutRuns(device, with)) {
+              if (ChoosesAlgorithms(one.library)) continue;
+              const ConvDescriptor& fused = one.descriptor;
+              ConvDescriptor plain = fused;
+              plain.epilogue.stages.clear();
+              const auto expected = unfused(fused.epilogue, run(one.library, plain), run);
+              EXPECT_EQ(Different(run(one.library, fused), expected), 0u)
+                  << device->info().id << " " << one.library << " " << fused.name()
                   << fused.epilogue.name();
             }
           }
@@ -401,18 +394,21 @@ TEST(EpilogueTest, HalfKindsAreRoundedOnce) {
       const auto x = Inputs(d);
       for (Device* device : AllDevices()) {
         const ConvRun narrow(device, d, x);
-        ConvDescriptor wide = d;
-        wide.out = kFloat;
-        const ConvRun run(device, wide, x);
+        ConvDescriptor wide_stored = d;
+        wide_stored.out = kFloat;
+        const ConvRun run(device, wide_stored, x);
         for (const Activation& activation : test::Activations()) {
           for (const auto& stages : test::StagesWith(activation)) {
-            d.epilogue.stages = wide.epilogue.stages = stages;
+            d.epilogue.stages = stages;
             if (!Worthwhile(device, {type, type}, d.epilogue)) continue;
-            for (const std::string& library : Multiplexer::ConvolutionLibraries(device, d)) {
-              if (library == "cublas" || ChoosesAlgorithms(library)) continue;
-              const Array rounded(device, type, run(library, wide));
-              EXPECT_EQ(Different(narrow(library, d), rounded.Read()), 0u)
-                  << device->info().id << " " << library << " " << d.name() << d.epilogue.name();
+            for (const test::LayoutRun& one : test::LayoutRuns(device, d)) {
+              if (one.library == "cublas" || ChoosesAlgorithms(one.library)) continue;
+              ConvDescriptor wide = one.descriptor;
+              wide.out = kFloat;
+              const Array rounded(device, type, run(one.library, wide));
+              EXPECT_EQ(Different(narrow(one.library, one.descriptor), rounded.Read()), 0u)
+                  << device->info().id << " " << one.library << " " << one.descriptor.name()
+                  << d.epilogue.name();
             }
           }
         }

@@ -145,26 +145,6 @@ inline std::vector<double> InCOrder(Layout layout, const std::vector<double>& va
   return InLayout(layout, values, positions, channels);
 }
 
-// The libraries that compute the convolution; none if no row of the table knows its layouts.
-inline std::vector<std::string> LibrariesOf(Device* device, const ConvDescriptor& d) {
-  try {
-    return Multiplexer::ConvolutionLibraries(device, d);
-  } catch (const Error&) {
-    if (!d.has_private_layout()) throw;
-    return {};
-  }
-}
-
-// The descriptor with both arrays in each layout.
-inline std::vector<ConvDescriptor> InBothLayouts(ConvDescriptor d) {
-  std::vector<ConvDescriptor> all;
-  for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
-    d.x_layout = d.y_layout = layout;
-    all.push_back(d);
-  }
-  return all;
-}
-
 // The stages of an epilogue, in double.
 inline double Stages(const Epilogue& epilogue, double v, double residual = 0, double slope = 0) {
   for (const Epilogue::Stage& stage : epilogue.stages) {

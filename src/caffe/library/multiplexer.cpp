@@ -63,7 +63,8 @@ struct Tables {
                                       CublasLtLibrary(), CublasLibrary(), ClBlastLibrary(),
                                       GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
-      {DepthwiseLibrary(), WinogradLibrary(), HostConvolutionLibrary("openblas", &OpenBlasGemms),
+      {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
+       HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
        CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),

@@ -1,0 +1,581 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/bias.hpp"
+#include "caffe/library/epilogue_pass.hpp"
+#include "caffe/library/fallback.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/onednn/onednn_api.hpp"
+#include "caffe/library/onednn/onednn_call.hpp"
+#include "caffe/library/workspace_layout.hpp"
+
+namespace caffe {
+namespace {
+
+using onednn::Call;
+using onednn::Engine;
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+using Element = dnnl::memory::data_type;
+
+// From this many elements on, gradients of weights are added in parallel.
+constexpr int64_t kParallelSum = 1 << 16;
+
+void* At(DevicePtr pointer) { return pointer ? pointer.address() : nullptr; }
+
+// oneDNN computes bfloat16 by itself if the processor multiplies it; other half kinds are widened.
+bool MultipliesBfloat16() {
+#if defined(__x86_64__)
+  static const bool has = HostLevel() == "v4" && __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
+// The instruction level to which oneDNN was limited at its first use; it cannot change later.
+const std::string& Level() {
+  static const std::string level = [] {
+    if (HostLevel() == "v2") dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+    if (HostLevel() == "v3") dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    return HostLevel();
+  }();
+  return level;
+}
+
+Element Inner(DataType type) {
+  return type == kBfloat16 && MultipliesBfloat16() ? Element::bf16 : Element::f32;
+}
+
+Tag Plain(Layout layout, int axes) {
+  if (layout == Layout::kNCHW) return axes == 1 ? Tag::ncw : axes == 2 ? Tag::nchw : Tag::ncdhw;
+  return axes == 1 ? Tag::nwc : axes == 2 ? Tag::nhwc : Tag::ndhwc;
+}
+
+Dims With(int64_t first, int64_t second, const Shape& axes) {
+  Dims dims{first, second};
+  dims.insert(dims.end(), axes.begin(), axes.end());
+  return dims;
+}
+
+// Everything that oneDNN is told of a descriptor. Arrays are kNHWC inside.
+struct Problem {
+  explicit Problem(const ConvDescriptor& d)
+      : element(Inner(d.in)),
+        x_dims(With(d.batch, d.in_channels, d.geometry.input)),
+        y_dims(With(d.batch, d.out_channels, d.geometry.output())) {
+    const ConvGeometry& g = d.geometry;
+    const int axes = g.axes();
+    const int64_t in = d.in_channels / d.group, out = d.out_channels / d.group;
+    weight_dims = With(out, in, g.kernel);
+    if (d.group > 1) weight_dims.insert(weight_dims.begin(), d.group);
+    const Shape output = g.output();
+    for (int i = 0; i < axes; ++i) {
+      stride.push_back(g.stride[i]);
+      dilation.push_back(g.dilation[i] - 1);
+      left.push_back(g.pad[i]);
+      const int64_t reach = (output[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1;
+      right.push_back(reach - g.input[i] - g.pad[i]);
+    }
+  }
+  Desc X(Element type, Layout layout) const { return Desc(x_dims, type, Plain(layout, axes())); }
+  Desc Y(Element type, Layout layout) const { return Desc(y_dims, type, Plain(layout, axes())); }
+  // In C order.
+  Desc Weights(Element type) const {
+    if (static_cast<int>(weight_dims.size()) == axes() + 2) {
+      return Desc(weight_dims, type, axes() == 1 ? Tag::oiw : axes() == 2 ? Tag::oihw : Tag::oidhw);
+    }
+    return Desc(weight_dims, type,
+                axes() == 1   ? Tag::goiw
+                : axes() == 2 ? Tag::goihw
+                              : Tag::goidhw);
+  }
+  Desc AnyWeights(Element type) const { return Desc(weight_dims, type, Tag::any); }
+  int axes() const { return static_cast<int>(stride.size()); }
+
+  onednn::Description Describe(Element y_type, Element weight_type, bool bias) const {
+    onednn::Description c;
+    c.x = X(element, Layout::kNHWC);
+    c.y = Y(y_type, Layout::kNHWC);
+    c.weights = AnyWeights(weight_type);
+    c.has_bias = bias;
+    if (bias) c.bias = Desc({y_dims[1]}, Element::f32, Tag::x);
+    c.stride = stride;
+    c.dilation = dilation;
+    c.pad_left = left;
+    c.pad_right = right;
+    return c;
+  }
+
+  const Element element;  // of products
+  Dims x_dims, y_dims, weight_dims, stride, dilation, left, right;
+};
+
+dnnl::primitive_attr Attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+// What oneDNN's convolution writes: the result, or float sums for a pass that rounds.
+Element Stored(const ConvDescriptor& d) {
+  const EpilogueStages stages(d.epilogue);
+  const bool narrow = d.out == kBfloat16 && Inner(d.in) == Element::bf16;
+  // Rounding does not change the order of numbers: bounds are exact after it.
+  return narrow && stages.bounds() ? Element::bf16 : Element::f32;
+}
+
+struct Plans {
+  std::optional<onednn::ForwardPlan> forward;
+  std::optional<onednn::DataPlan> data;
+  std::optional<onednn::WeightsPlan> weights;
+};
+
+// Throws dnnl::error.
+Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
+  const bool bias = d.epilogue.bias != Epilogue::Bias::kNone;
+  const auto attributes = Attributes();
+  Plans plans;
+  if (d.forward) {
+    plans.forward =
+        onednn::PlanForward(Engine(), p.Describe(Stored(d), p.element, bias), false, attributes);
+  }
+  if (!d.backward_data && !d.backward_weights) return plans;
+  const auto hint =
+      onednn::PlanForward(Engine(), p.Describe(p.element, p.element, false), true, attributes);
+  if (d.backward_data) {
+    plans.data = onednn::PlanBackwardData(Engine(), p.Describe(p.element, p.element, false), hint,
+                                          attributes);
+  }
+  if (d.backward_weights) {
+    plans.weights = onednn::PlanBackwardWeights(
+        Engine(), p.Describe(p.element, Element::f32, false), hint, attributes);
+  }
+  return plans;
+}
+
+// Reference code, and columns with a product, which others do better.
+bool Slow(const char* implementation) {
+  const std::string_view name = implementation;
+  return name.starts_with("ref") || name.find("gemm:") != name.npos;
+}
+
+// An array in the workspace; -1: none.
+struct Room {
+  int64_t offset = -1;
+  explicit operator bool() const { return offset >= 0; }
+  DevicePtr In(DevicePtr workspace) const { return workspace + offset; }
+};
+
+Room Add(WorkspaceLayout* layout, int64_t bytes) { return {layout->Add(bytes)}; }
+
+int64_t Bytes(const Desc& desc) { return static_cast<int64_t>(desc.get_size()); }
+
+// Conversions of an array between the caller's type and layout and oneDNN's.
+class Conversion {
+ public:
+  // `inner` is the type of oneDNN's array.
+  Conversion(Device* device, DataType type, Layout layout, Element inner, const Dims& dims)
+      : count_(1), narrow_(type != kFloat && inner == Element::f32) {
+    for (const int64_t extent : dims) count_ *= extent;
+    const int axes = static_cast<int>(dims.size()) - 2;
+    plain_ = Desc(dims, inner, Plain(layout, axes));
+    inner_ = Desc(dims, inner, Plain(Layout::kNHWC, axes));
+    reorders_ = !(layout == Layout::kNHWC) && dims[1] > 1 && count_ > dims[0] * dims[1];
+    if (narrow_) {
+      const auto program = ProgramBuilder(device, "convert")
+                               .Types({kFloat, type, kFloat})
+                               .Body("blas/convert")
+                               .Build();
+      widen_ = program->CreateKernel("widen_rows");
+      narrow_kernel_ = program->CreateKernel("narrow_rows");
+    }
+  }
+  bool none() const { return !narrow_ && !reorders_; }
+  bool reorders() const { return reorders_; }
+  bool narrow() const { return narrow_; }
+  const Desc& inner() const { return inner_; }
+
+  // Makes the rooms and the calls of conversions to oneDNN's array.
+  void PlanIn(WorkspaceLayout* layout) {
+    if (narrow_) wide_in_ = Add(layout, Bytes(plain_));
+    if (!reorders_) return;
+    ordered_in_ = Add(layout, Bytes(inner_));
+    if (!in_) in_ = MakeReorder(plain_, inner_);
+  }
+  const void* In(DevicePtr array, DevicePtr workspace) {
+    if (narrow_) {
+      const DevicePtr wide = wide_in_.In(workspace);
+      Launch(widen_.get(), array, wide);
+      array = wide;
+    }
+    if (!reorders_) return At(array);
+    const DevicePtr ordered = ordered_in_.In(workspace);
+    in_->Run({{DNNL_ARG_FROM, At(array)}, {DNNL_ARG_TO, At(ordered)}});
+    return At(ordered);
+  }
+
+  // The same from oneDNN's array. `narrows`: Out also narrows; otherwise a pass does so.
+  void PlanOut(WorkspaceLayout* layout, bool narrows) {
+    narrows_ = narrows && narrow_;
+    if (reorders_) {
+      ordered_out_ = Add(layout, Bytes(inner_));
+      if (!out_) out_ = MakeReorder(inner_, plain_);
+    }
+    if (narrow_) wide_out_ = Add(layout, Bytes(plain_));
+  }
+  // Where oneDNN stores.
+  DevicePtr Target(DevicePtr array, DevicePtr workspace) const {
+    return ordered_out_ ? ordered_out_.In(workspace) : Sums(array, workspace);
+  }
+  // The result of Out if it does not narrow.
+  DevicePtr Sums(DevicePtr array, DevicePtr workspace) const {
+    return wide_out_ ? wide_out_.In(workspace) : array;
+  }
+  void Out(DevicePtr array, DevicePtr workspace) {
+    const DevicePtr sums = Sums(array, workspace);
+    if (reorders_) {
+      out_->Run({{DNNL_ARG_FROM, At(ordered_out_.In(workspace))}, {DNNL_ARG_TO, At(sums)}});
+    }
+    if (narrows_) Launch(narrow_kernel_.get(), sums, array);
+  }
+
+  static std::unique_ptr<Call> MakeReorder(const Desc& from, const Desc& to) {
+    const dnnl::reorder::primitive_desc plan(Engine(), from, Engine(), to, Attributes());
+    // Reorders between plain float kinds need no scratchpad.
+    return std::make_unique<Call>(
+        dnnl::reorder(plan),
+        std::initializer_list<Call::Operand>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  }
+
+ private:
+  void Launch(Kernel* kernel, DevicePtr from, DevicePtr to) const {
+    constexpr int64_t kRow = 1 << 12;
+    const int64_t rows = count_ / kRow, left = count_ - rows * kRow;
+    const auto launch = [&](int64_t count, int64_t columns, DevicePtr a, DevicePtr b) {
+      if (count > 0 && columns > 0) {
+        kernel->Launch(LaunchRange(count, columns), {count, columns, columns, columns, a, b});
+      }
+    };
+    launch(rows, kRow, from, to);
+    const int64_t done = rows * kRow;
+    const bool widens = kernel == widen_.get();
+    launch(1, left, from + done * (widens ? 2 : 4), to + done * (widens ? 4 : 2));
+  }
+
+  int64_t count_;
+  bool narrow_, reorders_, narrows_ = false;
+  Desc plain_, inner_;
+  Room wide_in_, ordered_in_, ordered_out_, wide_out_;
+  std::unique_ptr<Kernel> widen_, narrow_kernel_;
+  std::unique_ptr<Call> in_, out_;
+};
+
+// Weights in the form of one pass, as a part of the prepared weights.
+struct WeightForm {
+  Room room;
+  std::unique_ptr<Call> reorder;
+};
+
+class OneDnnConvOp final : public ConvOp {
+ public:
+  OneDnnConvOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d),
+        device_(device),
+        threads_(omp_in_parallel() ? 1 : omp_get_max_threads()),
+        problem_(d),
+        bias_(device, d.in, d.master(), BiasOuter(d), d.out_channels, BiasInner(d), std::nullopt,
+              d.backward_weights) {
+    const auto lock = onednn::Making();
+    try {
+      Make();
+    } catch (const dnnl::error& error) {
+      CAFFE_THROW("oneDNN: ", error.what(), " (status ", error.status, ")");
+    }
+  }
+  const char* library() const override { return "onednn"; }
+  int64_t workspace_bytes() const override { return workspace_; }
+  int64_t prepared_bytes() const override { return prepared_.bytes(); }
+
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    const void* plain = At(weights);
+    std::vector<float> wide;
+    if (descriptor_.in != kFloat && problem_.element == Element::f32) {
+      const size_t count = descriptor_.weight_count();
+      wide.resize(count);
+      ConvertElements(descriptor_.in, plain, kFloat, wide.data(), count);
+      plain = wide.data();
+    }
+    for (const WeightForm* form : {&forward_weights_, &data_weights_}) {
+      if (!form->reorder) continue;
+      form->reorder->Run({{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, At(form->room.In(prepared))}});
+    }
+  }
+
+ protected:
+  void DoForward(const ConvArguments& a) override {
+    const ConvDescriptor& d = descriptor_;
+    CheckMemory(a.prepared, a.workspace);
+    const Threads threads(threads_, d);
+    const DevicePtr workspace = a.workspace;
+    const void* x = x_->In(a.x, workspace);
+    const DevicePtr target = y_->Target(a.y, workspace);
+    forward_->Run({{DNNL_ARG_SRC, x},
+                   {DNNL_ARG_WEIGHTS, At(forward_weights_.room.In(a.prepared))},
+                   {DNNL_ARG_BIAS, At(a.bias)},
+                   {DNNL_ARG_DST, At(target)},
+                   {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
+    y_->Out(a.y, workspace);
+    if (pass_) Finish(a);
+    device_->CountLibraryCall();
+  }
+
+  void DoBackwardData(const ConvGradients& g) override {
+    CheckMemory(g.prepared, g.workspace);
+    const Threads threads(threads_, descriptor_);
+    const DevicePtr workspace = g.workspace;
+    const void* y_diff = data_y_diff_->In(g.y_diff, workspace);
+    data_->Run({{DNNL_ARG_DIFF_DST, y_diff},
+                {DNNL_ARG_WEIGHTS, At(data_weights_.room.In(g.prepared))},
+                {DNNL_ARG_DIFF_SRC, At(data_x_diff_->Target(g.x_diff, workspace))},
+                {DNNL_ARG_SCRATCHPAD, Scratch(data_scratch_, workspace)}});
+    data_x_diff_->Out(g.x_diff, workspace);
+    device_->CountLibraryCall();
+  }
+
+  void DoBackwardWeights(const ConvGradients& g) override {
+    CheckWorkspace(g.workspace);
+    const Threads threads(threads_, descriptor_);
+    const DevicePtr workspace = g.workspace;
+    const void* x = weights_x_->In(g.x, workspace);
+    const void* y_diff = weights_y_diff_->In(g.y_diff, workspace);
+    const void* sums = At(sums_.In(workspace));
+    weights_->Run({{DNNL_ARG_SRC, x},
+                   {DNNL_ARG_DIFF_DST, y_diff},
+                   {DNNL_ARG_DIFF_WEIGHTS, sums},
+                   {DNNL_ARG_SCRATCHPAD, Scratch(weights_scratch_, workspace)}});
+    if (sums_to_plain_) {
+      const void* plain = At(plain_sums_.In(workspace));
+      sums_to_plain_->Run({{DNNL_ARG_FROM, sums}, {DNNL_ARG_TO, plain}});
+      sums = plain;
+    }
+    const int64_t count = descriptor_.weight_count();
+    const auto* source = static_cast<const float*>(sums);
+    auto* target = static_cast<float*>(At(g.w_diff));
+#pragma omp parallel for schedule(static) if (count >= kParallelSum && !omp_in_parallel())
+    for (int64_t i = 0; i < count; ++i) target[i] += source[i];
+    device_->CountLibraryCall();
+  }
+
+  void DoBackwardBias(const ConvGradients& g) override {
+    bias_.Backward(g.y_diff, g.b_diff, g.workspace);
+  }
+
+ private:
+  // Primitives are made for a number of threads. If the caller's is another one, it is changed
+  // for the call; inside a parallel region, where there is only one thread, that is impossible.
+  class Threads {
+   public:
+    Threads(int wanted, const ConvDescriptor& d) {
+      if (omp_in_parallel()) {
+        if (wanted == 1) return;
+        throw LibraryRefusal(Concat(d.name(), " was made for ", wanted,
+                                    " threads and is called in a parallel region"));
+      }
+      const int now = omp_get_max_threads();
+      if (now == wanted) return;
+      restore_ = now;
+      omp_set_num_threads(wanted);
+    }
+    ~Threads() {
+      if (restore_ > 0) omp_set_num_threads(restore_);
+    }
+    Threads(const Threads&) = delete;
+
+   private:
+    int restore_ = 0;
+  };
+
+  static int64_t BiasInner(const ConvDescriptor& d) {
+    return d.y_layout == Layout::kNCHW ? d.geometry.output_count() : 1;
+  }
+  static int64_t BiasOuter(const ConvDescriptor& d) {
+    return d.batch * d.geometry.output_count() / BiasInner(d);
+  }
+  static const void* Scratch(Room room, DevicePtr workspace) {
+    return room ? At(room.In(workspace)) : nullptr;
+  }
+
+  std::unique_ptr<Conversion> ConvertX() const {
+    return std::make_unique<Conversion>(device_, descriptor_.in, descriptor_.x_layout,
+                                        problem_.element, problem_.x_dims);
+  }
+  std::unique_ptr<Conversion> ConvertY(DataType type, Element inner) const {
+    return std::make_unique<Conversion>(device_, type, descriptor_.y_layout, inner,
+                                        problem_.y_dims);
+  }
+
+  void Make() {
+    const ConvDescriptor& d = descriptor_;
+    const Plans plans = PlanAll(d, problem_);
+    if (plans.forward) MakeForward(*plans.forward);
+    if (plans.data) MakeData(*plans.data);
+    if (plans.weights) MakeWeights(*plans.weights);
+  }
+
+  void MakeForward(const onednn::ForwardPlan& plan) {
+    const ConvDescriptor& d = descriptor_;
+    const Element stored = Stored(d);
+    WorkspaceLayout layout;
+    x_ = ConvertX();
+    x_->PlanIn(&layout);
+    y_ = ConvertY(d.out, stored);
+    y_->PlanOut(&layout, false);
+    const EpilogueStages stages(d.epilogue);
+    if (!stages.none() || y_->narrow()) {
+      Epilogue epilogue = d.epilogue;
+      epilogue.bias = Epilogue::Bias::kNone;
+      const bool columns = d.y_layout == Layout::kNHWC;
+      if (columns && epilogue.slopes != Epilogue::Bias::kNone) {
+        epilogue.slopes = Epilogue::Bias::kPerColumn;
+      }
+      pass_ = std::make_unique<EpiloguePass>(device_, stored == Element::f32 ? kFloat : d.out,
+                                             d.out, epilogue);
+    }
+    forward_scratch_ = AddScratch(&layout, plan.scratchpad_desc());
+    forward_ = std::make_unique<Call>(
+        dnnl::convolution_forward(plan),
+        std::initializer_list<Call::Operand>{{DNNL_ARG_SRC, plan.src_desc()},
+                                             {DNNL_ARG_WEIGHTS, plan.weights_desc()},
+                                             {DNNL_ARG_BIAS, plan.bias_desc()},
+                                             {DNNL_ARG_DST, plan.dst_desc()},
+                                             {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+    AddForm(plan.weights_desc(), &forward_weights_);
+    workspace_ = std::max(workspace_, layout.bytes());
+  }
+
+  void MakeData(const onednn::DataPlan& plan) {
+    WorkspaceLayout layout;
+    data_y_diff_ = ConvertY(descriptor_.in, problem_.element);
+    data_y_diff_->PlanIn(&layout);
+    data_x_diff_ = ConvertX();
+    data_x_diff_->PlanOut(&layout, true);
+    data_scratch_ = AddScratch(&layout, plan.scratchpad_desc());
+    data_ = std::make_unique<Call>(
+        dnnl::convolution_backward_data(plan),
+        std::initializer_list<Call::Operand>{{DNNL_ARG_DIFF_DST, plan.diff_dst_desc()},
+                                             {DNNL_ARG_WEIGHTS, plan.weights_desc()},
+                                             {DNNL_ARG_DIFF_SRC, plan.diff_src_desc()},
+                                             {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+    AddForm(plan.weights_desc(), &data_weights_);
+    workspace_ = std::max(workspace_, layout.bytes());
+  }
+
+  void MakeWeights(const onednn::WeightsPlan& plan) {
+    WorkspaceLayout layout;
+    weights_x_ = ConvertX();
+    weights_x_->PlanIn(&layout);
+    weights_y_diff_ = ConvertY(descriptor_.in, problem_.element);
+    weights_y_diff_->PlanIn(&layout);
+    weights_scratch_ = AddScratch(&layout, plan.scratchpad_desc());
+    const Desc sums = plan.diff_weights_desc();
+    sums_ = Add(&layout, Bytes(sums));
+    const Desc plain = problem_.Weights(Element::f32);
+    if (sums != plain) {
+      plain_sums_ = Add(&layout, Bytes(plain));
+      sums_to_plain_ = Conversion::MakeReorder(sums, plain);
+    }
+    weights_ = std::make_unique<Call>(
+        dnnl::convolution_backward_weights(plan),
+        std::initializer_list<Call::Operand>{{DNNL_ARG_SRC, plan.src_desc()},
+                                             {DNNL_ARG_DIFF_DST, plan.diff_dst_desc()},
+                                             {DNNL_ARG_DIFF_WEIGHTS, sums},
+                                             {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+    workspace_ = std::max({workspace_, layout.bytes(), bias_.workspace_bytes()});
+  }
+
+  static Room AddScratch(WorkspaceLayout* layout, const Desc& desc) {
+    return Bytes(desc) > 0 ? Add(layout, Bytes(desc)) : Room{};
+  }
+
+  void AddForm(const Desc& desc, WeightForm* form) {
+    form->room = Add(&prepared_, Bytes(desc));
+    form->reorder = Conversion::MakeReorder(problem_.Weights(problem_.element), desc);
+  }
+
+  // The stages, over rows of channels or of positions, in the layout of y.
+  void Finish(const ConvArguments& a) const {
+    const ConvDescriptor& d = descriptor_;
+    const int64_t positions = d.geometry.output_count(), channels = d.out_channels;
+    const DevicePtr sums = y_->Sums(a.y, a.workspace);
+    if (d.y_layout == Layout::kNHWC) {
+      const int64_t rows = d.batch * positions;
+      pass_->Run({rows, channels, rows, 0, channels, 0, channels}, sums, a.y, {}, a.epilogue);
+    } else {
+      const int64_t image = channels * positions;
+      pass_->Run({d.batch * channels, positions, channels, image, positions, image, positions},
+                 sums, a.y, {}, a.epilogue);
+    }
+  }
+
+  Device* device_;
+  const int threads_;
+  const Problem problem_;
+  BiasOp bias_;
+  int64_t workspace_ = 0;
+  WorkspaceLayout prepared_;
+  WeightForm forward_weights_, data_weights_;
+  std::unique_ptr<Conversion> x_, y_, data_y_diff_, data_x_diff_, weights_x_, weights_y_diff_;
+  std::unique_ptr<Call> forward_, data_, weights_, sums_to_plain_;
+  std::unique_ptr<EpiloguePass> pass_;
+  Room forward_scratch_, data_scratch_, weights_scratch_, sums_, plain_sums_;
+};
+
+// oneDNN 2.6 leaves gradients of weights unwritten if a tap of a window sees padding only.
+bool WindowsFit(const ConvGeometry& g) {
+  for (int i = 0; i < g.axes(); ++i) {
+    if ((g.kernel[i] - 1) * g.dilation[i] >= g.input[i]) return false;
+  }
+  return true;
+}
+
+bool Supports(Device* device, const ConvDescriptor& d) {
+  if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble) return false;
+  if (d.geometry.axes() > 3 || d.workspace_limit > 0 || Level() != HostLevel()) return false;
+  if (!WindowsFit(d.geometry)) return false;
+  const auto lock = onednn::Making();
+  try {
+    const Plans plans = PlanAll(d, Problem(d));
+    return !(plans.forward && Slow(plans.forward->impl_info_str())) &&
+           !(plans.data && Slow(plans.data->impl_info_str())) &&
+           !(plans.weights && Slow(plans.weights->impl_info_str()));
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+bool Prefers(Device*, const ConvDescriptor& d) { return d.has_private_layout(); }
+
+bool PrefersNhwc(Device*, const ConvDescriptor& d) { return true; }
+
+}  // namespace
+
+ConvLibrary OneDnnLibrary() {
+  return {"onednn", &Supports,
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            return std::make_unique<OneDnnConvOp>(device, d);
+          },
+          &Prefers, &PrefersNhwc};
+}
+
+}  // namespace caffe
