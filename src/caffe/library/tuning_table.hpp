@@ -47,8 +47,7 @@ void StoreTuned(const TunedOperation& operation, const TunedRow& row, int measur
 void ReportTuned(const TunedOperation& operation, const TunedRow& row, int measured);
 
 // The time of `run`, which enqueues work on the current stream of the device, in milliseconds. It
-// runs once before it is measured. If that takes much longer than `best`, the time of this run is
-// returned.
+// runs several times; if the first runs take much longer than `best`, their time is returned.
 double MeasureMilliseconds(Device* device, const std::function<void()>& run, double best);
 
 }  // namespace caffe

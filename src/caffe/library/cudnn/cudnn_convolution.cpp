@@ -215,7 +215,6 @@ class Chooser {
     } catch (const OutOfMemory& error) {
       log::Info(Concat(operation_.device->info().id, ": cudnn measures nothing for ",
                        operation_.name(), ": ", error.what()));
-      candidates_.clear();
     }
     if (auto chosen = Fastest()) return chosen;
     if (auto chosen = Unmeasured()) return chosen;
@@ -314,10 +313,7 @@ class Chooser {
     if (!chosen.graph) return;
     chosen.plan = chosen.graph->Make(engine);
     if (!chosen.plan || chosen.plan->workspace > limit_) return;
-    if (chosen.plan->workspace > scratch_->workspace.bytes()) {
-      scratch_->workspace = DeviceArray();
-      scratch_->workspace = DeviceArray(device_, chosen.plan->workspace, Scratch::kPurpose);
-    }
+    if (!ProvideWorkspace(chosen.plan->workspace)) return;
     const auto begin = Clock::now();
     try {
       Pack pack;
@@ -329,6 +325,18 @@ class Chooser {
       // Another engine computes it.
     }
     spent_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  // False if the device does not have as much memory.
+  bool ProvideWorkspace(int64_t bytes) {
+    if (bytes <= scratch_->workspace.bytes()) return true;
+    scratch_->workspace = DeviceArray();
+    try {
+      scratch_->workspace = DeviceArray(device_, bytes, Scratch::kPurpose);
+    } catch (const OutOfMemory&) {
+      return false;
+    }
+    return true;
   }
 
   void Run(Pack* pack, const Chosen& chosen) {
@@ -358,6 +366,7 @@ class Chooser {
   // Whether NaN in x is NaN in y: the activations of some engines lose it.
   bool KeepsNan(const Chosen& chosen) {
     if (d_.epilogue.activation().kind == Activation::Kind::kNone) return true;
+    if (!ProvideWorkspace(chosen.plan->workspace)) return false;
     const Scratch& s = *scratch_;
     device_->Fill(s.x.get(), 0xff, s.x.bytes());  // NaN in every float kind
     try {
