@@ -85,7 +85,11 @@ void StoreTuned(const TunedOperation& operation, const TunedRow& row, int measur
     const std::lock_guard lock(All().mutex);
     All().exhaustive.insert(key);
   }
-  Runtime::Get().program_cache().StoreTuning(key, row.text());
+  // An exhaustive row that cannot be used now, for example for lack of memory, is kept.
+  ProgramCache& cache = Runtime::Get().program_cache();
+  const auto text = row.exhaustive ? std::nullopt : cache.FindTuning(key);
+  const auto old = text ? TunedRow::Parse(*text) : std::nullopt;
+  if (!old || !old->exhaustive) cache.StoreTuning(key, row.text());
   ReportTuned(operation, row, measured);
 }
 
