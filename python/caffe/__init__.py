@@ -9,7 +9,7 @@ params write prototxt; io prepares images; set_device, devices and set_mode_gpu 
 import os as _os
 import sys as _sys
 
-from . import requirements as _requirements
+from . import cuda_packages as _cuda_packages, requirements as _requirements
 
 _requirements.check(_os.path.dirname(_os.path.abspath(__file__)))
 
@@ -17,6 +17,8 @@ if _sys.prefix != _sys.base_prefix:
     # The library searches this folder for CUDA's packages, even if the environment is not
     # activated.
     _os.environ.setdefault('VIRTUAL_ENV', _sys.prefix)
+
+_cuda_packages.set_environment()
 
 from . import _caffe, calls as _calls  # noqa: E402
 

@@ -3,18 +3,21 @@
 #include "caffe/library/cudnn/conv_graph.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <ctime>
 #include <string>
 #include <vector>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/program_builder.hpp"
+#include "caffe/library/cudnn/channels_last.hpp"
 #include "caffe/library/tuning_table.hpp"
 #include "library/library_support.hpp"
 
 namespace caffe {
 namespace {
 
+using cudnn::ChannelsLast;
 using cudnn::ConvGraph;
 using cudnn::ConvPass;
 using cudnn::EngineChoice;
@@ -22,63 +25,180 @@ using test::AllDevices;
 using test::Array;
 using test::Values;
 
-std::unique_ptr<Kernel> ChannelsLast(Device* device, DataType type, const char* kernel) {
-  return ProgramBuilder(device, "channels last")
-      .Types(type)
-      .Body("conv/channels_last")
-      .Build()
-      ->CreateKernel(kernel);
+ConvDescriptor Nhwc(DataType type, int64_t batch, int64_t in, Shape input, int64_t out,
+                    Shape kernel, Shape stride = {}, Shape pad = {}, int64_t group = 1) {
+  ConvDescriptor d;
+  d.batch = batch;
+  d.in_channels = in;
+  d.out_channels = out;
+  d.group = group;
+  d.geometry = {std::move(input), std::move(kernel), std::move(stride), std::move(pad), {}};
+  d.in = d.out = type;
+  d.x_layout = d.y_layout = Layout::kNHWC;
+  d.backward_data = d.backward_weights = true;
+  d.Normalize();
+  return d;
 }
 
-TEST(ChannelsLastTest, PadsChannelsAndLeavesThemOut) {
-  for (Device* device : AllDevices()) {
-    for (const DataType type : {kFloat, kHalf, kBfloat16, kDouble}) {
-      if (type == kDouble && !device->info().fp64) continue;
-      const int64_t rows = 7, from = 3, to = 8;
-      const auto x = Values(rows * from, 1);
-      const Array dx(device, type, x), dy(device, type, std::vector<double>(rows * to, 99));
-      const auto kernel = ChannelsLast(device, type, "pad_channels");
-      kernel->Launch(LaunchRange(rows, to), {rows, from, to, DevicePtr(dx), DevicePtr(dy)});
-      std::vector<double> expected;
-      for (int64_t i = 0; i < rows * to; ++i) {
-        expected.push_back(i % to < from ? x[i / to * from + i % to] : 0);
+// The position of element (n, c, axes…) of an image with channels last, and of (o, c, taps…) of
+// weights.
+int64_t Index(const Shape& extents, const Shape& at) {
+  int64_t index = 0;
+  for (size_t i = 0; i < extents.size(); ++i) index = index * extents[i] + at[i];
+  return index;
+}
+
+// y = conv(x, w) with x [batch, axes…, channels], w [out, axes…, channels] and y likewise, groups
+// one: in double.
+std::vector<double> Convolve(const ConvDescriptor& d, const std::vector<double>& x,
+                             const std::vector<double>& w) {
+  const ConvGeometry& g = d.geometry;
+  const Shape out = g.output();
+  std::vector<double> y;
+  for (int64_t n = 0; n < d.batch; ++n) {
+    for (int64_t oh = 0; oh < out[0]; ++oh) {
+      for (int64_t ow = 0; ow < out[1]; ++ow) {
+        for (int64_t o = 0; o < d.out_channels; ++o) {
+          double sum = 0;
+          for (int64_t kh = 0; kh < g.kernel[0]; ++kh) {
+            for (int64_t kw = 0; kw < g.kernel[1]; ++kw) {
+              const int64_t h = oh * g.stride[0] - g.pad[0] + kh * g.dilation[0];
+              const int64_t u = ow * g.stride[1] - g.pad[1] + kw * g.dilation[1];
+              if (h < 0 || h >= g.input[0] || u < 0 || u >= g.input[1]) continue;
+              for (int64_t c = 0; c < d.in_channels; ++c) {
+                sum += x[Index({d.batch, g.input[0], g.input[1], d.in_channels}, {n, h, u, c})] *
+                       w[Index({d.out_channels, g.kernel[0], g.kernel[1], d.in_channels},
+                               {o, kh, kw, c})];
+              }
+            }
+          }
+          y.push_back(sum);
+        }
       }
-      EXPECT_EQ(dy.Read(), expected) << device->info().id << " " << type.name();
-      const Array back(device, type, std::vector<double>(rows * from, 99));
-      kernel->Launch(LaunchRange(rows, from), {rows, to, from, DevicePtr(dy), DevicePtr(back)});
-      EXPECT_EQ(back.Read(), x) << device->info().id << " " << type.name();
+    }
+  }
+  return y;
+}
+
+std::vector<ConvDescriptor> ImagesWithFewChannels(DataType type) {
+  return {Nhwc(type, 2, 3, {23, 19}, 4, {11, 7}, {4, 4}), Nhwc(type, 3, 3, {9, 8}, 2, {3, 3}),
+          Nhwc(type, 2, 1, {9, 10}, 3, {5, 3}, {2, 1}, {2, 1}),
+          Nhwc(type, 2, 7, {8, 8}, 2, {3, 3}, {2, 2}, {1, 1}),
+          // Strides that leave rows out, and more than the window.
+          Nhwc(type, 1, 2, {11, 9}, 2, {2, 3}, {3, 4}, {0, 2}),
+          Nhwc(type, 1, 3, {6, 7}, 2, {1, 1}, {2, 3})};
+}
+
+TEST(ChannelsLastTest, TheFormHasStride1AndWholeVectors) {
+  const ConvDescriptor first = Nhwc(kHalf, 2, 3, {227, 227}, 96, {11, 11}, {4, 4});
+  ConvDescriptor form = ChannelsLast::FormOf(first);
+  EXPECT_EQ(form.in_channels, 48);
+  EXPECT_EQ(form.geometry.kernel, (Shape{3, 3}));
+  EXPECT_EQ(form.geometry.input, (Shape{57, 57}));
+  EXPECT_EQ(form.geometry.output(), first.geometry.output());
+  form = ChannelsLast::FormOf(Nhwc(kBfloat16, 2, 3, {224, 224}, 64, {7, 7}, {2, 2}, {3, 3}));
+  EXPECT_EQ(form.in_channels, 16);
+  EXPECT_EQ(form.geometry.kernel, (Shape{4, 4}));
+  EXPECT_EQ(form.geometry.output(), (Shape{112, 112}));
+  form = ChannelsLast::FormOf(Nhwc(kHalf, 2, 3, {224, 224}, 64, {3, 3}, {}, {1, 1}));
+  EXPECT_EQ(form.in_channels, 8);
+  EXPECT_EQ(form.geometry.pad, (Shape{1, 1}));
+  for (const ConvDescriptor& same :
+       {Nhwc(kFloat, 2, 3, {9, 9}, 4, {3, 3}), Nhwc(kHalf, 2, 8, {9, 9}, 4, {3, 3}, {2, 2}),
+        Nhwc(kHalf, 2, 4, {9, 9}, 4, {3, 3}, {2, 2}, {}, 2)}) {
+    EXPECT_EQ(ChannelsLast::FormOf(same).key(), same.key());
+  }
+  ConvDescriptor nchw = first;
+  nchw.x_layout = nchw.y_layout = Layout::kNCHW;
+  EXPECT_EQ(ChannelsLast::FormOf(nchw).key(), nchw.key());
+}
+
+// The form of a convolution computes the same sums, and its arrays come back unchanged.
+TEST(ChannelsLastTest, TheFormComputesTheConvolution) {
+  for (Device* device : AllDevices()) {
+    for (const DataType type : {kHalf, kBfloat16}) {
+      for (const ConvDescriptor& d : ImagesWithFewChannels(type)) {
+        const std::string what = device->info().id + " " + d.name();
+        ChannelsLast last(device, d);
+        ASSERT_TRUE(last.changes_images() && last.changes_weights()) << what;
+        const ConvDescriptor& form = last.form();
+        const int64_t taps = d.geometry.kernel_count(), in = d.in_channels;
+        const auto x = Values(d.batch * in * d.geometry.input_count(), 1);
+        const auto w = Values(d.weight_count(), 2);
+        const int64_t images = form.batch * form.in_channels * form.geometry.input_count();
+        const Array dx(device, type, x), dw(device, type, w);
+        const Array fx(device, type, std::vector<double>(images, 99));
+        const Array fw(device, type, std::vector<double>(form.weight_count(), 99));
+        EXPECT_EQ(last.image_bytes(), images * static_cast<int64_t>(type.bytes()));
+        last.FoldImages(dx, fx);
+        last.FoldWeights(dw, fw);
+        // [out, channels, taps] -> [out, taps, channels]
+        std::vector<double> w_last(w.size());
+        for (int64_t i = 0; i < static_cast<int64_t>(w.size()); ++i) {
+          const int64_t tap = i % taps, c = i / taps % in, o = i / taps / in;
+          w_last[(o * taps + tap) * in + c] = w[i];
+        }
+        EXPECT_EQ(Convolve(form, fx.Read(), fw.Read()), Convolve(d, x, w_last)) << what;
+
+        // Elements that no window reads have no place in the form: their gradient is 0.
+        const Array back(device, type, std::vector<double>(x.size(), 99));
+        last.UnfoldImages(fx, back);
+        const auto unfolded = back.Read();
+        const Shape out = d.geometry.output();
+        for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
+          const Shape& input = d.geometry.input;
+          const int64_t u = i / in % input[1], h = i / in / input[1] % input[0];
+          bool read = true;
+          if (form.geometry.stride != d.geometry.stride) {
+            read = (h + d.geometry.pad[0]) / d.geometry.stride[0] < form.geometry.input[0] &&
+                   (u + d.geometry.pad[1]) / d.geometry.stride[1] < form.geometry.input[1];
+          }
+          ASSERT_EQ(unfolded[i], read ? x[i] : 0) << what << " element " << i;
+        }
+        // What lies outside the form is not read by a window.
+        EXPECT_EQ(Convolve(d, unfolded, w_last), Convolve(d, x, w_last)) << what;
+
+        const auto start = Values(w.size(), 3);
+        const Array sums(device, kFloat, start), gradient(device, kFloat, fw.Read());
+        last.AddGradient(gradient, sums);
+        std::vector<double> expected = start;
+        for (size_t i = 0; i < w.size(); ++i) expected[i] += w[i];
+        EXPECT_EQ(sums.Read(), expected) << what;
+      }
     }
   }
 }
 
-TEST(ChannelsLastTest, ReordersFiltersAndAddsTheirGradients) {
+// Groups, three axes, and NCHW, whose weights stay as they are.
+TEST(ChannelsLastTest, MovesTheChannelsOfWeights) {
   for (Device* device : AllDevices()) {
-    for (const DataType type : {kFloat, kHalf, kBfloat16, kDouble}) {
-      if (type == kDouble && !device->info().fp64) continue;
-      const int64_t out = 5, channels = 3, taps = 6, padded = 4;
-      const auto w = Values(out * channels * taps, 1), start = Values(w.size(), 2);
-      std::vector<double> expected(out * taps * padded), sums = start;
-      for (int64_t o = 0; o < out; ++o) {
-        for (int64_t c = 0; c < channels; ++c) {
-          for (int64_t t = 0; t < taps; ++t) {
-            const int64_t at = (o * channels + c) * taps + t;
-            expected[(o * taps + t) * padded + c] = w[at];
-            sums[at] += w[at];
-          }
+    for (ConvDescriptor d :
+         {Nhwc(kFloat, 1, 6, {5, 6}, 4, {3, 2}, {}, {}, 2),
+          Nhwc(kHalf, 1, 8, {4, 5, 6}, 3, {2, 3, 2}), Nhwc(kFloat, 1, 2, {9}, 3, {4}, {2})}) {
+      for (const Layout layout : {Layout::kNHWC, Layout::kNCHW}) {
+        d.x_layout = d.y_layout = layout;
+        const std::string what = device->info().id + " " + d.name();
+        ChannelsLast last(device, d);
+        const bool moves = layout == Layout::kNHWC;
+        EXPECT_FALSE(last.changes_images()) << what;
+        EXPECT_EQ(last.changes_weights(), moves) << what;
+        const auto w = Values(d.weight_count(), 1), start = Values(w.size(), 2);
+        const int64_t taps = d.geometry.kernel_count(), channels = d.in_channels / d.group;
+        std::vector<double> ordered = w, sums = start;
+        for (size_t i = 0; i < w.size(); ++i) {
+          const int64_t tap = i % taps, c = i / taps % channels, o = i / taps / channels;
+          if (moves) ordered[(o * taps + tap) * channels + c] = w[i];
+          sums[i] += w[i];
         }
+        if (moves) {
+          const Array dw(device, d.in, w), folded(device, d.in, start);
+          last.FoldWeights(dw, folded);
+          EXPECT_EQ(folded.Read(), ordered) << what;
+        }
+        const Array gradient(device, kFloat, ordered), sum(device, kFloat, start);
+        last.AddGradient(gradient, sum);
+        EXPECT_EQ(sum.Read(), sums) << what;
       }
-      const Array dw(device, type, w), sum(device, type, start);
-      const Array last(device, type, std::vector<double>(expected.size(), 99));
-      int64_t rows = out * taps;
-      ChannelsLast(device, type, "filter_channels_last")
-          ->Launch(LaunchRange(rows, padded),
-                   {rows, channels, taps, padded, DevicePtr(dw), DevicePtr(last)});
-      EXPECT_EQ(last.Read(), expected) << device->info().id << " " << type.name();
-      rows = out * channels;
-      ChannelsLast(device, type, "add_filter_gradient")
-          ->Launch(LaunchRange(rows, taps),
-                   {rows, channels, taps, padded, DevicePtr(last), DevicePtr(sum)});
-      EXPECT_EQ(sum.Read(), sums) << device->info().id << " " << type.name();
     }
   }
 }
@@ -113,7 +233,9 @@ TEST(TuningTest, EnginesAreText) {
 // A row that is stored is found again, and is not if anything that the choice depends on differs.
 TEST(TuningTest, TheTableKeepsChoices) {
   Device* cpu = Runtime::Get().cpu();
-  const TunedOperation operation{cpu, "a library", "1", "forward", "a shape of this test", "half"};
+  // The program cache outlives the process: the shape must be new.
+  const std::string shape = Concat("a shape of process ", ::getpid(), " at ", ::time(nullptr));
+  const TunedOperation operation{cpu, "a library", "1", "forward", shape, "half"};
   const size_t before = TunedChoices().size();
   StoreTuned(operation, {false, 2.5, "engine 3"}, 4);
   const auto row = FindTuned(operation);
@@ -125,7 +247,7 @@ TEST(TuningTest, TheTableKeepsChoices) {
   const TunedChoice reported = TunedChoices().back();
   EXPECT_EQ(reported.device, "cpu");
   EXPECT_EQ(reported.library, "a library");
-  EXPECT_EQ(reported.operation, "forward a shape of this test");
+  EXPECT_EQ(reported.operation, "forward " + shape);
   EXPECT_EQ(reported.configuration, "engine 3");
   EXPECT_EQ(reported.measured, 4);
   TunedOperation other = operation;
@@ -152,6 +274,8 @@ TEST(TuningTest, TheTableKeepsChoices) {
     EXPECT_EQ(FindTuned(operation)->configuration, "engine 5");
   }
   EXPECT_EQ(FindTuned(operation)->configuration, "engine 5");
+  StoreTuned(operation, {false, 3, "engine 6"}, 2);
+  EXPECT_EQ(FindTuned(operation)->configuration, "engine 5") << "quick replaced exhaustive";
 }
 
 // The properties of an H200, for which cuDNN finds engines although it is not present.
@@ -178,7 +302,7 @@ class ConvGraphTest : public testing::Test {
   // The engines that need no compiler, which may need a driver.
   std::vector<EngineChoice> Engines(ConvDescriptor d, ConvPass pass, bool fused) const {
     d.Normalize();
-    const ConvGraph graph({nullptr, &h200_}, d, pass, d.in_channels, fused);
+    const ConvGraph graph({nullptr, &h200_}, d, pass, fused);
     std::vector<EngineChoice> found;
     for (int64_t i = 0; i < graph.engines(); ++i) {
       const EngineChoice choice{i, {}};
@@ -230,6 +354,19 @@ TEST_F(ConvGraphTest, FusesEpiloguesOfFloat) {
   EXPECT_FALSE(Engines(d, ConvPass::kForward, true).empty());
   d.epilogue.stages = {ResidualSum{0.5f}, kPlainReLU};
   EXPECT_FALSE(Engines(d, ConvPass::kForward, true).empty());
+}
+
+// All engines for gradients in float of half data compile their kernels, which needs a driver: cuDNN
+// must at least accept both graphs.
+TEST_F(ConvGraphTest, DescribesGradientsInFloatOfHalfData) {
+  for (const DataType type : {kHalf, kBfloat16}) {
+    ConvDescriptor d = Grouped(type, Layout::kNHWC);
+    d.Normalize();
+    for (const bool fused : {false, true}) {
+      const ConvGraph graph({nullptr, &h200_}, d, ConvPass::kWeights, fused);
+      EXPECT_GT(graph.engines(), 0) << d.name() << " " << fused;
+    }
+  }
 }
 
 TEST_F(ConvGraphTest, DescribesOneToThreeAxes) {

@@ -276,6 +276,30 @@ TEST_F(TableTest, ConvolutionsOnDevicesUseALibraryForProducts) {
   RemoveLibrary(kName);
 }
 
+// The layout is that of the first row, also if that row does not support the other layout.
+TEST_F(TableTest, TheFirstRowGivesTheLayout) {
+  Device* cpu = Runtime::Get().cpu();
+  const auto layout = [&] { return Multiplexer::PreferredLayout(cpu, Convs::Descriptor()); };
+  EXPECT_EQ(layout(), Layout::kNCHW);
+  for (const bool nhwc_alone : {false, true}) {
+    for (const bool prefers : {false, true}) {
+      auto row = Row<Convs>();
+      row.supports = [=](Device*, const ConvDescriptor& d) {
+        return !nhwc_alone || d.x_layout == Layout::kNHWC;
+      };
+      row.prefers_nhwc = [=](Device*, const ConvDescriptor&) { return prefers; };
+      AddLibrary(row);
+      EXPECT_EQ(layout(), prefers ? Layout::kNHWC : Layout::kNCHW) << nhwc_alone;
+      setenv("CAFFE_LIBRARY", "conv=native", 1);
+      EXPECT_EQ(layout(), Layout::kNCHW);
+      setenv("CAFFE_LIBRARY", Concat("conv=", kName).c_str(), 1);
+      EXPECT_EQ(layout(), prefers ? Layout::kNHWC : Layout::kNCHW) << nhwc_alone;
+      unsetenv("CAFFE_LIBRARY");
+      RemoveLibrary(kName);
+    }
+  }
+}
+
 TEST_F(TableTest, ALibraryThatIsNotThereIsAnError) {
   Device* cpu = Runtime::Get().cpu();
   EXPECT_THROW(Multiplexer::PoolingBy("generated", cpu, Pools::Descriptor()), Error);

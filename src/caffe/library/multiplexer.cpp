@@ -185,10 +185,12 @@ std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescr
 }
 
 Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descriptor) {
-  ConvDescriptor d = Normalized(descriptor);
-  d.x_layout = d.y_layout = Layout::kNCHW;
-  const auto row = Candidates(device, d, First(d)).front();
-  return row.prefers_nhwc && row.prefers_nhwc(device, d) ? Layout::kNHWC : Layout::kNCHW;
+  ConvDescriptor plain = Normalized(descriptor), nhwc;
+  plain.x_layout = plain.y_layout = Layout::kNCHW;
+  nhwc = plain;
+  nhwc.x_layout = nhwc.y_layout = Layout::kNHWC;
+  const bool last = Tables::Get().conv.PrefersNhwc(device, plain, nhwc, First(plain));
+  return last ? Layout::kNHWC : Layout::kNCHW;
 }
 
 bool Multiplexer::KnowsLayouts(Device* device, const ConvDescriptor& descriptor) {

@@ -16,6 +16,8 @@
 namespace caffe {
 namespace {
 
+constexpr double kSlow = 20;  // milliseconds
+
 std::atomic<int> exhaustive_scopes{0};
 
 struct Record {
@@ -83,7 +85,11 @@ void StoreTuned(const TunedOperation& operation, const TunedRow& row, int measur
     const std::lock_guard lock(All().mutex);
     All().exhaustive.insert(key);
   }
-  Runtime::Get().program_cache().StoreTuning(key, row.text());
+  // An exhaustive row that cannot be used now, for example for lack of memory, is kept.
+  ProgramCache& cache = Runtime::Get().program_cache();
+  const auto text = row.exhaustive ? std::nullopt : cache.FindTuning(key);
+  const auto old = text ? TunedRow::Parse(*text) : std::nullopt;
+  if (!old || !old->exhaustive) cache.StoreTuning(key, row.text());
   ReportTuned(operation, row, measured);
 }
 
@@ -108,7 +114,9 @@ double MeasureMilliseconds(Device* device, const std::function<void()>& run, dou
     const auto end = device->RecordEvent();
     return 1e3 * end->SecondsSince(*begin) / runs;
   };
-  run();
+  // The first run may load kernels, which takes milliseconds.
+  const double cold = timed(1);
+  if (cold > kSlow && cold > 3 * best) return cold;
   const double first = timed(1);
   if (first > 3 * best) return first;
   const int runs = std::clamp(static_cast<int>(1 / std::max(first, 1e-3)), 2, 20);

@@ -243,16 +243,14 @@ std::optional<EngineChoice> EngineChoice::Parse(const std::string& text) {
   return std::nullopt;
 }
 
-ConvGraph::ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pass, int64_t channels,
-                     bool fused)
+ConvGraph::ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pass, bool fused)
     : target_(target), type_(d.in) {
   Builder builder(d, &parts_);
   const ConvGeometry& g = d.geometry;
   const Dimensions y_shape = Shaped(d.batch, d.out_channels, g.output());
-  const bool gradient = pass == ConvPass::kWeights;
-  const size_t x = builder.Tensor(kX, Shaped(d.batch, channels, g.input), d.in);
-  const size_t w = builder.Tensor(kW, Shaped(d.out_channels, channels / d.group, g.kernel),
-                                  gradient ? kFloat : d.in);
+  const Dimensions w_shape = Shaped(d.out_channels, d.in_channels / d.group, g.kernel);
+  const size_t x = builder.Tensor(kX, Shaped(d.batch, d.in_channels, g.input), d.in);
+  const size_t w = builder.Tensor(kW, w_shape, pass == ConvPass::kWeights ? kFloat : d.in);
   const size_t y = builder.Tensor(kY, y_shape, d.out);
   using namespace attribute;
   if (pass == ConvPass::kForward) {
@@ -265,8 +263,12 @@ ConvGraph::ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pas
     builder.Operation(descriptor::kConvolutionBackwardData, kDataAlpha,
                       {{kDataDy, y}, {kDataW, w}, {kDataDx, x}});
   } else {
+    const size_t sums = fused ? builder.Virtual(w_shape) : w;
     builder.Operation(descriptor::kConvolutionBackwardFilter, kFilterAlpha,
-                      {{kFilterX, x}, {kFilterDy, y}, {kFilterDw, w}});
+                      {{kFilterX, x}, {kFilterDy, y}, {kFilterDw, sums}});
+    if (fused) {
+      builder.AddPointwise(builder.Pointwise(PointwiseMode::kIdentity), sums, std::nullopt, w);
+    }
   }
   graph_ = Descriptor(descriptor::kOperationGraph);
   if (target.handle) graph_.Set(kGraphHandle, type::kHandle, 1, &target.handle);

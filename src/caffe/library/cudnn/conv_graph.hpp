@@ -54,10 +54,9 @@ struct ConvPlan {
 // kernel…, in_channels / group). Gradients of weights are float.
 class ConvGraph {
  public:
-  // `channels` is the number of channels of x, at least d.in_channels; the weights have as many.
-  // With `fused` the graph includes the epilogue.
-  ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pass, int64_t channels,
-            bool fused);
+  // With `fused` a forward graph includes the epilogue, and a graph of gradients of weights has a
+  // node of its own that stores them: other engines support that.
+  ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pass, bool fused);
 
   // The engines that the heuristics recommend, the best one first.
   std::vector<EngineChoice> Recommended(int mode) const;

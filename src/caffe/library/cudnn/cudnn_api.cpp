@@ -36,7 +36,17 @@ bool Bind(const DynamicLibrary& library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
+// Libraries that cuDNN opens by their names, from folders that the loader does not search.
+void OpenDependencies() {
+  std::string why;
+  for (const char* name :
+       {"libnvrtc.so.13", "libnvrtc.so.12", "libcublasLt.so.13", "libcublasLt.so.12"}) {
+    DynamicLibrary::Open(CudaLibraryPaths({name}), &why);
+  }
+}
+
 std::optional<Api> Load() {
+  OpenDependencies();
   std::string why;
   const auto library = DynamicLibrary::Open(Paths(), &why);
   if (!library) {

@@ -62,6 +62,7 @@ constexpr int kHeuristicsA = 3, kHeuristicsB = 1, kHeuristicsFallback = 2;
 
 enum class PointwiseMode {
   kAdd = 0,
+  kIdentity = 21,
   kRelu = 100,
   kTanh = 101,
   kSigmoid = 102,

@@ -12,8 +12,8 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/out_of_memory.hpp"
-#include "caffe/device/program_builder.hpp"
 #include "caffe/library/bias.hpp"
+#include "caffe/library/cudnn/channels_last.hpp"
 #include "caffe/library/cudnn/conv_graph.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/epilogue_pass.hpp"
@@ -39,13 +39,6 @@ int64_t Bytes(DataType type, int64_t count) { return count * static_cast<int64_t
 
 bool Narrow(DataType type) { return type == kHalf || type == kBfloat16; }
 
-// Engines for 16 bits read whole vectors of channels. Images with few channels, as those of first
-// layers, are padded.
-int64_t PaddedChannels(const ConvDescriptor& d) {
-  const bool few = d.in_channels < 8 && d.group == 1;
-  return few && Narrow(d.in) && d.x_layout == Layout::kNHWC ? 8 : d.in_channels;
-}
-
 std::string Numbers(const Shape& shape) {
   std::string text;
   for (const int64_t value : shape) text += Concat(text.empty() ? "" : "x", value);
@@ -68,14 +61,23 @@ TunedOperation OperationOf(Device* device, const ConvDescriptor& d, ConvPass pas
           d.in == d.out ? d.in.name() : d.in.name() + "/" + d.out.name()};
 }
 
+// The kinds of graphs that compute a pass: `fused`, see ConvGraph, and not.
+std::vector<bool> KindsOf(const ConvDescriptor& d, ConvPass pass) {
+  if (pass == ConvPass::kForward && !d.epilogue.empty() && cudnn::CanFuse(d.epilogue)) {
+    return {true, false};
+  }
+  if (pass == ConvPass::kWeights && Narrow(d.in)) return {false, true};
+  return {false};
+}
+
 // The arrays of a call.
 struct Operands {
   DevicePtr x, w, y, bias, residual, workspace;
 };
 
-// What computes one pass: a plan, and whether it includes the epilogue.
+// What computes one pass.
 struct Chosen {
-  bool fused = false;
+  bool fused = false;                // see ConvGraph
   std::unique_ptr<ConvGraph> graph;  // whose descriptors the plan uses
   std::unique_ptr<ConvPlan> plan;
   std::string configuration;
@@ -163,12 +165,9 @@ class Pass {
 
 // Memory for measurements.
 struct Scratch {
-  Scratch(Device* device, const ConvDescriptor& d, ConvPass pass, int64_t channels)
-      : x(device, Bytes(d.in, d.batch * channels * d.geometry.input_count()), kPurpose),
-        w(device,
-          Bytes(pass == ConvPass::kWeights ? kFloat : d.in,
-                d.out_channels * (channels / d.group) * d.geometry.kernel_count()),
-          kPurpose),
+  Scratch(Device* device, const ConvDescriptor& d, ConvPass pass)
+      : x(device, Bytes(d.in, d.batch * d.in_channels * d.geometry.input_count()), kPurpose),
+        w(device, Bytes(pass == ConvPass::kWeights ? kFloat : d.in, d.weight_count()), kPurpose),
         y(device, Bytes(d.out, YCount(d)), kPurpose) {
     if (pass == ConvPass::kForward) {
       per_channel = DeviceArray(device, Bytes(kFloat, d.out_channels), kPurpose);
@@ -215,7 +214,6 @@ class Chooser {
     } catch (const OutOfMemory& error) {
       log::Info(Concat(operation_.device->info().id, ": cudnn measures nothing for ",
                        operation_.name(), ": ", error.what()));
-      candidates_.clear();
     }
     if (auto chosen = Fastest()) return chosen;
     if (auto chosen = Unmeasured()) return chosen;
@@ -229,28 +227,22 @@ class Chooser {
     double milliseconds;
   };
 
-  int64_t channels() const { return PaddedChannels(d_); }
-
   std::unique_ptr<ConvGraph> Graph(bool fused) const {
     try {
-      return std::make_unique<ConvGraph>(cudnn::Target{session_->Current()}, d_, pass_, channels(),
-                                         fused);
+      return std::make_unique<ConvGraph>(cudnn::Target{session_->Current()}, d_, pass_, fused);
     } catch (const LibraryRefusal&) {
       return nullptr;  // cuDNN does not know these shapes, types or functions
     }
   }
 
-  // The kinds of graphs to try: with the epilogue, and without it.
-  std::vector<bool> Kinds() const {
-    if (epilogue_ && cudnn::CanFuse(d_.epilogue)) return {true, false};
-    return {false};
-  }
+  std::vector<bool> Kinds() const { return KindsOf(d_, pass_); }
 
   std::shared_ptr<const Chosen> FromRow(const TunedRow& row) const {
     std::string text = row.configuration;
     const bool fused = text.starts_with("fused ");
     if (fused) text.erase(0, 6);
-    if (fused && !Kinds()[0]) return nullptr;
+    const auto kinds = Kinds();
+    if (std::find(kinds.begin(), kinds.end(), fused) == kinds.end()) return nullptr;
     const auto engine = EngineChoice::Parse(text);
     if (!engine) return nullptr;
     Chosen chosen{fused, Graph(fused), nullptr, row.configuration};
@@ -262,7 +254,7 @@ class Chooser {
   bool TimeIsUp() const { return !exhaustive_ && !candidates_.empty() && spent_ > kQuickSeconds; }
 
   void Measure() {
-    scratch_.emplace(device_, d_, pass_, channels());
+    scratch_.emplace(device_, d_, pass_);
     if (epilogue_) pass_of_epilogue_.emplace(device_, d_);
     for (const bool fused : Kinds()) {
       const auto graph = Graph(fused);
@@ -314,10 +306,7 @@ class Chooser {
     if (!chosen.graph) return;
     chosen.plan = chosen.graph->Make(engine);
     if (!chosen.plan || chosen.plan->workspace > limit_) return;
-    if (chosen.plan->workspace > scratch_->workspace.bytes()) {
-      scratch_->workspace = DeviceArray();
-      scratch_->workspace = DeviceArray(device_, chosen.plan->workspace, Scratch::kPurpose);
-    }
+    if (!ProvideWorkspace(chosen.plan->workspace)) return;
     const auto begin = Clock::now();
     try {
       Pack pack;
@@ -329,6 +318,18 @@ class Chooser {
       // Another engine computes it.
     }
     spent_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  // False if the device does not have as much memory.
+  bool ProvideWorkspace(int64_t bytes) {
+    if (bytes <= scratch_->workspace.bytes()) return true;
+    scratch_->workspace = DeviceArray();
+    try {
+      scratch_->workspace = DeviceArray(device_, bytes, Scratch::kPurpose);
+    } catch (const OutOfMemory&) {
+      return false;
+    }
+    return true;
   }
 
   void Run(Pack* pack, const Chosen& chosen) {
@@ -358,6 +359,7 @@ class Chooser {
   // Whether NaN in x is NaN in y: the activations of some engines lose it.
   bool KeepsNan(const Chosen& chosen) {
     if (d_.epilogue.activation().kind == Activation::Kind::kNone) return true;
+    if (!ProvideWorkspace(chosen.plan->workspace)) return false;
     const Scratch& s = *scratch_;
     device_->Fill(s.x.get(), 0xff, s.x.bytes());  // NaN in every float kind
     try {
@@ -378,21 +380,26 @@ class Chooser {
   // If nothing could be measured or every workspace is too large: the plan with the smallest one,
   // without the epilogue.
   std::shared_ptr<const Chosen> Unmeasured() const {
-    auto graph = Graph(false);
-    if (!graph) return nullptr;
-    Chosen best;
-    Engines engines = EnginesOf(*graph);
-    engines.first.insert(engines.first.end(), engines.last.begin(), engines.last.end());
-    for (const EngineChoice& engine : engines.first) {
-      auto plan = graph->Make(engine);
-      if (!plan || (best.plan && plan->workspace >= best.plan->workspace)) continue;
-      best.configuration = Configuration(false, engine);
-      best.plan = std::move(plan);
-      if (best.plan->workspace <= limit_) break;
+    for (const bool fused : {false, true}) {
+      if (fused && pass_ != ConvPass::kWeights) break;
+      auto graph = Graph(fused);
+      if (!graph) continue;
+      Chosen best;
+      best.fused = fused;
+      Engines engines = EnginesOf(*graph);
+      engines.first.insert(engines.first.end(), engines.last.begin(), engines.last.end());
+      for (const EngineChoice& engine : engines.first) {
+        auto plan = graph->Make(engine);
+        if (!plan || (best.plan && plan->workspace >= best.plan->workspace)) continue;
+        best.configuration = Configuration(fused, engine);
+        best.plan = std::move(plan);
+        if (best.plan->workspace <= limit_) break;
+      }
+      if (!best.plan) continue;
+      best.graph = std::move(graph);
+      return std::make_shared<const Chosen>(std::move(best));
     }
-    if (!best.plan) return nullptr;
-    best.graph = std::move(graph);
-    return std::make_shared<const Chosen>(std::move(best));
+    return nullptr;
   }
 
   Device* device_;
@@ -447,27 +454,25 @@ class Choices {
   };
 
   static bool Search(Device* device, const ConvDescriptor& d, ConvPass pass) {
+    const bool fused = pass == ConvPass::kWeights;
+    return SearchGraph(device, d, pass, false) ||
+           (fused && KindsOf(d, pass).back() && SearchGraph(device, d, pass, true));
+  }
+
+  static bool SearchGraph(Device* device, const ConvDescriptor& d, ConvPass pass, bool fused) {
     try {
-      const ConvGraph graph({cudnn::Session::Of(device)->Current()}, d, pass, PaddedChannels(d),
-                            false);
-      std::vector<EngineChoice> compiled;
+      const ConvGraph graph({cudnn::Session::Of(device)->Current()}, d, pass, fused);
       const int64_t engines = graph.engines();
       for (int64_t i = 0; i < engines; ++i) {
         const auto facts = graph.Check({i, {}});
-        if (!facts) continue;
-        if (facts->compiled_at_run_time) {
-          compiled.push_back({i, {}});
-        } else if (graph.Make({i, {}})) {
-          return true;
-        }
+        // To make a plan that compiles its kernel takes long; its configuration is valid.
+        if (facts && (facts->compiled_at_run_time || graph.Make({i, {}}))) return true;
       }
-      return std::any_of(compiled.begin(), compiled.end(),
-                         [&](const EngineChoice& engine) { return graph.Make(engine); });
     } catch (const LibraryRefusal& refusal) {
       log::Debug(
           Concat(device->info().id, ": cudnn does not support ", d.name(), ": ", refusal.what()));
-      return false;
     }
+    return false;
   }
 
   std::mutex mutex_;
@@ -481,73 +486,49 @@ class CudnnConvOp final : public ConvOp {
       : ConvOp(d),
         device_(device),
         session_(cudnn::Session::Of(device)),
-        last_(d.x_layout == Layout::kNHWC),
-        channels_(PaddedChannels(d)),
-        taps_(d.geometry.kernel_count()),
-        per_group_(d.in_channels / d.group),
-        // With one tap or one channel both orders of weights are the same.
-        reorders_(channels_ != d.in_channels || (last_ && taps_ > 1 && per_group_ > 1)),
-        bias_(device, d.out, kFloat, last_ ? d.batch * d.geometry.output_count() : d.batch,
-              d.out_channels, last_ ? 1 : d.geometry.output_count(), std::nullopt,
+        last_(device, d),
+        bias_(device, d.out, kFloat, Outer(d), d.out_channels, Inner(d), std::nullopt,
               d.backward_weights) {
+    const ConvDescriptor& form = last_.form();
     const auto choose = [&](ConvPass pass) {
-      return Choices::Get().Find(device, session_, descriptor_, pass);
+      return Choices::Get().Find(device, session_, form, pass);
     };
-    int64_t plans = 0;
     if (d.forward) forward_ = choose(ConvPass::kForward);
     if (d.backward_data) data_ = choose(ConvPass::kData);
     if (d.backward_weights) weights_ = choose(ConvPass::kWeights);
+    int64_t plans = 0;
     for (const auto* chosen : {&forward_, &data_, &weights_}) {
       if (*chosen) plans = std::max(plans, (*chosen)->plan->workspace);
     }
     layout_.Add(plans);
-    if (channels_ != d.in_channels) {
-      x_at_ = layout_.Add(Bytes(d.in, d.batch * channels_ * d.geometry.input_count()));
-    }
-    if (d.backward_weights) {
-      gradient_at_ = layout_.Add(Bytes(kFloat, d.out_channels * (channels_ / d.group) * taps_));
-    }
+    if (last_.changes_images()) images_at_ = layout_.Add(last_.image_bytes());
+    if (d.backward_weights) gradient_at_ = layout_.Add(Bytes(kFloat, form.weight_count()));
     if (forward_ && !forward_->fused && !d.epilogue.empty()) {
       epilogue_ = std::make_unique<Pass>(device, descriptor_);
     }
-    if (!reorders_ && !d.backward_weights) return;
-    const auto program =
-        ProgramBuilder(device, "channels last").Types(d.in).Body("conv/channels_last").Build();
-    pad_ = program->CreateKernel("pad_channels");
-    reorder_ = program->CreateKernel("filter_channels_last");
-    if (!d.backward_weights) return;
-    add_ = ProgramBuilder(device, "gradients of channels last")
-               .Types(kFloat)
-               .Body("conv/channels_last")
-               .Build()
-               ->CreateKernel("add_filter_gradient");
   }
   const char* library() const override { return "cudnn"; }
   int64_t workspace_bytes() const override {
     return std::max(layout_.bytes(), bias_.workspace_bytes());
   }
   int64_t prepared_bytes() const override {
-    if (!reorders_ || (!descriptor_.forward && !descriptor_.backward_data)) return 0;
-    return Bytes(descriptor_.in,
-                 descriptor_.out_channels * taps_ * (channels_ / descriptor_.group));
+    const ConvDescriptor& form = last_.form();
+    const bool reads = form.forward || form.backward_data;
+    return last_.changes_weights() && reads ? Bytes(form.in, form.weight_count()) : 0;
   }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
-    if (prepared_bytes() == 0) return;
-    const int64_t rows = descriptor_.out_channels * taps_, padded = channels_ / descriptor_.group;
-    reorder_->Launch(LaunchRange(rows, padded),
-                     {rows, per_group_, taps_, padded, weights, prepared});
+    if (prepared_bytes() > 0) last_.FoldWeights(weights, prepared);
   }
 
  protected:
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
-    Operands o{PaddedX(a.x, a.workspace), reorders_ ? a.prepared : a.weights, a.y};
+    Operands o{Images(a.x, a.workspace), last_.changes_weights() ? a.prepared : a.weights, a.y};
     o.bias = a.bias;
     o.residual = a.epilogue.residual;
     o.workspace = a.workspace;
-    device_->NoteUse({o.x.ReadOnly(), o.w.ReadOnly(), o.y, o.workspace});
-    if (o.bias) device_->NoteUse({o.bias.ReadOnly()});
-    if (o.residual) device_->NoteUse({o.residual.ReadOnly()});
+    device_->NoteUse({o.x.ReadOnly(), o.w.ReadOnly(), o.y, o.workspace, o.bias.ReadOnly(),
+                      o.residual.ReadOnly()});
     forward_pack_.Execute(session_, *forward_, o);
     device_->CountLibraryCall();
     if (epilogue_) epilogue_->Run(a.y, a.bias, a.epilogue);
@@ -556,31 +537,24 @@ class CudnnConvOp final : public ConvOp {
   void DoBackwardData(const ConvGradients& g) override {
     CheckMemory(g.prepared, g.workspace);
     g.x_diff.CheckWritable();
-    const bool padded = channels_ != descriptor_.in_channels;
-    Operands o{padded ? g.workspace + x_at_ : g.x_diff, reorders_ ? g.prepared : g.weights,
-               g.y_diff};
+    const bool changes = last_.changes_images();
+    Operands o{changes ? g.workspace + images_at_ : g.x_diff,
+               last_.changes_weights() ? g.prepared : g.weights, g.y_diff};
     o.workspace = g.workspace;
     device_->NoteUse({o.x, o.w.ReadOnly(), o.y.ReadOnly(), o.workspace});
     data_pack_.Execute(session_, *data_, o);
     device_->CountLibraryCall();
-    if (padded) Pad(o.x, channels_, g.x_diff, descriptor_.in_channels);
+    if (changes) last_.UnfoldImages(o.x, g.x_diff);
   }
 
   void DoBackwardWeights(const ConvGradients& g) override {
     CheckWorkspace(g.workspace);
-    const ConvDescriptor& d = descriptor_;
-    Operands o{PaddedX(g.x, g.workspace), g.workspace + gradient_at_, g.y_diff};
+    Operands o{Images(g.x, g.workspace), g.workspace + gradient_at_, g.y_diff};
     o.workspace = g.workspace;
     device_->NoteUse({o.x.ReadOnly(), o.w, o.y.ReadOnly(), o.workspace});
     weights_pack_.Execute(session_, *weights_, o);
     device_->CountLibraryCall();
-    // In NCHW the gradient has the order of the weights: one "tap" for each element of a channel.
-    const bool taps_last = !last_;
-    const int64_t channels = taps_last ? 1 : per_group_;
-    const int64_t taps = taps_last ? per_group_ * taps_ : taps_;
-    const int64_t padded = taps_last ? 1 : channels_ / d.group;
-    const int64_t rows = d.out_channels * channels;
-    add_->Launch(LaunchRange(rows, taps), {rows, channels, taps, padded, o.w, g.w_diff});
+    last_.AddGradient(o.w, g.w_diff);
   }
 
   void DoBackwardBias(const ConvGradients& g) override {
@@ -588,32 +562,30 @@ class CudnnConvOp final : public ConvOp {
   }
 
  private:
-  void Pad(DevicePtr from, int64_t from_channels, DevicePtr to, int64_t to_channels) {
-    const int64_t rows = descriptor_.batch * descriptor_.geometry.input_count();
-    pad_->Launch(LaunchRange(rows, to_channels), {rows, from_channels, to_channels, from, to});
+  // y as [outer, channels, inner].
+  static int64_t Outer(const ConvDescriptor& d) {
+    return d.y_layout == Layout::kNHWC ? d.batch * d.geometry.output_count() : d.batch;
+  }
+  static int64_t Inner(const ConvDescriptor& d) {
+    return d.y_layout == Layout::kNHWC ? 1 : d.geometry.output_count();
   }
 
-  // x with channels_ channels.
-  DevicePtr PaddedX(DevicePtr x, DevicePtr workspace) {
-    if (channels_ == descriptor_.in_channels) return x;
-    const DevicePtr padded = workspace + x_at_;
-    Pad(x, descriptor_.in_channels, padded, channels_);
-    return padded;
+  // x in the form in which cuDNN reads it.
+  DevicePtr Images(DevicePtr x, DevicePtr workspace) {
+    if (!last_.changes_images()) return x;
+    last_.FoldImages(x, workspace + images_at_);
+    return workspace + images_at_;
   }
 
   Device* device_;
   cudnn::Session* const session_;
-  const bool last_;         // arrays in kNHWC
-  const int64_t channels_;  // of x as cuDNN sees it
-  const int64_t taps_, per_group_;
-  const bool reorders_;  // weights are prepared
+  cudnn::ChannelsLast last_;
   BiasOp bias_;
   std::shared_ptr<const Chosen> forward_, data_, weights_;
   Pack forward_pack_, data_pack_, weights_pack_;
   WorkspaceLayout layout_;
-  int64_t x_at_ = 0, gradient_at_ = 0;
+  int64_t images_at_ = 0, gradient_at_ = 0;
   std::unique_ptr<Pass> epilogue_;
-  std::unique_ptr<Kernel> pad_, reorder_, add_;
 };
 
 // Whether cuDNN can describe the convolution.
@@ -636,6 +608,7 @@ bool Supports(Device* device, const ConvDescriptor& descriptor) {
   ConvDescriptor d = descriptor;
   d.geometry.Normalize();
   if (!Describes(device, d) || !cudnn::Find()) return false;
+  d = cudnn::ChannelsLast::FormOf(d);
   Choices& choices = Choices::Get();
   return (!d.forward || choices.Exists(device, d, ConvPass::kForward)) &&
          (!d.backward_data || choices.Exists(device, d, ConvPass::kData)) &&
