@@ -67,6 +67,12 @@ void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
   forward_->Launch(range_, arguments);
 }
 
+LayerArrays LRN::Arrays(const BlobVec& bottom, const BlobVec& top) {
+  if (!need_backward()) return {};
+  ReserveParts(bottom[0]->shape());
+  return {{}, {power_.get(), ratio_.get()}};
+}
+
 void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                    const BlobVec& bottom) {
   if (!propagate_down[0]) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "caffe/core/error.hpp"
 #include "describe_step.hpp"
 #include "in_layer.hpp"
 
@@ -13,12 +14,15 @@ namespace caffe {
 class Executor::RecomputedBlob final : public SyncedMemory::Source {
  public:
   RecomputedBlob(Executor* executor, int blob) : executor_(executor), blob_(blob) {
-    // All nodes that write the blob, and in their steps those before them.
+    // All nodes that write the blob's memory, and in their steps those before them.
+    const Wiring& wiring = executor->wiring_;
+    const SyncedMemory* const memory = wiring.blobs[blob]->data_memory().get();
     for (const Step& step : executor->plan_.steps) {
       size_t count = 0;
       for (size_t i = 0; i < step.nodes.size(); ++i) {
-        const std::vector<int>& tops = executor->wiring_.nodes[step.nodes[i]].top_ids;
-        if (std::find(tops.begin(), tops.end(), blob) != tops.end()) count = i + 1;
+        for (int top : wiring.nodes[step.nodes[i]].top_ids) {
+          if (wiring.blobs[top]->data_memory().get() == memory) count = i + 1;
+        }
       }
       nodes_.insert(nodes_.end(), step.nodes.begin(), step.nodes.begin() + count);
     }
@@ -26,18 +30,50 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
 
   void Make(SyncedMemory*) override {
     const BlobBase& blob = *executor_->wiring_.blobs[blob_];
+    CAFFE_CHECK(!executor_->ParametersChanged(), "blob ", blob.name(), " was not kept by the ",
+                "last iteration of training, and the parameters have changed since; call ",
+                "net.keep('", blob.name(), "') before training");
     for (int node : nodes_) {
       CAFFE_CHECK(executor_->runner_->HasNotedShapes(node), "blob ", blob.name(),
                   " was not kept by the last forward, and blobs from which it is computed have ",
                   "other shapes now; run forward first, or have the net keep the blob");
     }
-    for (int node : nodes_) executor_->RunNode(node);
+    if (executor_->making_++ == 0) read_ = true;
+    try {
+      for (int node : nodes_) executor_->Repeat(node);
+    } catch (...) {
+      --executor_->making_;
+      throw;
+    }
+    --executor_->making_;
+  }
+
+  // Whether the caller has read the blob since the last call, for the second time in a row.
+  bool TakeRead() {
+    const bool again = read_ && read_before_;
+    read_before_ = read_;
+    read_ = false;
+    return again;
   }
 
  private:
   Executor* executor_;
   int blob_;
   std::vector<int> nodes_;
+  bool read_ = false, read_before_ = false;
+};
+
+// A diff whose memory another array got.
+class Executor::FreedDiff final : public SyncedMemory::Source {
+ public:
+  explicit FreedDiff(const BlobBase& blob) : name_(blob.name()) {}
+  void Make(SyncedMemory*) override {
+    CAFFE_THROW("the gradient of blob ", name_, " was not kept by the last iteration of training; ",
+                "call net.keep('", name_, "') before training, or forward and backward of the net");
+  }
+
+ private:
+  std::string name_;
 };
 
 Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
@@ -49,7 +85,8 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       plan_(std::move(plan)),
       arena_(std::move(arena)),
       works_(plan_.steps.size()),
-      sources_(wiring.blobs.size()) {}
+      sources_(wiring.blobs.size()),
+      freed_diffs_(wiring.blobs.size()) {}
 
 Executor::~Executor() = default;
 
@@ -108,6 +145,25 @@ void Executor::RunNode(int node) {
   ranges_->Publish(node);
 }
 
+// Computes the node's tops as in the last forward.
+void Executor::Repeat(int node) {
+  for (size_t t = 0; t < wiring_.nodes[node].top.size(); ++t) {
+    // Other tops that are not stored, either, are written now.
+    SyncedMemory& memory = *wiring_.nodes[node].top[t]->data_memory();
+    const BlobVec& bottom = wiring_.nodes[node].bottom;
+    if (memory.stored() || std::any_of(bottom.begin(), bottom.end(), [&](const BlobBase* b) {
+          return b->data_memory().get() == &memory;
+        })) {
+      continue;
+    }
+    memory.ForgetHostWrites();
+  }
+  runner_->ReshapeIfNeeded(node);
+  runner_->Prepare(node);
+  runner_->RepeatForward(node);
+  ranges_->Publish(node);
+}
+
 std::vector<StepInfo> Executor::Describe() {
   ranges_->Update();
   std::vector<StepInfo> steps;
@@ -131,7 +187,11 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
     if (within(plan_.steps[i])) Prepare(i);
   }
   try {
-    if (arena_) arena_->Place(workspace_->device());
+    if (arena_) {
+      KeepBlobsThatAreRead();
+      arena_->Update();
+      arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
+    }
     for (size_t i = 0; i < works_.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (!within(step)) continue;
@@ -148,21 +208,84 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
     throw;
   }
   ForgetLost();
+  if (trains()) NoteParameters();
 }
 
 void Executor::ForgetLost() {
   if (!arena_) return;
-  for (int blob : arena_->lost()) Forget(blob);
+  for (int array : arena_->lost_in_forward()) Lose(array);
 }
 
-std::set<int> Executor::BlobsWithoutMemory() const {
-  std::set<int> blobs;
-  for (const Step& step : plan_.steps) blobs.insert(step.swallowed.begin(), step.swallowed.end());
-  if (arena_) {
-    const std::vector<int> placed = arena_->Blobs();
-    blobs.insert(placed.begin(), placed.end());
+void Executor::Lose(int array) {
+  SyncedMemory& memory = *arena_->Memory(array);
+  if (!memory.borrowed()) return;
+  const PassArrays::Array& one = arena_->arrays().arrays[array];
+  if (one.kind == PassArrays::Kind::kData) {
+    Forget(one.blob);
+  } else if (one.kind == PassArrays::Kind::kDiff) {
+    std::shared_ptr<FreedDiff>& source = freed_diffs_[one.blob];
+    if (!source) source = std::make_shared<FreedDiff>(*wiring_.blobs[one.blob]);
+    memory.SetSource(source);
+  } else {
+    memory.Return();
   }
-  return blobs;
+}
+
+// Blobs that the caller reads after every forward are stored from then on: computing them each time
+// would cost more than their memory.
+void Executor::KeepBlobsThatAreRead() {
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    if (sources_[blob] && sources_[blob]->TakeRead()) arena_->Exclude(static_cast<int>(blob));
+  }
+}
+
+void Executor::NoteParameters() {
+  parameter_versions_.clear();
+  for (const BlobBase* blob : wiring_.learnable) {
+    parameter_versions_.push_back(blob->data_version());
+  }
+}
+
+bool Executor::ParametersChanged() const {
+  for (size_t i = 0; i < parameter_versions_.size(); ++i) {
+    if (wiring_.learnable[i]->data_version() != parameter_versions_[i]) return true;
+  }
+  return false;
+}
+
+void Executor::TakeForgotten(const Executor& other) {
+  parameter_versions_ = other.parameter_versions_;
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    if (other.sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
+      Forget(static_cast<int>(blob));
+    }
+  }
+}
+
+WorkMemory Executor::CountWorks(int64_t* workspace) const {
+  WorkMemory memory;
+  *workspace = 0;
+  for (size_t i = 0; i < works_.size(); ++i) {
+    try {
+      const bool current =
+          works_[i].work && works_[i].shape_epoch == runner_->shape_epoch(plan_.steps[i].nodes[0]);
+      const std::unique_ptr<Work> made = current ? nullptr : MakeWork(plan_.steps[i]);
+      const Work& work = current ? *works_[i].work : *made;
+      work.CountMemory(&memory);
+      *workspace = std::max(*workspace, work.workspace_bytes());
+    } catch (const Error&) {
+      // A quantized layer has no operator before its ranges are known.
+    }
+  }
+  return memory;
+}
+
+void Executor::LeaveArena() {
+  for (size_t blob = 0; blob < freed_diffs_.size(); ++blob) {
+    SyncedMemory& memory = *wiring_.blobs[blob]->diff_memory();
+    if (freed_diffs_[blob] && !memory.stored()) memory.ForgetHostWrites();
+  }
+  if (arena_) arena_->Release();
 }
 
 bool Executor::HasNotedShapes(const Step& step) const {
@@ -171,6 +294,7 @@ bool Executor::HasNotedShapes(const Step& step) const {
 }
 
 void Executor::MakeForgotten() {
+  if (trains()) return;
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
     if (sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
       wiring_.blobs[blob]->device_data();
@@ -187,6 +311,32 @@ void Executor::Backward(const std::vector<int>& nodes, const Gradients& gradient
     runner_->Backward(index, gradients.bottoms(index));
     for (PassObserver* observer : observers) observer->AfterBackward(node);
   }
+}
+
+void Executor::BackwardInArena(const Gradients& gradients, const Observers& observers) {
+  const PassArrays& arrays = arena_->arrays();
+  const auto end = [&] {
+    for (int array : arena_->placed()) Lose(array);
+  };
+  for (int array : arena_->dead_after_forward()) Lose(array);
+  arena_->Place(workspace_->device(), arrays.forward_steps, static_cast<int>(arrays.steps.size()));
+  try {
+    auto segment = arrays.segments.begin();  // in the order of their steps
+    for (int index : arrays.backward) {
+      for (; segment != arrays.segments.end() && segment->before == index; ++segment) {
+        arena_->PlaceAgain(segment->step, segment->step + static_cast<int>(segment->nodes.size()));
+        for (int node : segment->nodes) runner_->RepeatForward(node);
+      }
+      const Node& node = wiring_.nodes[index];
+      for (PassObserver* observer : observers) observer->BeforeBackward(node);
+      runner_->Backward(index, gradients.bottoms(index));
+      for (PassObserver* observer : observers) observer->AfterBackward(node);
+    }
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
 }
 
 }  // namespace caffe
