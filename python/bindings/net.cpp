@@ -328,7 +328,7 @@ void BindNet(py::module_& module) {
       .def_property_readonly(
           "memory",
           [](Net& net) {
-            MemoryNeeds needs;
+            caffe::MemoryNeeds needs;
             {
               const Computing computing(net);
               needs = net.memory_needs();

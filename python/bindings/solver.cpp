@@ -333,7 +333,7 @@ void BindSolver(py::module_& module) {
       .def_property_readonly(
           "memory",
           [](PythonSolver& solver) {
-            const MemoryNeeds needs = Initialized(solver).net()->memory_needs();
+            const caffe::MemoryNeeds needs = Initialized(solver).net()->memory_needs();
             py::dict memory = MemoryDict(needs);
             memory["history"] = solver.history_bytes();
             memory["total"] = needs.total() + solver.history_bytes();

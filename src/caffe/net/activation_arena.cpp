@@ -70,15 +70,21 @@ void ActivationArena::MakePlan() {
     root_.push_back(first.emplace(seen_[i].memory, i).first->second);
     ++holders[root_[i]];
   }
+  std::vector<int> shared;  // arrays whose memory others hold, too
+  for (int i = 0; i < count; ++i) {
+    if (seen_[i].owners > holders[root_[i]]) shared.push_back(i);
+  }
+  for (const auto& [bottom, top] : arrays_.joined) {
+    const int from = root_[bottom], to = root_[top];
+    std::replace(root_.begin(), root_.end(), from, to);
+  }
   std::set<int> kept;
   const auto keep = [&](int array) {
     kept.insert(root_[array]);
     kept.insert(count + root_[array]);
   };
   for (int array : arrays_.kept) keep(array);
-  for (int i = 0; i < count; ++i) {
-    if (seen_[i].owners > holders[root_[i]]) keep(i);
-  }
+  for (int array : shared) keep(array);
   // Second lifetimes begin with the steps that run again.
   std::vector<int> again(count, static_cast<int>(arrays_.steps.size()));
   for (const RecomputedSegment& segment : arrays_.segments) {

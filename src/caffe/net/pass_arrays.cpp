@@ -138,6 +138,9 @@ class Builder {
         out_.steps.push_back(std::move(use));
       }
     }
+    if (IsAlias(n) && nodes_[n].tops.size() == 1 && gradients[0]) {
+      out_.joined.push_back({Diff(nodes_[n].bottoms[0]), Diff(nodes_[n].tops[0])});
+    }
     MemoryPlan::Step use;
     use.reads = BackwardData(n);
     use.reads.insert(use.reads.end(), own_[n].kept.begin(), own_[n].kept.end());

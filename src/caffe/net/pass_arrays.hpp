@@ -2,7 +2,7 @@
 
 #include <memory>
 #include <set>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "caffe/net/memory_plan.hpp"
@@ -38,6 +38,9 @@ struct PassArrays {
   bool training = false;                    // a backward pass follows
   std::set<int> kept;                       // arrays with memory of their own
   std::vector<RecomputedSegment> segments;  // by `step`
+  // Diffs (bottom, top) of layers whose Backward gives the bottom the memory of the top's diff, as
+  // Flatten does: arrays, in the order of the backward pass.
+  std::vector<std::pair<int, int>> joined;
   // The nodes of the backward pass, in its order.
   std::vector<int> backward;
 

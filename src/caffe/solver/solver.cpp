@@ -350,6 +350,7 @@ void Solver::Solve(const std::string& resume) {
     return;
   }
   if (DisplaysNow()) {
+    const FreesMemory frees(net_.get());
     net_->Forward();
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
     log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));
