@@ -175,7 +175,7 @@ TEST(InPlaceGradientTest, WithoutTheMemoryThereIsAnError) {
     chain.replace(chain.find("force_backward: true"), 20, head);
     return chain;
   };
-  const auto test = MakeNet(text(""), Cpu());
+  const auto test = MakeNet(text("reduced_memory_inference: false"), Cpu());
   FillInputs(test.get());
   test->Forward();
   const std::string message = MessageOf([&] { test->Backward(); });

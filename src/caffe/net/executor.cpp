@@ -14,17 +14,27 @@ namespace caffe {
 class Executor::RecomputedBlob final : public SyncedMemory::Source {
  public:
   RecomputedBlob(Executor* executor, int blob) : executor_(executor), blob_(blob) {
-    // All nodes that write the blob's memory, and in their steps those before them.
+    // All steps that write the blob's memory. A step that swallows the blob is not run as a whole,
+    // but its nodes up to the one that writes the blob.
     const Wiring& wiring = executor->wiring_;
     const SyncedMemory* const memory = wiring.blobs[blob]->data_memory().get();
-    for (const Step& step : executor->plan_.steps) {
+    const auto writes = [&](const std::vector<int>& tops) {
+      return std::any_of(tops.begin(), tops.end(),
+                         [&](int top) { return wiring.blobs[top]->data_memory().get() == memory; });
+    };
+    for (size_t s = 0; s < executor->plan_.steps.size(); ++s) {
+      const Step& step = executor->plan_.steps[s];
       size_t count = 0;
       for (size_t i = 0; i < step.nodes.size(); ++i) {
-        for (int top : wiring.nodes[step.nodes[i]].top_ids) {
-          if (wiring.blobs[top]->data_memory().get() == memory) count = i + 1;
-        }
+        if (writes(wiring.nodes[step.nodes[i]].top_ids)) count = i + 1;
       }
+      if (count == 0) continue;
       nodes_.insert(nodes_.end(), step.nodes.begin(), step.nodes.begin() + count);
+      if (step.fused() && writes(step.tops)) {
+        parts_.push_back({static_cast<int>(s), -1});
+      } else {
+        for (size_t i = 0; i < count; ++i) parts_.push_back({-1, step.nodes[i]});
+      }
     }
   }
 
@@ -40,7 +50,9 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
     }
     if (executor_->making_++ == 0) read_ = true;
     try {
-      for (int node : nodes_) executor_->Repeat(node);
+      for (const Part& part : parts_) {
+        part.step >= 0 ? executor_->RepeatStep(part.step) : executor_->Repeat(part.node);
+      }
     } catch (...) {
       --executor_->making_;
       throw;
@@ -59,7 +71,11 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
  private:
   Executor* executor_;
   int blob_;
-  std::vector<int> nodes_;
+  struct Part {
+    int step, node;  // a step of several nodes, or a node; the other one is -1
+  };
+  std::vector<Part> parts_;
+  std::vector<int> nodes_;  // of all parts
   bool read_ = false, read_before_ = false;
 };
 
@@ -145,23 +161,39 @@ void Executor::RunNode(int node) {
   ranges_->Publish(node);
 }
 
+// Content that is not stored is not made for tops that are written now.
+void Executor::ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms) {
+  for (int top : tops) {
+    SyncedMemory& memory = *wiring_.blobs[top]->data_memory();
+    const bool read = std::any_of(bottoms.begin(), bottoms.end(), [&](int bottom) {
+      return wiring_.blobs[bottom]->data_memory().get() == &memory;
+    });
+    if (!memory.stored() && !read) memory.ForgetHostWrites();
+  }
+}
+
 // Computes the node's tops as in the last forward.
 void Executor::Repeat(int node) {
-  for (size_t t = 0; t < wiring_.nodes[node].top.size(); ++t) {
-    // Other tops that are not stored, either, are written now.
-    SyncedMemory& memory = *wiring_.nodes[node].top[t]->data_memory();
-    const BlobVec& bottom = wiring_.nodes[node].bottom;
-    if (memory.stored() || std::any_of(bottom.begin(), bottom.end(), [&](const BlobBase* b) {
-          return b->data_memory().get() == &memory;
-        })) {
-      continue;
-    }
-    memory.ForgetHostWrites();
-  }
+  ForgetTops(wiring_.nodes[node].top_ids, wiring_.nodes[node].bottom_ids);
   runner_->ReshapeIfNeeded(node);
   runner_->Prepare(node);
   runner_->RepeatForward(node);
   ranges_->Publish(node);
+}
+
+// Computes the tops of a step of several nodes, with the same bits as the last forward.
+void Executor::RepeatStep(int index) {
+  const Step& step = plan_.steps[index];
+  std::vector<int> read = wiring_.nodes[step.nodes[0]].bottom_ids;
+  if (step.residual >= 0) read.push_back(step.residual);
+  // First, because making these uses the workspace, too.
+  for (int id : read) wiring_.blobs[id]->device_data();
+  ForgetTops(step.tops, read);
+  Prepare(index);
+  StepWork& own = works_[index];
+  InLayer(*wiring_.nodes[step.nodes[0]].layer,
+          [&] { own.work->Run(workspace_->Need(own.work->workspace_bytes())); });
+  ranges_->Publish(step.nodes.back());
 }
 
 std::vector<StepInfo> Executor::Describe() {

@@ -69,7 +69,9 @@ class Executor {
   void NoteParameters();
   bool ParametersChanged() const;
   void KeepBlobsThatAreRead();
+  void ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms);
   void Repeat(int node);
+  void RepeatStep(int step);
   void Prepare(size_t step);
   void Run(size_t step);
   // Drops the blob's content: the next access computes it.
