@@ -10,6 +10,7 @@ class Device;
 class Net;
 class NetParameter;
 class SolverParameter;
+struct MemoryNeeds;
 }  // namespace caffe
 
 // Each file of this folder has one function, which adds its classes and functions to the module.
@@ -44,6 +45,9 @@ std::string Described(const pybind11::handle& value);
 std::vector<int64_t> ToShape(const pybind11::args& extents, const std::string& what);
 // Throws an IndexError unless 0 <= index < count: "<whose> has 3 layers, there is no layer 99".
 void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun);
+
+// The dict of net.memory.
+pybind11::dict MemoryDict(const caffe::MemoryNeeds& needs);
 
 // Raises a pending KeyboardInterrupt if this is Python's main thread. Cheap: checks every 50 ms.
 void CheckSignals();

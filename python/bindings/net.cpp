@@ -132,6 +132,17 @@ void SetInputArrays(Net& net, const py::object& given, const Array& data, const 
 
 }  // namespace
 
+py::dict MemoryDict(const caffe::MemoryNeeds& needs) {
+  py::dict memory;
+  memory["weights"] = needs.parameters;
+  memory["derived_weights"] = needs.derived;
+  memory["activations"] = needs.data;
+  memory["diffs"] = needs.diffs + needs.parameter_diffs;
+  memory["workspace"] = needs.workspace;
+  memory["total"] = needs.total();
+  return memory;
+}
+
 void BindNet(py::module_& module) {
   py::class_<NetLock, std::shared_ptr<NetLock>>(module, "_NetLock")
       .def("__enter__", [](NetLock& lock) { lock.lock(); })
@@ -319,6 +330,22 @@ void BindNet(py::module_& module) {
           "The steps of a whole forward for the current shapes, a list of caffe.Step.\n\n"
           "It prepares the steps but computes no blob. keep and backward change which layers are\n"
           "computed together. RuntimeError if a quantized layer has no range yet.")
+      .def_property_readonly(
+          "memory",
+          [](Net& net) {
+            caffe::MemoryNeeds needs;
+            {
+              const Computing computing(net);
+              needs = net.memory_needs();
+            }
+            return MemoryDict(needs);
+          },
+          "Bytes that the net needs on its device for the current shapes, a dict of int: weights,\n"
+          "derived_weights (in the forms that operators take), activations, diffs (of blobs and "
+          "of\n"
+          "weights), workspace, total.\n\n"
+          "It allocates nothing. In phase TEST it is the need of a whole forward, in phase TRAIN\n"
+          "that of an iteration of a solver.")
       .def_property_readonly("_blobs", [](const Net& net) { return Initialized(net).blobs(); })
       .def_property_readonly("_blob_names",
                              [](const Net& net) { return Initialized(net).blob_names(); })

@@ -331,6 +331,17 @@ void BindSolver(py::module_& module) {
           "net", [](PythonSolver& solver) { return Initialized(solver).net(); },
           py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
       .def_property_readonly(
+          "memory",
+          [](PythonSolver& solver) {
+            const caffe::MemoryNeeds needs = Initialized(solver).net()->memory_needs();
+            py::dict memory = MemoryDict(needs);
+            memory["history"] = solver.history_bytes();
+            memory["total"] = needs.total() + solver.history_bytes();
+            return memory;
+          },
+          "Bytes that training needs on the device of the net: those of net.memory and of the\n"
+          "solver's history, a dict of int. Test nets are not included.")
+      .def_property_readonly(
           "test_nets",
           [](const py::object& self) {
             py::list nets;

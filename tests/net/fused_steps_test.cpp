@@ -141,7 +141,7 @@ TEST_P(FusedStepsTest, BackwardRunsLayerByLayer) {
       "layer { name: 'loss' type: 'Reduction' bottom: 'ip' top: 'loss' loss_weight: 1 "
       "reduction_param { operation: SUMSQ } }";
   for (const bool in_place : {false, true}) {
-    for (const std::string setting : {"", "reduced_memory_inference: true "}) {
+    for (const std::string setting : {"", "reduced_memory_inference: false "}) {
       const auto net = Make(setting + BlockText(in_place) + loss);
       const auto expected = Make("force_backward: true " + BlockText(in_place) + loss);
       EXPECT_EQ(net->plan().fused_steps(), 2);
@@ -234,8 +234,8 @@ TEST_P(FusedStepsTest, BlobsOfOneTimeShareMemory) {
       LayerText("LRN", "lrn1", "conv1", "lrn1") + ConvText("conv2", "lrn1", "conv2") +
       LayerText("LRN", "lrn2", "conv2", "lrn2") + ConvText("conv3", "lrn2", "conv3") +
       LayerText("TanH", "tanh3", "conv3", "conv3") + InnerProductText("ip", "conv3", 3);
-  const auto apart = Make(chain);
-  const auto net = Make("reduced_memory_inference: true " + chain);
+  const auto apart = Make("reduced_memory_inference: false " + chain);
+  const auto net = Make(chain);
   apart->Forward();
   net->Forward();
   const int64_t blob = net->BlobByName("conv1")->bytes();
@@ -260,7 +260,7 @@ TEST_P(FusedStepsTest, BlobsOfOneTimeShareMemory) {
 
 // A view shows what each forward computes.
 TEST_P(FusedStepsTest, ViewsAreCurrent) {
-  for (const char* const setting : {"", "reduced_memory_inference: true "}) {
+  for (const char* const setting : {"", "reduced_memory_inference: false "}) {
     const auto net = Make(setting + BlockText(false));
     net->Forward();
     const auto view = net->BlobByName("bn")->data_memory()->View();

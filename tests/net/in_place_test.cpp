@@ -175,7 +175,7 @@ TEST(InPlaceGradientTest, WithoutTheMemoryThereIsAnError) {
     chain.replace(chain.find("force_backward: true"), 20, head);
     return chain;
   };
-  const auto test = MakeNet(text(""), Cpu());
+  const auto test = MakeNet(text("reduced_memory_inference: false"), Cpu());
   FillInputs(test.get());
   test->Forward();
   const std::string message = MessageOf([&] { test->Backward(); });
@@ -381,10 +381,12 @@ TEST_P(InPlaceTest, GrownInputsAndOtherDevicesChangeNothing) {
 }
 
 TEST_P(InPlaceTest, MemoryNeedsCountsSharedDiffsOnce) {
-  const auto net = Make(ChainText(), kTrain), fused = Make(ChainText());
   // Sigmoid's two tops are kept.
-  EXPECT_EQ(net->memory_needs().data - fused->memory_needs().data,
-            2 * net->BlobByName("ip")->bytes());
+  const auto all = Make("force_backward: true " + ChainText());
+  const auto fused = Make("reduced_memory_inference: false " + ChainText());
+  EXPECT_EQ(all->memory_needs().data - fused->memory_needs().data,
+            2 * all->BlobByName("ip")->bytes());
+  const auto net = Make(ChainText(), kTrain);
   const MemoryNeeds before = net->memory_needs();
   net->Forward();
   net->Backward();

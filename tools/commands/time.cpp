@@ -76,6 +76,12 @@ int TimeCommand(const Options& options) {
   if (!options.weights.empty()) net.CopyTrainedLayersFrom(options.weights);
   net.UsePlaceholderRanges();
 
+  // Stated before anything is allocated, but for the weights.
+  net.Reshape();
+  const MemoryNeeds needs = net.memory_needs();
+  log::Info(Concat("Memory needed: ", Fixed(MiB(needs.total())), " MiB"));
+  net.set_frees_memory(train);
+
   log::Info("Performing Forward");
   net.Forward();
   log::Info(Concat("Initial loss: ", net.Loss()));
@@ -104,6 +110,7 @@ int TimeCommand(const Options& options) {
                      " forward-backward time: ", Fixed(MillisecondsSince(start)), " ms."));
   }
   const double total = MillisecondsSince(begin);
+  const int64_t peak = device->bytes_peak();  // timing layer by layer stores every blob
   forward /= n;
   backward /= n;
 
@@ -142,9 +149,13 @@ int TimeCommand(const Options& options) {
   results.Print(Concat("Average Forward-Backward: ", Fixed(total / n), " ms."));
   results.Print(Concat("Total Time: ", Fixed(total), " ms."));
   results.Print(Concat("Images per second: ", Fixed(images), " (batch ", batch, ")"));
+  results.Print(Concat("Memory needed: activations ", Fixed(MiB(needs.data)), " MiB, diffs ",
+                       Fixed(MiB(needs.diffs + needs.parameter_diffs)), " MiB, weights ",
+                       Fixed(MiB(needs.parameters)), " MiB, derived weights ",
+                       Fixed(MiB(needs.derived)), " MiB, workspace ", Fixed(MiB(needs.workspace)),
+                       " MiB, total ", Fixed(MiB(needs.total())), " MiB"));
   results.Print(Concat("Memory: blobs ", Fixed(MiB(blobs)), " MiB, parameters ",
-                       Fixed(MiB(parameters)), " MiB, device peak ",
-                       Fixed(MiB(device->bytes_peak())), " MiB"));
+                       Fixed(MiB(parameters)), " MiB, device peak ", Fixed(MiB(peak)), " MiB"));
   log::Info("*** Benchmark ends ***");
 
   if (!options.json) return 0;
@@ -155,8 +166,12 @@ int TimeCommand(const Options& options) {
       ", \"device_name\": ", JsonString(device->info().name), ", \"iterations\": ", n,
       ", \"batch\": ", batch, ",\n \"forward_ms\": ", forward,
       ", \"backward_ms\": ", train ? Concat(backward) : "null", ", \"iteration_ms\": ", total / n,
-      ", \"total_ms\": ", total, ", \"images_per_second\": ", images, ",\n \"blob_bytes\": ", blobs,
-      ", \"parameter_bytes\": ", parameters, ", \"device_peak_bytes\": ", device->bytes_peak(),
+      ", \"total_ms\": ", total, ", \"images_per_second\": ", images,
+      ",\n \"memory_bytes\": {\"activations\": ", needs.data,
+      ", \"diffs\": ", needs.diffs + needs.parameter_diffs, ", \"weights\": ", needs.parameters,
+      ", \"derived_weights\": ", needs.derived, ", \"workspace\": ", needs.workspace,
+      ", \"total\": ", needs.total(), "}, \"blob_bytes\": ", blobs,
+      ", \"parameter_bytes\": ", parameters, ", \"device_peak_bytes\": ", peak,
       ",\n \"layers\": [");
   for (size_t i = 0; i < layers; ++i) {
     text += Concat(i ? ",\n  " : "\n  ", "{\"name\": ", JsonString(net.layer_names()[i]),

@@ -12,6 +12,8 @@ class InputCopy {
  public:
   // Call this before the launches of a forward. With `wanted` false nothing is copied.
   void Keep(const BlobBase& bottom, const BlobBase& top, bool wanted);
+  // The copy that Keep with these arguments fills; none if it copies nothing. Allocates nothing.
+  BlobVec Arrays(const BlobBase& bottom, const BlobBase& top, bool wanted);
   // The data of the bottom in the forward.
   KernelArgument Data(const BlobBase& bottom, const BlobBase& top) const;
   // Moves the copy to another device: called in LayerSetUp.

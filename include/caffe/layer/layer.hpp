@@ -36,6 +36,13 @@ struct BlobRange {
   std::string name;
 };
 
+// Arrays of a layer besides its blobs that are as large as a bottom or a top. The net's memory plan
+// gives them bytes that other arrays use at other times.
+struct LayerArrays {
+  BlobVec kept;     // Forward writes them, Backward reads them
+  BlobVec scratch;  // written and read within one Backward
+};
+
 // The interface of a layer for Net, Solver and Python, without types. Forward and Backward enqueue
 // work on the device and return; until shapes change they do not allocate, wait or look up names.
 //
@@ -69,6 +76,8 @@ class LayerBase {
   // Computes the tops of the last Forward again from the same bottoms, with the same random
   // numbers, and without counting the pass in statistics.
   virtual void RepeatForward(const BlobVec& bottom, const BlobVec& top) { Forward(bottom, top); }
+  // For the current shapes. Allocates nothing.
+  virtual LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) { return {}; }
   // Adds to the diffs of blobs() where param_propagate_down, writes the diffs of bottoms where
   // propagate_down. Throws for layers without a gradient.
   virtual void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,

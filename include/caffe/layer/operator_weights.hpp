@@ -6,6 +6,7 @@
 #include "caffe/layer/folded_weights.hpp"
 #include "caffe/layer/parameter_copy.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -34,6 +35,9 @@ class OperatorWeights {
   // holds only the copies that the operator reads: no float master of half weights, and no folded
   // float weights of which there is a half copy.
   void Refresh(bool free_sources = false);
+  // Adds what Refresh allocates and does not free. `free_sources` is its argument; with `prepared`,
+  // Free follows it, if there is no backward pass.
+  void CountMemory(bool free_sources, bool prepared, WorkMemory* memory) const;
   // Frees the memory of weights(), of which an operator holds all in a prepared form. The next access
   // makes them again. Codes stay.
   void Free();

@@ -28,6 +28,8 @@ class WeightedOp {
   virtual int64_t products() const = 0;
   // Bytes of weights and bias that Run reads.
   int64_t parameter_bytes() const;
+  // Adds what Prepare allocates; may be called before it.
+  void CountMemory(WorkMemory* memory) const;
   // Brings the weights up to date; call it before a forward, and for quantized types after
   // weights().SetRanges.
   void Prepare();

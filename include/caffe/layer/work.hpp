@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "caffe/core/layout.hpp"
@@ -28,6 +29,12 @@ struct WorkRequest {
   bool empty() const { return maps.empty() && stages.empty(); }
 };
 
+// What works hold on their device, besides blobs and workspace, after Prepare.
+struct WorkMemory {
+  int64_t derived = 0;               // bytes of derived weights
+  std::set<const BlobBase*> absent;  // parameters that the device need not hold
+};
+
 // One way of computing a layer. A step of a plan owns it; it is immutable. When shapes, ranges,
 // parameters or the device change, another one is made.
 class Work {
@@ -38,6 +45,8 @@ class Work {
   virtual const char* library() const { return ""; }
   // Bytes that Run needs in the workspace.
   virtual int64_t workspace_bytes() const { return 0; }
+  // Adds what Prepare will allocate; may be called before it.
+  virtual void CountMemory(WorkMemory* memory) const {}
   // Bytes of parameters that Run reads, in the form in which it reads them.
   virtual int64_t parameter_bytes() const { return 0; }
   // Additions and multiplications of Run; no value if the formula is not known.

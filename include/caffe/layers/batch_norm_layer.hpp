@@ -35,11 +35,16 @@ class BatchNorm : public LayerBase {
   void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
 
  private:
+  // Whether Backward reads the bottom's data.
+  bool KeepsInput() const { return need_backward() && GradientNeedsInput(); }
   void ComputeBatchStatistics(const BlobBase& x);
   bool GradientNeedsInput() const { return !global_ || fused_relu_; }
 

@@ -37,11 +37,16 @@ class BN : public LayerBase {
   void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
 
  private:
+  // Whether Backward reads the bottom's data.
+  bool KeepsInput() const { return need_backward() && GradientNeedsInput(); }
   // The source of mean and variance.
   enum class Statistics { kBatch, kBlobs, kNone };
   void ReadParameters(const BlobVec& top);

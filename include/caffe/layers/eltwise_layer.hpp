@@ -25,6 +25,10 @@ class Eltwise : public LayerBase {
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    if (!mask_) return {};
+    return {{mask_.get()}, {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;

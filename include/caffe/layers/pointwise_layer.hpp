@@ -61,12 +61,17 @@ class Pointwise : public LayerBase {
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   const PointwiseFormula& formula() const { return formula_; }
 
  private:
+  // Whether Backward reads the bottom's data.
+  bool KeepsInput() const { return need_backward() && ReadsBottom(); }
   bool ReadsBottom() const {
     return formula_.gradient == PointwiseFormula::Gradient::kOfBottom ||
            formula_.gradient == PointwiseFormula::Gradient::kOfBoth;

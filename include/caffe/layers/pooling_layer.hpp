@@ -33,6 +33,7 @@ class Pooling : public LayerBase {
   void RepeatForward(const BlobVec& bottom, const BlobVec& top) override { Run(bottom, top); }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override;
   LayerFacts Facts() const override;
   void PrepareParameters() override;
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,

@@ -22,11 +22,16 @@ class PReLU : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
 
  private:
+  // Whether Backward reads the bottom's data.
+  bool KeepsInput() const { return need_backward(); }
   bool shared_ = false;
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;  // shared: one channel
   InputCopy input_;

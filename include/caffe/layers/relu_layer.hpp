@@ -19,12 +19,17 @@ class ReLU : public LayerBase {
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   float negative_slope() const { return slope_; }
 
  private:
+  // Whether Backward reads the bottom's data.
+  bool KeepsInput() const { return need_backward() && slope_ < 0; }
   float slope_ = 0;
   InputCopy input_;  // kept for negative slopes
   std::unique_ptr<Kernel> forward_, backward_;

@@ -26,11 +26,16 @@ class Scale : public LayerBase {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
+    return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
+  }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
 
  private:
+  // Whether Backward reads the bottom's data.
+  bool KeepsInput() const { return need_backward() && (!learned_ || param_propagate_down(0)); }
   // y = s x.
   void Multiply(const BlobBase& s, KernelArgument x, KernelArgument y);
 

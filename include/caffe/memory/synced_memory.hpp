@@ -70,6 +70,9 @@ class SyncedMemory {
   // until it is written. Does nothing and returns false while a view exists.
   bool Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset);
   bool borrowed() const { return room_ == Room::kBorrowed; }
+  // Returns a borrowed slice: the content is lost and undefined until it is written, in a buffer of
+  // this memory's own. Does nothing for other memories.
+  void Return();
   // Drops the content: the next access calls `source` to make it, in this memory's own buffer. A
   // borrowed slice is returned. The access throws if the source does not exist any more.
   void SetSource(std::weak_ptr<Source> source);

@@ -64,6 +64,12 @@ class Net {
   // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
   // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);
+  // With true, a whole Forward in phase TRAIN and the whole Backward after it share one arena: data
+  // and diffs are freed when no layer needs them any more, and layers with `recompute: true` run
+  // again in Backward. Observers of every layer switch this off. Afterwards data that was freed are
+  // computed when they are read, as long as the parameters are the same; reading a diff that was
+  // freed is an error. Keep excludes blobs. Solvers set this while they train.
+  void set_frees_memory(bool value) { frees_memory_ = value; }
   void ClearParamDiffs();
   // Requests that Backward also computes the gradients of these blobs. If the last forward did not
   // keep the data for them, the layers concerned run again, with the same random numbers. Throws,
@@ -193,6 +199,8 @@ class Net {
 
   void Init(const NetParameter& parameter, const NetOptions& options);
   void MakePlans();
+  // Whether somebody looks at blobs between the layers of a pass.
+  bool LooksAtLayers() const;
   // The observers that are active now, in the order of their calls.
   std::vector<PassObserver*> ActiveObservers() const;
   void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
@@ -204,6 +212,7 @@ class Net {
   Device* device_ = nullptr;
   bool layer_by_layer_ = false;  // Backward has run in phase TEST
   bool explicit_device_ = false;
+  bool frees_memory_ = false, forward_in_arena_ = false;
   bool debug_info_ = false, check_finite_ = false;
   std::unique_ptr<StepState> step_state_;
   Wiring wiring_;

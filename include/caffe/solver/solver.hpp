@@ -77,6 +77,9 @@ class Solver {
   // The function is called in every iteration.
   void SetActionFunction(ActionFunction function) { action_ = std::move(function); }
 
+  // Bytes of the history of the update rule.
+  int64_t history_bytes() const;
+
  private:
   void Init(Device* device);
   void InitTrainNet(Device* device);

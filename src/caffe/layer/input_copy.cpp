@@ -4,12 +4,17 @@
 
 namespace caffe {
 
-void InputCopy::Keep(const BlobBase& bottom, const BlobBase& top, bool wanted) {
-  if (!wanted || &bottom != &top || bottom.count() == 0) return;
+BlobVec InputCopy::Arrays(const BlobBase& bottom, const BlobBase& top, bool wanted) {
+  if (!wanted || &bottom != &top || bottom.count() == 0) return {};
   if (!copy_) {
     copy_ = MakeBlob(bottom.type(), bottom.device(), bottom.shape(), bottom.name() + " copy");
   }
   if (copy_->shape() != bottom.shape()) copy_->ReshapeLike(bottom);
+  return {copy_.get()};
+}
+
+void InputCopy::Keep(const BlobBase& bottom, const BlobBase& top, bool wanted) {
+  if (Arrays(bottom, top, wanted).empty()) return;
   bottom.device()->Copy(copy_->mutable_device_data(), bottom.device_data(), bottom.bytes());
 }
 

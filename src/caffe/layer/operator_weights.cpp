@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "caffe/device/device.hpp"
+
 namespace caffe {
 
 // Makes folded weights, or a copy in another type, again.
@@ -49,6 +51,38 @@ void OperatorWeights::SetRanges(const QuantRange& in, const QuantRange& out) {
 int64_t OperatorWeights::channel_bytes() const {
   if (quantized()) return codes_.channel_bytes();
   return has_bias() ? bias_.blob().bytes() : 0;
+}
+
+void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* memory) const {
+  const bool on_host = source_.weights->device()->host_accessible();
+  const bool alone = source_.weights->data_memory().use_count() == 1;
+  const auto absent = [&](const BlobBase* blob) {
+    if (blob && !on_host) memory->absent.insert(blob);
+  };
+  if (folded_) {  // on the host
+    absent(source_.weights);
+    absent(source_.bias);
+    for (const Affine& map : source_.maps) {
+      for (const BlobBase* blob : map.sources) absent(blob);
+    }
+  }
+  if (quantized()) {
+    memory->derived +=
+        source_.weights->count() * static_cast<int64_t>(type_.bytes()) + channel_bytes();
+    if (folded_ && on_host) memory->derived += folded_->weights().bytes() + folded_->bias().bytes();
+    absent(source_.weights);
+    absent(source_.bias);
+    return;
+  }
+  const bool frees = free_sources && prepared, converts = copy_.converts();
+  if (converts && !frees) memory->derived += copy_.blob().bytes();
+  const bool frees_source = free_sources && (converts || prepared);
+  if (folded_) {
+    memory->derived += folded_->bias().bytes();
+    if (!frees_source) memory->derived += folded_->weights().bytes();
+  } else if (frees_source && alone) {
+    absent(source_.weights);
+  }
 }
 
 void OperatorWeights::Refresh(bool free_sources) {

@@ -39,7 +39,6 @@ bool WeightedLayer::EnsureOps() {
     try {
       auto op = MakeOp({}, weights, backward_, {});
       if (!op) break;
-      workspace().Need(op->workspace_bytes());
       op->set_forward_only(phase() == TEST && !backward_);
       ops_.push_back(std::move(op));
     } catch (const Error& error) {
@@ -60,6 +59,7 @@ Epilogue WeightedLayer::Completed(Epilogue epilogue, Epilogue::Bias axis,
 
 void WeightedLayer::PrepareParameters() {
   EnsureOps();
+  for (const auto& op : ops_) workspace().Need(op->workspace_bytes());
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (weights_[i]->quantized()) {
       const QuantRange in = BottomRange(static_cast<int>(i)), out = TopRange(static_cast<int>(i));
@@ -87,6 +87,10 @@ class WeightedLayer::OwnWork final : public LayerWork {
     for (const auto& op : layer_->ops_) bytes = std::max(bytes, op->workspace_bytes());
     return bytes;
   }
+  void CountMemory(WorkMemory* memory) const override {
+    layer_->EnsureOps();
+    for (const auto& op : layer_->ops_) op->CountMemory(memory);
+  }
   int64_t parameter_bytes() const override {
     int64_t bytes = 0;
     for (const auto& op : layer_->ops_) bytes += op->parameter_bytes();
@@ -98,7 +102,7 @@ class WeightedLayer::OwnWork final : public LayerWork {
   }
 
  private:
-  const WeightedLayer* layer_;
+  WeightedLayer* layer_;
   size_t bottoms_;
 };
 
@@ -136,6 +140,7 @@ class WeightedWork final : public Work {
   std::optional<int64_t> operations() const override {
     return 2 * op_->products() + stages_ * top_->count();
   }
+  void CountMemory(WorkMemory* memory) const override { op_->CountMemory(memory); }
   void Prepare() override { op_->Prepare(); }
   void Run(DevicePtr workspace) override {
     WeightedOp::Operands operands;

@@ -20,6 +20,12 @@ int64_t WeightedOp::parameter_bytes() const {
   return (prepared > 0 ? prepared : weights_->weights().bytes()) + weights_->channel_bytes();
 }
 
+void WeightedOp::CountMemory(WorkMemory* memory) const {
+  const int64_t prepared = op().prepared_bytes();
+  memory->derived += prepared;
+  weights_->CountMemory(forward_only_, prepared > 0, memory);
+}
+
 void WeightedOp::Prepare() {
   weights_->Refresh(forward_only_);
   const bool prepared = prepared_.Refresh();

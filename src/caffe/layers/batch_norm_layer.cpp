@@ -103,7 +103,7 @@ void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
 // Uses the mean and deviation of the last forward.
 void BatchNorm::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
-  input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());
+  input_.Keep(*bottom[0], *top[0], KeepsInput());
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double low = fused_relu_ ? 0 : -kInfinity, high = kInfinity;
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();

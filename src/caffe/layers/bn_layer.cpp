@@ -146,7 +146,7 @@ void BN::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
     to_float_->Launch(channels_, {channels_, (i == 1 ? mean_ : variance_)->Data(),
                                   top[i]->MutableData(), 1.0, 1.0, 0.0, 0.0});
   }
-  input_.Keep(*bottom[0], *top[0], need_backward() && GradientNeedsInput());
+  input_.Keep(*bottom[0], *top[0], KeepsInput());
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData(), mean = Mean().Data();
   const KernelArgument slope = blobs_[0]->Data(), bias = blobs_[1]->Data();
   if (inner_ == 1) {

@@ -106,6 +106,12 @@ std::unique_ptr<Work> LRN::MakeWork(const WorkRequest& request, const BlobVec& b
   return std::make_unique<ChannelsLastWork>(*this, bottom[0], top[0]);
 }
 
+LayerArrays LRN::Arrays(const BlobVec& bottom, const BlobVec& top) {
+  if (!need_backward()) return {};
+  ReserveParts(bottom[0]->shape());
+  return {{}, {power_.get(), ratio_.get()}};
+}
+
 void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                    const BlobVec& bottom) {
   if (!propagate_down[0]) return;

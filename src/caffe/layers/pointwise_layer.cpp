@@ -29,7 +29,7 @@ void Pointwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
-  input_.Keep(*bottom[0], *top[0], need_backward() && ReadsBottom());
+  input_.Keep(*bottom[0], *top[0], KeepsInput());
   const int64_t count = bottom[0]->count();
   KernelArguments arguments{count, bottom[0]->Data(), top[0]->MutableData()};
   arguments.append(formula_.constants.begin(), formula_.constants.end());

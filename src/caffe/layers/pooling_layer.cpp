@@ -271,6 +271,11 @@ void Pooling::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
   operation_->Backward(arguments);
 }
 
+LayerArrays Pooling::Arrays(const BlobVec& bottom, const BlobVec& top) {
+  if (top.size() > 1 || !operation_->descriptor().has_mask()) return {};
+  return {{mask_.get()}, {}};
+}
+
 std::vector<uint64_t> Pooling::RunState() const {
   return Draws() ? std::vector<uint64_t>{counter_.Get()} : std::vector<uint64_t>();
 }

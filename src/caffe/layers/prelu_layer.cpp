@@ -48,7 +48,7 @@ void PReLU::PrepareParameters() {
 }
 
 void PReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
-  input_.Keep(*bottom[0], *top[0], need_backward());
+  input_.Keep(*bottom[0], *top[0], KeepsInput());
   const KernelArgument x = bottom[0]->Data(), slope = blobs_[0]->Data(), y = top[0]->MutableData();
   if (inner_ == 1) {
     forward_columns_->Launch({outer_, channels_}, {outer_, channels_, x, slope, y});

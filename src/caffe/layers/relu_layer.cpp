@@ -16,7 +16,7 @@ void ReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 void ReLU::Reshape(const BlobVec& bottom, const BlobVec& top) { top[0]->ReshapeLike(*bottom[0]); }
 
 void ReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
-  input_.Keep(*bottom[0], *top[0], need_backward() && slope_ < 0);
+  input_.Keep(*bottom[0], *top[0], KeepsInput());
   KernelArguments arguments{bottom[0]->count(), In(bottom, 0), Out(top, 0), Rescale(0, 0)};
   if (slope_ != 0) arguments.push_back(Rescale(0, 0, slope_));
   forward_->Launch(bottom[0]->count(), arguments);

@@ -63,7 +63,7 @@ void Scale::Multiply(const BlobBase& s, KernelArgument x, KernelArgument y) {
 }
 
 void Scale::Forward(const BlobVec& bottom, const BlobVec& top) {
-  input_.Keep(*bottom[0], *top[0], need_backward() && (!learned_ || param_propagate_down(0)));
+  input_.Keep(*bottom[0], *top[0], KeepsInput());
   const BlobBase& s = learned_ ? *blobs_[0] : *bottom[1];
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
   if (bias_index_ < 0) {

@@ -120,16 +120,17 @@ template <> std::string First(const ConvDescriptor&) {
 }
 
 // A library that computes a descriptor in layouts that no other one knows.
-template <class Rows, class D> void AddConverting(const D&, Rows*) {}
-template <class Rows> void AddConverting(const ConvDescriptor& d, Rows* rows) {
-  if (d.has_private_layout() && !d.quantized()) {
-    rows->push_back(ConvertingLibrary(&Multiplexer::Convolution));
-  }
+template <class Rows, class D> void AddConverting(const D&, const std::string&, Rows*) {}
+template <class Rows>
+void AddConverting(const ConvDescriptor& d, const std::string& first, Rows* rows) {
+  if (!d.has_private_layout() || d.quantized()) return;
+  const ConvLibrary row = ConvertingLibrary(&Multiplexer::Convolution);
+  rows->insert(row.name == first ? rows->begin() : rows->end(), row);
 }
 
 template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
   auto rows = Tables::Get().Of(d).Candidates(device, d, first);
-  AddConverting(d, &rows);
+  AddConverting(d, first, &rows);
   CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
               d.name());
   return rows;

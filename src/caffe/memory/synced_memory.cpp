@@ -229,15 +229,20 @@ bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) 
   return true;
 }
 
+void SyncedMemory::Return() {
+  if (!borrowed()) return;
+  if (one_copy()) host_.reset();
+  buffer_.reset();
+  offset_ = 0;
+  room_ = Room::kOwn;
+  head_ = Head::kUndefined;
+  version_ = NextVersion();
+}
+
 void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
+  Return();
   source_ = std::move(source);
   same_content_ = false;
-  if (borrowed()) {
-    if (one_copy()) host_.reset();
-    buffer_.reset();
-    offset_ = 0;
-    room_ = Room::kOwn;
-  }
   head_ = Head::kElsewhere;
   version_ = NextVersion();
 }

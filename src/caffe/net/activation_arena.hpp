@@ -7,40 +7,71 @@
 
 #include "caffe/memory/device_buffer.hpp"
 #include "caffe/net/memory_plan.hpp"
-#include "caffe/net/plan.hpp"
-#include "caffe/net/wiring.hpp"
+#include "pass_arrays.hpp"
 
 namespace caffe {
 
-// One allocation for the activations of a whole forward pass (reduced_memory_inference): blobs that
-// are not needed at the same time share bytes. Inputs, outputs, kept blobs and those with a view
-// have separate memory.
+// One allocation for the arrays of a net's whole passes: arrays that are not needed at the same time
+// share bytes. Kept arrays, those with a view, and those that are read before a step writes them
+// have separate memory, and so have those whose memory others hold, too.
+//
+// An array that layers run again before a backward has two lifetimes, with a slice for each.
 class ActivationArena {
  public:
-  // The plan must have been made from `nodes`.
-  ActivationArena(const Wiring& wiring, const std::vector<PlanNode>& nodes, const Plan& plan,
-                  const std::set<int>& kept);
-  // Before a forward, when shapes are known: gives the blobs their slices; their content is lost.
-  void Place(Device* device);
-  // One blob of each memory whose bytes another blob reuses before the end of the forward.
-  const std::vector<int>& lost() const { return lost_; }
-  // Bytes of the arena for the current shapes, and its blobs.
-  int64_t Bytes();
-  std::vector<int> Blobs();
+  ActivationArena(const Wiring& wiring, PassArrays arrays);
+
+  const PassArrays& arrays() const { return arrays_; }
+  // The memory of an array.
+  const std::shared_ptr<SyncedMemory>& Memory(int array) const;
+
+  // Before a pass, when shapes are known: makes the plan if memories or sizes changed.
+  void Update();
+  // Gives the arrays whose lifetimes begin in the steps [begin, end) their slices; their content is
+  // lost. PlaceAgain does so for second lifetimes.
+  void Place(Device* device, int begin, int end);
+  void PlaceAgain(int begin, int end);
+  // Frees the allocation, as soon as no array uses it.
+  void Release() { buffer_.reset(); }
+
+  // The arrays whose bytes another one has at the end of the forward, and those that no later step
+  // reads; one of each memory. All arrays of the arena.
+  const std::vector<int>& lost_in_forward() const { return lost_; }
+  const std::vector<int>& dead_after_forward() const { return dead_; }
+  const std::vector<int>& placed() const { return placed_; }
+
+  // The array has separate memory from the next pass on.
+  void Exclude(int array);
+
+  // Bytes of the arena, and those of them that diffs and scratch of the backward pass occupy at the
+  // step that needs most.
+  int64_t bytes() const { return plan_.bytes; }
+  int64_t diff_bytes() const { return diff_bytes_; }
+  // Whether the array lies in the arena.
+  bool Holds(int array) const;
 
  private:
-  std::vector<int64_t> Sizes() const;
-  // Makes the plan for the current shapes.
+  struct Seen {
+    const SyncedMemory* memory = nullptr;
+    int64_t bytes = 0;
+    long owners = 0;
+    bool operator==(const Seen&) const = default;
+  };
+  bool Look(size_t begin, size_t end);
+  void FindOwn();
   void MakePlan();
+  void Borrow(int buffer);
 
   const Wiring& wiring_;
-  // For each blob: the blob whose memory it shares, or itself. The plan uses that blob for both.
-  std::vector<int> root_;
-  std::set<int> kept_;  // roots
-  std::vector<MemoryPlan::Step> steps_;
-  std::vector<int64_t> sizes_;  // the sizes for which plan_ was made
+  PassArrays arrays_;
+  std::vector<BlobBase*> own_;  // of arrays of kind kOwn
+  std::vector<Seen> seen_;
+  std::vector<int> root_;  // of each array: the first one with its memory
+  // Buffers of the plan: array i's first lifetime is buffer i, its second one i + the number of
+  // arrays.
   MemoryPlan plan_;
-  std::vector<int> lost_;
+  std::vector<int> first_, last_;  // steps of each buffer; -1: unused
+  std::vector<int> lost_, dead_, placed_;
+  int64_t diff_bytes_ = 0;
   std::shared_ptr<DeviceBuffer> buffer_;
 };
 

@@ -6,14 +6,41 @@ namespace caffe {
 
 std::string MemoryNeeds::ToString() const {
   return Concat(total(), " bytes: ", data, " for blobs, ", diffs, " for their diffs, ", parameters,
-                " for parameters, ", parameter_diffs, " for their diffs; workspaces come on top");
+                " for parameters, ", parameter_diffs, " for their diffs, ", derived,
+                " for derived weights, ", workspace, " for the workspace");
 }
 
-MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients,
-                        const std::set<int>& absent, bool backward) {
+MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
+                        const ChannelsLast& channels_last, const ActivationArena* arena,
+                        const WorkMemory& works, bool backward) {
   MemoryNeeds needs;
+  needs.derived = works.derived;
   std::set<const SyncedMemory*> seen;
-  for (int id : absent) seen.insert(wiring.blobs[id]->data_memory().get());
+  for (const Step& step : plan.steps) {
+    for (int id : step.swallowed) seen.insert(wiring.blobs[id]->data_memory().get());
+    for (int id : step.unstored) seen.insert(wiring.blobs[id]->data_memory().get());
+  }
+  if (!arena) {
+    for (const auto& array : channels_last) needs.data += array ? array->bytes() : 0;
+  }
+  if (arena) {
+    ActivationArena planned(wiring, arena->arrays());  // the arena itself changes only in a forward
+    planned.Update();
+    needs.data += planned.bytes() - planned.diff_bytes();
+    needs.diffs += planned.diff_bytes();
+    for (size_t i = 0; i < planned.arrays().arrays.size(); ++i) {
+      const int array = static_cast<int>(i);
+      const SyncedMemory& memory = *planned.Memory(array);
+      const PassArrays::Array& one = planned.arrays().arrays[i];
+      if (planned.Holds(array)) {
+        seen.insert(&memory);
+      } else if ((one.kind == PassArrays::Kind::kOwn ||
+                  one.kind == PassArrays::Kind::kChannelsLast) &&
+                 seen.insert(&memory).second) {
+        (one.scratch ? needs.diffs : needs.data) += memory.bytes();
+      }
+    }
+  }
   // A diff that has no memory yet will be of its blob's size.
   const auto count = [&seen](BlobBase& blob, bool gradient, int64_t* data, int64_t* diffs) {
     if (seen.insert(blob.data_memory().get()).second) *data += blob.bytes();
@@ -34,7 +61,9 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients,
     count(*wiring.blobs[id], gradient[id], &needs.data, &needs.diffs);
   }
   for (BlobBase* blob : wiring.learnable) {
-    count(*blob, backward, &needs.parameters, &needs.parameter_diffs);
+    int64_t none = 0;
+    count(*blob, backward, works.absent.count(blob) ? &none : &needs.parameters,
+          &needs.parameter_diffs);
   }
   return needs;
 }

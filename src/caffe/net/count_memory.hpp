@@ -1,15 +1,17 @@
 #pragma once
 
-#include <set>
-
+#include "activation_arena.hpp"
+#include "caffe/layer/work.hpp"
 #include "caffe/net/memory_needs.hpp"
+#include "caffe/net/plan.hpp"
 #include "gradients.hpp"
 
 namespace caffe {
 
-// What a net needs, from shapes alone. `backward`: diffs count, too. The data of blobs in `absent` do
-// not count.
-MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients,
-                        const std::set<int>& absent, bool backward);
+// What a net needs, from shapes alone. `arena`: that of whole passes, or null. `backward`: diffs
+// count, too. Allocates nothing.
+MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
+                        const ChannelsLast& channels_last, const ActivationArena* arena,
+                        const WorkMemory& works, bool backward);
 
 }  // namespace caffe

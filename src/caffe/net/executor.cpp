@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "caffe/core/error.hpp"
 #include "describe_step.hpp"
 #include "in_layer.hpp"
 
@@ -13,35 +14,87 @@ namespace caffe {
 class Executor::RecomputedBlob final : public SyncedMemory::Source {
  public:
   RecomputedBlob(Executor* executor, int blob) : executor_(executor), blob_(blob) {
-    // All nodes that write the blob, and in their steps those before them.
-    for (const Step& step : executor->plan_.steps) {
+    // All steps that write the blob's memory. A step that swallows the blob is not run as a whole,
+    // but its nodes up to the one that writes the blob.
+    const Wiring& wiring = executor->wiring_;
+    const SyncedMemory* const memory = wiring.blobs[blob]->data_memory().get();
+    const auto writes = [&](const std::vector<int>& tops) {
+      return std::any_of(tops.begin(), tops.end(),
+                         [&](int top) { return wiring.blobs[top]->data_memory().get() == memory; });
+    };
+    for (size_t s = 0; s < executor->plan_.steps.size(); ++s) {
+      const Step& step = executor->plan_.steps[s];
       size_t count = 0;
       for (size_t i = 0; i < step.nodes.size(); ++i) {
-        const std::vector<int>& tops = executor->wiring_.nodes[step.nodes[i]].top_ids;
-        if (std::find(tops.begin(), tops.end(), blob) != tops.end()) count = i + 1;
+        if (writes(wiring.nodes[step.nodes[i]].top_ids)) count = i + 1;
       }
+      if (count == 0) continue;
       nodes_.insert(nodes_.end(), step.nodes.begin(), step.nodes.begin() + count);
+      if (step.fused() && writes(step.tops)) {
+        parts_.push_back({static_cast<int>(s), -1});
+      } else {
+        for (size_t i = 0; i < count; ++i) parts_.push_back({-1, step.nodes[i]});
+      }
     }
   }
 
   void Make(SyncedMemory*) override {
     const BlobBase& blob = *executor_->wiring_.blobs[blob_];
+    CAFFE_CHECK(!executor_->ParametersChanged(), "blob ", blob.name(), " was not kept by the ",
+                "last iteration of training, and the parameters have changed since; call ",
+                "net.keep('", blob.name(), "') before training");
     for (int node : nodes_) {
       CAFFE_CHECK(executor_->runner_->HasNotedShapes(node), "blob ", blob.name(),
                   " was not kept by the last forward, and blobs from which it is computed have ",
                   "other shapes now; run forward first, or have the net keep the blob");
     }
-    for (int node : nodes_) executor_->RunNode(node);
+    if (executor_->making_++ == 0) read_ = true;
+    try {
+      for (const Part& part : parts_) {
+        part.step >= 0 ? executor_->RepeatStep(part.step) : executor_->Repeat(part.node);
+      }
+    } catch (...) {
+      --executor_->making_;
+      throw;
+    }
+    --executor_->making_;
+  }
+
+  // Whether the caller has read the blob since the last call, for the second time in a row.
+  bool TakeRead() {
+    const bool again = read_ && read_before_;
+    read_before_ = read_;
+    read_ = false;
+    return again;
   }
 
  private:
   Executor* executor_;
   int blob_;
-  std::vector<int> nodes_;
+  struct Part {
+    int step, node;  // a step of several nodes, or a node; the other one is -1
+  };
+  std::vector<Part> parts_;
+  std::vector<int> nodes_;  // of all parts
+  bool read_ = false, read_before_ = false;
+};
+
+// A diff whose memory another array got.
+class Executor::FreedDiff final : public SyncedMemory::Source {
+ public:
+  explicit FreedDiff(const BlobBase& blob) : name_(blob.name()) {}
+  void Make(SyncedMemory*) override {
+    CAFFE_THROW("the gradient of blob ", name_, " was not kept by the last iteration of training; ",
+                "call net.keep('", name_, "') before training, or forward and backward of the net");
+  }
+
+ private:
+  std::string name_;
 };
 
 Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
-                   Workspace* workspace, Plan plan, std::unique_ptr<ActivationArena> arena)
+                   Workspace* workspace, Plan plan, ChannelsLast channels_last,
+                   std::unique_ptr<ActivationArena> arena)
     : wiring_(wiring),
       runner_(runner),
       ranges_(ranges),
@@ -49,8 +102,9 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       plan_(std::move(plan)),
       arena_(std::move(arena)),
       works_(plan_.steps.size()),
-      channels_last_(wiring.blobs.size()),
-      sources_(wiring.blobs.size()) {}
+      channels_last_(std::move(channels_last)),
+      sources_(wiring.blobs.size()),
+      freed_diffs_(wiring.blobs.size()) {}
 
 Executor::~Executor() = default;
 
@@ -75,32 +129,18 @@ BlobBase* Executor::Array(int blob, Layout layout) const {
   return channels_last_[plan_.channels_last[blob]].get();
 }
 
-// Makes the arrays in kNHWC that the step reads or writes, in the shapes of their blobs.
-void Executor::PrepareArrays(const Step& step) {
-  const auto prepare = [this](int id) {
-    const BlobBase& blob = *wiring_.blobs[id];
-    std::shared_ptr<BlobBase>& array = channels_last_[plan_.channels_last[id]];
-    if (!array) {
-      array = MakeBlob(blob.type(), blob.device(), blob.shape(), blob.name() + " (NHWC)");
-    } else if (array->shape() != blob.shape()) {
-      array->ReshapeLike(blob);
-    }
-  };
+// Of a type; its program is built at the first call.
+LayoutConverter& Executor::Converter(DataType type) {
+  auto found = converters_.find(type);
+  if (found == converters_.end()) {
+    found = converters_.try_emplace(type, workspace_->device(), type).first;
+  }
+  return found->second;
+}
+
+void Executor::PrepareConversions(const Step& step) {
   for (const std::vector<Conversion>* conversions : {&step.before, &step.after}) {
-    for (const Conversion& conversion : *conversions) {
-      prepare(conversion.blob);
-      const DataType type = wiring_.blobs[conversion.blob]->type();
-      if (!converters_.count(type)) {
-        converters_.try_emplace(type, wiring_.blobs[conversion.blob]->device(), type);
-      }
-    }
-  }
-  if (step.layouts.x == Layout::kNHWC) {
-    for (int id : wiring_.nodes[step.nodes[0]].bottom_ids) prepare(id);
-  }
-  if (step.layouts.y == Layout::kNHWC) {
-    for (int id : step.tops) prepare(id);
-    if (step.residual >= 0) prepare(step.residual);
+    for (const Conversion& one : *conversions) Converter(wiring_.blobs[one.blob]->type());
   }
 }
 
@@ -109,7 +149,9 @@ void Executor::Convert(const std::vector<Conversion>& conversions) {
     const bool to_nhwc = conversion.to == Layout::kNHWC;
     const BlobBase* from = Array(conversion.blob, to_nhwc ? Layout::kNCHW : Layout::kNHWC);
     BlobBase* to = Array(conversion.blob, conversion.to);
-    converters_.at(from->type())
+    SyncedMemory& memory = *to->data_memory();
+    if (!memory.stored()) memory.ForgetHostWrites();  // it is not made to be overwritten
+    Converter(from->type())
         .Run(from->shape(), from->device_data(), to->mutable_device_data(), conversion.to);
   }
 }
@@ -118,7 +160,7 @@ void Executor::Prepare(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
   for (int node : step.nodes) runner_->ReshapeIfNeeded(node);
-  PrepareArrays(step);
+  PrepareConversions(step);
   const Node& first = wiring_.nodes[step.nodes[0]];
   const int shape_epoch = runner_->shape_epoch(step.nodes[0]);
   const bool own_operator = step.fused() || step.layouts != LayoutPair{};
@@ -161,6 +203,56 @@ void Executor::RunNode(int node) {
   ranges_->Publish(node);
 }
 
+// Content that is not stored is not made for tops that are written now.
+void Executor::ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms) {
+  for (int top : tops) {
+    SyncedMemory& memory = *wiring_.blobs[top]->data_memory();
+    const bool read = std::any_of(bottoms.begin(), bottoms.end(), [&](int bottom) {
+      return wiring_.blobs[bottom]->data_memory().get() == &memory;
+    });
+    if (!memory.stored() && !read) memory.ForgetHostWrites();
+  }
+}
+
+// Computes the node's tops as in the last forward.
+void Executor::Repeat(int node) {
+  ForgetTops(wiring_.nodes[node].top_ids, wiring_.nodes[node].bottom_ids);
+  runner_->ReshapeIfNeeded(node);
+  runner_->Prepare(node);
+  runner_->RepeatForward(node);
+  ranges_->Publish(node);
+}
+
+// Computes the tops of a step of several nodes, with the same bits as the last forward.
+void Executor::RepeatStep(int index) {
+  const Step& step = plan_.steps[index];
+  std::vector<int> read = wiring_.nodes[step.nodes[0]].bottom_ids;
+  if (step.residual >= 0) read.push_back(step.residual);
+  // First, because making these uses the workspace, too.
+  for (int id : read) wiring_.blobs[id]->device_data();
+  ForgetTops(step.tops, read);
+  ReshapeChannelsLast(wiring_, channels_last_);
+  Prepare(index);
+  StepWork& own = works_[index];
+  // The arrays in kNHWC have the bytes of others now, or none.
+  std::vector<Conversion> before, after;
+  for (size_t i = 0; i < read.size(); ++i) {
+    const bool residual = step.residual >= 0 && i + 1 == read.size();
+    if ((residual ? step.layouts.y : step.layouts.x) == Layout::kNHWC) {
+      before.push_back({read[i], Layout::kNHWC});
+    }
+  }
+  if (step.layouts.y == Layout::kNHWC) {
+    for (int top : step.tops) after.push_back({top, Layout::kNCHW});
+  }
+  InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
+    Convert(before);
+    own.work->Run(workspace_->Need(own.work->workspace_bytes()));
+    Convert(after);
+  });
+  ranges_->Publish(step.nodes.back());
+}
+
 std::vector<StepInfo> Executor::Describe() {
   ranges_->Update();
   std::vector<StepInfo> steps;
@@ -180,11 +272,16 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   const auto within = [&](const Step& step) {
     return step.nodes.front() >= first && step.nodes.back() <= last;
   };
+  ReshapeChannelsLast(wiring_, channels_last_);
   for (size_t i = 0; i < works_.size(); ++i) {
     if (within(plan_.steps[i])) Prepare(i);
   }
   try {
-    if (arena_) arena_->Place(workspace_->device());
+    if (arena_) {
+      KeepBlobsThatAreRead();
+      arena_->Update();
+      arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
+    }
     for (size_t i = 0; i < works_.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (!within(step)) continue;
@@ -201,24 +298,84 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
     throw;
   }
   ForgetLost();
+  if (trains()) NoteParameters();
 }
 
 void Executor::ForgetLost() {
   if (!arena_) return;
-  for (int blob : arena_->lost()) Forget(blob);
+  for (int array : arena_->lost_in_forward()) Lose(array);
 }
 
-std::set<int> Executor::BlobsWithoutMemory() const {
-  std::set<int> blobs;
-  for (const Step& step : plan_.steps) {
-    blobs.insert(step.swallowed.begin(), step.swallowed.end());
-    blobs.insert(step.unstored.begin(), step.unstored.end());
+void Executor::Lose(int array) {
+  SyncedMemory& memory = *arena_->Memory(array);
+  if (!memory.borrowed()) return;
+  const PassArrays::Array& one = arena_->arrays().arrays[array];
+  if (one.kind == PassArrays::Kind::kData) {
+    Forget(one.blob);
+  } else if (one.kind == PassArrays::Kind::kDiff) {
+    std::shared_ptr<FreedDiff>& source = freed_diffs_[one.blob];
+    if (!source) source = std::make_shared<FreedDiff>(*wiring_.blobs[one.blob]);
+    memory.SetSource(source);
+  } else {
+    memory.Return();
   }
-  if (arena_) {
-    const std::vector<int> placed = arena_->Blobs();
-    blobs.insert(placed.begin(), placed.end());
+}
+
+// Blobs that the caller reads after every forward are stored from then on: computing them each time
+// would cost more than their memory.
+void Executor::KeepBlobsThatAreRead() {
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    if (sources_[blob] && sources_[blob]->TakeRead()) arena_->Exclude(static_cast<int>(blob));
   }
-  return blobs;
+}
+
+void Executor::NoteParameters() {
+  parameter_versions_.clear();
+  for (const BlobBase* blob : wiring_.learnable) {
+    parameter_versions_.push_back(blob->data_version());
+  }
+}
+
+bool Executor::ParametersChanged() const {
+  for (size_t i = 0; i < parameter_versions_.size(); ++i) {
+    if (wiring_.learnable[i]->data_version() != parameter_versions_[i]) return true;
+  }
+  return false;
+}
+
+void Executor::TakeForgotten(const Executor& other) {
+  parameter_versions_ = other.parameter_versions_;
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    if (other.sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
+      Forget(static_cast<int>(blob));
+    }
+  }
+}
+
+WorkMemory Executor::CountWorks(int64_t* workspace) const {
+  WorkMemory memory;
+  *workspace = 0;
+  for (size_t i = 0; i < works_.size(); ++i) {
+    try {
+      const bool current =
+          works_[i].work && works_[i].shape_epoch == runner_->shape_epoch(plan_.steps[i].nodes[0]);
+      const std::unique_ptr<Work> made = current ? nullptr : MakeWork(plan_.steps[i]);
+      const Work& work = current ? *works_[i].work : *made;
+      work.CountMemory(&memory);
+      *workspace = std::max(*workspace, work.workspace_bytes());
+    } catch (const Error&) {
+      // A quantized layer has no operator before its ranges are known.
+    }
+  }
+  return memory;
+}
+
+void Executor::LeaveArena() {
+  for (size_t blob = 0; blob < freed_diffs_.size(); ++blob) {
+    SyncedMemory& memory = *wiring_.blobs[blob]->diff_memory();
+    if (freed_diffs_[blob] && !memory.stored()) memory.ForgetHostWrites();
+  }
+  if (arena_) arena_->Release();
 }
 
 bool Executor::HasNotedShapes(const Step& step) const {
@@ -227,6 +384,7 @@ bool Executor::HasNotedShapes(const Step& step) const {
 }
 
 void Executor::MakeForgotten() {
+  if (trains()) return;
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
     if (sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
       wiring_.blobs[blob]->device_data();
@@ -243,6 +401,32 @@ void Executor::Backward(const std::vector<int>& nodes, const Gradients& gradient
     runner_->Backward(index, gradients.bottoms(index));
     for (PassObserver* observer : observers) observer->AfterBackward(node);
   }
+}
+
+void Executor::BackwardInArena(const Gradients& gradients, const Observers& observers) {
+  const PassArrays& arrays = arena_->arrays();
+  const auto end = [&] {
+    for (int array : arena_->placed()) Lose(array);
+  };
+  for (int array : arena_->dead_after_forward()) Lose(array);
+  arena_->Place(workspace_->device(), arrays.forward_steps, static_cast<int>(arrays.steps.size()));
+  try {
+    auto segment = arrays.segments.begin();  // in the order of their steps
+    for (int index : arrays.backward) {
+      for (; segment != arrays.segments.end() && segment->before == index; ++segment) {
+        arena_->PlaceAgain(segment->step, segment->step + static_cast<int>(segment->nodes.size()));
+        for (int node : segment->nodes) runner_->RepeatForward(node);
+      }
+      const Node& node = wiring_.nodes[index];
+      for (PassObserver* observer : observers) observer->BeforeBackward(node);
+      runner_->Backward(index, gradients.bottoms(index));
+      for (PassObserver* observer : observers) observer->AfterBackward(node);
+    }
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
 }
 
 }  // namespace caffe

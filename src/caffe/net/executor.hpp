@@ -24,11 +24,14 @@ class Executor {
  public:
   using Observers = std::vector<PassObserver*>;
 
-  // Borrowed objects must outlive the executor. With an arena, the plan is only for whole passes.
+  // Borrowed objects must outlive the executor. With an arena, the plan is only for whole passes;
+  // with one for training, for whole forwards each followed by a whole backward.
   Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Workspace* workspace,
-           Plan plan, std::unique_ptr<ActivationArena> arena = nullptr);
+           Plan plan, ChannelsLast channels_last = {},
+           std::unique_ptr<ActivationArena> arena = nullptr);
   ~Executor();
   const Plan& plan() const { return plan_; }
+  const ChannelsLast& channels_last() const { return channels_last_; }
 
   // Runs the steps whose nodes lie in [first, last], preceded by the added nodes from which these
   // read. Shapes, works and derived weights are updated before the first step runs. `per_layer`:
@@ -39,23 +42,40 @@ class Executor {
   // Runs those of the nodes backward that need it, in the given order.
   void Backward(const std::vector<int>& nodes, const Gradients& gradients,
                 const Observers& observers);
-  // The blobs without their own memory after a forward: those that the plan swallows, and those in
-  // the arena.
-  std::set<int> BlobsWithoutMemory() const;
-  // Bytes of the arena, 0 if there is none.
-  int64_t ArenaBytes() const { return arena_ ? arena_->Bytes() : 0; }
+  // The backward pass that follows a forward in the arena: arrays that no later layer needs are
+  // freed, and layers with `recompute` run again.
+  void BackwardInArena(const Gradients& gradients, const Observers& observers);
+  // Call this before a pass of training outside the arena: diffs that were freed are written there
+  // as if they were new. Frees the arena.
+  void LeaveArena();
+  // What the steps need for the current shapes, and their largest workspace. Allocates nothing.
+  WorkMemory CountWorks(int64_t* workspace) const;
+  // Null if every blob has memory of its own.
+  const ActivationArena* arena() const { return arena_.get(); }
+  // Marks the blobs that `other` would have to compute as this one's to compute.
+  void TakeForgotten(const Executor& other);
   // Computes the blobs that the last forward did not keep; call it before the executor is destroyed
   // or layers move.
   void MakeForgotten();
 
  private:
   class RecomputedBlob;
+  class FreedDiff;
   struct StepWork {
     std::unique_ptr<Work> work;
     // The state for which the work was made.
     int shape_epoch = 0, range_epoch = 0;
   };
+  bool trains() const { return arena_ && arena_->arrays().training; }
   void ForgetLost();
+  // Ends the lifetime of the content of an array of the arena.
+  void Lose(int array);
+  void NoteParameters();
+  bool ParametersChanged() const;
+  void KeepBlobsThatAreRead();
+  void ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms);
+  void Repeat(int node);
+  void RepeatStep(int step);
   void Prepare(size_t step);
   void Run(size_t step);
   // Drops the blob's content: the next access computes it.
@@ -65,7 +85,8 @@ class Executor {
   bool HasNotedShapes(const Step& step) const;
   // The array of a blob in a layout, as a blob of the same shape.
   BlobBase* Array(int blob, Layout layout) const;
-  void PrepareArrays(const Step& step);
+  LayoutConverter& Converter(DataType type);
+  void PrepareConversions(const Step& step);
   void Convert(const std::vector<Conversion>& conversions);
 
   const Wiring& wiring_;
@@ -75,10 +96,12 @@ class Executor {
   Plan plan_;
   std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
   std::vector<StepWork> works_;             // one for each step
-  // In kNHWC, by blob; null for blobs without such an array.
-  std::vector<std::shared_ptr<BlobBase>> channels_last_;
+  ChannelsLast channels_last_;
   std::map<DataType, LayoutConverter> converters_;
   std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten
+  std::vector<std::shared_ptr<FreedDiff>> freed_diffs_;   // of blobs; null until one is freed
+  std::vector<uint64_t> parameter_versions_;              // at the last forward, if it trains
+  int making_ = 0;                                        // nested calls of RecomputedBlob::Make
 };
 
 }  // namespace caffe

@@ -12,6 +12,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/memory/workspace.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/step_info.hpp"
 #include "caffe/quant/stored_ranges.hpp"
@@ -112,7 +113,11 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
 
 void Net::MakePlans() {
   // The previous plan's executor is needed for the blobs that it did not keep.
-  if (rooms_->whole) rooms_->whole->MakeForgotten();
+  const std::unique_ptr<Executor> previous = std::move(rooms_->whole);
+  if (previous) {
+    previous->MakeForgotten();
+    previous->LeaveArena();
+  }
   std::vector<PlanNode> nodes;
   PlanOptions options;
   for (const Node& node : wiring_.nodes) {
@@ -131,17 +136,28 @@ void Net::MakePlans() {
   Plan plan = Plan::Make(nodes, options);
   const std::string report = plan.Report(nodes);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
+  ChannelsLast channels_last = MakeChannelsLast(wiring_, plan);
   std::unique_ptr<ActivationArena> arena;
-  if (options.fuse && wiring_.parameter->reduced_memory_inference()) {
-    arena = std::make_unique<ActivationArena>(wiring_, nodes, plan, options.kept);
+  const NetParameter& parameter = *wiring_.parameter;
+  if (phase() == TRAIN) {
+    arena = std::make_unique<ActivationArena>(
+        wiring_, PassArrays::Training(wiring_, nodes, plan, rooms_->gradients, options.kept));
+  } else if (options.fuse &&
+             (!parameter.has_reduced_memory_inference() || parameter.reduced_memory_inference())) {
+    arena = std::make_unique<ActivationArena>(
+        wiring_, PassArrays::Forward(wiring_, nodes, plan, channels_last, options.kept));
   }
   options.fuse = false;
-  const auto make = [this](Plan plan, std::unique_ptr<ActivationArena> arena = nullptr) {
+  const auto make = [this](Plan plan, ChannelsLast channels_last = {},
+                           std::unique_ptr<ActivationArena> arena = nullptr) {
     return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,
-                                      wiring_.workspace.get(), std::move(plan), std::move(arena));
+                                      wiring_.workspace.get(), std::move(plan),
+                                      std::move(channels_last), std::move(arena));
   };
   rooms_->by_layer = make(Plan::Make(nodes, options));
-  rooms_->whole = make(std::move(plan), std::move(arena));
+  rooms_->whole = make(std::move(plan), std::move(channels_last), std::move(arena));
+  if (previous) rooms_->whole->TakeForgotten(*previous);
+  forward_in_arena_ = false;
 }
 
 void Net::Keep(const std::vector<std::string>& blobs) {
@@ -209,6 +225,17 @@ std::vector<PassObserver*> Net::ActiveObservers() const {
   return active;
 }
 
+bool Net::LooksAtLayers() const {
+  const LayerCallbacks& callbacks = rooms_->callbacks;
+  if (callbacks.before_forward || callbacks.after_forward || callbacks.before_backward ||
+      callbacks.after_backward) {
+    return true;
+  }
+  const std::vector<PassObserver*> observers = ActiveObservers();
+  return std::any_of(observers.begin(), observers.end(),
+                     [](const PassObserver* observer) { return observer->per_layer(); });
+}
+
 void Net::Forward() { Forward(0, wiring_.last_layer()); }
 
 void Net::Forward(int start, int end) {
@@ -221,7 +248,6 @@ void Net::Forward(int start, int end) {
   FollowDefaultDevice();
   rooms_->views.TakeData();
   const bool whole = start == 0 && end == last_layer;
-  if (whole) rooms_->views.ForgetOverwritten();
   // Casts and splits that follow a user layer belong to it; those before the first layer belong to
   // the first layer.
   const int first = start == 0 ? 0 : wiring_.layer_nodes[start];
@@ -229,9 +255,16 @@ void Net::Forward(int start, int end) {
   const std::vector<PassObserver*> observers = ActiveObservers();
   const bool per_layer = std::any_of(observers.begin(), observers.end(),
                                      [](const PassObserver* o) { return o->per_layer(); });
+  // In phase TRAIN the arena is for the passes of a solver.
+  const bool trains = phase() == TRAIN;
+  const bool in_whole = whole && !per_layer && (!trains || (frees_memory_ && !LooksAtLayers()));
+  forward_in_arena_ = false;
+  if (trains && !in_whole) rooms_->whole->LeaveArena();
+  rooms_->views.ForgetOverwritten(first, last, whole);
   if (start > 0) rooms_->versions.Take(first, last);
-  Executor& executor = whole && !per_layer ? *rooms_->whole : *rooms_->by_layer;
+  Executor& executor = in_whole ? *rooms_->whole : *rooms_->by_layer;
   WithNeeds([&] { executor.Forward(first, last, observers, per_layer); });
+  forward_in_arena_ = trains && in_whole;
   if (end < last_layer) rooms_->versions.Publish(first, last);
   SyncViews();
 }
@@ -256,11 +289,19 @@ void Net::Backward(int start, int end) {
   const int first = wiring_.layer_nodes[start], last = wiring_.layer_nodes[end];
   if (start < last_layer) rooms_->versions.CopyDiffs(nodes[first].top_ids, true);
   const std::vector<PassObserver*> observers = ActiveObservers();
+  const bool in_arena =
+      forward_in_arena_ && frees_memory_ && start == last_layer && end == 0 && !LooksAtLayers();
+  forward_in_arena_ = false;
+  if (phase() == TRAIN && !in_arena) rooms_->whole->LeaveArena();
   WithNeeds([&] {
     const std::vector<int> run = wiring_.BackwardNodes(start, end);
     if (end > 0) ClearUnreadDiffs(run, first, last);
     rooms_->losses.Seed(run, device_);
-    rooms_->by_layer->Backward(run, rooms_->gradients, observers);
+    if (in_arena) {
+      rooms_->whole->BackwardInArena(rooms_->gradients, observers);
+    } else {
+      rooms_->by_layer->Backward(run, rooms_->gradients, observers);
+    }
   });
   if (end > 0) rooms_->versions.CopyDiffs(nodes[last].bottom_ids, false);
   if (start == last_layer && end == 0) {
@@ -521,9 +562,12 @@ int64_t Net::parameter_bytes() const {
 MemoryNeeds Net::memory_needs() const {
   const bool backward = phase() == TRAIN || wiring_.parameter->force_backward() ||
                         !rooms_->gradients.requested().empty();
-  const Executor& whole = *rooms_->whole;
-  MemoryNeeds needs = CountMemory(wiring_, rooms_->gradients, whole.BlobsWithoutMemory(), backward);
-  needs.data += whole.ArenaBytes();
+  int64_t workspace = 0;
+  const WorkMemory works = rooms_->whole->CountWorks(&workspace);
+  MemoryNeeds needs =
+      CountMemory(wiring_, rooms_->gradients, plan(), rooms_->whole->channels_last(),
+                  rooms_->whole->arena(), works, backward);
+  needs.workspace = std::max(workspace, wiring_.workspace->bytes());
   return needs;
 }
 

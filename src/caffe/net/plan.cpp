@@ -170,6 +170,16 @@ class LayoutChooser {
 
   void Choose() {
     for (Step& step : plan_.steps) Choose(&step);
+    // What a later step needs in C order is stored then.
+    std::set<int> stored;
+    for (const Step& step : plan_.steps) {
+      for (const Conversion& one : step.before) {
+        if (one.to == Layout::kNCHW) stored.insert(root_[one.blob]);
+      }
+    }
+    for (Step& step : plan_.steps) {
+      std::erase_if(step.unstored, [&](int top) { return stored.count(root_[top]) > 0; });
+    }
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "views.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace caffe {
 namespace {
@@ -25,16 +26,21 @@ void Views::TakeDiffs() const {
   });
 }
 
-void Views::ForgetOverwritten() const {
-  for (const Node& node : wiring_.nodes) {
+void Views::ForgetOverwritten(int first, int last, bool whole) const {
+  std::set<const SyncedMemory*> read;
+  for (int n = first; n <= last; ++n) {
+    const Node& node = wiring_.nodes[n];
+    if (!whole) {
+      for (const BlobBase* bottom : node.bottom) read.insert(bottom->data_memory().get());
+    }
     if (node.bottom.empty()) continue;
     for (BlobBase* top : node.top) {
-      const auto same_memory = [top](BlobBase* bottom) {
-        return bottom->data_memory() == top->data_memory();
+      SyncedMemory& memory = *top->data_memory();
+      const auto same_memory = [&memory](BlobBase* bottom) {
+        return bottom->data_memory().get() == &memory;
       };
-      if (std::none_of(node.bottom.begin(), node.bottom.end(), same_memory)) {
-        top->data_memory()->ForgetHostWrites();
-      }
+      if (std::any_of(node.bottom.begin(), node.bottom.end(), same_memory)) continue;
+      if (whole || (!memory.stored() && !read.count(&memory))) memory.ForgetHostWrites();
     }
   }
 }

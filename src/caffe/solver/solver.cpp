@@ -38,6 +38,18 @@ std::vector<double> OutputValues(const Net& net) {
   return all;
 }
 
+// While it exists, the net frees activations that it does not need any more.
+class FreesMemory {
+ public:
+  explicit FreesMemory(Net* net) : net_(net) { net_->set_frees_memory(true); }
+  ~FreesMemory() { net_->set_frees_memory(false); }
+  FreesMemory(const FreesMemory&) = delete;
+  FreesMemory& operator=(const FreesMemory&) = delete;
+
+ private:
+  Net* net_;
+};
+
 bool AllFinite(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(),
                      [](double value) { return std::isfinite(value); });
@@ -215,6 +227,7 @@ void Solver::Step(int64_t iterations) {
     for (Callback* callback : callbacks_) callback->OnStart();
     net_->set_debug_info(p.debug_info() && DisplaysNow());
     for (int i = 0; i < p.iter_size(); ++i) {
+      const FreesMemory frees(net_.get());
       net_->Forward();
       net_->Backward();
       losses_->Record();
@@ -287,13 +300,17 @@ void Solver::ApplyUpdate() {
   try {
     updater_->Update(rate, iter_);
   } catch (const OutOfMemory& error) {
-    int64_t history = 0;
-    for (const auto& blob : updater_->history()) history += blob->bytes();
-    throw OutOfMemory(Concat(error.what(), "; the solver's history needs ", history, " bytes, net ",
-                             net_->name(), " ", net_->memory_needs().ToString()));
+    throw OutOfMemory(Concat(error.what(), "; the solver's history needs ", history_bytes(),
+                             " bytes, net ", net_->name(), " ", net_->memory_needs().ToString()));
   }
   if (displays) DisplayUpdate();
   ++iter_;
+}
+
+int64_t Solver::history_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& blob : updater_->history()) bytes += blob->bytes();
+  return bytes;
 }
 
 void Solver::DisplayUpdate() {
@@ -333,6 +350,7 @@ void Solver::Solve(const std::string& resume) {
     return;
   }
   if (DisplaysNow()) {
+    const FreesMemory frees(net_.get());
     net_->Forward();
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
     log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));

@@ -1,0 +1,27 @@
+#include "channels_last.hpp"
+
+namespace caffe {
+
+ChannelsLast MakeChannelsLast(const Wiring& wiring, const Plan& plan) {
+  ChannelsLast arrays(wiring.blobs.size());
+  for (const Step& step : plan.steps) {
+    ForEachArray(wiring.nodes[step.nodes[0]].bottom_ids, step, Layout::kNHWC, [&](int id, bool) {
+      const BlobBase& blob = *wiring.blobs[id];
+      std::shared_ptr<BlobBase>& array = arrays[plan.channels_last[id]];
+      if (!array) {
+        array = MakeBlob(blob.type(), blob.device(), blob.shape(), blob.name() + " (NHWC)");
+      }
+    });
+  }
+  return arrays;
+}
+
+void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays) {
+  for (size_t id = 0; id < arrays.size(); ++id) {
+    if (arrays[id] && arrays[id]->shape() != wiring.blobs[id]->shape()) {
+      arrays[id]->ReshapeLike(*wiring.blobs[id]);
+    }
+  }
+}
+
+}  // namespace caffe

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "caffe/net/plan.hpp"
+#include "caffe/net/wiring.hpp"
+
+namespace caffe {
+
+// The arrays in kNHWC of a net's blobs, as blobs of the same shapes, by Plan::channels_last; null for
+// blobs that have none.
+using ChannelsLast = std::vector<std::shared_ptr<BlobBase>>;
+
+// Those that the steps of the plan read or write. Nothing is allocated.
+ChannelsLast MakeChannelsLast(const Wiring& wiring, const Plan& plan);
+// Gives them the shapes of their blobs.
+void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays);
+
+// Calls use(blob, written) for each array in `layout` that the step reads or writes, in order.
+template <class Use>
+void ForEachArray(const std::vector<int>& bottoms, const Step& step, Layout layout,
+                  const Use& use) {
+  const auto convert = [&](const std::vector<Conversion>& conversions) {
+    for (const Conversion& conversion : conversions) {
+      use(conversion.blob, conversion.to == layout);
+    }
+  };
+  convert(step.before);
+  if (step.layouts.x == layout) {
+    for (int id : bottoms) use(id, false);
+  }
+  if (step.layouts.y == layout) {
+    if (step.residual >= 0) use(step.residual, false);
+    for (int id : step.tops) use(id, true);
+  }
+  convert(step.after);
+}
+
+}  // namespace caffe

@@ -1,0 +1,294 @@
+#include "pass_arrays.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "caffe.pb.h"
+
+namespace caffe {
+namespace {
+
+// Builds the arrays and steps of one kind of pass.
+class Builder {
+ public:
+  Builder(const Wiring& wiring, const std::vector<PlanNode>& nodes, const Plan& plan)
+      : wiring_(wiring), nodes_(nodes), plan_(plan), own_(nodes.size()) {
+    const int blobs = static_cast<int>(wiring.blobs.size());
+    std::map<const SyncedMemory*, int> first;
+    for (int id = 0; id < blobs; ++id) {
+      out_.arrays.push_back({PassArrays::Kind::kData, id});
+      root_.push_back(first.emplace(wiring.blobs[id]->data_memory().get(), id).first->second);
+    }
+  }
+
+  PassArrays Forward(ChannelsLast channels_last, const std::set<int>& kept) {
+    for (size_t id = 0; id < channels_last.size(); ++id) {
+      in_channels_last_.push_back(static_cast<int>(out_.arrays.size()));
+      if (channels_last[id]) {
+        out_.arrays.push_back({PassArrays::Kind::kChannelsLast, static_cast<int>(id)});
+      }
+    }
+    out_.channels_last = std::move(channels_last);
+    Keep(kept);
+    AddForward();
+    return std::move(out_);
+  }
+
+  PassArrays Training(const Gradients& gradients, const std::set<int>& kept) {
+    const int blobs = static_cast<int>(wiring_.blobs.size());
+    out_.training = true;
+    for (int id = 0; id < blobs; ++id) out_.arrays.push_back({PassArrays::Kind::kDiff, id});
+    Keep(kept);
+    for (int id : kept) out_.kept.insert(Diff(id));
+    for (const PlanNode& node : nodes_) {
+      if (!node.facts.host) continue;
+      for (int id : node.tops) out_.kept.insert(Diff(id));
+      for (int id : node.bottoms) out_.kept.insert(Diff(id));
+    }
+    AddForward();
+    for (int n : wiring_.BackwardNodes(wiring_.last_layer(), 0)) {
+      if (gradients.needed(n)) out_.backward.push_back(n);
+    }
+    FindSegments();
+    for (int n : out_.backward) AddBackward(n, gradients.bottoms(n));
+    std::sort(out_.segments.begin(), out_.segments.end(),
+              [](const auto& a, const auto& b) { return a.step < b.step; });
+    return std::move(out_);
+  }
+
+ private:
+  int Diff(int blob) const { return static_cast<int>(wiring_.blobs.size()) + blob; }
+
+  // Whether the node gives its top the memory of a bottom and writes nothing.
+  bool IsAlias(int n) const {
+    for (const Alias& alias : nodes_[n].facts.aliases) {
+      if (alias.bottom >= 0) return true;
+    }
+    return false;
+  }
+
+  void Keep(const std::set<int>& kept) {
+    out_.kept = kept;
+    for (const PlanNode& node : nodes_) {
+      for (const Alias& alias : node.facts.aliases) {
+        if (alias.parameter >= 0) out_.kept.insert(node.tops[alias.top]);
+      }
+      // The tops of a layer without bottoms, or with effects outside the device, are kept.
+      if (!node.bottoms.empty() && !node.facts.host) continue;
+      out_.kept.insert(node.tops.begin(), node.tops.end());
+      out_.kept.insert(node.bottoms.begin(), node.bottoms.end());
+    }
+    // Outputs: blobs that no later node reads.
+    std::vector<bool> read(wiring_.blobs.size(), false);
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      for (int id : node->tops) {
+        if (!read[root_[id]]) out_.kept.insert(id);
+      }
+      for (int id : node->bottoms) read[root_[id]] = true;
+    }
+    for (int id : std::set<int>(out_.kept)) kept_roots_.insert(root_[id]);
+  }
+
+  // Adds the arrays that belong to the layer itself.
+  void AddOwn(int n) {
+    const Node& node = wiring_.nodes[n];
+    const LayerArrays arrays = node.layer->Arrays(node.bottom, node.top);
+    for (const bool scratch : {false, true}) {
+      const size_t count = scratch ? arrays.scratch.size() : arrays.kept.size();
+      for (size_t i = 0; i < count; ++i) {
+        (scratch ? own_[n].scratch : own_[n].kept).push_back(static_cast<int>(out_.arrays.size()));
+        out_.arrays.push_back({PassArrays::Kind::kOwn, -1, n, scratch, i});
+      }
+    }
+  }
+
+  void AddForward() {
+    for (const Step& step : plan_.steps) {
+      const int first = step.nodes[0];
+      MemoryPlan::Step use;
+      for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
+        ForEachArray(nodes_[first].bottoms, step, layout, [&](int blob, bool written) {
+          const int array =
+              layout == Layout::kNCHW ? blob : in_channels_last_[plan_.channels_last[blob]];
+          (written ? use.writes : use.reads).push_back(array);
+        });
+      }
+      if (!step.fused()) {
+        AddOwn(first);
+        use.writes.insert(use.writes.end(), own_[first].kept.begin(), own_[first].kept.end());
+      }
+      out_.steps.push_back(std::move(use));
+    }
+    out_.forward_steps = static_cast<int>(out_.steps.size());
+  }
+
+  // The data that the node's backward reads.
+  std::vector<int> BackwardData(int n) const {
+    const PlanNode& node = nodes_[n];
+    const BackwardReads reads = BackwardReadsOf(wiring_.nodes[n].layer->layer_param());
+    std::vector<int> data;
+    for (int b = 0; b < static_cast<int>(node.bottoms.size()); ++b) {
+      if (!reads.Bottom(b)) continue;
+      const bool copied =
+          b == 0 && reads.copies_in_place && !node.tops.empty() && node.tops[0] == node.bottoms[0];
+      if (!copied) data.push_back(node.bottoms[b]);
+    }
+    for (int t = 0; t < static_cast<int>(node.tops.size()); ++t) {
+      if (reads.Top(t)) data.push_back(node.tops[t]);
+    }
+    return data;
+  }
+
+  void AddBackward(int n, const std::vector<bool>& gradients) {
+    for (RecomputedSegment& segment : out_.segments) {
+      if (segment.before != n) continue;
+      segment.step = static_cast<int>(out_.steps.size());
+      for (int again : segment.nodes) {
+        MemoryPlan::Step use{nodes_[again].bottoms, nodes_[again].tops};
+        use.writes.insert(use.writes.end(), own_[again].kept.begin(), own_[again].kept.end());
+        out_.steps.push_back(std::move(use));
+      }
+    }
+    if (IsAlias(n) && nodes_[n].tops.size() == 1 && gradients[0]) {
+      out_.joined.push_back({Diff(nodes_[n].bottoms[0]), Diff(nodes_[n].tops[0])});
+    }
+    MemoryPlan::Step use;
+    use.reads = BackwardData(n);
+    use.reads.insert(use.reads.end(), own_[n].kept.begin(), own_[n].kept.end());
+    for (int id : nodes_[n].tops) use.reads.push_back(Diff(id));
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      if (gradients[b]) use.writes.push_back(Diff(nodes_[n].bottoms[b]));
+    }
+    use.writes.insert(use.writes.end(), own_[n].scratch.begin(), own_[n].scratch.end());
+    out_.steps.push_back(std::move(use));
+  }
+
+  // Whether the node may run again. What it overwrites in place must have been written by nodes
+  // that run again, too: NarrowToWholeArrays.
+  bool MayRepeat(int n) const {
+    const Node& node = wiring_.nodes[n];
+    if (node.bottom_ids.empty() || nodes_[n].facts.host || nodes_[n].facts.shapes_from_data) {
+      return false;
+    }
+    for (int top : node.top_ids) {
+      if (kept_roots_.count(root_[top])) return false;
+    }
+    return true;
+  }
+
+  // Removes nodes that share a top's array with a writer outside their segment.
+  static constexpr int kNone = -1;
+  void NarrowToWholeArrays(std::vector<bool>* marked) const {
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::vector<int> segment(nodes_.size(), kNone);
+      for (size_t n = 0; n < nodes_.size(); ++n) {
+        if ((*marked)[n])
+          segment[n] = n > 0 && (*marked)[n - 1] ? segment[n - 1] : static_cast<int>(n);
+      }
+      std::map<int, std::set<int>> segments_of;  // of the writers of each array
+      for (size_t n = 0; n < nodes_.size(); ++n) {
+        if (IsAlias(static_cast<int>(n))) continue;
+        for (int top : nodes_[n].tops) segments_of[root_[top]].insert(segment[n]);
+      }
+      for (size_t n = 0; n < nodes_.size(); ++n) {
+        if (!(*marked)[n] || IsAlias(static_cast<int>(n))) continue;
+        for (int top : nodes_[n].tops) {
+          if (segments_of[root_[top]].size() > 1) {
+            (*marked)[n] = false;
+            changed = true;
+          }
+        }
+      }
+    }
+  }
+
+  void FindSegments() {
+    std::vector<bool> marked(nodes_.size(), false);
+    bool any = false;
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      const Node& node = wiring_.nodes[n];
+      // Splits and casts belong to the layer before them.
+      const bool wanted =
+          node.added() ? n > 0 && marked[n - 1] : node.layer->layer_param().recompute();
+      marked[n] = wanted && MayRepeat(static_cast<int>(n));
+      any = any || marked[n];
+    }
+    if (!any) return;
+    NarrowToWholeArrays(&marked);
+    std::set<int> read;  // arrays that a backward step reads
+    std::map<int, std::set<int>> reads_of;
+    for (int n : out_.backward) {
+      for (int id : BackwardData(n)) {
+        read.insert(root_[id]);
+        reads_of[n].insert(root_[id]);
+      }
+    }
+    for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+      if (!marked[n] || (n > 0 && marked[n - 1])) continue;
+      int end = n;
+      while (end < static_cast<int>(nodes_.size()) && marked[end]) ++end;
+      AddSegment(n, end, read, reads_of);
+    }
+  }
+
+  // From the nodes [begin, end) those that compute what backward reads.
+  void AddSegment(int begin, int end, const std::set<int>& read,
+                  const std::map<int, std::set<int>>& reads_of) {
+    RecomputedSegment segment;
+    std::set<int> wanted, written;
+    for (int n = end - 1; n >= begin; --n) {
+      bool repeat = !own_[n].kept.empty();
+      for (int top : nodes_[n].tops) {
+        repeat = repeat || read.count(root_[top]) || wanted.count(root_[top]);
+      }
+      if (!repeat) continue;
+      segment.nodes.insert(segment.nodes.begin(), n);
+      for (int id : nodes_[n].bottoms) wanted.insert(root_[id]);
+      for (int id : nodes_[n].tops) written.insert(root_[id]);
+    }
+    for (int n : out_.backward) {
+      const bool own =
+          std::find(segment.nodes.begin(), segment.nodes.end(), n) != segment.nodes.end() &&
+          !own_[n].kept.empty();
+      const auto reads = reads_of.find(n);
+      const bool reads_written =
+          reads != reads_of.end() &&
+          std::any_of(reads->second.begin(), reads->second.end(),
+                      [&written](int array) { return written.count(array) > 0; });
+      if (own || reads_written) {
+        segment.before = n;
+        break;
+      }
+    }
+    if (segment.before >= 0) out_.segments.push_back(std::move(segment));
+  }
+
+  struct Own {
+    std::vector<int> kept, scratch;
+  };
+  const Wiring& wiring_;
+  const std::vector<PlanNode>& nodes_;
+  const Plan& plan_;
+  std::vector<int> root_;              // of each blob: the first one with its memory
+  std::vector<int> in_channels_last_;  // of each blob: its array in kNHWC
+  std::set<int> kept_roots_;
+  std::vector<Own> own_;  // arrays of each node's layer
+  PassArrays out_;
+};
+
+}  // namespace
+
+PassArrays PassArrays::Forward(const Wiring& wiring, const std::vector<PlanNode>& nodes,
+                               const Plan& plan, ChannelsLast channels_last,
+                               const std::set<int>& kept) {
+  return Builder(wiring, nodes, plan).Forward(std::move(channels_last), kept);
+}
+
+PassArrays PassArrays::Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
+                                const Plan& plan, const Gradients& gradients,
+                                const std::set<int>& kept) {
+  return Builder(wiring, nodes, plan).Training(gradients, kept);
+}
+
+}  // namespace caffe

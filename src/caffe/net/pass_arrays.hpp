@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "caffe/net/memory_plan.hpp"
+#include "caffe/net/plan.hpp"
+#include "caffe/net/wiring.hpp"
+#include "channels_last.hpp"
+#include "gradients.hpp"
+
+namespace caffe {
+
+// Consecutive layers with `recompute: true`. Their tops are not kept for the backward pass; these
+// nodes run again before the first node whose backward reads what they compute.
+struct RecomputedSegment {
+  std::vector<int> nodes;  // that run again, in the order of the net
+  int before = -1;         // the node before whose backward they run; -1: nothing of them is read
+  int step = -1;           // the first of their steps in PassArrays::steps, one for each node
+};
+
+// The arrays of a net's passes, and the steps that use them: the steps of a plan's forward, followed
+// for training by those of the backward pass. From this ActivationArena finds when each array is
+// needed.
+struct PassArrays {
+  // kData, kDiff: of a blob, in C order; kChannelsLast: a blob's data in kNHWC; kOwn: of a layer
+  // (LayerArrays).
+  enum class Kind { kData, kDiff, kChannelsLast, kOwn };
+  struct Array {
+    Kind kind;
+    int blob = -1;  // in Wiring::blobs; not for kOwn
+    int node = -1;  // kOwn
+    bool scratch = false;
+    size_t index = 0;  // kOwn: in LayerArrays
+  };
+  std::vector<Array> arrays;  // the data of blob i is array i
+  ChannelsLast channels_last;
+  std::vector<MemoryPlan::Step> steps;
+  int forward_steps = 0;
+  bool training = false;                    // a backward pass follows
+  std::set<int> kept;                       // arrays with memory of their own
+  std::vector<RecomputedSegment> segments;  // by `step`
+  // Diffs (bottom, top) of layers whose Backward gives the bottom the memory of the top's diff, as
+  // Flatten does: arrays, in the order of the backward pass.
+  std::vector<std::pair<int, int>> joined;
+  // The nodes of the backward pass, in its order.
+  std::vector<int> backward;
+
+  // Of a whole forward in phase TEST. `kept`: blobs that each forward must store.
+  static PassArrays Forward(const Wiring& wiring, const std::vector<PlanNode>& nodes,
+                            const Plan& plan, ChannelsLast channels_last,
+                            const std::set<int>& kept);
+  // Of a whole forward and backward.
+  static PassArrays Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
+                             const Plan& plan, const Gradients& gradients,
+                             const std::set<int>& kept);
+};
+
+}  // namespace caffe
