@@ -270,7 +270,7 @@ TEST(EpilogueTest, StagesOfConvolutionsEqualTheDefinition) {
                 const double scale =
                     library == "winograd" || ChoosesAlgorithms(library) ? largest : 1;
                 test::ExpectNear(
-                    run(library, d), expected, scale * test::Tolerance(d.out),
+                    run(library, d), expected, scale * test::Tolerance(library, d.out),
                     device->info().id + " " + library + " " + d.name() + d.epilogue.name());
               }
             }
