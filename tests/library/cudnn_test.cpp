@@ -13,6 +13,7 @@
 #include "caffe/library/cudnn/channels_last.hpp"
 #include "caffe/library/tuning_table.hpp"
 #include "library/library_support.hpp"
+#include "support/epilogues.hpp"
 
 namespace caffe {
 namespace {
@@ -341,7 +342,8 @@ TEST_F(ConvGraphTest, FindsEnginesForEveryPass) {
       EXPECT_FALSE(Engines(d, ConvPass::kForward, false).empty()) << what;
       EXPECT_FALSE(Engines(d, ConvPass::kData, false).empty()) << what;
       // Gradients in float of data of 16 bits have compiled engines only.
-      if (type == kFloat) EXPECT_FALSE(Engines(d, ConvPass::kWeights, false).empty()) << what;
+      if (type != kFloat) continue;
+      EXPECT_FALSE(Engines(d, ConvPass::kWeights, false).empty()) << what;
     }
   }
 }
@@ -354,6 +356,27 @@ TEST_F(ConvGraphTest, FusesEpiloguesOfFloat) {
   EXPECT_FALSE(Engines(d, ConvPass::kForward, true).empty());
   d.epilogue.stages = {ResidualSum{0.5f}, kPlainReLU};
   EXPECT_FALSE(Engines(d, ConvPass::kForward, true).empty());
+}
+
+TEST_F(ConvGraphTest, DescribesEveryEpilogueThatItFuses) {
+  int fused = 0;
+  for (const DataType type : {kFloat, kHalf}) {
+    for (const Activation& activation : test::Activations()) {
+      for (const auto& stages : test::StagesWith(activation)) {
+        for (const auto bias : {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow}) {
+          ConvDescriptor d = Grouped(type, Layout::kNHWC);
+          d.epilogue.bias = bias;
+          d.epilogue.stages = stages;
+          d.Normalize();
+          if (!cudnn::CanFuse(d.epilogue)) continue;
+          const ConvGraph graph({nullptr, &h200_}, d, ConvPass::kForward, true);
+          EXPECT_GT(graph.engines(), 0) << d.name() << d.epilogue.name();
+          ++fused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(fused, 40);
 }
 
 // All engines for gradients in float of half data compile their kernels, which needs a driver: cuDNN
@@ -380,6 +403,70 @@ TEST_F(ConvGraphTest, DescribesOneToThreeAxes) {
     EXPECT_FALSE(Engines(d, ConvPass::kData, false).empty()) << kernel.size();
     EXPECT_FALSE(Engines(d, ConvPass::kWeights, false).empty()) << kernel.size();
   }
+}
+
+// The choices for an operation, by the text of its descriptor.
+std::vector<TunedChoice> ChoicesFor(const std::string& library, const std::string& part) {
+  std::vector<TunedChoice> found;
+  for (const TunedChoice& choice : TunedChoices()) {
+    if (choice.library == library && choice.operation.find(part) != std::string::npos) {
+      found.push_back(choice);
+    }
+  }
+  return found;
+}
+
+class CudaLibrariesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (Device* device : AllDevices()) {
+      if (device->backend() == Backend::kCuda) device_ = device;
+    }
+    if (!device_) GTEST_SKIP() << "no CUDA device";
+  }
+
+  Device* device_ = nullptr;
+};
+
+TEST_F(CudaLibrariesTest, HalfKindsPreferChannelsLast) {
+  if (!cudnn::Find()) GTEST_SKIP() << "cuDNN is not installed";
+  for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+    for (const bool train : {false, true}) {
+      ConvDescriptor d = Nhwc(type, 8, 64, {14, 14}, 64, {3, 3}, {}, {1, 1});
+      d.backward_data = d.backward_weights = train;
+      EXPECT_EQ(Multiplexer::PreferredLayout(device_, d),
+                type == kFloat ? Layout::kNCHW : Layout::kNHWC)
+          << d.name() << " " << train;
+      EXPECT_STREQ(Multiplexer::Convolution(device_, d)->library(), "cudnn") << d.name();
+      // Our own kernels compute depthwise convolutions.
+      d.group = 64;
+      EXPECT_EQ(Multiplexer::PreferredLayout(device_, d), Layout::kNCHW) << d.name();
+    }
+  }
+}
+
+TEST_F(CudaLibrariesTest, MeasureAnOperationOnce) {
+  if (!cudnn::Find()) GTEST_SKIP() << "cuDNN is not installed";
+  const ConvDescriptor d = Nhwc(kHalf, 3, 32, {17, 19}, 40, {3, 3}, {}, {1, 1});
+  const auto make = [&] { return Multiplexer::ConvolutionBy("cudnn", device_, d); };
+  const auto choices = [&] { return ChoicesFor("cudnn", d.name() + " pad 1x1"); };
+  make();
+  const size_t first = choices().size();
+  EXPECT_EQ(first, 3u) << "forward, data and weights";
+  for (const TunedChoice& choice : choices()) {
+    EXPECT_EQ(choice.device, device_->info().id);
+    EXPECT_GT(choice.milliseconds, 0) << choice.operation;
+  }
+  make();
+  EXPECT_EQ(choices().size(), first);
+  const TuneExhaustively exhaustively;
+  make();
+  ASSERT_EQ(choices().size(), 2 * first);
+  for (size_t i = first; i < 2 * first; ++i) {
+    EXPECT_GT(choices()[i].measured, 0) << choices()[i].operation;
+  }
+  make();
+  EXPECT_EQ(choices().size(), 2 * first);
 }
 
 // Matrix units would compute float data as TF32. Some engines add in any order, or store partial sums

@@ -261,7 +261,7 @@ TEST(EpilogueTest, StagesOfConvolutionsEqualTheDefinition) {
                 const double scale =
                     library == "winograd" || ChoosesAlgorithms(library) ? largest : 1;
                 test::ExpectNear(run(library, one.descriptor), expected,
-                                 scale * test::Tolerance(d.out),
+                                 scale * test::Tolerance(library, d.out),
                                  device->info().id + " " + library + " " + one.descriptor.name() +
                                      d.epilogue.name());
               }

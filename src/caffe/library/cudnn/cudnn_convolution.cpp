@@ -284,7 +284,9 @@ class Chooser {
       if (known(engines.first, engine) || known(engines.last, engine)) return;
       const auto facts = graph.Check(engine);
       if (!facts) return;
-      const bool last = facts->compiled_at_run_time && !engines.first.empty();
+      // With a candidate from another graph none needs to be compiled.
+      const bool last =
+          facts->compiled_at_run_time && (!engines.first.empty() || !candidates_.empty());
       (last ? engines.last : engines.first).push_back(engine);
     };
     int recommended = 0;
