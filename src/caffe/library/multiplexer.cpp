@@ -59,9 +59,9 @@ GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 // The tables, in order of preference. A row is skipped if its library is missing or does not
 // support the descriptor on that device.
 struct Tables {
-  Table<GemmDescriptor, GemmOp> gemm{{OpenBlasLibrary(), NativeLibrary(), NativeQuantizedLibrary(),
-                                      CublasLibrary(), ClBlastLibrary(), GeneratedLibrary(),
-                                      GeneratedQuantizedLibrary()}};
+  Table<GemmDescriptor, GemmOp> gemm{{RowsLibrary(), OpenBlasLibrary(), NativeLibrary(),
+                                      NativeQuantizedLibrary(), CublasLibrary(), ClBlastLibrary(),
+                                      GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
       {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
@@ -175,10 +175,12 @@ std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescr
 }
 
 Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descriptor) {
-  ConvDescriptor d = Normalized(descriptor);
-  d.x_layout = d.y_layout = Layout::kNCHW;
-  const auto row = Candidates(device, d, First(d)).front();
-  return row.prefers_nhwc && row.prefers_nhwc(device, d) ? Layout::kNHWC : Layout::kNCHW;
+  ConvDescriptor plain = Normalized(descriptor), nhwc;
+  plain.x_layout = plain.y_layout = Layout::kNCHW;
+  nhwc = plain;
+  nhwc.x_layout = nhwc.y_layout = Layout::kNHWC;
+  const bool last = Tables::Get().conv.PrefersNhwc(device, plain, nhwc, First(plain));
+  return last ? Layout::kNHWC : Layout::kNCHW;
 }
 
 std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescriptor& descriptor) {

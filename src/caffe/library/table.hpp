@@ -41,6 +41,20 @@ template <class D, class Op> class Table {
            std::any_of(rows_.begin(), rows_.end(), named);
   }
 
+  // For a descriptor whose arrays may have any layout (`plain` in kNCHW, `nhwc` in kNHWC): whether
+  // the first row that supports it, in order of preference, is faster in kNHWC. A row may support
+  // kNHWC alone.
+  bool PrefersNhwc(Device* device, const D& plain, const D& nhwc, const std::string& first) const {
+    const std::vector<Row> rows = Candidates(device, plain, first);
+    for (const Row& row : Candidates(device, nhwc, first)) {
+      if (!row.prefers_nhwc(device, plain)) continue;
+      if (rows.empty() || row.name == rows[0].name) return true;
+      if (rows[0].name == first) return false;
+      return row.name == first || Position(row.name) < Position(rows[0].name);
+    }
+    return false;
+  }
+
   // The rows that support it, in order; the row named `first` comes first, if it supports it.
   std::vector<Row> Candidates(Device* device, const D& descriptor, const std::string& first) const {
     std::vector<Row> rows;
@@ -58,6 +72,18 @@ template <class D, class Op> class Table {
   }
 
  private:
+  // The place of a row in the order of preference of the table.
+  size_t Position(const std::string& name) const {
+    size_t position = 0;
+    for (const auto* all : {&added_, &rows_}) {
+      for (const Row& row : *all) {
+        if (row.name == name) return position;
+        ++position;
+      }
+    }
+    return position;
+  }
+
   static bool KnowsLayouts(const Row& row, const D& descriptor) {
     if constexpr (requires { descriptor.has_private_layout(); }) {
       return row.prefers_nhwc || !descriptor.has_private_layout();
