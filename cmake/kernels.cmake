@@ -113,7 +113,8 @@ set(host_flags -O3 -fopenmp-simd -ffp-contract=off -fno-trapping-math -fno-math-
     -Wno-unused-function -Wno-unknown-pragmas)
 # Not written in the dialect, but compiled once per level, too.
 set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.cpp)
-set_source_files_properties(${winograd_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
+set(row_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/row_steps.cpp)
+set_source_files_properties(${winograd_steps} ${row_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 foreach(level IN LISTS CAFFE_HOST_LEVELS)
   set(level_flags "")
   if(level MATCHES "^v")
@@ -122,7 +123,7 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   if(level STREQUAL "v4")
     list(APPEND level_flags -mprefer-vector-width=512)
   endif()
-  set(level_sources ${winograd_steps}
+  set(level_sources ${winograd_steps} ${row_steps}
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/quantized_steps.cpp)
   foreach(folder IN LISTS host_folders)
     string(REPLACE "/" "_" key ${folder})

@@ -460,6 +460,42 @@ TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
   }
 }
 
+// Where oneDNN is the fastest: with many products for each element that is converted to NHWC; without
+// conversions almost everywhere; never for gradients.
+TEST(ConvolutionTest, OneDnnIsPreferredWhereItIsFaster) {
+  Device* cpu = Runtime::Get().cpu();
+  ConvDescriptor d = Conv(1, 64, {56, 56}, 64, {3, 3}, {}, {1, 1});
+  d.backward_data = d.backward_weights = false;
+  const auto has = [&](const ConvDescriptor& of) {
+    const auto libraries = Multiplexer::ConvolutionLibraries(cpu, of);
+    return std::find(libraries.begin(), libraries.end(), "onednn") != libraries.end();
+  };
+  if (!has(d)) GTEST_SKIP() << "without oneDNN, or without its kernels for this processor";
+  const auto first = [&](const ConvDescriptor& of) {
+    return Multiplexer::ConvolutionLibraries(cpu, of)[0];
+  };
+  EXPECT_EQ(first(d), "onednn");
+  EXPECT_EQ(Multiplexer::PreferredLayout(cpu, d), Layout::kNHWC);
+  ConvDescriptor training = d;
+  training.backward_data = training.backward_weights = true;
+  EXPECT_NE(first(training), "onednn");
+  EXPECT_EQ(Multiplexer::PreferredLayout(cpu, training), Layout::kNCHW);
+  ConvDescriptor points = Conv(1, 64, {56, 56}, 64, {1, 1});
+  points.backward_data = points.backward_weights = false;
+  EXPECT_EQ(first(points), "openblas");
+  EXPECT_EQ(Multiplexer::PreferredLayout(cpu, points), Layout::kNHWC);
+  points.x_layout = points.y_layout = Layout::kNHWC;
+  EXPECT_EQ(first(points), "onednn");
+  ConvDescriptor depthwise = Conv(1, 512, {14, 14}, 512, {3, 3}, {}, {1, 1}, {}, 512);
+  depthwise.backward_data = depthwise.backward_weights = false;
+  EXPECT_EQ(first(depthwise), "depthwise");
+  EXPECT_EQ(Multiplexer::PreferredLayout(cpu, depthwise), Layout::kNHWC);
+  ConvDescriptor small = Conv(1, 20, {12, 12}, 50, {5, 5});
+  small.backward_data = small.backward_weights = false;
+  EXPECT_NE(first(small), "onednn");
+  EXPECT_EQ(Multiplexer::PreferredLayout(cpu, small), Layout::kNCHW);
+}
+
 TEST(ConvolutionTest, RefusesWhatItCanNotDo) {
   Device* cpu = Runtime::Get().cpu();
   EXPECT_THROW(Multiplexer::Convolution(cpu, Conv(1, 6, {5, 5}, 4, {3, 3}, {}, {}, {}, 4)), Error);

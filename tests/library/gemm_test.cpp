@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "caffe/library/native/row_steps.hpp"
 #include "library/library_support.hpp"
 
 namespace caffe {
@@ -220,6 +222,59 @@ TEST(GemmTest, InstructionLevels) {
           test::ExpectNear(dc.Read(), expected, test::Tolerance(type), level + " " + d.name());
         }
       }
+    }
+  }
+  SetHostLevel(before);
+}
+
+// Few rows of A, many of B: parts of vectors, of blocks of rows and of threads' shares.
+TEST(GemmTest, FewRows) {
+  Device* cpu = Runtime::Get().cpu();
+  const std::string before = HostLevel();
+  for (const std::string& level : HostLevels()) {
+    SetHostLevel(level);
+    for (const TypePair& pair : kPairs) {
+      for (const int64_t m : {1, 2, 3, 5, 8, 9}) {
+        for (const int64_t n : {1, 7, 333}) {
+          GemmDescriptor d = Product(m, n, n == 333 ? 1001 : 13, false, true);
+          d.in = pair.in;
+          d.out = pair.out;
+          const auto libraries = Multiplexer::GemmLibraries(cpu, d);
+          const bool widens = d.in != kHalf || level == "v3" || level == "v4";
+          EXPECT_EQ(libraries[0] == "rows", m <= 8 && d.in != kDouble && widens) << d.name();
+          const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2), c = Values(SizeC(d), 3);
+          auto expected = c;
+          Reference(d, a, b, {}, 2, 0.5, &expected);
+          const Array da(cpu, d.in, a), db(cpu, d.in, b), dc(cpu, d.out, c);
+          test::Run(*Multiplexer::GemmBy(libraries[0], cpu, d), cpu, {da, db, dc, {}, 2, 0.5});
+          test::ExpectNear(dc.Read(), expected, test::Tolerance(d.out), level + " " + d.name());
+        }
+      }
+    }
+  }
+  SetHostLevel(before);
+}
+
+// Each code of bfloat16, against the formula of the layers.
+TEST(GemmTest, ClippedCodesOfBfloat16) {
+  const std::string before = HostLevel();
+  for (const std::string& level : HostLevels()) {
+    SetHostLevel(level);
+    for (const double high : {0.0, 6.0, std::numeric_limits<double>::infinity()}) {
+      std::vector<uint16_t> codes(1 << 16);
+      for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint16_t>(i);
+      uint16_t high_code;
+      ConvertElements(kDouble, &high, kBfloat16, &high_code, 1);
+      HostRowSteps().clip_bfloat16(codes.data(), static_cast<long>(codes.size()), high_code);
+      size_t wrong = 0;
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const uint16_t code = static_cast<uint16_t>(i);
+        double value;
+        ConvertElements(kBfloat16, &code, kDouble, &value, 1);
+        const uint16_t expected = value < 0 ? 0 : value > high ? high_code : code;
+        wrong += codes[i] != expected;
+      }
+      EXPECT_EQ(wrong, 0u) << level << " " << high;
     }
   }
   SetHostLevel(before);

@@ -27,6 +27,8 @@ void RemoveLibrary(const std::string& name);
 
 // Products. Those of quantized types are separate rows.
 GemmLibrary OpenBlasLibrary();
+// On the CPU, for few rows of A, whose time is that of reading B.
+GemmLibrary RowsLibrary();
 GemmLibrary NativeLibrary();
 GemmLibrary NativeQuantizedLibrary();
 GemmLibrary CublasLtLibrary();

@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
@@ -14,6 +16,7 @@
 #include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/native/row_steps.hpp"
 #include "caffe/library/onednn/onednn_api.hpp"
 #include "caffe/library/onednn/onednn_call.hpp"
 #include "caffe/library/workspace_layout.hpp"
@@ -336,6 +339,7 @@ class OneDnnConvOp final : public ConvOp {
                    {DNNL_ARG_DST, At(target)},
                    {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
     y_->Out(a.y, workspace);
+    if (clips_codes_) ClipCodes(a.y);
     if (pass_) Finish(a);
     device_->CountLibraryCall();
   }
@@ -387,6 +391,7 @@ class OneDnnConvOp final : public ConvOp {
   class Threads {
    public:
     Threads(int wanted, const ConvDescriptor& d) {
+      AdaptSpinning();
       if (omp_in_parallel()) {
         if (wanted == 1) return;
         throw LibraryRefusal(Concat(d.name(), " was made for ", wanted,
@@ -442,7 +447,10 @@ class OneDnnConvOp final : public ConvOp {
     y_ = ConvertY(d.out, stored);
     y_->PlanOut(&layout, false);
     const EpilogueStages stages(d.epilogue);
-    if (!stages.none() || y_->narrow()) {
+    clips_codes_ = !stages.none() && ClipsCodes();
+    if (clips_codes_) {
+      highest_code_ = Code(stages.b()).first;
+    } else if (!stages.none() || y_->narrow()) {
       Epilogue epilogue = d.epilogue;
       epilogue.bias = Epilogue::Bias::kNone;
       const bool columns = d.y_layout == Layout::kNHWC;
@@ -513,6 +521,37 @@ class OneDnnConvOp final : public ConvOp {
     form->reorder = Conversion::MakeReorder(problem_.Weights(problem_.element), desc);
   }
 
+  // Bounds that bfloat16 has exactly, the lower one 0: they are applied to codes.
+  bool ClipsCodes() const {
+    const EpilogueStages stages(descriptor_.epilogue);
+    if (Stored(descriptor_) != Element::bf16 || stages.a() != 0 || stages.b() < 0) return false;
+    return Code(stages.b()).second;
+  }
+  // The code of a number in bfloat16, and whether it is exact.
+  static std::pair<uint16_t, bool> Code(double value) {
+    uint16_t code;
+    double back;
+    ConvertElements(kDouble, &value, kBfloat16, &code, 1);
+    ConvertElements(kBfloat16, &code, kDouble, &back, 1);
+    return {code, back == value};
+  }
+
+  void ClipCodes(DevicePtr y) const {
+    constexpr int64_t kParallelCodes = 1 << 15, kBlock = 1 << 10;
+    auto* codes = static_cast<uint16_t*>(At(y));
+    const int64_t count =
+        descriptor_.batch * descriptor_.out_channels * descriptor_.geometry.output_count();
+    auto* const clip = HostRowSteps().clip_bfloat16;
+#pragma omp parallel if (count >= kParallelCodes && !omp_in_parallel())
+    {
+      const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const int64_t blocks = (count + kBlock - 1) / kBlock;
+      const int64_t begin = blocks * thread / threads * kBlock;
+      const int64_t end = std::min(count, blocks * (thread + 1) / threads * kBlock);
+      if (begin < end) clip(codes + begin, end - begin, highest_code_);
+    }
+  }
+
   // The stages, over rows of channels or of positions, in the layout of y.
   void Finish(const ConvArguments& a) const {
     const ConvDescriptor& d = descriptor_;
@@ -538,6 +577,8 @@ class OneDnnConvOp final : public ConvOp {
   std::unique_ptr<Conversion> x_, y_, data_y_diff_, data_x_diff_, weights_x_, weights_y_diff_;
   std::unique_ptr<Call> forward_, data_, weights_, sums_to_plain_;
   std::unique_ptr<EpiloguePass> pass_;
+  bool clips_codes_ = false;
+  uint16_t highest_code_ = 0;
   Room forward_scratch_, data_scratch_, weights_scratch_, sums_, plain_sums_;
 };
 
@@ -564,9 +605,40 @@ bool Supports(Device* device, const ConvDescriptor& d) {
   }
 }
 
-bool Prefers(Device*, const ConvDescriptor& d) { return d.has_private_layout(); }
+// Multiplications of a forward pass.
+int64_t Products(const ConvDescriptor& d) {
+  return d.batch * d.weight_count() * d.geometry.output_count();
+}
 
-bool PrefersNhwc(Device*, const ConvDescriptor& d) { return true; }
+int64_t Elements(const ConvDescriptor& d) {
+  return d.batch *
+         (d.in_channels * d.geometry.input_count() + d.out_channels * d.geometry.output_count());
+}
+
+// Below this many products a call of oneDNN costs more than it gains.
+constexpr int64_t kFewProducts = 2 << 20;
+// The products for each element of x and y that pay for its conversion to kNHWC and back.
+constexpr int64_t kPaysConversion = 64;
+
+// Winograd's algorithm needs far fewer products, where it is preferred.
+bool WinogradIsFaster(Device* device, ConvDescriptor d) {
+  static const ConvLibrary winograd = WinogradLibrary();
+  d.x_layout = d.y_layout = Layout::kNCHW;
+  return winograd.supports(device, d) && winograd.prefers(device, d);
+}
+
+bool Prefers(Device* device, const ConvDescriptor& d) {
+  if (d.has_private_layout()) return true;
+  if (d.backward_data || d.backward_weights || WinogradIsFaster(device, d)) return false;
+  return Products(d) > std::max(2 * kFewProducts, kPaysConversion * Elements(d));
+}
+
+// Without conversions it is faster than the others, except for few products. Depthwise convolutions
+// take a third of the time of our own kernels, whatever their size is.
+bool PrefersNhwc(Device* device, const ConvDescriptor& d) {
+  if (d.backward_data || d.backward_weights || WinogradIsFaster(device, d)) return false;
+  return (d.group > 1 && d.group == d.in_channels) || Products(d) > kFewProducts;
+}
 
 }  // namespace
 

@@ -1,0 +1,163 @@
+#include <omp.h>
+
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/epilogue_pass.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/native/row_steps.hpp"
+#include "caffe/library/workspace_layout.hpp"
+
+namespace caffe {
+
+// One for each instruction level; null for levels that this build lacks.
+extern const RowSteps row_steps_v2 [[gnu::weak]];
+extern const RowSteps row_steps_v3 [[gnu::weak]];
+extern const RowSteps row_steps_v4 [[gnu::weak]];
+extern const RowSteps row_steps_neon [[gnu::weak]];
+
+const RowSteps& HostRowSteps() {
+  const std::string& level = HostLevel();
+  if (level == "v2") return row_steps_v2;
+  if (level == "v3") return row_steps_v3;
+  return level == "v4" ? row_steps_v4 : row_steps_neon;
+}
+
+namespace {
+
+// The most rows of A; for more, libraries that copy B to a better order are faster.
+constexpr int64_t kMostRows = 8;
+// Below this many products one thread is faster.
+constexpr int64_t kParallelProducts = 1 << 16;
+// Rows of B that a thread takes at a time.
+constexpr int64_t kGrain = 16;
+
+template <class T = void> T* At(DevicePtr pointer) {
+  return pointer ? reinterpret_cast<T*>(pointer.address()) : nullptr;
+}
+
+auto Dots(DataType type) {
+  const RowSteps& steps = HostRowSteps();
+  return type == kFloat ? steps.dots_float : type == kHalf ? steps.dots_half : steps.dots_bfloat16;
+}
+
+// C = A B' for few rows of A: each element is a product of two rows. B is read once, in its own type,
+// by all threads. Sums are float.
+class RowsGemmOp final : public GemmOp {
+ public:
+  RowsGemmOp(Device* device, const GemmDescriptor& d)
+      : GemmOp(d),
+        device_(device),
+        dots_(Dots(d.in)),
+        narrow_in_(d.in != kFloat),
+        narrow_out_(d.out != kFloat) {
+    if (narrow_in_) {
+      widen_ = ProgramBuilder(device, "convert")
+                   .Types({kFloat, d.in, kFloat})
+                   .Body("blas/convert")
+                   .Build()
+                   ->CreateKernel("widen_rows");
+    }
+    constexpr int64_t kSize = sizeof(float);
+    a_at_ = layout_.Add(narrow_in_ ? d.m * d.k * kSize : 0);
+    sums_at_ = layout_.Add(d.m * d.n * kSize);
+    if (narrow_out_ || !d.epilogue.empty()) {
+      pass_ = std::make_unique<EpiloguePass>(device, kFloat, d.out, d.epilogue);
+    }
+  }
+  const char* library() const override { return "rows"; }
+  int64_t workspace_bytes() const override { return layout_.bytes(); }
+
+ protected:
+  void DoRun(const GemmArguments& g) override {
+    const GemmDescriptor& d = descriptor_;
+    CheckMemory(g);
+    RowProducts products{d.m,
+                         d.k,
+                         0,
+                         d.n,
+                         At<float>(g.a),
+                         d.row_a(),
+                         At(g.b),
+                         d.row_b(),
+                         At<float>(g.workspace + sums_at_),
+                         d.n};
+    if (narrow_in_) {
+      const DevicePtr wide = g.workspace + a_at_;
+      if (d.k > 0) {
+        widen_->Launch(LaunchRange(d.m, d.k), {d.m, d.k, d.row_a(), d.k, g.a, wide});
+      }
+      products.x = At<float>(wide);
+      products.x_stride = d.k;
+    }
+    Multiply(products);
+    Store(g, products.y);
+    device_->CountLibraryCall();
+  }
+
+ private:
+  void Multiply(const RowProducts& products) const {
+    const GemmDescriptor& d = descriptor_;
+    AdaptSpinning();
+    if (d.m * d.n * d.k < kParallelProducts || omp_in_parallel()) return dots_(products);
+#pragma omp parallel
+    {
+      const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const int64_t blocks = (d.n + kGrain - 1) / kGrain;
+      RowProducts part = products;
+      part.begin = static_cast<long>(std::min(d.n, blocks * thread / threads * kGrain));
+      part.end = static_cast<long>(std::min(d.n, blocks * (thread + 1) / threads * kGrain));
+      if (part.begin < part.end) dots_(part);
+    }
+  }
+
+  // C = epilogue(alpha * sums + beta * C).
+  void Store(const GemmArguments& g, float* sums) const {
+    const GemmDescriptor& d = descriptor_;
+    const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
+    for (int64_t i = 0; i < d.m; ++i) {
+      float* row = sums + i * d.n;
+      for (int64_t j = 0; alpha != 1 && j < d.n; ++j) row[j] *= alpha;
+      if (beta != 0) {
+        const char* c = At<char>(g.c);
+        for (int64_t j = 0; j < d.n; ++j) {
+          float old;
+          ConvertElements(d.out, c + (i * d.row_c() + j) * d.out.bytes(), kFloat, &old, 1);
+          row[j] += beta * old;
+        }
+      }
+      if (!pass_) std::copy_n(row, d.n, At<float>(g.c) + i * d.row_c());
+    }
+    if (pass_) {
+      pass_->Run({d.m, d.n, d.m, 0, d.n, 0, d.row_c()}, g.workspace + sums_at_, g.c, g.bias,
+                 g.epilogue);
+    }
+  }
+
+  Device* device_;
+  void (*const dots_)(const RowProducts&);
+  const bool narrow_in_, narrow_out_;
+  WorkspaceLayout layout_;
+  int64_t a_at_, sums_at_;
+  std::unique_ptr<Kernel> widen_;
+  std::unique_ptr<EpiloguePass> pass_;
+};
+
+bool Supports(Device* device, const GemmDescriptor& d) {
+  if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble) return false;
+  return d.m <= kMostRows && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
+}
+
+}  // namespace
+
+GemmLibrary RowsLibrary() {
+  return {"rows", &Supports, [](Device* device, const GemmDescriptor& d) {
+            return std::make_unique<RowsGemmOp>(device, d);
+          }};
+}
+
+}  // namespace caffe
