@@ -11,6 +11,8 @@ def processor():
     facts = {key.strip(): value.strip() for key, value in facts.items()}
     flags = facts.get('flags', '').split()
     best = next((flag for flag in ('avx512f', 'avx2', 'sse4_2') if flag in flags), '')
+    best = ', '.join([best] + [flag for flag in ('avx512_bf16', 'avx512_fp16', 'amx_bf16')
+                               if flag in flags])
     return '%s (%s)' % (facts.get('model name', 'processor'), best)
 
 
@@ -22,7 +24,7 @@ def write_report(text, path):
             file.write(text)
 
 
-def commit():
-    answer = subprocess.run(['git', '-C', ROOT, 'describe', '--always', '--dirty'],
+def commit(folder=ROOT):
+    answer = subprocess.run(['git', '-C', folder, 'describe', '--always', '--dirty'],
                             capture_output=True, text=True)
     return answer.stdout.strip() or 'not a checkout'
