@@ -267,9 +267,10 @@ void BindNet(py::module_& module) {
           },
           "keep('conv1', 'fc7'): every forward writes these blobs.\n\n"
           "A whole forward in phase TEST computes some layers together and does not write the\n"
-          "blobs between them. Reading such a blob computes it from the current values of the\n"
-          "blobs before it. Keep blobs that you read after each forward. RuntimeError for an\n"
-          "unknown name.")
+          "blobs between them, and blobs share memory. Reading such a blob computes it from the\n"
+          "current values of the blobs before it. A solver frees blobs and gradients that no layer\n"
+          "needs. Keep blobs that you read after each forward or step. RuntimeError for an unknown\n"
+          "name.")
       .def(
           "share_with",
           [](Net& net, const Net& other) {

@@ -71,7 +71,9 @@ class ResumeTest : public testing::TestWithParam<Case> {
   std::unique_ptr<Solver> Make(int64_t seed, int snapshot = 0) const {
     SolverParameter parameter = Parameter(seed);
     parameter.set_snapshot(snapshot);
-    return std::make_unique<Solver>(parameter, GetParam().place.device);
+    auto solver = std::make_unique<Solver>(parameter, GetParam().place.device);
+    solver->net()->Keep({"pool"});  // State reads it after training
+    return solver;
   }
 
   static TrainingState State(Solver& solver) {

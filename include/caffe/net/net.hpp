@@ -185,8 +185,9 @@ class Net {
   // Forward does, so that quantized layers need ranges, but computes no blob.
   std::vector<StepInfo> Steps();
   // A whole forward in phase TEST does not write all blobs: some are computed within a step, and
-  // with reduced_memory_inference the memory of some is reused. Reading such a blob computes it
-  // from the current content of the blobs before it. Every forward writes the blobs named here.
+  // the memory of some is reused, unless reduced_memory_inference is false. Reading such a blob
+  // computes it from the current content of the blobs before it. Every forward, also one of a
+  // solver, stores the blobs named here, and a solver's backward their diffs.
   void Keep(const std::vector<std::string>& blobs);
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;
@@ -199,7 +200,7 @@ class Net {
 
   void Init(const NetParameter& parameter, const NetOptions& options);
   void MakePlans();
-  // Whether somebody looks at blobs between the layers of a pass.
+  // Whether an observer or a callback looks at blobs between the layers of a pass.
   bool LooksAtLayers() const;
   // The observers that are active now, in the order of their calls.
   std::vector<PassObserver*> ActiveObservers() const;
