@@ -138,7 +138,12 @@ LayoutConverter& Executor::Converter(DataType type) {
   return found->second;
 }
 
-void Executor::PrepareConversions(const Step& step) {
+// The step's arrays in kNHWC take the shapes of their blobs.
+void Executor::PrepareArrays(const Step& step) {
+  ForEachArray(wiring_.nodes[step.nodes[0]].bottom_ids, step, Layout::kNHWC, [&](int id, bool) {
+    BlobBase& array = *Array(id, Layout::kNHWC);
+    if (array.shape() != wiring_.blobs[id]->shape()) array.ReshapeLike(*wiring_.blobs[id]);
+  });
   for (const std::vector<Conversion>* conversions : {&step.before, &step.after}) {
     for (const Conversion& one : *conversions) Converter(wiring_.blobs[one.blob]->type());
   }
@@ -160,7 +165,7 @@ void Executor::Prepare(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
   for (int node : step.nodes) runner_->ReshapeIfNeeded(node);
-  PrepareConversions(step);
+  PrepareArrays(step);
   const Node& first = wiring_.nodes[step.nodes[0]];
   const int shape_epoch = runner_->shape_epoch(step.nodes[0]);
   const bool own_operator = step.fused() || step.layouts != LayoutPair{};
@@ -231,7 +236,6 @@ void Executor::RepeatStep(int index) {
   // First, because making these uses the workspace, too.
   for (int id : read) wiring_.blobs[id]->device_data();
   ForgetTops(step.tops, read);
-  ReshapeChannelsLast(wiring_, channels_last_);
   Prepare(index);
   StepWork& own = works_[index];
   // The arrays in kNHWC have the bytes of others now, or none.
@@ -272,7 +276,6 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   const auto within = [&](const Step& step) {
     return step.nodes.front() >= first && step.nodes.back() <= last;
   };
-  ReshapeChannelsLast(wiring_, channels_last_);
   for (size_t i = 0; i < works_.size(); ++i) {
     if (within(plan_.steps[i])) Prepare(i);
   }

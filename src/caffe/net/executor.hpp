@@ -86,7 +86,7 @@ class Executor {
   // The array of a blob in a layout, as a blob of the same shape.
   BlobBase* Array(int blob, Layout layout) const;
   LayoutConverter& Converter(DataType type);
-  void PrepareConversions(const Step& step);
+  void PrepareArrays(const Step& step);
   void Convert(const std::vector<Conversion>& conversions);
 
   const Wiring& wiring_;
