@@ -106,7 +106,8 @@ TEST(PreparedWeightsTest, NarrowWeightsAreWidenedOnce) {
     options.device = cpu;
     options.phase = TEST;
     NetParameter parameter = ParseNet(
-        "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 3 dim: 64 } } } "
+        "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 12 dim: 64 } } "
+        "} "
         "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
         "  inner_product_param { num_output: 10 } }");
     parameter.set_data_type(CAFFE_HALF);

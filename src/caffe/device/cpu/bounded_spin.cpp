@@ -129,7 +129,9 @@ int64_t BoundSpinning() {
 
 bool AdaptSpinning(int64_t stops, double seconds) {
   Spin& spin = State();
-  const std::lock_guard lock(spin.mutex);
+  // A launch does not wait for one of another thread.
+  const std::unique_lock lock(spin.mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
   const double passed = seconds - spin.seconds;
   if (passed >= 0 && passed < (spin.busy ? kLongLook : kShortLook)) return spin.busy;
   const double rate = static_cast<double>(stops - spin.stops) / passed;

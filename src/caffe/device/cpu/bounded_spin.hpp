@@ -14,7 +14,8 @@ int64_t BoundSpinning();
 // Called at launches: checks from time to time whether other processes took cores away.
 void AdaptSpinning();
 // The same for a given number of involuntary context switches and a given processor time in
-// seconds, both since the start of the process. Returns true if the short loop is now in use.
+// seconds, both since the start of the process. Returns true if the short loop is now in use, and
+// false if another thread is checking.
 bool AdaptSpinning(int64_t stops, double seconds);
 
 }  // namespace caffe
