@@ -8,10 +8,12 @@
 // There are `padded` channels; those that stand for nothing are 0. With a fold of 1x1 and no
 // padding this only adds channels.
 
-// y [n, out_h, out_w, padded] = x [n, in_h, in_w, channels]; rows = n out_h out_w.
+// y [n, out_h, out_w, padded] = x [n, in_h, in_w, channels]; rows = n out_h out_w. The strides are
+// those of x, which may also be [n, channels, in_h, in_w].
 KERNEL(fold_input, ARG(i64, rows), FOLD(i64, in_h), FOLD(i64, in_w), FOLD(i64, channels),
        FOLD(i64, padded), FOLD(i64, fold_h), FOLD(i64, fold_w), FOLD(i64, pad_h), FOLD(i64, pad_w),
-       FOLD(i64, out_h), FOLD(i64, out_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i64, out_h), FOLD(i64, out_w), FOLD(i64, channel_stride), FOLD(i64, position_stride),
+       IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, c, padded) {
     const Index row = r / out_w, jw = r - row * out_w, n = row / out_h, jh = row - n * out_h;
     const Index tap = c / channels, channel = c - tap * channels;
@@ -19,7 +21,10 @@ KERNEL(fold_input, ARG(i64, rows), FOLD(i64, in_h), FOLD(i64, in_w), FOLD(i64, c
     const Index h = jh * fold_h + rh - pad_h, w = jw * fold_w + rw - pad_w;
     const i32 inside = rh < fold_h && h >= 0 && h < in_h && w >= 0 && w < in_w;
     STORE(MOtype, y, (i64)r * padded + c,
-          inside ? LOAD(MItype, x, ((i64)(n * in_h + h) * in_w + w) * channels + channel) : 0);
+          inside ? LOAD(MItype, x,
+                        (i64)n * in_h * in_w * channels + (h * in_w + w) * position_stride +
+                            channel * channel_stride)
+                 : 0);
   }
 }
 
@@ -27,14 +32,17 @@ KERNEL(fold_input, ARG(i64, rows), FOLD(i64, in_h), FOLD(i64, in_w), FOLD(i64, c
 // Elements that no position has are 0.
 KERNEL(unfold_input, ARG(i64, rows), FOLD(i64, in_h), FOLD(i64, in_w), FOLD(i64, channels),
        FOLD(i64, padded), FOLD(i64, fold_h), FOLD(i64, fold_w), FOLD(i64, pad_h), FOLD(i64, pad_w),
-       FOLD(i64, out_h), FOLD(i64, out_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i64, out_h), FOLD(i64, out_w), FOLD(i64, channel_stride), FOLD(i64, position_stride),
+       IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, c, channels) {
     const Index row = r / in_w, w = r - row * in_w + pad_w;
     const Index n = row / in_h, h = row - n * in_h + pad_h;
     const Index jh = h / fold_h, jw = w / fold_w;
     const Index tap = (h - jh * fold_h) * fold_w + (w - jw * fold_w);
     const i32 inside = jh < out_h && jw < out_w;
-    STORE(MOtype, y, (i64)r * channels + c,
+    STORE(MOtype, y,
+          (i64)n * in_h * in_w * channels + (r - n * in_h * in_w) * position_stride +
+              c * channel_stride,
           inside ? LOAD(MItype, x, ((i64)(n * out_h + jh) * out_w + jw) * padded +
                                        tap * channels + c)
                  : 0);

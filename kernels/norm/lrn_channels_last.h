@@ -3,7 +3,7 @@
 //! runs: device lrn_channels
 // Local response normalisation across channels (see lrn.h) of x [rows, channels], whose channels are
 // neighbours. The sums have the order of lrn.h.
-KERNEL(lrn_channels, ARG(i64, rows), ARG(i64, channels), FOLD(i64, reach), ARG(Acctype, factor),
+KERNEL(lrn_channels, ARG(i64, rows), FOLD(i32, channels), FOLD(i64, reach), ARG(Acctype, factor),
        ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, c, channels) {
     const Index at = r * channels + c;
@@ -19,7 +19,7 @@ KERNEL(lrn_channels, ARG(i64, rows), ARG(i64, channels), FOLD(i64, reach), ARG(A
 }
 
 // The same for processors: an item is a row, computed for 256 channels at a time.
-KERNEL(lrn_channels_rows, ARG(i64, rows), ARG(i64, channels), FOLD(i64, reach),
+KERNEL(lrn_channels_rows, ARG(i64, rows), FOLD(i32, channels), FOLD(i64, reach),
        ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, rows) {
     for (Index start = 0; start < channels; start += 256) {

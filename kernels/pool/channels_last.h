@@ -5,8 +5,8 @@
 // Pooling of images whose channels are neighbours: x is [images, height, width, channels], y is
 // [images, out_height, out_width, channels]. There is no mask, hence no gradient. Values and the
 // order of sums are those of max.h and average.h. A row is a window, a column a channel.
-KERNEL(max_pool_channels, ARG(i64, images), ARG(i64, channels), ARG(i32, height), ARG(i32, width),
-       ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
+KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
+       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x),
        OUT(MOtype, y)) {
   FOR_EACH_ROW(r, images * out_height * out_width, c, channels) {
@@ -26,8 +26,8 @@ KERNEL(max_pool_channels, ARG(i64, images), ARG(i64, channels), ARG(i32, height)
   }
 }
 
-KERNEL(average_pool_channels, ARG(i64, images), ARG(i64, channels), ARG(i32, height),
-       ARG(i32, width), ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h),
+KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
+       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
        FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, images * out_height * out_width, c, channels) {
@@ -49,8 +49,8 @@ KERNEL(average_pool_channels, ARG(i64, images), ARG(i64, channels), ARG(i32, hei
 }
 
 // The same for processors: an item is a window, computed for 256 channels at a time.
-KERNEL(max_pool_channels_rows, ARG(i64, images), ARG(i64, channels), ARG(i32, height),
-       ARG(i32, width), ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h),
+KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
+       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
        FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, images * out_height * out_width) {
@@ -77,8 +77,8 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), ARG(i64, channels), ARG(i32, he
   }
 }
 
-KERNEL(average_pool_channels_rows, ARG(i64, images), ARG(i64, channels), ARG(i32, height),
-       ARG(i32, width), ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h),
+KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
+       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
        FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, images * out_height * out_width) {

@@ -143,7 +143,7 @@ class ConvRun {
 // Libraries that have several algorithms, and another one for each epilogue: their sums may differ
 // in the last bits, and those of half kinds may be rounded before the epilogue.
 bool ChoosesAlgorithms(const std::string& library) {
-  return library == "cudnn" || library == "cublaslt";
+  return library == "cudnn" || library == "cublaslt" || library == "converted";
 }
 
 std::vector<double> Inputs(const ConvDescriptor& d) {

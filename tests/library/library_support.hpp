@@ -176,7 +176,8 @@ inline double Tolerance(DataType type) {
 
 // cuDNN may transform float data (FFT, Winograd), which costs up to 3e-6 of the largest sum.
 inline double Tolerance(const std::string& library, DataType type) {
-  return library == "cudnn" && type == kFloat ? 6e-6 : Tolerance(type);
+  const bool transforms = library == "cudnn" || library == "converted";  // which may use cuDNN
+  return transforms && type == kFloat ? 6e-6 : Tolerance(type);
 }
 
 // Relative to the largest value.

@@ -24,6 +24,7 @@ class Softmax : public LayerBase {
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   // Kernels for inner = 1, where a row is contiguous, and kernels for the general case.
   std::unique_ptr<Kernel> forward_rows_, forward_, backward_rows_, backward_;
+  std::unique_ptr<Kernel> forward_groups_;  // null on the CPU
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

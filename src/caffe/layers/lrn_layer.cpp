@@ -83,7 +83,9 @@ class LRN::ChannelsLastWork final : public Work {
     const bool host = layer.device()->host_accessible();
     ProgramBuilder builder(layer.device(), "lrn_channels_last");
     builder.Types(layer.types()).Body("norm/lrn_channels_last");
-    if (!layer.device()->info().is_cpu_type) builder.Fold("reach", layer.reach_);
+    if (!layer.device()->info().is_cpu_type) {
+      builder.Fold("reach", layer.reach_).Fold("channels", bottom->shape(1));
+    }
     forward_ = builder.Build()->CreateKernel(host ? "lrn_channels_rows" : "lrn_channels");
   }
   void Run(DevicePtr) override {

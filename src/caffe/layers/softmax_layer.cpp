@@ -10,6 +10,10 @@ void Softmax::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   forward_ = MakeKernel("norm/softmax", "softmax_forward");
   backward_rows_ = MakeKernel("norm/softmax", "softmax_backward_rows");
   backward_ = MakeKernel("norm/softmax", "softmax_backward");
+  forward_groups_ = nullptr;
+  if (!device()->host_accessible()) {
+    forward_groups_ = MakeKernel("norm/softmax_groups", "softmax_forward_groups");
+  }
 }
 
 void Softmax::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -21,7 +25,11 @@ void Softmax::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Softmax::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (inner_ == 1) {
+  // A group of work items is not worth its waits for a few classes.
+  if (forward_groups_ && inner_ == 1 && channels_ > 64) {
+    forward_groups_->LaunchInGroups({{outer_, 1, 1}, {256, 1, 1}},
+                                    {channels_, bottom[0]->Data(), top[0]->MutableData()});
+  } else if (inner_ == 1) {
     forward_rows_->Launch(outer_, {outer_, channels_, bottom[0]->Data(), top[0]->MutableData()});
   } else {
     forward_->Launch({outer_, inner_},

@@ -97,6 +97,12 @@ class KernelPoolOp final : public PoolOp {
     if (d.fixed_window) {
       builder.Fold("kernel_h", d.height.kernel).Fold("kernel_w", d.width.kernel);
     }
+    if (d.has_private_layout()) {
+      // Divisions by them give each item its place.
+      builder.Fold("channels", d.channels).Fold("height", d.height.input);
+      builder.Fold("width", d.width.input).Fold("out_height", d.height.output);
+      builder.Fold("out_width", d.width.output);
+    }
     builder.Fold("stride_h", d.height.stride).Fold("stride_w", d.width.stride);
     builder.Fold("pad_h", d.height.pad).Fold("pad_w", d.width.pad);
     return builder.Build();

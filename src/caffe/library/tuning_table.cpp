@@ -16,6 +16,7 @@
 namespace caffe {
 namespace {
 
+constexpr double kTooSlow = 100;  // milliseconds: one run is enough
 constexpr double kSlow = 20;  // milliseconds
 
 std::atomic<int> exhaustive_scopes{0};
@@ -117,6 +118,7 @@ double MeasureMilliseconds(Device* device, const std::function<void()>& run, dou
   // The first run may load kernels, which takes milliseconds.
   const double cold = timed(1);
   if (cold > kSlow && cold > 3 * best) return cold;
+  if (cold > kTooSlow) return cold;
   const double first = timed(1);
   if (first > 3 * best) return first;
   const int runs = std::clamp(static_cast<int>(1 / std::max(first, 1e-3)), 2, 20);

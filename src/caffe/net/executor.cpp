@@ -328,7 +328,14 @@ void Executor::Lose(int array) {
 // would cost more than their memory.
 void Executor::KeepBlobsThatAreRead() {
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
-    if (sources_[blob] && sources_[blob]->TakeRead()) arena_->Exclude(static_cast<int>(blob));
+    if (!sources_[blob] || !sources_[blob]->TakeRead()) continue;
+    arena_->Exclude(static_cast<int>(blob));
+    for (Step& step : plan_.steps) {
+      // In kNHWC only, so far.
+      if (std::erase(step.unstored, static_cast<int>(blob)) > 0) {
+        step.after.push_back({static_cast<int>(blob), Layout::kNCHW});
+      }
+    }
   }
 }
 

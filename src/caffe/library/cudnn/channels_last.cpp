@@ -11,7 +11,7 @@ constexpr int64_t kVector = 8;        // channels that engines for 16 bits read 
 constexpr int64_t kMostFolded = 128;  // channels of a folded image
 
 bool Few(const ConvDescriptor& d) {
-  return d.x_layout == Layout::kNHWC && d.in != kFloat && d.group == 1 && d.in_channels < kVector;
+  return d.y_layout == Layout::kNHWC && d.in != kFloat && d.group == 1 && d.in_channels < kVector;
 }
 
 bool AllOnes(const Shape& values) {
@@ -50,10 +50,16 @@ ConvDescriptor ChannelsLast::FormOf(const ConvDescriptor& d) {
     }
   }
   form.in_channels = RoundedUp(form.in_channels, kVector);
+  form.x_layout = Layout::kNHWC;
   // Kernels count elements in 32 bits.
   const int64_t images =
       std::max(d.in_channels * g.input_count(), form.in_channels * form.geometry.input_count());
   return d.batch * images <= INT32_MAX ? form : d;
+}
+
+bool ChannelsLast::ReadsCOrder(const ConvDescriptor& d) {
+  return d.x_layout == Layout::kNCHW && Few(d) && !d.backward_data && !d.backward_weights &&
+         FormOf(d).x_layout == Layout::kNHWC;
 }
 
 ChannelsLast::ChannelsLast(Device* device, const ConvDescriptor& d)
@@ -62,7 +68,7 @@ ChannelsLast::ChannelsLast(Device* device, const ConvDescriptor& d)
       changes_images_(form_.in_channels != d.in_channels),
       // With one tap or one channel both orders of weights are the same.
       changes_weights_(changes_images_ ||
-                       (d.x_layout == Layout::kNHWC && d.geometry.kernel_count() > 1 &&
+                       (d.y_layout == Layout::kNHWC && d.geometry.kernel_count() > 1 &&
                         d.in_channels > d.group)) {
   const ConvGeometry &g = d.geometry, &f = form_.geometry;
   const bool folds = f.stride != g.stride;
@@ -70,6 +76,7 @@ ChannelsLast::ChannelsLast(Device* device, const ConvDescriptor& d)
   const auto pad = [&](size_t back) { return folds ? FromEnd(g.pad, back, 0) : 0; };
   const int64_t channels = d.in_channels / d.group, padded = form_.in_channels / d.group;
   // Without a fold all axes but the last are one, and in NCHW one channel has all taps.
+  const bool in_c_order = d.x_layout == Layout::kNCHW;
   const int64_t in_w = FromEnd(g.input, 0, 1), out_w = FromEnd(f.input, 0, 1);
   image_ = {folds ? FromEnd(g.input, 1, 1) : g.input_count() / in_w,
             in_w,
@@ -80,8 +87,10 @@ ChannelsLast::ChannelsLast(Device* device, const ConvDescriptor& d)
             pad(1),
             pad(0),
             folds ? FromEnd(f.input, 1, 1) : f.input_count() / out_w,
-            out_w};
-  if (d.x_layout == Layout::kNCHW) {
+            out_w,
+            in_c_order ? g.input_count() : 1,
+            in_c_order ? 1 : d.in_channels};
+  if (d.y_layout == Layout::kNCHW) {
     const int64_t taps = channels * g.kernel_count();
     weights_ = {1, 1, 1, 1, 1, taps, 1, taps};
   } else if (folds) {
@@ -107,7 +116,7 @@ ChannelsLast::ChannelsLast(Device* device, const ConvDescriptor& d)
   if (changes_images_) {
     const auto program = build(d.in, image_,
                                {"in_h", "in_w", "channels", "padded", "fold_h", "fold_w", "pad_h",
-                                "pad_w", "out_h", "out_w"});
+                                "pad_w", "out_h", "out_w", "channel_stride", "position_stride"});
     fold_ = program->CreateKernel("fold_input");
     unfold_ = program->CreateKernel("unfold_input");
   }

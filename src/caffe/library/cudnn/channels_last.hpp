@@ -23,6 +23,8 @@ class ChannelsLast {
   // What cuDNN computes.
   static ConvDescriptor FormOf(const ConvDescriptor& d);
   const ConvDescriptor& form() const { return form_; }
+  // Whether the form is made of images in kNCHW as well, for a y in kNHWC and a forward pass.
+  static bool ReadsCOrder(const ConvDescriptor& d);
   // Whether the form has other images or weights than the convolution.
   bool changes_images() const { return changes_images_; }
   bool changes_weights() const { return changes_weights_; }

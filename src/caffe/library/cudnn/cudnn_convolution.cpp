@@ -33,7 +33,8 @@ using cudnn::EngineChoice;
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 constexpr int64_t kAlignment = 16;  // of the graphs' arrays
 constexpr int kRecommended = 8;     // engines of the heuristics that are always candidates
-constexpr double kQuickSeconds = 0.06;
+constexpr double kQuickSeconds = 0.5;
+constexpr size_t kQuickCandidates = 6;  // that are measured even if they take longer
 
 int64_t Bytes(DataType type, int64_t count) { return count * static_cast<int64_t>(type.bytes()); }
 
@@ -251,7 +252,9 @@ class Chooser {
     return std::make_shared<const Chosen>(std::move(chosen));
   }
 
-  bool TimeIsUp() const { return !exhaustive_ && !candidates_.empty() && spent_ > kQuickSeconds; }
+  bool TimeIsUp() const {
+    return !exhaustive_ && candidates_.size() >= kQuickCandidates && spent_ > kQuickSeconds;
+  }
 
   void Measure() {
     scratch_.emplace(device_, d_, pass_);
@@ -592,8 +595,9 @@ class CudnnConvOp final : public ConvOp {
 
 // Whether cuDNN can describe the convolution.
 bool Describes(Device* device, const ConvDescriptor& d) {
-  if (device->backend() != Backend::kCuda || d.quantized() || d.x_layout != d.y_layout)
-    return false;
+  if (device->backend() != Backend::kCuda || d.quantized()) return false;
+  // Images with few channels are copied anyway.
+  if (d.x_layout != d.y_layout && !cudnn::ChannelsLast::ReadsCOrder(d)) return false;
   if (d.in != kFloat && !Narrow(d.in)) return false;
   const ConvGeometry& g = d.geometry;
   if (g.axes() > 3) return false;
