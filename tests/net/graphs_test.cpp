@@ -1,11 +1,10 @@
 // Steps of a plan that are recorded once and replayed. What is recorded, and when, is tested on a
 // device that runs nothing; values are tested on devices that can record.
-#include <cstdlib>
-
 #include "caffe/device/null_device.hpp"
 #include "caffe/net/graph_segment.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
+#include "support/graphs_off.hpp"
 
 namespace caffe {
 namespace {
@@ -285,9 +284,8 @@ TEST(GraphsTest, LayersOfUsersAndOfPhaseTrainAreNotRecorded) {
 TEST(GraphsTest, TheEnvironmentTurnsGraphsOff) {
   RecordingDevice device;
   const auto net = MakeNet(BranchesText(), &device);
-  setenv("CAFFE_GRAPHS", "off", 1);
+  const GraphsOff off;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Forward(net.get(), &device).graphs, 0);
-  unsetenv("CAFFE_GRAPHS");
   EXPECT_EQ(device.recorded, 0);
 }
 
@@ -298,10 +296,11 @@ class GraphValuesTest : public testing::TestWithParam<DeviceType> {
     if (!GetParam().device->can_capture()) GTEST_SKIP() << "this device cannot record work";
     net_ = Make();
     plain_ = Make();
-    setenv("CAFFE_GRAPHS", "off", 1);
-    FillInputs(plain_.get());
-    plain_->Forward();
-    unsetenv("CAFFE_GRAPHS");
+    {
+      const GraphsOff off;
+      FillInputs(plain_.get());
+      plain_->Forward();
+    }
     for (uint64_t seed = 0; seed < 4; ++seed) ExpectEqual(seed);
     ExpectReplay();
   }
