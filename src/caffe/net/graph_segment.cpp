@@ -51,6 +51,7 @@ void GraphSegment::Run(Device* device, const std::function<void(GraphEpoch*)>& a
   for (const BlobVec* arrays : {&inputs_, &targets_}) {
     for (const BlobBase* array : *arrays) {
       const SyncedMemory& memory = *array->data_memory();
+      epoch_.Add(reinterpret_cast<uintptr_t>(&memory));
       epoch_.Add(memory.buffer() ? memory.buffer()->pointer() + memory.offset() : DevicePtr());
       if (array->type().is_quantized()) {
         epoch_.Add(static_cast<uint64_t>(array->range().zero));
