@@ -274,7 +274,17 @@ TEST(GraphsTest, ARefusedRecordRunsNormallyAndIsNotTriedAgain) {
   EXPECT_EQ(device.recorded, 0);
 }
 
-TEST(GraphsTest, LayersOfUsersAndOfPhaseTrainAreNotRecorded) {
+TEST(GraphsTest, LayersThatDoNotSayThatTheyCanBeReplayedRunNormally) {
+  RecordingDevice device;
+  const auto net =
+      MakeNet(BranchesText() + LayerText("ArgMax", "argmax", {"prob"}, "argmax"), &device);
+  for (int i = 0; i < 3; ++i) Forward(net.get(), &device);
+  const Launches warm = Forward(net.get(), &device);
+  EXPECT_EQ(warm.graphs, 1);
+  EXPECT_GT(warm.all, 1);
+}
+
+TEST(GraphsTest, PhaseTrainIsNotRecorded) {
   RecordingDevice device;
   const auto net = MakeNet(BranchesText(), &device, TRAIN);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Forward(net.get(), &device).graphs, 0);
