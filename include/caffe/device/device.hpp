@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "caffe/device/device_ptr.hpp"
+#include "caffe/device/graph.hpp"
 #include "caffe/device/program.hpp"
 #include "caffe/device/stream.hpp"
 
@@ -38,7 +39,9 @@ struct DeviceInfo {
 
 // Counts of a device's operations since the last reset. Tests assert them.
 struct DeviceCounters {
-  int64_t launches = 0, library_calls = 0, uploads = 0, downloads = 0, copies = 0, syncs = 0;
+  // `launches` includes `graph_launches`, but not the work that a graph runs.
+  int64_t launches = 0, graph_launches = 0, library_calls = 0, uploads = 0, downloads = 0,
+          copies = 0, syncs = 0;
   int64_t builds = 0, allocations = 0, stream_waits = 0;
   int64_t upload_bytes = 0, download_bytes = 0;
 };
@@ -97,10 +100,15 @@ class Device {
     NoteUse(std::span(pointers.begin(), pointers.size()));
   }
   void NoteUse(std::span<const DevicePtr> pointers) {
-    if (has_streams()) OrderUse(pointers);
+    if (tracks_use()) OrderUse(pointers);
   }
+  // Whether NoteUse has an effect: there are several streams, or a thread records.
+  bool tracks_use() const { return tracks_use_.load(std::memory_order_relaxed) > 0; }
   // False until the first CreateStream: all work then runs in one order.
   bool has_streams() const { return has_streams_.load(std::memory_order_relaxed); }
+
+  // Whether a Capture can record the work of a thread.
+  virtual bool can_capture() const { return false; }
 
   // Compiles the text or takes it from the program cache. With `use_cache` false it always
   // compiles.
@@ -110,6 +118,7 @@ class Device {
   DeviceCounters counters() const;
   void ResetCounters();
   void CountLaunch() { ++launches_; }
+  void CountGraphLaunch() { ++graph_launches_; }
   void CountLibraryCall() { ++library_calls_; }
   void CountBuild() { ++builds_; }
 
@@ -129,6 +138,10 @@ class Device {
   // Returns the program from the cache or the compiler. Implementations that compile call
   // CountBuild().
   virtual std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) = 0;
+  // Makes a stream of its own record, which no other thread uses. Called by one thread at a time.
+  virtual Stream* DoBeginCapture();
+  // Stops recording; null if `keep` is false.
+  virtual std::unique_ptr<Graph> DoEndCapture(bool keep);
   // Derived destructors call this first, while DoFree still works.
   void FreeEverything() noexcept;
 
@@ -136,20 +149,32 @@ class Device {
 
  private:
   friend class BufferPool;
+  friend class Capture;
   friend class Event;
+  friend class Graph;
   friend class Stream;
+  Stream* BeginCapture();
+  std::unique_ptr<Graph> EndCapture();
+  void AbandonCapture() noexcept;
+  // How many buffers were freed, and the numbers of the allocations to which pointers belong.
+  uint64_t frees() const;
+  std::vector<uint64_t> Allocations(std::span<const DevicePtr> pointers) const;
+  // Throws if the calling thread records.
+  void CheckNotRecording(const char* call) const;
   void OrderUse(std::span<const DevicePtr> pointers);
   void CheckWritable(DevicePtr target, const char* call) const;
 
   // Shared with events and streams, which may outlive the device; the destructor sets it to null.
   const std::shared_ptr<Device*> self_ = std::make_shared<Device*>(this);
   std::atomic<bool> has_streams_{false};
+  std::atomic<int> tracks_use_{0};  // captures, and 1 if there are several streams
+  std::mutex capture_mutex_;        // locked during a capture
   std::unique_ptr<BufferPool> buffers_;
   std::mutex program_mutex_;
   std::unordered_map<std::string, std::weak_ptr<Program>> programs_;
-  std::atomic<int64_t> launches_{0}, library_calls_{0}, uploads_{0}, downloads_{0}, copies_{0},
-      syncs_{0}, builds_{0}, allocations_{0}, stream_waits_{0}, upload_bytes_{0},
-      download_bytes_{0};
+  std::atomic<int64_t> launches_{0}, graph_launches_{0}, library_calls_{0}, uploads_{0},
+      downloads_{0}, copies_{0}, syncs_{0}, builds_{0}, allocations_{0}, stream_waits_{0},
+      upload_bytes_{0}, download_bytes_{0};
 };
 
 // The devices of one backend. If its driver or library is missing, the list is empty and the note

@@ -12,7 +12,7 @@ namespace caffe {
 // text, and its launches and the waits between its streams only count. `text_for`, kCuda or
 // kOpenCl, selects the backend of the text, so that program texts can be inspected and compiled on
 // a machine without such a device.
-class NullDevice final : public Device {
+class NullDevice : public Device {
  public:
   explicit NullDevice(Backend text_for = Backend::kOpenCl);
   ~NullDevice() override;

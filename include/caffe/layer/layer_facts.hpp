@@ -86,6 +86,10 @@ struct LayerFacts {
   // Forward reads or writes memory of the host, waits for the device, or has effects outside the
   // device. Its work cannot be recorded and replayed.
   bool host = false;
+  // In phase TEST, Forward and the works of MakeWork enqueue the same work in every pass, unless
+  // shapes, ranges, memories or parameters change, and have no effect besides that. The work can
+  // be recorded and replayed.
+  bool replayable = false;
   // Forward decides the shapes of the tops.
   bool shapes_from_data = false;
   // y = activation(x) for each element. Kind::kNone: y = x. `slopes` belongs to kPReLU: one slope for

@@ -17,6 +17,7 @@ class Softmax : public LayerBase {
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerFacts Facts() const override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
 

@@ -100,10 +100,11 @@ DevicePtr BufferPool::Allocate(int64_t bytes, std::string_view purpose) {
                                "; use a smaller batch or a narrower type"));
     }
     ++device_->allocations_;
-    used_[handle] = {size, BitOf(index), BitOf(index), index};
+    used_[handle] = {size, BitOf(index), BitOf(index), index, 0};
     bytes_in_use_ += size;
     pointer = {handle, 0};
   }
+  used_[pointer.handle].allocation = ++last_allocation_;
   if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_.load();
   if (log::Topic("memory")) {
     log::Info(Concat(info.id, ": ", used_[pointer.handle].bytes, " bytes for ", purpose, "; ",
@@ -124,6 +125,17 @@ void BufferPool::Free(DevicePtr pointer) noexcept {
   bytes_in_use_ -= buffer.bytes;
   cached_.emplace(buffer.bytes, std::pair(pointer.handle, buffer));
   used_.erase(found);
+  ++frees_;
+}
+
+std::vector<uint64_t> BufferPool::Allocations(std::span<const DevicePtr> pointers) {
+  std::vector<uint64_t> numbers;
+  const std::lock_guard lock(mutex_);
+  for (const DevicePtr& pointer : pointers) {
+    const auto found = used_.find(pointer.handle);
+    numbers.push_back(found == used_.end() ? 0 : found->second.allocation);
+  }
+  return numbers;
 }
 
 void BufferPool::ReleaseCache() noexcept {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "caffe/device/device.hpp"
 
@@ -33,6 +34,10 @@ class BufferPool {
   // buffers depends. Read-only pointers count as read, the others as written.
   void OrderUse(std::span<const DevicePtr> pointers);
 
+  // The numbers of the allocations of these buffers; 0 for buffers that do not exist.
+  std::vector<uint64_t> Allocations(std::span<const DevicePtr> pointers);
+  uint64_t frees() const { return frees_; }
+
   int64_t bytes_in_use() const { return bytes_in_use_; }
   int64_t bytes_peak() const { return bytes_peak_; }
   void ResetPeak() { bytes_peak_ = bytes_in_use_.load(); }
@@ -47,6 +52,7 @@ class BufferPool {
     Streams users = 0;   // streams that used it since the last write, including the writer
     Streams behind = 0;  // streams whose next work starts after the last write
     int writer = 0;      // index of the stream that wrote last; -1 if that write is done
+    uint64_t allocation = 0;
   };
 
   int CurrentIndex() const;
@@ -60,6 +66,8 @@ class BufferPool {
   std::multimap<int64_t, std::pair<void*, Buffer>> cached_;  // by size
   std::array<Stream*, Device::kMostStreams + 1> streams_{};
   std::atomic<int64_t> bytes_in_use_{0}, bytes_peak_{0};
+  uint64_t last_allocation_ = 0;
+  std::atomic<uint64_t> frees_{0};
 };
 
 }  // namespace caffe

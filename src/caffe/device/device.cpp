@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/device/buffer_pool.hpp"
 
 namespace caffe {
@@ -22,6 +23,7 @@ Device::Device(DeviceInfo info)
 Device::~Device() { *self_ = nullptr; }
 
 DevicePtr Device::Allocate(int64_t bytes, std::string_view purpose) {
+  CheckNotRecording("Allocate");
   return buffers_->Allocate(bytes, purpose);
 }
 void Device::Free(DevicePtr pointer) noexcept { buffers_->Free(pointer); }
@@ -39,6 +41,7 @@ void Device::CheckWritable(DevicePtr target, const char* call) const {
 
 void Device::Upload(DevicePtr target, const void* source, int64_t bytes) {
   if (bytes == 0) return;
+  CheckNotRecording("Upload");
   CheckWritable(target, "Upload");
   NoteUse({target});
   DoUpload(target, source, bytes);
@@ -48,6 +51,7 @@ void Device::Upload(DevicePtr target, const void* source, int64_t bytes) {
 
 void Device::Download(void* target, DevicePtr source, int64_t bytes) {
   if (bytes == 0) return;
+  CheckNotRecording("Download");
   NoteUse({source.ReadOnly()});
   DoDownload(target, source, bytes);
   ++downloads_;
@@ -71,6 +75,7 @@ void Device::Fill(DevicePtr target, uint8_t byte, int64_t bytes) {
 }
 
 void Device::Synchronize() {
+  CheckNotRecording("Synchronize");
   DoSynchronize();
   ++syncs_;
 }
@@ -87,14 +92,66 @@ std::unique_ptr<Stream> Device::CreateStream() {
   // The CPU's streams are not registered: calls return when their work is done, in order.
   if (!host_accessible()) {
     buffers_->Add(stream.get());
-    has_streams_ = true;
+    if (!has_streams_.exchange(true)) ++tracks_use_;
   }
   return stream;
 }
 
-std::unique_ptr<Event> Device::RecordEvent(bool timed) { return current_stream()->Record(timed); }
+std::unique_ptr<Event> Device::RecordEvent(bool timed) {
+  CheckNotRecording("RecordEvent");
+  return current_stream()->Record(timed);
+}
 
-void Device::OrderUse(std::span<const DevicePtr> pointers) { buffers_->OrderUse(pointers); }
+// Graph::Launch orders the work of a record: no stream of another thread can be waited for in it.
+void Device::OrderUse(std::span<const DevicePtr> pointers) {
+  if (Capture* capture = Capture::Of(this)) {
+    capture->NoteUse(pointers);
+  } else if (has_streams()) {
+    buffers_->OrderUse(pointers);
+  }
+}
+
+uint64_t Device::frees() const { return buffers_->frees(); }
+std::vector<uint64_t> Device::Allocations(std::span<const DevicePtr> pointers) const {
+  return buffers_->Allocations(pointers);
+}
+
+void Device::CheckNotRecording(const char* call) const {
+  if (tracks_use() && Capture::Of(this)) {
+    CAFFE_THROW(info_.id, ": ", call, " cannot be recorded in a graph");
+  }
+}
+
+Stream* Device::BeginCapture() {
+  capture_mutex_.lock();
+  ++tracks_use_;
+  try {
+    return DoBeginCapture();
+  } catch (...) {
+    --tracks_use_;
+    capture_mutex_.unlock();
+    throw;
+  }
+}
+
+std::unique_ptr<Graph> Device::EndCapture() {
+  const std::lock_guard lock(capture_mutex_, std::adopt_lock);
+  --tracks_use_;
+  return DoEndCapture(true);
+}
+
+void Device::AbandonCapture() noexcept {
+  const std::lock_guard lock(capture_mutex_, std::adopt_lock);
+  --tracks_use_;
+  try {
+    DoEndCapture(false);
+  } catch (const std::exception& error) {
+    log::Error(error.what());
+  }
+}
+
+Stream* Device::DoBeginCapture() { CAFFE_THROW(info_.id, ": this device cannot record work"); }
+std::unique_ptr<Graph> Device::DoEndCapture(bool) { return nullptr; }
 
 std::shared_ptr<Program> Device::Build(const ProgramText& text, bool use_cache) {
   if (!use_cache) return DoBuild(text, false);
@@ -118,6 +175,7 @@ std::shared_ptr<Program> Device::Build(const ProgramText& text, bool use_cache) 
 DeviceCounters Device::counters() const {
   DeviceCounters counters;
   counters.launches = launches_;
+  counters.graph_launches = graph_launches_;
   counters.library_calls = library_calls_;
   counters.uploads = uploads_;
   counters.downloads = downloads_;
@@ -133,8 +191,8 @@ DeviceCounters Device::counters() const {
 
 void Device::ResetCounters() {
   for (auto* counter :
-       {&launches_, &library_calls_, &uploads_, &downloads_, &copies_, &syncs_, &builds_,
-        &allocations_, &stream_waits_, &upload_bytes_, &download_bytes_}) {
+       {&launches_, &graph_launches_, &library_calls_, &uploads_, &downloads_, &copies_, &syncs_,
+        &builds_, &allocations_, &stream_waits_, &upload_bytes_, &download_bytes_}) {
     *counter = 0;
   }
 }

@@ -119,7 +119,7 @@ void Kernel::Check(const KernelArguments& arguments) const {
 
 // Orders the launch after the work of other streams on its buffers.
 void Kernel::NoteUse(const KernelArguments& arguments) const {
-  if (!device_->has_streams()) return;
+  if (!device_->tracks_use()) return;
   std::array<DevicePtr, KernelArguments::kCapacity> used;
   size_t count = 0;
   for (size_t i = 0; i < arguments.size(); ++i) {

@@ -144,6 +144,7 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 
 LayerFacts BatchNorm::Facts() const {
   LayerFacts facts;
+  facts.replayable = global_;
   if (!global_ || fused_relu_) return facts;
   Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
   affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,

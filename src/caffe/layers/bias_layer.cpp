@@ -62,6 +62,7 @@ void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 LayerFacts Bias::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   // A learned bias with several axes is not one of channels.
   if (blobs_.empty() || blobs_[0]->num_axes() > 1) return facts;
   Affine affine{axis_, shape_.channels, {blobs_[0].get()}, nullptr};

@@ -106,6 +106,7 @@ void ConcatBottoms::Backward(const BlobVec& top, const std::vector<bool>& propag
 
 LayerFacts ConcatBottoms::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kTied;
   facts.layouts.nhwc = channels_ && rows_.size() > 1 && types().compute.is_float();
   if (rows_.size() > 1) return facts;

@@ -110,6 +110,7 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
 
 LayerFacts Convolution::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   LayerFacts::Weighted weighted;
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;

@@ -67,6 +67,7 @@ void Crop::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 LayerFacts Crop::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

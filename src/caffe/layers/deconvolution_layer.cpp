@@ -97,6 +97,7 @@ void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propag
 
 LayerFacts Deconvolution::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   LayerFacts::Weighted weighted;
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;

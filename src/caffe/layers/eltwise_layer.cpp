@@ -120,6 +120,7 @@ void Eltwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
 
 LayerFacts Eltwise::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.layouts.any = true;
   if (operation_ == Operation::kSum) facts.sum = LayerFacts::Sum{coeffs_};
   return facts;

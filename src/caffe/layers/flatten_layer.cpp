@@ -34,6 +34,7 @@ void Flatten::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
 
 LayerFacts Flatten::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   facts.aliases = {{0, 0}};
   return facts;

@@ -53,8 +53,8 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 std::unique_ptr<WeightedOp> InnerProduct::MakeOp(const Epilogue& epilogue,
-                                                 std::shared_ptr<OperatorWeights> weights,
-                                                 bool, LayoutPair) const {
+                                                 std::shared_ptr<OperatorWeights> weights, bool,
+                                                 LayoutPair) const {
   if (m_ == 0) return nullptr;
   GemmDescriptor d;
   d.m = m_;
@@ -122,6 +122,7 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
 
 LayerFacts InnerProduct::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   LayerFacts::Weighted weighted;
   weighted.axis = axis_;
   weighted.channels = n_;

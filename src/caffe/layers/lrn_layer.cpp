@@ -71,6 +71,7 @@ void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 LayerFacts LRN::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.layouts.nhwc = across_;
   return facts;
 }

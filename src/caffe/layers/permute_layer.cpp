@@ -61,6 +61,7 @@ void Permute::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
 
 LayerFacts Permute::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

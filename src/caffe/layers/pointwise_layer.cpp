@@ -53,6 +53,7 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 
 LayerFacts Pointwise::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.layouts.any = true;
   facts.pointwise = formula_.activation;
   facts.affine = formula_.affine;

@@ -38,6 +38,7 @@ void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propa
 
 LayerFacts QuantizerLayer::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kSame;
   return facts;
 }

@@ -33,6 +33,7 @@ void ReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 LayerFacts ReLU::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.layouts.any = true;
   facts.pointwise = Activation{Activation::Kind::kReLU, slope_};
   return facts;

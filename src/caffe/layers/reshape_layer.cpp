@@ -72,6 +72,7 @@ void ReshapeAxes::Backward(const BlobVec& top, const std::vector<bool>& propagat
 
 LayerFacts ReshapeAxes::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   facts.aliases = {{0, 0}};
   return facts;

@@ -101,6 +101,7 @@ void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
 
 LayerFacts Scale::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   // A learned scale with several axes is not one of channels.
   if (!learned_ || blobs_[0]->num_axes() > 1) return facts;
   Affine affine{axis_, shape_.channels, {}, nullptr};

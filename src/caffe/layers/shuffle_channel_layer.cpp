@@ -48,6 +48,7 @@ void ShuffleChannel::Backward(const BlobVec& top, const std::vector<bool>& propa
 
 LayerFacts ShuffleChannel::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

@@ -88,6 +88,7 @@ void Slice::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
 
 LayerFacts Slice::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   if (rows_.size() == 1) facts.aliases = {{0, 0}};
   return facts;

@@ -1,6 +1,7 @@
 #include "caffe/layers/softmax_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -47,6 +48,12 @@ void Softmax::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
     backward_->Launch({outer_, inner_}, {outer_, channels_, inner_, top[0]->Data(), top[0]->Diff(),
                                          bottom[0]->MutableDiff()});
   }
+}
+
+LayerFacts Softmax::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
 }
 
 void RegisterSoftmaxLayer(LayerRegistry& registry) {

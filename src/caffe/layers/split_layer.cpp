@@ -43,6 +43,7 @@ void Split::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
 
 LayerFacts Split::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   facts.layouts.any = true;
   for (int t = 0; t < tops_; ++t) facts.aliases.push_back({t, 0});

@@ -45,6 +45,7 @@ void Tile::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 LayerFacts Tile::Facts() const {
   LayerFacts facts;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

@@ -64,6 +64,7 @@ void ActivationArena::Update() {
 }
 
 void ActivationArena::MakePlan() {
+  ++plans_;
   const int count = static_cast<int>(seen_.size());
   std::map<const SyncedMemory*, int> first;
   std::map<int, long> holders;

@@ -46,6 +46,8 @@ class ActivationArena {
   // step that needs most.
   int64_t bytes() const { return plan_.bytes; }
   int64_t diff_bytes() const { return diff_bytes_; }
+  // Incremented when arrays get other slices.
+  uint64_t plans() const { return plans_; }
   // Whether the array lies in the arena.
   bool Holds(int array) const;
 
@@ -72,6 +74,7 @@ class ActivationArena {
   std::vector<int> first_, last_;  // steps of each buffer; -1: unused
   std::vector<int> lost_, dead_, placed_;
   int64_t diff_bytes_ = 0;
+  uint64_t plans_ = 0;
   std::shared_ptr<DeviceBuffer> buffer_;
 };
 

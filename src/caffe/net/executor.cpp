@@ -1,6 +1,8 @@
 #include "executor.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -8,6 +10,14 @@
 #include "in_layer.hpp"
 
 namespace caffe {
+namespace {
+
+bool GraphsAreOff() {
+  const char* value = std::getenv("CAFFE_GRAPHS");
+  return value && std::string_view(value) == "off";
+}
+
+}  // namespace
 
 // Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. Their
 // bottoms may be such blobs, too.
@@ -174,6 +184,7 @@ void Executor::Prepare(size_t index) {
   InLayer(*first.layer, [&] {
     if (!own.work || stale) {
       own.work = MakeWork(step);
+      own.serial = ++works_made_;
       own.shape_epoch = shape_epoch;
       own.range_epoch = ranges_->epoch();
     }
@@ -190,6 +201,11 @@ void Executor::Run(size_t index) {
     own.work->Run(workspace_->Need(own.work->workspace_bytes()));
     Convert(step.after);
   });
+  NoteRun(index);
+}
+
+void Executor::NoteRun(size_t index) {
+  const Step& step = plan_.steps[index];
   for (int node : step.nodes) runner_->NoteRun(node);
   for (int blob : step.swallowed) Forget(blob);
   for (int blob : step.unstored) Forget(blob);
@@ -285,7 +301,18 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
       arena_->Update();
       arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
     }
+    const bool whole = first == 0 && last + 1 == static_cast<int>(wiring_.nodes.size());
+    const bool replays = whole && !per_layer && workspace_->device()->can_capture();
+    if (replays && !made_segments_) MakeSegments();
+    auto segment = segments_.begin();
     for (size_t i = 0; i < works_.size(); ++i) {
+      if (replays && segment != segments_.end() && segment->steps().begin == i) {
+        GraphSegment& now = *segment++;
+        if (RunSegment(&now, observers)) {
+          i = now.steps().end - 1;
+          continue;
+        }
+      }
       const Step& step = plan_.steps[i];
       if (!within(step)) continue;
       const Node& node = wiring_.nodes[step.nodes[0]];
@@ -302,6 +329,90 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   }
   ForgetLost();
   if (trains()) NoteParameters();
+}
+
+void Executor::MakeSegments() {
+  made_segments_ = true;
+  if (GraphsAreOff()) return;
+  std::vector<bool> replayable;
+  for (const Step& step : plan_.steps) {
+    const LayerBase& layer = *wiring_.nodes[step.nodes[0]].layer;
+    const LayerFacts facts = layer.Facts();
+    replayable.push_back(layer.phase() == TEST && facts.replayable && !facts.host &&
+                         !facts.shapes_from_data);
+  }
+  for (const StepRange& steps : ReplayableRanges(replayable)) {
+    BlobVec inputs, targets;
+    for (size_t i = steps.begin; i < steps.end; ++i) {
+      const Step& step = plan_.steps[i];
+      const auto reads = [&](BlobBase* array) {
+        for (const BlobVec* known : {&targets, &inputs}) {
+          if (std::find(known->begin(), known->end(), array) != known->end()) return;
+        }
+        inputs.push_back(array);
+      };
+      const auto converts = [&](const std::vector<Conversion>& conversions) {
+        for (const Conversion& one : conversions) {
+          reads(Array(one.blob, one.to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC));
+          targets.push_back(Array(one.blob, one.to));
+        }
+      };
+      converts(step.before);
+      for (int id : wiring_.nodes[step.nodes[0]].bottom_ids) reads(Array(id, step.layouts.x));
+      if (step.residual >= 0) reads(Array(step.residual, step.layouts.y));
+      for (int id : step.tops) targets.push_back(Array(id, step.layouts.y));
+      converts(step.after);
+    }
+    segments_.emplace_back(steps, std::move(inputs), std::move(targets));
+  }
+}
+
+void Executor::AddToEpoch(const GraphSegment& segment, GraphEpoch* epoch) const {
+  epoch->Add(static_cast<uint64_t>(ranges_->epoch()));
+  epoch->Add(arena_ ? arena_->plans() : 0);
+  for (size_t i = segment.steps().begin; i < segment.steps().end; ++i) {
+    epoch->Add(works_[i].serial);
+    for (int node : plan_.steps[i].nodes) {
+      epoch->Add(static_cast<uint64_t>(runner_->shape_epoch(node)));
+      for (const auto& blob : wiring_.nodes[node].layer->blobs()) {
+        // A copy that Prepare made of the parameter has new content, or other memory.
+        epoch->Add(blob->data_version());
+        epoch->Add(reinterpret_cast<uintptr_t>(blob->data_memory()->buffer().get()));
+      }
+    }
+  }
+}
+
+BlobVec Executor::LayerOwned(const StepRange& steps) const {
+  BlobVec arrays;
+  for (size_t i = steps.begin; i < steps.end; ++i) {
+    const Node& node = wiring_.nodes[plan_.steps[i].nodes[0]];
+    const LayerArrays own = node.layer->Arrays(node.bottom, node.top);
+    arrays.insert(arrays.end(), own.kept.begin(), own.kept.end());
+  }
+  return arrays;
+}
+
+bool Executor::RunSegment(GraphSegment* segment, const Observers& observers) {
+  const StepRange steps = segment->steps();
+  for (size_t i = steps.begin; i < steps.end; ++i) {
+    if (!HasNotedShapes(plan_.steps[i])) return false;
+  }
+  const auto each = [&](const auto& use) {
+    for (size_t i = steps.begin; i < steps.end; ++i) use(i);
+  };
+  const auto node = [&](size_t i) -> const Node& { return wiring_.nodes[plan_.steps[i].nodes[0]]; };
+  for (PassObserver* observer : observers) {
+    each([&](size_t i) { observer->BeforeForward(node(i)); });
+  }
+  segment->Run(
+      workspace_->device(), [&](GraphEpoch* epoch) { AddToEpoch(*segment, epoch); },
+      [&] { return LayerOwned(steps); }, [&] { each([&](size_t i) { Run(i); }); },
+      [&] { each([&](size_t i) { NoteRun(i); }); });
+  for (PassObserver* observer : observers) {
+    each([&](size_t i) { observer->AfterForward(node(i)); });
+  }
+  return true;
 }
 
 void Executor::ForgetLost() {

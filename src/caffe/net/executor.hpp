@@ -13,6 +13,7 @@
 #include "caffe/net/plan.hpp"
 #include "caffe/net/step_info.hpp"
 #include "gradients.hpp"
+#include "graph_segment.hpp"
 #include "net_ranges.hpp"
 #include "node_runner.hpp"
 
@@ -65,6 +66,7 @@ class Executor {
     std::unique_ptr<Work> work;
     // The state for which the work was made.
     int shape_epoch = 0, range_epoch = 0;
+    uint64_t serial = 0;  // of the work, among all works of the executor
   };
   bool trains() const { return arena_ && arena_->arrays().training; }
   void ForgetLost();
@@ -78,6 +80,15 @@ class Executor {
   void RepeatStep(int step);
   void Prepare(size_t step);
   void Run(size_t step);
+  // What Run does besides enqueuing work.
+  void NoteRun(size_t step);
+  // Finds the steps that can be recorded.
+  void MakeSegments();
+  void AddToEpoch(const GraphSegment& segment, GraphEpoch* epoch) const;
+  // The arrays of the layers of these steps.
+  BlobVec LayerOwned(const StepRange& steps) const;
+  // Runs the segment's steps if they need no further preparation; returns false otherwise.
+  bool RunSegment(GraphSegment* segment, const Observers& observers);
   // Drops the blob's content: the next access computes it.
   void Forget(int blob);
   void RunNode(int node);
@@ -101,7 +112,10 @@ class Executor {
   std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten
   std::vector<std::shared_ptr<FreedDiff>> freed_diffs_;   // of blobs; null until one is freed
   std::vector<uint64_t> parameter_versions_;              // at the last forward, if it trains
-  int making_ = 0;                                        // nested calls of RecomputedBlob::Make
+  uint64_t works_made_ = 0;
+  std::vector<GraphSegment> segments_;  // in the order of their steps
+  bool made_segments_ = false;
+  int making_ = 0;  // nested calls of RecomputedBlob::Make
 };
 
 }  // namespace caffe

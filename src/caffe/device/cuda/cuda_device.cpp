@@ -89,6 +89,27 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
   return std::make_unique<CudaDevice>(device, std::move(info), nvrtc.TargetFor(capability));
 }
 
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(CudaDevice* device, std::shared_ptr<CudaContext> context, cuda::CUgraphExec exec)
+      : device_(device), context_(std::move(context)), exec_(exec) {}
+  // The driver completes launches that still run.
+  ~CudaGraph() override {
+    if (context_->MakeCurrentIfCreated()) Driver::Get().cuGraphExecDestroy.OrLog(exec_);
+  }
+
+ protected:
+  void DoLaunch() override {
+    auto* const stream = static_cast<cuda::CUstream>(device_->native_stream());
+    Driver::Get().cuGraphLaunch(exec_, stream);
+  }
+
+ private:
+  CudaDevice* const device_;
+  const std::shared_ptr<CudaContext> context_;
+  const cuda::CUgraphExec exec_;
+};
+
 }  // namespace
 
 CudaDevice::CudaDevice(cuda::CUdevice device, DeviceInfo info, std::string target)
@@ -116,6 +137,36 @@ std::unique_ptr<Stream> CudaDevice::DoCreateStream() {
 CudaStream& CudaDevice::stream() {
   context_->MakeCurrent();
   return static_cast<CudaStream&>(*current_stream());
+}
+
+bool CudaDevice::can_capture() const { return Driver::Get().HasGraphs(); }
+
+Stream* CudaDevice::DoBeginCapture() {
+  if (!capture_stream_) capture_stream_ = std::make_unique<CudaStream>(this, context_);
+  context_->MakeCurrent();
+  Driver::Get().cuStreamBeginCapture(capture_stream_->stream(), cuda::kCaptureThreadLocal);
+  return capture_stream_.get();
+}
+
+std::unique_ptr<Graph> CudaDevice::DoEndCapture(bool keep) {
+  context_->MakeCurrent();
+  const Driver& driver = Driver::Get();
+  cuda::CUgraph graph = nullptr;
+  const cuda::CUresult result = driver.cuStreamEndCapture.Try(capture_stream_->stream(), &graph);
+  if (!keep) {
+    // The result may be the failure because of which the capture is abandoned.
+    if (graph) driver.cuGraphDestroy.OrLog(graph);
+    return nullptr;
+  }
+  if (result != cuda::kSuccess) {
+    cuda::ThrowDriverError(driver.cuStreamEndCapture.name(), result);
+  }
+  CAFFE_CHECK(graph, info_.id, ": the driver returned no graph");
+  cuda::CUgraphExec exec = nullptr;
+  const cuda::CUresult made = driver.cuGraphInstantiate.Try(&exec, graph, 0);
+  driver.cuGraphDestroy.OrLog(graph);
+  if (made != cuda::kSuccess) cuda::ThrowDriverError(driver.cuGraphInstantiate.name(), made);
+  return std::make_unique<CudaGraph>(this, context_, exec);
 }
 
 void* CudaDevice::native_stream() { return stream().stream(); }

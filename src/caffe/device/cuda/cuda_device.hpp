@@ -22,6 +22,7 @@ class CudaDevice final : public Device {
 
   Stream* default_stream() override;
   void* native_stream() override;
+  bool can_capture() const override;
 
   // The key of this text's binary in the program cache.
   std::string ProgramKey(const ProgramText& text) const;
@@ -34,6 +35,8 @@ class CudaDevice final : public Device {
   void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override;
   void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override;
   std::unique_ptr<Stream> DoCreateStream() override;
+  Stream* DoBeginCapture() override;
+  std::unique_ptr<Graph> DoEndCapture(bool keep) override;
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
 
  private:
@@ -43,6 +46,8 @@ class CudaDevice final : public Device {
   std::mutex default_stream_mutex_;
   std::atomic<cuda::CudaStream*> default_stream_{nullptr};
   std::unique_ptr<cuda::CudaStream> made_default_stream_;  // created at the first use
+  // That of captures. It never runs work, so no buffer's use is ordered after it.
+  std::unique_ptr<cuda::CudaStream> capture_stream_;
   std::string target_;
 };
 

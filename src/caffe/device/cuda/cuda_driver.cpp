@@ -86,7 +86,19 @@ Driver::Driver(const DynamicLibrary& l)
       cuModuleLoadData(l, "cuModuleLoadData"),
       cuModuleUnload(l, "cuModuleUnload"),
       cuModuleGetFunction(l, "cuModuleGetFunction"),
-      cuLaunchKernel(l, "cuLaunchKernel") {}
+      cuLaunchKernel(l, "cuLaunchKernel"),
+      cuStreamBeginCapture(l, "cuStreamBeginCapture_v2"),
+      cuStreamEndCapture(l, "cuStreamEndCapture"),
+      cuGraphInstantiate(l, "cuGraphInstantiateWithFlags"),
+      cuGraphLaunch(l, "cuGraphLaunch"),
+      cuGraphExecDestroy(l, "cuGraphExecDestroy"),
+      cuGraphDestroy(l, "cuGraphDestroy") {}
+
+bool Driver::HasGraphs() const {
+  return cuStreamBeginCapture.present() && cuStreamEndCapture.present() &&
+         cuGraphInstantiate.present() && cuGraphLaunch.present() && cuGraphExecDestroy.present() &&
+         cuGraphDestroy.present();
+}
 
 const char* Driver::Missing() const {
   const char* missing = nullptr;

@@ -18,6 +18,8 @@ using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 struct CUuuid {
   unsigned char bytes[16];
 };
@@ -29,6 +31,8 @@ inline constexpr int kMaxThreadsPerBlock = 1, kMaxSharedMemoryPerBlock = 8,
                      kMultiprocessorCount = 16, kIntegrated = 18, kComputeMode = 20,
                      kCapabilityMajor = 75, kCapabilityMinor = 76;
 inline constexpr int kComputeModeProhibited = 2;
+// CUstreamCaptureMode: calls of other threads are not checked.
+inline constexpr int kCaptureThreadLocal = 1;
 
 [[noreturn]] void ThrowDriverError(const char* call, CUresult result);
 // "CUDA_ERROR_INVALID_VALUE: invalid argument".
@@ -78,6 +82,8 @@ struct Driver {
   static const Driver& Get();
   // The first function that the driver lacks, or null.
   const char* Missing() const;
+  // Whether it has the functions of graphs, which are optional.
+  bool HasGraphs() const;
 
   DriverCall<unsigned> cuInit;
   DriverCall<int*> cuDriverGetVersion;
@@ -114,6 +120,12 @@ struct Driver {
   DriverCall<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
              CUstream, void**, void**>
       cuLaunchKernel;
+  DriverCall<CUstream, int> cuStreamBeginCapture;
+  DriverCall<CUstream, CUgraph*> cuStreamEndCapture;
+  DriverCall<CUgraphExec*, CUgraph, unsigned long long> cuGraphInstantiate;
+  DriverCall<CUgraphExec, CUstream> cuGraphLaunch;
+  DriverCall<CUgraphExec> cuGraphExecDestroy;
+  DriverCall<CUgraph> cuGraphDestroy;
 };
 
 // 12040 -> "12.4".
