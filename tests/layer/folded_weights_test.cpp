@@ -111,7 +111,7 @@ class FoldedWeightsTest : public testing::TestWithParam<DeviceType> {
   // Runs an operator with the maps folded in into the layer's top.
   static void Run(LayerTester& tester, const std::shared_ptr<OperatorWeights>& weights,
                   const Epilogue& epilogue = {}) {
-    const auto op = Weighted(tester).MakeOp(epilogue, weights, false);
+    const auto op = Weighted(tester).MakeOp(epilogue, weights, false, {});
     Workspace workspace(tester.layer().device());
     op->Prepare();
     WeightedOp::Operands operands;

@@ -17,7 +17,7 @@ namespace caffe {
 namespace {
 
 constexpr double kTooSlow = 100;  // milliseconds: one run is enough
-constexpr double kSlow = 20;  // milliseconds
+constexpr double kSlow = 20;      // milliseconds
 
 std::atomic<int> exhaustive_scopes{0};
 
