@@ -5,6 +5,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/work.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
@@ -90,6 +91,36 @@ TEST_P(LRNLayerTest, ForwardAndBackward) {
     });
     for (size_t i = 0; i < x.size(); ++i) x_diff[i] += d[i] * std::pow(scale[i], -c.beta);
     ExpectNear(lrn.BottomDiff(0), x_diff, 4 * Tolerance(type), "dE/dx of " + c.Text());
+  }
+}
+
+// The work for blobs in NHWC gives the bits of Forward.
+TEST_P(LRNLayerTest, ChannelsLast) {
+  const auto [device, type] = GetParam();
+  for (const Case& c : Cases()) {
+    if (!c.across) continue;
+    LayerTester lrn(c.Text(), device, TypeTriple::Equal(type), {c.shape});
+    ASSERT_TRUE(lrn.layer().Facts().layouts.nhwc);
+    lrn.Forward();
+    const int64_t channels = c.shape[1], positions = ShapeCount(c.shape, 2);
+    const auto ordered = [&](const std::vector<double>& values) {
+      std::vector<double> last(values.size());
+      for (int64_t n = 0; n < c.shape[0]; ++n) {
+        for (int64_t i = 0; i < channels * positions; ++i) {
+          last[(n * positions + i % positions) * channels + i / positions] =
+              values[n * channels * positions + i];
+        }
+      }
+      return last;
+    };
+    const std::vector<double> expected = ordered(lrn.Top()), x = ordered(lrn.Bottom(0));
+    lrn.SetBottom(0, x);
+    WorkRequest request;
+    request.layouts = {Layout::kNHWC, Layout::kNHWC};
+    const auto work = lrn.layer().MakeWork(request, {&lrn.bottom()}, {&lrn.top()});
+    work->Prepare();
+    work->Run({});
+    EXPECT_EQ(lrn.Top(), expected) << c.Text();
   }
 }
 

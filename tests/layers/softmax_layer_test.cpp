@@ -29,6 +29,9 @@ TEST_P(SoftmaxLayerTest, Forward) {
   LayerTester rows("type: 'Softmax'", device, TypeTriple::Equal(type), {{5, 37}});
   rows.Forward();
   ExpectNear(rows.Top(), SoftmaxOf(rows.Bottom(0), 37, 1), Tolerance(type), "rows");
+  LayerTester wide("type: 'Softmax'", device, TypeTriple::Equal(type), {{3, 301}});
+  wide.Forward();
+  ExpectNear(wide.Top(), SoftmaxOf(wide.Bottom(0), 301, 1), Tolerance(type), "wide rows");
   LayerTester planes("type: 'Softmax'", device, TypeTriple::Equal(type), {{2, 10, 3, 5}});
   planes.Forward();
   ExpectNear(planes.Top(), SoftmaxOf(planes.Bottom(0), 10, 15), Tolerance(type), "planes");

@@ -48,6 +48,7 @@ class StepObserver final : public PassObserver {
  public:
   explicit StepObserver(PartTimer* timer) : timer_(timer) {}
   bool per_layer() const override { return false; }
+  bool per_step() const override { return true; }
   void BeforeForward(const Node&) override { timer_->Begin(step_); }
   void AfterForward(const Node&) override { timer_->End(step_++); }
   // Call it after each forward.

@@ -13,6 +13,9 @@ class PassObserver {
   // True if every layer must have written its tops when AfterForward is called: the pass then runs
   // layer by layer. If false, it may be called only for the first layer of each step.
   virtual bool per_layer() const { return true; }
+  // True if it must be called between all steps as they run, as for measuring them: steps are not
+  // replayed as graphs then.
+  virtual bool per_step() const { return false; }
   virtual void BeforeForward(const Node& node) {}
   virtual void AfterForward(const Node& node) {}
   virtual void BeforeBackward(const Node& node) {}

@@ -40,7 +40,10 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
       }
       if (count == 0) continue;
       nodes_.insert(nodes_.end(), step.nodes.begin(), step.nodes.begin() + count);
-      if (step.fused() && writes(step.tops)) {
+      const LayerBase& first = *wiring.nodes[step.nodes[0]].layer;
+      const bool own_operator =
+          step.fused() || (step.layouts != LayoutPair{} && first.Facts().aliases.empty());
+      if (own_operator && writes(step.tops)) {
         parts_.push_back({static_cast<int>(s), -1});
       } else {
         for (size_t i = 0; i < count; ++i) parts_.push_back({-1, step.nodes[i]});
@@ -82,7 +85,7 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
   Executor* executor_;
   int blob_;
   struct Part {
-    int step, node;  // a step of several nodes, or a node; the other one is -1
+    int step, node;  // a step with an operator of its own, or a node; the other one is -1
   };
   std::vector<Part> parts_;
   std::vector<int> nodes_;  // of all parts
@@ -302,7 +305,10 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
       arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
     }
     const bool whole = first == 0 && last + 1 == static_cast<int>(wiring_.nodes.size());
-    const bool replays = whole && !per_layer && workspace_->device()->can_capture();
+    const bool per_step =
+        std::any_of(observers.begin(), observers.end(),
+                    [](const PassObserver* observer) { return observer->per_step(); });
+    const bool replays = whole && !per_layer && !per_step && workspace_->device()->can_capture();
     if (replays && !made_segments_) MakeSegments();
     auto segment = segments_.begin();
     for (size_t i = 0; i < works_.size(); ++i) {
