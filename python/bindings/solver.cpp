@@ -330,6 +330,12 @@ void BindSolver(py::module_& module) {
       .def_property_readonly(
           "net", [](PythonSolver& solver) { return Initialized(solver).net(); },
           py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
+      .def_property(
+          "frees_memory", [](PythonSolver& solver) { return Initialized(solver).frees_memory(); },
+          [](PythonSolver& solver, bool value) { Initialized(solver).set_frees_memory(value); },
+          "Whether step() and solve() free data and gradients of blobs after their last use, "
+          "bool,\n"
+          "as the command caffe train does. False: the blobs of net can be read after a step.")
       .def_property_readonly(
           "memory",
           [](PythonSolver& solver) {

@@ -177,6 +177,8 @@ class Step:
     @property
     def types(self) -> str: ...
     @property
+    def layout(self) -> str: ...
+    @property
     def workspace_bytes(self) -> int: ...
     @property
     def bytes(self) -> int: ...
@@ -312,6 +314,7 @@ class SolverParameter:
 
 class Solver:
     lr: float
+    frees_memory: bool
     @property
     def net(self) -> Net: ...
     @property

@@ -102,6 +102,7 @@ class MemoryUseTest : public testing::TestWithParam<DeviceType> {
         "test", &parameter);
     ParseTextProto(TypeText(GetParam().type) + net, "net", parameter.mutable_net_param());
     auto solver = std::make_unique<Solver>(parameter, device_);
+    solver->set_frees_memory(true);
     FillInputs(solver->net());
     return solver;
   }

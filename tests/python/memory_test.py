@@ -23,6 +23,7 @@ def solver(tmp_path, more=''):
         "net: '%s' base_lr: 0.1 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 "
         'snapshot_after_train: false' % (tmp_path / 'net.prototxt'))
     made = caffe.get_solver(str(tmp_path / 'solver.prototxt'))
+    made.frees_memory = True
     made.net.blobs['data'].data[...] = np.linspace(-1, 1, 128).reshape(8, 16)
     return made
 
@@ -52,6 +53,14 @@ def test_a_step_frees_what_no_layer_needs(tmp_path):
     assert np.abs(made.net.blobs['tanh'].diff).sum() > 0
     np.testing.assert_allclose(np.tanh(made.net.blobs['ip1'].data), made.net.blobs['tanh'].data,
                                rtol=1e-5, atol=1e-6)
+
+
+def test_without_being_asked_a_step_keeps_every_blob(tmp_path):
+    made = solver(tmp_path)
+    made.frees_memory = False
+    made.step(1)
+    for name, blob in made.net.blobs.items():
+        assert np.isfinite(blob.data).all() and np.isfinite(blob.diff).all(), name
 
 
 def test_passes_of_a_script_store_every_blob(tmp_path):

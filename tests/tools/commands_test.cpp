@@ -419,7 +419,7 @@ TEST_F(CommandsTest, TimePrintsThePlan) {
     const auto rows = PlanRows(out);
     std::vector<std::string> names;
     for (const auto& row : rows) {
-      ASSERT_EQ(row.size(), 9u) << out;
+      ASSERT_EQ(row.size(), 10u) << out;
       names.push_back(row[0]);
     }
     EXPECT_EQ(names, std::vector<std::string>(
@@ -428,14 +428,15 @@ TEST_F(CommandsTest, TimePrintsThePlan) {
     double time = 0;
     for (size_t i = 1; i + 1 < rows.size(); ++i) {
       EXPECT_EQ(rows[i][2], "float");
-      EXPECT_GE(std::stod(rows[i][6]), 0) << out;
-      time += std::stod(rows[i][6]);
+      EXPECT_EQ(rows[i][3], "NCHW");
+      EXPECT_GE(std::stod(rows[i][7]), 0) << out;
+      time += std::stod(rows[i][7]);
     }
-    EXPECT_NEAR(std::stod(rows.back()[6]), time, 1e-3) << out;
+    EXPECT_NEAR(std::stod(rows.back()[7]), time, 1e-3) << out;
     EXPECT_GT(time, 0) << out;
     EXPECT_EQ(rows[1][1], "-") << "an input is not computed: " << out;
-    EXPECT_EQ(rows[2][5], "0.000") << "48 operations: " << out;
-    EXPECT_EQ(rows[4][5], "-") << "the formula of a loss is not known: " << out;
+    EXPECT_EQ(rows[2][6], "0.000") << "48 operations: " << out;
+    EXPECT_EQ(rows[4][6], "-") << "the formula of a loss is not known: " << out;
     EXPECT_EQ(rows[5][1], "kernels") << out;
     // All lines have the same width.
     const size_t begin = out.find("\nstep ") + 1, width = out.find('\n', begin) - begin + 1;

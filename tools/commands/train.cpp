@@ -102,6 +102,7 @@ int TrainCommand(const Options& options) {
                         ActionByName(options.sigterm_effect));
 
   Solver solver(parameter, device);
+  solver.set_frees_memory(true);
   solver.SetActionFunction([&signals] { return signals.Poll(); });
   if (!options.snapshot.empty()) {
     log::Info("Resuming from " + options.snapshot);

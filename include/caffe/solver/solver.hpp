@@ -41,6 +41,12 @@ class Solver {
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
 
+  // Whether the passes of an iteration free activations and gradients after their last use, as
+  // `caffe train` does. The trained net then has no values for most blobs after an iteration; by
+  // default it keeps them, because scripts read them.
+  void set_frees_memory(bool value) { frees_memory_ = value; }
+  bool frees_memory() const { return frees_memory_; }
+
   // From the current iteration, or that of the solverstate `resume`, to max_iter, including the
   // final snapshot and test.
   void Solve(const std::string& resume = "");
@@ -81,6 +87,7 @@ class Solver {
   int64_t history_bytes() const;
 
  private:
+  bool frees_memory_ = false;
   void Init(Device* device);
   void InitTrainNet(Device* device);
   void InitTestNets(Device* device);

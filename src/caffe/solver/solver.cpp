@@ -41,7 +41,7 @@ std::vector<double> OutputValues(const Net& net) {
 // While it exists, the net frees activations that it does not need any more.
 class FreesMemory {
  public:
-  explicit FreesMemory(Net* net) : net_(net) { net_->set_frees_memory(true); }
+  FreesMemory(Net* net, bool frees) : net_(net) { net_->set_frees_memory(frees); }
   ~FreesMemory() { net_->set_frees_memory(false); }
   FreesMemory(const FreesMemory&) = delete;
   FreesMemory& operator=(const FreesMemory&) = delete;
@@ -227,7 +227,7 @@ void Solver::Step(int64_t iterations) {
     for (Callback* callback : callbacks_) callback->OnStart();
     net_->set_debug_info(p.debug_info() && DisplaysNow());
     for (int i = 0; i < p.iter_size(); ++i) {
-      const FreesMemory frees(net_.get());
+      const FreesMemory frees(net_.get(), frees_memory_);
       net_->Forward();
       net_->Backward();
       losses_->Record();
@@ -350,7 +350,7 @@ void Solver::Solve(const std::string& resume) {
     return;
   }
   if (DisplaysNow()) {
-    const FreesMemory frees(net_.get());
+    const FreesMemory frees(net_.get(), frees_memory_);
     net_->Forward();
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
     log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));
