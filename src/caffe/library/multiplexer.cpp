@@ -197,7 +197,13 @@ Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descri
 
 bool Multiplexer::KnowsLayouts(Device* device, const ConvDescriptor& descriptor) {
   const ConvDescriptor d = Normalized(descriptor);
-  return !Tables::Get().conv.Candidates(device, d, First(d)).empty();
+  const std::string first = First(d);
+  const auto rows = Tables::Get().conv.Candidates(device, d, first);
+  if (rows.empty() || first.empty() || rows[0].name == first) return !rows.empty();
+  // A library that the user wants and that knows C order only.
+  ConvDescriptor plain = d;
+  plain.x_layout = plain.y_layout = Layout::kNCHW;
+  return Candidates(device, plain, first)[0].name != first;
 }
 
 std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescriptor& descriptor) {

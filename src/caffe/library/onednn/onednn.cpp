@@ -627,6 +627,8 @@ bool WinogradIsFaster(Device* device, ConvDescriptor d) {
   return winograd.supports(device, d) && winograd.prefers(device, d);
 }
 
+constexpr int64_t kFewChannels = 32;
+
 bool Prefers(Device* device, const ConvDescriptor& d) {
   if (d.has_private_layout()) return true;
   if (d.backward_data || d.backward_weights || WinogradIsFaster(device, d)) return false;
@@ -634,8 +636,10 @@ bool Prefers(Device* device, const ConvDescriptor& d) {
 }
 
 // Without conversions it is faster than the others, except for few products. Depthwise convolutions
-// take a third of the time of our own kernels, whatever their size is.
+// take a third of the time of our own kernels, whatever their size is. With few channels, as in
+// LeNet, the layers after it take longer in NHWC than is gained.
 bool PrefersNhwc(Device* device, const ConvDescriptor& d) {
+  if (d.out_channels < kFewChannels) return false;
   if (d.backward_data || d.backward_weights || WinogradIsFaster(device, d)) return false;
   return (d.group > 1 && d.group == d.in_channels) || Products(d) > kFewProducts;
 }
