@@ -124,27 +124,6 @@ inline std::vector<double> Values(size_t count, uint32_t seed) {
   return values;
 }
 
-// The values of an array [n, channels, positions], given in C order, in the order of `layout`.
-inline std::vector<double> InLayout(Layout layout, const std::vector<double>& values,
-                                    int64_t channels, int64_t positions) {
-  if (layout == Layout::kNCHW) return values;
-  std::vector<double> ordered(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const int64_t row = static_cast<int64_t>(i) / positions,
-                  p = static_cast<int64_t>(i) % positions;
-    const int64_t n = row / channels, c = row % channels;
-    ordered[(n * positions + p) * channels + c] = values[i];
-  }
-  return ordered;
-}
-
-// The reverse: values in the order of `layout`, in C order.
-inline std::vector<double> InCOrder(Layout layout, const std::vector<double>& values,
-                                    int64_t channels, int64_t positions) {
-  if (layout == Layout::kNCHW) return values;
-  return InLayout(layout, values, positions, channels);
-}
-
 // The stages of an epilogue, in double.
 inline double Stages(const Epilogue& epilogue, double v, double residual = 0, double slope = 0) {
   for (const Epilogue::Stage& stage : epilogue.stages) {
