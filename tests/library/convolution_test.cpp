@@ -96,22 +96,24 @@ void Check(ConvDescriptor d) {
       const Array dy(device, d.out, std::vector<double>(y.size(), 99));
       test::Memory memory(device, op.get());
       op->Forward(memory(ConvArguments{dx, dw, {}, has_bias ? db : DevicePtr{}, dy}));
-      test::ExpectNear(run.FromY(dy.Read()), y, test::Tolerance(library, d.out), what + " forward");
+      test::ExpectNear(run.FromY(dy.Read()), y, test::Tolerance(device, library, d.out),
+                       what + " forward");
       const Array dyd(device, d.out, run.Y(y_diff));
       if (d.backward_data) {
         const Array dxd(device, d.in, std::vector<double>(x.size(), 99));
         op->BackwardData(memory(ConvGradients{dx, dw, {}, dyd, dxd}));
-        test::ExpectNear(run.FromX(dxd.Read()), x_diff, test::Tolerance(library, d.in),
+        test::ExpectNear(run.FromX(dxd.Read()), x_diff, test::Tolerance(device, library, d.in),
                          what + " data");
       }
       if (d.backward_weights) {
         const Array dwd(device, d.master(), w_start);
         op->BackwardWeights(memory(ConvGradients{dx, {}, {}, dyd, {}, dwd}));
-        test::ExpectNear(dwd.Read(), w_diff, test::Tolerance(library, d.master()),
+        test::ExpectNear(dwd.Read(), w_diff, test::Tolerance(device, library, d.master()),
                          what + " weights");
         const Array dbd(device, d.master(), b_start);
         op->BackwardBias(memory(ConvGradients{dx, {}, {}, dyd, {}, {}, dbd}));
-        test::ExpectNear(dbd.Read(), b_diff, test::Tolerance(library, d.master()), what + " bias");
+        test::ExpectNear(dbd.Read(), b_diff, test::Tolerance(device, library, d.master()),
+                         what + " bias");
       }
     }
   }

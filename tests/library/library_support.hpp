@@ -154,8 +154,10 @@ inline double Tolerance(DataType type) {
 }
 
 // cuDNN may transform float data (FFT, Winograd), which costs up to 3e-6 of the largest sum.
-inline double Tolerance(const std::string& library, DataType type) {
-  const bool transforms = library == "cudnn" || library == "converted";  // which may use cuDNN
+inline double Tolerance(const Device* device, const std::string& library, DataType type) {
+  // `converted` may use cuDNN.
+  const bool transforms =
+      device->backend() == Backend::kCuda && (library == "cudnn" || library == "converted");
   return transforms && type == kFloat ? 6e-6 : Tolerance(type);
 }
 

@@ -15,7 +15,7 @@ namespace caffe {
 class Operator {
  public:
   virtual ~Operator() = default;
-  // openblas, native, winograd, depthwise, clblast, cudnn, cublaslt, cublas, generated.
+  // The name of its row: "openblas", "onednn", "cudnn", …; library/README.md lists them.
   virtual const char* library() const = 0;
   // The most bytes of workspace that a call needs. The workspace begins at the start of its buffer.
   virtual int64_t workspace_bytes() const { return 0; }

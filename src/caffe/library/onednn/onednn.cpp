@@ -71,7 +71,7 @@ Dims With(int64_t first, int64_t second, const Shape& axes) {
   return dims;
 }
 
-// Everything that oneDNN is told of a descriptor. Arrays are kNHWC inside.
+// A descriptor in the terms of oneDNN. It computes with arrays in kNHWC.
 struct Problem {
   explicit Problem(const ConvDescriptor& d)
       : element(Inner(d.in)),
