@@ -44,8 +44,7 @@ class LayoutConvOp final : public ConvOp {
     bytes_ = layout.bytes();
   }
   const char* library() const override {
-    // What converts to kNHWC does so because its library is faster then.
-    return Inner().has_private_layout() ? inner_->library() : "converted";
+    return Inner().has_private_layout() ? "channels_last" : "converted";
   }
   int64_t workspace_bytes() const override { return bytes_; }
   int64_t prepared_bytes() const override { return inner_->prepared_bytes(); }

@@ -130,18 +130,21 @@ void AddConverting(const ConvDescriptor& d, const std::string& first, Rows* rows
 }
 
 // Gradients of half kinds in kNCHW, by a library that is faster in kNHWC.
-template <class Rows, class D> void AddChannelsLast(Device*, const D&, Rows*) {}
-template <class Rows> void AddChannelsLast(Device* device, const ConvDescriptor& d, Rows* rows) {
+template <class Rows, class D> void AddChannelsLast(Device*, const D&, const std::string&, Rows*) {}
+template <class Rows>
+void AddChannelsLast(Device* device, const ConvDescriptor& d, const std::string& first,
+                     Rows* rows) {
   if (d.has_private_layout() || d.quantized() || d.in == kFloat || d.in == kDouble) return;
   if (device->host_accessible() || (!d.backward_data && !d.backward_weights)) return;
   if (Multiplexer::PreferredLayout(device, d) != Layout::kNHWC) return;
-  rows->push_back(ChannelsLastLibrary(&Multiplexer::Convolution));
+  const ConvLibrary row = ChannelsLastLibrary(&Multiplexer::Convolution);
+  rows->insert(row.name == first ? rows->begin() : rows->end(), row);
 }
 
 template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
   auto rows = Tables::Get().Of(d).Candidates(device, d, first);
   AddConverting(d, first, &rows);
-  AddChannelsLast(device, d, &rows);
+  AddChannelsLast(device, d, first, &rows);
   CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
               d.name());
   return rows;
