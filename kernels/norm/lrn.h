@@ -11,7 +11,7 @@
 KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
        FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
        IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_ROW (r, planes, i, inner) {
+  FOR_EACH_ROW(r, planes, i, inner) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
@@ -30,7 +30,7 @@ KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner)
 KERNEL(lrn_across_parts, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
        FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
        IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power), OUT(Mastertype, ratio)) {
-  FOR_EACH_ROW (r, planes, i, inner) {
+  FOR_EACH_ROW(r, planes, i, inner) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
@@ -49,7 +49,7 @@ KERNEL(lrn_across_parts, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), 
 KERNEL(lrn_across_backward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
        ARG(Acctype, factor), ARG(Acctype, beta), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, power), IN(Mastertype, ratio), OUT(MItype, x_diff)) {
-  FOR_EACH_ROW (r, planes, i, inner) {
+  FOR_EACH_ROW(r, planes, i, inner) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
@@ -65,7 +65,7 @@ KERNEL(lrn_across_backward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner
 KERNEL(lrn_within_forward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
        FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
        IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_ROW (r, planes * height, c, width) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
     const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
@@ -85,7 +85,7 @@ KERNEL(lrn_within_forward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), 
 KERNEL(lrn_within_parts, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
        FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
        IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power), OUT(Mastertype, ratio)) {
-  FOR_EACH_ROW (r, planes * height, c, width) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
     const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
@@ -107,7 +107,7 @@ KERNEL(lrn_within_parts, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FO
 KERNEL(lrn_within_backward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
        ARG(Acctype, factor), ARG(Acctype, beta), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, power), IN(Mastertype, ratio), OUT(MItype, x_diff)) {
-  FOR_EACH_ROW (r, planes * height, c, width) {
+  FOR_EACH_ROW(r, planes * height, c, width) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
     const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);

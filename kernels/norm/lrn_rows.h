@@ -8,7 +8,7 @@
 KERNEL(lrn_across_forward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner),
        FOLD(i64, reach), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
        ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_GROUP (r, planes) {
+  FOR_EACH_GROUP(r, planes) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
@@ -36,7 +36,7 @@ KERNEL(lrn_across_parts_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inn
        FOLD(i64, reach), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
        ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power),
        OUT(Mastertype, ratio)) {
-  FOR_EACH_GROUP (r, planes) {
+  FOR_EACH_GROUP(r, planes) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
@@ -66,7 +66,7 @@ KERNEL(lrn_across_parts_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inn
 KERNEL(lrn_across_backward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner),
        FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), IN(MItype, x),
        IN(MOtype, y_diff), IN(Mastertype, power), IN(Mastertype, ratio), OUT(MItype, x_diff)) {
-  FOR_EACH_GROUP (r, planes) {
+  FOR_EACH_GROUP(r, planes) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
@@ -90,7 +90,7 @@ KERNEL(lrn_across_backward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, 
 KERNEL(lrn_within_forward_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width),
        FOLD(i64, reach), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
        ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_GROUP (r, planes * height) {
+  FOR_EACH_GROUP(r, planes * height) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
     const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
@@ -121,7 +121,7 @@ KERNEL(lrn_within_forward_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, wid
 KERNEL(lrn_within_parts_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
        FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
        IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power), OUT(Mastertype, ratio)) {
-  FOR_EACH_GROUP (r, planes * height) {
+  FOR_EACH_GROUP(r, planes * height) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
     const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);
@@ -155,7 +155,7 @@ KERNEL(lrn_within_parts_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width
 KERNEL(lrn_within_backward_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width),
        FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), IN(MItype, x),
        IN(MOtype, y_diff), IN(Mastertype, power), IN(Mastertype, ratio), OUT(MItype, x_diff)) {
-  FOR_EACH_GROUP (r, planes * height) {
+  FOR_EACH_GROUP(r, planes * height) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
     const Index bottom = r + (height - 1 - h < reach ? height - 1 - h : (Index)reach);

@@ -95,7 +95,8 @@ class LRN::ChannelsLastWork final : public Work {
       : layer_(layer), bottom_(bottom), top_(top) {
     const bool host = layer.device()->host_accessible();
     ProgramBuilder builder(layer.device(), "lrn_channels_last");
-    builder.Types(layer.types()).Body("norm/lrn_channels_last");
+    builder.Types(layer.types())
+        .Body(host ? "norm/lrn_channels_last" : "norm/lrn_channels_last_spans");
     if (!layer.device()->info().is_cpu_type) {
       builder.Fold("reach", layer.reach_).Fold("quarters", layer.quarters_);
       builder.Fold("channels", bottom->shape(1));
