@@ -134,7 +134,10 @@ void Kernel::Launch(const LaunchRange& range, const KernelArguments& arguments) 
   Check(arguments);
   if (range.rows <= 0 || range.columns <= 0) return;
   NoteUse(arguments);
-  DoLaunch(range, arguments);
+  const auto kept = [&] {
+    return Capture::Keep(device_, [this, range, arguments] { DoLaunch(range, arguments); });
+  };
+  if (!Capture::Recording(device_) || !kept()) DoLaunch(range, arguments);
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);
 }
@@ -145,7 +148,10 @@ void Kernel::LaunchInGroups(const LaunchGroups& groups, const KernelArguments& a
     if (extent <= 0) return;
   }
   NoteUse(arguments);
-  DoLaunchGroups(groups, arguments);
+  const auto kept = [&] {
+    return Capture::Keep(device_, [this, groups, arguments] { DoLaunchGroups(groups, arguments); });
+  };
+  if (!Capture::Recording(device_) || !kept()) DoLaunchGroups(groups, arguments);
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);
 }
