@@ -349,11 +349,11 @@ TEST_P(RecordedIterationsTest, Views) {
   std::vector<std::shared_ptr<void>> views;
   pair->Change([&](Solver& solver) {
     Net& net = *solver.net();
-    views.push_back(net.BlobByName("pool")->data_memory()->View());
+    views.push_back(net.BlobByName("loss")->data_memory()->View());
     views.push_back(net.LayerByName("ip")->blobs()[0]->data_memory()->View());
   });
   for (int i = 0; i < 3; ++i) {
-    for (const auto& view : views) static_cast<float*>(view.get())[1] = 0.25f * i;
+    for (const auto& view : views) static_cast<float*>(view.get())[0] = 0.25f * i;
     pair->TrainTo(pair->replayed().iter() + 1);
     pair->ExpectEqual("with views");
   }
