@@ -54,6 +54,15 @@ std::string NetText(const std::string& more = "") {
          Layer("Accuracy", "accuracy", {"ip", "label"}, "accuracy");
 }
 
+// The arena of such a net has no array.
+std::string TwoLayersText() {
+  return "layer { name: 'in' type: 'Input' top: 'data' top: 'label' input_param { shape { dim: 3 "
+         "dim: 5 } shape { dim: 3 } } } " +
+         Layer("InnerProduct", "ip", {"data"}, "ip",
+               "inner_product_param { num_output: 3 weight_filler { type: 'xavier' } }") +
+         Layer("SoftmaxWithLoss", "loss", {"ip", "label"}, "loss");
+}
+
 const char kTest[] = "test_iter: 1 test_interval: 4 ";
 
 struct Case {
@@ -126,7 +135,11 @@ class Pair {
     for (Solver* solver : {&replayed(), &plain()}) change(*solver);
   }
   void ExpectEqual(const std::string& when) {
-    const auto state = [](Solver& solver) { return StateOf(solver, {"loss", "accuracy"}); };
+    const auto state = [](Solver& solver) {
+      std::vector<std::string> outputs;
+      for (const BlobBase* blob : solver.net()->output_blobs()) outputs.push_back(blob->name());
+      return StateOf(solver, outputs);
+    };
     EXPECT_EQ(FirstDifference(state(replayed()), state(plain())), "") << when;
   }
   // Launches of graphs, and all launches, in the next iteration.
@@ -207,6 +220,7 @@ std::vector<Case> Cases() {
       {"average", "average_loss: 3 momentum: 0.9"},
       {"loss_scale", "loss_scale: 8 momentum: 0.9"},
       {"recompute", "momentum: 0.9", kFloat, true, NetText("recompute: true")},
+      {"two_layers_freed", "momentum: 0.9", kFloat, true, TwoLayersText()},
   };
   return cases;
 }

@@ -55,6 +55,7 @@ class AccessLog {
   std::vector<Use> uses_;
   std::vector<SyncedMemory*> written_;
   std::unordered_map<SyncedMemory*, size_t> use_of_;
+  std::vector<bool> listed_;  // of uses_: whether written_ has the memory
   std::unordered_map<SyncedMemory*, Before> before_;
   bool ended_ = false;
 };

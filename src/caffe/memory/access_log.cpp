@@ -1,6 +1,5 @@
 #include "caffe/memory/access_log.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -37,16 +36,20 @@ void AccessLog::NoteInLog(SyncedMemory* memory, Kind kind) {
   }
   if (kind == Kind::kMove) return;
   const bool writes = kind == Kind::kWrite;
-  if (log.use_of_.emplace(memory, log.uses_.size()).second) {
+  const auto [use, first] = log.use_of_.emplace(memory, log.uses_.size());
+  if (first) {
     log.uses_.push_back({memory, memory->weak_from_this(), writes, memory->borrowed(), {}});
+    log.listed_.push_back(false);
   }
-  if (!writes) return;
-  if (std::find(log.written_.begin(), log.written_.end(), memory) == log.written_.end()) {
-    log.written_.push_back(memory);
-  }
+  if (!writes || log.listed_[use->second]) return;
+  log.listed_[use->second] = true;
+  log.written_.push_back(memory);
 }
 
-std::vector<SyncedMemory*> AccessLog::TakeWritten() { return std::exchange(written_, {}); }
+std::vector<SyncedMemory*> AccessLog::TakeWritten() {
+  listed_.assign(listed_.size(), false);
+  return std::exchange(written_, {});
+}
 
 std::vector<AccessLog::Use> AccessLog::End() {
   Stop();

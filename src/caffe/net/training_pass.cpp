@@ -127,7 +127,7 @@ void Executor::AddToEpoch(GraphEpoch* epoch) const {
   }
   if (arena_) {
     epoch->Add(arena_->plans());
-    epoch->Add(arena_->pointer());
+    epoch->Add(reinterpret_cast<uintptr_t>(arena_->pointer().handle));
     for (size_t i = 0; i < arena_->arrays().arrays.size(); ++i) {
       // One with a view has memory of its own.
       const std::shared_ptr<SyncedMemory>& one = arena_->Memory(static_cast<int>(i));
