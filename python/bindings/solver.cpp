@@ -89,6 +89,7 @@ class PythonCallback final : public Solver::Callback {
     Call(starts);
   }
   void OnGradientsReady() override { Call(gradients); }
+  bool looks_at_gradients() const override { return !gradients.empty(); }
   void OnTest(int test_net, int done, int of) override {
     if (progress) progress->OnTest(test_net, done, of);
   }

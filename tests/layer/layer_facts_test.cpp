@@ -11,7 +11,9 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
+#include "caffe/memory/access_log.hpp"
 #include "support/devices.hpp"
+#include "support/keeping_device.hpp"
 #include "support/layer_samples.hpp"
 #include "support/layer_tester.hpp"
 
@@ -400,6 +402,145 @@ TEST_P(RangeFactsTest, CodesFollowTheRule) {
 INSTANTIATE_TEST_SUITE_P(All, RangeFactsTest,
                          testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });
+
+// --- Replays -----------------------------------------------------------------------------------
+
+// Of the types in phase TRAIN. All others run normally between the graphs of a pass.
+TEST(ReplayFactsTest, TheseLayersAreNotReplayedInTraining) {
+  std::set<std::string> others;
+  for (const auto& [type, samples] : LayerSamples()) {
+    const LayerTraits& traits = LayerRegistry::Get().Traits(type);
+    for (const LayerSample& sample : samples) {
+      if (sample.parameters.find("phase: TEST") != std::string::npos) continue;
+      SCOPED_TRACE(type + " { " + sample.parameters + " }");
+      LayerSample train = sample;
+      if (train.parameters.find("phase") == std::string::npos) train.parameters += " phase: TRAIN";
+      Probe probe(type, train, Runtime::Get().cpu(), ExactType(traits));
+      const LayerFacts facts = probe.facts();
+      EXPECT_FALSE(facts.replayable && facts.host);
+      EXPECT_FALSE(facts.replayable && facts.shapes_from_data);
+      if (!facts.replayable) others.insert(type);
+    }
+  }
+  EXPECT_EQ(others, (std::set<std::string>{"ArgMax", "Data", "DummyData", "HDF5Data", "HDF5Output",
+                                           "ImageData", "Input", "MemoryData", "Parameter"}));
+}
+
+// A layer in phase TRAIN, on a device that keeps the calls of one forward and backward.
+struct Replayed {
+  Replayed(const std::string& type, const LayerSample& sample, Device* device)
+      : tester("type: '" + type + "' phase: TRAIN " + sample.parameters, device,
+               TypeTriple::Equal(kFloat), sample.bottoms, sample.tops),
+        traits(LayerRegistry::Get().Traits(type)) {
+    LayerBase& layer = tester.layer();
+    for (size_t b = 0; b < sample.bottoms.size(); ++b) {
+      bottom.push_back(&tester.bottom(static_cast<int>(b)));
+      const auto& labels = traits.no_gradient_bottoms;
+      const int index = static_cast<int>(b);
+      gradients.push_back(traits.backward &&
+                          std::find(labels.begin(), labels.end(), index) == labels.end());
+    }
+    for (int t = 0; t < sample.tops; ++t) top.push_back(&tester.top(t));
+    for (size_t p = 0; p < layer.blobs().size(); ++p) {
+      layer.set_param_propagate_down(static_cast<int>(p), true);
+    }
+    if (!sample.second.empty()) tester.SetBottom(1, sample.second);
+    fixed = sample.second.empty() ? -1 : 1;
+  }
+  void Fill(uint64_t seed) {
+    for (size_t b = 0; b < bottom.size(); ++b) {
+      if (static_cast<int>(b) == fixed) continue;
+      if (!gradients[b] && traits.backward) continue;  // labels
+      bottom[b]->SetData(TestNumbers(bottom[b]->count(), seed + b));
+    }
+    for (size_t t = 0; t < top.size(); ++t) {
+      top[t]->SetDiff(TestNumbers(top[t]->count(), seed + 50 + t));
+    }
+    for (const auto& blob : tester.layer().blobs()) {
+      blob->SetData(TestNumbers(blob->count(), ++seed + 100));
+    }
+  }
+  void Upload() {
+    for (BlobBase* blob : bottom) blob->device_data();
+    for (BlobBase* blob : top) blob->device_diff();
+    for (const auto& blob : tester.layer().blobs()) {
+      blob->device_data();
+      blob->device_diff();
+    }
+  }
+  void Run() {
+    LayerBase& layer = tester.layer();
+    layer.PrepareParameters();
+    layer.Forward(bottom, top);
+    if (traits.backward) layer.Backward(top, gradients, bottom);
+  }
+  std::vector<Numbers> Results(const std::vector<SyncedMemory*>& written = {}) {
+    for (SyncedMemory* memory : written) memory->MarkDeviceWritten();
+    std::vector<Numbers> all;
+    for (BlobBase* blob : top) all.push_back(blob->DataAsDouble());
+    for (size_t b = 0; b < bottom.size(); ++b) {
+      if (gradients[b]) all.push_back(bottom[b]->DiffAsDouble());
+    }
+    for (const auto& blob : tester.layer().blobs()) {
+      all.push_back(blob->DataAsDouble());
+      all.push_back(blob->DiffAsDouble());
+    }
+    return all;
+  }
+  LayerTester tester;
+  const LayerTraits& traits;
+  BlobVec bottom, top;
+  std::vector<bool> gradients;
+  int fixed = -1;
+};
+
+TEST(ReplayFactsTest, AReplayComputesWhatTheLayerComputes) {
+  int replays = 0;
+  for (Device* device : TestDevices()) {
+    // OpenCL's matrix products on GPUs are calls of a library.
+    if (device->host_accessible() || !device->info().is_cpu_type) continue;
+    for (const auto& [type, samples] : LayerSamples()) {
+      for (const LayerSample& sample : samples) {
+        if (sample.parameters.find("phase") != std::string::npos) continue;
+        SCOPED_TRACE(type + " { " + sample.parameters + " }");
+        KeepingDevice keeping(device);
+        Replayed one(type, sample, &keeping);
+        if (!one.tester.layer().Facts().replayable) continue;
+        Replayed two(type, sample, &keeping);
+        for (uint64_t seed : {1, 200, 400}) {
+          for (Replayed* layer : {&one, &two}) layer->Fill(seed);
+          two.Run();
+          if (seed == 1) {
+            one.Run();
+            EXPECT_EQ(one.Results(), two.Results());
+            continue;
+          }
+          one.Upload();
+          std::vector<SyncedMemory*> written;
+          std::unique_ptr<Graph> graph;
+          {
+            // Recorded with the bottoms and parameters of this pass, replayed with the next ones.
+            AccessLog log;
+            Capture capture(&keeping);
+            one.Run();
+            graph = capture.End();
+            written = log.TakeWritten();
+          }
+          graph->Launch();
+          EXPECT_EQ(one.Results(written), two.Results());
+          for (Replayed* layer : {&one, &two}) layer->Fill(seed + 1);
+          two.Run();
+          one.Upload();
+          graph->Launch();
+          EXPECT_EQ(one.Results(written), two.Results());
+          ++replays;
+        }
+      }
+    }
+  }
+  if (replays == 0) GTEST_SKIP() << "no device of which a record can be kept";
+  EXPECT_GT(replays, 80);
+}
 
 // --- The host ----------------------------------------------------------------------------------
 

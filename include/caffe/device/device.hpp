@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
@@ -144,6 +145,9 @@ class Device {
   virtual Stream* DoBeginCapture();
   // Stops recording; null if `keep` is false.
   virtual std::unique_ptr<Graph> DoEndCapture(bool keep);
+  // For devices whose stream of a record does not record by itself: takes a call that would enqueue
+  // work, for Graph::DoLaunch to make it. Returns false if the caller is to make the call now.
+  virtual bool DoKeep(const std::function<void()>& call) { return false; }
   // Derived destructors call this first, while DoFree still works.
   void FreeEverything() noexcept;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -50,6 +51,10 @@ class Capture {
   static Capture* Of(const Device* device);
   // Records that the work uses these buffers.
   void NoteUse(std::span<const DevicePtr> pointers);
+  // Whether the calling thread records for the device, and the device keeps the call of a function
+  // that enqueues work instead of making it now.
+  static bool Recording(const Device* device);
+  static bool Keep(Device* device, const std::function<void()>& call);
 
  private:
   void Stop() noexcept;

@@ -86,9 +86,10 @@ struct LayerFacts {
   // Forward reads or writes memory of the host, waits for the device, or has effects outside the
   // device. Its work cannot be recorded and replayed.
   bool host = false;
-  // In phase TEST, Forward and the works of MakeWork enqueue the same work in every pass, unless
-  // shapes, ranges, memories or parameters change, and have no effect besides that. The work can
-  // be recorded and replayed.
+  // PrepareParameters, Forward, RepeatForward, Backward and the works of MakeWork enqueue the same
+  // work in every pass, unless shapes, ranges, memories or the seed change, and have no effect
+  // besides that. The work can be recorded and replayed. In phase TEST, PrepareParameters is not
+  // part of it, and the work writes only tops and LayerArrays::kept.
   bool replayable = false;
   // Forward decides the shapes of the tops.
   bool shapes_from_data = false;

@@ -17,6 +17,7 @@ class LossBase : public LayerBase {
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void CheckData() override;
+  LayerFacts Facts() const override;
 
  protected:
   // The divisor for TermSum::Divide by loss_param.normalization: FULL outer * inner, VALID 0,

@@ -22,6 +22,7 @@ class Accuracy : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   void CheckData() override;
 
  private:

@@ -22,6 +22,7 @@ class Axpy : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   int64_t rows_ = 0, columns_ = 0;  // N C, elements of a channel

@@ -28,6 +28,7 @@ class Interp : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  private:
   struct Axis {

@@ -25,6 +25,7 @@ class ROIPooling : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   // Throws if a region has an image that is not in the batch; on a device its values are NaN.
   void CheckData() override;
 

@@ -17,6 +17,7 @@ class Silence : public LayerBase {
   void Forward(const BlobVec&, const BlobVec&) override {}
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

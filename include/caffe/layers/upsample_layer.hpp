@@ -27,6 +27,7 @@ class Upsample : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
   // Throws if a mask points outside the image; on a device such a channel is NaN.
   void CheckData() override;
 

@@ -16,7 +16,11 @@ namespace caffe {
 //
 // On the CPU device both copies are usually one: the host copy is the slice of the buffer. A memory
 // in an arena with a view has two copies there, too, because a view never holds an arena.
-class SyncedMemory {
+class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
+  // kUndefined: will be overwritten as a whole; reads as zeros until then. kElsewhere: not stored.
+  enum class Head { kEmpty, kUndefined, kHost, kDevice, kSynced, kElsewhere };
+  enum class Room { kOwn, kSlice, kBorrowed };
+
  public:
   // Makes content that is not stored: recomputes it, or converts it from another layout.
   class Source {
@@ -39,6 +43,9 @@ class SyncedMemory {
   void* mutable_host_data();
   DevicePtr device_data();
   DevicePtr mutable_device_data();
+  // Does what mutable_device_data does before the caller writes: uploads or makes the content. Does
+  // not count as written.
+  DevicePtr PrepareToWrite();
 
   // Changed by every mutable access, with numbers from one counter of all memories: DataStamp
   // compares it.
@@ -82,13 +89,24 @@ class SyncedMemory {
   // Frees the device copy if the host has the content, too; the next access on the device uploads
   // it. Does nothing in an arena, and where both copies are one.
   void FreeDeviceCopy();
+  // Everything but the content and the host copy. The state of a memory can be restored as long as
+  // neither copy was written after Save.
+  class State {
+    friend class SyncedMemory;
+    Head head;
+    Room room;
+    std::shared_ptr<DeviceBuffer> buffer;
+    int64_t offset;
+    uint64_t version;
+    std::weak_ptr<Source> source;
+    bool same_content;
+  };
+  State Save() const;
+  void Restore(const State& state);
   // False after SetSource, until the content is written or made.
   bool stored() const { return head_ != Head::kElsewhere; }
 
  private:
-  // kUndefined: will be overwritten as a whole; reads as zeros until then. kElsewhere: not stored.
-  enum class Head { kEmpty, kUndefined, kHost, kDevice, kSynced, kElsewhere };
-  enum class Room { kOwn, kSlice, kBorrowed };
   bool filled() const {
     return head_ == Head::kHost || head_ == Head::kDevice || head_ == Head::kSynced;
   }

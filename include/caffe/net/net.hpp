@@ -61,6 +61,10 @@ class Net {
   // instead, unless the loss scale is not 1. In phase TEST the first Backward repeats the layers that
   // were computed together with others, and the net computes layer by layer from then on.
   void Backward();
+  // Forward, Backward, and `then`, which may only enqueue work: the same work in each call with the
+  // same owner. On devices that can record work, these calls replay one graph instead, as far as
+  // layers allow it.
+  void ForwardBackward(const std::function<void()>& then = {}, const void* owner = nullptr);
   // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
   // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);

@@ -28,6 +28,9 @@ class Solver {
     virtual void OnStart() {}
     // After backward, before the update: gradients can be reduced between processes here.
     virtual void OnGradientsReady() {}
+    // Whether OnGradientsReady does something now. If no callback looks at gradients, the update
+    // follows backward without a pause.
+    virtual bool looks_at_gradients() const { return true; }
     // After a forward of a test net.
     virtual void OnTest(int test_net, int done, int of) {}
   };
@@ -96,6 +99,11 @@ class Solver {
   NetOptions OptionsFor(Device* device) const;
   void ApplyDefaults(NetParameter* net) const;
   bool DisplaysNow() const;
+  // Forward, backward and update of an iteration that nothing interrupts; and what else
+  // ApplyUpdate does.
+  bool UpdatesAtOnce() const;
+  void RunUpdate();
+  void FinishUpdate();
   void Display();
   void DisplayUpdate();
   void CheckNumbers(double loss);

@@ -14,6 +14,7 @@ class TrainProgress final : public Solver::Callback {
   // that train iteration by iteration do not draw a bar for each.
   TrainProgress(Solver* solver, int64_t last, std::chrono::milliseconds delay = {});
   void OnStart() override;
+  bool looks_at_gradients() const override { return false; }
   void OnTest(int test_net, int done, int of) override;
 
  private:

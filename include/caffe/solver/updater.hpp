@@ -33,7 +33,14 @@ class Updater {
 
   void ClearDiffs() { arena_.ClearDiffs(); }
   // One update with the current gradients; `iteration` counts from 0.
-  void Update(double rate, int64_t iteration);
+  void Update(double rate, int64_t iteration) {
+    SetIteration(rate, iteration);
+    Update();
+  }
+  // The two parts of Update: what changes between iterations, which is uploaded to StepState; and
+  // the work, which is the same in each iteration.
+  void SetIteration(double rate, int64_t iteration);
+  void Update();
   // Later launches use this device; states move to it.
   void SetDevice(Device* device);
 

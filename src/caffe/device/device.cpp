@@ -63,7 +63,8 @@ void Device::Copy(DevicePtr target, DevicePtr source, int64_t bytes) {
   if (bytes == 0 || target == source) return;
   CheckWritable(target, "Copy");
   NoteUse({source.ReadOnly(), target});
-  DoCopy(target, source, bytes);
+  const auto copy = [=, this] { DoCopy(target, source, bytes); };
+  if (!Capture::Recording(this) || !Capture::Keep(this, copy)) copy();
   ++copies_;
 }
 
@@ -71,7 +72,8 @@ void Device::Fill(DevicePtr target, uint8_t byte, int64_t bytes) {
   if (bytes == 0) return;
   CheckWritable(target, "Fill");
   NoteUse({target});
-  DoFill(target, byte, bytes);
+  const auto fill = [=, this] { DoFill(target, byte, bytes); };
+  if (!Capture::Recording(this) || !Capture::Keep(this, fill)) fill();
 }
 
 void Device::Synchronize() {

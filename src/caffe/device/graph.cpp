@@ -62,6 +62,12 @@ Capture* Capture::Of(const Device* device) {
   return current && current->device_ == device ? current : nullptr;
 }
 
+bool Capture::Recording(const Device* device) { return device->tracks_use() && Of(device); }
+
+bool Capture::Keep(Device* device, const std::function<void()>& call) {
+  return device->DoKeep(call);
+}
+
 void Capture::NoteUse(std::span<const DevicePtr> pointers) {
   for (const DevicePtr& pointer : pointers) {
     if (!pointer) continue;

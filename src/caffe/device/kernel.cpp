@@ -135,14 +135,17 @@ void Kernel::Launch(const LaunchRange& range, const KernelArguments& arguments) 
   if (range.rows <= 0 || range.columns <= 0) return;
   NoteUse(arguments);
   const int64_t span = signature_.spans ? device_->info().span() : 1;
+  LaunchRange items = range;
   int64_t elements = 0;
   if (span > 1 && !__builtin_mul_overflow(range.rows, range.columns, &elements)) {
     CAFFE_CHECK(elements <= INT32_MAX, "kernel ", signature_.name, ": ", range.rows, " x ",
                 range.columns, " elements are more than 2^31 - 1");
-    DoLaunch((elements + span - 1) / span, arguments);
-  } else {
-    DoLaunch(range, arguments);
+    items = (elements + span - 1) / span;
   }
+  const auto kept = [&] {
+    return Capture::Keep(device_, [this, items, arguments] { DoLaunch(items, arguments); });
+  };
+  if (!Capture::Recording(device_) || !kept()) DoLaunch(items, arguments);
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);
 }
@@ -153,7 +156,10 @@ void Kernel::LaunchInGroups(const LaunchGroups& groups, const KernelArguments& a
     if (extent <= 0) return;
   }
   NoteUse(arguments);
-  DoLaunchGroups(groups, arguments);
+  const auto kept = [&] {
+    return Capture::Keep(device_, [this, groups, arguments] { DoLaunchGroups(groups, arguments); });
+  };
+  if (!Capture::Recording(device_) || !kept()) DoLaunchGroups(groups, arguments);
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);
 }

@@ -5,6 +5,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
 
@@ -76,6 +77,13 @@ void LossBase::SetLabels(int64_t classes, int64_t inner, bool ignores) {
 
 void LossBase::CheckData() {
   if (labels_) CheckClassLabels(*labels_, &sum_);
+}
+
+LayerFacts LossBase::Facts() const {
+  LayerFacts facts;
+  // A forward also records invalid data, which the host reads in CheckData.
+  facts.replayable = phase() == TRAIN;
+  return facts;
 }
 
 void LossBase::Finish(double divisor, BlobBase* top) {

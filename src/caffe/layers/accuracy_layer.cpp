@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/layer/class_labels.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -51,6 +52,13 @@ void Accuracy::Backward(const BlobVec&, const std::vector<bool>& propagate_down,
   const bool wanted =
       std::find(propagate_down.begin(), propagate_down.end(), true) != propagate_down.end();
   CAFFE_CHECK(!wanted, Where(), ": has no gradient");
+}
+
+LayerFacts Accuracy::Facts() const {
+  LayerFacts facts;
+  // A forward also records invalid data, which the host reads in CheckData.
+  facts.replayable = phase() == TRAIN;
+  return facts;
 }
 
 void RegisterAccuracyLayer(LayerRegistry& registry) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -50,6 +51,12 @@ void Axpy::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   if (propagate_down[2] && top[0]->count() > 0) {
     device()->Copy(bottom[2]->mutable_device_diff(), top[0]->device_diff(), top[0]->bytes());
   }
+}
+
+LayerFacts Axpy::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
 }
 
 void RegisterAxpyLayer(LayerRegistry& registry) {

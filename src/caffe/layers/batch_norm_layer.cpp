@@ -144,7 +144,8 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 
 LayerFacts BatchNorm::Facts() const {
   LayerFacts facts;
-  facts.replayable = global_;
+  // In phase TEST, statistics of a batch change parameters, which a plan does not expect.
+  facts.replayable = global_ || phase() == TRAIN;
   if (!global_ || fused_relu_) return facts;
   Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
   affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,

@@ -193,7 +193,7 @@ void BN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 LayerFacts BN::Facts() const {
   LayerFacts facts;
-  facts.replayable = statistics_ != Statistics::kBatch;
+  facts.replayable = statistics_ != Statistics::kBatch || phase() == TRAIN;
   if (statistics_ == Statistics::kBatch) return facts;
   Affine affine{1, channels_, {}, nullptr};
   for (const auto& blob : blobs_) affine.sources.push_back(blob.get());

@@ -69,7 +69,7 @@ void Dropout::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
 
 LayerFacts Dropout::Facts() const {
   LayerFacts facts;
-  facts.replayable = !mask_;
+  facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
   if (mask_) return facts;
   facts.layouts.any = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -94,6 +95,12 @@ void Interp::Backward(const BlobVec& top, const std::vector<bool>& propagate_dow
   arguments.push_back(top[0]->Diff());
   arguments.push_back(bottom[0]->MutableDiff());
   backward_->Launch({planes_ * height_.whole, width_.whole}, arguments);
+}
+
+LayerFacts Interp::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
 }
 
 void RegisterInterpLayer(LayerRegistry& registry) {

@@ -287,7 +287,7 @@ void Pooling::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
 
 LayerFacts Pooling::Facts() const {
   LayerFacts facts;
-  facts.replayable = pool_ != PoolingParameter::STOCHASTIC;
+  facts.replayable = true;
   // Without the mask, which only gradients and a second top need.
   facts.layouts.nhwc = types().compute.is_float() && phase() == TEST && !has_mask_top_ &&
                        pool_ != PoolingParameter::STOCHASTIC;

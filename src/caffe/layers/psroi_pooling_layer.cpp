@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/device/device.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -50,6 +51,13 @@ void PSROIPooling::Backward(const BlobVec& top, const std::vector<bool>& propaga
 }
 
 void PSROIPooling::CheckData() { regions_.Check(Where()); }
+
+LayerFacts PSROIPooling::Facts() const {
+  LayerFacts facts;
+  // A forward also records invalid data, which the host reads in CheckData.
+  facts.replayable = phase() == TRAIN;
+  return facts;
+}
 
 void RegisterPSROIPoolingLayer(LayerRegistry& registry) {
   LayerTraits traits;

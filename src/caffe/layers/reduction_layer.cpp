@@ -1,6 +1,7 @@
 #include "caffe/layers/reduction_layer.hpp"
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -60,6 +61,12 @@ void Reduction::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   if (reads_bottom_) arguments.push_back(bottom[0]->Data());
   arguments.append({top[0]->Diff(), Factor() * derivative_, bottom[0]->MutableDiff()});
   backward_->Launch({rows_, columns_}, arguments);
+}
+
+LayerFacts Reduction::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
 }
 
 void RegisterReductionLayer(LayerRegistry& registry) {

@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/device/device.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -51,6 +52,13 @@ void ROIPooling::Backward(const BlobVec& top, const std::vector<bool>& propagate
 }
 
 void ROIPooling::CheckData() { regions_.Check(Where()); }
+
+LayerFacts ROIPooling::Facts() const {
+  LayerFacts facts;
+  // A forward also records invalid data, which the host reads in CheckData.
+  facts.replayable = phase() == TRAIN;
+  return facts;
+}
 
 void RegisterROIPoolingLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,5 +1,6 @@
 #include "caffe/layers/silence_layer.hpp"
 
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -10,6 +11,12 @@ void Silence::Backward(const BlobVec&, const std::vector<bool>& propagate_down,
     if (!propagate_down[i]) continue;
     device()->Fill(bottom[i]->mutable_device_diff(), 0, bottom[i]->bytes());
   }
+}
+
+LayerFacts Silence::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
 }
 
 void RegisterSilenceLayer(LayerRegistry& registry) {

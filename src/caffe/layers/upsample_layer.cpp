@@ -3,6 +3,7 @@
 #include "caffe.pb.h"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
@@ -133,6 +134,13 @@ void Upsample::CheckData() {
   CAFFE_THROW(Where(), ": the mask of channel ", item->index, " of the batch has the value ",
               item->value, ", which is outside the image of ", height_.output, "x", width_.output,
               "; give upsample_h and upsample_w, the size of the pooling's bottom");
+}
+
+LayerFacts Upsample::Facts() const {
+  LayerFacts facts;
+  // A forward also records invalid data, which the host reads in CheckData.
+  facts.replayable = phase() == TRAIN;
+  return facts;
 }
 
 void RegisterUpsampleLayer(LayerRegistry& registry) {

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/memory/access_log.hpp"
 
 namespace caffe {
 namespace {
@@ -100,11 +101,13 @@ void SyncedMemory::ToDevice() {
 }
 
 const void* SyncedMemory::host_data() {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   ToHost();
   return host_.get();
 }
 
 void* SyncedMemory::mutable_host_data() {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   head_ == Head::kUndefined ? NeedHost() : ToHost();
   head_ = Head::kHost;
   version_ = NextVersion();
@@ -112,15 +115,44 @@ void* SyncedMemory::mutable_host_data() {
 }
 
 DevicePtr SyncedMemory::device_data() {
+  AccessLog::Note(this, AccessLog::Kind::kRead);
   ToDevice();
   return pointer().ReadOnly();
 }
 
 DevicePtr SyncedMemory::mutable_device_data() {
+  AccessLog::Note(this, AccessLog::Kind::kWrite);
   head_ == Head::kUndefined ? NeedDevice() : ToDevice();
   head_ = Head::kDevice;
   version_ = NextVersion();
   return pointer();
+}
+
+DevicePtr SyncedMemory::PrepareToWrite() {
+  head_ == Head::kUndefined ? NeedDevice() : ToDevice();
+  return pointer();
+}
+
+SyncedMemory::State SyncedMemory::Save() const {
+  State state;
+  state.head = head_;
+  state.room = room_;
+  state.buffer = buffer_;
+  state.offset = offset_;
+  state.version = version_;
+  state.source = source_;
+  state.same_content = same_content_;
+  return state;
+}
+
+void SyncedMemory::Restore(const State& state) {
+  head_ = state.head;
+  room_ = state.room;
+  buffer_ = state.buffer;
+  offset_ = state.offset;
+  version_ = state.version;
+  source_ = state.source;
+  same_content_ = state.same_content;
 }
 
 void SyncedMemory::SetDevice(Device* device) {
@@ -170,17 +202,20 @@ void SyncedMemory::TakeOwnBuffer() {
 }
 
 void SyncedMemory::ForgetHostWrites() {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   if (head_ == Head::kElsewhere) head_ = Head::kUndefined;
   if (head_ == Head::kHost && buffer_ && !one_copy()) head_ = Head::kSynced;
 }
 
 void SyncedMemory::MarkHostWritten() {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   ToHost();
   head_ = Head::kHost;
   version_ = NextVersion();
 }
 
 void SyncedMemory::MarkDeviceWritten() {
+  AccessLog::Note(this, AccessLog::Kind::kWrite);
   NeedDevice();
   head_ = Head::kDevice;
   version_ = NextVersion();
@@ -195,6 +230,7 @@ void SyncedMemory::CheckFits(const DeviceBuffer& buffer, int64_t offset) const {
 }
 
 void SyncedMemory::MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   if (buffer == buffer_ && offset == offset_) {
     room_ = Room::kSlice;
     return;
@@ -219,6 +255,7 @@ void SyncedMemory::MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset
 
 bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) {
   if (has_view()) return false;
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   CheckFits(*buffer, offset);
   if (device_->host_accessible()) host_.reset();
   buffer_ = std::move(buffer);
@@ -231,6 +268,7 @@ bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) 
 
 void SyncedMemory::Return() {
   if (!borrowed()) return;
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   if (one_copy()) host_.reset();
   buffer_.reset();
   offset_ = 0;
@@ -240,6 +278,7 @@ void SyncedMemory::Return() {
 }
 
 void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   Return();
   source_ = std::move(source);
   same_content_ = false;

@@ -32,6 +32,8 @@ class ActivationArena {
   void PlaceAgain(int begin, int end);
   // Frees the allocation, as soon as no array uses it.
   void Release() { buffer_.reset(); }
+  // The allocation; null before the first Place and after Release.
+  DevicePtr pointer() const { return buffer_ ? buffer_->pointer() : DevicePtr(); }
 
   // The arrays whose bytes another one has at the end of the forward, and those that no later step
   // reads; one of each memory. All arrays of the arena.

@@ -19,6 +19,11 @@ bool GraphsAreOff() {
 
 }  // namespace
 
+bool Executor::Replays() {
+  if (!replays_) replays_ = workspace_->device()->can_capture() && !GraphsAreOff();
+  return *replays_;
+}
+
 // Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. Their
 // bottoms may be such blobs, too.
 class Executor::RecomputedBlob final : public SyncedMemory::Source {
@@ -175,6 +180,11 @@ void Executor::Convert(const std::vector<Conversion>& conversions) {
 }
 
 void Executor::Prepare(size_t index) {
+  PrepareStep(index);
+  PrepareWork(index);
+}
+
+void Executor::PrepareStep(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
   for (int node : step.nodes) runner_->ReshapeIfNeeded(node);
@@ -190,10 +200,19 @@ void Executor::Prepare(size_t index) {
       own.serial = ++works_made_;
       own.shape_epoch = shape_epoch;
       own.range_epoch = ranges_->epoch();
+      own.prepared_epoch = -1;
     }
+  });
+}
+
+void Executor::PrepareWork(size_t index) {
+  const int node = plan_.steps[index].nodes[0];
+  StepWork& own = works_[index];
+  InLayer(*wiring_.nodes[node].layer, [&] {
     own.work->Prepare();
     workspace_->Need(own.work->workspace_bytes());
   });
+  own.prepared_epoch = runner_->shape_epoch(node);
 }
 
 void Executor::Run(size_t index) {
@@ -308,7 +327,7 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
     const bool per_step =
         std::any_of(observers.begin(), observers.end(),
                     [](const PassObserver* observer) { return observer->per_step(); });
-    const bool replays = whole && !per_layer && !per_step && workspace_->device()->can_capture();
+    const bool replays = whole && !per_layer && !per_step && Replays();
     if (replays && !made_segments_) MakeSegments();
     auto segment = segments_.begin();
     for (size_t i = 0; i < works_.size(); ++i) {
@@ -339,7 +358,6 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
 
 void Executor::MakeSegments() {
   made_segments_ = true;
-  if (GraphsAreOff()) return;
   std::vector<bool> replayable;
   for (const Step& step : plan_.steps) {
     const LayerBase& layer = *wiring_.nodes[step.nodes[0]].layer;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -14,10 +16,22 @@
 #include "caffe/net/step_info.hpp"
 #include "gradients.hpp"
 #include "graph_segment.hpp"
+#include "loss_seeds.hpp"
 #include "net_ranges.hpp"
 #include "node_runner.hpp"
+#include "pass_actions.hpp"
 
 namespace caffe {
+
+// A whole forward and backward of a net, and what follows. The objects must outlive the executor.
+struct TrainingPass {
+  const Gradients* gradients;
+  LossSeeds* seeds;
+  std::function<void()> before_backward;  // changes only the host, and writes the seeds
+  // Enqueues the same work in each pass of the same owner; empty if nothing follows.
+  std::function<void()> then;
+  const void* owner = nullptr;
+};
 
 // Runs the steps of one plan, and owns their works. A net has one executor for whole passes, whose
 // steps may cover several layers, and one that runs layer by layer.
@@ -46,6 +60,12 @@ class Executor {
   // The backward pass that follows a forward in the arena: arrays that no later layer needs are
   // freed, and layers with `recompute` run again.
   void BackwardInArena(const Gradients& gradients, const Observers& observers);
+  // Forward and Backward (with an arena: BackwardInArena) of all nodes, and `pass.then`. Works that
+  // can be replayed are recorded as graphs.
+  void ForwardBackward(const TrainingPass& pass, const Observers& observers);
+  // Whether the device can record works, and the user has not switched that off. Constant after the
+  // first call.
+  bool Replays();
   // Call this before a pass of training outside the arena: diffs that were freed are written there
   // as if they were new. Frees the arena.
   void LeaveArena();
@@ -66,7 +86,8 @@ class Executor {
     std::unique_ptr<Work> work;
     // The state for which the work was made.
     int shape_epoch = 0, range_epoch = 0;
-    uint64_t serial = 0;  // of the work, among all works of the executor
+    uint64_t serial = 0;      // of the work, among all works of the executor
+    int prepared_epoch = -1;  // of shapes, when the work was last prepared
   };
   bool trains() const { return arena_ && arena_->arrays().training; }
   void ForgetLost();
@@ -78,7 +99,12 @@ class Executor {
   void ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms);
   void Repeat(int node);
   void RepeatStep(int step);
+  // PrepareStep and PrepareWork.
   void Prepare(size_t step);
+  // Shapes, arrays and the work itself.
+  void PrepareStep(size_t step);
+  // Derived weights.
+  void PrepareWork(size_t step);
   void Run(size_t step);
   // What Run does besides enqueuing work.
   void NoteRun(size_t step);
@@ -87,6 +113,10 @@ class Executor {
   void AddToEpoch(const GraphSegment& segment, GraphEpoch* epoch) const;
   // The arrays of the layers of these steps.
   BlobVec LayerOwned(const StepRange& steps) const;
+  std::vector<PassAction> MakeActions(const TrainingPass& pass);
+  void AddForwardActions(std::vector<PassAction>* actions);
+  void AddBackwardActions(const Gradients& gradients, std::vector<PassAction>* actions);
+  void AddToEpoch(GraphEpoch* epoch) const;
   // Runs the segment's steps if they need no further preparation; returns false otherwise.
   bool RunSegment(GraphSegment* segment, const Observers& observers);
   // Drops the blob's content: the next access computes it.
@@ -115,7 +145,10 @@ class Executor {
   uint64_t works_made_ = 0;
   std::vector<GraphSegment> segments_;  // in the order of their steps
   bool made_segments_ = false;
-  int making_ = 0;  // nested calls of RecomputedBlob::Make
+  std::optional<bool> replays_;
+  const TrainingPass* pass_ = nullptr;       // during ForwardBackward
+  std::unique_ptr<PassActions> actions_[2];  // [whether something follows]
+  int making_ = 0;                           // nested calls of RecomputedBlob::Make
 };
 
 }  // namespace caffe

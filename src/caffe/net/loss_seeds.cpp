@@ -67,6 +67,21 @@ void LossSeeds::Seed(const std::vector<int>& nodes, Device* device) {
   }
 }
 
+void LossSeeds::AddToEpoch(GraphEpoch* epoch) const {
+  for (const Loss& loss : losses_) {
+    epoch->Add(loss.given);
+    const bool unchanged =
+        loss.diff && loss.diff == loss.blob->diff_memory() && loss.diff->version() == loss.version;
+    if (!unchanged) epoch->Add(DevicePtr());
+  }
+}
+
+void LossSeeds::NoteSeeded() {
+  for (Loss& loss : losses_) {
+    if (loss.diff) loss.version = loss.diff->version();
+  }
+}
+
 void LossSeeds::SetDevice() {
   for (Loss& loss : losses_) loss.seed.reset();
 }

@@ -5,6 +5,7 @@
 
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/wiring.hpp"
+#include "graph_segment.hpp"
 
 namespace caffe {
 
@@ -18,6 +19,11 @@ class LossSeeds {
   // Writes weight times loss scale to the diffs of the losses among the tops of `nodes`. A diff
   // that the caller wrote is kept, unless the loss scale is not 1.
   void Seed(const std::vector<int>& nodes, Device* device);
+  // What Seed depends on besides the net. While a diff has been written since the last Seed, the
+  // state is incomplete: Seed has to look at it.
+  void AddToEpoch(GraphEpoch* epoch) const;
+  // Call this after the work of Seed was replayed.
+  void NoteSeeded();
   // Drops the kernels of the previous device.
   void SetDevice();
 

@@ -310,6 +310,33 @@ void Net::Backward(int start, int end) {
   SyncViews();
 }
 
+void Net::ForwardBackward(const std::function<void()>& then, const void* owner) {
+  FollowDefaultDevice();
+  Executor& executor = frees_memory_ ? *rooms_->whole : *rooms_->by_layer;
+  const std::vector<PassObserver*> observers = ActiveObservers();
+  const bool per_step = std::any_of(observers.begin(), observers.end(),
+                                    [](const PassObserver* o) { return o->per_step(); });
+  if (phase() != TRAIN || !executor.Replays() || per_step || LooksAtLayers() ||
+      rooms_->views.Any()) {
+    Forward();
+    Backward();
+    if (then) then();
+    return;
+  }
+  forward_in_arena_ = false;
+  if (!frees_memory_) rooms_->whole->LeaveArena();
+  rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
+  const std::vector<int> nodes = wiring_.BackwardNodes(wiring_.last_layer(), 0);
+  TrainingPass pass{&rooms_->gradients, &rooms_->losses, {}, then, owner};
+  pass.before_backward = [&] {
+    rooms_->gradients.CheckConflicts();
+    rooms_->versions.ShareDiffs();
+    rooms_->losses.Seed(nodes, device_);
+  };
+  WithNeeds([&] { executor.ForwardBackward(pass, observers); });
+  for (PassObserver* observer : observers) observer->AfterBackwardPass();
+}
+
 // The gradient of a split's top before the pass is 0 if its reader would run later in the backward
 // pass.
 void Net::ClearUnreadDiffs(const std::vector<int>& run, int first, int last) {

@@ -45,6 +45,15 @@ void Views::ForgetOverwritten(int first, int last, bool whole) const {
   }
 }
 
+bool Views::Any() const {
+  bool any = false;
+  ForEachVisible(wiring_, [&any](const BlobBase& blob) {
+    any = any || blob.data_memory()->has_view() ||
+          (blob.has_diff() && blob.diff_memory()->has_view());
+  });
+  return any;
+}
+
 void Views::Update() const {
   ForEachVisible(wiring_, [](BlobBase& blob) {
     if (blob.data_memory()->has_view()) blob.data_memory()->host_data();

@@ -17,6 +17,8 @@ class Views {
   // otherwise cost an upload each time. A blob that is not stored is not made for being overwritten.
   void ForgetOverwritten(int first, int last, bool whole) const;
   void Update() const;
+  // Whether there is a live view.
+  bool Any() const;
 
  private:
   const Wiring& wiring_;

@@ -226,15 +226,26 @@ void Solver::Step(int64_t iterations) {
     }
     for (Callback* callback : callbacks_) callback->OnStart();
     net_->set_debug_info(p.debug_info() && DisplaysNow());
+    const bool at_once = UpdatesAtOnce();
     for (int i = 0; i < p.iter_size(); ++i) {
       const FreesMemory frees(net_.get(), frees_memory_);
-      net_->Forward();
-      net_->Backward();
+      if (at_once && i + 1 == p.iter_size()) {
+        net_->FollowDefaultDevice();
+        updater_->SetDevice(net_->device());
+        updater_->SetIteration(Rate(), iter_);
+        net_->ForwardBackward([this] { RunUpdate(); }, updater_.get());
+      } else {
+        net_->ForwardBackward();
+      }
       losses_->Record();
     }
-    if (DisplaysNow()) Display();
-    for (Callback* callback : callbacks_) callback->OnGradientsReady();
-    ApplyUpdate();
+    if (at_once) {
+      FinishUpdate();
+    } else {
+      if (DisplaysNow()) Display();
+      for (Callback* callback : callbacks_) callback->OnGradientsReady();
+      ApplyUpdate();
+    }
     if (p.snapshot() && iter_ % p.snapshot() == 0) {
       Snapshot();
       net_->CheckData();
@@ -284,9 +295,29 @@ void Solver::CheckNumbers(double loss) {
       param_->has_loss_scale() ? scale : "", " NaN, infinity or very large values in the data"));
 }
 
-void Solver::ApplyUpdate() {
+bool Solver::UpdatesAtOnce() const {
+  return !DisplaysNow() && std::none_of(callbacks_.begin(), callbacks_.end(),
+                                        [](Callback* one) { return one->looks_at_gradients(); });
+}
+
+void Solver::RunUpdate() {
   net_->TakeViews();
+  try {
+    updater_->Update();
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(Concat(error.what(), "; the solver's history needs ", history_bytes(),
+                             " bytes, net ", net_->name(), " ", net_->memory_needs().ToString()));
+  }
+}
+
+void Solver::ApplyUpdate() {
   updater_->SetDevice(net_->device());
+  updater_->SetIteration(Rate(), iter_);
+  RunUpdate();
+  FinishUpdate();
+}
+
+void Solver::FinishUpdate() {
   const double rate = Rate();
   const bool displays = DisplaysNow();
   if (param_->lr_policy() == "multistep") {
@@ -297,12 +328,6 @@ void Solver::ApplyUpdate() {
     learning_rate_step_ = step;
   }
   if (displays) log::Info(Concat("Iteration ", iter_, ", lr = ", static_cast<float>(rate)));
-  try {
-    updater_->Update(rate, iter_);
-  } catch (const OutOfMemory& error) {
-    throw OutOfMemory(Concat(error.what(), "; the solver's history needs ", history_bytes(),
-                             " bytes, net ", net_->name(), " ", net_->memory_needs().ToString()));
-  }
   if (displays) DisplayUpdate();
   ++iter_;
 }

@@ -146,13 +146,16 @@ void Updater::Decide() {
                       static_cast<int>(checks_), static_cast<int>(adapts_), window_});
 }
 
-void Updater::Update(double rate, int64_t iteration) {
+void Updater::SetIteration(double rate, int64_t iteration) {
   step_state_->Set(StepState::kRate, static_cast<float>(rate));
   if (rule_.bias_correction) {
     const double t = static_cast<double>(iteration + 1);
     step_state_->Set(StepState::kCorrection, static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)) /
                                                                 (1 - std::pow(beta1_, t))));
   }
+}
+
+void Updater::Update() {
   if (decide_) Decide();
   const DevicePtr reals = step_state_->reals();
   const int64_t unit = UpdateUnit(*device_);

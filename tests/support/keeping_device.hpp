@@ -1,0 +1,143 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/kernel.hpp"
+#include "caffe/device/program.hpp"
+
+namespace caffe {
+
+// Another device with separate memory that can also record work: it keeps the calls and makes them
+// in a replay. So what a replay computes can be compared with a normal run, without CUDA. Calls of
+// vendors' libraries are not kept: native_stream() refuses while it records.
+class KeepingDevice final : public Device {
+ public:
+  explicit KeepingDevice(Device* on)
+      : Device(on->info()), on_(on), stream_(std::make_unique<OnlyStream>(this)) {}
+  ~KeepingDevice() override { FreeEverything(); }
+
+  Stream* default_stream() override { return stream_.get(); }
+  void* native_stream() override {
+    CAFFE_CHECK(!recording_, "calls of libraries cannot be kept");
+    return on_->native_stream();
+  }
+  bool can_capture() const override { return true; }
+
+  int recorded = 0, abandoned = 0;
+  // The next record fails at this call; -1: it does not.
+  int fails_at = -1;
+
+ protected:
+  void* DoAllocate(int64_t bytes) override { return on_->Allocate(bytes, "test").handle; }
+  void DoFree(void* handle) noexcept override { on_->Free({handle, 0}); }
+  void DoUpload(DevicePtr target, const void* source, int64_t bytes) override {
+    on_->Upload(target, source, bytes);
+  }
+  void DoDownload(void* target, DevicePtr source, int64_t bytes) override {
+    on_->Download(target, source, bytes);
+  }
+  void DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) override {
+    on_->Copy(target, source, bytes);
+  }
+  void DoFill(DevicePtr target, uint8_t byte, int64_t bytes) override {
+    on_->Fill(target, byte, bytes);
+  }
+  std::unique_ptr<Stream> DoCreateStream() override { return std::make_unique<OnlyStream>(this); }
+  std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override {
+    CountBuild();
+    return std::make_shared<InnerProgram>(this, on_->Build(text, use_cache), text.types);
+  }
+  Stream* DoBeginCapture() override {
+    recording_ = true;
+    calls_.clear();
+    return stream_.get();
+  }
+  std::unique_ptr<Graph> DoEndCapture(bool keep) override {
+    recording_ = false;
+    ++(keep ? recorded : abandoned);
+    return keep ? std::make_unique<Calls>(std::move(calls_)) : nullptr;
+  }
+  bool DoKeep(const std::function<void()>& call) override {
+    if (static_cast<int>(calls_.size()) == fails_at) {
+      fails_at = -1;
+      CAFFE_THROW("call ", calls_.size(), " fails");
+    }
+    calls_.push_back(call);
+    return true;
+  }
+
+ private:
+  using CallList = std::vector<std::function<void()>>;
+  class Calls final : public Graph {
+   public:
+    explicit Calls(CallList calls) : calls_(std::move(calls)) {}
+
+   private:
+    void DoLaunch() override {
+      for (const auto& call : calls_) call();
+    }
+    CallList calls_;
+  };
+
+  class InnerKernel final : public Kernel {
+   public:
+    InnerKernel(Device* device, std::unique_ptr<Kernel> kernel, const TypeTriple& types)
+        : Kernel(device, kernel->signature(), types), kernel_(std::move(kernel)) {}
+
+   private:
+    void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) override {
+      kernel_->Launch(range, arguments);
+    }
+    void DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) override {
+      kernel_->LaunchInGroups(groups, arguments);
+    }
+    std::unique_ptr<Kernel> kernel_;
+  };
+
+  class InnerProgram final : public Program {
+   public:
+    InnerProgram(Device* device, std::shared_ptr<Program> program, const TypeTriple& types)
+        : device_(device), program_(std::move(program)), types_(types) {}
+    std::unique_ptr<Kernel> CreateKernel(const std::string& name) override {
+      return std::make_unique<InnerKernel>(device_, program_->CreateKernel(name), types_);
+    }
+
+   private:
+    Device* device_;
+    std::shared_ptr<Program> program_;
+    TypeTriple types_;
+  };
+
+  class OnlyEvent final : public Event {
+   public:
+    explicit OnlyEvent(const Stream& stream) : Event(stream) {}
+    void Wait() override {}
+    double SecondsSince(Event&) override { return 0; }
+  };
+
+  class OnlyStream final : public Stream {
+   public:
+    explicit OnlyStream(KeepingDevice* device) : Stream(device), device_(device) {}
+    ~OnlyStream() override { Retire(); }
+    std::unique_ptr<Event> Record(bool) override { return std::make_unique<OnlyEvent>(*this); }
+    void Synchronize() override { device_->on_->Synchronize(); }
+    void* native() const override { return nullptr; }
+
+   private:
+    void DoWaitFor(Event&) override {}
+    KeepingDevice* device_;
+  };
+
+  Device* const on_;
+  bool recording_ = false;
+  CallList calls_;
+  const std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace caffe
