@@ -7,6 +7,7 @@
 #include "caffe.pb.h"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/solver.hpp"
+#include "data/test_images.hpp"
 #include "io/temporary_folder.hpp"
 #include "solver/training_state.hpp"
 #include "support/devices.hpp"
@@ -84,6 +85,7 @@ SolverParameter ParameterOf(const Case& one) {
 }
 
 void FillInputs(Net* net, int iteration) {
+  if (net->input_blobs().empty()) return;
   BlobBase& data = *net->BlobByName("data");
   data.SetData(TestNumbers(data.count(), 11 + iteration));
   const int items = static_cast<int>(net->BlobByName("label")->count());
@@ -346,9 +348,11 @@ TEST_P(RecordedIterationsTest, OtherShapes) {
 TEST_P(RecordedIterationsTest, OtherMemory) {
   const auto pair = Warm(One());
   std::vector<std::shared_ptr<BlobBase>> others;
+  std::vector<std::shared_ptr<SyncedMemory>> before;  // it stays where it is
   pair->Change([&](Solver& solver) {
     for (const char* name : {"left", "ip"}) {
       BlobBase& weights = *solver.net()->LayerByName(name)->blobs()[0];
+      before.push_back(weights.data_memory());
       others.push_back(MakeBlob(kFloat, device(), weights.shape(), "other"));
       others.back()->SetData(TestNumbers(weights.count(), 9));
       weights.ShareData(*others.back());
@@ -404,6 +408,43 @@ TEST_P(RecordedIterationsTest, Resuming) {
   const auto pair = Warm(one);
   pair->Change([&](Solver& solver) { solver.Restore(other.last_snapshot()); });
   pair->ExpectEqualAndReplayed();
+}
+
+TEST_P(RecordedIterationsTest, OtherRandomNumbers) {
+  const auto pair = Warm(One());
+  pair->Change([](Solver& solver) { solver.net()->LayerByName("drop")->SetRunState(99, {3}); });
+  pair->ExpectEqualAndReplayed();
+}
+
+TEST_P(RecordedIterationsTest, ShapesThatFollowTheData) {
+  const TemporaryFolder folder;
+  folder.Put("0.png", PngOf(TestImage(6, 5, 3, 0)));
+  folder.Put("1.png", PngOf(TestImage(9, 7, 3, 90)));
+  std::string list;
+  for (const int image : {0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0}) {
+    list += Concat(image, ".png ", image, "\n");
+  }
+  const std::string net =
+      Concat(
+          "layer { name: 'in' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
+          "source: '",
+          folder.Put("images.txt", list), "' root_folder: '", folder.path().string(),
+          "/' batch_size: 1 } transform_param { scale: 0.004 } } ") +
+      Conv("conv", "data") +
+      Layer("Pooling", "pool", {"conv"}, "pool",
+            "pooling_param { pool: AVE global_pooling: true }") +
+      Layer("InnerProduct", "ip", {"pool"}, "ip",
+            "inner_product_param { num_output: 2 weight_filler { type: 'xavier' } }") +
+      Layer("SoftmaxWithLoss", "loss", {"ip", "label"}, "loss");
+  Pair pair(One(kMomentum, kFloat, net), device());
+  int64_t graphs = 0;
+  pair.TrainTo(1);
+  for (int i = 2; i < 18; ++i) {
+    graphs += pair.Launches().first;
+    pair.TrainTo(i);
+    pair.ExpectEqual(Concat("iteration ", i));
+  }
+  EXPECT_GE(graphs, 4);  // of each shape some
 }
 
 TEST_P(RecordedIterationsTest, SeveralPassesOfAnIteration) {

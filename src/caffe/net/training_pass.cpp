@@ -117,7 +117,6 @@ void Executor::AddToEpoch(GraphEpoch* epoch) const {
   for (size_t n = 0; n < wiring_.nodes.size(); ++n) {
     const int node = static_cast<int>(n);
     const LayerBase& layer = *wiring_.nodes[n].layer;
-    if (!runner_->HasNotedShapes(node)) epoch->Add(DevicePtr());
     epoch->Add(static_cast<uint64_t>(runner_->shape_epoch(node)));
     epoch->Add(layer.context().seed);
     for (size_t i = 0; i < layer.blobs().size(); ++i) {
@@ -129,10 +128,7 @@ void Executor::AddToEpoch(GraphEpoch* epoch) const {
     epoch->Add(arena_->plans());
     epoch->Add(reinterpret_cast<uintptr_t>(arena_->pointer().handle));
     for (size_t i = 0; i < arena_->arrays().arrays.size(); ++i) {
-      // One with a view has memory of its own.
-      const std::shared_ptr<SyncedMemory>& one = arena_->Memory(static_cast<int>(i));
-      memory(one.get());
-      epoch->Add(one->has_view());
+      memory(arena_->Memory(static_cast<int>(i)).get());
     }
   }
   pass_->seeds->AddToEpoch(epoch);
