@@ -7,13 +7,13 @@ SPAN_KERNEL(relu_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Scalet
 }
 
 SPAN_KERNEL(relu_forward_slope, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Scaletype, rescale),
-       ARG(Scaletype, slope)) {
+            ARG(Scaletype, slope)) {
   MAP1(n, MOtype, y, MItype, x, v, leaky_value(v, rescale, slope))
 }
 
 #if FLOAT_KIND
 SPAN_KERNEL(relu_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y_diff), OUT(MItype, x_diff),
-       ARG(Scaletype, slope)) {
+            ARG(Scaletype, slope)) {
   MAP2(n, MItype, x_diff, MItype, x, v, MOtype, y_diff, d, v > 0 ? d : SCALE(d, slope))
 }
 #endif

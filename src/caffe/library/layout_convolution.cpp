@@ -5,6 +5,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/multiplexer.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
@@ -122,7 +123,11 @@ ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
   ConvLibrary row;
   row.name = "channels_last";
   row.make = [make](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-    return std::make_unique<LayoutConvOp>(device, d, make(device, ChannelsLast(d)));
+    ConvDescriptor last = ChannelsLast(d);
+    // A library that converts x itself.
+    last.x_layout = Layout::kNCHW;
+    if (!Multiplexer::KnowsLayouts(device, last)) last.x_layout = Layout::kNHWC;
+    return std::make_unique<LayoutConvOp>(device, d, make(device, last));
   };
   return row;
 }

@@ -72,7 +72,7 @@ ConvDescriptor ChannelsLast::FormOf(const ConvDescriptor& d) {
 }
 
 bool ChannelsLast::ReadsCOrder(const ConvDescriptor& d) {
-  return d.x_layout == Layout::kNCHW && Few(d) && !d.backward_data && !d.backward_weights &&
+  return d.x_layout == Layout::kNCHW && Few(d) && !d.backward_data &&
          FormOf(d).x_layout == Layout::kNHWC;
 }
 

@@ -23,7 +23,7 @@ class ChannelsLast {
   // What cuDNN computes.
   static ConvDescriptor FormOf(const ConvDescriptor& d);
   const ConvDescriptor& form() const { return form_; }
-  // Whether the form is made of images in kNCHW as well, for a y in kNHWC and a forward pass.
+  // Whether the form is made of images in kNCHW as well, for a y in kNHWC and passes that read x.
   static bool ReadsCOrder(const ConvDescriptor& d);
   // Whether the form has other images or weights than the convolution.
   bool changes_images() const { return changes_images_; }
