@@ -273,7 +273,7 @@ def defines(text, name):
     if classes and re.search(r'\b%s\(' % re.escape(name), text):
         return True
     heads = (r'^(?!\s*//).*\b%s\(.*\{', r'^(?!\s*//).*\b%s\([^;{}]*\)[^;{}]*\{', r'\bclass %s\b',
-             r'^KERNEL\(%s,', r'^#define %s\(', r'^function\(%s ', r'#define EPILOGUE.*\b%s\(')
+             r'^(?:SPAN_)?KERNEL\(%s,', r'^#define %s\(', r'^function\(%s ', r'#define EPILOGUE.*\b%s\(')
     return any(re.search(head % last, text, re.M) for head in heads) and all(
         re.search(r'\bclass (\w+::)*%s\b' % name, text) for name in classes)
 
