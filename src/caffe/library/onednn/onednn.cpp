@@ -372,6 +372,7 @@ class OneDnnConvOp final : public ConvOp {
       : ConvOp(d),
         device_(device),
         threads_(omp_in_parallel() ? 1 : omp_get_max_threads()),
+        positions_(d.geometry.output_count()),
         problem_(d),
         bias_(device, d.in, d.master(), BiasOuter(d), d.out_channels, BiasInner(d), std::nullopt,
               d.backward_weights) {
@@ -632,8 +633,7 @@ class OneDnnConvOp final : public ConvOp {
   // Calls work(begin, end) for ranges of the elements of y, with all threads if there are many.
   template <class Work> void ForRangesOfY(const Work& work) const {
     constexpr int64_t kParallelCodes = 1 << 15, kBlock = 1 << 10;
-    const int64_t count =
-        descriptor_.batch * descriptor_.out_channels * descriptor_.geometry.output_count();
+    const int64_t count = descriptor_.batch * descriptor_.out_channels * positions_;
 #pragma omp parallel if (count >= kParallelCodes && !omp_in_parallel())
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
@@ -670,7 +670,7 @@ class OneDnnConvOp final : public ConvOp {
   // The stages, over rows of channels or of positions, in the layout of y.
   void Finish(const ConvArguments& a) const {
     const ConvDescriptor& d = descriptor_;
-    const int64_t positions = d.geometry.output_count(), channels = d.out_channels;
+    const int64_t positions = positions_, channels = d.out_channels;
     const DevicePtr sums = y_->Sums(a.y, a.workspace);
     if (d.y_layout == Layout::kNHWC) {
       const int64_t rows = d.batch * positions;
@@ -684,6 +684,7 @@ class OneDnnConvOp final : public ConvOp {
 
   Device* device_;
   const int threads_;
+  const int64_t positions_;  // of an image of y; counting them allocates
   const Problem problem_;
   BiasOp bias_;
   int64_t workspace_ = 0;
