@@ -5,6 +5,10 @@
 // [images, out_height, out_width, channels]. There is no mask, hence no gradient. Values and the
 // order of sums are those of max.h and average.h. An item is a window, computed for 256 channels at a
 // time. channels_last_spans.h has the kernels of devices.
+
+// NaN is ignored.
+DEVICE_FN Acctype greater_value(Acctype v, Acctype best) { return v > best ? v : best; }
+
 KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
@@ -15,6 +19,24 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
     const i32 w0 = (i32)(r - line * out_width) * stride_w - pad_w;
     const i32 h1 = h0 + kernel_h < height ? h0 + kernel_h : height;
     const i32 w1 = w0 + kernel_w < width ? w0 + kernel_w : width;
+    // The usual window, whole: a loop that stores the maximum once.
+    if (h0 >= 0 && w0 >= 0 && h1 - h0 == 3 && w1 - w0 == 3) {
+      const Index a = ((image * height + h0) * width + w0) * channels, b = a + channels;
+      const Index d = b + channels, row = width * channels;
+      SIMD for (Index i = 0; i < channels; ++i) {
+        Acctype best = greater_value(LOAD(MItype, x, a + i), LOWEST);
+        best = greater_value(LOAD(MItype, x, b + i), best);
+        best = greater_value(LOAD(MItype, x, d + i), best);
+        best = greater_value(LOAD(MItype, x, a + row + i), best);
+        best = greater_value(LOAD(MItype, x, b + row + i), best);
+        best = greater_value(LOAD(MItype, x, d + row + i), best);
+        best = greater_value(LOAD(MItype, x, a + 2 * row + i), best);
+        best = greater_value(LOAD(MItype, x, b + 2 * row + i), best);
+        best = greater_value(LOAD(MItype, x, d + 2 * row + i), best);
+        STORE(MOtype, y, r * channels + i, best);
+      }
+      continue;
+    }
     for (Index start = 0; start < channels; start += 256) {
       const Index count = channels - start < 256 ? channels - start : 256;
       Acctype best[256];

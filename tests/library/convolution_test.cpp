@@ -466,6 +466,26 @@ TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
   }
 }
 
+// Forward passes whose x is copied to the order of oneDNN: few channels, over one thread's blocks and
+// over several; points that see padding, with bounds and sums after them.
+TEST(ConvolutionTest, OneDnnCopiesItsInput) {
+  Device* cpu = Runtime::Get().cpu();
+  for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+    for (ConvDescriptor d :
+         {Conv(1, 3, {96, 100}, 16, {3, 3}, {2, 2}), Conv(2, 4, {9, 8}, 16, {3, 3}, {}, {1, 1}),
+          Conv(3, 2, {70, 75}, 16, {3, 3}, {}, {1, 1}), Conv(2, 16, {8, 9}, 24, {1, 1}, {}, {1, 2}),
+          Conv(1, 32, {5, 5}, 40, {1, 1}, {}, {0, 2}),
+          Conv(2, 3, {4, 5}, 16, {1, 1}, {}, {2, 1})}) {
+      d.in = d.out = type;
+      d.backward_data = d.backward_weights = false;
+      d.epilogue.bias = Epilogue::Bias::kPerRow;
+      Check(d);
+      d.epilogue.stages = {kPlainReLU};
+      Check(d);
+    }
+  }
+}
+
 // Where oneDNN is the fastest: with many products for each element that is converted to NHWC; without
 // conversions almost everywhere; never for gradients.
 TEST(ConvolutionTest, OneDnnIsPreferredWhereItIsFaster) {

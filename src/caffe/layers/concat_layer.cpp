@@ -61,12 +61,12 @@ class ConcatBottoms::ChannelsLastWork final : public Work {
   ChannelsLastWork(Kernel* copy, const BlobVec& bottom, BlobBase* top)
       : copy_(copy), bottom_(bottom), top_(top) {}
   void Run(DevicePtr) override {
-    const int64_t row = top_->shape(1), positions = row > 0 ? top_->count() / row : 0;
+    const int64_t row = top_->shape()[1], positions = row > 0 ? top_->count() / row : 0;
     const int64_t bytes = static_cast<int64_t>(top_->type().bytes());
     const DevicePtr y = top_->mutable_device_data();
     int64_t offset = 0;
     for (const BlobBase* blob : bottom_) {
-      const int64_t channels = blob->shape(1);
+      const int64_t channels = blob->shape()[1];
       copy_->Launch({positions, channels}, {positions, channels, channels, row, blob->device_data(),
                                             y + offset * bytes, 1.0});
       offset += channels;

@@ -104,7 +104,7 @@ class LRN::ChannelsLastWork final : public Work {
     forward_ = builder.Build()->CreateKernel(host ? "lrn_channels_rows" : "lrn_channels");
   }
   void Run(DevicePtr) override {
-    const int64_t channels = bottom_->shape(1), rows = bottom_->count() / channels;
+    const int64_t channels = bottom_->shape()[1], rows = bottom_->count() / channels;
     // On the host the second extent is the cost of a row; on devices it is an axis.
     forward_->Launch({rows, channels},
                      {rows, channels, layer_.reach_, layer_.quarters_, layer_.factor_, layer_.beta_,

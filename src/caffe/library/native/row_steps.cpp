@@ -113,6 +113,23 @@ void ClipBfloat16(unsigned short* values, long count, unsigned short high) {
   }
 }
 
+template <class T, int planes> void InterleavePlanes(const T* x, T* y, long size, long count) {
+#pragma GCC ivdep
+  for (long p = 0; p < count; ++p) {
+    for (int c = 0; c < planes; ++c) y[p * planes + c] = x[c * size + p];
+  }
+}
+
+template <class T>
+void Interleave(const void* x, void* y, int planes, long size, long begin, long end) {
+  const T* const from = static_cast<const T*>(x) + begin;
+  T* const to = static_cast<T*>(y) + begin * planes;
+  if (planes == 1) return InterleavePlanes<T, 1>(from, to, size, end - begin);
+  if (planes == 2) return InterleavePlanes<T, 2>(from, to, size, end - begin);
+  if (planes == 3) return InterleavePlanes<T, 3>(from, to, size, end - begin);
+  InterleavePlanes<T, 4>(from, to, size, end - begin);
+}
+
 #if defined(__AVX2__) && defined(__F16C__)
 constexpr auto kHalf = &Dots<Half>;
 #else
@@ -124,7 +141,8 @@ constexpr void (*kHalf)(const RowProducts&) = nullptr;
 #define CAFFE_JOIN_(a, b) a##b
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 extern const RowSteps CAFFE_JOIN(row_steps_, CAFFE_HOST_LEVEL);
-constinit const RowSteps CAFFE_JOIN(row_steps_, CAFFE_HOST_LEVEL){&Dots<Float>, kHalf,
-                                                                  &Dots<Bfloat16>, &ClipBfloat16};
+constinit const RowSteps CAFFE_JOIN(row_steps_, CAFFE_HOST_LEVEL){
+    &Dots<Float>,         kHalf, &Dots<Bfloat16>, &ClipBfloat16, &Interleave<unsigned short>,
+    &Interleave<unsigned>};
 
 }  // namespace caffe

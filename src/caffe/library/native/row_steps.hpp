@@ -6,6 +6,8 @@
 
 namespace caffe {
 
+constexpr int kMostPlanes = 4;
+
 // y[i, j] = sum of x[i, p] w[j, p] over p for j in [begin, end), with strides between rows. w has
 // float or 16-bit elements, which are widened in registers.
 struct RowProducts {
@@ -25,6 +27,10 @@ struct RowSteps {
   // Clamps elements of bfloat16 to [0, high]; `high` is the code of a number that is not negative.
   // NaN and -0 stay as they are.
   void (*clip_bfloat16)(unsigned short* values, long count, unsigned short high);
+  // y[p * planes + c] = x[c * size + p] for p in [begin, end) and 1 to kMostPlanes planes of `size`
+  // elements of 16 or 32 bits.
+  void (*interleave_16)(const void* x, void* y, int planes, long size, long begin, long end);
+  void (*interleave_32)(const void* x, void* y, int planes, long size, long begin, long end);
 };
 
 // Of the instruction level in use.

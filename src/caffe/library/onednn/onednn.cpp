@@ -71,10 +71,24 @@ Dims With(int64_t first, int64_t second, const Shape& axes) {
   return dims;
 }
 
+// oneDNN 2.6 multiplies windows of one element on the matrix units of processors with AMX, but not
+// if x is padded: a padded copy of x is made instead.
+bool PadsCopy(const ConvDescriptor& d) {
+  const ConvGeometry& g = d.geometry;
+  if (Inner(d.in) != Element::bf16 || d.backward_data || d.backward_weights || d.group > 1) {
+    return false;
+  }
+  const auto all = [](const Shape& extents, int64_t value) {
+    return std::all_of(extents.begin(), extents.end(), [&](int64_t e) { return e == value; });
+  };
+  return g.axes() == 2 && all(g.kernel, 1) && all(g.stride, 1) && !all(g.pad, 0);
+}
+
 // A descriptor in the terms of oneDNN. It computes with arrays in kNHWC.
 struct Problem {
   explicit Problem(const ConvDescriptor& d)
       : element(Inner(d.in)),
+        pads_copy(PadsCopy(d)),
         x_dims(With(d.batch, d.in_channels, d.geometry.input)),
         y_dims(With(d.batch, d.out_channels, d.geometry.output())) {
     const ConvGeometry& g = d.geometry;
@@ -90,8 +104,10 @@ struct Problem {
       const int64_t reach = (output[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1;
       right.push_back(reach - g.input[i] - g.pad[i]);
     }
+    padded_dims = x_dims;
+    if (!pads_copy) return;
+    for (int i = 0; i < axes; ++i) padded_dims[i + 2] += left[i] + right[i];
   }
-  Desc X(Element type, Layout layout) const { return Desc(x_dims, type, Plain(layout, axes())); }
   Desc Y(Element type, Layout layout) const { return Desc(y_dims, type, Plain(layout, axes())); }
   // In C order.
   Desc Weights(Element type) const {
@@ -108,20 +124,21 @@ struct Problem {
 
   onednn::Description Describe(Element y_type, Element weight_type, bool bias) const {
     onednn::Description c;
-    c.x = X(element, Layout::kNHWC);
+    c.x = Desc(padded_dims, element, Plain(Layout::kNHWC, axes()));
     c.y = Y(y_type, Layout::kNHWC);
     c.weights = AnyWeights(weight_type);
     c.has_bias = bias;
     if (bias) c.bias = Desc({y_dims[1]}, Element::f32, Tag::x);
     c.stride = stride;
     c.dilation = dilation;
-    c.pad_left = left;
-    c.pad_right = right;
+    c.pad_left = pads_copy ? Dims(left.size(), 0) : left;
+    c.pad_right = pads_copy ? Dims(right.size(), 0) : right;
     return c;
   }
 
   const Element element;  // of products
-  Dims x_dims, y_dims, weight_dims, stride, dilation, left, right;
+  const bool pads_copy;
+  Dims x_dims, padded_dims, y_dims, weight_dims, stride, dilation, left, right;
 };
 
 dnnl::primitive_attr Attributes() {
@@ -130,12 +147,36 @@ dnnl::primitive_attr Attributes() {
   return attributes;
 }
 
+bool StoresBfloat16(const ConvDescriptor& d) {
+  return d.out == kBfloat16 && Inner(d.in) == Element::bf16;
+}
+
+// The residual is copied to y before the convolution, which adds its sums to y and rounds once. This
+// reads and writes less memory than a pass over float sums. In float it does not. oneDNN contracts
+// the product with another coefficient.
+bool AddsToY(const ConvDescriptor& d) {
+  const EpilogueStages stages(d.epilogue);
+  return StoresBfloat16(d) && d.y_layout == Layout::kNHWC &&
+         stages.sum() == EpilogueStages::Sum::kBefore && d.epilogue.sum()->coefficient == 1 &&
+         stages.formula() == ActivationFormula::kBounds;
+}
+
+// The stages that follow oneDNN's convolution.
+Epilogue Rest(const ConvDescriptor& d) {
+  Epilogue rest = d.epilogue;
+  rest.bias = Epilogue::Bias::kNone;
+  if (AddsToY(d)) {
+    std::erase_if(rest.stages, [](const Epilogue::Stage& stage) {
+      return std::holds_alternative<ResidualSum>(stage);
+    });
+  }
+  return rest;
+}
+
 // What oneDNN's convolution writes: the result, or float sums for a pass that rounds.
 Element Stored(const ConvDescriptor& d) {
-  const EpilogueStages stages(d.epilogue);
-  const bool narrow = d.out == kBfloat16 && Inner(d.in) == Element::bf16;
   // Rounding does not change the order of numbers: bounds are exact after it.
-  return narrow && stages.bounds() ? Element::bf16 : Element::f32;
+  return StoresBfloat16(d) && EpilogueStages(Rest(d)).bounds() ? Element::bf16 : Element::f32;
 }
 
 struct Plans {
@@ -150,8 +191,14 @@ Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
   const auto attributes = Attributes();
   Plans plans;
   if (d.forward) {
+    auto summing = attributes;
+    if (AddsToY(d)) {
+      dnnl::post_ops sum;
+      sum.append_sum();
+      summing.set_post_ops(sum);
+    }
     plans.forward =
-        onednn::PlanForward(Engine(), p.Describe(Stored(d), p.element, bias), false, attributes);
+        onednn::PlanForward(Engine(), p.Describe(Stored(d), p.element, bias), false, summing);
   }
   if (!d.backward_data && !d.backward_weights) return plans;
   const auto hint =
@@ -189,7 +236,11 @@ class Conversion {
  public:
   // `inner` is the type of oneDNN's array.
   Conversion(Device* device, DataType type, Layout layout, Element inner, const Dims& dims)
-      : count_(1), narrow_(type != kFloat && inner == Element::f32) {
+      : count_(1),
+        images_(dims[0]),
+        channels_(dims[1]),
+        wide_(inner == Element::f32),
+        narrow_(type != kFloat && inner == Element::f32) {
     for (const int64_t extent : dims) count_ *= extent;
     const int axes = static_cast<int>(dims.size()) - 2;
     plain_ = Desc(dims, inner, Plain(layout, axes));
@@ -214,7 +265,7 @@ class Conversion {
     if (narrow_) wide_in_ = Add(layout, Bytes(plain_));
     if (!reorders_) return;
     ordered_in_ = Add(layout, Bytes(inner_));
-    if (!in_) in_ = MakeReorder(plain_, inner_);
+    if (!in_ && !interleaves()) in_ = MakeReorder(plain_, inner_);
   }
   const void* In(DevicePtr array, DevicePtr workspace) {
     if (narrow_) {
@@ -224,7 +275,11 @@ class Conversion {
     }
     if (!reorders_) return At(array);
     const DevicePtr ordered = ordered_in_.In(workspace);
-    in_->Run({{DNNL_ARG_FROM, At(array)}, {DNNL_ARG_TO, At(ordered)}});
+    if (interleaves()) {
+      Interleave(static_cast<const char*>(At(array)), static_cast<char*>(At(ordered)));
+    } else {
+      in_->Run({{DNNL_ARG_FROM, At(array)}, {DNNL_ARG_TO, At(ordered)}});
+    }
     return At(ordered);
   }
 
@@ -276,8 +331,29 @@ class Conversion {
     launch(1, left, from + done * (widens ? 2 : 4), to + done * (widens ? 4 : 2));
   }
 
-  int64_t count_;
-  bool narrow_, reorders_, narrows_ = false;
+  // Images of few channels: oneDNN's reorder takes up to ten times as long as a loop.
+  bool interleaves() const { return channels_ <= kMostPlanes; }
+  void Interleave(const char* x, char* y) const {
+    constexpr int64_t kParallelPositions = 1 << 13, kBlock = 1 << 8;
+    const RowSteps& steps = HostRowSteps();
+    auto* const interleave = wide_ ? steps.interleave_32 : steps.interleave_16;
+    const int64_t positions = count_ / images_ / channels_;
+    const int64_t image = channels_ * positions * (wide_ ? 4 : 2);
+#pragma omp parallel if (images_ * positions >= kParallelPositions && !omp_in_parallel())
+    {
+      const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const int64_t blocks = (positions + kBlock - 1) / kBlock;
+      const long begin = blocks * thread / threads * kBlock;
+      const long end = std::min(positions, blocks * (thread + 1) / threads * kBlock);
+      for (int64_t i = 0; i < images_; ++i) {
+        interleave(x + i * image, y + i * image, static_cast<int>(channels_), positions, begin,
+                   end);
+      }
+    }
+  }
+
+  int64_t count_, images_, channels_;
+  bool wide_, narrow_, reorders_, narrows_ = false;
   Desc plain_, inner_;
   Room wide_in_, ordered_in_, ordered_out_, wide_out_;
   std::unique_ptr<Kernel> widen_, narrow_kernel_;
@@ -296,6 +372,7 @@ class OneDnnConvOp final : public ConvOp {
       : ConvOp(d),
         device_(device),
         threads_(omp_in_parallel() ? 1 : omp_get_max_threads()),
+        positions_(d.geometry.output_count()),
         problem_(d),
         bias_(device, d.in, d.master(), BiasOuter(d), d.out_channels, BiasInner(d), std::nullopt,
               d.backward_weights) {
@@ -332,6 +409,8 @@ class OneDnnConvOp final : public ConvOp {
     const Threads threads(threads_, d);
     const DevicePtr workspace = a.workspace;
     const void* x = x_->In(a.x, workspace);
+    if (problem_.pads_copy) x = Pad(x, workspace);
+    if (adds_to_y_) CopyCodes(At(a.epilogue.residual), At(a.y));
     const DevicePtr target = y_->Target(a.y, workspace);
     forward_->Run({{DNNL_ARG_SRC, x},
                    {DNNL_ARG_WEIGHTS, At(forward_weights_.room.In(a.prepared))},
@@ -446,13 +525,14 @@ class OneDnnConvOp final : public ConvOp {
     x_->PlanIn(&layout);
     y_ = ConvertY(d.out, stored);
     y_->PlanOut(&layout, false);
-    const EpilogueStages stages(d.epilogue);
-    clips_codes_ = !stages.none() && ClipsCodes();
+    if (problem_.pads_copy) padded_ = Add(&layout, Bytes(plan.src_desc()));
+    adds_to_y_ = AddsToY(d);
+    Epilogue epilogue = Rest(d);
+    const EpilogueStages stages(epilogue);
+    clips_codes_ = !stages.none() && ClipsCodes(stages);
     if (clips_codes_) {
       highest_code_ = Code(stages.b()).first;
     } else if (!stages.none() || y_->narrow()) {
-      Epilogue epilogue = d.epilogue;
-      epilogue.bias = Epilogue::Bias::kNone;
       const bool columns = d.y_layout == Layout::kNHWC;
       if (columns && epilogue.slopes != Epilogue::Bias::kNone) {
         epilogue.slopes = Epilogue::Bias::kPerColumn;
@@ -522,8 +602,7 @@ class OneDnnConvOp final : public ConvOp {
   }
 
   // Bounds that bfloat16 has exactly, the lower one 0: they are applied to codes.
-  bool ClipsCodes() const {
-    const EpilogueStages stages(descriptor_.epilogue);
+  bool ClipsCodes(const EpilogueStages& stages) const {
     if (Stored(descriptor_) != Element::bf16 || stages.a() != 0 || stages.b() < 0) return false;
     return Code(stages.b()).second;
   }
@@ -537,25 +616,61 @@ class OneDnnConvOp final : public ConvOp {
   }
 
   void ClipCodes(DevicePtr y) const {
-    constexpr int64_t kParallelCodes = 1 << 15, kBlock = 1 << 10;
-    auto* codes = static_cast<uint16_t*>(At(y));
-    const int64_t count =
-        descriptor_.batch * descriptor_.out_channels * descriptor_.geometry.output_count();
+    auto* const codes = static_cast<uint16_t*>(At(y));
     auto* const clip = HostRowSteps().clip_bfloat16;
+    ForRangesOfY([&](int64_t begin, int64_t end) {
+      clip(codes + begin, static_cast<long>(end - begin), highest_code_);
+    });
+  }
+
+  void CopyCodes(const void* from, void* to) const {
+    ForRangesOfY([&](int64_t begin, int64_t end) {
+      std::copy_n(static_cast<const uint16_t*>(from) + begin, end - begin,
+                  static_cast<uint16_t*>(to) + begin);
+    });
+  }
+
+  // Calls work(begin, end) for ranges of the elements of y, with all threads if there are many.
+  template <class Work> void ForRangesOfY(const Work& work) const {
+    constexpr int64_t kParallelCodes = 1 << 15, kBlock = 1 << 10;
+    const int64_t count = descriptor_.batch * descriptor_.out_channels * positions_;
 #pragma omp parallel if (count >= kParallelCodes && !omp_in_parallel())
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
       const int64_t blocks = (count + kBlock - 1) / kBlock;
       const int64_t begin = blocks * thread / threads * kBlock;
       const int64_t end = std::min(count, blocks * (thread + 1) / threads * kBlock);
-      if (begin < end) clip(codes + begin, end - begin, highest_code_);
+      if (begin < end) work(begin, end);
     }
+  }
+
+  // A copy of x with its padding, in kNHWC.
+  const void* Pad(const void* x, DevicePtr workspace) const {
+    const Problem& p = problem_;
+    const int64_t channels = p.x_dims[1], height = p.x_dims[2], width = p.x_dims[3] * channels;
+    const int64_t rows = p.padded_dims[2], row = p.padded_dims[3] * channels;
+    const int64_t left = p.left[1] * channels;
+    const auto* source = static_cast<const uint16_t*>(x);
+    auto* const target = static_cast<uint16_t*>(At(padded_.In(workspace)));
+    for (int64_t r = 0; r < p.x_dims[0] * rows; ++r) {
+      uint16_t* to = target + r * row;
+      const int64_t h = r % rows - p.left[0];
+      if (h < 0 || h >= height) {
+        std::fill_n(to, row, uint16_t{0});
+        continue;
+      }
+      std::fill_n(to, left, uint16_t{0});
+      std::copy_n(source, width, to + left);
+      std::fill_n(to + left + width, row - left - width, uint16_t{0});
+      source += width;
+    }
+    return target;
   }
 
   // The stages, over rows of channels or of positions, in the layout of y.
   void Finish(const ConvArguments& a) const {
     const ConvDescriptor& d = descriptor_;
-    const int64_t positions = d.geometry.output_count(), channels = d.out_channels;
+    const int64_t positions = positions_, channels = d.out_channels;
     const DevicePtr sums = y_->Sums(a.y, a.workspace);
     if (d.y_layout == Layout::kNHWC) {
       const int64_t rows = d.batch * positions;
@@ -569,6 +684,7 @@ class OneDnnConvOp final : public ConvOp {
 
   Device* device_;
   const int threads_;
+  const int64_t positions_;  // of an image of y; counting them allocates
   const Problem problem_;
   BiasOp bias_;
   int64_t workspace_ = 0;
@@ -577,9 +693,9 @@ class OneDnnConvOp final : public ConvOp {
   std::unique_ptr<Conversion> x_, y_, data_y_diff_, data_x_diff_, weights_x_, weights_y_diff_;
   std::unique_ptr<Call> forward_, data_, weights_, sums_to_plain_;
   std::unique_ptr<EpiloguePass> pass_;
-  bool clips_codes_ = false;
+  bool adds_to_y_ = false, clips_codes_ = false;
   uint16_t highest_code_ = 0;
-  Room forward_scratch_, data_scratch_, weights_scratch_, sums_, plain_sums_;
+  Room padded_, forward_scratch_, data_scratch_, weights_scratch_, sums_, plain_sums_;
 };
 
 // oneDNN 2.6 leaves gradients of weights unwritten if a tap of a window sees padding only.
