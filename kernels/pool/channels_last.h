@@ -3,12 +3,12 @@
 //! runs: host max_pool_channels_rows average_pool_channels_rows
 //! runs: device max_pool_channels average_pool_channels
 // Pooling of images whose channels are neighbours: x is [images, height, width, channels], y is
-// [images, out_height, out_width, channels]. There is no mask, hence no gradient. Values and the
+// [images, out_height, out_width, channels]; its positions begin at multiples of y_row. There is no mask, hence no gradient. Values and the
 // order of sums are those of max.h and average.h. A row is a window, a column a channel.
 KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
-       FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w), IN(MItype, x),
-       OUT(MOtype, y)) {
+       FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w),
+       FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, images * out_height * out_width, c, channels) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -22,14 +22,14 @@ KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, heigh
         best = v > best ? v : best;
       }
     }
-    STORE(MOtype, y, r * channels + c, best);
+    STORE(MOtype, y, r * y_row + c, best);
   }
 }
 
 KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, images * out_height * out_width, c, channels) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -44,7 +44,7 @@ KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, h
         sum += LOAD(MItype, x, ((image * height + h) * width + w) * channels + c);
       }
     }
-    STORE(MOtype, y, r * channels + c, sum / (Acctype)area);
+    STORE(MOtype, y, r * y_row + c, sum / (Acctype)area);
   }
 }
 
@@ -52,7 +52,7 @@ KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, h
 KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, images * out_height * out_width) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -72,7 +72,7 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
           }
         }
       }
-      SIMD for (Index i = 0; i < count; ++i) STORE(MOtype, y, r * channels + start + i, best[i]);
+      SIMD for (Index i = 0; i < count; ++i) STORE(MOtype, y, r * y_row + start + i, best[i]);
     }
   }
 }
@@ -80,7 +80,7 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
 KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, images * out_height * out_width) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -100,7 +100,7 @@ KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i
         }
       }
       SIMD for (Index i = 0; i < count; ++i) {
-        STORE(MOtype, y, r * channels + start + i, sums[i] / (Acctype)area);
+        STORE(MOtype, y, r * y_row + start + i, sums[i] / (Acctype)area);
       }
     }
   }

@@ -332,15 +332,16 @@ class OneDnnConvOp final : public ConvOp {
     const Threads threads(threads_, d);
     const DevicePtr workspace = a.workspace;
     const void* x = x_->In(a.x, workspace);
-    const DevicePtr target = y_->Target(a.y, workspace);
+    const DevicePtr y = dense_y_ ? dense_y_.In(workspace) : a.y;
+    const DevicePtr target = y_->Target(y, workspace);
     forward_->Run({{DNNL_ARG_SRC, x},
                    {DNNL_ARG_WEIGHTS, At(forward_weights_.room.In(a.prepared))},
                    {DNNL_ARG_BIAS, At(a.bias)},
                    {DNNL_ARG_DST, At(target)},
                    {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
-    y_->Out(a.y, workspace);
+    y_->Out(y, workspace);
     if (clips_codes_) ClipCodes(a.y);
-    if (pass_) Finish(a);
+    if (pass_) Finish(a, y);
     device_->CountLibraryCall();
   }
 
@@ -446,11 +447,14 @@ class OneDnnConvOp final : public ConvOp {
     x_->PlanIn(&layout);
     y_ = ConvertY(d.out, stored);
     y_->PlanOut(&layout, false);
+    // The fast convolutions write whole arrays only; the pass over the result writes the part.
+    const bool part = d.y_pitch > 0;
+    if (part && !y_->narrow()) dense_y_ = Add(&layout, Bytes(plan.dst_desc()));
     const EpilogueStages stages(d.epilogue);
-    clips_codes_ = !stages.none() && ClipsCodes();
+    clips_codes_ = !part && !stages.none() && ClipsCodes();
     if (clips_codes_) {
       highest_code_ = Code(stages.b()).first;
-    } else if (!stages.none() || y_->narrow()) {
+    } else if (!stages.none() || y_->narrow() || part) {
       Epilogue epilogue = d.epilogue;
       epilogue.bias = Epilogue::Bias::kNone;
       const bool columns = d.y_layout == Layout::kNHWC;
@@ -552,14 +556,15 @@ class OneDnnConvOp final : public ConvOp {
     }
   }
 
-  // The stages, over rows of channels or of positions, in the layout of y.
-  void Finish(const ConvArguments& a) const {
+  // The stages, over rows of channels or of positions, in the layout of y. `y` is what oneDNN wrote
+  // if it is not narrowed.
+  void Finish(const ConvArguments& a, DevicePtr y) const {
     const ConvDescriptor& d = descriptor_;
     const int64_t positions = d.geometry.output_count(), channels = d.out_channels;
-    const DevicePtr sums = y_->Sums(a.y, a.workspace);
+    const DevicePtr sums = y_->Sums(y, a.workspace);
     if (d.y_layout == Layout::kNHWC) {
       const int64_t rows = d.batch * positions;
-      pass_->Run({rows, channels, rows, 0, channels, 0, channels}, sums, a.y, {}, a.epilogue);
+      pass_->Run({rows, channels, rows, 0, channels, 0, d.y_row()}, sums, a.y, {}, a.epilogue);
     } else {
       const int64_t image = channels * positions;
       pass_->Run({d.batch * channels, positions, channels, image, positions, image, positions},
@@ -579,6 +584,7 @@ class OneDnnConvOp final : public ConvOp {
   std::unique_ptr<EpiloguePass> pass_;
   bool clips_codes_ = false;
   uint16_t highest_code_ = 0;
+  Room dense_y_;  // the result before it is copied into a larger array
   Room forward_scratch_, data_scratch_, weights_scratch_, sums_, plain_sums_;
 };
 
@@ -647,11 +653,13 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& d) {
 }  // namespace
 
 ConvLibrary OneDnnLibrary() {
-  return {"onednn", &Supports,
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            return std::make_unique<OneDnnConvOp>(device, d);
-          },
-          &Prefers, &PrefersNhwc};
+  ConvLibrary row{"onednn", &Supports,
+                  [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+                    return std::make_unique<OneDnnConvOp>(device, d);
+                  },
+                  &Prefers, &PrefersNhwc};
+  row.knows_pitch = true;
+  return row;
 }
 
 }  // namespace caffe
