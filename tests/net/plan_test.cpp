@@ -217,6 +217,18 @@ TEST(PlanTest, StepsWriteTheirTopsAsParts) {
   EXPECT_EQ(with(3, [](PlanNode* node) { node->facts.join->extents = {2, 6}; }), "a:0");
   EXPECT_EQ(with(3, [](PlanNode* node) { node->facts.join->extents = {3, 6}; }), "");
   EXPECT_EQ(with(4, [](PlanNode* node) { node->facts.shapes_from_data = true; }), "");
+  // The whole blob may be read by several layers, and change in place.
+  std::vector<PlanNode> shared = nodes;
+  shared.insert(shared.begin() + 4, Plain("split", {3}, {6, 7}));
+  shared[4].facts.aliases = {{0, 0}, {1, 0}};
+  shared[4].facts.layouts.any = true;
+  shared[5].bottoms = {6};
+  shared.push_back(Last("second", 7, 8));
+  EXPECT_EQ(Parts(shared), "a:0 b:1");
+  shared = nodes;
+  shared.insert(shared.begin() + 4, Pointwise("relu", Kind::kReLU, 3, 3));
+  shared[4].facts.layouts.any = true;
+  EXPECT_EQ(Parts(shared), "a:0 b:1");
   // Another reader, the same blob twice, a change in place, an alias.
   std::vector<PlanNode> other = nodes;
   other.push_back(Last("reader", 1, 5));

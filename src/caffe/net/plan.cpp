@@ -264,7 +264,10 @@ class PartFinder {
     for (size_t id = 0; id < plan_.channels_last.size(); ++id) ++names_[plan_.channels_last[id]];
     for (int s = 0; s < static_cast<int>(plan_.steps.size()); ++s) {
       const Step& step = plan_.steps[s];
-      for (const int top : step.tops) writers_[plan_.channels_last[top]].push_back(s);
+      const bool alias = !nodes[step.nodes[0]].facts.aliases.empty();
+      for (const int top : step.tops) {
+        if (!alias) writers_[plan_.channels_last[top]].push_back(s);
+      }
       for (const int id : nodes[step.nodes[0]].bottoms) ++reads_[id];
       if (step.residual >= 0) ++reads_[step.residual];
       for (const auto* conversions : {&step.before, &step.after}) {
@@ -274,11 +277,13 @@ class PartFinder {
   }
 
   void Find() {
-    for (const Step& step : plan_.steps) {
+    for (int s = 0; s < static_cast<int>(plan_.steps.size()); ++s) {
+      const Step& step = plan_.steps[s];
       const PlanNode& node = nodes_[step.nodes[0]];
       const auto& join = node.facts.join;
       if (!join || join->axis != 1 || step.layouts.y != Layout::kNHWC) continue;
-      if (writers_[plan_.channels_last[step.tops[0]]].size() != 1) continue;
+      // An earlier content of the array would be lost.
+      if (writers_[plan_.channels_last[step.tops[0]]][0] != s) continue;
       const int64_t bytes = static_cast<int64_t>(node.types.out.bytes());
       int64_t channels = 0, offset = 0;
       for (const int64_t extent : join->extents) channels += extent;

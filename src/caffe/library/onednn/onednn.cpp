@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -340,7 +341,7 @@ class OneDnnConvOp final : public ConvOp {
                    {DNNL_ARG_DST, At(target)},
                    {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
     y_->Out(y, workspace);
-    if (clips_codes_) ClipCodes(a.y);
+    if (clips_codes_) ClipCodes(y, a.y);
     if (pass_) Finish(a, y);
     device_->CountLibraryCall();
   }
@@ -451,7 +452,7 @@ class OneDnnConvOp final : public ConvOp {
     const bool part = d.y_pitch > 0;
     if (part && !y_->narrow()) dense_y_ = Add(&layout, Bytes(plan.dst_desc()));
     const EpilogueStages stages(d.epilogue);
-    clips_codes_ = !part && !stages.none() && ClipsCodes();
+    clips_codes_ = !stages.none() && ClipsCodes();
     if (clips_codes_) {
       highest_code_ = Code(stages.b()).first;
     } else if (!stages.none() || y_->narrow() || part) {
@@ -540,19 +541,29 @@ class OneDnnConvOp final : public ConvOp {
     return {code, back == value};
   }
 
-  void ClipCodes(DevicePtr y) const {
+  // `x` is what oneDNN wrote: y, or the rows of channels that are copied into a part.
+  void ClipCodes(DevicePtr x, DevicePtr y) const {
     constexpr int64_t kParallelCodes = 1 << 15, kBlock = 1 << 10;
+    const auto* from = static_cast<const uint16_t*>(At(x));
     auto* codes = static_cast<uint16_t*>(At(y));
-    const int64_t count =
-        descriptor_.batch * descriptor_.out_channels * descriptor_.geometry.output_count();
+    const ConvDescriptor& d = descriptor_;
+    const int64_t count = d.batch * d.out_channels * d.geometry.output_count();
+    const int64_t block = d.y_pitch ? d.out_channels : kBlock,
+                  pitch = d.y_pitch ? d.y_pitch : block;
     auto* const clip = HostRowSteps().clip_bfloat16;
 #pragma omp parallel if (count >= kParallelCodes && !omp_in_parallel())
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-      const int64_t blocks = (count + kBlock - 1) / kBlock;
-      const int64_t begin = blocks * thread / threads * kBlock;
-      const int64_t end = std::min(count, blocks * (thread + 1) / threads * kBlock);
-      if (begin < end) clip(codes + begin, end - begin, highest_code_);
+      const int64_t blocks = (count + block - 1) / block;
+      const int64_t first = blocks * thread / threads, last = blocks * (thread + 1) / threads;
+      if (d.y_pitch) {
+        for (int64_t row = first; row < last; ++row) {
+          std::memcpy(codes + row * pitch, from + row * block, block * sizeof(uint16_t));
+          clip(codes + row * pitch, block, highest_code_);
+        }
+      } else if (first < last) {
+        clip(codes + first * block, std::min(count, last * block) - first * block, highest_code_);
+      }
     }
   }
 
