@@ -13,6 +13,11 @@ KERNEL(eltwise_sum, ARG(i64, n), ARG(i32, inputs), IN(MItype, a), IN(MItype, b),
   }
 }
 
+SPAN_KERNEL(eltwise_sum_of_two, ARG(i64, n), IN(MItype, a), IN(MItype, b), ARG(Acctype, factor_a),
+            ARG(Acctype, factor_b), OUT(MOtype, y)) {
+  MAP2(n, MOtype, y, MItype, a, v, MItype, b, w, sum_value(v * factor_a, w, factor_b))
+}
+
 KERNEL(eltwise_product, ARG(i64, n), ARG(i32, inputs), IN(MItype, a), IN(MItype, b), IN(MItype, c),
        IN(MItype, d), OUT(MOtype, y)) {
   FOR_EACH(i, n) {
@@ -31,8 +36,8 @@ KERNEL(eltwise_product_backward, ARG(i64, n), IN(MItype, x), IN(MOtype, y), IN(M
   }
 }
 
-KERNEL(eltwise_scale, ARG(i64, n), IN(MItype, x), ARG(Acctype, factor), OUT(MOtype, y)) {
-  FOR_EACH(i, n) STORE(MOtype, y, i, LOAD(MItype, x, i) * factor);
+SPAN_KERNEL(eltwise_scale, ARG(i64, n), IN(MItype, x), ARG(Acctype, factor), OUT(MOtype, y)) {
+  MAP1(n, MOtype, y, MItype, x, v, v * factor)
 }
 
 // mask is the index of the bottom that y comes from; b if both are equal.

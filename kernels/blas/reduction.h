@@ -9,7 +9,7 @@ KERNEL(reduction_sum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(
       const Index row = (o * channels + c) * inner;
       Acctype part = 0;
       SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) part += LOAD(MItype, x, row + i);
+      LANES1(lane, lanes, row, inner, MItype, x, v, part += v)
       sum += part;
     }
     STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
@@ -25,10 +25,7 @@ KERNEL(reduction_asum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG
       const Index row = (o * channels + c) * inner;
       Acctype part = 0;
       SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) {
-        const Acctype v = LOAD(MItype, x, row + i);
-        part += v < 0 ? -v : v;
-      }
+      LANES1(lane, lanes, row, inner, MItype, x, v, part += v < 0 ? -v : v)
       sum += part;
     }
     STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
@@ -44,10 +41,7 @@ KERNEL(reduction_sumsq, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), AR
       const Index row = (o * channels + c) * inner;
       Acctype part = 0;
       SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) {
-        const Acctype v = LOAD(MItype, x, row + i);
-        part += v * v;
-      }
+      LANES1(lane, lanes, row, inner, MItype, x, v, part += v * v)
       sum += part;
     }
     STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);

@@ -23,8 +23,9 @@ typedef unsigned long long u64;
 #define GROUP_ID(d) ((i64)AXIS_OF(blockIdx, d))
 #define FOR_EACH(i, n) for (Index i = (Index)GLOBAL_ID(0); i < (n); i = (n))
 #define FOR_EACH_GROUP FOR_EACH
-#define FOR_EACH_ROW(r, rows, c, cols)                                                 \
-  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (cols), c = id_ - r * (cols);        \
+#define SPAN_KERNEL KERNEL
+#define FOR_EACH_ROW(r, rows, c, cols)                                                   \
+  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (Index)(cols), c = id_ - r * (Index)(cols); \
        id_ < (rows) * (cols); id_ = (rows) * (cols))
 #define FOR_LANES(i, lane, lanes, n) for (Index i = (lane); i < (n); i += (lanes))
 #define SIMD
@@ -53,4 +54,23 @@ DEVICE_FN void float_to_half(u16* p, i64 i, float v) {
   u16 h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
   p[i] = h;
+}
+// Eight elements at a multiple of 16 bytes.
+DEVICE_FN void halves_to_floats(float* v, const u16* p) {
+  const uint4 q = *(const uint4*)p;
+  const u32 words[4] = {q.x, q.y, q.z, q.w};
+  _Pragma("unroll") for (i32 k = 0; k < 8; ++k) {
+    const u16 h = (u16)(words[k / 2] >> k % 2 * 16);
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v[k]) : "h"(h));
+  }
+}
+DEVICE_FN void floats_to_halves(u16* p, const float* v) {
+  u32 words[4];
+  _Pragma("unroll") for (i32 k = 0; k < 4; ++k) {
+    u16 low, high;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(low) : "f"(v[2 * k]));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(high) : "f"(v[2 * k + 1]));
+    words[k] = (u32)low | (u32)high << 16;
+  }
+  *(uint4*)p = make_uint4(words[0], words[1], words[2], words[3]);
 }

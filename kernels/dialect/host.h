@@ -15,6 +15,7 @@ typedef unsigned long u64;
   static void name(HostRange range_, __VA_ARGS__);   \
   CAFFE_HOST_KERNEL(name)                            \
   static void name(HostRange range_, __VA_ARGS__)
+#define SPAN_KERNEL(...) KERNEL(__VA_ARGS__)
 #define IN(T, p) const STORAGE(T)* p, const i32 p##_zero
 #define OUT(T, p) STORAGE(T)* p, const i32 p##_zero
 #define ARG(T, v) const T v
@@ -26,6 +27,41 @@ typedef unsigned long u64;
   for (i64 r = range_.begin; r < range_.end; ++r)   \
     _Pragma("omp simd") for (i64 c = 0; c < (cols); ++c)
 #define FOR_LANES(i, lane, lanes, n) for (i64 i = 0; i < (n); ++i)
+#define MAP1(n, TY, y, TX, x, v, value)        \
+  FOR_EACH(i_, n) {                          \
+    const CAT(acc_, TX) v = LOAD(TX, x, i_); \
+    STORE(TY, y, i_, (value));         \
+  }
+#define MAP2(n, TY, y, TX, x, v, TW, w, u, value) \
+  FOR_EACH(i_, n) {                             \
+    const CAT(acc_, TX) v = LOAD(TX, x, i_);    \
+    const CAT(acc_, TW) u = LOAD(TW, w, i_);    \
+    STORE(TY, y, i_, (value));            \
+  }
+#define MAP_ROWS1(rows, columns, channels, c, TY, y, TX, x, v, value) \
+  FOR_EACH_ROW(r_, rows, i_, columns) {                             \
+    const Index c = r_ % (channels), at_ = r_ * (columns) + i_;     \
+    const CAT(acc_, TX) v = LOAD(TX, x, at_);                       \
+    STORE(TY, y, at_, (value));                               \
+  }
+#define MAP_ROWS2(rows, columns, channels, c, TY, y, TX, x, v, TW, w, u, value) \
+  FOR_EACH_ROW(r_, rows, i_, columns) {                                       \
+    const Index c = r_ % (channels), at_ = r_ * (columns) + i_;               \
+    const CAT(acc_, TX) v = LOAD(TX, x, at_);                                 \
+    const CAT(acc_, TW) u = LOAD(TW, w, at_);                                 \
+    STORE(TY, y, at_, (value));                                         \
+  }
+#define LANES1(lane, lanes, row, n, TX, x, v, statement)    \
+  for (i64 i_ = 0; i_ < (n); ++i_) {                  \
+    const CAT(acc_, TX) v = LOAD(TX, x, (row) + i_);  \
+    statement;                                      \
+  }
+#define LANES2(lane, lanes, row, n, TX, x, v, TW, w, u, statement) \
+  for (i64 i_ = 0; i_ < (n); ++i_) {                         \
+    const CAT(acc_, TX) v = LOAD(TX, x, (row) + i_);         \
+    const CAT(acc_, TW) u = LOAD(TW, w, (row) + i_);         \
+    statement;                                             \
+  }
 #define CAFFE_PRAGMA(x) _Pragma(#x)
 #define SIMD CAFFE_PRAGMA(omp simd)
 #define SIMD_SUM(v) CAFFE_PRAGMA(omp simd reduction(+ : v))

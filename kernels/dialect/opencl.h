@@ -26,8 +26,9 @@ typedef ulong u64;
 #define GROUP_ID(d) ((i64)get_group_id(d))
 #define FOR_EACH(i, n) for (Index i = (Index)GLOBAL_ID(0); i < (n); i = (n))
 #define FOR_EACH_GROUP FOR_EACH
-#define FOR_EACH_ROW(r, rows, c, cols)                                                 \
-  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (cols), c = id_ - r * (cols);        \
+#define SPAN_KERNEL KERNEL
+#define FOR_EACH_ROW(r, rows, c, cols)                                                   \
+  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (Index)(cols), c = id_ - r * (Index)(cols); \
        id_ < (rows) * (cols); id_ = (rows) * (cols))
 #define FOR_LANES(i, lane, lanes, n) for (Index i = (lane); i < (n); i += (lanes))
 #define SIMD
@@ -53,3 +54,12 @@ DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) {
 DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) {
   vstore_half_rte(v, i, (GLOBAL half*)p);
 }
+// Eight elements at a multiple of 16 bytes.
+DEVICE_FN void halves_to_floats(float* v, GLOBAL const u16* p) {
+  vstore8(vloada_half8(0, (GLOBAL const half*)p), 0, v);
+}
+DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
+  vstorea_half8_rte(vload8(0, v), 0, (GLOBAL half*)p);
+}
+#define make_uint4(x, y, z, w) ((uint4)(x, y, z, w))
+#define make_float4(x, y, z, w) ((float4)(x, y, z, w))

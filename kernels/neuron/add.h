@@ -1,5 +1,5 @@
 //! types: float
 // y = a + b; y may be one of them.
-KERNEL(add, ARG(i64, n), IN(MItype, a), IN(MItype, b), OUT(MOtype, y)) {
-  FOR_EACH(i, n) STORE(MOtype, y, i, LOAD(MItype, a, i) + LOAD(MItype, b, i));
+SPAN_KERNEL(add, ARG(i64, n), IN(MItype, a), IN(MItype, b), OUT(MOtype, y)) {
+  MAP2(n, MOtype, y, MItype, a, v, MItype, b, w, v + w)
 }

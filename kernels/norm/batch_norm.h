@@ -27,10 +27,7 @@ KERNEL(batch_norm_square_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, in
       const Index row = (o * channels + c) * inner;
       Acctype part = 0;
       SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) {
-        const Acctype v = LOAD(MItype, x, row + i) - center;
-        part += v * v;
-      }
+      LANES1(lane, lanes, row, inner, MItype, x, v, part += (v - center) * (v - center))
       sum += part;
     }
     STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
@@ -66,15 +63,11 @@ KERNEL(batch_norm_global, ARG(i64, channels), IN(Mastertype, means), IN(Masterty
   }
 }
 
-KERNEL(batch_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
+SPAN_KERNEL(batch_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
        ARG(Acctype, low), ARG(Acctype, high), IN(MItype, x), IN(Mastertype, mean),
        IN(Mastertype, inverse), OUT(MOtype, y)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Index c = r % channels;
-    const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, c);
-    const Acctype v = d * LOAD(Mastertype, inverse, c);
-    STORE(MOtype, y, r * columns + i, clip_value(v, low, high));
-  }
+  MAP_ROWS1(rows, columns, channels, c, MOtype, y, MItype, x, v,
+            clip_value((v - LOAD(Mastertype, mean, c)) * LOAD(Mastertype, inverse, c), low, high))
 }
 
 KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(Acctype, low),
@@ -100,12 +93,10 @@ KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, 
       const Index row = (o * channels + c) * inner;
       Acctype sum_part = 0, dot_part = 0;
       SIMD_SUM2(sum_part, dot_part)
-      FOR_LANES(i, lane, lanes, inner) {
-        const Acctype v = (LOAD(MItype, x, row + i) - center) * factor;
-        const Acctype d = gate && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, row + i);
-        sum_part += d;
-        dot_part += d * v;
-      }
+      LANES2(lane, lanes, row, inner, MItype, x, u, MOtype, y_diff, e,
+             const Acctype v = (u - center) * factor;
+             const Acctype d = gate && !(v > 0) ? (Acctype)0 : e;
+             sum_part += d; dot_part += d * v)
       sum += sum_part;
       dot += dot_part;
     }
@@ -117,18 +108,22 @@ KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, 
 
 // With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and gate x is
 // not needed.
-KERNEL(batch_norm_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
-       ARG(i32, gate), ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
-       IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, sums), OUT(MItype, x_diff)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Index c = r % channels, at = r * columns + i;
-    const Acctype k = LOAD(Mastertype, inverse, c);
-    const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, c)) * k;
-    const Acctype d = gate && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
-    const Acctype by_mean = batch ? LOAD(Mastertype, sums, c) * factor : 0;
-    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, channels + c) * factor) : 0;
-    STORE(MItype, x_diff, at, (d - by_mean - by_variance) * k);
-  }
+DEVICE_FN Acctype batch_norm_gradient(Acctype v, Acctype d, i32 gate, Acctype by_mean,
+                                      Acctype by_variance, Acctype inverse) {
+  const Acctype open = gate && !(v > 0) ? (Acctype)0 : d;
+  return (open - by_mean - v * by_variance) * inverse;
+}
+
+SPAN_KERNEL(batch_norm_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
+            ARG(i32, gate), ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x),
+            IN(MOtype, y_diff), IN(Mastertype, mean), IN(Mastertype, inverse),
+            IN(Mastertype, sums), OUT(MItype, x_diff)) {
+  MAP_ROWS2(rows, columns, channels, c, MItype, x_diff, MItype, x, u, MOtype, y_diff, d,
+            batch_norm_gradient(
+                (u - LOAD(Mastertype, mean, c)) * LOAD(Mastertype, inverse, c), d, gate,
+                batch ? LOAD(Mastertype, sums, c) * factor : 0,
+                batch ? LOAD(Mastertype, sums, channels + c) * factor : 0,
+                LOAD(Mastertype, inverse, c)))
 }
 
 KERNEL(batch_norm_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, gate),
@@ -138,9 +133,9 @@ KERNEL(batch_norm_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, 
     const Index at = r * columns + i;
     const Acctype k = LOAD(Mastertype, inverse, i);
     const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, i)) * k;
-    const Acctype d = gate && !(v > 0) ? (Acctype)0 : LOAD(MOtype, y_diff, at);
     const Acctype by_mean = batch ? LOAD(Mastertype, sums, i) * factor : 0;
-    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, columns + i) * factor) : 0;
-    STORE(MItype, x_diff, at, (d - by_mean - by_variance) * k);
+    const Acctype by_variance = batch ? LOAD(Mastertype, sums, columns + i) * factor : 0;
+    STORE(MItype, x_diff, at,
+          batch_norm_gradient(v, LOAD(MOtype, y_diff, at), gate, by_mean, by_variance, k));
   }
 }

@@ -35,15 +35,13 @@ KERNEL(bn_inverse, ARG(i64, channels), ARG(Acctype, eps), IN(Mastertype, varianc
   }
 }
 
-KERNEL(bn_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
-       IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, bias),
-       OUT(MOtype, y)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Index c = r % channels;
-    const Acctype d = LOAD(MItype, x, r * columns + i) - LOAD(Mastertype, mean, c);
-    const Acctype v = d * LOAD(Mastertype, inverse, c);
-    STORE(MOtype, y, r * columns + i, v * LOAD(Mastertype, slope, c) + LOAD(Mastertype, bias, c));
-  }
+SPAN_KERNEL(bn_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+            IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, slope),
+            IN(Mastertype, bias), OUT(MOtype, y)) {
+  MAP_ROWS1(rows, columns, channels, c, MOtype, y, MItype, x, v,
+            (v - LOAD(Mastertype, mean, c)) * LOAD(Mastertype, inverse, c) *
+                    LOAD(Mastertype, slope, c) +
+                LOAD(Mastertype, bias, c))
 }
 
 KERNEL(bn_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(Mastertype, mean),
@@ -57,18 +55,16 @@ KERNEL(bn_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(Masterty
 
 // With `batch`, sums holds [2, channels]: of y_diff and of v y_diff; factor is 1 / (outer inner).
 // Without `batch` x is not needed.
-KERNEL(bn_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), ARG(i32, batch),
-       ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff), IN(Mastertype, mean),
-       IN(Mastertype, inverse), IN(Mastertype, slope), IN(Mastertype, sums), OUT(MItype, x_diff)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Index c = r % channels, at = r * columns + i;
-    const Acctype k = LOAD(Mastertype, inverse, c);
-    const Acctype v = (LOAD(MItype, x, at) - LOAD(Mastertype, mean, c)) * k;
-    const Acctype by_mean = batch ? LOAD(Mastertype, sums, c) * factor : 0;
-    const Acctype by_variance = batch ? v * (LOAD(Mastertype, sums, channels + c) * factor) : 0;
-    const Acctype d = LOAD(MOtype, y_diff, at) - by_mean - by_variance;
-    STORE(MItype, x_diff, at, d * (k * LOAD(Mastertype, slope, c)));
-  }
+SPAN_KERNEL(bn_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
+            ARG(i32, batch), ARG(Acctype, factor), IN(MItype, x), IN(MOtype, y_diff),
+            IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, slope),
+            IN(Mastertype, sums), OUT(MItype, x_diff)) {
+  MAP_ROWS2(rows, columns, channels, c, MItype, x_diff, MItype, x, u, MOtype, y_diff, d,
+            (d - (batch ? LOAD(Mastertype, sums, c) * factor : 0) -
+             (batch ? (u - LOAD(Mastertype, mean, c)) * LOAD(Mastertype, inverse, c) *
+                          (LOAD(Mastertype, sums, channels + c) * factor)
+                    : 0)) *
+                (LOAD(Mastertype, inverse, c) * LOAD(Mastertype, slope, c)))
 }
 
 KERNEL(bn_backward_columns, ARG(i64, rows), ARG(i64, columns), ARG(i32, batch),

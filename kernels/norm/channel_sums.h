@@ -11,7 +11,7 @@ KERNEL(channel_sum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i6
       const Index row = (o * channels + c) * inner;
       Acctype part = 0;
       SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) part += LOAD(MItype, a, row + i);
+      LANES1(lane, lanes, row, inner, MItype, a, v, part += v)
       sum += part;
     }
     STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
@@ -27,12 +27,30 @@ KERNEL(channel_dot, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i6
       const Index row = (o * channels + c) * inner;
       Acctype part = 0;
       SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) {
-        part += LOAD(MItype, a, row + i) * LOAD(MItype, b, row + i);
-      }
+      LANES2(lane, lanes, row, inner, MItype, a, v, MItype, b, u, part += v * u)
       sum += part;
     }
     STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
+  }
+}
+
+// Sums of b and of a b: [2, slices * lanes, channels].
+KERNEL(channel_sum_dot, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
+       ARG(i64, lanes), IN(MItype, a), IN(MItype, b), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, channels * slices * lanes) {
+    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
+    Acctype sum = 0, dot = 0;
+    for (Index o = slice; o < outer; o += slices) {
+      const Index row = (o * channels + c) * inner;
+      Acctype sum_part = 0, dot_part = 0;
+      SIMD_SUM2(sum_part, dot_part)
+      LANES2(lane, lanes, row, inner, MItype, a, v, MItype, b, u, sum_part += u; dot_part += v * u)
+      sum += sum_part;
+      dot += dot_part;
+    }
+    const Index at = (slice * lanes + lane) * channels + c;
+    STORE(Mastertype, parts, at, sum);
+    STORE(Mastertype, parts, slices * lanes * channels + at, dot);
   }
 }
 

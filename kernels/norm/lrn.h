@@ -5,10 +5,12 @@
 //   x_diff = y_diff scale^-beta - 2 factor beta x * sum of y_diff x scale^(-beta - 1) over windows
 // Sums have one fixed order, so that float gives the same bits on every device. lrn_rows.h has the
 // CPU's kernels.
+#include "epilogue/lrn_power.h"
 
 // The window is 2 reach + 1 channels. A row is a plane, a column a position in it.
 KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
-       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+       IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, planes, i, inner) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
@@ -18,15 +20,16 @@ KERNEL(lrn_across_forward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner)
       const Acctype v = LOAD(MItype, x, p * inner + i);
       sum += v * v;
     }
-    STORE(MOtype, y, r * inner + i, LOAD(MItype, x, r * inner + i) * POW(k + factor * sum, -beta));
+    STORE(MOtype, y, r * inner + i,
+          LOAD(MItype, x, r * inner + i) * lrn_power(k + factor * sum, quarters, beta));
   }
 }
 
 // The two factors of x_diff that all elements of a window share: power = scale^-beta and
 // ratio = y_diff x scale^(-beta - 1).
 KERNEL(lrn_across_parts, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
-       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff),
-       OUT(Mastertype, power), OUT(Mastertype, ratio)) {
+       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+       IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power), OUT(Mastertype, ratio)) {
   FOR_EACH_ROW(r, planes, i, inner) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
@@ -37,7 +40,7 @@ KERNEL(lrn_across_parts, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), 
       sum += v * v;
     }
     const Index at = r * inner + i;
-    const Acctype scale = k + factor * sum, t = POW(scale, -beta);
+    const Acctype scale = k + factor * sum, t = lrn_power(scale, quarters, beta);
     STORE(Mastertype, power, at, t);
     STORE(Mastertype, ratio, at, LOAD(MOtype, y_diff, at) * LOAD(MItype, x, at) * t / scale);
   }
@@ -60,7 +63,8 @@ KERNEL(lrn_across_backward, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner
 
 // The window is (2 reach + 1)^2 positions of one plane. A row is a row of a plane.
 KERNEL(lrn_within_forward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
-       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+       IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, planes * height, c, width) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
@@ -73,13 +77,14 @@ KERNEL(lrn_within_forward, ARG(i64, planes), ARG(i64, height), ARG(i64, width), 
         sum += v * v;
       }
     }
-    STORE(MOtype, y, r * width + c, LOAD(MItype, x, r * width + c) * POW(k + factor * sum, -beta));
+    STORE(MOtype, y, r * width + c,
+          LOAD(MItype, x, r * width + c) * lrn_power(k + factor * sum, quarters, beta));
   }
 }
 
 KERNEL(lrn_within_parts, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
-       ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff),
-       OUT(Mastertype, power), OUT(Mastertype, ratio)) {
+       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+       IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power), OUT(Mastertype, ratio)) {
   FOR_EACH_ROW(r, planes * height, c, width) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
@@ -93,7 +98,7 @@ KERNEL(lrn_within_parts, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FO
       }
     }
     const Index at = r * width + c;
-    const Acctype scale = k + factor * sum, t = POW(scale, -beta);
+    const Acctype scale = k + factor * sum, t = lrn_power(scale, quarters, beta);
     STORE(Mastertype, power, at, t);
     STORE(Mastertype, ratio, at, LOAD(MOtype, y_diff, at) * LOAD(MItype, x, at) * t / scale);
   }

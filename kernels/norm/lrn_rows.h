@@ -3,9 +3,11 @@
 // Local response normalisation (see lrn.h) for processors. An item is a row. Its sums are computed
 // for 256 columns at a time, so that the loops with the powers contain no inner loop. The sums have
 // the order of lrn.h, and therefore the same bits.
+#include "epilogue/lrn_power.h"
+#include "epilogue/lrn_powers.h"
 KERNEL(lrn_across_forward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner),
-       FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
-       IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i64, reach), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
+       ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, planes) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
@@ -21,18 +23,19 @@ KERNEL(lrn_across_forward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, i
           sums[i] += v * v;
         }
       }
+      SIMD for (Index i = 0; i < count; ++i) sums[i] = k + factor * sums[i];
+      lrn_powers(sums, count, quarters, beta);
       SIMD for (Index i = 0; i < count; ++i) {
-        const Acctype v = LOAD(MItype, x, own + i);
-        STORE(MOtype, y, own + i, v * POW(k + factor * sums[i], -beta));
+        STORE(MOtype, y, own + i, LOAD(MItype, x, own + i) * sums[i]);
       }
     }
   }
 }
 
 KERNEL(lrn_across_parts_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner),
-       FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
-       IN(MItype, x), IN(MOtype, y_diff),
-       OUT(Mastertype, power), OUT(Mastertype, ratio)) {
+       FOLD(i64, reach), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
+       ARG(Acctype, k), IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power),
+       OUT(Mastertype, ratio)) {
   FOR_EACH_GROUP(r, planes) {
     const Index c = r % channels;
     const Index first = r - (c < reach ? c : (Index)reach);
@@ -48,11 +51,13 @@ KERNEL(lrn_across_parts_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, inn
           sums[i] += v * v;
         }
       }
+      Acctype powers[256];
+      SIMD for (Index i = 0; i < count; ++i) sums[i] = powers[i] = k + factor * sums[i];
+      lrn_powers(powers, count, quarters, beta);
       SIMD for (Index i = 0; i < count; ++i) {
-        const Acctype scale = k + factor * sums[i], t = POW(scale, -beta);
         const Acctype d = LOAD(MOtype, y_diff, own + i), v = LOAD(MItype, x, own + i);
-        STORE(Mastertype, power, own + i, t);
-        STORE(Mastertype, ratio, own + i, d * v * t / scale);
+        STORE(Mastertype, power, own + i, powers[i]);
+        STORE(Mastertype, ratio, own + i, d * v * powers[i] / sums[i]);
       }
     }
   }
@@ -83,8 +88,8 @@ KERNEL(lrn_across_backward_rows, ARG(i64, planes), ARG(i64, channels), ARG(i64, 
 }
 
 KERNEL(lrn_within_forward_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width),
-       FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
-       IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i64, reach), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
+       ARG(Acctype, k), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, planes * height) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
@@ -104,18 +109,18 @@ KERNEL(lrn_within_forward_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, wid
           }
         }
       }
+      SIMD for (Index i = 0; i < count; ++i) sums[i] = k + factor * sums[i];
+      lrn_powers(sums, count, quarters, beta);
       SIMD for (Index i = 0; i < count; ++i) {
-        const Acctype v = LOAD(MItype, x, own + i);
-        STORE(MOtype, y, own + i, v * POW(k + factor * sums[i], -beta));
+        STORE(MOtype, y, own + i, LOAD(MItype, x, own + i) * sums[i]);
       }
     }
   }
 }
 
-KERNEL(lrn_within_parts_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width),
-       FOLD(i64, reach), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
-       IN(MItype, x), IN(MOtype, y_diff),
-       OUT(Mastertype, power), OUT(Mastertype, ratio)) {
+KERNEL(lrn_within_parts_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width), FOLD(i64, reach),
+       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+       IN(MItype, x), IN(MOtype, y_diff), OUT(Mastertype, power), OUT(Mastertype, ratio)) {
   FOR_EACH_GROUP(r, planes * height) {
     const Index h = r % height;
     const Index top = r - (h < reach ? h : (Index)reach);
@@ -135,11 +140,13 @@ KERNEL(lrn_within_parts_rows, ARG(i64, planes), ARG(i64, height), ARG(i64, width
           }
         }
       }
+      Acctype powers[256];
+      SIMD for (Index i = 0; i < count; ++i) sums[i] = powers[i] = k + factor * sums[i];
+      lrn_powers(powers, count, quarters, beta);
       SIMD for (Index i = 0; i < count; ++i) {
-        const Acctype scale = k + factor * sums[i], t = POW(scale, -beta);
         const Acctype d = LOAD(MOtype, y_diff, own + i), v = LOAD(MItype, x, own + i);
-        STORE(Mastertype, power, own + i, t);
-        STORE(Mastertype, ratio, own + i, d * v * t / scale);
+        STORE(Mastertype, power, own + i, powers[i]);
+        STORE(Mastertype, ratio, own + i, d * v * powers[i] / sums[i]);
       }
     }
   }

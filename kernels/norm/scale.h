@@ -2,12 +2,9 @@
 // y = x + b, y = s x, y = s x + b with values per channel. Element (r, i) belongs to channel r %
 // channels in "rows", to channel i in "columns". MItype is the type of x and y, MOtype that of the
 // first parameter. In place allowed.
-KERNEL(add_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
-       IN(MOtype, b), OUT(MItype, y)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Acctype v = LOAD(MItype, x, r * columns + i);
-    STORE(MItype, y, r * columns + i, v + LOAD(MOtype, b, r % channels));
-  }
+SPAN_KERNEL(add_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+            IN(MOtype, b), OUT(MItype, y)) {
+  MAP_ROWS1(rows, columns, channels, c, MItype, y, MItype, x, v, v + LOAD(MOtype, b, c))
 }
 
 KERNEL(add_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtype, b),
@@ -18,12 +15,9 @@ KERNEL(add_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtype,
   }
 }
 
-KERNEL(scale_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
-       IN(MOtype, s), OUT(MItype, y)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Acctype v = LOAD(MItype, x, r * columns + i);
-    STORE(MItype, y, r * columns + i, v * LOAD(MOtype, s, r % channels));
-  }
+SPAN_KERNEL(scale_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+            IN(MOtype, s), OUT(MItype, y)) {
+  MAP_ROWS1(rows, columns, channels, c, MItype, y, MItype, x, v, v * LOAD(MOtype, s, c))
 }
 
 KERNEL(scale_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtype, s),
@@ -34,13 +28,10 @@ KERNEL(scale_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtyp
   }
 }
 
-KERNEL(scale_bias_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
-       IN(MOtype, s), IN(Mastertype, b), OUT(MItype, y)) {
-  FOR_EACH_ROW(r, rows, i, columns) {
-    const Index c = r % channels;
-    const Acctype v = LOAD(MItype, x, r * columns + i);
-    STORE(MItype, y, r * columns + i, v * LOAD(MOtype, s, c) + LOAD(Mastertype, b, c));
-  }
+SPAN_KERNEL(scale_bias_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
+            IN(MOtype, s), IN(Mastertype, b), OUT(MItype, y)) {
+  MAP_ROWS1(rows, columns, channels, c, MItype, y, MItype, x, v,
+            v * LOAD(MOtype, s, c) + LOAD(Mastertype, b, c))
 }
 
 KERNEL(scale_bias_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x), IN(MOtype, s),

@@ -1,54 +1,10 @@
 //! types: float
 //! tests: library
-//! runs: host max_pool_channels_rows average_pool_channels_rows
-//! runs: device max_pool_channels average_pool_channels
+//! runs: host
 // Pooling of images whose channels are neighbours: x is [images, height, width, channels], y is
-// [images, out_height, out_width, channels]; its positions begin at multiples of y_row. There is no mask, hence no gradient. Values and the
-// order of sums are those of max.h and average.h. A row is a window, a column a channel.
-KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
-       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
-       FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w),
-       FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_ROW(r, images * out_height * out_width, c, channels) {
-    const Index line = r / out_width, image = line / out_height;
-    const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
-    const i32 w0 = (i32)(r - line * out_width) * stride_w - pad_w;
-    const i32 h1 = h0 + kernel_h < height ? h0 + kernel_h : height;
-    const i32 w1 = w0 + kernel_w < width ? w0 + kernel_w : width;
-    Acctype best = LOWEST;
-    for (i32 h = h0 > 0 ? h0 : 0; h < h1; ++h) {
-      for (i32 w = w0 > 0 ? w0 : 0; w < w1; ++w) {
-        const Acctype v = LOAD(MItype, x, ((image * height + h) * width + w) * channels + c);
-        best = v > best ? v : best;
-      }
-    }
-    STORE(MOtype, y, r * y_row + c, best);
-  }
-}
-
-KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
-       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
-       FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_ROW(r, images * out_height * out_width, c, channels) {
-    const Index line = r / out_width, image = line / out_height;
-    const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
-    const i32 w0 = (i32)(r - line * out_width) * stride_w - pad_w;
-    const i32 end_h = h0 + kernel_h < height + pad_h ? h0 + kernel_h : height + pad_h;
-    const i32 end_w = w0 + kernel_w < width + pad_w ? w0 + kernel_w : width + pad_w;
-    const i32 area = (end_h - h0) * (end_w - w0);
-    const i32 h1 = end_h < height ? end_h : height, w1 = end_w < width ? end_w : width;
-    Acctype sum = 0;
-    for (i32 h = h0 > 0 ? h0 : 0; h < h1; ++h) {
-      for (i32 w = w0 > 0 ? w0 : 0; w < w1; ++w) {
-        sum += LOAD(MItype, x, ((image * height + h) * width + w) * channels + c);
-      }
-    }
-    STORE(MOtype, y, r * y_row + c, sum / (Acctype)area);
-  }
-}
-
-// The same for processors: an item is a window, computed for 256 channels at a time.
+// [images, out_height, out_width, channels], and its positions begin at multiples of y_row. There is
+// no mask, hence no gradient. Values and the order of sums are those of max.h and average.h. An item
+// is a window, computed for 256 channels at a time. channels_last_spans.h has the kernels of devices.
 KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),

@@ -17,3 +17,26 @@ DEVICE_FN i32 round_f32(float v) {
   const float rest = v - (float)whole;
   return rest >= 0.5f ? whole + 1 : rest <= -0.5f ? whole - 1 : whole;
 }
+#ifdef SPAN
+DEVICE_FN void load_span_f32(float* v, GLOBAL const float* p, i64 i, i64 n, i32 zero) {
+#if SPAN == 8
+  if (SPAN_IS_WHOLE(p, i, n)) {
+    const float4 a = *(GLOBAL const float4*)(p + i), b = *(GLOBAL const float4*)(p + i + 4);
+    const float values[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    FOR_SPAN(k) v[k] = values[k];
+    return;
+  }
+#endif
+  FOR_SPAN(k) v[k] = i + k < n ? p[i + k] : 0;
+}
+DEVICE_FN void store_span_f32(GLOBAL float* p, i64 i, i64 n, i32 zero, const float* v) {
+#if SPAN == 8
+  if (SPAN_IS_WHOLE(p, i, n)) {
+    *(GLOBAL float4*)(p + i) = make_float4(v[0], v[1], v[2], v[3]);
+    *(GLOBAL float4*)(p + i + 4) = make_float4(v[4], v[5], v[6], v[7]);
+    return;
+  }
+#endif
+  FOR_SPAN(k) if (i + k < n) p[i + k] = v[k];
+}
+#endif

@@ -27,3 +27,6 @@ DEVICE_FN i32 round_f64(double v) {
   const double rest = v - (double)whole;
   return rest >= 0.5 ? whole + 1 : rest <= -0.5 ? whole - 1 : whole;
 }
+#ifdef SPAN
+SPAN_BY_ELEMENTS(f64)
+#endif

@@ -10,3 +10,6 @@ DEVICE_FN void store_q16(GLOBAL u16* p, i64 i, i32 zero, i64 v) {
 DEVICE_FN i64 mul_q16(i64 v, Requant s) { return requantize_i64(v, s.multiplier, s.shift); }
 #define rescale_q16 mul_q16
 #define from_real_q16 code_from_real
+#ifdef SPAN
+SPAN_BY_ELEMENTS(q16)
+#endif

@@ -11,3 +11,6 @@ DEVICE_FN void store_q8(GLOBAL u8* p, i64 i, i32 zero, i32 v) {
 DEVICE_FN i32 mul_q8(i32 v, Requant s) { return requantize_i32(v, s.multiplier, s.shift); }
 #define rescale_q8 mul_q8
 #define from_real_q8 code_from_real
+#ifdef SPAN
+SPAN_BY_ELEMENTS(q8)
+#endif

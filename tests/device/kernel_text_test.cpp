@@ -181,21 +181,23 @@ TEST(ProgramBuilderTest, IncludedFilesArePastedOnce) {
   const size_t first = source.find(mark);
   ASSERT_NE(first, std::string::npos);
   EXPECT_EQ(source.find(mark, first + 1), std::string::npos);
-  for (const std::string path : {"neuron/relu", "neuron/prelu"}) {
-    // The line of the first STORE, in the file and by the last #line before it in the source.
+  const std::pair<std::string, std::string> files[] = {{"neuron/relu", "MAP1("},
+                                                       {"neuron/prelu", "STORE("}};
+  for (const auto& [path, word] : files) {
+    // The line of the first such word, in the file and by the last #line before it in the source.
     const auto lines_before = [](const std::string& text, size_t at) {
       return std::count(text.begin(), text.begin() + static_cast<int64_t>(at), '\n');
     };
     const std::string& text = KernelText(path);
     const std::string file = "\"kernels/" + path + ".h\"\n";
     const size_t begin = source.find("#line 1 " + file);
-    const size_t store = source.find("STORE(", source.find("KERNEL(", begin));
-    const size_t line = source.rfind("#line ", store);
+    const size_t use = source.find(word, source.find("KERNEL(", begin));
+    const size_t line = source.rfind("#line ", use);
     ASSERT_NE(line, begin) << "the include is between them";
     const int64_t number = std::stoll(source.substr(line + 6));
-    const int64_t passed = lines_before(source, store) - lines_before(source, line) - 1;
+    const int64_t passed = lines_before(source, use) - lines_before(source, line) - 1;
     EXPECT_EQ(source.substr(source.find('"', line), file.size()), file);
-    EXPECT_EQ(number + passed, lines_before(text, text.find("STORE(")) + 1) << path;
+    EXPECT_EQ(number + passed, lines_before(text, text.find(word)) + 1) << path;
   }
 }
 

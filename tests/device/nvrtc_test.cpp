@@ -86,7 +86,7 @@ TEST(Nvrtc, ErrorsNameProgramArchitectureKernelAndLines) {
                           "  const i32 before = one();\n"
                           "  y[0] = before + missing_name;\n"
                           "}\n");
-  text.kernels = {{"broken", {{KernelParameter::Kind::kOut, "i32", "y"}}}};
+  text.kernels = {{.name = "broken", .parameters = {{KernelParameter::Kind::kOut, "i32", "y"}}}};
   const std::string message = MessageOf(text, "sm_80");
   for (const char* part : {"'broken half'", "sm_80", "kernel broken", "kernels/test/broken.h",
                            "missing_name", "const i32 before = one();", "NVRTC"}) {

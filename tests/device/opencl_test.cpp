@@ -44,14 +44,14 @@ ProgramText ScaleText(const std::string& name) {
       "        get_local_size(0) * 100 + get_local_size(1);\n"
       "}\n";
   using Kind = KernelParameter::Kind;
-  text.kernels = {{"scale",
-                   {{Kind::kScalar, "i64", "n"},
-                    {Kind::kIn, "MItype", "x"},
-                    {Kind::kOut, "MOtype", "y"},
-                    {Kind::kFold, "i32", "window"},
-                    {Kind::kScalar, "Scaletype", "factor"},
-                    {Kind::kScalar, "Requant", "r"}}},
-                  {"groups", {{Kind::kOut, "i32", "y"}}}};
+  text.kernels = {{.name = "scale",
+                   .parameters = {{Kind::kScalar, "i64", "n"},
+                                  {Kind::kIn, "MItype", "x"},
+                                  {Kind::kOut, "MOtype", "y"},
+                                  {Kind::kFold, "i32", "window"},
+                                  {Kind::kScalar, "Scaletype", "factor"},
+                                  {Kind::kScalar, "Requant", "r"}}},
+                  {.name = "groups", .parameters = {{Kind::kOut, "i32", "y"}}}};
   text.folds = {{"window", 3}};
   return text;
 }

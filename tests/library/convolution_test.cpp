@@ -108,7 +108,8 @@ void Check(ConvDescriptor d) {
       if (d.backward_weights) {
         const Array dwd(device, d.master(), w_start);
         op->BackwardWeights(memory(ConvGradients{dx, {}, {}, dyd, {}, dwd}));
-        test::ExpectNear(dwd.Read(), w_diff, test::Tolerance(device, library, d.master()),
+        test::ExpectNear(dwd.Read(), w_diff,
+                         test::GradientTolerance(device, library, d.in, d.master()),
                          what + " weights");
         const Array dbd(device, d.master(), b_start);
         op->BackwardBias(memory(ConvGradients{dx, {}, {}, dyd, {}, {}, dbd}));

@@ -160,11 +160,14 @@ TEST(ChannelsLastTest, TheFormComputesTheConvolution) {
         EXPECT_EQ(Convolve(d, unfolded, w_last), Convolve(d, x, w_last)) << what;
 
         const auto start = Values(w.size(), 3);
-        const Array sums(device, kFloat, start), gradient(device, kFloat, fw.Read());
-        last.AddGradient(gradient, sums);
         std::vector<double> expected = start;
         for (size_t i = 0; i < w.size(); ++i) expected[i] += w[i];
-        EXPECT_EQ(sums.Read(), expected) << what;
+        for (const DataType stored : {kFloat, type}) {
+          const Array sums(device, kFloat, start), gradient(device, stored, fw.Read());
+          last.MakeAddition(device, stored);
+          last.AddGradient(gradient, sums);
+          EXPECT_EQ(sums.Read(), expected) << what << " " << stored.name();
+        }
       }
     }
   }
@@ -197,6 +200,7 @@ TEST(ChannelsLastTest, MovesTheChannelsOfWeights) {
           EXPECT_EQ(folded.Read(), ordered) << what;
         }
         const Array gradient(device, kFloat, ordered), sum(device, kFloat, start);
+        last.MakeAddition(device, kFloat);
         last.AddGradient(gradient, sum);
         EXPECT_EQ(sum.Read(), sums) << what;
       }
@@ -379,9 +383,9 @@ TEST_F(ConvGraphTest, DescribesEveryEpilogueThatItFuses) {
   EXPECT_GT(fused, 40);
 }
 
-// All engines for gradients in float of half data compile their kernels, which needs a driver: cuDNN
-// must at least accept both graphs.
-TEST_F(ConvGraphTest, DescribesGradientsInFloatOfHalfData) {
+// Gradients of half data that are stored in float or in half. Engines for float compile their
+// kernels, which needs a driver: cuDNN must at least accept both graphs.
+TEST_F(ConvGraphTest, DescribesGradientsOfHalfData) {
   for (const DataType type : {kHalf, kBfloat16}) {
     ConvDescriptor d = Grouped(type, Layout::kNHWC);
     d.Normalize();

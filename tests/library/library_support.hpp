@@ -161,6 +161,15 @@ inline double Tolerance(const Device* device, const std::string& library, DataTy
   return transforms && type == kFloat ? 6e-6 : Tolerance(type);
 }
 
+// The same for gradients of weights, which have type `master`. cuDNN may store them in the type of x,
+// `in`, before they are added.
+inline double GradientTolerance(const Device* device, const std::string& library, DataType in,
+                                DataType master) {
+  const bool rounds = device->backend() == Backend::kCuda &&
+                      (library == "cudnn" || library == "converted" || library == "channels_last");
+  return std::max(Tolerance(device, library, master), rounds ? Tolerance(device, library, in) : 0);
+}
+
 // Relative to the largest value.
 inline void ExpectNear(const std::vector<double>& actual, const std::vector<double>& expected,
                        double tolerance, const std::string& what) {

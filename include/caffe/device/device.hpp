@@ -35,6 +35,8 @@ struct DeviceInfo {
   bool unified_memory = false, fp64 = false;
   std::string instruction_level;  // CPU: v2, v3, v4, neon
   std::string unique_id;  // identifies the physical GPU, so that `all` uses each once; may be empty
+  // The elements that a work item of a SPAN_KERNEL computes.
+  int64_t span() const { return is_cpu_type ? 1 : 8; }
 };
 
 // Counts of a device's operations since the last reset. Tests assert them.

@@ -27,6 +27,7 @@ struct KernelParameter {
 
 struct KernelSignature {
   std::string name;
+  bool spans = false;  // SPAN_KERNEL: a work item computes DeviceInfo::span() elements
   std::vector<KernelParameter> parameters;
 };
 

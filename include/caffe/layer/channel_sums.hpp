@@ -25,11 +25,15 @@ class ChannelSums {
   // The two common cases: the sum of a, or the sum of a * b.
   void Sum(KernelArgument a);
   void Dot(KernelArgument a, KernelArgument b);
+  // Two sums: of b, and of a * b.
+  void SumAndDot(KernelArgument a, KernelArgument b);
   // The partial sums: parts() is [sums, parts_per_channel(), channels].
   int64_t parts_per_channel() const { return folds_ > 0 ? folds_ : slices_ * lanes_; }
   const BlobBase& parts() const { return folds_ > 0 ? *folded_ : *parts_; }
   // y = the sums of the last pass, or y += them if `add`; y has count() elements of type `out`.
   void Finish(bool add, KernelArgument y);
+  // The same for one of the sums; y has channels elements.
+  void FinishOne(int which, bool add, KernelArgument y);
   int64_t count() const { return sums_ * channels_; }
 
  private:
@@ -41,7 +45,7 @@ class ChannelSums {
   // would wait for memory too often.
   int64_t folds_ = 0;
   std::shared_ptr<BlobBase> parts_, folded_;
-  std::unique_ptr<Kernel> sum_, dot_, fold_, finish_;
+  std::unique_ptr<Kernel> sum_, dot_, sum_dot_, fold_, finish_;
 };
 
 }  // namespace caffe

@@ -44,7 +44,7 @@ class Eltwise : public LayerBase {
   int64_t count_ = 0;
   std::vector<double> coeffs_;
   std::shared_ptr<BlobBase> mask_;  // i32: the index of the chosen bottom
-  std::unique_ptr<Kernel> combine_, more_, backward_;
+  std::unique_ptr<Kernel> combine_, sum_of_two_, more_, backward_;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

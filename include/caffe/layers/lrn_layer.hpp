@@ -32,12 +32,12 @@ class LRN : public LayerBase {
 
  private:
   class ChannelsLastWork;
-  // The first seven arguments of the kernels that compute scales.
+  // The first eight arguments of the kernels that compute scales.
   KernelArguments Arguments() const;
   void ReserveParts(const Shape& shape);
 
   bool across_ = true;
-  int64_t reach_ = 0;
+  int64_t reach_ = 0, quarters_ = 0;  // see kernels/epilogue/lrn_power.h
   double factor_ = 0, beta_ = 0, k_ = 1;
   int64_t planes_ = 0, extent_ = 0, inner_ = 0;  // extent: channels across, rows within
   LaunchRange range_{0};                         // elements; rows on the CPU

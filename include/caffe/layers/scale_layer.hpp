@@ -44,7 +44,7 @@ class Scale : public LayerBase {
   int axis_ = 0;         // of bottom 0, where s begins
   Broadcast shape_;
   InputCopy input_;
-  ChannelSums scale_sums_, bias_sums_;
+  ChannelSums scale_sums_, bias_sums_, both_sums_;
   std::unique_ptr<Kernel> rows_, columns_, bias_rows_, bias_columns_;
 };
 

@@ -134,7 +134,15 @@ void Kernel::Launch(const LaunchRange& range, const KernelArguments& arguments) 
   Check(arguments);
   if (range.rows <= 0 || range.columns <= 0) return;
   NoteUse(arguments);
-  DoLaunch(range, arguments);
+  const int64_t span = signature_.spans ? device_->info().span() : 1;
+  int64_t elements = 0;
+  if (span > 1 && !__builtin_mul_overflow(range.rows, range.columns, &elements)) {
+    CAFFE_CHECK(elements <= INT32_MAX, "kernel ", signature_.name, ": ", range.rows, " x ",
+                range.columns, " elements are more than 2^31 - 1");
+    DoLaunch((elements + span - 1) / span, arguments);
+  } else {
+    DoLaunch(range, arguments);
+  }
   device_->CountLaunch();
   NoteLaunch(*device_, signature_, types_);
 }

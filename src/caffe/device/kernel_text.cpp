@@ -26,9 +26,11 @@ std::string Trim(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-// One KERNEL(…) in a text: positions of the word, of its parenthesis and after its end.
+// One KERNEL(…) or SPAN_KERNEL(…) in a text: positions of the word, of its parenthesis and after its
+// end.
 struct Head {
   size_t begin, open, end;
+  bool spans;
   std::vector<std::string> items;  // name, then the declarations, trimmed
 };
 
@@ -36,15 +38,19 @@ bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c ==
 
 std::vector<Head> FindHeads(const std::string& text) {
   std::vector<Head> heads;
+  const std::string prefix = "SPAN_";
   size_t at = 0;
   while ((at = text.find("KERNEL(", at)) != std::string::npos) {
     const size_t line = text.rfind('\n', at) + 1;
     const bool comment = text.substr(line, at - line).find("//") != std::string::npos;
-    if (comment || (at > 0 && IsWord(text[at - 1]))) {
+    const bool spans =
+        at >= prefix.size() && text.compare(at - prefix.size(), prefix.size(), prefix) == 0;
+    const size_t begin = spans ? at - prefix.size() : at;
+    if (comment || (begin > 0 && IsWord(text[begin - 1]))) {
       at += 7;
       continue;
     }
-    Head head{at, at + 6, 0, {}};
+    Head head{begin, at + 6, 0, spans, {}};
     int depth = 0;
     std::string item;
     for (size_t i = head.open; i < text.size(); ++i) {
@@ -138,6 +144,7 @@ std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std
   for (const Head& head : FindHeads(text)) {
     KernelSignature signature;
     signature.name = head.items[0];
+    signature.spans = head.spans;
     CAFFE_CHECK(!signature.name.empty() &&
                     std::all_of(signature.name.begin(), signature.name.end(), IsWord),
                 "kernels/", path, ".h: '", signature.name, "' is not a valid kernel name");

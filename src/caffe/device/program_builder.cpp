@@ -67,11 +67,12 @@ ProgramText ProgramBuilder::Text() const {
 
   std::string& text = program.source;
   if (doubles) text += "#define CAFFE_FP64 1\n";
-  text += "#define Index i32\n";
+  text += "#define Index i32\n#define SPAN " + std::to_string(device_->info().span()) + "\n";
   for (const auto& [name, value] : defines_) text += "#define " + name + " " + value + "\n";
   std::set<std::string> included;
   for (const std::string& part :
-       {dialect, std::string("dialect/common"), std::string("math/requantize"),
+       {dialect, std::string("dialect/common"), std::string("dialect/spans"),
+        std::string("math/requantize"),
         std::string("math/random"), std::string("math/float")}) {
     text += KernelTextWithIncludes(part, &included);
   }

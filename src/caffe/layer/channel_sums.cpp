@@ -10,7 +10,7 @@ namespace {
 
 // Most host threads per sum. It must not depend on the machine.
 constexpr int64_t kHostParts = 64;
-// Neighbouring elements that a device reads in one access.
+// Neighbouring spans that a device reads in one access.
 constexpr int64_t kLanes = 32;
 constexpr int64_t kMaxLanes = 4096;
 // Work items that fill a compute unit, and the fewest elements per item.
@@ -33,6 +33,7 @@ ChannelSums::ChannelSums(Device* device, const TypeTriple& types, DataType out, 
   const auto program = make(types);
   sum_ = program->CreateKernel("channel_sum");
   dot_ = program->CreateKernel("channel_dot");
+  sum_dot_ = program->CreateKernel("channel_sum_dot");
   fold_ = (types.out == master ? program : make(TypeTriple::Equal(master)))
               ->CreateKernel("channel_sums_finish");
   finish_ = (types.out == out ? program : make(TypeTriple::Equal(out)))
@@ -50,8 +51,9 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
   } else if (count > 0) {
     const int64_t items = std::clamp<int64_t>(device_->info().compute_units * kItemsPerUnit, 1,
                                               count / kElementsPerItem + 1);
-    while (2 * lanes_ <= std::min(inner, kLanes)) lanes_ *= 2;
-    while (2 * lanes_ <= std::min(inner, kMaxLanes) && channels * lanes_ * outer < items) {
+    const int64_t span = device_->info().span(), spans = (inner + span - 1) / span;
+    while (2 * lanes_ <= std::min(spans, kLanes)) lanes_ *= 2;
+    while (2 * lanes_ <= std::min(spans, kMaxLanes) && channels * lanes_ * outer < items) {
       lanes_ *= 2;
     }
     slices_ = std::clamp<int64_t>(items / (channels * lanes_), 1, outer);
@@ -90,9 +92,17 @@ void ChannelSums::Sum(KernelArgument a) { Launch(sum_.get(), {a}); }
 
 void ChannelSums::Dot(KernelArgument a, KernelArgument b) { Launch(dot_.get(), {a, b}); }
 
+void ChannelSums::SumAndDot(KernelArgument a, KernelArgument b) { Launch(sum_dot_.get(), {a, b}); }
+
 void ChannelSums::Finish(bool add, KernelArgument y) {
   finish_->Launch(
       count(), {count(), channels_, parts_per_channel(), static_cast<int>(add), parts().Data(), y});
+}
+
+void ChannelSums::FinishOne(int which, bool add, KernelArgument y) {
+  const DevicePtr sums = parts().Data().pointer + which * parts().bytes() / sums_;
+  finish_->Launch(channels_,
+                  {channels_, channels_, parts_per_channel(), static_cast<int>(add), sums, y});
 }
 
 }  // namespace caffe

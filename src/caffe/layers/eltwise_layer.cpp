@@ -33,6 +33,7 @@ void Eltwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     case EltwiseParameter::SUM:
       operation_ = Operation::kSum;
       combine_ = make("eltwise_sum");
+      sum_of_two_ = make("eltwise_sum_of_two");
       backward_ = make("eltwise_scale");
       coeffs_.assign(bottom.size(), 1);
       for (int i = 0; i < coeffs; ++i) coeffs_[i] = parameter.coeff(i);
@@ -83,6 +84,11 @@ void Eltwise::Combine(std::vector<KernelArgument> inputs, std::vector<double> co
 
 void Eltwise::Forward(const BlobVec& bottom, const BlobVec& top) {
   const KernelArgument y = top[0]->MutableData();
+  if (operation_ == Operation::kSum && bottom.size() == 2) {
+    sum_of_two_->Launch(count_,
+                        {count_, bottom[0]->Data(), bottom[1]->Data(), coeffs_[0], coeffs_[1], y});
+    return;
+  }
   if (operation_ != Operation::kMax) {
     std::vector<KernelArgument> inputs;
     for (BlobBase* blob : bottom) inputs.push_back(blob->Data());

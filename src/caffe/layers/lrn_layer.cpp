@@ -8,6 +8,17 @@
 #include "caffe/layer/work.hpp"
 
 namespace caffe {
+namespace {
+
+// 4 beta if this is 1, 2, 3 or 4, otherwise 0: see kernels/epilogue/lrn_power.h.
+int64_t Quarters(double beta) {
+  const double quarters = 4 * beta;
+  return quarters == 1 || quarters == 2 || quarters == 3 || quarters == 4
+             ? static_cast<int64_t>(quarters)
+             : 0;
+}
+
+}  // namespace
 
 void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const LRNParameter& parameter = layer_param().lrn_param();
@@ -21,6 +32,7 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   factor_ =
       static_cast<double>(parameter.alpha()) / static_cast<double>(across_ ? size : size * size);
   beta_ = parameter.beta();
+  quarters_ = Quarters(beta_);
   k_ = across_ ? parameter.k() : 1;
   if (!across_ && parameter.k() != 1) {
     log::Warning(
@@ -30,7 +42,7 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const bool rows = device()->host_accessible();
   builder.Types(types()).Body(rows ? "norm/lrn_rows" : "norm/lrn");
   // On processors a program per window size costs more time than the constant saves.
-  if (!device()->info().is_cpu_type) builder.Fold("reach", reach_);
+  if (!device()->info().is_cpu_type) builder.Fold("reach", reach_).Fold("quarters", quarters_);
   const auto program = builder.Build();
   const std::string region = across_ ? "lrn_across_" : "lrn_within_", way = rows ? "_rows" : "";
   forward_ = program->CreateKernel(region + "forward" + way);
@@ -59,7 +71,7 @@ void LRN::ReserveParts(const Shape& shape) {
 }
 
 KernelArguments LRN::Arguments() const {
-  return {planes_, extent_, inner_, reach_, factor_, beta_, k_};
+  return {planes_, extent_, inner_, reach_, quarters_, factor_, beta_, k_};
 }
 
 void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -83,17 +95,20 @@ class LRN::ChannelsLastWork final : public Work {
       : layer_(layer), bottom_(bottom), top_(top) {
     const bool host = layer.device()->host_accessible();
     ProgramBuilder builder(layer.device(), "lrn_channels_last");
-    builder.Types(layer.types()).Body("norm/lrn_channels_last");
+    builder.Types(layer.types())
+        .Body(host ? "norm/lrn_channels_last" : "norm/lrn_channels_last_spans");
     if (!layer.device()->info().is_cpu_type) {
-      builder.Fold("reach", layer.reach_).Fold("channels", bottom->shape(1));
+      builder.Fold("reach", layer.reach_).Fold("quarters", layer.quarters_);
+      builder.Fold("channels", bottom->shape(1));
     }
     forward_ = builder.Build()->CreateKernel(host ? "lrn_channels_rows" : "lrn_channels");
   }
   void Run(DevicePtr) override {
     const int64_t channels = bottom_->shape(1), rows = bottom_->count() / channels;
     // On the host the second extent is the cost of a row; on devices it is an axis.
-    forward_->Launch({rows, channels}, {rows, channels, layer_.reach_, layer_.factor_, layer_.beta_,
-                                        layer_.k_, bottom_->Data(), top_->MutableData()});
+    forward_->Launch({rows, channels},
+                     {rows, channels, layer_.reach_, layer_.quarters_, layer_.factor_, layer_.beta_,
+                      layer_.k_, bottom_->Data(), top_->MutableData()});
   }
 
  private:

@@ -29,7 +29,9 @@ void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   bias_rows_ = MakeKernel("norm/scale", "scale_bias_rows", triple);
   bias_columns_ = MakeKernel("norm/scale", "scale_bias_columns", triple);
   scale_sums_ = ChannelSums(device(), types(), type);
-  if (bias_index_ >= 0) bias_sums_ = ChannelSums(device(), types(), master_type());
+  if (bias_index_ < 0) return;
+  bias_sums_ = ChannelSums(device(), types(), master_type());
+  if (learned_) both_sums_ = ChannelSums(device(), types(), master_type(), 2);
 }
 
 void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -43,6 +45,7 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
     CAFFE_CHECK(b.shape() == s.shape(), Where(), ": the bias of shape ", b.shape_string(),
                 " was made for another scale, which has shape ", s.shape_string());
     bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+    if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
   }
   top[0]->ReshapeLike(*bottom[0]);
 }
@@ -84,15 +87,20 @@ void Scale::Forward(const BlobVec& bottom, const BlobVec& top) {
 void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                      const BlobVec& bottom) {
   // In place, the bottom's diff overwrites the top's, so it is computed last.
-  if (bias_index_ >= 0 && param_propagate_down(bias_index_)) {
+  const bool bias = bias_index_ >= 0 && param_propagate_down(bias_index_);
+  const bool scale =
+      (learned_ ? param_propagate_down(0) : propagate_down[1]) && bottom[0]->count() > 0;
+  if (learned_ && bias && scale) {
+    both_sums_.SumAndDot(input_.Data(*bottom[0], *top[0]), top[0]->Diff());
+    both_sums_.FinishOne(0, true, blobs_[bias_index_]->MutableDiff());
+    both_sums_.FinishOne(1, true, blobs_[0]->MutableDiff());
+  } else if (bias) {
     bias_sums_.Sum(top[0]->Diff());
     bias_sums_.Finish(true, blobs_[bias_index_]->MutableDiff());
   }
-  if (learned_ ? param_propagate_down(0) : propagate_down[1]) {
-    if (bottom[0]->count() > 0) {
-      scale_sums_.Dot(input_.Data(*bottom[0], *top[0]), top[0]->Diff());
-      scale_sums_.Finish(learned_, learned_ ? blobs_[0]->MutableDiff() : bottom[1]->MutableDiff());
-    }
+  if (scale && !(learned_ && bias)) {
+    scale_sums_.Dot(input_.Data(*bottom[0], *top[0]), top[0]->Diff());
+    scale_sums_.Finish(learned_, learned_ ? blobs_[0]->MutableDiff() : bottom[1]->MutableDiff());
   }
   if (propagate_down[0]) {
     Multiply(learned_ ? *blobs_[0] : *bottom[1], top[0]->Diff(), bottom[0]->MutableDiff());

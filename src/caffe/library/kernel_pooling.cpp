@@ -21,7 +21,8 @@ class KernelPoolOp final : public PoolOp {
     const std::string tiles = host_ ? "_rows" : "_tiles";
     if (d.has_private_layout()) {
       const std::string method = d.method == Method::kMax ? "max" : "average";
-      Make("pool/channels_last", method + "_pool_channels" + (host_ ? "_rows" : ""), "");
+      Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
+           method + "_pool_channels" + (host_ ? "_rows" : ""), "");
     } else if (d.method == Method::kMax) {
       Make("pool/max", "max_pool_forward" + (tiles_ ? tiles : ""),
            d.quantized() ? "" : "max_pool_backward" + (tiles_ ? tiles : ""));

@@ -16,7 +16,12 @@ ConvDescriptor InCOrder(ConvDescriptor d) {
   return d;
 }
 
-// Converts operands to kNCHW, computes with an operator for that layout, and converts the results.
+ConvDescriptor ChannelsLast(ConvDescriptor d) {
+  d.x_layout = d.y_layout = Layout::kNHWC;
+  return d;
+}
+
+// Converts operands to the layouts of another operator, computes with it, and converts the results.
 class LayoutConvOp final : public ConvOp {
  public:
   LayoutConvOp(Device* device, const ConvDescriptor& d, std::unique_ptr<ConvOp> inner)
@@ -32,14 +37,16 @@ class LayoutConvOp final : public ConvOp {
       return d.batch * channels * positions * static_cast<int64_t>(type.bytes());
     };
     const int64_t y_bytes = bytes(d.out, d.out_channels, out_);
-    if (d.x_layout != Layout::kNCHW) x_ = layout.Add(bytes(d.in, d.in_channels, in_));
-    if (d.y_layout != Layout::kNCHW) {
+    if (d.x_layout != Inner().x_layout) x_ = layout.Add(bytes(d.in, d.in_channels, in_));
+    if (d.y_layout != Inner().y_layout) {
       y_ = layout.Add(y_bytes);
       if (d.epilogue.sum()) residual_ = layout.Add(y_bytes);
     }
     bytes_ = layout.bytes();
   }
-  const char* library() const override { return "converted"; }
+  const char* library() const override {
+    return Inner().has_private_layout() ? "channels_last" : "converted";
+  }
   int64_t workspace_bytes() const override { return bytes_; }
   int64_t prepared_bytes() const override { return inner_->prepared_bytes(); }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
@@ -54,10 +61,10 @@ class LayoutConvOp final : public ConvOp {
     if (y_ >= 0) a.y = given.workspace + y_;
     if (residual_ >= 0) {
       a.epilogue.residual = given.workspace + residual_;
-      ConvertY(given.epilogue.residual, a.epilogue.residual, Layout::kNCHW);
+      ConvertY(given.epilogue.residual, a.epilogue.residual, Inner().y_layout);
     }
     inner_->Forward(a);
-    if (y_ >= 0) ConvertY(a.y, given.y, Layout::kNHWC);
+    if (y_ >= 0) ConvertY(a.y, given.y, descriptor_.y_layout);
   }
 
   void DoBackwardData(const ConvGradients& given) override {
@@ -66,7 +73,7 @@ class LayoutConvOp final : public ConvOp {
     g.y_diff = YDiff(given);
     if (x_ >= 0) g.x_diff = given.workspace + x_;
     inner_->BackwardData(g);
-    if (x_ >= 0) ConvertX(g.x_diff, given.x_diff, Layout::kNHWC);
+    if (x_ >= 0) ConvertX(g.x_diff, given.x_diff, descriptor_.x_layout);
   }
 
   void DoBackwardWeights(const ConvGradients& given) override {
@@ -85,6 +92,7 @@ class LayoutConvOp final : public ConvOp {
   }
 
  private:
+  const ConvDescriptor& Inner() const { return inner_->descriptor(); }
   void ConvertX(DevicePtr from, DevicePtr to, Layout layout) {
     x_converter_.Run(descriptor_.batch, descriptor_.in_channels, in_, from, to, layout);
   }
@@ -93,12 +101,12 @@ class LayoutConvOp final : public ConvOp {
   }
   DevicePtr X(DevicePtr x, DevicePtr workspace) {
     if (x_ < 0) return x;
-    ConvertX(x, workspace + x_, Layout::kNCHW);
+    ConvertX(x, workspace + x_, Inner().x_layout);
     return workspace + x_;
   }
   DevicePtr YDiff(const ConvGradients& given) {
     if (y_ < 0) return given.y_diff;
-    ConvertY(given.y_diff, given.workspace + y_, Layout::kNCHW);
+    ConvertY(given.y_diff, given.workspace + y_, Inner().y_layout);
     return given.workspace + y_;
   }
 
@@ -150,6 +158,15 @@ class PartConvOp final : public ConvOp {
 };
 
 }  // namespace
+
+ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
+  ConvLibrary row;
+  row.name = "channels_last";
+  row.make = [make](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    return std::make_unique<LayoutConvOp>(device, d, make(device, ChannelsLast(d)));
+  };
+  return row;
+}
 
 ConvLibrary ConvertingLibrary(const ConvFactory& make) {
   ConvLibrary row;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "caffe/library/convolution.hpp"
 #include "caffe/library/gemm.hpp"
@@ -60,6 +61,13 @@ ConvLibrary DeviceQuantizedConvolutionLibrary();
 using ConvFactory =
     std::function<std::unique_ptr<ConvOp>(Device* device, const ConvDescriptor& descriptor)>;
 ConvLibrary ConvertingLibrary(const ConvFactory& make);
+// The reverse: descriptors in kNCHW by conversions and an operator for kNHWC.
+ConvLibrary ChannelsLastLibrary(const ConvFactory& make);
+// An operator that computes each pass by the one of `rows` that is fastest for it; if that refuses,
+// by the first of `all` that does not. What is measured is kept in the table of tuning results.
+std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& descriptor,
+                                     const std::vector<ConvLibrary>& rows,
+                                     const std::vector<ConvLibrary>& all);
 
 // Pooling: the same bodies, except for some that only the CPU or only devices have.
 PoolLibrary NativePoolingLibrary();

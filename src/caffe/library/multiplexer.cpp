@@ -129,9 +129,22 @@ void AddConverting(const ConvDescriptor& d, const std::string& first, Rows* rows
   rows->insert(row.name == first ? rows->begin() : rows->end(), row);
 }
 
+// Gradients of half kinds in kNCHW, by a library that is faster in kNHWC.
+template <class Rows, class D> void AddChannelsLast(Device*, const D&, const std::string&, Rows*) {}
+template <class Rows>
+void AddChannelsLast(Device* device, const ConvDescriptor& d, const std::string& first,
+                     Rows* rows) {
+  if (d.has_private_layout() || d.quantized() || d.in == kFloat || d.in == kDouble) return;
+  if (device->host_accessible() || (!d.backward_data && !d.backward_weights)) return;
+  if (Multiplexer::PreferredLayout(device, d) != Layout::kNHWC) return;
+  const ConvLibrary row = ChannelsLastLibrary(&Multiplexer::Convolution);
+  rows->insert(row.name == first ? rows->begin() : rows->end(), row);
+}
+
 template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
   auto rows = Tables::Get().Of(d).Candidates(device, d, first);
   AddConverting(d, first, &rows);
+  AddChannelsLast(device, d, first, &rows);
   CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
               d.name());
   return rows;
@@ -145,6 +158,19 @@ template <class D> std::vector<std::string> Names(Device* device, const D& d) {
 
 template <class D> auto Make(Device* device, const D& d) {
   return MakeWithFallback(device, d, Candidates(device, d, First(d)));
+}
+
+// The rows that are compared by measurement: those of vendors' libraries, the one that converts to
+// kNHWC, and direct kernels. Products of a second library would rarely win.
+std::vector<ConvLibrary> Compared(const std::vector<ConvLibrary>& rows) {
+  std::vector<ConvLibrary> compared;
+  for (const ConvLibrary& row : rows) {
+    if (row.name == "cudnn" || row.name == "cublaslt" || row.name == "channels_last" ||
+        row.name == "depthwise") {
+      compared.push_back(row);
+    }
+  }
+  return compared;
 }
 
 template <class D> auto MakeBy(const std::string& library, Device* device, const D& d) {
@@ -183,7 +209,14 @@ std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& 
 }
 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
-  return Make(device, Normalized(descriptor));
+  const ConvDescriptor d = Normalized(descriptor);
+  const std::string first = First(d);
+  const bool trains = d.backward_data || d.backward_weights;
+  if (device->backend() == Backend::kCuda && first.empty() && trains && !d.has_private_layout()) {
+    const auto all = Candidates(device, d, first), rows = Compared(all);
+    if (rows.size() > 1) return MakeMeasured(device, d, rows, all);
+  }
+  return Make(device, d);
 }
 
 Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descriptor) {

@@ -191,6 +191,7 @@ class Ours:
             file.write(str(settings))
             file.flush()
             solver = self.caffe.SGDSolver(file.name)
+        solver.frees_memory = True  # as `caffe train` does
         self._load(solver.net)
         self._feed(solver.net)
         label = solver.net.blobs['label']

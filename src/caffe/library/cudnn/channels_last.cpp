@@ -33,6 +33,20 @@ int64_t FromEnd(const Shape& values, size_t back, int64_t other) {
   return back < values.size() ? values[values.size() - 1 - back] : other;
 }
 
+constexpr std::initializer_list<const char*> kWeightNames{
+    "channels", "padded", "fold_h", "fold_w", "kernel_h", "kernel_w", "folded_h", "folded_w"};
+
+// The program for constants, given by name.
+std::shared_ptr<Program> Build(Device* device, const TypeTriple& types,
+                               const KernelArguments& values,
+                               std::initializer_list<const char*> names) {
+  ProgramBuilder builder(device, "channels last");
+  builder.Types(types).Body("conv/channels_last");
+  size_t i = 0;
+  for (const char* name : names) builder.Fold(name, values[i++].integer);
+  return builder.Build();
+}
+
 }  // namespace
 
 ConvDescriptor ChannelsLast::FormOf(const ConvDescriptor& d) {
@@ -105,29 +119,22 @@ ChannelsLast::ChannelsLast(Device* device, const ConvDescriptor& d)
   } else {
     weights_ = {channels, padded, 1, 1, 1, g.kernel_count(), 1, g.kernel_count()};
   }
-  const auto build = [&](DataType type, const KernelArguments& values,
-                         std::initializer_list<const char*> names) {
-    ProgramBuilder builder(device, "channels last");
-    builder.Types(type).Body("conv/channels_last");
-    size_t i = 0;
-    for (const char* name : names) builder.Fold(name, values[i++].integer);
-    return builder.Build();
-  };
   if (changes_images_) {
-    const auto program = build(d.in, image_,
+    const auto program = Build(device, TypeTriple::Equal(d.in), image_,
                                {"in_h", "in_w", "channels", "padded", "fold_h", "fold_w", "pad_h",
                                 "pad_w", "out_h", "out_w", "channel_stride", "position_stride"});
     fold_ = program->CreateKernel("fold_input");
     unfold_ = program->CreateKernel("unfold_input");
   }
-  const auto weights = [&](DataType type, const char* kernel) {
-    return build(type, weights_,
-                 {"channels", "padded", "fold_h", "fold_w", "kernel_h", "kernel_w", "folded_h",
-                  "folded_w"})
-        ->CreateKernel(kernel);
-  };
-  if (changes_weights_) fold_weights_ = weights(d.in, "fold_filter");
-  if (d.backward_weights) add_ = weights(kFloat, "add_filter_gradient");
+  if (changes_weights_) {
+    fold_weights_ =
+        Build(device, TypeTriple::Equal(d.in), weights_, kWeightNames)->CreateKernel("fold_filter");
+  }
+}
+
+void ChannelsLast::MakeAddition(Device* device, DataType type) {
+  add_ = Build(device, {kFloat, type, kFloat}, weights_, kWeightNames)
+             ->CreateKernel("add_filter_gradient");
 }
 
 int64_t ChannelsLast::image_bytes() const {

@@ -33,7 +33,9 @@ class ChannelsLast {
   void FoldImages(DevicePtr x, DevicePtr folded);
   void UnfoldImages(DevicePtr folded, DevicePtr x);
   void FoldWeights(DevicePtr weights, DevicePtr folded);
-  // w_diff += the gradient of the form's weights; both are float.
+  // Makes AddGradient ready, for gradients of this type.
+  void MakeAddition(Device* device, DataType type);
+  // w_diff += the gradient of the form's weights; w_diff is float.
   void AddGradient(DevicePtr folded, DevicePtr w_diff);
 
  private:

@@ -52,10 +52,15 @@ struct ConvPlan {
 //
 // x and y have the descriptor's layouts; if that is kNHWC, the weights have the order (out_channels,
 // kernel…, in_channels / group). Gradients of weights are float.
+// The type in which a graph stores gradients of weights: that of x if it is `fused`, else float. The
+// engines that use matrix units for all of the work store them in the type of x. Their sums are
+// float and are rounded once.
+DataType GradientType(const ConvDescriptor& d, bool fused);
+
 class ConvGraph {
  public:
-  // With `fused` a forward graph includes the epilogue, and a graph of gradients of weights has a
-  // node of its own that stores them: other engines support that.
+  // With `fused` a forward graph includes the epilogue, and a graph of gradients of weights stores
+  // them in GradientType.
   ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pass, bool fused);
 
   // The engines that the heuristics recommend, the best one first.

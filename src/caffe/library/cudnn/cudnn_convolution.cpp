@@ -509,7 +509,10 @@ class CudnnConvOp final : public ConvOp {
     }
     layout_.Add(plans);
     if (last_.changes_images()) images_at_ = layout_.Add(last_.image_bytes());
-    if (d.backward_weights) gradient_at_ = layout_.Add(Bytes(kFloat, form.weight_count()));
+    if (d.backward_weights) {
+      gradient_at_ = layout_.Add(Bytes(kFloat, form.weight_count()));
+      last_.MakeAddition(device, cudnn::GradientType(form, weights_->fused));
+    }
     if (forward_ && !forward_->fused && !d.epilogue.empty()) {
       epilogue_ = std::make_unique<Pass>(device, descriptor_);
     }

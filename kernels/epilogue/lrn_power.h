@@ -1,0 +1,10 @@
+// scale^-beta. If 4 beta is 1, 2, 3 or 4, quarters is this number, otherwise 0: square roots take
+// less time than POW, and compilers vectorise them.
+DEVICE_FN Acctype lrn_power(Acctype scale, i32 quarters, Acctype beta) {
+  if (quarters == 4) return REAL(1.0) / scale;
+  if (quarters == 0) return POW(scale, -beta);
+  const Acctype root = SQRT(scale);
+  if (quarters == 2) return REAL(1.0) / root;
+  const Acctype fourth = SQRT(root);
+  return REAL(1.0) / (quarters == 1 ? fourth : root * fourth);
+}

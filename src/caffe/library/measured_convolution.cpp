@@ -1,0 +1,215 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "caffe/core/log.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/out_of_memory.hpp"
+#include "caffe/library/device_array.hpp"
+#include "caffe/library/fallback.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/tuning_table.hpp"
+
+namespace caffe {
+namespace {
+
+enum class Pass { kForward, kData, kWeights };
+constexpr std::array kPasses{Pass::kForward, Pass::kData, Pass::kWeights};
+// Changes when the choice or what is measured changes.
+constexpr char kVersion[] = "1";
+
+const char* PassName(Pass pass) {
+  return pass == Pass::kForward ? "forward" : pass == Pass::kData ? "data" : "weights";
+}
+
+bool Requests(const ConvDescriptor& d, Pass pass) {
+  return pass == Pass::kForward ? d.forward
+         : pass == Pass::kData  ? d.backward_data
+                                : d.backward_weights;
+}
+
+ConvDescriptor Only(ConvDescriptor d, const std::vector<Pass>& passes) {
+  const auto has = [&](Pass pass) {
+    return std::find(passes.begin(), passes.end(), pass) != passes.end();
+  };
+  d.forward = has(Pass::kForward);
+  d.backward_data = has(Pass::kData);
+  d.backward_weights = has(Pass::kWeights);
+  return d;
+}
+
+int64_t Bytes(DataType type, int64_t count) { return count * static_cast<int64_t>(type.bytes()); }
+
+// Memory for measurements.
+struct Scratch {
+  static constexpr char kPurpose[] = "measuring convolutions";
+  Scratch(Device* device, const ConvDescriptor& d)
+      : x(device, Bytes(d.in, d.batch * d.in_channels * d.geometry.input_count()), kPurpose),
+        y(device, Bytes(d.out, d.batch * d.out_channels * d.geometry.output_count()), kPurpose),
+        w(device, Bytes(d.in, d.weight_count()), kPurpose),
+        w_diff(device, Bytes(d.master(), d.weight_count()), kPurpose),
+        per_channel(device, Bytes(d.master(), d.out_channels), kPurpose) {
+    if (d.epilogue.sum()) residual = DeviceArray(device, y.bytes(), kPurpose);
+    // About 1 in half; small in the other types.
+    for (const DeviceArray* array : {&x, &y, &w, &w_diff, &per_channel, &residual}) {
+      if (array->get()) device->Fill(array->get(), 0x3c, array->bytes());
+    }
+  }
+  DeviceArray x, y, w, w_diff, per_channel, residual;
+};
+
+double Measure(Device* device, ConvOp* op, Pass pass, const Scratch& s, double best) {
+  const DeviceArray workspace(device, op->workspace_bytes(), Scratch::kPurpose);
+  const DeviceArray prepared(device, op->prepared_bytes(), Scratch::kPurpose);
+  op->Prepare(s.w.get(), prepared.get());
+  if (pass == Pass::kForward) {
+    const Epilogue& epilogue = op->descriptor().epilogue;
+    ConvArguments a{s.x.get(), s.w.get(), prepared.get(), {}, s.y.get()};
+    if (epilogue.bias != Epilogue::Bias::kNone) a.bias = s.per_channel.get();
+    a.epilogue = {s.residual.get(), s.per_channel.get()};
+    a.workspace = workspace.get();
+    return MeasureMilliseconds(
+        device, [&] { op->Forward(a); }, best);
+  }
+  ConvGradients g{s.x.get(), s.w.get(), prepared.get(), s.y.get()};
+  g.x_diff = s.x.get();
+  g.w_diff = s.w_diff.get();
+  g.workspace = workspace.get();
+  const bool data = pass == Pass::kData;
+  return MeasureMilliseconds(
+      device, [&] { data ? op->BackwardData(g) : op->BackwardWeights(g); }, best);
+}
+
+// The name of the fastest row for a pass.
+std::string Fastest(Device* device, const ConvDescriptor& d, Pass pass,
+                    const std::vector<ConvLibrary>& rows) {
+  std::string names;
+  for (const ConvLibrary& row : rows) names += (names.empty() ? "" : ", ") + row.name;
+  const ConvDescriptor only = Only(d, {pass});
+  const TunedOperation operation{
+      device,     "convolution", kVersion, PassName(pass), Concat(only.key(), " by ", names),
+      d.in.name()};
+  const auto known = FindTuned(operation);
+  const auto named = [&](const ConvLibrary& row) { return row.name == known->configuration; };
+  if (known && std::any_of(rows.begin(), rows.end(), named)) {
+    ReportTuned(operation, *known, 0);
+    return known->configuration;
+  }
+  TunedRow best{TuningIsExhaustive(), std::numeric_limits<double>::infinity(), rows[0].name};
+  int measured = 0;
+  try {
+    const Scratch scratch(device, d);
+    for (const ConvLibrary& row : rows) {
+      try {
+        const auto op = row.make(device, only);
+        const double time = Measure(device, op.get(), pass, scratch, best.milliseconds);
+        ++measured;
+        if (time < best.milliseconds) {
+          best.milliseconds = time;
+          best.configuration = row.name;
+        }
+      } catch (const OutOfMemory&) {
+        // It does not fit here, but may fit in the net.
+      } catch (const Error& error) {
+        log::Debug(Concat(device->info().id, ": ", row.name, " is not measured for ",
+                          operation.name(), ": ", error.what()));
+      }
+    }
+  } catch (const OutOfMemory& error) {
+    log::Info(Concat(device->info().id, ": no library is measured for ", operation.name(), ": ",
+                     error.what()));
+  }
+  if (measured > 1) StoreTuned(operation, best, measured);
+  return best.configuration;
+}
+
+// Computes each pass by the operator of the library that is fastest for it.
+class MeasuredConvOp final : public ConvOp {
+ public:
+  MeasuredConvOp(Device* device, const ConvDescriptor& d, const std::vector<ConvLibrary>& rows,
+                 const std::vector<ConvLibrary>& all)
+      : ConvOp(d) {
+    std::vector<std::pair<std::string, std::vector<Pass>>> chosen;
+    for (const Pass pass : kPasses) {
+      if (!Requests(d, pass)) continue;
+      const std::string name = Fastest(device, d, pass, rows);
+      auto found = std::find_if(chosen.begin(), chosen.end(),
+                                [&](const auto& entry) { return entry.first == name; });
+      if (found == chosen.end()) found = chosen.insert(chosen.end(), {name, {}});
+      found->second.push_back(pass);
+    }
+    for (const auto& [name, passes] : chosen) {
+      std::vector<ConvLibrary> ordered = all;
+      std::stable_partition(ordered.begin(), ordered.end(),
+                            [&](const ConvLibrary& row) { return row.name == name; });
+      ops_.push_back(MakeWithFallback(device, Only(d, passes), std::move(ordered)));
+      for (const Pass pass : passes) of_pass_[static_cast<size_t>(pass)] = ops_.back().get();
+    }
+    for (const auto& op : ops_) {
+      offsets_.push_back(prepared_bytes_);
+      // Each operator's weights begin at a multiple of 256 bytes.
+      prepared_bytes_ += (op->prepared_bytes() + 255) / 256 * 256;
+      workspace_bytes_ = std::max(workspace_bytes_, op->workspace_bytes());
+    }
+  }
+  const char* library() const override { return ops_[0]->library(); }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  int64_t prepared_bytes() const override { return prepared_bytes_; }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    for (const auto& op : ops_) {
+      if (op->prepared_bytes() > 0) op->Prepare(weights, Prepared(op.get(), prepared));
+    }
+  }
+
+ protected:
+  void DoForward(const ConvArguments& given) override {
+    ConvArguments a = given;
+    a.prepared = Prepared(Of(Pass::kForward), given.prepared);
+    Of(Pass::kForward)->Forward(a);
+  }
+  void DoBackwardData(const ConvGradients& given) override {
+    ConvGradients g = given;
+    g.prepared = Prepared(Of(Pass::kData), given.prepared);
+    Of(Pass::kData)->BackwardData(g);
+  }
+  void DoBackwardWeights(const ConvGradients& given) override {
+    ConvGradients g = given;
+    g.prepared = Prepared(Of(Pass::kWeights), given.prepared);
+    Of(Pass::kWeights)->BackwardWeights(g);
+  }
+  void DoBackwardBias(const ConvGradients& given) override {
+    ConvGradients g = given;
+    g.prepared = Prepared(Of(Pass::kWeights), given.prepared);
+    Of(Pass::kWeights)->BackwardBias(g);
+  }
+
+ private:
+  ConvOp* Of(Pass pass) const { return of_pass_[static_cast<size_t>(pass)]; }
+  // The part of the prepared weights that belongs to an operator.
+  DevicePtr Prepared(const ConvOp* op, DevicePtr prepared) const {
+    if (!prepared || op->prepared_bytes() == 0) return {};
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if (ops_[i].get() == op) return prepared + offsets_[i];
+    }
+    return {};
+  }
+
+  std::vector<std::unique_ptr<ConvOp>> ops_;
+  std::array<ConvOp*, kPasses.size()> of_pass_{};
+  std::vector<int64_t> offsets_;  // of the operators' prepared weights
+  int64_t workspace_bytes_ = 0, prepared_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& d,
+                                     const std::vector<ConvLibrary>& rows,
+                                     const std::vector<ConvLibrary>& all) {
+  return std::make_unique<MeasuredConvOp>(device, d, rows, all);
+}
+
+}  // namespace caffe
