@@ -2,9 +2,9 @@
 //! tests: library
 //! runs: host
 // Pooling of images whose channels are neighbours: x is [images, height, width, channels], y is
-// [images, out_height, out_width, channels]. There is no mask, hence no gradient. Values and the
-// order of sums are those of max.h and average.h. An item is a window, computed for 256 channels at a
-// time. channels_last_spans.h has the kernels of devices.
+// [images, out_height, out_width, channels], and its positions begin at multiples of y_row. There is
+// no mask, hence no gradient. Values and the order of sums are those of max.h and average.h. An item
+// is a window, computed for 256 channels at a time. channels_last_spans.h has the kernels of devices.
 
 // NaN is ignored.
 DEVICE_FN Acctype greater_value(Acctype v, Acctype best) { return v > best ? v : best; }
@@ -12,7 +12,7 @@ DEVICE_FN Acctype greater_value(Acctype v, Acctype best) { return v > best ? v :
 KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, images * out_height * out_width) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -50,7 +50,7 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
           }
         }
       }
-      SIMD for (Index i = 0; i < count; ++i) STORE(MOtype, y, r * channels + start + i, best[i]);
+      SIMD for (Index i = 0; i < count; ++i) STORE(MOtype, y, r * y_row + start + i, best[i]);
     }
   }
 }
@@ -58,7 +58,7 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
 KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_GROUP(r, images * out_height * out_width) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -78,7 +78,7 @@ KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i
         }
       }
       SIMD for (Index i = 0; i < count; ++i) {
-        STORE(MOtype, y, r * channels + start + i, sums[i] / (Acctype)area);
+        STORE(MOtype, y, r * y_row + start + i, sums[i] / (Acctype)area);
       }
     }
   }

@@ -7,7 +7,7 @@
 SPAN_KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
             FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
             FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-            FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+            FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   const i64 n = images * out_height * out_width * channels;
   FOR_EACH_SPAN(begin, n) {
     for (i64 at = begin; at < begin + SPAN && at < n; at += POOL_STEP) {
@@ -27,7 +27,8 @@ SPAN_KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
           FOR_SPAN(k) best[k] = v[k] > best[k] ? v[k] : best[k];
         }
       }
-      STORE_SPAN(MOtype, y, at, at + POOL_STEP, best);
+      const Index to = r * y_row + c;
+      STORE_SPAN(MOtype, y, to, to + POOL_STEP, best);
     }
   }
 }
@@ -35,7 +36,7 @@ SPAN_KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
 SPAN_KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
             FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
             FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-            FOLD(i32, pad_w), IN(MItype, x), OUT(MOtype, y)) {
+            FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {
   const i64 n = images * out_height * out_width * channels;
   FOR_EACH_SPAN(begin, n) {
     for (i64 at = begin; at < begin + SPAN && at < n; at += POOL_STEP) {
@@ -58,7 +59,8 @@ SPAN_KERNEL(average_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i
         }
       }
       FOR_SPAN(k) sum[k] /= (Acctype)area;
-      STORE_SPAN(MOtype, y, at, at + POOL_STEP, sum);
+      const Index to = r * y_row + c;
+      STORE_SPAN(MOtype, y, to, to + POOL_STEP, sum);
     }
   }
 }

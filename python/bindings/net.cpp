@@ -164,6 +164,7 @@ void BindNet(py::module_& module) {
           },
           "The library that computes the step, str: 'winograd', 'cublas', …\n\n"
           "'kernels': kernels of the layer itself. 'host': the layer uses memory of the host.\n"
+          "'producers': the steps before it write the blobs that it joins into its top.\n"
           "None: nothing is computed.")
       .def_property_readonly(
           "types", [](const StepInfo& step) { return step.types.name(); },
@@ -173,6 +174,8 @@ void BindNet(py::module_& module) {
           "The order of elements in which bottoms and tops are, str: 'NCHW' (C order), 'NHWC', or\n"
           "'NCHW/NHWC' if it is another one for the tops. 'NHWC +2': two blobs are converted to\n"
           "another layout as part of the step.")
+      .def_readonly("copies", &StepInfo::copies,
+                    "The number of bottoms that a layer which joins blobs (Concat) copies, int.")
       .def_readonly("workspace_bytes", &StepInfo::workspace_bytes,
                     "Bytes of temporary memory, int. Steps use the same memory in turn.")
       .def_readonly("bytes", &StepInfo::bytes,
@@ -268,8 +271,10 @@ void BindNet(py::module_& module) {
           "keep('conv1', 'fc7'): every forward writes these blobs.\n\n"
           "A whole forward in phase TEST computes some layers together and does not write the\n"
           "blobs between them, and blobs share memory. Reading such a blob computes it from the\n"
-          "current values of the blobs before it. A solver frees blobs and gradients that no layer\n"
-          "needs. Keep blobs that you read after each forward or step. RuntimeError for an unknown\n"
+          "current values of the blobs before it. A solver frees blobs and gradients that no "
+          "layer\n"
+          "needs. Keep blobs that you read after each forward or step. RuntimeError for an "
+          "unknown\n"
           "name.")
       .def(
           "share_with",

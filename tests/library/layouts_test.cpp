@@ -60,6 +60,39 @@ TEST(LayoutConverterTest, ConvertsBothWays) {
   }
 }
 
+// The channels of x, as the middle ones of an array with `pitch` channels; -7 elsewhere.
+std::vector<double> AsPart(const std::vector<double>& x, int64_t channels, int64_t pitch,
+                           int64_t first) {
+  std::vector<double> whole(x.size() / channels * pitch, -7);
+  for (size_t i = 0; i < x.size(); ++i) {
+    whole[i / channels * pitch + first + i % channels] = x[i];
+  }
+  return whole;
+}
+
+TEST(LayoutConverterTest, ConvertsPartsOfLargerArrays) {
+  const Shape shapes[] = {{2, 3, 5, 7}, {1, 64, 33, 2}, {2, 1, 9}, {4, 9, 1, 1}};
+  for (Device* device : AllDevices()) {
+    for (const DataType type : TypesOn(device)) {
+      LayoutConverter converter(device, type);
+      const int64_t bytes = static_cast<int64_t>(type.bytes());
+      for (const Shape& shape : shapes) {
+        const int64_t count = ShapeCount(shape), c = shape[1], pitch = c + 5, first = 2;
+        const std::vector<double> x = Stored(device, type, Values(count, 1));
+        const std::vector<double> part =
+            AsPart(ChannelsLast(x, c, ShapeCount(shape, 2)), c, pitch, first);
+        const Array from(device, type, x), back(device, type, Values(count, 3));
+        const Array there(device, type, std::vector<double>(part.size(), -7));
+        const DevicePtr at = static_cast<DevicePtr>(there) + first * bytes;
+        converter.Run(shape, from, at, Layout::kNHWC, pitch);
+        EXPECT_EQ(there.Read(), part) << device->info().id << " " << ShapeString(shape);
+        converter.Run(shape, at, back, Layout::kNCHW, pitch);
+        EXPECT_EQ(back.Read(), x) << device->info().id << " " << ShapeString(shape);
+      }
+    }
+  }
+}
+
 TEST(LayoutConverterTest, RefusesCodesAndArraysWithoutChannels) {
   Device* const cpu = Runtime::Get().cpu();
   EXPECT_THROW(LayoutConverter(cpu, kQuant8), Error);
@@ -125,6 +158,14 @@ TEST(ChannelsLastPoolingTest, EqualsPoolingInCOrder) {
             Multiplexer::PoolingBy(library, device, d)->Forward(b);
             EXPECT_EQ(dy.Read(), expected) << device->info().id << " " << library << d.name();
           }
+          // As a part of a larger array.
+          PoolDescriptor part = d;
+          part.y_pitch = one.channels + 9;
+          const std::vector<double> whole = AsPart(expected, one.channels, part.y_pitch, 4);
+          const Array dwhole(device, type, std::vector<double>(whole.size(), -7));
+          b.y = static_cast<DevicePtr>(dwhole) + 4 * static_cast<int64_t>(type.bytes());
+          Multiplexer::Pooling(device, part)->Forward(b);
+          EXPECT_EQ(dwhole.Read(), whole) << device->info().id << part.name();
           EXPECT_THROW(Multiplexer::PoolingBy("", device, d), Error);
         }
       }
@@ -201,6 +242,75 @@ TEST(ConvertingConvolutionTest, EqualsConvolutionInCOrder) {
       }
     }
   }
+}
+
+// Each library that writes y as a part of a larger array, against the same one without a pitch.
+TEST(PartConvolutionTest, EqualsTheWholeArray) {
+  ConvDescriptor d;
+  d.batch = 2;
+  d.in_channels = 16;
+  d.out_channels = 32;
+  d.geometry = {{7, 5}, {3, 3}, {1, 1}, {1, 1}, {}};
+  d.x_layout = d.y_layout = Layout::kNHWC;
+  d.epilogue.bias = Epilogue::Bias::kPerRow;
+  d.Normalize();
+  const int64_t positions = 35, channels = d.out_channels, pitch = 56, first = 16;
+  const std::vector<std::vector<Epilogue::Stage>> epilogues{
+      {}, {kPlainReLU}, {Activation{Activation::Kind::kTanH, 0, 0}}};
+  for (Device* device : AllDevices()) {
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      for (const auto& stages : epilogues) {
+        d.in = d.out = type;
+        d.epilogue.stages = stages;
+        d.y_pitch = 0;
+        const Array x(device, type, Values(d.batch * d.in_channels * positions, 1));
+        const Array w(device, type, Values(d.weight_count(), 2));
+        const Array b(device, kFloat, Values(channels, 3));
+        const auto run = [&](ConvOp* op, const std::vector<double>& before, int64_t offset) {
+          const Array y(device, type, before);
+          test::Memory memory(device, op);
+          const DevicePtr at =
+              static_cast<DevicePtr>(y) + offset * static_cast<int64_t>(type.bytes());
+          op->Forward(memory(ConvArguments{x, w, {}, b, at}));
+          return y.Read();
+        };
+        ConvDescriptor part = d;
+        part.y_pitch = pitch;
+        const std::vector<double> gaps(d.batch * positions * pitch, -7);
+        const auto libraries = Multiplexer::ConvolutionLibraries(device, part);
+        ASSERT_EQ(libraries.back(), "converted");
+        for (const std::string& library : libraries) {
+          const auto whole = library == "converted"
+                                 ? Multiplexer::Convolution(device, d)
+                                 : Multiplexer::ConvolutionBy(library, device, d);
+          const std::vector<double> expected =
+              run(whole.get(), Values(d.batch * positions * channels, 4), 0);
+          const auto op = Multiplexer::ConvolutionBy(library, device, part);
+          EXPECT_EQ(run(op.get(), gaps, first), AsPart(expected, channels, pitch, first))
+              << device->info().id << " " << library << " " << part.name() << part.epilogue.name();
+        }
+      }
+    }
+  }
+}
+
+TEST(PartConvolutionTest, WhatHasNoPitch) {
+  ConvDescriptor d;
+  d.in_channels = d.out_channels = 8;
+  d.geometry.input = d.geometry.kernel = {1};
+  d.y_pitch = 24;
+  EXPECT_THROW(d.Normalize(), Error);  // in C order
+  d.y_layout = Layout::kNHWC;
+  d.Normalize();
+  ConvDescriptor other = d;
+  other.backward_data = true;
+  EXPECT_THROW(other.Normalize(), Error);
+  other = d;
+  other.epilogue.stages = {ResidualSum{1}};
+  EXPECT_THROW(other.Normalize(), Error);
+  other = d;
+  other.y_pitch = 4;
+  EXPECT_THROW(other.Normalize(), Error);
 }
 
 }  // namespace

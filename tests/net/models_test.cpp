@@ -1,7 +1,12 @@
 // Every model of models/, fused and layer by layer, whole and cut at every layer: all blobs agree.
 #include <filesystem>
 
+#include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "caffe/net/plan.hpp"
+#include "caffe/net/step_info.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -123,20 +128,122 @@ TEST_P(ModelsTest, FusedAndLayerByLayerAgree) {
   EXPECT_EQ(All(), fused);
 }
 
-// A partial forward between two whole ones rebuilds nothing.
-TEST_P(ModelsTest, PartsBetweenWholePassesRebuildNothing) {
+// A partial forward between two whole ones rebuilds nothing, and the whole ones stay what they are.
+TEST_P(ModelsTest, PartsBetweenWholePassesChangeNothing) {
   Device* const device = GetParam().on.device;
   const int last = static_cast<int>(net_->layers().size()) - 1;
+  const auto whole = [&] {
+    device->ResetCounters();
+    net_->Forward();
+    return device->counters();
+  };
+  const auto output = [&] { return net_->output_blobs()[0]->DataAsDouble(); };
   net_->Forward();
   net_->Forward(0, last / 2);
   net_->Forward();
+  const Numbers before = output();
+  const DeviceCounters alone = whole();
   device->ResetCounters();
   net_->Forward(0, last / 2);
-  net_->Forward();
-  const DeviceCounters counters = device->counters();
-  EXPECT_EQ(counters.builds, 0);
-  EXPECT_EQ(counters.allocations, 0);
+  const DeviceCounters part = device->counters();
+  const DeviceCounters again = whole();
+  EXPECT_EQ(output(), before);
+  EXPECT_EQ(again.library_calls, alone.library_calls);
+  // A graph is recorded again after its buffers were used by others.
+  EXPECT_TRUE(device->can_capture() || again.launches == alone.launches);
+  for (const DeviceCounters* counters : {&alone, &part, &again}) {
+    EXPECT_EQ(counters->builds, 0);
+    EXPECT_EQ(counters->allocations, 0);
+    EXPECT_EQ(counters->downloads, 0);
+    EXPECT_EQ(counters->syncs, 0);
+  }
 }
+
+// What a warm forward of a model costs with the libraries of the project, batch 1.
+struct ModelCounts {
+  const char* model;
+  // Launches and calls of libraries, layer by layer and with steps of several layers.
+  int64_t layer_by_layer, fused;
+  // With a library that prefers kNHWC: conversions of layouts, and bottoms that Concat copies.
+  int conversions, copies;
+};
+
+void PrintTo(const ModelCounts& counts, std::ostream* out) { *out << counts.model; }
+
+constexpr ModelCounts kCounts[] = {
+    {"alexnet", 24, 17, 1, 0},    {"caffenet", 24, 17, 1, 0},   {"cifar10_quick", 14, 12, 1, 0},
+    {"googlenet", 169, 76, 1, 0}, {"lenet", 10, 9, 1, 0},       {"mobilenet_v1", 111, 30, 1, 0},
+    {"resnet50", 229, 90, 1, 0},  {"squeezenet", 73, 31, 1, 0}, {"vgg16", 40, 25, 1, 0},
+};
+
+// Computes in kNCHW, and says that it is faster in kNHWC.
+ConvLibrary ChannelsLastLibrary() {
+  ConvLibrary row = ConvertingLibrary([](Device* device, const ConvDescriptor& d) {
+    return Multiplexer::ConvolutionBy(d.has_private_layout() ? "counts_channels_last" : "native",
+                                      device, d);
+  });
+  row.name = "counts_channels_last";
+  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
+  return row;
+}
+
+std::unique_ptr<Net> MakeModel(const std::string& model) {
+  NetParameter parameter = ReadNetParameter(DeployFile(model));
+  parameter.mutable_layer(0)->mutable_input_param()->mutable_shape(0)->set_dim(0, 1);
+  NetOptions options;
+  options.device = Runtime::Get().cpu();
+  options.phase = TEST;
+  // Counts do not depend on weights, and zeros are made at once.
+  for (LayerParameter& layer : *parameter.mutable_layer()) {
+    layer.mutable_convolution_param()->clear_weight_filler();
+    layer.mutable_inner_product_param()->clear_weight_filler();
+  }
+  return std::make_unique<Net>(parameter, options);
+}
+
+TEST(ModelListTest, EveryModelIsCounted) {
+  std::vector<std::string> listed;
+  for (const ModelCounts& counts : kCounts) listed.push_back(counts.model);
+  EXPECT_EQ(listed, Models());
+}
+
+class ModelCountsTest : public testing::TestWithParam<ModelCounts> {
+ protected:
+  void SetUp() override { setenv("CAFFE_LIBRARY", "conv=native,gemm=native,pool=native", 1); }
+  void TearDown() override { unsetenv("CAFFE_LIBRARY"); }
+  static int64_t WorkOf(Net* net) {
+    Device* const device = Runtime::Get().cpu();
+    for (int i = 0; i < 2; ++i) net->Forward();
+    device->ResetCounters();
+    net->Forward();
+    const DeviceCounters counters = device->counters();
+    EXPECT_EQ(counters.builds + counters.allocations + counters.syncs, 0);
+    EXPECT_EQ(counters.uploads + counters.downloads + counters.copies, 0);
+    return counters.launches + counters.library_calls;
+  }
+};
+
+TEST_P(ModelCountsTest, LaunchesOfAForward) {
+  const auto net = MakeModel(GetParam().model);
+  EXPECT_EQ(WorkOf(net.get()), GetParam().fused);
+  net->set_after_forward([](int) {});
+  EXPECT_EQ(WorkOf(net.get()), GetParam().layer_by_layer);
+}
+
+// The plan alone: nothing runs.
+TEST_P(ModelCountsTest, ConversionsAndCopies) {
+  unsetenv("CAFFE_LIBRARY");
+  AddLibrary(ChannelsLastLibrary());
+  const auto net = MakeModel(GetParam().model);
+  int copies = 0;
+  for (const StepInfo& step : net->Steps()) copies += step.copies;
+  EXPECT_EQ(copies, GetParam().copies);
+  EXPECT_EQ(net->plan().conversions(), GetParam().conversions);
+  RemoveLibrary("counts_channels_last");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelCountsTest, testing::ValuesIn(kCounts),
+                         [](const auto& info) { return info.param.model; });
 
 INSTANTIATE_TEST_SUITE_P(All, ModelsTest, testing::ValuesIn(ModelsAndDevices()),
                          [](const auto& info) {

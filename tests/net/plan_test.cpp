@@ -171,5 +171,81 @@ TEST(PlanTest, ATopIsNotWrittenTooEarly) {
             "data conv read relu");
 }
 
+// A layer that is faster in kNHWC and writes parts, and one that joins blobs of 8 channels.
+PlanNode Last(const std::string& name, int bottom, int top) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  node.facts.layouts.nhwc = node.facts.layouts.prefers_nhwc = node.facts.layouts.parts = true;
+  return node;
+}
+
+PlanNode Joined(std::vector<int> bottoms, int top, int64_t extent = 8) {
+  PlanNode node = Plain("join", bottoms, {top});
+  node.facts.layouts.nhwc = true;
+  node.facts.join = {1, std::vector<int64_t>(bottoms.size(), extent)};
+  return node;
+}
+
+// "a:0 b:1": steps that write parts, and the bottoms that these are.
+std::string Parts(const std::vector<PlanNode>& nodes, bool parts = true, std::set<int> kept = {}) {
+  PlanOptions options;
+  options.parts = parts;
+  options.kept = std::move(kept);
+  std::string text;
+  for (const Step& step : Plan::Make(nodes, options).steps) {
+    if (!step.part) continue;
+    text += (text.empty() ? "" : " ") + nodes[step.nodes[0]].name + ":" +
+            std::to_string(step.part.bottom);
+  }
+  return text;
+}
+
+TEST(PlanTest, StepsWriteTheirTopsAsParts) {
+  const std::vector<PlanNode> nodes{Plain("data", {}, {0}), Last("a", 0, 1), Last("b", 0, 2),
+                                    Joined({1, 2}, 3), Last("end", 3, 4)};
+  EXPECT_EQ(Parts(nodes), "a:0 b:1");
+  EXPECT_EQ(Parts(nodes, false), "");
+  EXPECT_EQ(Parts(nodes, true, {1}), "b:1");
+  const auto with = [&](int at, const auto& change) {
+    std::vector<PlanNode> other = nodes;
+    change(&other[at]);
+    return Parts(other);
+  };
+  // A layer that cannot, another type, another axis, no alignment to 16 bytes, unknown shapes.
+  EXPECT_EQ(with(1, [](PlanNode* node) { node->facts.layouts.parts = false; }), "b:1");
+  EXPECT_EQ(with(1, [](PlanNode* node) { node->types = TypeTriple::Equal(kHalf); }), "b:1");
+  EXPECT_EQ(with(3, [](PlanNode* node) { node->facts.join->axis = 2; }), "");
+  EXPECT_EQ(with(3, [](PlanNode* node) { node->facts.join->extents = {2, 6}; }), "a:0");
+  EXPECT_EQ(with(3, [](PlanNode* node) { node->facts.join->extents = {3, 6}; }), "");
+  EXPECT_EQ(with(4, [](PlanNode* node) { node->facts.shapes_from_data = true; }), "");
+  // The whole blob may be read by several layers, and change in place.
+  std::vector<PlanNode> shared = nodes;
+  shared.insert(shared.begin() + 4, Plain("split", {3}, {6, 7}));
+  shared[4].facts.aliases = {{0, 0}, {1, 0}};
+  shared[4].facts.layouts.any = true;
+  shared[5].bottoms = {6};
+  shared.push_back(Last("second", 7, 8));
+  EXPECT_EQ(Parts(shared), "a:0 b:1");
+  shared = nodes;
+  shared.insert(shared.begin() + 4, Pointwise("relu", Kind::kReLU, 3, 3));
+  shared[4].facts.layouts.any = true;
+  EXPECT_EQ(Parts(shared), "a:0 b:1");
+  // Another reader, the same blob twice, a change in place, an alias.
+  std::vector<PlanNode> other = nodes;
+  other.push_back(Last("reader", 1, 5));
+  EXPECT_EQ(Parts(other), "b:1");
+  other = nodes;
+  other[3].bottoms = {1, 1};
+  EXPECT_EQ(Parts(other), "");
+  other = nodes;
+  other.insert(other.begin() + 2, Last("again", 1, 1));
+  EXPECT_EQ(Parts(other), "b:1");
+  other = nodes;
+  other.insert(other.begin() + 2, Plain("split", {1}, {6}));
+  other[2].facts.aliases = {{0, 0}};
+  other[2].facts.layouts.any = true;
+  other[4].bottoms = {6, 2};
+  EXPECT_EQ(Parts(other), "b:1");
+}
+
 }  // namespace
 }  // namespace caffe

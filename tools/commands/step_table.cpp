@@ -92,7 +92,7 @@ std::string StepsJson(const std::vector<StepInfo>& steps, const std::vector<doub
     text += Concat(i ? ",\n  " : "\n  ", "{\"layers\": [", layers,
                    "], \"library\": ", step.library.empty() ? "null" : JsonString(step.library),
                    ", \"types\": ", JsonString(step.types.name()),
-                   ", \"layout\": ", JsonString(step.layout()),
+                   ", \"layout\": ", JsonString(step.layout()), ", \"copies\": ", step.copies,
                    ", \"workspace_bytes\": ", step.workspace_bytes, ", \"bytes\": ", step.bytes,
                    ", \"operations\": ", step.operations ? Concat(*step.operations) : "null",
                    ", \"median_ms\": ", JsonNumber(milliseconds[i]), "}");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace caffe {
 
 // The order of the elements of an array in memory. Its shape is (n, c, spatial axes…) in each.
@@ -13,6 +15,9 @@ enum class Layout { kNCHW, kNHWC };
 // The layouts of an operator's input and output.
 struct LayoutPair {
   Layout x = Layout::kNCHW, y = Layout::kNCHW;
+  // In kNHWC, the elements from one position of the output to the next if it is a part of the
+  // channels of a larger array; 0: its own channels.
+  int64_t y_pitch = 0;
   bool operator==(const LayoutPair&) const = default;
 };
 

@@ -78,6 +78,16 @@ struct LayerFacts {
     bool prefers_nhwc = false;
     // MakeWork may also be asked for tops in kNHWC of bottoms in kNCHW.
     bool reads_nchw = false;
+    // MakeWork may be asked for a top in kNHWC that is a part of the channels of a larger array:
+    // LayoutPair::y_pitch.
+    bool parts = false;
+  };
+
+  // Top 0 holds the bottoms one after the other along `axis`. Forward and the works of MakeWork
+  // leave out the copy of a bottom whose memory is its part of the top's (SyncedMemory::LiesIn).
+  struct Join {
+    int axis = 1;
+    std::vector<int64_t> extents;  // of the bottoms along the axis
   };
 
   Range range = Range::kOwn;
@@ -99,6 +109,7 @@ struct LayerFacts {
   const BlobBase* slopes = nullptr;
   std::optional<Affine> affine;
   std::optional<Sum> sum;
+  std::optional<Join> join;
   std::optional<Weighted> weighted;
 };
 

@@ -24,6 +24,9 @@ struct ConvDescriptor {
   DataType in = kFloat, out = kFloat;
   // Gradients have the layouts of their data, and the residual of the epilogue has that of y.
   Layout x_layout = Layout::kNCHW, y_layout = Layout::kNCHW;
+  // The elements from one position of a y in kNHWC to the next, if y is a part of the channels of a
+  // larger array; 0: out_channels. Then there is only a forward pass, without a residual.
+  int64_t y_pitch = 0;
   // A bias has out_channels elements; every kind except kNone means one per channel.
   Epilogue epilogue;
   // Quantized types have a forward pass only, and always a bias.
@@ -36,6 +39,7 @@ struct ConvDescriptor {
   DataType master() const { return in == kDouble ? kDouble : kFloat; }
   bool quantized() const { return in.is_quantized(); }
   bool has_private_layout() const { return x_layout != Layout::kNCHW || y_layout != Layout::kNCHW; }
+  int64_t y_row() const { return y_pitch ? y_pitch : out_channels; }
   // The number of products in a sum.
   int64_t depth() const { return in_channels / group * geometry.kernel_count(); }
   int64_t weight_count() const {

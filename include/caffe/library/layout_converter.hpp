@@ -18,9 +18,12 @@ class LayoutConverter {
  public:
   // `type` is a float kind.
   LayoutConverter(Device* device, DataType type);
-  // y, in layout `to`, = x, in the other layout. The arrays must not overlap.
-  void Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to);
-  void Run(int64_t batch, int64_t channels, int64_t positions, DevicePtr x, DevicePtr y, Layout to);
+  // y, in layout `to`, = x, in the other layout. The arrays must not overlap. `pitch`: the elements
+  // from one position of the array in kNHWC to the next, if it is a part of the channels of a larger
+  // one; 0: `channels`.
+  void Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to, int64_t pitch = 0);
+  void Run(int64_t batch, int64_t channels, int64_t positions, DevicePtr x, DevicePtr y, Layout to,
+           int64_t pitch = 0);
 
  private:
   Device* device_;

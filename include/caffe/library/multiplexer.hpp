@@ -26,8 +26,10 @@ class Multiplexer {
   // the descriptor's own layouts do not matter. Conversions of x and y do not count.
   static Layout PreferredLayout(Device* device, const ConvDescriptor& descriptor);
   // Whether a library computes the descriptor in its layouts itself. For other layouts Convolution
-  // makes an operator that converts.
-  static bool KnowsLayouts(Device* device, const ConvDescriptor& descriptor);
+  // makes an operator that converts. `knows_pitch`: whether that library also knows outputs that
+  // are parts of larger arrays.
+  static bool KnowsLayouts(Device* device, const ConvDescriptor& descriptor,
+                           bool* knows_pitch = nullptr);
 
   // The libraries that support the descriptor, in order of preference.
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);

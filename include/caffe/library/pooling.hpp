@@ -28,6 +28,9 @@ struct PoolDescriptor {
   // kMax and kAverage for float kinds, without mask and gradient.
   Layout layout = Layout::kNCHW;
   int64_t channels = 1;  // of kNHWC; else 1
+  // The elements from one position of a y in kNHWC to the next, if y is a part of the channels of a
+  // larger array; 0: channels.
+  int64_t y_pitch = 0;
   Axis height, width;
   // False if the window depends on the shape: programs then take its size as an argument.
   bool fixed_window = true;
@@ -35,6 +38,7 @@ struct PoolDescriptor {
   bool operator==(const PoolDescriptor&) const = default;
   bool quantized() const { return types.compute.is_quantized(); }
   bool has_private_layout() const { return layout != Layout::kNCHW; }
+  int64_t y_row() const { return y_pitch ? y_pitch : channels; }
   // kMax and kDraw write, as float, the index h width + w in its plane that each output came from.
   bool has_mask() const {
     return (method == Method::kMax || method == Method::kDraw) && !has_private_layout();

@@ -77,6 +77,10 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   // until it is written. Does nothing and returns false while a view exists.
   bool Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset);
   bool borrowed() const { return room_ == Room::kBorrowed; }
+  // Whether the device copy begins at byte `offset` of that of `whole`, in the same buffer.
+  bool LiesIn(const SyncedMemory& whole, int64_t offset) const {
+    return buffer_ && buffer_ == whole.buffer_ && offset_ == whole.offset_ + offset;
+  }
   // Returns a borrowed slice: the content is lost and undefined until it is written, in a buffer of
   // this memory's own. Does nothing for other memories.
   void Return();

@@ -27,6 +27,14 @@ struct Conversion {
   bool operator==(const Conversion&) const = default;
 };
 
+// A bottom of a node that joins blobs (LayerFacts::join). The step that writes the bottom writes it
+// as a part of the node's top, in kNHWC.
+struct Part {
+  int node = -1;   // -1: none
+  int bottom = 0;  // index in PlanNode::bottoms
+  explicit operator bool() const { return node >= 0; }
+};
+
 // One unit of a forward. Its first node computes all of its nodes: affine maps of the others are
 // folded into its weights, sums and activations are stages of its epilogue.
 struct Step {
@@ -41,6 +49,7 @@ struct Step {
   LayoutPair layouts;
   std::vector<Conversion> before, after;  // of its inputs and tops
   std::vector<int> unstored;              // tops that it writes in kNHWC alone
+  Part part;                              // what its only top is
 
   bool fused() const { return nodes.size() > 1; }
 };
@@ -50,6 +59,8 @@ struct PlanOptions {
   bool fuse = true;
   // Blobs that every forward must write: the user keeps them, or they are losses.
   std::set<int> kept;
+  // Steps may write their tops as parts of arrays in kNHWC. The executor must have an arena.
+  bool parts = false;
 };
 
 // The steps of a net's forward, a pure function of the properties of its layers. A node joins the

@@ -17,12 +17,15 @@ struct StepInfo {
   // The library of its operator (Operator::library); "kernels" for a layer's own kernels; "host" if
   // Forward uses memory of the host or waits for the device, as in layers that read files. Empty:
   // nothing is computed, because the tops share the memory of a bottom, or the caller fills them.
+  // "producers": the steps that write its bottoms write them as parts of its top.
   std::string library;
   TypeTriple types = TypeTriple::Equal(kFloat);
   // Of the bottoms and tops that it computes with.
   LayoutPair layouts;
   // Blobs that are converted to another layout before and after it, as part of the step.
   int conversions = 0;
+  // Bottoms that a layer which joins blobs (Concat) copies into its top.
+  int copies = 0;
   // Of the operator; in phase TRAIN including its backward passes.
   int64_t workspace_bytes = 0;
   // Bottoms read, parameters read in the operator's own form, and tops written, each once. Blobs

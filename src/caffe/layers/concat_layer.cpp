@@ -39,6 +39,9 @@ void ConcatBottoms::Reshape(const BlobVec& bottom, const BlobVec& top) {
     rows_.push_back(blob->count(axis));
   }
   top[0]->Reshape(shape);
+  axis_ = axis;
+  extents_.clear();
+  for (const BlobBase* blob : bottom) extents_.push_back(blob->shape(axis));
   channels_ = axis == 1 && shape.size() > 2;
   outer_ = top[0]->count(0, axis);
   row_ = top[0]->count(axis);
@@ -49,10 +52,18 @@ void ConcatBottoms::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom.size() == 1) return top[0]->ShareData(*bottom[0]);
   int64_t offset = 0;
   for (int i = 0; i < static_cast<int>(bottom.size()); ++i) {
-    copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], rows_[i], row_, In(bottom, i),
-                                       Out(top, 0, offset), Rescale(i, 0)});
+    const KernelArgument x = In(bottom, i), y = Out(top, 0, offset);
+    if (outer_ != 1 || !IsPart(*bottom[i], *top[0], offset)) {
+      copy_->Launch({outer_, rows_[i]}, {outer_, rows_[i], rows_[i], row_, x, y, Rescale(i, 0)});
+    }
     offset += rows_[i];
   }
+}
+
+// Whether the bottom was written into the top, from element `offset` on.
+bool ConcatBottoms::IsPart(const BlobBase& bottom, const BlobBase& top, int64_t offset) {
+  const int64_t bytes = offset * static_cast<int64_t>(top.type().bytes());
+  return bottom.data_memory()->LiesIn(*top.data_memory(), bytes);
 }
 
 // Images whose channels are neighbours.
@@ -67,8 +78,10 @@ class ConcatBottoms::ChannelsLastWork final : public Work {
     int64_t offset = 0;
     for (const BlobBase* blob : bottom_) {
       const int64_t channels = blob->shape()[1];
-      copy_->Launch({positions, channels}, {positions, channels, channels, row, blob->device_data(),
-                                            y + offset * bytes, 1.0});
+      if (!IsPart(*blob, *top_, offset)) {
+        copy_->Launch({positions, channels}, {positions, channels, channels, row,
+                                              blob->device_data(), y + offset * bytes, 1.0});
+      }
       offset += channels;
     }
   }
@@ -109,6 +122,7 @@ LayerFacts ConcatBottoms::Facts() const {
   facts.replayable = true;
   facts.range = LayerFacts::Range::kTied;
   facts.layouts.nhwc = channels_ && rows_.size() > 1 && types().compute.is_float();
+  if (rows_.size() > 1) facts.join = {axis_, extents_};
   if (rows_.size() > 1) return facts;
   facts.range = LayerFacts::Range::kCarried;
   facts.aliases = {{0, 0}};

@@ -56,6 +56,7 @@ std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
   ConvDescriptor d = Descriptor();
   d.x_layout = layouts.x;
   d.y_layout = layouts.y;
+  d.y_pitch = layouts.y_pitch;
   d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
   d.backward_data = d.backward_weights = backward && !weights->quantized();
   return std::make_unique<WeightedConv>(device(), d, std::move(weights));
@@ -126,7 +127,7 @@ LayerFacts Convolution::Facts() const {
     d.y_layout = Layout::kNHWC;
     facts.layouts.reads_nchw = Multiplexer::KnowsLayouts(device(), d);
     d.x_layout = Layout::kNHWC;
-    facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d);
+    facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d, &facts.layouts.parts);
   }
   return facts;
 }

@@ -226,6 +226,7 @@ std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVe
     PoolDescriptor d = Descriptor(bottom[0]->count(0, 2));
     d.layout = Layout::kNHWC;
     d.channels = bottom[0]->shape(1);
+    d.y_pitch = request.layouts.y_pitch;
     return std::make_unique<ChannelsLastWork>(MakeOp(d), bottom[0], top[0]);
   }
   return std::make_unique<OwnWork>(this, bottom, top);
@@ -291,6 +292,7 @@ LayerFacts Pooling::Facts() const {
   // Without the mask, which only gradients and a second top need.
   facts.layouts.nhwc = types().compute.is_float() && phase() == TEST && !has_mask_top_ &&
                        pool_ != PoolingParameter::STOCHASTIC;
+  facts.layouts.parts = facts.layouts.nhwc;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

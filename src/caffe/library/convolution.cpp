@@ -22,6 +22,7 @@ std::string ConvDescriptor::name() const {
   text += Concat(" group ", group);
   if (has_private_layout()) {
     text += Concat(" ", LayoutName(x_layout), "/", LayoutName(y_layout));
+    if (y_pitch) text += Concat(" pitch ", y_pitch);
   }
   return text;
 }
@@ -43,6 +44,12 @@ void ConvDescriptor::Normalize() {
               " input channels are not divisible by group ", group);
   CAFFE_CHECK(out_channels % group == 0, "convolution ", name(), ": ", out_channels,
               " output channels are not divisible by group ", group);
+  if (y_pitch == out_channels) y_pitch = 0;
+  CAFFE_CHECK(y_pitch == 0 || (y_layout == Layout::kNHWC && y_pitch > out_channels &&
+                               !backward_data && !backward_weights && !epilogue.sum()),
+              "convolution ", name(),
+              ": a pitch is at least the number of channels, and belongs to ",
+              "forward passes in NHWC without a residual");
   if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = Epilogue::Bias::kPerRow;
   epilogue.Check("convolution " + name(), in);
   if (quantized()) {

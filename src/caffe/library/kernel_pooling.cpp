@@ -102,7 +102,7 @@ class KernelPoolOp final : public PoolOp {
       // Divisions by them give each item its place.
       builder.Fold("channels", d.channels).Fold("height", d.height.input);
       builder.Fold("width", d.width.input).Fold("out_height", d.height.output);
-      builder.Fold("out_width", d.width.output);
+      builder.Fold("out_width", d.width.output).Fold("y_row", d.y_row());
     }
     builder.Fold("stride_h", d.height.stride).Fold("stride_w", d.width.stride);
     builder.Fold("pad_h", d.height.pad).Fold("pad_w", d.width.pad);
@@ -129,6 +129,7 @@ class KernelPoolOp final : public PoolOp {
       arguments.append({d.height.kernel, d.width.kernel, d.height.stride, d.width.stride,
                         d.height.pad, d.width.pad});
     }
+    if (d.has_private_layout()) arguments.push_back(d.y_row());
     return arguments;
   }
 
@@ -155,6 +156,7 @@ PoolLibrary Row(const char* name, bool host) {
   };
   row.make = &Make;
   row.prefers_nhwc = [](Device*, const PoolDescriptor&) { return false; };
+  row.knows_pitch = true;
   return row;
 }
 

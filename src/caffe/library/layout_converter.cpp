@@ -27,23 +27,27 @@ LayoutConverter::LayoutConverter(Device* device, DataType type)
                    ->CreateKernel(host ? "transpose" : "transpose_tiles");
 }
 
-void LayoutConverter::Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to) {
+void LayoutConverter::Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to, int64_t pitch) {
   CAFFE_CHECK(shape.size() >= 2, "layouts: an array of shape ", ShapeString(shape),
               " has no channels");
-  Run(shape[0], shape[1], ShapeCount(shape, 2), x, y, to);
+  Run(shape[0], shape[1], ShapeCount(shape, 2), x, y, to, pitch);
 }
 
 void LayoutConverter::Run(int64_t batch, int64_t channels, int64_t positions, DevicePtr x,
-                          DevicePtr y, Layout to) {
+                          DevicePtr y, Layout to, int64_t pitch) {
   const int64_t count = batch * channels * positions;
   if (count == 0) return;
-  if (channels == 1 || positions == 1) return device_->Copy(y, x, count * element_bytes_);
+  if (pitch == 0) pitch = channels;
+  if (pitch == channels && (channels == 1 || positions == 1)) {
+    return device_->Copy(y, x, count * element_bytes_);
+  }
   const bool to_nhwc = to == Layout::kNHWC;
   const int64_t rows = to_nhwc ? channels : positions, columns = to_nhwc ? positions : channels;
+  const int64_t x_row = to_nhwc ? positions : pitch, y_row = to_nhwc ? pitch : positions;
   if (device_->host_accessible()) {
     const int64_t items = batch * Tiles(rows, 16) * Tiles(columns, kSpan);
     const int64_t cost = std::min<int64_t>(rows, 16) * std::min(columns, kSpan);
-    transpose_->Launch({items, cost}, {batch, rows, columns, kSpan, x, y});
+    transpose_->Launch({items, cost}, {batch, rows, columns, x_row, y_row, kSpan, x, y});
     return;
   }
   const int64_t column_tiles = Tiles(columns, kTile);
@@ -51,9 +55,10 @@ void LayoutConverter::Run(int64_t batch, int64_t channels, int64_t positions, De
   constexpr int64_t kMostGroups = 65535;
   for (int64_t first = 0; first < batch; first += kMostGroups) {
     const int64_t images = std::min(kMostGroups, batch - first);
-    const int64_t offset = first * rows * columns * element_bytes_;
-    transpose_->LaunchInGroups({{Tiles(rows, kTile) * column_tiles, images, 1}, {kTile, 8, 1}},
-                               {rows, columns, column_tiles, x + offset, y + offset});
+    transpose_->LaunchInGroups(
+        {{Tiles(rows, kTile) * column_tiles, images, 1}, {kTile, 8, 1}},
+        {rows, columns, x_row, y_row, column_tiles, x + first * rows * x_row * element_bytes_,
+         y + first * columns * y_row * element_bytes_});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
 #include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
@@ -117,6 +118,46 @@ class LayoutConvOp final : public ConvOp {
   int64_t bytes_ = 0;
 };
 
+// Computes a y without gaps and copies it into its part of a larger array.
+class PartConvOp final : public ConvOp {
+ public:
+  PartConvOp(Device* device, const ConvDescriptor& d, std::unique_ptr<ConvOp> inner)
+      : ConvOp(d), inner_(std::move(inner)), positions_(d.batch * d.geometry.output_count()) {
+    copy_ = ProgramBuilder(device, "copy_rows")
+                .Types(TypeTriple::Equal(d.out))
+                .Body("blas/copy_rows")
+                .Build()
+                ->CreateKernel("copy_rows");
+    WorkspaceLayout layout;
+    layout.Add(inner_->workspace_bytes());
+    y_ = layout.Add(positions_ * d.out_channels * static_cast<int64_t>(d.out.bytes()));
+    bytes_ = layout.bytes();
+  }
+  const char* library() const override { return "converted"; }
+  int64_t workspace_bytes() const override { return bytes_; }
+  int64_t prepared_bytes() const override { return inner_->prepared_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    inner_->Prepare(weights, prepared);
+  }
+
+ protected:
+  void DoForward(const ConvArguments& given) override {
+    CheckMemory(given.prepared, given.workspace);
+    ConvArguments a = given;
+    a.y = given.workspace + y_;
+    inner_->Forward(a);
+    const int64_t channels = descriptor_.out_channels;
+    copy_->Launch({positions_, channels},
+                  {positions_, channels, channels, descriptor_.y_pitch, a.y, given.y, 1.0});
+  }
+
+ private:
+  std::unique_ptr<ConvOp> inner_;
+  std::unique_ptr<Kernel> copy_;
+  int64_t positions_;
+  int64_t y_ = 0, bytes_ = 0;
+};
+
 }  // namespace
 
 ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
@@ -135,8 +176,14 @@ ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
 ConvLibrary ConvertingLibrary(const ConvFactory& make) {
   ConvLibrary row;
   row.name = "converted";
+  row.knows_pitch = true;
   row.supports = [](Device*, const ConvDescriptor& d) { return !d.quantized(); };
   row.make = [make](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    if (d.y_pitch > 0) {
+      ConvDescriptor whole = d;
+      whole.y_pitch = 0;
+      return std::make_unique<PartConvOp>(device, d, make(device, whole));
+    }
     return std::make_unique<LayoutConvOp>(device, d, make(device, InCOrder(d)));
   };
   return row;

@@ -56,8 +56,8 @@ ConvLibrary CudnnLibrary();
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);
 ConvLibrary DeviceQuantizedConvolutionLibrary();
-// Descriptors with other layouts than kNCHW, by conversions and the operator that `make` makes for
-// kNCHW.
+// Descriptors with other layouts than kNCHW, and outputs with a pitch, by conversions and the
+// operator that `make` makes for kNCHW.
 using ConvFactory =
     std::function<std::unique_ptr<ConvOp>(Device* device, const ConvDescriptor& descriptor)>;
 ConvLibrary ConvertingLibrary(const ConvFactory& make);

@@ -228,10 +228,12 @@ Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descri
   return last ? Layout::kNHWC : Layout::kNCHW;
 }
 
-bool Multiplexer::KnowsLayouts(Device* device, const ConvDescriptor& descriptor) {
+bool Multiplexer::KnowsLayouts(Device* device, const ConvDescriptor& descriptor,
+                               bool* knows_pitch) {
   const ConvDescriptor d = Normalized(descriptor);
   const std::string first = First(d);
   const auto rows = Tables::Get().conv.Candidates(device, d, first);
+  if (knows_pitch) *knows_pitch = !rows.empty() && rows[0].knows_pitch;
   if (rows.empty() || first.empty() || rows[0].name == first) return !rows.empty();
   // A library that the user wants and that knows C order only.
   ConvDescriptor plain = d;

@@ -19,7 +19,8 @@ std::string PoolDescriptor::name() const {
                 height.input, "x", width.input, " -> ", height.output, "x", width.output, ", ",
                 height.kernel, "x", width.kernel, "/", height.stride, "x", width.stride, " pad ",
                 height.pad, "x", width.pad, fixed_window ? "" : " variable",
-                has_private_layout() ? Concat(" NHWC of ", channels) : "");
+                has_private_layout() ? Concat(" NHWC of ", channels) : "",
+                y_pitch ? Concat(" pitch ", y_pitch) : "");
 }
 
 void PoolOp::Forward(const PoolArguments& arguments) {

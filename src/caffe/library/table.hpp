@@ -21,6 +21,8 @@ template <class D, class Op> struct Library {
   // Whether the library is faster with arrays in kNHWC, whatever the descriptor's layouts are. Null:
   // it knows kNCHW only, and is never asked whether it supports another layout.
   std::function<bool(Device*, const D&)> prefers_nhwc = nullptr;
+  // Whether it knows outputs in kNHWC that are parts of larger arrays (`y_pitch`).
+  bool knows_pitch = false;
 };
 
 // The libraries of one operation, in order of preference.
@@ -86,7 +88,8 @@ template <class D, class Op> class Table {
 
   static bool KnowsLayouts(const Row& row, const D& descriptor) {
     if constexpr (requires { descriptor.has_private_layout(); }) {
-      return row.prefers_nhwc || !descriptor.has_private_layout();
+      return (row.prefers_nhwc || !descriptor.has_private_layout()) &&
+             (row.knows_pitch || descriptor.y_pitch == 0);
     }
     return true;
   }

@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <map>
 
+#include "caffe/core/error.hpp"
+
 namespace caffe {
+namespace {
+
+constexpr int64_t kPartAlignment = 16;  // bytes; libraries need it for arrays
+
+}  // namespace
 
 ActivationArena::ActivationArena(const Wiring& wiring, PassArrays arrays)
     : wiring_(wiring),
@@ -56,9 +63,11 @@ void ActivationArena::Update() {
   const bool changed = Look(0, blobs);
   if (changed) FindOwn();  // their shapes follow those of the blobs
   if (!Look(blobs, own_.size()) && !changed) return;
-  for (int array : placed_) {
-    SyncedMemory& memory = *Memory(array);
-    if (memory.borrowed() && memory.buffer() == buffer_) memory.Return();
+  for (const auto* arrays : {&placed_, &part_arrays_}) {
+    for (int array : *arrays) {
+      SyncedMemory& memory = *Memory(array);
+      if (memory.borrowed() && memory.buffer() == buffer_) memory.Return();
+    }
   }
   MakePlan();
 }
@@ -88,6 +97,7 @@ void ActivationArena::MakePlan() {
   };
   for (int array : arrays_.kept) keep(array);
   for (int array : shared) keep(array);
+  PlaceParts(kept);
   // Second lifetimes begin with the steps that run again.
   std::vector<int> again(count, static_cast<int>(arrays_.steps.size()));
   for (const RecomputedSegment& segment : arrays_.segments) {
@@ -149,6 +159,73 @@ void ActivationArena::MakePlan() {
   }
 }
 
+// Finds the arrays that are parts of others. A part has the lifetime of the whole array, and so do
+// parts of parts.
+void ActivationArena::PlaceParts(const std::set<int>& kept) {
+  part_of_.clear();
+  part_arrays_.clear();
+  in_place_.clear();
+  for (const ArrayPart& part : arrays_.parts) {
+    int64_t offset = 0;
+    const bool can = CanBePart(part, kept, &offset);
+    CAFFE_CHECK(can || !part.channels, "a part of a blob in NHWC has no place in it");
+    if (!can) continue;
+    part_of_[root_[part.array]] = {root_[part.whole], offset};
+    part_arrays_.push_back(root_[part.array]);
+    in_place_.insert({part.part.node, part.part.bottom});
+  }
+  for (int& root : root_) {
+    for (auto up = part_of_.find(root); up != part_of_.end(); up = part_of_.find(root)) {
+      root = up->second.first;
+    }
+  }
+}
+
+// `offset`: in bytes.
+bool ActivationArena::CanBePart(const ArrayPart& part, const std::set<int>& kept,
+                                int64_t* offset) const {
+  const int own = root_[part.array], whole = root_[part.whole];
+  const BlobBase& top = *wiring_.nodes[part.part.node].top[0];
+  const int64_t size = static_cast<int64_t>(top.type().bytes());
+  if (part.channels) {
+    *offset = OffsetOf(wiring_, part.part, Layout::kNHWC) * size;
+    return true;
+  }
+  const auto join = wiring_.nodes[part.part.node].layer->Facts().join;
+  if (!join || top.count(0, join->axis) != 1 || own == whole) return false;
+  *offset = OffsetOf(wiring_, part.part, Layout::kNCHW, join->axis) * size;
+  const BlobBase& bottom = *wiring_.nodes[part.part.node].bottom[part.part.bottom];
+  if (*offset % kPartAlignment != 0 || kept.count(own) || kept.count(whole)) return false;
+  if (seen_[own].bytes != bottom.bytes() || bottom.bytes() == 0 || bottom.type() != top.type()) {
+    return false;
+  }
+  // It is not a part of another array yet, nor does it hold this one.
+  if (part_of_.count(own)) return false;
+  for (auto up = part_of_.find(whole); up != part_of_.end(); up = part_of_.find(up->second.first)) {
+    if (up->second.first == own) return false;
+  }
+  // Both are written before they are read; the part before the node runs, the whole array by the
+  // node first. If later steps write the whole array, nothing reads the part then.
+  bool own_written = false, whole_written_again = false;
+  for (int s = 0; s < arrays_.forward_steps; ++s) {
+    const auto uses = [&](const std::vector<int>& list, int root) {
+      return std::any_of(list.begin(), list.end(), [&](int id) { return root_[id] == root; });
+    };
+    const MemoryPlan::Step& step = arrays_.steps[s];
+    const bool writes_any = !arrays_.writes_nothing[s];
+    const bool reads = uses(step.reads, own), writes = writes_any && uses(step.writes, own);
+    if (reads && (!own_written || (s > part.step && whole_written_again))) return false;
+    own_written = own_written || writes;
+    if (writes && s >= part.step) return false;
+    if (s < part.step && (uses(step.reads, whole) || uses(step.writes, whole))) return false;
+    whole_written_again =
+        whole_written_again || (s > part.step && writes_any && uses(step.writes, whole));
+  }
+  const bool holds_parts = std::any_of(part_of_.begin(), part_of_.end(),
+                                       [&](const auto& one) { return one.second.first == own; });
+  return own_written && !(holds_parts && whole_written_again);
+}
+
 void ActivationArena::Borrow(int buffer) {
   SyncedMemory& memory = *Memory(buffer % static_cast<int>(seen_.size()));
   memory.Borrow(buffer_, plan_.offsets[buffer]);
@@ -164,6 +241,15 @@ void ActivationArena::Place(Device* device, int begin, int end) {
   for (int id : placed_) {
     if (first_[id] >= begin && first_[id] < end) Borrow(id);
   }
+  for (int array : part_arrays_) {
+    int64_t offset = 0;
+    int root = array;
+    for (auto up = part_of_.find(root); up != part_of_.end(); up = part_of_.find(root)) {
+      offset += up->second.second;
+      root = up->second.first;
+    }
+    Memory(array)->Borrow(buffer_, plan_.offsets[root] + offset);
+  }
 }
 
 void ActivationArena::PlaceAgain(int begin, int end) {
@@ -177,6 +263,13 @@ void ActivationArena::PlaceAgain(int begin, int end) {
 
 void ActivationArena::Exclude(int array) {
   if (arrays_.kept.insert(array).second) std::fill(seen_.begin(), seen_.end(), Seen());
+}
+
+void ActivationArena::Detach(const Part& part) {
+  std::erase_if(arrays_.parts, [&](const ArrayPart& one) {
+    return one.part.node == part.node && one.part.bottom == part.bottom;
+  });
+  std::fill(seen_.begin(), seen_.end(), Seen());
 }
 
 bool ActivationArena::Holds(int array) const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "caffe/memory/device_buffer.hpp"
@@ -41,8 +43,16 @@ class ActivationArena {
   const std::vector<int>& dead_after_forward() const { return dead_; }
   const std::vector<int>& placed() const { return placed_; }
 
+  // The arrays that are parts of others, until the forward ends: their content is then only in the
+  // whole array.
+  const std::vector<int>& parts() const { return part_arrays_; }
+  // Whether the node need not copy its bottom; only of plans with parts.
+  bool IsPart(int node, int bottom) const { return in_place_.count({node, bottom}) > 0; }
+
   // The array has separate memory from the next pass on.
   void Exclude(int array);
+  // The part in kNHWC gets an array of its own again.
+  void Detach(const Part& part);
 
   // Bytes of the arena, and those of them that diffs and scratch of the backward pass occupy at the
   // step that needs most.
@@ -64,6 +74,8 @@ class ActivationArena {
   void FindOwn();
   void MakePlan();
   void Borrow(int buffer);
+  void PlaceParts(const std::set<int>& kept);
+  bool CanBePart(const ArrayPart& part, const std::set<int>& kept, int64_t* offset) const;
 
   const Wiring& wiring_;
   PassArrays arrays_;
@@ -75,6 +87,10 @@ class ActivationArena {
   MemoryPlan plan_;
   std::vector<int> first_, last_;  // steps of each buffer; -1: unused
   std::vector<int> lost_, dead_, placed_;
+  // Of each array that is a part: the array that holds it, and the byte at which it begins there.
+  std::map<int, std::pair<int, int64_t>> part_of_;
+  std::vector<int> part_arrays_;
+  std::set<std::pair<int, int>> in_place_;  // nodes and bottoms
   int64_t diff_bytes_ = 0;
   uint64_t plans_ = 0;
   std::shared_ptr<DeviceBuffer> buffer_;

@@ -17,6 +17,12 @@ ChannelsLast MakeChannelsLast(const Wiring& wiring, const Plan& plan);
 // Gives them the shapes of their blobs.
 void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays);
 
+// The elements of a part of a top in kNHWC, from one position to the next.
+int64_t PitchOf(const Wiring& wiring, const Part& part);
+// The first element of a part in the top of its node, in kNHWC (with the pitch above) or in a kNCHW
+// top whose axes outside the joined one have one element.
+int64_t OffsetOf(const Wiring& wiring, const Part& part, Layout layout, int axis = 1);
+
 // Calls use(blob, written) for each array in `layout` that the step reads or writes, in order.
 template <class Use>
 void ForEachArray(const std::vector<int>& bottoms, const Step& step, Layout layout,

@@ -74,7 +74,8 @@ std::string StepInfo::layout() const {
   return conversions > 0 ? Concat(text, " +", conversions) : text;
 }
 
-StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work) {
+StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work,
+                      const std::function<bool(int node, int bottom)>& is_part) {
   StepInfo info;
   for (int n : step.nodes) {
     info.layers.push_back(wiring.nodes[n].layer->name());
@@ -92,7 +93,16 @@ StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work) 
   }
   info.library = work.library();
   if (info.library.empty()) info.library = facts.host ? "host" : "kernels";
-  info.bytes = BlobBytes(wiring, step, facts) + work.parameter_bytes();
+  if (facts.join) {
+    for (size_t b = 0; b < first.bottom.size(); ++b) {
+      if (is_part(step.nodes[0], static_cast<int>(b))) continue;
+      ++info.copies;
+      info.bytes += 2 * first.bottom[b]->bytes();
+    }
+    if (info.copies == 0) info.library = "producers";
+  } else {
+    info.bytes = BlobBytes(wiring, step, facts) + work.parameter_bytes();
+  }
   for (const auto* conversions : {&step.before, &step.after}) {
     for (const Conversion& one : *conversions) info.bytes += 2 * wiring.blobs[one.blob]->bytes();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -133,6 +134,7 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   for (int id : step.tops) top.push_back(Array(id, step.layouts.y));
   WorkRequest request;
   request.layouts = step.layouts;
+  request.layouts.y_pitch = Pitch(step);
   request.maps = step.maps;
   request.stages = step.stages;
   request.slopes = step.slopes;
@@ -145,6 +147,21 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
 BlobBase* Executor::Array(int blob, Layout layout) const {
   if (layout == Layout::kNCHW) return wiring_.blobs[blob].get();
   return channels_last_[plan_.channels_last[blob]].get();
+}
+
+int64_t Executor::Pitch(const Step& step) const {
+  return step.part ? PitchOf(wiring_, step.part) : 0;
+}
+
+void Executor::PlacePart(const Step& step) {
+  BlobBase& whole = *Array(wiring_.nodes[step.part.node].top_ids[0], Layout::kNHWC);
+  whole.mutable_device_data();
+  const SyncedMemory& memory = *whole.data_memory();
+  const int64_t offset = OffsetOf(wiring_, step.part, Layout::kNHWC);
+  Array(step.tops[0], Layout::kNHWC)
+      ->data_memory()
+      ->Borrow(memory.buffer(),
+               memory.offset() + offset * static_cast<int64_t>(whole.type().bytes()));
 }
 
 // Of a type; its program is built at the first call.
@@ -167,7 +184,7 @@ void Executor::PrepareArrays(const Step& step) {
   }
 }
 
-void Executor::Convert(const std::vector<Conversion>& conversions) {
+void Executor::Convert(const std::vector<Conversion>& conversions, int64_t pitch) {
   for (const Conversion& conversion : conversions) {
     const bool to_nhwc = conversion.to == Layout::kNHWC;
     const BlobBase* from = Array(conversion.blob, to_nhwc ? Layout::kNCHW : Layout::kNHWC);
@@ -175,7 +192,7 @@ void Executor::Convert(const std::vector<Conversion>& conversions) {
     SyncedMemory& memory = *to->data_memory();
     if (!memory.stored()) memory.ForgetHostWrites();  // it is not made to be overwritten
     Converter(from->type())
-        .Run(from->shape(), from->device_data(), to->mutable_device_data(), conversion.to);
+        .Run(from->shape(), from->device_data(), to->mutable_device_data(), conversion.to, pitch);
   }
 }
 
@@ -192,7 +209,7 @@ void Executor::PrepareStep(size_t index) {
   const Node& first = wiring_.nodes[step.nodes[0]];
   const int shape_epoch = runner_->shape_epoch(step.nodes[0]);
   const bool own_operator = step.fused() || step.layouts != LayoutPair{};
-  const bool stale = own_operator && (own.shape_epoch != shape_epoch ||
+  const bool stale = own_operator && (own.shape_epoch != shape_epoch || own.pitch != Pitch(step) ||
                                       (first.quantized && own.range_epoch != ranges_->epoch()));
   InLayer(*first.layer, [&] {
     if (!own.work || stale) {
@@ -200,6 +217,7 @@ void Executor::PrepareStep(size_t index) {
       own.serial = ++works_made_;
       own.shape_epoch = shape_epoch;
       own.range_epoch = ranges_->epoch();
+      own.pitch = Pitch(step);
       own.prepared_epoch = -1;
     }
   });
@@ -213,6 +231,19 @@ void Executor::PrepareWork(size_t index) {
     workspace_->Need(own.work->workspace_bytes());
   });
   own.prepared_epoch = runner_->shape_epoch(node);
+}
+
+void Executor::PrepareAll(int first, int last) {
+  const auto within = [&](const Step& step) {
+    return step.nodes.front() >= first && step.nodes.back() <= last;
+  };
+  for (size_t i = 0; i < works_.size(); ++i) {
+    if (within(plan_.steps[i])) Prepare(i);
+  }
+  // The shapes of the arrays that hold parts are known only now.
+  for (size_t i = 0; i < works_.size(); ++i) {
+    if (within(plan_.steps[i]) && works_[i].pitch != Pitch(plan_.steps[i])) Prepare(i);
+  }
 }
 
 void Executor::Run(size_t index) {
@@ -287,20 +318,30 @@ void Executor::RepeatStep(int index) {
   if (step.layouts.y == Layout::kNHWC) {
     for (int top : step.tops) after.push_back({top, Layout::kNCHW});
   }
+  if (step.part) {
+    Prepare(index);  // the shape of the whole array may have been computed only now
+    PlacePart(step);
+  }
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
     Convert(before);
     own.work->Run(workspace_->Need(own.work->workspace_bytes()));
-    Convert(after);
+    Convert(after, Pitch(step));
   });
+  if (step.part) Array(step.tops[0], Layout::kNHWC)->data_memory()->Return();
   ranges_->Publish(step.nodes.back());
 }
 
 std::vector<StepInfo> Executor::Describe() {
   ranges_->Update();
   std::vector<StepInfo> steps;
+  PrepareAll(0, static_cast<int>(wiring_.nodes.size()) - 1);
+  std::optional<ActivationArena> planned;  // the arena itself changes only in a forward
+  if (arena_) planned.emplace(wiring_, arena_->arrays()).Update();
   for (size_t i = 0; i < works_.size(); ++i) {
-    Prepare(i);
-    steps.push_back(DescribeStep(wiring_, plan_.steps[i], *works_[i].work));
+    const auto is_part = [&](int node, int bottom) {
+      return planned && planned->IsPart(node, bottom);
+    };
+    steps.push_back(DescribeStep(wiring_, plan_.steps[i], *works_[i].work, is_part));
   }
   return steps;
 }
@@ -314,9 +355,7 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   const auto within = [&](const Step& step) {
     return step.nodes.front() >= first && step.nodes.back() <= last;
   };
-  for (size_t i = 0; i < works_.size(); ++i) {
-    if (within(plan_.steps[i])) Prepare(i);
-  }
+  PrepareAll(first, last);
   try {
     if (arena_) {
       KeepBlobsThatAreRead();
@@ -441,7 +480,9 @@ bool Executor::RunSegment(GraphSegment* segment, const Observers& observers) {
 
 void Executor::ForgetLost() {
   if (!arena_) return;
-  for (int array : arena_->lost_in_forward()) Lose(array);
+  for (const auto* arrays : {&arena_->lost_in_forward(), &arena_->parts()}) {
+    for (int array : *arrays) Lose(array);
+  }
 }
 
 void Executor::Lose(int array) {
@@ -465,11 +506,15 @@ void Executor::KeepBlobsThatAreRead() {
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
     if (!sources_[blob] || !sources_[blob]->TakeRead()) continue;
     arena_->Exclude(static_cast<int>(blob));
-    for (Step& step : plan_.steps) {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      Step& step = plan_.steps[s];
       // In kNHWC only, so far.
-      if (std::erase(step.unstored, static_cast<int>(blob)) > 0) {
-        step.after.push_back({static_cast<int>(blob), Layout::kNCHW});
-      }
+      if (std::erase(step.unstored, static_cast<int>(blob)) == 0) continue;
+      step.after.push_back({static_cast<int>(blob), Layout::kNCHW});
+      if (!step.part) continue;
+      arena_->Detach(step.part);
+      step.part = {};
+      Prepare(s);
     }
   }
 }

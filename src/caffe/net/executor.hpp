@@ -86,6 +86,7 @@ class Executor {
     std::unique_ptr<Work> work;
     // The state for which the work was made.
     int shape_epoch = 0, range_epoch = 0;
+    int64_t pitch = 0;
     uint64_t serial = 0;      // of the work, among all works of the executor
     int prepared_epoch = -1;  // of shapes, when the work was last prepared
   };
@@ -105,6 +106,8 @@ class Executor {
   void PrepareStep(size_t step);
   // Derived weights.
   void PrepareWork(size_t step);
+  // Prepare for all steps within [first, last].
+  void PrepareAll(int first, int last);
   void Run(size_t step);
   // What Run does besides enqueuing work.
   void NoteRun(size_t step);
@@ -124,11 +127,16 @@ class Executor {
   void RunNode(int node);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
   bool HasNotedShapes(const Step& step) const;
+  // LayoutPair::y_pitch of a step's work.
+  int64_t Pitch(const Step& step) const;
+  // Makes the step's top in kNHWC a part of the whole array, which gets memory if it has none.
+  void PlacePart(const Step& step);
   // The array of a blob in a layout, as a blob of the same shape.
   BlobBase* Array(int blob, Layout layout) const;
   LayoutConverter& Converter(DataType type);
   void PrepareArrays(const Step& step);
-  void Convert(const std::vector<Conversion>& conversions);
+  // `pitch`: of the arrays in kNHWC; 0: they have no gaps.
+  void Convert(const std::vector<Conversion>& conversions, int64_t pitch = 0);
 
   const Wiring& wiring_;
   NodeRunner* runner_;

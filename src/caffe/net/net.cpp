@@ -133,21 +133,22 @@ void Net::MakePlans() {
   // In phase TEST most nets never run backward, though a loss gives their layers gradients.
   options.fuse = phase() == TEST && !wiring_.parameter->force_backward() &&
                  rooms_->gradients.requested().empty() && !layer_by_layer_;
+  const NetParameter& parameter = *wiring_.parameter;
+  options.parts = options.fuse && (!parameter.has_reduced_memory_inference() ||
+                                   parameter.reduced_memory_inference());
   Plan plan = Plan::Make(nodes, options);
   const std::string report = plan.Report(nodes);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
   ChannelsLast channels_last = MakeChannelsLast(wiring_, plan);
   std::unique_ptr<ActivationArena> arena;
-  const NetParameter& parameter = *wiring_.parameter;
   if (phase() == TRAIN) {
     arena = std::make_unique<ActivationArena>(
         wiring_, PassArrays::Training(wiring_, nodes, plan, rooms_->gradients, options.kept));
-  } else if (options.fuse &&
-             (!parameter.has_reduced_memory_inference() || parameter.reduced_memory_inference())) {
+  } else if (options.parts) {
     arena = std::make_unique<ActivationArena>(
         wiring_, PassArrays::Forward(wiring_, nodes, plan, channels_last, options.kept));
   }
-  options.fuse = false;
+  options.fuse = options.parts = false;
   const auto make = [this](Plan plan, ChannelsLast channels_last = {},
                            std::unique_ptr<ActivationArena> arena = nullptr) {
     return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,

@@ -31,6 +31,7 @@ class Builder {
     out_.channels_last = std::move(channels_last);
     Keep(kept);
     AddForward();
+    FindParts();
     return std::move(out_);
   }
 
@@ -113,6 +114,7 @@ class Builder {
           (written ? use.writes : use.reads).push_back(array);
         });
       }
+      out_.writes_nothing.push_back(IsAlias(first));
       if (!step.fused()) {
         AddOwn(first);
         use.writes.insert(use.writes.end(), own_[first].kept.begin(), own_[first].kept.end());
@@ -120,6 +122,29 @@ class Builder {
       out_.steps.push_back(std::move(use));
     }
     out_.forward_steps = static_cast<int>(out_.steps.size());
+  }
+
+  void FindParts() {
+    for (const PlanNode& node : nodes_) {
+      if (node.facts.shapes_from_data) return;  // parts could move during a forward
+    }
+    for (const Step& step : plan_.steps) {
+      if (!step.part) continue;
+      const int top = nodes_[step.part.node].tops[0];
+      out_.parts.push_back({in_channels_last_[step.tops[0]],
+                            in_channels_last_[plan_.channels_last[top]], step.part, -1, true});
+    }
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const int n = plan_.steps[s].nodes[0];
+      if (!nodes_[n].facts.join || plan_.steps[s].layouts.y != Layout::kNCHW) continue;
+      // Codes may have another range than those of a bottom.
+      if (!nodes_[n].types.compute.is_float()) continue;
+      for (size_t b = 0; b < nodes_[n].bottoms.size(); ++b) {
+        const Part part{n, static_cast<int>(b)};
+        out_.parts.push_back(
+            {nodes_[n].bottoms[b], nodes_[n].tops[0], part, static_cast<int>(s), false});
+      }
+    }
   }
 
   // The data that the node's backward reads.

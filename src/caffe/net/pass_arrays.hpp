@@ -21,6 +21,16 @@ struct RecomputedSegment {
   int step = -1;           // the first of their steps in PassArrays::steps, one for each node
 };
 
+// A bottom of a node that joins blobs: its array can be a part of that of the node's top, so that
+// the node copies nothing.
+struct ArrayPart {
+  int array, whole;  // in PassArrays::arrays
+  Part part;
+  int step;  // of the node
+  // In kNHWC; its step writes it so in any case. Otherwise it is a part if it has no gaps.
+  bool channels;
+};
+
 // The arrays of a net's passes, and the steps that use them: the steps of a plan's forward, followed
 // for training by those of the backward pass. From this ActivationArena finds when each array is
 // needed.
@@ -39,9 +49,12 @@ struct PassArrays {
   ChannelsLast channels_last;
   std::vector<MemoryPlan::Step> steps;
   int forward_steps = 0;
+  // Of the forward steps: their tops have the memory of bottoms.
+  std::vector<bool> writes_nothing;
   bool training = false;                    // a backward pass follows
   std::set<int> kept;                       // arrays with memory of their own
   std::vector<RecomputedSegment> segments;  // by `step`
+  std::vector<ArrayPart> parts;             // of a forward in phase TEST
   // Diffs (bottom, top) of layers whose Backward gives the bottom the memory of the top's diff, as
   // Flatten does: arrays, in the order of the backward pass.
   std::vector<std::pair<int, int>> joined;

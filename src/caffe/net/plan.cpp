@@ -1,6 +1,7 @@
 #include "caffe/net/plan.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace caffe {
@@ -255,6 +256,70 @@ class LayoutChooser {
   std::vector<bool> read_, in_c_order_, channels_last_;
 };
 
+// Finds the steps that can write their top in kNHWC as a part of the top of a layer that joins blobs.
+// Nothing else may read that top, because positions of a part are not neighbours.
+class PartFinder {
+ public:
+  PartFinder(const std::vector<PlanNode>& nodes, Plan* plan) : nodes_(nodes), plan_(*plan) {
+    for (size_t id = 0; id < plan_.channels_last.size(); ++id) ++names_[plan_.channels_last[id]];
+    for (int s = 0; s < static_cast<int>(plan_.steps.size()); ++s) {
+      const Step& step = plan_.steps[s];
+      const bool alias = !nodes[step.nodes[0]].facts.aliases.empty();
+      for (const int top : step.tops) {
+        if (!alias) writers_[plan_.channels_last[top]].push_back(s);
+      }
+      for (const int id : nodes[step.nodes[0]].bottoms) ++reads_[id];
+      if (step.residual >= 0) ++reads_[step.residual];
+      for (const auto* conversions : {&step.before, &step.after}) {
+        for (const Conversion& one : *conversions) ++reads_[one.blob];
+      }
+    }
+  }
+
+  void Find() {
+    for (int s = 0; s < static_cast<int>(plan_.steps.size()); ++s) {
+      const Step& step = plan_.steps[s];
+      const PlanNode& node = nodes_[step.nodes[0]];
+      const auto& join = node.facts.join;
+      if (!join || join->axis != 1 || step.layouts.y != Layout::kNHWC) continue;
+      // An earlier content of the array would be lost.
+      if (writers_[plan_.channels_last[step.tops[0]]][0] != s) continue;
+      const int64_t bytes = static_cast<int64_t>(node.types.out.bytes());
+      int64_t channels = 0, offset = 0;
+      for (const int64_t extent : join->extents) channels += extent;
+      for (size_t b = 0; b < node.bottoms.size(); offset += join->extents[b++]) {
+        const bool aligned = offset * bytes % kAlignment == 0 && channels * bytes % kAlignment == 0;
+        if (!aligned || !CanBePart(node, node.bottoms[b])) continue;
+        plan_.steps[writers_[node.bottoms[b]][0]].part = {step.nodes[0], static_cast<int>(b)};
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kAlignment = 16;  // bytes; libraries need it for arrays
+
+  bool CanBePart(const PlanNode& join, int blob) {
+    if (plan_.channels_last[blob] != blob || names_[blob] != 1 || reads_[blob] != 1) return false;
+    if (writers_[blob].size() != 1) return false;
+    const Step& step = plan_.steps[writers_[blob][0]];
+    const PlanNode& first = nodes_[step.nodes[0]];
+    return first.facts.layouts.parts && first.types == join.types && step.tops.size() == 1 &&
+           step.layouts.y == Layout::kNHWC && step.residual < 0 && Has(step.unstored, blob);
+  }
+
+  const std::vector<PlanNode>& nodes_;
+  Plan& plan_;
+  // By blob: the blobs that use its array, the steps that write it, and how often it is read.
+  std::map<int, int> names_, reads_;
+  std::map<int, std::vector<int>> writers_;
+};
+
+// A layer whose output has another shape than expected would move the parts behind its own.
+bool ShapesAreKnown(const std::vector<PlanNode>& nodes) {
+  return std::none_of(nodes.begin(), nodes.end(),
+                      [](const PlanNode& node) { return node.facts.shapes_from_data; });
+}
+
 }  // namespace
 
 Plan Plan::Make(const std::vector<PlanNode>& nodes, const PlanOptions& options) {
@@ -267,6 +332,7 @@ Plan Plan::Make(const std::vector<PlanNode>& nodes, const PlanOptions& options) 
     plan.steps.push_back(std::move(step));
   }
   LayoutChooser(nodes, options, &plan).Choose();
+  if (options.parts && ShapesAreKnown(nodes)) PartFinder(nodes, &plan).Find();
   return plan;
 }
 

@@ -22,7 +22,8 @@ Dimensions Shaped(int64_t a, int64_t b, const Shape& spatial) {
   return shape;
 }
 
-Dimensions Strides(const Dimensions& shape, Layout layout) {
+// `pitch`: the stride of positions in kNHWC; 0: the number of channels.
+Dimensions Strides(const Dimensions& shape, Layout layout, int64_t pitch) {
   Dimensions strides(shape.size());
   int64_t stride = 1;
   const auto put = [&](size_t axis) {
@@ -30,6 +31,7 @@ Dimensions Strides(const Dimensions& shape, Layout layout) {
     stride *= shape[axis];
   };
   if (layout == Layout::kNHWC) put(1);
+  if (pitch > 0) stride = pitch;
   for (size_t axis = shape.size(); axis-- > 2;) put(axis);
   if (layout == Layout::kNCHW) put(1);
   put(0);
@@ -47,11 +49,12 @@ class Builder {
  public:
   Builder(const ConvDescriptor& d, std::vector<Descriptor>* parts) : d_(d), parts_(parts) {}
 
-  size_t Tensor(int64_t id, const Dimensions& shape, DataType type, bool is_virtual = false) {
+  size_t Tensor(int64_t id, const Dimensions& shape, DataType type, bool is_virtual = false,
+                int64_t pitch = 0) {
     Descriptor tensor(descriptor::kTensor);
     tensor.SetEnum(attribute::kTensorType, type::kDataType, DataTypeCode(type));
     tensor.SetIntegers(attribute::kTensorShape, shape);
-    tensor.SetIntegers(attribute::kTensorStrides, Strides(shape, d_.x_layout));
+    tensor.SetIntegers(attribute::kTensorStrides, Strides(shape, d_.x_layout, pitch));
     tensor.SetInteger(attribute::kTensorId, id);
     tensor.SetInteger(attribute::kTensorAlignment, 16);
     tensor.SetFlag(attribute::kTensorVirtual, is_virtual);
@@ -255,7 +258,7 @@ ConvGraph::ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pas
   const size_t x = builder.Tensor(kX, Shaped(d.batch, d.in_channels, g.input), d.in);
   const size_t w =
       builder.Tensor(kW, w_shape, pass == ConvPass::kWeights ? GradientType(d, fused) : d.in);
-  const size_t y = builder.Tensor(kY, y_shape, d.out);
+  const size_t y = builder.Tensor(kY, y_shape, d.out, false, d.y_pitch);
   using namespace attribute;
   if (pass == ConvPass::kForward) {
     const bool nodes = fused && !d.epilogue.empty();

@@ -138,6 +138,7 @@ class Pass {
  public:
   Pass(Device* device, const ConvDescriptor& d)
       : channels_(d.out_channels),
+        y_row_(d.y_row()),
         positions_(d.geometry.output_count()),
         rows_(d.batch * positions_),
         batch_(d.batch),
@@ -151,7 +152,7 @@ class Pass {
   void Run(DevicePtr y, DevicePtr bias, const EpilogueOperands& operands) const {
     const int64_t image = channels_ * positions_;
     if (last_) {
-      pass_->Run({rows_, channels_, rows_, 0, channels_, 0, channels_}, y, y, bias, operands);
+      pass_->Run({rows_, channels_, rows_, 0, y_row_, 0, y_row_}, y, y, bias, operands);
     } else {
       pass_->Run({batch_ * channels_, positions_, channels_, image, positions_, image, positions_},
                  y, y, bias, operands);
@@ -159,7 +160,7 @@ class Pass {
   }
 
  private:
-  const int64_t channels_, positions_, rows_, batch_;
+  const int64_t channels_, y_row_, positions_, rows_, batch_;
   const bool last_;
   std::unique_ptr<EpiloguePass> pass_;
 };
@@ -180,7 +181,7 @@ struct Scratch {
     }
   }
   static int64_t YCount(const ConvDescriptor& d) {
-    return d.batch * d.out_channels * d.geometry.output_count();
+    return d.batch * d.y_row() * d.geometry.output_count();
   }
   static constexpr char kPurpose[] = "measuring convolutions of cuDNN";
 
@@ -373,7 +374,8 @@ class Chooser {
     } catch (const LibraryRefusal&) {
       return false;
     }
-    const int64_t total = Scratch::YCount(d_), count = std::min<int64_t>(total, 1024);
+    const int64_t total = Scratch::YCount(d_);
+    const int64_t count = std::min(total, std::max<int64_t>(1024, 2 * d_.y_row()));
     std::vector<char> bytes(Bytes(d_.out, count));
     std::vector<double> values(count);
     device_->Download(bytes.data(), s.y.get() + Bytes(d_.out, (total - count) / 2), bytes.size());
@@ -635,11 +637,13 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& descriptor) {
 }  // namespace
 
 ConvLibrary CudnnLibrary() {
-  return {"cudnn", &Supports,
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            return std::make_unique<CudnnConvOp>(device, d);
-          },
-          nullptr, &PrefersNhwc};
+  ConvLibrary row{"cudnn", &Supports,
+                  [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+                    return std::make_unique<CudnnConvOp>(device, d);
+                  },
+                  nullptr, &PrefersNhwc};
+  row.knows_pitch = true;
+  return row;
 }
 
 }  // namespace caffe

@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -156,7 +157,7 @@ bool StoresBfloat16(const ConvDescriptor& d) {
 // the product with another coefficient.
 bool AddsToY(const ConvDescriptor& d) {
   const EpilogueStages stages(d.epilogue);
-  return StoresBfloat16(d) && d.y_layout == Layout::kNHWC &&
+  return StoresBfloat16(d) && d.y_layout == Layout::kNHWC && d.y_pitch == 0 &&
          stages.sum() == EpilogueStages::Sum::kBefore && d.epilogue.sum()->coefficient == 1 &&
          stages.formula() == ActivationFormula::kBounds;
 }
@@ -410,16 +411,17 @@ class OneDnnConvOp final : public ConvOp {
     const DevicePtr workspace = a.workspace;
     const void* x = x_->In(a.x, workspace);
     if (problem_.pads_copy) x = Pad(x, workspace);
-    if (adds_to_y_) CopyCodes(At(a.epilogue.residual), At(a.y));
-    const DevicePtr target = y_->Target(a.y, workspace);
+    const DevicePtr y = dense_y_ ? dense_y_.In(workspace) : a.y;
+    if (adds_to_y_) CopyCodes(At(a.epilogue.residual), At(y));
+    const DevicePtr target = y_->Target(y, workspace);
     forward_->Run({{DNNL_ARG_SRC, x},
                    {DNNL_ARG_WEIGHTS, At(forward_weights_.room.In(a.prepared))},
                    {DNNL_ARG_BIAS, At(a.bias)},
                    {DNNL_ARG_DST, At(target)},
                    {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
-    y_->Out(a.y, workspace);
-    if (clips_codes_) ClipCodes(a.y);
-    if (pass_) Finish(a);
+    y_->Out(y, workspace);
+    if (clips_codes_) ClipCodes(y, a.y);
+    if (pass_) Finish(a, y);
     device_->CountLibraryCall();
   }
 
@@ -526,13 +528,16 @@ class OneDnnConvOp final : public ConvOp {
     y_ = ConvertY(d.out, stored);
     y_->PlanOut(&layout, false);
     if (problem_.pads_copy) padded_ = Add(&layout, Bytes(plan.src_desc()));
+    // The fast convolutions write whole arrays only; the pass over the result writes the part.
+    const bool part = d.y_pitch > 0;
+    if (part && !y_->narrow()) dense_y_ = Add(&layout, Bytes(plan.dst_desc()));
     adds_to_y_ = AddsToY(d);
     Epilogue epilogue = Rest(d);
     const EpilogueStages stages(epilogue);
     clips_codes_ = !stages.none() && ClipsCodes(stages);
     if (clips_codes_) {
       highest_code_ = Code(stages.b()).first;
-    } else if (!stages.none() || y_->narrow()) {
+    } else if (!stages.none() || y_->narrow() || part) {
       const bool columns = d.y_layout == Layout::kNHWC;
       if (columns && epilogue.slopes != Epilogue::Bias::kNone) {
         epilogue.slopes = Epilogue::Bias::kPerColumn;
@@ -615,31 +620,45 @@ class OneDnnConvOp final : public ConvOp {
     return {code, back == value};
   }
 
-  void ClipCodes(DevicePtr y) const {
-    auto* const codes = static_cast<uint16_t*>(At(y));
+  static constexpr int64_t kCodeBlock = 1 << 10;
+
+  // `x` is what oneDNN wrote: y, or the rows of channels that are copied into a part.
+  void ClipCodes(DevicePtr x, DevicePtr y) const {
     auto* const clip = HostRowSteps().clip_bfloat16;
-    ForRangesOfY([&](int64_t begin, int64_t end) {
-      clip(codes + begin, static_cast<long>(end - begin), highest_code_);
+    const auto* from = static_cast<const uint16_t*>(At(x));
+    auto* const codes = static_cast<uint16_t*>(At(y));
+    const int64_t pitch = descriptor_.y_pitch, row = descriptor_.out_channels;
+    if (pitch == 0) {
+      return ForRangesOfY(kCodeBlock, [&](int64_t begin, int64_t end) {
+        clip(codes + begin, static_cast<long>(end - begin), highest_code_);
+      });
+    }
+    ForRangesOfY(row, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin / row; r < end / row; ++r) {
+        std::copy_n(from + r * row, row, codes + r * pitch);
+        clip(codes + r * pitch, static_cast<long>(row), highest_code_);
+      }
     });
   }
 
   void CopyCodes(const void* from, void* to) const {
-    ForRangesOfY([&](int64_t begin, int64_t end) {
+    ForRangesOfY(kCodeBlock, [&](int64_t begin, int64_t end) {
       std::copy_n(static_cast<const uint16_t*>(from) + begin, end - begin,
                   static_cast<uint16_t*>(to) + begin);
     });
   }
 
-  // Calls work(begin, end) for ranges of the elements of y, with all threads if there are many.
-  template <class Work> void ForRangesOfY(const Work& work) const {
-    constexpr int64_t kParallelCodes = 1 << 15, kBlock = 1 << 10;
+  // Calls work(begin, end) for ranges of the elements of y, which begin at multiples of `block`,
+  // with all threads if there are many elements.
+  template <class Work> void ForRangesOfY(int64_t block, const Work& work) const {
+    constexpr int64_t kParallelCodes = 1 << 15;
     const int64_t count = descriptor_.batch * descriptor_.out_channels * positions_;
 #pragma omp parallel if (count >= kParallelCodes && !omp_in_parallel())
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-      const int64_t blocks = (count + kBlock - 1) / kBlock;
-      const int64_t begin = blocks * thread / threads * kBlock;
-      const int64_t end = std::min(count, blocks * (thread + 1) / threads * kBlock);
+      const int64_t blocks = (count + block - 1) / block;
+      const int64_t begin = blocks * thread / threads * block;
+      const int64_t end = std::min(count, blocks * (thread + 1) / threads * block);
       if (begin < end) work(begin, end);
     }
   }
@@ -667,14 +686,15 @@ class OneDnnConvOp final : public ConvOp {
     return target;
   }
 
-  // The stages, over rows of channels or of positions, in the layout of y.
-  void Finish(const ConvArguments& a) const {
+  // The stages, over rows of channels or of positions, in the layout of y. `y` is what oneDNN wrote
+  // if it is not narrowed.
+  void Finish(const ConvArguments& a, DevicePtr y) const {
     const ConvDescriptor& d = descriptor_;
     const int64_t positions = positions_, channels = d.out_channels;
-    const DevicePtr sums = y_->Sums(a.y, a.workspace);
+    const DevicePtr sums = y_->Sums(y, a.workspace);
     if (d.y_layout == Layout::kNHWC) {
       const int64_t rows = d.batch * positions;
-      pass_->Run({rows, channels, rows, 0, channels, 0, channels}, sums, a.y, {}, a.epilogue);
+      pass_->Run({rows, channels, rows, 0, channels, 0, d.y_row()}, sums, a.y, {}, a.epilogue);
     } else {
       const int64_t image = channels * positions;
       pass_->Run({d.batch * channels, positions, channels, image, positions, image, positions},
@@ -695,6 +715,7 @@ class OneDnnConvOp final : public ConvOp {
   std::unique_ptr<EpiloguePass> pass_;
   bool adds_to_y_ = false, clips_codes_ = false;
   uint16_t highest_code_ = 0;
+  Room dense_y_;  // the result before it is copied into a larger array
   Room padded_, forward_scratch_, data_scratch_, weights_scratch_, sums_, plain_sums_;
 };
 
@@ -763,11 +784,13 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& d) {
 }  // namespace
 
 ConvLibrary OneDnnLibrary() {
-  return {"onednn", &Supports,
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            return std::make_unique<OneDnnConvOp>(device, d);
-          },
-          &Prefers, &PrefersNhwc};
+  ConvLibrary row{"onednn", &Supports,
+                  [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+                    return std::make_unique<OneDnnConvOp>(device, d);
+                  },
+                  &Prefers, &PrefersNhwc};
+  row.knows_pitch = true;
+  return row;
 }
 
 }  // namespace caffe
