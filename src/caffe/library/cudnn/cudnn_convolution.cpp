@@ -637,13 +637,14 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& descriptor) {
 }  // namespace
 
 ConvLibrary CudnnLibrary() {
-  ConvLibrary row{"cudnn", &Supports,
-                  [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-                    return std::make_unique<CudnnConvOp>(device, d);
-                  },
-                  nullptr, &PrefersNhwc};
-  row.knows_pitch = true;
-  return row;
+  return {"cudnn",
+          &Supports,
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            return std::make_unique<CudnnConvOp>(device, d);
+          },
+          nullptr,
+          &PrefersNhwc,
+          true /* knows_pitch */};
 }
 
 }  // namespace caffe

@@ -784,13 +784,14 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& d) {
 }  // namespace
 
 ConvLibrary OneDnnLibrary() {
-  ConvLibrary row{"onednn", &Supports,
-                  [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-                    return std::make_unique<OneDnnConvOp>(device, d);
-                  },
-                  &Prefers, &PrefersNhwc};
-  row.knows_pitch = true;
-  return row;
+  return {"onednn",
+          &Supports,
+          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+            return std::make_unique<OneDnnConvOp>(device, d);
+          },
+          &Prefers,
+          &PrefersNhwc,
+          true /* knows_pitch */};
 }
 
 }  // namespace caffe
