@@ -33,7 +33,7 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
         best = greater_value(LOAD(MItype, x, a + 2 * row + i), best);
         best = greater_value(LOAD(MItype, x, b + 2 * row + i), best);
         best = greater_value(LOAD(MItype, x, d + 2 * row + i), best);
-        STORE(MOtype, y, r * channels + i, best);
+        STORE(MOtype, y, r * y_row + i, best);
       }
       continue;
     }

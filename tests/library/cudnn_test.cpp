@@ -486,10 +486,10 @@ TEST(ConvEngineTest, DoesNotUseEnginesThatRoundOrDoNotRepeat) {
     EXPECT_TRUE(may(type, {}));
     EXPECT_TRUE(may(type, {Note::kStrictNan}));
     EXPECT_EQ(may(type, {Note::kTensorCore}), type != kFloat);
-    EXPECT_EQ(may(type, {Note::kWinograd, Note::kWinograd6x6}), type == kFloat);
+    EXPECT_EQ(may(type, {Note::kWinograd, Note::kWinograd4x4}), type == kFloat);
     EXPECT_EQ(may(type, {Note::kFft}), type == kFloat);
     for (const Note note : {Note::kDownConvertInputs, Note::kReducedPrecisionReduction,
-                            Note::kNonDeterministic, Note::kWinograd13x13}) {
+                            Note::kNonDeterministic, Note::kWinograd6x6, Note::kWinograd13x13}) {
       EXPECT_FALSE(may(type, {note}));
       EXPECT_FALSE(may(type, {Note::kStrictNan, note}));
     }

@@ -25,7 +25,7 @@ void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays) {
 }
 
 int64_t PitchOf(const Wiring& wiring, const Part& part) {
-  return wiring.nodes[part.node].top[0]->shape(1);
+  return wiring.nodes[part.node].top[0]->shape()[1];
 }
 
 int64_t OffsetOf(const Wiring& wiring, const Part& part, Layout layout, int axis) {
