@@ -251,6 +251,9 @@ TEST_P(RecordedTrainingTest, HasTheBitsOfTrainingWithoutGraphs) {
   EXPECT_EQ(pair.replayed().SmoothedLoss(), pair.plain().SmoothedLoss());
 }
 
+// Without a device that records there are none.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecordedIterationsTest);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecordedTrainingTest);
 INSTANTIATE_TEST_SUITE_P(All, RecordedTrainingTest, testing::ValuesIn(CasesOnDevices()),
                          [](const auto& info) {
                            return DeviceName(*info.param.device) + "_" + info.param.one.name;
