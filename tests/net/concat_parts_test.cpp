@@ -40,6 +40,13 @@ std::string FireText(int batch) {
 
 class ConcatPartsTest : public testing::TestWithParam<DeviceType> {
  protected:
+  // These arrays are in NCHW; cuDNN prefers NHWC for half kinds.
+  void SetUp() override {
+    if (GetParam().device->backend() == Backend::kCuda) {
+      setenv("CAFFE_LIBRARY", "conv=generated", 1);
+    }
+  }
+  void TearDown() override { unsetenv("CAFFE_LIBRARY"); }
   static std::unique_ptr<Net> Make(const std::string& text, int phase = 1) {
     const auto [device, type] = GetParam();
     auto net = MakeNet(
