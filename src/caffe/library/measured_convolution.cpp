@@ -150,18 +150,25 @@ class MeasuredConvOp final : public ConvOp {
       for (const Pass pass : passes) of_pass_[static_cast<size_t>(pass)] = ops_.back().get();
     }
     for (const auto& op : ops_) {
-      offsets_.push_back(prepared_bytes_);
-      // Each operator's weights begin at a multiple of 256 bytes.
-      prepared_bytes_ += (op->prepared_bytes() + 255) / 256 * 256;
       workspace_bytes_ = std::max(workspace_bytes_, op->workspace_bytes());
     }
   }
   const char* library() const override { return ops_[0]->library(); }
   int64_t workspace_bytes() const override { return workspace_bytes_; }
-  int64_t prepared_bytes() const override { return prepared_bytes_; }
+  // An operator that falls back to another library needs other bytes from the next Prepare on.
+  int64_t prepared_bytes() const override {
+    int64_t bytes = 0;
+    for (const auto& op : ops_) bytes += Rounded(op->prepared_bytes());
+    return bytes;
+  }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    offsets_.clear();
+    int64_t offset = 0;
     for (const auto& op : ops_) {
-      if (op->prepared_bytes() > 0) op->Prepare(weights, Prepared(op.get(), prepared));
+      const int64_t bytes = op->prepared_bytes();
+      offsets_.push_back(bytes > 0 ? offset : -1);
+      if (bytes > 0) op->Prepare(weights, prepared + offset);
+      offset += Rounded(bytes);
     }
   }
 
@@ -189,19 +196,20 @@ class MeasuredConvOp final : public ConvOp {
 
  private:
   ConvOp* Of(Pass pass) const { return of_pass_[static_cast<size_t>(pass)]; }
-  // The part of the prepared weights that belongs to an operator.
+  // Each operator's weights begin at a multiple of 256 bytes.
+  static int64_t Rounded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+  // The part of the prepared weights that the last Prepare made for an operator.
   DevicePtr Prepared(const ConvOp* op, DevicePtr prepared) const {
-    if (!prepared || op->prepared_bytes() == 0) return {};
-    for (size_t i = 0; i < ops_.size(); ++i) {
-      if (ops_[i].get() == op) return prepared + offsets_[i];
+    for (size_t i = 0; prepared && i < offsets_.size(); ++i) {
+      if (ops_[i].get() == op && offsets_[i] >= 0) return prepared + offsets_[i];
     }
     return {};
   }
 
   std::vector<std::unique_ptr<ConvOp>> ops_;
   std::array<ConvOp*, kPasses.size()> of_pass_{};
-  std::vector<int64_t> offsets_;  // of the operators' prepared weights
-  int64_t workspace_bytes_ = 0, prepared_bytes_ = 0;
+  std::vector<int64_t> offsets_;  // of the operators' prepared weights; -1: they have none
+  int64_t workspace_bytes_ = 0;
 };
 
 }  // namespace
