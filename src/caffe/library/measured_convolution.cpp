@@ -174,36 +174,29 @@ class MeasuredConvOp final : public ConvOp {
 
  protected:
   void DoForward(const ConvArguments& given) override {
-    ConvArguments a = given;
-    a.prepared = Prepared(Of(Pass::kForward), given.prepared);
-    Of(Pass::kForward)->Forward(a);
+    Of(Pass::kForward)->Forward(Given(Pass::kForward, given));
   }
   void DoBackwardData(const ConvGradients& given) override {
-    ConvGradients g = given;
-    g.prepared = Prepared(Of(Pass::kData), given.prepared);
-    Of(Pass::kData)->BackwardData(g);
+    Of(Pass::kData)->BackwardData(Given(Pass::kData, given));
   }
   void DoBackwardWeights(const ConvGradients& given) override {
-    ConvGradients g = given;
-    g.prepared = Prepared(Of(Pass::kWeights), given.prepared);
-    Of(Pass::kWeights)->BackwardWeights(g);
+    Of(Pass::kWeights)->BackwardWeights(Given(Pass::kWeights, given));
   }
   void DoBackwardBias(const ConvGradients& given) override {
-    ConvGradients g = given;
-    g.prepared = Prepared(Of(Pass::kWeights), given.prepared);
-    Of(Pass::kWeights)->BackwardBias(g);
+    Of(Pass::kWeights)->BackwardBias(Given(Pass::kWeights, given));
   }
 
  private:
   ConvOp* Of(Pass pass) const { return of_pass_[static_cast<size_t>(pass)]; }
   // Each operator's weights begin at a multiple of 256 bytes.
   static int64_t Rounded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-  // The part of the prepared weights that the last Prepare made for an operator.
-  DevicePtr Prepared(const ConvOp* op, DevicePtr prepared) const {
-    for (size_t i = 0; prepared && i < offsets_.size(); ++i) {
-      if (ops_[i].get() == op && offsets_[i] >= 0) return prepared + offsets_[i];
+  // The arguments with the weights that the last Prepare made for the operator of the pass.
+  template <class Arguments> Arguments Given(Pass pass, Arguments arguments) const {
+    const DevicePtr all = std::exchange(arguments.prepared, DevicePtr{});
+    for (size_t i = 0; all && i < offsets_.size(); ++i) {
+      if (ops_[i].get() == Of(pass) && offsets_[i] >= 0) arguments.prepared = all + offsets_[i];
     }
-    return {};
+    return arguments;
   }
 
   std::vector<std::unique_ptr<ConvOp>> ops_;
