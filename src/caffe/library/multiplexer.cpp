@@ -214,7 +214,8 @@ std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescr
   const bool trains = d.backward_data || d.backward_weights;
   if (device->backend() == Backend::kCuda && first.empty() && trains && !d.has_private_layout()) {
     const auto all = Candidates(device, d, first), rows = Compared(all);
-    if (rows.size() > 1) return MakeMeasured(device, d, rows, all);
+    // A row that was added before these is used without comparison.
+    if (rows.size() > 1 && rows[0].name == all[0].name) return MakeMeasured(device, d, rows, all);
   }
   return Make(device, d);
 }
