@@ -99,6 +99,9 @@ class DeconvolutionLayerTest : public testing::TestWithParam<DeviceType> {};
 TEST_P(DeconvolutionLayerTest, ForwardAndBackward) {
   const auto [device, type] = GetParam();
   const double master = type == kDouble ? Tolerance(kDouble) : 4 * Tolerance(kFloat);
+  // cuDNN may store gradients of weights in `type` before they are added to masters.
+  const bool rounds = device->backend() == Backend::kCuda;
+  const double stored = rounds ? std::max(master, Tolerance(type)) : master;
   for (const Case& c : Cases()) {
     LayerTester layer(DeconvolutionText(c.text), device, TypeTriple::Equal(type), {c.x});
     layer.Forward();
@@ -128,7 +131,7 @@ TEST_P(DeconvolutionLayerTest, ForwardAndBackward) {
     });
     ExpectNear(layer.BottomDiff(0), x_diff, 2 * Tolerance(type), "dE/dx of " + c.text);
     // Added in the type of masters, for every type of blobs.
-    ExpectNear(blobs[0]->DiffAsDouble(), w_diff, master, "dE/dw of " + c.text);
+    ExpectNear(blobs[0]->DiffAsDouble(), w_diff, stored, "dE/dw of " + c.text);
     ExpectNear(blobs[1]->DiffAsDouble(), b_diff, master, "dE/db of " + c.text);
   }
 }

@@ -477,17 +477,20 @@ TEST_F(CudaLibrariesTest, MeasureAnOperationOnce) {
 // in half.
 TEST(ConvEngineTest, DoesNotUseEnginesThatRoundOrDoNotRepeat) {
   using cudnn::Note;
-  const auto may = [](DataType type, std::vector<Note> notes) {
+  const auto may = [](DataType type, std::vector<Note> notes, int64_t window = 3) {
     std::vector<int> numbers;
     for (const Note note : notes) numbers.push_back(static_cast<int>(note));
-    return cudnn::MayUse(type, numbers);
+    return cudnn::MayUse(type, window, numbers);
   };
   for (const DataType type : {kFloat, kHalf, kBfloat16}) {
     EXPECT_TRUE(may(type, {}));
     EXPECT_TRUE(may(type, {Note::kStrictNan}));
     EXPECT_EQ(may(type, {Note::kTensorCore}), type != kFloat);
     EXPECT_EQ(may(type, {Note::kWinograd, Note::kWinograd4x4}), type == kFloat);
+    EXPECT_FALSE(may(type, {Note::kWinograd, Note::kWinograd4x4}, 5));
+    EXPECT_FALSE(may(type, {Note::kWinograd}, 5));
     EXPECT_EQ(may(type, {Note::kFft}), type == kFloat);
+    EXPECT_EQ(may(type, {Note::kFft}, 5), type == kFloat);
     for (const Note note : {Note::kDownConvertInputs, Note::kReducedPrecisionReduction,
                             Note::kNonDeterministic, Note::kWinograd6x6, Note::kWinograd13x13}) {
       EXPECT_FALSE(may(type, {note}));

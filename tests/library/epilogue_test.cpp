@@ -140,13 +140,6 @@ class ConvRun {
   const Array weights_, bias_, residual_, slopes_;
 };
 
-// Libraries of CUDA that have several algorithms, and another one for each epilogue: their sums may differ
-// in the last bits, and those of half kinds may be rounded before the epilogue.
-bool ChoosesAlgorithms(const Device* device, const std::string& library) {
-  if (device->backend() != Backend::kCuda) return false;
-  return library == "cudnn" || library == "cublaslt" || library == "converted";
-}
-
 std::vector<double> Inputs(const ConvDescriptor& d) {
   return Values(d.batch * d.in_channels * d.geometry.input_count(), 1);
 }
@@ -260,7 +253,7 @@ TEST(EpilogueTest, StagesOfConvolutionsEqualTheDefinition) {
                 ++runs[library];
                 // Transformed sums are right to digits of the largest, which may be beyond a bound.
                 const double scale =
-                    library == "winograd" || ChoosesAlgorithms(device, library) ? largest : 1;
+                    library == "winograd" || test::ChoosesAlgorithms(device, library) ? largest : 1;
                 test::ExpectNear(run(library, one.descriptor), expected,
                                  scale * test::Tolerance(device, library, d.out),
                                  device->info().id + " " + library + " " + one.descriptor.name() +
@@ -369,7 +362,7 @@ TEST(EpilogueTest, InFloatAFusedOperatorGivesTheBitsOfTheLayers) {
             with.epilogue.slopes = axis;
             if (!Worthwhile(device, {kFloat, kFloat}, with.epilogue)) continue;
             for (const test::LayoutRun& one : test::LayoutRuns(device, with)) {
-              if (ChoosesAlgorithms(device, one.library)) continue;
+              if (test::ChoosesAlgorithms(device, one.library)) continue;
               const ConvDescriptor& fused = one.descriptor;
               ConvDescriptor plain = fused;
               plain.epilogue.stages.clear();
@@ -403,7 +396,7 @@ TEST(EpilogueTest, HalfKindsAreRoundedOnce) {
             d.epilogue.stages = stages;
             if (!Worthwhile(device, {type, type}, d.epilogue)) continue;
             for (const test::LayoutRun& one : test::LayoutRuns(device, d)) {
-              if (one.library == "cublas" || ChoosesAlgorithms(device, one.library)) continue;
+              if (one.library == "cublas" || test::ChoosesAlgorithms(device, one.library)) continue;
               ConvDescriptor wide = one.descriptor;
               wide.out = kFloat;
               const Array rounded(device, type, run(one.library, wide));

@@ -290,11 +290,14 @@ Passes AllPasses(ConvOp& op, Device* device) {
   return {y.Read(), dx.Read(), dw.Read(), db.Read()};
 }
 
-void ExpectEqual(const Passes& actual, const Passes& expected, DataType type,
+void ExpectEqual(const Passes& actual, const Passes& expected, const Device* device, DataType type,
                  const std::string& what) {
+  // On CUDA the next row may be one that stores gradients of weights in `type`.
+  const bool rounds = device->backend() == Backend::kCuda;
+  const double weights = std::max(1e-5, rounds ? test::Tolerance(type) : 0);
   test::ExpectNear(actual.y, expected.y, test::Tolerance(type), what + " forward");
   test::ExpectNear(actual.x_diff, expected.x_diff, test::Tolerance(type), what + " data");
-  test::ExpectNear(actual.w_diff, expected.w_diff, 1e-5, what + " weights");
+  test::ExpectNear(actual.w_diff, expected.w_diff, weights, what + " weights");
   test::ExpectNear(actual.b_diff, expected.b_diff, 1e-5, what + " bias");
 }
 
@@ -309,7 +312,7 @@ TEST_F(FallbackTest, ConvolutionsGoOnWhereALibraryRefuses) {
       for (int before = 0; before < 40; before += 3) {
         if (device->host_accessible()) break;
         Refuse({.calls_before = before});
-        ExpectEqual(AllPasses(*Multiplexer::Convolution(device, d), device), expected, type,
+        ExpectEqual(AllPasses(*Multiplexer::Convolution(device, d), device), expected, device, type,
                     Concat(device->info().id, " products, call ", before));
         if (behaviour.calls <= before) break;
       }
@@ -320,7 +323,7 @@ TEST_F(FallbackTest, ConvolutionsGoOnWhereALibraryRefuses) {
         auto op = Multiplexer::Convolution(device, d);
         EXPECT_STREQ(op->library(), kName);
         testing::internal::CaptureStderr();
-        ExpectEqual(AllPasses(*op, device), expected, type,
+        ExpectEqual(AllPasses(*op, device), expected, device, type,
                     Concat(device->info().id, " convolution, call ", before));
         EXPECT_EQ(Warnings(testing::internal::GetCapturedStderr()), before < 8 ? 1 : 0);
         EXPECT_EQ(std::string(op->library()) == kName, before == 8);
@@ -328,7 +331,7 @@ TEST_F(FallbackTest, ConvolutionsGoOnWhereALibraryRefuses) {
       RemoveLibrary(kName);
       behaviour = {.in_make = true};
       AddLibrary(RefusingConvs());
-      ExpectEqual(AllPasses(*Multiplexer::Convolution(device, d), device), expected, type,
+      ExpectEqual(AllPasses(*Multiplexer::Convolution(device, d), device), expected, device, type,
                   device->info().id + " convolution, not made");
     }
   }

@@ -161,6 +161,13 @@ inline double Tolerance(const Device* device, const std::string& library, DataTy
   return transforms && type == kFloat ? 6e-6 : Tolerance(type);
 }
 
+// Libraries of CUDA that have several algorithms, and another one for each epilogue: their sums may
+// differ in the last bits, and those of half kinds may be rounded before the epilogue.
+inline bool ChoosesAlgorithms(const Device* device, const std::string& library) {
+  if (device->backend() != Backend::kCuda) return false;
+  return library == "cudnn" || library == "cublaslt" || library == "converted";
+}
+
 // The same for gradients of weights, which have type `master`. cuDNN may store them in the type of x,
 // `in`, before they are added.
 inline double GradientTolerance(const Device* device, const std::string& library, DataType in,

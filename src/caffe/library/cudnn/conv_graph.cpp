@@ -192,7 +192,7 @@ const char* ConvPassName(ConvPass pass) {
   return pass == ConvPass::kForward ? "forward" : pass == ConvPass::kData ? "data" : "weights";
 }
 
-bool MayUse(DataType type, const std::vector<int>& notes) {
+bool MayUse(DataType type, int64_t window, const std::vector<int>& notes) {
   const bool narrow = type != kFloat;
   return std::none_of(notes.begin(), notes.end(), [&](int note) {
     switch (static_cast<Note>(note)) {
@@ -204,10 +204,11 @@ bool MayUse(DataType type, const std::vector<int>& notes) {
       case Note::kWinograd13x13: return true;
       // Matrix units compute float data as TF32.
       case Note::kTensorCore: return !narrow;
-      // Transforms of data of 16 bits lose digits.
-      case Note::kFft:
+      // Transforms of data of 16 bits lose digits. Winograd's lose more of them the larger the sum of
+      // window and tile is: with a 5x5 window three digits in float.
       case Note::kWinograd:
-      case Note::kWinograd4x4: return narrow;
+      case Note::kWinograd4x4: return narrow || window > 3;
+      case Note::kFft: return narrow;
       default: return false;
     }
   });
@@ -250,7 +251,9 @@ std::optional<EngineChoice> EngineChoice::Parse(const std::string& text) {
 DataType GradientType(const ConvDescriptor& d, bool fused) { return fused ? d.in : kFloat; }
 
 ConvGraph::ConvGraph(const Target& target, const ConvDescriptor& d, ConvPass pass, bool fused)
-    : target_(target), type_(d.in) {
+    : target_(target),
+      type_(d.in),
+      window_(*std::max_element(d.geometry.kernel.begin(), d.geometry.kernel.end())) {
   Builder builder(d, &parts_);
   const ConvGeometry& g = d.geometry;
   const Dimensions y_shape = Shaped(d.batch, d.out_channels, g.output());
@@ -327,7 +330,7 @@ std::optional<ConvGraph::Config> ConvGraph::MakeConfig(const EngineChoice& choic
     if (!made.engine.TryFinalize()) return std::nullopt;
     const auto notes = made.engine.Enums(attribute::kEngineNotes, type::kNumericalNote,
                                          static_cast<int>(Note::kCount));
-    if (!MayUse(type_, notes)) return std::nullopt;
+    if (!MayUse(type_, window_, notes)) return std::nullopt;
     const auto behavior =
         made.engine.Enums(attribute::kEngineBehavior, type::kBehaviorNote, kBehaviorNotes);
     made.facts.compiled_at_run_time =

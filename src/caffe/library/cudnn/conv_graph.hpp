@@ -25,9 +25,10 @@ const char* ConvPassName(ConvPass pass);  // forward, data, weights
 // The identifiers of the arrays of a graph. With kWeights, kW is the gradient.
 enum TensorId : int64_t { kX = 1, kW = 2, kY = 3, kBias = 4, kResidual = 5 };
 
-// Whether an engine with these notes may compute data of this type: results must repeat bit by bit,
-// and no engine may round data or partial sums to a shorter type.
-bool MayUse(DataType type, const std::vector<int>& notes);
+// Whether an engine with these notes may compute data of this type, with windows of at most `window`
+// elements along an axis: results must repeat bit by bit, no engine may round data or partial sums to
+// a shorter type, and transforms may cost a digit, not three.
+bool MayUse(DataType type, int64_t window, const std::vector<int>& notes);
 
 // Whether one graph computes the convolution and its epilogue. Other epilogues are a pass of ours.
 bool CanFuse(const Epilogue& epilogue);
@@ -84,7 +85,8 @@ class ConvGraph {
   std::optional<Config> MakeConfig(const EngineChoice& choice) const;
 
   const Target target_;
-  const DataType type_;  // of x
+  const DataType type_;   // of x
+  const int64_t window_;  // the largest extent of the window
   std::vector<Descriptor> parts_;
   Descriptor graph_;
 };

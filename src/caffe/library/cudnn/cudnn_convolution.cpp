@@ -534,8 +534,10 @@ class CudnnConvOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
     Operands o{Images(a.x, a.workspace), last_.changes_weights() ? a.prepared : a.weights, a.y};
-    o.bias = a.bias;
-    o.residual = a.epilogue.residual;
+    // Some engines fail with an array that their graph does not name.
+    const Epilogue& epilogue = last_.form().epilogue;
+    if (epilogue.bias != Epilogue::Bias::kNone) o.bias = a.bias;
+    if (epilogue.sum()) o.residual = a.epilogue.residual;
     o.workspace = a.workspace;
     device_->NoteUse({o.x.ReadOnly(), o.w.ReadOnly(), o.y, o.workspace, o.bias.ReadOnly(),
                       o.residual.ReadOnly()});
