@@ -112,7 +112,9 @@ TEST_P(FloatStepInfoTest, ABlockOfResNet) {
     const bool padded = branch.layouts.y == Layout::kNHWC;
     const int64_t zeros = padded ? 400 * size() : 0;
     EXPECT_EQ(branch.bytes, 2 * blob + parameters + zeros);
-    if (!padded) EXPECT_EQ(branch.workspace_bytes, conv->workspace_bytes());
+    if (!padded) {
+      EXPECT_EQ(branch.workspace_bytes, conv->workspace_bytes());
+    }
     // It also reads the other branch; the sum and the activation are an operation each.
     const StepInfo& block = steps["main + bn + scale + sum + relu"];
     EXPECT_EQ(block.bytes, 3 * blob + parameters + zeros);
