@@ -398,6 +398,24 @@ TEST_P(ChainsTest, WarmForwardsOnlyEnqueueWork) {
   EXPECT_EQ(counters.uploads + counters.downloads, 0);
 }
 
+// A chain writes over an input that nothing else reads; the input can be read all the same.
+TEST_P(ChainsTest, ChainsWorkInPlace) {
+  const auto net =
+      Make(InputText("data", {2, 3, 4, 4}) +
+           LayerText("Tile", "tile", {"data"}, "tile", "tile_param { tiles: 8 }") +
+           LayerText("BatchNorm", "bn", {"tile"}, "bn") + LayerText("ELU", "elu", {"bn"}, "elu") +
+           LayerText("Reduction", "sum", {"elu"}, "sum", "reduction_param { axis: 1 }"));
+  net->Forward();
+  const int64_t one = 2 * 24 * 16 * static_cast<int64_t>(GetParam().type.bytes());
+  const MemoryNeeds needs = net->memory_needs();
+  EXPECT_GE(needs.data, one);
+  EXPECT_LT(needs.data, 3 * one / 2) << "tile and elu share their bytes";
+  const auto fused = All(*net);
+  ExpectSame(fused, LayerByLayer(net.get()));
+  net->Forward();
+  ExpectEqual(All(*net), fused);
+}
+
 TEST_P(ChainsTest, StepsSayWhatTheyCost) {
   const auto net = Make(DenseText());
   const auto steps = net->Steps();
