@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue.hpp"
 #include "caffe/memory/blob.hpp"
 
@@ -107,6 +108,8 @@ struct LayerFacts {
   // each channel of axis 1, or one for all.
   std::optional<Activation> pointwise;
   const BlobBase* slopes = nullptr;
+  // y = function(x) for each element, where the function is neither an activation nor affine.
+  std::optional<ElementFunction> function;
   std::optional<Affine> affine;
   std::optional<Sum> sum;
   std::optional<Join> join;

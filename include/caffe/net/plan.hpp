@@ -6,6 +6,7 @@
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/layout.hpp"
+#include "caffe/layer/chain.hpp"
 #include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
@@ -35,17 +36,19 @@ struct Part {
   explicit operator bool() const { return node >= 0; }
 };
 
-// One unit of a forward. Its first node computes all of its nodes: affine maps of the others are
-// folded into its weights, sums and activations are stages of its epilogue.
+// One unit of a forward. If its first node has weights, that one computes all of its nodes: affine
+// maps of the others are folded into its weights, sums and activations are stages of its epilogue.
+// Otherwise all of its nodes are element-wise, and are the stages of a chain.
 struct Step {
   std::vector<int> nodes;  // in the order of the net
   std::vector<Affine> maps;
   std::vector<Epilogue::Stage> stages;
-  int residual = -1;                 // blob that a ResidualSum adds
-  const BlobBase* slopes = nullptr;  // of PReLU
+  const BlobBase* slopes = nullptr;  // of PReLU, in `stages`
+  Chain chain;                       // empty: the first layer makes the work
+  std::vector<int> summands;         // blobs that sums of later nodes add
   std::vector<int> tops;             // blobs that the step writes
   std::vector<int> swallowed;        // blobs between its nodes, which it does not write
-  // The arrays of bottoms and tops that it reads and writes; those of the residual are the tops'.
+  // The arrays of bottoms and tops that it reads and writes; those of summands are the tops'.
   LayoutPair layouts;
   std::vector<Conversion> before, after;  // of its inputs and tops
   std::vector<int> unstored;              // tops that it writes in kNHWC alone
@@ -65,7 +68,7 @@ struct PlanOptions {
 
 // The steps of a net's forward, a pure function of the properties of its layers. A node joins the
 // step of the node before it if it is the only reader of that node's top and the step can compute
-// it; see LayerFacts.
+// it; see LayerFacts. Steps grow from layers with weights and from element-wise layers.
 struct Plan {
   std::vector<Step> steps;
   // For each blob, the blob whose array in kNHWC it uses: another one if it is a copy of that blob

@@ -132,13 +132,17 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   BlobVec bottom, top;
   for (int id : node.bottom_ids) bottom.push_back(Array(id, step.layouts.x));
   for (int id : step.tops) top.push_back(Array(id, step.layouts.y));
+  if (!step.chain.empty()) {
+    for (int id : step.summands) bottom.push_back(Array(id, step.layouts.y));
+    return MakeChainWork(step.chain, bottom, top[0], step.layouts.y);
+  }
   WorkRequest request;
   request.layouts = step.layouts;
   request.layouts.y_pitch = Pitch(step);
   request.maps = step.maps;
   request.stages = step.stages;
   request.slopes = step.slopes;
-  if (step.residual >= 0) request.residual = Array(step.residual, step.layouts.y);
+  if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
   const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
   if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
   return node.layer->MakeWork(request, bottom, top);
@@ -301,7 +305,8 @@ void Executor::Repeat(int node) {
 void Executor::RepeatStep(int index) {
   const Step& step = plan_.steps[index];
   std::vector<int> read = wiring_.nodes[step.nodes[0]].bottom_ids;
-  if (step.residual >= 0) read.push_back(step.residual);
+  const size_t bottoms = read.size();
+  read.insert(read.end(), step.summands.begin(), step.summands.end());
   // First, because making these uses the workspace, too.
   for (int id : read) wiring_.blobs[id]->device_data();
   ForgetTops(step.tops, read);
@@ -310,8 +315,7 @@ void Executor::RepeatStep(int index) {
   // The arrays in kNHWC have the bytes of others now, or none.
   std::vector<Conversion> before, after;
   for (size_t i = 0; i < read.size(); ++i) {
-    const bool residual = step.residual >= 0 && i + 1 == read.size();
-    if ((residual ? step.layouts.y : step.layouts.x) == Layout::kNHWC) {
+    if ((i < bottoms ? step.layouts.x : step.layouts.y) == Layout::kNHWC) {
       before.push_back({read[i], Layout::kNHWC});
     }
   }
@@ -422,7 +426,7 @@ void Executor::MakeSegments() {
       };
       converts(step.before);
       for (int id : wiring_.nodes[step.nodes[0]].bottom_ids) reads(Array(id, step.layouts.x));
-      if (step.residual >= 0) reads(Array(step.residual, step.layouts.y));
+      for (int id : step.summands) reads(Array(id, step.layouts.y));
       for (int id : step.tops) targets.push_back(Array(id, step.layouts.y));
       converts(step.after);
     }

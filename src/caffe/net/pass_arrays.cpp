@@ -114,6 +114,14 @@ class Builder {
           (written ? use.writes : use.reads).push_back(array);
         });
       }
+      if (!step.chain.empty()) {
+        const auto array = [&](int blob) {
+          return step.layouts.y == Layout::kNCHW ? blob
+                                                 : in_channels_last_[plan_.channels_last[blob]];
+        };
+        use.over = array(nodes_[first].bottoms[0]);
+        use.written = array(step.tops[0]);
+      }
       out_.writes_nothing.push_back(IsAlias(first));
       if (!step.fused()) {
         AddOwn(first);
