@@ -3,6 +3,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "caffe/core/error.hpp"
@@ -13,6 +16,7 @@
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/onednn/codes.hpp"
 #include "caffe/library/onednn/conversion.hpp"
+#include "caffe/library/onednn/invalid_flags.hpp"
 #include "caffe/library/onednn/problem.hpp"
 
 namespace caffe::onednn {
@@ -77,17 +81,11 @@ class OneDnnConvOp final : public ConvOp {
       x = padded;
     }
     const DevicePtr y = dense_y_ ? dense_y_.In(workspace) : a.y;
-    if (adds_to_y_) codes_.Copy(At(a.epilogue.residual), At(y));
-    const DevicePtr target = y_->Target(y, workspace);
-    forward_->Run({{DNNL_ARG_SRC, x},
-                   {DNNL_ARG_WEIGHTS, At(forward_weights_.room.In(a.prepared))},
-                   {DNNL_ARG_BIAS, At(a.bias)},
-                   {DNNL_ARG_DST, At(target)},
-                   {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
-    y_->Out(y, workspace);
+    device_->CountLibraryCall();
+    if (ConvolveWithReLU(a, x, y)) return;
+    Convolve(PlainForward(), a, x, y);
     if (clips_codes_) codes_.Clip(At(y), At(a.y), d.y_pitch, highest_code_);
     if (pass_) Finish(a, y);
-    device_->CountLibraryCall();
   }
 
   void DoBackwardData(const ConvGradients& g) override {
@@ -176,6 +174,53 @@ class OneDnnConvOp final : public ConvOp {
                                         problem_.y_dims);
   }
 
+  // Everything but the stages that `call` does not compute.
+  void Convolve(Call* call, const ConvArguments& a, const void* x, DevicePtr y) {
+    const DevicePtr workspace = a.workspace;
+    if (adds_to_y_) codes_.Copy(At(a.epilogue.residual), At(y));
+    call->Run({{DNNL_ARG_SRC, x},
+               {DNNL_ARG_WEIGHTS, At(forward_weights_.room.In(a.prepared))},
+               {DNNL_ARG_BIAS, At(a.bias)},
+               {DNNL_ARG_DST, At(y_->Target(y, workspace))},
+               {DNNL_ARG_SCRATCHPAD, Scratch(forward_scratch_, workspace)}});
+    y_->Out(y, workspace);
+  }
+
+  // Returns false if a flag of invalid operations is set after it: y may have lost NaN, and is to be
+  // computed again. The flag may be that of an earlier operation: from then on flags are cleared
+  // before the call. If it is set once more, y is computed without ReLU from then on.
+  bool ConvolveWithReLU(const ConvArguments& a, const void* x, DevicePtr y) {
+    if (!relu_forward_) return false;
+    if (clears_flags_) ClearInvalidFlags();
+    Convolve(relu_forward_.get(), a, x, y);
+    if (!ClearInvalidFlags()) return true;
+    if (clears_flags_) relu_forward_.reset();
+    clears_flags_ = true;
+    return false;
+  }
+
+  Call* PlainForward() {
+    if (!forward_) {
+      const auto lock = Making();
+      try {
+        forward_ = MakeCall(*plain_plan_);
+      } catch (const dnnl::error& error) {
+        throw LibraryRefusal(Concat("oneDNN: ", error.what()), true);
+      }
+    }
+    return forward_.get();
+  }
+
+  static std::unique_ptr<Call> MakeCall(const ForwardPlan& plan) {
+    return std::make_unique<Call>(
+        dnnl::convolution_forward(plan),
+        std::initializer_list<Call::Operand>{{DNNL_ARG_SRC, plan.src_desc()},
+                                             {DNNL_ARG_WEIGHTS, plan.weights_desc()},
+                                             {DNNL_ARG_BIAS, plan.bias_desc()},
+                                             {DNNL_ARG_DST, plan.dst_desc()},
+                                             {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+  }
+
   void Make() {
     const ConvDescriptor& d = descriptor_;
     const Plans plans = PlanAll(d, problem_);
@@ -210,14 +255,17 @@ class OneDnnConvOp final : public ConvOp {
       pass_ = std::make_unique<EpiloguePass>(device_, stored == Element::f32 ? kFloat : d.out,
                                              d.out, epilogue);
     }
-    forward_scratch_ = AddScratch(&layout, plan.scratchpad_desc());
-    forward_ = std::make_unique<Call>(
-        dnnl::convolution_forward(plan),
-        std::initializer_list<Call::Operand>{{DNNL_ARG_SRC, plan.src_desc()},
-                                             {DNNL_ARG_WEIGHTS, plan.weights_desc()},
-                                             {DNNL_ARG_BIAS, plan.bias_desc()},
-                                             {DNNL_ARG_DST, plan.dst_desc()},
-                                             {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+    Desc scratch = plan.scratchpad_desc();
+    if (const auto with_relu = PlanReLU(d, problem_, plan)) {
+      relu_forward_ = MakeCall(*with_relu);
+      plain_plan_ = plan;
+      if (Bytes(with_relu->scratchpad_desc()) > Bytes(scratch)) {
+        scratch = with_relu->scratchpad_desc();
+      }
+    } else {
+      forward_ = MakeCall(plan);
+    }
+    forward_scratch_ = AddScratch(&layout, scratch);
     AddForm(plan.weights_desc(), &forward_weights_);
     workspace_ = std::max(workspace_, layout.bytes());
   }
@@ -302,7 +350,12 @@ class OneDnnConvOp final : public ConvOp {
   WorkspaceLayout prepared_;
   WeightForm forward_weights_, data_weights_;
   std::unique_ptr<Conversion> x_, y_, data_y_diff_, data_x_diff_, weights_x_, weights_y_diff_;
-  std::unique_ptr<Call> forward_, data_, weights_, sums_to_plain_;
+  // Null until PlainForward, if there is a pass with ReLU.
+  std::unique_ptr<Call> forward_;
+  std::optional<ForwardPlan> plain_plan_;  // of forward_, if there is a pass with ReLU
+  std::unique_ptr<Call> relu_forward_;     // null: forward_ and what follows it
+  bool clears_flags_ = false;
+  std::unique_ptr<Call> data_, weights_, sums_to_plain_;
   std::unique_ptr<EpiloguePass> pass_;
   bool adds_to_y_ = false, clips_codes_ = false;
   uint16_t highest_code_ = 0;

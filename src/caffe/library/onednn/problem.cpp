@@ -1,9 +1,12 @@
 #include "caffe/library/onednn/problem.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <string_view>
 #include <variant>
 
 #include "caffe/library/epilogue_stages.hpp"
+#include "caffe/library/onednn/invalid_flags.hpp"
 #include "caffe/library/onednn/onednn_call.hpp"
 
 namespace caffe::onednn {
@@ -28,6 +31,25 @@ bool PadsCopy(const ConvDescriptor& d) {
 
 bool StoresBfloat16(const ConvDescriptor& d) {
   return d.out == kBfloat16 && Inner(d.in) == Element::bf16;
+}
+
+bool HasBias(const ConvDescriptor& d) { return d.epilogue.bias != Epilogue::Bias::kNone; }
+
+dnnl::primitive_attr ForwardAttributes(const ConvDescriptor& d, bool relu) {
+  dnnl::primitive_attr attributes = Attributes();
+  dnnl::post_ops stages;
+  if (AddsToY(d)) stages.append_sum();
+  if (relu) stages.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  if (stages.len() > 0) attributes.set_post_ops(stages);
+  return attributes;
+}
+
+// A ReLU alone follows the convolution. Parts of a larger array are written by a pass, and so are
+// half kinds that oneDNN does not store.
+bool EndsWithReLU(const ConvDescriptor& d) {
+  const EpilogueStages rest(Rest(d));
+  const bool relu = rest.bounds() && rest.a() == 0 && std::isinf(rest.b());
+  return relu && d.y_pitch == 0 && (d.out == kFloat || Stored(d) == Element::bf16);
 }
 
 }  // namespace
@@ -100,17 +122,12 @@ Element Stored(const ConvDescriptor& d) {
 }
 
 Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
-  const bool bias = d.epilogue.bias != Epilogue::Bias::kNone;
+  const bool bias = HasBias(d);
   const auto attributes = Attributes();
   Plans plans;
   if (d.forward) {
-    auto summing = attributes;
-    if (AddsToY(d)) {
-      dnnl::post_ops sum;
-      sum.append_sum();
-      summing.set_post_ops(sum);
-    }
-    plans.forward = PlanForward(Engine(), p.Describe(Stored(d), p.element, bias), false, summing);
+    plans.forward = PlanForward(Engine(), p.Describe(Stored(d), p.element, bias), false,
+                                ForwardAttributes(d, false));
   }
   if (!d.backward_data && !d.backward_weights) return plans;
   const auto hint =
@@ -124,6 +141,21 @@ Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
         PlanBackwardWeights(Engine(), p.Describe(p.element, Element::f32, false), hint, attributes);
   }
   return plans;
+}
+
+std::optional<ForwardPlan> PlanReLU(const ConvDescriptor& d, const Problem& p,
+                                    const ForwardPlan& plain) {
+  if (!kHasInvalidFlags || !EndsWithReLU(d)) return std::nullopt;
+  Description description = p.Describe(Stored(d), p.element, HasBias(d));
+  description.weights = plain.weights_desc();
+  try {
+    ForwardPlan plan = PlanForward(Engine(), description, false, ForwardAttributes(d, true));
+    const bool same = std::string_view(plan.impl_info_str()) == plain.impl_info_str();
+    if (same) return plan;
+  } catch (const dnnl::error&) {
+    // Computed by `plain` and a pass.
+  }
+  return std::nullopt;
 }
 
 }  // namespace caffe::onednn

@@ -46,4 +46,10 @@ struct Plans {
 // Throws dnnl::error.
 Plans PlanAll(const ConvDescriptor& d, const Problem& p);
 
+// The forward pass with ReLU in oneDNN's convolution, whose maximum turns NaN into 0 and sets the flag
+// of invalid operations. It reads the weights and takes the implementation of `plain`, the pass
+// without ReLU. None if something else must follow the convolution, or oneDNN has no such pass.
+std::optional<ForwardPlan> PlanReLU(const ConvDescriptor& d, const Problem& p,
+                                    const ForwardPlan& plain);
+
 }  // namespace caffe::onednn
