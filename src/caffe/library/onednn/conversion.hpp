@@ -16,10 +16,7 @@ class Conversion {
  public:
   // `inner` is the type of oneDNN's array.
   Conversion(Device* device, DataType type, Layout layout, Element inner, const Dims& dims);
-  bool none() const { return !narrow_ && !reorders_; }
-  bool reorders() const { return reorders_; }
   bool narrow() const { return narrow_; }
-  const Desc& inner() const { return inner_; }
 
   // Makes the rooms and the calls of conversions to oneDNN's array.
   void PlanIn(WorkspaceLayout* layout);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/bias.hpp"
 #include "caffe/library/epilogue_pass.hpp"
@@ -18,6 +17,7 @@
 #include "caffe/library/onednn/conversion.hpp"
 #include "caffe/library/onednn/invalid_flags.hpp"
 #include "caffe/library/onednn/problem.hpp"
+#include "caffe/library/onednn/threads.hpp"
 
 namespace caffe::onednn {
 namespace {
@@ -130,31 +130,6 @@ class OneDnnConvOp final : public ConvOp {
   }
 
  private:
-  // Primitives are made for a number of threads. If the caller's is another one, it is changed
-  // for the call; inside a parallel region, where there is only one thread, that is impossible.
-  class Threads {
-   public:
-    Threads(int wanted, const ConvDescriptor& d) {
-      AdaptSpinning();
-      if (omp_in_parallel()) {
-        if (wanted == 1) return;
-        throw LibraryRefusal(Concat(d.name(), " was made for ", wanted,
-                                    " threads and is called in a parallel region"));
-      }
-      const int now = omp_get_max_threads();
-      if (now == wanted) return;
-      restore_ = now;
-      omp_set_num_threads(wanted);
-    }
-    ~Threads() {
-      if (restore_ > 0) omp_set_num_threads(restore_);
-    }
-    Threads(const Threads&) = delete;
-
-   private:
-    int restore_ = 0;
-  };
-
   static int64_t BiasInner(const ConvDescriptor& d) {
     return d.y_layout == Layout::kNCHW ? d.geometry.output_count() : 1;
   }
