@@ -5,6 +5,7 @@
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
+#include "support/keeping_device.hpp"
 
 namespace caffe {
 namespace {
@@ -93,7 +94,8 @@ std::string TypeText(DataType type) {
 
 class MemoryUseTest : public testing::TestWithParam<DeviceType> {
  protected:
-  std::unique_ptr<Solver> Train(const std::string& net, const std::string& more = "") const {
+  std::unique_ptr<Solver> Train(const std::string& net, const std::string& more = "",
+                                Device* device = nullptr) const {
     SolverParameter parameter;
     ParseTextProto(
         "base_lr: 0.01 momentum: 0.9 lr_policy: 'fixed' random_seed: 5 "
@@ -101,7 +103,7 @@ class MemoryUseTest : public testing::TestWithParam<DeviceType> {
             more,
         "test", &parameter);
     ParseTextProto(TypeText(GetParam().type) + net, "net", parameter.mutable_net_param());
-    auto solver = std::make_unique<Solver>(parameter, device_);
+    auto solver = std::make_unique<Solver>(parameter, device ? device : device_);
     solver->set_frees_memory(true);
     FillInputs(solver->net());
     return solver;
@@ -199,6 +201,24 @@ TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
     const double used = static_cast<double>(device_->bytes_peak() - before);
     EXPECT_NEAR(used, total, 0.02 * total) << needs.ToString();
   }
+}
+
+// Partial sums per channel have more parts on a device with more compute units. Layers take them
+// from the workspace in turn.
+TEST_P(MemoryUseTest, ManyComputeUnitsAgreeWithThePrediction) {
+  if (GetParam().type != kFloat || device_->host_accessible()) return;
+  DeviceInfo info = device_->info();
+  info.compute_units = 132;
+  KeepingDevice device(device_, info);
+  const int64_t before = device.bytes_in_use();
+  const auto solver = Train(ResNetText("", 24), "", &device);
+  const MemoryNeeds needs = solver->net()->memory_needs();
+  const double total = static_cast<double>(needs.total() + solver->history_bytes());
+  device.ResetPeak();
+  solver->Step(1);
+  EXPECT_NEAR(static_cast<double>(device.bytes_peak() - before), total, 0.02 * total)
+      << needs.ToString();
+  EXPECT_EQ(solver->net()->memory_needs().workspace, needs.workspace) << "a pass needed more";
 }
 
 TEST_P(MemoryUseTest, ReadingWhatTrainingFreed) {

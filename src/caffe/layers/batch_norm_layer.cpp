@@ -54,8 +54,8 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   square_parts_ = make("batch_norm_square_parts");
   variance_ = make("batch_norm_variance");
   gradient_parts_ = make("batch_norm_gradient_parts");
-  forward_sums_ = ChannelSums(device(), types(), master_type());
-  backward_sums_ = ChannelSums(device(), types(), master_type(), 2);
+  forward_sums_ = ChannelSums(&workspace(), types(), master_type());
+  backward_sums_ = ChannelSums(&workspace(), types(), master_type(), 2);
 }
 
 void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -66,8 +66,8 @@ void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
   channels_ = bottom[0]->shape(1);
   inner_ = bottom[0]->count(2);
   if (!global_) {
-    forward_sums_.Reshape(outer_, channels_, inner_);
-    backward_sums_.Reshape(outer_, channels_, inner_);
+    forward_sums_.Reshape(outer_, channels_, inner_, true);
+    backward_sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   }
   top[0]->ReshapeLike(*bottom[0]);
 }
@@ -85,11 +85,11 @@ void BatchNorm::ComputeBatchStatistics(const BlobBase& x) {
   const double m = static_cast<double>(outer_ * inner_);
   const int64_t parts = forward_sums_.parts_per_channel();
   forward_sums_.Sum(x.Data());
-  mean_kernel_->Launch(
-      channels_, {channels_, parts, forward_sums_.parts().Data(), 1 / m, mean_->MutableData()});
+  mean_kernel_->Launch(channels_,
+                       {channels_, parts, forward_sums_.parts(), 1 / m, mean_->MutableData()});
   forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
   variance_->Launch(channels_,
-                    {channels_, parts, forward_sums_.parts().Data(), mean_->Data(), 1 / m,
+                    {channels_, parts, forward_sums_.parts(), mean_->Data(), 1 / m,
                      m > 1 ? m / (m - 1) : 1.0, fraction_, eps_, inverse_->MutableData(),
                      blobs_[0]->MutableData(), blobs_[1]->MutableData(), blobs_[2]->MutableData()});
 }

@@ -81,7 +81,7 @@ void BN::MakeKernels(const BlobVec& top) {
   gradient_columns_ = MakeKernel("norm/bn", "bn_backward_columns");
   gradient_parts_ = MakeKernel("norm/batch_norm", "batch_norm_gradient_parts");
   accumulate_ = MakeKernel("blas/accumulate", "accumulate_parts", masters);
-  backward_sums_ = ChannelSums(device(), types(), master, 2);
+  backward_sums_ = ChannelSums(&workspace(), types(), master, 2);
   if (statistics_ == Statistics::kBlobs) {
     invert_ = MakeKernel("norm/bn", "bn_inverse");
     inverse_of_blobs_ = DerivedBy({blobs_[3].get()}, [this] {
@@ -93,7 +93,7 @@ void BN::MakeKernels(const BlobVec& top) {
   square_parts_ = MakeKernel("norm/batch_norm", "batch_norm_square_parts");
   variance_kernel_ = MakeKernel("norm/bn", "bn_variance");
   if (!segnet_) average_ = MakeKernel("norm/bn", "bn_average");
-  forward_sums_ = ChannelSums(device(), types(), master);
+  forward_sums_ = ChannelSums(&workspace(), types(), master);
   if (top.size() > 1) to_float_ = MakeKernel("quant/convert", "convert", {master, master, kFloat});
 }
 
@@ -103,8 +103,8 @@ void BN::Reshape(const BlobVec& bottom, const BlobVec& top) {
               " channels on axis 1, but the bottom has shape ", bottom[0]->shape_string());
   outer_ = bottom[0]->shape(0);
   inner_ = bottom[0]->count(2);
-  if (statistics_ == Statistics::kBatch) forward_sums_.Reshape(outer_, channels_, inner_);
-  backward_sums_.Reshape(outer_, channels_, inner_);
+  if (statistics_ == Statistics::kBatch) forward_sums_.Reshape(outer_, channels_, inner_, true);
+  backward_sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   top[0]->ReshapeLike(*bottom[0]);
   for (size_t i = 1; i < top.size(); ++i) top[i]->Reshape({1, channels_, 1, 1});
 }
@@ -123,10 +123,10 @@ void BN::ComputeBatchStatistics(const BlobBase& x) {
   const double factor = 1 / static_cast<double>(outer_ * inner_);
   const int64_t parts = forward_sums_.parts_per_channel();
   forward_sums_.Sum(x.Data());
-  mean_kernel_->Launch(
-      channels_, {channels_, parts, forward_sums_.parts().Data(), factor, mean_->MutableData()});
+  mean_kernel_->Launch(channels_,
+                       {channels_, parts, forward_sums_.parts(), factor, mean_->MutableData()});
   forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
-  variance_kernel_->Launch(channels_, {channels_, parts, forward_sums_.parts().Data(), factor, eps_,
+  variance_kernel_->Launch(channels_, {channels_, parts, forward_sums_.parts(), factor, eps_,
                                        variance_->MutableData(), inverse_->MutableData()});
   if (!average_) return;
   average_->Launch(channels_, {channels_, momentum_, mean_->Data(), variance_->Data(),
