@@ -167,7 +167,11 @@ LayerFacts BatchNorm::Facts() const {
 void RegisterBatchNormLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
-  traits.backward_reads = Always({{0}, {}, true});
+  traits.backward_reads = [](const LayerParameter& parameter) {
+    const BatchNormParameter& p = parameter.batch_norm_param();
+    const bool linear = p.use_global_stats() && !p.fused_relu();
+    return linear ? BackwardReads{} : BackwardReads{{0}, {}, true};
+  };
   traits.summary = "y = (x - mean) / sqrt(variance + eps) per channel";
   registry.Add<BatchNormLayer>("BatchNorm", traits);
 }

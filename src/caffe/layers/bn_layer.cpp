@@ -218,7 +218,9 @@ void RegisterBNLayer(LayerRegistry& registry) {
   traits.max_top = 3;
   traits.in_place = true;
   traits.float_tops = {1, 2};
-  traits.backward_reads = Always({{0}, {}, true});
+  traits.backward_reads = [](const LayerParameter& parameter) {
+    return parameter.bn_param().frozen() ? BackwardReads{} : BackwardReads{{0}, {}, true};
+  };
   traits.summary = "BatchNorm and Scale in one layer (PSPNet, SegNet)";
   registry.Add<BNLayer>("BN", traits);
 }

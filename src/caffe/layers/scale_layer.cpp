@@ -128,7 +128,10 @@ void RegisterScaleLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
   traits.in_place = true;
-  traits.backward_reads = Always({{0, 1}, {}, true});
+  traits.backward_reads = [](const LayerParameter& parameter) {
+    const bool learned = parameter.bottom_size() == 1;
+    return BackwardReads{{0, 1}, {}, true, false, learned};
+  };
   traits.summary = "y = s x (+ b), s learned or the second bottom";
   registry.Add<ScaleLayer>("Scale", traits);
 }
