@@ -21,6 +21,7 @@ class ChannelSums {
   ChannelSums(Workspace* workspace, const TypeTriple& types, DataType out, int sums = 1);
   // Called in Reshape. States the need of workspace if `runs`: a pass will probably be computed.
   void Reshape(int64_t outer, int64_t channels, int64_t inner, bool runs);
+  int64_t workspace_bytes() const { return workspace_bytes_; }
   // Launches such a kernel. Its first arguments are channels, outer, inner, slices, lanes, and its
   // last one is the array of parts: [sums, slices * lanes, channels].
   void Launch(Kernel* kernel, const KernelArguments& arguments);
