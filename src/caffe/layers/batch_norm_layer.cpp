@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "caffe.pb.h"
+#include "caffe/layer/channel_norm.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -142,10 +144,78 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   }
 }
 
+// With a learned scale and shift, and ReLU if requested. The layer keeps the statistics.
+class BatchNorm::TrainingWork final : public Work {
+ public:
+  TrainingWork(BatchNorm* layer, BlobBase* x, BlobBase* y, const ChannelScale& scale, bool relu)
+      : layer_(*layer),
+        x_(*x),
+        y_(*y),
+        scale_(scale),
+        relu_(relu),
+        norm_(&layer->workspace(), layer->types()) {
+    norm_.Reshape(layer->outer_, layer->channels_, layer->inner_, false);
+  }
+  int64_t workspace_bytes() const override { return norm_.workspace_bytes(); }
+  int64_t parameter_bytes() const override {
+    int64_t bytes = scale_.scale->bytes() + scale_.shift->bytes();
+    for (const auto& blob : layer_.blobs()) bytes += blob->bytes();
+    return bytes;
+  }
+  void Prepare() override {
+    layer_.PrepareParameters();
+    for (const BlobBase* blob : {scale_.scale, scale_.shift}) blob->device_data();
+  }
+  void Run(DevicePtr workspace) override {
+    if (x_.count() > 0) layer_.ComputeBatchStatistics(x_);
+    Repeat(workspace);
+  }
+  void Repeat(DevicePtr) override {
+    if (x_.count() > 0) norm_.Forward(Operands(), y_.MutableData());
+  }
+  void Backward(DevicePtr) override {
+    if (x_.count() == 0) return;
+    const ChannelNorm::Operands operands = Operands();
+    const KernelArgument y_diff = y_.Diff();
+    norm_.Sum(operands, y_diff);
+    norm_.AddSlopeGradient(scale_.scale->MutableDiff());
+    norm_.AddBiasGradient(scale_.shift->MutableDiff());
+    // The two diffs may share memory, so this one is computed last.
+    norm_.Backward(operands, true, y_diff, x_.MutableDiff());
+  }
+
+ private:
+  ChannelNorm::Operands Operands() const {
+    return {x_.Data(),
+            layer_.mean_->Data(),
+            layer_.inverse_->Data(),
+            scale_.scale->Data(),
+            scale_.shift->Data(),
+            relu_};
+  }
+
+  BatchNorm& layer_;
+  BlobBase &x_, &y_;
+  const ChannelScale scale_;
+  const bool relu_;
+  ChannelNorm norm_;
+};
+
+std::unique_ptr<Work> BatchNorm::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                          const BlobVec& top) {
+  if (!request.scale) return LayerBase::MakeWork(request, bottom, top);
+  const bool relu = !request.stages.empty();
+  CAFFE_CHECK(!global_ && !fused_relu_ && request.maps.empty() && bottom[0] != top[0] &&
+                  (!relu || request.stages == std::vector<Epilogue::Stage>{kPlainReLU}),
+              Where(), ": this layer cannot compute these later layers");
+  return std::make_unique<TrainingWork>(this, bottom[0], top[0], *request.scale, relu);
+}
+
 LayerFacts BatchNorm::Facts() const {
   LayerFacts facts;
   // In phase TEST, statistics of a batch change parameters, which a plan does not expect.
   facts.replayable = global_ || phase() == TRAIN;
+  if (!global_ && !fused_relu_) facts.normalized = LayerFacts::Normalized{channels_};
   if (!global_ || fused_relu_) return facts;
   Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
   affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,

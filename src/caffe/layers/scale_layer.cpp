@@ -121,6 +121,9 @@ LayerFacts Scale::Facts() const {
     *shift = sources.size() > 1 ? sources[1]->DataAsDouble() : std::vector<double>(scale->size());
   };
   facts.affine = std::move(affine);
+  if (bias_index_ == 1 && param_propagate_down(0) && param_propagate_down(1)) {
+    facts.channel_scale = ChannelScale{axis_, blobs_[0].get(), blobs_[1].get()};
+  }
   return facts;
 }
 

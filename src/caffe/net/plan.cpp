@@ -27,6 +27,7 @@ class StepGrower {
 
   Step Grow() {
     const PlanNode& first = nodes_[step_.nodes[0]];
+    if (first.facts.normalized && options_.trained.count(step_.nodes[0])) GrowTrained();
     if (!options_.fuse || !weighted_ || first.bottoms.size() != 1 || first.tops.size() != 1) {
       return std::move(step_);
     }
@@ -61,6 +62,40 @@ class StepGrower {
     if (!in_place) step_.swallowed.push_back(top());
     step_.tops = node.tops;
     return true;
+  }
+
+  // A step of training: a layer that normalises, a ChannelScale, and ReLU. Backward reads the
+  // bottom, which must not be overwritten.
+  void GrowTrained() {
+    const PlanNode& first = nodes_[step_.nodes[0]];
+    if (first.bottoms.size() != 1 || first.tops.size() != 1 || first.tops == first.bottoms) return;
+    int next = Reader();
+    if (!CanTrain(next) || nodes_[next].tops[0] == top()) return;
+    const auto& scale = nodes_[next].facts.channel_scale;
+    if (!scale || scale->axis != 1 || scale->scale->count() != first.facts.normalized->channels) {
+      return;
+    }
+    step_.scale = scale;
+    AddTrained(next);
+    next = Reader();
+    if (!CanTrain(next) || nodes_[next].facts.pointwise != kPlainReLU) return;
+    step_.stages.push_back(kPlainReLU);
+    AddTrained(next);
+  }
+
+  bool CanTrain(int next) const {
+    if (next < 0 || !options_.trained.count(next)) return false;
+    const PlanNode& node = nodes_[next];
+    if (node.bottoms.size() != 1 || node.tops.size() != 1) return false;
+    if (node.types != nodes_[step_.nodes[0]].types) return false;
+    return node.tops[0] == top() ||
+           (!options_.kept.count(top()) && !IsUsedBefore(next, node.tops[0]));
+  }
+
+  void AddTrained(int next) {
+    step_.nodes.push_back(next);
+    if (nodes_[next].tops[0] != top()) step_.swallowed.push_back(top());
+    step_.tops = nodes_[next].tops;
   }
 
   // If the step includes `next`, it writes its top earlier: returns whether a node in between uses
