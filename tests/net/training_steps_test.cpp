@@ -166,7 +166,7 @@ TEST_P(TrainingStepsTest, GradientsAreDerivatives) {
   }
 }
 
-// What a step does not write is computed when somebody reads it, without counting a pass again.
+// What a step does not write is computed when it is read, without counting a pass again.
 TEST_P(TrainingStepsTest, BlobsInsideAStepAreComputedWhenTheyAreRead) {
   const auto net = Make(BlockText(false)), layers = Make(BlockText(false));
   Looks looks;
