@@ -414,5 +414,70 @@ TEST(PlanTest, StepsWriteTheirTopsAsParts) {
   EXPECT_EQ(Parts(other), "b:1");
 }
 
+// BatchNorm with the statistics of the batch, and a Scale whose parameters are learned.
+PlanNode Norm(const std::string& name, int bottom, int top, int64_t channels = 8) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  node.facts.normalized = LayerFacts::Normalized{channels};
+  return node;
+}
+
+PlanNode Learned(const std::string& name, int bottom, int top, BlobBase* parameter) {
+  PlanNode node = Scale(name, bottom, top);
+  node.facts.channel_scale = ChannelScale{1, parameter, parameter};
+  return node;
+}
+
+TEST(PlanTest, StepsOfTraining) {
+  const auto eight = MakeBlob(kFloat, Runtime::Get().cpu(), {8}, "scale");
+  const auto nine = MakeBlob(kFloat, Runtime::Get().cpu(), {9}, "scale");
+  PlanOptions options;
+  options.fuse = false;
+  options.trained = {0, 1, 2, 3, 4};
+  const std::vector<PlanNode> nodes = {
+      Plain("data", {}, {0}), Norm("bn", 0, 1), Learned("scale", 1, 2, eight.get()),
+      Pointwise("relu", Kind::kReLU, 2, 3), Pointwise("relu6", Kind::kReLU6, 3, 4)};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale+relu relu6");
+  const Step step = Plan::Make(nodes, options).steps[1];
+  EXPECT_TRUE(step.trains());
+  EXPECT_EQ(step.scale->scale, eight.get());
+  EXPECT_EQ(step.tops, std::vector<int>({3}));
+  EXPECT_EQ(step.swallowed, std::vector<int>({1, 2}));
+  EXPECT_EQ(step.stages, std::vector<Epilogue::Stage>({kPlainReLU}));
+  const auto with = [&](int index, const PlanNode& node) {
+    std::vector<PlanNode> others = nodes;
+    others[index] = node;
+    return Steps(others, options);
+  };
+  // ReLU in place, with a slope, and another activation.
+  EXPECT_EQ(with(3, Pointwise("relu", Kind::kReLU, 2, 2)), "data bn+scale+relu relu6");
+  PlanNode leaky = Pointwise("relu", Kind::kReLU, 2, 3);
+  leaky.facts.pointwise->a = 0.1F;
+  EXPECT_EQ(with(3, leaky), "data bn+scale relu relu6");
+  EXPECT_EQ(with(3, Pointwise("tanh", Kind::kTanH, 2, 3)), "data bn+scale tanh relu6");
+  // The input of the step would be overwritten, or the scale is another one.
+  EXPECT_EQ(with(1, Norm("bn", 0, 0)), "data bn scale relu relu6");
+  EXPECT_EQ(with(2, Learned("scale", 1, 1, eight.get())), "data bn scale relu relu6");
+  EXPECT_EQ(with(2, Learned("scale", 1, 2, nine.get())), "data bn scale relu relu6");
+  EXPECT_EQ(with(2, Scale("scale", 1, 2)), "data bn scale relu relu6");
+  PlanNode half = Learned("scale", 1, 2, eight.get());
+  half.types = TypeTriple::Equal(kHalf);
+  EXPECT_EQ(with(2, half), "data bn scale relu relu6");
+  // Another layer reads a blob in between, or the user keeps it.
+  EXPECT_EQ(with(4, Plain("other", {1}, {4})), "data bn scale relu other");
+  EXPECT_EQ(with(4, Plain("other", {2}, {4})), "data bn+scale relu other");
+  options.kept = {2};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale relu relu6");
+  options.kept = {1};
+  EXPECT_EQ(Steps(nodes, options), "data bn scale relu relu6");
+  options.kept = {3};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale+relu relu6");
+  // Layers without a gradient.
+  options.kept.clear();
+  options.trained = {1, 2};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale relu relu6");
+  options.trained = {2, 3};
+  EXPECT_EQ(Steps(nodes, options), "data bn scale relu relu6");
+}
+
 }  // namespace
 }  // namespace caffe

@@ -33,6 +33,14 @@ struct Affine {
   static Affine Constant(double scale, double shift);
 };
 
+// The parameters of y = scale[c] x + shift[c], where c is the index along an axis of the bottom. All
+// of them are learned: Backward computes their gradients.
+struct ChannelScale {
+  int axis = 1;
+  BlobBase* scale = nullptr;
+  BlobBase* shift = nullptr;
+};
+
 // The properties of a layer after its set-up, for ranges, plan and memory plan. LayerTraits has
 // those known before. A layer that does not override Facts has none of the optional ones.
 struct LayerFacts {
@@ -91,6 +99,13 @@ struct LayerFacts {
     std::vector<int64_t> extents;  // of the bottoms along the axis
   };
 
+  // y = (x - mean) / deviation for each channel of axis 1, with statistics that Forward computes. In
+  // phase TRAIN, MakeWork may be asked for a work that computes the forward and the backward pass of
+  // this layer, of a ChannelScale after it, and of a ReLU after that.
+  struct Normalized {
+    int64_t channels = 0;
+  };
+
   Range range = Range::kOwn;
   Layouts layouts;
   std::vector<Alias> aliases;
@@ -114,6 +129,8 @@ struct LayerFacts {
   std::optional<Sum> sum;
   std::optional<Join> join;
   std::optional<Weighted> weighted;
+  std::optional<ChannelScale> channel_scale;
+  std::optional<Normalized> normalized;
 };
 
 }  // namespace caffe

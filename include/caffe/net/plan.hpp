@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,8 +54,12 @@ struct Step {
   std::vector<Conversion> before, after;  // of its inputs and tops
   std::vector<int> unstored;              // tops that it writes in kNHWC alone
   Part part;                              // what its only top is
+  // Of a step that computes its nodes' backward passes, too.
+  std::optional<ChannelScale> scale;
 
   bool fused() const { return nodes.size() > 1; }
+  // The step's work has a backward pass, which runs in place of those of its nodes.
+  bool trains() const { return scale.has_value(); }
 };
 
 struct PlanOptions {
@@ -62,6 +67,9 @@ struct PlanOptions {
   bool fuse = true;
   // Blobs that every forward must write: the user keeps them, or they are losses.
   std::set<int> kept;
+  // Nodes whose backward pass computes all gradients, each followed by one: steps may cover several
+  // of them, LayerFacts::normalized.
+  std::set<int> trained;
   // Steps may write their tops as parts of arrays in kNHWC. The executor must have an arena.
   bool parts = false;
 };

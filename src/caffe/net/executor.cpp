@@ -123,7 +123,11 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       works_(plan_.steps.size()),
       channels_last_(std::move(channels_last)),
       sources_(wiring.blobs.size()),
-      freed_diffs_(wiring.blobs.size()) {}
+      freed_diffs_(wiring.blobs.size()) {
+  for (size_t s = 0; s < plan_.steps.size(); ++s) {
+    if (plan_.steps[s].trains()) trained_[plan_.steps[s].nodes.back()] = s;
+  }
+}
 
 Executor::~Executor() = default;
 
@@ -142,6 +146,7 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   request.maps = step.maps;
   request.stages = step.stages;
   request.slopes = step.slopes;
+  request.scale = step.scale;
   if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
   const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
   if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
@@ -328,7 +333,7 @@ void Executor::RepeatStep(int index) {
   }
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
     Convert(before);
-    own.work->Run(workspace_->Need(own.work->workspace_bytes()));
+    own.work->Repeat(workspace_->Need(own.work->workspace_bytes()));
     Convert(after, Pitch(step));
   });
   if (step.part) Array(step.tops[0], Layout::kNHWC)->data_memory()->Return();
@@ -496,12 +501,48 @@ void Executor::Lose(int array) {
   if (one.kind == PassArrays::Kind::kData) {
     Forget(one.blob);
   } else if (one.kind == PassArrays::Kind::kDiff) {
-    std::shared_ptr<FreedDiff>& source = freed_diffs_[one.blob];
-    if (!source) source = std::make_shared<FreedDiff>(*wiring_.blobs[one.blob]);
-    memory.SetSource(source);
+    LoseDiff(one.blob);
   } else {
     memory.Return();
   }
+}
+
+void Executor::LoseDiff(int blob) {
+  std::shared_ptr<FreedDiff>& source = freed_diffs_[blob];
+  if (!source) source = std::make_shared<FreedDiff>(*wiring_.blobs[blob]);
+  wiring_.blobs[blob]->diff_memory()->SetSource(source);
+}
+
+void Executor::LoseSwallowedDiffs() {
+  for (const auto& [node, s] : trained_) {
+    const Step& step = plan_.steps[s];
+    for (int blob : step.swallowed) {
+      const auto shares = [&](int other) {
+        return wiring_.blobs[other]->diff_memory() == wiring_.blobs[blob]->diff_memory();
+      };
+      const int bottom = wiring_.nodes[step.nodes[0]].bottom_ids[0];
+      if (!shares(bottom) && !shares(step.tops[0])) LoseDiff(blob);
+    }
+  }
+}
+
+void Executor::RunAgain(int index) {
+  const auto trained = trained_.find(index);
+  if (trained == trained_.end()) return runner_->RepeatForward(index);
+  Work& work = *works_[trained->second].work;
+  InLayer(*wiring_.nodes[plan_.steps[trained->second].nodes[0]].layer,
+          [&] { work.Repeat(workspace_->Need(work.workspace_bytes())); });
+}
+
+void Executor::RunBackward(int index, const Gradients& gradients) {
+  const auto trained = trained_.find(index);
+  if (trained == trained_.end()) return runner_->Backward(index, gradients.bottoms(index));
+  const Step& step = plan_.steps[trained->second];
+  const LayerBase& first = *wiring_.nodes[step.nodes[0]].layer;
+  CAFFE_CHECK(HasNotedShapes(step), first.name(), " (", first.type(),
+              "): a bottom or top was reshaped since the last forward; run forward first");
+  Work& work = *works_[trained->second].work;
+  InLayer(first, [&] { work.Backward(workspace_->Need(work.workspace_bytes())); });
 }
 
 // Blobs that the caller reads after every forward are stored from then on: computing them each time
@@ -601,6 +642,7 @@ void Executor::BackwardInArena(const Gradients& gradients, const Observers& obse
   const PassArrays& arrays = arena_->arrays();
   const auto end = [&] {
     for (int array : arena_->placed()) Lose(array);
+    LoseSwallowedDiffs();
   };
   for (int array : arena_->dead_after_forward()) Lose(array);
   arena_->Place(workspace_->device(), arrays.forward_steps, static_cast<int>(arrays.steps.size()));
@@ -609,11 +651,11 @@ void Executor::BackwardInArena(const Gradients& gradients, const Observers& obse
     for (int index : arrays.backward) {
       for (; segment != arrays.segments.end() && segment->before == index; ++segment) {
         arena_->PlaceAgain(segment->step, segment->step + static_cast<int>(segment->nodes.size()));
-        for (int node : segment->nodes) runner_->RepeatForward(node);
+        for (int node : segment->nodes) RunAgain(node);
       }
       const Node& node = wiring_.nodes[index];
       for (PassObserver* observer : observers) observer->BeforeBackward(node);
-      runner_->Backward(index, gradients.bottoms(index));
+      RunBackward(index, gradients);
       for (PassObserver* observer : observers) observer->AfterBackward(node);
     }
   } catch (...) {

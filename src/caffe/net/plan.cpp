@@ -10,8 +10,8 @@ namespace caffe {
 namespace {
 
 // Chooses the layouts of the steps, in their order. A step uses kNHWC if its layer is faster then,
-// or if the layer, or the chain, can and an input is there in kNHWC. Inputs that are not there in the layout of
-// their reader are converted before it, once for all later readers; outputs and kept blobs are
+// or if the layer, or the chain, can and an input is there in kNHWC. Inputs that are not there in
+// the layout of their reader are converted before it, once for all later readers; outputs and kept blobs are
 // converted to kNCHW.
 class LayoutChooser {
  public:

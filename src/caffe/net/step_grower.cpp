@@ -255,10 +255,43 @@ class ChainGrower final : public StepGrower {
   }
 };
 
+// A step of training: a layer that normalises, a ChannelScale, and ReLU. Backward reads the bottom,
+// which must not be overwritten.
+class TrainedGrower final : public StepGrower {
+ public:
+  using StepGrower::StepGrower;
+
+ private:
+  bool Begin() override {
+    return first().bottoms.size() == 1 && first().tops.size() == 1 &&
+           first().tops != first().bottoms;
+  }
+
+  bool Add(int next) override {
+    const PlanNode& node = nodes_[next];
+    if (!options_.trained.count(next) || node.bottoms.size() != 1) return false;
+    if (step_.scale) {
+      if (!step_.stages.empty() || node.facts.pointwise != kPlainReLU) return false;
+      step_.stages.push_back(kPlainReLU);
+      return true;
+    }
+    const auto& scale = node.facts.channel_scale;
+    if (!scale || node.tops[0] == top() || scale->axis != 1 ||
+        scale->scale->count() != first().facts.normalized->channels) {
+      return false;
+    }
+    step_.scale = scale;
+    return true;
+  }
+};
+
 }  // namespace
 
 Step GrowStep(const std::vector<PlanNode>& nodes, const PlanOptions& options,
               const std::vector<int>& step_of, int first) {
+  if (nodes[first].facts.normalized && options.trained.count(first)) {
+    return TrainedGrower(nodes, options, step_of, first).Grow();
+  }
   const bool weighted = nodes[first].facts.weighted.has_value();
   if (options.fuse && weighted) return WeightedGrower(nodes, options, step_of, first).Grow();
   if (options.fuse) return ChainGrower(nodes, options, step_of, first).Grow();
