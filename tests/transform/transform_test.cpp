@@ -45,6 +45,7 @@ NetParameter WithWeights(const NetParameter& net, uint64_t seed = 7) {
     for (size_t b = 0; b < layer->blobs().size(); ++b) {
       if (layer->type() == "Parameter") continue;
       std::vector<double> values = TestNumbers(layer->blobs()[b]->count(), seed++);
+      for (double& value : values) value *= 0.737;  // not exact in narrow types
       if (layer->type() == "BatchNorm" && b == 1) {
         for (double& value : values) value = 4 + 2 * value;
       }
@@ -60,8 +61,8 @@ NetParameter WithWeights(const NetParameter& net, uint64_t seed = 7) {
 NetParameter Model(const std::string& text) { return WithWeights(ParseNet(text)); }
 
 // Runs one pass, and checks that the outputs agree.
-NetParameter Run(const std::string& pass, const NetParameter& model, std::string* notes,
-                 double tolerance = 2e-6) {
+NetParameter RunPass(const std::string& pass, const NetParameter& model, std::string* notes,
+                     double tolerance = 2e-6) {
   TransformOptions options;
   options.passes = {pass};
   TransformReport report;
@@ -98,7 +99,7 @@ TEST(FoldTest, MapsAfterAConvolutionInPlace) {
             Simple("bn", "BatchNorm", "conv", "conv") +
             Simple("scale", "Scale", "conv", "conv", "scale_param { bias_term: true }") +
             Simple("bias", "Bias", "conv", "conv") + ReluText("relu", "conv"));
-  const NetParameter folded = Run("fold", model, &notes);
+  const NetParameter folded = RunPass("fold", model, &notes);
   EXPECT_EQ(Lines(folded),
             "data (Input) -> data\n"
             "conv (Convolution) data -> conv, 2 blobs\n"
@@ -129,7 +130,7 @@ TEST(FoldTest, TopsKeepTheirNames) {
   const NetParameter model =
       Model(kData + Conv("conv", "data", "conv") + Simple("bn", "BatchNorm", "conv", "bn") +
             Simple("scale", "Scale", "bn", "scaled") + Simple("out", "Sigmoid", "scaled", "out"));
-  EXPECT_EQ(Lines(Run("fold", model, &notes)),
+  EXPECT_EQ(Lines(RunPass("fold", model, &notes)),
             "data (Input) -> data\n"
             "conv (Convolution) data -> scaled, 2 blobs\n"
             "out (Sigmoid) scaled -> out\n");
@@ -146,7 +147,7 @@ TEST(FoldTest, WeightsOfEveryLayout) {
                     "inner_product_param { num_output: 5 transpose: true bias_term: false } } ")}) {
     const NetParameter model = Model(kData + producer + Simple("bn", "BatchNorm", "w", "w") +
                                      Simple("bias", "Bias", "w", "w"));
-    const NetParameter folded = Run("fold", model, &notes);
+    const NetParameter folded = RunPass("fold", model, &notes);
     EXPECT_EQ(folded.layer_size(), 2) << producer << notes;
     EXPECT_EQ(folded.layer(1).blobs_size(), 2);
   }
@@ -158,7 +159,7 @@ TEST(FoldTest, WhatIsNotFolded) {
   NetParameter model =
       Model(kData + Conv("conv", "data", "conv") + Simple("bn", "BatchNorm", "conv", "bn") +
             Simple("other", "Sigmoid", "conv", "other"));
-  EXPECT_EQ(Lines(Run("fold", model, &notes)), Lines(model));
+  EXPECT_EQ(Lines(RunPass("fold", model, &notes)), Lines(model));
   EXPECT_EQ(notes, "bn (BatchNorm) is not folded: other layers read blob conv of conv, too\n");
   // Shared weights.
   const std::string share = "param { name: 'w' } param { name: 'b' } ";
@@ -167,12 +168,12 @@ TEST(FoldTest, WhatIsNotFolded) {
   };
   model = Model(kData + shared(Conv("a", "data", "a")) + Simple("bn", "BatchNorm", "a", "a") +
                 shared(Conv("b", "a", "b")));
-  EXPECT_EQ(Lines(Run("fold", model, &notes)), Lines(model));
+  EXPECT_EQ(Lines(RunPass("fold", model, &notes)), Lines(model));
   EXPECT_EQ(notes, "bn (BatchNorm) is not folded: other layers share the parameters of a\n");
   // No weights before the map; a scale of another axis.
   model = Model(kData + Simple("bn", "BatchNorm", "data", "bn") + Conv("conv", "bn", "conv") +
                 Simple("scale", "Scale", "conv", "scale", "scale_param { axis: 3 }"));
-  EXPECT_EQ(Lines(Run("fold", model, &notes)), Lines(model));
+  EXPECT_EQ(Lines(RunPass("fold", model, &notes)), Lines(model));
   EXPECT_EQ(notes,
             "bn (BatchNorm) is not folded: the layer before it has no weights\n"
             "scale (Scale) is not folded: its channels are not the outputs of conv\n");
@@ -180,12 +181,7 @@ TEST(FoldTest, WhatIsNotFolded) {
   model = Model(
       kData + Conv("conv", "data", "conv") +
       Simple("bn", "BatchNorm", "conv", "bn", "batch_norm_param { use_global_stats: false }"));
-  EXPECT_EQ(Lines(Run("fold", model, &notes)), Lines(model));
-  // The name of the top is in use between the layers.
-  model = Model(kData + Simple("first", "Sigmoid", "data", "x") + Conv("conv", "data", "conv") +
-                Simple("reads", "TanH", "x", "y") + Simple("bn", "BatchNorm", "conv", "x"));
-  EXPECT_EQ(Run("fold", model, &notes).layer_size(), model.layer_size());
-  EXPECT_TRUE(Holds(notes, "bn (BatchNorm) is not folded")) << notes;
+  EXPECT_EQ(Lines(RunPass("fold", model, &notes)), Lines(model));
 }
 
 const std::string kTrained =
@@ -207,7 +203,7 @@ const std::string kTrained =
 TEST(StripTest, KeepsWhatInferenceNeeds) {
   std::string notes;
   const NetParameter model = Model(kTrained);
-  const NetParameter stripped = Run("strip", model, &notes);
+  const NetParameter stripped = RunPass("strip", model, &notes);
   EXPECT_EQ(Lines(stripped),
             "test (Input) -> x\n"
             "ip (InnerProduct) x -> ip, 2 blobs\n"
@@ -266,7 +262,7 @@ TEST(StripTest, DropoutStaysWhereItsBottomChanges) {
       Model(kData + Conv("conv", "data", "conv") + Simple("drop", "Dropout", "conv", "dropped") +
             ReluText("relu", "conv") + Simple("out", "Sigmoid", "dropped", "out") +
             Simple("also", "Sigmoid", "conv", "also"));
-  EXPECT_EQ(Run("strip", model, &notes).layer_size(), model.layer_size());
+  EXPECT_EQ(RunPass("strip", model, &notes).layer_size(), model.layer_size());
   EXPECT_TRUE(Holds(notes, "drop (Dropout) stays: blob conv changes before out reads its copy"));
 }
 
@@ -285,7 +281,7 @@ TEST(ConstantsTest, LayersWithoutInputAreComputedOnce) {
             "layer { name: 'sum' type: 'Eltwise' bottom: 'data' bottom: 'c' top: 'sum' } "
             "layer { name: 'prod' type: 'Eltwise' bottom: 'sum' bottom: 's' top: 'prod' "
             "  eltwise_param { operation: PROD } } ");
-  const NetParameter result = Run("constants", model, &notes);
+  const NetParameter result = RunPass("constants", model, &notes);
   EXPECT_EQ(Lines(result),
             "data (Input) -> data\n"
             "square (Parameter) -> c, 1 blobs\n"
@@ -320,7 +316,7 @@ TEST(ConstantsTest, PowerChains) {
       Model(kData + Power("one", "data", "a", "scale: 2 shift: 1") +
             Power("two", "a", "b", "scale: 0.5 shift: -3") + Power("same", "b", "c", "power: 1") +
             Power("square", "c", "d", "power: 2 scale: 0.25 shift: 4"));
-  NetParameter result = Run("constants", model, &notes);
+  NetParameter result = RunPass("constants", model, &notes);
   EXPECT_EQ(Lines(result), "data (Input) -> data\nsquare (Power) data -> d\n");
   // 0.25 (0.5 (2 x + 1) - 3) + 4
   EXPECT_EQ(result.layer(1).power_param().scale(), 0.25f);
@@ -330,13 +326,13 @@ TEST(ConstantsTest, PowerChains) {
   model = Model(kData + Conv("conv", "data", "conv") +
                 Power("half", "conv", "conv", "scale: 0.5 shift: 0.25") +
                 Simple("out", "Sigmoid", "conv", "out"));
-  result = Run("constants", model, &notes);
+  result = RunPass("constants", model, &notes);
   EXPECT_EQ(Lines(result),
             "data (Input) -> data\nconv (Convolution) data -> conv, 2 blobs\n"
             "out (Sigmoid) conv -> out\n");
   model = Model(kData + Power("one", "data", "a", "scale: 2") + Power("two", "a", "b", "shift: 2") +
                 Simple("out", "Sigmoid", "a", "out"));
-  EXPECT_EQ(Lines(Run("constants", model, &notes)), Lines(model));
+  EXPECT_EQ(Lines(RunPass("constants", model, &notes)), Lines(model));
 }
 
 TEST(ConstantsTest, NeighbouringMapsBecomeOneScale) {
@@ -345,7 +341,7 @@ TEST(ConstantsTest, NeighbouringMapsBecomeOneScale) {
       Model(kData + Simple("bn", "BatchNorm", "data", "bn") +
             Simple("scale", "Scale", "bn", "bn", "scale_param { bias_term: true }") +
             Power("half", "bn", "half", "scale: 0.5 shift: 0.25"));
-  const NetParameter result = Run("constants", model, &notes);
+  const NetParameter result = RunPass("constants", model, &notes);
   EXPECT_EQ(Lines(result), "data (Input) -> data\nhalf (Scale) data -> half, 2 blobs\n");
   EXPECT_EQ(notes,
             "bn (BatchNorm) is joined with scale (Scale) into one Scale layer\n"
@@ -363,7 +359,7 @@ TEST(CastsTest, PairsThatCancel) {
   NetParameter model = Model(
       kData + Simple("first", "Sigmoid", "data", "a") + Cast("wide", "a", "b", "FLOAT", "DOUBLE") +
       Cast("back", "b", "c", "DOUBLE", "FLOAT") + Simple("out", "Sigmoid", "c", "out"));
-  EXPECT_EQ(Lines(Run("casts", model, &notes)),
+  EXPECT_EQ(Lines(RunPass("casts", model, &notes)),
             "data (Input) -> data\nfirst (Sigmoid) data -> a\nout (Sigmoid) a -> out\n");
   EXPECT_EQ(notes,
             "back (Quantizer) is removed: it only restores the type before wide (Quantizer)\n"
@@ -372,7 +368,7 @@ TEST(CastsTest, PairsThatCancel) {
   model = Model(kData + Simple("first", "Sigmoid", "data", "a") +
                 Cast("narrow", "a", "b", "FLOAT", "HALF") +
                 Cast("back", "b", "c", "HALF", "FLOAT") + Simple("out", "Sigmoid", "c", "out"));
-  EXPECT_EQ(Lines(Run("casts", model, &notes)), Lines(model));
+  EXPECT_EQ(Lines(RunPass("casts", model, &notes)), Lines(model));
   EXPECT_EQ(notes, "back (Quantizer) stays: narrow (Quantizer) before it loses precision\n");
 }
 

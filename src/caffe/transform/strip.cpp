@@ -99,13 +99,15 @@ void KeepOnly(NetParameter* model, const std::vector<BlobUse>& wanted, Transform
       continue;
     }
     const LayerTraits& traits = TraitsOf(layer->type());
-    if (!traits.input) continue;
-    InputParameter* input = layer->mutable_input_param();
+    if (!traits.input && traits.top_memory != TopMemory::kShared) continue;
     for (int t = layer->top_size() - 1; t >= 0; --t) {
       if (needed.count({i, t}) > 0) continue;
-      notes->push_back(Concat("input ", layer->top(t), " is removed: no output depends on it"));
-      if (input->shape_size() == layer->top_size()) {
-        input->mutable_shape()->DeleteSubrange(t, 1);
+      if (traits.input) {
+        notes->push_back(Concat("input ", layer->top(t), " is removed: no output depends on it"));
+        InputParameter* input = layer->mutable_input_param();
+        if (input->shape_size() == layer->top_size()) {
+          input->mutable_shape()->DeleteSubrange(t, 1);
+        }
       }
       layer->mutable_top()->DeleteSubrange(t, 1);
     }
