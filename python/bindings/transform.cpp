@@ -51,6 +51,7 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
   }
   caffe::CheckPasses(options);
   const std::string prefix = out.is_none() ? "" : ToFile(out, "transform");
+  if (!prefix.empty()) caffe::CheckWritable(prefix);
   NetParameter model;
   if (weights.is_none()) {
     NetParameter parameter;

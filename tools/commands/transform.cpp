@@ -124,6 +124,7 @@ int TransformCommand(const Options& options) {
   transform.strip.outputs = List(options.outputs);
   transform.seed = static_cast<uint64_t>(options.seed);
   CheckPasses(transform);
+  CheckWritable(options.out);
   NetParameter model = ReadModel(options.model, options.weights);
   transform.device = ChooseDevice(options.gpu);
   TransformReport report;

@@ -117,5 +117,7 @@ NetParameter JoinModel(const NetParameter& net, NetParameter weights);
 NetParameter ReadModel(const std::string& net, const std::string& weights);
 // Writes prefix.prototxt and prefix.caffemodel. Both are complete before either gets its name.
 void WriteModel(const NetParameter& model, const std::string& prefix);
+// Throws if WriteModel could not make its files; leaves existing ones unchanged.
+void CheckWritable(const std::string& prefix);
 
 }  // namespace caffe
