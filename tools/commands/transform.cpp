@@ -7,7 +7,6 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/json.hpp"
@@ -36,18 +35,6 @@ Shape ParseShape(const std::string& text) {
   }
   return shape;
 }
-
-// Leaves out the lines of the nets that the passes make.
-class QuietLog {
- public:
-  QuietLog() : level_(log::level()) {
-    if (level_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
-  }
-  ~QuietLog() { log::SetLevel(level_); }
-
- private:
-  log::Level level_;
-};
 
 std::string Text(const TransformReport& report) {
   std::string text;
@@ -128,10 +115,7 @@ int TransformCommand(const Options& options) {
   NetParameter model = ReadModel(options.model, options.weights);
   transform.device = ChooseDevice(options.gpu);
   TransformReport report;
-  {
-    const QuietLog quiet;
-    model = TransformModel(std::move(model), transform, &report);
-  }
+  model = TransformModel(std::move(model), transform, &report);
   WriteModel(model, options.out);
   std::cout << (options.json ? Json(options, report) : Text(report)) << std::flush;
   return 0;

@@ -91,6 +91,18 @@ std::vector<const PassEntry*> Resolve(const std::vector<std::string>& names) {
   return passes;
 }
 
+// Leaves out the lines of the nets that the passes make.
+class QuietLog {
+ public:
+  QuietLog() : level_(log::level()) {
+    if (level_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
+  }
+  ~QuietLog() { log::SetLevel(level_); }
+
+ private:
+  log::Level level_;
+};
+
 bool Names(const TransformOptions& options, const std::string& pass) {
   return std::find(options.passes.begin(), options.passes.end(), pass) != options.passes.end();
 }
@@ -146,6 +158,7 @@ void CheckPasses(const TransformOptions& options) {
 NetParameter TransformModel(NetParameter model, const TransformOptions& options,
                             TransformReport* report) {
   CheckPasses(options);
+  const QuietLog quiet;
   const NetParameter original = model;
   *report = {};
   for (const PassEntry* pass : Resolve(options.passes)) {
