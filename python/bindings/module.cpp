@@ -3,8 +3,6 @@
 
 namespace py = pybind11;
 
-void BindTransform(py::module_& module);
-
 PYBIND11_MODULE(_caffe, module) {
   module.doc() = "The compiled part of the package caffe.";
   module.attr("__version__") = CAFFE_VERSION;

@@ -292,6 +292,24 @@ TEST(ConstantsTest, LayersWithoutInputAreComputedOnce) {
   EXPECT_TRUE(Holds(notes, "three (DummyData) is computed once, in the layers that read it\n"));
 }
 
+TEST(ConstantsTest, EveryTopThatIsReadBecomesAParameter) {
+  std::string notes;
+  const NetParameter model = Model(
+      kData +
+      "layer { name: 'three' type: 'DummyData' top: 'c' dummy_data_param { shape { dim: 2 dim: 12 "
+      "dim: 5 dim: 5 } data_filler { type: 'constant' value: 3 } } } "
+      "layer { name: 'cut' type: 'Slice' bottom: 'c' top: 'a' top: 'b' top: 'd' } " +
+      Power("negative", "d", "e", "scale: -1") +
+      "layer { name: 'sum' type: 'Eltwise' bottom: 'data' bottom: 'a' bottom: 'b' bottom: 'e' top: "
+      "'sum' } ");
+  EXPECT_EQ(Lines(RunPass("constants", model, &notes)),
+            "data (Input) -> data\n"
+            "cut_a (Parameter) -> a, 1 blobs\n"
+            "cut_b (Parameter) -> b, 1 blobs\n"
+            "negative (Parameter) -> e, 1 blobs\n"
+            "sum (Eltwise) data a b e -> sum\n");
+}
+
 TEST(ConstantsTest, RandomDataAndNetsWithoutInputStay) {
   std::string notes;
   const std::string random =
