@@ -21,6 +21,7 @@ _ALLOWED['graph'] = ['core']  # and the traits of layers, see _FILES
 _ALLOWED['net'] = ['graph', 'layer'] + _ALLOWED['layer']
 _ALLOWED['calibration'] = ['net'] + _ALLOWED['net']
 _ALLOWED['solver'] = ['net'] + _ALLOWED['net']
+_ALLOWED['transform'] = ['net'] + _ALLOWED['net']
 
 # Single headers that are allowed in addition.
 _FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp'],

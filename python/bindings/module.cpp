@@ -18,5 +18,6 @@ PYBIND11_MODULE(_caffe, module) {
   BindSolver(module);
   BindStreams(module);
   BindTimer(module);
+  BindTransform(module);
   WaitAtExit();
 }

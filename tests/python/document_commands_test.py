@@ -71,6 +71,10 @@ RULES = [
     ('docs/command_line.md', r'caffe train -solver solver\.prototxt -log_dir logs',
      Run((r'^', 'python3 examples/mnist/create_mnist.py --data "$MNIST" && build/tools/'),
          (r'solver\.prototxt', 'models/lenet/lenet_solver.prototxt'))),
+    ('docs/command_line.md', r'caffe transform -model train_val\.prototxt .*',
+     Run((r'^', 'build/tools/'), (r'train_val\.prototxt', 'models/lenet/lenet_train_test.prototxt'),
+         (r'trained\.caffemodel', 'models/lenet/lenet_iter_20.caffemodel'), more=' -gpu cpu')),
+    ('', r'caffe transform', Skip('a name in the running text')),
     ('docs/command_line.md', r'(python3 )?tools/(parse|plot)_log\.py logs/caffe\.INFO.*', AS_IT_IS),
     ('docs/', r'caffe time -plan', Run((r'^', 'build/tools/'), more=' -phase TEST -iterations 2 '
                                        '-gpu cpu -model models/lenet/lenet.prototxt')),

@@ -124,6 +124,7 @@ TEST_F(CommandsTest, HelpOfEachCommandHasItsFlags) {
       {"test", {"-model FILE", "-weights FILE", "-iterations N", "-json"}},
       {"time", {"-model FILE", "-phase PHASE", "-lt ", "-plan "}},
       {"tune", {"-model FILE", "-weights FILE", "-train ", "-gpu DEVICE", "-iterations N"}},
+      {"transform", {"-passes LIST", "-out PREFIX", "-shape SHAPE", "-outputs LIST", "-seed N"}},
       {"device_query", {"-self_test", "-gpu", "bfloat16"}},
       {"layers", {"[NAME...]", "-json"}},
       {"cache", {"--max-size", "verify"}}};
@@ -579,6 +580,43 @@ TEST_F(CommandsTest, SelfTestFindsAWrongKernel) {
         << rows;
   }
   EXPECT_TRUE(Holds(rows, "\"family\": \"PReLU\", \"passed\": true")) << rows;
+}
+
+TEST_F(CommandsTest, TransformWritesAModelThatComputesTheSame) {
+  const std::string solver = Solver("");
+  ASSERT_EQ(0, Run({"train", "-solver", solver, "-gpu=cpu"})) << err;
+  const std::string net = folder / "net.prototxt", weights = folder / "s_iter_4.caffemodel";
+  ASSERT_EQ(0, Run({"transform", "-model", net, "-weights", weights, "-passes", "strip,round",
+                    "-type=bfloat16", "-out", folder / "t", "-gpu=cpu"}))
+      << err;
+  EXPECT_TRUE(Holds(out, "strip: loss (EuclideanLoss) is removed")) << out;
+  EXPECT_TRUE(Holds(out, "round: 1 parameter is stored as bfloat16\n")) << out;
+  EXPECT_TRUE(Holds(out, "\nstrip                    3       2")) << out;
+  const NetParameter written = ReadNetParameterBinary(folder / "t.caffemodel");
+  EXPECT_EQ(written.layer(1).blobs(0).data_type(), CAFFE_BFLOAT16);
+  EXPECT_EQ(ReadNetParameter(folder / "t.prototxt").layer(1).blobs_size(), 0);
+  // What was written can be transformed again; -json prints the same facts.
+  ASSERT_EQ(0, Run({"transform", "-model", folder / "t.prototxt", "-weights",
+                    folder / "t.caffemodel", "-out", folder / "u", "-gpu=cpu", "-json"}))
+      << err;
+  EXPECT_TRUE(Holds(out, "\"name\": \"casts\", \"layers_before\": 2, \"layers_after\": 2")) << out;
+  EXPECT_TRUE(Holds(out, "{\"blob\": \"y\", \"count\": 8, \"items\": 4,")) << out;
+  EXPECT_TRUE(Holds(out, "\"relative\": 0, \"cosine\": 1, \"same_argmax\": 4}")) << out;
+
+  ExpectError({"transform"}, "Need a model: -model FILE");
+  ExpectError({"transform", "-model", net}, "Need the weights of the model");
+  ExpectError({"transform", "-model", net, "-weights", weights}, "-out PREFIX");
+  const auto error = [&](const std::string& flag, const std::string& text) {
+    ExpectError({"transform", "-model", net, "-weights", weights, "-out", folder / "v", flag},
+                text);
+  };
+  error("-passes=fuld", "unknown pass 'fuld'; did you mean fold? (known: strip fold constants ");
+  error("-shape=1,x", "-shape has 'x'");
+  error("-type=half", "neither is named");
+  error("-model=/none", "File not found: /none");
+  error("-weights=/none", "File not found: /none");
+  error("-out=/none/x", "cannot write /none/x.caffemodel");
+  EXPECT_FALSE(std::filesystem::exists(folder / "v.prototxt"));
 }
 
 TEST_F(CommandsTest, LayersPrintsTheCatalogue) {

@@ -37,6 +37,17 @@ constexpr Command kCommands[] = {
      "keeps\n"
      "the fastest ones in the program cache, where later runs find them. Prints the steps of a\n"
      "forward with their times, and the choices.\n"},
+    {"transform", TransformCommand, false, "rewrite a trained model: strip, fold, round",
+     "-model FILE -weights FILE,... -passes LIST -out PREFIX [-shape N,C,H,W] [-type TYPE] [flags]",
+     "Writes PREFIX.prototxt and PREFIX.caffemodel. The passes run in the given order:\n"
+     "  strip             keep what inference needs\n"
+     "  fold              BatchNorm, Scale and Bias into the weights before them\n"
+     "  constants         compute constant layers once, join linear layers\n"
+     "  casts             remove pairs of Quantizer layers that cancel\n"
+     "  all               strip,fold,constants,casts\n"
+     "  round             store weights as half or bfloat16\n"
+     "  quantize_weights  store weights as codes of int8 or int16\n"
+     "Prints what each pass did, and how far the outputs of both nets differ for random inputs.\n"},
     {"device_query", DeviceQueryCommand, true, "print the devices of this machine",
      "[-gpu DEVICE] [--self-test [TYPE...]] [--json]",
      "Prints name, driver and capabilities of each device; with --self-test a row with pass or "

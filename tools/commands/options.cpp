@@ -37,14 +37,15 @@ struct Parser {
   Parser() {
     app.set_help_flag();
     Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
-    Add("--model", options.model, "test time tune", "the net, a prototxt")->type_name("FILE");
-    Add("--weights", options.weights, "train test time tune",
+    Add("--model", options.model, "test time tune transform", "the net, a prototxt")
+        ->type_name("FILE");
+    Add("--weights", options.weights, "train test time tune transform",
         "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
         "ones")
         ->type_name("FILE");
     Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
-    Add("--gpu", options.gpu, "train test time tune device_query",
+    Add("--gpu", options.gpu, "train test time tune transform device_query",
         "the device: a number or name as device_query prints them, or cpu, or all; default: as the "
         "solver says, else the best device")
         ->type_name("DEVICE");
@@ -72,10 +73,26 @@ struct Parser {
     Add("--plan", options.plan, "time",
         "print a table of the steps of a forward: layers, library, types, workspace, bytes, "
         "operations, time");
+    Add("--passes", options.passes, "transform", "names, separated by commas (default: all)")
+        ->type_name("LIST");
+    Add("--out", options.out, "transform", "names of the results, without extension")
+        ->type_name("PREFIX");
+    Add("--type", options.type, "transform",
+        "for round half (default) or bfloat16, for quantize_weights int8 (default) or int16")
+        ->type_name("TYPE");
+    Add("--shape", options.shape, "transform",
+        "the shape of the inputs that replace data layers, such as 1,3,227,227")
+        ->type_name("SHAPE");
+    Add("--outputs", options.outputs, "transform",
+        "for strip: the blobs to compute, separated by commas (default: outputs of the net and "
+        "scores that losses read)")
+        ->type_name("LIST");
+    Add("--seed", options.seed, "transform", "of the random inputs (default 1)")->type_name("N");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
-    Add("--json", options.json, "test time device_query layers", "print JSON on standard output");
+    Add("--json", options.json, "test time transform device_query layers",
+        "print JSON on standard output");
     Add("--progress", options.progress, "train test",
         "show a progress bar on a terminal (default; --noprogress: none)");
     Add("--help", options.help, "", "print this text");

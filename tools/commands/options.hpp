@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Options {
   bool lt = true;      // caffe time: print a line for each layer
   bool plan = false;   // caffe time: print a table of the steps
   bool train = false;  // caffe tune: phase TRAIN, too
+  // caffe transform
+  std::string passes = "all", out, shape, outputs, type;
+  int64_t seed = 1;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

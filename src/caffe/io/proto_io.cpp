@@ -18,6 +18,7 @@
 #include <set>
 #include <vector>
 
+#include "binary_net.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/foreign_names.hpp"
@@ -301,9 +302,13 @@ NetParameter ReadNetParameterBinary(const std::string& path) {
                      !net.GetReflection()->GetUnknownFields(net).empty();
   CAFFE_CHECK(!alien, "Failed to parse NetParameter file: ", path, ": ",
               WhatItIs(ReadFile(path), net));
-  MoveMergeCrop(&net);
-  UpgradeNetAsNeeded(path, &net);
+  UpgradeBinaryNet(path, &net);
   return net;
+}
+
+void UpgradeBinaryNet(const std::string& path, NetParameter* net) {
+  MoveMergeCrop(net);
+  UpgradeNetAsNeeded(path, net);
 }
 
 NetParameter ParseNetParameter(const std::string& bytes, const std::string& name) {

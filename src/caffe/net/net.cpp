@@ -529,7 +529,9 @@ void Net::CopyTrainedLayersFrom(const std::string& paths) {
   CAFFE_CHECK(!list.empty(), "net ", name(), ": no file name in '", paths, "'");
   for (const std::string& path : list) {
     try {
-      CopyTrainedLayersFrom(ReadWeights(wiring_, path));
+      const WeightsFile file = ReadWeights(wiring_, path);
+      CopyWeights(wiring_, file);
+      rooms_->ranges.Read(file.net());
     } catch (const Error&) {
       RethrowWithAdvice(path);
     }

@@ -1,5 +1,6 @@
 #include "net_weights.hpp"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -22,11 +23,34 @@ int64_t Elements(const BlobProto& source) {
          static_cast<int64_t>(DataTypeByProto(source.data_type()).bytes());
 }
 
-// Throws the error of FromProto before anything has changed.
-void CheckFits(const BlobBase& target, const BlobProto& source) {
-  if (target.ShapeEquals(source) && Elements(source) == target.count()) return;
+// Throws the error of FromProto before anything has changed. `stored`: elements that are still in
+// the file, or -1.
+void CheckFits(const BlobBase& target, const BlobProto& source, int64_t stored) {
+  const int64_t elements = stored < 0 ? Elements(source) : stored;
+  if (target.ShapeEquals(source) && elements == target.count()) return;
+  CAFFE_CHECK(stored < 0 || !target.ShapeEquals(source), "blob ", target.name(), " of shape ",
+              target.shape_string(), " needs ", target.count(),
+              " elements, but its data in the file has ", stored);
   MakeBlob(target.type(), Runtime::Get().cpu(), target.shape(), target.name())
       ->FromProto(source, false);
+}
+
+// Copies the floats of a blob that are still in the file.
+void ReadStored(const WeightsFile& file, int index, BlobBase* target) {
+  target->data_memory()->ForgetHostWrites();  // what is not stored is not made for this
+  void* const data = target->mutable_host_data();
+  if (target->type() == kFloat) {
+    file.Read(index, 0, target->count(), static_cast<float*>(data));
+    return;
+  }
+  constexpr int64_t kPart = 1 << 16;
+  std::vector<float> part(kPart);
+  for (int64_t first = 0; first < target->count(); first += kPart) {
+    const int64_t count = std::min(kPart, target->count() - first);
+    file.Read(index, first, count, part.data());
+    ConvertElements(kFloat, part.data(), target->type(),
+                    static_cast<char*>(data) + first * target->type().bytes(), count);
+  }
 }
 
 // Layers are found by name. If several have one name, the first of the file or net matches the
@@ -99,19 +123,27 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
   }
 }
 
-void CopyWeights(const Wiring& net, const NetParameter& trained) {
+namespace {
+
+// `file` may be null: then all arrays are in `trained`.
+void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* file) {
   if (HasCodedParameters(trained)) {
     NetParameter decoded = trained;
     DecodeParameters(&decoded);
-    return CopyWeights(net, decoded);
+    return Copy(net, decoded, nullptr);
   }
-  struct Copy {
+  struct Source {
     BlobBase* target;
-    const BlobProto* source;
+    const BlobProto* proto;
+    int index;  // in the file
+    bool stored;
   };
-  std::vector<Copy> copies;
+  std::vector<Source> copies;
+  int index = 0;
   Namesakes namesakes(net);
   for (const LayerParameter& source : trained.layer()) {
+    const int first = index;
+    index += source.blobs_size();
     LayerBase* layer = namesakes.Next(source.name());
     if (!layer) continue;
     auto& targets = layer->blobs();
@@ -119,16 +151,23 @@ void CopyWeights(const Wiring& net, const NetParameter& trained) {
                 "' has ", targets.size(), " parameters, but the file has ", source.blobs_size(),
                 " for it; rename the layer to skip them");
     for (int b = 0; b < source.blobs_size(); ++b) {
+      const int64_t stored = file ? file->Elements(first + b) : -1;
       try {
-        CheckFits(*targets[b], source.blobs(b));
+        CheckFits(*targets[b], source.blobs(b), stored);
       } catch (const Error& error) {
         CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
                     "; to train it from its filler rename the layer");
       }
-      copies.push_back({targets[b].get(), &source.blobs(b)});
+      copies.push_back({targets[b].get(), &source.blobs(b), first + b, stored >= 0});
     }
   }
-  for (const Copy& copy : copies) copy.target->FromProto(*copy.source, false);
+  for (const Source& copy : copies) {
+    if (copy.stored) {
+      ReadStored(*file, copy.index, copy.target);
+    } else {
+      copy.target->FromProto(*copy.proto, false);
+    }
+  }
   if (copies.empty() && !net.parameters.empty()) {
     log::Warning(
         Concat("net ", net.name, ": no layer of the weights of net '", trained.name(),
@@ -136,8 +175,17 @@ void CopyWeights(const Wiring& net, const NetParameter& trained) {
   }
 }
 
-NetParameter ReadWeights(const Wiring& net, const std::string& path) {
-  return IsHdf5File(path) ? ReadHdf5Weights(net, path) : ReadNetParameterBinary(path);
+}  // namespace
+
+void CopyWeights(const Wiring& net, const NetParameter& trained) { Copy(net, trained, nullptr); }
+
+void CopyWeights(const Wiring& net, const WeightsFile& file) {
+  // A file with codes was read whole.
+  Copy(net, file.net(), HasCodedParameters(file.net()) ? nullptr : &file);
+}
+
+WeightsFile ReadWeights(const Wiring& net, const std::string& path) {
+  return IsHdf5File(path) ? WeightsFile(ReadHdf5Weights(net, path)) : WeightsFile(path);
 }
 
 void RethrowWithAdvice(const std::string& path) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "caffe/io/weights_file.hpp"
 #include "caffe/net/wiring.hpp"
 
 // Copies parameters of a net from another net or a file, and writes them to a file. Layers are
@@ -14,10 +15,11 @@ namespace caffe {
 void ShareWeights(const Wiring& net, const Wiring& other);
 // Throws before anything has changed if a layer's parameters do not fit.
 void CopyWeights(const Wiring& net, const NetParameter& trained);
+void CopyWeights(const Wiring& net, const WeightsFile& file);
 // The names in a list of weight files separated by commas.
 std::vector<std::string> SplitPaths(const std::string& paths);
-// Reads a caffemodel or an HDF5 file.
-NetParameter ReadWeights(const Wiring& net, const std::string& path);
+// Opens a caffemodel, or reads an HDF5 file.
+WeightsFile ReadWeights(const Wiring& net, const std::string& path);
 // Call this in a catch block after ReadWeights and CopyWeights: rethrows the current exception, or
 // one with advice if the file is a solver state.
 [[noreturn]] void RethrowWithAdvice(const std::string& path);

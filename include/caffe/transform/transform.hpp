@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/shape.hpp"
+
+namespace caffe {
+
+class Device;
+class NetParameter;
+
+// Rewrites trained models: a model is a NetParameter whose layers hold their parameters in `blobs`,
+// as in a caffemodel. A pass is a function from model to model. It describes in `notes`, one
+// sentence each, what it changed and what it left as it is. The layers of a model are those of
+// phase TEST.
+using TransformNotes = std::vector<std::string>;
+
+struct StripOptions {
+  // The shape of the first top of each data layer that becomes an Input. Empty: the layer itself is
+  // asked, so its data must be there.
+  Shape shape;
+  // The blobs to compute; empty: the outputs of the net and the scores that losses and accuracies
+  // read.
+  std::vector<std::string> outputs;
+};
+
+// Keeps what inference needs. Removes losses, Accuracy, Silence, layers that are the identity in
+// phase TEST (Dropout), Split, and layers on which no output depends; data layers become Inputs.
+// Clears rules, fillers, learning rates, decays, loss weights and gradients. If the only sources
+// are DummyData layers, these become Inputs.
+NetParameter StripForInference(NetParameter model, const StripOptions& options,
+                               TransformNotes* notes);
+
+// Folds per-channel maps (BatchNorm with global statistics, Scale, Bias) into weights and bias of
+// the layer before them. Computed in double, rounded once. A layer is not folded if another layer
+// reads the blob before it, or if the weights are shared.
+NetParameter FoldChannelMaps(NetParameter model, TransformNotes* notes);
+
+// Computes layers that depend on no input once; their tops become Parameter layers. Joins linear
+// Power layers with each other, with a Power after them and with weights before them, and two
+// neighbouring per-channel maps into one Scale layer. Removes Power layers that are the identity.
+NetParameter FoldConstants(NetParameter model, TransformNotes* notes);
+
+// Removes Quantizer layers that restore the type before another Quantizer, if that one lost
+// nothing, and those that convert a type to itself.
+NetParameter RemoveCasts(NetParameter model, TransformNotes* notes);
+
+// Stores parameters as packed data of type half or bfloat16: weights of convolutions and inner
+// products, and other parameters of at least 4096 elements. A parameter that overflows half stays.
+NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes);
+
+// Stores weights of convolutions and inner products as codes of quant8 or quant16 with symmetric
+// ranges in NetParameter.quantizer: one range for each output channel if channels are the first
+// axis of the weights, else one for all. Readers decode them to float.
+NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* notes);
+
+struct TransformOptions {
+  // Names of passes in the order of execution; "all" stands for AllPasses().
+  std::vector<std::string> passes;
+  StripOptions strip;
+  // For round: half or bfloat16; for quantize_weights: int8 or int16. Empty: half, int8.
+  std::string type;
+  // Of the comparison: null means the CPU.
+  Device* device = nullptr;
+  uint64_t seed = 1;
+  // Values of inputs by name; other inputs are uniform in [-1, 1].
+  std::map<std::string, std::vector<float>> inputs;
+};
+
+// The names that TransformOptions::passes may have, without "all".
+std::vector<std::string> TransformPasses();
+// The passes of "all".
+std::vector<std::string> AllPasses();
+// Throws for an unknown pass, listing the known ones, and for a type that a pass does not have.
+void CheckPasses(const TransformOptions& options);
+
+struct PassReport {
+  std::string name;
+  int layers_before = 0, layers_after = 0;
+  int64_t bytes_before = 0, bytes_after = 0;  // of the caffemodel
+  TransformNotes notes;
+};
+
+// How far an output of two nets differs for the same input.
+struct OutputDifference {
+  std::string blob;
+  int64_t count = 0, items = 0;  // items: extent of axis 0
+  double largest = 0;            // magnitude, in the first net
+  double largest_difference = 0;
+  double relative = 0;  // largest_difference / largest
+  double cosine = 1;
+  int64_t same_argmax = 0;  // items whose largest element has the same index
+};
+
+struct TransformReport {
+  std::vector<PassReport> passes;
+  std::vector<OutputDifference> outputs;
+};
+
+// Every output of the first model, without losses and accuracies, that the second one has, too.
+std::vector<OutputDifference> CompareOutputs(const NetParameter& first, const NetParameter& second,
+                                             const TransformOptions& options);
+
+// Runs the passes and compares the outputs. Throws if the weights do not fit.
+NetParameter TransformModel(NetParameter model, const TransformOptions& options,
+                            TransformReport* report);
+
+// The layers of a net in phase TEST with the parameters of the same names from `weights`. Codes are
+// decoded to float.
+NetParameter JoinModel(const NetParameter& net, NetParameter weights);
+// JoinModel with files; `weights` may name several caffemodels or HDF5 files, separated by commas.
+// Later files replace weights of earlier ones.
+NetParameter ReadModel(const std::string& net, const std::string& weights);
+// Writes prefix.prototxt and prefix.caffemodel. Both are complete before either gets its name.
+void WriteModel(const NetParameter& model, const std::string& prefix);
+// Throws if WriteModel could not make its files; leaves existing ones unchanged.
+void CheckWritable(const std::string& prefix);
+
+}  // namespace caffe

@@ -1,0 +1,82 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "caffe.pb.h"
+#include "caffe/device/runtime.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/net/net_file.hpp"
+#include "caffe/transform/transform.hpp"
+#include "gil.hpp"
+#include "net_lock.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+using caffe::NetParameter;
+
+py::dict ToDict(const caffe::TransformReport& report) {
+  py::list passes, outputs;
+  for (const caffe::PassReport& pass : report.passes) {
+    passes.append(py::dict(
+        py::arg("name") = pass.name, py::arg("layers_before") = pass.layers_before,
+        py::arg("layers_after") = pass.layers_after, py::arg("bytes_before") = pass.bytes_before,
+        py::arg("bytes_after") = pass.bytes_after, py::arg("notes") = pass.notes));
+  }
+  for (const caffe::OutputDifference& output : report.outputs) {
+    outputs.append(py::dict(py::arg("blob") = output.blob, py::arg("count") = output.count,
+                            py::arg("items") = output.items, py::arg("largest") = output.largest,
+                            py::arg("largest_difference") = output.largest_difference,
+                            py::arg("relative") = output.relative,
+                            py::arg("cosine") = output.cosine,
+                            py::arg("same_argmax") = output.same_argmax));
+  }
+  return py::dict(py::arg("passes") = passes, py::arg("outputs") = outputs);
+}
+
+py::tuple Transform(const py::object& net, const py::object& weights, const py::object& out,
+                    const py::dict& settings) {
+  caffe::TransformOptions options;
+  options.passes = settings["passes"].cast<std::vector<std::string>>();
+  options.type = settings["type"].cast<std::string>();
+  options.strip.shape = settings["shape"].cast<std::vector<int64_t>>();
+  options.strip.outputs = settings["outputs"].cast<std::vector<std::string>>();
+  options.seed = settings["seed"].cast<uint64_t>();
+  options.device = caffe::Runtime::Get().default_device();
+  using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
+  for (const auto& [name, value] : settings["inputs"].cast<py::dict>()) {
+    const auto array = value.cast<Array>();
+    options.inputs[name.cast<std::string>()].assign(array.data(), array.data() + array.size());
+  }
+  caffe::CheckPasses(options);
+  const std::string prefix = out.is_none() ? "" : ToFile(out, "transform");
+  if (!prefix.empty()) caffe::CheckWritable(prefix);
+  NetParameter model;
+  if (weights.is_none()) {
+    NetParameter parameter;
+    caffe::Net& made = net.cast<caffe::Net&>();
+    LockOf(made)->WaitUntilIdle();
+    made.ToProto(&parameter);
+    model = caffe::JoinModel(parameter, parameter);
+  } else {
+    const std::string path = ToFile(weights, "transform");
+    model = caffe::ReadModel(ToFile(net, "transform"), path);
+  }
+  caffe::TransformReport report;
+  std::string bytes;
+  {
+    const WithoutGil release;
+    model = caffe::TransformModel(std::move(model), options, &report);
+    if (prefix.empty()) {
+      bytes = model.SerializeAsString();
+    } else {
+      caffe::WriteModel(model, prefix);
+    }
+  }
+  return py::make_tuple(ToDict(report), py::bytes(bytes));
+}
+
+}  // namespace
+
+void BindTransform(py::module_& module) { module.def("_transform", &Transform); }

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "caffe/core/error.hpp"
+#include "caffe/net/net.hpp"
+#include "flow.hpp"
+
+namespace caffe {
+namespace {
+
+// Uniform in [-1, 1), the same numbers everywhere.
+std::vector<double> RandomValues(int64_t count, std::mt19937_64* random) {
+  std::vector<double> values(static_cast<size_t>(count));
+  for (double& value : values) value = static_cast<double>((*random)() >> 11) * 0x1p-52 - 1;
+  return values;
+}
+
+NetParameter Runnable(const NetParameter& model, const TransformOptions& options) {
+  TransformNotes notes;
+  std::vector<BlobUse> wanted;
+  StripOptions strip = options.strip;
+  strip.outputs.clear();
+  NetParameter runnable = WithoutRemovedLayers(MakeRunnable(model, strip, &notes, &wanted));
+  return runnable;
+}
+
+OutputDifference Compare(const std::string& name, const BlobBase& first, const BlobBase& second) {
+  CAFFE_CHECK(first.shape() == second.shape(), "output ", name, " had shape ", first.shape_string(),
+              " and has shape ", second.shape_string(), " now");
+  const std::vector<double> a = first.DataAsDouble(), b = second.DataAsDouble();
+  OutputDifference difference;
+  difference.blob = name;
+  difference.count = first.count();
+  difference.items = first.num_axes() > 1 ? first.shape()[0] : 1;
+  double dot = 0, square_a = 0, square_b = 0;
+  bool finite = true;
+  for (size_t i = 0; i < a.size(); ++i) {
+    finite = finite && std::isfinite(a[i]) && std::isfinite(b[i]);
+    difference.largest = std::max(difference.largest, std::abs(a[i]));
+    difference.largest_difference = std::max(difference.largest_difference, std::abs(a[i] - b[i]));
+    dot += a[i] * b[i];
+    square_a += a[i] * a[i];
+    square_b += b[i] * b[i];
+  }
+  CAFFE_CHECK(finite, "output ", name, " has values that are not finite");
+  difference.relative =
+      difference.largest_difference == 0 ? 0 : difference.largest_difference / difference.largest;
+  difference.cosine =
+      square_a == square_b && dot == square_a ? 1 : dot / std::sqrt(square_a * square_b);
+  const size_t size = difference.items > 0 ? a.size() / difference.items : 0;
+  for (int64_t item = 0; item < difference.items; ++item) {
+    const auto largest = [&](const std::vector<double>& values) {
+      const auto start = values.begin() + static_cast<int64_t>(item * size);
+      return std::max_element(start, start + static_cast<int64_t>(size)) - start;
+    };
+    difference.same_argmax += largest(a) == largest(b);
+  }
+  return difference;
+}
+
+}  // namespace
+
+std::vector<OutputDifference> CompareOutputs(const NetParameter& first, const NetParameter& second,
+                                             const TransformOptions& options) {
+  const auto a = MakeNet(Runnable(first, options), options.device);
+  const auto b = MakeNet(Runnable(second, options), options.device);
+  std::mt19937_64 random(options.seed);
+  for (const int index : a->input_blob_indices()) {
+    const std::string& name = a->blob_names()[index];
+    BlobBase* input = a->blobs()[index].get();
+    std::vector<double> values = RandomValues(input->count(), &random);
+    const auto given = options.inputs.find(name);
+    if (given != options.inputs.end()) {
+      CAFFE_CHECK(static_cast<int64_t>(given->second.size()) == input->count(), "input ", name,
+                  " has ", input->count(), " elements, but ", given->second.size(),
+                  " values are given");
+      values.assign(given->second.begin(), given->second.end());
+    }
+    input->SetData(values);
+    if (b->has_blob(name)) {
+      BlobBase* other = b->BlobByName(name).get();
+      CAFFE_CHECK(other->shape() == input->shape(), "input ", name, " had shape ",
+                  input->shape_string(), " and has shape ", other->shape_string(), " now");
+      other->SetData(values);
+    }
+  }
+  for (const auto& [name, values] : options.inputs) {
+    const auto& inputs = a->input_blob_indices();
+    CAFFE_CHECK(std::any_of(inputs.begin(), inputs.end(),
+                            [&](int index) { return a->blob_names()[index] == name; }),
+                "net ", a->name(), " has no input '", name, "'");
+  }
+  a->Forward();
+  b->Forward();
+  std::vector<OutputDifference> differences;
+  for (const int index : b->output_blob_indices()) {
+    const std::string& name = b->blob_names()[index];
+    if (!a->has_blob(name)) continue;
+    differences.push_back(Compare(name, *a->BlobByName(name), *b->BlobByName(name)));
+  }
+  return differences;
+}
+
+}  // namespace caffe

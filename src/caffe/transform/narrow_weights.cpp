@@ -1,0 +1,131 @@
+// The passes round and quantize_weights.
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/core/error.hpp"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/quant/observer.hpp"
+#include "caffe/quant/stored_ranges.hpp"
+#include "flow.hpp"
+
+namespace caffe {
+namespace {
+
+// Smaller parameters (biases, statistics) cost little and stay exact.
+constexpr int64_t kLarge = 4096;
+
+void Store(DataType type, std::string bytes, BlobProto* blob) {
+  blob->clear_data();
+  blob->clear_double_data();
+  blob->clear_diff();
+  blob->clear_double_diff();
+  blob->clear_packed_diff();
+  blob->set_packed_data(std::move(bytes));
+  blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
+}
+
+template <class Code>
+std::string Encode(const std::vector<double>& values, size_t channels, double middle,
+                   std::vector<double>* scales) {
+  const size_t depth = values.size() / channels;
+  const double most = middle - 1;
+  std::string bytes(values.size() * sizeof(Code), '\0');
+  Code* codes = reinterpret_cast<Code*>(bytes.data());
+  for (size_t c = 0; c < channels; ++c) {
+    double largest = 0;
+    for (size_t i = c * depth; i < (c + 1) * depth; ++i) {
+      largest = std::max(largest, std::abs(values[i]));
+    }
+    const double scale = largest > 0 ? std::max(largest / most, 0x1p-126) : 1;
+    for (size_t i = c * depth; i < (c + 1) * depth; ++i) {
+      const double code = std::clamp(std::round(values[i] / scale), -most, most);
+      codes[i] = static_cast<Code>(code + middle);
+    }
+    scales->push_back(scale);
+  }
+  return bytes;
+}
+
+bool IsFinite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](double value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes) {
+  CAFFE_CHECK(type == kHalf || type == kBfloat16, "weights are rounded to half or bfloat16, not ",
+              type.name());
+  const auto net = MakeNet(model);
+  int rounded = 0;
+  for (int i = 0; i < model.layer_size(); ++i) {
+    LayerParameter* layer = model.mutable_layer(i);
+    const bool weighted = net->layers()[i]->Facts().weighted.has_value();
+    for (int b = 0; b < layer->blobs_size(); ++b) {
+      const BlobBase& blob = *net->layers()[i]->blobs()[b];
+      if (!(weighted && b == 0) && blob.count() < kLarge) continue;
+      const std::vector<double> values = blob.DataAsDouble();
+      // From here on half rounds to infinity.
+      const double limit = type == kHalf ? 65520 : 0x1.ffp127;
+      if (std::any_of(values.begin(), values.end(),
+                      [&](double value) { return !(std::abs(value) < limit); })) {
+        notes->push_back(Concat(LayerTitle(*layer), ", parameter ", b, ", stays: values beyond ",
+                                "the range of ", type.name()));
+        continue;
+      }
+      std::string bytes(values.size() * type.bytes(), '\0');
+      ConvertElements(kDouble, values.data(), type, bytes.data(), values.size());
+      Store(type, std::move(bytes), layer->mutable_blobs(b));
+      ++rounded;
+    }
+  }
+  notes->push_back(Concat(rounded, rounded == 1 ? " parameter is" : " parameters are",
+                          " stored as ", type.name()));
+  return model;
+}
+
+NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* notes) {
+  CAFFE_CHECK(type.is_quantized(), "weights are quantized to int8 or int16, not ", type.name());
+  const auto net = MakeNet(model);
+  const int code_max = type.info().code_max;
+  int quantized = 0;
+  for (int i = 0; i < model.layer_size(); ++i) {
+    LayerParameter* layer = model.mutable_layer(i);
+    const LayerFacts facts = net->layers()[i]->Facts();
+    if (!facts.weighted || layer->blobs_size() == 0) continue;
+    const std::vector<double> values = net->layers()[i]->blobs()[0]->DataAsDouble();
+    if (values.empty()) continue;
+    if (!IsFinite(values)) {
+      notes->push_back(LayerTitle(*layer) + " stays: its weights are not finite");
+      continue;
+    }
+    const bool by_channel = facts.weighted->outer == 1;
+    const size_t channels = by_channel ? static_cast<size_t>(facts.weighted->channels) : 1;
+    const double middle = (code_max + 1) / 2;
+    std::vector<double> scales;
+    std::string bytes = type == kQuant8 ? Encode<uint8_t>(values, channels, middle, &scales)
+                                        : Encode<uint16_t>(values, channels, middle, &scales);
+    Store(type, std::move(bytes), layer->mutable_blobs(0));
+    const std::string name = layer->name() + "_blobs_0_quant";
+    auto* entries = model.mutable_quantizer();
+    for (int e = entries->size() - 1; e >= 0; --e) {
+      if (entries->Get(e).name() == name) entries->DeleteSubrange(e, 1);
+    }
+    const StoredRange range = ParameterRange(scales, code_max);
+    QuantizerParameter* entry = model.add_quantizer();
+    entry->set_name(name);
+    entry->set_observed_min(range.low);
+    entry->set_observed_max(range.high);
+    for (size_t c = 0; by_channel && c < channels; ++c) {
+      entry->add_channel_min(range.channel_low[c]);
+      entry->add_channel_max(range.channel_high[c]);
+    }
+    ++quantized;
+  }
+  notes->push_back(Concat("the weights of ", quantized, quantized == 1 ? " layer" : " layers",
+                          " are stored as codes of ", type.name()));
+  return model;
+}
+
+}  // namespace caffe

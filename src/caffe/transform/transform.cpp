@@ -1,0 +1,266 @@
+#include "caffe/transform/transform.hpp"
+
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/core/near_name.hpp"
+#include "caffe/graph/passes.hpp"
+#include "caffe/io/file.hpp"
+#include "caffe/io/hdf5_file.hpp"
+#include "caffe/io/hdf5_messages.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net_file.hpp"
+#include "caffe/quant/stored_ranges.hpp"
+#include "flow.hpp"
+
+namespace caffe {
+namespace {
+
+using Pass = NetParameter (*)(NetParameter, const TransformOptions&, TransformNotes*);
+
+struct PassEntry {
+  const char* name;
+  bool in_all;
+  Pass run;
+};
+
+DataType RoundedType(const TransformOptions& options) {
+  return options.type.empty() ? kHalf : DataTypeByName(options.type);
+}
+
+DataType CodeType(const TransformOptions& options) {
+  return options.type == "int16" ? kQuant16 : kQuant8;
+}
+
+constexpr PassEntry kPasses[] = {
+    {"strip", true,
+     [](NetParameter model, const TransformOptions& options, TransformNotes* notes) {
+       return StripForInference(std::move(model), options.strip, notes);
+     }},
+    {"fold", true,
+     [](NetParameter model, const TransformOptions&, TransformNotes* notes) {
+       return FoldChannelMaps(std::move(model), notes);
+     }},
+    {"constants", true,
+     [](NetParameter model, const TransformOptions&, TransformNotes* notes) {
+       return FoldConstants(std::move(model), notes);
+     }},
+    {"casts", true,
+     [](NetParameter model, const TransformOptions&, TransformNotes* notes) {
+       return RemoveCasts(std::move(model), notes);
+     }},
+    {"round", false,
+     [](NetParameter model, const TransformOptions& options, TransformNotes* notes) {
+       return RoundWeights(std::move(model), RoundedType(options), notes);
+     }},
+    {"quantize_weights", false,
+     [](NetParameter model, const TransformOptions& options, TransformNotes* notes) {
+       return QuantizeWeights(std::move(model), CodeType(options), notes);
+     }},
+};
+
+std::vector<const PassEntry*> Resolve(const std::vector<std::string>& names) {
+  std::vector<const PassEntry*> passes;
+  for (const std::string& name : names) {
+    bool found = false;
+    for (const PassEntry& entry : kPasses) {
+      if (name != entry.name && !(name == "all" && entry.in_all)) continue;
+      passes.push_back(&entry);
+      found = true;
+    }
+    if (found) continue;
+    std::string known;
+    for (const std::string& pass : TransformPasses()) known += pass + " ";
+    std::vector<std::string> candidates = TransformPasses();
+    candidates.push_back("all");
+    const std::string nearest = NearName(name, candidates);
+    CAFFE_THROW("unknown pass '", name, "'", nearest.empty() ? "" : "; did you mean ", nearest,
+                nearest.empty() ? "" : "?", " (known: ", known, "all)");
+  }
+  CAFFE_CHECK(!passes.empty(), "no pass is named");
+  return passes;
+}
+
+// Leaves out the lines of the nets that the passes make.
+class QuietLog {
+ public:
+  QuietLog() : level_(log::level()) {
+    if (level_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
+  }
+  ~QuietLog() { log::SetLevel(level_); }
+
+ private:
+  log::Level level_;
+};
+
+bool Names(const TransformOptions& options, const std::string& pass) {
+  return std::find(options.passes.begin(), options.passes.end(), pass) != options.passes.end();
+}
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+// Entries of parameters that are decoded have no use.
+void RemoveParameterRanges(const std::set<std::string>& names, NetParameter* model) {
+  auto* entries = model->mutable_quantizer();
+  for (int i = entries->size() - 1; i >= 0; --i) {
+    if (names.count(entries->Get(i).name()) > 0) entries->DeleteSubrange(i, 1);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> TransformPasses() {
+  std::vector<std::string> names;
+  for (const PassEntry& entry : kPasses) names.push_back(entry.name);
+  return names;
+}
+
+std::vector<std::string> AllPasses() {
+  std::vector<std::string> names;
+  for (const PassEntry& entry : kPasses) {
+    if (entry.in_all) names.push_back(entry.name);
+  }
+  return names;
+}
+
+void CheckPasses(const TransformOptions& options) {
+  Resolve(options.passes);
+  const bool rounds = Names(options, "round"), codes = Names(options, "quantize_weights");
+  CAFFE_CHECK(!rounds || !codes,
+              "the passes round and quantize_weights exclude each other; name one of them");
+  if (options.type.empty()) return;
+  CAFFE_CHECK(rounds || codes, "type ", options.type,
+              " is for the passes round and quantize_weights, and neither is named");
+  const std::vector<std::string> known = rounds ? std::vector<std::string>{"half", "bfloat16"}
+                                                : std::vector<std::string>{"int8", "int16"};
+  CAFFE_CHECK(std::find(known.begin(), known.end(), options.type) != known.end(), "pass ",
+              rounds ? "round" : "quantize_weights", " does not have type '", options.type,
+              "' (known: ", known[0], " ", known[1], ")");
+}
+
+NetParameter TransformModel(NetParameter model, const TransformOptions& options,
+                            TransformReport* report) {
+  CheckPasses(options);
+  const QuietLog quiet;
+  const NetParameter original = model;
+  *report = {};
+  for (const PassEntry* pass : Resolve(options.passes)) {
+    PassReport one;
+    one.name = pass->name;
+    one.layers_before = model.layer_size();
+    one.bytes_before = static_cast<int64_t>(model.ByteSizeLong());
+    model = pass->run(std::move(model), options, &one.notes);
+    one.layers_after = model.layer_size();
+    one.bytes_after = static_cast<int64_t>(model.ByteSizeLong());
+    report->passes.push_back(std::move(one));
+  }
+  report->outputs = CompareOutputs(original, model, options);
+  return model;
+}
+
+NetParameter JoinModel(const NetParameter& net, NetParameter weights) {
+  std::set<std::string> decoded;
+  if (HasCodedParameters(weights)) {
+    for (const LayerParameter& layer : weights.layer()) {
+      for (int b = 0; b < layer.blobs_size(); ++b) {
+        if (layer.blobs(b).has_packed_data()) {
+          decoded.insert(Concat(layer.name(), "_blobs_", b, "_quant"));
+        }
+      }
+    }
+    DecodeParameters(&weights);
+  }
+  NetParameter model = net;
+  model.mutable_state()->set_phase(TEST);
+  std::vector<int> kept;
+  model = FilterNet(model, &kept);
+  if (!net.has_state()) model.clear_state();
+  std::map<std::string, std::vector<LayerParameter*>> sources;
+  for (LayerParameter& layer : *weights.mutable_layer()) sources[layer.name()].push_back(&layer);
+  std::map<std::string, size_t> used;
+  for (int i = 0; i < model.layer_size(); ++i) {
+    LayerParameter* layer = model.mutable_layer(i);
+    if (!net.layer(kept[i]).has_phase()) layer->clear_phase();
+    layer->clear_blobs();
+    const auto found = sources.find(layer->name());
+    const size_t place = used[layer->name()]++;
+    if (found == sources.end() || place >= found->second.size()) continue;
+    layer->mutable_blobs()->Swap(found->second[place]->mutable_blobs());
+  }
+  model.mutable_quantizer()->MergeFrom(weights.quantizer());
+  RemoveParameterRanges(decoded, &model);
+  return model;
+}
+
+NetParameter ReadModel(const std::string& net, const std::string& weights) {
+  NetParameter model = ReadNetFile(net);
+  const std::vector<std::string> paths = SplitAtCommas(weights);
+  CAFFE_CHECK(!paths.empty(), "no file name in '", weights, "'");
+  NetParameter joined;
+  for (const std::string& path : paths) {
+    NetParameter one =
+        JoinModel(model, IsHdf5File(path) ? ReadNetHdf5(path) : ReadNetParameterBinary(path));
+    if (&path == &paths.front()) {
+      joined = std::move(one);
+      continue;
+    }
+    for (int i = 0; i < joined.layer_size(); ++i) {
+      if (one.layer(i).blobs_size() == 0) continue;
+      joined.mutable_layer(i)->mutable_blobs()->Swap(one.mutable_layer(i)->mutable_blobs());
+    }
+    joined.mutable_quantizer()->MergeFrom(one.quantizer());
+  }
+  return joined;
+}
+
+void CheckWritable(const std::string& prefix) {
+  const AtomicFile weights(prefix + ".caffemodel"), net(prefix + ".prototxt");
+}
+
+void WriteModel(const NetParameter& model, const std::string& prefix) {
+  const size_t bytes = model.ByteSizeLong();
+  CAFFE_CHECK(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()), "cannot write ",
+              prefix, ".caffemodel: it would have ", bytes,
+              " bytes, but protobuf holds at most 2 GiB - 1");
+  NetParameter net = model;
+  std::set<std::string> ranges;  // of parameters: they belong to the weights
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    for (int b = 0; b < layer.blobs_size(); ++b) {
+      ranges.insert(Concat(layer.name(), "_blobs_", b, "_quant"));
+    }
+    layer.clear_blobs();
+  }
+  RemoveParameterRanges(ranges, &net);
+  std::string text;
+  CAFFE_CHECK(google::protobuf::TextFormat::PrintToString(net, &text), "cannot write ", prefix,
+              ".prototxt: the net cannot be printed as text");
+  AtomicFile weights(prefix + ".caffemodel"), prototxt(prefix + ".prototxt");
+  {
+    google::protobuf::io::FileOutputStream stream(weights.descriptor(), 1 << 20);
+    const bool written = model.SerializeToZeroCopyStream(&stream) && stream.Flush();
+    CAFFE_CHECK(written, "cannot write ", prefix,
+                ".caffemodel: ", std::strerror(stream.GetErrno()));
+  }
+  prototxt.Write(text);
+  weights.Commit();
+  prototxt.Commit();
+}
+
+}  // namespace caffe
