@@ -1,0 +1,25 @@
+#include "caffe/core/common_shift.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+
+CommonShift CommonShift::For(double largest) {
+  CAFFE_CHECK(std::isfinite(largest) && largest >= 0,
+              "the largest factor of a sum must be finite and not negative, got ", largest);
+  if (largest == 0) return {0};
+  int exponent;
+  const double fraction = std::frexp(largest, &exponent);  // [0.5, 1) * 2^exponent
+  if (std::llround(std::ldexp(fraction, 31)) == int64_t{1} << 31) ++exponent;
+  return {std::clamp(31 - exponent, 0, 62)};
+}
+
+int64_t CommonShift::Integer(double factor, int64_t limit) const {
+  const double most = static_cast<double>(limit);
+  return std::llround(std::clamp(std::ldexp(factor, shift), -most, most));
+}
+
+}  // namespace caffe
