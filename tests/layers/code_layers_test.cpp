@@ -168,18 +168,14 @@ struct ExactAffine {
     const auto rounded = [this](double v) {
       return std::floor(std::abs(v) * std::ldexp(1, n) + 0.5);
     };
-    while (n > 0 && (rounded(factor) >= 0x1p31 || rounded(add / 0x1p16) >= 0x1p31)) --n;
-    const auto integer = [&](double v, double limit) {
-      const double magnitude = std::min(rounded(v), limit);
-      return static_cast<Wide>(v < 0 ? -magnitude : magnitude);
-    };
-    multiplier = integer(factor, 0x7fffffff);
-    addend = integer(add, 0x1p47);
+    while (rounded(factor) >= 0x1p31 || rounded(add / 0x1p16) >= 0x1p31) --n;
+    multiplier = static_cast<Wide>(factor < 0 ? -rounded(factor) : rounded(factor));
+    addend = static_cast<Wide>(add < 0 ? -rounded(add) : rounded(add));
   }
   Wide operator()(int64_t v) const {
     const Wide sum = v * multiplier + addend, magnitude = sum < 0 ? -sum : sum;
     const Wide half = n > 0 ? static_cast<Wide>(1) << (n - 1) : 0;
-    const Wide rounded = (magnitude + half) >> n;
+    const Wide rounded = n >= 0 ? (magnitude + half) >> n : sum == 0 ? 0 : 0x7fffffff;
     return sum < 0 ? -rounded : rounded;
   }
 };

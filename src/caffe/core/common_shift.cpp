@@ -14,12 +14,11 @@ CommonShift CommonShift::For(double largest) {
   int exponent;
   const double fraction = std::frexp(largest, &exponent);  // [0.5, 1) * 2^exponent
   if (std::llround(std::ldexp(fraction, 31)) == int64_t{1} << 31) ++exponent;
-  return {std::clamp(31 - exponent, 0, 62)};
+  return {std::min(31 - exponent, 62)};
 }
 
-int64_t CommonShift::Integer(double factor, int64_t limit) const {
-  const double most = static_cast<double>(limit);
-  return std::llround(std::clamp(std::ldexp(factor, shift), -most, most));
+int64_t CommonShift::Integer(double factor) const {
+  return std::llround(std::ldexp(factor, shift));
 }
 
 }  // namespace caffe

@@ -49,7 +49,7 @@ void CodeAffine::Build() {
     const CommonShift common =
         CommonShift::For(std::max(std::abs(factor), std::abs(addend) / 0x1p16));
     multipliers[c] = static_cast<int32_t>(common.Integer(factor));
-    addends[c] = common.Integer(addend, int64_t{1} << 47);
+    addends[c] = common.Integer(addend);
     shifts[c] = common.shift;
   }
   char* bytes = static_cast<char*>(numbers_->mutable_host_data());
