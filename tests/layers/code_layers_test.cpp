@@ -373,6 +373,101 @@ TEST_P(CodeLayerTest, EltwiseEqualsExactIntegers) {
   }
 }
 
+// --- Deconvolution -------------------------------------------------------------------------------
+
+// Rows of [planes, height, width] that a window scatters to; one spatial axis has height 1.
+struct DeconvolutionCase {
+  const char* text;
+  int64_t channels, outputs, group, height, width;
+  int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int axes;
+};
+
+TEST_P(CodeLayerTest, DeconvolutionEqualsExactIntegers) {
+  const std::string fill = " weight_filler { type: 'uniform' min: -1 max: 1 } ";
+  const std::vector<DeconvolutionCase> cases{
+      {"num_output: 3 kernel_size: 3", 2, 3, 1, 4, 5, 3, 3, 1, 1, 0, 0, 1, 1, 2},
+      {"num_output: 6 kernel_h: 4 kernel_w: 3 stride_h: 2 stride_w: 3 pad_h: 1 pad_w: 2 group: 2",
+       4, 6, 2, 5, 3, 4, 3, 2, 3, 1, 2, 1, 1, 2},
+      {"num_output: 2 kernel_size: 3 dilation: 2 stride: 3 pad: 1 bias_term: false", 3, 2, 1, 4, 4,
+       3, 3, 3, 3, 1, 1, 2, 2, 2},
+      {"num_output: 4 kernel_size: 2 stride: 3 group: 4", 4, 4, 4, 3, 3, 2, 2, 3, 3, 0, 0, 1, 1, 2},
+      {"num_output: 2 kernel_size: 4 stride: 2 pad: 1", 3, 2, 1, 1, 7, 1, 4, 1, 2, 0, 1, 1, 1, 1}};
+  Draw draw(9);
+  for (const DeconvolutionCase& c : cases) {
+    SCOPED_TRACE(c.text);
+    const bool bias = !Holds(c.text, "bias_term");
+    const Shape shape =
+        c.axes == 2 ? Shape{2, c.channels, c.height, c.width} : Shape{2, c.channels, c.width};
+    LayerTester layer =
+        Make(std::string("type: 'Deconvolution' convolution_param { ") + c.text + fill +
+                 (bias ? "bias_filler { type: 'uniform' min: -1 max: 1 } }" : "}"),
+             {shape});
+    const int64_t out_h =
+        c.stride_h * (c.height - 1) + c.dilation_h * (c.kernel_h - 1) + 1 - 2 * c.pad_h;
+    const int64_t out_w =
+        c.stride_w * (c.width - 1) + c.dilation_w * (c.kernel_w - 1) + 1 - 2 * c.pad_w;
+    const int64_t in_group = c.channels / c.group, out_group = c.outputs / c.group;
+    const int64_t taps = c.kernel_h * c.kernel_w;
+    const double q = type() == kQuant8 ? 127 : 32767, limit = type() == kQuant8 ? 0x1p30 : 0x1p46;
+    int64_t inside = 0, count = 0;
+    for (int round = 0; round < 4; ++round) {
+      const QuantRange x = Range(4, round, &draw), y = Range(8, round == 1 ? 2 : round, &draw);
+      const std::vector<double> w = layer.layer().blobs()[0]->DataAsDouble();
+      std::vector<double> b(c.outputs, 0), scale(c.outputs, 0);
+      if (bias) b = layer.layer().blobs()[1]->DataAsDouble();
+      const auto weight = [&](int64_t in, int64_t out, int64_t tap) {
+        return w[(in * out_group + out % out_group) * taps + tap];
+      };
+      for (int64_t o = 0; o < c.outputs; ++o) {
+        for (int64_t i = 0; i < in_group; ++i) {
+          for (int64_t k = 0; k < taps; ++k) {
+            scale[o] = std::max(scale[o], std::abs(weight(o / out_group * in_group + i, o, k)) / q);
+          }
+        }
+        scale[o] = std::max(scale[o], std::abs(b[o]) / (x.scale * limit));
+      }
+      const Codes codes = RandomCodes(layer.bottom().count(), type(), 80 + round);
+      layer.bottom().set_range(x);
+      layer.top().set_range(y);
+      SetCodes(&layer.bottom(), codes);
+      layer.Forward();
+      // Every input is scattered to the outputs that it meets.
+      std::vector<Wide> sums(2 * c.outputs * out_h * out_w);
+      for (size_t at = 0; at < sums.size(); ++at) {
+        const int64_t o = static_cast<int64_t>(at) / (out_h * out_w) % c.outputs;
+        sums[at] = std::llround(b[o] / (x.scale * scale[o]));
+      }
+      for (size_t at = 0; at < codes.size(); ++at) {
+        const int64_t from = static_cast<int64_t>(at);
+        const int64_t column = from % c.width, row = from / c.width % c.height;
+        const int64_t i = from / (c.width * c.height) % c.channels;
+        const int64_t n = from / (c.width * c.height * c.channels);
+        for (int64_t o = i / in_group * out_group; o < (i / in_group + 1) * out_group; ++o) {
+          for (int64_t k = 0; k < taps; ++k) {
+            const int64_t h = row * c.stride_h + k / c.kernel_w * c.dilation_h - c.pad_h;
+            const int64_t v = column * c.stride_w + k % c.kernel_w * c.dilation_w - c.pad_w;
+            if (h < 0 || v < 0 || h >= out_h || v >= out_w) continue;
+            const int64_t code = std::llround(weight(i, o, k) / scale[o]);
+            sums[((n * c.outputs + o) * out_h + h) * out_w + v] += (codes[at] - x.zero) * code;
+          }
+        }
+      }
+      const Codes actual = CodesOf(layer.top());
+      ASSERT_EQ(actual.size(), sums.size());
+      for (size_t at = 0; at < sums.size(); ++at) {
+        const int64_t o = static_cast<int64_t>(at) / (out_h * out_w) % c.outputs;
+        const Requant factor = Requant::FromReal(x.scale * scale[o] / y.scale);
+        ASSERT_EQ(actual[at], Clamp(ExactRequantize(sums[at], factor), y))
+            << "element " << at << " in round " << round;
+        inside += actual[at] > 0 && actual[at] < most() ? 1 : 0;
+        ++count;
+      }
+    }
+    EXPECT_GT(inside, count / 4) << "most codes are at the ends";
+  }
+}
+
 // --- Layers that copy or read codes --------------------------------------------------------------
 
 TEST_P(CodeLayerTest, UpsampleCopiesCodes) {
@@ -435,7 +530,10 @@ TEST_P(CodeLayerTest, ErrorsNameTheLayerAndTheReason) {
          "statistics of the batch are not supported in quant"},
         {"type: 'Eltwise' eltwise_param { operation: PROD }",
          {image, image, image, image},
-         "takes at most 3 bottoms"}}) {
+         "takes at most 3 bottoms"},
+        {"type: 'Deconvolution' convolution_param { num_output: 2 kernel_size: 1 }",
+         {{1, 1, 2, 2, 2, 2}},
+         "4 spatial axes are not supported in quant"}}) {
     const std::string error = ErrorOf([&] { Make(c.text, c.shapes); });
     EXPECT_TRUE(Holds(error, c.message)) << error;
     EXPECT_TRUE(Holds(error, "tested (")) << error;
