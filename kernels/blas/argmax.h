@@ -1,16 +1,24 @@
-//! types: float
+//! types: float quantized
+#if FLOAT_KIND
+DEVICE_FN i32 is_lost(Acctype v) { return v != v; }
+#else
+DEVICE_FN i32 is_lost(Acctype v) { return (void)v, 0; }
+#endif
+
 // Whether element i of value v comes before element j of value w: larger values first, then larger
 // indices; NaN comes last.
 DEVICE_FN i32 comes_before(Acctype v, Index i, Acctype w, Index j) {
-  const i32 v_lost = v != v, w_lost = w != w;
+  const i32 v_lost = is_lost(v), w_lost = is_lost(w);
   return v_lost != w_lost ? w_lost : (!v_lost && v != w) ? v > w : i > j;
 }
 
 // x is [outer, channels, inner]. Finds the first top_k of each line of channels. Line i is at
 // position i % inner of outer i / inner; its results are at y[i / inner, parts, top_k, i % inner].
-// Indices go to part `index_part`, values to part `value_part`; a negative part is not written.
+// Indices go to part `index_part`, values to part `value_part`; a negative part is not written. Codes
+// have the order of their values, which are scale (code - zero point); the bits of `scale` are those of a
+// float, 1 for float kinds.
 KERNEL(argmax, ARG(i64, lines), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
-       ARG(i32, parts), ARG(i32, index_part), ARG(i32, value_part), IN(MItype, x), OUT(f32, y)) {
+       ARG(i32, parts), ARG(i32, index_part), ARG(i32, value_part), ARG(u32, scale), IN(MItype, x), OUT(f32, y)) {
   FOR_EACH_GROUP(i, lines) {
     const Index outer = i / inner, position = i - outer * inner;
     const Index from = outer * channels * inner + position;
@@ -28,7 +36,7 @@ KERNEL(argmax, ARG(i64, lines), ARG(i64, channels), ARG(i64, inner), ARG(i32, to
         index = better ? c : index;
       }
       if (index_part >= 0) STORE(f32, y, to + (index_part * top_k + k) * inner, (float)index);
-      if (value_part >= 0) STORE(f32, y, to + (value_part * top_k + k) * inner, (float)best);
+      if (value_part >= 0) STORE(f32, y, to + (value_part * top_k + k) * inner, (float)best * as_f32(scale));
       before = best;
       before_index = index;
     }

@@ -1,4 +1,4 @@
-//! types: float
+//! types: float quantized
 // Nearest neighbours: output (h, w) is input (h height / out_height, w width / out_width), rounded
 // down.
 KERNEL(nearest_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
@@ -11,6 +11,7 @@ KERNEL(nearest_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG
   }
 }
 
+#if FLOAT_KIND
 // The sum over the outputs that copy this input.
 KERNEL(nearest_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), IN(MOtype, y_diff), OUT(MItype, x_diff)) {
@@ -29,3 +30,4 @@ KERNEL(nearest_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), AR
     STORE(MItype, x_diff, r * width + c, sum);
   }
 }
+#endif

@@ -1,5 +1,5 @@
 // Residual nets as they are published, with BatchNorm, Scale and ReLU in place, in quant8 and quant16:
-// the layers without a quantized kind stay float, between casts.
+// all layers but Softmax compute in codes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,6 +72,16 @@ std::string NetType(DataType type) {
   return "data_type: " + DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)) + " ";
 }
 
+Numbers Decoded(const BlobBase& blob) {
+  Numbers values(blob.count());
+  for (int64_t i = 0; i < blob.count(); ++i) {
+    const int code = blob.type() == kQuant8 ? static_cast<const uint8_t*>(blob.host_data())[i]
+                                            : static_cast<const uint16_t*>(blob.host_data())[i];
+    values[i] = blob.range().scale * (code - blob.range().zero);
+  }
+  return values;
+}
+
 class QuantizedResidualTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
@@ -87,7 +97,9 @@ TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
   EXPECT_EQ(net->blob_names(), reference->blob_names());
   EXPECT_EQ(net->layer_names(), reference->layer_names());
   EXPECT_EQ(net->LayerByName("conv1")->types().compute, type);
-  EXPECT_EQ(net->LayerByName("bn_conv1")->types().compute, kFloat);
+  for (const char* layer : {"bn_conv1", "scale_conv1", "res1", "res1_relu"}) {
+    EXPECT_EQ(net->LayerByName(layer)->types().compute, type) << layer;
+  }
   const Numbers expected = Values(*reference, "prob"), actual = Values(*net, "prob");
   // Stated tolerance: 0.05 of a probability in quant8, 0.001 in quant16.
   const double tolerance = type == kQuant8 ? 0.05 : 0.001;
@@ -102,6 +114,27 @@ TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
   FillInputs(again.get(), 6);
   again->Forward();
   EXPECT_EQ(Values(*again, "prob"), actual);
+}
+
+// Layer by layer, without fused steps, too: then BatchNorm and Scale compute in codes of their own.
+TEST_P(QuantizedResidualTest, CodesEqualThoseOfTheCpu) {
+  const auto [device, type] = GetParam();
+  const NetParameter weights = Calibrated(ResidualText());
+  const auto net = MakeNet(NetType(type) + ResidualText(), device),
+             host = MakeNet(NetType(type) + ResidualText(), Cpu());
+  for (const bool layer_by_layer : {false, true}) {
+    for (Net* each : {net.get(), host.get()}) {
+      each->CopyTrainedLayersFrom(weights);
+      FillInputs(each, 6);
+      if (layer_by_layer) each->set_after_forward([](int) {});
+      each->Forward();
+    }
+    for (const char* blob : {"conv1", "res1a", "res1b", "res1", "res2", "pool", "fc"}) {
+      ASSERT_EQ(net->BlobByName(blob)->type(), type) << blob;
+      EXPECT_EQ(Decoded(*net->BlobByName(blob)), Decoded(*host->BlobByName(blob)))
+          << blob << (layer_by_layer ? " layer by layer" : "");
+    }
+  }
 }
 
 // The last of a blob's writers has its name; each earlier version has a range of its own.
@@ -125,12 +158,12 @@ TEST_P(QuantizedResidualTest, RunsInParts) {
   net->Forward();
   const Numbers whole = Values(*net, "prob");
   const double tolerance = type == kQuant8 ? 0.02 : 0.001;
-  // After the convolution, whose codes the user's float blob shows as real numbers.
+  // After the convolution, whose codes have the range of the blob's first version.
   const auto float_net = MakeNet(ResidualText(), device);
   float_net->CopyTrainedLayersFrom(weights);
   FillInputs(float_net.get(), 6);
   for (Net* each : {net.get(), float_net.get()}) each->Forward(0, 1);
-  const Numbers shown = Values(*net, "conv1"), expected = Values(*float_net, "conv1");
+  const Numbers shown = Decoded(*net->BlobByName("conv1")), expected = Values(*float_net, "conv1");
   for (size_t i = 0; i < shown.size(); ++i) ASSERT_NEAR(shown[i], expected[i], 0.1) << i;
   net->Forward(2, static_cast<int>(net->layers().size()) - 1);
   const Numbers parts = Values(*net, "prob");
@@ -141,8 +174,7 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizedResidualTest,
                          testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });
 
-// models/resnet50 itself, with random weights: 53 convolutions in integers, 106 casts around their
-// BatchNorms.
+// models/resnet50 itself, with random weights.
 TEST(ResNet50Test, RunsInQuant8) {
   const NetParameter parameter =
       ReadNetParameter(std::string(CAFFE_SOURCE_DIR) + "/models/resnet50/deploy.prototxt");
@@ -172,7 +204,10 @@ TEST(ResNet50Test, RunsInQuant8) {
   net.CopyTrainedLayersFrom(calibrated);
   FillInputs(&net, 4);
   net.Forward();
-  EXPECT_EQ(net.LayerByName("res5c_branch2c")->types().compute, kQuant8);
+  for (const auto& layer : net.layers()) {
+    const bool end = layer->type() == "Input" || layer->type() == "Softmax";
+    EXPECT_EQ(layer->types().compute, end ? kFloat : kQuant8) << layer->name();
+  }
   const Numbers actual = Values(net, "prob");
   for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 0.05) << i;
 }

@@ -82,6 +82,9 @@ struct LayerTraits {
   std::function<BackwardReads(const LayerParameter&)> backward_reads;
   // Supported types (compute, bottom and top equal).
   std::vector<DataType> types = FloatTypes();
+  // Whether a layer with these parameters supports the quantized ones of `types`. Null: every layer
+  // does. In a quantized net the others stay float.
+  std::function<bool(const LayerParameter&)> quantizes;
   // Supports any pair of bottom and top types (the Quantizer layer).
   bool converts = false;
   // One line for `caffe layers`.

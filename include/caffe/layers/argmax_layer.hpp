@@ -14,7 +14,7 @@ class LayerRegistry;
 //   item, or with out_max_val [N, 2, top_k], indices then values; axes of extent 1 follow up to the
 //   bottom's number of axes. No gradient.
 // argmax_param: out_max_val (false), top_k (1), axis (unset).
-// Types: float kinds.
+// Types: float kinds; quant8 and quant16 forward, which compare codes. The top is float.
 class ArgMax : public LayerBase {
  public:
   using LayerBase::LayerBase;

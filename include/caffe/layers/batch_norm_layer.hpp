@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "caffe/layer/channel_sums.hpp"
+#include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/memory/derived.hpp"
@@ -26,7 +27,8 @@ class LayerRegistry;
 // value in `param` is an error.
 // batch_norm_param: use_global_stats (in phase TRAIN false, in TEST true), moving_average_fraction
 //   (0.999), eps (1e-5), fused_relu (false): y = max(y, 0).
-// Types: float kinds; blobs and statistics are float, double for double.
+// Types: float kinds; with global statistics, quant8 and quant16 forward (CodeAffine), where y has a
+// range of its own. Blobs and statistics are float, double for double.
 class BatchNorm : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -47,7 +49,9 @@ class BatchNorm : public LayerBase {
  private:
   class TrainingWork;
   // Whether Backward reads the bottom's data.
-  bool KeepsInput() const { return need_backward() && GradientNeedsInput(); }
+  bool KeepsInput() const {
+    return need_backward() && types().compute.is_float() && GradientNeedsInput();
+  }
   void ComputeBatchStatistics(const BlobBase& x);
   bool GradientNeedsInput() const { return !global_ || fused_relu_; }
 
@@ -58,6 +62,10 @@ class BatchNorm : public LayerBase {
   ChannelSums forward_sums_, backward_sums_;
   // Of the last forward: mean and 1 / sqrt(variance + eps); of the last backward: its sums.
   std::shared_ptr<BlobBase> mean_, inverse_, gradient_sums_;
+  // The scale and the shift of each channel, with global statistics.
+  CodeAffine::Function GlobalAffine() const;
+
+  CodeAffine codes_;             // of quantized types
   DerivedBy global_statistics_;  // mean_ and inverse_, with global statistics
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_, global_kernel_;
   std::unique_ptr<Kernel> normalize_rows_, normalize_columns_;

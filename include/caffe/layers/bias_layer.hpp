@@ -2,6 +2,7 @@
 
 #include "caffe/layer/broadcast.hpp"
 #include "caffe/layer/channel_sums.hpp"
+#include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -15,7 +16,8 @@ class LayerRegistry;
 // blobs: with one bottom: b, of shape bottom 0 [axis, axis + num_axes).
 // bias_param: axis (1), and for a learned b: num_axes (1; -1 for all, 0 for one value), filler
 //   (constant 0).
-// Types: float kinds. A learned b is a master (float, double for double).
+// Types: float kinds; with a learned b, quant8 and quant16 forward (CodeAffine), where y has a range
+// of its own. A learned b is a master (float, double for double).
 class Bias : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -31,6 +33,7 @@ class Bias : public LayerBase {
   int axis_ = 0;  // of bottom 0, where b begins
   Broadcast shape_;
   ChannelSums sums_;
+  CodeAffine codes_;  // of quantized types
   std::unique_ptr<Kernel> rows_, columns_;
 };
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "caffe/layer/code_deconvolution.hpp"
 #include "caffe/layer/conv_setup.hpp"
 #include "caffe/layer/weighted_layer.hpp"
 
@@ -16,12 +20,17 @@ class LayerRegistry;
 // blobs, shared by all pairs: weights [C, num_output / group, kernel…], bias [num_output].
 // convolution_param: as for Convolution. For upsampling by a factor f without learning: kernel_size
 //   2 f - f % 2, stride f, pad ceil((f - 1) / 2), num_output and group C, weight_filler bilinear.
-// Types: float kinds. Weights and bias are masters (float, double for double).
+// Types: float kinds; quant8 and quant16 forward (CodeDeconvolution), with up to 3 spatial axes, where
+// y has a range of its own. Weights and bias are masters (float, double for double).
 class Deconvolution : public WeightedLayer {
  public:
   using WeightedLayer::WeightedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void PrepareParameters() override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
@@ -36,6 +45,8 @@ class Deconvolution : public WeightedLayer {
   WeightedDeconv& Own() const { return static_cast<WeightedDeconv&>(op(0)); }
 
   ConvSetup setup_;
+  // Of quantized types: one for each bottom, because bottoms have separate ranges.
+  std::vector<std::unique_ptr<CodeDeconvolution>> codes_;
   Shape input_, output_;  // of a bottom and a top, as the operators were made for them
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "caffe/layer/code_table.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -55,12 +56,14 @@ const std::vector<PointwiseRow>& PointwiseRows();
 // y = f(x) for each element, f being that of the layer's row.
 //   dE/dx = f'(x) dE/dy
 // bottom 0, top 0: any shape, the same. In place allowed.
-// Types: float kinds.
+// Types: float kinds; quant8 and quant16 forward, by a table of all codes (CodeTable), where y has a
+// range of its own.
 class Pointwise : public LayerBase {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
     return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
@@ -72,7 +75,7 @@ class Pointwise : public LayerBase {
 
  private:
   // Whether Backward reads the bottom's data.
-  bool KeepsInput() const { return need_backward() && ReadsBottom(); }
+  bool KeepsInput() const { return need_backward() && types().compute.is_float() && ReadsBottom(); }
   bool ReadsBottom() const {
     return formula_.gradient == PointwiseFormula::Gradient::kOfBottom ||
            formula_.gradient == PointwiseFormula::Gradient::kOfBoth;
@@ -84,6 +87,7 @@ class Pointwise : public LayerBase {
 
   PointwiseFormula formula_;
   InputCopy input_;
+  CodeTable table_;  // of quantized types
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "caffe/layer/channel_sums.hpp"
+#include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
 
@@ -14,7 +15,7 @@ class LayerRegistry;
 // for the gradients.
 // blobs: slopes [channels], or one value without axes if channel_shared.
 // prelu_param: filler (constant 0.25), channel_shared (false).
-// Types: float kinds; slopes are masters (float, double for double).
+// Types: float kinds; quant8 and quant16 forward (CodeSlopes), where y has a range of its own. Slopes are masters (float, double for double).
 class PReLU : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -31,11 +32,12 @@ class PReLU : public LayerBase {
 
  private:
   // Whether Backward reads the bottom's data.
-  bool KeepsInput() const { return need_backward(); }
+  bool KeepsInput() const { return need_backward() && types().compute.is_float(); }
   bool shared_ = false;
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;  // shared: one channel
   InputCopy input_;
   ChannelSums sums_;
+  CodeSlopes codes_;  // of quantized types
   std::unique_ptr<Kernel> forward_rows_, forward_columns_, backward_rows_, backward_columns_;
   std::unique_ptr<Kernel> slope_parts_;
 };

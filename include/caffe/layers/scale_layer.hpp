@@ -2,6 +2,7 @@
 
 #include "caffe/layer/broadcast.hpp"
 #include "caffe/layer/channel_sums.hpp"
+#include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
 
@@ -18,7 +19,8 @@ class LayerRegistry;
 // the shape of s.
 // scale_param: axis (1), bias_term (false), bias_filler (constant 0), and for a learned s: num_axes
 //   (1; -1 for all, 0 for one value), filler (constant 1).
-// Types: float kinds. Learned blobs are masters (float, double for double).
+// Types: float kinds; with a learned s, quant8 and quant16 forward (CodeAffine), where y has a range
+// of its own. Learned blobs are masters (float, double for double).
 class Scale : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -35,7 +37,9 @@ class Scale : public LayerBase {
 
  private:
   // Whether Backward reads the bottom's data.
-  bool KeepsInput() const { return need_backward() && (!learned_ || param_propagate_down(0)); }
+  bool KeepsInput() const {
+    return need_backward() && types().compute.is_float() && (!learned_ || param_propagate_down(0));
+  }
   // y = s x.
   void Multiply(const BlobBase& s, KernelArgument x, KernelArgument y);
 
@@ -44,6 +48,7 @@ class Scale : public LayerBase {
   int axis_ = 0;         // of bottom 0, where s begins
   Broadcast shape_;
   InputCopy input_;
+  CodeAffine codes_;  // of quantized types
   ChannelSums scale_sums_, bias_sums_, both_sums_;
   std::unique_ptr<Kernel> rows_, columns_, bias_rows_, bias_columns_;
 };

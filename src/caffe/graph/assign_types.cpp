@@ -20,6 +20,12 @@ bool FollowsBottom(const LayerParameter& layer) {
   return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
 }
 
+bool Supports(const LayerParameter& layer, DataType type) {
+  const LayerTraits& traits = TraitsOf(layer.type());
+  if (!Has(traits.types, type)) return false;
+  return !type.is_quantized() || !traits.quantizes || traits.quantizes(layer);
+}
+
 // The user set types of this layer.
 bool HasOwnTypes(const LayerParameter& layer) {
   return layer.has_compute_data_type() || layer.has_bottom_data_type() || layer.has_top_data_type();
@@ -123,7 +129,7 @@ TypedNet AssignTypes(const NetParameter& net) {
           compute = kFloat;
         }
         // Losses and other float layers stay float in quantized nets.
-        if (!own_types && compute.is_quantized() && !Has(traits.types, compute)) compute = kFloat;
+        if (!own_types && compute.is_quantized() && !Supports(layer, compute)) compute = kFloat;
         types = TypeTriple::Equal(compute);
         if (layer.has_bottom_data_type()) types.in = BottomType(layer);
         if (layer.has_top_data_type()) types.out = TopType(layer);

@@ -1,6 +1,7 @@
 #include "caffe/layers/argmax_layer.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
@@ -42,9 +43,11 @@ void ArgMax::Reshape(const BlobVec& bottom, const BlobVec& top) {
 void ArgMax::Forward(const BlobVec& bottom, const BlobVec& top) {
   const ArgMaxParameter& parameter = layer_param().argmax_param();
   const bool values = parameter.out_max_val(), places = !values || !parameter.has_axis();
-  forward_->Launch(outer_ * inner_, {outer_ * inner_, channels_, inner_, parameter.top_k(),
-                                     places + values, places ? 0 : -1, values ? places : -1,
-                                     bottom[0]->Data(), top[0]->MutableData()});
+  forward_->Launch(
+      outer_ * inner_,
+      {outer_ * inner_, channels_, inner_, parameter.top_k(), places + values, places ? 0 : -1,
+       values ? places : -1, std::bit_cast<uint32_t>(static_cast<float>(BottomRange(0).scale)),
+       In(bottom, 0), top[0]->MutableData()});
 }
 
 void ArgMax::Backward(const BlobVec&, const std::vector<bool>& propagate_down, const BlobVec&) {
@@ -53,6 +56,7 @@ void ArgMax::Backward(const BlobVec&, const std::vector<bool>& propagate_down, c
 
 void RegisterArgMaxLayer(LayerRegistry& registry) {
   LayerTraits traits;
+  traits.types = BuiltInTypes();
   traits.float_tops = {0};
   traits.no_gradient_bottoms = {0};
   traits.backward = false;

@@ -35,6 +35,13 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                 "; it must be 0, since the statistics are not learned");
   }
   input_.SetDevice(device());
+  if (types().compute.is_quantized()) {
+    CAFFE_CHECK(global_, Where(), ": statistics of the batch are not supported in ", types().name(),
+                "; set use_global_stats, or give the layer a float type");
+    codes_ = CodeAffine({blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, GlobalAffine(),
+                        channels_, types().compute, device(), Where());
+    return;
+  }
   PlaceBlob(&mean_, master_type(), device(), {channels_}, name() + " mean");
   PlaceBlob(&inverse_, master_type(), device(), {channels_}, name() + " 1 / deviation");
   gradient_sums_ = MakeBlob(master_type(), device(), {2, channels_}, name() + " gradient sums");
@@ -75,6 +82,11 @@ void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void BatchNorm::PrepareParameters() {
+  if (types().compute.is_quantized()) {
+    codes_.SetRanges(BottomRange(0), TopRange(0));
+    codes_.Refresh();
+    return;
+  }
   if (!global_) {
     for (auto& blob : blobs_)
       blob->device_data();  // uploads a stale device copy now, not in the forward
@@ -105,6 +117,10 @@ void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
 // Uses the mean and deviation of the last forward.
 void BatchNorm::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
+  if (types().compute.is_quantized()) {
+    codes_.Launch({outer_, channels_, inner_}, In(bottom, 0), Out(top, 0), fused_relu_);
+    return;
+  }
   input_.Keep(*bottom[0], *top[0], KeepsInput());
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double low = fused_relu_ ? 0 : -kInfinity, high = kInfinity;
@@ -122,6 +138,7 @@ void BatchNorm::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
 void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                          const BlobVec& bottom) {
   if (!propagate_down[0] || bottom[0]->count() == 0) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   const int gate = fused_relu_, batch = !global_;
   const KernelArgument y_diff = top[0]->Diff();
   const KernelArgument x = GradientNeedsInput() ? input_.Data(*bottom[0], *top[0]) : y_diff;
@@ -211,18 +228,11 @@ std::unique_ptr<Work> BatchNorm::MakeWork(const WorkRequest& request, const Blob
   return std::make_unique<TrainingWork>(this, bottom[0], top[0], *request.scale, relu);
 }
 
-LayerFacts BatchNorm::Facts() const {
-  LayerFacts facts;
-  // In phase TEST, statistics of a batch change parameters, which a plan does not expect.
-  facts.replayable = global_ || phase() == TRAIN;
-  if (!global_ && !fused_relu_) facts.normalized = LayerFacts::Normalized{channels_};
-  if (!global_ || fused_relu_) return facts;
-  Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
-  affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,
-                                                           std::vector<double>* shift) {
-    const std::vector<double> means = sources[0]->DataAsDouble();
-    const std::vector<double> variances = sources[1]->DataAsDouble();
-    const double weight = sources[2]->DataAsDouble()[0], factor = weight == 0 ? 0 : 1 / weight;
+CodeAffine::Function BatchNorm::GlobalAffine() const {
+  const BlobBase *mean = blobs_[0].get(), *variance = blobs_[1].get(), *count = blobs_[2].get();
+  return [=, eps = eps_](std::vector<double>* scale, std::vector<double>* shift) {
+    const std::vector<double> means = mean->DataAsDouble(), variances = variance->DataAsDouble();
+    const double weight = count->DataAsDouble()[0], factor = weight == 0 ? 0 : 1 / weight;
     scale->clear();
     shift->clear();
     for (size_t c = 0; c < means.size(); ++c) {
@@ -230,6 +240,16 @@ LayerFacts BatchNorm::Facts() const {
       shift->push_back(-means[c] * factor * scale->back());
     }
   };
+}
+
+LayerFacts BatchNorm::Facts() const {
+  LayerFacts facts;
+  // In phase TEST, statistics of a batch change parameters, which a plan does not expect.
+  facts.replayable = global_ || phase() == TRAIN;
+  if (!global_ && !fused_relu_) facts.normalized = LayerFacts::Normalized{channels_};
+  if (!global_ || fused_relu_) return facts;
+  Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
+  affine.evaluate = GlobalAffine();
   facts.affine = std::move(affine);
   return facts;
 }
@@ -237,6 +257,11 @@ LayerFacts BatchNorm::Facts() const {
 void RegisterBatchNormLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
+  traits.types = BuiltInTypes();
+  traits.quantizes = [](const LayerParameter& layer) {
+    const BatchNormParameter& parameter = layer.batch_norm_param();
+    return parameter.has_use_global_stats() ? parameter.use_global_stats() : layer.phase() == TEST;
+  };
   traits.backward_reads = [](const LayerParameter& parameter) {
     const BatchNormParameter& p = parameter.batch_norm_param();
     const bool linear = p.use_global_stats() && !p.fused_relu();

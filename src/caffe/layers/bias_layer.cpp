@@ -5,6 +5,16 @@
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+CodeAffine::Function AffineOf(const BlobBase* bias) {
+  return [bias](std::vector<double>* scale, std::vector<double>* shift) {
+    *shift = bias->DataAsDouble();
+    scale->assign(shift->size(), 1);
+  };
+}
+
+}  // namespace
 
 void Bias::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const BiasParameter& parameter = layer_param().bias_param();
@@ -14,6 +24,13 @@ void Bias::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
         0, Broadcast::ParameterShape(Where(), *bottom[0], parameter.axis(), parameter.num_axes()),
         parameter.filler());
     type = master_type();
+  }
+  if (types().compute.is_quantized()) {
+    CAFFE_CHECK(bottom.size() == 1, Where(), ": adds two blobs, which is not supported in ",
+                types().name(), "; use an Eltwise layer, or give the layer a float type");
+    codes_ = CodeAffine({blobs_[0].get()}, AffineOf(blobs_[0].get()), blobs_[0]->count(),
+                        types().compute, device(), Where());
+    return;
   }
   const TypeTriple triple{type, types().in, type};
   rows_ = MakeKernel("norm/scale", "add_rows", triple);
@@ -26,16 +43,24 @@ void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int axis = layer_param().bias_param().axis();
   shape_ = Broadcast::Make(Where(), *bottom[0], axis, b.shape());
   axis_ = b.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
-  sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, phase() == TRAIN);
+  if (types().compute.is_float()) {
+    sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, phase() == TRAIN);
+  }
   top[0]->ReshapeLike(*bottom[0]);
 }
 
 void Bias::PrepareParameters() {
+  if (types().compute.is_quantized()) {
+    codes_.SetRanges(BottomRange(0), TopRange(0));
+    codes_.Refresh();
+    return;
+  }
   for (auto& blob : blobs_)
     blob->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void Bias::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) return codes_.Launch(shape_, In(bottom, 0), Out(top, 0));
   const BlobBase& b = bottom.size() > 1 ? *bottom[1] : *blobs_[0];
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
   if (shape_.columns()) {
@@ -49,6 +74,7 @@ void Bias::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                     const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   const bool learned = bottom.size() == 1;
   if (learned ? param_propagate_down(0) : propagate_down[1]) {
     sums_.Sum(top[0]->Diff());
@@ -66,11 +92,7 @@ LayerFacts Bias::Facts() const {
   // A learned bias with several axes is not one of channels.
   if (blobs_.empty() || blobs_[0]->num_axes() > 1) return facts;
   Affine affine{axis_, shape_.channels, {blobs_[0].get()}, nullptr};
-  affine.evaluate = [bias = affine.sources[0]](std::vector<double>* scale,
-                                               std::vector<double>* shift) {
-    *shift = bias->DataAsDouble();
-    scale->assign(shift->size(), 1);
-  };
+  affine.evaluate = AffineOf(blobs_[0].get());
   facts.affine = std::move(affine);
   return facts;
 }
@@ -78,6 +100,8 @@ LayerFacts Bias::Facts() const {
 void RegisterBiasLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
+  traits.types = BuiltInTypes();
+  traits.quantizes = [](const LayerParameter& layer) { return layer.bottom_size() == 1; };
   traits.in_place = true;
   traits.backward_reads = Always({});
   traits.summary = "y = x + b, b learned or the second bottom";

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -16,6 +17,20 @@ void Deconvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                parameter.weight_filler());
   if (setup_.has_bias) AddParameter(1, {setup_.outputs}, parameter.bias_filler());
   input_.clear();
+  codes_.clear();
+  if (types().compute.is_quantized()) {
+    CAFFE_CHECK(setup_.spatial_axes() <= CodeDeconvolution::kMaxAxes, Where(), ": ",
+                setup_.spatial_axes(), " spatial axes are not supported in ", types().name(),
+                ", which takes up to ", CodeDeconvolution::kMaxAxes,
+                "; give the layer a float type");
+    const QuantizedParameters::Options options(layer_param(), setup_.outputs);
+    for (size_t i = 0; i < bottom.size(); ++i) {
+      codes_.push_back(std::make_unique<CodeDeconvolution>(
+          setup_, blobs_[0].get(), setup_.has_bias ? blobs_[1].get() : nullptr, options,
+          types().compute, device()));
+    }
+    return;
+  }
   SetUpWeights(bottom.size());
 }
 
@@ -44,7 +59,27 @@ void Deconvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (input == input_) return;
   input_ = input;
   output_ = output;
-  ResetOps(phase() == TRAIN);
+  if (types().compute.is_float()) ResetOps(phase() == TRAIN);
+}
+
+void Deconvolution::PrepareParameters() {
+  if (types().compute.is_float()) return WeightedLayer::PrepareParameters();
+  for (int i = 0; i < static_cast<int>(codes_.size()); ++i) {
+    codes_[i]->Prepare(BottomRange(i), TopRange(i));
+  }
+}
+
+void Deconvolution::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_float()) return WeightedLayer::Forward(bottom, top);
+  for (int i = 0; i < static_cast<int>(codes_.size()); ++i) {
+    codes_[i]->Launch(input_, output_, In(bottom, i), Out(top, i));
+  }
+}
+
+std::unique_ptr<Work> Deconvolution::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                              const BlobVec& top) {
+  if (types().compute.is_float()) return WeightedLayer::MakeWork(request, bottom, top);
+  return LayerBase::MakeWork(request, bottom, top);
 }
 
 std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
@@ -73,6 +108,7 @@ std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
 
 void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                              const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (!EnsureOps()) return;
   if (!Own().op().descriptor().backward_weights) {
     ResetOps(true);
@@ -98,6 +134,7 @@ void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propag
 LayerFacts Deconvolution::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
+  if (types().compute.is_quantized()) return facts;
   LayerFacts::Weighted weighted;
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;
@@ -112,6 +149,7 @@ LayerFacts Deconvolution::Facts() const {
 void RegisterDeconvolutionLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = traits.max_top = -1;
+  traits.types = BuiltInTypes();
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
   traits.summary = "the transpose of a convolution, with groups and dilation";
   registry.Add<DeconvolutionLayer>("Deconvolution", traits);

@@ -1,17 +1,22 @@
 #include "caffe/layers/eltwise_layer.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/core/common_shift.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
+#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {
 
 // Most inputs of one launch.
 constexpr size_t kInputs = 4;
+// Most bottoms of a product of codes: that of three codes of 16 bits fits 64 bits.
+constexpr int kCodeFactors = 3;
 
 }  // namespace
 
@@ -23,23 +28,44 @@ void Eltwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               ": coeff is given ", coeffs, " times for ", bottom.size(),
               " bottoms; give it once per bottom, or not at all");
   const auto make = [&](const char* kernel) { return MakeKernel("blas/eltwise", kernel); };
+  const bool codes = types().compute.is_quantized();
+  const auto make_for_codes = [&](const char* kernel) {
+    return MakeKernel("quant/eltwise", kernel);
+  };
   switch (parameter.operation()) {
     case EltwiseParameter::PROD:
       CAFFE_CHECK(coeffs == 0, Where(), ": coeff is not for PROD");
       operation_ = Operation::kProduct;
+      if (codes) {
+        CAFFE_CHECK(bottom.size() <= kCodeFactors, Where(), ": PROD in ", types().name(),
+                    " takes at most ", kCodeFactors, " bottoms, but the net gives ", bottom.size(),
+                    "; give the layer a float type");
+        combine_ = make_for_codes("product_codes");
+        break;
+      }
       combine_ = make("eltwise_product");
       if (!stable_) backward_ = make("eltwise_product_backward");
       break;
     case EltwiseParameter::SUM:
       operation_ = Operation::kSum;
+      coeffs_.assign(bottom.size(), 1);
+      for (int i = 0; i < coeffs; ++i) coeffs_[i] = parameter.coeff(i);
+      if (codes) {
+        combine_ = make_for_codes("sum_codes_part");
+        sum_of_two_ = make_for_codes("sum_codes_of_two");
+        finish_ = make_for_codes("sum_codes_finish");
+        break;
+      }
       combine_ = make("eltwise_sum");
       sum_of_two_ = make("eltwise_sum_of_two");
       backward_ = make("eltwise_scale");
-      coeffs_.assign(bottom.size(), 1);
-      for (int i = 0; i < coeffs; ++i) coeffs_[i] = parameter.coeff(i);
       break;
     case EltwiseParameter::MAX:
       operation_ = Operation::kMax;
+      if (codes) {
+        combine_ = make_for_codes("max_codes");
+        break;
+      }
       combine_ = make("eltwise_max");
       more_ = make("eltwise_max_more");
       backward_ = make("eltwise_max_backward");
@@ -58,6 +84,7 @@ void Eltwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
   count_ = bottom[0]->count();
   top[0]->ReshapeLike(*bottom[0]);
   if (mask_) mask_->ReshapeLike(*bottom[0]);
+  if (finish_ && bottom.size() > 2) workspace().Need(SumBytes());
 }
 
 void Eltwise::Combine(std::vector<KernelArgument> inputs, std::vector<double> coeffs,
@@ -82,7 +109,47 @@ void Eltwise::Combine(std::vector<KernelArgument> inputs, std::vector<double> co
   }
 }
 
+void Eltwise::CombineCodes(const BlobVec& bottom, const BlobVec& top) {
+  const int count = static_cast<int>(bottom.size());
+  const double scale = TopRange(0).scale;
+  const KernelArgument y = Out(top, 0);
+  if (operation_ == Operation::kMax) {
+    combine_->Launch(count_,
+                     {count_, In(bottom, 0), In(bottom, 1), Rescale(0, 0), Rescale(1, 0), y});
+    for (int i = 2; i < count; ++i) {
+      combine_->Launch(count_, {count_, y, In(bottom, i), Scale(1), Rescale(i, 0), y});
+    }
+    return;
+  }
+  if (operation_ == Operation::kProduct) {
+    double factor = 1 / scale;
+    for (int i = 0; i < count; ++i) factor *= BottomRange(i).scale;
+    combine_->Launch(count_, {count_, count == 3 ? 1 : 0, In(bottom, 0), In(bottom, 1),
+                              In(bottom, count - 1), Requant::FromReal(factor), y});
+    return;
+  }
+  std::vector<double> factors;
+  double largest = 0;
+  for (int i = 0; i < count; ++i) {
+    factors.push_back(coeffs_[i] * (BottomRange(i).scale / scale));
+    largest = std::max(largest, std::abs(factors[i]));
+  }
+  const CommonShift common = CommonShift::For(largest);
+  if (count == 2) {
+    sum_of_two_->Launch(count_, {count_, In(bottom, 0), In(bottom, 1), common.Integer(factors[0]),
+                                 common.Integer(factors[1]), common.shift, y});
+    return;
+  }
+  const DevicePtr sum = workspace().Need(SumBytes());
+  for (int i = 0; i < count; ++i) {
+    combine_->Launch(count_,
+                     {count_, i == 0 ? 1 : 0, In(bottom, i), common.Integer(factors[i]), sum});
+  }
+  finish_->Launch(count_, {count_, common.shift, sum, y});
+}
+
 void Eltwise::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) return CombineCodes(bottom, top);
   const KernelArgument y = top[0]->MutableData();
   if (operation_ == Operation::kSum && bottom.size() == 2) {
     sum_of_two_->Launch(count_,
@@ -104,6 +171,7 @@ void Eltwise::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 void Eltwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   const KernelArgument y_diff = top[0]->Diff();
   for (size_t i = 0; i < bottom.size(); ++i) {
     if (!propagate_down[i]) continue;
@@ -136,6 +204,11 @@ void RegisterEltwiseLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = 2;
   traits.max_bottom = -1;
+  traits.types = BuiltInTypes();
+  traits.quantizes = [](const LayerParameter& layer) {
+    return layer.eltwise_param().operation() != EltwiseParameter::PROD ||
+           layer.bottom_size() <= kCodeFactors;
+  };
   traits.backward_reads = [](const LayerParameter& layer) -> BackwardReads {
     const EltwiseParameter& parameter = layer.eltwise_param();
     if (parameter.operation() != EltwiseParameter::PROD) return {};

@@ -15,20 +15,32 @@ void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(row != rows.end(), Where(), ": is not in the table of element-wise layers");
   formula_ = row->make(layer_param(), Where());
   const std::string file = row->file, body = "neuron/" + file;
-  forward_ = MakeKernel(body, formula_.forward.empty() ? file + "_forward" : formula_.forward);
   backward_.reset();
+  input_.SetDevice(device());
+  if (types().compute.is_quantized()) {
+    table_ = CodeTable(formula_.value, types().compute, device(), name() + " table",
+                       MakeKernel("neuron/look_up", "look_up"));
+    return;
+  }
+  forward_ = MakeKernel(body, formula_.forward.empty() ? file + "_forward" : formula_.forward);
   if (row->backward) {
     backward_ =
         MakeKernel(body, formula_.backward.empty() ? file + "_backward" : formula_.backward);
   }
-  input_.SetDevice(device());
 }
 
 void Pointwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->ReshapeLike(*bottom[0]);
 }
 
+void Pointwise::PrepareParameters() {
+  if (!types().compute.is_quantized()) return;
+  table_.SetRanges(BottomRange(0), TopRange(0));
+  table_.Refresh();
+}
+
 void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) return table_.Launch(*bottom[0], top[0]);
   input_.Keep(*bottom[0], *top[0], KeepsInput());
   const int64_t count = bottom[0]->count();
   KernelArguments arguments{count, bottom[0]->Data(), top[0]->MutableData()};
@@ -40,6 +52,7 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
                          const BlobVec& bottom) {
   const int64_t count = bottom[0]->count();
   if (!propagate_down[0] || count == 0) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   CAFFE_CHECK(backward_, Where(), ": has no gradient");
   KernelArguments arguments{count};
   if (ReadsBottom()) arguments.push_back(input_.Data(*bottom[0], *top[0]));
@@ -65,6 +78,7 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
   for (const PointwiseRow& row : PointwiseRows()) {
     LayerTraits traits;
     traits.in_place = true;
+    traits.types = BuiltInTypes();
     traits.backward = row.backward;
     traits.backward_reads = [make = row.make](const LayerParameter& layer) -> BackwardReads {
       using Gradient = PointwiseFormula::Gradient;

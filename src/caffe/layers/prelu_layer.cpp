@@ -17,6 +17,10 @@ void PReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   if (parameter.has_filler()) filler = parameter.filler();
   AddParameter(0, shared_ ? Shape{} : Shape{bottom[0]->shape(1)}, filler);
   input_.SetDevice(device());
+  if (this->types().compute.is_quantized()) {
+    codes_ = CodeSlopes(blobs_[0].get(), this->types().compute, device(), Where());
+    return;
+  }
   const TypeTriple types{master_type(), this->types().in, master_type()};
   forward_rows_ = MakeKernel("neuron/prelu", "prelu_rows", types);
   forward_columns_ = MakeKernel("neuron/prelu", "prelu_columns", types);
@@ -39,15 +43,24 @@ void PReLU::Reshape(const BlobVec& bottom, const BlobVec& top) {
     outer_ = bottom[0]->shape(0);
     inner_ = bottom[0]->shape(1);
   }
-  sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
+  if (types().compute.is_float()) sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   top[0]->ReshapeLike(*bottom[0]);
 }
 
 void PReLU::PrepareParameters() {
+  if (types().compute.is_quantized()) {
+    codes_.SetRanges(BottomRange(0), TopRange(0));
+    codes_.Refresh();
+    return;
+  }
   blobs_[0]->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void PReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) {
+    codes_.Launch({outer_, channels_, inner_}, In(bottom, 0), Out(top, 0));
+    return;
+  }
   input_.Keep(*bottom[0], *top[0], KeepsInput());
   const KernelArgument x = bottom[0]->Data(), slope = blobs_[0]->Data(), y = top[0]->MutableData();
   if (inner_ == 1) {
@@ -60,6 +73,7 @@ void PReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                      const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (bottom[0]->count() == 0) return;
   const KernelArgument x = input_.Data(*bottom[0], *top[0]), y_diff = top[0]->Diff();
   // In place, the bottom's diff overwrites the top's, so the slopes' gradient is computed first.
@@ -88,6 +102,7 @@ LayerFacts PReLU::Facts() const {
 void RegisterPReLULayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
+  traits.types = BuiltInTypes();
   traits.backward_reads = Always({{0}, {}, true});
   traits.summary = "y = x if x > 0, else a learned slope times x";
   registry.Add<PReLULayer>("PReLU", traits);

@@ -1,10 +1,23 @@
 #include "caffe/layers/scale_layer.hpp"
 
+#include <utility>
+
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Computes scales and shifts, one for each element of the learned blobs.
+CodeAffine::Function AffineOf(std::vector<const BlobBase*> sources) {
+  return [sources = std::move(sources)](std::vector<double>* scale, std::vector<double>* shift) {
+    *scale = sources[0]->DataAsDouble();
+    *shift = sources.size() > 1 ? sources[1]->DataAsDouble() : std::vector<double>(scale->size());
+  };
+}
+
+}  // namespace
 
 void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ScaleParameter& parameter = layer_param().scale_param();
@@ -22,6 +35,15 @@ void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const Shape shape = learned_ ? blobs_[0]->shape() : bottom[1]->shape();
   if (bias_index_ >= 0) AddParameter(bias_index_, shape, parameter.bias_filler());
   input_.SetDevice(device());
+  if (types().compute.is_quantized()) {
+    CAFFE_CHECK(learned_, Where(), ": multiplies two blobs, which is not supported in ",
+                types().name(), "; give the layer a float type");
+    std::vector<const BlobBase*> sources;
+    for (const auto& blob : blobs_) sources.push_back(blob.get());
+    codes_ = CodeAffine(sources, AffineOf(sources), blobs_[0]->count(), types().compute, device(),
+                        Where());
+    return;
+  }
   const DataType type = learned_ ? master_type() : types().in;
   const TypeTriple triple{type, types().in, type};
   rows_ = MakeKernel("norm/scale", "scale_rows", triple);
@@ -39,12 +61,17 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int axis = layer_param().scale_param().axis();
   shape_ = Broadcast::Make(Where(), *bottom[0], axis, s.shape());
   axis_ = s.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
-  const bool trains = phase() == TRAIN;
-  scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
+  const bool trains = phase() == TRAIN && types().compute.is_float();
+  if (types().compute.is_float())
+    scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   if (bias_index_ >= 0) {
     const BlobBase& b = *blobs_[bias_index_];
     CAFFE_CHECK(b.shape() == s.shape(), Where(), ": the bias of shape ", b.shape_string(),
                 " was made for another scale, which has shape ", s.shape_string());
+    if (types().compute.is_quantized()) {
+      top[0]->ReshapeLike(*bottom[0]);
+      return;
+    }
     bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
     if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   }
@@ -52,6 +79,11 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void Scale::PrepareParameters() {
+  if (types().compute.is_quantized()) {
+    codes_.SetRanges(BottomRange(0), TopRange(0));
+    codes_.Refresh();
+    return;
+  }
   for (auto& blob : blobs_)
     blob->device_data();  // uploads a stale device copy now, not in the forward
 }
@@ -67,6 +99,7 @@ void Scale::Multiply(const BlobBase& s, KernelArgument x, KernelArgument y) {
 }
 
 void Scale::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (types().compute.is_quantized()) return codes_.Launch(shape_, In(bottom, 0), Out(top, 0));
   input_.Keep(*bottom[0], *top[0], KeepsInput());
   const BlobBase& s = learned_ ? *blobs_[0] : *bottom[1];
   const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData();
@@ -87,6 +120,7 @@ void Scale::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                      const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   // In place, the bottom's diff overwrites the top's, so it is computed last.
   const bool bias = bias_index_ >= 0 && param_propagate_down(bias_index_);
   const bool scale =
@@ -115,11 +149,7 @@ LayerFacts Scale::Facts() const {
   if (!learned_ || blobs_[0]->num_axes() > 1) return facts;
   Affine affine{axis_, shape_.channels, {}, nullptr};
   for (const auto& blob : blobs_) affine.sources.push_back(blob.get());
-  affine.evaluate = [sources = affine.sources](std::vector<double>* scale,
-                                               std::vector<double>* shift) {
-    *scale = sources[0]->DataAsDouble();
-    *shift = sources.size() > 1 ? sources[1]->DataAsDouble() : std::vector<double>(scale->size());
-  };
+  affine.evaluate = AffineOf(affine.sources);
   facts.affine = std::move(affine);
   if (bias_index_ == 1 && param_propagate_down(0) && param_propagate_down(1)) {
     facts.channel_scale = ChannelScale{axis_, blobs_[0].get(), blobs_[1].get()};
@@ -130,6 +160,8 @@ LayerFacts Scale::Facts() const {
 void RegisterScaleLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
+  traits.types = BuiltInTypes();
+  traits.quantizes = [](const LayerParameter& layer) { return layer.bottom_size() == 1; };
   traits.in_place = true;
   traits.backward_reads = [](const LayerParameter& parameter) {
     const bool learned = parameter.bottom_size() == 1;

@@ -44,9 +44,11 @@ void Upsample::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   }
   if (!masked_) {
     forward_ = MakeKernel("resize/nearest", "nearest_forward");
-    backward_ = MakeKernel("resize/nearest", "nearest_backward");
+    if (types().compute.is_float()) backward_ = MakeKernel("resize/nearest", "nearest_backward");
     return;
   }
+  CAFFE_CHECK(types().compute.is_float(), Where(), ": a mask is not supported in ", types().name(),
+              "; give the layer a float type");
   PlaceBlob(&row_reach_, kFloat, device(), {0}, name() + " reach of rows");  // holds i32 bits
   PlaceBlob(&reach_, kFloat, device(), {0}, name() + " reach");              // holds i32 bits
   invalid_.Place(device(), name());
@@ -104,19 +106,20 @@ void Upsample::MeasureReach(const BlobBase& mask) {
 void Upsample::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (planes_ == 0) return;
   KernelArguments arguments = Geometry();
-  arguments.push_back(bottom[0]->Data());
+  arguments.push_back(In(bottom, 0));
   if (masked_) {
     MeasureReach(*bottom[1]);
     arguments.push_back(bottom[1]->Data());
     arguments.push_back(reach_->Data());
   }
-  arguments.push_back(top[0]->MutableData());
+  arguments.push_back(Out(top, 0));
   forward_->Launch({planes_ * height_.output, width_.output}, arguments);
 }
 
 void Upsample::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                         const BlobVec& bottom) {
   if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   KernelArguments arguments = Geometry();
   arguments.push_back(top[0]->Diff());
   if (masked_) {
@@ -140,12 +143,15 @@ LayerFacts Upsample::Facts() const {
   LayerFacts facts;
   // A forward also records invalid data, which the host reads in CheckData.
   facts.replayable = phase() == TRAIN;
+  if (!masked_) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }
 
 void RegisterUpsampleLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
+  traits.types = BuiltInTypes();
+  traits.quantizes = [](const LayerParameter& layer) { return layer.bottom_size() == 1; };
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
   traits.backward_reads = Always({{1}, {}});
