@@ -12,6 +12,7 @@ int TrainCommand(const Options& options);
 int TestCommand(const Options& options);
 int TimeCommand(const Options& options);
 int TuneCommand(const Options& options);
+int QuantizeCommand(const Options& options);
 int DeviceQueryCommand(const Options& options);
 int LayersCommand(const Options& options);
 

@@ -14,10 +14,16 @@ struct Options {
   std::vector<std::string> stages;
   int level = 0;
   int iterations = 50;
+  bool iterations_given = false;
   std::string sigint_effect = "stop", sighup_effect = "snapshot", sigterm_effect = "stop";
   bool lt = true;      // caffe time: print a line for each layer
   bool plan = false;   // caffe time: print a table of the steps
   bool train = false;  // caffe tune: phase TRAIN, too
+  // caffe quantize
+  std::string type = "int8", method = "auto", images, root, mean, crop, out;
+  double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
+  int held_out = -1;                                    // < 0: not given
+  bool bgr = false, rgb = false, bias_correction = false, clip_weights = false;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;
