@@ -56,7 +56,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   options.calibration_batches = settings["calibrate"].cast<int64_t>();
   options.held_out_batches = settings["held_out"].cast<int64_t>();
   options.bias_correction = settings["bias_correction"].cast<bool>();
-  options.clip_weights = settings["clip_weights"].cast<bool>();
+  options.equalize = settings["equalize"].cast<bool>();
   options.float_scores = settings["float_scores"].cast<bool>();
   if (!settings["max_drop"].is_none()) options.max_drop = settings["max_drop"].cast<double>();
   for (const auto& [name, range] : settings["ranges"].cast<py::dict>()) {

@@ -27,7 +27,7 @@ def _read_batch(batch, inputs):
 
 def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=None,
              held_out=None, max_drop=None, percentile=99.99, ranges=None, bias_correction=False,
-             clip_weights=False, float_scores=True):
+             equalize=False, float_scores=True):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
     net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a caffemodel.
@@ -43,7 +43,7 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     percentile: the percentage of the values in the range, for that method.
     ranges: a dict of (smallest, largest) by the name of a blob, instead of calibration.
     bias_correction: subtract the mean error of rounded weights from biases.
-    clip_weights: clip the weights of channels where that lowers their squared error.
+    equalize: scale channels between layers with weights, so that they use the codes equally.
     float_scores: compute the layers without weights at the end of the net in float.
 
     The report has the content of out.json; its 'layers' begin with the one of the worst quality.
@@ -71,6 +71,6 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
         held_out = calibrate if batches is None else -1
     settings = dict(type=type, method=method, percentile=percentile, calibrate=calibrate,
                     held_out=held_out, max_drop=max_drop, ranges=dict(ranges or {}),
-                    bias_correction=bias_correction, clip_weights=clip_weights,
+                    bias_correction=bias_correction, equalize=equalize,
                     float_scores=float_scores)
     return json.loads(_caffe._quantize(model, weights, read, settings, out))

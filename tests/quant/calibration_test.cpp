@@ -79,7 +79,7 @@ TEST(HistogramTest, CountsEachValueInItsBin) {
     while (histogram.Edge(bin + 1) <= value) ++bin;
     EXPECT_GT(histogram.counts[bin], 0) << value;
   }
-  EXPECT_EQ(histogram.counts[Histogram::kBins / 2 - 2], 1);  // -1e-3, bins have 2 / 1024
+  EXPECT_EQ(histogram.counts[Histogram::kBins / 2 - 1], 1);  // -1e-3, bins have 2 / 1024
 }
 
 TEST(HistogramTest, TheOrderOfValuesDoesNotMatter) {
@@ -169,7 +169,7 @@ TEST(CalibrationTest, MseClipsOutliersForEightBits) {
   std::vector<double> values = Draw(std::uniform_real_distribution<double>(-1, 1)).values;
   values.push_back(5);
   const Sample sample(std::move(values));
-  EXPECT_LT(sample.Choose(CalibrationMethod::kMse).high, 4);
+  EXPECT_LT(sample.Choose(CalibrationMethod::kMse).high, 4.5);
   EXPECT_EQ(sample.Choose(CalibrationMethod::kMse, kQuant16).high, 5);
 }
 

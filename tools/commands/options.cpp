@@ -109,8 +109,8 @@ struct Parser {
         ->check(CLI::NonNegativeNumber);
     Add("--bias_correction", options.bias_correction, "quantize",
         "subtract the mean error of rounded weights from biases");
-    Add("--clip_weights", options.clip_weights, "quantize",
-        "clip the weights of channels where that lowers their squared error");
+    Add("--equalize", options.equalize, "quantize",
+        "scale channels between layers with weights, so that they use the codes equally");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
@@ -128,8 +128,8 @@ struct Parser {
 
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
-      "lt",   "plan",    "train", "json", "self_test",       "self-test",   "progress",
-      "help", "version", "bgr",   "rgb",  "bias_correction", "clip_weights"};
+      "lt",   "plan",    "train", "json", "self_test",       "self-test", "progress",
+      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize"};
   return names.count(name) > 0;
 }
 

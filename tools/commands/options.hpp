@@ -23,7 +23,7 @@ struct Options {
   std::string type = "int8", method = "auto", images, root, mean, crop, out;
   double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
   int held_out = -1;                                    // < 0: not given
-  bool bgr = false, rgb = false, bias_correction = false, clip_weights = false;
+  bool bgr = false, rgb = false, bias_correction = false, equalize = false;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

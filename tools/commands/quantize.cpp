@@ -73,7 +73,7 @@ int QuantizeCommand(const Options& options) {
   quantize.calibration.method = MethodByName(options.method);
   quantize.calibration.percentile = options.percentile;
   quantize.bias_correction = options.bias_correction;
-  quantize.clip_weights = options.clip_weights;
+  quantize.equalize = options.equalize;
   if (options.max_drop >= 0) quantize.max_drop = options.max_drop;
   const bool given_iterations = options.iterations_given;
   quantize.calibration_batches = given_iterations ? options.iterations : 10;

@@ -26,8 +26,9 @@ struct QuantizeOptions {
   // Subtracts from each bias the mean error that the rounding of the layer's weights makes on the
   // calibration data (Nagel et al. 2019, "Data-Free Quantization", section 4.2, measured).
   bool bias_correction = false;
-  // Clips the weights of each output channel where that lowers the squared error of rounding them.
-  bool clip_weights = false;
+  // Scales the channels of blobs between layers with weights, so that large and small channels use
+  // the codes equally (Nagel et al. 2019, section 4.1). The float net computes the same.
+  bool equalize = false;
   // Layers without weights that follow the last ones with weights compute in float, so that
   // different scores do not become equal codes.
   bool float_scores = true;
@@ -66,7 +67,7 @@ struct QuantizeReport {
   std::optional<double> max_drop;
   bool within_max_drop = true;
   std::map<std::string, std::string> wider;  // layers in a wider type, with their type
-  int64_t corrected_biases = 0;
+  int64_t corrected_biases = 0, equalized_layers = 0;
   int64_t float_bytes = 0, bytes = 0;  // of the weights, as a caffemodel stores them
 };
 

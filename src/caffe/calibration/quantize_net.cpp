@@ -17,6 +17,7 @@
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/observer.hpp"
+#include "equalization.hpp"
 #include "weight_changes.hpp"
 
 namespace caffe {
@@ -187,11 +188,11 @@ class Quantization {
                 "a net cannot be quantized to ", options_.type.name(),
                 " (known: int8 int16 half bfloat16)");
     MakeFloatNet();
+    if (options_.equalize && quantized()) Equalize();
     Calibrate();
     ChooseRanges();
     ChangeWeights();
     FindGroups();
-    accuracy_ = Measure();
     if (options_.max_drop) MeetMaxDrop();
     return Result();
   }
@@ -282,6 +283,28 @@ class Quantization {
     return true;
   }
 
+  // Changes the weights of the float net, which then computes the same scores.
+  void Equalize() {
+    CAFFE_CHECK(given_ranges_.empty(),
+                "equalize scales blobs, so that given ranges do not fit: ", "use one of them");
+    Equalization equalization(*float_net_);
+    if (equalization.blobs().empty()) return;
+    float_net_->Keep(equalization.blobs());
+    Batch batch;
+    for (int64_t i = 0; i < options_.calibration_batches && Read(i, &batch); ++i) {
+      if (batch.items == 0) continue;
+      Fill(batch, float_net_.get());
+      float_net_->Forward();
+      equalization.Add(*float_net_);
+      Progress("equalizing channels", i + 1, options_.calibration_batches);
+    }
+    NetParameter file;
+    float_net_->ToProto(&file);
+    file.clear_quantizer();
+    report_.equalized_layers = equalization.Apply(&file);
+    float_net_->CopyTrainedLayersFrom(file);
+  }
+
   void Calibrate() {
     Batch batch;
     float_net_->set_observe(quantized());
@@ -347,7 +370,6 @@ class Quantization {
     float_net_->ToProto(&changed_);
     changed_.clear_quantizer();
     if (!quantized()) return;
-    if (options_.clip_weights) ClipWeights(*float_net_, options_.type, &changed_);
     if (!options_.bias_correction) return;
     BiasCorrection correction(model_, *float_net_, changed_, options_.type, device_);
     float_net_->Keep(float_net_->blob_names());
@@ -512,17 +534,17 @@ class Quantization {
     const auto chosen = ranges_.find(name);
     if (!quantized() || chosen == ranges_.end()) return std::nullopt;
     // An input is quantized by the layers that read it.
-    for (const auto& layer : net.layers()) {
-      const LayerParameter& parameter = layer->layer_param();
-      if (TraitsOf(parameter.type()).data && Contains(parameter.top(), name)) {
-        for (const auto& reader : net.layers()) {
-          if (Contains(reader->layer_param().bottom(), name) && reader->types().in.is_quantized()) {
-            const DataType type = reader->types().in;
-            return std::pair{AffineRange(chosen->second.range.low, chosen->second.range.high, type),
-                             type};
-          }
-        }
-      }
+    bool input = false;
+    for (size_t i = 0; i < net.layers().size(); ++i) {
+      const LayerBase& layer = *net.layers()[i];
+      const auto is_blob = [&](int id) { return net.blob_names()[id] == name; };
+      const auto& tops = net.top_ids(static_cast<int>(i));
+      const auto& bottoms = net.bottom_ids(static_cast<int>(i));
+      input |= TraitsOf(layer.type()).data && std::any_of(tops.begin(), tops.end(), is_blob);
+      if (!input || !layer.types().in.is_quantized()) continue;
+      if (std::none_of(bottoms.begin(), bottoms.end(), is_blob)) continue;
+      const ObservedRange& range = chosen->second.range;
+      return std::pair{AffineRange(range.low, range.high, layer.types().in), layer.types().in};
     }
     return std::nullopt;
   }
@@ -592,6 +614,7 @@ class Quantization {
     CAFFE_CHECK(!scores_.empty(), "max_drop needs a net with scores of classes, but no output of ",
                 "this net has several numbers for each item");
     report_.max_drop = options_.max_drop;
+    accuracy_ = Measure();
     const double most = *options_.max_drop + 1e-9;
     if (Drop(accuracy_) <= most) return;
     const std::vector<int> order = GroupsByHarm();
@@ -617,7 +640,6 @@ class Quantization {
     while (meets >= 0 && meets - fails > 1) measure(fails + (meets - fails) / 2);
     report_.within_max_drop = meets >= 0;
     Widen(order, meets >= 0 ? meets : last);
-    if (meets < 0) accuracy_ = Measure();
   }
 
   QuantizedNet Result() {

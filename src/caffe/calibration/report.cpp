@@ -64,6 +64,9 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
   if (report.corrected_biases > 0) {
     lines.push_back(Concat("biases corrected: ", report.corrected_biases, " layers"));
   }
+  if (report.equalized_layers > 0) {
+    lines.push_back(Concat("channels equalized: ", report.equalized_layers, " layers"));
+  }
   lines.push_back(
       Concat("weights: ", report.bytes, " bytes, ",
              Format("%.3f", static_cast<double>(report.bytes) /
@@ -170,6 +173,7 @@ std::string ReportJson(const QuantizeReport& report) {
              ",\n \"max_drop\": ", OptionalNumber(report.max_drop),
              ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
              ", \"corrected_biases\": ", report.corrected_biases,
+             ", \"equalized_layers\": ", report.equalized_layers,
              ",\n \"float_bytes\": ", report.float_bytes, ", \"bytes\": ", report.bytes,
              ",\n \"wider\": {");
   std::string separator;

@@ -61,45 +61,6 @@ std::vector<float> Rounded(const LayerFacts::Weighted& weighted, const BlobProto
 
 }  // namespace
 
-void ClipWeights(const Net& net, DataType type, NetParameter* file) {
-  constexpr int kThresholds = 64;
-  const double codes = Codes(type);
-  for (const auto& layer : net.layers()) {
-    const LayerFacts facts = layer->Facts();
-    LayerParameter* parameter = Find(layer->name(), file);
-    if (!facts.weighted || !parameter || parameter->blobs_size() == 0) continue;
-    auto* data = parameter->mutable_blobs(0)->mutable_data();
-    const Channels channels(*facts.weighted, data->size());
-    for (int64_t c = 0; c < facts.weighted->channels; ++c) {
-      double largest = 0;
-      channels.ForEach(c, [&](int64_t i) {
-        largest = std::max<double>(largest, std::abs(data->Get(static_cast<int>(i))));
-      });
-      if (largest == 0) continue;
-      double least = INFINITY, best = largest;
-      for (int step = 0; step < kThresholds; ++step) {
-        const double threshold = largest * (1 - 0.5 * step / kThresholds);
-        const double scale = std::max(threshold / codes, 0x1p-126);
-        double error = 0;
-        channels.ForEach(c, [&](int64_t i) {
-          const double value = data->Get(static_cast<int>(i));
-          const double difference = value - Round(value, scale, codes);
-          error += difference * difference;
-        });
-        if (error < least) {
-          least = error;
-          best = threshold;
-        }
-      }
-      const auto limit = static_cast<float>(best);
-      channels.ForEach(c, [&](int64_t i) {
-        float* value = data->Mutable(static_cast<int>(i));
-        *value = std::clamp(*value, -limit, limit);
-      });
-    }
-  }
-}
-
 double WeightNoise(const Net& net, const NetParameter& file, const std::string& name,
                    DataType type) {
   const LayerBase& layer = *net.LayerByName(name);

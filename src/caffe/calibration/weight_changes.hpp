@@ -14,10 +14,6 @@ namespace caffe {
 // Changes of the float weights of a net before they are quantized. `file` holds the weights, in
 // the layers of the net; quantized layers have the type `type`.
 
-// Clips the weights of each output channel to the threshold, of 64 between half of the largest
-// weight and itself, with the least squared error of quantization.
-void ClipWeights(const Net& net, DataType type, NetParameter* file);
-
 // The mean square of the difference between the net's weights and the quantized ones of `file`, as
 // a part of the mean square of the weights.
 double WeightNoise(const Net& net, const NetParameter& file, const std::string& layer,
