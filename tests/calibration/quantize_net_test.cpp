@@ -297,13 +297,26 @@ TEST(QuantizeNetTest, EqualizedChannelsHaveLessError) {
       "layer { name: 'concat' type: 'Concat' bottom: 'left' bottom: 'right' top: 'concat' } " +
       pool + InnerProductText("score", "pool", 10) +
       "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' } ";
+  // A balanced net in which every fourth channel of each blob is made 30 times as large, and the
+  // weights that read it as small.
   NetParameter weights = Weights(text);
   for (LayerParameter& layer : *weights.mutable_layer()) {
-    if (layer.type() != "Convolution") continue;
+    if (layer.blobs_size() == 0) continue;
     auto* data = layer.mutable_blobs(0)->mutable_data();
-    const int64_t channels = layer.blobs(1).data_size(), depth = data->size() / channels;
+    const int64_t outputs = layer.blobs(1).shape().dim(0);
+    const int64_t depth = data->size() / outputs;
+    const int64_t window = layer.name() == "score" ? 16 : 9;
+    const bool produces = layer.name() != "score" && layer.name() != "depthwise";
+    const bool consumes = layer.name() != "conv1" && layer.name() != "depthwise";
     for (int i = 0; i < data->size(); ++i) {
-      if (i / depth % 4 == 0) data->Set(i, 30 * data->Get(i));
+      float factor = 1;
+      if (produces && i / depth % 4 == 0) factor *= 30;
+      if (consumes && i % depth / window % 4 == 0) factor /= 30;
+      data->Set(i, data->Get(i) * factor);
+    }
+    auto* bias = layer.mutable_blobs(1)->mutable_data();
+    for (int c = 0; c < bias->size(); ++c) {
+      if (layer.name() != "score" && c % 4 == 0) bias->Set(c, bias->Get(c) * 30);
     }
   }
   Data data(text, 10);

@@ -188,16 +188,19 @@ class Quantization {
                 "a net cannot be quantized to ", options_.type.name(),
                 " (known: int8 int16 half bfloat16)");
     MakeFloatNet();
-    if (options_.equalize && quantized()) Equalize();
-    Calibrate();
-    ChooseRanges();
-    ChangeWeights();
     FindGroups();
+    Prepare();
+    if (options_.equalize && quantized()) TryEqualization();
     if (options_.max_drop) MeetMaxDrop();
     return Result();
   }
 
  private:
+  struct Chosen {
+    ObservedRange range;
+    std::string method;
+  };
+
   bool quantized() const { return options_.type.is_quantized(); }
 
   void Progress(const std::string& what, int64_t done, int64_t all) const {
@@ -283,30 +286,110 @@ class Quantization {
     return true;
   }
 
-  // Changes the weights of the float net, which then computes the same scores.
-  void Equalize() {
+  // Ranges, and weights to be quantized, for the weights of the float net.
+  struct Prepared {
+    std::unique_ptr<Net> float_net;
+    NetParameter changed;
+    std::map<std::string, ObservedRange> observed;
+    std::map<std::string, Histogram> histograms;
+    std::map<std::string, Chosen> ranges;
+    int64_t corrected_biases = 0;
+  };
+
+  void Prepare() {
+    Calibrate();
+    ChooseRanges();
+    ChangeWeights();
+  }
+
+  // The prepared state; the next one begins with a float net of the given weights.
+  Prepared Take(const NetParameter& weights) {
+    Prepared prepared{std::move(float_net_),  std::move(changed_), std::move(observed_),
+                      std::move(histograms_), std::move(ranges_),  report_.corrected_biases};
+    ranges_.clear();
+    float_net_ = TestNet(model_, device_);
+    float_net_->CopyTrainedLayersFrom(weights);
+    return prepared;
+  }
+
+  // The noise of the scores, or of an output, on the first calibration batch, as a part of them.
+  double OutputNoise() {
+    const auto net = QuantizedTestNet();
+    Comparison comparison;
+    Batch batch;
+    for (int64_t i = 0; i < calibration_batches_ && comparison.count == 0 && Read(i, &batch); ++i) {
+      if (batch.items == 0) continue;
+      for (Net* each : {float_net_.get(), net.get()}) {
+        Fill(batch, each);
+        each->Forward();
+      }
+      comparison.Add(RealValues(*float_net_->BlobByName(Output())),
+                     RealValues(*net->BlobByName(Output())));
+    }
+    return comparison.noise / std::max(comparison.signal, 1e-300);
+  }
+
+  const std::string& Output() const {
+    return scores_.empty() ? float_net_->blob_names()[float_net_->output_blob_indices()[0]]
+                           : scores_;
+  }
+
+  // The square of the difference of the outputs on the current batch, as a part of their square.
+  double Change(const Net& other) const {
+    Comparison comparison;
+    comparison.Add(RealValues(*other.BlobByName(Output())),
+                   RealValues(*float_net_->BlobByName(Output())));
+    return comparison.noise / std::max(comparison.signal, 1e-300);
+  }
+
+  // Prepares the net with equalized channels, too, and takes the one with less noise.
+  void TryEqualization() {
     CAFFE_CHECK(given_ranges_.empty(),
                 "equalize scales blobs, so that given ranges do not fit: ", "use one of them");
     Equalization equalization(*float_net_);
     if (equalization.blobs().empty()) return;
+    const double noise = OutputNoise();
     float_net_->Keep(equalization.blobs());
     Batch batch;
-    for (int64_t i = 0; i < options_.calibration_batches && Read(i, &batch); ++i) {
+    for (int64_t i = 0; i < calibration_batches_ && Read(i, &batch); ++i) {
       if (batch.items == 0) continue;
       Fill(batch, float_net_.get());
       float_net_->Forward();
       equalization.Add(*float_net_);
-      Progress("equalizing channels", i + 1, options_.calibration_batches);
+      Progress("equalizing channels", i + 1, calibration_batches_);
     }
     NetParameter file;
     float_net_->ToProto(&file);
     file.clear_quantizer();
     report_.equalized_layers = equalization.Apply(&file);
-    float_net_->CopyTrainedLayersFrom(file);
+    if (report_.equalized_layers == 0) return;
+    Prepared before = Take(file);
+    Prepare();
+    const double equalized = OutputNoise();
+    Read(0, &batch);
+    for (Net* each : {before.float_net.get(), float_net_.get()}) {
+      Fill(batch, each);
+      each->Forward();
+    }
+    const double change = Change(*before.float_net);
+    CAFFE_CHECK(change < 1e-6, "equalized channels changed the float net: relative square ",
+                change);
+    log::Info(Concat("noise of ", scores_.empty() ? "the output" : scores_,
+                     " on a batch: ", Decibels(1, noise), " dB, with equalized channels ",
+                     Decibels(1, equalized), " dB"));
+    if (equalized < noise) return;
+    float_net_ = std::move(before.float_net);
+    changed_ = std::move(before.changed);
+    observed_ = std::move(before.observed);
+    histograms_ = std::move(before.histograms);
+    ranges_ = std::move(before.ranges);
+    report_.corrected_biases = before.corrected_biases;
+    report_.equalized_layers = 0;
   }
 
   void Calibrate() {
     Batch batch;
+    report_.calibration_items = calibration_batches_ = 0;
     float_net_->set_observe(quantized());
     for (int64_t i = 0; i < options_.calibration_batches; ++i) {
       if (!Read(i, &batch)) break;
@@ -720,11 +803,6 @@ class Quantization {
                        return quantized() ? a.own_snr < b.own_snr : a.snr < b.snr;
                      });
   }
-
-  struct Chosen {
-    ObservedRange range;
-    std::string method;
-  };
 
   const NetParameter given_;
   const BatchReader& read_;
