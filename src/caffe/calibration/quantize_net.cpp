@@ -685,6 +685,8 @@ class Quantization {
       Comparison comparison;
       comparison.Add(real, RealValues(*net->BlobByName(scores_)));
       harm[g] = comparison.noise;
+      log::Info(Concat("only ", groups_[g][0], " quantized: ", scores_, " has ",
+                       Decibels(comparison.signal, comparison.noise), " dB"));
       Progress("finding the layers that hurt", static_cast<int64_t>(g) + 1,
                static_cast<int64_t>(groups_.size()));
     }
