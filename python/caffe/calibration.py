@@ -34,8 +34,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     batches: a list of batches; None: the net's own data layers. A batch is a dict of arrays by the
     names of the inputs, an array for a Net with one input, or (either of them, labels).
     type: 'int8', 'int16', 'half' or 'bfloat16'.
-    method: 'auto', 'min_max', 'percentile', 'mse' or 'kl'; auto takes for each blob the one with
-    the least squared error.
+    method: 'auto', 'min_max', 'percentile', 'mse', 'kl' or 'margin'; auto takes for each blob the
+    one with the least squared error, and for int16 'margin'.
     out: writes out.caffemodel, out.prototxt, out.json and out.html.
     calibrate: the number of batches for calibration, the first ones (default: half, at most 10).
     held_out: the number of batches after them, to compare with the float net (default: the rest).

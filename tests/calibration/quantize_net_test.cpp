@@ -151,7 +151,7 @@ TEST(QuantizeNetTest, TheFilesGiveTheNetOfTheReport) {
   EXPECT_NEAR(Row(net.report, "right").snr, 10 * std::log10(signal / noise), 1e-3);
 }
 
-// A Concat copies the codes of blobs that nobody else reads: they have its range.
+// A Concat copies the codes of blobs that it alone reads: they have its range.
 TEST(QuantizeNetTest, RangesOfConcatAreTied) {
   const QuantizedNet net = Quantized(Options());
   for (const char* layer : {"left", "right"}) {

@@ -78,7 +78,7 @@ struct Parser {
     Add("--type", options.type, "quantize", "int8 (default), int16, half or bfloat16")
         ->type_name("TYPE");
     Add("--method", options.method, "quantize",
-        "how ranges are chosen: auto (default), min_max, percentile, mse or kl")
+        "how ranges are chosen: auto (default), min_max, percentile, mse, kl or margin")
         ->type_name("METHOD");
     Add("--percentile", options.percentile, "quantize",
         "the percentage of values within the range, for -method percentile (default 99.99)")

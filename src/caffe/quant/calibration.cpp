@@ -9,6 +9,8 @@
 namespace caffe {
 namespace {
 
+constexpr double kMargin = 1.5;
+
 constexpr CalibrationMethod kMethods[] = {CalibrationMethod::kMinMax,
                                           CalibrationMethod::kPercentile, CalibrationMethod::kMse,
                                           CalibrationMethod::kKl};
@@ -217,6 +219,7 @@ const char* MethodName(CalibrationMethod method) {
     case CalibrationMethod::kPercentile: return "percentile";
     case CalibrationMethod::kMse: return "mse";
     case CalibrationMethod::kKl: return "kl";
+    case CalibrationMethod::kMargin: return "margin";
     case CalibrationMethod::kGiven: return "given";
   }
   return "";
@@ -224,10 +227,12 @@ const char* MethodName(CalibrationMethod method) {
 
 CalibrationMethod MethodByName(const std::string& name) {
   if (name == MethodName(CalibrationMethod::kAuto)) return CalibrationMethod::kAuto;
+  if (name == MethodName(CalibrationMethod::kMargin)) return CalibrationMethod::kMargin;
   for (const CalibrationMethod method : kMethods) {
     if (name == MethodName(method)) return method;
   }
-  CAFFE_THROW("unknown calibration method '", name, "' (known: auto min_max percentile mse kl)");
+  CAFFE_THROW("unknown calibration method '", name,
+              "' (known: auto min_max percentile mse kl margin)");
 }
 
 Calibration Calibrate(const Histogram& histogram, double low, double high, DataType type,
@@ -237,7 +242,11 @@ Calibration Calibrate(const Histogram& histogram, double low, double high, DataT
   const Calibration whole{low, high, CalibrationMethod::kMinMax};
   if (histogram.total() == histogram.zeros) return whole;
   switch (options.method) {
-    case CalibrationMethod::kAuto: break;
+    case CalibrationMethod::kAuto:
+      if (type == kQuant8) break;
+      return {kMargin * low, kMargin * high, CalibrationMethod::kMargin};
+    case CalibrationMethod::kMargin:
+      return {kMargin * low, kMargin * high, CalibrationMethod::kMargin};
     case CalibrationMethod::kPercentile:
       return Percentile(histogram, low, high, options.percentile);
     case CalibrationMethod::kMse: return LeastError(histogram, low, high, type);
