@@ -21,6 +21,7 @@ void BindLayer(pybind11::module_& module);
 void BindPythonLayer(pybind11::module_& module);
 void BindParameters(pybind11::module_& module);
 void BindNet(pybind11::module_& module);
+void BindQuantize(pybind11::module_& module);
 void BindSolver(pybind11::module_& module);
 void BindStreams(pybind11::module_& module);
 void BindTimer(pybind11::module_& module);

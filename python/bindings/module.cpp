@@ -15,6 +15,7 @@ PYBIND11_MODULE(_caffe, module) {
   BindPythonLayer(module);
   BindParameters(module);
   BindNet(module);
+  BindQuantize(module);
   BindSolver(module);
   BindStreams(module);
   BindTimer(module);

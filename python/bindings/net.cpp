@@ -12,6 +12,7 @@
 #include "caffe/layers/memory_data_layer.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/step_info.hpp"
+#include "caffe/quant/histogram.hpp"
 #include "net_lock.hpp"
 
 namespace py = pybind11;
@@ -401,6 +402,23 @@ void BindNet(py::module_& module) {
           "layers\n"
           "change in place has one range for each version: the last has the blob's name, an\n"
           "earlier one the name <blob>@<layer>.")
+      .def_property_readonly(
+          "histograms",
+          [](Net& net) {
+            py::dict histograms;
+            for (const auto& [name, histogram] : WaitUntilIdle(net).Histograms()) {
+              std::vector<double> edges;
+              for (int i = 0; i <= caffe::Histogram::kBins; ++i) edges.push_back(histogram.Edge(i));
+              histograms[py::str(name)] = py::make_tuple(
+                  py::array_t<int64_t>(histogram.counts.size(), histogram.counts.data()),
+                  py::array_t<double>(edges.size(), edges.data()));
+            }
+            return histograms;
+          },
+          "The values seen in quant_mode observe, a dict of (counts, edges) by the name of the "
+          "blob,\nas numpy.histogram returns them.\n\n"
+          "2048 bins divide [-L, L], where L is a power of two that doubles until all values fit.\n"
+          "The names are those of ranges.")
       .def(
           "before_forward",
           [](Net& net, const py::function& f) {

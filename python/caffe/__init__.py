@@ -33,5 +33,6 @@ from .classifier import Classifier  # noqa: E402,F401
 from .detector import Detector  # noqa: E402,F401
 from .nccl import NCCL  # noqa: E402,F401
 from .weight_tools import transform  # noqa: E402,F401
+from .calibration import quantize  # noqa: E402,F401
 from . import bfloat16, io  # noqa: E402,F401
 from .net_spec import layers, params, NetSpec, to_proto  # noqa: E402,F401

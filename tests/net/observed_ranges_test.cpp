@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "caffe/core/error.hpp"
+#include "caffe/quant/histogram.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/text.hpp"
@@ -61,6 +62,37 @@ TEST_P(ObservedRangesTest, InfinitiesAndNanAreLeftOut) {
   EXPECT_EQ(testing::internal::GetCapturedStderr().find("ignoring the stored range"),
             std::string::npos);
   EXPECT_EQ(other->Ranges().at("data").high, 3);
+}
+
+// The counts of all values, over forwards of different sizes and limits, as the host counts them.
+TEST_P(ObservedRangesTest, HistogramsAreExact) {
+  const auto net = Make();
+  Histogram expected, expected_twice;
+  int64_t seed = 1;
+  for (const int64_t count : {300, 20000, 5}) {
+    for (const double scale : {1e-3, 40.0}) {
+      std::vector<double> values = TestNumbers(count, seed++);
+      for (double& value : values) value *= scale;
+      values[0] = 0;
+      values[1] = seed == 3 ? NAN : -INFINITY;
+      BlobBase& data = *net->BlobByName("data");
+      data.Reshape({count});
+      data.SetData(values);
+      net->Forward();
+      for (const double value : data.DataAsDouble()) expected.Add(value);
+      for (const double value : Values(*net, "twice")) expected_twice.Add(value);
+    }
+  }
+  const std::map<std::string, Histogram> histograms = net->Histograms();
+  for (const auto& [name, wanted] :
+       {std::pair{"data", expected}, std::pair{"twice", expected_twice}}) {
+    const Histogram& histogram = histograms.at(name);
+    EXPECT_EQ(histogram.counts, wanted.counts) << name;
+    EXPECT_EQ(histogram.limit, wanted.limit) << name;
+    EXPECT_EQ(histogram.zeros, wanted.zeros) << name;
+    EXPECT_EQ(histogram.zeros, 6);
+    EXPECT_EQ(histogram.total(), 2 * 20305 - 6);
+  }
 }
 
 TEST_P(ObservedRangesTest, WithoutANumberThereIsNoRange) {

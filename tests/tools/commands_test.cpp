@@ -20,7 +20,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/solver/signal_handler.hpp"
-#include "commands/json.hpp"
+#include "caffe/core/json.hpp"
 #include "commands/self_test.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"

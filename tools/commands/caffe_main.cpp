@@ -48,6 +48,13 @@ constexpr Command kCommands[] = {
      "  round             store weights as half or bfloat16\n"
      "  quantize_weights  store weights as codes of int8 or int16\n"
      "Prints what each pass did, and how far the outputs of both nets differ for random inputs.\n"},
+    {"quantize", QuantizeCommand, false, "calibrate a float model and store it in a narrow type",
+     "-model FILE -weights FILE -type int8|int16|half|bfloat16 -out PREFIX [-images LIST -mean "
+     "NUMBERS] [flags]",
+     "Writes PREFIX.caffemodel (narrow weights and ranges), PREFIX.prototxt (the model with "
+     "types),\n"
+     "PREFIX.json and PREFIX.html (a report with histograms), and prints a table of the layers.\n"
+     "Data come from the model's own data layers, or from a list of images for a deploy net.\n"},
     {"device_query", DeviceQueryCommand, true, "print the devices of this machine",
      "[-gpu DEVICE] [--self-test [TYPE...]] [--json]",
      "Prints name, driver and capabilities of each device; with --self-test a row with pass or "

@@ -3,10 +3,10 @@
 #include <iostream>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/json.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "commands/commands.hpp"
-#include "commands/json.hpp"
 #include "commands/self_test.hpp"
 
 namespace caffe {

@@ -2,9 +2,9 @@
 #include <iostream>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/json.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "commands/commands.hpp"
-#include "commands/json.hpp"
 
 namespace caffe {
 namespace {

@@ -37,15 +37,15 @@ struct Parser {
   Parser() {
     app.set_help_flag();
     Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
-    Add("--model", options.model, "test time tune transform", "the net, a prototxt")
+    Add("--model", options.model, "test time tune transform quantize", "the net, a prototxt")
         ->type_name("FILE");
-    Add("--weights", options.weights, "train test time tune transform",
+    Add("--weights", options.weights, "train test time tune transform quantize",
         "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
         "ones")
         ->type_name("FILE");
     Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
-    Add("--gpu", options.gpu, "train test time tune transform device_query",
+    Add("--gpu", options.gpu, "train test time tune transform quantize device_query",
         "the device: a number or name as device_query prints them, or cpu, or all; default: as the "
         "solver says, else the best device")
         ->type_name("DEVICE");
@@ -56,7 +56,9 @@ struct Parser {
         ->type_name("N");
     Add("--stage", stage, "train test time tune", "stages of the net's state, separated by commas")
         ->type_name("LIST");
-    Add("--iterations", options.iterations, "test time tune", "number of iterations (default 50)")
+    Add("--iterations", options.iterations, "test time tune quantize",
+        "number of iterations (default 50); for quantize the batches to calibrate with (default "
+        "10)")
         ->type_name("N")
         ->check(Positive);
     const CLI::IsMember actions({"snapshot", "stop", "none"});
@@ -75,10 +77,12 @@ struct Parser {
         "operations, time");
     Add("--passes", options.passes, "transform", "names, separated by commas (default: all)")
         ->type_name("LIST");
-    Add("--out", options.out, "transform", "names of the results, without extension")
+    Add("--out", options.out, "transform quantize", "names of the results, without extension")
         ->type_name("PREFIX");
-    Add("--type", options.type, "transform",
-        "for round half (default) or bfloat16, for quantize_weights int8 (default) or int16")
+    Add("--type", options.type, "transform quantize",
+        "for quantize int8 (default), int16, half or bfloat16; for transform's round half "
+        "(default) "
+        "or bfloat16, for its quantize_weights int8 (default) or int16")
         ->type_name("TYPE");
     Add("--shape", options.shape, "transform",
         "the shape of the inputs that replace data layers, such as 1,3,227,227")
@@ -88,12 +92,44 @@ struct Parser {
         "scores that losses read)")
         ->type_name("LIST");
     Add("--seed", options.seed, "transform", "of the random inputs (default 1)")->type_name("N");
+    Add("--method", options.method, "quantize",
+        "how ranges are chosen: auto (default), min_max, percentile, mse, kl or margin")
+        ->type_name("METHOD");
+    Add("--percentile", options.percentile, "quantize",
+        "the percentage of values within the range, for -method percentile (default 99.99)")
+        ->type_name("P");
+    Add("--images", options.images, "quantize", "a list of images, lines 'path label' or 'path'")
+        ->type_name("LIST");
+    Add("--root", options.root, "quantize", "folder of the images' paths")->type_name("DIR");
+    Add("--mean", options.mean, "quantize",
+        "subtracted from pixels: one number, or one for each channel: 104,117,123")
+        ->type_name("NUMBERS");
+    Add("--scale", options.scale, "quantize", "factor of pixels after the mean (default 1)")
+        ->type_name("S");
+    Add("--crop", options.crop, "quantize",
+        "centre: crop the centre of images; none (default): resize them")
+        ->type_name("CROP");
+    Add("--bgr", options.bgr, "quantize", "channels are blue, green, red (default)");
+    Add("--rgb", options.rgb, "quantize", "channels are red, green, blue");
+    Add("--held_out", options.held_out, "quantize",
+        "number of batches to compare with the float net (default: all images that are left; with "
+        "data layers as many as calibrate)")
+        ->type_name("N")
+        ->check(Positive);
+    Add("--max_drop", options.max_drop, "quantize",
+        "percentage points of top-1 that may be lost: layers that hurt get wider types")
+        ->type_name("POINTS")
+        ->check(CLI::NonNegativeNumber);
+    Add("--bias_correction", options.bias_correction, "quantize",
+        "subtract the mean error of rounded weights from biases");
+    Add("--equalize", options.equalize, "quantize",
+        "scale channels between layers with weights, so that they use the codes equally");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
-    Add("--json", options.json, "test time transform device_query layers",
+    Add("--json", options.json, "test time transform quantize device_query layers",
         "print JSON on standard output");
-    Add("--progress", options.progress, "train test",
+    Add("--progress", options.progress, "train test quantize",
         "show a progress bar on a terminal (default; --noprogress: none)");
     Add("--help", options.help, "", "print this text");
     Add("--version", options.version, "", "print the version");
@@ -104,8 +140,9 @@ struct Parser {
 };
 
 bool IsBoolean(const std::string& name) {
-  static const std::set<std::string> names{"lt",        "plan",     "train", "json",   "self_test",
-                                           "self-test", "progress", "help",  "version"};
+  static const std::set<std::string> names{
+      "lt",   "plan",    "train", "json", "self_test",       "self-test", "progress",
+      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize"};
   return names.count(name) > 0;
 }
 
@@ -154,6 +191,7 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw Error(error.what());
   }
+  parser.options.iterations_given = parser.app.get_option("--iterations")->count() > 0;
   std::istringstream stages(parser.stage);
   for (std::string stage; std::getline(stages, stage, ',');) {
     if (!stage.empty()) parser.options.stages.push_back(stage);

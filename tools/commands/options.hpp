@@ -15,13 +15,21 @@ struct Options {
   std::vector<std::string> stages;
   int level = 0;
   int iterations = 50;
+  bool iterations_given = false;
   std::string sigint_effect = "stop", sighup_effect = "snapshot", sigterm_effect = "stop";
   bool lt = true;      // caffe time: print a line for each layer
   bool plan = false;   // caffe time: print a table of the steps
   bool train = false;  // caffe tune: phase TRAIN, too
+  // caffe transform and caffe quantize
+  std::string type, out;
   // caffe transform
-  std::string passes = "all", out, shape, outputs, type;
+  std::string passes = "all", shape, outputs;
   int64_t seed = 1;
+  // caffe quantize
+  std::string method = "auto", images, root, mean, crop;
+  double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
+  int held_out = -1;                                    // < 0: not given
+  bool bgr = false, rgb = false, bias_correction = false, equalize = false;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

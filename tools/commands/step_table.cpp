@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "caffe/core/error.hpp"
-#include "commands/json.hpp"
+#include "caffe/core/json.hpp"
 
 namespace caffe {
 namespace {

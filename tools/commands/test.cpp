@@ -3,6 +3,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/json.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/progress_bar.hpp"
 #include "caffe/net/batch_size.hpp"
@@ -10,7 +11,6 @@
 #include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
-#include "commands/json.hpp"
 #include "commands/results.hpp"
 
 namespace caffe {

@@ -6,6 +6,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/json.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
@@ -13,7 +14,6 @@
 #include "caffe/net/step_info.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
-#include "commands/json.hpp"
 #include "commands/pass_timers.hpp"
 #include "commands/results.hpp"
 #include "commands/step_table.hpp"

@@ -19,6 +19,7 @@ namespace caffe {
 
 class NetRunState;
 class PassObserver;
+struct Histogram;
 struct StepInfo;
 
 struct NetOptions {
@@ -170,6 +171,8 @@ class Net {
   // set_observe sets one mode for all blobs.
   bool observe() const;
   std::map<std::string, ObservedRange> Ranges() const;
+  // The values that were observed, by the same names; waits for the device.
+  std::map<std::string, Histogram> Histograms() const;
   // Sets the ranges of quantized blobs from a file or from observing, as the next forward would,
   // for callers that read or write codes before it.
   void UpdateBlobRanges();

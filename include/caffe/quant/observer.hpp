@@ -5,15 +5,19 @@
 #include <memory>
 
 #include "caffe/memory/blob.hpp"
+#include "caffe/quant/histogram.hpp"
 
 namespace caffe {
 
 // Collects the smallest and largest value that a blob of a float kind ever held, in float (double
-// for double). Both stay on the device: observing launches two kernels and does not wait.
-// Infinities and NaN are left out.
+// for double), and a histogram of all its values. They stay on the device: observing launches five
+// kernels and does not wait. The memory does not depend on the size of the blob. Infinities and
+// NaN are left out.
 class RangeObserver {
  public:
-  RangeObserver(DataType type, Device* device);
+  // Scratch memory, which the observers of a device can use in turn.
+  static std::shared_ptr<BlobBase> MakeScratch(Device* device);
+  RangeObserver(DataType type, Device* device, std::shared_ptr<BlobBase> scratch = nullptr);
   void Observe(const BlobBase& blob);
   // Widens the range by another one, for example one read from a file.
   void Merge(double low, double high);
@@ -22,15 +26,17 @@ class RangeObserver {
     bool lost = false;      // an infinity or NaN was left out
     double low, high;
   };
-  // Waits for the device.
+  // Both wait for the device. The histogram has no values of merged ranges.
   Range Read() const;
+  Histogram ReadHistogram() const;
 
  private:
   DataType type_;
   Device* device_;
   std::shared_ptr<BlobBase> parts_, range_;  // (low, high, lost), as in kernels/quant/min_max.h
+  std::shared_ptr<BlobBase> scratch_, limit_, counts_;  // see kernels/quant/histogram.h
   double merged_low_ = INFINITY, merged_high_ = -INFINITY;
-  std::unique_ptr<Kernel> chunks_, merge_;
+  std::unique_ptr<Kernel> chunks_, merge_, widen_, count_, add_;
 };
 
 // Scale and zero point of the affine quantization of [low, high] to the codes of `type` (thesis of

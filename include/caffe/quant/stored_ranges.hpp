@@ -14,6 +14,8 @@ class NetParameter;
 struct StoredRange {
   double low = 0, high = 0;
   std::vector<double> channel_low, channel_high;
+  // Instead of both: scales, from which ParameterRange computes the ranges of the channels.
+  std::vector<double> channel_scale;
 };
 
 // The content of NetParameter.quantizer. The OpenCL fork's names are understood:

@@ -15,6 +15,7 @@
 #include "caffe/memory/workspace.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/step_info.hpp"
+#include "caffe/quant/histogram.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "count_memory.hpp"
 #include "debug_lines.hpp"
@@ -594,6 +595,7 @@ void Net::set_interruption(std::function<void()> check) {
 void Net::set_observe(bool observe) { rooms_->ranges.set_observe(observe); }
 bool Net::observe() const { return rooms_->ranges.observe(); }
 std::map<std::string, ObservedRange> Net::Ranges() const { return rooms_->ranges.All(); }
+std::map<std::string, Histogram> Net::Histograms() const { return rooms_->ranges.Histograms(); }
 void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }
 
 void Net::UpdateBlobRanges() {

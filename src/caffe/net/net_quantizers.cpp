@@ -86,6 +86,7 @@ void NetRanges::Read(const NetParameter& source) {
   const auto take = [&](const std::string& blob, const StoredRange& range) {
     loaded_[blob] = {range.low, range.high};
     observers_.erase(blob);
+    histograms_.erase(blob);
   };
   for (const auto& [name, blobs] : names_) {
     const auto found = stored.blobs.find(name);
@@ -99,6 +100,9 @@ void NetRanges::Read(const NetParameter& source) {
     for (const std::string& blob : blobs) {
       if (found != stored.zones.end()) take(blob, found->second);
     }
+  }
+  for (const QuantizerParameter& quantizer : source.quantizer()) {
+    if (quantizer.has_method()) methods_[quantizer.name()] = quantizer.method();
   }
   changed_ = true;
 }

@@ -45,7 +45,8 @@ void NetRanges::AfterForward(const Node& node) {
     if (observe_ ? unobserved_blobs_.count(name) > 0 : observed_blobs_.count(name) == 0) continue;
     auto& observer = observers_[name];
     if (!observer) {
-      observer = std::make_unique<RangeObserver>(blob.type(), device_);
+      if (!scratch_) scratch_ = RangeObserver::MakeScratch(device_);
+      observer = std::make_unique<RangeObserver>(blob.type(), device_, scratch_);
       const auto loaded = loaded_.find(name);
       if (loaded != loaded_.end()) observer->Merge(loaded->second.low, loaded->second.high);
     }
@@ -67,6 +68,15 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
   return ranges;
 }
 
+std::map<std::string, Histogram> NetRanges::Histograms() const {
+  std::map<std::string, Histogram> histograms = histograms_;
+  for (const auto& [name, observer] : observers_) {
+    const Histogram histogram = observer->ReadHistogram();
+    if (histogram.total() > 0) histograms[name].Add(histogram);
+  }
+  return histograms;
+}
+
 void NetRanges::UsePlaceholders() {
   placeholders_ = true;
   changed_ = true;
@@ -74,7 +84,9 @@ void NetRanges::UsePlaceholders() {
 
 void NetRanges::SetDevice(Device* device) {
   loaded_ = All();
+  histograms_ = Histograms();
   observers_.clear();
+  scratch_.reset();
   device_ = device;
   changed_ = true;
 }
@@ -186,7 +198,9 @@ void NetRanges::Write(NetParameter* parameter) const {
     quantizer->set_name(name);
     quantizer->set_observed_min(range.low);
     quantizer->set_observed_max(range.high);
-    quantizer->set_method("min_max");
+    const auto method = methods_.find(name);
+    quantizer->set_method(observers_.count(name) || method == methods_.end() ? "min_max"
+                                                                             : method->second);
   }
   for (const auto& layer : wiring_.layers) {
     const LayerFacts facts = layer->Facts();

@@ -8,6 +8,7 @@
 
 #include "caffe/net/observed_range.hpp"
 #include "caffe/net/pass_observer.hpp"
+#include "caffe/quant/histogram.hpp"
 
 namespace caffe {
 
@@ -31,6 +32,8 @@ class NetRanges final : public PassObserver {
 
   // All known ranges; waits for the device.
   std::map<std::string, ObservedRange> All() const;
+  // The values that were observed; waits for the device.
+  std::map<std::string, Histogram> Histograms() const;
   // Reads the ranges of a file.
   void Read(const NetParameter& source);
   void Write(NetParameter* parameter) const;
@@ -63,7 +66,10 @@ class NetRanges final : public PassObserver {
   int epoch_ = 0;
   std::vector<NodeRanges> nodes_;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
+  std::shared_ptr<BlobBase> scratch_;  // of all observers
   std::map<std::string, ObservedRange> loaded_;
+  std::map<std::string, std::string> methods_;   // by which the loaded ranges were found
+  std::map<std::string, Histogram> histograms_;  // of observers on a former device
   // The settings of layers' quantizers, by the names of ranges: mode, name or zone.
   std::set<std::string> observed_blobs_, unobserved_blobs_;
   std::map<std::string, std::set<std::string>> names_;

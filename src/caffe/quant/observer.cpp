@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "caffe/device/program_builder.hpp"
 
@@ -9,19 +10,38 @@ namespace caffe {
 namespace {
 
 constexpr int64_t kMostChunks = 1024;
+constexpr int64_t kSlots = Histogram::kBins + 1;  // the last one counts zeros
+// The work items that count: more need more memory, and time to add their counts.
+constexpr int64_t kMostParts = 256, kLeastLength = 4096;
+constexpr double kFirstLimit = 0x1p-100;
+
+int64_t PartsOf(int64_t count) { return std::clamp<int64_t>(count / kLeastLength, 1, kMostParts); }
 
 }  // namespace
 
-RangeObserver::RangeObserver(DataType type, Device* device)
-    : type_(type),
-      device_(device),
-      parts_(MakeBlob(type == kDouble ? kDouble : kFloat, device, {3 * kMostChunks},
-                      "partial ranges")),
-      range_(MakeBlob(type == kDouble ? kDouble : kFloat, device, {3}, "range")) {
+std::shared_ptr<BlobBase> RangeObserver::MakeScratch(Device* device) {
+  return MakeBlob(kQuant8, device, {kMostParts * kSlots * 4}, "partial histograms");
+}
+
+RangeObserver::RangeObserver(DataType type, Device* device, std::shared_ptr<BlobBase> scratch)
+    : type_(type), device_(device), scratch_(std::move(scratch)) {
+  const DataType master = type == kDouble ? kDouble : kFloat;
+  parts_ = MakeBlob(master, device, {3 * kMostChunks}, "partial ranges");
+  range_ = MakeBlob(master, device, {3}, "range");
   range_->SetData({INFINITY, -INFINITY, 0});
+  if (!scratch_) scratch_ = MakeScratch(device);
+  limit_ = MakeBlob(master, device, {1}, "limit of a histogram");
+  limit_->SetData({kFirstLimit});
+  counts_ = MakeBlob(kQuant8, device, {kSlots * 8}, "histogram");
+  std::memset(counts_->mutable_host_data(), 0, counts_->bytes());
   const auto program = ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
   chunks_ = program->CreateKernel("min_max_chunks");
   merge_ = program->CreateKernel("min_max_merge");
+  const auto histogram =
+      ProgramBuilder(device, "histogram").Types(type).Body("quant/histogram").Build();
+  widen_ = histogram->CreateKernel("histogram_widen");
+  count_ = histogram->CreateKernel("histogram_parts");
+  add_ = histogram->CreateKernel("histogram_add");
 }
 
 void RangeObserver::Observe(const BlobBase& blob) {
@@ -33,6 +53,28 @@ void RangeObserver::Observe(const BlobBase& blob) {
   const int64_t chunks = (count + chunk - 1) / chunk;
   chunks_->Launch(chunks, {chunks, blob.Data(), parts_->MutableData(), count, chunk});
   merge_->Launch(1, {1, parts_->Data(), range_->MutableData(), chunks});
+
+  const int64_t bins = Histogram::kBins, parts = PartsOf(count);
+  const int64_t length = (count + parts - 1) / parts;
+  // Neighbouring work items of a GPU read neighbouring elements; a thread of a CPU reads a range.
+  const bool apart = device_->info().span() > 1;
+  widen_->Launch(1, {1, range_->Data(), limit_->MutableData(), counts_->MutableData(), bins});
+  count_->Launch(parts, {parts, blob.Data(), limit_->Data(), scratch_->MutableData(), count, bins,
+                         apart ? int64_t{1} : length, apart ? parts : int64_t{1}, length});
+  add_->Launch(kSlots, {kSlots, scratch_->Data(), counts_->MutableData(), parts});
+}
+
+Histogram RangeObserver::ReadHistogram() const {
+  std::vector<int64_t> slots(kSlots);
+  std::memcpy(slots.data(), counts_->host_data(), kSlots * 8);
+  Histogram histogram;
+  histogram.zeros = slots.back();
+  slots.pop_back();
+  histogram.counts = std::move(slots);
+  histogram.counts[Histogram::kBins / 2] += histogram.zeros;
+  histogram.limit = limit_->DataAsDouble()[0];
+  if (histogram.total() == 0) return {};
+  return histogram;
 }
 
 void RangeObserver::Merge(double low, double high) {

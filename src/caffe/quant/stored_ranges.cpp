@@ -116,6 +116,12 @@ bool IsRange(const std::string& name, const StoredRange& range) {
                     " is not a valid interval");
     }
   }
+  for (size_t c = 0; c < range.channel_scale.size(); ++c) {
+    const double scale = range.channel_scale[c];
+    if (!std::isfinite(scale) || scale <= 0) {
+      return ignore("the scale ", scale, " of channel ", c, " is not a positive number");
+    }
+  }
   return true;
 }
 
@@ -138,7 +144,8 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
     StoredRange range{entry.observed_min(),
                       entry.observed_max(),
                       {entry.channel_min().begin(), entry.channel_min().end()},
-                      {entry.channel_max().begin(), entry.channel_max().end()}};
+                      {entry.channel_max().begin(), entry.channel_max().end()},
+                      {entry.channel_scale().begin(), entry.channel_scale().end()}};
     if (!IsRange(entry.has_zone() ? Concat("zone ", entry.zone()) : name, range)) continue;
     if (entry.has_zone()) {
       const auto [target, first] = ranges.zones.try_emplace(entry.zone());
@@ -181,7 +188,10 @@ void DecodeParameters(NetParameter* file) {
       CAFFE_CHECK(found != ranges.parameters.end(), where, " is stored as codes of ", type.name(),
                   ", but the file has no valid range '", layer.name(), "_blobs_", b,
                   "_quant' for it");
-      const StoredRange& range = found->second;
+      const StoredRange& range =
+          found->second.channel_scale.empty()
+              ? found->second
+              : ParameterRange(found->second.channel_scale, type.info().code_max);
       const int64_t bytes = static_cast<int64_t>(type.bytes());
       const int64_t count = static_cast<int64_t>(blob->packed_data().size()) / bytes;
       const int64_t channels = std::max<int64_t>(range.channel_low.size(), 1);

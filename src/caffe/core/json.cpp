@@ -1,4 +1,4 @@
-#include "commands/json.hpp"
+#include "caffe/core/json.hpp"
 
 #include <cmath>
 #include <cstdio>

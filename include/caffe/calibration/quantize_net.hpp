@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caffe/calibration/batch.hpp"
+#include "caffe/net/observed_range.hpp"
+#include "caffe/quant/calibration.hpp"
+
+namespace caffe {
+
+class Device;
+class NetParameter;
+
+struct QuantizeOptions {
+  DataType type = kQuant8;  // quant8, quant16, half or bfloat16
+  CalibrationOptions calibration;
+  // The first batches are for calibration, those that follow for comparing with the float net.
+  // Negative held_out_batches: all that follow.
+  int64_t calibration_batches = 10, held_out_batches = -1;
+  // Subtracts from each bias the mean error that the rounding of the layer's weights makes on the
+  // calibration data (Nagel et al. 2019, "Data-Free Quantization", section 4.2, measured).
+  bool bias_correction = false;
+  // Scales the channels of blobs between layers with weights, so that large and small channels use
+  // the codes equally (Nagel et al. 2019, section 4.1). The float net computes the same.
+  bool equalize = false;
+  // Layers without weights that follow the last ones with weights compute in float, so that
+  // different scores do not become equal codes.
+  bool float_scores = true;
+  // The most that top-1 may lose, in percentage points: against the labels, or of agreement with
+  // the float net if there are no labels. The layers that hurt most get wider types until the
+  // held-out batches meet it.
+  std::optional<double> max_drop;
+  // Ranges of blobs that are not calibrated.
+  std::map<std::string, ObservedRange> ranges;
+  // Null: the default device.
+  Device* device = nullptr;
+  // Called with what is done now, and how much of it. `all` is 0 if it is unknown.
+  std::function<void(const std::string& what, int64_t done, int64_t all)> progress;
+};
+
+// A blob that a layer of the quantized net makes, on the held-out batches.
+struct LayerReport {
+  std::string layer, layer_type, blob, type;
+  double low = 0, high = 0;  // the range; low > high: none
+  std::string method;        // a CalibrationMethod, or tied (to the range of a Concat), or empty
+  double clipped_percent = 0;
+  // Signal to noise in dB against the float net: of this layer's own quantization, which is the
+  // rounding of its blob and of its weights, and of all layers up to this one. Infinite if equal.
+  double own_snr = 0, snr = 0;
+  double cosine = 1;  // of all elements
+  Histogram histogram;
+};
+
+struct QuantizeReport {
+  std::string net, type, method, device;
+  int64_t calibration_items = 0, held_out_items = 0;
+  std::vector<LayerReport> layers;  // the smallest own_snr first
+  // Percentages of the held-out items; empty without labels or without scores of classes.
+  std::string scores;
+  std::optional<double> float_top1, quantized_top1, agreement;
+  std::optional<double> max_drop;
+  bool within_max_drop = true;
+  std::map<std::string, std::string> wider;  // layers in a wider type, with their type
+  int64_t corrected_biases = 0, equalized_layers = 0;
+  int64_t float_bytes = 0, bytes = 0;  // of the weights, as a caffemodel stores them
+};
+
+struct QuantizedNet {
+  // As given, with the types of the quantized net; and ranges and packed weights.
+  std::shared_ptr<NetParameter> model, weights;
+  QuantizeReport report;
+};
+
+// A reader of the data layers of a net in phase TEST. `model` must have no Input layer.
+class DataLayerBatches {
+ public:
+  DataLayerBatches(const NetParameter& model, Device* device);
+  ~DataLayerBatches();
+  bool Read(int64_t index, Batch* batch);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// The blob of the net's only input of 4 axes and its shape, for images; throws if there are several.
+std::string ImageInput(const NetParameter& model, std::vector<int64_t>* shape);
+// Whether the net reads its data by itself.
+bool HasDataLayers(const NetParameter& model);
+
+// Calibrates and quantizes a float net. Throws if a layer has no weights in `weights`, if there are
+// no batches, and for types and options that do not fit. The nets are not changed.
+QuantizedNet QuantizeNet(const NetParameter& model, const NetParameter& weights,
+                         const BatchReader& read, const QuantizeOptions& options);
+
+// Writes PREFIX.caffemodel, PREFIX.prototxt, PREFIX.json and PREFIX.html. Existing files are
+// replaced only when all are complete.
+void WriteQuantizedNet(const QuantizedNet& net, const std::string& prefix);
+
+// The report as lines of text, as JSON, and as one HTML page without scripts.
+std::string ReportText(const QuantizeReport& report);
+std::string ReportJson(const QuantizeReport& report);
+std::string ReportHtml(const QuantizeReport& report);
+
+}  // namespace caffe

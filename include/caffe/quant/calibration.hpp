@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/quant/histogram.hpp"
+
+namespace caffe {
+
+// How the range of a blob is chosen from the values that were observed.
+//   min_max     the smallest and the largest value (thesis of Tschopp 2018, eq. 1.1-1.3)
+//   percentile  leaves out the same share of the values at both ends; of blobs without negative
+//               values at the upper end only (Wu et al. 2020, "Integer Quantization for Deep
+//               Learning Inference", section 3.3)
+//   mse         the range whose expected squared error of quantization is least (Banner et al.
+//               2019, "Post training 4-bit quantization", section 3; found by search)
+//   kl          the threshold whose quantized distribution has the least Kullback-Leibler divergence
+//               from the clipped one (Migacz 2017, "8-bit Inference with TensorRT")
+//   margin      min_max, 1.5 times as wide: other data than the observed ones have larger values
+//   auto        for 8 bits the one of the first four with the least expected squared error, min_max
+//               if equal; for 16 bits margin, since steps of 16 bits cost less than clipping
+//   given       the user's own range
+enum class CalibrationMethod { kAuto, kMinMax, kPercentile, kMse, kKl, kMargin, kGiven };
+
+const char* MethodName(CalibrationMethod method);
+// Throws for an unknown name and for "given", and lists the known names.
+CalibrationMethod MethodByName(const std::string& name);
+
+struct Calibration {
+  double low = 0, high = 0;
+  CalibrationMethod method = CalibrationMethod::kMinMax;  // never kAuto
+};
+
+struct CalibrationOptions {
+  CalibrationMethod method = CalibrationMethod::kAuto;
+  double percentile = 99.99;  // the percentage of the values that stays in the range
+};
+
+// The range for codes of `type`. `low` and `high` are the smallest and the largest observed value;
+// only that of margin is wider. With kl for 16 bits, for which the histogram is too coarse, the result is
+// that of min_max, and its method says so.
+Calibration Calibrate(const Histogram& histogram, double low, double high, DataType type,
+                      const CalibrationOptions& options);
+
+// The mean square of (x - quantized x) over the values x, if those of a bin are spread equally over
+// the part of the bin within [low, high]. `range_low` and `range_high` are given to AffineRange.
+double QuantizationError(const Histogram& histogram, double low, double high, double range_low,
+                         double range_high, DataType type);
+// The mean of x^2, and the percentage of the values outside [range_low, range_high].
+double MeanSquare(const Histogram& histogram, double low, double high);
+double ClippedPercent(const Histogram& histogram, double low, double high, double range_low,
+                      double range_high);
+
+}  // namespace caffe

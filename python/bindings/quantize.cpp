@@ -1,0 +1,98 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "caffe.pb.h"
+#include "caffe/calibration/quantize_net.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/net/net_file.hpp"
+#include "gil.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+using caffe::NetParameter;
+
+// Reads batches by a function of Python: read(index) is None after the last one, or a dict of
+// float arrays and a list of labels.
+class PythonBatches {
+ public:
+  explicit PythonBatches(const py::function& read) : read_(read) {}
+  bool operator()(int64_t index, caffe::Batch* batch) const {
+    const WithGil python;
+    CheckSignals();
+    const py::object answer = CallPython(read_, py::make_tuple(index));
+    if (answer.is_none()) return false;
+    using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
+    const auto [values, labels] = answer.cast<std::pair<py::dict, std::vector<int>>>();
+    batch->values.clear();
+    for (const auto& [name, value] : values) {
+      const auto array = value.cast<Array>();
+      batch->values[name.cast<std::string>()].assign(array.data(), array.data() + array.size());
+    }
+    batch->labels = labels;
+    return true;
+  }
+
+ private:
+  const py::function& read_;  // outlives the call
+};
+
+caffe::DataType TypeOf(const std::string& name) {
+  if (name == "int8") return caffe::kQuant8;
+  if (name == "int16") return caffe::kQuant16;
+  return caffe::DataTypeByName(name);
+}
+
+py::str Quantize(const py::object& net, const py::object& weights_path, const py::object& read,
+                 const py::dict& settings, const py::object& out) {
+  caffe::QuantizeOptions options;
+  options.type = TypeOf(settings["type"].cast<std::string>());
+  options.calibration.method = caffe::MethodByName(settings["method"].cast<std::string>());
+  options.calibration.percentile = settings["percentile"].cast<double>();
+  options.calibration_batches = settings["calibrate"].cast<int64_t>();
+  options.held_out_batches = settings["held_out"].cast<int64_t>();
+  options.bias_correction = settings["bias_correction"].cast<bool>();
+  options.equalize = settings["equalize"].cast<bool>();
+  options.float_scores = settings["float_scores"].cast<bool>();
+  if (!settings["max_drop"].is_none()) options.max_drop = settings["max_drop"].cast<double>();
+  for (const auto& [name, range] : settings["ranges"].cast<py::dict>()) {
+    const auto [low, high] = range.cast<std::pair<double, double>>();
+    options.ranges[name.cast<std::string>()] = {low, high};
+  }
+  NetParameter model, weights;
+  if (weights_path.is_none()) {
+    net.cast<caffe::Net&>().ToProto(&weights);
+    model = weights;
+    for (caffe::LayerParameter& layer : *model.mutable_layer()) layer.clear_blobs();
+  } else {
+    model = IsMessage(net) ? ToNetParameter(net) : caffe::ReadNetFile(ToFile(net, "quantize"));
+    weights = caffe::ReadNetParameterBinary(ToFile(weights_path, "quantize"));
+  }
+  const std::string prefix = out.is_none() ? "" : ToFile(out, "quantize");
+  options.device = caffe::Runtime::Get().default_device();
+  caffe::BatchReader reader;
+  py::function function;
+  if (read.is_none()) {
+    const auto batches = std::make_shared<caffe::DataLayerBatches>(model, options.device);
+    reader = [batches](int64_t index, caffe::Batch* batch) { return batches->Read(index, batch); };
+  } else {
+    function = read.cast<py::function>();
+    reader = PythonBatches(function);
+  }
+  std::string report;
+  {
+    const WithoutGil release;
+    const caffe::QuantizedNet result = caffe::QuantizeNet(model, weights, reader, options);
+    if (!prefix.empty()) caffe::WriteQuantizedNet(result, prefix);
+    report = caffe::ReportJson(result.report);
+  }
+  return report;
+}
+
+}  // namespace
+
+void BindQuantize(py::module_& module) { module.def("_quantize", &Quantize); }

@@ -1,0 +1,136 @@
+#include "caffe/calibration/image_batches.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/data/image.hpp"
+#include "caffe/io/file.hpp"
+
+namespace caffe {
+namespace {
+
+std::optional<int> LabelOf(const std::string& text) {
+  int label = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, label);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return label;
+}
+
+}  // namespace
+
+ImageBatches::ImageBatches(const ImageBatchOptions& options, std::string blob, const Shape& shape)
+    : options_(options), blob_(std::move(blob)), shape_(shape) {
+  CAFFE_CHECK(shape_.size() == 4 && (shape_[1] == 1 || shape_[1] == 3), "images need an input of ",
+              "shape (images, 1 or 3 channels, height, width), but blob ", blob_, " has shape ",
+              ShapeString(shape_));
+  CAFFE_CHECK(!options_.mean.empty(), "-mean is missing: give the mean of each channel that the ",
+              "net was trained with, such as -mean 104,117,123, or -mean 0");
+  const auto channels = static_cast<size_t>(shape_[1]);
+  if (options_.mean.size() == 1) options_.mean.resize(channels, options_.mean[0]);
+  CAFFE_CHECK(options_.mean.size() == channels, "-mean has ", options_.mean.size(),
+              " numbers, but blob ", blob_, " has ", channels, " channels");
+  ReadList();
+}
+
+void ImageBatches::ReadList() {
+  std::istringstream list(ReadFile(options_.list));
+  std::string line;
+  size_t labels = 0;
+  while (std::getline(list, line)) {
+    const size_t last = line.find_last_not_of(" \t\r");
+    if (last == std::string::npos) continue;
+    line.resize(last + 1);
+    Entry entry{line, std::nullopt};
+    const size_t blank = line.find_last_of(" \t");
+    if (blank != std::string::npos) {
+      entry.label = LabelOf(line.substr(blank + 1));
+      if (entry.label) entry.path = line.substr(0, line.find_last_not_of(" \t", blank) + 1);
+    }
+    labels += entry.label.has_value();
+    entries_.push_back(entry);
+  }
+  CAFFE_CHECK(!entries_.empty(), options_.list, ": the list has no images");
+  labelled_ = labels == entries_.size();
+  const auto count = static_cast<int64_t>(entries_.size());
+  const int64_t first = std::clamp<int64_t>(options_.first, 0, count);
+  std::vector<Entry> front, rest;
+  for (int64_t i = 0, taken = 0; i < count; ++i) {
+    const bool take = taken < first && i >= taken * count / first;
+    taken += take;
+    (take ? front : rest).push_back(entries_[i]);
+  }
+  entries_ = std::move(front);
+  entries_.insert(entries_.end(), rest.begin(), rest.end());
+}
+
+int64_t ImageBatches::unreadable() const {
+  return std::count_if(entries_.begin(), entries_.end(),
+                       [](const Entry& entry) { return entry.unreadable; });
+}
+
+bool ImageBatches::Load(Entry* entry, float* target) const {
+  if (entry->unreadable) return false;
+  const auto channels = static_cast<int>(shape_[1]), height = static_cast<int>(shape_[2]),
+             width = static_cast<int>(shape_[3]);
+  std::string path = entry->path;
+  if (!options_.root.empty())
+    path = options_.root + (options_.root.ends_with("/") ? "" : "/") + path;
+  Image image;
+  try {
+    image = DecodeImage(ReadFile(path), path, channels == 3);
+  } catch (const Error& error) {
+    log::Warning(Concat("leaving out an image: ", error.what()));
+    entry->unreadable = true;
+    return false;
+  }
+  if (!options_.crop_centre) {
+    if (image.height != height || image.width != width)
+      image = ResizeBilinear(image, height, width);
+  } else if (image.height < height || image.width < width) {
+    const double factor = std::max(static_cast<double>(height) / image.height,
+                                   static_cast<double>(width) / image.width);
+    image = ResizeBilinear(image,
+                           std::max(height, static_cast<int>(std::lround(image.height * factor))),
+                           std::max(width, static_cast<int>(std::lround(image.width * factor))));
+  }
+  const int top = (image.height - height) / 2, left = (image.width - width) / 2;
+  for (int c = 0; c < channels; ++c) {
+    const int source = options_.rgb ? channels - 1 - c : c;
+    for (int y = 0; y < height; ++y) {
+      const uint8_t* row =
+          image.pixels.data() + (static_cast<size_t>(y + top) * image.width + left) * channels;
+      for (int x = 0; x < width; ++x) {
+        *target++ =
+            (static_cast<float>(row[x * channels + source]) - options_.mean[c]) * options_.scale;
+      }
+    }
+  }
+  return true;
+}
+
+bool ImageBatches::Read(int64_t index, Batch* batch) {
+  const int64_t most = shape_[0], begin = index * most, end = std::min(begin + most, images());
+  if (begin >= images()) return false;
+  const int64_t size = ShapeCount(shape_) / most;
+  std::vector<float>& values = batch->values[blob_];
+  values.assign(ShapeCount(shape_), 0);
+  batch->labels.clear();
+  batch->items = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    if (!Load(&entries_[i], values.data() + batch->items * size)) continue;
+    ++batch->items;
+    if (labelled_) batch->labels.push_back(*entries_[i].label);
+  }
+  // The rest repeats the images, so that it does not change what is observed.
+  for (int64_t i = batch->items; batch->items > 0 && i < most; ++i) {
+    std::copy_n(values.data() + (i - batch->items) * size, size, values.data() + i * size);
+  }
+  return true;
+}
+
+}  // namespace caffe

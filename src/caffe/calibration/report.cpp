@@ -1,0 +1,229 @@
+// The report of QuantizeNet as text, JSON and HTML.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "caffe/calibration/quantize_net.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/core/json.hpp"
+
+namespace caffe {
+namespace {
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+bool HasRange(const LayerReport& row) { return row.low <= row.high; }
+
+std::string DecibelText(double value) {
+  return std::isfinite(value) ? Format("%.1f", value) : "equal";
+}
+
+// The cells of a row, in the order of kHeads.
+constexpr const char* kHeads[] = {"layer", "type",   "blob", "range", "method",
+                                  "clip%", "own dB", "dB",   "cosine"};
+constexpr int kTextColumns = 5;  // these are aligned left
+
+std::vector<std::string> Cells(const LayerReport& row) {
+  const bool range = HasRange(row);
+  return {row.layer,
+          row.type,
+          row.blob,
+          range ? Format("%.4g", row.low) + " to " + Format("%.4g", row.high) : "-",
+          row.method.empty() || !range ? "-" : row.method,
+          range ? Format("%.3f", row.clipped_percent) : "-",
+          DecibelText(row.own_snr),
+          DecibelText(row.snr),
+          Format("%.5f", row.cosine)};
+}
+
+// Each line is a fact about the whole net.
+std::vector<std::string> Summary(const QuantizeReport& report) {
+  std::vector<std::string> lines;
+  lines.push_back(Concat("net ", report.net, " in ", report.type,
+                         report.method.empty() ? "" : ", method " + report.method, ", on ",
+                         report.device));
+  lines.push_back(Concat(report.calibration_items, " items to calibrate, ", report.held_out_items,
+                         " held out to compare with the float net"));
+  if (report.float_top1) {
+    lines.push_back(Concat("top-1: float ", Format("%.2f", *report.float_top1), " %, ", report.type,
+                           " ", Format("%.2f", *report.quantized_top1), " %"));
+  }
+  if (report.agreement) {
+    lines.push_back(Concat("same class as float: ", Format("%.2f", *report.agreement), " %"));
+  }
+  if (report.max_drop) {
+    lines.push_back(
+        Concat("at most ", Format("%g", *report.max_drop),
+               " percentage points may be lost: ", report.within_max_drop ? "met" : "NOT met",
+               ", with ", report.wider.size(), " layers in a wider type"));
+  }
+  if (report.corrected_biases > 0) {
+    lines.push_back(Concat("biases corrected: ", report.corrected_biases, " layers"));
+  }
+  if (report.equalized_layers > 0) {
+    lines.push_back(Concat("channels equalized: ", report.equalized_layers, " layers"));
+  }
+  lines.push_back(
+      Concat("weights: ", report.bytes, " bytes, ",
+             Format("%.3f", static_cast<double>(report.bytes) /
+                                static_cast<double>(std::max<int64_t>(report.float_bytes, 1))),
+             " of the ", report.float_bytes, " in float"));
+  return lines;
+}
+
+std::string HtmlText(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// Counts on a logarithmic scale, over the bins that hold values; the range is a lighter area.
+std::string Drawing(const LayerReport& row) {
+  constexpr int kWidth = 240, kHeight = 48, kColumns = 120;
+  const Histogram& histogram = row.histogram;
+  if (histogram.total() == 0) return "";
+  int first = Histogram::kBins, last = 0;
+  for (int i = 0; i < Histogram::kBins; ++i) {
+    if (histogram.counts[i] == 0) continue;
+    first = std::min(first, i);
+    last = i + 1;
+  }
+  const double low = histogram.Edge(first), high = histogram.Edge(last);
+  std::vector<double> columns(kColumns, 0);
+  for (int i = first; i < last; ++i) {
+    columns[static_cast<int64_t>(i - first) * kColumns / (last - first)] +=
+        static_cast<double>(histogram.counts[i]);
+  }
+  const double most = std::log1p(*std::max_element(columns.begin(), columns.end()));
+  std::string svg = Concat("<svg width=\"", kWidth, "\" height=\"", kHeight, "\" viewBox=\"0 0 ",
+                           kWidth, " ", kHeight, "\" role=\"img\">");
+  if (HasRange(row)) {
+    const auto at = [&](double value) {
+      return std::clamp((value - low) / (high - low), 0.0, 1.0) * kWidth;
+    };
+    svg += Concat("<rect class=\"range\" x=\"", Format("%.1f", at(row.low)), "\" y=\"0\" width=\"",
+                  Format("%.1f", at(row.high) - at(row.low)), "\" height=\"", kHeight, "\"/>");
+  }
+  svg += "<path d=\"";
+  for (int c = 0; c < kColumns; ++c) {
+    const double height = std::log1p(columns[c]) / most * kHeight;
+    if (height > 0) {
+      svg += Concat("M", c * kWidth / kColumns + 1, " ", kHeight, "V",
+                    Format("%.1f", kHeight - height));
+    }
+  }
+  return svg + Concat("\"/></svg><br><small>", Format("%.3g", low), " to ", Format("%.3g", high),
+                      ", ", histogram.total(), " values</small>");
+}
+
+std::string OptionalNumber(const std::optional<double>& value) {
+  return value ? JsonNumber(*value) : "null";
+}
+
+}  // namespace
+
+std::string ReportText(const QuantizeReport& report) {
+  std::vector<std::vector<std::string>> rows{{std::begin(kHeads), std::end(kHeads)}};
+  for (const LayerReport& row : report.layers) rows.push_back(Cells(row));
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - row[i].size(), ' ');
+      line += i < kTextColumns ? row[i] + gap : gap + row[i];
+      line += "  ";
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  for (const std::string& line : Summary(report)) text += line + "\n";
+  return text;
+}
+
+std::string ReportJson(const QuantizeReport& report) {
+  std::string text =
+      Concat("{\"net\": ", JsonString(report.net), ", \"type\": ", JsonString(report.type),
+             ", \"method\": ", report.method.empty() ? "null" : JsonString(report.method),
+             ", \"device\": ", JsonString(report.device),
+             ",\n \"calibration_items\": ", report.calibration_items,
+             ", \"held_out_items\": ", report.held_out_items,
+             ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
+             ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
+             ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
+             ", \"agreement\": ", OptionalNumber(report.agreement),
+             ",\n \"max_drop\": ", OptionalNumber(report.max_drop),
+             ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
+             ", \"corrected_biases\": ", report.corrected_biases,
+             ", \"equalized_layers\": ", report.equalized_layers,
+             ",\n \"float_bytes\": ", report.float_bytes, ", \"bytes\": ", report.bytes,
+             ",\n \"wider\": {");
+  std::string separator;
+  for (const auto& [layer, type] : report.wider) {
+    text += Concat(separator, JsonString(layer), ": ", JsonString(type));
+    separator = ", ";
+  }
+  text += "},\n \"layers\": [";
+  separator = "\n  ";
+  for (const LayerReport& row : report.layers) {
+    const bool range = HasRange(row);
+    text += Concat(
+        separator, "{\"layer\": ", JsonString(row.layer),
+        ", \"layer_type\": ", JsonString(row.layer_type), ", \"blob\": ", JsonString(row.blob),
+        ", \"type\": ", JsonString(row.type), ", \"range\": ",
+        range ? Concat("[", JsonNumber(row.low), ", ", JsonNumber(row.high), "]") : "null",
+        ", \"method\": ", range && !row.method.empty() ? JsonString(row.method) : "null",
+        ", \"clipped_percent\": ", range ? JsonNumber(row.clipped_percent) : "null",
+        ", \"own_snr\": ", JsonNumber(row.own_snr), ", \"snr\": ", JsonNumber(row.snr),
+        ", \"cosine\": ", JsonNumber(row.cosine), "}");
+    separator = ",\n  ";
+  }
+  return text + "\n]}\n";
+}
+
+std::string ReportHtml(const QuantizeReport& report) {
+  std::string text = Concat(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>",
+      HtmlText(report.net), " in ", report.type,
+      "</title>\n<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+      "td,th{padding:2px 8px;border-bottom:1px solid #ccc;text-align:left;vertical-align:top}"
+      "td.n{text-align:right}path{stroke:#234;stroke-width:1.6}.range{fill:#cde}"
+      "small{color:#666}</style></head>\n<body><h1>",
+      HtmlText(report.net), " in ", report.type, "</h1>\n<ul>\n");
+  for (const std::string& line : Summary(report)) text += "<li>" + HtmlText(line) + "</li>\n";
+  text +=
+      "</ul>\n<p>The layers with the smallest signal to noise of their own quantization come "
+      "first. dB: signal to noise of all layers up to this one, against the float net. The "
+      "histograms are logarithmic; the area behind them is the range.</p>\n<table>\n<tr>";
+  for (const char* head : kHeads) text += Concat("<th>", head, "</th>");
+  text += "<th>observed values</th></tr>\n";
+  for (const LayerReport& row : report.layers) {
+    const std::vector<std::string> cells = Cells(row);
+    text += "<tr>";
+    for (size_t i = 0; i < cells.size(); ++i) {
+      text += Concat(i < kTextColumns ? "<td>" : "<td class=\"n\">", HtmlText(cells[i]), "</td>");
+    }
+    text += "<td>" + Drawing(row) + "</td></tr>\n";
+  }
+  return text + "</table></body></html>\n";
+}
+
+}  // namespace caffe

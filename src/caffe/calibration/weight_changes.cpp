@@ -1,0 +1,146 @@
+#include "weight_changes.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/layer/layer_facts.hpp"
+
+namespace caffe {
+namespace {
+
+// The weights of one output channel, in the shape [group, outer, channels / group, inner].
+class Channels {
+ public:
+  Channels(const LayerFacts::Weighted& weighted, int64_t count)
+      : outer_(weighted.outer),
+        middle_(weighted.channels / weighted.group),
+        inner_(count / (weighted.channels * weighted.outer)) {}
+  // Calls function(index of the element) for the elements of a channel.
+  template <class Function> void ForEach(int64_t channel, const Function& function) const {
+    const int64_t group = channel / middle_, place = channel % middle_;
+    for (int64_t o = 0; o < outer_; ++o) {
+      const int64_t first = ((group * outer_ + o) * middle_ + place) * inner_;
+      for (int64_t i = 0; i < inner_; ++i) function(first + i);
+    }
+  }
+
+ private:
+  int64_t outer_, middle_, inner_;
+};
+
+LayerParameter* Find(const std::string& name, NetParameter* file) {
+  for (LayerParameter& layer : *file->mutable_layer()) {
+    if (layer.name() == name) return &layer;
+  }
+  return nullptr;
+}
+
+double Codes(DataType type) { return type == kQuant8 ? 127 : 32767; }
+
+double Round(double value, double scale, double codes) {
+  return scale * std::clamp(std::round(value / scale), -codes, codes);
+}
+
+// The weights with one rounding to codes of the channel's scale.
+std::vector<float> Rounded(const LayerFacts::Weighted& weighted, const BlobProto& blob,
+                           DataType type) {
+  std::vector<float> rounded(blob.data().begin(), blob.data().end());
+  const Channels channels(weighted, blob.data_size());
+  for (int64_t c = 0; c < weighted.channels; ++c) {
+    double largest = 0;
+    channels.ForEach(c,
+                     [&](int64_t i) { largest = std::max<double>(largest, std::abs(rounded[i])); });
+    if (largest == 0) continue;
+    const double scale = std::max(largest / Codes(type), 0x1p-126);
+    channels.ForEach(c, [&](int64_t i) {
+      rounded[i] = static_cast<float>(Round(rounded[i], scale, Codes(type)));
+    });
+  }
+  return rounded;
+}
+
+}  // namespace
+
+double WeightNoise(const Net& net, const NetParameter& file, const std::string& name,
+                   DataType type) {
+  const LayerBase& layer = *net.LayerByName(name);
+  for (const LayerParameter& parameter : file.layer()) {
+    if (parameter.name() != name || parameter.blobs_size() == 0) continue;
+    const std::vector<float> rounded = Rounded(*layer.Facts().weighted, parameter.blobs(0), type);
+    const std::vector<double> weights = layer.blobs()[0]->DataAsDouble();
+    double signal = 0, noise = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      signal += weights[i] * weights[i];
+      noise += (weights[i] - rounded[i]) * (weights[i] - rounded[i]);
+    }
+    return signal > 0 ? noise / signal : 0;
+  }
+  return 0;
+}
+
+BiasCorrection::BiasCorrection(const NetParameter& model, const Net& net, const NetParameter& file,
+                               DataType type, Device* device) {
+  NetOptions options;
+  options.device = device;
+  options.phase = net.phase();
+  options.seed = 1;
+  differences_ = std::make_unique<Net>(model, options);
+  NetParameter weights = file;
+  for (const auto& layer : net.layers()) {
+    const LayerFacts facts = layer->Facts();
+    LayerParameter* parameter = Find(layer->name(), &weights);
+    if (!facts.weighted || !facts.weighted->has_bias || !parameter) continue;
+    // The layer rounds the weights of the file; its result should be that of the net's weights.
+    const std::vector<float> rounded = Rounded(*facts.weighted, parameter->blobs(0), type);
+    const std::vector<double> wanted = layer->blobs()[0]->DataAsDouble();
+    auto* data = parameter->mutable_blobs(0)->mutable_data();
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      data->Set(static_cast<int>(i), static_cast<float>(rounded[i] - wanted[i]));
+    }
+    for (float& value : *parameter->mutable_blobs(1)->mutable_data()) value = 0;
+    sums_[layer->name()].errors.assign(facts.weighted->channels, 0);
+  }
+  differences_->CopyTrainedLayersFrom(weights);
+}
+
+void BiasCorrection::Add(const Net& net) {
+  const auto& layers = differences_->layers();
+  for (size_t index = 0; index < layers.size(); ++index) {
+    const auto found = sums_.find(layers[index]->name());
+    if (found == sums_.end()) continue;
+    for (const int bottom : differences_->bottom_ids(static_cast<int>(index))) {
+      const std::string& name = differences_->blob_names()[bottom];
+      const BlobBase& source = *net.BlobByName(name);
+      BlobBase& target = *differences_->blobs()[bottom];
+      target.ReshapeLike(source);
+      target.CopyDataFrom(source);
+    }
+    differences_->Forward(static_cast<int>(index), static_cast<int>(index));
+    const LayerFacts::Weighted weighted = *layers[index]->Facts().weighted;
+    for (const int top : differences_->top_ids(static_cast<int>(index))) {
+      const BlobBase& blob = *differences_->blobs()[top];
+      const std::vector<double> values = blob.DataAsDouble();
+      const int64_t inner = blob.count(weighted.axis + 1);
+      for (size_t i = 0; i < values.size(); ++i) {
+        found->second.errors[i / inner % weighted.channels] += values[i];
+      }
+      found->second.count += static_cast<double>(blob.count() / weighted.channels);
+    }
+  }
+}
+
+int64_t BiasCorrection::Apply(NetParameter* file) const {
+  int64_t changed = 0;
+  for (const auto& [name, sum] : sums_) {
+    if (sum.count == 0) continue;
+    BlobProto* bias = Find(name, file)->mutable_blobs(1);
+    for (size_t c = 0; c < sum.errors.size(); ++c) {
+      float* value = bias->mutable_data()->Mutable(static_cast<int>(c));
+      *value = static_cast<float>(*value - sum.errors[c] / sum.count);
+    }
+    ++changed;
+  }
+  return changed;
+}
+
+}  // namespace caffe

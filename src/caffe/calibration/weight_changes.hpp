@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caffe.pb.h"
+#include "caffe/net/net.hpp"
+
+namespace caffe {
+
+// Changes of the float weights of a net before they are quantized. `file` holds the weights, in
+// the layers of the net; quantized layers have the type `type`.
+
+// The mean square of the difference between the net's weights and the quantized ones of `file`, as
+// a part of the mean square of the weights.
+double WeightNoise(const Net& net, const NetParameter& file, const std::string& layer,
+                   DataType type);
+
+// The mean error of each output channel that rounding the weights makes: each layer runs with the
+// differences of the weights on the bottoms of the float net.
+class BiasCorrection {
+ public:
+  // `model` is the net with inputs, in float.
+  BiasCorrection(const NetParameter& model, const Net& net, const NetParameter& file, DataType type,
+                 Device* device);
+  // Adds the errors on the current blobs of the net, which must all be kept.
+  void Add(const Net& net);
+  // Subtracts the means from the biases in the file; returns how many layers it changed. Layers
+  // without a bias do not change.
+  int64_t Apply(NetParameter* file) const;
+
+ private:
+  struct Sum {
+    std::vector<double> errors;  // of the channels
+    double count = 0;
+  };
+  std::unique_ptr<Net> differences_;
+  std::map<std::string, Sum> sums_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,416 @@
+// Nets that are calibrated, quantized, written and loaded again.
+#include "caffe/calibration/quantize_net.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "caffe/device/runtime.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/quant/stored_ranges.hpp"
+#include "net/net_support.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int kBatch = 8;
+
+Device* Cpu() { return Runtime::Get().cpu(); }
+
+std::string ConvText(const std::string& name, const std::string& bottom, int outputs) {
+  return "layer { name: '" + name + "' type: 'Convolution' bottom: '" + bottom + "' top: '" + name +
+         "' convolution_param { num_output: " + std::to_string(outputs) +
+         " kernel_size: 3 pad: 1 weight_filler { type: 'uniform' min: -0.3 max: 0.3 }"
+         " bias_filler { type: 'uniform' min: -0.2 max: 0.2 } } } ";
+}
+
+// data -> conv1 -> relu -> (left, right) -> concat -> pool -> score -> prob
+std::string NetText() {
+  return "name: 'small' " + InputText("data", {kBatch, 3, 8, 8}) + ConvText("conv1", "data", 16) +
+         ReluText("relu1", "conv1") + ConvText("left", "conv1", 24) + ReluText("relu2", "left") +
+         ConvText("right", "conv1", 40) + ReluText("relu3", "right") +
+         "layer { name: 'concat' type: 'Concat' bottom: 'left' bottom: 'right' top: 'concat' } "
+         "layer { name: 'pool' type: 'Pooling' bottom: 'concat' top: 'pool'"
+         " pooling_param { kernel_size: 2 stride: 2 } } " +
+         InnerProductText("score", "pool", 10) +
+         "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' } ";
+}
+
+NetParameter Weights(const std::string& text) {
+  NetParameter weights;
+  MakeNet(text, Cpu())->ToProto(&weights);
+  return weights;
+}
+
+// Batches with the classes of the float net as labels.
+class Data {
+ public:
+  explicit Data(const std::string& text, int batches) : net_(MakeNet(text, Cpu())) {
+    for (int i = 0; i < batches; ++i) {
+      const std::vector<double> numbers = TestNumbers(kBatch * 3 * 64, 100 + i);
+      net_->BlobByName("data")->SetData(numbers);
+      net_->Forward();
+      const std::vector<double> scores = Values(*net_, "prob");
+      Batch& batch = batches_.emplace_back();
+      batch.values["data"].assign(numbers.begin(), numbers.end());
+      for (int k = 0; k < kBatch; ++k) {
+        const auto first = scores.begin() + k * 10;
+        batch.labels.push_back(static_cast<int>(std::max_element(first, first + 10) - first));
+      }
+    }
+  }
+  BatchReader Reader() const {
+    return [this](int64_t index, Batch* batch) {
+      if (index >= static_cast<int64_t>(batches_.size())) return false;
+      *batch = batches_[index];
+      return true;
+    };
+  }
+  std::vector<Batch>& batches() { return batches_; }
+
+ private:
+  std::unique_ptr<Net> net_;
+  std::vector<Batch> batches_;
+};
+
+QuantizeOptions Options(DataType type = kQuant8) {
+  QuantizeOptions options;
+  options.type = type;
+  options.calibration_batches = 4;
+  options.device = Cpu();
+  return options;
+}
+
+QuantizedNet Quantized(const QuantizeOptions& options, int batches = 12) {
+  const Data data(NetText(), batches);
+  return QuantizeNet(ParseNet(NetText()), Weights(NetText()), data.Reader(), options);
+}
+
+const LayerReport& Row(const QuantizeReport& report, const std::string& layer) {
+  for (const LayerReport& row : report.layers) {
+    if (row.layer == layer) return row;
+  }
+  throw Error("no row of " + layer);
+}
+
+std::unique_ptr<Net> Loaded(const QuantizedNet& net) {
+  NetOptions options;
+  options.device = Cpu();
+  options.phase = TEST;
+  auto loaded = std::make_unique<Net>(*net.model, options);
+  loaded->CopyTrainedLayersFrom(*net.weights);
+  return loaded;
+}
+
+TEST(QuantizeNetTest, ComparesWithTheFloatNet) {
+  for (const DataType type : {kQuant8, kQuant16, kHalf, kBfloat16}) {
+    const QuantizedNet net = Quantized(Options(type));
+    const QuantizeReport& report = net.report;
+    EXPECT_EQ(report.calibration_items, 4 * kBatch);
+    EXPECT_EQ(report.held_out_items, 8 * kBatch);
+    EXPECT_EQ(report.float_top1, 100);
+    EXPECT_EQ(report.quantized_top1, report.agreement);
+    EXPECT_GT(*report.agreement, type == kQuant8 ? 85 : type == kBfloat16 ? 90 : 98);
+    const LayerReport& conv = Row(report, "right");
+    EXPECT_EQ(conv.type, type.name());
+    EXPECT_GT(conv.snr, type == kQuant8 ? 25 : type == kBfloat16 ? 40 : 55);
+    EXPECT_GT(conv.cosine, 0.998);
+    EXPECT_EQ(conv.low <= conv.high, type.is_quantized());
+    EXPECT_EQ(Row(report, "prob").type, type.is_quantized() ? "float" : type.name());
+  }
+}
+
+// The signal to noise ratio in the report is that of the loaded net.
+TEST(QuantizeNetTest, TheFilesGiveTheNetOfTheReport) {
+  const Data data(NetText(), 12);
+  const QuantizedNet net =
+      QuantizeNet(ParseNet(NetText()), Weights(NetText()), data.Reader(), Options());
+  const auto loaded = Loaded(net);
+  const auto real = MakeNet(NetText(), Cpu());
+  loaded->Keep({"right"});
+  double signal = 0, noise = 0;
+  for (int i = 4; i < 12; ++i) {
+    Batch batch;
+    data.Reader()(i, &batch);
+    for (Net* each : {loaded.get(), real.get()}) {
+      each->BlobByName("data")->SetData(
+          {batch.values.at("data").begin(), batch.values.at("data").end()});
+      each->Forward();
+    }
+    const BlobBase& blob = *loaded->BlobByName("right");
+    const auto* codes = static_cast<const uint8_t*>(blob.host_data());
+    const std::vector<double> values = Values(*real, "right");
+    for (size_t k = 0; k < values.size(); ++k) {
+      const double number = blob.range().scale * (codes[k] - blob.range().zero);
+      signal += values[k] * values[k];
+      noise += (values[k] - number) * (values[k] - number);
+    }
+  }
+  EXPECT_NEAR(Row(net.report, "right").snr, 10 * std::log10(signal / noise), 1e-3);
+}
+
+// A Concat copies the codes of blobs that it alone reads: they have its range.
+TEST(QuantizeNetTest, RangesOfConcatAreTied) {
+  const QuantizedNet net = Quantized(Options());
+  for (const char* layer : {"left", "right"}) {
+    EXPECT_EQ(Row(net.report, layer).method, "tied");
+    EXPECT_EQ(Row(net.report, layer).high, Row(net.report, "concat").high);
+  }
+  EXPECT_EQ(Row(net.report, "pool").method, "carried");
+}
+
+TEST(QuantizeNetTest, TheFileKeepsTheMethod) {
+  for (const char* method : {"min_max", "percentile", "mse", "kl"}) {
+    QuantizeOptions options = Options();
+    options.calibration.method = MethodByName(method);
+    const QuantizedNet net = Quantized(options);
+    NetParameter saved;
+    Loaded(net)->ToProto(&saved);
+    for (const NetParameter& file : {*net.weights, saved}) {
+      std::string found;
+      for (const QuantizerParameter& quantizer : file.quantizer()) {
+        if (quantizer.name() == "conv1") found = quantizer.method();
+      }
+      EXPECT_EQ(found, method);
+    }
+  }
+}
+
+TEST(QuantizeNetTest, WeightsAreSmallAndLoadTheSameCodes) {
+  // Large enough that names do not count.
+  const std::string text = "name: 'wide' " + InputText("data", {kBatch, 3, 8, 8}) +
+                           ConvText("conv1", "data", 64) + ConvText("conv2", "conv1", 128) +
+                           InnerProductText("prob", "conv2", 10);
+  const Data data(text, 6);
+  for (const DataType type : {kQuant8, kQuant16, kHalf, kBfloat16}) {
+    const QuantizedNet net =
+        QuantizeNet(ParseNet(text), Weights(text), data.Reader(), Options(type));
+    const double part = static_cast<double>(net.report.bytes) / net.report.float_bytes;
+    EXPECT_LT(part, type == kQuant8 ? 0.26 : 0.51) << type.name();
+    EXPECT_EQ(static_cast<size_t>(net.report.bytes), net.weights->ByteSizeLong());
+    EXPECT_EQ(HasCodedParameters(*net.weights), type.is_quantized());
+    if (!type.is_quantized()) continue;
+    // Rounding what was loaded gives the codes of the file.
+    NetParameter decoded = *net.weights;
+    DecodeParameters(&decoded);
+    const int most = type == kQuant8 ? 127 : 32767;
+    for (int l = 0; l < decoded.layer_size(); ++l) {
+      const auto& values = decoded.layer(l).blobs(0).data();
+      const std::string& bytes = net.weights->layer(l).blobs(0).packed_data();
+      const int64_t channels = decoded.layer(l).blobs(1).data_size();
+      const int64_t depth = values.size() / channels;
+      for (int64_t c = 0; c < channels; ++c) {
+        double largest = 0;
+        for (int64_t i = 0; i < depth; ++i) {
+          largest = std::max<double>(largest, std::abs(values[c * depth + i]));
+        }
+        for (int64_t i = c * depth; i < (c + 1) * depth; ++i) {
+          int64_t code = 0;
+          std::memcpy(&code, bytes.data() + i * type.bytes(), type.bytes());
+          ASSERT_EQ(code - most - 1, std::llround(values[i] / (largest / most)));
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizeNetTest, ADamagedLayerIsFirst) {
+  QuantizeOptions options = Options();
+  options.ranges["conv1"] = {-0.01, 0.01};
+  const QuantizedNet net = Quantized(options);
+  const LayerReport& worst = net.report.layers[0];
+  EXPECT_EQ(worst.layer, "conv1");
+  EXPECT_EQ(worst.method, "given");
+  EXPECT_GT(worst.clipped_percent, 40);
+  EXPECT_LT(worst.own_snr, 3);
+  EXPECT_LT(*net.report.agreement, 80);
+  // Its row is the first of all three reports.
+  EXPECT_LT(ReportText(net.report).find("conv1"), ReportText(net.report).find("score"));
+  const std::string json = ReportJson(net.report), html = ReportHtml(net.report);
+  EXPECT_EQ(json.find("\"layer\": \""), json.find("\"layer\": \"conv1\""));
+  EXPECT_LT(html.find("<td>conv1</td>"), html.find("<td>score</td>"));
+  EXPECT_NE(html.find("<svg"), std::string::npos);
+  for (const char* outside : {"<script", "http", "src=", "<link"}) {
+    EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+  }
+}
+
+TEST(QuantizeNetTest, MaxDropWidensTheDamagedLayer) {
+  QuantizeOptions options = Options();
+  options.ranges["conv1"] = {-0.01, 0.01};
+  options.max_drop = 10;
+  const QuantizedNet net = Quantized(options);
+  // No range of integers helps: the layer becomes float.
+  EXPECT_TRUE(net.report.within_max_drop);
+  EXPECT_GE(*net.report.quantized_top1, 90);
+  EXPECT_EQ(net.report.wider.at("conv1"), "float");
+  EXPECT_EQ(Row(net.report, "conv1").type, "float");
+  EXPECT_EQ(Loaded(net)->LayerByName("conv1")->types().compute, kFloat);
+  // A net that meets the budget has no wider layers.
+  options.ranges.clear();
+  options.max_drop = 20;
+  EXPECT_TRUE(Quantized(options).report.wider.empty());
+  options.max_drop = 0;
+  const QuantizedNet exact = Quantized(options);
+  EXPECT_TRUE(exact.report.within_max_drop);
+  EXPECT_EQ(exact.report.quantized_top1, 100);
+}
+
+// All weights are a little above the middle between two codes: each rounding adds to the output.
+TEST(QuantizeNetTest, BiasCorrectionRemovesTheMeanError) {
+  NetParameter weights = Weights(NetText());
+  for (LayerParameter& layer : *weights.mutable_layer()) {
+    if (layer.name() != "score") continue;
+    auto* data = layer.mutable_blobs(0)->mutable_data();
+    const int depth = data->size() / 10;
+    for (int i = 0; i < data->size(); ++i) {
+      data->Set(i, i % depth == 0 ? 1.27f : 0.01f * (i % 7) + 0.0052f);
+    }
+  }
+  const auto mean_error = [&](bool correct) {
+    const Data data(NetText(), 12);
+    QuantizeOptions options = Options();
+    options.bias_correction = correct;
+    const QuantizedNet net = QuantizeNet(ParseNet(NetText()), weights, data.Reader(), options);
+    EXPECT_EQ(net.report.corrected_biases, correct ? 4 : 0);
+    return Row(net.report, "score").snr;
+  };
+  EXPECT_GT(mean_error(true), mean_error(false) + 3);
+}
+
+// Channels of very different sizes between convolutions: the net computes the same, and its codes
+// have less error.
+TEST(QuantizeNetTest, EqualizedChannelsHaveLessError) {
+  const std::string pool =
+      "layer { name: 'pool' type: 'Pooling' bottom: 'concat' top: 'pool'"
+      " pooling_param { kernel_size: 2 stride: 2 } } ";
+  const std::string text =
+      "name: 'chain' " + InputText("data", {kBatch, 3, 8, 8}) + ConvText("conv1", "data", 16) +
+      ReluText("relu1", "conv1") +
+      "layer { name: 'depthwise' type: 'Convolution' bottom: 'conv1' top: 'depthwise'"
+      " convolution_param { num_output: 16 group: 16 kernel_size: 3 pad: 1"
+      " weight_filler { type: 'uniform' min: -0.3 max: 0.3 } } } " +
+      ReluText("relu2", "depthwise") + ConvText("left", "depthwise", 8) +
+      ReluText("relu3", "left") + ConvText("right", "depthwise", 8) + ReluText("relu4", "right") +
+      "layer { name: 'concat' type: 'Concat' bottom: 'left' bottom: 'right' top: 'concat' } " +
+      pool + InnerProductText("score", "pool", 10) +
+      "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' } ";
+  // A balanced net in which every fourth channel of each blob is made 30 times as large, and the
+  // weights that read it as small.
+  NetParameter weights = Weights(text);
+  for (LayerParameter& layer : *weights.mutable_layer()) {
+    if (layer.blobs_size() == 0) continue;
+    auto* data = layer.mutable_blobs(0)->mutable_data();
+    const int64_t outputs = layer.blobs(1).shape().dim(0);
+    const int64_t depth = data->size() / outputs;
+    const int64_t window = layer.name() == "score" ? 16 : 9;
+    const bool produces = layer.name() != "score" && layer.name() != "depthwise";
+    const bool consumes = layer.name() != "conv1" && layer.name() != "depthwise";
+    for (int i = 0; i < data->size(); ++i) {
+      float factor = 1;
+      if (produces && i / depth % 4 == 0) factor *= 30;
+      if (consumes && i % depth / window % 4 == 0) factor /= 30;
+      data->Set(i, data->Get(i) * factor);
+    }
+    auto* bias = layer.mutable_blobs(1)->mutable_data();
+    for (int c = 0; c < bias->size(); ++c) {
+      if (layer.name() != "score" && c % 4 == 0) bias->Set(c, bias->Get(c) * 30);
+    }
+  }
+  Data data(text, 10);
+  const auto quantized = [&](bool equalize) {
+    QuantizeOptions options = Options();
+    options.equalize = equalize;
+    return QuantizeNet(ParseNet(text), weights, data.Reader(), options);
+  };
+  const QuantizedNet plain = quantized(false), equal = quantized(true);
+  EXPECT_EQ(plain.report.equalized_layers, 0);
+  EXPECT_EQ(equal.report.equalized_layers, 4);
+  EXPECT_GT(Row(equal.report, "score").snr, Row(plain.report, "score").snr + 3);
+}
+
+TEST(QuantizeNetTest, Errors) {
+  const Data data(NetText(), 4);
+  const NetParameter model = ParseNet(NetText()), weights = Weights(NetText());
+  const auto message = [&](const NetParameter& file, const QuantizeOptions& options,
+                           const BatchReader& read) {
+    return MessageOf([&] { QuantizeNet(model, file, read, options); });
+  };
+  EXPECT_NE(message(weights, Options(), data.Reader()).find("no data is left"), std::string::npos);
+  EXPECT_NE(message(weights, Options(), [](int64_t, Batch*) { return false; })
+                .find("there is no data to calibrate with"),
+            std::string::npos);
+  NetParameter missing = weights;
+  missing.mutable_layer(1)->set_name("other");
+  EXPECT_NE(message(missing, Options(), data.Reader())
+                .find("the weights have no parameters for layer 'conv1' (Convolution)"),
+            std::string::npos);
+  EXPECT_NE(message(weights, Options(kFloat), data.Reader()).find("float"), std::string::npos);
+  QuantizeOptions options = Options();
+  options.ranges["nothing"] = {0, 1};
+  EXPECT_NE(message(weights, options, data.Reader()).find("'nothing'"), std::string::npos);
+}
+
+TEST(QuantizeNetTest, WritesAllFilesOrNone) {
+  const QuantizedNet net = Quantized(Options());
+  const std::string folder = testing::TempDir() + "/quantize_net";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string prefix = folder + "/small";
+  WriteQuantizedNet(net, prefix);
+  for (const char* end : {".caffemodel", ".prototxt", ".json", ".html"}) {
+    EXPECT_GT(std::filesystem::file_size(prefix + end), 100u) << end;
+  }
+  const NetParameter read = ReadNetParameterBinary(prefix + ".caffemodel");
+  EXPECT_EQ(read.SerializeAsString(), net.weights->SerializeAsString());
+  EXPECT_EQ(ReadNetParameter(prefix + ".prototxt").data_type(), CAFFE_INT8_QUANTIZED);
+  // One file that cannot be written: the others do not change.
+  std::filesystem::remove(prefix + ".html");
+  std::filesystem::create_directories(prefix + ".html/full");
+  QuantizedNet other = net;
+  other.report.net = "changed";
+  EXPECT_THROW(WriteQuantizedNet(other, prefix), Error);
+  EXPECT_EQ(ReadFile(prefix + ".json"), ReportJson(net.report));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 4);
+  std::filesystem::remove_all(folder);
+}
+
+// A net with data layers calibrates with them, and its prototxt keeps them.
+TEST(QuantizeNetTest, DataLayersAreRead) {
+  const std::string text =
+      "name: 'train_val' layer { name: 'data' type: 'DummyData' top: 'data' top: 'label'"
+      " dummy_data_param { shape { dim: 8 dim: 3 dim: 8 dim: 8 } shape { dim: 8 }"
+      " data_filler { type: 'uniform' min: -1 max: 1 } data_filler { type: 'constant' value: 2 } } "
+      "}" +
+      ConvText("conv1", "data", 8) + ReluText("relu1", "conv1") +
+      InnerProductText("score", "conv1", 10) +
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'score' bottom: 'label' top: 'loss'"
+      " include { phase: TRAIN } } "
+      "layer { name: 'accuracy' type: 'Accuracy' bottom: 'score' bottom: 'label' top: 'accuracy'"
+      " include { phase: TEST } } ";
+  const NetParameter model = ParseNet(text);
+  ASSERT_TRUE(HasDataLayers(model));
+  ASSERT_FALSE(HasDataLayers(ParseNet(NetText())));
+  DataLayerBatches batches(model, Cpu());
+  Batch first, again;
+  ASSERT_TRUE(batches.Read(0, &first));
+  ASSERT_TRUE(batches.Read(1, &again));
+  ASSERT_TRUE(batches.Read(0, &again));
+  EXPECT_EQ(first.values, again.values);
+  QuantizeOptions options = Options();
+  options.held_out_batches = 3;
+  const QuantizedNet net = QuantizeNet(
+      model, Weights(text), [&](int64_t i, Batch* batch) { return batches.Read(i, batch); },
+      options);
+  EXPECT_EQ(net.report.scores, "score");
+  EXPECT_EQ(net.report.held_out_items, 24);
+  EXPECT_TRUE(net.report.float_top1.has_value());
+  EXPECT_EQ(net.model->layer(0).type(), "DummyData");
+  EXPECT_EQ(net.model->layer_size(), model.layer_size());
+  EXPECT_EQ(Loaded(net)->LayerByName("conv1")->types().compute, kQuant8);
+}
+
+}  // namespace
+}  // namespace caffe

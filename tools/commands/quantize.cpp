@@ -1,0 +1,146 @@
+#include <iostream>
+#include <sstream>
+
+#include "caffe.pb.h"
+#include "caffe/calibration/image_batches.hpp"
+#include "caffe/calibration/quantize_net.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/core/progress_bar.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net_file.hpp"
+#include "commands/choose_device.hpp"
+#include "commands/commands.hpp"
+
+namespace caffe {
+namespace {
+
+std::vector<float> Numbers(const std::string& flag, const std::string& text) {
+  std::vector<float> numbers;
+  std::istringstream list(text);
+  for (std::string part; std::getline(list, part, ',');) {
+    std::istringstream stream(part);
+    float number;
+    CAFFE_CHECK(stream >> number && (stream >> std::ws).eof(), "quantize: ", flag, " has '", part,
+                "', which is not a number");
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+DataType QuantizedType(const std::string& name) {
+  if (name == "int8") return kQuant8;
+  if (name == "int16") return kQuant16;
+  CAFFE_CHECK(name == "half" || name == "bfloat16", "quantize: unknown -type '", name,
+              "' (known: int8 int16 half bfloat16)");
+  return DataTypeByName(name);
+}
+
+// A progress bar for each kind of work, or a log line where there is no terminal.
+class Progress {
+ public:
+  explicit Progress(bool wanted) : bars_(wanted && ProgressBar::Wanted()) {}
+  void Show(const std::string& what, int64_t done, int64_t all) {
+    if (what != what_) {
+      what_ = what;
+      bar_.reset();
+      if (bars_) bar_ = std::make_unique<ProgressBar>(&std::cerr, 0, std::max(all, done), 0);
+      log::Info(Concat(what, all > 0 ? Concat(": ", all, " steps") : ""));
+    }
+    if (bar_) bar_->Show(done, Concat(what, " ", done, all > 0 ? Concat("/", all) : ""));
+  }
+
+ private:
+  bool bars_;
+  std::string what_;
+  std::unique_ptr<ProgressBar> bar_;
+};
+
+}  // namespace
+
+int QuantizeCommand(const Options& options) {
+  CAFFE_CHECK(!options.model.empty(), "quantize: Need a float model: -model FILE");
+  CAFFE_CHECK(!options.weights.empty(), "quantize: Need the weights of the model: -weights FILE");
+  CAFFE_CHECK(!options.out.empty(),
+              "quantize: Need the names of the results: -out PREFIX (writes PREFIX.caffemodel, "
+              "PREFIX.prototxt, PREFIX.json, PREFIX.html)");
+  CAFFE_CHECK(!options.bgr || !options.rgb, "quantize: give either -bgr or -rgb, not both");
+  CAFFE_CHECK(options.crop.empty() || options.crop == "centre" || options.crop == "center" ||
+                  options.crop == "none",
+              "quantize: unknown -crop '", options.crop, "' (known: centre none)");
+  QuantizeOptions quantize;
+  const std::string type = options.type.empty() ? "int8" : options.type;
+  quantize.type = QuantizedType(type);
+  quantize.calibration.method = MethodByName(options.method);
+  quantize.calibration.percentile = options.percentile;
+  quantize.bias_correction = options.bias_correction;
+  quantize.equalize = options.equalize;
+  if (options.max_drop >= 0) quantize.max_drop = options.max_drop;
+  const bool given_iterations = options.iterations_given;
+  quantize.calibration_batches = given_iterations ? options.iterations : 10;
+
+  const NetParameter model = ReadNetFile(options.model);
+  const NetParameter weights = ReadNetParameterBinary(options.weights);
+  quantize.device = ChooseDevice(options.gpu);
+  const bool has_data = HasDataLayers(model);
+  CAFFE_CHECK(has_data || !options.images.empty(), "quantize: ", options.model,
+              " has Input layers ",
+              "and no data layers: give -images LIST, or a net with data layers");
+  BatchReader read;
+  std::shared_ptr<ImageBatches> images;
+  if (options.images.empty()) {
+    quantize.held_out_batches =
+        options.held_out >= 0 ? options.held_out : quantize.calibration_batches;
+    const auto batches = std::make_shared<DataLayerBatches>(model, quantize.device);
+    read = [batches](int64_t index, Batch* batch) { return batches->Read(index, batch); };
+  } else {
+    CAFFE_CHECK(!has_data, "quantize: ", options.model,
+                " has data layers, and -images is given: ", "use one of them");
+    Shape shape;
+    const std::string blob = ImageInput(model, &shape);
+    ImageBatchOptions settings;
+    settings.list = options.images;
+    settings.root = options.root;
+    settings.mean = Numbers("-mean", options.mean);
+    settings.scale = static_cast<float>(options.scale);
+    settings.crop_centre = options.crop == "centre" || options.crop == "center";
+    settings.rgb = options.rgb;
+    settings.first = quantize.calibration_batches * shape[0];
+    quantize.held_out_batches = options.held_out;
+    images = std::make_shared<ImageBatches>(settings, blob, shape);
+    // A short list is divided: half of it to calibrate.
+    const int64_t all = (images->images() + shape[0] - 1) / shape[0];
+    if (!given_iterations && all <= quantize.calibration_batches) {
+      quantize.calibration_batches = std::max<int64_t>(all / 2, 1);
+      settings.first = quantize.calibration_batches * shape[0];
+      images = std::make_shared<ImageBatches>(settings, blob, shape);
+    }
+    read = [images](int64_t index, Batch* batch) { return images->Read(index, batch); };
+  }
+  log::Info(Concat(
+      "Quantizing ", options.model, " to ", type, ": method ", options.method, ", ",
+      quantize.calibration_batches, " batches to calibrate",
+      images ? Concat(", from ", images->images(), " images of ", options.images)
+             : " from the data layers",
+      ", ",
+      quantize.held_out_batches < 0 ? std::string("the rest") : Concat(quantize.held_out_batches),
+      " to compare",
+      quantize.max_drop
+          ? Concat(", at most ", *quantize.max_drop, " percentage points of top-1 lost")
+          : "",
+      "; writing ", options.out, ".caffemodel, .prototxt, .json and .html"));
+  Progress progress(options.progress);
+  quantize.progress = [&](const std::string& what, int64_t done, int64_t all) {
+    progress.Show(what, done, all);
+  };
+  const QuantizedNet result = QuantizeNet(model, weights, read, quantize);
+  if (images && images->unreadable() > 0) {
+    log::Warning(Concat(images->unreadable(), " of ", images->images(),
+                        " images could not be read and were left out"));
+  }
+  WriteQuantizedNet(result, options.out);
+  std::cout << (options.json ? ReportJson(result.report) : ReportText(result.report)) << std::flush;
+  return 0;
+}
+
+}  // namespace caffe
