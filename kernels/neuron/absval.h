@@ -1,6 +1,6 @@
 //! types: float
 // y = |x|. In place allowed; the gradient reads the original x.
-DEVICE_FN Acctype absval_value(Acctype x) { return x > 0 ? x : 0 - x; }
+#include "epilogue/absval.h"
 
 DEVICE_FN Acctype absval_gradient(Acctype d, Acctype x) { return x > 0 ? d : x < 0 ? -d : 0; }
 

@@ -1,8 +1,6 @@
 //! types: float
 // y = outer e^(inner x). In place allowed.
-DEVICE_FN Acctype exp_value(Acctype x, Acctype inner, Acctype outer) {
-  return EXP(x * inner) * outer;
-}
+#include "epilogue/exp.h"
 
 DEVICE_FN Acctype exp_gradient(Acctype d, Acctype y, Acctype inner) { return d * (y * inner); }
 

@@ -1,8 +1,6 @@
 //! types: float
 // y = factor ln(shift + scale x). In place allowed; the gradient reads the original x.
-DEVICE_FN Acctype log_value(Acctype x, Acctype scale, Acctype shift, Acctype factor) {
-  return LOG(x * scale + shift) * factor;
-}
+#include "epilogue/log.h"
 
 // numerator is scale * factor.
 DEVICE_FN Acctype log_gradient(Acctype d, Acctype x, Acctype scale, Acctype shift,

@@ -1,18 +1,7 @@
 //! types: float
 // y = u^power, u = shift + scale x, with separate kernels for a constant, power 1 and power 2. In
 // place allowed; the gradient reads the original x, except for "linear".
-DEVICE_FN Acctype linear_value(Acctype x, Acctype scale, Acctype shift) {
-  return x * scale + shift;
-}
-
-DEVICE_FN Acctype square_value(Acctype x, Acctype scale, Acctype shift) {
-  const Acctype u = x * scale + shift;
-  return u * u;
-}
-
-DEVICE_FN Acctype power_value(Acctype x, Acctype scale, Acctype shift, Acctype power) {
-  return POW(x * scale + shift, power);
-}
+#include "epilogue/power.h"
 
 // factor is power * scale.
 DEVICE_FN Acctype square_gradient(Acctype d, Acctype x, Acctype scale, Acctype shift,

@@ -1,8 +1,6 @@
 //! types: float
 // y = 1 if x > threshold, else 0. In place allowed. NaN is propagated.
-DEVICE_FN Acctype threshold_value(Acctype x, Acctype threshold) {
-  return x > threshold ? REAL(1.0) : x != x ? x : 0;
-}
+#include "epilogue/threshold.h"
 
 KERNEL(threshold_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, threshold)) {
   FOR_EACH(i, n) STORE(MOtype, y, i, threshold_value(LOAD(MItype, x, i), threshold));

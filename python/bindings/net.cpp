@@ -163,7 +163,8 @@ void BindNet(py::module_& module) {
             return step.library;
           },
           "The library that computes the step, str: 'winograd', 'cublas', …\n\n"
-          "'kernels': kernels of the layer itself. 'host': the layer uses memory of the host.\n"
+          "'kernels': kernels of the layer itself. 'chain': one kernel for all of its layers.\n"
+          "'host': the layer uses memory of the host.\n"
           "'producers': the steps before it write the blobs that it joins into its top.\n"
           "None: nothing is computed.")
       .def_property_readonly(

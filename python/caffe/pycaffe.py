@@ -62,6 +62,10 @@ def _params(self):
                            'layer with parameters')
 
 
+def _last_layer(self):
+    return len(self._layer_names) - 1
+
+
 def _inputs(self):
     """The names of the net's inputs, a list of str: the keywords of forward."""
     return [self._blob_names[i] for i in self._inputs]
@@ -203,7 +207,7 @@ def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
     wanted = _check_blobs(blobs)
     first = 0 if start is None else _layer_index(self, start)
     if end is None:
-        last = len(self.layers) - 1
+        last = self._last_layer
         outputs = self.outputs
     else:
         last = _layer_index(self, end)
@@ -235,7 +239,7 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
     out; naming one in `diffs` is an error. Other errors are those of forward.
     """
     if start is None:
-        first = len(self.layers) - 1
+        first = self._last_layer
         tops = self.outputs
     else:
         first = _layer_index(self, start)
@@ -439,6 +443,7 @@ for _name, _function in (('__init__', _init), ('forward', _forward), ('backward'
     setattr(Net, _name, _function)
 Net.blobs = _cached(_blobs)
 Net.blob_loss_weights = _cached(_blob_loss_weights)
+Net._last_layer = _cached(_last_layer)
 Net.layer_dict = _cached(_layer_dict)
 Net.params = _cached(_params)
 Net.inputs = _cached(_inputs)

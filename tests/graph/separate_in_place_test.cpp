@@ -33,10 +33,8 @@ const std::string kConv = Layer("conv", "Convolution", "data", "conv");
 TEST(SeparateInPlaceTest, UsualChainsStayInPlace) {
   for (const std::string& chain : {
            kConv + InPlace("relu", "ReLU", "conv"),
-           kConv + InPlace("bn", "BatchNorm", "conv") + InPlace("scale", "Scale", "conv") +
-               InPlace("relu", "ReLU", "conv"),
            kConv + InPlace("relu", "ReLU", "conv") + InPlace("drop", "Dropout", "conv"),
-           kConv + InPlace("prelu", "PReLU", "conv") + InPlace("bn", "BatchNorm", "conv"),
+           kConv + InPlace("bias", "Bias", "conv") + InPlace("relu", "ReLU", "conv"),
            kConv + Layer("other", "Convolution", "data", "other") +
                "layer { name: 'sum' type: 'Eltwise' bottom: 'conv' bottom: 'other' top: 'sum' } " +
                InPlace("relu", "ReLU", "sum"),
@@ -47,7 +45,49 @@ TEST(SeparateInPlaceTest, UsualChainsStayInPlace) {
   }
 }
 
-// So do all layers of the models here, in both phases.
+// A layer that would keep a copy of its bottom for its backward pass gets a top of its own.
+TEST(SeparateInPlaceTest, NothingIsCopiedForABackwardPass) {
+  const std::string batch_norm = InPlace("bn", "BatchNorm", "conv"),
+                    scale = InPlace("scale", "Scale", "conv"),
+                    relu = InPlace("relu", "ReLU", "conv");
+  const std::string net = kData + kConv + batch_norm + scale + relu;
+  const char* const apart =
+      "data (Input) -> data\n"
+      "conv (Convolution) data -> conv@conv\n"
+      "bn (BatchNorm) conv@conv -> conv@bn\n"
+      "scale (Scale) conv@bn -> conv\n"
+      "relu (ReLU) conv -> conv\n";
+  EXPECT_EQ(After(kTrain + net), apart);
+  EXPECT_EQ(After("force_backward: true " + net), apart);
+  EXPECT_EQ(After(net), Before(net)) << "phase TEST keeps nothing for gradients";
+  EXPECT_TRUE(FindInPlaceConflicts(AssignTypes(ParseNet(kTrain + net)), true).empty());
+  EXPECT_TRUE(Holds(After(kTrain + (kData + kConv) + InPlace("prelu", "PReLU", "conv") +
+                          InPlace("slope", "ReLU", "conv", "relu_param { negative_slope: -1 }")),
+                    "prelu (PReLU) conv@conv -> conv@prelu\n"
+                    "slope (ReLU) conv@prelu -> conv\n"));
+}
+
+// These keep no copy.
+TEST(SeparateInPlaceTest, LayersThatReadNoBottomBackwardStayInPlace) {
+  const std::string fixed = "param { lr_mult: 0 } param { lr_mult: 0 }";
+  for (const std::string& layer :
+       {InPlace("bn", "BatchNorm", "conv", "batch_norm_param { use_global_stats: true }"),
+        InPlace("bn", "BN", "conv", "bn_param { frozen: true }"),
+        InPlace("scale", "Scale", "conv", fixed), InPlace("bias", "Bias", "conv"),
+        InPlace("relu", "ReLU", "conv", "relu_param { negative_slope: 0.1 }")}) {
+    EXPECT_EQ(After(kTrain + (kData + kConv) + layer), Before(kTrain + (kData + kConv) + layer));
+  }
+  // With a ReLU the gate follows from the bottom.
+  EXPECT_TRUE(Holds(After(kTrain + (kData + kConv) +
+                          InPlace("bn", "BatchNorm", "conv",
+                                  "batch_norm_param { use_global_stats: true fused_relu: true }")),
+                    "bn (BatchNorm) conv@conv -> conv\n"));
+  // The caller writes the input "data" under this name.
+  const std::string input = kTrain + std::string(kData) + InPlace("bn", "BatchNorm", "data");
+  EXPECT_EQ(After(input), Before(input));
+}
+
+// The models here have no conflict, in both phases: no layer reads what another one overwrites.
 TEST(SeparateInPlaceTest, ModelsStayInPlace) {
   int models = 0;
   const std::filesystem::path root(CAFFE_SOURCE_DIR);
@@ -94,8 +134,8 @@ TEST(SeparateInPlaceTest, WhatABackwardPassReadsIsKept) {
       "data (Input) -> data\n"
       "conv (Convolution) data -> conv@relu\n"
       "relu (ReLU) conv@relu -> conv@relu\n"
-      "bn (BatchNorm) conv@relu -> conv\n"
-      "scale (Scale) conv -> conv\n";
+      "bn (BatchNorm) conv@relu -> conv@bn\n"
+      "scale (Scale) conv@bn -> conv\n";
   EXPECT_EQ(After(kTrain + net), apart);
   EXPECT_EQ(After("force_backward: true " + net), apart);
   EXPECT_EQ(After(net), Before(net)) << "phase TEST keeps nothing for gradients";

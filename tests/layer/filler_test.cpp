@@ -144,6 +144,24 @@ TEST(FillerTest, NarrowTypesHoldTheRoundedValues) {
   }
 }
 
+TEST(FillerTest, AtAccessTheSameValues) {
+  for (const char* type :
+       {"constant", "uniform", "gaussian", "positive_unitball", "xavier", "msra", "bilinear"}) {
+    FillerParameter parameter = Filler(type);
+    if (type == std::string("gaussian")) parameter.set_sparse(2);
+    for (const DataType kind : {kDouble, kHalf}) {
+      auto blob = MakeBlob(kind, Runtime::Get().cpu(), {8, 3, 4, 4}, "w");
+      FillAtAccess(parameter, 7, blob.get());
+      EXPECT_FALSE(blob->data_memory()->stored()) << type;
+      EXPECT_EQ(blob->DataAsDouble(), Filled(parameter, {8, 3, 4, 4}, 7, kind)) << type;
+    }
+  }
+  auto blob = MakeBlob(kFloat, Runtime::Get().cpu(), {2}, "w");
+  EXPECT_THROW(FillAtAccess(Filler("constnat"), 7, blob.get()), Error);
+  EXPECT_THROW(FillAtAccess(Filler("bilinear"), 7, blob.get()), Error);
+  EXPECT_EQ(blob->DataAsDouble(), std::vector<double>(2, 0.0));
+}
+
 TEST(FillerTest, UnknownTypeAndBadValues) {
   EXPECT_THROW(Filled(Filler("constnat"), {2}), Error);
   FillerParameter uniform = Filler("uniform");

@@ -12,6 +12,7 @@
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "caffe/memory/access_log.hpp"
+#include "support/chains.hpp"
 #include "support/devices.hpp"
 #include "support/keeping_device.hpp"
 #include "support/layer_samples.hpp"
@@ -182,6 +183,25 @@ TEST(LayerFactsTest, APointwiseLayerIsItsActivation) {
     return true;
   });
   EXPECT_EQ(kinds.size(), 9u) << "each kind of activation has a layer";
+}
+
+TEST(LayerFactsTest, AFunctionOfElementsIsItsFormula) {
+  std::set<ChainFormula> formulas;
+  ForEachSample([&formulas](Probe& probe) {
+    const LayerFacts facts = probe.facts();
+    if (!facts.function) return false;
+    EXPECT_FALSE(facts.pointwise || facts.affine || facts.sum);
+    const ElementFunction& function = *facts.function;
+    EXPECT_EQ(static_cast<int>(function.constants.size()), ConstantsOf(function.formula));
+    Numbers expected;
+    for (const double x : probe.bottom()[0]->DataAsDouble()) {
+      expected.push_back(test::ChainValue(function.formula, x, function.constants.data(), 0));
+    }
+    ExpectNear(probe.Run(), expected, 1e-7, "y");  // parameters are float
+    formulas.insert(function.formula);
+    return true;
+  });
+  EXPECT_EQ(formulas.size(), 8u) << "each formula besides the activations has a layer";
 }
 
 TEST(LayerFactsTest, AnAffineLayerIsItsScalesAndShifts) {

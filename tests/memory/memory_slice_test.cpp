@@ -387,6 +387,46 @@ TEST_P(MemorySliceTest, FreedContentIsMadeAgainUnderItsVersion) {
   EXPECT_GT(a_.version(), version);
 }
 
+TEST_P(MemorySliceTest, AnOwnSourceIsKeptUntilItsContentIsThere) {
+  std::weak_ptr<NumberSource> source;
+  const auto give = [&] {
+    auto made = std::make_shared<NumberSource>();
+    made->number = 17;
+    source = made;
+    a_.OwnSource(std::move(made));
+    EXPECT_FALSE(a_.stored());
+    EXPECT_FALSE(source.expired());
+  };
+  const uint64_t before = a_.version();
+  give();
+  const uint64_t version = a_.version();
+  EXPECT_GT(version, before);
+  EXPECT_EQ(HostByte(a_, 3), 17);
+  EXPECT_EQ(DeviceByte(a_, kBytes - 1), 17);
+  EXPECT_EQ(a_.version(), version);
+  EXPECT_TRUE(source.expired());
+
+  give();
+  source.lock()->fails = true;
+  EXPECT_THROW(a_.host_data(), Error);
+  ASSERT_FALSE(source.expired());
+  source.lock()->fails = false;
+  EXPECT_EQ(HostByte(a_, 3), 17);
+
+  give();
+  a_.ForgetHostWrites();
+  EXPECT_TRUE(source.expired());
+  a_.mutable_device_data().address()[0] = 8;
+  EXPECT_EQ(HostByte(a_, 0), 8);
+
+  give();
+  const auto other = std::make_shared<NumberSource>();
+  other->number = 18;
+  a_.SetSource(other);
+  EXPECT_TRUE(source.expired());
+  EXPECT_EQ(HostByte(a_, 0), 18);
+}
+
 TEST_P(MemorySliceTest, ViewsAndArenasAreNotFreed) {
   const auto source = std::make_shared<NumberSource>();
   HostOf(a_)[3] = 5;

@@ -202,8 +202,8 @@ TEST_P(FusedStepsTest, KeptBlobsAreWritten) {
   for (const Step& step : net->plan().steps) {
     if (step.fused()) steps.push_back(std::to_string(step.nodes.size()));
   }
-  // short + BatchNorm; main + BatchNorm. Scale begins no step.
-  EXPECT_EQ(steps, std::vector<std::string>({"2", "2"}));
+  // short + BatchNorm; main + BatchNorm; Scale + sum + ReLU.
+  EXPECT_EQ(steps, std::vector<std::string>({"2", "2", "3"}));
   net->Forward();
   BlobBase& data = *net->BlobByName("data");
   const Numbers kept = Values(*net, "bn");

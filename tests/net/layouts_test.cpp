@@ -109,7 +109,7 @@ TEST_P(LayoutsTest, BlobsStayInTheLayoutOfTheirReaders) {
             "concat_concat_0_split: NHWC\n"
             "conv2: NHWC\n"
             "sum_sum_0_split: NHWC\n"
-            "scale: NCHW +1\n"
+            "scale: NHWC +1\n"
             "pool2: NHWC\n"
             "ip: NCHW +1\n");
   EXPECT_EQ(net_->plan().conversions(), 2);

@@ -68,6 +68,25 @@ TEST(MemoryPlanTest, InPlaceIsOneBuffer) {
   EXPECT_EQ(plan.offsets[0], plan.offsets[2]);
 }
 
+// A step that may write over its input, between steps with small buffers.
+TEST(MemoryPlanTest, AStepWritesOverItsInput) {
+  std::vector<MemoryPlan::Step> steps{{{}, {0}}, {{0}, {1}, 1, 0}, {{1}, {2}, 2, 1}, {{2}, {3}}};
+  const std::vector<int64_t> bytes{64, 64, 64, 8};
+  const MemoryPlan plan = MemoryPlan::Make(steps, bytes, {}, 8);
+  EXPECT_EQ(plan.bytes, 72);
+  EXPECT_EQ(plan.offsets[1], plan.offsets[0]);
+  EXPECT_EQ(plan.offsets[2], plan.offsets[0]);
+  EXPECT_NE(plan.offsets[3], plan.offsets[0]);
+  // Kept buffers, another size, a later reader.
+  EXPECT_EQ(MemoryPlan::Make(steps, bytes, {1}, 8).bytes, 72);
+  EXPECT_EQ(MemoryPlan::Make(steps, {64, 64, 56, 8}, {}, 8).bytes, 64 + 56);
+  steps[3].reads.push_back(0);
+  const MemoryPlan longer = MemoryPlan::Make(steps, bytes, {}, 8);
+  EXPECT_EQ(longer.bytes, 64 + 64 + 8);
+  EXPECT_NE(longer.offsets[1], longer.offsets[0]);
+  EXPECT_EQ(longer.offsets[2], longer.offsets[1]);
+}
+
 // A step writes two tops, of which one is never read: both are there while it runs.
 TEST(MemoryPlanTest, ATopThatNobodyReadsLivesForItsStep) {
   const std::vector<MemoryPlan::Step> steps{{{}, {0, 1}}, {{0}, {2}}};

@@ -266,6 +266,42 @@ TEST(NetParameterTest, LayersOfOneNameKeepTheirWeights) {
   EXPECT_TRUE(Holds(message, "two layers with parameters are called 'fc'")) << message;
 }
 
+TEST(NetParameterTest, FillersRunWhenTheirValuesAreRead) {
+  const std::string text = InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4);
+  const auto stored = [](const Net& net) { return net.params()[0]->data_memory()->stored(); };
+  NetParameter saved;
+  auto filled = MakeNet(text, Cpu());
+  EXPECT_FALSE(stored(*filled));
+  filled->ToProto(&saved);
+  EXPECT_TRUE(stored(*filled));
+  const std::vector<double> weights = filled->params()[0]->DataAsDouble();
+
+  // Weights that do not fit change nothing.
+  const auto net = MakeNet(text, Cpu());
+  NetParameter wrong = saved;
+  wrong.mutable_layer(1)->mutable_blobs(0)->add_data(1);
+  EXPECT_THROW(net->CopyTrainedLayersFrom(wrong), Error);
+  EXPECT_FALSE(stored(*net));
+  EXPECT_EQ(net->params()[0]->DataAsDouble(), weights);
+
+  for (float& weight : *saved.mutable_layer(1)->mutable_blobs(0)->mutable_data()) weight += 1;
+  const auto copy = MakeNet(text, Cpu());
+  copy->CopyTrainedLayersFrom(saved);
+  EXPECT_EQ(copy->params()[0]->DataAsDouble()[3], static_cast<float>(weights[3] + 1));
+
+  // A blob outlives its net, and nets that share weights do not run the filler.
+  const auto shared = MakeNet(text, Cpu());
+  {
+    const auto other = MakeNet(text, Cpu());
+    shared->ShareTrainedLayersWith(*other);
+    EXPECT_TRUE(stored(*other));
+  }
+  EXPECT_EQ(shared->params()[0]->DataAsDouble(), weights);
+  const auto blob = MakeNet(text, Cpu())->params()[0];
+  EXPECT_FALSE(blob->data_memory()->stored());
+  EXPECT_EQ(blob->DataAsDouble(), weights);
+}
+
 TEST(NetParameterTest, WeightsWithoutANameAreAnError) {
   const auto net = MakeNet(InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4), Cpu());
   for (const char* path : {"", " ", ","}) {

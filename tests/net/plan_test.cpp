@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "caffe/device/runtime.hpp"
+
 namespace caffe {
 namespace {
 
@@ -80,8 +82,8 @@ TEST(PlanTest, BlobsBetweenTheLayersAreSwallowed) {
   EXPECT_EQ(plan.steps[0].tops, std::vector<int>({4}));
   EXPECT_EQ(plan.steps[0].maps.size(), 2u);
   // A kept blob ends the step that makes it.
-  EXPECT_EQ(Steps(nodes, {true, {2}}), "conv+bn scale clip pool");
-  EXPECT_EQ(Steps(nodes, {true, {1}}), "conv bn scale clip pool");
+  EXPECT_EQ(Steps(nodes, {true, {2}}), "conv+bn scale+clip pool");
+  EXPECT_EQ(Steps(nodes, {true, {1}}), "conv bn+scale+clip pool");
   EXPECT_EQ(Steps(nodes, {false, {}}), "conv bn scale clip pool");
 }
 
@@ -95,7 +97,7 @@ TEST(PlanTest, AResidualSumJoinsTheLastBranch) {
   const Plan plan = Plan::Make(nodes, {});
   EXPECT_EQ(Steps(nodes), "data split short+short_bn main+main_bn+sum+relu softmax");
   const Step& step = plan.steps[3];
-  EXPECT_EQ(step.residual, 3);
+  EXPECT_EQ(step.summands, std::vector<int>({3}));
   EXPECT_EQ(step.swallowed, std::vector<int>({4}));
   EXPECT_EQ(step.tops, std::vector<int>({5}));
   ASSERT_EQ(step.stages.size(), 2u);
@@ -169,6 +171,171 @@ TEST(PlanTest, ATopIsNotWrittenTooEarly) {
   EXPECT_EQ(Steps({Plain("data", {}, {0, 9}), Conv("conv", 0, 1), Plain("read", {9}, {2}),
                    Pointwise("relu", Kind::kReLU, 1, 9)}),
             "data conv read relu");
+}
+
+PlanNode Function(const std::string& name, ChainFormula formula, int bottom, int top) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  node.facts.function = ElementFunction{formula, std::vector<double>(ConstantsOf(formula), 0.5)};
+  return node;
+}
+
+PlanNode PReLU(const std::string& name, int bottom, int top, const BlobBase* slopes) {
+  PlanNode node = Pointwise(name, Kind::kPReLU, bottom, top);
+  node.facts.slopes = slopes;
+  return node;
+}
+
+std::vector<ChainFormula> Formulas(const Step& step) {
+  std::vector<ChainFormula> formulas;
+  for (const ChainStage& stage : step.chain.stages) formulas.push_back(stage.formula);
+  return formulas;
+}
+
+// BatchNorm, Scale and ReLU before a convolution: one step, the two maps one stage.
+TEST(PlanTest, ElementwiseLayersAreAChain) {
+  const std::vector<PlanNode> nodes{Plain("concat", {}, {0}), Scale("bn", 0, 1),
+                                    Scale("scale", 1, 1), Pointwise("relu", Kind::kReLU, 1, 2),
+                                    Conv("conv", 2, 3)};
+  const Plan plan = Plan::Make(nodes, {});
+  EXPECT_EQ(Steps(nodes), "concat bn+scale+relu conv");
+  const Step& step = plan.steps[1];
+  EXPECT_EQ(Formulas(step),
+            std::vector<ChainFormula>({ChainFormula::kAffine, ChainFormula::kReLU}));
+  EXPECT_EQ(step.chain.stages[0].maps.size(), 2u);
+  EXPECT_EQ(step.chain.channels, 8);
+  EXPECT_EQ(step.chain.axis, 1);
+  EXPECT_EQ(step.swallowed, std::vector<int>({1}));
+  EXPECT_EQ(step.tops, std::vector<int>({2}));
+  EXPECT_EQ(Steps(nodes, {true, {1}}), "concat bn+scale relu conv");
+  EXPECT_EQ(Steps(nodes, {false, {}}), "concat bn scale relu conv");
+  for (const Step& one : Plan::Make(nodes, {false, {}}).steps) EXPECT_TRUE(one.chain.empty());
+  // A layer alone has its own kernel.
+  EXPECT_TRUE(Plan::Make({nodes[0], nodes[1]}, {}).steps[1].chain.empty());
+}
+
+// Activations, functions, maps, slopes and sums in any order.
+TEST(PlanTest, AnyStagesJoinAChain) {
+  const auto slopes = MakeBlob(kFloat, Runtime::Get().cpu(), {8}, "slopes");
+  const std::vector<PlanNode> nodes{Plain("data", {}, {0, 10, 11}),
+                                    Sum("first", {0, 10}, 1, {2, -1}),
+                                    Pointwise("relu", Kind::kReLU, 1, 1),
+                                    Pointwise("tanh", Kind::kTanH, 1, 2),
+                                    Scale("scale", 2, 2),
+                                    Scale("factor", 2, 2, 1),
+                                    Function("exp", ChainFormula::kExp, 2, 3),
+                                    PReLU("prelu", 3, 3, slopes.get()),
+                                    Pointwise("drop", Kind::kNone, 3, 3),
+                                    Sum("second", {11, 3}, 4, {0.5, 3})};
+  const Plan plan = Plan::Make(nodes, {});
+  ASSERT_EQ(Steps(nodes), "data first+relu+tanh+scale+factor+exp+prelu+drop+second");
+  const Step& step = plan.steps[1];
+  using Formula = ChainFormula;
+  EXPECT_EQ(Formulas(step),
+            std::vector<Formula>({Formula::kAffine, Formula::kSum, Formula::kReLU, Formula::kTanH,
+                                  Formula::kAffine, Formula::kExp, Formula::kSlope,
+                                  Formula::kAffine, Formula::kSum}));
+  EXPECT_EQ(step.summands, std::vector<int>({11}));  // besides the bottoms of the first node
+  EXPECT_EQ(step.chain.stages[1].constants, std::vector<double>({-1}));
+  EXPECT_EQ(step.chain.stages[8].constants, std::vector<double>({0.5}));
+  EXPECT_EQ(step.chain.stages[6].slopes, slopes.get());
+  EXPECT_EQ(step.swallowed, std::vector<int>({1, 2, 3}));
+}
+
+TEST(PlanTest, WhatEndsAChain) {
+  const PlanNode data = Plain("data", {}, {0}), relu = Pointwise("relu", Kind::kReLU, 0, 1);
+  const auto after = [&](PlanNode next) { return Steps({data, relu, std::move(next)}); };
+  EXPECT_EQ(after(Pointwise("tanh", Kind::kTanH, 1, 2)), "data relu+tanh");
+  EXPECT_EQ(after(Plain("pool", {1}, {2})), "data relu pool");
+  // Other channels, and another axis.
+  EXPECT_EQ(Steps({data, Scale("a", 0, 1), Scale("b", 1, 2, 4)}), "data a b");
+  PlanNode other = Scale("b", 1, 2);
+  other.facts.affine->axis = 2;
+  EXPECT_EQ(Steps({data, Scale("a", 0, 1), other}), "data a b");
+  EXPECT_EQ(Steps({data, Scale("a", 0, 1, 1), other}), "data a+b");
+  // Another type; quantized types.
+  PlanNode half = Pointwise("tanh", Kind::kTanH, 1, 2);
+  half.types = TypeTriple::Equal(kHalf);
+  EXPECT_EQ(after(half), "data relu tanh");
+  PlanNode codes = relu, more = Pointwise("more", Kind::kReLU, 1, 2);
+  codes.types = more.types = TypeTriple::Equal(kQuant8);
+  EXPECT_EQ(Steps({data, codes, more}), "data relu more");
+  // Another reader.
+  EXPECT_EQ(Steps({data, relu, Pointwise("tanh", Kind::kTanH, 1, 2), Plain("read", {1}, {3})}),
+            "data relu tanh read");
+  // A layer that only copies begins no chain.
+  EXPECT_EQ(
+      Steps({data, Pointwise("drop", Kind::kNone, 0, 0), Pointwise("relu", Kind::kReLU, 0, 0)}),
+      "data drop relu");
+  // The input changes in place, and later layers write other blobs.
+  EXPECT_EQ(Steps({data, Pointwise("a", Kind::kReLU, 0, 0), Pointwise("b", Kind::kTanH, 0, 0),
+                   Pointwise("c", Kind::kELU, 0, 1), Pointwise("d", Kind::kTanH, 1, 2)}),
+            "data a+b c+d");
+  // An input that changes in place has another name.
+  PlanNode split = Plain("split", {0}, {1, 2});
+  split.facts.aliases = {{0, 0}, {1, 0}};
+  EXPECT_EQ(
+      Steps({data, split, Pointwise("a", Kind::kReLU, 1, 1), Pointwise("b", Kind::kTanH, 1, 1)}),
+      "data split a b");
+  EXPECT_EQ(
+      Steps({data, split, Pointwise("a", Kind::kReLU, 1, 3), Pointwise("b", Kind::kTanH, 3, 3)}),
+      "data split a+b");
+}
+
+TEST(PlanTest, SumsOfAChain) {
+  const PlanNode data = Plain("data", {}, {0, 1, 2, 3, 4, 5}),
+                 relu = Pointwise("relu", Kind::kReLU, 0, 6);
+  EXPECT_EQ(Steps({data, relu, Sum("sum", {6, 1}, 7)}), "data relu+sum");
+  EXPECT_EQ(Steps({data, relu, Sum("sum", {6, 6}, 7)}), "data relu sum");
+  EXPECT_EQ(Steps({data, relu, Sum("sum", {1, 6, 2}, 7, {1, 1, 1})}), "data relu+sum");
+  // The other operand is computed later, or changes in place before the sum.
+  EXPECT_EQ(Steps({data, relu, Plain("pool", {1}, {8}), Sum("sum", {6, 8}, 7)}),
+            "data relu pool sum");
+  EXPECT_EQ(Steps({data, relu, Plain("change", {1}, {1}), Sum("sum", {6, 1}, 7)}),
+            "data relu change sum");
+  // A convolution computes the sum if the chain is the earlier branch; a chain if it is the later one.
+  EXPECT_EQ(Steps({data, relu, Conv("conv", 1, 8), Sum("sum", {6, 8}, 7)}), "data relu conv+sum");
+  EXPECT_EQ(Steps({data, Conv("conv", 1, 8), relu, Sum("sum", {8, 6}, 7)}), "data conv relu+sum");
+  // At most four.
+  EXPECT_EQ(Steps({data, relu, Sum("sum", {6, 1, 2, 3, 4}, 7, {1, 1, 1, 1, 1})}), "data relu+sum");
+  EXPECT_EQ(Steps({data, relu, Sum("sum", {6, 1, 2, 3, 4, 5}, 7, {1, 1, 1, 1, 1, 1})}),
+            "data relu sum");
+}
+
+TEST(PlanTest, AChainHasTwelveStages) {
+  std::vector<PlanNode> nodes{Plain("data", {}, {0})};
+  for (int i = 0; i < 14; ++i) nodes.push_back(Pointwise("r", Kind::kReLU, i, i + 1));
+  EXPECT_EQ(Steps(nodes), "data r+r+r+r+r+r+r+r+r+r+r+r r+r");
+}
+
+// Chains and layers without a kernel for kNHWC use it if their input is there.
+TEST(PlanTest, LayoutsOfChains) {
+  const auto layouts = [](PlanNode one, PlanNode two) {
+    PlanNode producer = Plain("pool", {0}, {1});
+    producer.facts.layouts.nhwc = producer.facts.layouts.prefers_nhwc = true;
+    const std::vector<PlanNode> nodes{Plain("data", {}, {0}), producer, std::move(one),
+                                      std::move(two), Plain("end", {3}, {4})};
+    const Plan plan = Plan::Make(nodes, {});
+    std::string text;
+    for (size_t s = 2; s + 1 < plan.steps.size(); ++s) {
+      text += LayoutName(plan.steps[s].layouts.x) +
+              std::string(plan.steps[s].chain.empty() ? " " : "* ");
+    }
+    return text + std::to_string(plan.conversions());
+  };
+  // The bottoms of `pool` and `end` are converted.
+  EXPECT_EQ(layouts(Scale("a", 1, 2), Pointwise("b", Kind::kReLU, 2, 3)), "NHWC* 2");
+  EXPECT_EQ(layouts(Scale("a", 1, 2), Scale("b", 2, 3, 4)), "NHWC* NHWC* 2");
+  PlanNode rows = Scale("a", 1, 2);
+  rows.facts.affine->axis = 2;
+  EXPECT_EQ(layouts(rows, Pointwise("b", Kind::kReLU, 2, 3)), "NCHW* 2");
+  // A layer that has a kernel for all layouts uses that one.
+  PlanNode any = Pointwise("b", Kind::kReLU, 2, 3);
+  any.facts.layouts.any = true;
+  EXPECT_EQ(layouts(Plain("a", {1}, {2}), any), "NCHW NCHW 2");
+  PlanNode lrn = Plain("a", {1}, {2});
+  lrn.facts.layouts.nhwc = true;
+  EXPECT_EQ(layouts(lrn, any), "NHWC NHWC 2");
+  EXPECT_EQ(layouts(lrn, Scale("b", 2, 3)), "NHWC NHWC* 2");
 }
 
 // A layer that is faster in kNHWC and writes parts, and one that joins blobs of 8 channels.
@@ -245,6 +412,71 @@ TEST(PlanTest, StepsWriteTheirTopsAsParts) {
   other[2].facts.layouts.any = true;
   other[4].bottoms = {6, 2};
   EXPECT_EQ(Parts(other), "b:1");
+}
+
+// BatchNorm with the statistics of the batch, and a Scale whose parameters are learned.
+PlanNode Norm(const std::string& name, int bottom, int top, int64_t channels = 8) {
+  PlanNode node = Plain(name, {bottom}, {top});
+  node.facts.normalized = LayerFacts::Normalized{channels};
+  return node;
+}
+
+PlanNode Learned(const std::string& name, int bottom, int top, BlobBase* parameter) {
+  PlanNode node = Scale(name, bottom, top);
+  node.facts.channel_scale = ChannelScale{1, parameter, parameter};
+  return node;
+}
+
+TEST(PlanTest, StepsOfTraining) {
+  const auto eight = MakeBlob(kFloat, Runtime::Get().cpu(), {8}, "scale");
+  const auto nine = MakeBlob(kFloat, Runtime::Get().cpu(), {9}, "scale");
+  PlanOptions options;
+  options.fuse = false;
+  options.trained = {0, 1, 2, 3, 4};
+  const std::vector<PlanNode> nodes = {
+      Plain("data", {}, {0}), Norm("bn", 0, 1), Learned("scale", 1, 2, eight.get()),
+      Pointwise("relu", Kind::kReLU, 2, 3), Pointwise("relu6", Kind::kReLU6, 3, 4)};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale+relu relu6");
+  const Step step = Plan::Make(nodes, options).steps[1];
+  EXPECT_TRUE(step.trains());
+  EXPECT_EQ(step.scale->scale, eight.get());
+  EXPECT_EQ(step.tops, std::vector<int>({3}));
+  EXPECT_EQ(step.swallowed, std::vector<int>({1, 2}));
+  EXPECT_EQ(step.stages, std::vector<Epilogue::Stage>({kPlainReLU}));
+  const auto with = [&](int index, const PlanNode& node) {
+    std::vector<PlanNode> others = nodes;
+    others[index] = node;
+    return Steps(others, options);
+  };
+  // ReLU in place, with a slope, and another activation.
+  EXPECT_EQ(with(3, Pointwise("relu", Kind::kReLU, 2, 2)), "data bn+scale+relu relu6");
+  PlanNode leaky = Pointwise("relu", Kind::kReLU, 2, 3);
+  leaky.facts.pointwise->a = 0.1F;
+  EXPECT_EQ(with(3, leaky), "data bn+scale relu relu6");
+  EXPECT_EQ(with(3, Pointwise("tanh", Kind::kTanH, 2, 3)), "data bn+scale tanh relu6");
+  // The input of the step would be overwritten, or the scale is another one.
+  EXPECT_EQ(with(1, Norm("bn", 0, 0)), "data bn scale relu relu6");
+  EXPECT_EQ(with(2, Learned("scale", 1, 1, eight.get())), "data bn scale relu relu6");
+  EXPECT_EQ(with(2, Learned("scale", 1, 2, nine.get())), "data bn scale relu relu6");
+  EXPECT_EQ(with(2, Scale("scale", 1, 2)), "data bn scale relu relu6");
+  PlanNode half = Learned("scale", 1, 2, eight.get());
+  half.types = TypeTriple::Equal(kHalf);
+  EXPECT_EQ(with(2, half), "data bn scale relu relu6");
+  // Another layer reads a blob in between, or the user keeps it.
+  EXPECT_EQ(with(4, Plain("other", {1}, {4})), "data bn scale relu other");
+  EXPECT_EQ(with(4, Plain("other", {2}, {4})), "data bn+scale relu other");
+  options.kept = {2};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale relu relu6");
+  options.kept = {1};
+  EXPECT_EQ(Steps(nodes, options), "data bn scale relu relu6");
+  options.kept = {3};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale+relu relu6");
+  // Layers without a gradient.
+  options.kept.clear();
+  options.trained = {1, 2};
+  EXPECT_EQ(Steps(nodes, options), "data bn+scale relu relu6");
+  options.trained = {2, 3};
+  EXPECT_EQ(Steps(nodes, options), "data bn scale relu relu6");
 }
 
 }  // namespace

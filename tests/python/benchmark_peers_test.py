@@ -283,6 +283,15 @@ def test_a_softmax_becomes_a_loss(program):
                                                               ['loss'])
 
 
+def test_blocks_are_recomputed_but_not_their_outputs(program):
+    path = os.path.join(ROOT, program.nets.MODELS['resnet50'])
+    net = program.ours.training_net(program.ours.prototxt(path, 'float', 2))
+    program.ours.recompute_blocks(net)
+    marked = {layer.name: layer.recompute for layer in net.layer}
+    assert marked['conv1'] and marked['res2a_branch2a'] and marked['scale2a_branch2c']
+    assert not any(marked[name] for name in ('data', 'pool1', 'res2a', 'res2a_relu', 'fc1000'))
+
+
 # Numbers to learn, without the running sums of BatchNorm.
 PARAMETERS = {'alexnet': 60965224, 'caffenet': 60965224, 'cifar10_quick': 145578,
               'googlenet': 6998552, 'lenet': 431080, 'mobilenet_v1': 4231976,
@@ -383,6 +392,7 @@ ERRORS = {
     '--rounds 0': '--rounds and --threads must be positive',
     '--parts lenet-training': '--parts needs --preset',
     '--preset h200 --parts lenet': 'lenet is not one of caffenet-forward, ',
+    '--recompute b': '--recompute: b is not a tree; trees are cortado',
     '--pass backward': "invalid choice: 'backward'",
 }
 

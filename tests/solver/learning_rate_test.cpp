@@ -46,7 +46,7 @@ TEST(LearningRateTest, MultiStep) {
   EXPECT_DOUBLE_EQ(0.5, Rate(text, 2));
   EXPECT_DOUBLE_EQ(0.5, Rate(text, 4));
   EXPECT_DOUBLE_EQ(0.125, Rate(text, 5));
-  EXPECT_EQ(3, LearningRateStep(Solver(text), 100));
+  EXPECT_EQ(3, LearningRateStep(Solver(text), RatePolicy::kMultistep, 100));
 }
 
 TEST(LearningRateTest, Poly) {

@@ -18,8 +18,10 @@ namespace caffe {
 // vendors' libraries are not kept: native_stream() refuses while it records.
 class KeepingDevice final : public Device {
  public:
-  explicit KeepingDevice(Device* on)
-      : Device(on->info()), on_(on), stream_(std::make_unique<OnlyStream>(this)) {}
+  explicit KeepingDevice(Device* on) : KeepingDevice(on, on->info()) {}
+  // With other properties than those of the device on which it computes.
+  KeepingDevice(Device* on, DeviceInfo info)
+      : Device(std::move(info)), on_(on), stream_(std::make_unique<OnlyStream>(this)) {}
   ~KeepingDevice() override { FreeEverything(); }
 
   Stream* default_stream() override { return stream_.get(); }

@@ -11,8 +11,10 @@
 #include "caffe/device/kernel_text.hpp"
 #include "caffe/device/null_device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/libraries.hpp"
+#include "support/chains.hpp"
 #include "support/epilogues.hpp"
 
 namespace caffe {
@@ -166,6 +168,16 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       const auto epilogues = y == kFloat ? Epilogues() : SomeEpilogues();
       for (const Epilogue& epilogue : epilogues) EpiloguePass(&device, sums, y, epilogue);
     }
+  }
+  if (path == "blas/chain") {
+    std::vector<ChainFormula> some = test::ChainFormulas(0, 9), others;
+    others = test::ChainFormulas(9, test::kChainFormulas);
+    others.resize(ChainOp::kMaxStages, ChainFormula::kSum);
+    for (const DataType type : FloatTypes()) {
+      ChainOp(&device, type, some, {24, 4, 6});
+      ChainOp(&device, type, others, {24, 4, 6});
+    }
+    ChainOp(&device, kFloat, {ChainFormula::kReLU, ChainFormula::kTanH}, {24, 1, 1});
   }
   if (path == "conv/depthwise") {
     ConvDescriptor d;

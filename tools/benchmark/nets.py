@@ -106,6 +106,9 @@ def parse_arguments(arguments=None):
                         help='comma-separated: NAME=FOLDER or NAME=FOLDER@DEVICE for a built tree, '
                         'and %s; the first, a tree, is compared with each of the others (default: '
                         'this tree)' % PEER_NAMES)
+    parser.add_argument('--recompute', default='', metavar='NAMES', help='comma-separated: trees '
+                        'that train with `recompute: true` on the layers between the outputs of '
+                        'blocks')
     parser.add_argument('--peer-python', default=sys.executable,
                         help='an interpreter with the packages of the peers')
     parser.add_argument('--rounds', type=int, default=7)
@@ -127,6 +130,11 @@ def parse_arguments(arguments=None):
     given = parser.parse_args(arguments)
     if given.rounds < 1 or given.threads < 1:
         parser.error('--rounds and --threads must be positive')
+    given.recompute = [name for name in given.recompute.split(',') if name]
+    trees = [name for name, folder, _ in given.sides if folder]
+    for name in given.recompute:
+        if name not in trees:
+            parser.error('--recompute: %s is not a tree; trees are %s' % (name, ', '.join(trees)))
     if given.parts and not given.preset:
         parser.error('--parts needs --preset')
     given.parts_of_run = parts(parser, given, sys.argv[1:] if arguments is None else arguments)
@@ -238,7 +246,7 @@ def measure(case, converted, given, deadline):
         task = dict(side=name, name=name, folder=folder, work=case['work'], type=case['type'],
                     batch=case['batch'], threads=given.threads, path=converted['path'],
                     graph=converted['graph'], weights=converted['weights'],
-                    dropout=converted['dropout'],
+                    dropout=converted['dropout'], recompute=name in given.recompute,
                     device=device or (given.device if folder else peer_device))
         try:
             side = Side(sys.executable if folder else given.peer_python, task)

@@ -41,9 +41,11 @@ struct InPlaceConflict {
 // backward pass reads it.
 std::vector<InPlaceConflict> FindInPlaceConflicts(const TypedNet& net, bool gradients);
 
-// Gives layers that work in place separate blobs where FindInPlaceConflicts finds a conflict;
-// gradients are considered in a net that keeps them. The last version of a blob keeps its name, an
-// earlier one is named <blob>@<layer that wrote it>. Runs after AssignTypes and before InsertCasts.
+// Gives layers that work in place separate blobs where FindInPlaceConflicts finds a conflict. In a
+// net that keeps data for gradients, these are considered, and layers that would keep a copy of
+// their bottom (BackwardReads::copies_in_place) get separate blobs, too. The last version of a blob
+// keeps its name, an earlier one is named <blob>@<layer that wrote it>. Runs after AssignTypes and
+// before InsertCasts.
 TypedNet SeparateInPlace(const TypedNet& net);
 
 // Inserts a Quantizer layer where a blob's type is not the one that its reader needs. Readers that

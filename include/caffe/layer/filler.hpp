@@ -13,4 +13,8 @@ class FillerParameter;
 // so one seed gives the same values on every device. Throws on an unknown type or invalid values.
 void Fill(const FillerParameter& parameter, uint64_t seed, BlobBase* blob);
 
+// The same, but the elements are computed at the first access to the blob's data: never, if weights
+// are loaded before. Throws at once, as Fill does.
+void FillAtAccess(const FillerParameter& parameter, uint64_t seed, BlobBase* blob);
+
 }  // namespace caffe

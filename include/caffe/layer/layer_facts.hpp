@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue.hpp"
 #include "caffe/memory/blob.hpp"
 
@@ -30,6 +31,14 @@ struct Affine {
 
   // y = scale x + shift for all elements.
   static Affine Constant(double scale, double shift);
+};
+
+// The parameters of y = scale[c] x + shift[c], where c is the index along an axis of the bottom. All
+// of them are learned: Backward computes their gradients.
+struct ChannelScale {
+  int axis = 1;
+  BlobBase* scale = nullptr;
+  BlobBase* shift = nullptr;
 };
 
 // The properties of a layer after its set-up, for ranges, plan and memory plan. LayerTraits has
@@ -90,6 +99,13 @@ struct LayerFacts {
     std::vector<int64_t> extents;  // of the bottoms along the axis
   };
 
+  // y = (x - mean) / deviation for each channel of axis 1, with statistics that Forward computes. In
+  // phase TRAIN, MakeWork may be asked for a work that computes the forward and the backward pass of
+  // this layer, of a ChannelScale after it, and of a ReLU after that.
+  struct Normalized {
+    int64_t channels = 0;
+  };
+
   Range range = Range::kOwn;
   Layouts layouts;
   std::vector<Alias> aliases;
@@ -107,10 +123,14 @@ struct LayerFacts {
   // each channel of axis 1, or one for all.
   std::optional<Activation> pointwise;
   const BlobBase* slopes = nullptr;
+  // y = function(x) for each element, where the function is neither an activation nor affine.
+  std::optional<ElementFunction> function;
   std::optional<Affine> affine;
   std::optional<Sum> sum;
   std::optional<Join> join;
   std::optional<Weighted> weighted;
+  std::optional<ChannelScale> channel_scale;
+  std::optional<Normalized> normalized;
 };
 
 }  // namespace caffe

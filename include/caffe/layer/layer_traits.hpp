@@ -20,6 +20,8 @@ struct BackwardReads {
   bool copies_in_place = false;
   // Of this data, Backward uses only which elements are positive.
   bool only_signs = false;
+  // Bottom 0 is read only for the gradient of parameter 0.
+  bool for_parameter = false;
 
   bool Bottom(int index) const { return Holds(bottoms, index); }
   bool Top(int index) const { return Holds(tops, index); }

@@ -22,11 +22,13 @@ struct WorkRequest {
   const BlobBase* slopes = nullptr;  // of PReLU
   // The range of the last layer's top, for quantized types. The bottom's range is the layer's own.
   BlobRange top_range;
+  // Computed after the layer itself, before the stages. The work then has a backward pass.
+  std::optional<ChannelScale> scale;
   // Of bottoms and tops; the residual has that of the tops.
   LayoutPair layouts;
 
   // No later layers.
-  bool empty() const { return maps.empty() && stages.empty(); }
+  bool empty() const { return maps.empty() && stages.empty() && !scale; }
 };
 
 // What works hold on their device, besides blobs and workspace, after Prepare.
@@ -56,6 +58,11 @@ class Work {
   virtual void Prepare() {}
   // Enqueues the computation; allocates nothing.
   virtual void Run(DevicePtr workspace) = 0;
+  // Computes the tops of the last Run again, without counting the pass in statistics.
+  virtual void Repeat(DevicePtr workspace) { Run(workspace); }
+  // Backward of all layers of the step: adds to the diffs of their parameters and writes those of
+  // the bottoms. Throws if the work was not requested with a backward pass.
+  virtual void Backward(DevicePtr workspace);
 };
 
 // The layer's own PrepareParameters and Forward. It uses the layer's workspace.
@@ -67,6 +74,7 @@ class LayerWork : public Work {
   int64_t parameter_bytes() const override;
   void Prepare() override;
   void Run(DevicePtr workspace) override;
+  void Repeat(DevicePtr workspace) override;
 
  private:
   LayerBase* layer_;

@@ -40,9 +40,12 @@ class BatchNorm : public LayerBase {
   }
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
   LayerFacts Facts() const override;
 
  private:
+  class TrainingWork;
   // Whether Backward reads the bottom's data.
   bool KeepsInput() const { return need_backward() && GradientNeedsInput(); }
   void ComputeBatchStatistics(const BlobBase& x);

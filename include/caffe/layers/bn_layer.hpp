@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "caffe/layer/channel_norm.hpp"
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
@@ -63,14 +64,13 @@ class BN : public LayerBase {
   double momentum_ = 0.9, eps_ = 1e-5;
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   InputCopy input_;
-  ChannelSums forward_sums_, backward_sums_;
-  // Of the last forward: mean, variance and 1 / sqrt(variance + eps); of the last backward: its
-  // sums.
-  std::shared_ptr<BlobBase> mean_, variance_, inverse_, gradient_sums_;
+  ChannelSums forward_sums_;
+  ChannelNorm norm_;
+  // Of the last forward: mean, variance and 1 / sqrt(variance + eps).
+  std::shared_ptr<BlobBase> mean_, variance_, inverse_;
   DerivedBy inverse_of_blobs_;  // inverse_, where the variances are a blob
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_kernel_, average_, invert_;
-  std::unique_ptr<Kernel> rows_, columns_, to_float_;
-  std::unique_ptr<Kernel> gradient_parts_, accumulate_, gradient_rows_, gradient_columns_;
+  std::unique_ptr<Kernel> to_float_;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

@@ -31,6 +31,7 @@ struct PointwiseFormula {
   // Facts of the layer: the same formula in other forms, where there is one.
   std::optional<Activation> activation;
   std::optional<Affine> affine;
+  std::optional<ElementFunction> function;
 };
 
 // One element-wise layer type. Its kernels have the heads

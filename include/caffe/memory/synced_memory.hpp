@@ -22,7 +22,7 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   enum class Room { kOwn, kSlice, kBorrowed };
 
  public:
-  // Makes content that is not stored: recomputes it, or converts it from another layout.
+  // Makes content that is not stored: recomputes it, converts it from another layout, or fills it.
   class Source {
    public:
     virtual ~Source() = default;
@@ -87,6 +87,9 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   // Drops the content: the next access calls `source` to make it, in this memory's own buffer. A
   // borrowed slice is returned. The access throws if the source does not exist any more.
   void SetSource(std::weak_ptr<Source> source);
+  // The same, with a source that this memory keeps until the content is written or made, and whose
+  // content counts as written now: making it changes no version.
+  void OwnSource(std::shared_ptr<Source> source);
   // Frees the memory; the next access calls `source` to make the same content again, so the version
   // stays. Does nothing if there is no content, while a view exists, and in an arena.
   void FreeUntilAccess(std::weak_ptr<Source> source);
@@ -103,6 +106,7 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
     int64_t offset;
     uint64_t version;
     std::weak_ptr<Source> source;
+    std::shared_ptr<Source> own_source;
     bool same_content;
   };
   State Save() const;
@@ -135,6 +139,7 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   int64_t offset_ = 0;
   uint64_t version_ = 0;
   std::weak_ptr<Source> source_;
+  std::shared_ptr<Source> own_source_;
   bool same_content_ = false;  // what the source makes is what there was
 };
 

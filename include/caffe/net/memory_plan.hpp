@@ -7,12 +7,15 @@
 namespace caffe {
 
 // The offsets of the buffers of a sequence of steps in one arena. Buffers share bytes if their
-// lifetimes have no step in common.
+// lifetimes have no step in common, or if a step writes one over another.
 struct MemoryPlan {
   // Buffers by index. A buffer lives from the first step that writes it to the last one that uses
   // it. A step that changes a buffer in place both reads and writes it.
   struct Step {
     std::vector<int> reads, writes;
+    // The step may write this buffer over that one, of the same size, if it is the last to read it; -1:
+    // it may not.
+    int written = -1, over = -1;
   };
   // The offset of a buffer outside the arena, which has separate memory.
   static constexpr int64_t kOwn = -1;

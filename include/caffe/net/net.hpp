@@ -204,6 +204,7 @@ class Net {
 
   void Init(const NetParameter& parameter, const NetOptions& options);
   void MakePlans();
+  void StoreViewed();
   // Whether an observer or a callback looks at blobs between the layers of a pass.
   bool LooksAtLayers() const;
   // The observers that are active now, in the order of their calls.
@@ -222,6 +223,7 @@ class Net {
   std::unique_ptr<StepState> step_state_;
   Wiring wiring_;
   std::set<std::string> kept_;  // blobs of the user
+  std::set<int> viewed_;        // blobs that are stored for views, in wiring_.blobs
   std::unique_ptr<Rooms> rooms_;
   std::vector<PassObserver*> observers_;  // added by callers
 };

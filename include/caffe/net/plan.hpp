@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/layout.hpp"
+#include "caffe/layer/chain.hpp"
 #include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
@@ -35,23 +37,29 @@ struct Part {
   explicit operator bool() const { return node >= 0; }
 };
 
-// One unit of a forward. Its first node computes all of its nodes: affine maps of the others are
-// folded into its weights, sums and activations are stages of its epilogue.
+// One unit of a forward. If its first node has weights, that one computes all of its nodes: affine
+// maps of the others are folded into its weights, sums and activations are stages of its epilogue.
+// Otherwise all of its nodes are element-wise, and are the stages of a chain.
 struct Step {
   std::vector<int> nodes;  // in the order of the net
   std::vector<Affine> maps;
   std::vector<Epilogue::Stage> stages;
-  int residual = -1;                 // blob that a ResidualSum adds
-  const BlobBase* slopes = nullptr;  // of PReLU
+  const BlobBase* slopes = nullptr;  // of PReLU, in `stages`
+  Chain chain;                       // empty: the first layer makes the work
+  std::vector<int> summands;         // blobs that sums of later nodes add
   std::vector<int> tops;             // blobs that the step writes
   std::vector<int> swallowed;        // blobs between its nodes, which it does not write
-  // The arrays of bottoms and tops that it reads and writes; those of the residual are the tops'.
+  // The arrays of bottoms and tops that it reads and writes; those of summands are the tops'.
   LayoutPair layouts;
   std::vector<Conversion> before, after;  // of its inputs and tops
   std::vector<int> unstored;              // tops that it writes in kNHWC alone
   Part part;                              // what its only top is
+  // Of a step that computes its nodes' backward passes, too.
+  std::optional<ChannelScale> scale;
 
   bool fused() const { return nodes.size() > 1; }
+  // The step's work has a backward pass, which runs in place of those of its nodes.
+  bool trains() const { return scale.has_value(); }
 };
 
 struct PlanOptions {
@@ -59,13 +67,16 @@ struct PlanOptions {
   bool fuse = true;
   // Blobs that every forward must write: the user keeps them, or they are losses.
   std::set<int> kept;
+  // Nodes whose backward pass computes all gradients, each followed by one: steps may cover several
+  // of them, LayerFacts::normalized.
+  std::set<int> trained;
   // Steps may write their tops as parts of arrays in kNHWC. The executor must have an arena.
   bool parts = false;
 };
 
 // The steps of a net's forward, a pure function of the properties of its layers. A node joins the
 // step of the node before it if it is the only reader of that node's top and the step can compute
-// it; see LayerFacts.
+// it; see LayerFacts. Steps grow from layers with weights and from element-wise layers.
 struct Plan {
   std::vector<Step> steps;
   // For each blob, the blob whose array in kNHWC it uses: another one if it is a copy of that blob

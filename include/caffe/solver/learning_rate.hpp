@@ -6,6 +6,11 @@ namespace caffe {
 
 class SolverParameter;
 
+enum class RatePolicy { kFixed, kStep, kExp, kInv, kMultistep, kPoly, kSigmoid };
+
+// lr_policy. Throws for an unknown policy, and for missing parameters of the policy.
+RatePolicy ReadRatePolicy(const SolverParameter& parameter);
+
 // The learning rate of an iteration, before a parameter's lr_mult. With b = base_lr, g = gamma,
 // i = iteration, by lr_policy:
 //   fixed      b
@@ -15,13 +20,11 @@ class SolverParameter;
 //   multistep  b g^(number of stepvalues <= i)
 //   poly       b (1 - i / max_iter)^power
 //   sigmoid    b / (1 + exp(-g (i - stepsize)))
-// Throws for any other policy, and for missing parameters of the policy.
+// `policy` is that of the parameter: solvers read it once.
+double LearningRate(const SolverParameter& parameter, RatePolicy policy, int64_t iteration);
 double LearningRate(const SolverParameter& parameter, int64_t iteration);
 
 // The number of drops of the rate so far under the policies step and multistep; 0 for the others.
-int LearningRateStep(const SolverParameter& parameter, int64_t iteration);
-
-// Throws as LearningRate would, without an iteration.
-void CheckLearningRate(const SolverParameter& parameter);
+int LearningRateStep(const SolverParameter& parameter, RatePolicy policy, int64_t iteration);
 
 }  // namespace caffe

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "caffe/net/net.hpp"
+#include "caffe/solver/learning_rate.hpp"
 #include "caffe/solver/loss_window.hpp"
 #include "caffe/solver/solver_action.hpp"
 #include "caffe/solver/updater.hpp"
@@ -122,6 +123,7 @@ class Solver {
   std::string last_snapshot_;
   bool stop_ = false;
   int64_t iter_ = 0;
+  RatePolicy rate_policy_ = RatePolicy::kFixed;
   int learning_rate_step_ = 0;
   int64_t displayed_iter_ = 0, displayed_skips_ = 0;
   bool warned_of_loss_ = false, warned_of_skips_ = false;

@@ -29,11 +29,15 @@ bool Contains(const std::vector<int>& list, int value) {
   return false;
 }
 
+constexpr char kWouldCopy[] = "its backward pass reads its bottom";
+
 std::string Quoted(const LayerParameter& layer) { return "layer '" + layer.name() + "'"; }
 
 class Finder {
  public:
-  Finder(const TypedNet& net, bool gradients) : net_(net), gradients_(gradients) {}
+  // `copies`: find layers that would copy their bottom, too.
+  Finder(const TypedNet& net, bool gradients, bool copies)
+      : net_(net), gradients_(gradients), copies_(copies) {}
 
   std::vector<InPlaceConflict> Find() {
     Number();
@@ -99,7 +103,10 @@ class Finder {
       if (IsInPlace(layer, t) && bottoms_[index][t] >= 0) {
         // Net reports the error for such a layer.
         if (!traits.in_place) continue;
-        const std::string reason = Conflict(index, t);
+        std::string reason = Conflict(index, t);
+        if (reason.empty() && copies_ && t == 0 && Copies(index)) {
+          reason = kWouldCopy;
+        }
         in_place[t] = reason.empty();
         if (in_place[t]) CarrySigns(versions_[bottoms_[index][t]].content, version.content);
         if (!in_place[t]) conflicts_.push_back({index, t, reason, reader_});
@@ -183,8 +190,21 @@ class Finder {
     return "";
   }
 
+  // Whether the layer would keep a copy of its bottom if it worked in place. A layer on the top of
+  // an input or of a data layer stays in place: the caller writes inputs under the blob's name, and
+  // without a gradient of its bottom the layer may need no copy.
+  bool Copies(int index) const {
+    const LayerParameter& layer = Layer(index);
+    const BackwardReads reads = BackwardReadsOf(layer);
+    if (!reads.copies_in_place || !reads.Bottom(0)) return false;
+    const bool fixed = layer.param_size() > 0 && layer.param(0).lr_mult() == 0;
+    if (reads.for_parameter && fixed) return false;
+    const LayerTraits& maker = TraitsOf(Layer(versions_[bottoms_[index][0]].layer).type());
+    return !maker.input && !maker.data;
+  }
+
   const TypedNet& net_;
-  const bool gradients_;
+  const bool gradients_, copies_;
   std::vector<Version> versions_;
   std::vector<std::vector<int>> bottoms_, tops_;  // versions
   std::set<int> final_;                           // the last versions of their blobs
@@ -201,16 +221,19 @@ class Finder {
 }  // namespace
 
 std::vector<InPlaceConflict> FindInPlaceConflicts(const TypedNet& net, bool gradients) {
-  return Finder(net, gradients).Find();
+  return Finder(net, gradients, false).Find();
 }
 
 TypedNet SeparateInPlace(const TypedNet& net) {
   std::set<std::pair<int, int>> separate;
-  for (const InPlaceConflict& conflict : FindInPlaceConflicts(net, net.keeps_gradients)) {
+  const bool gradients = net.keeps_gradients;
+  for (const InPlaceConflict& conflict : Finder(net, gradients, gradients).Find()) {
     separate.insert({conflict.layer, conflict.top});
     const LayerParameter& layer = net.layers[conflict.layer].layer;
-    log::Info(Concat(layer.name(), " (", layer.type(), "): its top ", layer.top(conflict.top),
-                     " gets separate memory: ", conflict.reason));
+    const std::string line =
+        Concat(layer.name(), " (", layer.type(), "): its top ", layer.top(conflict.top),
+               " gets separate memory: ", conflict.reason);
+    conflict.reason == kWouldCopy ? log::Debug(line) : log::Info(line);
   }
   TypedNet out = net;
   if (separate.empty()) return out;

@@ -19,39 +19,48 @@ constexpr int64_t kElementsPerItem = 8;
 // Most parts that one work item adds up, and the fewest groups to fold parts into.
 constexpr int64_t kFewParts = 64;
 constexpr int64_t kFolds = 16;
+constexpr int64_t kAlignment = 256;  // bytes, of arrays in the workspace
 
 }  // namespace
 
-ChannelSums::ChannelSums(Device* device, const TypeTriple& types, DataType out, int sums)
-    : device_(device), sums_(sums) {
-  const DataType master = types.compute == kDouble ? kDouble : kFloat;
-  parts_ = MakeBlob(master, device, {0}, "partial sums");
-  folded_ = MakeBlob(master, device, {0}, "folded partial sums");
+ChannelSums::ChannelSums(Workspace* workspace, const TypeTriple& types, DataType out, int sums)
+    : workspace_(workspace), master_(types.compute == kDouble ? kDouble : kFloat), sums_(sums) {
   const auto make = [&](const TypeTriple& triple) {
-    return ProgramBuilder(device, "channel_sums").Types(triple).Body("norm/channel_sums").Build();
+    return ProgramBuilder(workspace->device(), "channel_sums")
+        .Types(triple)
+        .Body("norm/channel_sums")
+        .Build();
   };
   const auto program = make(types);
   sum_ = program->CreateKernel("channel_sum");
   dot_ = program->CreateKernel("channel_dot");
   sum_dot_ = program->CreateKernel("channel_sum_dot");
-  fold_ = (types.out == master ? program : make(TypeTriple::Equal(master)))
+  fold_ = (types.out == master_ ? program : make(TypeTriple::Equal(master_)))
               ->CreateKernel("channel_sums_finish");
   finish_ = (types.out == out ? program : make(TypeTriple::Equal(out)))
                 ->CreateKernel("channel_sums_finish");
 }
 
-void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
+int64_t ChannelSums::bytes(int64_t parts) const {
+  const int64_t bytes = sums_ * parts * channels_ * static_cast<int64_t>(master_.bytes());
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+DevicePtr ChannelSums::Folded() { return AllParts() + bytes(slices_ * lanes_); }
+
+void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner, bool runs) {
+  const Device& device = *workspace_->device();
   outer_ = outer;
   channels_ = channels;
   inner_ = inner;
   slices_ = lanes_ = 1;
   const int64_t count = outer * channels * inner;
-  if (count > 0 && device_->host_accessible()) {
+  if (count > 0 && device.host_accessible()) {
     slices_ = std::clamp<int64_t>(kHostParts / channels, 1, outer);
   } else if (count > 0) {
-    const int64_t items = std::clamp<int64_t>(device_->info().compute_units * kItemsPerUnit, 1,
+    const int64_t items = std::clamp<int64_t>(device.info().compute_units * kItemsPerUnit, 1,
                                               count / kElementsPerItem + 1);
-    const int64_t span = device_->info().span(), spans = (inner + span - 1) / span;
+    const int64_t span = device.info().span(), spans = (inner + span - 1) / span;
     while (2 * lanes_ <= std::min(spans, kLanes)) lanes_ *= 2;
     while (2 * lanes_ <= std::min(spans, kMaxLanes) && channels * lanes_ * outer < items) {
       lanes_ *= 2;
@@ -68,24 +77,24 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner) {
     folds_ = kFolds;
     while (folds_ * folds_ < parts && parts % (2 * folds_) == 0) folds_ *= 2;
   }
-  parts_->Reshape({sums_, parts, channels});
-  folded_->Reshape({sums_, folds_, channels});
+  workspace_bytes_ = bytes(parts) + bytes(folds_);
+  if (runs) workspace_->Need(workspace_bytes_);
 }
 
 void ChannelSums::Launch(Kernel* kernel, const KernelArguments& arguments) {
   KernelArguments all{channels_, outer_, inner_, slices_, lanes_};
   all.append(arguments.begin(), arguments.end());
-  all.push_back(parts_->MutableData());
+  all.push_back(AllParts());
   const int64_t groups = channels_ * slices_ * lanes_;
   // On the host `columns` is the cost of a group; on devices it would be a second dimension.
   const int64_t elements =
-      device_->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;
+      workspace_->device()->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;
   kernel->Launch(LaunchRange(groups, elements), all);
   if (folds_ == 0) return;
   // [parts, channels] viewed as [parts / folds, folds * channels]: sum over the first axis.
   const int64_t columns = folds_ * channels_;
-  fold_->Launch(sums_ * columns, {sums_ * columns, columns, slices_ * lanes_ / folds_, 0,
-                                  parts_->Data(), folded_->MutableData()});
+  fold_->Launch(sums_ * columns,
+                {sums_ * columns, columns, slices_ * lanes_ / folds_, 0, AllParts(), Folded()});
 }
 
 void ChannelSums::Sum(KernelArgument a) { Launch(sum_.get(), {a}); }
@@ -95,12 +104,13 @@ void ChannelSums::Dot(KernelArgument a, KernelArgument b) { Launch(dot_.get(), {
 void ChannelSums::SumAndDot(KernelArgument a, KernelArgument b) { Launch(sum_dot_.get(), {a, b}); }
 
 void ChannelSums::Finish(bool add, KernelArgument y) {
-  finish_->Launch(
-      count(), {count(), channels_, parts_per_channel(), static_cast<int>(add), parts().Data(), y});
+  finish_->Launch(count(),
+                  {count(), channels_, parts_per_channel(), static_cast<int>(add), parts(), y});
 }
 
 void ChannelSums::FinishOne(int which, bool add, KernelArgument y) {
-  const DevicePtr sums = parts().Data().pointer + which * parts().bytes() / sums_;
+  const int64_t size = parts_per_channel() * channels_ * static_cast<int64_t>(master_.bytes());
+  const DevicePtr sums = parts() + which * size;
   finish_->Launch(channels_,
                   {channels_, channels_, parts_per_channel(), static_cast<int>(add), sums, y});
 }

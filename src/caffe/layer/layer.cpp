@@ -105,7 +105,7 @@ void LayerBase::AddParameter(int index, const Shape& shape, const FillerParamete
   if (index >= static_cast<int>(blobs_.size())) blobs_.resize(index + 1);
   blobs_[index] = MakeBlob(master_type(), device(), shape, Concat(name(), ".", index));
   try {
-    Fill(filler, context_.seed + static_cast<uint64_t>(index) + 1, blobs_[index].get());
+    FillAtAccess(filler, context_.seed + static_cast<uint64_t>(index) + 1, blobs_[index].get());
   } catch (const Error& error) {
     CAFFE_THROW(Where(), ": ", error.what());
   }

@@ -1,6 +1,10 @@
 #include "caffe/layer/work.hpp"
 
+#include "caffe/core/error.hpp"
+
 namespace caffe {
+
+void Work::Backward(DevicePtr) { CAFFE_THROW("this work has no backward pass"); }
 
 int64_t LayerWork::parameter_bytes() const {
   int64_t bytes = 0;
@@ -11,6 +15,8 @@ int64_t LayerWork::parameter_bytes() const {
 void LayerWork::Prepare() { layer_->PrepareParameters(); }
 
 void LayerWork::Run(DevicePtr) { layer_->Forward(bottom_, top_); }
+
+void LayerWork::Repeat(DevicePtr) { layer_->RepeatForward(bottom_, top_); }
 
 std::unique_ptr<Work> LayerBase::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                           const BlobVec& top) {

@@ -13,7 +13,7 @@ void Axpy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               ": cannot work in place; give blob ", top[0]->name(), " another name as top");
   forward_ = MakeKernel("blas/axpy", "axpy_forward");
   backward_ = MakeKernel("blas/axpy", "axpy_backward");
-  sums_ = ChannelSums(device(), types(), types().in);
+  sums_ = ChannelSums(&workspace(), types(), types().in);
 }
 
 void Axpy::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -28,7 +28,7 @@ void Axpy::Reshape(const BlobVec& bottom, const BlobVec& top) {
               " 1 1; it has shape ", ShapeString(a));
   rows_ = bottom[1]->count(0, 2);
   columns_ = bottom[1]->count(2);
-  sums_.Reshape(1, rows_, columns_);
+  sums_.Reshape(1, rows_, columns_, phase() == TRAIN);
   top[0]->Reshape(x);
 }
 

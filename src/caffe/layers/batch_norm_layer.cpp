@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "caffe.pb.h"
+#include "caffe/layer/channel_norm.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -54,8 +56,8 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   square_parts_ = make("batch_norm_square_parts");
   variance_ = make("batch_norm_variance");
   gradient_parts_ = make("batch_norm_gradient_parts");
-  forward_sums_ = ChannelSums(device(), types(), master_type());
-  backward_sums_ = ChannelSums(device(), types(), master_type(), 2);
+  forward_sums_ = ChannelSums(&workspace(), types(), master_type());
+  backward_sums_ = ChannelSums(&workspace(), types(), master_type(), 2);
 }
 
 void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -66,8 +68,8 @@ void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
   channels_ = bottom[0]->shape(1);
   inner_ = bottom[0]->count(2);
   if (!global_) {
-    forward_sums_.Reshape(outer_, channels_, inner_);
-    backward_sums_.Reshape(outer_, channels_, inner_);
+    forward_sums_.Reshape(outer_, channels_, inner_, true);
+    backward_sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   }
   top[0]->ReshapeLike(*bottom[0]);
 }
@@ -85,11 +87,11 @@ void BatchNorm::ComputeBatchStatistics(const BlobBase& x) {
   const double m = static_cast<double>(outer_ * inner_);
   const int64_t parts = forward_sums_.parts_per_channel();
   forward_sums_.Sum(x.Data());
-  mean_kernel_->Launch(
-      channels_, {channels_, parts, forward_sums_.parts().Data(), 1 / m, mean_->MutableData()});
+  mean_kernel_->Launch(channels_,
+                       {channels_, parts, forward_sums_.parts(), 1 / m, mean_->MutableData()});
   forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
   variance_->Launch(channels_,
-                    {channels_, parts, forward_sums_.parts().Data(), mean_->Data(), 1 / m,
+                    {channels_, parts, forward_sums_.parts(), mean_->Data(), 1 / m,
                      m > 1 ? m / (m - 1) : 1.0, fraction_, eps_, inverse_->MutableData(),
                      blobs_[0]->MutableData(), blobs_[1]->MutableData(), blobs_[2]->MutableData()});
 }
@@ -142,10 +144,78 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   }
 }
 
+// With a learned scale and shift, and ReLU if requested. The layer keeps the statistics.
+class BatchNorm::TrainingWork final : public Work {
+ public:
+  TrainingWork(BatchNorm* layer, BlobBase* x, BlobBase* y, const ChannelScale& scale, bool relu)
+      : layer_(*layer),
+        x_(*x),
+        y_(*y),
+        scale_(scale),
+        relu_(relu),
+        norm_(&layer->workspace(), layer->types()) {
+    norm_.Reshape(layer->outer_, layer->channels_, layer->inner_, false);
+  }
+  int64_t workspace_bytes() const override { return norm_.workspace_bytes(); }
+  int64_t parameter_bytes() const override {
+    int64_t bytes = scale_.scale->bytes() + scale_.shift->bytes();
+    for (const auto& blob : layer_.blobs()) bytes += blob->bytes();
+    return bytes;
+  }
+  void Prepare() override {
+    layer_.PrepareParameters();
+    for (const BlobBase* blob : {scale_.scale, scale_.shift}) blob->device_data();
+  }
+  void Run(DevicePtr workspace) override {
+    if (x_.count() > 0) layer_.ComputeBatchStatistics(x_);
+    Repeat(workspace);
+  }
+  void Repeat(DevicePtr) override {
+    if (x_.count() > 0) norm_.Forward(Operands(), y_.MutableData());
+  }
+  void Backward(DevicePtr) override {
+    if (x_.count() == 0) return;
+    const ChannelNorm::Operands operands = Operands();
+    const KernelArgument y_diff = y_.Diff();
+    norm_.Sum(operands, y_diff);
+    norm_.AddSlopeGradient(scale_.scale->MutableDiff());
+    norm_.AddBiasGradient(scale_.shift->MutableDiff());
+    // The two diffs may share memory, so this one is computed last.
+    norm_.Backward(operands, true, y_diff, x_.MutableDiff());
+  }
+
+ private:
+  ChannelNorm::Operands Operands() const {
+    return {x_.Data(),
+            layer_.mean_->Data(),
+            layer_.inverse_->Data(),
+            scale_.scale->Data(),
+            scale_.shift->Data(),
+            relu_};
+  }
+
+  BatchNorm& layer_;
+  BlobBase &x_, &y_;
+  const ChannelScale scale_;
+  const bool relu_;
+  ChannelNorm norm_;
+};
+
+std::unique_ptr<Work> BatchNorm::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                          const BlobVec& top) {
+  if (!request.scale) return LayerBase::MakeWork(request, bottom, top);
+  const bool relu = !request.stages.empty();
+  CAFFE_CHECK(!global_ && !fused_relu_ && request.maps.empty() && bottom[0] != top[0] &&
+                  (!relu || request.stages == std::vector<Epilogue::Stage>{kPlainReLU}),
+              Where(), ": this layer cannot compute these later layers");
+  return std::make_unique<TrainingWork>(this, bottom[0], top[0], *request.scale, relu);
+}
+
 LayerFacts BatchNorm::Facts() const {
   LayerFacts facts;
   // In phase TEST, statistics of a batch change parameters, which a plan does not expect.
   facts.replayable = global_ || phase() == TRAIN;
+  if (!global_ && !fused_relu_) facts.normalized = LayerFacts::Normalized{channels_};
   if (!global_ || fused_relu_) return facts;
   Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
   affine.evaluate = [sources = affine.sources, eps = eps_](std::vector<double>* scale,
@@ -167,7 +237,11 @@ LayerFacts BatchNorm::Facts() const {
 void RegisterBatchNormLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
-  traits.backward_reads = Always({{0}, {}, true});
+  traits.backward_reads = [](const LayerParameter& parameter) {
+    const BatchNormParameter& p = parameter.batch_norm_param();
+    const bool linear = p.use_global_stats() && !p.fused_relu();
+    return linear ? BackwardReads{} : BackwardReads{{0}, {}, true};
+  };
   traits.summary = "y = (x - mean) / sqrt(variance + eps) per channel";
   registry.Add<BatchNormLayer>("BatchNorm", traits);
 }

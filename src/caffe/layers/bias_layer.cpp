@@ -18,7 +18,7 @@ void Bias::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const TypeTriple triple{type, types().in, type};
   rows_ = MakeKernel("norm/scale", "add_rows", triple);
   columns_ = MakeKernel("norm/scale", "add_columns", triple);
-  sums_ = ChannelSums(device(), types(), type);
+  sums_ = ChannelSums(&workspace(), types(), type);
 }
 
 void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -26,7 +26,7 @@ void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int axis = layer_param().bias_param().axis();
   shape_ = Broadcast::Make(Where(), *bottom[0], axis, b.shape());
   axis_ = b.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
-  sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+  sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, phase() == TRAIN);
   top[0]->ReshapeLike(*bottom[0]);
 }
 

@@ -64,7 +64,6 @@ void BN::MakeBlobs() {
 
 void BN::MakeKernels(const BlobVec& top) {
   const DataType master = master_type();
-  const TypeTriple masters = TypeTriple::Equal(master);
   input_.SetDevice(device());
   const bool fresh = !mean_;
   PlaceBlob(&mean_, master, device(), {channels_}, name() + " mean");
@@ -74,14 +73,7 @@ void BN::MakeKernels(const BlobVec& top) {
     mean_->SetData(std::vector<double>(channels_, 0));
     inverse_->SetData(std::vector<double>(channels_, 1));
   }
-  gradient_sums_ = MakeBlob(master, device(), {2, channels_}, name() + " gradient sums");
-  rows_ = MakeKernel("norm/bn", "bn_rows");
-  columns_ = MakeKernel("norm/bn", "bn_columns");
-  gradient_rows_ = MakeKernel("norm/bn", "bn_backward_rows");
-  gradient_columns_ = MakeKernel("norm/bn", "bn_backward_columns");
-  gradient_parts_ = MakeKernel("norm/batch_norm", "batch_norm_gradient_parts");
-  accumulate_ = MakeKernel("blas/accumulate", "accumulate_parts", masters);
-  backward_sums_ = ChannelSums(device(), types(), master, 2);
+  norm_ = ChannelNorm(&workspace(), types());
   if (statistics_ == Statistics::kBlobs) {
     invert_ = MakeKernel("norm/bn", "bn_inverse");
     inverse_of_blobs_ = DerivedBy({blobs_[3].get()}, [this] {
@@ -93,7 +85,7 @@ void BN::MakeKernels(const BlobVec& top) {
   square_parts_ = MakeKernel("norm/batch_norm", "batch_norm_square_parts");
   variance_kernel_ = MakeKernel("norm/bn", "bn_variance");
   if (!segnet_) average_ = MakeKernel("norm/bn", "bn_average");
-  forward_sums_ = ChannelSums(device(), types(), master);
+  forward_sums_ = ChannelSums(&workspace(), types(), master);
   if (top.size() > 1) to_float_ = MakeKernel("quant/convert", "convert", {master, master, kFloat});
 }
 
@@ -103,8 +95,8 @@ void BN::Reshape(const BlobVec& bottom, const BlobVec& top) {
               " channels on axis 1, but the bottom has shape ", bottom[0]->shape_string());
   outer_ = bottom[0]->shape(0);
   inner_ = bottom[0]->count(2);
-  if (statistics_ == Statistics::kBatch) forward_sums_.Reshape(outer_, channels_, inner_);
-  backward_sums_.Reshape(outer_, channels_, inner_);
+  if (statistics_ == Statistics::kBatch) forward_sums_.Reshape(outer_, channels_, inner_, true);
+  norm_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   top[0]->ReshapeLike(*bottom[0]);
   for (size_t i = 1; i < top.size(); ++i) top[i]->Reshape({1, channels_, 1, 1});
 }
@@ -123,10 +115,10 @@ void BN::ComputeBatchStatistics(const BlobBase& x) {
   const double factor = 1 / static_cast<double>(outer_ * inner_);
   const int64_t parts = forward_sums_.parts_per_channel();
   forward_sums_.Sum(x.Data());
-  mean_kernel_->Launch(
-      channels_, {channels_, parts, forward_sums_.parts().Data(), factor, mean_->MutableData()});
+  mean_kernel_->Launch(channels_,
+                       {channels_, parts, forward_sums_.parts(), factor, mean_->MutableData()});
   forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
-  variance_kernel_->Launch(channels_, {channels_, parts, forward_sums_.parts().Data(), factor, eps_,
+  variance_kernel_->Launch(channels_, {channels_, parts, forward_sums_.parts(), factor, eps_,
                                        variance_->MutableData(), inverse_->MutableData()});
   if (!average_) return;
   average_->Launch(channels_, {channels_, momentum_, mean_->Data(), variance_->Data(),
@@ -147,16 +139,9 @@ void BN::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
                                   top[i]->MutableData(), 1.0, 1.0, 0.0, 0.0});
   }
   input_.Keep(*bottom[0], *top[0], KeepsInput());
-  const KernelArgument x = bottom[0]->Data(), y = top[0]->MutableData(), mean = Mean().Data();
-  const KernelArgument slope = blobs_[0]->Data(), bias = blobs_[1]->Data();
-  if (inner_ == 1) {
-    columns_->Launch({outer_, channels_},
-                     {outer_, channels_, x, mean, inverse_->Data(), slope, bias, y});
-  } else {
-    const int64_t rows = outer_ * channels_;
-    rows_->Launch({rows, inner_},
-                  {rows, inner_, channels_, x, mean, inverse_->Data(), slope, bias, y});
-  }
+  norm_.Forward(
+      {bottom[0]->Data(), Mean().Data(), inverse_->Data(), blobs_[0]->Data(), blobs_[1]->Data()},
+      top[0]->MutableData());
 }
 
 void BN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -165,30 +150,15 @@ void BN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   const bool batch = statistics_ == Statistics::kBatch;
   const bool by_slope = !frozen_ && param_propagate_down(0);
   const bool by_bias = !frozen_ && param_propagate_down(1);
-  const KernelArgument y_diff = top[0]->Diff(), mean = Mean().Data(), inverse = inverse_->Data();
+  const KernelArgument y_diff = top[0]->Diff();
   const KernelArgument x = GradientNeedsInput() ? input_.Data(*bottom[0], *top[0]) : y_diff;
-  if (by_slope || by_bias || (batch && propagate_down[0])) {
-    backward_sums_.Launch(gradient_parts_.get(), {0, x, y_diff, mean, inverse});
-    backward_sums_.Finish(false, gradient_sums_->MutableData());
-  }
-  const DevicePtr sums = gradient_sums_->device_data();
-  const int64_t bytes = channels_ * static_cast<int64_t>(master_type().bytes());
-  if (by_slope) {
-    accumulate_->Launch(channels_, {channels_, 1, sums + bytes, blobs_[0]->MutableDiff()});
-  }
-  if (by_bias) accumulate_->Launch(channels_, {channels_, 1, sums, blobs_[1]->MutableDiff()});
-  if (!propagate_down[0]) return;
+  const ChannelNorm::Operands operands{x, Mean().Data(), inverse_->Data(), blobs_[0]->Data(),
+                                       blobs_[1]->Data()};
+  if (by_slope || by_bias || (batch && propagate_down[0])) norm_.Sum(operands, y_diff);
+  if (by_slope) norm_.AddSlopeGradient(blobs_[0]->MutableDiff());
+  if (by_bias) norm_.AddBiasGradient(blobs_[1]->MutableDiff());
   // In place, the bottom's diff overwrites the top's, so it is computed last.
-  const double factor = 1.0 / static_cast<double>(outer_ * inner_);
-  const KernelArgument slope = blobs_[0]->Data(), x_diff = bottom[0]->MutableDiff();
-  if (inner_ == 1) {
-    gradient_columns_->Launch({outer_, channels_}, {outer_, channels_, batch, factor, x, y_diff,
-                                                    mean, inverse, slope, sums, x_diff});
-  } else {
-    const int64_t rows = outer_ * channels_;
-    gradient_rows_->Launch({rows, inner_}, {rows, inner_, channels_, batch, factor, x, y_diff, mean,
-                                            inverse, slope, sums, x_diff});
-  }
+  if (propagate_down[0]) norm_.Backward(operands, batch, y_diff, bottom[0]->MutableDiff());
 }
 
 LayerFacts BN::Facts() const {
@@ -218,7 +188,9 @@ void RegisterBNLayer(LayerRegistry& registry) {
   traits.max_top = 3;
   traits.in_place = true;
   traits.float_tops = {1, 2};
-  traits.backward_reads = Always({{0}, {}, true});
+  traits.backward_reads = [](const LayerParameter& parameter) {
+    return parameter.bn_param().frozen() ? BackwardReads{} : BackwardReads{{0}, {}, true};
+  };
   traits.summary = "BatchNorm and Scale in one layer (PSPNet, SegNet)";
   registry.Add<BNLayer>("BN", traits);
 }

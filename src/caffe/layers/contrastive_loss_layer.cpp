@@ -10,7 +10,7 @@ void ContrastiveLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
   WarnOfUnusedNormalization();
   const DataType sum_type = sum_.terms().type();
-  sums_ = ChannelSums(device(), types(), sum_type);
+  sums_ = ChannelSums(&workspace(), types(), sum_type);
   PlaceBlob(&squares_, sum_type, device(), {0}, name() + " squared distances");
   distances_ = MakeKernel("loss/contrastive", "contrastive_distances");
   terms_ = MakeKernel("loss/contrastive", "contrastive_terms");
@@ -25,7 +25,7 @@ void ContrastiveLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
               ": bottom 2 must have one value for each of the ", pairs, " pairs; its shape is ",
               bottom[2]->shape_string());
   // ChannelSums' channels are pairs here.
-  sums_.Reshape(1, pairs, bottom[0]->count(1));
+  sums_.Reshape(1, pairs, bottom[0]->count(1), true);
   squares_->Reshape({pairs});
   sum_.Reshape(pairs);
 }

@@ -17,13 +17,13 @@ void Parameter::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   if (types().out != master) {
     convert_ = MakeKernel("quant/convert", "convert", {master, master, types().out});
   }
-  sums_ = ChannelSums(device(), types(), master);
+  sums_ = ChannelSums(&workspace(), types(), master);
 }
 
 void Parameter::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->ReshapeLike(*blobs_[0]);
   if (!convert_) top[0]->ShareData(*blobs_[0]);
-  sums_.Reshape(1, blobs_[0]->count(), 1);
+  sums_.Reshape(1, blobs_[0]->count(), 1, phase() == TRAIN);
 }
 
 void Parameter::PrepareParameters() {

@@ -57,6 +57,7 @@ LayerFacts Pointwise::Facts() const {
   facts.layouts.any = true;
   facts.pointwise = formula_.activation;
   facts.affine = formula_.affine;
+  facts.function = formula_.function;
   return facts;
 }
 

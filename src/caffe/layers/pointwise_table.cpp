@@ -21,6 +21,7 @@ PointwiseFormula AbsVal(const LayerParameter&, const std::string&) {
   formula.gradient = Gradient::kOfBottom;
   formula.value = [](double x) { return std::abs(x); };
   formula.slope = [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; };
+  formula.function = ElementFunction{ChainFormula::kAbs, {}};
   return formula;
 }
 
@@ -30,6 +31,7 @@ PointwiseFormula BNLL(const LayerParameter&, const std::string&) {
   formula.gradient = Gradient::kOfTop;
   formula.value = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
   formula.slope = Logistic;
+  formula.function = ElementFunction{ChainFormula::kBNLL, {}};
   return formula;
 }
 
@@ -86,6 +88,7 @@ PointwiseFormula Exp(const LayerParameter& parameter, const std::string& where) 
   formula.backward_constants = {inner};
   formula.value = [inner, outer](double x) { return outer * std::exp(inner * x); };
   formula.slope = [inner, outer](double x) { return inner * outer * std::exp(inner * x); };
+  formula.function = ElementFunction{ChainFormula::kExp, formula.constants};
   return formula;
 }
 
@@ -103,6 +106,7 @@ PointwiseFormula Log(const LayerParameter& parameter, const std::string& where) 
   formula.backward_constants = {scale, shift, scale * factor};
   formula.value = [=](double x) { return std::log(shift + scale * x) * factor; };
   formula.slope = [=](double x) { return scale * factor / (shift + scale * x); };
+  formula.function = ElementFunction{ChainFormula::kLog, formula.constants};
   return formula;
 }
 
@@ -132,12 +136,17 @@ PointwiseFormula Power(const LayerParameter& parameter, const std::string&) {
     formula.forward = "power_constant";
     formula.constants = {value};
     formula.value = [value](double) { return value; };
+    formula.function = ElementFunction{ChainFormula::kConstant, formula.constants};
     return formula;
   }
   formula.forward = power == 1 ? "power_linear" : power == 2 ? "power_square" : "power_any";
   formula.constants = {scale, shift};
   if (power == 1) formula.affine = Affine::Constant(scale, shift);
   if (power != 1 && power != 2) formula.constants.push_back(power);
+  if (power != 1) {
+    const ChainFormula one = power == 2 ? ChainFormula::kSquare : ChainFormula::kPower;
+    formula.function = ElementFunction{one, formula.constants};
+  }
   formula.value = [=](double x) { return std::pow(shift + scale * x, power); };
   return formula;
 }
@@ -205,6 +214,7 @@ PointwiseFormula Threshold(const LayerParameter& parameter, const std::string&) 
   PointwiseFormula formula;
   formula.constants = {threshold};
   formula.value = [threshold](double x) { return x > threshold ? 1 : x != x ? x : 0; };
+  formula.function = ElementFunction{ChainFormula::kThreshold, formula.constants};
   return formula;
 }
 

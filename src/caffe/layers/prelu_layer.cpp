@@ -23,7 +23,7 @@ void PReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   backward_rows_ = MakeKernel("neuron/prelu", "prelu_backward_rows", types);
   backward_columns_ = MakeKernel("neuron/prelu", "prelu_backward_columns", types);
   slope_parts_ = MakeKernel("neuron/prelu", "prelu_slope_parts", types);
-  sums_ = ChannelSums(device(), this->types(), master_type());
+  sums_ = ChannelSums(&workspace(), this->types(), master_type());
 }
 
 void PReLU::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -39,7 +39,7 @@ void PReLU::Reshape(const BlobVec& bottom, const BlobVec& top) {
     outer_ = bottom[0]->shape(0);
     inner_ = bottom[0]->shape(1);
   }
-  sums_.Reshape(outer_, channels_, inner_);
+  sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   top[0]->ReshapeLike(*bottom[0]);
 }
 

@@ -29,7 +29,7 @@ void Reduction::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   }
   forward_ = MakeKernel("blas/reduction", kernel);
   backward_ = MakeKernel("blas/reduction", std::string(kernel) + "_backward");
-  sums_ = ChannelSums(device(), types(), types().out);
+  sums_ = ChannelSums(&workspace(), types(), types().out);
 }
 
 void Reduction::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -41,7 +41,7 @@ void Reduction::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->Reshape(Shape(shape.begin(), shape.begin() + axis));
   // Rows share a single sum.
   const int64_t outer = sums == 1 ? shape[axis] : 1, inner = bottom[0]->count(axis + 1);
-  sums_.Reshape(outer, sums, sums == 1 ? inner : summed_);
+  sums_.Reshape(outer, sums, sums == 1 ? inner : summed_, true);
   rows_ = sums == 1 ? outer : sums;
   columns_ = sums == 1 ? inner : summed_;
   y_stride_ = sums == 1 ? 0 : 1;

@@ -28,10 +28,10 @@ void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   columns_ = MakeKernel("norm/scale", "scale_columns", triple);
   bias_rows_ = MakeKernel("norm/scale", "scale_bias_rows", triple);
   bias_columns_ = MakeKernel("norm/scale", "scale_bias_columns", triple);
-  scale_sums_ = ChannelSums(device(), types(), type);
+  scale_sums_ = ChannelSums(&workspace(), types(), type);
   if (bias_index_ < 0) return;
-  bias_sums_ = ChannelSums(device(), types(), master_type());
-  if (learned_) both_sums_ = ChannelSums(device(), types(), master_type(), 2);
+  bias_sums_ = ChannelSums(&workspace(), types(), master_type());
+  if (learned_) both_sums_ = ChannelSums(&workspace(), types(), master_type(), 2);
 }
 
 void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -39,13 +39,14 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int axis = layer_param().scale_param().axis();
   shape_ = Broadcast::Make(Where(), *bottom[0], axis, s.shape());
   axis_ = s.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
-  scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+  const bool trains = phase() == TRAIN;
+  scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   if (bias_index_ >= 0) {
     const BlobBase& b = *blobs_[bias_index_];
     CAFFE_CHECK(b.shape() == s.shape(), Where(), ": the bias of shape ", b.shape_string(),
                 " was made for another scale, which has shape ", s.shape_string());
-    bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
-    if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner);
+    bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
+    if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   }
   top[0]->ReshapeLike(*bottom[0]);
 }
@@ -120,6 +121,9 @@ LayerFacts Scale::Facts() const {
     *shift = sources.size() > 1 ? sources[1]->DataAsDouble() : std::vector<double>(scale->size());
   };
   facts.affine = std::move(affine);
+  if (bias_index_ == 1 && param_propagate_down(0) && param_propagate_down(1)) {
+    facts.channel_scale = ChannelScale{axis_, blobs_[0].get(), blobs_[1].get()};
+  }
   return facts;
 }
 
@@ -127,7 +131,10 @@ void RegisterScaleLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
   traits.in_place = true;
-  traits.backward_reads = Always({{0, 1}, {}, true});
+  traits.backward_reads = [](const LayerParameter& parameter) {
+    const bool learned = parameter.bottom_size() == 1;
+    return BackwardReads{{0, 1}, {}, true, false, learned};
+  };
   traits.summary = "y = s x (+ b), s learned or the second bottom";
   registry.Add<ScaleLayer>("Scale", traits);
 }

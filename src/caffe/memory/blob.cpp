@@ -103,6 +103,7 @@ std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host
 void BlobBase::SetData(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
               " elements, but ", values.size(), " values were given");
+  data_memory()->ForgetHostWrites();  // what is not stored is not made for this
   ConvertElements(kDouble, values.data(), type_, mutable_host_data(), values.size());
 }
 
@@ -170,31 +171,31 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
     CAFFE_CHECK(ShapeEquals(proto), "blob ", name_, " has shape ", shape_string(),
                 ", but the file has ", ShapeString(ProtoShape(proto)));
   }
-  const auto convert = [&](DataType type, const void* source, int64_t size, void* target,
-                           const char* what) {
+  const auto convert = [&](DataType type, const void* source, int64_t size, const char* what,
+                           bool diff) {
     CAFFE_CHECK(size == count_, "blob ", name_, " of shape ", shape_string(), " needs ", count_,
                 " elements, but its ", what, " in the file has ", size);
-    ConvertElements(type, source, type_, target, count_);
+    if (!diff) data_memory()->ForgetHostWrites();  // what is not stored is not made for this
+    ConvertElements(type, source, type_, diff ? mutable_host_diff() : mutable_host_data(), count_);
+  };
+  const auto convert_packed = [&](const std::string& elements, const char* what, bool diff) {
+    const DataType type = DataTypeByProto(proto.data_type());
+    convert(type, elements.data(), static_cast<int64_t>(elements.size() / type.bytes()), what,
+            diff);
   };
   if (proto.double_data_size() > 0) {
-    convert(kDouble, proto.double_data().data(), proto.double_data_size(), mutable_host_data(),
-            "double_data");
+    convert(kDouble, proto.double_data().data(), proto.double_data_size(), "double_data", false);
   } else if (proto.has_packed_data()) {
-    const DataType type = DataTypeByProto(proto.data_type());
-    convert(type, proto.packed_data().data(), proto.packed_data().size() / type.bytes(),
-            mutable_host_data(), "packed_data");
+    convert_packed(proto.packed_data(), "packed_data", false);
   } else {
-    convert(kFloat, proto.data().data(), proto.data_size(), mutable_host_data(), "data");
+    convert(kFloat, proto.data().data(), proto.data_size(), "data", false);
   }
   if (proto.double_diff_size() > 0) {
-    convert(kDouble, proto.double_diff().data(), proto.double_diff_size(), mutable_host_diff(),
-            "double_diff");
+    convert(kDouble, proto.double_diff().data(), proto.double_diff_size(), "double_diff", true);
   } else if (proto.diff_size() > 0) {
-    convert(kFloat, proto.diff().data(), proto.diff_size(), mutable_host_diff(), "diff");
+    convert(kFloat, proto.diff().data(), proto.diff_size(), "diff", true);
   } else if (proto.has_packed_diff()) {
-    const DataType type = DataTypeByProto(proto.data_type());
-    convert(type, proto.packed_diff().data(), proto.packed_diff().size() / type.bytes(),
-            mutable_host_diff(), "packed_diff");
+    convert_packed(proto.packed_diff(), "packed_diff", true);
   }
 }
 

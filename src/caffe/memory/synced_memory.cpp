@@ -60,7 +60,7 @@ void SyncedMemory::NeedDevice() {
 }
 
 void SyncedMemory::Make() {
-  const std::shared_ptr<Source> source = source_.lock();
+  const std::shared_ptr<Source> source = own_source_ ? own_source_ : source_.lock();
   CAFFE_CHECK(source, purpose_,
               ": its content was not kept, and the net that could compute it was destroyed; read "
               "it while the net exists, or have the net keep the blob");
@@ -74,6 +74,7 @@ void SyncedMemory::Make() {
     throw;
   }
   if (same_content_) version_ = version;
+  own_source_.reset();
 }
 
 void SyncedMemory::ToHost() {
@@ -141,6 +142,7 @@ SyncedMemory::State SyncedMemory::Save() const {
   state.offset = offset_;
   state.version = version_;
   state.source = source_;
+  state.own_source = own_source_;
   state.same_content = same_content_;
   return state;
 }
@@ -152,6 +154,7 @@ void SyncedMemory::Restore(const State& state) {
   offset_ = state.offset;
   version_ = state.version;
   source_ = state.source;
+  own_source_ = state.own_source;
   same_content_ = state.same_content;
 }
 
@@ -203,7 +206,10 @@ void SyncedMemory::TakeOwnBuffer() {
 
 void SyncedMemory::ForgetHostWrites() {
   AccessLog::Note(this, AccessLog::Kind::kMove);
-  if (head_ == Head::kElsewhere) head_ = Head::kUndefined;
+  if (head_ == Head::kElsewhere) {
+    head_ = Head::kUndefined;
+    own_source_.reset();
+  }
   if (head_ == Head::kHost && buffer_ && !one_copy()) head_ = Head::kSynced;
 }
 
@@ -281,9 +287,16 @@ void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
   AccessLog::Note(this, AccessLog::Kind::kMove);
   Return();
   source_ = std::move(source);
+  own_source_.reset();
   same_content_ = false;
   head_ = Head::kElsewhere;
   version_ = NextVersion();
+}
+
+void SyncedMemory::OwnSource(std::shared_ptr<Source> source) {
+  SetSource({});
+  own_source_ = std::move(source);
+  same_content_ = true;
 }
 
 void SyncedMemory::FreeUntilAccess(std::weak_ptr<Source> source) {

@@ -117,6 +117,10 @@ void ActivationArena::MakePlan() {
   for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
     for (int id : arrays_.steps[s].reads) steps[s].reads.push_back(buffer(id, s));
     for (int id : arrays_.steps[s].writes) steps[s].writes.push_back(buffer(id, s));
+    const MemoryPlan::Step& step = arrays_.steps[s];
+    if (step.over < 0 || IsPart(step.over) || IsPart(step.written)) continue;
+    steps[s].over = buffer(step.over, s);
+    steps[s].written = buffer(step.written, s);
   }
   std::vector<int64_t> bytes(2 * count, 0);
   for (int i = 0; i < count; ++i) bytes[i] = bytes[count + i] = seen_[i].bytes;
@@ -136,8 +140,9 @@ void ActivationArena::MakePlan() {
     if (first_[id] >= forward) continue;
     const int64_t begin = plan_.offsets[id], end = begin + bytes[id];
     const bool lost = std::any_of(held.begin(), held.end(), [&](int other) {
-      return first_[other] > last_[id] && first_[other] < forward && plan_.offsets[other] < end &&
-             begin < plan_.offsets[other] + bytes[other];
+      // A step may write another buffer over one that it reads.
+      return first_[other] >= last_[id] && first_[other] > first_[id] && first_[other] < forward &&
+             plan_.offsets[other] < end && begin < plan_.offsets[other] + bytes[other];
     });
     if (lost) lost_.push_back(id);
     if (last_[id] < forward) dead_.push_back(id);
@@ -270,6 +275,11 @@ void ActivationArena::Detach(const Part& part) {
     return one.part.node == part.node && one.part.bottom == part.bottom;
   });
   std::fill(seen_.begin(), seen_.end(), Seen());
+}
+
+// Whether the array's memory begins within that of another one.
+bool ActivationArena::IsPart(int array) const {
+  return Memory(root_[array]).get() != Memory(array).get();
 }
 
 bool ActivationArena::Holds(int array) const {

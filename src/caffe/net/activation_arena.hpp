@@ -75,6 +75,7 @@ class ActivationArena {
   void MakePlan();
   void Borrow(int buffer);
   void PlaceParts(const std::set<int>& kept);
+  bool IsPart(int array) const;
   bool CanBePart(const ArrayPart& part, const std::set<int>& kept, int64_t* offset) const;
 
   const Wiring& wiring_;

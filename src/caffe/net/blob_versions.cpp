@@ -130,10 +130,14 @@ void BlobVersions::ShareDiffs() {
   if (wiring_.versions.empty()) return;
   std::set<int> copies;
   for (const Node& node : wiring_.nodes) {
-    if (node.added()) {
-      if (node.top_ids.size() > 1) copies.insert(node.top_ids.begin(), node.top_ids.end());
-      continue;
+    if (node.added() && node.top_ids.size() > 1) {
+      copies.insert(node.top_ids.begin(), node.top_ids.end());
     }
+  }
+  // From the last version on, so that all versions get its memory.
+  for (auto it = wiring_.nodes.rbegin(); it != wiring_.nodes.rend(); ++it) {
+    const Node& node = *it;
+    if (node.added()) continue;
     for (size_t t = 0; t < node.top.size() && t < node.bottom.size(); ++t) {
       const int from = node.bottom_ids[t], to = node.top_ids[t];
       const BlobBase &bottom = *node.bottom[t], &top = *node.top[t];

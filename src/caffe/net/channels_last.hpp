@@ -37,7 +37,7 @@ void ForEachArray(const std::vector<int>& bottoms, const Step& step, Layout layo
     for (int id : bottoms) use(id, false);
   }
   if (step.layouts.y == layout) {
-    if (step.residual >= 0) use(step.residual, false);
+    for (int id : step.summands) use(id, false);
     for (int id : step.tops) use(id, true);
   }
   convert(step.after);

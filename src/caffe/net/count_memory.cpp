@@ -57,6 +57,12 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
       if (gradients.bottoms(static_cast<int>(n))[b]) gradient[node.bottom_ids[b]] = true;
     }
   }
+  // Diffs between the nodes of a step that trains are not computed.
+  for (const Step& step : plan.steps) {
+    for (int id : step.swallowed) {
+      if (step.trains()) gradient[id] = false;
+    }
+  }
   for (size_t id = 0; id < wiring.blobs.size(); ++id) {
     count(*wiring.blobs[id], gradient[id], &needs.data, &needs.diffs);
   }

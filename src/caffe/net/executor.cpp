@@ -123,7 +123,11 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       works_(plan_.steps.size()),
       channels_last_(std::move(channels_last)),
       sources_(wiring.blobs.size()),
-      freed_diffs_(wiring.blobs.size()) {}
+      freed_diffs_(wiring.blobs.size()) {
+  for (size_t s = 0; s < plan_.steps.size(); ++s) {
+    if (plan_.steps[s].trains()) trained_[plan_.steps[s].nodes.back()] = s;
+  }
+}
 
 Executor::~Executor() = default;
 
@@ -132,13 +136,18 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   BlobVec bottom, top;
   for (int id : node.bottom_ids) bottom.push_back(Array(id, step.layouts.x));
   for (int id : step.tops) top.push_back(Array(id, step.layouts.y));
+  if (!step.chain.empty()) {
+    for (int id : step.summands) bottom.push_back(Array(id, step.layouts.y));
+    return MakeChainWork(step.chain, bottom, top[0], step.layouts.y);
+  }
   WorkRequest request;
   request.layouts = step.layouts;
   request.layouts.y_pitch = Pitch(step);
   request.maps = step.maps;
   request.stages = step.stages;
   request.slopes = step.slopes;
-  if (step.residual >= 0) request.residual = Array(step.residual, step.layouts.y);
+  request.scale = step.scale;
+  if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
   const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
   if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
   return node.layer->MakeWork(request, bottom, top);
@@ -301,7 +310,8 @@ void Executor::Repeat(int node) {
 void Executor::RepeatStep(int index) {
   const Step& step = plan_.steps[index];
   std::vector<int> read = wiring_.nodes[step.nodes[0]].bottom_ids;
-  if (step.residual >= 0) read.push_back(step.residual);
+  const size_t bottoms = read.size();
+  read.insert(read.end(), step.summands.begin(), step.summands.end());
   // First, because making these uses the workspace, too.
   for (int id : read) wiring_.blobs[id]->device_data();
   ForgetTops(step.tops, read);
@@ -310,8 +320,7 @@ void Executor::RepeatStep(int index) {
   // The arrays in kNHWC have the bytes of others now, or none.
   std::vector<Conversion> before, after;
   for (size_t i = 0; i < read.size(); ++i) {
-    const bool residual = step.residual >= 0 && i + 1 == read.size();
-    if ((residual ? step.layouts.y : step.layouts.x) == Layout::kNHWC) {
+    if ((i < bottoms ? step.layouts.x : step.layouts.y) == Layout::kNHWC) {
       before.push_back({read[i], Layout::kNHWC});
     }
   }
@@ -324,7 +333,7 @@ void Executor::RepeatStep(int index) {
   }
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
     Convert(before);
-    own.work->Run(workspace_->Need(own.work->workspace_bytes()));
+    own.work->Repeat(workspace_->Need(own.work->workspace_bytes()));
     Convert(after, Pitch(step));
   });
   if (step.part) Array(step.tops[0], Layout::kNHWC)->data_memory()->Return();
@@ -422,7 +431,7 @@ void Executor::MakeSegments() {
       };
       converts(step.before);
       for (int id : wiring_.nodes[step.nodes[0]].bottom_ids) reads(Array(id, step.layouts.x));
-      if (step.residual >= 0) reads(Array(step.residual, step.layouts.y));
+      for (int id : step.summands) reads(Array(id, step.layouts.y));
       for (int id : step.tops) targets.push_back(Array(id, step.layouts.y));
       converts(step.after);
     }
@@ -492,12 +501,48 @@ void Executor::Lose(int array) {
   if (one.kind == PassArrays::Kind::kData) {
     Forget(one.blob);
   } else if (one.kind == PassArrays::Kind::kDiff) {
-    std::shared_ptr<FreedDiff>& source = freed_diffs_[one.blob];
-    if (!source) source = std::make_shared<FreedDiff>(*wiring_.blobs[one.blob]);
-    memory.SetSource(source);
+    LoseDiff(one.blob);
   } else {
     memory.Return();
   }
+}
+
+void Executor::LoseDiff(int blob) {
+  std::shared_ptr<FreedDiff>& source = freed_diffs_[blob];
+  if (!source) source = std::make_shared<FreedDiff>(*wiring_.blobs[blob]);
+  wiring_.blobs[blob]->diff_memory()->SetSource(source);
+}
+
+void Executor::LoseSwallowedDiffs() {
+  for (const auto& [node, s] : trained_) {
+    const Step& step = plan_.steps[s];
+    for (int blob : step.swallowed) {
+      const auto shares = [&](int other) {
+        return wiring_.blobs[other]->diff_memory() == wiring_.blobs[blob]->diff_memory();
+      };
+      const int bottom = wiring_.nodes[step.nodes[0]].bottom_ids[0];
+      if (!shares(bottom) && !shares(step.tops[0])) LoseDiff(blob);
+    }
+  }
+}
+
+void Executor::RunAgain(int index) {
+  const auto trained = trained_.find(index);
+  if (trained == trained_.end()) return runner_->RepeatForward(index);
+  Work& work = *works_[trained->second].work;
+  InLayer(*wiring_.nodes[plan_.steps[trained->second].nodes[0]].layer,
+          [&] { work.Repeat(workspace_->Need(work.workspace_bytes())); });
+}
+
+void Executor::RunBackward(int index, const Gradients& gradients) {
+  const auto trained = trained_.find(index);
+  if (trained == trained_.end()) return runner_->Backward(index, gradients.bottoms(index));
+  const Step& step = plan_.steps[trained->second];
+  const LayerBase& first = *wiring_.nodes[step.nodes[0]].layer;
+  CAFFE_CHECK(HasNotedShapes(step), first.name(), " (", first.type(),
+              "): a bottom or top was reshaped since the last forward; run forward first");
+  Work& work = *works_[trained->second].work;
+  InLayer(first, [&] { work.Backward(workspace_->Need(work.workspace_bytes())); });
 }
 
 // Blobs that the caller reads after every forward are stored from then on: computing them each time
@@ -597,6 +642,7 @@ void Executor::BackwardInArena(const Gradients& gradients, const Observers& obse
   const PassArrays& arrays = arena_->arrays();
   const auto end = [&] {
     for (int array : arena_->placed()) Lose(array);
+    LoseSwallowedDiffs();
   };
   for (int array : arena_->dead_after_forward()) Lose(array);
   arena_->Place(workspace_->device(), arrays.forward_steps, static_cast<int>(arrays.steps.size()));
@@ -605,11 +651,11 @@ void Executor::BackwardInArena(const Gradients& gradients, const Observers& obse
     for (int index : arrays.backward) {
       for (; segment != arrays.segments.end() && segment->before == index; ++segment) {
         arena_->PlaceAgain(segment->step, segment->step + static_cast<int>(segment->nodes.size()));
-        for (int node : segment->nodes) runner_->RepeatForward(node);
+        for (int node : segment->nodes) RunAgain(node);
       }
       const Node& node = wiring_.nodes[index];
       for (PassObserver* observer : observers) observer->BeforeBackward(node);
-      runner_->Backward(index, gradients.bottoms(index));
+      RunBackward(index, gradients);
       for (PassObserver* observer : observers) observer->AfterBackward(node);
     }
   } catch (...) {

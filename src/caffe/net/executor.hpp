@@ -125,6 +125,13 @@ class Executor {
   // Drops the blob's content: the next access computes it.
   void Forget(int blob);
   void RunNode(int node);
+  // The backward pass of a node, or of a step that ends with it.
+  void RunBackward(int node, const Gradients& gradients);
+  // Computes the tops of a node, or of a step that ends with it, as in the last forward.
+  void RunAgain(int node);
+  // Diffs between the nodes of steps that train are not computed.
+  void LoseSwallowedDiffs();
+  void LoseDiff(int blob);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
   bool HasNotedShapes(const Step& step) const;
   // LayoutPair::y_pitch of a step's work.
@@ -145,6 +152,7 @@ class Executor {
   Plan plan_;
   std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
   std::vector<StepWork> works_;             // one for each step
+  std::map<int, size_t> trained_;           // steps with a backward pass, by their last node
   ChannelsLast channels_last_;
   std::map<DataType, LayoutConverter> converters_;
   std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten

@@ -96,6 +96,43 @@ std::vector<Placed> PlaceAtBothEnds(std::vector<Buffer> buffers, int64_t limit) 
   return placed;
 }
 
+// The better of both, by the end of the arena.
+std::vector<Placed> Place(const std::vector<Buffer>& buffers, int steps) {
+  const int64_t least = LeastBytes(buffers, steps);
+  std::vector<Placed> best = PlaceBySize(buffers);
+  if (End(best) > least) {
+    std::vector<Placed> other = PlaceAtBothEnds(buffers, least);
+    if (End(other) < End(best)) best = std::move(other);
+  }
+  return best;
+}
+
+// Joins buffers of which a step writes one over the other: the first of them gets the lifetime of
+// both. Returns for each index the one whose offset it has.
+std::vector<int> Join(const std::vector<MemoryPlan::Step>& steps, int count,
+                      std::vector<Buffer>* buffers) {
+  std::vector<int> same(count), position(count, -1);
+  for (int b = 0; b < count; ++b) same[b] = b;
+  for (size_t i = 0; i < buffers->size(); ++i) position[(*buffers)[i].index] = static_cast<int>(i);
+  std::vector<bool> joined(buffers->size(), false);
+  for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
+    const int over = steps[s].over, written = steps[s].written;
+    if (over < 0 || position[over] < 0 || position[written] < 0) continue;
+    Buffer& from = (*buffers)[position[same[over]]];
+    const Buffer& to = (*buffers)[position[written]];
+    if (from.last != s || to.first != s || from.first == s || from.bytes != to.bytes) continue;
+    joined[position[written]] = true;
+    same[written] = same[over];
+    from.last = to.last;
+  }
+  std::vector<Buffer> kept;
+  for (size_t i = 0; i < buffers->size(); ++i) {
+    if (!joined[i]) kept.push_back((*buffers)[i]);
+  }
+  *buffers = std::move(kept);
+  return same;
+}
+
 }  // namespace
 
 MemoryPlan MemoryPlan::Make(const std::vector<Step>& steps, const std::vector<int64_t>& bytes,
@@ -124,16 +161,18 @@ MemoryPlan MemoryPlan::Make(const std::vector<Step>& steps, const std::vector<in
   for (const Buffer& buffer : all) {
     if (buffer.first >= 0 && own.count(buffer.index) == 0) buffers.push_back(buffer);
   }
-  const int64_t least = LeastBytes(buffers, static_cast<int>(steps.size()));
-  std::vector<Placed> best = PlaceBySize(buffers);
-  if (End(best) > least) {
-    std::vector<Placed> other = PlaceAtBothEnds(buffers, least);
-    if (End(other) < End(best)) best = std::move(other);
-  }
+  const int end = static_cast<int>(steps.size());
+  std::vector<Placed> best = Place(buffers, end);
+  std::vector<Buffer> fewer = buffers;
+  std::vector<int> same = Join(steps, count, &fewer);
+  std::vector<Placed> joined = Place(fewer, end);
+  const bool joins = fewer.size() < buffers.size() && End(joined) < End(best);
+  if (joins) best = std::move(joined);
   MemoryPlan plan;
   plan.offsets.assign(count, kOwn);
   plan.bytes = End(best);
   for (const Placed& one : best) plan.offsets[one.buffer.index] = one.offset;
+  for (int b = 0; joins && b < count; ++b) plan.offsets[b] = plan.offsets[same[b]];
   return plan;
 }
 

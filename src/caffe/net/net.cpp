@@ -128,7 +128,19 @@ void Net::MakePlans() {
     }
   }
   for (int id = 0; id < static_cast<int>(wiring_.blobs.size()); ++id) {
-    if (kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name())) options.kept.insert(id);
+    // Of the versions of a blob the user sees the last one.
+    const bool earlier = wiring_.versions.count(id) > 0;
+    const bool kept = !earlier && kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name());
+    if (kept || viewed_.count(id)) options.kept.insert(id);
+  }
+  if (phase() == TRAIN && rooms_->gradients.requested().empty()) {
+    for (int n = 0; n <= wiring_.last_node(); ++n) {
+      const std::vector<bool>& bottoms = rooms_->gradients.bottoms(n);
+      if (rooms_->gradients.needed(n) &&
+          std::all_of(bottoms.begin(), bottoms.end(), [](bool one) { return one; })) {
+        options.trained.insert(n);
+      }
+    }
   }
   // In phase TEST most nets never run backward, though a loss gives their layers gradients.
   options.fuse = phase() == TEST && !wiring_.parameter->force_backward() &&
@@ -149,6 +161,7 @@ void Net::MakePlans() {
         wiring_, PassArrays::Forward(wiring_, nodes, plan, channels_last, options.kept));
   }
   options.fuse = options.parts = false;
+  options.trained.clear();
   const auto make = [this](Plan plan, ChannelsLast channels_last = {},
                            std::unique_ptr<ActivationArena> arena = nullptr) {
     return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,
@@ -165,6 +178,23 @@ void Net::Keep(const std::vector<std::string>& blobs) {
   const size_t before = kept_.size();
   for (const std::string& blob : blobs) kept_.insert(BlobByName(blob)->name());
   if (kept_.size() != before) MakePlans();
+}
+
+// Blobs inside steps that train are not stored: those that the caller sees through views are, from
+// now on.
+void Net::StoreViewed() {
+  if (phase() != TRAIN || !frees_memory_) return;
+  const size_t before = viewed_.size();
+  for (const Step& step : plan().steps) {
+    if (!step.trains()) continue;
+    for (int id : step.swallowed) {
+      const BlobBase& blob = *wiring_.blobs[id];
+      if (blob.data_memory()->has_view() || (blob.has_diff() && blob.diff_memory()->has_view())) {
+        viewed_.insert(id);
+      }
+    }
+  }
+  if (viewed_.size() != before) MakePlans();
 }
 
 void Net::set_debug_info(bool value) { debug_info_ = value; }
@@ -247,6 +277,7 @@ void Net::Forward(int start, int end) {
               last_layer);
   if (end < start) return;
   FollowDefaultDevice();
+  StoreViewed();
   rooms_->views.TakeData();
   const bool whole = start == 0 && end == last_layer;
   // Casts and splits that follow a user layer belong to it; those before the first layer belong to
@@ -313,6 +344,7 @@ void Net::Backward(int start, int end) {
 
 void Net::ForwardBackward(const std::function<void()>& then, const void* owner) {
   FollowDefaultDevice();
+  StoreViewed();
   Executor& executor = frees_memory_ ? *rooms_->whole : *rooms_->by_layer;
   const std::vector<PassObserver*> observers = ActiveObservers();
   const bool per_step = std::any_of(observers.begin(), observers.end(),
@@ -399,7 +431,7 @@ void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   rooms_->gradients.CheckConflicts();
   std::set<int> skipped;
   for (const Step& step : plan().steps) {
-    if (step.fused()) skipped.insert(step.nodes.begin(), step.nodes.end());
+    if (step.fused() && !step.trains()) skipped.insert(step.nodes.begin(), step.nodes.end());
   }
   MakePlans();
   NodeRunner& runner = rooms_->runner;

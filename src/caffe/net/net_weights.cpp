@@ -92,6 +92,8 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
                   ", and devices cannot share memory; put both nets on one device, ",
                   "or copy the weights (ToProto and CopyTrainedLayersFrom, in Python save and ",
                   "copy_from)");
+      // Nets that share weights may run in several threads; none of them may run a filler then.
+      if (!sources[b]->data_memory()->stored()) sources[b]->host_data();
       targets[b]->ShareData(*sources[b]);
     }
   }

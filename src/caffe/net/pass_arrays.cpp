@@ -12,7 +12,15 @@ namespace {
 class Builder {
  public:
   Builder(const Wiring& wiring, const std::vector<PlanNode>& nodes, const Plan& plan)
-      : wiring_(wiring), nodes_(nodes), plan_(plan), own_(nodes.size()) {
+      : wiring_(wiring),
+        nodes_(nodes),
+        plan_(plan),
+        trained_(nodes.size(), nullptr),
+        own_(nodes.size()) {
+    for (const Step& step : plan.steps) {
+      if (!step.trains()) continue;
+      for (int n : step.nodes) trained_[n] = &step;
+    }
     const int blobs = static_cast<int>(wiring.blobs.size());
     std::map<const SyncedMemory*, int> first;
     for (int id = 0; id < blobs; ++id) {
@@ -48,7 +56,7 @@ class Builder {
     }
     AddForward();
     for (int n : wiring_.BackwardNodes(wiring_.last_layer(), 0)) {
-      if (gradients.needed(n)) out_.backward.push_back(n);
+      if (gradients.needed(n) && StandsForStep(n)) out_.backward.push_back(n);
     }
     FindSegments();
     for (int n : out_.backward) AddBackward(n, gradients.bottoms(n));
@@ -58,6 +66,14 @@ class Builder {
   }
 
  private:
+  // Nodes of one step that trains have one backward pass: that of the last one, which stands for
+  // the step. They also run again as one.
+  bool StandsForStep(int n) const { return !trained_[n] || trained_[n]->nodes.back() == n; }
+  // Of the node, or of the step that it stands for.
+  const std::vector<int>& Bottoms(int n) const {
+    return nodes_[trained_[n] ? trained_[n]->nodes[0] : n].bottoms;
+  }
+
   int Diff(int blob) const { return static_cast<int>(wiring_.blobs.size()) + blob; }
 
   // Whether the node gives its top the memory of a bottom and writes nothing.
@@ -114,6 +130,14 @@ class Builder {
           (written ? use.writes : use.reads).push_back(array);
         });
       }
+      if (!step.chain.empty()) {
+        const auto array = [&](int blob) {
+          return step.layouts.y == Layout::kNCHW ? blob
+                                                 : in_channels_last_[plan_.channels_last[blob]];
+        };
+        use.over = array(nodes_[first].bottoms[0]);
+        use.written = array(step.tops[0]);
+      }
       out_.writes_nothing.push_back(IsAlias(first));
       if (!step.fused()) {
         AddOwn(first);
@@ -149,6 +173,7 @@ class Builder {
 
   // The data that the node's backward reads.
   std::vector<int> BackwardData(int n) const {
+    if (trained_[n]) return Bottoms(n);
     const PlanNode& node = nodes_[n];
     const BackwardReads reads = BackwardReadsOf(wiring_.nodes[n].layer->layer_param());
     std::vector<int> data;
@@ -169,7 +194,7 @@ class Builder {
       if (segment.before != n) continue;
       segment.step = static_cast<int>(out_.steps.size());
       for (int again : segment.nodes) {
-        MemoryPlan::Step use{nodes_[again].bottoms, nodes_[again].tops};
+        MemoryPlan::Step use{Bottoms(again), nodes_[again].tops};
         use.writes.insert(use.writes.end(), own_[again].kept.begin(), own_[again].kept.end());
         out_.steps.push_back(std::move(use));
       }
@@ -182,7 +207,7 @@ class Builder {
     use.reads.insert(use.reads.end(), own_[n].kept.begin(), own_[n].kept.end());
     for (int id : nodes_[n].tops) use.reads.push_back(Diff(id));
     for (size_t b = 0; b < gradients.size(); ++b) {
-      if (gradients[b]) use.writes.push_back(Diff(nodes_[n].bottoms[b]));
+      if (gradients[b]) use.writes.push_back(Diff(Bottoms(n)[b]));
     }
     use.writes.insert(use.writes.end(), own_[n].scratch.begin(), own_[n].scratch.end());
     out_.steps.push_back(std::move(use));
@@ -201,7 +226,8 @@ class Builder {
     return true;
   }
 
-  // Removes nodes that share a top's array with a writer outside their segment.
+  // Removes nodes that share a top's array with a writer outside their segment, and those of steps
+  // that are not in one segment as a whole.
   static constexpr int kNone = -1;
   void NarrowToWholeArrays(std::vector<bool>* marked) const {
     for (bool changed = true; changed;) {
@@ -210,6 +236,16 @@ class Builder {
       for (size_t n = 0; n < nodes_.size(); ++n) {
         if ((*marked)[n])
           segment[n] = n > 0 && (*marked)[n - 1] ? segment[n - 1] : static_cast<int>(n);
+      }
+      for (size_t n = 0; n < nodes_.size(); ++n) {
+        if (!(*marked)[n] || !trained_[n]) continue;
+        const std::vector<int>& all = trained_[n]->nodes;
+        if (std::all_of(all.begin(), all.end(),
+                        [&](int other) { return segment[other] == segment[n]; })) {
+          continue;
+        }
+        (*marked)[n] = false;
+        changed = true;
       }
       std::map<int, std::set<int>> segments_of;  // of the writers of each array
       for (size_t n = 0; n < nodes_.size(); ++n) {
@@ -263,13 +299,14 @@ class Builder {
     RecomputedSegment segment;
     std::set<int> wanted, written;
     for (int n = end - 1; n >= begin; --n) {
+      if (!StandsForStep(n)) continue;
       bool repeat = !own_[n].kept.empty();
       for (int top : nodes_[n].tops) {
         repeat = repeat || read.count(root_[top]) || wanted.count(root_[top]);
       }
       if (!repeat) continue;
       segment.nodes.insert(segment.nodes.begin(), n);
-      for (int id : nodes_[n].bottoms) wanted.insert(root_[id]);
+      for (int id : Bottoms(n)) wanted.insert(root_[id]);
       for (int id : nodes_[n].tops) written.insert(root_[id]);
     }
     for (int n : out_.backward) {
@@ -295,6 +332,7 @@ class Builder {
   const Wiring& wiring_;
   const std::vector<PlanNode>& nodes_;
   const Plan& plan_;
+  std::vector<const Step*> trained_;   // of each node: its step, if that trains
   std::vector<int> root_;              // of each blob: the first one with its memory
   std::vector<int> in_channels_last_;  // of each blob: its array in kNHWC
   std::set<int> kept_roots_;

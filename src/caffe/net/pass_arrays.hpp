@@ -16,9 +16,10 @@ namespace caffe {
 // Consecutive layers with `recompute: true`. Their tops are not kept for the backward pass; these
 // nodes run again before the first node whose backward reads what they compute.
 struct RecomputedSegment {
-  std::vector<int> nodes;  // that run again, in the order of the net
-  int before = -1;         // the node before whose backward they run; -1: nothing of them is read
-  int step = -1;           // the first of their steps in PassArrays::steps, one for each node
+  // That run again, in the order of the net; the last node of a step that trains stands for it.
+  std::vector<int> nodes;
+  int before = -1;  // the node before whose backward they run; -1: nothing of them is read
+  int step = -1;    // the first of their steps in PassArrays::steps, one for each node
 };
 
 // A bottom of a node that joins blobs: its array can be a part of that of the node's top, so that
@@ -58,7 +59,7 @@ struct PassArrays {
   // Diffs (bottom, top) of layers whose Backward gives the bottom the memory of the top's diff, as
   // Flatten does: arrays, in the order of the backward pass.
   std::vector<std::pair<int, int>> joined;
-  // The nodes of the backward pass, in its order.
+  // The nodes of the backward pass, in its order; the last node of a step that trains stands for it.
   std::vector<int> backward;
 
   // Of a whole forward in phase TEST. `kept`: blobs that each forward must store.

@@ -4,145 +4,14 @@
 #include <map>
 #include <utility>
 
+#include "step_grower.hpp"
+
 namespace caffe {
 namespace {
 
-bool Has(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-// Extends a step from its first node as far as the facts of the following nodes allow.
-class StepGrower {
- public:
-  // `step_of`: the first node of the step of each node; -1 for nodes without a step.
-  StepGrower(const std::vector<PlanNode>& nodes, const PlanOptions& options,
-             const std::vector<int>& step_of, int first)
-      : nodes_(nodes),
-        options_(options),
-        step_of_(step_of),
-        weighted_(nodes[first].facts.weighted) {
-    step_.nodes = {first};
-    step_.tops = nodes[first].tops;
-  }
-
-  Step Grow() {
-    const PlanNode& first = nodes_[step_.nodes[0]];
-    if (!options_.fuse || !weighted_ || first.bottoms.size() != 1 || first.tops.size() != 1) {
-      return std::move(step_);
-    }
-    for (int next = Reader(); next >= 0 && Absorb(next); next = Reader()) {
-    }
-    return std::move(step_);
-  }
-
- private:
-  int top() const { return step_.tops[0]; }
-
-  // The only node that reads the step's top; -1 if there is none, or several.
-  int Reader() const {
-    int reader = -1;
-    for (int n = step_.nodes.back() + 1; n < static_cast<int>(nodes_.size()); ++n) {
-      const bool reads = Has(nodes_[n].bottoms, top());
-      if (reads && reader >= 0) return -1;
-      if (reads) reader = n;
-      if (Has(nodes_[n].tops, top())) break;  // another version of the blob
-    }
-    return reader;
-  }
-
-  bool Absorb(int next) {
-    const PlanNode& node = nodes_[next];
-    const PlanNode& first = nodes_[step_.nodes[0]];
-    if (node.tops.size() != 1 || node.types != first.types) return false;
-    const bool in_place = node.tops[0] == top();
-    if (!in_place && (options_.kept.count(top()) || IsUsedBefore(next, node.tops[0]))) return false;
-    if (!AddAffine(node) && !AddPointwise(node) && !AddSum(next)) return false;
-    step_.nodes.push_back(next);
-    if (!in_place) step_.swallowed.push_back(top());
-    step_.tops = node.tops;
-    return true;
-  }
-
-  // If the step includes `next`, it writes its top earlier: returns whether a node in between uses
-  // the blob.
-  bool IsUsedBefore(int next, int blob) const {
-    for (int n = step_.nodes[0] + 1; n < next; ++n) {
-      if (!Has(step_.nodes, n) && (Has(nodes_[n].bottoms, blob) || Has(nodes_[n].tops, blob))) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  bool AddAffine(const PlanNode& node) {
-    const auto& affine = node.facts.affine;
-    if (!affine || !weighted_->folds || !step_.stages.empty() || node.bottoms.size() != 1) {
-      return false;
-    }
-    if (affine->channels != 1 &&
-        (affine->channels != weighted_->channels || affine->axis != weighted_->axis)) {
-      return false;
-    }
-    step_.maps.push_back(*affine);
-    return true;
-  }
-
-  bool AddPointwise(const PlanNode& node) {
-    const auto& pointwise = node.facts.pointwise;
-    if (!pointwise || node.bottoms.size() != 1) return false;
-    if (pointwise->kind == Activation::Kind::kNone) return true;
-    using Kind = Activation::Kind;
-    const Kind kind = pointwise->kind;
-    const bool piecewise_linear =
-        kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip || kind == Kind::kPReLU;
-    if (!weighted_->activates || !(piecewise_linear || weighted_->curves) || has_activation_) {
-      return false;
-    }
-    if (node.facts.slopes) {
-      // Slopes for each channel lie along axis 1.
-      if (node.facts.slopes->count() > 1 && weighted_->axis != 1) return false;
-      step_.slopes = node.facts.slopes;
-    }
-    step_.stages.push_back(*pointwise);
-    has_activation_ = true;
-    return true;
-  }
-
-  // The other operand must be complete when the step runs, and must not change until node `next`.
-  bool AddSum(int next) {
-    const PlanNode& node = nodes_[next];
-    const auto& sum = node.facts.sum;
-    if (!sum || !weighted_->sums || !step_.stages.empty() || node.bottoms.size() != 2) return false;
-    const int own = node.bottoms[0] == top() ? 0 : 1;
-    const int other = node.bottoms[1 - own];
-    if (other == top()) return false;
-    const int position = step_.nodes[0];
-    for (int n = 0; n < next; ++n) {
-      if (!Has(nodes_[n].tops, other)) continue;
-      const int runs_at = step_of_[n] >= 0 ? step_of_[n] : n;
-      if (runs_at >= position) return false;
-    }
-    const double scale = sum->coefficients[own];
-    if (scale != 1) {
-      if (!weighted_->folds) return false;
-      step_.maps.push_back(Affine::Constant(scale, 0));
-    }
-    step_.residual = other;
-    step_.stages.push_back(ResidualSum{static_cast<float>(sum->coefficients[1 - own])});
-    return true;
-  }
-
-  const std::vector<PlanNode>& nodes_;
-  const PlanOptions& options_;
-  const std::vector<int>& step_of_;
-  const std::optional<LayerFacts::Weighted>& weighted_;
-  Step step_;
-  bool has_activation_ = false;
-};
-
 // Chooses the layouts of the steps, in their order. A step uses kNHWC if its layer is faster then,
-// or if the layer can and an input is there in kNHWC. Inputs that are not there in the layout of
-// their reader are converted before it, once for all later readers; outputs and kept blobs are
+// or if the layer, or the chain, can and an input is there in kNHWC. Inputs that are not there in
+// the layout of their reader are converted before it, once for all later readers; outputs and kept blobs are
 // converted to kNCHW.
 class LayoutChooser {
  public:
@@ -211,6 +80,10 @@ class LayoutChooser {
     if (!options_.fuse || (converts && !can.any) || first.bottoms.empty()) return {};
     const bool there = std::any_of(first.bottoms.begin(), first.bottoms.end(),
                                    [this](int id) { return Has(id, Layout::kNHWC); });
+    if (!step.chain.empty()) {
+      const bool nhwc = there && (step.chain.channels == 1 || step.chain.axis == 1);
+      return nhwc ? LayoutPair{Layout::kNHWC, Layout::kNHWC} : LayoutPair{};
+    }
     if (!can.prefers_nhwc && !(there && (can.any || can.nhwc))) return {};
     if (!there && can.reads_nchw) return {Layout::kNCHW, Layout::kNHWC};
     return {Layout::kNHWC, Layout::kNHWC};
@@ -225,8 +98,11 @@ class LayoutChooser {
   void Choose(Step* step) {
     const PlanNode& first = nodes_[step->nodes[0]];
     step->layouts = LayoutsOf(*step);
+    // A layer alone runs its own kernel, if it has one for the layout.
+    const bool own = step->layouts.y == Layout::kNCHW || first.facts.layouts.any;
+    if (!step->fused() && own) step->chain = {};
     for (const int id : first.bottoms) Need(id, step->layouts.x, &step->before);
-    if (step->residual >= 0) Need(step->residual, step->layouts.y, &step->before);
+    for (const int id : step->summands) Need(id, step->layouts.y, &step->before);
     for (size_t t = 0; t < step->tops.size(); ++t) {
       const int top = step->tops[t];
       if (IsAlias(first, static_cast<int>(t))) continue;
@@ -267,7 +143,7 @@ class PartFinder {
         if (!alias) writers_[plan_.channels_last[top]].push_back(s);
       }
       for (const int id : nodes[step.nodes[0]].bottoms) ++reads_[id];
-      if (step.residual >= 0) ++reads_[step.residual];
+      for (const int id : step.summands) ++reads_[id];
       for (const auto* conversions : {&step.before, &step.after}) {
         for (const Conversion& one : *conversions) ++reads_[one.blob];
       }
@@ -302,7 +178,8 @@ class PartFinder {
     const Step& step = plan_.steps[writers_[blob][0]];
     const PlanNode& first = nodes_[step.nodes[0]];
     return first.facts.layouts.parts && first.types == join.types && step.tops.size() == 1 &&
-           step.layouts.y == Layout::kNHWC && step.residual < 0 && Has(step.unstored, blob);
+           step.layouts.y == Layout::kNHWC && step.summands.empty() &&
+           std::find(step.unstored.begin(), step.unstored.end(), blob) != step.unstored.end();
   }
 
   const std::vector<PlanNode>& nodes_;
@@ -325,7 +202,7 @@ Plan Plan::Make(const std::vector<PlanNode>& nodes, const PlanOptions& options) 
   std::vector<int> step_of(nodes.size(), -1);
   for (int n = 0; n < static_cast<int>(nodes.size()); ++n) {
     if (step_of[n] >= 0) continue;
-    Step step = StepGrower(nodes, options, step_of, n).Grow();
+    Step step = GrowStep(nodes, options, step_of, n);
     for (int member : step.nodes) step_of[member] = n;
     plan.steps.push_back(std::move(step));
   }

@@ -59,7 +59,7 @@ void Executor::AddBackwardActions(const Gradients& gradients, std::vector<PassAc
     action.node = &wiring_.nodes[index];
     action.backward = true;
     action.kind = KindOf(*action.node->layer);
-    action.run = [this, index] { runner_->Backward(index, pass_->gradients->bottoms(index)); };
+    action.run = [this, index] { RunBackward(index, *pass_->gradients); };
     actions->push_back(std::move(action));
   };
   if (!trains()) {
@@ -82,7 +82,7 @@ void Executor::AddBackwardActions(const Gradients& gradients, std::vector<PassAc
         arena_->PlaceAgain(segment->step, end);
       }));
       for (int node : segment->nodes) {
-        actions->push_back(Enqueue([this, node] { runner_->RepeatForward(node); }));
+        actions->push_back(Enqueue([this, node] { RunAgain(node); }));
         actions->back().kind = KindOf(*wiring_.nodes[node].layer);
       }
     }
@@ -90,6 +90,7 @@ void Executor::AddBackwardActions(const Gradients& gradients, std::vector<PassAc
   }
   actions->push_back(Notes([this] {
     for (int array : arena_->placed()) Lose(array);
+    LoseSwallowedDiffs();
   }));
 }
 

@@ -1,47 +1,66 @@
 #include "caffe/solver/learning_rate.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 
 namespace caffe {
 
-void CheckLearningRate(const SolverParameter& parameter) {
-  const std::string& policy = parameter.lr_policy();
-  const bool known = policy == "fixed" || policy == "step" || policy == "exp" || policy == "inv" ||
-                     policy == "multistep" || policy == "poly" || policy == "sigmoid";
-  CAFFE_CHECK(known, "Unknown learning rate policy: ", policy,
+RatePolicy ReadRatePolicy(const SolverParameter& parameter) {
+  static constexpr std::pair<const char*, RatePolicy> kPolicies[] = {
+      {"fixed", RatePolicy::kFixed},
+      {"step", RatePolicy::kStep},
+      {"exp", RatePolicy::kExp},
+      {"inv", RatePolicy::kInv},
+      {"multistep", RatePolicy::kMultistep},
+      {"poly", RatePolicy::kPoly},
+      {"sigmoid", RatePolicy::kSigmoid}};
+  const std::string& name = parameter.lr_policy();
+  const auto* const found = std::find_if(std::begin(kPolicies), std::end(kPolicies),
+                                         [&](const auto& one) { return name == one.first; });
+  CAFFE_CHECK(found != std::end(kPolicies), "Unknown learning rate policy: ", name,
               " (known: fixed, step, exp, inv, multistep, poly, sigmoid)");
-  CAFFE_CHECK(policy != "step" || parameter.stepsize() > 0,
+  const RatePolicy policy = found->second;
+  CAFFE_CHECK(policy != RatePolicy::kStep || parameter.stepsize() > 0,
               "the learning rate policy step needs a positive stepsize");
-  CAFFE_CHECK(policy != "poly" || parameter.max_iter() > 0,
+  CAFFE_CHECK(policy != RatePolicy::kPoly || parameter.max_iter() > 0,
               "the learning rate policy poly needs a positive max_iter");
+  return policy;
 }
 
-int LearningRateStep(const SolverParameter& parameter, int64_t iteration) {
-  if (parameter.lr_policy() == "step" && parameter.stepsize() > 0) {
+int LearningRateStep(const SolverParameter& parameter, RatePolicy policy, int64_t iteration) {
+  if (policy == RatePolicy::kStep && parameter.stepsize() > 0) {
     return static_cast<int>(iteration / parameter.stepsize());
   }
   int step = 0;
-  if (parameter.lr_policy() == "multistep") {
+  if (policy == RatePolicy::kMultistep) {
     while (step < parameter.stepvalue_size() && iteration >= parameter.stepvalue(step)) ++step;
   }
   return step;
 }
 
-double LearningRate(const SolverParameter& parameter, int64_t iteration) {
-  CheckLearningRate(parameter);
-  const std::string& policy = parameter.lr_policy();
+double LearningRate(const SolverParameter& parameter, RatePolicy policy, int64_t iteration) {
   const double base = parameter.base_lr(), gamma = parameter.gamma(), power = parameter.power();
   const double i = static_cast<double>(iteration);
-  if (policy == "fixed") return base;
-  if (policy == "exp") return base * std::pow(gamma, i);
-  if (policy == "inv") return base * std::pow(1 + gamma * i, -power);
-  if (policy == "poly") return base * std::pow(1 - i / parameter.max_iter(), power);
-  if (policy == "sigmoid") return base / (1 + std::exp(-gamma * (i - parameter.stepsize())));
-  return base * std::pow(gamma, LearningRateStep(parameter, iteration));
+  switch (policy) {
+    case RatePolicy::kFixed: return base;
+    case RatePolicy::kExp: return base * std::pow(gamma, i);
+    case RatePolicy::kInv: return base * std::pow(1 + gamma * i, -power);
+    case RatePolicy::kPoly: return base * std::pow(1 - i / parameter.max_iter(), power);
+    case RatePolicy::kSigmoid: return base / (1 + std::exp(-gamma * (i - parameter.stepsize())));
+    case RatePolicy::kStep:
+    case RatePolicy::kMultistep: break;
+  }
+  return base * std::pow(gamma, LearningRateStep(parameter, policy, iteration));
+}
+
+double LearningRate(const SolverParameter& parameter, int64_t iteration) {
+  return LearningRate(parameter, ReadRatePolicy(parameter), iteration);
 }
 
 }  // namespace caffe

@@ -52,7 +52,7 @@ void Solver::Snapshot() {
   SolverState state;
   state.set_iter(static_cast<int>(iter_));
   state.set_learned_net(model);
-  state.set_current_step(LearningRateStep(*param_, iter_));
+  state.set_current_step(LearningRateStep(*param_, rate_policy_, iter_));
   for (const auto& blob : updater_->history()) blob->ToProto(state.add_history());
   if (updater_->adapts_loss_scale()) {
     const StepState& reals = net_->step_state();
@@ -110,7 +110,7 @@ void Solver::Restore(const std::string& path) {
   }
   iter_ = state.iter();
   warned_of_loss_ = warned_of_skips_ = false;
-  learning_rate_step_ = LearningRateStep(*param_, iter_);
+  learning_rate_step_ = LearningRateStep(*param_, rate_policy_, iter_);
   log::Info(Concat(type(), "Solver: restoring history"));
   for (int i = 0; i < state.history_size(); ++i) history[i]->FromProto(state.history(i), false);
   if (updater_->adapts_loss_scale() && state.has_loss_scale()) {

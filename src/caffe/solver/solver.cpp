@@ -71,7 +71,7 @@ Solver::~Solver() = default;
 
 void Solver::Init(Device* device) {
   log::Info(Concat("Initializing solver from parameters: \n", param_->DebugString()));
-  CheckLearningRate(*param_);
+  rate_policy_ = ReadRatePolicy(*param_);
   FindUpdateRule(param_->type());
   CAFFE_CHECK(param_->snapshot() >= 0, "snapshot must not be negative; it is ", param_->snapshot(),
               " (0 writes none while training)");
@@ -192,7 +192,7 @@ void Solver::InitTestNets(Device* device) {
   }
 }
 
-double Solver::Rate() const { return LearningRate(*param_, iter_); }
+double Solver::Rate() const { return LearningRate(*param_, rate_policy_, iter_); }
 
 bool Solver::DisplaysNow() const { return param_->display() && iter_ % param_->display() == 0; }
 
@@ -320,8 +320,8 @@ void Solver::ApplyUpdate() {
 void Solver::FinishUpdate() {
   const double rate = Rate();
   const bool displays = DisplaysNow();
-  if (param_->lr_policy() == "multistep") {
-    const int step = LearningRateStep(*param_, iter_);
+  if (rate_policy_ == RatePolicy::kMultistep) {
+    const int step = LearningRateStep(*param_, rate_policy_, iter_);
     if (step != learning_rate_step_) {
       log::Info(Concat("MultiStep Status: Iteration ", iter_, ", step = ", step));
     }

@@ -110,6 +110,17 @@ def training_net(text, dropout=True):
     return net
 
 
+def recompute_blocks(net):
+    """Marks what lies between the outputs of blocks: sums, layers in place on them, and pooling."""
+    outputs = set()
+    for layer in net.layer:
+        in_place = list(layer.bottom) == list(layer.top)
+        if layer.type in ('Eltwise', 'Pooling') or in_place and layer.top[0] in outputs:
+            outputs.update(layer.top)
+        elif layer.type in ('Convolution', 'BatchNorm', 'Scale', 'ReLU', 'Concat', 'LRN'):
+            layer.recompute = True
+
+
 class Ours:
     """One net in one tree. step(n) runs n passes and waits for the device."""
 
@@ -209,7 +220,10 @@ class Ours:
         self._evaluate()
         classes = len(self.facts['output'][0])
         losses = self._losses_without_dropout(classes) if self.task['dropout'] else None
-        solver = self._solver(training_net(text), classes)
+        net = training_net(text)
+        if self.task.get('recompute'):
+            recompute_blocks(net)
+        solver = self._solver(net, classes)
         own = [solver.step(1) for _ in range(CHECKED_LOSSES - 2)]
         self.device.synchronize()
         self.device.reset_peak()

@@ -69,8 +69,19 @@ std::string ChooseLevel() {
   return levels.back();
 }
 
-std::string& CurrentLevel() {
-  static std::string level = ChooseLevel();
+struct Level {
+  explicit Level(std::string of_name)
+      : name(std::move(of_name)),
+        number(name == "v2"   ? InstructionLevel::kV2
+               : name == "v3" ? InstructionLevel::kV3
+               : name == "v4" ? InstructionLevel::kV4
+                              : InstructionLevel::kNeon) {}
+  std::string name;
+  InstructionLevel number;
+};
+
+Level& CurrentLevel() {
+  static Level level(ChooseLevel());
   return level;
 }
 
@@ -235,13 +246,15 @@ std::vector<std::string> HostLevels() {
   return levels;
 }
 
-const std::string& HostLevel() { return CurrentLevel(); }
+const std::string& HostLevel() { return CurrentLevel().name; }
+
+InstructionLevel HostLevelNumber() { return CurrentLevel().number; }
 
 void SetHostLevel(const std::string& level) {
   const std::vector<std::string> levels = HostLevels();
   CAFFE_CHECK(std::find(levels.begin(), levels.end(), level) != levels.end(), "instruction level ",
               level, " cannot be used on this processor");
-  CurrentLevel() = level;
+  CurrentLevel() = Level(level);
 }
 
 CpuDevice::CpuDevice() : Device(CpuInfo()), default_stream_(std::make_unique<CpuStream>(this)) {}

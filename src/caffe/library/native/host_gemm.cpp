@@ -1,7 +1,5 @@
 #include "caffe/library/native/host_gemm.hpp"
 
-#include <string>
-
 #include "caffe/device/cpu/cpu_device.hpp"
 
 namespace caffe {
@@ -165,9 +163,9 @@ template <class T> using Multiplier = void (*)(const Product<T>&);
 // For the instruction level of the host kernels.
 template <class T> Multiplier<T> Choose() {
 #if defined(__x86_64__)
-  const std::string& level = HostLevel();
-  if (level == "v4") return &MultiplyV4<T>;
-  if (level == "v3") return &MultiplyV3<T>;
+  const InstructionLevel level = HostLevelNumber();
+  if (level == InstructionLevel::kV4) return &MultiplyV4<T>;
+  if (level == InstructionLevel::kV3) return &MultiplyV3<T>;
 #endif
   return &MultiplyBase<T>;
 }

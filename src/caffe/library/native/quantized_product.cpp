@@ -16,10 +16,10 @@ extern const QuantizedSteps quantized_steps_neon;
 
 const QuantizedSteps& HostQuantizedSteps() {
 #if defined(__x86_64__)
-  const std::string& level = HostLevel();
-  return level == "v4"   ? quantized_steps_v4
-         : level == "v3" ? quantized_steps_v3
-                         : quantized_steps_v2;
+  const InstructionLevel level = HostLevelNumber();
+  return level == InstructionLevel::kV4   ? quantized_steps_v4
+         : level == InstructionLevel::kV3 ? quantized_steps_v3
+                                          : quantized_steps_v2;
 #else
   return quantized_steps_neon;
 #endif

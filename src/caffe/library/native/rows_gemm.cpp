@@ -21,10 +21,13 @@ extern const RowSteps row_steps_v4 [[gnu::weak]];
 extern const RowSteps row_steps_neon [[gnu::weak]];
 
 const RowSteps& HostRowSteps() {
-  const std::string& level = HostLevel();
-  if (level == "v2") return row_steps_v2;
-  if (level == "v3") return row_steps_v3;
-  return level == "v4" ? row_steps_v4 : row_steps_neon;
+  switch (HostLevelNumber()) {
+    case InstructionLevel::kV2: return row_steps_v2;
+    case InstructionLevel::kV3: return row_steps_v3;
+    case InstructionLevel::kV4: return row_steps_v4;
+    case InstructionLevel::kNeon: break;
+  }
+  return row_steps_neon;
 }
 
 namespace {

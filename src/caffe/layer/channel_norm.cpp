@@ -1,0 +1,78 @@
+#include "caffe/layer/channel_norm.hpp"
+
+#include <limits>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+
+namespace caffe {
+
+ChannelNorm::ChannelNorm(Workspace* workspace, const TypeTriple& types) {
+  Device* const device = workspace->device();
+  const DataType master = types.compute == kDouble ? kDouble : kFloat;
+  const auto program =
+      ProgramBuilder(device, "channel_norm").Types(types).Body("norm/channel_norm").Build();
+  rows_ = program->CreateKernel("channel_norm_rows");
+  columns_ = program->CreateKernel("channel_norm_columns");
+  gradient_parts_ = program->CreateKernel("channel_norm_gradient_parts");
+  gradient_rows_ = program->CreateKernel("channel_norm_backward_rows");
+  gradient_columns_ = program->CreateKernel("channel_norm_backward_columns");
+  accumulate_ = ProgramBuilder(device, "channel_norm")
+                    .Types(TypeTriple::Equal(master))
+                    .Body("blas/accumulate")
+                    .Build()
+                    ->CreateKernel("accumulate_parts");
+  sums_ = ChannelSums(workspace, types, master, 2);
+  totals_ = MakeBlob(master, device, {2, 0}, "sums of gradients");
+}
+
+void ChannelNorm::Reshape(int64_t outer, int64_t channels, int64_t inner, bool trains) {
+  outer_ = outer;
+  channels_ = channels;
+  inner_ = inner;
+  sums_.Reshape(outer, channels, inner, trains);
+  totals_->Reshape({2, channels});
+}
+
+void ChannelNorm::Forward(const Operands& of, KernelArgument y) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double low = of.relu ? 0 : -kInfinity, high = kInfinity;
+  if (inner_ == 1) {
+    columns_->Launch({outer_, channels_}, {outer_, channels_, low, high, of.x, of.mean, of.inverse,
+                                           of.slope, of.bias, y});
+  } else {
+    const int64_t rows = outer_ * channels_;
+    rows_->Launch({rows, inner_}, {rows, inner_, channels_, low, high, of.x, of.mean, of.inverse,
+                                   of.slope, of.bias, y});
+  }
+}
+
+void ChannelNorm::Sum(const Operands& of, KernelArgument y_diff) {
+  const int gate = of.relu;
+  sums_.Launch(gradient_parts_.get(), {gate, of.x, y_diff, of.mean, of.inverse, of.slope, of.bias});
+  sums_.Finish(false, totals_->MutableData());
+}
+
+void ChannelNorm::Add(int which, KernelArgument diff) {
+  const DevicePtr total = totals_->device_data() + which * totals_->bytes() / 2;
+  accumulate_->Launch(channels_, {channels_, 1, total, diff});
+}
+
+void ChannelNorm::Backward(const Operands& of, bool batch, KernelArgument y_diff,
+                           KernelArgument x_diff) {
+  const int gate = of.relu, statistics = batch;
+  const double factor = 1.0 / static_cast<double>(outer_ * inner_);
+  const DevicePtr totals = totals_->device_data();
+  if (inner_ == 1) {
+    gradient_columns_->Launch({outer_, channels_},
+                              {outer_, channels_, gate, statistics, factor, of.x, y_diff, of.mean,
+                               of.inverse, of.slope, of.bias, totals, x_diff});
+  } else {
+    const int64_t rows = outer_ * channels_;
+    gradient_rows_->Launch(
+        {rows, inner_}, {rows, inner_, channels_, gate, statistics, factor, of.x, y_diff, of.mean,
+                         of.inverse, of.slope, of.bias, totals, x_diff});
+  }
+}
+
+}  // namespace caffe

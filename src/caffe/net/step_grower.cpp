@@ -1,0 +1,304 @@
+#include "step_grower.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace caffe {
+namespace {
+
+bool Has(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// The conditions under which a node joins a step, whatever computes it.
+class StepGrower {
+ public:
+  StepGrower(const std::vector<PlanNode>& nodes, const PlanOptions& options,
+             const std::vector<int>& step_of, int first)
+      : nodes_(nodes), options_(options), step_of_(step_of) {
+    step_.nodes = {first};
+    step_.tops = nodes[first].tops;
+  }
+  virtual ~StepGrower() = default;
+
+  Step Grow() {
+    if (Begin()) {
+      for (int next = Reader(); next >= 0 && Absorb(next); next = Reader()) {
+      }
+    }
+    return std::move(step_);
+  }
+
+ protected:
+  // Whether other nodes may join.
+  virtual bool Begin() = 0;
+  // Adds the computation of a node with one top, or leaves the step unchanged and returns false.
+  virtual bool Add(int node) = 0;
+
+  const PlanNode& first() const { return nodes_[step_.nodes[0]]; }
+  int top() const { return step_.tops[0]; }
+
+  // The other bottoms of a sum must be complete when the step runs, and must not change until node
+  // `next`. Returns them; empty if that is not so, or if the step's top is added twice.
+  std::vector<int> OtherOperands(int next) const {
+    std::vector<int> others;
+    bool own = false;
+    for (const int id : nodes_[next].bottoms) {
+      if (id == top() && !own) {
+        own = true;
+      } else if (id == top() || !IsComplete(id, next)) {
+        return {};
+      } else {
+        others.push_back(id);
+      }
+    }
+    return others;
+  }
+
+  // The index of the step's top among the bottoms.
+  int OwnOperand(const PlanNode& node) const {
+    return static_cast<int>(std::find(node.bottoms.begin(), node.bottoms.end(), top()) -
+                            node.bottoms.begin());
+  }
+
+  const std::vector<PlanNode>& nodes_;
+  const PlanOptions& options_;
+  Step step_;
+
+ private:
+  // The only node that reads the step's top; -1 if there is none, or several.
+  int Reader() const {
+    int reader = -1;
+    for (int n = step_.nodes.back() + 1; n < static_cast<int>(nodes_.size()); ++n) {
+      const bool reads = Has(nodes_[n].bottoms, top());
+      if (reads && reader >= 0) return -1;
+      if (reads) reader = n;
+      if (Has(nodes_[n].tops, top())) break;  // another version of the blob
+    }
+    return reader;
+  }
+
+  bool Absorb(int next) {
+    const PlanNode& node = nodes_[next];
+    if (node.tops.size() != 1 || node.types != first().types) return false;
+    const bool in_place = node.tops[0] == top();
+    if (!in_place && (options_.kept.count(top()) || IsUsedBefore(next, node.tops[0]))) return false;
+    // The step would read an earlier content of a blob that it computes.
+    if (!in_place && Has(first().bottoms, top())) return false;
+    if (!Add(next)) return false;
+    step_.nodes.push_back(next);
+    if (!in_place) step_.swallowed.push_back(top());
+    step_.tops = node.tops;
+    return true;
+  }
+
+  // If the step includes `next`, it writes its top earlier: returns whether a node in between uses
+  // the blob.
+  bool IsUsedBefore(int next, int blob) const {
+    for (int n = step_.nodes[0] + 1; n < next; ++n) {
+      if (!Has(step_.nodes, n) && (Has(nodes_[n].bottoms, blob) || Has(nodes_[n].tops, blob))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool IsComplete(int blob, int next) const {
+    const int position = step_.nodes[0];
+    for (int n = 0; n < next; ++n) {
+      if (!Has(nodes_[n].tops, blob)) continue;
+      const int runs_at = step_of_[n] >= 0 ? step_of_[n] : n;
+      if (runs_at >= position) return false;
+    }
+    return true;
+  }
+
+  const std::vector<int>& step_of_;
+};
+
+// From a layer with weights: maps are folded into these, sums and activations join the epilogue.
+class WeightedGrower final : public StepGrower {
+ public:
+  using StepGrower::StepGrower;
+
+ private:
+  bool Begin() override { return first().bottoms.size() == 1 && first().tops.size() == 1; }
+
+  bool Add(int next) override {
+    return AddAffine(nodes_[next]) || AddPointwise(nodes_[next]) || AddSum(next);
+  }
+
+  const LayerFacts::Weighted& weighted() const { return *first().facts.weighted; }
+
+  bool AddAffine(const PlanNode& node) {
+    const auto& affine = node.facts.affine;
+    if (!affine || !weighted().folds || !step_.stages.empty() || node.bottoms.size() != 1) {
+      return false;
+    }
+    if (affine->channels != 1 &&
+        (affine->channels != weighted().channels || affine->axis != weighted().axis)) {
+      return false;
+    }
+    step_.maps.push_back(*affine);
+    return true;
+  }
+
+  bool AddPointwise(const PlanNode& node) {
+    const auto& pointwise = node.facts.pointwise;
+    if (!pointwise || node.bottoms.size() != 1) return false;
+    if (pointwise->kind == Activation::Kind::kNone) return true;
+    using Kind = Activation::Kind;
+    const Kind kind = pointwise->kind;
+    const bool piecewise_linear =
+        kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip || kind == Kind::kPReLU;
+    if (!weighted().activates || !(piecewise_linear || weighted().curves) || has_activation_) {
+      return false;
+    }
+    if (node.facts.slopes) {
+      // Slopes for each channel lie along axis 1.
+      if (node.facts.slopes->count() > 1 && weighted().axis != 1) return false;
+      step_.slopes = node.facts.slopes;
+    }
+    step_.stages.push_back(*pointwise);
+    has_activation_ = true;
+    return true;
+  }
+
+  bool AddSum(int next) {
+    const PlanNode& node = nodes_[next];
+    const auto& sum = node.facts.sum;
+    if (!sum || !weighted().sums || !step_.stages.empty() || node.bottoms.size() != 2) return false;
+    const std::vector<int> others = OtherOperands(next);
+    if (others.empty()) return false;
+    const int own = OwnOperand(node);
+    const double scale = sum->coefficients[own];
+    if (scale != 1) {
+      if (!weighted().folds) return false;
+      step_.maps.push_back(Affine::Constant(scale, 0));
+    }
+    step_.summands = others;
+    step_.stages.push_back(ResidualSum{static_cast<float>(sum->coefficients[1 - own])});
+    return true;
+  }
+
+  bool has_activation_ = false;
+};
+
+// From an element-wise layer of a float kind: each node is a stage of a chain.
+class ChainGrower final : public StepGrower {
+ public:
+  using StepGrower::StepGrower;
+
+ private:
+  bool Begin() override {
+    const PlanNode& node = first();
+    if (node.types != TypeTriple::Equal(node.types.compute) || !node.types.compute.is_float() ||
+        node.bottoms.empty() || node.tops.size() != 1) {
+      return false;
+    }
+    const auto& pointwise = node.facts.pointwise;
+    if (pointwise && pointwise->kind == Activation::Kind::kNone) return false;
+    if (!AddStages(node, 0) || !step_.chain.fits()) {
+      step_.chain = {};
+      return false;
+    }
+    return node.tops[0] != node.bottoms[0] || !IsShared(node.tops[0]);
+  }
+
+  bool Add(int next) override {
+    const PlanNode& node = nodes_[next];
+    const std::vector<int> others = OtherOperands(next);
+    if (others.size() + 1 != node.bottoms.size()) return false;
+    Chain before = step_.chain;
+    if (!AddStages(node, OwnOperand(node)) || !step_.chain.fits()) {
+      step_.chain = std::move(before);
+      return false;
+    }
+    step_.summands.insert(step_.summands.end(), others.begin(), others.end());
+    return true;
+  }
+
+  // `own`: the bottom that the chain has computed.
+  bool AddStages(const PlanNode& node, int own) {
+    Chain& chain = step_.chain;
+    const LayerFacts& facts = node.facts;
+    if (facts.sum) {
+      const std::vector<double>& coefficients = facts.sum->coefficients;
+      if (coefficients[own] != 1) chain.Add(Affine::Constant(coefficients[own], 0));
+      for (size_t i = 0; i < coefficients.size(); ++i) {
+        if (static_cast<int>(i) != own) chain.AddSum(coefficients[i]);
+      }
+      return true;
+    }
+    if (node.bottoms.size() != 1) return false;
+    if (facts.affine) return chain.Add(*facts.affine);
+    if (facts.function) {
+      chain.Add(*facts.function);
+      return true;
+    }
+    if (!facts.pointwise) return false;
+    if (facts.slopes) return chain.AddSlopes(facts.slopes);
+    if (facts.pointwise->kind == Activation::Kind::kNone) return true;
+    chain.Add(ElementFunction::Of(*facts.pointwise));
+    return true;
+  }
+
+  // Whether the blob's memory has other names, so that nodes in between may read it under these.
+  bool IsShared(int blob) const {
+    for (const PlanNode& node : nodes_) {
+      for (const Alias& alias : node.facts.aliases) {
+        if (node.tops[alias.top] == blob) return true;
+        if (alias.bottom >= 0 && node.bottoms[alias.bottom] == blob) return true;
+      }
+    }
+    return false;
+  }
+};
+
+// A step of training: a layer that normalises, a ChannelScale, and ReLU. Backward reads the bottom,
+// which must not be overwritten.
+class TrainedGrower final : public StepGrower {
+ public:
+  using StepGrower::StepGrower;
+
+ private:
+  bool Begin() override {
+    return first().bottoms.size() == 1 && first().tops.size() == 1 &&
+           first().tops != first().bottoms;
+  }
+
+  bool Add(int next) override {
+    const PlanNode& node = nodes_[next];
+    if (!options_.trained.count(next) || node.bottoms.size() != 1) return false;
+    if (step_.scale) {
+      if (!step_.stages.empty() || node.facts.pointwise != kPlainReLU) return false;
+      step_.stages.push_back(kPlainReLU);
+      return true;
+    }
+    const auto& scale = node.facts.channel_scale;
+    if (!scale || node.tops[0] == top() || scale->axis != 1 ||
+        scale->scale->count() != first().facts.normalized->channels) {
+      return false;
+    }
+    step_.scale = scale;
+    return true;
+  }
+};
+
+}  // namespace
+
+Step GrowStep(const std::vector<PlanNode>& nodes, const PlanOptions& options,
+              const std::vector<int>& step_of, int first) {
+  if (nodes[first].facts.normalized && options.trained.count(first)) {
+    return TrainedGrower(nodes, options, step_of, first).Grow();
+  }
+  const bool weighted = nodes[first].facts.weighted.has_value();
+  if (options.fuse && weighted) return WeightedGrower(nodes, options, step_of, first).Grow();
+  if (options.fuse) return ChainGrower(nodes, options, step_of, first).Grow();
+  Step step;
+  step.nodes = {first};
+  step.tops = nodes[first].tops;
+  return step;
+}
+
+}  // namespace caffe

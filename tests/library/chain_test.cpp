@@ -1,0 +1,221 @@
+// Chains of functions of one element against their definitions in double.
+#include "caffe/library/chain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "caffe/core/error.hpp"
+#include "library/library_support.hpp"
+#include "support/chains.hpp"
+#include "support/devices.hpp"
+
+namespace caffe {
+namespace {
+
+using test::Array;
+using test::Values;
+using Formula = ChainFormula;
+using Numbers = std::vector<double>;
+
+struct Stage {
+  Formula formula;
+  Numbers constants;  // for each constant a value for each channel
+};
+
+// Formulas whose arguments stay where they are defined and small. `channels`: affine maps and slopes
+// have other constants in each.
+class RandomChain {
+ public:
+  RandomChain(int seed, int64_t channels) : random_(seed), channels_(channels) {}
+
+  std::vector<Stage> Make(int length) {
+    stages_.clear();
+    sums_ = 0;
+    // Later arguments are not exact, and could be on the other side.
+    if (Draw(0, 1) < 0.2) Add(Formula::kThreshold);
+    while (static_cast<int>(stages_.size()) < length) {
+      const auto formula = static_cast<Formula>(random_() % test::kChainFormulas);
+      if (formula == Formula::kThreshold || formula == Formula::kConstant) continue;
+      if (formula == Formula::kSum && sums_ == ChainOp::kMaxSummands) continue;
+      const bool positive = formula == Formula::kLog || formula == Formula::kPower;
+      const bool grows = formula == Formula::kExp || formula == Formula::kSquare;
+      if (static_cast<int>(stages_.size()) + (positive || grows) >= length) continue;
+      if (positive) Add(Formula::kSigmoid);
+      if (grows) Add(Formula::kTanH);
+      Add(formula);
+    }
+    return stages_;
+  }
+
+ private:
+  double Draw(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
+
+  void Add(Formula formula) {
+    Stage stage{formula, {}};
+    const bool separate = formula == Formula::kAffine || formula == Formula::kSlope;
+    for (int j = 0; j < ConstantsOf(formula); ++j) {
+      for (int64_t c = 0; c < channels_; ++c) {
+        const bool same = c > 0 && !separate;
+        stage.constants.push_back(same ? stage.constants.back() : One(formula, j));
+      }
+    }
+    sums_ += formula == Formula::kSum;
+    stages_.push_back(std::move(stage));
+  }
+
+  // Representable in float.
+  double One(Formula formula, int j) {
+    if (formula == Formula::kClip) return j == 0 ? -0.75 : 1.25;
+    if (formula == Formula::kThreshold) return 0.125;
+    if (formula == Formula::kLog || formula == Formula::kPower)
+      return static_cast<float>(Draw(0.5, 1.5));
+    return static_cast<float>(Draw(-1.25, 1.25));
+  }
+
+  std::mt19937 random_;
+  int64_t channels_;
+  int sums_ = 0;
+  std::vector<Stage> stages_;
+};
+
+class ChainTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  static Numbers Rounded(const Numbers& values) {
+    return Array(GetParam().device, GetParam().type, values).Read();
+  }
+
+  static void Check(const std::vector<Stage>& stages, const ChainOp::Shape& shape, bool in_place) {
+    const auto [device, type] = GetParam();
+    std::vector<Formula> formulas;
+    for (const Stage& stage : stages) formulas.push_back(stage.formula);
+    const ChainOp op(device, type, formulas, shape);
+    Numbers table;
+    int constants = 0;
+    std::vector<std::unique_ptr<Array>> arrays;
+    std::vector<Numbers> summands;
+    std::vector<DevicePtr> pointers;
+    std::string names;
+    for (const Stage& stage : stages) {
+      names += Concat(static_cast<int>(stage.formula), " ");
+      for (int j = 0; j < ConstantsOf(stage.formula); ++j, ++constants) {
+        for (int64_t c = 0; c < op.width(); ++c) {
+          table.push_back(stage.constants[j * shape.channels + c % shape.channels]);
+        }
+      }
+      if (stage.formula != Formula::kSum) continue;
+      summands.push_back(Rounded(Values(shape.count, 10 + static_cast<int>(summands.size()))));
+      arrays.push_back(std::make_unique<Array>(device, type, summands.back()));
+      pointers.push_back(*arrays.back());
+    }
+    EXPECT_EQ(op.constants(), constants);
+    const Numbers x = Rounded(Values(shape.count, 3));
+    const Array table_array(device, type == kDouble ? kDouble : kFloat, table);
+    const Array x_array(device, type, x);
+    const Array y_array(device, type, Numbers(shape.count, 99));
+    device->ResetCounters();
+    op.Run(table_array, x_array, pointers, in_place ? x_array : y_array);
+    EXPECT_EQ(device->counters().launches, shape.count > 0);
+    const Numbers y = (in_place ? x_array : y_array).Read();
+    for (int64_t i = 0; i < shape.count; ++i) {
+      const int64_t channel = i / shape.inner % shape.channels;
+      double expected = x[i];
+      size_t sum = 0;
+      for (const Stage& stage : stages) {
+        double k[3] = {};
+        for (int j = 0; j < ConstantsOf(stage.formula); ++j) {
+          k[j] = stage.constants[j * shape.channels + channel];
+        }
+        const double u = stage.formula == Formula::kSum ? summands[sum++][i] : 0;
+        expected = test::ChainValue(stage.formula, expected, k, u);
+      }
+      ASSERT_NEAR(y[i], expected, 4 * Tolerance(type) * (1 + std::abs(expected)))
+          << "formulas " << names << "element " << i << " of " << shape.count << ", "
+          << shape.channels << " channels of " << shape.inner;
+    }
+  }
+};
+
+// One channel; channels that are neighbours, few and many, with a last row that is not whole on the
+// host; rows shorter and longer than a span and than a piece.
+const ChainOp::Shape kShapes[] = {{1, 1, 1},         {3001, 1, 1},          {3 * 701, 3, 1},
+                                  {8 * 130, 8, 1},   {300 * 5, 300, 1},     {64 * 9, 64, 1},
+                                  {3 * 5 * 7, 5, 7}, {2 * 4 * 600, 4, 600}, {2 * 3 * 64, 3, 64}};
+
+TEST_P(ChainTest, RandomChains) {
+  const auto [device, type] = GetParam();
+  // PoCL takes seconds for a program, and each chain is one.
+  const bool slow = device->info().is_cpu_type && !device->host_accessible();
+  const int chains = slow ? 3 : 40;
+  for (int seed = 0; seed < chains; ++seed) {
+    const int length = slow ? 6 + 3 * seed : 1 + seed % ChainOp::kMaxStages;
+    for (const ChainOp::Shape& shape : kShapes) {
+      Check(RandomChain(seed, shape.channels).Make(length), shape, seed % 2 == 1);
+    }
+  }
+}
+
+TEST_P(ChainTest, EachFormula) {
+  const auto [device, type] = GetParam();
+  if (device->info().is_cpu_type && !device->host_accessible() && type != kFloat) {
+    GTEST_SKIP() << "each formula in float alone";
+  }
+  // The second one is constant, so that the first does not matter; later ones do.
+  for (int f = 0; f < test::kChainFormulas; ++f) {
+    const auto formula = static_cast<Formula>(f);
+    Stage stage{formula, Numbers(ConstantsOf(formula), 0.5)};
+    std::vector<Stage> stages{stage};
+    if (formula == Formula::kLog || formula == Formula::kPower) {
+      stages.insert(stages.begin(), Stage{Formula::kAbs, {}});
+    }
+    Check(stages, {257, 1, 1}, false);
+  }
+}
+
+TEST_P(ChainTest, NothingToCompute) {
+  Check({{Formula::kReLU, {}}}, {0, 1, 1}, false);
+  Check({{Formula::kAffine, Numbers(6, 2)}}, {0, 3, 4}, false);
+}
+
+// NaN stays NaN, infinities are values.
+TEST_P(ChainTest, SpecialValues) {
+  const auto [device, type] = GetParam();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Array x(device, type, {std::nan(""), kInfinity, -kInfinity});
+  const Array table(device, type == kDouble ? kDouble : kFloat, {2, 1});
+  ChainOp(device, type, {Formula::kAffine, Formula::kReLU}, {3, 1, 1}).Run(table, x, {}, x);
+  const Numbers y = x.Read();
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ(y[1], kInfinity);
+  EXPECT_EQ(y[2], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ChainTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+TEST(ChainErrorTest, Limits) {
+  Device* const cpu = Runtime::Get().cpu();
+  const auto message = [&](DataType type, std::vector<Formula> formulas, ChainOp::Shape shape) {
+    try {
+      ChainOp(cpu, type, std::move(formulas), shape);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto find = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_EQ(message(kFloat, std::vector<Formula>(12, Formula::kReLU), {4, 1, 1}), "");
+  EXPECT_TRUE(find(message(kFloat, std::vector<Formula>(13, Formula::kReLU), {4, 1, 1}),
+                   "at most 12 formulas and 4 sums; this one has 13 and 0"));
+  EXPECT_TRUE(find(message(kFloat, std::vector<Formula>(5, Formula::kSum), {4, 1, 1}), "5 and 5"));
+  EXPECT_TRUE(find(message(kQuant8, {Formula::kReLU}, {4, 1, 1}), "only float kinds"));
+  EXPECT_TRUE(find(message(kFloat, {Formula::kAffine}, {10, 3, 1}), "3 channels"));
+  EXPECT_THROW(ElementFunction::Of(Activation{}), Error);
+}
+
+}  // namespace
+}  // namespace caffe

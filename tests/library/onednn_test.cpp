@@ -1,0 +1,168 @@
+// oneDNN's maximum turns NaN into 0. A convolution that computes ReLU in oneDNN's call must keep NaN.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "library/library_support.hpp"
+
+namespace caffe {
+namespace {
+
+using test::Array;
+using test::Values;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Case {
+  int64_t in, out, extent, kernel, pad, group;
+  bool sum;
+};
+
+class OneDnnTest : public ::testing::TestWithParam<Case> {
+ protected:
+  ConvDescriptor Descriptor(DataType type) const {
+    const Case& c = GetParam();
+    ConvDescriptor d;
+    d.batch = 1;
+    d.in_channels = c.in;
+    d.out_channels = c.out;
+    d.group = c.group;
+    d.geometry = {{c.extent, c.extent}, {c.kernel, c.kernel}, {}, {c.pad, c.pad}, {}};
+    d.in = d.out = type;
+    d.x_layout = d.y_layout = Layout::kNHWC;
+    d.epilogue.bias = Epilogue::Bias::kPerRow;
+    if (c.sum) d.epilogue.stages = {ResidualSum{}};
+    d.Normalize();
+    return d;
+  }
+};
+
+// One operator, with the same weights for all calls.
+class Convolution {
+ public:
+  Convolution(Device* device, const ConvDescriptor& d)
+      : device_(device),
+        op_(Multiplexer::ConvolutionBy("onednn", device, d)),
+        memory_(device, op_.get()),
+        weights_(device, d.in, Values(d.weight_count(), 2)),
+        bias_(device, d.master(), Values(d.out_channels, 3)),
+        residual_(device, d.out, Values(Count(d), 4)),
+        y_(device, d.out, std::vector<double>(Count(d), 99)),
+        prepared_(memory_.Prepare(weights_)) {}
+  static int64_t Count(const ConvDescriptor& d) {
+    return d.batch * d.out_channels * d.geometry.output_count();
+  }
+  std::vector<double> operator()(const std::vector<double>& x) {
+    const Array from(device_, op_->descriptor().in, x);
+    ConvArguments arguments{from, weights_, prepared_, bias_, y_};
+    arguments.workspace = memory_.workspace();
+    if (op_->descriptor().epilogue.sum()) arguments.epilogue.residual = residual_;
+    const int64_t launches = device_->counters().launches;
+    op_->Forward(arguments);
+    launches_ = device_->counters().launches - launches;
+    return y_.Read();
+  }
+  int64_t launches() const { return launches_; }  // of the last call
+
+ private:
+  Device* device_;
+  std::unique_ptr<ConvOp> op_;
+  test::Memory memory_;
+  const Array weights_, bias_, residual_, y_;
+  DevicePtr prepared_;
+  int64_t launches_ = 0;
+};
+
+// NaN in the first image's first or last element, so that one thread alone meets it.
+TEST_P(OneDnnTest, ReLUKeepsNaN) {
+  Device* device = Runtime::Get().cpu();
+  for (const DataType type : {kFloat, kBfloat16}) {
+    const ConvDescriptor plain = Descriptor(type);
+    const auto libraries = Multiplexer::ConvolutionLibraries(device, plain);
+    if (std::find(libraries.begin(), libraries.end(), "onednn") == libraries.end()) {
+      GTEST_SKIP() << "this build has no oneDNN";
+    }
+    ConvDescriptor with = plain;
+    with.epilogue.stages.push_back(kPlainReLU);
+    Convolution sums(device, plain), relu(device, with);
+    const auto clean = Values(plain.in_channels * plain.geometry.input_count(), 1);
+    const int64_t last = static_cast<int64_t>(clean.size()) - 1;
+    // NaN first: the second one meets an operator that has seen NaN.
+    for (const int64_t at : {int64_t{-1}, last, int64_t{-1}, int64_t{0}, last, int64_t{-1}}) {
+      auto x = clean;
+      if (at >= 0) x[at] = kNaN;
+      const auto expected = sums(x), found = relu(x);
+      int64_t different = 0, kept = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        if (std::isnan(expected[i])) {
+          ++kept;
+          different += !std::isnan(found[i]);
+        } else {
+          different += found[i] != std::max(expected[i], 0.0);
+        }
+      }
+      EXPECT_EQ(different, 0) << type.name() << " " << plain.name() << ", NaN at " << at;
+      EXPECT_EQ(kept > 0, at >= 0) << type.name() << " " << plain.name();
+    }
+  }
+}
+
+// In float a pass over the result is a launch.
+TEST_P(OneDnnTest, ReLUIsPartOfTheCall) {
+  Device* device = Runtime::Get().cpu();
+  ConvDescriptor d = Descriptor(kFloat);
+  const auto libraries = Multiplexer::ConvolutionLibraries(device, d);
+  if (d.epilogue.sum() ||
+      std::find(libraries.begin(), libraries.end(), "onednn") == libraries.end()) {
+    GTEST_SKIP() << "sums in float are a pass, or this build has no oneDNN";
+  }
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "only the flags of x86 tell that NaN was lost";
+#endif
+  d.epilogue.stages.push_back(kPlainReLU);
+  Convolution relu(device, d);
+  auto x = Values(d.in_channels * d.geometry.input_count(), 1);
+  relu(x);
+  relu(x);
+  EXPECT_EQ(relu.launches(), 0);
+  x[0] = kNaN;
+  relu(x);
+  EXPECT_EQ(relu.launches(), 1);
+}
+
+// A flag that an earlier operation set does not change the result, and is cleared.
+TEST_P(OneDnnTest, EarlierInvalidOperationsAreForgotten) {
+  Device* device = Runtime::Get().cpu();
+  ConvDescriptor d = Descriptor(kFloat);
+  const auto libraries = Multiplexer::ConvolutionLibraries(device, d);
+  if (std::find(libraries.begin(), libraries.end(), "onednn") == libraries.end()) {
+    GTEST_SKIP() << "this build has no oneDNN";
+  }
+  d.epilogue.stages.push_back(kPlainReLU);
+  Convolution relu(device, d);
+  const auto x = Values(d.in_channels * d.geometry.input_count(), 1);
+  relu(x);  // clears the flags that other tests have set
+  const auto expected = relu(x);
+  const int64_t launches = relu.launches();
+  for (int i = 0; i < 3; ++i) {
+    volatile double zero = 0;
+    volatile double invalid = zero / zero;
+    EXPECT_TRUE(std::isnan(invalid));
+    EXPECT_EQ(relu(x), expected);
+  }
+  EXPECT_EQ(relu.launches(), launches) << "computed again without need";
+}
+
+INSTANTIATE_TEST_SUITE_P(Convolutions, OneDnnTest,
+                         ::testing::Values(Case{64, 128, 28, 1, 0, 1, false},
+                                           Case{64, 64, 28, 3, 1, 1, false},
+                                           Case{64, 64, 30, 3, 1, 64, false},
+                                           Case{3, 32, 40, 3, 1, 1, false},
+                                           Case{64, 256, 28, 1, 0, 1, true}));
+
+}  // namespace
+}  // namespace caffe
