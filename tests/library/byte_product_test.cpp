@@ -10,6 +10,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/library/layout_converter.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/library/native/byte_product.hpp"
 #include "library/exact_requantize.hpp"
@@ -40,11 +41,8 @@ struct Channels {
   std::vector<long> bias;
   std::vector<int> multiplier, shift, negative_multiplier, negative_shift;
   int zero_y = 0, lowest = 0, highest = 255;
-  bool sum = false;
-  int residual_zero = 0, own = 0, other = 0, sum_shift = 0, sum_zero = 0, sum_lowest = 0,
-      sum_highest = 255;
 
-  int64_t Code(int64_t products, int64_t c, int residual) const {
+  int64_t Code(int64_t products, int64_t c) const {
     const Wide v = static_cast<Wide>(products) + bias[c];
     const Requant factor{multiplier[c], shift[c]};
     int64_t r = test::ExactRequantize(v, factor);
@@ -52,17 +50,10 @@ struct Channels {
       r = test::ExactRequantize(v, {std::abs(negative_multiplier[c]), negative_shift[c]});
       if (negative_multiplier[c] < 0) r = -r;
     }
-    const int64_t code = std::clamp<int64_t>(r + zero_y, lowest, highest);
-    if (!sum) return code;
-    const Wide both = static_cast<Wide>(code - zero_y) * own +
-                      static_cast<Wide>(residual - residual_zero) * other;
-    const Wide half = sum_shift > 0 ? static_cast<Wide>(1) << (sum_shift - 1) : 0;
-    const Wide magnitude = ((both < 0 ? -both : both) + half) >> sum_shift;
-    const int64_t rounded = static_cast<int64_t>(both < 0 ? -magnitude : magnitude);
-    return std::clamp<int64_t>(rounded + sum_zero, sum_lowest, sum_highest);
+    return std::clamp<int64_t>(r + zero_y, lowest, highest);
   }
 
-  ByteOutput Output(uint8_t* y, long stride, const uint8_t* residual) const {
+  ByteOutput Output(uint8_t* y, long stride) const {
     ByteOutput o{};
     o.channels = static_cast<long>(bias.size());
     o.bias = bias.data();
@@ -77,21 +68,11 @@ struct Channels {
     o.highest = highest;
     o.y = y;
     o.y_stride = stride;
-    if (!sum) return o;
-    o.residual = residual;
-    o.residual_stride = stride;
-    o.residual_zero = residual_zero;
-    o.own = own;
-    o.other = other;
-    o.sum_shift = sum_shift;
-    o.sum_zero = sum_zero;
-    o.sum_lowest = sum_lowest;
-    o.sum_highest = sum_highest;
     return o;
   }
 };
 
-enum class Kind { kPlain, kRelu, kSlope, kSum, kLargeFactors };
+enum class Kind { kPlain, kRelu, kSlope, kLargeFactors };
 
 Channels RandomChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) {
   Numbers numbers(seed);
@@ -112,14 +93,6 @@ Channels RandomChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) 
   }
   channels.zero_y = static_cast<int>(numbers.Next(0, 255));
   if (kind == Kind::kRelu) channels.lowest = channels.zero_y;
-  if (kind != Kind::kSum) return channels;
-  channels.sum = true;
-  channels.residual_zero = static_cast<int>(numbers.Next(0, 255));
-  channels.own = static_cast<int>(numbers.Next(1 << 28, (1u << 31) - 1));
-  channels.other = -static_cast<int>(numbers.Next(1 << 30, (1u << 31) - 1));
-  channels.sum_shift = 31;
-  channels.sum_zero = static_cast<int>(numbers.Next(0, 255));
-  channels.sum_lowest = channels.sum_zero / 2;
   return channels;
 }
 
@@ -132,13 +105,11 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     const PackedBytes packed(channels, k, 1);
     const int64_t depth = packed.depth(), pitch = channels + 3;
     // What follows a row in memory must not matter.
-    std::vector<uint8_t> a(rows * depth), w(channels * k), y(rows * pitch, 7),
-        residual(rows * pitch);
+    std::vector<uint8_t> a(rows * depth), w(channels * k), y(rows * pitch, 7);
     for (uint8_t& code : a) code = static_cast<uint8_t>(worst ? 255 : numbers.Next(0, 255));
     for (uint8_t& code : w) {
       code = static_cast<uint8_t>(worst > 0 ? 255 : worst < 0 ? 1 : numbers.Next(1, 255));
     }
-    for (uint8_t& code : residual) code = static_cast<uint8_t>(numbers.Next(0, 255));
     std::vector<char> b(packed.bytes());
     PackedBytes::Order order(k);
     for (int64_t i = 0; i < k; ++i) order[i] = i;
@@ -150,7 +121,7 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
                   a.data(),
                   depth,
                   reinterpret_cast<const signed char*>(b.data()),
-                  all.Output(y.data(), pitch, residual.data())};
+                  all.Output(y.data(), pitch)};
     if (steps.begin) steps.begin();
     steps.tile(tile);
     if (steps.end) steps.end();
@@ -158,7 +129,7 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
       for (int64_t c = 0; c < channels; ++c) {
         int64_t sum = 0;
         for (int64_t p = 0; p < k; ++p) sum += a[i * depth + p] * (w[c * k + p] - 128);
-        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c, residual[i * pitch + c]))
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
             << steps.name << " " << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
       }
       for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
@@ -182,11 +153,11 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
         list[i * stride + t] = x.data() + (i * 3 + t) % positions * channels;
       }
     }
-    std::vector<uint8_t> y(positions * pitch, 7), residual(positions * pitch, 50);
+    std::vector<uint8_t> y(positions * pitch, 7);
     const Channels all = RandomChannels(channels, taps, kind, 9);
     ByteWindows windows{positions, stride, list.data(),
                         reinterpret_cast<const signed char*>(b.data()),
-                        all.Output(y.data(), pitch, residual.data())};
+                        all.Output(y.data(), pitch)};
     steps.windows(windows);
     for (int64_t i = 0; i < positions; ++i) {
       for (int64_t c = 0; c < channels; ++c) {
@@ -194,7 +165,7 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
         for (int64_t t = 0; t < taps; ++t) {
           sum += list[i * stride + t][c] * (w[c * taps + t] - 128);
         }
-        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c, residual[i * pitch + c]))
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
             << steps.name << " " << channels << " channels, " << taps << " taps at " << i << ", "
             << c;
       }
@@ -213,7 +184,7 @@ TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
 }
 
 TEST_P(ByteStepsTest, EveryEpilogue) {
-  for (const Kind kind : {Kind::kRelu, Kind::kSlope, Kind::kSum, Kind::kLargeFactors}) {
+  for (const Kind kind : {Kind::kRelu, Kind::kSlope, Kind::kLargeFactors}) {
     Check(35, 50, 90, kind);
     CheckWindows(20, 70, 9, kind);
   }
@@ -229,6 +200,130 @@ TEST_P(ByteStepsTest, WorstOperandsAtTheLimitOfDepth) {
 TEST_P(ByteStepsTest, WindowsOfSingleChannels) {
   for (const int64_t channels : {1, 16, 40, 63, 64, 65, 130, 192}) {
     for (const int64_t taps : {1, 4, 9, 25}) CheckWindows(37, channels, taps, Kind::kPlain);
+  }
+}
+
+// Codes and weights of 16 bits, by products of their bytes.
+TEST_P(ByteStepsTest, Words) {
+  const ByteSteps& steps = *GetParam();
+  if (!steps.words) GTEST_SKIP() << steps.name << " has no products of 16 bits";
+  struct Case {
+    int64_t rows, channels, k;
+    Kind kind;
+    int worst;
+  };
+  std::vector<Case> cases{{1, 1, 1, Kind::kPlain, 0},
+                          {17, 18, kNarrowDepth, Kind::kPlain, 1},
+                          {17, 18, kNarrowDepth, Kind::kPlain, -1},
+                          {20, 40, 90, Kind::kRelu, 0},
+                          {20, 40, 90, Kind::kSlope, 0},
+                          {20, 40, 90, Kind::kLargeFactors, 0}};
+  for (const int64_t rows : {2, 15, 16, 33}) {
+    for (const int64_t channels : {7, 8, 9, 16, 25, 33}) {
+      cases.push_back({rows, channels, 70, Kind::kPlain, 0});
+    }
+  }
+  for (const auto& [rows, channels, k, kind, worst] : cases) {
+    Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
+    const PackedBytes packed(channels, k, 1, 2);
+    const int64_t depth = packed.depth(), pitch = channels + 3;
+    std::vector<uint16_t> x(rows * k), w(channels * k), y(rows * pitch, 7);
+    for (uint16_t& code : x) code = static_cast<uint16_t>(worst ? 65535 : numbers.Next(0, 65535));
+    for (uint16_t& code : w) {
+      code = static_cast<uint16_t>(worst > 0 ? 65535 : worst < 0 ? 1 : numbers.Next(1, 65535));
+    }
+    std::vector<uint8_t> a(rows * 2 * depth, 99);
+    for (int64_t i = 0; i < rows * k; ++i) {
+      uint8_t* row = &a[i / k * 2 * depth + i % k];
+      row[0] = static_cast<uint8_t>(x[i] & 255);
+      row[depth] = static_cast<uint8_t>(x[i] >> 8);
+    }
+    std::vector<char> b(packed.bytes());
+    PackedBytes::Order order(k);
+    for (int64_t i = 0; i < k; ++i) order[i] = i;
+    packed.Pack(w.data(), order, b.data());
+    Channels all = RandomChannels(channels, k, kind, 5);
+    // Sums and codes are 257 times as large as those of 8 bits.
+    for (int64_t c = 0; c < channels; ++c) {
+      all.bias[c] *= 65536;
+      if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
+      if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
+    }
+    if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 46));
+    all.zero_y = static_cast<int>(numbers.Next(0, 65535));
+    all.lowest = kind == Kind::kRelu ? all.zero_y : 0;
+    all.highest = 65535;
+    WordTile tile{};
+    tile.rows = rows;
+    tile.depth = depth;
+    tile.a = a.data();
+    tile.a_stride = 2 * depth;
+    tile.b = reinterpret_cast<const uint8_t*>(b.data());
+    tile.output = all.Output(nullptr, 0);
+    tile.y = y.data();
+    tile.y_stride = pitch;
+    steps.words(tile);
+    if (steps.end) steps.end();
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          sum += static_cast<int64_t>(x[i * k + p]) * (w[c * k + p] - 32768);
+        }
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
+}
+
+TEST_P(ByteStepsTest, WindowsOfSingleChannelsOfWords) {
+  const ByteSteps& steps = *GetParam();
+  for (const Kind kind : {Kind::kPlain, Kind::kSlope, Kind::kLargeFactors}) {
+    for (const int64_t channels : {1, 8, 70}) {
+      constexpr int64_t kPositions = 7, kTaps = 9;
+      Numbers numbers(static_cast<uint64_t>(channels));
+      const PackedWindows packed(channels, kTaps);
+      const int64_t stride = packed.tap_stride(), pitch = channels + 5;
+      std::vector<uint16_t> x(kPositions * channels), w(channels * kTaps), zeros(channels, 999);
+      for (uint16_t& code : x) code = static_cast<uint16_t>(numbers.Next(65000, 65535));
+      for (uint16_t& code : w) code = static_cast<uint16_t>(numbers.Next(1, 65535));
+      std::vector<char> b(packed.word_bytes());
+      packed.Pack(w.data(), b.data());
+      std::vector<const uint16_t*> list(kPositions * stride, zeros.data());
+      for (int64_t i = 0; i < kPositions; ++i) {
+        for (int64_t t = 0; t < kTaps; ++t) {
+          if ((i + t) % 5) list[i * stride + t] = x.data() + (i * 3 + t) % kPositions * channels;
+        }
+      }
+      std::vector<uint16_t> y(kPositions * pitch, 7);
+      Channels all = RandomChannels(channels, kTaps, kind, 9);
+      for (int64_t c = 0; c < channels; ++c) {
+        all.bias[c] *= 65536;
+        if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
+        if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
+      }
+      all.highest = 65535;
+      WordWindows windows{kPositions,
+                          stride,
+                          list.data(),
+                          reinterpret_cast<const int16_t*>(b.data()),
+                          all.Output(nullptr, 0),
+                          y.data(),
+                          pitch};
+      steps.word_windows(windows);
+      for (int64_t i = 0; i < kPositions; ++i) {
+        for (int64_t c = 0; c < channels; ++c) {
+          int64_t sum = 0;
+          for (int64_t t = 0; t < kTaps; ++t) {
+            sum += static_cast<int64_t>(list[i * stride + t][c]) * (w[c * kTaps + t] - 32768);
+          }
+          ASSERT_EQ(y[i * pitch + c], all.Code(sum, c)) << steps.name << " " << channels;
+        }
+        for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+      }
+    }
   }
 }
 
@@ -253,9 +348,10 @@ ConvDescriptor Conv(int64_t batch, int64_t in, Shape input, int64_t out, Shape k
 }
 
 // In place of `codes` in kNCHW.
-std::vector<uint8_t> ChannelsLast(const std::vector<uint8_t>& codes, int64_t channels,
-                                  int64_t positions) {
-  std::vector<uint8_t> last(codes.size());
+template <class Code>
+std::vector<Code> ChannelsLast(const std::vector<Code>& codes, int64_t channels,
+                               int64_t positions) {
+  std::vector<Code> last(codes.size());
   const int64_t image = channels * positions;
   for (int64_t i = 0; i < static_cast<int64_t>(codes.size()); ++i) {
     const int64_t c = i % image / positions, p = i % positions;
@@ -271,14 +367,24 @@ class ByteConvolutionTest : public testing::TestWithParam<std::string> {
 
   // Channels last in y, first or last in x, against the operator for kNCHW.
   void Check(ConvDescriptor d, int64_t pitch = 0) {
+    CheckType<uint8_t>(d, pitch);
+    if (!HasFastWordSteps()) return;
+    d.in = d.out = kQuant16;
+    CheckType<uint16_t>(d, pitch);
+  }
+
+ private:
+  template <class Code> void CheckType(ConvDescriptor d, int64_t pitch) {
     Device* device = Runtime::Get().cpu();
     Numbers numbers(3);
+    const int64_t most = d.in.info().code_max;
     const int64_t positions = d.geometry.output_count();
-    std::vector<uint8_t> x(d.batch * d.in_channels * d.geometry.input_count());
-    std::vector<uint8_t> w(d.weight_count());
-    for (uint8_t& code : x) code = static_cast<uint8_t>(numbers.Next(0, 255));
-    for (uint8_t& code : w) code = static_cast<uint8_t>(numbers.Next(1, 255));
-    const Channels channels = RandomChannels(d.out_channels, d.depth(), Kind::kPlain, 4);
+    std::vector<Code> x(d.batch * d.in_channels * d.geometry.input_count());
+    std::vector<Code> w(d.weight_count());
+    for (Code& code : x) code = static_cast<Code>(numbers.Next(0, most));
+    for (Code& code : w) code = static_cast<Code>(numbers.Next(1, most));
+    Channels channels = RandomChannels(d.out_channels, d.depth(), Kind::kPlain, 4);
+    for (int& shift : channels.shift) shift += d.in == kQuant16 ? 8 : 0;
     const auto bytes = [&](const auto& values) {
       auto memory = std::make_unique<test::Bytes>(
           device, static_cast<int64_t>(values.size() * sizeof(values[0])));
@@ -287,11 +393,12 @@ class ByteConvolutionTest : public testing::TestWithParam<std::string> {
     };
     const auto bias = bytes(channels.bias), multiplier = bytes(channels.multiplier);
     const auto shift = bytes(channels.shift), weights = bytes(w);
-    const QuantArguments quant{*bias, *multiplier, *shift, 37, channels.zero_y, 1};
-    const auto run = [&](const std::vector<uint8_t>& from) {
+    const QuantArguments quant{
+        *bias, *multiplier, *shift, static_cast<int32_t>(most / 7), channels.zero_y, 1};
+    const auto run = [&](const std::vector<Code>& from) {
       const auto input = bytes(from);
       const int64_t count = d.batch * positions * d.y_row();
-      test::Bytes y(device, count);
+      test::Bytes y(device, count * static_cast<int64_t>(sizeof(Code)));
       const auto op = Multiplexer::Convolution(device, d);
       EXPECT_STREQ(op->library(), "native");
       test::Memory memory(device, op.get());
@@ -300,27 +407,26 @@ class ByteConvolutionTest : public testing::TestWithParam<std::string> {
       forward = memory(forward);
       // Twice: the second finds whatever the first left in its workspace.
       for (int i = 0; i < 2; ++i) op->Forward(forward);
-      std::vector<uint8_t> result(count);
-      device->Download(result.data(), y, count);
+      std::vector<Code> result(count);
+      device->Download(result.data(), y, count * sizeof(Code));
       return result;
     };
-    const std::vector<uint8_t> expected = ChannelsLast(run(x), d.out_channels, positions);
+    const std::vector<Code> expected = ChannelsLast(run(x), d.out_channels, positions);
     d.y_layout = Layout::kNHWC;
     d.y_pitch = pitch;
     for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
       d.x_layout = layout;
       const bool last = layout == Layout::kNHWC;
-      std::vector<uint8_t> y =
+      std::vector<Code> y =
           run(last ? ChannelsLast(x, d.in_channels, d.geometry.input_count()) : x);
       for (int64_t i = 0; pitch > 0 && i < d.batch * positions; ++i) {
-        std::memmove(&y[i * d.out_channels], &y[i * pitch], d.out_channels);
+        std::memmove(&y[i * d.out_channels], &y[i * pitch], d.out_channels * sizeof(Code));
       }
       y.resize(expected.size());
       EXPECT_EQ(y, expected) << d.name();
     }
   }
 
- private:
   const std::string level_ = HostLevel();
 };
 
@@ -361,6 +467,86 @@ TEST_P(ByteConvolutionTest, PartsOfLargerArrays) {
 
 INSTANTIATE_TEST_SUITE_P(All, ByteConvolutionTest, testing::ValuesIn(HostLevels()),
                          [](const auto& info) { return info.param; });
+
+// --- Pooling and layouts -------------------------------------------------------------------------
+
+class CodesChannelsLastTest : public testing::TestWithParam<DataType> {};
+
+std::vector<char> Read(Device* device, DevicePtr from, int64_t bytes) {
+  std::vector<char> result(bytes);
+  device->Download(result.data(), from, bytes);
+  return result;
+}
+
+// From NCHW to NHWC and back.
+TEST_P(CodesChannelsLastTest, ConversionsKeepCodes) {
+  Device* device = Runtime::Get().cpu();
+  const int64_t bytes = 2 * 37 * 45 * static_cast<int64_t>(GetParam().bytes());
+  Numbers numbers(8);
+  std::vector<char> codes(bytes);
+  for (char& code : codes) code = static_cast<char>(numbers.Next(0, 255));
+  const test::Bytes x(device, bytes), last(device, bytes), back(device, bytes);
+  device->Upload(x, codes.data(), bytes);
+  LayoutConverter converter(device, GetParam());
+  converter.Run(2, 37, 45, x, last, Layout::kNHWC);
+  converter.Run(2, 37, 45, last, back, Layout::kNCHW);
+  EXPECT_EQ(Read(device, back, bytes), codes);
+  EXPECT_NE(Read(device, last, bytes), codes);
+}
+
+TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
+  Device* device = Runtime::Get().cpu();
+  const int64_t channels = 300, element = static_cast<int64_t>(GetParam().bytes());
+  using Method = PoolDescriptor::Method;
+  struct Window {
+    int64_t kernel, stride, pad;
+  };
+  for (const Method method : {Method::kMax, Method::kAverage}) {
+    for (const auto& [kernel, stride, pad] : {Window{3, 2, 0}, Window{3, 1, 1}, Window{2, 2, 0}}) {
+      PoolDescriptor d;
+      d.method = method;
+      d.types = TypeTriple::Equal(GetParam());
+      d.planes = 2 * channels;
+      const int64_t output = (11 + 2 * pad - kernel + stride - 1) / stride + 1;
+      d.height = d.width = {11, output, kernel, stride, pad};
+      const int64_t bytes = d.planes * 121 * element, result = d.planes * output * output * element;
+      Numbers numbers(8);
+      std::vector<char> codes(bytes);
+      for (char& code : codes) code = static_cast<char>(numbers.Next(0, 255));
+      std::vector<int32_t> factors(2 * kernel * kernel);
+      for (int64_t i = 0; i < kernel * kernel; ++i) {
+        const Requant factor = Requant::FromReal(1.7 / static_cast<double>(i + 1));
+        factors[i] = factor.multiplier;
+        factors[kernel * kernel + i] = factor.shift;
+      }
+      const int64_t half = kernel * kernel * 4;
+      const test::Bytes x(device, bytes), x_last(device, bytes), y(device, result);
+      const test::Bytes y_last(device, result), mask(device, result * 4), both(device, 2 * half);
+      device->Upload(x, codes.data(), bytes);
+      device->Upload(both, factors.data(), 2 * half);
+      LayoutConverter converter(device, GetParam());
+      converter.Run(2, channels, 121, x, x_last, Layout::kNHWC);
+      const bool average = method == Method::kAverage;
+      QuantArguments quant{{}, DevicePtr(both), DevicePtr(both) + half, 77, 11, 1};
+      PoolArguments arguments{x, y};
+      arguments.mask = mask;
+      if (average) arguments.quant = &quant;
+      Multiplexer::Pooling(device, d)->Forward(arguments);
+      d.layout = Layout::kNHWC;
+      d.channels = channels;
+      arguments.x = x_last;
+      arguments.y = y_last;
+      Multiplexer::Pooling(device, d)->Forward(arguments);
+      const test::Bytes back(device, result);
+      converter.Run(2, channels, output * output, y_last, back, Layout::kNCHW);
+      EXPECT_EQ(Read(device, back, result), Read(device, y, result))
+          << d.name() << (average ? " average" : " max");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CodesChannelsLastTest, testing::Values(kQuant8, kQuant16),
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace caffe

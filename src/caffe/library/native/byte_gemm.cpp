@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kParallelProducts = 1 << 17;
 constexpr int64_t kChannels = 2 * kByteChannels, kRows = 64;  // of a task
 
-// The rows of B are weights. Rows of A whose length is no multiple of kByteDepth are copied.
+// The rows of B are weights. Rows of A are copied unless their length is a multiple of kByteDepth.
 class ByteGemmOp final : public GemmOp {
  public:
   ByteGemmOp(Device* device, const GemmDescriptor& d)

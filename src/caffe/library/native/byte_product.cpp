@@ -58,7 +58,20 @@ std::vector<const ByteSteps*> AllByteSteps() {
 #endif
 }
 
-const ByteSteps& HostByteSteps() { return *AllByteSteps().back(); }
+const ByteSteps& HostByteSteps() {
+#if defined(__x86_64__)
+  const std::string& level = HostLevel();
+  if (level == "v2") return byte_steps_v2;
+  if (level == "v3") return byte_steps_v3;
+  return !MultipliesBytes() ? byte_steps_v4
+         : HasMatrixUnits() ? byte_steps_amx
+                            : byte_steps_v4_bytes;
+#else
+  return byte_steps_neon;
+#endif
+}
+
+bool HasFastWordSteps() { return HostByteSteps().words != nullptr; }
 
 bool HasFastByteSteps() {
 #if defined(__x86_64__)
@@ -68,20 +81,28 @@ bool HasFastByteSteps() {
 #endif
 }
 
-PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups)
-    : rows_(rows), k_(k), groups_(groups), depth_(RoundUp(k, kByteDepth)) {
-  group_bytes_ = RoundUp(rows / groups, kByteChannels) * depth_;
+PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, int64_t planes)
+    : rows_(rows), k_(k), groups_(groups), planes_(planes), depth_(RoundUp(k, kByteDepth)) {
+  group_bytes_ = planes * RoundUp(rows / groups, kByteChannels) * depth_;
 }
 
-void PackedBytes::Pack(const uint8_t* codes, const Order& order, char* to) const {
+void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
   std::fill(to, to + bytes(), 0);
   const int64_t rows = rows_ / groups_;
   for (int64_t r = 0; r < rows_; ++r) {
     const int64_t row = r % rows;
-    char* block = to + r / rows * group_bytes_ + row / kByteChannels * kByteChannels * depth_;
+    const int64_t plane = kByteChannels * depth_;
+    char* block = to + r / rows * group_bytes_ + row / kByteChannels * planes_ * plane;
     for (int64_t i = 0; i < k_; ++i) {
-      const int code = codes[r * k_ + order[i]] - 128;
-      block[(i / 4 * kByteChannels + row % kByteChannels) * 4 + i % 4] = static_cast<char>(code);
+      const int64_t from = r * k_ + order[i];
+      const int64_t at = (i / 4 * kByteChannels + row % kByteChannels) * 4 + i % 4;
+      if (planes_ == 1) {
+        block[at] = static_cast<char>(static_cast<const uint8_t*>(codes)[from] - 128);
+      } else {
+        const int weight = static_cast<const uint16_t*>(codes)[from] - 32768;
+        block[at] = static_cast<char>(weight & 255);
+        block[plane + at] = static_cast<char>(weight >> 8);
+      }
     }
   }
 }
@@ -104,8 +125,18 @@ void PackedWindows::Pack(const uint8_t* codes, char* to) const {
   }
 }
 
+void PackedWindows::Pack(const uint16_t* codes, char* to) const {
+  std::fill(to, to + word_bytes(), 0);
+  int16_t* words = reinterpret_cast<int16_t*>(to);
+  for (int64_t c = 0; c < channels_; ++c) {
+    for (int64_t t = 0; t < taps_; ++t) {
+      words[t * channels_ + c] = static_cast<int16_t>(codes[c * taps_ + t] - 32768);
+    }
+  }
+}
+
 ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
-                          int64_t channel, int64_t channels) {
+                          int64_t channel, int64_t channels, int most) {
   const auto ints = [channel](DevicePtr p) {
     return p ? reinterpret_cast<const int*>(p.address()) + channel : nullptr;
   };
@@ -118,8 +149,8 @@ ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& argume
   o.negative_shift = ints(arguments.negative_shift);
   o.zero_y = arguments.zero_y;
   const CodeBounds bounds(epilogue.activation(), arguments.scale_y);
-  o.lowest = std::clamp(arguments.zero_y + bounds.low, 0, 255);
-  o.highest = std::clamp(arguments.zero_y + bounds.high, 0, 255);
+  o.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
+  o.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);
   return o;
 }
 

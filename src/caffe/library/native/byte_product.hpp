@@ -16,22 +16,26 @@ const ByteSteps& HostByteSteps();
 std::vector<const ByteSteps*> AllByteSteps();
 // Whether they are faster than products of codes that were widened first.
 bool HasFastByteSteps();
+// The same for codes of 16 bits.
+bool HasFastWordSteps();
 
-// Weights [rows, k] of 8 bits, packed for products. Rows are divided into `groups` equal parts, each
+// Weights [rows, k], packed for products. Rows are divided into `groups` equal parts, each
 // of which begins a block of channels.
 class PackedBytes {
  public:
-  PackedBytes(int64_t rows, int64_t k, int64_t groups);
+  // `planes`: 1 for weights of 8 bits, 2 for those of 16 bits, packed for WordTile.
+  PackedBytes(int64_t rows, int64_t k, int64_t groups, int64_t planes = 1);
   // The index in a row of the source of each product, in the order of the rows of activations.
   using Order = std::vector<int64_t>;
-  void Pack(const uint8_t* codes, const Order& order, char* to) const;
+  // `codes` are u8, or u16 for two planes.
+  void Pack(const void* codes, const Order& order, char* to) const;
   int64_t bytes() const { return groups_ * group_bytes_; }
   int64_t group_bytes() const { return group_bytes_; }
-  // Bytes of a row of activations: k, rounded up.
+  // Bytes of a plane of a row of activations: k, rounded up.
   int64_t depth() const { return depth_; }
 
  private:
-  int64_t rows_, k_, groups_, depth_, group_bytes_;
+  int64_t rows_, k_, groups_, planes_, depth_, group_bytes_;
 };
 
 // Weights [channels, taps] of a depthwise convolution.
@@ -39,7 +43,10 @@ class PackedWindows {
  public:
   PackedWindows(int64_t channels, int64_t taps);
   void Pack(const uint8_t* codes, char* to) const;
+  // For WordWindows.
+  void Pack(const uint16_t* codes, char* to) const;
   int64_t bytes() const;
+  int64_t word_bytes() const { return 2 * channels_ * tap_stride_; }
   // Taps, rounded up.
   int64_t tap_stride() const { return tap_stride_; }
 
@@ -47,8 +54,8 @@ class PackedWindows {
   int64_t channels_, taps_, tap_stride_;
 };
 
-// The requantization of `channels` channels from `channel` on. `residual` may be null.
+// The requantization of `channels` channels from `channel` on, to codes up to `most`.
 ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
-                          int64_t channel, int64_t channels);
+                          int64_t channel, int64_t channels, int most = 255);
 
 }  // namespace caffe

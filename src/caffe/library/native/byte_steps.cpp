@@ -28,19 +28,12 @@ int Bounded(i64 v, int low, int high) {
 }
 
 // The code of a sum that includes the bias.
-u8 Code(const ByteOutput& o, i32 sum, long channel, long row) {
+int Code(const ByteOutput& o, i64 sum, long channel) {
   const i64 r = o.negative_multiplier
                     ? requantize_slope(sum, o.multiplier[channel], o.shift[channel],
                                        o.negative_multiplier[channel], o.negative_shift[channel])
                     : requantize_i64(sum, o.multiplier[channel], o.shift[channel]);
-  const int code = Bounded(r + o.zero_y, o.lowest, o.highest);
-  if (!o.residual) return static_cast<u8>(code);
-  const int other = o.residual[row * o.residual_stride + channel] - o.residual_zero;
-  const i64 v = static_cast<i64>(code - o.zero_y) * o.own + static_cast<i64>(other) * o.other;
-  const u64 half = o.sum_shift > 0 ? static_cast<u64>(1) << (o.sum_shift - 1) : 0;
-  const i64 magnitude = static_cast<i64>((static_cast<u64>(v < 0 ? -v : v) + half) >> o.sum_shift);
-  return static_cast<u8>(
-      Bounded((v < 0 ? -magnitude : magnitude) + o.sum_zero, o.sum_lowest, o.sum_highest));
+  return Bounded(r + o.zero_y, o.lowest, o.highest);
 }
 
 i32 Sum(i32 products, i64 bias) {
@@ -82,25 +75,6 @@ __m512i Requantized(__m512i sum, const Factors& f) {
   return _mm512_mask_sub_epi32(r, _mm512_movepi32_mask(sum), _mm512_setzero_si512(), r);
 }
 
-struct SumFactors {
-  __m512i own, other, half;
-  unsigned shift;
-};
-
-// (own code * o.own + other * o.other) / 2^shift, rounded half away from zero.
-__m512i Halves(__m512i own, __m512i other, const SumFactors& f) {
-  const __m512i v =
-      _mm512_add_epi64(_mm512_mul_epi32(own, f.own), _mm512_mul_epi32(other, f.other));
-  const __m512i sign = _mm512_srai_epi64(v, 63);
-  return _mm512_srai_epi64(_mm512_add_epi64(_mm512_add_epi64(v, f.half), sign), f.shift);
-}
-
-__m512i SumCodes(__m512i own, __m512i other, const SumFactors& f) {
-  const __m512i even = Halves(own, other, f);
-  const __m512i odd = Halves(_mm512_srli_epi64(own, 32), _mm512_srli_epi64(other, 32), f);
-  return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
-}
-
 __m512i Bounded(__m512i v, __m512i low, __m512i high) {
   return _mm512_min_epi32(_mm512_max_epi32(v, low), high);
 }
@@ -117,38 +91,17 @@ bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32
   const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
   const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
   if (o.negative_multiplier || !Fast(o.shift + channel, mask)) return false;
-  if (o.residual && (o.sum_shift < 1 || o.sum_shift > 62)) return false;
   const Factors f = MakeFactors(_mm512_maskz_loadu_epi32(mask, o.multiplier + channel),
                                 _mm512_maskz_loadu_epi32(mask, o.shift + channel));
   const __m512i bias = Bias(o.bias + channel, mask);
   const __m512i zero = _mm512_set1_epi32(o.zero_y);
   const __m512i low = _mm512_set1_epi32(o.lowest), high = _mm512_set1_epi32(o.highest);
   unsigned char* y = o.y + row * o.y_stride + channel;
-  if (!o.residual) {
-    for (long i = 0; i < rows; ++i) {
-      const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + i * stride), bias);
-      const __m512i code = Bounded(_mm512_add_epi32(Requantized(sum, f), zero), low, high);
-      _mm512_mask_cvtepi32_storeu_epi8(y + i * o.y_stride, mask, code);
-    }
-    return true;
-  }
-  const SumFactors sum_factors{_mm512_set1_epi64(o.own), _mm512_set1_epi64(o.other),
-                               _mm512_set1_epi64(1L << (o.sum_shift - 1)),
-                               static_cast<unsigned>(o.sum_shift)};
-  const __m512i other_zero = _mm512_set1_epi32(o.residual_zero);
-  const __m512i sum_zero = _mm512_set1_epi32(o.sum_zero);
-  const __m512i sum_low = _mm512_set1_epi32(o.sum_lowest);
-  const __m512i sum_high = _mm512_set1_epi32(o.sum_highest);
-  const unsigned char* residual = o.residual + row * o.residual_stride + channel;
   for (long i = 0; i < rows; ++i) {
     const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + i * stride), bias);
     const __m512i code = Bounded(_mm512_add_epi32(Requantized(sum, f), zero), low, high);
-    const __m512i other = _mm512_sub_epi32(
-        _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, residual + i * o.residual_stride)),
-        other_zero);
-    const __m512i both = SumCodes(_mm512_sub_epi32(code, zero), other, sum_factors);
-    const __m512i result = Bounded(_mm512_add_epi32(both, sum_zero), sum_low, sum_high);
-    _mm512_mask_cvtepi32_storeu_epi8(y + i * o.y_stride, mask, result);
+    // A store that narrows has more steps than both.
+    _mm_mask_storeu_epi8(y + i * o.y_stride, mask, _mm512_cvtepi32_epi8(code));
   }
   return true;
 }
@@ -161,13 +114,76 @@ void Store(const ByteOutput& o, long channel, long row, long rows, const i32* su
   if (StoreFast(o, channel, row, rows, sums, stride)) return;
 #endif
   const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
+  const int *multiplier = o.multiplier + channel, *shift = o.shift + channel;
+  const long* bias = o.bias + channel;
   for (long i = 0; i < rows; ++i) {
+    u8* y = o.y + (row + i) * o.y_stride + channel;
+    if (o.negative_multiplier) {
+      for (long j = 0; j < count; ++j) {
+        y[j] = static_cast<u8>(Code(o, Sum(sums[i * stride + j], bias[j]), channel + j));
+      }
+      continue;
+    }
     for (long j = 0; j < count; ++j) {
-      o.y[(row + i) * o.y_stride + channel + j] =
-          Code(o, Sum(sums[i * stride + j], o.bias[channel + j]), channel + j, row + i);
+      // The result may be near the limits of 32 bits.
+      const i64 r = requantize_i32(Sum(sums[i * stride + j], bias[j]), multiplier[j], shift[j]);
+      y[j] = static_cast<u8>(Bounded(r + o.zero_y, o.lowest, o.highest));
     }
   }
 }
+
+#if defined(__AVX512F__)
+
+constexpr long kWordLanes = 8;
+
+// The requantization of 8 channels, with sums of 64 bits. For shifts of at least 33,
+// requantize_magnitude has one formula for sums of any size.
+struct WordFactors {
+  long channel, count;
+  __mmask8 mask;
+  bool fast;
+  __m512i bias, multiplier, right, rounding;
+};
+
+WordFactors MakeWordFactors(const ByteOutput& o, long channel) {
+  WordFactors f;
+  f.channel = channel;
+  f.count = o.channels - channel < kWordLanes ? o.channels - channel : kWordLanes;
+  f.mask = static_cast<__mmask8>((1u << f.count) - 1);
+  f.bias = _mm512_maskz_loadu_epi64(f.mask, o.bias + channel);
+  f.multiplier = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(f.mask, o.multiplier + channel));
+  const __m512i shift = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(f.mask, o.shift + channel));
+  const __m512i least = _mm512_set1_epi64(33);
+  f.fast = !o.negative_multiplier && _mm512_mask_cmplt_epi64_mask(f.mask, shift, least) == 0;
+  f.right = _mm512_sub_epi64(shift, _mm512_set1_epi64(32));
+  f.rounding = _mm512_sllv_epi64(_mm512_set1_epi64(1), _mm512_sub_epi64(shift, least));
+  return f;
+}
+
+// `y` of channel 0.
+void StoreWord(const ByteOutput& o, const WordFactors& f, __m512i products, u16* y) {
+  const __m512i sum = _mm512_add_epi64(products, f.bias);
+  if (!f.fast) {
+    alignas(64) i64 all[kWordLanes];
+    _mm512_store_si512(all, sum);
+    for (long j = 0; j < f.count; ++j) {
+      y[f.channel + j] = static_cast<u16>(Code(o, all[j], f.channel + j));
+    }
+    return;
+  }
+  const __m512i magnitude = _mm512_abs_epi64(sum);
+  const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(magnitude, 32), f.multiplier);
+  const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(magnitude, f.multiplier), 32);
+  __m512i r = _mm512_add_epi64(_mm512_add_epi64(upper, lower), f.rounding);
+  r = _mm512_srlv_epi64(r, f.right);
+  r = _mm512_mask_sub_epi64(r, _mm512_movepi64_mask(sum), _mm512_setzero_si512(), r);
+  r = _mm512_add_epi64(r, _mm512_set1_epi64(o.zero_y));
+  r = _mm512_max_epi64(r, _mm512_set1_epi64(o.lowest));
+  r = _mm512_min_epi64(r, _mm512_set1_epi64(o.highest));
+  _mm_mask_storeu_epi16(y + f.channel, f.mask, _mm512_cvtepi64_epi16(r));
+}
+
+#endif
 
 // --- Products ------------------------------------------------------------------------------------
 
@@ -336,6 +352,15 @@ void Configure(long first, long second) {
   _tile_loadconfig(&config);
 }
 
+void ConfigureWords(long rows) {
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) {
+    config.bytes[i] = 64;
+    config.rows[i] = static_cast<u8>(i < 6 ? rows : 16);
+  }
+  _tile_loadconfig(&config);
+}
+
 template <bool kSecond, bool kTwo>
 void MatrixProducts(long first, long depth, const u8* a, long a_stride, const signed char* b,
                     i32* sums) {
@@ -402,6 +427,67 @@ void MatrixTileOf(const ByteTile& t) {
   if (whole < t.rows) MatrixRows(t, whole, t.rows, t.rows - whole, sums);
 }
 
+// The four sums of products of bytes, as vectors of 8 channels.
+__m512i WordSum(const i32* ll, const i32* lh, const i32* hl, const i32* hh) {
+  const auto at = [](const i32* p) {
+    return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
+  };
+  // Products of two bytes without a sign have sums of 32 bits without a sign.
+  const __m512i middle =
+      _mm512_add_epi64(_mm512_cvtepi32_epi64(at(lh)), _mm512_cvtepu32_epi64(at(hl)));
+  const __m512i high = _mm512_slli_epi64(_mm512_cvtepi32_epi64(at(hh)), 16);
+  return _mm512_add_epi64(_mm512_add_epi64(high, _mm512_slli_epi64(middle, 8)),
+                          _mm512_cvtepu32_epi64(at(ll)));
+}
+
+void StoreWords(const WordTile& t, long channel, long row, long rows, const i32* sums) {
+  constexpr long kPart = 16 * kByteChannels;
+  const ByteOutput& o = t.output;
+  for (long half = 0; half < kByteChannels && channel + half < o.channels; half += kWordLanes) {
+    const WordFactors f = MakeWordFactors(o, channel + half);
+    for (long i = 0; i < rows; ++i) {
+      const i32* p = sums + i * kByteChannels + half;
+      StoreWord(o, f, WordSum(p, p + kPart, p + 2 * kPart, p + 3 * kPart),
+                t.y + (row + i) * t.y_stride);
+    }
+  }
+}
+
+// Tiles 0 to 3: the sums low low, low high, high low, high high (of a and b); 4 and 5: the planes of
+// a; 6 and 7: those of b.
+void WordTileOf(const WordTile& t) {
+  constexpr long kPart = 16 * kByteChannels;
+  alignas(64) i32 sums[4 * kPart];
+  for (long r = 0; r < t.rows; r += 16) {
+    const long rows = t.rows - r < 16 ? t.rows - r : 16;
+    if (r == 0 || rows < 16) ConfigureWords(rows);
+    const u8* a = t.a + r * t.a_stride;
+    for (long c = 0; c < t.output.channels; c += kByteChannels) {
+      const u8* b = t.b + 2 * c * t.depth;
+      const u8* b_high = b + kByteChannels * t.depth;
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (long k = 0; k < t.depth; k += kByteDepth) {
+        _tile_loadd(4, a + k, t.a_stride);
+        _tile_loadd(6, b + k * kByteChannels, 64);
+        _tile_dpbuud(0, 4, 6);
+        _tile_loadd(7, b_high + k * kByteChannels, 64);
+        _tile_dpbusd(1, 4, 7);
+        _tile_loadd(5, a + t.depth + k, t.a_stride);
+        _tile_dpbuud(2, 5, 6);
+        _tile_dpbusd(3, 5, 7);
+      }
+      _tile_stored(0, sums, 64);
+      _tile_stored(1, sums + kPart, 64);
+      _tile_stored(2, sums + 2 * kPart, 64);
+      _tile_stored(3, sums + 3 * kPart, 64);
+      StoreWords(t, c, r, rows, sums);
+    }
+  }
+}
+
 void EndMatrix() { _tile_release(); }
 
 #endif
@@ -438,7 +524,7 @@ void Scatter(const int* from, long count, int otherwise, i32* to) {
 
 bool WindowsFast(const ByteWindows& w, long channel, long count) {
   const ByteOutput& o = w.output;
-  if (o.negative_multiplier || o.residual) return false;
+  if (o.negative_multiplier) return false;
   for (long i = 0; i < count; ++i) {
     if (o.shift[channel + i] < 32) return false;
   }
@@ -512,6 +598,33 @@ void WindowsOf(const ByteWindows& w) {
   }
 }
 
+void WordWindowsOf(const WordWindows& w) {
+  const ByteOutput& o = w.output;
+  for (long channel = 0; channel < o.channels; channel += kByteLanes) {
+    const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
+    for (long i = 0; i < w.positions; ++i) {
+      alignas(64) i64 sums[kByteLanes] = {};
+      for (long t = 0; t < w.tap_stride; ++t) {
+        const u16* x = w.taps[i * w.tap_stride + t] + channel;
+        const i16* weights = w.w + t * o.channels + channel;
+        // A product has less than 32 bits.
+        for (long c = 0; c < count; ++c) sums[c] += static_cast<i32>(x[c]) * weights[c];
+      }
+      u16* y = w.y + i * w.y_stride;
+#if defined(__AVX512F__)
+      for (long c = 0; c < count; c += kWordLanes) {
+        StoreWord(o, MakeWordFactors(o, channel + c), _mm512_load_si512(sums + c), y);
+      }
+#else
+      for (long c = 0; c < count; ++c) {
+        const long at = channel + c;
+        y[at] = static_cast<u16>(Code(o, sums[c] + o.bias[at], at));
+      }
+#endif
+    }
+  }
+}
+
 }  // namespace
 
 #define CAFFE_JOIN_(a, b) a##b
@@ -520,16 +633,16 @@ void WindowsOf(const ByteWindows& w) {
 #define CAFFE_STRING(a) CAFFE_STRING_(a)
 #if defined(__AMX_INT8__)
 extern const ByteSteps byte_steps_amx;
-constinit const ByteSteps byte_steps_amx{"amx", &MatrixTileOf, &WindowsOf, nullptr, &EndMatrix};
+constinit const ByteSteps byte_steps_amx{"amx",          &MatrixTileOf, &WindowsOf, &WordTileOf,
+                                         &WordWindowsOf, nullptr,       &EndMatrix};
+#endif
+#if defined(__AVX512VNNI__)
+#define CAFFE_STEPS_NAME "vnni"
+#else
+#define CAFFE_STEPS_NAME CAFFE_STRING(CAFFE_HOST_LEVEL)
 #endif
 extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
-constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL) {
-#if defined(__AVX512VNNI__)
-  "vnni",
-#else
-  CAFFE_STRING(CAFFE_HOST_LEVEL),
-#endif
-      &TileOf, &WindowsOf, nullptr, nullptr
-};
+constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
+    CAFFE_STEPS_NAME, &TileOf, &WindowsOf, nullptr, &WordWindowsOf, nullptr, nullptr};
 
 }  // namespace caffe

@@ -21,11 +21,6 @@ struct ByteOutput {
   int zero_y, lowest, highest;                      // codes
   unsigned char* y;
   long y_stride;
-  // If not null, the codes of a sum: y = residual_y + ((code - zero_y) own + (residual -
-  // residual_zero) other) / 2^sum_shift, rounded once, between sum_lowest and sum_highest.
-  const unsigned char* residual;
-  long residual_stride;
-  int residual_zero, own, other, sum_shift, sum_zero, sum_lowest, sum_highest;
 };
 
 // y [rows, channels] = requantized products of rows of codes with packed weights.
@@ -47,10 +42,39 @@ struct ByteWindows {
   ByteOutput output;
 };
 
+// Products of codes of 16 bits with weights of 16 bits, by products of their bytes. The sums have 64
+// bits.
+struct WordTile {
+  long rows;
+  long depth;  // bytes of a plane, a multiple of kByteDepth, at most 2^15
+  // Rows of two planes: the low bytes, then the high ones.
+  const unsigned char* a;
+  long a_stride;
+  // [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight = 256 high + low;
+  // high has a sign.
+  const unsigned char* b;
+  // The y of `output` is not used.
+  ByteOutput output;
+  unsigned short* y;
+  long y_stride;
+};
+
+// ByteWindows for codes and weights (code - 32768) of 16 bits.
+struct WordWindows {
+  long positions, tap_stride;
+  const unsigned short* const* taps;
+  const short* w;     // [tap_stride][channels]
+  ByteOutput output;  // its y is not used
+  unsigned short* y;
+  long y_stride;
+};
+
 struct ByteSteps {
   const char* name;
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
+  void (*words)(const WordTile&);  // null if there is no fast one
+  void (*word_windows)(const WordWindows&);
   // A thread calls these before and after its tiles; null if there is nothing to do.
   void (*begin)();
   void (*end)();
