@@ -1,4 +1,4 @@
-//! types: float
+//! types: float quantized
 //! runs: host
 //! tests: library
 // y[b, c, r] = x[b, r, c] for x [batch, rows, columns], for processors; transpose_tiles.h has the

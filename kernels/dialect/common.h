@@ -22,9 +22,9 @@
 #define TANH(v) CAT(tanh_, Dtype)(v)
 #define SQRT(v) CAT(sqrt_, Dtype)(v)
 // Converts a real number in units of the scale to code - zero: clamp, then round half away from
-// zero.
+// zero. NaN yields 0. Without branches, so that compilers vectorise it.
 #define code_from_real(v, low, high) \
-  ((v) != (v) ? 0 : (v) >= (high) ? (i32)(high) : (v) <= (low) ? (i32)(low) : CAT(round_, Dtype)(v))
+  (CAT(round_, Dtype)((v) > (low) ? (v) < (high) ? (v) : (high) : (low)) * ((v) == (v)))
 
 typedef struct {
   i32 multiplier;

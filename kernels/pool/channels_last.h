@@ -1,4 +1,4 @@
-//! types: float
+//! types: float quantized
 //! tests: library
 //! runs: host
 // Pooling of images whose channels are neighbours: x is [images, height, width, channels], y is
@@ -55,6 +55,7 @@ KERNEL(max_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, 
   }
 }
 
+#if FLOAT_KIND
 KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
@@ -83,3 +84,4 @@ KERNEL(average_pool_channels_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i
     }
   }
 }
+#endif

@@ -15,7 +15,7 @@ DEVICE_FN float sqrt_f32(float v) { return SQRT_F32(v); }
 DEVICE_FN i32 round_f32(float v) {
   const i32 whole = (i32)v;
   const float rest = v - (float)whole;
-  return rest >= 0.5f ? whole + 1 : rest <= -0.5f ? whole - 1 : whole;
+  return whole + (rest >= 0.5f) - (rest <= -0.5f);
 }
 #ifdef SPAN
 DEVICE_FN void load_span_f32(float* v, GLOBAL const float* p, i64 i, i64 n, i32 zero) {

@@ -25,7 +25,7 @@ DEVICE_FN float round_to_odd_f64(double v) {
 DEVICE_FN i32 round_f64(double v) {
   const i32 whole = (i32)v;
   const double rest = v - (double)whole;
-  return rest >= 0.5 ? whole + 1 : rest <= -0.5 ? whole - 1 : whole;
+  return whole + (rest >= 0.5) - (rest <= -0.5);
 }
 #ifdef SPAN
 SPAN_BY_ELEMENTS(f64)

@@ -93,9 +93,11 @@ TEST(LayoutConverterTest, ConvertsPartsOfLargerArrays) {
   }
 }
 
-TEST(LayoutConverterTest, RefusesCodesAndArraysWithoutChannels) {
+TEST(LayoutConverterTest, RefusesCodesOfDevicesAndArraysWithoutChannels) {
   Device* const cpu = Runtime::Get().cpu();
-  EXPECT_THROW(LayoutConverter(cpu, kQuant8), Error);
+  for (Device* device : Runtime::Get().devices()) {
+    EXPECT_THROW(LayoutConverter(device, kQuant8), Error) << device->info().id;
+  }
   EXPECT_THROW(LayoutConverter(cpu, kFloat).Run({5}, {}, {}, Layout::kNHWC), Error);
 }
 
@@ -173,14 +175,16 @@ TEST(ChannelsLastPoolingTest, EqualsPoolingInCOrder) {
   }
 }
 
-TEST(ChannelsLastPoolingTest, CodesAndDrawsHaveCOrderOnly) {
+TEST(ChannelsLastPoolingTest, CodesOfDevicesAndDrawsHaveCOrderOnly) {
   PoolDescriptor d;
   d.planes = 4;
   d.channels = 2;
   d.layout = Layout::kNHWC;
   d.height = d.width = {4, 2, 2, 2, 0};
   d.types = TypeTriple::Equal(kQuant8);
-  EXPECT_THROW(Multiplexer::Pooling(Runtime::Get().cpu(), d), Error);
+  for (Device* device : Runtime::Get().devices()) {
+    EXPECT_THROW(Multiplexer::Pooling(device, d), Error) << device->info().id;
+  }
   d.types = TypeTriple::Equal(kFloat);
   d.method = PoolDescriptor::Method::kDraw;
   EXPECT_THROW(Multiplexer::Pooling(Runtime::Get().cpu(), d), Error);

@@ -49,6 +49,8 @@ class Pooling : public LayerBase {
   // Random numbers decide.
   bool Draws() const;
   void Run(const BlobVec& bottom, const BlobVec& top);
+  // Of means of codes.
+  QuantArguments Factors() const;
   void ReadWindow();
   PoolDescriptor Descriptor(int64_t planes) const;
   std::unique_ptr<PoolOp> MakeOp(const PoolDescriptor& descriptor) const;

@@ -16,7 +16,7 @@ class Device;
 // Copies arrays of shape (n, c, spatial axes…) from one layout to the other. Allocates nothing.
 class LayoutConverter {
  public:
-  // `type` is a float kind.
+  // `type` is a float kind, or a quantized type on the CPU.
   LayoutConverter(Device* device, DataType type);
   // y, in layout `to`, = x, in the other layout. The arrays must not overlap. `pitch`: the elements
   // from one position of the array in kNHWC to the next, if it is a part of the channels of a larger

@@ -25,7 +25,7 @@ struct PoolDescriptor {
   TypeTriple types = TypeTriple::Equal(kFloat);
   int64_t planes = 0;
   // With kNHWC, x and y are [planes / channels, height, width, channels]. It has forward passes of
-  // kMax and kAverage for float kinds, without mask and gradient.
+  // kMax and kAverage, without mask and gradient; those of quantized types are for the CPU.
   Layout layout = Layout::kNCHW;
   int64_t channels = 1;  // of kNHWC; else 1
   // The elements from one position of a y in kNHWC to the next, if y is a part of the channels of a

@@ -69,33 +69,33 @@ bool ConcatBottoms::IsPart(const BlobBase& bottom, const BlobBase& top, int64_t 
 // Images whose channels are neighbours.
 class ConcatBottoms::ChannelsLastWork final : public Work {
  public:
-  ChannelsLastWork(Kernel* copy, const BlobVec& bottom, BlobBase* top)
-      : copy_(copy), bottom_(bottom), top_(top) {}
+  ChannelsLastWork(const ConcatBottoms* layer, const BlobVec& bottom, const BlobVec& top)
+      : layer_(layer), bottom_(bottom), top_(top) {}
   void Run(DevicePtr) override {
-    const int64_t row = top_->shape()[1], positions = row > 0 ? top_->count() / row : 0;
-    const int64_t bytes = static_cast<int64_t>(top_->type().bytes());
-    const DevicePtr y = top_->mutable_device_data();
+    BlobBase& top = *top_[0];
+    const int64_t row = top.shape()[1], positions = row > 0 ? top.count() / row : 0;
     int64_t offset = 0;
-    for (const BlobBase* blob : bottom_) {
-      const int64_t channels = blob->shape()[1];
-      if (!IsPart(*blob, *top_, offset)) {
-        copy_->Launch({positions, channels}, {positions, channels, channels, row,
-                                              blob->device_data(), y + offset * bytes, 1.0});
+    for (int i = 0; i < static_cast<int>(bottom_.size()); ++i) {
+      const int64_t channels = bottom_[i]->shape()[1];
+      const KernelArgument y = layer_->Out(top_, 0, offset);
+      if (!IsPart(*bottom_[i], top, offset)) {
+        layer_->copy_->Launch(
+            {positions, channels},
+            {positions, channels, channels, row, layer_->In(bottom_, i), y, layer_->Rescale(i, 0)});
       }
       offset += channels;
     }
   }
 
  private:
-  Kernel* copy_;
-  BlobVec bottom_;
-  BlobBase* top_;
+  const ConcatBottoms* layer_;
+  BlobVec bottom_, top_;
 };
 
 std::unique_ptr<Work> ConcatBottoms::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                               const BlobVec& top) {
   if (request.layouts.y != Layout::kNHWC) return LayerBase::MakeWork(request, bottom, top);
-  return std::make_unique<ChannelsLastWork>(copy_.get(), bottom, top[0]);
+  return std::make_unique<ChannelsLastWork>(this, bottom, top);
 }
 
 void ConcatBottoms::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -121,7 +121,7 @@ LayerFacts ConcatBottoms::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   facts.range = LayerFacts::Range::kTied;
-  facts.layouts.nhwc = channels_ && rows_.size() > 1 && types().compute.is_float();
+  facts.layouts.nhwc = channels_ && rows_.size() > 1;
   if (rows_.size() > 1) facts.join = {axis_, extents_};
   if (rows_.size() > 1) return facts;
   facts.range = LayerFacts::Range::kCarried;

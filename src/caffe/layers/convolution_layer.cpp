@@ -121,13 +121,16 @@ LayerFacts Convolution::Facts() const {
   if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
   const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
-  if (images && ShapeCount(input_) > 0 && types().compute.is_float()) {
+  if (images && ShapeCount(input_) > 0) {
     ConvDescriptor d = Descriptor();
+    if (d.quantized()) d.epilogue.bias = Epilogue::Bias::kPerRow;
     facts.layouts.prefers_nhwc = Multiplexer::PreferredLayout(device(), d) == Layout::kNHWC;
     d.y_layout = Layout::kNHWC;
     facts.layouts.reads_nchw = Multiplexer::KnowsLayouts(device(), d);
     d.x_layout = Layout::kNHWC;
     facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d, &facts.layouts.parts);
+    // The top of a Concat has another range.
+    if (types().compute.is_quantized()) facts.layouts.parts = false;
   }
   return facts;
 }

@@ -201,12 +201,19 @@ class Pooling::OwnWork final : public LayerWork {
 // Images whose channels are neighbours.
 class Pooling::ChannelsLastWork final : public Work {
  public:
-  ChannelsLastWork(std::unique_ptr<PoolOp> op, const BlobBase* bottom, BlobBase* top)
-      : op_(std::move(op)), bottom_(bottom), top_(top) {}
+  ChannelsLastWork(Pooling* layer, std::unique_ptr<PoolOp> op, const BlobBase* bottom,
+                   BlobBase* top)
+      : layer_(layer), op_(std::move(op)), bottom_(bottom), top_(top) {}
   const char* library() const override { return op_->library(); }
   int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  void Prepare() override { layer_->PrepareParameters(); }
   void Run(DevicePtr workspace) override {
     PoolArguments arguments;
+    QuantArguments quant;
+    if (layer_->factors_) {
+      quant = layer_->Factors();
+      arguments.quant = &quant;
+    }
     arguments.x = bottom_->device_data();
     arguments.y = top_->mutable_device_data();
     arguments.workspace = workspace;
@@ -214,6 +221,7 @@ class Pooling::ChannelsLastWork final : public Work {
   }
 
  private:
+  Pooling* layer_;
   std::unique_ptr<PoolOp> op_;
   const BlobBase* bottom_;
   BlobBase* top_;
@@ -227,7 +235,7 @@ std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVe
     d.layout = Layout::kNHWC;
     d.channels = bottom[0]->shape(1);
     d.y_pitch = request.layouts.y_pitch;
-    return std::make_unique<ChannelsLastWork>(MakeOp(d), bottom[0], top[0]);
+    return std::make_unique<ChannelsLastWork>(this, MakeOp(d), bottom[0], top[0]);
   }
   return std::make_unique<OwnWork>(this, bottom, top);
 }
@@ -235,6 +243,15 @@ std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVe
 void Pooling::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (Draws()) counter_.Advance();
   Run(bottom, top);
+}
+
+QuantArguments Pooling::Factors() const {
+  QuantArguments quant;
+  quant.multiplier = factors_->device_data();
+  quant.shift = quant.multiplier + factors_->count() / 2 * static_cast<int64_t>(sizeof(int32_t));
+  quant.zero_x = BottomRange(0).zero;
+  quant.zero_y = TopRange(0).zero;
+  return quant;
 }
 
 void Pooling::Run(const BlobVec& bottom, const BlobVec& top) {
@@ -245,10 +262,7 @@ void Pooling::Run(const BlobVec& bottom, const BlobVec& top) {
   arguments.workspace = workspace().Need(operation_->workspace_bytes());
   if (operation_->descriptor().has_mask()) arguments.mask = Mask(top).mutable_device_data();
   if (factors_) {
-    quant.multiplier = factors_->device_data();
-    quant.shift = quant.multiplier + factors_->count() / 2 * static_cast<int64_t>(sizeof(int32_t));
-    quant.zero_x = BottomRange(0).zero;
-    quant.zero_y = TopRange(0).zero;
+    quant = Factors();
     arguments.quant = &quant;
   }
   if (Draws()) {
@@ -290,9 +304,10 @@ LayerFacts Pooling::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   // Without the mask, which only gradients and a second top need.
-  facts.layouts.nhwc = types().compute.is_float() && phase() == TEST && !has_mask_top_ &&
-                       pool_ != PoolingParameter::STOCHASTIC;
-  facts.layouts.parts = facts.layouts.nhwc;
+  const bool quantized = types().compute.is_quantized();
+  facts.layouts.nhwc = (!quantized || device()->host_accessible()) && phase() == TEST &&
+                       !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
+  facts.layouts.parts = facts.layouts.nhwc && !quantized;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

@@ -39,6 +39,7 @@ void QuantizerLayer::Backward(const BlobVec& top, const std::vector<bool>& propa
 LayerFacts QuantizerLayer::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
+  facts.layouts.any = true;
   facts.range = LayerFacts::Range::kSame;
   return facts;
 }

@@ -19,7 +19,9 @@ class KernelPoolOp final : public PoolOp {
   KernelPoolOp(Device* device, const PoolDescriptor& d)
       : PoolOp(d), host_(device->host_accessible()), device_(device), tiles_(Tiles()) {
     const std::string tiles = host_ ? "_rows" : "_tiles";
-    if (d.has_private_layout()) {
+    if (d.has_private_layout() && d.quantized() && d.method == Method::kAverage) {
+      Make("pool/average_quantized_rows", "average_pool_quantized_rows", "");
+    } else if (d.has_private_layout()) {
       const std::string method = d.method == Method::kMax ? "max" : "average";
       Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
            method + "_pool_channels" + (host_ ? "_rows" : ""), "");
@@ -44,7 +46,10 @@ class KernelPoolOp final : public PoolOp {
     const PoolDescriptor& d = descriptor_;
     KernelArguments arguments = Geometry();
     if (d.has_private_layout()) {
-      arguments.append({a.x, a.y});
+      // Maxima have no factors: the greatest code is copied.
+      arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
+      arguments.push_back({a.y, a.quant ? a.quant->zero_y : 0});
+      if (a.quant) arguments.append({a.quant->multiplier, a.quant->shift});
       const int64_t windows = d.planes / d.channels * d.height.output * d.width.output;
       // On the host the second extent is the cost of a window; on devices it is an axis.
       forward_->Launch({windows, d.channels}, arguments);
@@ -143,16 +148,16 @@ std::unique_ptr<PoolOp> Make(Device* device, const PoolDescriptor& d) {
   return std::make_unique<KernelPoolOp>(device, d);
 }
 
-bool Supports(const PoolDescriptor& d) {
+bool Supports(const PoolDescriptor& d, bool host) {
   const bool reduces = d.method == Method::kMax || d.method == Method::kAverage;
-  return !d.has_private_layout() || (reduces && !d.quantized());
+  return !d.has_private_layout() || (reduces && (host || !d.quantized()));
 }
 
 PoolLibrary Row(const char* name, bool host) {
   PoolLibrary row;
   row.name = name;
   row.supports = [host](Device* device, const PoolDescriptor& d) {
-    return device->host_accessible() == host && Supports(d);
+    return device->host_accessible() == host && Supports(d, host);
   };
   row.make = &Make;
   row.prefers_nhwc = [](Device*, const PoolDescriptor&) { return false; };

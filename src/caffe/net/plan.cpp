@@ -76,10 +76,8 @@ class LayoutChooser {
   LayoutPair LayoutsOf(const Step& step) const {
     const PlanNode& first = nodes_[step.nodes[0]];
     const LayerFacts::Layouts& can = first.facts.layouts;
-    if (!options_.fuse || !first.types.compute.is_float() || first.types.in != first.types.out ||
-        first.bottoms.empty()) {
-      return {};
-    }
+    const bool converts = first.types.in != first.types.out;
+    if (!options_.fuse || (converts && !can.any) || first.bottoms.empty()) return {};
     const bool there = std::any_of(first.bottoms.begin(), first.bottoms.end(),
                                    [this](int id) { return Has(id, Layout::kNHWC); });
     if (!step.chain.empty()) {

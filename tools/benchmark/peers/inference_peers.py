@@ -14,6 +14,36 @@ def _onnx_model(graph, arrays):
     return onnx.__version__, onnx_model.make_model(graph, arrays).SerializeToString()
 
 
+class _Images:
+    """The one batch from which ranges are calibrated."""
+
+    def __init__(self, graph):
+        self.feeds = [{graph.input: images(graph.shapes[graph.input])}]
+
+    def get_next(self):
+        return self.feeds.pop() if self.feeds else None
+
+
+def _quantized(model, graph):
+    """The model in INT8 between QuantizeLinear and DequantizeLinear, by ONNX Runtime's tool."""
+    try:
+        from onnxruntime import quantization
+        from onnxruntime.quantization import shape_inference
+    except ImportError as error:
+        raise Skip(str(error)) from None
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ('net.onnx', 'folded.onnx', 'int8.onnx')]
+        with open(paths[0], 'wb') as file:
+            file.write(model)
+        shape_inference.quant_pre_process(paths[0], paths[1], skip_symbolic_shape=True)
+        quantization.quantize_static(
+            paths[1], paths[2], _Images(graph), quant_format=quantization.QuantFormat.QDQ,
+            per_channel=True, activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8)
+        with open(paths[2], 'rb') as file:
+            return file.read()
+
+
 def _refuse(task):
     if task['work'] != 'forward':
         raise Skip('it has forward passes only')
@@ -36,13 +66,15 @@ class _Inference:
 class OnnxRuntime(_Inference):
     def __init__(self, task, graph, arrays):
         _refuse(task)
-        if task['type'] != 'float':
-            raise Skip('its CPU provider computes these operations in float only')
+        if task['type'] not in ('float', 'int8'):
+            raise Skip('its CPU provider computes these operations in float and INT8 only')
         try:
             import onnxruntime
         except ImportError as error:
             raise Skip(str(error)) from None
         version, model = _onnx_model(graph, arrays)
+        if task['type'] == 'int8':
+            model = _quantized(model, graph)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = task['threads']
         options.inter_op_num_threads = 1
@@ -66,7 +98,11 @@ class OpenVino(_Inference):
             raise Skip(str(error)) from None
         version, model = _onnx_model(graph, arrays)
         core = openvino.Core()
-        precision = {'float': 'f32', 'half': 'f16', 'bfloat16': 'bf16'}[task['type']]
+        if task['type'] == 'int16':
+            raise Skip('it has no INT16')
+        if task['type'] == 'int8':
+            model = _quantized(model, graph)
+        precision = {'float': 'f32', 'half': 'f16', 'bfloat16': 'bf16', 'int8': 'f32'}[task['type']]
         settings = {'PERFORMANCE_HINT': 'LATENCY', 'INFERENCE_NUM_THREADS': task['threads'],
                     'INFERENCE_PRECISION_HINT': precision}
         with tempfile.TemporaryDirectory() as folder:

@@ -5,10 +5,11 @@ import sys
 import tempfile
 
 from facts import commit
-from peers.settings import (CHECKED_ITEMS, CHECKED_LOSSES, DECAY, DIFF, MOMENTUM, RATE, images,
-                            labels)
+from peers.settings import (CHECKED_ITEMS, CHECKED_LOSSES, DECAY, DIFF, MOMENTUM, RATE, Skip,
+                            images, labels)
 
-TYPES = {'float': 'CAFFE_FLOAT', 'half': 'CAFFE_HALF', 'bfloat16': 'CAFFE_BFLOAT16'}
+TYPES = {'float': 'CAFFE_FLOAT', 'half': 'CAFFE_HALF', 'bfloat16': 'CAFFE_BFLOAT16',
+         'int16': 'CAFFE_INT16_QUANTIZED', 'int8': 'CAFFE_INT8_QUANTIZED'}
 SCORE_DEVIATION = 2  # of the random nets' scores, so that probabilities differ
 
 
@@ -134,6 +135,8 @@ class Ours:
                                                         commit(task['folder']))})
         if self.device.is_gpu:
             self.facts['versions']['driver'] = self.device.driver
+        if task['type'].startswith('int') and task['work'] != 'forward':
+            raise Skip('integers have forward passes only')
         text = prototxt(task['path'], task['type'], task['batch'])
         if task['work'] == 'train':
             self._prepare_training(text)
@@ -146,6 +149,18 @@ class Ours:
             for name, blobs in net.params.items():
                 for i, blob in enumerate(blobs):
                     blob.data[...] = weights['%s %d' % (name, i)]
+
+    def _calibrate(self, net, batch):
+        """Gives a net in codes the ranges of the same net in float on the same images."""
+        observed = make_net(self.caffe, prototxt(self.task['path'], 'float', batch),
+                            self.caffe.TEST)
+        self._load(observed)
+        observed.quant_mode = 'observe'
+        self._feed(observed)
+        observed.forward()
+        with tempfile.NamedTemporaryFile(suffix='.caffemodel') as file:
+            observed.save(file.name)
+            net.copy_from(file.name)
 
     def _feed(self, net):
         net.blobs['data'].data[...] = images(tuple(net.blobs['data'].shape))
@@ -171,6 +186,8 @@ class Ours:
             text += 'force_backward: true\n'
         net = make_net(caffe, text, caffe.TRAIN if train else caffe.TEST)
         self._load(net)
+        if self.task['type'].startswith('int'):
+            self._calibrate(net, self.task['batch'])
         self._feed(net)
         if train:
             net.blobs[net.outputs[0]].diff[...] = DIFF

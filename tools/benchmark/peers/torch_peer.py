@@ -24,6 +24,8 @@ class Torch:
         self.captured = 'graph' in self.options
         if self.cuda and not torch.cuda.is_available():
             raise Skip('PyTorch %s has no CUDA device' % torch.__version__)
+        if self.type.startswith('int'):
+            raise Skip('its integers are not measured')
         if self.captured and not self.cuda:
             raise Skip('graphs are captured on CUDA only')
         if self.cuda:

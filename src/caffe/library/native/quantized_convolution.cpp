@@ -7,6 +7,8 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/native/byte_convolution.hpp"
+#include "caffe/library/native/byte_product.hpp"
 #include "caffe/library/native/quantized_product.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
@@ -184,13 +186,19 @@ class HostQuantizedConvOp final : public ConvOp {
 }  // namespace
 
 ConvLibrary HostQuantizedConvolutionLibrary() {
-  return {"native",
-          [](Device* device, const ConvDescriptor& d) {
-            return device->host_accessible() && d.quantized();
-          },
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            return std::make_unique<HostQuantizedConvOp>(device, d);
-          }};
+  ConvLibrary row;
+  row.name = "native";
+  row.supports = [](Device* device, const ConvDescriptor& d) {
+    return device->host_accessible() && d.quantized() &&
+           (!d.has_private_layout() || SupportsByteConvolution(d));
+  };
+  row.make = [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    if (d.has_private_layout()) return MakeByteConvolution(device, d);
+    return std::make_unique<HostQuantizedConvOp>(device, d);
+  };
+  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return HasFastByteSteps(); };
+  row.knows_pitch = true;
+  return row;
 }
 
 }  // namespace caffe

@@ -5,6 +5,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/native/byte_gemm.hpp"
 #include "caffe/library/native/quantized_product.hpp"
 
 namespace caffe {
@@ -103,6 +104,7 @@ GemmLibrary NativeQuantizedLibrary() {
             return device->host_accessible() && d.quantized();
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+            if (SupportsByteProduct(d)) return MakeByteProduct(device, d);
             return std::make_unique<HostQuantizedGemmOp>(device, d);
           }};
 }

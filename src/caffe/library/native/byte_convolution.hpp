@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "caffe/library/convolution.hpp"
+
+namespace caffe {
+
+// Convolutions of codes of 8 bits whose channels are last in y, and last or first in x.
+bool SupportsByteConvolution(const ConvDescriptor& descriptor);
+std::unique_ptr<ConvOp> MakeByteConvolution(Device* device, const ConvDescriptor& descriptor);
+
+}  // namespace caffe

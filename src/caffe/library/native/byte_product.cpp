@@ -1,0 +1,157 @@
+#include "caffe/library/native/byte_product.hpp"
+
+#include <algorithm>
+#include <string>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "caffe/device/cpu/cpu_device.hpp"
+
+namespace caffe {
+
+#if defined(__x86_64__)
+extern const ByteSteps byte_steps_v2, byte_steps_v3, byte_steps_v4, byte_steps_v4_bytes;
+extern const ByteSteps byte_steps_amx;
+#else
+extern const ByteSteps byte_steps_neon;
+#endif
+
+namespace {
+
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+#if defined(__x86_64__)
+
+// Whether the processor has AMX for bytes and the kernel lets this process use it.
+bool HasMatrixUnits() {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    constexpr unsigned kTiles = 1u << 24, kBytes = 1u << 25;
+    if (!(d & kTiles) || !(d & kBytes)) return false;
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return has;
+}
+
+bool MultipliesBytes() { return HostLevel() == "v4" && __builtin_cpu_supports("avx512vnni") != 0; }
+
+#endif
+
+}  // namespace
+
+std::vector<const ByteSteps*> AllByteSteps() {
+#if defined(__x86_64__)
+  std::vector<const ByteSteps*> all{&byte_steps_v2};
+  if (HostLevel() != "v2") all.push_back(&byte_steps_v3);
+  if (HostLevel() == "v4") all.push_back(&byte_steps_v4);
+  if (MultipliesBytes()) all.push_back(&byte_steps_v4_bytes);
+  if (MultipliesBytes() && HasMatrixUnits()) all.push_back(&byte_steps_amx);
+  return all;
+#else
+  return {&byte_steps_neon};
+#endif
+}
+
+const ByteSteps& HostByteSteps() {
+#if defined(__x86_64__)
+  const std::string& level = HostLevel();
+  if (level == "v2") return byte_steps_v2;
+  if (level == "v3") return byte_steps_v3;
+  return !MultipliesBytes() ? byte_steps_v4
+         : HasMatrixUnits() ? byte_steps_amx
+                            : byte_steps_v4_bytes;
+#else
+  return byte_steps_neon;
+#endif
+}
+
+bool HasFastWordSteps() { return HostByteSteps().words != nullptr; }
+
+bool HasFastByteSteps() {
+#if defined(__x86_64__)
+  return HostLevel() != "v2";
+#else
+  return false;
+#endif
+}
+
+PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, int64_t planes)
+    : rows_(rows), k_(k), groups_(groups), planes_(planes), depth_(RoundUp(k, kByteDepth)) {
+  group_bytes_ = planes * RoundUp(rows / groups, kByteChannels) * depth_;
+}
+
+void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
+  std::fill(to, to + bytes(), 0);
+  const int64_t rows = rows_ / groups_;
+  for (int64_t r = 0; r < rows_; ++r) {
+    const int64_t row = r % rows;
+    const int64_t plane = kByteChannels * depth_;
+    char* block = to + r / rows * group_bytes_ + row / kByteChannels * planes_ * plane;
+    for (int64_t i = 0; i < k_; ++i) {
+      const int64_t from = r * k_ + order[i];
+      const int64_t at = (i / 4 * kByteChannels + row % kByteChannels) * 4 + i % 4;
+      if (planes_ == 1) {
+        block[at] = static_cast<char>(static_cast<const uint8_t*>(codes)[from] - 128);
+      } else {
+        const int weight = static_cast<const uint16_t*>(codes)[from] - 32768;
+        block[at] = static_cast<char>(weight & 255);
+        block[plane + at] = static_cast<char>(weight >> 8);
+      }
+    }
+  }
+}
+
+PackedWindows::PackedWindows(int64_t channels, int64_t taps)
+    : channels_(channels), taps_(taps), tap_stride_(RoundUp(taps, kByteTaps)) {}
+
+int64_t PackedWindows::bytes() const { return RoundUp(channels_, kByteLanes) * tap_stride_; }
+
+void PackedWindows::Pack(const uint8_t* codes, char* to) const {
+  std::fill(to, to + bytes(), 0);
+  for (int64_t channel = 0; channel < channels_; ++channel) {
+    const int64_t c = channel % kByteLanes, first = channel - c;
+    // The order of the lanes in which 4 taps are interleaved.
+    const int64_t lane = c % 16 / 4 * 64 + (c / 16 * 4 + c % 4) * 4;
+    for (int64_t t = 0; t < taps_; ++t) {
+      const int code = codes[channel * taps_ + t] - 128;
+      to[first * tap_stride_ + t / 4 * 4 * kByteLanes + lane + t % 4] = static_cast<char>(code);
+    }
+  }
+}
+
+void PackedWindows::Pack(const uint16_t* codes, char* to) const {
+  std::fill(to, to + word_bytes(), 0);
+  int16_t* words = reinterpret_cast<int16_t*>(to);
+  for (int64_t c = 0; c < channels_; ++c) {
+    for (int64_t t = 0; t < taps_; ++t) {
+      words[t * channels_ + c] = static_cast<int16_t>(codes[c * taps_ + t] - 32768);
+    }
+  }
+}
+
+ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
+                          int64_t channel, int64_t channels, int most) {
+  const auto ints = [channel](DevicePtr p) {
+    return p ? reinterpret_cast<const int*>(p.address()) + channel : nullptr;
+  };
+  ByteOutput o{};
+  o.channels = channels;
+  o.bias = reinterpret_cast<const long*>(arguments.bias.address()) + channel;
+  o.multiplier = ints(arguments.multiplier);
+  o.shift = ints(arguments.shift);
+  o.negative_multiplier = ints(arguments.negative_multiplier);
+  o.negative_shift = ints(arguments.negative_shift);
+  o.zero_y = arguments.zero_y;
+  const CodeBounds bounds(epilogue.activation(), arguments.scale_y);
+  o.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
+  o.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);
+  return o;
+}
+
+}  // namespace caffe

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "caffe/library/epilogue.hpp"
+#include "caffe/library/native/byte_steps.hpp"
+#include "caffe/library/quant_arguments.hpp"
+
+namespace caffe {
+
+// The functions for products of bytes at the instruction level of the host kernels: with AMX or
+// AVX512-VNNI if the processor has them.
+const ByteSteps& HostByteSteps();
+// All that this processor and the instruction level have, for tests.
+std::vector<const ByteSteps*> AllByteSteps();
+// Whether they are faster than products of codes that were widened first.
+bool HasFastByteSteps();
+// The same for codes of 16 bits.
+bool HasFastWordSteps();
+
+// Weights [rows, k], packed for products. Rows are divided into `groups` equal parts, each
+// of which begins a block of channels.
+class PackedBytes {
+ public:
+  // `planes`: 1 for weights of 8 bits, 2 for those of 16 bits, packed for WordTile.
+  PackedBytes(int64_t rows, int64_t k, int64_t groups, int64_t planes = 1);
+  // The index in a row of the source of each product, in the order of the rows of activations.
+  using Order = std::vector<int64_t>;
+  // `codes` are u8, or u16 for two planes.
+  void Pack(const void* codes, const Order& order, char* to) const;
+  int64_t bytes() const { return groups_ * group_bytes_; }
+  int64_t group_bytes() const { return group_bytes_; }
+  // Bytes of a plane of a row of activations: k, rounded up.
+  int64_t depth() const { return depth_; }
+
+ private:
+  int64_t rows_, k_, groups_, planes_, depth_, group_bytes_;
+};
+
+// Weights [channels, taps] of a depthwise convolution.
+class PackedWindows {
+ public:
+  PackedWindows(int64_t channels, int64_t taps);
+  void Pack(const uint8_t* codes, char* to) const;
+  // For WordWindows.
+  void Pack(const uint16_t* codes, char* to) const;
+  int64_t bytes() const;
+  int64_t word_bytes() const { return 2 * channels_ * tap_stride_; }
+  // Taps, rounded up.
+  int64_t tap_stride() const { return tap_stride_; }
+
+ private:
+  int64_t channels_, taps_, tap_stride_;
+};
+
+// The requantization of `channels` channels from `channel` on, to codes up to `most`.
+ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
+                          int64_t channel, int64_t channels, int most = 255);
+
+}  // namespace caffe

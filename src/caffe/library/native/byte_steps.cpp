@@ -1,0 +1,648 @@
+// Compiled once per instruction level, as CAFFE_HOST_LEVEL, and once with the instructions for
+// products of bytes (AVX512-VNNI, AMX), as v4_bytes.
+#include "caffe/library/native/byte_steps.hpp"
+
+#if defined(__AVX512VNNI__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "caffe/device/cpu/host_entry.h"
+// Each file needs the ones before it.
+// clang-format off
+#include "dialect/host.h"
+#include "dialect/common.h"
+// clang-format on
+
+namespace caffe {
+namespace {
+
+#include "math/requantize.h"
+
+// Rows of sums between the products and their requantization, with 2 blocks of channels.
+constexpr long kRows = 32, kColumns = 2 * kByteChannels;
+// Positions of a depthwise convolution whose sums stay in the first cache.
+constexpr long kWindowRows = 16;
+
+int Bounded(i64 v, int low, int high) {
+  return static_cast<int>(v < low ? low : v > high ? high : v);
+}
+
+// The code of a sum that includes the bias.
+int Code(const ByteOutput& o, i64 sum, long channel) {
+  const i64 r = o.negative_multiplier
+                    ? requantize_slope(sum, o.multiplier[channel], o.shift[channel],
+                                       o.negative_multiplier[channel], o.negative_shift[channel])
+                    : requantize_i64(sum, o.multiplier[channel], o.shift[channel]);
+  return Bounded(r + o.zero_y, o.lowest, o.highest);
+}
+
+i32 Sum(i32 products, i64 bias) {
+  return static_cast<i32>(static_cast<u32>(products) + static_cast<u32>(bias));
+}
+
+#if defined(__AVX512F__)
+
+// Factors of 16 channels. Even and odd channels are multiplied separately, in 64 bits.
+struct Factors {
+  __m512i multiplier, even_shift, odd_shift, even_half, odd_half;
+};
+
+bool Fast(const int* shift, __mmask16 mask) {
+  const __m512i n = _mm512_maskz_loadu_epi32(mask, shift);
+  return _mm512_mask_cmplt_epi32_mask(mask, n, _mm512_set1_epi32(32)) == 0;
+}
+
+Factors MakeFactors(__m512i multiplier, __m512i shift) {
+  Factors f;
+  const __m512i one = _mm512_set1_epi64(1);
+  f.multiplier = multiplier;
+  f.even_shift = _mm512_and_epi64(shift, _mm512_set1_epi64(0xffffffff));
+  f.odd_shift = _mm512_srli_epi64(shift, 32);
+  f.even_half = _mm512_sllv_epi64(one, _mm512_sub_epi64(f.even_shift, one));
+  f.odd_half = _mm512_sllv_epi64(one, _mm512_sub_epi64(f.odd_shift, one));
+  return f;
+}
+
+// sum * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A shift of more
+// than 63 yields 0, because both shift instructions do.
+__m512i Requantized(__m512i sum, const Factors& f) {
+  const __m512i a = _mm512_abs_epi32(sum);
+  __m512i even = _mm512_mul_epu32(a, f.multiplier);
+  __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(f.multiplier, 32));
+  even = _mm512_srlv_epi64(_mm512_add_epi64(even, f.even_half), f.even_shift);
+  odd = _mm512_srlv_epi64(_mm512_add_epi64(odd, f.odd_half), f.odd_shift);
+  const __m512i r = _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+  return _mm512_mask_sub_epi32(r, _mm512_movepi32_mask(sum), _mm512_setzero_si512(), r);
+}
+
+__m512i Bounded(__m512i v, __m512i low, __m512i high) {
+  return _mm512_min_epi32(_mm512_max_epi32(v, low), high);
+}
+
+__m512i Bias(const long* bias, __mmask16 mask) {
+  const __m512i low = _mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), bias);
+  const __m512i high = _mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask >> 8), bias + 8);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)),
+                            _mm512_cvtepi64_epi32(high), 1);
+}
+
+bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32* sums,
+               long stride) {
+  const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
+  const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+  if (o.negative_multiplier || !Fast(o.shift + channel, mask)) return false;
+  const Factors f = MakeFactors(_mm512_maskz_loadu_epi32(mask, o.multiplier + channel),
+                                _mm512_maskz_loadu_epi32(mask, o.shift + channel));
+  const __m512i bias = Bias(o.bias + channel, mask);
+  const __m512i zero = _mm512_set1_epi32(o.zero_y);
+  const __m512i low = _mm512_set1_epi32(o.lowest), high = _mm512_set1_epi32(o.highest);
+  unsigned char* y = o.y + row * o.y_stride + channel;
+  for (long i = 0; i < rows; ++i) {
+    const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + i * stride), bias);
+    const __m512i code = Bounded(_mm512_add_epi32(Requantized(sum, f), zero), low, high);
+    // A store that narrows has more steps than both.
+    _mm_mask_storeu_epi8(y + i * o.y_stride, mask, _mm512_cvtepi32_epi8(code));
+  }
+  return true;
+}
+
+#endif
+
+// Stores rows [row, row + rows) of the block of channels that begins at `channel`.
+void Store(const ByteOutput& o, long channel, long row, long rows, const i32* sums, long stride) {
+#if defined(__AVX512F__)
+  if (StoreFast(o, channel, row, rows, sums, stride)) return;
+#endif
+  const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
+  const int *multiplier = o.multiplier + channel, *shift = o.shift + channel;
+  const long* bias = o.bias + channel;
+  for (long i = 0; i < rows; ++i) {
+    u8* y = o.y + (row + i) * o.y_stride + channel;
+    if (o.negative_multiplier) {
+      for (long j = 0; j < count; ++j) {
+        y[j] = static_cast<u8>(Code(o, Sum(sums[i * stride + j], bias[j]), channel + j));
+      }
+      continue;
+    }
+    for (long j = 0; j < count; ++j) {
+      // The result may be near the limits of 32 bits.
+      const i64 r = requantize_i32(Sum(sums[i * stride + j], bias[j]), multiplier[j], shift[j]);
+      y[j] = static_cast<u8>(Bounded(r + o.zero_y, o.lowest, o.highest));
+    }
+  }
+}
+
+#if defined(__AVX512F__)
+
+constexpr long kWordLanes = 8;
+
+// The requantization of 8 channels, with sums of 64 bits. For shifts of at least 33,
+// requantize_magnitude has one formula for sums of any size.
+struct WordFactors {
+  long channel, count;
+  __mmask8 mask;
+  bool fast;
+  __m512i bias, multiplier, right, rounding;
+};
+
+WordFactors MakeWordFactors(const ByteOutput& o, long channel) {
+  WordFactors f;
+  f.channel = channel;
+  f.count = o.channels - channel < kWordLanes ? o.channels - channel : kWordLanes;
+  f.mask = static_cast<__mmask8>((1u << f.count) - 1);
+  f.bias = _mm512_maskz_loadu_epi64(f.mask, o.bias + channel);
+  f.multiplier = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(f.mask, o.multiplier + channel));
+  const __m512i shift = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(f.mask, o.shift + channel));
+  const __m512i least = _mm512_set1_epi64(33);
+  f.fast = !o.negative_multiplier && _mm512_mask_cmplt_epi64_mask(f.mask, shift, least) == 0;
+  f.right = _mm512_sub_epi64(shift, _mm512_set1_epi64(32));
+  f.rounding = _mm512_sllv_epi64(_mm512_set1_epi64(1), _mm512_sub_epi64(shift, least));
+  return f;
+}
+
+// `y` of channel 0.
+void StoreWord(const ByteOutput& o, const WordFactors& f, __m512i products, u16* y) {
+  const __m512i sum = _mm512_add_epi64(products, f.bias);
+  if (!f.fast) {
+    alignas(64) i64 all[kWordLanes];
+    _mm512_store_si512(all, sum);
+    for (long j = 0; j < f.count; ++j) {
+      y[f.channel + j] = static_cast<u16>(Code(o, all[j], f.channel + j));
+    }
+    return;
+  }
+  const __m512i magnitude = _mm512_abs_epi64(sum);
+  const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(magnitude, 32), f.multiplier);
+  const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(magnitude, f.multiplier), 32);
+  __m512i r = _mm512_add_epi64(_mm512_add_epi64(upper, lower), f.rounding);
+  r = _mm512_srlv_epi64(r, f.right);
+  r = _mm512_mask_sub_epi64(r, _mm512_movepi64_mask(sum), _mm512_setzero_si512(), r);
+  r = _mm512_add_epi64(r, _mm512_set1_epi64(o.zero_y));
+  r = _mm512_max_epi64(r, _mm512_set1_epi64(o.lowest));
+  r = _mm512_min_epi64(r, _mm512_set1_epi64(o.highest));
+  _mm_mask_storeu_epi16(y + f.channel, f.mask, _mm512_cvtepi64_epi16(r));
+}
+
+#endif
+
+// --- Products ------------------------------------------------------------------------------------
+
+#if defined(__AVX512VNNI__)
+
+// Sums of R rows and C blocks of channels.
+template <int R, int C>
+void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+  __m512i c[R][C];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) c[r][j] = _mm512_setzero_si512();
+  }
+  const long block = depth * kByteChannels;
+  for (long k = 0; k < depth; k += 4) {
+    __m512i w[C];
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) w[j] = _mm512_loadu_si512(b + j * block + k * kByteChannels);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      int four;
+      __builtin_memcpy(&four, a + r * a_stride + k, 4);
+      const __m512i x = _mm512_set1_epi32(four);
+#pragma GCC unroll 2
+      for (int j = 0; j < C; ++j) c[r][j] = _mm512_dpbusd_epi32(c[r][j], x, w[j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) {
+      _mm512_store_si512(sums + r * kColumns + j * kByteChannels, c[r][j]);
+    }
+  }
+}
+
+template <int C>
+void Products(long rows, long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+  long r = 0;
+  for (; r + 12 <= rows; r += 12) {
+    Dots<12, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+  }
+  for (; r + 6 <= rows; r += 6) {
+    Dots<6, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+  }
+  for (; r + 2 <= rows; r += 2) {
+    Dots<2, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+  }
+  if (r < rows) Dots<1, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+}
+
+#elif defined(__AVX2__)
+
+// Pairs of products are added in 32 bits: a vector holds two sums for each of 4 channels.
+template <int R>
+void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+  __m256i c[R][4];
+#pragma GCC unroll 2
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) c[r][j] = _mm256_setzero_si256();
+  }
+  for (long k = 0; k < depth; k += 4) {
+    __m256i w[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      w[j] = _mm256_cvtepi8_epi16(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + k * kByteChannels + 16 * j)));
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < R; ++r) {
+      int four;
+      __builtin_memcpy(&four, a + r * a_stride + k, 4);
+      const __m256i x = _mm256_cvtepu8_epi16(_mm_set1_epi32(four));
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        c[r][j] = _mm256_add_epi32(c[r][j], _mm256_madd_epi16(x, w[j]));
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 4; j += 2) {
+      // Of two vectors, the sums of channels 0 1 4 5 2 3 6 7.
+      const __m256i both = _mm256_hadd_epi32(c[r][j], c[r][j + 1]);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + r * kColumns + 4 * j),
+                          _mm256_permute4x64_epi64(both, 0xd8));
+    }
+  }
+}
+
+template <int C>
+void Products(long rows, long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+  for (int j = 0; j < C; ++j) {
+    const signed char* block = b + j * depth * kByteChannels;
+    i32* to = sums + j * kByteChannels;
+    long r = 0;
+    for (; r + 2 <= rows; r += 2) {
+      Dots<2>(depth, a + r * a_stride, a_stride, block, to + r * kColumns);
+    }
+    if (r < rows) Dots<1>(depth, a + r * a_stride, a_stride, block, to + r * kColumns);
+  }
+}
+
+#else
+
+template <int C>
+void Products(long rows, long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+  for (long r = 0; r < rows; ++r) {
+    for (int j = 0; j < C; ++j) {
+      const signed char* w = b + j * depth * kByteChannels;
+      i32 c[kByteChannels] = {};
+      for (long k = 0; k < depth; k += 4, w += 4 * kByteChannels) {
+        for (int p = 0; p < 4; ++p) {
+          const i32 x = a[r * a_stride + k + p];
+          for (int i = 0; i < kByteChannels; ++i) c[i] += x * w[4 * i + p];
+        }
+      }
+      for (int i = 0; i < kByteChannels; ++i) sums[r * kColumns + j * kByteChannels + i] = c[i];
+    }
+  }
+}
+
+#endif
+
+void TileOf(const ByteTile& t) {
+  alignas(64) i32 sums[kRows * kColumns];
+  for (long c = 0; c < t.output.channels; c += kColumns) {
+    const bool two = c + kByteChannels < t.output.channels;
+    const signed char* b = t.b + c * t.depth;
+    for (long r = 0; r < t.rows; r += kRows) {
+      const long rows = t.rows - r < kRows ? t.rows - r : kRows;
+      const u8* a = t.a + r * t.a_stride;
+      if (two) {
+        Products<2>(rows, t.depth, a, t.a_stride, b, sums);
+        Store(t.output, c + kByteChannels, r, rows, sums + kByteChannels, kColumns);
+      } else {
+        Products<1>(rows, t.depth, a, t.a_stride, b, sums);
+      }
+      Store(t.output, c, r, rows, sums, kColumns);
+    }
+  }
+}
+
+#if defined(__AMX_INT8__)
+
+struct alignas(64) TileConfig {
+  u8 palette = 1, start = 0, reserved[14] = {};
+  u16 bytes[16] = {};
+  u8 rows[16] = {};
+};
+
+// Tiles 0 to 3: sums of 2x2 blocks; 4 and 5: rows of a; 6 and 7: blocks of b. Rows are divided into
+// `first` for tiles 0, 1 and 4, and `second` for tiles 2, 3 and 5.
+void Configure(long first, long second) {
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) {
+    config.bytes[i] = 64;
+    config.rows[i] = static_cast<u8>(i == 6 || i == 7             ? 16
+                                     : i == 0 || i == 1 || i == 4 ? first
+                                     : second > 0                 ? second
+                                                                  : 1);
+  }
+  _tile_loadconfig(&config);
+}
+
+void ConfigureWords(long rows) {
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) {
+    config.bytes[i] = 64;
+    config.rows[i] = static_cast<u8>(i < 6 ? rows : 16);
+  }
+  _tile_loadconfig(&config);
+}
+
+template <bool kSecond, bool kTwo>
+void MatrixProducts(long first, long depth, const u8* a, long a_stride, const signed char* b,
+                    i32* sums) {
+  _tile_zero(0);
+  if (kTwo) _tile_zero(1);
+  if (kSecond) _tile_zero(2);
+  if (kSecond && kTwo) _tile_zero(3);
+  const u8* a_second = a + first * a_stride;
+  const signed char* b_second = b + depth * kByteChannels;
+  for (long k = 0; k < depth; k += kByteDepth) {
+    _tile_loadd(4, a + k, a_stride);
+    _tile_loadd(6, b + k * kByteChannels, 64);
+    _tile_dpbusd(0, 4, 6);
+    if (kTwo) {
+      _tile_loadd(7, b_second + k * kByteChannels, 64);
+      _tile_dpbusd(1, 4, 7);
+    }
+    if (kSecond) {
+      _tile_loadd(5, a_second + k, a_stride);
+      _tile_dpbusd(2, 5, 6);
+      if (kTwo) _tile_dpbusd(3, 5, 7);
+    }
+  }
+  constexpr long kStride = kColumns * 4;
+  i32* second = sums + first * kColumns;
+  _tile_stored(0, sums, kStride);
+  if (kTwo) _tile_stored(1, sums + kByteChannels, kStride);
+  if (kSecond) _tile_stored(2, second, kStride);
+  if (kSecond && kTwo) _tile_stored(3, second + kByteChannels, kStride);
+}
+
+// Rows [0, whole) in blocks of 32, and the rest with a configuration of its own.
+void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
+  const long first = rows > 16 ? (rows + 1) / 2 : rows, second = rows - first;
+  Configure(first, second);
+  for (long c = 0; c < t.output.channels; c += kColumns) {
+    const bool two = c + kByteChannels < t.output.channels;
+    const signed char* b = t.b + c * t.depth;
+    for (long r = begin; r < end; r += rows) {
+      const u8* a = t.a + r * t.a_stride;
+      if (second > 0 && two) {
+        MatrixProducts<true, true>(first, t.depth, a, t.a_stride, b, sums);
+      } else if (second > 0) {
+        MatrixProducts<true, false>(first, t.depth, a, t.a_stride, b, sums);
+      } else if (two) {
+        MatrixProducts<false, true>(first, t.depth, a, t.a_stride, b, sums);
+      } else {
+        MatrixProducts<false, false>(first, t.depth, a, t.a_stride, b, sums);
+      }
+      Store(t.output, c, r, rows, sums, kColumns);
+      if (two) Store(t.output, c + kByteChannels, r, rows, sums + kByteChannels, kColumns);
+    }
+  }
+}
+
+// Rows that are so few that a tile would be almost empty are multiplied one by one.
+constexpr long kFewRows = 3;
+
+void MatrixTileOf(const ByteTile& t) {
+  if (t.rows < kFewRows) return TileOf(t);
+  alignas(64) i32 sums[kRows * kColumns];
+  const long whole = t.rows / kRows * kRows;
+  if (whole > 0) MatrixRows(t, 0, whole, kRows, sums);
+  if (whole < t.rows) MatrixRows(t, whole, t.rows, t.rows - whole, sums);
+}
+
+// The four sums of products of bytes, as vectors of 8 channels.
+__m512i WordSum(const i32* ll, const i32* lh, const i32* hl, const i32* hh) {
+  const auto at = [](const i32* p) {
+    return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
+  };
+  // Products of two bytes without a sign have sums of 32 bits without a sign.
+  const __m512i middle =
+      _mm512_add_epi64(_mm512_cvtepi32_epi64(at(lh)), _mm512_cvtepu32_epi64(at(hl)));
+  const __m512i high = _mm512_slli_epi64(_mm512_cvtepi32_epi64(at(hh)), 16);
+  return _mm512_add_epi64(_mm512_add_epi64(high, _mm512_slli_epi64(middle, 8)),
+                          _mm512_cvtepu32_epi64(at(ll)));
+}
+
+void StoreWords(const WordTile& t, long channel, long row, long rows, const i32* sums) {
+  constexpr long kPart = 16 * kByteChannels;
+  const ByteOutput& o = t.output;
+  for (long half = 0; half < kByteChannels && channel + half < o.channels; half += kWordLanes) {
+    const WordFactors f = MakeWordFactors(o, channel + half);
+    for (long i = 0; i < rows; ++i) {
+      const i32* p = sums + i * kByteChannels + half;
+      StoreWord(o, f, WordSum(p, p + kPart, p + 2 * kPart, p + 3 * kPart),
+                t.y + (row + i) * t.y_stride);
+    }
+  }
+}
+
+// Tiles 0 to 3: the sums low low, low high, high low, high high (of a and b); 4 and 5: the planes of
+// a; 6 and 7: those of b.
+void WordTileOf(const WordTile& t) {
+  constexpr long kPart = 16 * kByteChannels;
+  alignas(64) i32 sums[4 * kPart];
+  for (long r = 0; r < t.rows; r += 16) {
+    const long rows = t.rows - r < 16 ? t.rows - r : 16;
+    if (r == 0 || rows < 16) ConfigureWords(rows);
+    const u8* a = t.a + r * t.a_stride;
+    for (long c = 0; c < t.output.channels; c += kByteChannels) {
+      const u8* b = t.b + 2 * c * t.depth;
+      const u8* b_high = b + kByteChannels * t.depth;
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (long k = 0; k < t.depth; k += kByteDepth) {
+        _tile_loadd(4, a + k, t.a_stride);
+        _tile_loadd(6, b + k * kByteChannels, 64);
+        _tile_dpbuud(0, 4, 6);
+        _tile_loadd(7, b_high + k * kByteChannels, 64);
+        _tile_dpbusd(1, 4, 7);
+        _tile_loadd(5, a + t.depth + k, t.a_stride);
+        _tile_dpbuud(2, 5, 6);
+        _tile_dpbusd(3, 5, 7);
+      }
+      _tile_stored(0, sums, 64);
+      _tile_stored(1, sums + kPart, 64);
+      _tile_stored(2, sums + 2 * kPart, 64);
+      _tile_stored(3, sums + 3 * kPart, 64);
+      StoreWords(t, c, r, rows, sums);
+    }
+  }
+}
+
+void EndMatrix() { _tile_release(); }
+
+#endif
+
+// --- Windows of single channels ------------------------------------------------------------------
+
+#if defined(__AVX512VNNI__)
+
+// The bytes of 4 taps side by side: vector q holds, in 128-bit lane l, the channels 16 l + 4 q to
+// 16 l + 4 q + 3.
+struct Taps {
+  __m512i part[4];
+};
+
+Taps Interleaved(const u8* const* taps, long channel, __mmask64 mask) {
+  __m512i x[4];
+#pragma GCC unroll 4
+  for (int t = 0; t < 4; ++t) x[t] = _mm512_maskz_loadu_epi8(mask, taps[t] + channel);
+  const __m512i low = _mm512_unpacklo_epi8(x[0], x[1]), high = _mm512_unpackhi_epi8(x[0], x[1]);
+  const __m512i low2 = _mm512_unpacklo_epi8(x[2], x[3]), high2 = _mm512_unpackhi_epi8(x[2], x[3]);
+  return {{_mm512_unpacklo_epi16(low, low2), _mm512_unpackhi_epi16(low, low2),
+           _mm512_unpacklo_epi16(high, high2), _mm512_unpackhi_epi16(high, high2)}};
+}
+
+// The order of channels in the parts of Taps.
+void Scatter(const int* from, long count, int otherwise, i32* to) {
+  for (int q = 0; q < 4; ++q) {
+    for (int i = 0; i < 16; ++i) {
+      const int channel = i / 4 * 16 + 4 * q + i % 4;
+      to[16 * q + i] = channel < count ? from[channel] : otherwise;
+    }
+  }
+}
+
+bool WindowsFast(const ByteWindows& w, long channel, long count) {
+  const ByteOutput& o = w.output;
+  if (o.negative_multiplier) return false;
+  for (long i = 0; i < count; ++i) {
+    if (o.shift[channel + i] < 32) return false;
+  }
+  alignas(64) i32 bias[kByteLanes], multiplier[kByteLanes], shift[kByteLanes];
+  int narrow[kByteLanes];
+  for (long i = 0; i < count; ++i) narrow[i] = static_cast<int>(o.bias[channel + i]);
+  Scatter(narrow, count, 0, bias);
+  Scatter(o.multiplier + channel, count, 0, multiplier);
+  Scatter(o.shift + channel, count, 32, shift);
+  Factors f[4];
+  for (int q = 0; q < 4; ++q) {
+    f[q] = MakeFactors(_mm512_load_si512(multiplier + 16 * q), _mm512_load_si512(shift + 16 * q));
+  }
+  const __mmask64 mask = count == 64 ? ~0ull : (1ull << count) - 1;
+  const __m512i zero = _mm512_set1_epi32(o.zero_y);
+  const __m512i low = _mm512_set1_epi32(o.lowest), high = _mm512_set1_epi32(o.highest);
+  const signed char* weights = w.w + channel * w.tap_stride;
+  for (long i = 0; i < w.positions; ++i) {
+    __m512i sum[4];
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q) sum[q] = _mm512_load_si512(bias + 16 * q);
+    for (long t = 0; t < w.tap_stride; t += kByteTaps) {
+      const Taps x = Interleaved(w.taps + i * w.tap_stride + t, channel, mask);
+#pragma GCC unroll 4
+      for (int q = 0; q < 4; ++q) {
+        const __m512i four = _mm512_loadu_si512(weights + t * kByteLanes + 64 * q);
+        sum[q] = _mm512_dpbusd_epi32(sum[q], x.part[q], four);
+      }
+    }
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q) {
+      sum[q] = Bounded(_mm512_add_epi32(Requantized(sum[q], f[q]), zero), low, high);
+    }
+    const __m512i codes =
+        _mm512_packus_epi16(_mm512_packs_epi32(sum[0], sum[1]), _mm512_packs_epi32(sum[2], sum[3]));
+    _mm512_mask_storeu_epi8(o.y + i * o.y_stride + channel, mask, codes);
+  }
+  return true;
+}
+
+#endif
+
+// Where weights of channel c of a block and tap p of four lie: in the order of Taps.
+long WindowWeight(long c, long p) { return c % 16 / 4 * 64 + (c / 16 * 4 + c % 4) * 4 + p; }
+
+void WindowsOf(const ByteWindows& w) {
+  const ByteOutput& o = w.output;
+  for (long channel = 0; channel < o.channels; channel += kByteLanes) {
+    const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
+#if defined(__AVX512VNNI__)
+    if (WindowsFast(w, channel, count)) continue;
+#endif
+    alignas(64) i32 sums[kWindowRows * kByteLanes];
+    i32 weights[kByteLanes];
+    for (long first = 0; first < w.positions; first += kWindowRows) {
+      const long rows = w.positions - first < kWindowRows ? w.positions - first : kWindowRows;
+      for (long i = 0; i < rows * kByteLanes; ++i) sums[i] = 0;
+      for (long t = 0; t < w.tap_stride; ++t) {
+        const signed char* four = w.w + channel * w.tap_stride + t / 4 * 4 * kByteLanes;
+        for (long c = 0; c < count; ++c) weights[c] = four[WindowWeight(c, t % 4)];
+        for (long i = 0; i < rows; ++i) {
+          const u8* x = w.taps[(first + i) * w.tap_stride + t] + channel;
+          i32* sum = sums + i * kByteLanes;
+          for (long c = 0; c < count; ++c) sum[c] += x[c] * weights[c];
+        }
+      }
+      for (long c = 0; c < count; c += kByteChannels) {
+        Store(o, channel + c, first, rows, sums + c, kByteLanes);
+      }
+    }
+  }
+}
+
+void WordWindowsOf(const WordWindows& w) {
+  const ByteOutput& o = w.output;
+  for (long channel = 0; channel < o.channels; channel += kByteLanes) {
+    const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
+    for (long i = 0; i < w.positions; ++i) {
+      alignas(64) i64 sums[kByteLanes] = {};
+      for (long t = 0; t < w.tap_stride; ++t) {
+        const u16* x = w.taps[i * w.tap_stride + t] + channel;
+        const i16* weights = w.w + t * o.channels + channel;
+        // A product has less than 32 bits.
+        for (long c = 0; c < count; ++c) sums[c] += static_cast<i32>(x[c]) * weights[c];
+      }
+      u16* y = w.y + i * w.y_stride;
+#if defined(__AVX512F__)
+      for (long c = 0; c < count; c += kWordLanes) {
+        StoreWord(o, MakeWordFactors(o, channel + c), _mm512_load_si512(sums + c), y);
+      }
+#else
+      for (long c = 0; c < count; ++c) {
+        const long at = channel + c;
+        y[at] = static_cast<u16>(Code(o, sums[c] + o.bias[at], at));
+      }
+#endif
+    }
+  }
+}
+
+}  // namespace
+
+#define CAFFE_JOIN_(a, b) a##b
+#define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
+#define CAFFE_STRING_(a) #a
+#define CAFFE_STRING(a) CAFFE_STRING_(a)
+#if defined(__AMX_INT8__)
+extern const ByteSteps byte_steps_amx;
+constinit const ByteSteps byte_steps_amx{"amx",          &MatrixTileOf, &WindowsOf, &WordTileOf,
+                                         &WordWindowsOf, nullptr,       &EndMatrix};
+#endif
+#if defined(__AVX512VNNI__)
+#define CAFFE_STEPS_NAME "vnni"
+#else
+#define CAFFE_STEPS_NAME CAFFE_STRING(CAFFE_HOST_LEVEL)
+#endif
+extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
+constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
+    CAFFE_STEPS_NAME, &TileOf, &WindowsOf, nullptr, &WordWindowsOf, nullptr, nullptr};
+
+}  // namespace caffe

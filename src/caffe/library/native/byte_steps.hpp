@@ -1,0 +1,83 @@
+// Products of codes of 8 bits on the CPU: u8 activations, s8 weights (code - 128), sums in i32,
+// requantized while they are in the first cache.
+//
+// Uses no standard headers and no inline functions, because the file is compiled once per
+// instruction level, see kernels/dialect/host.h.
+#pragma once
+
+namespace caffe {
+
+inline constexpr long kByteChannels = 16;  // channels of a block of packed weights
+inline constexpr long kByteDepth = 64;     // packed rows have a multiple of this many products
+inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
+inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
+
+// The requantization of the channels of a product, for all its rows.
+struct ByteOutput {
+  long channels;
+  const long* bias;
+  const int *multiplier, *shift;
+  const int *negative_multiplier, *negative_shift;  // of sums below 0; null if they have no slope
+  int zero_y, lowest, highest;                      // codes
+  unsigned char* y;
+  long y_stride;
+};
+
+// y [rows, channels] = requantized products of rows of codes with packed weights.
+struct ByteTile {
+  long rows;
+  long depth;  // of packed weights and of rows of a, a multiple of kByteDepth
+  const unsigned char* a;
+  long a_stride;
+  const signed char* b;  // [channels / kByteChannels][depth / 4][kByteChannels][4]
+  ByteOutput output;
+};
+
+// Positions of a depthwise convolution. Position i and tap t read `channels` codes from
+// taps[i * tap_stride + t] on; tap_stride is a multiple of kByteTaps.
+struct ByteWindows {
+  long positions, tap_stride;
+  const unsigned char* const* taps;
+  const signed char* w;  // [channels / kByteLanes][tap_stride / 4][kByteLanes][4]
+  ByteOutput output;
+};
+
+// Products of codes of 16 bits with weights of 16 bits, by products of their bytes. The sums have 64
+// bits.
+struct WordTile {
+  long rows;
+  long depth;  // bytes of a plane, a multiple of kByteDepth, at most 2^15
+  // Rows of two planes: the low bytes, then the high ones.
+  const unsigned char* a;
+  long a_stride;
+  // [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight = 256 high + low;
+  // high has a sign.
+  const unsigned char* b;
+  // The y of `output` is not used.
+  ByteOutput output;
+  unsigned short* y;
+  long y_stride;
+};
+
+// ByteWindows for codes and weights (code - 32768) of 16 bits.
+struct WordWindows {
+  long positions, tap_stride;
+  const unsigned short* const* taps;
+  const short* w;     // [tap_stride][channels]
+  ByteOutput output;  // its y is not used
+  unsigned short* y;
+  long y_stride;
+};
+
+struct ByteSteps {
+  const char* name;
+  void (*tile)(const ByteTile&);
+  void (*windows)(const ByteWindows&);
+  void (*words)(const WordTile&);  // null if there is no fast one
+  void (*word_windows)(const WordWindows&);
+  // A thread calls these before and after its tiles; null if there is nothing to do.
+  void (*begin)();
+  void (*end)();
+};
+
+}  // namespace caffe

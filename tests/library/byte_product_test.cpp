@@ -1,0 +1,552 @@
+// Products of codes of 8 bits with channels last, on the CPU, against their definition in exact
+// arithmetic: all instructions that the processor has, all layouts and shapes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/library/layout_converter.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "caffe/library/native/byte_product.hpp"
+#include "library/exact_requantize.hpp"
+#include "library/library_support.hpp"
+
+namespace caffe {
+namespace {
+
+using test::Wide;
+
+// A fixed sequence of numbers (splitmix64).
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed) {}
+  int64_t Next(int64_t low, int64_t high) {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return low + static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(high - low + 1));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// The factors of channels, and what a sum adds.
+struct Channels {
+  std::vector<long> bias;
+  std::vector<int> multiplier, shift, negative_multiplier, negative_shift;
+  int zero_y = 0, lowest = 0, highest = 255;
+
+  int64_t Code(int64_t products, int64_t c) const {
+    const Wide v = static_cast<Wide>(products) + bias[c];
+    const Requant factor{multiplier[c], shift[c]};
+    int64_t r = test::ExactRequantize(v, factor);
+    if (v < 0 && !negative_multiplier.empty()) {
+      r = test::ExactRequantize(v, {std::abs(negative_multiplier[c]), negative_shift[c]});
+      if (negative_multiplier[c] < 0) r = -r;
+    }
+    return std::clamp<int64_t>(r + zero_y, lowest, highest);
+  }
+
+  ByteOutput Output(uint8_t* y, long stride) const {
+    ByteOutput o{};
+    o.channels = static_cast<long>(bias.size());
+    o.bias = bias.data();
+    o.multiplier = multiplier.data();
+    o.shift = shift.data();
+    if (!negative_multiplier.empty()) {
+      o.negative_multiplier = negative_multiplier.data();
+      o.negative_shift = negative_shift.data();
+    }
+    o.zero_y = zero_y;
+    o.lowest = lowest;
+    o.highest = highest;
+    o.y = y;
+    o.y_stride = stride;
+    return o;
+  }
+};
+
+enum class Kind { kPlain, kRelu, kSlope, kLargeFactors };
+
+Channels RandomChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) {
+  Numbers numbers(seed);
+  Channels channels;
+  const double sums = 255 * 127 * 0.25 * std::sqrt(static_cast<double>(depth));
+  for (int64_t c = 0; c < count; ++c) {
+    const double large = kind == Kind::kLargeFactors && c % 3 == 0 ? sums * 3 : 255;
+    const Requant factor =
+        Requant::FromReal(large / sums * static_cast<double>(numbers.Next(1, 1000)) / 1000);
+    const int64_t most = static_cast<int64_t>(std::min(sums, 0x1p30));
+    channels.bias.push_back(numbers.Next(-most, most));
+    channels.multiplier.push_back(factor.multiplier);
+    channels.shift.push_back(factor.shift);
+    if (kind != Kind::kSlope) continue;
+    const Requant negative = Requant::FromReal(factor.real() * 0.3);
+    channels.negative_multiplier.push_back(c % 2 ? -negative.multiplier : negative.multiplier);
+    channels.negative_shift.push_back(negative.shift);
+  }
+  channels.zero_y = static_cast<int>(numbers.Next(0, 255));
+  if (kind == Kind::kRelu) channels.lowest = channels.zero_y;
+  return channels;
+}
+
+class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
+ protected:
+  // `worst`: 1, all operands are the largest; -1, weights are the smallest.
+  void Check(int64_t rows, int64_t channels, int64_t k, Kind kind, int worst = 0) {
+    const ByteSteps& steps = *GetParam();
+    Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
+    const PackedBytes packed(channels, k, 1);
+    const int64_t depth = packed.depth(), pitch = channels + 3;
+    // What follows a row in memory must not matter.
+    std::vector<uint8_t> a(rows * depth), w(channels * k), y(rows * pitch, 7);
+    for (uint8_t& code : a) code = static_cast<uint8_t>(worst ? 255 : numbers.Next(0, 255));
+    for (uint8_t& code : w) {
+      code = static_cast<uint8_t>(worst > 0 ? 255 : worst < 0 ? 1 : numbers.Next(1, 255));
+    }
+    std::vector<char> b(packed.bytes());
+    PackedBytes::Order order(k);
+    for (int64_t i = 0; i < k; ++i) order[i] = i;
+    packed.Pack(w.data(), order, b.data());
+    Channels all = RandomChannels(channels, k, kind, 5);
+    if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 30));
+    ByteTile tile{rows,
+                  depth,
+                  a.data(),
+                  depth,
+                  reinterpret_cast<const signed char*>(b.data()),
+                  all.Output(y.data(), pitch)};
+    if (steps.begin) steps.begin();
+    steps.tile(tile);
+    if (steps.end) steps.end();
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) sum += a[i * depth + p] * (w[c * k + p] - 128);
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << steps.name << " " << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
+
+  void CheckWindows(int64_t positions, int64_t channels, int64_t taps, Kind kind) {
+    const ByteSteps& steps = *GetParam();
+    Numbers numbers(static_cast<uint64_t>(positions * 1000 + channels + taps));
+    const PackedWindows packed(channels, taps);
+    std::vector<uint8_t> x(positions * channels), w(channels * taps), zeros(channels, 99);
+    for (uint8_t& code : x) code = static_cast<uint8_t>(numbers.Next(0, 255));
+    for (uint8_t& code : w) code = static_cast<uint8_t>(numbers.Next(1, 255));
+    std::vector<char> b(packed.bytes());
+    packed.Pack(w.data(), b.data());
+    const int64_t stride = packed.tap_stride(), pitch = channels + 5;
+    std::vector<const uint8_t*> list(positions * stride, zeros.data());
+    for (int64_t i = 0; i < positions; ++i) {
+      for (int64_t t = 0; t < taps; ++t) {
+        if ((i + t) % 5 == 0) continue;
+        list[i * stride + t] = x.data() + (i * 3 + t) % positions * channels;
+      }
+    }
+    std::vector<uint8_t> y(positions * pitch, 7);
+    const Channels all = RandomChannels(channels, taps, kind, 9);
+    ByteWindows windows{positions, stride, list.data(),
+                        reinterpret_cast<const signed char*>(b.data()),
+                        all.Output(y.data(), pitch)};
+    steps.windows(windows);
+    for (int64_t i = 0; i < positions; ++i) {
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t t = 0; t < taps; ++t) {
+          sum += list[i * stride + t][c] * (w[c * taps + t] - 128);
+        }
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << steps.name << " " << channels << " channels, " << taps << " taps at " << i << ", "
+            << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
+};
+
+TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
+  for (const int64_t rows : {1, 2, 3, 5, 11, 12, 16, 17, 31, 32, 33, 49, 70}) {
+    for (const int64_t channels : {1, 15, 16, 17, 32, 33, 48, 67}) {
+      Check(rows, channels, 70, Kind::kPlain);
+    }
+  }
+  for (const int64_t k : {1, 3, 4, 63, 64, 65, 200}) Check(19, 35, k, Kind::kPlain);
+}
+
+TEST_P(ByteStepsTest, EveryEpilogue) {
+  for (const Kind kind : {Kind::kRelu, Kind::kSlope, Kind::kLargeFactors}) {
+    Check(35, 50, 90, kind);
+    CheckWindows(20, 70, 9, kind);
+  }
+}
+
+TEST_P(ByteStepsTest, WorstOperandsAtTheLimitOfDepth) {
+  for (const int worst : {1, -1}) {
+    Check(17, 18, kNarrowDepth, Kind::kPlain, worst);
+    Check(1, 18, kNarrowDepth, Kind::kPlain, worst);
+  }
+}
+
+TEST_P(ByteStepsTest, WindowsOfSingleChannels) {
+  for (const int64_t channels : {1, 16, 40, 63, 64, 65, 130, 192}) {
+    for (const int64_t taps : {1, 4, 9, 25}) CheckWindows(37, channels, taps, Kind::kPlain);
+  }
+}
+
+// Codes and weights of 16 bits, by products of their bytes.
+TEST_P(ByteStepsTest, Words) {
+  const ByteSteps& steps = *GetParam();
+  if (!steps.words) GTEST_SKIP() << steps.name << " has no products of 16 bits";
+  struct Case {
+    int64_t rows, channels, k;
+    Kind kind;
+    int worst;
+  };
+  std::vector<Case> cases{{1, 1, 1, Kind::kPlain, 0},
+                          {17, 18, kNarrowDepth, Kind::kPlain, 1},
+                          {17, 18, kNarrowDepth, Kind::kPlain, -1},
+                          {20, 40, 90, Kind::kRelu, 0},
+                          {20, 40, 90, Kind::kSlope, 0},
+                          {20, 40, 90, Kind::kLargeFactors, 0}};
+  for (const int64_t rows : {2, 15, 16, 33}) {
+    for (const int64_t channels : {7, 8, 9, 16, 25, 33}) {
+      cases.push_back({rows, channels, 70, Kind::kPlain, 0});
+    }
+  }
+  for (const auto& [rows, channels, k, kind, worst] : cases) {
+    Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
+    const PackedBytes packed(channels, k, 1, 2);
+    const int64_t depth = packed.depth(), pitch = channels + 3;
+    std::vector<uint16_t> x(rows * k), w(channels * k), y(rows * pitch, 7);
+    for (uint16_t& code : x) code = static_cast<uint16_t>(worst ? 65535 : numbers.Next(0, 65535));
+    for (uint16_t& code : w) {
+      code = static_cast<uint16_t>(worst > 0 ? 65535 : worst < 0 ? 1 : numbers.Next(1, 65535));
+    }
+    std::vector<uint8_t> a(rows * 2 * depth, 99);
+    for (int64_t i = 0; i < rows * k; ++i) {
+      uint8_t* row = &a[i / k * 2 * depth + i % k];
+      row[0] = static_cast<uint8_t>(x[i] & 255);
+      row[depth] = static_cast<uint8_t>(x[i] >> 8);
+    }
+    std::vector<char> b(packed.bytes());
+    PackedBytes::Order order(k);
+    for (int64_t i = 0; i < k; ++i) order[i] = i;
+    packed.Pack(w.data(), order, b.data());
+    Channels all = RandomChannels(channels, k, kind, 5);
+    // Sums and codes are 257 times as large as those of 8 bits.
+    for (int64_t c = 0; c < channels; ++c) {
+      all.bias[c] *= 65536;
+      if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
+      if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
+    }
+    if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 46));
+    all.zero_y = static_cast<int>(numbers.Next(0, 65535));
+    all.lowest = kind == Kind::kRelu ? all.zero_y : 0;
+    all.highest = 65535;
+    WordTile tile{};
+    tile.rows = rows;
+    tile.depth = depth;
+    tile.a = a.data();
+    tile.a_stride = 2 * depth;
+    tile.b = reinterpret_cast<const uint8_t*>(b.data());
+    tile.output = all.Output(nullptr, 0);
+    tile.y = y.data();
+    tile.y_stride = pitch;
+    steps.words(tile);
+    if (steps.end) steps.end();
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          sum += static_cast<int64_t>(x[i * k + p]) * (w[c * k + p] - 32768);
+        }
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
+}
+
+TEST_P(ByteStepsTest, WindowsOfSingleChannelsOfWords) {
+  const ByteSteps& steps = *GetParam();
+  for (const Kind kind : {Kind::kPlain, Kind::kSlope, Kind::kLargeFactors}) {
+    for (const int64_t channels : {1, 8, 70}) {
+      constexpr int64_t kPositions = 7, kTaps = 9;
+      Numbers numbers(static_cast<uint64_t>(channels));
+      const PackedWindows packed(channels, kTaps);
+      const int64_t stride = packed.tap_stride(), pitch = channels + 5;
+      std::vector<uint16_t> x(kPositions * channels), w(channels * kTaps), zeros(channels, 999);
+      for (uint16_t& code : x) code = static_cast<uint16_t>(numbers.Next(65000, 65535));
+      for (uint16_t& code : w) code = static_cast<uint16_t>(numbers.Next(1, 65535));
+      std::vector<char> b(packed.word_bytes());
+      packed.Pack(w.data(), b.data());
+      std::vector<const uint16_t*> list(kPositions * stride, zeros.data());
+      for (int64_t i = 0; i < kPositions; ++i) {
+        for (int64_t t = 0; t < kTaps; ++t) {
+          if ((i + t) % 5) list[i * stride + t] = x.data() + (i * 3 + t) % kPositions * channels;
+        }
+      }
+      std::vector<uint16_t> y(kPositions * pitch, 7);
+      Channels all = RandomChannels(channels, kTaps, kind, 9);
+      for (int64_t c = 0; c < channels; ++c) {
+        all.bias[c] *= 65536;
+        if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
+        if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
+      }
+      all.highest = 65535;
+      WordWindows windows{kPositions,
+                          stride,
+                          list.data(),
+                          reinterpret_cast<const int16_t*>(b.data()),
+                          all.Output(nullptr, 0),
+                          y.data(),
+                          pitch};
+      steps.word_windows(windows);
+      for (int64_t i = 0; i < kPositions; ++i) {
+        for (int64_t c = 0; c < channels; ++c) {
+          int64_t sum = 0;
+          for (int64_t t = 0; t < kTaps; ++t) {
+            sum += static_cast<int64_t>(list[i * stride + t][c]) * (w[c * kTaps + t] - 32768);
+          }
+          ASSERT_EQ(y[i * pitch + c], all.Code(sum, c)) << steps.name << " " << channels;
+        }
+        for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByteStepsTest, testing::ValuesIn(AllByteSteps()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+// --- Convolutions --------------------------------------------------------------------------------
+
+ConvDescriptor Conv(int64_t batch, int64_t in, Shape input, int64_t out, Shape kernel,
+                    Shape stride = {}, Shape pad = {}, Shape dilation = {}, int64_t group = 1) {
+  ConvDescriptor d;
+  d.batch = batch;
+  d.in_channels = in;
+  d.out_channels = out;
+  d.group = group;
+  d.geometry = {std::move(input), std::move(kernel), std::move(stride), std::move(pad),
+                std::move(dilation)};
+  d.in = d.out = kQuant8;
+  d.epilogue.bias = Epilogue::Bias::kPerRow;
+  d.Normalize();
+  return d;
+}
+
+// In place of `codes` in kNCHW.
+template <class Code>
+std::vector<Code> ChannelsLast(const std::vector<Code>& codes, int64_t channels,
+                               int64_t positions) {
+  std::vector<Code> last(codes.size());
+  const int64_t image = channels * positions;
+  for (int64_t i = 0; i < static_cast<int64_t>(codes.size()); ++i) {
+    const int64_t c = i % image / positions, p = i % positions;
+    last[i / image * image + p * channels + c] = codes[i];
+  }
+  return last;
+}
+
+class ByteConvolutionTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { SetHostLevel(GetParam()); }
+  void TearDown() override { SetHostLevel(level_); }
+
+  // Channels last in y, first or last in x, against the operator for kNCHW.
+  void Check(ConvDescriptor d, int64_t pitch = 0) {
+    CheckType<uint8_t>(d, pitch);
+    if (!HasFastWordSteps()) return;
+    d.in = d.out = kQuant16;
+    CheckType<uint16_t>(d, pitch);
+  }
+
+ private:
+  template <class Code> void CheckType(ConvDescriptor d, int64_t pitch) {
+    Device* device = Runtime::Get().cpu();
+    Numbers numbers(3);
+    const int64_t most = d.in.info().code_max;
+    const int64_t positions = d.geometry.output_count();
+    std::vector<Code> x(d.batch * d.in_channels * d.geometry.input_count());
+    std::vector<Code> w(d.weight_count());
+    for (Code& code : x) code = static_cast<Code>(numbers.Next(0, most));
+    for (Code& code : w) code = static_cast<Code>(numbers.Next(1, most));
+    Channels channels = RandomChannels(d.out_channels, d.depth(), Kind::kPlain, 4);
+    for (int& shift : channels.shift) shift += d.in == kQuant16 ? 8 : 0;
+    const auto bytes = [&](const auto& values) {
+      auto memory = std::make_unique<test::Bytes>(
+          device, static_cast<int64_t>(values.size() * sizeof(values[0])));
+      device->Upload(*memory, values.data(), values.size() * sizeof(values[0]));
+      return memory;
+    };
+    const auto bias = bytes(channels.bias), multiplier = bytes(channels.multiplier);
+    const auto shift = bytes(channels.shift), weights = bytes(w);
+    const QuantArguments quant{
+        *bias, *multiplier, *shift, static_cast<int32_t>(most / 7), channels.zero_y, 1};
+    const auto run = [&](const std::vector<Code>& from) {
+      const auto input = bytes(from);
+      const int64_t count = d.batch * positions * d.y_row();
+      test::Bytes y(device, count * static_cast<int64_t>(sizeof(Code)));
+      const auto op = Multiplexer::Convolution(device, d);
+      EXPECT_STREQ(op->library(), "native");
+      test::Memory memory(device, op.get());
+      ConvArguments forward{*input, *weights, {}, {}, y};
+      forward.quant = &quant;
+      forward = memory(forward);
+      // Twice: the second finds whatever the first left in its workspace.
+      for (int i = 0; i < 2; ++i) op->Forward(forward);
+      std::vector<Code> result(count);
+      device->Download(result.data(), y, count * sizeof(Code));
+      return result;
+    };
+    const std::vector<Code> expected = ChannelsLast(run(x), d.out_channels, positions);
+    d.y_layout = Layout::kNHWC;
+    d.y_pitch = pitch;
+    for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
+      d.x_layout = layout;
+      const bool last = layout == Layout::kNHWC;
+      std::vector<Code> y =
+          run(last ? ChannelsLast(x, d.in_channels, d.geometry.input_count()) : x);
+      for (int64_t i = 0; pitch > 0 && i < d.batch * positions; ++i) {
+        std::memmove(&y[i * d.out_channels], &y[i * pitch], d.out_channels * sizeof(Code));
+      }
+      y.resize(expected.size());
+      EXPECT_EQ(y, expected) << d.name();
+    }
+  }
+
+  const std::string level_ = HostLevel();
+};
+
+TEST_P(ByteConvolutionTest, WindowsStridesPadsDilationsAndGroups) {
+  Check(Conv(2, 1, {9, 8}, 5, {5, 5}));
+  Check(Conv(2, 3, {7, 9}, 4, {3, 2}, {2, 1}, {1, 2}));
+  Check(Conv(3, 4, {8, 8}, 6, {3, 3}, {1, 1}, {2, 2}, {2, 3}, 2));
+  Check(Conv(1, 6, {5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {}, 6));
+  Check(Conv(2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1}));
+  Check(Conv(1, 3, {40, 41}, 20, {11, 11}, {4, 4}, {2, 2}));
+  Check(Conv(1, 2, {30, 30}, 7, {19, 19}, {2, 2}, {3, 3}));
+  Check(Conv(2, 70, {6, 5}, 70, {3, 3}, {2, 2}, {1, 1}, {}, 70));
+  Check(Conv(1, 5, {9, 9}, 5, {5, 5}, {1, 1}, {2, 2}, {2, 2}, 5));
+}
+
+TEST_P(ByteConvolutionTest, PointwiseWithAndWithoutCopies) {
+  Check(Conv(1, 64, {20, 20}, 40, {1, 1}));
+  Check(Conv(2, 70, {3, 3}, 67, {1, 1}));
+  Check(Conv(1, 256, {7, 7}, 512, {1, 1}));
+  Check(Conv(2, 64, {9, 8}, 48, {1, 1}, {2, 2}));
+}
+
+TEST_P(ByteConvolutionTest, WeightsThatAreLargerThanTheImages) {
+  Check(Conv(2, 40, {5, 5}, 300, {3, 3}, {}, {1, 1}));
+  Check(Conv(1, 64, {4, 4}, 130, {3, 3}, {}, {1, 1}, {}, 2));
+}
+
+TEST_P(ByteConvolutionTest, OneAxisAndWindowsBeyondThePadding) {
+  Check(Conv(2, 3, {17}, 4, {4}, {3}, {2}, {2}));
+  Check(Conv(2, 3, {2, 3}, 4, {3, 5}, {2, 3}));
+  Check(Conv(2, 2, {5, 2}, 3, {3, 5}, {1, 2}, {0, 1}));
+}
+
+TEST_P(ByteConvolutionTest, PartsOfLargerArrays) {
+  Check(Conv(2, 8, {6, 6}, 20, {3, 3}, {}, {1, 1}), 33);
+  Check(Conv(1, 16, {6, 6}, 16, {3, 3}, {}, {1, 1}, {}, 16), 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByteConvolutionTest, testing::ValuesIn(HostLevels()),
+                         [](const auto& info) { return info.param; });
+
+// --- Pooling and layouts -------------------------------------------------------------------------
+
+class CodesChannelsLastTest : public testing::TestWithParam<DataType> {};
+
+std::vector<char> Read(Device* device, DevicePtr from, int64_t bytes) {
+  std::vector<char> result(bytes);
+  device->Download(result.data(), from, bytes);
+  return result;
+}
+
+// From NCHW to NHWC and back.
+TEST_P(CodesChannelsLastTest, ConversionsKeepCodes) {
+  Device* device = Runtime::Get().cpu();
+  const int64_t bytes = 2 * 37 * 45 * static_cast<int64_t>(GetParam().bytes());
+  Numbers numbers(8);
+  std::vector<char> codes(bytes);
+  for (char& code : codes) code = static_cast<char>(numbers.Next(0, 255));
+  const test::Bytes x(device, bytes), last(device, bytes), back(device, bytes);
+  device->Upload(x, codes.data(), bytes);
+  LayoutConverter converter(device, GetParam());
+  converter.Run(2, 37, 45, x, last, Layout::kNHWC);
+  converter.Run(2, 37, 45, last, back, Layout::kNCHW);
+  EXPECT_EQ(Read(device, back, bytes), codes);
+  EXPECT_NE(Read(device, last, bytes), codes);
+}
+
+TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
+  Device* device = Runtime::Get().cpu();
+  const int64_t channels = 300, element = static_cast<int64_t>(GetParam().bytes());
+  using Method = PoolDescriptor::Method;
+  struct Window {
+    int64_t kernel, stride, pad;
+  };
+  for (const Method method : {Method::kMax, Method::kAverage}) {
+    for (const auto& [kernel, stride, pad] : {Window{3, 2, 0}, Window{3, 1, 1}, Window{2, 2, 0}}) {
+      PoolDescriptor d;
+      d.method = method;
+      d.types = TypeTriple::Equal(GetParam());
+      d.planes = 2 * channels;
+      const int64_t output = (11 + 2 * pad - kernel + stride - 1) / stride + 1;
+      d.height = d.width = {11, output, kernel, stride, pad};
+      const int64_t bytes = d.planes * 121 * element, result = d.planes * output * output * element;
+      Numbers numbers(8);
+      std::vector<char> codes(bytes);
+      for (char& code : codes) code = static_cast<char>(numbers.Next(0, 255));
+      std::vector<int32_t> factors(2 * kernel * kernel);
+      for (int64_t i = 0; i < kernel * kernel; ++i) {
+        const Requant factor = Requant::FromReal(1.7 / static_cast<double>(i + 1));
+        factors[i] = factor.multiplier;
+        factors[kernel * kernel + i] = factor.shift;
+      }
+      const int64_t half = kernel * kernel * 4;
+      const test::Bytes x(device, bytes), x_last(device, bytes), y(device, result);
+      const test::Bytes y_last(device, result), mask(device, result * 4), both(device, 2 * half);
+      device->Upload(x, codes.data(), bytes);
+      device->Upload(both, factors.data(), 2 * half);
+      LayoutConverter converter(device, GetParam());
+      converter.Run(2, channels, 121, x, x_last, Layout::kNHWC);
+      const bool average = method == Method::kAverage;
+      QuantArguments quant{{}, DevicePtr(both), DevicePtr(both) + half, 77, 11, 1};
+      PoolArguments arguments{x, y};
+      arguments.mask = mask;
+      if (average) arguments.quant = &quant;
+      Multiplexer::Pooling(device, d)->Forward(arguments);
+      d.layout = Layout::kNHWC;
+      d.channels = channels;
+      arguments.x = x_last;
+      arguments.y = y_last;
+      Multiplexer::Pooling(device, d)->Forward(arguments);
+      const test::Bytes back(device, result);
+      converter.Run(2, channels, output * output, y_last, back, Layout::kNCHW);
+      EXPECT_EQ(Read(device, back, result), Read(device, y, result))
+          << d.name() << (average ? " average" : " max");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CodesChannelsLastTest, testing::Values(kQuant8, kQuant16),
+                         [](const auto& info) { return info.param.name(); });
+
+}  // namespace
+}  // namespace caffe
