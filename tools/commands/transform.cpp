@@ -9,7 +9,7 @@
 #include "caffe/core/error.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
-#include "commands/json.hpp"
+#include "caffe/core/json.hpp"
 
 namespace caffe {
 namespace {
