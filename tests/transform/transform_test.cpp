@@ -505,6 +505,11 @@ TEST(TransformTest, FilesAndGivenInputs) {
   EXPECT_EQ(outputs.at(0).largest_difference, 0) << "the bias alone";
   options.inputs.clear();
   EXPECT_GT(CompareOutputs(model, changed, options).at(0).largest_difference, 0.1);
+  // An output that is not finite is reported.
+  changed.mutable_layer(1)->mutable_blobs(1)->set_data(0, INFINITY);
+  const OutputDifference infinite = CompareOutputs(model, changed, options).at(0);
+  EXPECT_EQ(infinite.not_finite, 2 * 5 * 5);
+  EXPECT_EQ(infinite.largest_difference, 0) << "the other channels";
 }
 
 struct RealModel {
