@@ -25,12 +25,13 @@ py::dict ToDict(const caffe::TransformReport& report) {
         py::arg("bytes_after") = pass.bytes_after, py::arg("notes") = pass.notes));
   }
   for (const caffe::OutputDifference& output : report.outputs) {
-    outputs.append(py::dict(py::arg("blob") = output.blob, py::arg("count") = output.count,
-                            py::arg("items") = output.items, py::arg("largest") = output.largest,
-                            py::arg("largest_difference") = output.largest_difference,
-                            py::arg("relative") = output.relative,
-                            py::arg("cosine") = output.cosine,
-                            py::arg("same_argmax") = output.same_argmax));
+    outputs.append(
+        py::dict(py::arg("blob") = output.blob, py::arg("count") = output.count,
+                 py::arg("items") = output.items, py::arg("not_finite") = output.not_finite,
+                 py::arg("largest") = output.largest,
+                 py::arg("largest_difference") = output.largest_difference,
+                 py::arg("relative") = output.relative, py::arg("cosine") = output.cosine,
+                 py::arg("same_argmax") = output.same_argmax));
   }
   return py::dict(py::arg("passes") = passes, py::arg("outputs") = outputs);
 }

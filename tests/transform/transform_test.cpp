@@ -505,6 +505,11 @@ TEST(TransformTest, FilesAndGivenInputs) {
   EXPECT_EQ(outputs.at(0).largest_difference, 0) << "the bias alone";
   options.inputs.clear();
   EXPECT_GT(CompareOutputs(model, changed, options).at(0).largest_difference, 0.1);
+  // An output that is not finite is reported.
+  changed.mutable_layer(1)->mutable_blobs(1)->set_data(0, INFINITY);
+  const OutputDifference infinite = CompareOutputs(model, changed, options).at(0);
+  EXPECT_EQ(infinite.not_finite, 2 * 5 * 5);
+  EXPECT_EQ(infinite.largest_difference, 0) << "the other channels";
 }
 
 struct RealModel {
@@ -524,6 +529,12 @@ TEST_P(RealModelTest, AllPassesKeepTheOutputs) {
   settings.phase = TEST;
   settings.seed = 1701;
   NetParameter weights;
+  std::vector<double> unfolded;  // of a forward that computes layer by layer
+  const auto forward = [](Net* net) {
+    net->input_blobs()[0]->SetData(TestNumbers(net->input_blobs()[0]->count(), 3));
+    for (int i = 0; i < static_cast<int>(net->layers().size()); ++i) net->Forward(i, i);
+    return net->output_blobs()[0]->DataAsDouble();
+  };
   {
     Net made(net, settings);
     for (const auto& layer : made.layers()) {
@@ -536,6 +547,7 @@ TEST_P(RealModelTest, AllPassesKeepTheOutputs) {
       layer->blobs()[2]->SetData({2});
     }
     made.ToProto(&weights);
+    unfolded = forward(&made);
   }
   TransformOptions options;
   options.passes = {"all"};
@@ -551,6 +563,18 @@ TEST_P(RealModelTest, AllPassesKeepTheOutputs) {
   EXPECT_LE(report.outputs[0].relative, 1e-5);
   EXPECT_GE(report.outputs[0].cosine, 1 - 1e-9);
   EXPECT_EQ(report.outputs[0].same_argmax, 1);
+  // A whole forward folds, too, so that the report alone would not show an error of both.
+  Net folded(result, settings);
+  folded.CopyTrainedLayersFrom(result);
+  const std::vector<double> outputs = forward(&folded);
+  double largest = 0, worst = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    largest = std::max(largest, std::abs(unfolded[i]));
+    worst = std::max(worst, std::abs(outputs[i] - unfolded[i]));
+  }
+  EXPECT_LE(worst, 1e-5 * largest);
+  EXPECT_GT(worst, 0) << "other roundings";
+  RecordProperty("relative", Concat(worst / largest));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RealModelTest,

@@ -61,6 +61,11 @@ std::string Text(const TransformReport& report) {
                   Concat(output.same_argmax, " of ", output.items).c_str());
     text += line;
   }
+  for (const OutputDifference& output : report.outputs) {
+    if (output.not_finite == 0) continue;
+    text += Concat(output.blob, ": ", output.not_finite, " of ", output.count,
+                   " elements are not finite, and are left out\n");
+  }
   if (report.outputs.empty()) text += "(none: the nets have no output in common)\n";
   return text;
 }
@@ -81,6 +86,7 @@ std::string Json(const Options& options, const TransformReport& report) {
   for (const OutputDifference& output : report.outputs) {
     outputs += Concat(outputs.empty() ? "\n  " : ",\n  ", "{\"blob\": ", JsonString(output.blob),
                       ", \"count\": ", output.count, ", \"items\": ", output.items,
+                      ", \"not_finite\": ", output.not_finite,
                       ", \"largest\": ", JsonNumber(output.largest),
                       ", \"largest_difference\": ", JsonNumber(output.largest_difference),
                       ", \"relative\": ", JsonNumber(output.relative),

@@ -89,7 +89,9 @@ struct PassReport {
 struct OutputDifference {
   std::string blob;
   int64_t count = 0, items = 0;  // items: extent of axis 0
-  double largest = 0;            // magnitude, in the first net
+  // Elements that are infinite or NaN in one of the nets; the others give the numbers below.
+  int64_t not_finite = 0;
+  double largest = 0;  // magnitude, in the first net
   double largest_difference = 0;
   double relative = 0;  // largest_difference / largest
   double cosine = 1;
