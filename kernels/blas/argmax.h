@@ -14,11 +14,12 @@ DEVICE_FN i32 comes_before(Acctype v, Index i, Acctype w, Index j) {
 
 // x is [outer, channels, inner]. Finds the first top_k of each line of channels. Line i is at
 // position i % inner of outer i / inner; its results are at y[i / inner, parts, top_k, i % inner].
-// Indices go to part `index_part`, values to part `value_part`; a negative part is not written. Codes
-// have the order of their values, which are scale (code - zero point); the bits of `scale` are those of a
-// float, 1 for float kinds.
+// Indices go to part `index_part`, values to part `value_part`; a negative part is not written.
+// Codes have the order of their values, scale (code - zero point). `scale` holds the bits of a
+// float, which is 1 for float kinds.
 KERNEL(argmax, ARG(i64, lines), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
-       ARG(i32, parts), ARG(i32, index_part), ARG(i32, value_part), ARG(u32, scale), IN(MItype, x), OUT(f32, y)) {
+       ARG(i32, parts), ARG(i32, index_part), ARG(i32, value_part),
+       ARG(u32, scale), IN(MItype, x), OUT(f32, y)) {
   FOR_EACH_GROUP(i, lines) {
     const Index outer = i / inner, position = i - outer * inner;
     const Index from = outer * channels * inner + position;
@@ -36,7 +37,8 @@ KERNEL(argmax, ARG(i64, lines), ARG(i64, channels), ARG(i64, inner), ARG(i32, to
         index = better ? c : index;
       }
       if (index_part >= 0) STORE(f32, y, to + (index_part * top_k + k) * inner, (float)index);
-      if (value_part >= 0) STORE(f32, y, to + (value_part * top_k + k) * inner, (float)best * as_f32(scale));
+      const float value = (float)best * as_f32(scale);
+      if (value_part >= 0) STORE(f32, y, to + (value_part * top_k + k) * inner, value);
       before = best;
       before_index = index;
     }

@@ -1,6 +1,6 @@
 //! types: quantized
 // The transpose of a convolution over three spatial axes, in codes. x is [batch, group, channels,
-// in…], w [outputs, channels, kernel…], y [batch, outputs, out…]; positions are the product of out….
+// in], w is [outputs, channels, kernel], y is [batch, outputs, positions].
 // The sum of x w with the bias is requantized once, by the output's multiplier and shift.
 DEVICE_FN i32 deconvolve_begin(i32 at, i32 reach, i32 stride) {
   return at > reach ? (at - reach + stride - 1) / stride : 0;

@@ -1,4 +1,4 @@
-// Nets of the layers that compute in codes: ranges that were observed in float, codes on every device.
+// Nets of the layers that compute in codes: ranges observed in float, codes on every device.
 #include <gtest/gtest.h>
 
 #include <algorithm>

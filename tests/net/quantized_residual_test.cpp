@@ -1,5 +1,5 @@
-// Residual nets as they are published, with BatchNorm, Scale and ReLU in place, in quant8 and quant16:
-// all layers but Softmax compute in codes.
+// Residual nets as they are published, with BatchNorm, Scale and ReLU in place, in quant8 and
+// quant16: all layers but Softmax compute in codes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -20,8 +20,8 @@ class LayerRegistry;
 // blobs, shared by all pairs: weights [C, num_output / group, kernel…], bias [num_output].
 // convolution_param: as for Convolution. For upsampling by a factor f without learning: kernel_size
 //   2 f - f % 2, stride f, pad ceil((f - 1) / 2), num_output and group C, weight_filler bilinear.
-// Types: float kinds; quant8 and quant16 forward (CodeDeconvolution), with up to 3 spatial axes, where
-// y has a range of its own. Weights and bias are masters (float, double for double).
+// Types: float kinds; with up to 3 spatial axes, quant8 and quant16 forward (CodeDeconvolution),
+// where y has a range of its own. Weights and bias are masters (float, double for double).
 class Deconvolution : public WeightedLayer {
  public:
   using WeightedLayer::WeightedLayer;

@@ -15,7 +15,8 @@ class LayerRegistry;
 // for the gradients.
 // blobs: slopes [channels], or one value without axes if channel_shared.
 // prelu_param: filler (constant 0.25), channel_shared (false).
-// Types: float kinds; quant8 and quant16 forward (CodeSlopes), where y has a range of its own. Slopes are masters (float, double for double).
+// Types: float kinds; quant8 and quant16 forward (CodeSlopes), where y has a range of its own. Slopes
+// are masters (float, double for double).
 class PReLU : public LayerBase {
  public:
   using LayerBase::LayerBase;

@@ -18,7 +18,8 @@ class LayerRegistry;
 // which has no gradient; top 0: [N, C, h, w].
 // upsample_param: upsample_h and upsample_w, or scale (2), or scale_h and scale_w; pad_out_h and
 //   pad_out_w (false), with a mask and a scale of 2: one row or column less, for odd images.
-// Types: float kinds; without a mask, quant8 and quant16 forward, which copy codes. The mask is float.
+// Types: float kinds; without a mask, quant8 and quant16 forward, which copy codes. The mask is
+// float.
 class Upsample : public LayerBase {
  public:
   using LayerBase::LayerBase;

@@ -61,21 +61,18 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int axis = layer_param().scale_param().axis();
   shape_ = Broadcast::Make(Where(), *bottom[0], axis, s.shape());
   axis_ = s.num_axes() > 0 ? bottom[0]->CanonicalAxisIndex(axis) : 0;
-  const bool trains = phase() == TRAIN && types().compute.is_float();
-  if (types().compute.is_float())
-    scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   if (bias_index_ >= 0) {
     const BlobBase& b = *blobs_[bias_index_];
     CAFFE_CHECK(b.shape() == s.shape(), Where(), ": the bias of shape ", b.shape_string(),
                 " was made for another scale, which has shape ", s.shape_string());
-    if (types().compute.is_quantized()) {
-      top[0]->ReshapeLike(*bottom[0]);
-      return;
-    }
-    bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
-    if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   }
   top[0]->ReshapeLike(*bottom[0]);
+  if (types().compute.is_quantized()) return;
+  const bool trains = phase() == TRAIN;
+  scale_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
+  if (bias_index_ < 0) return;
+  bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
+  if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
 }
 
 void Scale::PrepareParameters() {
