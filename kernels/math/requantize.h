@@ -36,8 +36,8 @@ DEVICE_FN i64 requantize_slope(i64 v, i32 multiplier, i32 shift, i32 negative_mu
 DEVICE_FN i32 requantize_i32(i32 v, i32 multiplier, i32 shift) {
   const u32 a = v < 0 ? 0u - (u32)v : (u32)v;
   const i32 n = shift < 0 ? 0 : shift > 63 ? 63 : shift;
-  const u64 half = shift > 63 ? (u64)0 : ((u64)1 << n) >> 1;
-  const u64 scaled = ((u64)a * (u32)multiplier + half) >> n;
+  const u64 rounding = shift > 63 ? (u64)0 : ((u64)1 << n) >> 1;
+  const u64 scaled = ((u64)a * (u32)multiplier + rounding) >> n;
   const u64 limit = 0x7fffffffu;
   // A negative shift saturates every product but 0; a shift of more than 63 leaves nothing.
   const u64 most = shift > 63 || (a == 0 || multiplier == 0) ? (u64)0 : limit;

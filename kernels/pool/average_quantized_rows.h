@@ -2,8 +2,8 @@
 //! tests: library
 //! runs: host
 // average_quantized.h for images whose channels are neighbours: x is [images, height, width,
-// channels], y is [images, out_height, out_width, channels], and its positions begin at multiples of
-// y_row. An item is a window, computed for 256 channels at a time.
+// channels], y is [images, out_height, out_width, channels], and its positions begin at multiples
+// of y_row. An item is a window, computed for 256 channels at a time.
 KERNEL(average_pool_quantized_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),

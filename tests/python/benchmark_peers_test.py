@@ -385,7 +385,7 @@ ERRORS = {
     '--sides a=.,ort=.': 'a tree needs another name than a peer',
     '--sides a=': 'write NAME=FOLDER',
     '--models lenet5': 'lenet5 is not one of alexnet, ',
-    '--types int8': 'int8 is not one of float, half, bfloat16',
+    '--types int4': 'int4 is not one of float, half, bfloat16, int16, int8',
     '--batches 1,0': 'positive integers are needed',
     '--batches x': 'positive integers are needed',
     '--seconds 0': '0 is not a positive number',
