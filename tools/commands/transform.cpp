@@ -7,9 +7,9 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/json.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
-#include "caffe/core/json.hpp"
 
 namespace caffe {
 namespace {
