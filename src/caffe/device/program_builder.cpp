@@ -72,8 +72,7 @@ ProgramText ProgramBuilder::Text() const {
   std::set<std::string> included;
   for (const std::string& part :
        {dialect, std::string("dialect/common"), std::string("dialect/spans"),
-        std::string("math/requantize"),
-        std::string("math/random"), std::string("math/float")}) {
+        std::string("math/requantize"), std::string("math/random"), std::string("math/float")}) {
     text += KernelTextWithIncludes(part, &included);
   }
   for (const std::string& word : words) {
