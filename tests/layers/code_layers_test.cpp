@@ -39,8 +39,9 @@ class CodeLayerTest : public testing::TestWithParam<DeviceType> {
  protected:
   DataType type() const { return GetParam().type; }
   int64_t most() const { return type().info().code_max; }
-  LayerTester Make(const std::string& text, const std::vector<Shape>& shapes) const {
-    return LayerTester("phase: TEST " + text, GetParam().device, TypeTriple::Equal(type()), shapes);
+  LayerTester Make(const std::string& text, const std::vector<Shape>& shapes, int tops = 1) const {
+    return LayerTester("phase: TEST " + text, GetParam().device, TypeTriple::Equal(type()), shapes,
+                       tops);
   }
   // A range of about this width, with a zero point at one end, at the other, or in between.
   QuantRange Range(double width, int place, Draw* draw) const {
@@ -501,6 +502,37 @@ TEST_P(CodeLayerTest, ArgMaxComparesCodes) {
                                              ? std::vector<double>{3, 1, 0.75, 0.75, 3, 2, 0.5, low}
                                              : std::vector<double>{3, 1, 3, 2};
     EXPECT_EQ(layer.Top(), expected);
+  }
+}
+
+TEST_P(CodeLayerTest, AccuracyComparesCodes) {
+  const std::string text = "type: 'Accuracy' accuracy_param { top_k: 2 ignore_label: 3 }";
+  LayerTester layer = Make(text, {{4, 5}, {4}}, 2);
+  layer.bottom().set_range({0.25, static_cast<int32_t>(most() - 3), true});
+  // The label's score is the second one; ties count against it, so it is the third one; the item is
+  // ignored; the largest code is beyond those that 8 or 16 signed bits hold.
+  SetCodes(&layer.bottom(),
+           {7, 9, 0, most(), 5, 9, 9, 9, 0, 1, 1, 2, 3, 4, 5, most(), most() - 1, 0, 1, 2});
+  layer.SetBottom(1, {1, 2, 3, 0});
+  layer.Forward();
+  for (int t = 0; t < 2; ++t) ASSERT_EQ(layer.top(t).type(), kFloat);
+  EXPECT_EQ(layer.Top(0), std::vector<double>({static_cast<double>(2.0F / 3)}));
+  EXPECT_EQ(layer.Top(1), std::vector<double>({1, 1, 0, 0, 0}));
+  // Codes are those of any range: the result is the float layer's of the same numbers.
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Codes codes = RandomCodes(700 * 5, type(), seed);
+    LayerTester random = Make(text, {{700, 5}, {700}}, 2);
+    LayerTester floats(text, GetParam().device, TypeTriple::Equal(kFloat), {{700, 5}, {700}}, 2);
+    std::vector<double> labels(700);
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<double>(i * seed % 5);
+    random.bottom().set_range({0.5, 11, true});
+    SetCodes(&random.bottom(), codes);
+    floats.SetBottom(0, {codes.begin(), codes.end()});
+    for (LayerTester* each : {&random, &floats}) {
+      each->SetBottom(1, labels);
+      each->Forward();
+    }
+    for (int t = 0; t < 2; ++t) EXPECT_EQ(random.Top(t), floats.Top(t)) << seed;
   }
 }
 
