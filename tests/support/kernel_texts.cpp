@@ -229,6 +229,17 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       }
     }
   }
+  if (path == "pool/average_quantized_spans") {
+    for (DataType type : {kQuant8, kQuant16}) {
+      PoolDescriptor d;
+      d.method = PoolDescriptor::Method::kAverage;
+      d.types = TypeTriple::Equal(type);
+      d.planes = d.channels = 8;
+      d.layout = Layout::kNHWC;
+      d.height = d.width = {11, 5, 3, 2, 0};
+      GeneratedPoolingLibrary().make(&device, d);
+    }
+  }
   return device.texts();
 }
 
