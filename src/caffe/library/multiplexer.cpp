@@ -67,10 +67,9 @@ struct Tables {
       {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
-       CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
+       MatrixConvolutionLibrary(), CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
-       ByColumns(GeneratedLibrary(), &AllProducts), MatrixConvolutionLibrary(),
-       DeviceQuantizedConvolutionLibrary()}};
+       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
   Table<PoolDescriptor, PoolOp> pool{{NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
   const auto& Of(const GemmDescriptor&) const { return gemm; }
