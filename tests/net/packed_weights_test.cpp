@@ -202,12 +202,12 @@ TEST_P(PackedWeightsTest, LoadingAndSavingKeepsEveryBit) {
   const Numbers out = Output(net.get());
   net->ToProto(&saved);
   expect_same(saved);
-  // A view counts as written before each forward; nobody wrote through it.
+  // A view counts as written before each forward; nothing was written through it.
   const auto view = Weights(*net, "ip").data_memory()->View();
   EXPECT_EQ(Output(net.get()), out);
   net->ToProto(&saved);
   expect_same(saved);
-  // Now somebody does.
+  // Now a write.
   static_cast<float*>(view.get())[7] = 30;
   EXPECT_NE(Output(net.get()), out);
   net->ToProto(&saved);

@@ -69,7 +69,7 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
   }
   for (BlobBase* blob : wiring.learnable) {
     int64_t none = 0;
-    // As the file stores it, until somebody reads it.
+    // As the file stores it, until it is read.
     const SyncedMemory& memory = *blob->data_memory();
     const auto packed = memory.stored() ? nullptr : PackedParameter::Of(*blob);
     if (packed && !packed->mapped() && !works.absent.count(blob) && !seen.count(&memory)) {

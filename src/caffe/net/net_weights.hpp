@@ -23,7 +23,7 @@ WeightsFile ReadWeights(const Wiring& net, const std::string& path);
 // Call this in a catch block after ReadWeights and CopyWeights: rethrows the current exception, or
 // one with advice if the file is a solver state.
 [[noreturn]] void RethrowWithAdvice(const std::string& path);
-// Parameters that were read as packed data, and that nobody has changed, are written as they were
+// Parameters that were read as packed data, and were not changed since, are written as they were
 // stored, or as floats. With gradients, all are written as floats.
 enum class Narrow { kAsStored, kAsFloat };
 // Adds the parameters to the layers of `parameter`, which must be the net's, and the ranges of
