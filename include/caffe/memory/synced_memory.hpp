@@ -90,8 +90,8 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   // The same, with a source that this memory keeps until the content is written or made, and whose
   // content counts as written now: making it changes no version.
   void OwnSource(std::shared_ptr<Source> source);
-  // Drops the content as OwnSource does. `form` has it as a file stores it, and stays until a mutable
-  // access other than a view's. An operator that computes with the form does not need the content.
+  // Drops the content as OwnSource does. `form` has it as a file stores it, and stays until it is
+  // written by other accesses than a view. An operator that reads the form needs no content.
   void SetForm(std::shared_ptr<Source> form);
   // Null without SetForm, and after the content was written.
   const std::shared_ptr<Source>& form() const { return form_; }
