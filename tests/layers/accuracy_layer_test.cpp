@@ -51,9 +51,10 @@ TEST_P(AccuracyLayerTest, AgreesWithTheRule) {
       class_hits[label] += better < c.top_k;
       class_count[label] += 1;
     }
-    ExpectNear(layer.Top(0), {hits / count}, Tolerance(type), c.more);
+    ExpectNear(layer.Top(0), {hits / count}, Tolerance(kFloat), c.more);
     for (int k = 0; k < 7; ++k) class_hits[k] /= class_count[k] > 0 ? class_count[k] : 1;
-    ExpectNear(layer.Top(1), class_hits, Tolerance(type), "per class");
+    ExpectNear(layer.Top(1), class_hits, Tolerance(kFloat), "per class");
+    ASSERT_EQ(layer.top(1).type(), kFloat);
   }
 }
 
