@@ -135,6 +135,17 @@ TEST_P(MatrixTest, ProductsOfEveryTile) {
   }
 }
 
+// Results that fill a large device are computed by its largest tiles.
+TEST_P(MatrixTest, LargeProducts) {
+  if (!device()->info().matrix) GTEST_SKIP() << device()->info().id << " has no matrix units";
+  CheckProduct(1100, 1030, 80);
+  CheckProduct(20000, 96, 72);
+  CheckProduct(20000, 60, 64);
+  CheckConvolution(Window(4, 16, {60, 61}, 256, {3, 3}, {}, {1, 1}, {}, 2));
+  CheckConvolution(Window(4, 3, {130, 121}, 90, {7, 7}, {2, 2}, {3, 3}));
+  EXPECT_EQ(ran_, 3);
+}
+
 TEST_P(MatrixTest, EveryActivationRoundsOnce) {
   for (const CodeActivation& row : exact::CodeActivations()) {
     CheckProduct(37, 29, 40, row);

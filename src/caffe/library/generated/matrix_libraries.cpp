@@ -87,11 +87,15 @@ class MatrixConvOp final : public ConvOp {
         problem_(folds_ ? Folded(d) : Plain(d)),
         product_(device, problem_) {
     if (!folds_) return;
-    fold_ = ProgramBuilder(device, "fold codes")
-                .Types(d.in)
-                .Body("conv/channels_last")
-                .Build()
-                ->CreateKernel("fold_input");
+    ProgramBuilder builder(device, "fold codes");
+    builder.Types(d.in).Body("conv/fold_spans");
+    // Divisions by them give each element its place; on processors constants save less time than
+    // a program for every shape takes.
+    const KernelArguments geometry = FoldGeometry();
+    for (size_t i = 0; i < geometry.size() && !device->info().is_cpu_type; ++i) {
+      builder.Fold(kGeometryNames[i], geometry[i].integer);
+    }
+    fold_ = builder.Build()->CreateKernel("fold_channels");
   }
   const char* library() const override { return "matrix"; }
   int64_t prepared_bytes() const override { return product_.packed_bytes(); }
@@ -111,16 +115,36 @@ class MatrixConvOp final : public ConvOp {
   }
 
  private:
-  void Fold(DevicePtr from, DevicePtr to, int32_t zero) {
+  static constexpr const char* kGeometryNames[] = {
+      "in_h",  "in_w",  "channels", "padded", "fold_h",         "fold_w",
+      "pad_h", "pad_w", "out_h",    "out_w",  "channel_stride", "position_stride"};
+
+  KernelArguments FoldGeometry() const {
     const ConvDescriptor& d = descriptor_;
     const MatrixProduct::Window plain = WindowOf(d.geometry), &w = problem_.window;
-    const int64_t rows = d.batch * w.input[0] * w.input[1];
     const bool c_order = d.x_layout == Layout::kNCHW;
-    fold_->Launch({rows, problem_.channels},
-                  {rows, plain.input[0], plain.input[1], d.in_channels, problem_.channels,
-                   problem_.fold[0], problem_.fold[1], plain.pad[0], plain.pad[1], w.input[0],
-                   w.input[1], c_order ? d.geometry.input_count() : 1, c_order ? 1 : d.in_channels,
-                   KernelArgument(from, zero), KernelArgument(to, zero)});
+    return {plain.input[0],
+            plain.input[1],
+            d.in_channels,
+            problem_.channels,
+            problem_.fold[0],
+            problem_.fold[1],
+            plain.pad[0],
+            plain.pad[1],
+            w.input[0],
+            w.input[1],
+            c_order ? d.geometry.input_count() : 1,
+            c_order ? 1 : d.in_channels};
+  }
+
+  void Fold(DevicePtr from, DevicePtr to, int32_t zero) {
+    const MatrixProduct::Window& w = problem_.window;
+    const int64_t rows = problem_.batch * w.input[0] * w.input[1];
+    KernelArguments arguments{rows};
+    const KernelArguments geometry = FoldGeometry();
+    arguments.append(geometry.begin(), geometry.end());
+    arguments.append({KernelArgument(from, zero), KernelArgument(to, zero)});
+    fold_->Launch({rows, problem_.channels}, arguments);
   }
 
   const bool folds_;

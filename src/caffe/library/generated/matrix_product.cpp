@@ -11,9 +11,11 @@ namespace caffe {
 
 // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
 // local memory. `speed` is that of one compute unit with one group, relative to the largest tile.
+// `units`: see kernels/dialect/matrix.h.
 struct MatrixProduct::Tile {
   int64_t m, n, k, stages, warps_m, warps_n;
   double speed;
+  int units = 1;
   int64_t items() const { return warps_m * warps_n * 32; }
 };
 
@@ -22,9 +24,10 @@ namespace {
 using Tile = MatrixProduct::Tile;
 
 // Local memory has 48 KiB. For codes of 16 bits a warp has three sums for each result.
-constexpr Tile kByteTiles[] = {{128, 128, 64, 3, 2, 2, 1},   {128, 96, 64, 3, 2, 2, 0.95},
-                               {128, 64, 64, 4, 2, 2, 0.85}, {64, 64, 128, 3, 2, 2, 0.7},
-                               {32, 32, 128, 4, 2, 2, 0.35}, {16, 32, 256, 4, 1, 2, 0.18}};
+constexpr Tile kByteTiles[] = {
+    {128, 128, 64, 3, 4, 1, 2, 2}, {128, 96, 64, 3, 4, 1, 1.9, 2}, {128, 64, 64, 4, 4, 1, 1.5, 2},
+    {128, 128, 64, 3, 2, 2, 1},    {128, 96, 64, 3, 2, 2, 0.95},   {128, 64, 64, 4, 2, 2, 0.85},
+    {64, 64, 128, 3, 2, 2, 0.7},   {32, 32, 128, 4, 2, 2, 0.35},   {16, 32, 256, 4, 1, 2, 0.18}};
 constexpr Tile kWordTiles[] = {{128, 64, 64, 3, 4, 2, 1},
                                {64, 64, 128, 3, 2, 2, 0.7},
                                {32, 32, 128, 4, 2, 2, 0.35},
@@ -36,12 +39,22 @@ constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
+// What the dialect calls MATRIX_UNITS. The null device's text is for every device of its backend.
+int Units(Device* device) {
+  const DeviceInfo& info = device->info();
+  const bool groups = info.architecture == "cuda" ||
+                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
+  return !info.matrix ? 0 : groups ? 2 : 1;
+}
+
 template <size_t n>
 const Tile* Fastest(const Tile (&tiles)[n], const MatrixProduct::Problem& problem, int64_t rows,
-                    int units) {
+                    Device* device) {
+  const int units = device->info().compute_units;
   const Tile* best = nullptr;
   double least = 0;
   for (const Tile& tile : tiles) {
+    if (tile.units > std::max(1, Units(device))) continue;
     const int64_t groups =
         Ceil(rows, tile.m) * Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
     const double waves = std::max(1.0, static_cast<double>(groups) / units);
@@ -83,7 +96,9 @@ bool MatrixProduct::Counts(const Problem& p) {
   const int64_t bytes = static_cast<int64_t>(p.type.bytes());
   return p.batch * w.output[0] * w.output[1] <= INT32_MAX / 2 &&
          p.channels * bytes * w.kernel[0] * w.kernel[1] <= INT32_MAX / 2 &&
-         p.y_row * bytes <= INT32_MAX && w.input[0] * w.dilation[0] < 1 << 27;
+         p.y_row * bytes <= INT32_MAX &&
+         w.input[0] * w.input[1] * p.channels * bytes <= INT32_MAX &&
+         w.input[0] * w.dilation[0] < 1 << 27;
 }
 
 MatrixProduct::MatrixProduct(Device* device, const Problem& problem)
@@ -91,18 +106,19 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem)
   const Problem& p = problem_;
   packed_depth_ = Ceil(DepthBytes(), kPackedUnit) * kPackedUnit;
   const bool wide = DepthBytes() > kExactBytes;
-  const int units = device->info().compute_units;
-  tile_ = wide          ? Fastest(kWideTiles, p, Rows(), units)
-          : bytes_ == 2 ? Fastest(kWordTiles, p, Rows(), units)
-                        : Fastest(kByteTiles, p, Rows(), units);
+  tile_ = wide          ? Fastest(kWideTiles, p, Rows(), device)
+          : bytes_ == 2 ? Fastest(kWordTiles, p, Rows(), device)
+                        : Fastest(kByteTiles, p, Rows(), device);
   const int64_t row_bytes = p.y_row * bytes_, part = p.out_channels / p.group * bytes_;
   int64_t out_vector = bytes_;
   for (const int64_t vector : {16, 4}) {
     if (out_vector == bytes_ && row_bytes % vector == 0 && part % vector == 0) out_vector = vector;
   }
-  product_ = ProgramBuilder(device, "matrix product")
-                 .Types(p.type)
-                 .Define("MATRIX_UNITS", device->info().matrix)
+  const int matrix_units = std::min(tile_->units, Units(device));
+  ProgramBuilder builder(device, "matrix product");
+  if (matrix_units == 2) builder.Option("--gpu-architecture=sm_90a");
+  product_ = builder.Types(p.type)
+                 .Define("MATRIX_UNITS", matrix_units)
                  .Define("TILE_M", tile_->m)
                  .Define("TILE_N", tile_->n)
                  .Define("TILE_K", tile_->k)
