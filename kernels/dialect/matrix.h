@@ -11,8 +11,6 @@
 // that they are read at once.
 #define TILE_AT(row, chunk) \
   ((row) * TILE_K + (((chunk) ^ (TILE_K == 64 ? (row) >> 1 & 3 : (row) & 7)) << 4))
-// The address in bytes of element i of an array.
-#define BYTES_AT(p, i) ((GLOBAL const u8*)((p) + AT(p, i)))
 
 #if MATRIX_UNITS
 #ifdef __OPENCL_VERSION__

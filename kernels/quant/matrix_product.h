@@ -1,6 +1,7 @@
 //! types: device
 //! tests: library
 #include "dialect/matrix.h"
+#include "math/requantize_fast.h"
 // Convolutions and products of codes with channels last, by matrix units:
 //   y [rows, channels] = requantized x [rows, taps of the window] weights [channels, taps] + bias
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
@@ -36,12 +37,22 @@
 #define OUT_BYTES (TILE_M * OUT_ROW)
 // The depth in bytes up to which sums of 32 bits are exact: 2^15 codes of 8 bits, 2^14 of 16 bits.
 #define SLICE 32768
+#define MOST_CODE (CODE_BYTES == 1 ? 255 : 65535)
 #if CODE_BYTES == 2
 #define SLICE_SUM(i, j, e) \
   (((i64)high[i][j][e] << 16) + ((i64)middle[i][j][e] << 8) + (i64)low_sum[i][j][e])
 #else
 #define SLICE_SUM(i, j, e) sum[i][j][e]
 #endif
+#define LOAD_CHUNKS(buffer, chunk)                                               \
+  {                                                                              \
+    REPEAT for (i32 i = 0; i < PARTS_M; ++i) {                                   \
+      load_rows(a[buffer][i], tile_a, ROW_OF(warp, i), chunk, lane);             \
+    }                                                                            \
+    REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) {                               \
+      load_columns(b[buffer][j], tile_b, warp_col + j * 16, chunk, lane);        \
+    }                                                                            \
+  }
 
 KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h), ARG(i32, stride_w),
@@ -51,8 +62,12 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
        ARG(i32, low), ARG(i32, high_bound), IN(MItype, x), IN(MItype, weights), IN(i64, bias),
        IN(i32, multiplier), IN(i32, shift), IN(i32, negative_multiplier),
        IN(i32, negative_shift), OUT(MOtype, y)) {
+#if MATRIX_UNITS == 2
+  LOCAL_DYNAMIC(u8, memory);
+#else
   LOCAL u8 memory[STAGES * STAGE_BYTES > OUT_BYTES ? STAGES * STAGE_BYTES : OUT_BYTES]
-      __attribute__((aligned(1024)));
+      __attribute__((aligned(128)));
+#endif
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
   const i32 row0 = row_tile * TILE_M;
@@ -173,23 +188,16 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       }
       GROUP_END;
 #elif CODE_BYTES == 1
-      // The chunks of the next products are loaded before the products of the last ones.
+      // Matrix units load the chunks of the next products before they compute the last ones.
       u32 a[2][PARTS_M][4], b[2][PARTS_N / 2][4];
-      REPEAT for (i32 chunk = -2; chunk < CHUNKS; chunk += 2) {
-        const i32 now = chunk >> 1 & 1, next = now ^ 1;
-        if (chunk + 2 < CHUNKS) {
-          REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
-            load_rows(a[next][i], tile_a, ROW_OF(warp, i), chunk + 2, lane);
-          }
-          REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) {
-            load_columns(b[next][j], tile_b, warp_col + j * 16, chunk + 2, lane);
-          }
-        }
-        if (chunk >= 0) {
-          REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
-            REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
-              MULTIPLY_BYTES(sum[i][j], a[now][i], tile_a, b[now][j / 2] + j % 2 * 2, tile_b, lane);
-            }
+      LOAD_CHUNKS(0, 0)
+      REPEAT for (i32 chunk = 0; chunk < CHUNKS; chunk += 2) {
+        const i32 now = MATRIX_UNITS * (chunk >> 1 & 1);
+        if (MATRIX_UNITS && chunk + 2 < CHUNKS) LOAD_CHUNKS(now ^ 1, chunk + 2)
+        if (!MATRIX_UNITS && chunk > 0) LOAD_CHUNKS(0, chunk)
+        REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
+          REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
+            MULTIPLY_BYTES(sum[i][j], a[now][i], tile_a, b[now][j / 2] + j % 2 * 2, tile_b, lane);
           }
         }
       }
@@ -235,6 +243,9 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   }
   COPY_WAIT(0);
   BARRIER;
+  // Bounds of the activation and of codes, as code - zero point.
+  const i32 least = clamp_i32(low, -y_zero, MOST_CODE - y_zero);
+  const i32 most = clamp_i32(high_bound, -y_zero, MOST_CODE - y_zero);
   REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
     REPEAT for (i32 odd = 0; odd < 2; ++odd) {
       const i32 column = warp_col + j * 8 + lane % 4 * 2 + odd;
@@ -258,17 +269,17 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #if SLOPE
             const i64 r = requantize_slope(v, m, n, negative_m, negative_n);
 #elif WIDE || CODE_BYTES == 2
-            const i64 r = requantize_i64(v, m, n);
+            const i64 r = requantize_wide_sum(v, m, n);
 #else
-            const i32 r = requantize_i32(v, m, n);
+            const i32 r = requantize_sum(v, m, n);
 #endif
-            const i32 bounded = (i32)(r < low ? low : r > high_bound ? high_bound : r);
+            const i32 code = (i32)(r < least ? least : r > most ? most : r) + y_zero;
             const i32 row = ROW_OF(warp, i) + lane / 4 + down * 8;
             const i32 at = row * OUT_ROW + column * CODE_BYTES;
 #if CODE_BYTES == 2
-            *(LOCAL_PTR u16*)(memory + at) = (u16)clamp_i32(bounded + y_zero, 0, 65535);
+            *(LOCAL_PTR u16*)(memory + at) = (u16)code;
 #else
-            memory[at] = (u8)clamp_i32(bounded + y_zero, 0, 255);
+            memory[at] = (u8)code;
 #endif
           }
         }
@@ -298,6 +309,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   }
 }
 #undef REPEAT
+#undef LOAD_CHUNKS
 #undef ITEMS
 #undef ROW_OF
 #undef PARTS_M
@@ -310,4 +322,5 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #undef OUT_ROW
 #undef OUT_BYTES
 #undef SLICE
+#undef MOST_CODE
 #undef SLICE_SUM
