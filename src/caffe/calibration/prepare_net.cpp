@@ -1,0 +1,92 @@
+// Ranges of blobs from calibration data, and weights to be quantized.
+#include "caffe/core/error.hpp"
+#include "caffe/layer/layer_facts.hpp"
+#include "quantization.hpp"
+#include "weight_changes.hpp"
+
+namespace caffe {
+
+void Quantization::Prepare() {
+  Calibrate();
+  ChooseRanges();
+  ChangeWeights();
+}
+
+void Quantization::Calibrate() {
+  Batch batch;
+  report_.calibration_items = calibration_batches_ = 0;
+  float_net_->set_observe(quantized());
+  for (int64_t i = 0; i < options_.calibration_batches; ++i) {
+    if (!Read(i, &batch)) break;
+    ++calibration_batches_;
+    if (batch.items == 0) continue;
+    Fill(batch, float_net_.get());
+    float_net_->Forward();
+    report_.calibration_items += batch.items;
+    Progress("calibrating", i + 1, options_.calibration_batches);
+  }
+  CAFFE_CHECK(report_.calibration_items > 0,
+              "there is no data to calibrate with: no image could be read, or no batch was given");
+  histograms_ = float_net_->Histograms();
+  observed_ = float_net_->Ranges();
+  float_net_->set_observe(false);
+}
+
+void Quantization::ChooseRanges() {
+  if (!quantized()) return;
+  int64_t done = 0;
+  for (const auto& [blob, range] : observed_) {
+    const auto given = given_ranges_.find(blob);
+    Calibration chosen{range.low, range.high, CalibrationMethod::kMinMax};
+    if (given != given_ranges_.end()) {
+      chosen = {given->second.low, given->second.high, CalibrationMethod::kGiven};
+    } else if (histograms_.count(blob)) {
+      chosen = caffe::Calibrate(histograms_.at(blob), range.low, range.high, options_.type,
+                                options_.calibration);
+    }
+    ranges_[blob] = {{chosen.low, chosen.high}, MethodName(chosen.method)};
+    Progress("choosing ranges", ++done, static_cast<int64_t>(observed_.size()));
+  }
+  TieRanges();
+}
+
+void Quantization::TieRanges() {
+  std::map<std::string, int> readers;
+  for (const LayerParameter& layer : model_.layer()) {
+    for (const std::string& bottom : layer.bottom()) {
+      if (!Contains(layer.top(), bottom)) ++readers[bottom];
+    }
+  }
+  for (int i = model_.layer_size(); i-- > 0;) {
+    const LayerParameter& layer = model_.layer(i);
+    const LayerFacts facts = float_net_->LayerByName(layer.name())->Facts();
+    if (!facts.join || !ranges_.count(layer.top(0))) continue;
+    for (const std::string& bottom : layer.bottom()) {
+      const auto found = ranges_.find(bottom);
+      if (found == ranges_.end() || readers[bottom] != 1 || found->second.method == "given") {
+        continue;
+      }
+      found->second = {ranges_.at(layer.top(0)).range, "tied"};
+    }
+  }
+}
+
+void Quantization::ChangeWeights() {
+  float_net_->ToProto(&changed_);
+  changed_.clear_quantizer();
+  if (!quantized()) return;
+  if (!options_.bias_correction) return;
+  BiasCorrection correction(model_, *float_net_, changed_, options_.type, device_);
+  float_net_->Keep(float_net_->blob_names());
+  Batch batch;
+  for (int64_t i = 0; i < calibration_batches_ && Read(i, &batch); ++i) {
+    if (batch.items == 0) continue;
+    Fill(batch, float_net_.get());
+    float_net_->Forward();
+    correction.Add(*float_net_);
+    Progress("correcting biases", i + 1, calibration_batches_);
+  }
+  report_.corrected_biases = correction.Apply(&changed_);
+}
+
+}  // namespace caffe
