@@ -55,6 +55,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   options.calibration.percentile = settings["percentile"].cast<double>();
   options.calibration_batches = settings["calibrate"].cast<int64_t>();
   options.held_out_batches = settings["held_out"].cast<int64_t>();
+  options.adaround = settings["rounding"].cast<std::string>() == "adaround";
   options.bias_correction = settings["bias_correction"].cast<bool>();
   options.equalize = settings["equalize"].cast<bool>();
   options.float_scores = settings["float_scores"].cast<bool>();
