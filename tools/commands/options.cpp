@@ -120,6 +120,10 @@ struct Parser {
         "percentage points of top-1 that may be lost: layers that hurt get wider types")
         ->type_name("POINTS")
         ->check(CLI::NonNegativeNumber);
+    Add("--rounding", options.rounding, "quantize",
+        "nearest (default): the code of a weight; adaround: the one above or below it, so that the "
+        "layer's sums on the calibration data change least")
+        ->type_name("R");
     Add("--bias_correction", options.bias_correction, "quantize",
         "subtract the mean error of rounded weights from biases");
     Add("--equalize", options.equalize, "quantize",

@@ -73,6 +73,9 @@ int QuantizeCommand(const Options& options) {
   quantize.type = QuantizedType(type);
   quantize.calibration.method = MethodByName(options.method);
   quantize.calibration.percentile = options.percentile;
+  CAFFE_CHECK(options.rounding == "nearest" || options.rounding == "adaround",
+              "quantize: unknown -rounding '", options.rounding, "' (known: nearest adaround)");
+  quantize.adaround = options.rounding == "adaround";
   quantize.bias_correction = options.bias_correction;
   quantize.equalize = options.equalize;
   if (options.max_drop >= 0) quantize.max_drop = options.max_drop;

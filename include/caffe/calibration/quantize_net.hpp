@@ -26,6 +26,10 @@ struct QuantizeOptions {
   // Subtracts from each bias the mean error that the rounding of the layer's weights makes on the
   // calibration data (Nagel et al. 2019, "Data-Free Quantization", section 4.2, measured).
   bool bias_correction = false;
+  // Chooses for each weight the code above or below it, so that the layer's sums on the calibration
+  // data change least (Nagel et al. 2020, "Up or Down? Adaptive Rounding for Post-Training
+  // Quantization"), instead of the nearest code. A layer for which that is not better keeps these.
+  bool adaround = false;
   // Scales the channels of blobs between layers with weights, so that large and small channels use
   // the codes equally (Nagel et al. 2019, section 4.1). The float net computes the same.
   bool equalize = false;
@@ -54,6 +58,10 @@ struct LayerReport {
   // rounding of its blob and of its weights, and of all layers up to this one. Infinite if equal.
   double own_snr = 0, snr = 0;
   double cosine = 1;  // of all elements
+  // How the weights were rounded: nearest or adaround; empty for other layers. By how many dB
+  // adaround lowers the squared error of the sums on the calibration data.
+  std::string rounding;
+  double rounding_gain = 0;
   Histogram histogram;
 };
 

@@ -31,6 +31,8 @@ class WeightedLayer : public LayerBase {
   // the weights of an output channel multiply for the output element r of the channel (over all
   // items), in the order of these weights, 0 for padding. 0 rows: the layer cannot tell.
   virtual int64_t input_rows() const { return 0; }
+  // The output channels are as many equal parts, each of which has rows of its own.
+  virtual int64_t input_groups() const { return 1; }
   // `values` is the content of bottom 0, for the shapes of the last Reshape; writes the rows one
   // after the other.
   virtual void GatherRows(const std::vector<float>& values, int64_t group,

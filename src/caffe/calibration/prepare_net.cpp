@@ -2,6 +2,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "quantization.hpp"
+#include "round_weights.hpp"
 #include "weight_changes.hpp"
 
 namespace caffe {
@@ -71,22 +72,60 @@ void Quantization::TieRanges() {
   }
 }
 
-void Quantization::ChangeWeights() {
-  float_net_->ToProto(&changed_);
-  changed_.clear_quantizer();
-  if (!quantized()) return;
-  if (!options_.bias_correction) return;
-  BiasCorrection correction(model_, *float_net_, changed_, options_.type, device_);
+void Quantization::ForEachCalibrationBatch(const char* what,
+                                           const std::function<void()>& function) {
   float_net_->Keep(float_net_->blob_names());
   Batch batch;
   for (int64_t i = 0; i < calibration_batches_ && Read(i, &batch); ++i) {
     if (batch.items == 0) continue;
     Fill(batch, float_net_.get());
     float_net_->Forward();
-    correction.Add(*float_net_);
-    Progress("correcting biases", i + 1, calibration_batches_);
+    function();
+    Progress(what, i + 1, calibration_batches_);
   }
-  report_.corrected_biases = correction.Apply(&changed_);
+}
+
+void Quantization::RoundWeights() {
+  WeightRounding rounding(*float_net_, changed_, options_.type, options_.bias_correction,
+                          calibration_batches_);
+  ForEachCalibrationBatch("reading inputs of layers", [&] { rounding.Add(*float_net_); });
+  const auto rounded =
+      rounding.Round([&](int64_t done, int64_t all) { Progress("rounding weights", done, all); });
+  NetParameter chosen = changed_;
+  for (LayerParameter& layer : *chosen.mutable_layer()) {
+    const auto found = rounded.find(layer.name());
+    if (found == rounded.end()) continue;
+    const std::vector<float>& weights = found->second.weights;
+    layer.mutable_blobs(0)->mutable_data()->Assign(weights.begin(), weights.end());
+  }
+  // On all rows of the calibration data, not only on those that were read.
+  RoundingErrors before(model_, *float_net_, changed_, options_.type, device_);
+  RoundingErrors after(model_, *float_net_, chosen, options_.type, device_);
+  ForEachCalibrationBatch("comparing rounded weights", [&] {
+    before.Add(*float_net_);
+    after.Add(*float_net_);
+  });
+  for (int i = 0; i < changed_.layer_size(); ++i) {
+    const std::string& name = changed_.layer(i).name();
+    if (!rounded.count(name)) continue;
+    const double nearest = before.Square(name, options_.bias_correction),
+                 adapted = after.Square(name, options_.bias_correction);
+    if (!(adapted < nearest)) continue;
+    *changed_.mutable_layer(i) = chosen.layer(i);
+    rounding_gains_[name] = Decibels(nearest, adapted);
+  }
+}
+
+void Quantization::ChangeWeights() {
+  float_net_->ToProto(&changed_);
+  changed_.clear_quantizer();
+  rounding_gains_.clear();
+  if (!quantized()) return;
+  if (options_.adaround) RoundWeights();
+  if (!options_.bias_correction) return;
+  RoundingErrors errors(model_, *float_net_, changed_, options_.type, device_);
+  ForEachCalibrationBatch("correcting biases", [&] { errors.Add(*float_net_); });
+  report_.corrected_biases = errors.CorrectBiases(&changed_);
 }
 
 }  // namespace caffe

@@ -172,6 +172,10 @@ void Quantization::FillReport(const Net& net) {
     }
     if (layer.types().compute.is_quantized() && layer.Facts().weighted) {
       noise += WeightNoise(*float_net_, changed_, row.layer, layer.types().compute);
+      const auto gain = rounding_gains_.find(row.layer);
+      const bool adapted = gain != rounding_gains_.end();
+      row.rounding = adapted ? "adaround" : "nearest";
+      if (adapted) row.rounding_gain = gain->second;
     }
     row.own_snr = Decibels(1, noise);
     row.snr = Decibels(comparison.signal, comparison.noise);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,7 @@ class Quantization {
     std::map<std::string, ObservedRange> observed;
     std::map<std::string, Histogram> histograms;
     std::map<std::string, Chosen> ranges;
+    std::map<std::string, double> rounding_gains;
     int64_t corrected_biases = 0;
   };
 
@@ -62,6 +64,10 @@ class Quantization {
   // A blob that only a Concat reads gets the range of the Concat's top: its codes are then copied,
   // while another range would round them a second time.
   void TieRanges();
+  // Runs the float net with all blobs kept.
+  void ForEachCalibrationBatch(const char* what, const std::function<void()>& function);
+  // Chooses codes that reconstruct the layers' sums, where they are better than the nearest ones.
+  void RoundWeights();
   void ChangeWeights();
 
   // try_equalization.cpp
@@ -105,7 +111,9 @@ class Quantization {
   Device* device_;
   NetParameter model_;    // with inputs instead of data layers, in float
   NetParameter weights_;  // as given
-  NetParameter changed_;  // clipped, with corrected biases
+  NetParameter changed_;  // with rounded weights and corrected biases
+  std::map<std::string, double>
+      rounding_gains_;  // of layers with other codes than the nearest, in dB
   std::unique_ptr<Net> float_net_;
   std::map<std::string, LayerParameter> own_types_;  // layers with types in the given model
   std::map<std::string, ObservedRange> given_ranges_, observed_;

@@ -22,10 +22,15 @@ std::string DecibelText(double value) {
   return std::isfinite(value) ? Format("%.1f", value) : "equal";
 }
 
+std::string RoundingText(const LayerReport& row) {
+  if (row.rounding.empty()) return "-";
+  return row.rounding + (row.rounding_gain > 0 ? Format(" +%.1f dB", row.rounding_gain) : "");
+}
+
 // The cells of a row, in the order of kHeads.
-constexpr const char* kHeads[] = {"layer", "type",   "blob", "range", "method",
-                                  "clip%", "own dB", "dB",   "cosine"};
-constexpr int kTextColumns = 5;  // these are aligned left
+constexpr const char* kHeads[] = {"layer",    "type",  "blob",   "range", "method",
+                                  "rounding", "clip%", "own dB", "dB",    "cosine"};
+constexpr int kTextColumns = 6;  // these are aligned left
 
 std::vector<std::string> Cells(const LayerReport& row) {
   const bool range = HasRange(row);
@@ -34,6 +39,7 @@ std::vector<std::string> Cells(const LayerReport& row) {
           row.blob,
           range ? Format("%.4g", row.low) + " to " + Format("%.4g", row.high) : "-",
           row.method.empty() || !range ? "-" : row.method,
+          RoundingText(row),
           range ? Format("%.3f", row.clipped_percent) : "-",
           DecibelText(row.own_snr),
           DecibelText(row.snr),
@@ -191,6 +197,8 @@ std::string ReportJson(const QuantizeReport& report) {
         ", \"type\": ", JsonString(row.type), ", \"range\": ",
         range ? Concat("[", JsonNumber(row.low), ", ", JsonNumber(row.high), "]") : "null",
         ", \"method\": ", range && !row.method.empty() ? JsonString(row.method) : "null",
+        ", \"rounding\": ", row.rounding.empty() ? "null" : JsonString(row.rounding),
+        ", \"rounding_gain\": ", JsonNumber(row.rounding_gain),
         ", \"clipped_percent\": ", range ? JsonNumber(row.clipped_percent) : "null",
         ", \"own_snr\": ", JsonNumber(row.own_snr), ", \"snr\": ", JsonNumber(row.snr),
         ", \"cosine\": ", JsonNumber(row.cosine), "}");

@@ -9,8 +9,9 @@
 namespace caffe {
 
 Quantization::Prepared Quantization::Take(const NetParameter& weights) {
-  Prepared prepared{std::move(float_net_),  std::move(changed_), std::move(observed_),
-                    std::move(histograms_), std::move(ranges_),  report_.corrected_biases};
+  Prepared prepared{std::move(float_net_),   std::move(changed_), std::move(observed_),
+                    std::move(histograms_),  std::move(ranges_),  std::move(rounding_gains_),
+                    report_.corrected_biases};
   ranges_.clear();
   float_net_ = TestNet(model_, device_);
   float_net_->CopyTrainedLayersFrom(weights);
@@ -83,6 +84,7 @@ void Quantization::TryEqualization() {
   observed_ = std::move(before.observed);
   histograms_ = std::move(before.histograms);
   ranges_ = std::move(before.ranges);
+  rounding_gains_ = std::move(before.rounding_gains);
   report_.corrected_biases = before.corrected_biases;
   report_.equalized_layers = 0;
 }
