@@ -96,7 +96,10 @@ TEST_P(PseudoTrainingTest, TheSnapshotRunsInIntegers) {
   NetParameter file;
   solver->net()->ToProto(&file);
   NetParameter model = file;
-  for (LayerParameter& layer : *model.mutable_layer()) layer.clear_blobs();
+  for (LayerParameter& layer : *model.mutable_layer()) {
+    layer.clear_blobs();
+    layer.clear_phase();
+  }
   model.clear_quantizer();
   std::vector<std::vector<float>> scores;
   for (const DataTypeProto type : {CAFFE_FLOAT, CAFFE_INT8_QUANTIZED}) {
