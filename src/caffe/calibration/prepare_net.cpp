@@ -35,19 +35,32 @@ void Quantization::Calibrate() {
 
 void Quantization::ChooseRanges() {
   if (!quantized()) return;
-  int64_t done = 0;
+  std::vector<std::string> blobs;
+  std::vector<Calibration> chosen;
   for (const auto& [blob, range] : observed_) {
-    const auto given = given_ranges_.find(blob);
-    Calibration chosen{range.low, range.high, CalibrationMethod::kMinMax};
-    if (given != given_ranges_.end()) {
-      chosen = {given->second.low, given->second.high, CalibrationMethod::kGiven};
-    } else if (histograms_.count(blob)) {
-      chosen = caffe::Calibrate(histograms_.at(blob), range.low, range.high, options_.type,
-                                options_.calibration);
-    }
-    ranges_[blob] = {{chosen.low, chosen.high}, MethodName(chosen.method)};
-    Progress("choosing ranges", ++done, static_cast<int64_t>(observed_.size()));
+    blobs.push_back(blob);
+    chosen.push_back({range.low, range.high, CalibrationMethod::kMinMax});
   }
+  const auto count = static_cast<int64_t>(blobs.size());
+  Progress("choosing ranges", 0, count);
+  const auto choose = [&](int64_t i) {
+    const auto given = given_ranges_.find(blobs[i]);
+    const auto histogram = histograms_.find(blobs[i]);
+    if (given != given_ranges_.end()) {
+      chosen[i] = {given->second.low, given->second.high, CalibrationMethod::kGiven};
+    } else if (histogram != histograms_.end()) {
+      chosen[i] = caffe::Calibrate(histogram->second, chosen[i].low, chosen[i].high, options_.type,
+                                   options_.calibration);
+    }
+  };
+  // Throws for wrong options, here and not in a thread.
+  caffe::Calibrate(Histogram(), 0, 1, options_.type, options_.calibration);
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i = 0; i < count; ++i) choose(i);
+  for (int64_t i = 0; i < count; ++i) {
+    ranges_[blobs[i]] = {{chosen[i].low, chosen[i].high}, MethodName(chosen[i].method)};
+  }
+  Progress("choosing ranges", count, count);
   TieRanges();
 }
 
