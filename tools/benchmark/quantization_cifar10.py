@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Trains nets on CIFAR-10, quantizes them, and fine-tunes them in mode pseudo.
 
-Two nets: a ResNet-20 with BatchNorm, and a net of depthwise convolutions as in MobileNet. Each is
-trained in float, calibrated to INT8 and INT16 in several ways, and fine-tuned in mode pseudo. As a
-control the same fine-tuning is done in float. Prints a table in Markdown: the test accuracy of each
-run, and its difference from the float net.
+Two nets: a ResNet-20 with BatchNorm, and a net of depthwise convolutions as in MobileNet; with
+--mnist also LeNet. Each is trained in float, calibrated to INT8 and INT16 in several ways, and
+fine-tuned in mode pseudo. As a control the same fine-tuning is done in float. Prints a table in
+Markdown: the test accuracy of each run, and its difference from the float net.
 
-Training images are padded by 4 pixels, cropped at random and mirrored. Rates fall linearly to 0.
+Training images of CIFAR-10 are padded by 4 pixels, cropped at random and mirrored. Rates fall
+linearly to 0.
 """
 import argparse
+import gzip
 import os
 import sys
 import time
@@ -37,9 +39,11 @@ CALIBRATIONS = (
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--data', required=True, help='as of examples/cifar10/create_cifar10.py')
+    parser.add_argument('--data', help='as of examples/cifar10/create_cifar10.py')
+    parser.add_argument('--mnist', help='folder with the IDX files of MNIST, for LeNet')
     parser.add_argument('--device', default='cuda:0', help='cpu, cuda:0, opencl:0, …')
-    parser.add_argument('--nets', nargs='*', choices=list(NETS), default=list(NETS))
+    parser.add_argument('--nets', nargs='*', choices=list(NETS),
+                        help='default: those of the data that are given')
     parser.add_argument('--iterations', type=int, default=8000, help='of training in float')
     parser.add_argument('--tuning', type=int, help='iterations of fine-tuning (default: an eighth)')
     parser.add_argument('--batch', type=int, default=128)
@@ -105,14 +109,29 @@ def mobilenet(net, width):
     return scores(net, top)
 
 
-NETS = {'resnet20': resnet20, 'mobilenet': mobilenet}
+def lenet(net, width):
+    from caffe import layers as L
+    from caffe import params as P
+    filler = dict(type='xavier')
+    top = net.data
+    for i, outputs in ((1, 20), (2, 50)):
+        top = net['conv%d' % i] = L.Convolution(top, num_output=round(outputs * width),
+                                                kernel_size=5, weight_filler=filler)
+        top = net['pool%d' % i] = L.Pooling(top, pool=P.Pooling.MAX, kernel_size=2, stride=2)
+    net.ip1 = L.InnerProduct(top, num_output=round(500 * width), weight_filler=filler)
+    net.relu1 = L.ReLU(net.ip1, in_place=True)
+    net.score = L.InnerProduct(net.relu1, num_output=10, weight_filler=filler)
+    return net.score
 
 
-def make_net(name, width, batch, loss):
+NETS = {'resnet20': resnet20, 'mobilenet': mobilenet, 'lenet': lenet}
+
+
+def make_net(name, shape, width, batch, loss):
     import caffe
     from caffe import layers as L
     net = caffe.NetSpec()
-    net.data = L.Input(shape=dict(dim=[batch, 3, 32, 32]))
+    net.data = L.Input(shape=dict(dim=[batch, *shape]))
     if loss:
         net.label = L.Input(shape=dict(dim=[batch]))
     top = NETS[name](net, width)
@@ -126,42 +145,28 @@ def make_net(name, width, batch, loss):
 # ---- The data.
 
 class Images:
-    """CIFAR-10, normalized by the mean and the deviation of each channel."""
+    """Images, normalized by the mean and the deviation of each channel."""
 
-    def __init__(self, data, scratch, seed):
-        import create_cifar10
+    def prepare(self, train, test, seed):
         import numpy as np
-        folder = os.path.join(scratch, 'binary')
-        if not os.path.exists(os.path.join(folder, create_cifar10.BATCHES[-1])):
-            os.makedirs(folder, exist_ok=True)
-            create_cifar10.unpack(data, folder)
-
-        def load(names):
-            records = np.concatenate([np.fromfile(os.path.join(folder, name), np.uint8)
-                                      for name in names]).reshape(-1, 3073)
-            return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
-
-        self.train, self.train_labels = load(create_cifar10.BATCHES[:5])
-        self.test, self.test_labels = load(create_cifar10.BATCHES[5:])
-        self.mean = self.train.mean((0, 2, 3)).astype(np.float32).reshape(3, 1, 1)
-        self.deviation = self.train.std((0, 2, 3)).astype(np.float32).reshape(3, 1, 1)
+        (self.train, self.train_labels), (self.test, self.test_labels) = train, test
+        self.shape = self.train.shape[1:]
+        self.mean = self.train.mean((0, 2, 3)).astype(np.float32).reshape(-1, 1, 1)
+        self.deviation = self.train.std((0, 2, 3)).astype(np.float32).reshape(-1, 1, 1)
         self.random = np.random.default_rng(seed)
-        self.padded = np.pad(self.train, ((0, 0), (0, 0), (4, 4), (4, 4)))
         self.order = np.zeros(0, np.int64)
 
     def normalized(self, images):
         return (images - self.mean) / self.deviation
 
+    def augmented(self, images):
+        return images
+
     def training_batch(self, count):
-        import numpy as np
         if len(self.order) < count:
             self.order = self.random.permutation(len(self.train))
         chosen, self.order = self.order[:count], self.order[count:]
-        images = np.empty((count, 3, 32, 32), np.uint8)
-        for i, (y, x, flip) in enumerate(zip(*self.random.integers((9, 9, 2), size=(count, 3)).T)):
-            crop = self.padded[chosen[i], :, y:y + 32, x:x + 32]
-            images[i] = crop[:, :, ::-1] if flip else crop
-        return self.normalized(images), self.train_labels[chosen]
+        return self.normalized(self.augmented(self.train[chosen])), self.train_labels[chosen]
 
     def test_batch(self, index):
         part = slice(index * TEST_BATCH, (index + 1) * TEST_BATCH)
@@ -175,6 +180,47 @@ class Images:
         for i in range(COMPARED_BATCHES):
             images, labels = self.test_batch(i)
             yield {'data': images}, labels
+
+
+class Mnist(Images):
+    def __init__(self, data, seed):
+        import numpy as np
+
+        def load(part):
+            arrays = []
+            for kind, header in (('images-idx3', 16), ('labels-idx1', 8)):
+                with gzip.open(os.path.join(data, '%s-%s-ubyte.gz' % (part, kind))) as file:
+                    arrays.append(np.frombuffer(file.read(), np.uint8, offset=header))
+            return arrays[0].reshape(-1, 1, 28, 28), arrays[1].astype(np.int64)
+
+        self.prepare(load('train'), load('t10k'), seed)
+
+
+class Cifar10(Images):
+    def __init__(self, data, scratch, seed):
+        import create_cifar10
+        import numpy as np
+        folder = os.path.join(scratch, 'binary')
+        if not os.path.exists(os.path.join(folder, create_cifar10.BATCHES[-1])):
+            os.makedirs(folder, exist_ok=True)
+            create_cifar10.unpack(data, folder)
+
+        def load(names):
+            records = np.concatenate([np.fromfile(os.path.join(folder, name), np.uint8)
+                                      for name in names]).reshape(-1, 3073)
+            return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
+
+        self.prepare(load(create_cifar10.BATCHES[:5]), load(create_cifar10.BATCHES[5:]), seed)
+
+    def augmented(self, images):
+        import numpy as np
+        padded = np.pad(images, ((0, 0), (0, 0), (4, 4), (4, 4)))
+        result = np.empty_like(images)
+        offsets = self.random.integers((9, 9, 2), size=(len(images), 3))
+        for target, image, (y, x, flip) in zip(result, padded, offsets):
+            crop = image[:, y:y + 32, x:x + 32]
+            target[...] = crop[:, :, ::-1] if flip else crop
+        return result
 
 
 # ---- The runs.
@@ -198,7 +244,8 @@ class Runs:
         return 100.0 * right / (self.arguments.images // TEST_BATCH * TEST_BATCH)
 
     def deploy(self, data_type=0):
-        proto = make_net(self.name, self.arguments.width, TEST_BATCH, loss=False)
+        proto = make_net(self.name, self.images.shape, self.arguments.width, TEST_BATCH,
+                         loss=False)
         proto.data_type = data_type
         return proto
 
@@ -207,7 +254,8 @@ class Runs:
         import caffe
         from caffe.proto import caffe_pb2
         solver = caffe.get_solver(caffe_pb2.SolverParameter(
-            net_param=make_net(self.name, self.arguments.width, self.arguments.batch, loss=True),
+            net_param=make_net(self.name, self.images.shape, self.arguments.width,
+                               self.arguments.batch, loss=True),
             type='SGD', base_lr=rate, momentum=0.9, weight_decay=5e-4, lr_policy='poly', power=1,
             max_iter=iterations, random_seed=self.arguments.seed))
         for path in weights:
@@ -273,7 +321,7 @@ class Runs:
 
 
 def report(arguments, runs):
-    lines = ['# CIFAR-10 in INT8 and INT16: calibration and fine-tuning', '',
+    lines = ['# Trained nets in INT8 and INT16: calibration and fine-tuning', '',
              '* %s; commit %s' % (time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime()), commit()),
              '* Host: %s; device %s' % (processor(), arguments.device),
              '* %d iterations of %d images, from rate %g; test accuracy of %d images, one of them is '
@@ -294,9 +342,18 @@ def main():
     import caffe
     caffe.set_logging_disabled(True)
     caffe.set_device(arguments.device)
-    images = Images(arguments.data, arguments.scratch, arguments.seed)
+    sets = {}
+    if arguments.data:
+        sets['cifar10'] = Cifar10(arguments.data, arguments.scratch, arguments.seed)
+    if arguments.mnist:
+        sets['mnist'] = Mnist(arguments.mnist, arguments.seed)
     runs = []
-    for name in arguments.nets:
+    for name in arguments.nets or NETS:
+        images = sets.get('mnist' if name == 'lenet' else 'cifar10')
+        if not images:
+            if arguments.nets:
+                sys.exit('%s needs --%s' % (name, 'mnist' if name == 'lenet' else 'data'))
+            continue
         one = Runs(arguments, images, name)
         runs.append((one, one.run()))
     write_report(report(arguments, runs), arguments.output)

@@ -2,7 +2,8 @@
 """Quantizes SqueezeNet and compares it with the float net on 500 images of ImageNet.
 
 Every fifth image is for calibration (100), the others are classified (400). Prints a row of a
-table for each run. With --export, nets of other libraries can be calibrated with the same images:
+table for each run. --parts quantizes parts of the net in mode pseudo instead: all weights, all
+blobs, and each blob and each layer's weights alone. With --export, nets of other libraries can be calibrated with the same images:
 --onnxruntime FILE, in a Python that has onnx and onnxruntime, reads that file.
 """
 import argparse
@@ -22,6 +23,8 @@ RUNS = {
     'int8, auto': dict(),
     'int8, auto, biases': dict(bias_correction=True),
     'int8, auto, biases, channels': dict(bias_correction=True, equalize=True),
+    'int8, auto, biases, adaround': dict(bias_correction=True, rounding='adaround'),
+    'int8, auto, all three': dict(bias_correction=True, equalize=True, rounding='adaround'),
     'int16, auto': dict(type='int16'),
     'half': dict(type='half'),
     'bfloat16': dict(type='bfloat16'),
@@ -37,6 +40,8 @@ def parse_arguments():
                         help='instead: widen layers until so much agreement is lost')
     parser.add_argument('--held_out', type=int, default=-1, metavar='BATCHES',
                         help='batches to compare on (default: all 20)')
+    parser.add_argument('--parts', metavar='PREFIX',
+                        help='instead: the noise of parts of the net; writes PREFIX.caffemodel')
     parser.add_argument('--export', metavar='FILE', help='write net and images for --onnxruntime')
     parser.add_argument('--onnxruntime', metavar='FILE', help='quantize by ONNX Runtime')
     return parser.parse_args()
@@ -69,6 +74,39 @@ def print_row(name, report):
         report['bytes'] / report['float_bytes'], len(report['wider'])), flush=True)
 
 
+def run_parts(arguments, model, weights, images, batches, common):
+    """The noise that quantized parts make in the scores, with the ranges of method auto."""
+    import caffe
+    import numpy as np
+    caffe.quantize((model, weights), batches, out=arguments.parts, **dict(common, held_out=1))
+    net = caffe.Net(model, caffe.TEST, weights=arguments.parts + '.caffemodel')
+    net.copy_from(weights)  # the ranges stay
+    end = len(images) if arguments.held_out < 0 else 100 + BATCH * arguments.held_out
+
+    def scores():
+        return np.concatenate([net.forward(blobs=['pool_final'], data=images[i:i + BATCH])[
+            'pool_final'].reshape(BATCH, -1) for i in range(100, end, BATCH)])
+
+    exact = scores()
+    names = list(net.quantizers)
+    of_weights = [name for name in names if name.endswith('_blobs_0_quant')]
+    blobs = [name for name in names if name not in of_weights]
+    print('| in codes of 8 bits | scores | same class |')
+    print('|---|---:|---:|')
+    for title, part in [('all', names), ('all weights', of_weights), ('all blobs', blobs),
+                        *((name, [name]) for name in names)]:
+        net.quant_mode = 'passive'
+        for name in part:
+            net.quantizers[name].mode = 'pseudo'
+        found = scores()
+        noise = ((found - exact) ** 2).sum()
+        if noise < 1e-9 * (exact ** 2).sum():
+            continue  # not rounded on its own
+        print('| %s | %.1f dB | %.1f %% |' % (
+            title, 10 * np.log10((exact ** 2).sum() / noise),
+            100 * (found.argmax(1) == exact.argmax(1)).mean()), flush=True)
+
+
 def run_ours(arguments):
     import caffe
     caffe.set_logging_disabled(True)
@@ -84,6 +122,9 @@ def run_ours(arguments):
     batches = [({'data': images[i:i + BATCH]}, labels[i:i + BATCH])
                for i in range(0, len(images), BATCH)]
     common = dict(calibrate=100 // BATCH, held_out=arguments.held_out)
+    if arguments.parts:
+        run_parts(arguments, model, weights, images, [batch for batch, _ in batches], common)
+        return
     print('| run | float right | right | same class | scores | bytes | wider layers |')
     print('|---|---:|---:|---:|---:|---:|---:|')
     if arguments.max_drop is not None:

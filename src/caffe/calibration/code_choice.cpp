@@ -59,17 +59,6 @@ void CodeChoice::Factor() {
   }
 }
 
-double CodeChoice::Error(const std::vector<double>& w, const std::vector<double>& q) const {
-  double error = 0;
-  for (int64_t i = 0; i < size_; ++i) {
-    const double d = q[i] - w[i];
-    double sum = 0;
-    for (int64_t j = 0; j < size_; ++j) sum += gram_[i * size_ + j] * (q[j] - w[j]);
-    error += d * sum;
-  }
-  return std::max(error, 0.0);
-}
-
 std::vector<double> CodeChoice::Sequential(const std::vector<double>& w, double codes) const {
   std::vector<double> q(size_), carried(size_, 0);  // sum over later j of R_ij d_j, d = w - q
   for (int64_t i = size_; i-- > 0;) {
@@ -84,14 +73,20 @@ std::vector<double> CodeChoice::Sequential(const std::vector<double>& w, double 
   return q;
 }
 
-double CodeChoice::Improve(const std::vector<double>& w, double codes,
-                           std::vector<double>* q) const {
+double CodeChoice::Improve(const std::vector<double>& w, double codes, std::vector<double>* q,
+                           double* before) const {
   std::vector<double> slope(size_, 0);  // G d
   for (int64_t j = 0; j < size_; ++j) {
     const double d = (*q)[j] - w[j];
     if (d == 0) continue;
     for (int64_t i = 0; i < size_; ++i) slope[i] += d * gram_[j * size_ + i];
   }
+  const auto error = [&] {
+    double sum = 0;
+    for (int64_t i = 0; i < size_; ++i) sum += ((*q)[i] - w[i]) * slope[i];
+    return std::max(sum, 0.0);
+  };
+  *before = error();
   bool changed = true;
   for (int sweep = 0; changed && sweep < kMostSweeps; ++sweep) {
     changed = false;
@@ -105,21 +100,20 @@ double CodeChoice::Improve(const std::vector<double>& w, double codes,
       changed = true;
     }
   }
-  return Error(w, *q);
+  return error();
 }
 
 std::vector<double> CodeChoice::Choose(const std::vector<double>& w, double codes, double* nearest,
                                        double* chosen) const {
-  std::vector<double> from_nearest(size_);
-  for (int64_t i = 0; i < size_; ++i) from_nearest[i] = Clamped(std::round(w[i]), codes);
-  const std::vector<double> plain = from_nearest;
-  *nearest = Error(w, plain);
-  const double improved = Improve(w, codes, &from_nearest);
-  std::vector<double> sequential = Sequential(w, codes);
-  const double other = Improve(w, codes, &sequential);
-  *chosen = std::min({*nearest, improved, other});
+  std::vector<double> plain(size_);
+  for (int64_t i = 0; i < size_; ++i) plain[i] = Clamped(std::round(w[i]), codes);
+  std::vector<double> improved = plain, sequential = Sequential(w, codes);
+  double before = 0;
+  const double one = Improve(w, codes, &improved, nearest);
+  const double other = Improve(w, codes, &sequential, &before);
+  *chosen = std::min({*nearest, one, other});
   if (*chosen == *nearest) return plain;
-  return other < improved ? sequential : from_nearest;
+  return other < one ? sequential : improved;
 }
 
 }  // namespace caffe

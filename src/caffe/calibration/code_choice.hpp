@@ -19,11 +19,12 @@ class CodeChoice {
 
  private:
   void Factor();
-  double Error(const std::vector<double>& w, const std::vector<double>& q) const;
   // Rounds from the last value to the first; see WeightRounding.
   std::vector<double> Sequential(const std::vector<double>& w, double codes) const;
-  // Changes single codes to the other one as long as that lowers d' G d; returns it.
-  double Improve(const std::vector<double>& w, double codes, std::vector<double>* q) const;
+  // Changes single codes to the other one as long as that lowers d' G d; returns it, and writes what it
+  // was before.
+  double Improve(const std::vector<double>& w, double codes, std::vector<double>* q,
+                 double* before) const;
 
   int64_t size_;
   std::vector<double> gram_;
