@@ -160,9 +160,16 @@ const char* const kNet =
     "layer { name: 'ip' type: 'InnerProduct' bottom: 'conv' top: 'ip' inner_product_param { "
     "  num_output: 6 weight_filler { type: 'gaussian' std: 0.05 } } } ";
 
-QuantizedNet Quantized(bool adaround, bool corrects, bool equalize = false) {
+struct Settings {
+  bool adaround = false, corrects = false, equalize = false;
+  const NetParameter* weights = nullptr;
+  bool tune_ranges = false;
+};
+
+QuantizedNet Quantized(const Settings& settings) {
   NetParameter weights;
   MakeNet(kNet, Cpu())->ToProto(&weights);
+  if (settings.weights) weights = *settings.weights;
   const BatchReader read = [](int64_t index, Batch* batch) {
     if (index >= 12) return false;
     std::vector<double> numbers = TestNumbers(8 * 4 * 64, 30 + index);
@@ -175,9 +182,10 @@ QuantizedNet Quantized(bool adaround, bool corrects, bool equalize = false) {
   QuantizeOptions options;
   options.calibration_batches = 8;
   options.device = Cpu();
-  options.adaround = adaround;
-  options.bias_correction = corrects;
-  options.equalize = equalize;
+  options.adaround = settings.adaround;
+  options.bias_correction = settings.corrects;
+  options.equalize = settings.equalize;
+  options.tune_ranges = settings.tune_ranges;
   return QuantizeNet(ParseNet(kNet), weights, read, options);
 }
 
@@ -190,7 +198,8 @@ const LayerReport& Row(const QuantizeReport& report, const std::string& layer) {
 
 TEST(AdaRoundTest, TheQuantizedNetHasLessNoise) {
   for (const bool corrects : {false, true}) {
-    const QuantizedNet nearest = Quantized(false, corrects), adapted = Quantized(true, corrects);
+    const QuantizedNet nearest = Quantized({false, corrects}),
+                       adapted = Quantized({true, corrects});
     for (const char* layer : {"conv", "ip"}) {
       EXPECT_EQ(Row(nearest.report, layer).rounding, "nearest");
       EXPECT_EQ(Row(adapted.report, layer).rounding, "adaround");
@@ -206,8 +215,29 @@ TEST(AdaRoundTest, TheQuantizedNetHasLessNoise) {
   }
 }
 
+// A channel that no weight reads decides the range of its blob, until ranges are tuned.
+TEST(TuneRangesTest, ValuesThatNobodyReadsAreClipped) {
+  NetParameter weights;
+  MakeNet(kNet, Cpu())->ToProto(&weights);
+  for (LayerParameter& layer : *weights.mutable_layer()) {
+    if (layer.name() == "conv") layer.mutable_blobs(1)->mutable_data()->Set(0, 40.f);
+    if (layer.name() != "ip") continue;
+    auto* data = layer.mutable_blobs(0)->mutable_data();
+    for (int i = 0; i < data->size(); ++i) {
+      if (i % (16 * 36) < 36) data->Set(i, 0);  // of channel 0
+    }
+  }
+  const QuantizedNet plain = Quantized({.weights = &weights}),
+                     tuned = Quantized({.weights = &weights, .tune_ranges = true});
+  EXPECT_EQ(plain.report.tuned_ranges, 0);
+  EXPECT_GE(tuned.report.tuned_ranges, 1);
+  EXPECT_EQ(Row(tuned.report, "conv").method, "scores");
+  EXPECT_LT(Row(tuned.report, "conv").high, 0.6 * Row(plain.report, "conv").high);
+  EXPECT_GT(Row(tuned.report, "ip").snr, Row(plain.report, "ip").snr + 3);
+}
+
 TEST(AdaRoundTest, GoesWithEqualizedChannels) {
-  const QuantizedNet both = Quantized(true, true, true);
+  const QuantizedNet both = Quantized({true, true, true});
   EXPECT_EQ(Row(both.report, "ip").rounding, "adaround");
   EXPECT_GT(Row(both.report, "ip").snr, 25);
 }

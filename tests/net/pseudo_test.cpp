@@ -345,6 +345,22 @@ TEST(PseudoTopsTest, BlobsWithoutARangeStayAsTheyAre) {
   EXPECT_TRUE(Holds(testing::internal::GetCapturedStderr(), "net raw: blob data has no range yet"));
 }
 
+// In phase TEST the first backward pass runs layers again: they must have the same values.
+TEST(PseudoTopsTest, ABackwardPassInPhaseTestChangesNoBlob) {
+  const auto net = MakeNet(ConvNet(kPseudo), Cpu());
+  net->CopyTrainedLayersFrom(CalibratedConvNet());
+  FillInputs(net.get());
+  net->Forward();
+  std::vector<std::vector<double>> before;
+  const std::vector<std::string> blobs = {"data", "relu", "pool", "left", "sum", "ip"};
+  for (const std::string& blob : blobs) before.push_back(Values(*net, blob));
+  net->RequestGradients({"data"});
+  net->BlobByName("ip")->SetDiff(std::vector<double>(20, 1));
+  net->Backward();
+  for (size_t i = 0; i < blobs.size(); ++i)
+    EXPECT_EQ(Values(*net, blobs[i]), before[i]) << blobs[i];
+}
+
 TEST(PseudoTopsTest, QuantizersHaveNames) {
   const auto net = MakeNet(
       InputText("data", {1, 4}) + InnerProductText("a", "data", 4) + ReluText("r", "a"), Cpu());

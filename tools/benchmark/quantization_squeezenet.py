@@ -24,6 +24,8 @@ RUNS = {
     'int8, auto, biases': dict(bias_correction=True),
     'int8, auto, biases, channels': dict(bias_correction=True, equalize=True),
     'int8, auto, biases, adaround': dict(bias_correction=True, rounding='adaround'),
+    'int8, auto, biases, adaround, tuned': dict(bias_correction=True, rounding='adaround',
+                                                tune_ranges=True),
     'int8, auto, all three': dict(bias_correction=True, equalize=True, rounding='adaround'),
     'int16, auto': dict(type='int16'),
     'half': dict(type='half'),

@@ -126,6 +126,8 @@ struct Parser {
         ->type_name("R");
     Add("--bias_correction", options.bias_correction, "quantize",
         "subtract the mean error of rounded weights from biases");
+    Add("--tune_ranges", options.tune_ranges, "quantize",
+        "make ranges narrower or wider as long as that lowers the noise of the scores");
     Add("--equalize", options.equalize, "quantize",
         "scale channels between layers with weights, so that they use the codes equally");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
@@ -146,7 +148,7 @@ struct Parser {
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
       "lt",   "plan",    "train", "json", "self_test",       "self-test", "progress",
-      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize"};
+      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize",  "tune_ranges"};
   return names.count(name) > 0;
 }
 

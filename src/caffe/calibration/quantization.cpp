@@ -26,6 +26,7 @@ QuantizedNet Quantization::Run() {
   FindGroups();
   Prepare();
   if (options_.equalize && quantized()) TryEqualization();
+  if (options_.tune_ranges && quantized()) TuneRanges();
   if (options_.max_drop) MeetMaxDrop();
   return Result();
 }

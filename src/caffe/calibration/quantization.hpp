@@ -81,6 +81,14 @@ class Quantization {
   // Prepares the net with equalized channels, too, and takes the one with less noise.
   void TryEqualization();
 
+  // tune_ranges.cpp
+  double ScoreNoise(const std::vector<Batch>& batches,
+                    const std::vector<std::vector<float>>& exact) const;
+  // Makes a range narrower or wider as long as the noise becomes less than `least`; returns whether
+  // it changed.
+  bool TuneRange(const std::string& blob, const std::function<double()>& noise, double* least);
+  void TuneRanges();
+
   // typed_net.cpp
   // A group is a layer with weights and the layers without weights that follow it.
   void FindGroups();

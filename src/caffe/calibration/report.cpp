@@ -73,6 +73,9 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
   if (report.equalized_layers > 0) {
     lines.push_back(Concat("channels equalized: ", report.equalized_layers, " layers"));
   }
+  if (report.tuned_ranges > 0) {
+    lines.push_back(Concat("ranges tuned by the scores: ", report.tuned_ranges, " blobs"));
+  }
   lines.push_back(
       Concat("weights: ", report.bytes, " bytes, ",
              Format("%.3f", static_cast<double>(report.bytes) /
@@ -166,22 +169,22 @@ std::string ReportText(const QuantizeReport& report) {
 }
 
 std::string ReportJson(const QuantizeReport& report) {
-  std::string text =
-      Concat("{\"net\": ", JsonString(report.net), ", \"type\": ", JsonString(report.type),
-             ", \"method\": ", report.method.empty() ? "null" : JsonString(report.method),
-             ", \"device\": ", JsonString(report.device),
-             ",\n \"calibration_items\": ", report.calibration_items,
-             ", \"held_out_items\": ", report.held_out_items,
-             ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
-             ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
-             ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
-             ", \"agreement\": ", OptionalNumber(report.agreement),
-             ",\n \"max_drop\": ", OptionalNumber(report.max_drop),
-             ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
-             ", \"corrected_biases\": ", report.corrected_biases,
-             ", \"equalized_layers\": ", report.equalized_layers,
-             ",\n \"float_bytes\": ", report.float_bytes, ", \"bytes\": ", report.bytes,
-             ",\n \"wider\": {");
+  std::string text = Concat(
+      "{\"net\": ", JsonString(report.net), ", \"type\": ", JsonString(report.type),
+      ", \"method\": ", report.method.empty() ? "null" : JsonString(report.method),
+      ", \"device\": ", JsonString(report.device),
+      ",\n \"calibration_items\": ", report.calibration_items,
+      ", \"held_out_items\": ", report.held_out_items,
+      ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
+      ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
+      ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
+      ", \"agreement\": ", OptionalNumber(report.agreement),
+      ",\n \"max_drop\": ", OptionalNumber(report.max_drop),
+      ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
+      ", \"corrected_biases\": ", report.corrected_biases,
+      ", \"equalized_layers\": ", report.equalized_layers,
+      ", \"tuned_ranges\": ", report.tuned_ranges, ",\n \"float_bytes\": ", report.float_bytes,
+      ", \"bytes\": ", report.bytes, ",\n \"wider\": {");
   std::string separator;
   for (const auto& [layer, type] : report.wider) {
     text += Concat(separator, JsonString(layer), ": ", JsonString(type));

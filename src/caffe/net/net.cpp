@@ -440,6 +440,7 @@ void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   for (int node : repeated) {
     runner.Prepare(node);
     runner.RepeatForward(node);
+    rooms_->ranges.AfterRepeat(wiring_.nodes[node]);
   }
   if (!repeated.empty()) SyncViews();
 }

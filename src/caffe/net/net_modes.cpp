@@ -139,11 +139,21 @@ PseudoQuantizer& NetRanges::Pseudo(const std::string& name, DataType type) {
   return *(pseudo_[name] = std::move(quantizer));
 }
 
-void NetRanges::ForwardPseudo(const Node& node, int top, const std::string& name) {
+void NetRanges::AfterRepeat(const Node& node) {
+  if (node.added()) return;
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    const std::string name = wiring_.RangeName(node, static_cast<int>(t));
+    if (node.top[t]->type().is_float() && ModeOf(name) == CAFFE_QUANT_PSEUDO) {
+      ForwardPseudo(node, static_cast<int>(t), name, true);
+    }
+  }
+}
+
+void NetRanges::ForwardPseudo(const Node& node, int top, const std::string& name, bool repeats) {
   if (pseudo_tops_.empty()) pseudo_tops_ = FindPseudoTops(wiring_);
   BlobBase& blob = *node.top[top];
   PseudoQuantizer& quantizer = Pseudo(name, blob.type());
-  if (Moves(name)) quantizer.Observe(blob);
+  if (!repeats && Moves(name)) quantizer.Observe(blob);
   if (!pseudo_tops_[&node - wiring_.nodes.data()][top]) return;
   if (quantizer.has_range()) {
     quantizer.Quantize(&blob);

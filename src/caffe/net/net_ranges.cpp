@@ -34,7 +34,7 @@ void NetRanges::AfterForward(const Node& node) {
     if (!blob.type().is_float()) continue;
     const std::string name = wiring_.RangeName(node, static_cast<int>(t));
     const QuantizerMode mode = ModeOf(name);
-    if (mode == CAFFE_QUANT_PSEUDO) ForwardPseudo(node, static_cast<int>(t), name);
+    if (mode == CAFFE_QUANT_PSEUDO) ForwardPseudo(node, static_cast<int>(t), name, false);
     if (mode != CAFFE_QUANT_OBSERVE) continue;
     auto& observer = observers_[name];
     if (!observer) {

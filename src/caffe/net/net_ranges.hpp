@@ -54,6 +54,8 @@ class NetRanges final : public PassObserver {
   bool active() const;
   void AfterForward(const Node& node) override;
   void BeforeBackward(const Node& node) override;
+  // Call it when a node has run again: mode pseudo rounds its tops as before.
+  void AfterRepeat(const Node& node);
 
   // All known ranges; waits for the device.
   std::map<std::string, ObservedRange> All() const;
@@ -96,7 +98,7 @@ class NetRanges final : public PassObserver {
   // Whether training has moved the range.
   bool IsMoved(const std::string& name) const;
   PseudoQuantizer& Pseudo(const std::string& name, DataType type);
-  void ForwardPseudo(const Node& node, int top, const std::string& name);
+  void ForwardPseudo(const Node& node, int top, const std::string& name, bool repeats);
 
   const Wiring& wiring_;
   Device* device_;
