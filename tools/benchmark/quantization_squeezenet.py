@@ -4,7 +4,8 @@
 Every fifth image is for calibration (100), the others are classified (400). Prints a row of a
 table for each run. --parts quantizes parts of the net in mode pseudo instead: all weights, all
 blobs, and each blob and each layer's weights alone. With --export, nets of other libraries can be calibrated with the same images:
---onnxruntime FILE, in a Python that has onnx and onnxruntime, reads that file.
+--onnxruntime FILE, in a Python that has onnx and onnxruntime, reads that file; if it has OpenVINO,
+that runs the same files.
 """
 import argparse
 import os
@@ -167,6 +168,17 @@ def run_onnxruntime(path):
                  for i in range(100, len(images), BATCH)]
         return np.concatenate(found).argmax(axis=1)
 
+    try:
+        import openvino
+    except ImportError:
+        openvino = None
+
+    def classify_in_openvino(model):
+        compiled = openvino.Core().compile_model(model, 'CPU')
+        found = [next(iter(compiled({net.input: images[i:i + BATCH]}).values())).reshape(BATCH, -1)
+                 for i in range(100, len(images), BATCH)]
+        return np.concatenate(found).argmax(axis=1)
+
     exact = classify(source)
     print('ONNX Runtime %s, float: %d right' % (onnxruntime.__version__, (exact == labels).sum()))
     for method in ('MinMax', 'Percentile', 'Entropy'):
@@ -177,6 +189,11 @@ def run_onnxruntime(path):
         found = classify(target)
         print('%s: %d right, same class %.2f %%' % (
             method, (found == labels).sum(), 100 * (found == exact).mean()), flush=True)
+        if openvino:  # it has no calibration of its own; that of NNCF is another package
+            found = classify_in_openvino(target)
+            print('%s, run by OpenVINO %s: %d right, same class %.2f %%' % (
+                method, openvino.__version__.split('-')[0], (found == labels).sum(),
+                100 * (found == exact).mean()), flush=True)
 
 
 def main():
