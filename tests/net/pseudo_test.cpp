@@ -142,6 +142,14 @@ TEST_P(PseudoTest, TrainingMovesRangesByOnePercent) {
   other->CopyTrainedLayersFrom(file);
   EXPECT_EQ(other->Ranges().at("data").high, range.high);
   EXPECT_NEAR(run(other.get(), {0, 0, 8, 0}).high, 4.04 + 0.01 * 3.96, 1e-6);
+  // Another mode keeps the range, and mode pseudo moves it on.
+  const double last = other->Ranges().at("data").high;
+  other->set_quantizer_mode(CAFFE_QUANT_PASSIVE);
+  EXPECT_EQ(other->Ranges().at("data").high, last);
+  other->set_quantizer_mode(CAFFE_QUANT_PSEUDO);
+  EXPECT_NEAR(run(other.get(), {0, 0, 8, 0}).high, last + 0.01 * (8 - last), 1e-6);
+  other->set_quantizer_mode(CAFFE_QUANT_OBSERVE);
+  EXPECT_EQ(run(other.get(), {0, 0, 8, 0}).high, 8);
   // In phase TEST nothing moves; nor does a range that clips, except with pseudo_reset_observed.
   EXPECT_EQ(run(make(Range("data", -1, 1, "min_max"), TEST).get(), {-2, 1, 4, 0}).high, 1);
   EXPECT_EQ(run(make(Range("data", -1, 1, "mse"), TRAIN).get(), {-2, 1, 4, 0}).high, 1);

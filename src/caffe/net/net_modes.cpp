@@ -14,6 +14,7 @@ namespace caffe {
 
 bool NetRanges::set_mode(QuantizerMode mode) {
   if (active()) changed_ = true;
+  TakeMovedRanges();
   mode_ = mode;
   modes_.clear();
   return SetWeights();
@@ -22,13 +23,21 @@ bool NetRanges::set_mode(QuantizerMode mode) {
 bool NetRanges::set_pseudo_type(DataType type) {
   CAFFE_CHECK(type == kQuant8 || type == kQuant16, "net ", wiring_.name,
               ": pseudo-quantization to ", type.name(), " is not supported (known: int8 int16)");
-  if (type != pseudo_type_) {
-    for (const auto& [name, range] : All()) loaded_[name] = range;
-    pseudo_.clear();
-  }
+  TakeMovedRanges();
   pseudo_type_ = type;
   pseudo_types_.clear();
   return SetWeights();
+}
+
+void NetRanges::TakeMovedRanges() {
+  for (const auto& [name, quantizer] : pseudo_) {
+    const auto range = quantizer->moved() ? quantizer->Read() : std::nullopt;
+    if (!range) continue;
+    loaded_[name] = {range->low, range->high};
+    methods_.erase(name);
+    observers_.erase(name);
+  }
+  pseudo_.clear();
 }
 
 void NetRanges::CheckQuantizer(const std::string& name) const {

@@ -82,11 +82,8 @@ void NetRanges::UsePlaceholders() {
 void NetRanges::SetDevice(Device* device) {
   loaded_ = All();
   histograms_ = Histograms();
-  for (const auto& [name, quantizer] : pseudo_) {
-    if (quantizer->moved()) methods_[name] = "min_max";
-  }
+  TakeMovedRanges();
   observers_.clear();
-  pseudo_.clear();
   scratch_.reset();
   device_ = device;
   changed_ = true;

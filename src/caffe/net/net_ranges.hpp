@@ -89,6 +89,8 @@ class NetRanges final : public PassObserver {
   void ReadLayerQuantizers();
   void ReadModes(const NetParameter& given);
   void Resolve();
+  // Ends moving ranges: their last values are those of a file from then on.
+  void TakeMovedRanges();
   void CheckQuantizer(const std::string& name) const;
   // Has the layers quantize their weights as the modes say; returns whether that changed anything.
   bool SetWeights();
