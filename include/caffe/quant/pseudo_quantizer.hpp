@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "caffe/memory/blob.hpp"
+#include "caffe/quant/min_max.hpp"
 
 namespace caffe {
 
@@ -39,12 +40,13 @@ class PseudoQuantizer {
   void MoveRange();
 
   DataType type_;
+  MinMax min_max_;
   double codes_;
   bool range_is_known_ = false, moved_ = false, has_grid_ = false;
-  std::shared_ptr<BlobBase> parts_, seen_;  // as in kernels/quant/min_max.h
+  std::shared_ptr<BlobBase> seen_;          // of a batch, as in kernels/quant/min_max.h
   std::shared_ptr<BlobBase> range_, grid_;  // as in kernels/quant/pseudo.h
   std::shared_ptr<BlobBase> inside_;        // of the last Quantize: 1 or 0 for each element
-  std::unique_ptr<Kernel> chunks_, merge_, move_, quantize_, backward_;
+  std::unique_ptr<Kernel> move_, quantize_, backward_;
 };
 
 }  // namespace caffe

@@ -1,34 +1,22 @@
 #include "caffe/quant/pseudo_quantizer.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "caffe/device/program_builder.hpp"
 
 namespace caffe {
-namespace {
-
-constexpr int64_t kMostChunks = 1024;
-
-}  // namespace
-
 PseudoQuantizer::PseudoQuantizer(DataType type, DataType target, std::optional<Range> range,
                                  Device* device)
-    : type_(type), codes_(target.info().code_max - target.info().code_min) {
+    : type_(type), min_max_(type, device), codes_(target.info().code_max - target.info().code_min) {
   CAFFE_CHECK(target == kQuant8 || target == kQuant16, "pseudo-quantization to ", target.name(),
               " is not supported (known: ", kQuant8.name(), " and ", kQuant16.name(), ")");
   const DataType master = type == kDouble ? kDouble : kFloat;
-  parts_ = MakeBlob(master, device, {3 * kMostChunks}, "partial ranges");
-  seen_ = MakeBlob(master, device, {3}, "range of a batch");
-  seen_->SetData({INFINITY, -INFINITY, 0});
+  seen_ = MinMax::MakeRange(type, device);
   range_ = MakeBlob(master, device, {2}, "moving range");
   range_->SetData({INFINITY, -INFINITY});
   if (range) SetRange(*range);
   grid_ = MakeBlob(master, device, {4}, "grid of codes");
   inside_ = MakeBlob(type, device, {0}, "elements within the range");
-  const auto program = ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
-  chunks_ = program->CreateKernel("min_max_chunks");
-  merge_ = program->CreateKernel("min_max_merge");
   const auto pseudo = ProgramBuilder(device, "pseudo").Types(type).Body("quant/pseudo").Build();
   move_ = pseudo->CreateKernel("pseudo_move");
   quantize_ = pseudo->CreateKernel("pseudo_quantize");
@@ -42,12 +30,8 @@ void PseudoQuantizer::SetRange(Range range) {
 }
 
 void PseudoQuantizer::Observe(const BlobBase& blob) {
-  const int64_t count = blob.count();
-  if (count == 0) return;
-  const int64_t chunk = std::max<int64_t>(64, (count + kMostChunks - 1) / kMostChunks);
-  const int64_t chunks = (count + chunk - 1) / chunk;
-  chunks_->Launch(chunks, {chunks, blob.Data(), parts_->MutableData(), count, chunk});
-  merge_->Launch(1, {1, parts_->Data(), seen_->MutableData(), chunks});
+  if (blob.count() == 0) return;
+  min_max_.Add(blob, seen_.get());
   range_is_known_ = moved_ = true;
   MoveRange();
 }
