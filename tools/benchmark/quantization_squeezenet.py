@@ -10,6 +10,7 @@ that runs the same files.
 import argparse
 import os
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -77,20 +78,43 @@ def print_row(name, report):
         report['bytes'] / report['float_bytes'], len(report['wider'])), flush=True)
 
 
+def scores_of(net, images):
+    import numpy as np
+    return np.concatenate([net.forward(blobs=['pool_final'], data=images[i:i + BATCH])[
+        'pool_final'].reshape(BATCH, -1) for i in range(0, len(images), BATCH)])
+
+
+def decibels(exact, found):
+    import numpy as np
+    return 10 * np.log10((exact ** 2).sum() / max(((found - exact) ** 2).sum(), 1e-30))
+
+
+def run_and_classify(name, source, batches, images, labels, exact):
+    """Calibrates, compares layers on one batch, and classifies the images with the written net."""
+    import caffe
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, 'net')
+        report = caffe.quantize(source, batches, out=out, calibrate=100 // BATCH, held_out=1,
+                                **RUNS[name])
+        found = scores_of(caffe.Net(out + '.prototxt', caffe.TEST, weights=out + '.caffemodel'),
+                          images)
+    classes = found.argmax(axis=1)
+    print('| %s | %d | %d | %.2f %% | %.1f dB | %.3f | - |' % (
+        name, (exact.argmax(axis=1) == labels).sum(), (classes == labels).sum(),
+        100 * (classes == exact.argmax(axis=1)).mean(), decibels(exact, found),
+        report['bytes'] / report['float_bytes']), flush=True)
+
+
 def run_parts(arguments, model, weights, images, batches, common):
     """The noise that quantized parts make in the scores, with the ranges of method auto."""
     import caffe
-    import numpy as np
     caffe.quantize((model, weights), batches, out=arguments.parts, **dict(common, held_out=1))
     net = caffe.Net(model, caffe.TEST, weights=arguments.parts + '.caffemodel')
     net.copy_from(weights)  # the ranges stay
     end = len(images) if arguments.held_out < 0 else 100 + BATCH * arguments.held_out
 
-    def scores():
-        return np.concatenate([net.forward(blobs=['pool_final'], data=images[i:i + BATCH])[
-            'pool_final'].reshape(BATCH, -1) for i in range(100, end, BATCH)])
-
-    exact = scores()
+    images = images[100:end]
+    exact = scores_of(net, images)
     names = list(net.quantizers)
     of_weights = [name for name in names if name.endswith('_blobs_0_quant')]
     blobs = [name for name in names if name not in of_weights]
@@ -101,12 +125,11 @@ def run_parts(arguments, model, weights, images, batches, common):
         net.quant_mode = 'passive'
         for name in part:
             net.quantizers[name].mode = 'pseudo'
-        found = scores()
-        noise = ((found - exact) ** 2).sum()
-        if noise < 1e-9 * (exact ** 2).sum():
+        found = scores_of(net, images)
+        if decibels(exact, found) > 90:
             continue  # not rounded on its own
         print('| %s | %.1f dB | %.1f %% |' % (
-            title, 10 * np.log10((exact ** 2).sum() / noise),
+            title, decibels(exact, found),
             100 * (found.argmax(1) == exact.argmax(1)).mean()), flush=True)
 
 
@@ -136,8 +159,11 @@ def run_ours(arguments):
         print_row('int8, at most %g points' % arguments.max_drop, report)
         print(report['wider'])
         return
+    end = len(images) if arguments.held_out < 0 else 100 + BATCH * arguments.held_out
+    held, answers = images[100:end], labels[100:end]
+    exact = scores_of(caffe.Net(model, caffe.TEST, weights=weights), held)
     for name in arguments.runs:
-        print_row(name, caffe.quantize((model, weights), batches, **common, **RUNS[name]))
+        run_and_classify(name, (model, weights), batches, held, answers, exact)
 
 
 def run_onnxruntime(path):

@@ -5,6 +5,7 @@
 
 #include "caffe/layer/layer_facts.hpp"
 #include "channel_weights.hpp"
+#include "comparison.hpp"
 
 namespace caffe {
 namespace {
@@ -99,11 +100,18 @@ void RoundingErrors::Add(const Net& net) {
     const LayerFacts::Weighted weighted = *layers[index]->Facts().weighted;
     for (const int top : differences_->top_ids(static_cast<int>(index))) {
       const BlobBase& blob = *differences_->blobs()[top];
-      const std::vector<double> values = blob.DataAsDouble();
+      const std::vector<float> values = RealValues(blob);
       const int64_t inner = blob.count(weighted.axis + 1);
-      for (size_t i = 0; i < values.size(); ++i) {
-        sum.errors[i / inner % weighted.channels] += values[i];
-        sum.square += values[i] * values[i];
+      const float* value = values.data();
+      for (int64_t row = 0; row < blob.count() / std::max<int64_t>(inner, 1); ++row) {
+        double total = 0, square = 0;
+        for (int64_t i = 0; i < inner; ++i) {
+          const double error = *value++;
+          total += error;
+          square += error * error;
+        }
+        sum.errors[row % weighted.channels] += total;
+        sum.square += square;
       }
       sum.count += static_cast<double>(blob.count() / weighted.channels);
     }
