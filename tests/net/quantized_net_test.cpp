@@ -534,12 +534,5 @@ TEST(NetRangesTest, ALayerWhoseTopHasATypeOfItsOwnAndTwoReaders) {
   }
 }
 
-TEST(NetRangesTest, PseudoQuantizationIsRefusedByName) {
-  const std::string text = "name: 'fake' state { quantizer_mode: CAFFE_QUANT_PSEUDO } ";
-  const std::string message = MessageOf([&] { MakeNet(text + InputText("data", {1, 3}), Cpu()); });
-  EXPECT_TRUE(Holds(message, "net fake")) << message;
-  EXPECT_TRUE(Holds(message, "CAFFE_QUANT_PSEUDO")) << message;
-}
-
 }  // namespace
 }  // namespace caffe

@@ -120,8 +120,14 @@ struct Parser {
         "percentage points of top-1 that may be lost: layers that hurt get wider types")
         ->type_name("POINTS")
         ->check(CLI::NonNegativeNumber);
+    Add("--rounding", options.rounding, "quantize",
+        "nearest (default): the code of a weight; adaround: the one above or below it, so that the "
+        "layer's sums on the calibration data change least")
+        ->type_name("R");
     Add("--bias_correction", options.bias_correction, "quantize",
         "subtract the mean error of rounded weights from biases");
+    Add("--tune_ranges", options.tune_ranges, "quantize",
+        "make ranges narrower or wider as long as that lowers the noise of the scores");
     Add("--equalize", options.equalize, "quantize",
         "scale channels between layers with weights, so that they use the codes equally");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
@@ -142,7 +148,7 @@ struct Parser {
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
       "lt",   "plan",    "train", "json", "self_test",       "self-test", "progress",
-      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize"};
+      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize",  "tune_ranges"};
   return names.count(name) > 0;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "caffe/layer/folded_weights.hpp"
 #include "caffe/layer/parameter_copy.hpp"
+#include "caffe/layer/pseudo_weights.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/layer/work.hpp"
 
@@ -24,6 +26,8 @@ class OperatorWeights {
     // The activation after the operator, which has separate factors for quantized types.
     Activation activation;
     const BlobBase* slopes = nullptr;  // of PReLU
+    // For float kinds: the weights have the values of codes of this type.
+    std::optional<DataType> pseudo;
   };
   // The blobs, and those of the maps, must outlive this object.
   OperatorWeights(Source source, DataType type, Device* device);
@@ -63,6 +67,7 @@ class OperatorWeights {
   Source source_;
   DataType type_;
   std::unique_ptr<FoldedWeights> folded_;
+  std::unique_ptr<PseudoWeights> pseudo_;
   ParameterCopy copy_, bias_;
   QuantizedParameters codes_;
   std::shared_ptr<Remake> remake_;  // makes freed memory again

@@ -17,6 +17,7 @@ std::shared_ptr<OperatorWeights> WeightedLayer::MakeWeights(const WorkRequest& r
     if (const auto* activation = std::get_if<Activation>(&stage)) source.activation = *activation;
   }
   source.slopes = request.slopes;
+  source.pseudo = pseudo_;
   return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());
 }
 
@@ -31,6 +32,15 @@ void WeightedLayer::ResetOps(bool backward) {
   ops_.clear();
   made_ = false;
   backward_ = backward;
+}
+
+void WeightedLayer::set_pseudo_weights(std::optional<DataType> type) {
+  if (type == pseudo_ || !types().compute.is_float()) return;
+  pseudo_ = type;
+  const bool made = made_;
+  for (auto& weights : weights_) weights = MakeWeights({});
+  ResetOps(backward_);
+  if (made) PrepareParameters();  // a backward pass may follow
 }
 
 bool WeightedLayer::EnsureOps() {

@@ -109,6 +109,44 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
   }
 }
 
+int64_t Convolution::input_rows() const {
+  ConvDescriptor d = Descriptor();
+  d.geometry.Normalize();
+  return d.batch * d.geometry.output_count();
+}
+
+void Convolution::GatherRows(const std::vector<float>& values, int64_t group,
+                             const std::vector<int64_t>& rows, float* to) const {
+  const ConvDescriptor d = Descriptor();
+  ConvGeometry g = d.geometry;
+  g.Normalize();
+  const Shape output = g.output();
+  const int64_t channels = d.in_channels / d.group, taps = g.kernel_count(),
+                outs = g.output_count();
+  std::vector<int64_t> offsets(taps);  // of the taps in a channel; -1: padding
+  for (const int64_t row : rows) {
+    const int64_t item = row / outs;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t position = row % outs, k = tap, stride = 1, offset = 0;
+      bool inside = true;
+      for (int a = g.axes(); a-- > 0;) {
+        const int64_t x =
+            position % output[a] * g.stride[a] + k % g.kernel[a] * g.dilation[a] - g.pad[a];
+        inside &= x >= 0 && x < g.input[a];
+        offset += x * stride;
+        stride *= g.input[a];
+        position /= output[a];
+        k /= g.kernel[a];
+      }
+      offsets[tap] = inside ? offset : -1;
+    }
+    const float* from = values.data() + (item * d.in_channels + group * channels) * g.input_count();
+    for (int64_t c = 0; c < channels; ++c, from += g.input_count()) {
+      for (const int64_t offset : offsets) *to++ = offset < 0 ? 0 : from[offset];
+    }
+  }
+}
+
 LayerFacts Convolution::Facts() const {
   LayerFacts facts;
   facts.replayable = true;

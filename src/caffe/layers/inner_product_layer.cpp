@@ -120,6 +120,11 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
   }
 }
 
+void InnerProduct::GatherRows(const std::vector<float>& values, int64_t,
+                              const std::vector<int64_t>& rows, float* to) const {
+  for (const int64_t row : rows) to = std::copy_n(values.begin() + row * k_, k_, to);
+}
+
 LayerFacts InnerProduct::Facts() const {
   LayerFacts facts;
   facts.replayable = true;

@@ -247,7 +247,7 @@ std::vector<PassObserver*> Net::ActiveObservers() const {
   if (rooms_->interruption.check) active.push_back(&rooms_->interruption);
   if (debug_info_) active.push_back(&rooms_->debug_lines);
   if (check_finite_) active.push_back(&rooms_->finite_check);
-  if (rooms_->ranges.observes_any()) active.push_back(&rooms_->ranges);
+  if (rooms_->ranges.active()) active.push_back(&rooms_->ranges);
   const LayerCallbacks& callbacks = rooms_->callbacks;
   if (callbacks.before_forward || callbacks.after_forward || callbacks.before_backward ||
       callbacks.after_backward) {
@@ -440,6 +440,7 @@ void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   for (int node : repeated) {
     runner.Prepare(node);
     runner.RepeatForward(node);
+    rooms_->ranges.AfterRepeat(wiring_.nodes[node]);
   }
   if (!repeated.empty()) SyncViews();
 }
@@ -592,8 +593,44 @@ void Net::set_interruption(std::function<void()> check) {
   rooms_->interruption.check = std::move(check);
 }
 
-void Net::set_observe(bool observe) { rooms_->ranges.set_observe(observe); }
-bool Net::observe() const { return rooms_->ranges.observe(); }
+void Net::set_observe(bool observe) {
+  set_quantizer_mode(observe ? CAFFE_QUANT_OBSERVE : CAFFE_QUANT_PASSIVE);
+}
+
+bool Net::observe() const { return quantizer_mode() == CAFFE_QUANT_OBSERVE; }
+
+void Net::set_quantizer_mode(QuantizerMode mode) {
+  if (rooms_->ranges.set_mode(mode)) MakePlans();
+}
+
+QuantizerMode Net::quantizer_mode() const { return rooms_->ranges.mode(); }
+
+void Net::set_pseudo_type(DataType type) {
+  if (rooms_->ranges.set_pseudo_type(type)) MakePlans();
+}
+
+DataType Net::pseudo_type() const { return rooms_->ranges.pseudo_type(); }
+
+std::vector<std::string> Net::quantizers() const { return rooms_->ranges.Quantizers(); }
+
+void Net::SetQuantizerMode(const std::string& quantizer, QuantizerMode mode) {
+  if (rooms_->ranges.SetMode(quantizer, mode)) MakePlans();
+}
+
+QuantizerMode Net::QuantizerModeOf(const std::string& quantizer) const {
+  return rooms_->ranges.ModeOf(quantizer);
+}
+
+void Net::SetPseudoType(const std::string& quantizer, DataType type) {
+  if (rooms_->ranges.SetPseudoType(quantizer, type)) MakePlans();
+}
+
+DataType Net::PseudoTypeOf(const std::string& quantizer) const {
+  return rooms_->ranges.PseudoTypeOf(quantizer);
+}
+
+bool Net::is_pseudo() const { return rooms_->ranges.HasMode(CAFFE_QUANT_PSEUDO); }
+void Net::CopyRangesFrom(const Net& other) { rooms_->ranges.CopyFrom(other.rooms_->ranges); }
 std::map<std::string, ObservedRange> Net::Ranges() const { return rooms_->ranges.All(); }
 std::map<std::string, Histogram> Net::Histograms() const { return rooms_->ranges.Histograms(); }
 void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }
