@@ -3,6 +3,7 @@
 #include <set>
 
 #include "caffe/core/type_registry.hpp"
+#include "caffe/core/value_table.hpp"
 #include "caffe/graph/passes.hpp"
 #include "graph/graph_support.hpp"
 #include "support/text.hpp"
@@ -187,8 +188,9 @@ TEST(InsertCastsTest, TypesThatAUserAddedAreCast) {
     TypeInfo info;
     info.name = name;
     info.kind = TypeKind::kCustom;
-    info.bytes = 1;
-    info.load = info.store = "v = bits";
+    info.bits = 8;
+    info.to_float = info.from_float = "v";
+    info.make_table = [] { return nullptr; };  // not called here
     return AddDataType(info);
   };
   const DataType wide = add("casts_wide"), narrow = add("casts_narrow");

@@ -232,7 +232,8 @@ class Quantization {
     // Explicit types of layers are the user's choice for the quantized net.
     for (const LayerParameter& layer : given_.layer()) {
       if (layer.has_compute_data_type() || layer.has_bottom_data_type() ||
-          layer.has_top_data_type()) {
+          layer.has_top_data_type() || layer.has_compute_data_type_name() ||
+          layer.has_bottom_data_type_name() || layer.has_top_data_type_name()) {
         own_types_[layer.name()] = layer;
       }
     }
@@ -516,6 +517,12 @@ class Quantization {
         if (own->second.has_compute_data_type())
           layer.set_compute_data_type(own->second.compute_data_type());
         if (own->second.has_top_data_type()) layer.set_top_data_type(own->second.top_data_type());
+        if (own->second.has_bottom_data_type_name())
+          layer.set_bottom_data_type_name(own->second.bottom_data_type_name());
+        if (own->second.has_compute_data_type_name())
+          layer.set_compute_data_type_name(own->second.compute_data_type_name());
+        if (own->second.has_top_data_type_name())
+          layer.set_top_data_type_name(own->second.top_data_type_name());
         continue;
       }
       DataType type = options_.type;

@@ -68,6 +68,12 @@ std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter
   const auto creator = entry.creators.find(context.types);
   if (creator != entry.creators.end()) return creator->second(parameter, context);
   if (entry.any) return entry.any(parameter, context);
+  // Layers that compute in float kinds also compute in types of users: context.types has the types,
+  // and a template's parameters are only those of its typed accessors.
+  if (context.types.compute.is_custom()) {
+    const auto wide = entry.creators.find(TypeTriple::Equal(kFloat));
+    if (wide != entry.creators.end()) return wide->second(parameter, context);
+  }
   std::string known;
   for (const auto& [types, create] : entry.creators) {
     known += (known.empty() ? "" : ", ") + types.name();

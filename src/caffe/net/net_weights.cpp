@@ -20,7 +20,7 @@ int64_t Elements(const BlobProto& source) {
   if (source.double_data_size() > 0) return source.double_data_size();
   if (!source.has_packed_data()) return source.data_size();
   return static_cast<int64_t>(source.packed_data().size()) /
-         static_cast<int64_t>(DataTypeByProto(source.data_type()).bytes());
+         static_cast<int64_t>(PackedType(source).bytes());
 }
 
 // Throws the error of FromProto before anything has changed. `stored`: elements that are still in
