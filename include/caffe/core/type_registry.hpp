@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "caffe/core/data_type.hpp"
 
@@ -11,6 +13,9 @@ namespace caffe {
 // the description does not fit the kind. Other threads may use types at the same time. Users call
 // RegisterType (caffe/device/register_type.hpp), which makes the description.
 DataType AddDataType(TypeInfo info);
+
+// The type of this name; nothing if there is none.
+std::optional<DataType> FindDataType(std::string_view name);
 
 // Throws if a type cannot have this name: it has letters, digits and _ and does not begin with a
 // digit.

@@ -158,10 +158,15 @@ const std::vector<DataType>& FloatTypes() {
   return *types;
 }
 
-DataType DataTypeByName(std::string_view name) {
+std::optional<DataType> FindDataType(std::string_view name) {
   for (int id = 0; id < Infos().size(); ++id) {
     if (Infos()[id].name == name) return DataType(id);
   }
+  return std::nullopt;
+}
+
+DataType DataTypeByName(std::string_view name) {
+  if (const auto type = FindDataType(name)) return *type;
   CAFFE_THROW("unknown data type '", name, "'; known are ", KnownNames(),
               "; a type of your own is registered before it is used: caffe.register_type in ",
               "Python, RegisterType in C++");

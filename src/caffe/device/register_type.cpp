@@ -22,14 +22,6 @@ struct Values {
   std::vector<ValueTable::Step> steps;
 };
 
-std::optional<DataType> Find(const std::string& name) {
-  try {
-    return DataTypeByName(name);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 void CheckBits(const std::string& name, int bits) {
   CAFFE_CHECK(bits >= 2 && bits <= 16, "data type '", name, "': a type has 2 to 16 bits, not ",
               bits);
@@ -107,7 +99,7 @@ bool SameTable(const ValueTable& a, const ValueTable& b) {
 
 // A type of this name that is equal; throws if it is another one.
 std::optional<DataType> Registered(const TypeInfo& info, const ValueTable* table) {
-  const std::optional<DataType> found = Find(info.name);
+  const std::optional<DataType> found = FindDataType(info.name);
   if (!found) return std::nullopt;
   const TypeInfo& known = found->info();
   const bool same = found->is_custom() && known.bits == info.bits &&

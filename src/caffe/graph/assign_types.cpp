@@ -15,11 +15,6 @@ template <class T> bool Has(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// These layers take the type of their bottom.
-bool FollowsBottom(const LayerParameter& layer) {
-  return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
-}
-
 bool Supports(const LayerParameter& layer, DataType type) {
   const LayerTraits& traits = TraitsOf(layer.type());
   if (!Has(traits.types, type.is_custom() ? kFloat : type)) return false;
@@ -35,11 +30,6 @@ bool HasComputeType(const LayerParameter& layer) {
 }
 bool HasTopType(const LayerParameter& layer) {
   return layer.has_top_data_type() || layer.has_top_data_type_name();
-}
-
-// The user set types of this layer.
-bool HasOwnTypes(const LayerParameter& layer) {
-  return HasComputeType(layer) || HasBottomType(layer) || HasTopType(layer);
 }
 
 DataType NamedType(bool has_number, DataTypeProto number, const std::string& name,
@@ -103,6 +93,14 @@ std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
 }
 
 }  // namespace
+
+bool FollowsBottom(const LayerParameter& layer) {
+  return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
+}
+
+bool HasOwnTypes(const LayerParameter& layer) {
+  return HasComputeType(layer) || HasBottomType(layer) || HasTopType(layer);
+}
 
 TypedNet AssignTypes(const NetParameter& net) {
   TypedNet typed;

@@ -25,10 +25,17 @@ struct TypedNet {
   std::vector<TypedLayer> layers;
   // The data that backward passes read are kept: in phase TRAIN and with force_backward.
   bool keeps_gradients = false;
+  // What MoveCasts and InsertCasts saved.
+  int casts_moved = 0, casts_omitted = 0;
 
   // The messages, each with the layer's types. For the log.
   std::string ToString() const;
 };
+
+// The user set types of this layer.
+bool HasOwnTypes(const LayerParameter& layer);
+// Without types of its own the layer takes that of its bottom.
+bool FollowsBottom(const LayerParameter& layer);
 
 // Whether top `index` of a layer is its bottom `index`.
 bool IsInPlace(const LayerParameter& layer, int index);
