@@ -24,10 +24,28 @@ add_library(caffe_kernel_text OBJECT ${CMAKE_BINARY_DIR}/generated/kernel_text.c
 set(float_words f32 f16 bf16 f64 c8 c16)
 set(quantized_words q8 q16)
 
+# Tables of users' types are read by gather instructions, which GCC uses only if the processor that
+# it tunes for has fast ones.
+set(gather_begin "")
+set(gather_end "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(gather_begin "#pragma GCC push_options
+#pragma GCC target(\"tune=haswell\")
+")
+  set(gather_end "#pragma GCC pop_options
+")
+endif()
+
 function(caffe_host_instance out path compute in out_type float_kind)
+  set(begin "")
+  set(end "")
+  if("${compute}/${in}/${out_type}" MATCHES "c8|c16")
+    set(begin "${gather_begin}")
+    set(end "${gather_end}")
+  endif()
   # A namespace for each body: two bodies may include one file of epilogue/.
   string(MAKE_C_IDENTIFIER "${path}" body)
-  set(${out} "#define Dtype ${compute}
+  set(${out} "${begin}#define Dtype ${compute}
 #define MItype ${in}
 #define MOtype ${out_type}
 #define FLOAT_KIND ${float_kind}
@@ -41,7 +59,7 @@ namespace k_${body}_${compute}_${in}_${out_type} {
 #undef MOtype
 #undef FLOAT_KIND
 #undef CAFFE_HOST_TYPES
-" PARENT_SCOPE)
+${end}" PARENT_SCOPE)
 endfunction()
 
 set(host_folders "")

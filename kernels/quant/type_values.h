@@ -1,6 +1,5 @@
 //! types: device
 //! tests: library
-//! runs: device
 // The two functions of a user's type: for its tables, where there is no compiler for the CPU. The
 // builder defines TO_FLOAT and FROM_FLOAT.
 #ifndef TO_FLOAT

@@ -119,24 +119,6 @@ TEST(RegisterTypeTest, InvalidTypesAreErrors) {
   EXPECT_NO_THROW(RegisterType("bad", 8, to, from));
 }
 
-// Without a compiler a device computes the texts; the values are the same.
-TEST(RegisterTypeTest, DevicesComputeTextsWithoutACompiler) {
-  if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";
-  const Variable none("CAFFE_CXX", "/nonexistent/c++");
-  const DataType type = RegisterType("e4m3_by_device", 8, "small_float_value(code, 4, 3, 0) * 1.0f",
-                                     "small_float_code(v * 1.0f, 4, 3, 0)");
-  const ValueTable &table = TableOf(type), &other = TableOf(DataTypeByName("fp8_e4m3"));
-  for (uint32_t code = 0; code < 256; ++code) {
-    const float value = table.Value(code), expected = other.Value(code);
-    EXPECT_TRUE(std::memcmp(&value, &expected, 4) == 0 || (value != value && expected != expected));
-  }
-  ASSERT_EQ(table.steps().size(), other.steps().size());
-  for (size_t i = 0; i < table.steps().size(); ++i) {
-    EXPECT_EQ(table.steps()[i].bits, other.steps()[i].bits);
-    EXPECT_EQ(table.steps()[i].code, other.steps()[i].code);
-  }
-}
-
 // The program cache keeps the values, so that a second process needs no compiler. Here another name
 // stands for the second process.
 TEST(RegisterTypeTest, ValuesAreCached) {

@@ -180,6 +180,47 @@ def test_casts_are_counted(tmp_path):
     assert re.search(r'Casts between types: 1; 1 more are loads and stores of other layers', log)
 
 
+class Doubling(caffe.Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        assert bottom[0].data.dtype == np.float32
+        top[0].data[...] = 2 * bottom[0].data
+
+
+def test_layers_in_python_read_numbers():
+    net = caffe_pb2.NetParameter(data_type_name='fp8_e4m3')
+    net.layer.add(name='data', type='Input', top=['data']).input_param.shape.add(dim=[3])
+    layer = net.layer.add(name='twice', type='Python', bottom=['data'], top=['twice'])
+    layer.python_param.module, layer.python_param.layer = __name__, 'Doubling'
+    net.layer.add(name='y', type='ReLU', bottom=['twice'], top=['y'])
+    net = caffe.Net(net, TEST)
+    np.testing.assert_array_equal(net.forward(data=np.array([-1, 1.1, 3]))['y'], [0, 2.25, 6])
+    assert net.blobs['y']._type_name == 'fp8_e4m3'
+
+
+@pytest.mark.parametrize('name', ['fp8_e5m2', 'float10'])
+def test_training(name, tmp_path):
+    """Blobs and their gradients have the type, parameters are float."""
+    proto = convolution_net()
+    proto.data_type_name = name
+    proto.layer.add(name='label', type='Input', top=['label']).input_param.shape.add(dim=[2])
+    proto.layer.add(name='loss', type='SoftmaxWithLoss', bottom=['ip', 'label'], top=['loss'])
+    solver = caffe.get_solver(caffe_pb2.SolverParameter(
+        net_param=proto, base_lr=0.02, lr_policy='fixed', max_iter=40, random_seed=1,
+        snapshot_after_train=False, display=1000))
+    net = solver.net
+    net.blobs['data'].float_data = np.random.RandomState(0).normal(size=(2, 3, 8, 8))
+    net.blobs['label'].data[...] = [3, 17]
+    first = solver.step(1)
+    assert net.params['ip'][0].data.dtype == np.float32
+    assert net.blobs['conv'].diff.dtype == (np.uint16 if name == 'float10' else np.uint8)
+    assert np.abs(net.blobs['conv'].float_diff).max() > 0
+    last = solver.step(39)
+    assert first > 2 and last < first / 4
+
+
 def devices():
     return ['cpu'] + [device.name for device in caffe.devices()][-1:]
 

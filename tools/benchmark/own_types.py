@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nets in types of 8 to 16 bits: fp8, posit8, float10 and a type of one's own.
+"""Nets in fp8, posit8 and float10.
 
 --accuracy DATA classifies images of ImageNet by SqueezeNet in every type. --speed times nets of
 models/ in fp8_e4m3: as they are, whose kernels convert many elements at a time, and the float net

@@ -102,6 +102,8 @@ bool HasOwnTypes(const LayerParameter& layer) {
   return HasComputeType(layer) || HasBottomType(layer) || HasTopType(layer);
 }
 
+bool ReadsAsItIs(DataType type) { return type.is_float() && !type.is_custom(); }
+
 TypedNet AssignTypes(const NetParameter& net) {
   TypedNet typed;
   typed.keeps_gradients = net.state().phase() == TRAIN || net.force_backward();
@@ -150,6 +152,8 @@ TypedNet AssignTypes(const NetParameter& net) {
         }
         // Losses and other float layers stay float in quantized nets.
         if (!own_types && compute.is_quantized() && !Supports(layer, compute)) compute = kFloat;
+        // Users' layers read numbers, and blobs of a user's type hold codes.
+        if (typed_layer.reads_any_float && compute.is_custom()) compute = kFloat;
         types = TypeTriple::Equal(compute);
         if (HasBottomType(layer)) types.in = BottomType(layer);
         if (HasTopType(layer)) types.out = TopType(layer);
@@ -160,7 +164,7 @@ TypedNet AssignTypes(const NetParameter& net) {
       for (int t = 0; t < layer.top_size(); ++t) {
         DataType type = types.out;
         if (typed_layer.reads_any_float && IsInPlace(layer, t) && blob_types.count(layer.top(t)) &&
-            blob_types.at(layer.top(t)).is_float()) {
+            ReadsAsItIs(blob_types.at(layer.top(t)))) {
           type = blob_types.at(layer.top(t));
         } else if (Has(traits.float_tops, t) || (source && is_label(uses[index][t]))) {
           type = kFloat;

@@ -94,7 +94,7 @@ TypedNet Insert(const TypedNet& net, bool edges) {
       const DataType wanted = Has(traits.float_bottoms, b) ? kFloat : in;
       const auto found = types.find(blob);
       if (found == types.end() || found->second == wanted) continue;
-      if (source.reads_any_float && found->second.is_float()) continue;
+      if (source.reads_any_float && ReadsAsItIs(found->second)) continue;
       const auto& tops = source.layer.top();
       const bool in_place = std::find(tops.begin(), tops.end(), blob) != tops.end();
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,

@@ -15,7 +15,8 @@ struct TypedLayer {
   TypeTriple types;
   // The type of each top: types.out except for tops of a fixed type, such as labels.
   std::vector<DataType> tops;
-  // The layer reads bottoms of any float kind without casts (LayerTraits::reads_any_float).
+  // The layer reads bottoms of which ReadsAsItIs is true without casts
+  // (LayerTraits::reads_any_float).
   bool reads_any_float = false;
   // A pass added the layer; it is not the user's.
   bool added = false;
@@ -32,6 +33,8 @@ struct TypedNet {
   std::string ToString() const;
 };
 
+// A float kind whose elements are numbers of C++ and NumPy.
+bool ReadsAsItIs(DataType type);
 // The user set types of this layer.
 bool HasOwnTypes(const LayerParameter& layer);
 // Without types of its own the layer takes that of its bottom.
