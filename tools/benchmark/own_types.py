@@ -198,9 +198,8 @@ def main():
     caffe.set_logging_disabled(True)
     caffe.set_device(arguments.device)
     both = not (arguments.accuracy or arguments.speed or arguments.casts)
-    lines = ['%s, %s, %s threads, %s at %s' % (
-        datetime.date.today(), processor(), os.environ.get('OMP_NUM_THREADS', os.cpu_count()),
-        caffe.device().name, commit()), '']
+    lines = ['%s, %s, %d processors, %s at %s' % (
+        datetime.date.today(), processor(), os.cpu_count(), caffe.device().name, commit()), '']
     if arguments.accuracy:
         lines += accuracy(arguments) + ['']
     if arguments.speed or both:
