@@ -9,6 +9,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 #define GLOBAL
 #define LOCAL __shared__
+#define CONSTANT static __device__ const
 #define LOCAL_PTR
 // Memory that the launch sizes: LaunchGroups::local_bytes.
 #define LOCAL_DYNAMIC(T, name) extern __shared__ __align__(1024) T name[]

@@ -13,7 +13,8 @@ void BindEnums(py::module_& module) {
       .value("CAFFE_INT8_QUANTIZED", caffe::CAFFE_INT8_QUANTIZED)
       .value("CAFFE_INT16_QUANTIZED", caffe::CAFFE_INT16_QUANTIZED)
       .value("CAFFE_INT32_QUANTIZED", caffe::CAFFE_INT32_QUANTIZED)
-      .value("CAFFE_INT64_QUANTIZED", caffe::CAFFE_INT64_QUANTIZED);
+      .value("CAFFE_INT64_QUANTIZED", caffe::CAFFE_INT64_QUANTIZED)
+      .value("CAFFE_CUSTOM", caffe::CAFFE_CUSTOM);
   py::enum_<caffe::QuantizerMode>(module, "quantizer_mode", py::arithmetic(),
                                   "PASSIVE uses ranges, OBSERVE collects them in every forward, "
                                   "PSEUDO quantizes and dequantizes in float.")

@@ -103,9 +103,13 @@ def _write(blob, view, values):
 
 
 def _feed(blob, values, codes):
-    """Writes an input. Floats are quantized if the blob holds codes, unless `codes` is set."""
+    """Writes an input. Numbers are converted if the blob holds codes, unless `codes` is set.
+
+    Integers are codes of a quantized type, but numbers of a type of a user.
+    """
     view = blob.data
-    if isinstance(view, Codes) and not codes and np.asarray(values).dtype.kind not in 'iub':
+    numbers = blob._is_custom or np.asarray(values).dtype.kind not in 'iub'
+    if isinstance(view, Codes) and not codes and numbers:
         blob.float_data = values
     else:
         view[...] = values
@@ -123,6 +127,17 @@ def _output(blob, codes):
     if codes or not isinstance(view, Codes):
         return _result(view)
     return scalar_view(np.array(blob.float_data))
+
+
+def _write_diff(blob, values):
+    if blob._is_custom:
+        blob.float_diff = values
+    else:
+        _write(blob, blob.diff, values)
+
+
+def _diff(blob):
+    return np.array(blob.float_diff) if blob._is_custom else _result(blob.diff)
 
 
 def _check_names(given, wanted, what):
@@ -254,10 +269,10 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
         _check_names(kwargs, tops, 'the diffs to begin with')
         for name, array in kwargs.items():
             _check_batch(name, array, self.blobs[name])
-            _write(self.blobs[name], self.blobs[name].diff, array)
+            _write_diff(self.blobs[name], array)
     known = self._request_gradients(outputs, list(diffs or ()))
     self._backward(first, last)
-    return {name: _result(self.blobs[name].diff) for name in [*known, *(diffs or ())]}
+    return {name: _diff(self.blobs[name]) for name in [*known, *(diffs or ())]}
 
 
 def _batch(self, blobs):

@@ -263,6 +263,36 @@ std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, b
   return texts;
 }
 
+std::vector<ProgramText> CustomTexts(Backend backend, const std::string& path, DataType type) {
+  NullDevice device(backend);
+  if (path == "blas/gemm") {
+    GemmDescriptor d;
+    d.in = d.out = type;
+    d.m = d.n = 33;
+    d.k = 64;
+    d.epilogue = SomeEpilogues()[0];
+    GeneratedLibrary().make(&device, d);
+    return device.texts();
+  }
+  if (path == "blas/chain") {
+    ChainOp(&device, type, {ChainFormula::kReLU, ChainFormula::kTanH}, {24, 4, 6});
+    return device.texts();
+  }
+  std::set<TypeTriple> triples;
+  for (const std::string& group : Groups(path)) {
+    if (group == "float") triples.insert(TypeTriple::Equal(type));
+    if (group == "master") triples.insert({kFloat, type, kFloat});
+    if (group == "narrow") triples.insert({kFloat, kFloat, type});
+    if (group == "pairs") triples.insert({{kFloat, type, kBfloat16}, {kFloat, kQuant8, type}});
+  }
+  if (path == "conv/depthwise" || path == "blas/epilogue") return {};
+  std::vector<ProgramText> texts;
+  for (const TypeTriple& types : triples) {
+    texts.push_back(ProgramBuilder(&device, path).Types(types).Body(path).Text());
+  }
+  return texts;
+}
+
 std::string BodyName(const std::string& path) {
   std::string name = path;
   for (char& c : name) {

@@ -84,8 +84,8 @@ struct Parser {
         ->type_name("PREFIX");
     Add("--type", options.type, "transform quantize",
         "for quantize int8 (default), int16, half or bfloat16; for transform's round half "
-        "(default) "
-        "or bfloat16, for its quantize_weights int8 (default) or int16")
+        "(default), "
+        "bfloat16 or a type such as fp8_e4m3, for its quantize_weights int8 (default) or int16")
         ->type_name("TYPE");
     Add("--shape", options.shape, "transform",
         "the shape of the inputs that replace data layers, such as 1,3,227,227")

@@ -55,7 +55,8 @@ void Quantization::MakeFloatNet() {
   // Explicit types of layers are the user's choice for the quantized net.
   for (const LayerParameter& layer : given_.layer()) {
     if (layer.has_compute_data_type() || layer.has_bottom_data_type() ||
-        layer.has_top_data_type()) {
+        layer.has_top_data_type() || layer.has_compute_data_type_name() ||
+        layer.has_bottom_data_type_name() || layer.has_top_data_type_name()) {
       own_types_[layer.name()] = layer;
     }
   }

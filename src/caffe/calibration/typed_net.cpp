@@ -55,6 +55,12 @@ NetParameter Quantization::Typed(const NetParameter& layers) const {
       if (own->second.has_compute_data_type())
         layer.set_compute_data_type(own->second.compute_data_type());
       if (own->second.has_top_data_type()) layer.set_top_data_type(own->second.top_data_type());
+      if (own->second.has_bottom_data_type_name())
+        layer.set_bottom_data_type_name(own->second.bottom_data_type_name());
+      if (own->second.has_compute_data_type_name())
+        layer.set_compute_data_type_name(own->second.compute_data_type_name());
+      if (own->second.has_top_data_type_name())
+        layer.set_top_data_type_name(own->second.top_data_type_name());
       continue;
     }
     DataType type = options_.type;

@@ -6,8 +6,16 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/kernel_text.hpp"
+#include "custom_type.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr std::string_view kCustom = "custom_";
+// The least that OpenCL guarantees is 64 KB for everything; NVIDIA has no more.
+constexpr int64_t kConstantBytes = 48 << 10;
+
+}  // namespace
 
 ProgramBuilder::ProgramBuilder(Device* device, std::string name)
     : device_(device), name_(std::move(name)), types_(TypeTriple::Equal(kFloat)) {}
@@ -83,7 +91,13 @@ ProgramText ProgramBuilder::Text() const {
     text += KernelTextWithIncludes(part, &included);
   }
   for (const std::string& word : words) {
-    text += KernelTextWithIncludes("types/" + word, &included);
+    if (!word.starts_with(kCustom)) text += KernelTextWithIncludes("types/" + word, &included);
+  }
+  // Types of users come last, because their texts may use those of the library.
+  const int64_t limit = opencl && !device_->info().is_cpu_type ? kConstantBytes : 0;
+  for (const std::string& word : words) {
+    if (!word.starts_with(kCustom)) continue;
+    text += CustomTypeText(DataTypeByName(word.substr(kCustom.size())), limit, &included);
   }
   text += "#define Dtype " + types_.compute.word() + "\n#define MItype " + types_.in.word() +
           "\n#define MOtype " + types_.out.word() + "\n#define FLOAT_KIND " +

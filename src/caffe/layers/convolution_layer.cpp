@@ -69,7 +69,8 @@ ConvDescriptor Convolution::Descriptor() const {
   d.in_channels = setup_.channels;
   d.out_channels = setup_.outputs;
   d.group = setup_.group;
-  d.in = d.out = types().compute;
+  d.in = types().in;
+  d.out = types().out;
   const ConvWindow& window = setup_.window;
   if (setup_.spatial_axes() == 0) {
     // Without spatial axes the convolution has one axis of a single position.
@@ -84,6 +85,9 @@ ConvDescriptor Convolution::Descriptor() const {
 void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                            const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
+              types().out.name(), " to a bottom of type ", types().in.name(),
+              "; with force_backward: true, the net converts the gradient");
   if (!EnsureOps()) return;
   if (!Own().conv().descriptor().backward_data) {
     ResetOps(true);
@@ -178,6 +182,7 @@ void RegisterConvolutionLayer(LayerRegistry& registry) {
   traits.max_bottom = traits.max_top = -1;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  traits.edges = &ProductEdges;
   traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
   registry.Add<ConvolutionLayer>("Convolution", traits);
 }

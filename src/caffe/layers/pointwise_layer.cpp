@@ -92,6 +92,7 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
       reads.copies_in_place = true;
       return reads;
     };
+    traits.edges = &ElementwiseEdges;
     traits.summary = row.summary;
     registry.Add<PointwiseLayer>(row.type, traits);
   }

@@ -311,12 +311,22 @@ LayerFacts Pooling::Facts() const {
   return facts;
 }
 
+// A conversion does not change the order of numbers, so that it may follow a maximum.
+CastSide SideOfCasts(const LayerParameter& layer) {
+  const PoolingParameter& parameter = layer.pooling_param();
+  const bool shrinks = parameter.global_pooling() || parameter.stride() > 1 ||
+                       parameter.stride_h() > 1 || parameter.stride_w() > 1;
+  const bool maximum = parameter.pool() == PoolingParameter::MAX;
+  return maximum && shrinks && layer.top_size() == 1 ? CastSide::kAfter : CastSide::kNone;
+}
+
 void RegisterPoolingLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_top = 2;
   traits.float_tops = {1};
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{}, {1}});
+  traits.cast_side = &SideOfCasts;
   traits.summary = "maximum, mean or a random value of windows";
   registry.Add<PoolingLayer>("Pooling", traits);
 }
