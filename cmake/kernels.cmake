@@ -116,7 +116,8 @@ set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.c
 set(row_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/row_steps.cpp)
 set_source_files_properties(${winograd_steps} ${row_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 # GCC 12 reports the undefined vectors of its own headers.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp PROPERTIES
   COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
 foreach(level IN LISTS CAFFE_HOST_LEVELS)
   set(level_flags "")
@@ -128,6 +129,7 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   endif()
   set(level_sources ${winograd_steps} ${row_steps}
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/quantized_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp)
   foreach(folder IN LISTS host_folders)
     string(REPLACE "/" "_" key ${folder})
