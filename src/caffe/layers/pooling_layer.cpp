@@ -307,7 +307,7 @@ LayerFacts Pooling::Facts() const {
   const bool quantized = types().compute.is_quantized();
   facts.layouts.nhwc = (!quantized || device()->host_accessible()) && phase() == TEST &&
                        !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
-  facts.layouts.parts = facts.layouts.nhwc && !quantized;
+  facts.layouts.parts = facts.layouts.nhwc;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

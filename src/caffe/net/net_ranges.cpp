@@ -65,6 +65,10 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
                            "was observed; the range leaves them out"));
     }
   }
+  for (const auto& [bottom, top] : TiedNames()) {
+    const auto found = ranges.find(top);
+    if (found != ranges.end() && ranges.count(bottom)) ranges[bottom] = found->second;
+  }
   return ranges;
 }
 
@@ -193,14 +197,17 @@ QuantRange NetRanges::AsRead(int id) const {
 
 void NetRanges::Write(NetParameter* parameter) const {
   parameter->clear_quantizer();
+  std::set<std::string> tied;
+  for (const auto& names : TiedNames()) tied.insert(names.first);
   for (const auto& [name, range] : All()) {
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(name);
     quantizer->set_observed_min(range.low);
     quantizer->set_observed_max(range.high);
     const auto method = methods_.find(name);
-    quantizer->set_method(observers_.count(name) || method == methods_.end() ? "min_max"
-                                                                             : method->second);
+    quantizer->set_method(tied.count(name)                                     ? "tied"
+                          : observers_.count(name) || method == methods_.end() ? "min_max"
+                                                                               : method->second);
   }
   for (const auto& layer : wiring_.layers) {
     const LayerFacts facts = layer->Facts();
