@@ -9,6 +9,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 #define GLOBAL
 #define LOCAL __shared__
+#define LOCAL_PTR
 #define DEVICE_FN static __device__ __forceinline__
 #define KERNEL(name) extern "C" __global__ void name
 #define IN(T, p) const STORAGE(T)* p, const i32 p##_zero

@@ -13,6 +13,7 @@ typedef ulong u64;
 #pragma OPENCL FP_CONTRACT OFF
 #define GLOBAL __global
 #define LOCAL __local
+#define LOCAL_PTR __local
 #define DEVICE_FN static inline
 #define KERNEL(name) __kernel void name
 #define IN(T, p) __global const STORAGE(T)* p, const i64 p##_offset, const i32 p##_zero

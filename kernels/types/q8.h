@@ -11,6 +11,28 @@ DEVICE_FN void store_q8(GLOBAL u8* p, i64 i, i32 zero, i32 v) {
 DEVICE_FN i32 mul_q8(i32 v, Requant s) { return requantize_i32(v, s.multiplier, s.shift); }
 #define rescale_q8 mul_q8
 #define from_real_q8 code_from_real
-#ifdef SPAN
+#if SPAN == 8
+// Eight codes in one access, at a multiple of 8 bytes.
+DEVICE_FN void load_span_q8(i32* v, GLOBAL const u8* p, i64 i, i64 n, i32 zero) {
+  if (i + SPAN <= n && ((u64)(p + i) & 7) == 0) {
+    const u64 codes = *(GLOBAL const u64*)(p + i);
+    FOR_SPAN(k) v[k] = (i32)(codes >> 8 * k & 255) - zero;
+  } else {
+    FOR_SPAN(k) v[k] = i + k < n ? load_q8(p, i + k, zero) : 0;
+  }
+}
+DEVICE_FN void store_span_q8(GLOBAL u8* p, i64 i, i64 n, i32 zero, const i32* v) {
+  if (i + SPAN <= n && ((u64)(p + i) & 7) == 0) {
+    u64 codes = 0;
+    FOR_SPAN(k) {
+      const i64 code = (i64)v[k] + zero;
+      codes |= (u64)(code < 0 ? 0 : code > 255 ? 255 : code) << 8 * k;
+    }
+    *(GLOBAL u64*)(p + i) = codes;
+  } else {
+    FOR_SPAN(k) if (i + k < n) store_q8(p, i + k, zero, v[k]);
+  }
+}
+#elif defined(SPAN)
 SPAN_BY_ELEMENTS(q8)
 #endif

@@ -15,6 +15,7 @@
 #include "caffe/library/native/byte_product.hpp"
 #include "library/exact_requantize.hpp"
 #include "library/library_support.hpp"
+#include "support/devices.hpp"
 
 namespace caffe {
 namespace {
@@ -486,7 +487,7 @@ INSTANTIATE_TEST_SUITE_P(All, ByteConvolutionTest, testing::ValuesIn(HostLevels(
 
 // --- Pooling and layouts -------------------------------------------------------------------------
 
-class CodesChannelsLastTest : public testing::TestWithParam<DataType> {};
+class CodesChannelsLastTest : public testing::TestWithParam<DeviceType> {};
 
 std::vector<char> Read(Device* device, DevicePtr from, int64_t bytes) {
   std::vector<char> result(bytes);
@@ -496,14 +497,14 @@ std::vector<char> Read(Device* device, DevicePtr from, int64_t bytes) {
 
 // From NCHW to NHWC and back.
 TEST_P(CodesChannelsLastTest, ConversionsKeepCodes) {
-  Device* device = Runtime::Get().cpu();
-  const int64_t bytes = 2 * 37 * 45 * static_cast<int64_t>(GetParam().bytes());
+  const auto [device, type] = GetParam();
+  const int64_t bytes = 2 * 37 * 45 * static_cast<int64_t>(type.bytes());
   Numbers numbers(8);
   std::vector<char> codes(bytes);
   for (char& code : codes) code = static_cast<char>(numbers.Next(0, 255));
   const test::Bytes x(device, bytes), last(device, bytes), back(device, bytes);
   device->Upload(x, codes.data(), bytes);
-  LayoutConverter converter(device, GetParam());
+  LayoutConverter converter(device, type);
   converter.Run(2, 37, 45, x, last, Layout::kNHWC);
   converter.Run(2, 37, 45, last, back, Layout::kNCHW);
   EXPECT_EQ(Read(device, back, bytes), codes);
@@ -511,20 +512,24 @@ TEST_P(CodesChannelsLastTest, ConversionsKeepCodes) {
 }
 
 TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
-  Device* device = Runtime::Get().cpu();
-  const int64_t channels = 300, element = static_cast<int64_t>(GetParam().bytes());
+  const auto [device, type] = GetParam();
+  const int64_t element = static_cast<int64_t>(type.bytes());
   using Method = PoolDescriptor::Method;
   struct Window {
     int64_t kernel, stride, pad;
   };
-  for (const Method method : {Method::kMax, Method::kAverage}) {
+  const Method methods[] = {Method::kMax, Method::kAverage};
+  for (int i = 0; i < 4; ++i) {
+    const Method method = methods[i % 2];
+    // Devices read 8 channels at once where 8 divides their number.
+    const int64_t channels = i < 2 ? 300 : 304;
     // With a stride of 4 the last windows lie beyond the image.
     for (const auto& [kernel, stride, pad] :
          {Window{3, 2, 0}, Window{3, 1, 1}, Window{2, 2, 0}, Window{11, 1, 0}, Window{13, 1, 6},
           Window{1, 4, 0}}) {
       PoolDescriptor d;
       d.method = method;
-      d.types = TypeTriple::Equal(GetParam());
+      d.types = TypeTriple::Equal(type);
       d.planes = 2 * channels;
       const int64_t output = (11 + 2 * pad - kernel + stride - 1) / stride + 1;
       d.height = d.width = {11, output, kernel, stride, pad};
@@ -543,7 +548,7 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
       const test::Bytes y_last(device, result), mask(device, result * 4), both(device, 2 * half);
       device->Upload(x, codes.data(), bytes);
       device->Upload(both, factors.data(), 2 * half);
-      LayoutConverter converter(device, GetParam());
+      LayoutConverter converter(device, type);
       converter.Run(2, channels, 121, x, x_last, Layout::kNHWC);
       const bool average = method == Method::kAverage;
       QuantArguments quant{{}, DevicePtr(both), DevicePtr(both) + half, 77, 11, 1};
@@ -564,8 +569,9 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CodesChannelsLastTest, testing::Values(kQuant8, kQuant16),
-                         [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(All, CodesChannelsLastTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
 }  // namespace caffe

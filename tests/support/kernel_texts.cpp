@@ -209,6 +209,37 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       }
     }
   }
+  if (path == "quant/matrix_product" || path == "quant/windows") {
+    const bool depthwise = path == "quant/windows";
+    for (DataType type : {kQuant8, kQuant16}) {
+      // Tiles for few and many rows; sums of 32 and of 64 bits; vectors of 4 to 16 bytes.
+      for (const int64_t channels : {4, 24, 64, 4096}) {
+        ConvDescriptor d;
+        d.in = d.out = type;
+        d.in_channels = channels;
+        d.out_channels = depthwise ? channels : 4 * channels;
+        d.group = depthwise ? channels : 1;
+        d.geometry.input = {channels < 4096 ? 60 : 3, 60};
+        d.geometry.kernel = channels == 64 ? Shape{1, 1} : Shape{3, 3};
+        d.x_layout = d.y_layout = Layout::kNHWC;
+        d.epilogue.bias = Epilogue::Bias::kPerRow;
+        if (channels == 24) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
+        d.Normalize();
+        MatrixConvolutionLibrary().make(&device, d);
+      }
+    }
+  }
+  if (path == "pool/average_quantized_spans") {
+    for (DataType type : {kQuant8, kQuant16}) {
+      PoolDescriptor d;
+      d.method = PoolDescriptor::Method::kAverage;
+      d.types = TypeTriple::Equal(type);
+      d.planes = d.channels = 8;
+      d.layout = Layout::kNHWC;
+      d.height = d.width = {11, 5, 3, 2, 0};
+      GeneratedPoolingLibrary().make(&device, d);
+    }
+  }
   return device.texts();
 }
 

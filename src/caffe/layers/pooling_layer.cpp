@@ -304,9 +304,7 @@ LayerFacts Pooling::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   // Without the mask, which only gradients and a second top need.
-  const bool quantized = types().compute.is_quantized();
-  facts.layouts.nhwc = (!quantized || device()->host_accessible()) && phase() == TEST &&
-                       !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
+  facts.layouts.nhwc = phase() == TEST && !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
   facts.layouts.parts = facts.layouts.nhwc;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;

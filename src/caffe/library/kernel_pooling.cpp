@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/libraries.hpp"
@@ -20,7 +21,8 @@ class KernelPoolOp final : public PoolOp {
       : PoolOp(d), host_(device->host_accessible()), device_(device), tiles_(Tiles()) {
     const std::string tiles = host_ ? "_rows" : "_tiles";
     if (d.has_private_layout() && d.quantized() && d.method == Method::kAverage) {
-      Make("pool/average_quantized_rows", "average_pool_quantized_rows", "");
+      Make(host_ ? "pool/average_quantized_rows" : "pool/average_quantized_spans",
+           Concat("average_pool_quantized_", host_ ? "rows" : "channels"), "");
     } else if (d.has_private_layout()) {
       const std::string method = d.method == Method::kMax ? "max" : "average";
       Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
@@ -148,16 +150,16 @@ std::unique_ptr<PoolOp> Make(Device* device, const PoolDescriptor& d) {
   return std::make_unique<KernelPoolOp>(device, d);
 }
 
-bool Supports(const PoolDescriptor& d, bool host) {
+bool Supports(const PoolDescriptor& d) {
   const bool reduces = d.method == Method::kMax || d.method == Method::kAverage;
-  return !d.has_private_layout() || (reduces && (host || !d.quantized()));
+  return !d.has_private_layout() || reduces;
 }
 
 PoolLibrary Row(const char* name, bool host) {
   PoolLibrary row;
   row.name = name;
   row.supports = [host](Device* device, const PoolDescriptor& d) {
-    return device->host_accessible() == host && Supports(d, host);
+    return device->host_accessible() == host && Supports(d);
   };
   row.make = &Make;
   row.prefers_nhwc = [](Device*, const PoolDescriptor&) { return false; };

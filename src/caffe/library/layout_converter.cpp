@@ -18,8 +18,6 @@ int64_t Tiles(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile;
 
 LayoutConverter::LayoutConverter(Device* device, DataType type)
     : device_(device), element_bytes_(static_cast<int64_t>(type.bytes())) {
-  CAFFE_CHECK(type.is_float() || device->host_accessible(), "layouts: blobs of type ", type.name(),
-              " have no other layout on ", device->info().id);
   const bool host = device->host_accessible();
   transpose_ = ProgramBuilder(device, "transpose")
                    .Types(type)

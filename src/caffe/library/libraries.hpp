@@ -37,6 +37,8 @@ GemmLibrary CublasLibrary();
 GemmLibrary ClBlastLibrary();
 GemmLibrary GeneratedLibrary();
 GemmLibrary GeneratedQuantizedLibrary();
+// On devices, for codes of activations times the transpose of weights.
+GemmLibrary MatrixGemmLibrary();
 
 // Makes the products of a convolution on a device.
 using GemmFactory = std::function<std::unique_ptr<GemmOp>(const GemmDescriptor& descriptor)>;
@@ -56,6 +58,8 @@ ConvLibrary CudnnLibrary();
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);
 ConvLibrary DeviceQuantizedConvolutionLibrary();
+// On devices, for codes with channels last.
+ConvLibrary MatrixConvolutionLibrary();
 // Descriptors with other layouts than kNCHW, and outputs with a pitch, by conversions and the
 // operator that `make` makes for kNCHW.
 using ConvFactory =

@@ -60,14 +60,14 @@ GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 // support the descriptor on that device.
 struct Tables {
   Table<GemmDescriptor, GemmOp> gemm{{RowsLibrary(), OpenBlasLibrary(), NativeLibrary(),
-                                      NativeQuantizedLibrary(), CublasLtLibrary(), CublasLibrary(),
-                                      ClBlastLibrary(), GeneratedLibrary(),
-                                      GeneratedQuantizedLibrary()}};
+                                      NativeQuantizedLibrary(), MatrixGemmLibrary(),
+                                      CublasLtLibrary(), CublasLibrary(), ClBlastLibrary(),
+                                      GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
       {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
-       CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
+       MatrixConvolutionLibrary(), CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
        ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
   Table<PoolDescriptor, PoolOp> pool{

@@ -61,6 +61,7 @@ DeviceInfo NullInfo(Backend text_for) {
   info.name = "null device";
   info.architecture = text_for == Backend::kOpenCl ? "opencl" : "cuda";
   info.fp64 = true;
+  info.matrix = text_for == Backend::kCuda;
   return info;
 }
 

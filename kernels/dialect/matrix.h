@@ -1,0 +1,130 @@
+#include "math/word_order.h"
+// Words for products of bytes in local memory by warps, 32 neighbouring work items that share the
+// sums of tiles of 16 x 8. Item `lane` has 4 of them: rows lane / 4 and lane / 4 + 8, columns
+// lane % 4 * 2 and the next. A tile of operands has rows of TILE_K bytes, a multiple of 64, in
+// chunks of 16 bytes; TILE_AT is the place of a chunk. Rows of A are rows of the result, rows of B
+// its columns. With MATRIX_UNITS these are matrix instructions (NVIDIA, sm_80 and later, in CUDA and
+// in OpenCL), otherwise loops that compute the same integers.
+//
+// Where 8 neighbouring rows have the same chunk, it lies in 8 different places modulo 128 bytes, so
+// that they are read at once.
+#define TILE_AT(row, chunk) \
+  ((row) * TILE_K + (((chunk) ^ (TILE_K == 64 ? (row) >> 1 & 3 : (row) & 7)) << 4))
+// The address in bytes of element i of an array.
+#define BYTES_AT(p, i) ((GLOBAL const u8*)((p) + AT(p, i)))
+
+#if MATRIX_UNITS
+#ifdef __OPENCL_VERSION__
+DEVICE_FN u32 local_address(LOCAL_PTR const u8* p) { return (u32)(u64)p; }
+#else
+DEVICE_FN u32 local_address(const u8* p) {
+  u32 address;
+  asm("{ .reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(address) : "l"(p));
+  return address;
+}
+#endif
+// Copies of 4, 8 or 16 bytes that may finish later: COPY_END ends a set of copies, and
+// COPY_WAIT(n) waits until at most the last n sets are not finished.
+#define COPY_BYTES(to, from, bytes)                                                      \
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"                               \
+               :                                                                         \
+               : "r"(local_address(to)), "l"((u64)(from)), "n"(bytes))
+#define COPY_CHUNK(to, from)                                                             \
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(local_address(to)), "l"((u64)(from)))
+#define COPY_END asm volatile("cp.async.commit_group;")
+#define COPY_WAIT(n) asm volatile("cp.async.wait_group %0;" : : "n"(n))
+
+DEVICE_FN void load_matrices(u32* f, u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
+               : "r"(address));
+}
+// 16 rows of two chunks of A, or of B, whose rows are the columns of two tiles.
+DEVICE_FN void load_rows(u32* f, LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 lane) {
+  const i32 r = row + (lane >> 3 & 1) * 8 + (lane & 7);
+  load_matrices(f, local_address(tile + TILE_AT(r, chunk + (lane >> 4))));
+}
+DEVICE_FN void load_columns(u32* f, LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 lane) {
+  const i32 r = row + (lane >> 4) * 8 + (lane & 7);
+  load_matrices(f, local_address(tile + TILE_AT(r, chunk + (lane >> 3 & 1))));
+}
+#define MULTIPLY_BYTES_(name, types)                                                     \
+  DEVICE_FN void name(i32* sum, const u32* a, const u32* b) {                            \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." types                          \
+                 ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"  \
+                 : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));    \
+  }
+MULTIPLY_BYTES_(multiply_u8_s8, "u8.s8")
+MULTIPLY_BYTES_(multiply_u8_u8, "u8.u8")
+DEVICE_FN u32 even_bytes(u32 a, u32 b) {
+  u32 r;
+  asm("prmt.b32 %0, %1, %2, 0x6420;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+DEVICE_FN u32 odd_bytes(u32 a, u32 b) {
+  u32 r;
+  asm("prmt.b32 %0, %1, %2, 0x7531;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+// Low and high bytes of 32 codes of 16 bits, which load_rows read from four chunks. Their order is
+// that of packed weights, see WORD_PLACE.
+DEVICE_FN void split_words(u32* low, u32* high, const u32* f) {
+  UNROLL for (i32 i = 0; i < 4; ++i) {
+    const i32 from = (i >> 1) * 4 + (i & 1);
+    low[i] = even_bytes(f[from], f[from + 2]);
+    high[i] = odd_bytes(f[from], f[from + 2]);
+  }
+}
+// sum += the products of 32 bytes of A (u8) and B (s8).
+#define MULTIPLY_BYTES(sum, a, tile_a, b, tile_b, lane) multiply_u8_s8(sum, a, b)
+// The same for 32 codes of 16 bits: high, middle and low += products of bytes. f is what load_rows
+// read from four chunks; low_b and high_b are chunks of weights.
+#define MULTIPLY_WORDS(high, middle, low, f, low_a, high_a, tile_a, low_b, high_b, tile_b, lane) \
+  multiply_u8_s8(high, high_a, high_b);                                                  \
+  multiply_u8_s8(middle, low_a, high_b);                                                 \
+  multiply_u8_u8(middle, high_a, low_b);                                                 \
+  multiply_u8_u8(low, low_a, low_b)
+#else
+#define COPY_BYTES(to, from, bytes) \
+  for (i32 byte_ = 0; byte_ < (bytes); ++byte_) (to)[byte_] = (from)[byte_]
+#define COPY_CHUNK(to, from) COPY_BYTES(to, from, 16)
+#define COPY_END
+#define COPY_WAIT(n)
+// What is loaded is a place: row and chunk.
+DEVICE_FN void load_rows(u32* f, LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 lane) {
+  f[0] = row;
+  f[1] = chunk;
+}
+DEVICE_FN void load_columns(u32* f, LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 lane) {
+  f[0] = row;
+  f[2] = row + 8;
+  f[1] = f[3] = chunk;
+}
+DEVICE_FN void split_words(u32* low, u32* high, const u32* f) {}
+DEVICE_FN i32 tile_byte(LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 byte) {
+  return tile[TILE_AT(row, chunk + (byte >> 4)) + (byte & 15)];
+}
+#define MULTIPLY_BYTES(sum, a, tile_a, b, tile_b, lane)                                  \
+  for (i32 e_ = 0; e_ < 4; ++e_) {                                                       \
+    const i32 row_ = (a)[0] + (lane) / 4 + e_ / 2 * 8, column_ = (b)[0] + (lane) % 4 * 2 + e_ % 2; \
+    for (i32 i_ = 0; i_ < 32; ++i_) {                                                    \
+      (sum)[e_] += tile_byte(tile_a, row_, (a)[1], i_) *                                 \
+                   (i32)(i8)tile_byte(tile_b, column_, (b)[1], i_);                      \
+    }                                                                                    \
+  }
+#define MULTIPLY_WORDS(high, middle, low, f, low_a, high_a, tile_a, low_b, high_b, tile_b, lane) \
+  for (i32 e_ = 0; e_ < 4; ++e_) {                                                       \
+    const i32 row_ = (f)[0] + (lane) / 4 + e_ / 2 * 8;                                   \
+    const i32 column_ = (low_b)[0] + (lane) % 4 * 2 + e_ % 2;                            \
+    for (i32 i_ = 0; i_ < 32; ++i_) {                                                    \
+      const i32 x0_ = tile_byte(tile_a, row_, (f)[1], 2 * i_);                           \
+      const i32 x1_ = tile_byte(tile_a, row_, (f)[1], 2 * i_ + 1);                       \
+      const i32 w0_ = tile_byte(tile_b, column_, (low_b)[1], WORD_PLACE(i_));            \
+      const i32 w1_ = (i32)(i8)tile_byte(tile_b, column_, (high_b)[1], WORD_PLACE(i_));  \
+      (high)[e_] += x1_ * w1_;                                                           \
+      (middle)[e_] += x0_ * w1_ + x1_ * w0_;                                             \
+      (low)[e_] += x0_ * w0_;                                                            \
+    }                                                                                    \
+  }
+#endif

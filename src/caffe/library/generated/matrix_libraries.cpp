@@ -1,0 +1,279 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/generated/matrix_product.hpp"
+#include "caffe/library/generated/residual_stage.hpp"
+#include "caffe/library/libraries.hpp"
+
+namespace caffe {
+namespace {
+
+using Problem = MatrixProduct::Problem;
+
+constexpr int64_t kVectorBytes = 16;
+constexpr int64_t kMostFolded = 128;  // channels of a folded image
+
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// One axis is an image of one row.
+MatrixProduct::Window WindowOf(const ConvGeometry& g) {
+  const Shape out = g.output();
+  MatrixProduct::Window w;
+  for (int a = 0; a < 2; ++a) {
+    const int from = a - 2 + g.axes();
+    if (from < 0) continue;
+    w.input[a] = g.input[from];
+    w.output[a] = out[from];
+    w.kernel[a] = g.kernel[from];
+    w.stride[a] = g.stride[from];
+    w.pad[a] = g.pad[from];
+    w.dilation[a] = g.dilation[from];
+  }
+  return w;
+}
+
+bool IsDepthwise(const ConvDescriptor& d) {
+  return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels;
+}
+
+// Without a fold.
+Problem Plain(const ConvDescriptor& d) {
+  Problem p;
+  p.type = d.in;
+  p.batch = d.batch;
+  p.window = WindowOf(d.geometry);
+  p.channels = d.in_channels;
+  p.out_channels = d.out_channels;
+  p.group = d.group;
+  p.y_row = d.y_row();
+  p.epilogue = d.epilogue;
+  std::copy_n(p.window.kernel, 2, p.plain_kernel);
+  p.plain_channels = d.in_channels / d.group;
+  return p;
+}
+
+// The problem on an image that fold_input (kernels/conv/channels_last.h) makes: padding is part of
+// it, and with strides each position holds the pixels of a stride, so that a window has as many
+// channels as vectors need.
+Problem Folded(const ConvDescriptor& d) {
+  Problem p = Plain(d);
+  MatrixProduct::Window& w = p.window;
+  const bool strides = w.dilation[0] == 1 && w.dilation[1] == 1 &&
+                       d.in_channels * w.stride[0] * w.stride[1] <= kMostFolded;
+  for (int a = 0; a < 2; ++a) {
+    p.fold[a] = strides ? w.stride[a] : 1;
+    w.kernel[a] = (w.kernel[a] + p.fold[a] - 1) / p.fold[a];
+    w.stride[a] /= p.fold[a];
+    w.input[a] = (w.output[a] - 1) * w.stride[a] + (w.kernel[a] - 1) * w.dilation[a] + 1;
+    w.pad[a] = 0;
+  }
+  const int64_t bytes = static_cast<int64_t>(d.in.bytes());
+  p.channels = RoundUp(d.in_channels * p.fold[0] * p.fold[1], kVectorBytes / bytes);
+  return p;
+}
+
+bool NeedsFold(const ConvDescriptor& d) {
+  return d.x_layout == Layout::kNCHW || MatrixProduct::Vector(Plain(d)) == 0;
+}
+
+class MatrixConvOp final : public ConvOp {
+ public:
+  MatrixConvOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d),
+        folds_(NeedsFold(d)),
+        problem_(folds_ ? Folded(d) : Plain(d)),
+        product_(device, problem_) {
+    if (!folds_) return;
+    fold_ = ProgramBuilder(device, "fold codes")
+                .Types(d.in)
+                .Body("conv/channels_last")
+                .Build()
+                ->CreateKernel("fold_input");
+  }
+  const char* library() const override { return "matrix"; }
+  int64_t prepared_bytes() const override { return product_.packed_bytes(); }
+  void Prepare(DevicePtr codes, DevicePtr prepared) override { product_.Pack(codes, prepared); }
+  int64_t workspace_bytes() const override {
+    const MatrixProduct::Window& w = problem_.window;
+    return folds_ ? problem_.batch * w.input[0] * w.input[1] * problem_.channels *
+                        static_cast<int64_t>(problem_.type.bytes())
+                  : 0;
+  }
+
+ protected:
+  void DoForward(const ConvArguments& a) override {
+    CheckMemory(a.prepared, a.workspace);
+    if (folds_) Fold(a.x, a.workspace, a.quant->zero_x);
+    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant, a.epilogue.residual);
+  }
+
+ private:
+  void Fold(DevicePtr from, DevicePtr to, int32_t zero) {
+    const ConvDescriptor& d = descriptor_;
+    const MatrixProduct::Window plain = WindowOf(d.geometry), &w = problem_.window;
+    const int64_t rows = d.batch * w.input[0] * w.input[1];
+    const bool c_order = d.x_layout == Layout::kNCHW;
+    fold_->Launch({rows, problem_.channels},
+                  {rows, plain.input[0], plain.input[1], d.in_channels, problem_.channels,
+                   problem_.fold[0], problem_.fold[1], plain.pad[0], plain.pad[1], w.input[0],
+                   w.input[1], c_order ? d.geometry.input_count() : 1, c_order ? 1 : d.in_channels,
+                   KernelArgument(from, zero), KernelArgument(to, zero)});
+  }
+
+  const bool folds_;
+  const Problem problem_;
+  MatrixProduct product_;
+  std::unique_ptr<Kernel> fold_;
+};
+
+// Every channel is a group: kernels/quant/windows.h.
+class CodeWindowsOp final : public ConvOp {
+ public:
+  CodeWindowsOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d), window_(WindowOf(d.geometry)), lanes_(d.in_channels % 4 == 0 ? 4 : 1) {
+    windows_ = ProgramBuilder(device, "windows of codes")
+                   .Types(d.in)
+                   .Define("LANES", lanes_)
+                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
+                   .Define("SLOPE", d.epilogue.activation().HasSlope())
+                   .Define("RESIDUAL", d.epilogue.sum() != nullptr)
+                   .Body("quant/windows")
+                   .Build()
+                   ->CreateKernel("code_windows");
+  }
+  const char* library() const override { return "matrix"; }
+
+ protected:
+  void DoForward(const ConvArguments& a) override {
+    const ConvDescriptor& d = descriptor_;
+    const QuantArguments& quant = *a.quant;
+    const MatrixProduct::Window& w = window_;
+    const ResidualStage stage(d.epilogue, d.in, quant);
+    const bool slope = static_cast<bool>(quant.negative_multiplier);
+    const int64_t positions = d.batch * w.output[0] * w.output[1];
+    KernelArguments arguments;
+    arguments.append({positions,
+                      d.in_channels,
+                      w.input[0],
+                      w.input[1],
+                      w.output[0],
+                      w.output[1],
+                      w.kernel[0],
+                      w.kernel[1],
+                      w.stride[0],
+                      w.stride[1],
+                      w.pad[0],
+                      w.pad[1],
+                      w.dilation[0],
+                      w.dilation[1],
+                      d.y_row(),
+                      quant.zero_x,
+                      stage.low(),
+                      stage.high(),
+                      a.x,
+                      KernelArgument(a.weights, WeightZero(d.in)),
+                      quant.bias,
+                      quant.multiplier,
+                      quant.shift,
+                      slope ? quant.negative_multiplier : quant.multiplier,
+                      slope ? quant.negative_shift : quant.shift});
+    stage.AddArguments(a.epilogue.residual, a.y, &arguments);
+    arguments.push_back(KernelArgument(a.y, stage.zero()));
+    windows_->Launch({positions, d.in_channels / lanes_}, arguments);
+  }
+
+ private:
+  const MatrixProduct::Window window_;
+  const int64_t lanes_;
+  std::unique_ptr<Kernel> windows_;
+};
+
+// Elements that kernels count in 32 bits.
+bool Counts(const ConvDescriptor& d) {
+  return std::max(d.batch * d.in_channels * d.geometry.input_count(),
+                  d.batch * d.out_channels * d.geometry.output_count()) <= INT32_MAX;
+}
+
+bool SupportsConvolution(Device* device, const ConvDescriptor& d) {
+  if (device->host_accessible() || !d.quantized() || d.y_layout != Layout::kNHWC) return false;
+  if (d.geometry.axes() > 2) return false;
+  if (IsDepthwise(d)) {
+    return d.x_layout == Layout::kNHWC && d.depth() <= kNarrowDepth && Counts(d);
+  }
+  if (!NeedsFold(d)) return MatrixProduct::Counts(Plain(d));
+  const Problem p = Folded(d);
+  return d.group == 1 && MatrixProduct::Counts(p) && Counts(d) &&
+         p.batch * p.window.input[0] * p.window.input[1] * p.channels <= INT32_MAX;
+}
+
+Problem ProblemOf(const GemmDescriptor& d) {
+  Problem p;
+  p.type = d.in;
+  p.batch = d.m;
+  p.channels = p.plain_channels = d.k;
+  p.out_channels = p.y_row = d.n;
+  p.epilogue = d.epilogue;
+  return p;
+}
+
+// x [m, k] times the transpose of the weights [n, k].
+class MatrixGemmOp final : public GemmOp {
+ public:
+  MatrixGemmOp(Device* device, const GemmDescriptor& d)
+      : GemmOp(d), product_(device, ProblemOf(d)) {}
+  const char* library() const override { return "matrix"; }
+  int64_t prepared_bytes() const override { return product_.packed_bytes(); }
+  void Prepare(DevicePtr codes, DevicePtr prepared) override { product_.Pack(codes, prepared); }
+
+ protected:
+  void DoRun(const GemmArguments& g) override {
+    CheckMemory(g);
+    product_.Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual);
+  }
+
+ private:
+  MatrixProduct product_;
+};
+
+bool SupportsProduct(Device* device, const GemmDescriptor& d) {
+  if (device->host_accessible() || !d.quantized() || d.batch != 1) return false;
+  const bool dense = d.row_a() == d.k && d.row_b() == d.k && d.row_c() == d.n;
+  if (d.trans_a || !d.trans_b || d.weights() != GemmDescriptor::Weights::kB || !dense) return false;
+  return d.k > 0 && MatrixProduct::Vector(ProblemOf(d)) > 0 && MatrixProduct::Counts(ProblemOf(d));
+}
+
+// Elsewhere loops take the place of matrix units, for tests.
+template <class D> bool HasUnits(Device* device, const D&) { return device->info().matrix; }
+
+}  // namespace
+
+ConvLibrary MatrixConvolutionLibrary() {
+  ConvLibrary row;
+  row.name = "matrix";
+  row.supports = &SupportsConvolution;
+  row.make = [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    if (IsDepthwise(d)) return std::make_unique<CodeWindowsOp>(device, d);
+    return std::make_unique<MatrixConvOp>(device, d);
+  };
+  row.prefers = &HasUnits<ConvDescriptor>;
+  row.prefers_nhwc = &HasUnits<ConvDescriptor>;
+  row.knows_pitch = true;
+  return row;
+}
+
+GemmLibrary MatrixGemmLibrary() {
+  GemmLibrary row;
+  row.name = "matrix";
+  row.supports = &SupportsProduct;
+  row.make = [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+    return std::make_unique<MatrixGemmOp>(device, d);
+  };
+  row.prefers = &HasUnits<GemmDescriptor>;
+  return row;
+}
+
+}  // namespace caffe

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "caffe/device/kernel.hpp"
+#include "caffe/library/convolution.hpp"
+#include "caffe/library/gemm.hpp"
+
+namespace caffe {
+
+class Device;
+
+// Products of codes with channels last, by the matrix units of a device, or by loops where it has
+// none: kernels/quant/matrix_product.h.
+class MatrixProduct {
+ public:
+  // A window over positions of images; a product of matrices has images of one position.
+  struct Window {
+    int64_t input[2] = {1, 1}, output[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1};
+    int64_t pad[2] = {0, 0}, dilation[2] = {1, 1};
+  };
+  struct Problem {
+    DataType type;
+    int64_t batch = 1;
+    Window window;
+    int64_t channels = 0, out_channels = 0, group = 1;  // of x, of y
+    int64_t y_row = 0;                                  // elements between positions of y
+    Epilogue epilogue;
+    // How the window came from that of the weights: each position holds fold[0] x fold[1] pixels of
+    // `plain_channels` channels, and the weights have windows of plain_kernel.
+    int64_t fold[2] = {1, 1}, plain_kernel[2] = {1, 1}, plain_channels = 0;
+  };
+  // The bytes of x that can be read at once: 16, 8 or 4; 0 if positions are not multiples of 4
+  // bytes, which is not supported.
+  static int64_t Vector(const Problem& problem);
+  // Whether all indices fit into those of the kernels.
+  static bool Counts(const Problem& problem);
+
+  MatrixProduct(Device* device, const Problem& problem);
+  int64_t packed_bytes() const { return problem_.out_channels * packed_depth_; }
+  // Packs weights [out_channels, plain_channels, plain_kernel…].
+  void Pack(DevicePtr codes, DevicePtr packed);
+  // `residual` is laid out as y; null if the epilogue has no sum.
+  void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
+           DevicePtr residual);
+
+  struct Tile;
+
+ private:
+  int64_t Rows() const;
+  int64_t DepthBytes() const;
+
+  const Problem problem_;
+  const int64_t bytes_;  // of a code
+  const Tile* tile_;
+  int64_t packed_depth_;  // in bytes
+  std::unique_ptr<Kernel> product_, pack_;
+};
+
+// The code of padding, repeated in 4 bytes.
+uint32_t PaddingWord(DataType type, int32_t zero);
+
+}  // namespace caffe
