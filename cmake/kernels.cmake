@@ -135,7 +135,9 @@ set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.c
 set(row_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/row_steps.cpp)
 set_source_files_properties(${winograd_steps} ${row_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 # GCC 12 reports the undefined vectors of its own headers.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp
+  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp PROPERTIES
   COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
 foreach(level IN LISTS CAFFE_HOST_LEVELS)
   set(level_flags "")
@@ -147,7 +149,10 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   endif()
   set(level_sources ${winograd_steps} ${row_steps}
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/quantized_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp)
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/pool_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp)
   foreach(folder IN LISTS host_folders)
     string(REPLACE "/" "_" key ${folder})
     set(list_file ${CMAKE_BINARY_DIR}/generated/host/${key}.inc)
@@ -172,7 +177,8 @@ endforeach()
 
 # Products of bytes, with instructions that only some processors of level v4 have.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  add_library(caffe_host_bytes OBJECT ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp)
+  add_library(caffe_host_bytes OBJECT ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+    ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp)
   target_compile_definitions(caffe_host_bytes PRIVATE CAFFE_HOST_LEVEL=v4_bytes)
   target_include_directories(caffe_host_bytes PRIVATE ${CMAKE_SOURCE_DIR}/kernels
     ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)

@@ -1,6 +1,7 @@
 //! types: device
 //! tests: library
 #include "dialect/matrix.h"
+#include "epilogue/residual_code.h"
 #include "math/requantize_fast.h"
 // Convolutions and products of codes with channels last, by matrix units:
 //   y [rows, channels] = requantized x [rows, taps of the window] weights [channels, taps] + bias
@@ -11,7 +12,8 @@
 // Defines: TILE_M x TILE_N results of a work group of WARPS_M x WARPS_N warps, TILE_K (bytes of a
 // step), STAGES (steps in local memory), VECTOR (bytes of x that are read at once; they belong to
 // one position), POINTWISE (1: rows of x are rows of y's), CODE_BYTES, WIDE (1: sums of 64 bits),
-// SLOPE (1: factors of their own below 0), OUT_VECTOR (bytes of y that are written at once).
+// SLOPE (1: factors of their own below 0), RESIDUAL (1: the sum with a residual follows, whose rows
+// are y_row elements apart), OUT_VECTOR (bytes of y that are written at once).
 // On processors unrolled loops take too long to compile.
 #if MATRIX_UNITS
 #define REPEAT UNROLL
@@ -61,7 +63,9 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
        ARG(i32, group_out), ARG(i32, y_row), ARG(i32, column_tiles), ARG(u32, padding),
        ARG(i32, low), ARG(i32, high_bound), IN(MItype, x), IN(MItype, weights), IN(i64, bias),
        IN(i32, multiplier), IN(i32, shift), IN(i32, negative_multiplier),
-       IN(i32, negative_shift), OUT(MOtype, y)) {
+       IN(i32, negative_shift), IN(MOtype, residual), ARG(i32, factor), ARG(i32, residual_factor),
+       ARG(i32, sum_shift), ARG(i32, sum_low), ARG(i32, sum_high), ARG(i32, relu),
+       ARG(Requant, rescale), OUT(MOtype, y)) {
 #if MATRIX_UNITS == 2
   LOCAL_DYNAMIC(u8, memory);
 #else
@@ -273,8 +277,20 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #else
             const i32 r = requantize_sum(v, m, n);
 #endif
-            const i32 code = (i32)(r < least ? least : r > most ? most : r) + y_zero;
             const i32 row = ROW_OF(warp, i) + lane / 4 + down * 8;
+#if RESIDUAL
+            const i64 own = r < low ? low : r > high_bound ? high_bound : r;
+            const i64 from = (i64)(row0 + row) * y_row + channel;
+            const i32 sum_code =
+                row0 + row < rows
+                    ? (i32)residual_code(own, LOAD(MOtype, residual, from), factor,
+                                         residual_factor, sum_shift, sum_low, sum_high, relu,
+                                         rescale.multiplier, rescale.shift)
+                    : 0;
+            const i32 code = clamp_i32(sum_code, -y_zero, MOST_CODE - y_zero) + y_zero;
+#else
+            const i32 code = (i32)(r < least ? least : r > most ? most : r) + y_zero;
+#endif
             const i32 at = row * OUT_ROW + column * CODE_BYTES;
 #if CODE_BYTES == 2
             *(LOCAL_PTR u16*)(memory + at) = (u16)code;

@@ -1,11 +1,13 @@
 //! types: device
 //! tests: library
+#include "epilogue/residual_code.h"
 #include "math/requantize_fast.h"
 // A convolution of codes with channels last in which every channel is a group: y [images,
 // out_height, out_width, channels] from x [images, height, width, channels] and weights [kernel_h,
 // kernel_w, channels]. An item computes LANES channels of a position, 4 or 1, which it reads at once;
 // LANES divides the number of channels. Padding is a code, repeated in 4 bytes. See
-// caffe/library/quant_arguments.hpp. Defines: LANES, CODE_BYTES, SLOPE.
+// caffe/library/quant_arguments.hpp. Defines: LANES, CODE_BYTES, SLOPE,
+// RESIDUAL (1: the sum with a residual follows).
 #if CODE_BYTES == 2
 #define Sum i64
 #define MASK 65535
@@ -31,7 +33,9 @@ KERNEL(code_windows, ARG(i64, positions), FOLD(i32, channels), ARG(i32, height),
        ARG(i32, dilation_h), ARG(i32, dilation_w), ARG(i32, y_row), ARG(u32, padding),
        ARG(i32, low), ARG(i32, high), ARG(i32, weight_zero), IN(MItype, x), IN(MItype, weights),
        IN(i64, bias), IN(i32, multiplier), IN(i32, shift), IN(i32, negative_multiplier),
-       IN(i32, negative_shift), OUT(MOtype, y)) {
+       IN(i32, negative_shift), IN(MOtype, residual), ARG(i32, factor), ARG(i32, residual_factor),
+       ARG(i32, sum_shift), ARG(i32, sum_low), ARG(i32, sum_high), ARG(i32, relu),
+       ARG(Requant, rescale), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, positions, lane, channels / LANES) {
     const Index line = r / out_width, image = line / out_height;
     const i32 h0 = (i32)(line - image * out_height) * stride_h - pad_h;
@@ -64,7 +68,15 @@ KERNEL(code_windows, ARG(i64, positions), FOLD(i32, channels), ARG(i32, height),
 #else
       const i32 q = requantize_sum((i32)((u32)sum[i] + (u32)LOAD(i64, bias, c)), m, n);
 #endif
-      STORE(MOtype, y, (i64)r * y_row + c, (Acctype)(q < low ? low : q > high ? high : q));
+      const i64 at = (i64)r * y_row + c, own = q < low ? low : q > high ? high : q;
+#if RESIDUAL
+      STORE(MOtype, y, at,
+            (Acctype)residual_code(own, LOAD(MOtype, residual, at), factor, residual_factor,
+                                   sum_shift, sum_low, sum_high, relu, rescale.multiplier,
+                                   rescale.shift));
+#else
+      STORE(MOtype, y, at, (Acctype)own);
+#endif
     }
   }
 }

@@ -76,8 +76,9 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   void CheckConvolution(ConvDescriptor d, const CodeActivation& activation = {},
                         int64_t pitch = 0) {
     Numbers numbers(5);
-    const int64_t most = type().info().code_max, in = d.geometry.input_count();
-    std::vector<int64_t> x(d.batch * d.in_channels * in), w(d.weight_count());
+    const int64_t most = type().info().code_max;
+    std::vector<int64_t> x(d.batch * d.in_channels * d.geometry.input_count());
+    std::vector<int64_t> w(d.weight_count());
     for (int64_t& code : x) code = numbers.Next(0, most);
     for (int64_t& code : w) code = numbers.Next(1, most);
     Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 6);
@@ -85,8 +86,48 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       d.epilogue.stages = {activation.activation};
       exact::Activate(activation, type(), &channels);
     }
-    const auto exact = ChannelsLast(exact::Exact(d, x, w, channels), d.out_channels,
-                                    d.geometry.output_count(), pitch ? pitch : d.out_channels);
+    Compare(d, x, w, channels, {}, pitch);
+  }
+
+  // With the sum of a residual, and with ReLU behind it.
+  void CheckSums(const ConvDescriptor& plain) {
+    Numbers numbers(7);
+    const int32_t most = type().info().code_max;
+    const auto codes = [&](int64_t count, int64_t least) {
+      std::vector<int64_t> values(count);
+      for (int64_t& code : values) code = numbers.Next(least, most);
+      return values;
+    };
+    for (const bool relu : {false, true}) {
+      ConvDescriptor d = plain;
+      d.epilogue.stages = {ResidualSum{}};
+      if (relu) d.epilogue.stages.push_back(kPlainReLU);
+      Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 8);
+      channels.sum = {1 << 30, -(1 << 29), 30, most / 3, most / 2, {0x60000000, 30}, most / 9};
+      if (!relu) channels.sum.zero_result = channels.sum.zero_sum;
+      Compare(d, codes(d.batch * d.in_channels * d.geometry.input_count(), 0),
+              codes(d.weight_count(), 1), channels,
+              codes(d.batch * d.out_channels * d.geometry.output_count(), 0), 0);
+    }
+  }
+
+  // `residual`, in kNCHW, is empty if the epilogue has no sum.
+  void Compare(ConvDescriptor d, const std::vector<int64_t>& x, const std::vector<int64_t>& w,
+               const Channels& channels, const std::vector<int64_t>& residual, int64_t pitch) {
+    const int64_t in = d.geometry.input_count(), out = d.geometry.output_count();
+    ConvDescriptor own = d;
+    if (d.epilogue.sum()) own.epilogue.stages.clear();
+    std::vector<int64_t> results = exact::Exact(own, x, w, channels);
+    for (size_t i = 0; i < residual.size(); ++i) {
+      results[i] = channels.SumCode(results[i], residual[i], d.epilogue.stages.size() > 1,
+                                    type().info().code_max);
+    }
+    const auto exact = ChannelsLast(results, d.out_channels, out, pitch ? pitch : d.out_channels);
+    const Codes added(
+        device(),
+        exact::Pack(residual.empty() ? residual
+                                     : ChannelsLast(residual, d.out_channels, out, d.out_channels),
+                    type()));
     d.y_layout = Layout::kNHWC;
     d.y_pitch = pitch;
     const Codes weights(device(), exact::Pack(w, type()));
@@ -105,6 +146,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       test::Memory memory(device(), op.get());
       ConvArguments forward{from, weights, {}, {}, y};
       forward.quant = &arguments.arguments;
+      if (d.epilogue.sum()) forward.epilogue.residual = added;
       forward = memory(forward);
       // Twice: the second finds whatever the first left in its workspace.
       for (int i = 0; i < 2; ++i) op->Forward(forward);
@@ -145,7 +187,7 @@ TEST_P(MatrixTest, EveryTile) {
       const Codes packed(device(), product.packed_bytes());
       const Codes c(device(), exact::Pack(std::vector<int64_t>(m * n, 7), type()));
       product.Pack(b, packed);
-      product.Run(a, packed, c, arguments.arguments);
+      product.Run(a, packed, c, arguments.arguments, {});
       EXPECT_EQ(exact::Unpack(c.Read(), type()), exact) << d.name() << ", tile " << tile;
     }
   }
@@ -242,6 +284,13 @@ TEST_P(MatrixTest, PartsOfLargerArrays) {
   CheckConvolution(Window(2, 8, {6, 6}, 32, {3, 3}, {}, {1, 1}), {}, 48);
   CheckConvolution(Window(1, 16, {6, 6}, 16, {3, 3}, {}, {1, 1}, {}, 16), {}, 40);
   EXPECT_EQ(ran_, 5);
+}
+
+TEST_P(MatrixTest, AResidualSumRepeatsTheCodesOfSeparateLayers) {
+  CheckSums(Window(2, 8, {7, 6}, 20, {3, 3}, {}, {1, 1}));
+  CheckSums(Window(1, 64, {9, 5}, 72, {1, 1}));
+  CheckSums(Window(2, 6, {6, 6}, 6, {3, 3}, {}, {1, 1}, {}, 6));
+  EXPECT_GT(ran_, 0);
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MatrixTest);

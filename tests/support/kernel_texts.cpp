@@ -205,6 +205,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.epilogue.bias = variant == 0 ? Epilogue::Bias::kPerRow : Epilogue::Bias::kPerColumn;
         d.m = d.n = variant == 3 ? 64 : 33;
         d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
+        if (variant == 1) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         GeneratedQuantizedLibrary().make(&device, d);
       }
     }
@@ -224,6 +225,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.x_layout = d.y_layout = Layout::kNHWC;
         d.epilogue.bias = Epilogue::Bias::kPerRow;
         if (channels == 24) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
+        if (channels == 64) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         d.Normalize();
         MatrixConvolutionLibrary().make(&device, d);
       }

@@ -35,6 +35,8 @@ class OperatorWeights {
 
   // For quantized types: sets the ranges of bottom and top; call it before Refresh.
   void SetRanges(const QuantRange& in, const QuantRange& out);
+  // For quantized types: the sum behind the operator.
+  void SetSum(const CodeSum& sum) { sum_ = sum; }
   // Brings all copies up to date; call it before a forward. With `free_sources`, the device then
   // holds only the copies that the operator reads: no float master of half weights, and no folded
   // float weights of which there is a half copy or codes.
@@ -55,7 +57,11 @@ class OperatorWeights {
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }
   // Bytes of bias, and of the factors of codes.
   int64_t channel_bytes() const;
-  QuantArguments quant() const { return codes_.arguments(); }
+  QuantArguments quant() const {
+    QuantArguments arguments = codes_.arguments();
+    arguments.sum = sum_;
+    return arguments;
+  }
   // The scale of each channel's codes.
   const std::vector<double>& scales() const { return codes_.scales(); }
 
@@ -70,6 +76,7 @@ class OperatorWeights {
   std::unique_ptr<PseudoWeights> pseudo_;
   ParameterCopy copy_, bias_;
   QuantizedParameters codes_;
+  CodeSum sum_;
   std::shared_ptr<Remake> remake_;  // makes freed memory again
 };
 

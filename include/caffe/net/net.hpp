@@ -230,6 +230,10 @@ class Net {
 
   void Init(const NetParameter& parameter, const NetOptions& options);
   void MakePlans();
+  // Makes them again if other blobs than before have the ranges of the blobs that join them. `whole`:
+  // a whole forward follows.
+  void FollowRanges(bool whole);
+  std::vector<std::vector<bool>> TiedBottoms() const;
   void StoreViewed();
   // Whether an observer or a callback looks at blobs between the layers of a pass.
   bool LooksAtLayers() const;

@@ -186,8 +186,19 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   std::shared_ptr<OperatorWeights> weights =
       request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request);
   if (weights->quantized()) {
-    const QuantRange in = BottomRange(0);
-    weights->SetRanges(in, Observed(types().out, {request.top_range}, 0, "top"));
+    const auto range = [this](const BlobRange& of) {
+      return Observed(types().out, {of}, 0, "top");
+    };
+    const QuantRange in = BottomRange(0), out = range(request.top_range);
+    if (const ResidualSum* sum = epilogue.sum()) {
+      const WorkRequest::SumRanges& ranges = *request.sum_ranges;
+      const QuantRange own = range(ranges.own);
+      weights->SetSum(
+          CodeSum::Make(own, range(ranges.residual), sum->coefficient, range(ranges.sum), out));
+      weights->SetRanges(in, own);
+    } else {
+      weights->SetRanges(in, out);
+    }
     if (request.maps.empty()) work_weights_ = weights;
   }
   std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false, request.layouts);

@@ -159,7 +159,8 @@ LayerFacts Convolution::Facts() const {
   weighted.channels = setup_.outputs;
   weighted.has_bias = setup_.has_bias;
   weighted.folds = weighted.activates = true;
-  weighted.sums = weighted.curves = types().compute.is_float();
+  weighted.sums = true;
+  weighted.curves = types().compute.is_float();
   if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
   const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
@@ -171,8 +172,6 @@ LayerFacts Convolution::Facts() const {
     facts.layouts.reads_nchw = Multiplexer::KnowsLayouts(device(), d);
     d.x_layout = Layout::kNHWC;
     facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d, &facts.layouts.parts);
-    // The top of a Concat has another range.
-    if (types().compute.is_quantized()) facts.layouts.parts = false;
   }
   return facts;
 }

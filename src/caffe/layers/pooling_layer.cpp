@@ -304,9 +304,8 @@ LayerFacts Pooling::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   // Without the mask, which only gradients and a second top need.
-  const bool quantized = types().compute.is_quantized();
   facts.layouts.nhwc = phase() == TEST && !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
-  facts.layouts.parts = facts.layouts.nhwc && !quantized;
+  facts.layouts.parts = facts.layouts.nhwc;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }

@@ -62,6 +62,10 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
     if (!quantizer->moved()) continue;
     if (const auto range = quantizer->Read()) ranges[name] = {range->low, range->high};
   }
+  for (const auto& [bottom, top] : TiedNames()) {
+    const auto found = ranges.find(top);
+    if (found != ranges.end() && ranges.count(bottom)) ranges[bottom] = found->second;
+  }
   return ranges;
 }
 
@@ -191,6 +195,8 @@ QuantRange NetRanges::AsRead(int id) const {
 
 void NetRanges::Write(NetParameter* parameter) const {
   parameter->clear_quantizer();
+  std::set<std::string> tied;
+  for (const auto& names : TiedNames()) tied.insert(names.first);
   for (const auto& [name, range] : All()) {
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(name);
@@ -198,7 +204,9 @@ void NetRanges::Write(NetParameter* parameter) const {
     quantizer->set_observed_max(range.high);
     const auto method = methods_.find(name);
     const bool observed = observers_.count(name) > 0 || IsMoved(name);
-    quantizer->set_method(observed || method == methods_.end() ? "min_max" : method->second);
+    quantizer->set_method(tied.count(name)                       ? "tied"
+                          : observed || method == methods_.end() ? "min_max"
+                                                                 : method->second);
   }
   for (const auto& layer : wiring_.layers) {
     const LayerFacts facts = layer->Facts();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caffe/net/observed_range.hpp"
@@ -79,6 +80,9 @@ class NetRanges final : public PassObserver {
   void Publish(int node) const;
   const std::vector<BlobRange>& bottom_ranges(int node) const { return nodes_[node].bottom; }
   const std::vector<BlobRange>& top_ranges(int node) const { return nodes_[node].top; }
+  // Of each bottom of a node that joins blobs of codes: whether it has the range of the top. Empty for
+  // other nodes.
+  std::vector<bool> TiedBottoms(int node) const;
   // The range with which a layer reads the codes of a quantized blob.
   QuantRange AsRead(int blob) const;
 
@@ -88,6 +92,9 @@ class NetRanges final : public PassObserver {
   };
   void ReadLayerQuantizers();
   void ReadModes(const NetParameter& given);
+  // The blobs that only a join reads, whose ranges are observed: names of their ranges and of those of
+  // the joined tops. Tops come before the bottoms that are themselves joins.
+  std::vector<std::pair<std::string, std::string>> TiedNames() const;
   void Resolve();
   // Ends moving ranges: their last values are those of a file from then on.
   void TakeMovedRanges();

@@ -6,6 +6,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
+#include "caffe/library/generated/residual_stage.hpp"
 #include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 
@@ -112,7 +113,7 @@ class MatrixConvOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
     if (folds_) Fold(a.x, a.workspace, a.quant->zero_x);
-    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant);
+    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant, a.epilogue.residual);
   }
 
  private:
@@ -167,6 +168,7 @@ class CodeWindowsOp final : public ConvOp {
         .Define("LANES", lanes_)
         .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
         .Define("SLOPE", d.epilogue.activation().HasSlope())
+        .Define("RESIDUAL", d.epilogue.sum() != nullptr)
         .Body("quant/windows");
     if (!device->info().is_cpu_type) {
       builder.Fold("channels", d.in_channels);
@@ -191,18 +193,19 @@ class CodeWindowsOp final : public ConvOp {
     const ConvDescriptor& d = descriptor_;
     const QuantArguments& quant = *a.quant;
     const MatrixProduct::Window& w = window_;
-    const CodeBounds bounds(d.epilogue.activation(), quant.scale_y);
+    const ResidualStage stage(d.epilogue, d.in, quant);
     const bool slope = static_cast<bool>(quant.negative_multiplier);
     const int64_t positions = d.batch * w.output[0] * w.output[1];
     KernelArguments arguments{positions, d.in_channels};
     arguments.append({w.input[0], w.input[1], w.output[0], w.output[1]});
     arguments.append({w.kernel[0], w.kernel[1], w.stride[0], w.stride[1], w.pad[0], w.pad[1]});
     arguments.append({w.dilation[0], w.dilation[1], d.y_row(), PaddingWord(d.in, quant.zero_x)});
-    arguments.append({bounds.low, bounds.high, WeightZero(d.in), a.x, a.prepared, quant.bias});
+    arguments.append({stage.low(), stage.high(), WeightZero(d.in), a.x, a.prepared, quant.bias});
     arguments.append({quant.multiplier, quant.shift});
     arguments.push_back(slope ? quant.negative_multiplier : quant.multiplier);
     arguments.push_back(slope ? quant.negative_shift : quant.shift);
-    arguments.push_back(KernelArgument(a.y, quant.zero_y));
+    stage.AddArguments(a.epilogue.residual, a.y, &arguments);
+    arguments.push_back(KernelArgument(a.y, stage.zero()));
     windows_->Launch({positions, d.in_channels / lanes_}, arguments);
   }
 
@@ -253,7 +256,7 @@ class MatrixGemmOp final : public GemmOp {
  protected:
   void DoRun(const GemmArguments& g) override {
     CheckMemory(g);
-    product_.Run(g.a, g.prepared, g.c, *g.quant);
+    product_.Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual);
   }
 
  private:

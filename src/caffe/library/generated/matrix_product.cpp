@@ -7,6 +7,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/generated/residual_stage.hpp"
 
 namespace caffe {
 
@@ -159,6 +160,7 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
                  .Define("CODE_BYTES", bytes_)
                  .Define("WIDE", wide)
                  .Define("SLOPE", p.epilogue.activation().HasSlope())
+                 .Define("RESIDUAL", p.epilogue.sum() != nullptr)
                  .Define("OUT_VECTOR", out_vector)
                  .Body("quant/matrix_product")
                  .Build()
@@ -200,45 +202,26 @@ void MatrixProduct::Pack(DevicePtr codes, DevicePtr packed) {
                  p.window.kernel[0], p.window.kernel[1], codes, packed});
 }
 
-void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant) {
+void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
+                        DevicePtr residual) {
   const Problem& p = problem_;
   const Window& w = p.window;
-  const CodeBounds bounds(p.epilogue.activation(), quant.scale_y);
+  const ResidualStage stage(p.epilogue, p.type, quant);
   const bool slope = static_cast<bool>(quant.negative_multiplier);
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
-  product_->LaunchInGroups(LaunchGroups{{Ceil(Rows(), tile_->m) * column_tiles, 1, p.group},
-                                        {tile_->items(), 1, 1},
-                                        local_bytes_},
-                           {Rows(),
-                            w.input[0],
-                            w.input[1],
-                            w.output[0],
-                            w.output[1],
-                            w.kernel[1],
-                            w.stride[0],
-                            w.stride[1],
-                            w.pad[0],
-                            w.pad[1],
-                            w.dilation[0],
-                            w.dilation[1],
-                            p.channels * bytes_,
-                            p.channels / p.group * bytes_,
-                            DepthBytes(),
-                            packed_depth_,
-                            group_out,
-                            p.y_row,
-                            column_tiles,
-                            PaddingWord(p.type, quant.zero_x),
-                            bounds.low,
-                            bounds.high,
-                            x,
-                            packed,
-                            quant.bias,
-                            quant.multiplier,
-                            quant.shift,
-                            slope ? quant.negative_multiplier : quant.multiplier,
-                            slope ? quant.negative_shift : quant.shift,
-                            KernelArgument(y, quant.zero_y)});
+  KernelArguments arguments{Rows()};
+  arguments.append({w.input[0], w.input[1], w.output[0], w.output[1], w.kernel[1]});
+  arguments.append({w.stride[0], w.stride[1], w.pad[0], w.pad[1], w.dilation[0], w.dilation[1]});
+  arguments.append({p.channels * bytes_, p.channels / p.group * bytes_, DepthBytes()});
+  arguments.append({packed_depth_, group_out, p.y_row, column_tiles});
+  arguments.append({PaddingWord(p.type, quant.zero_x), stage.low(), stage.high(), x, packed});
+  arguments.append({quant.bias, quant.multiplier, quant.shift});
+  arguments.push_back(slope ? quant.negative_multiplier : quant.multiplier);
+  arguments.push_back(slope ? quant.negative_shift : quant.shift);
+  stage.AddArguments(residual, y, &arguments);
+  arguments.push_back(KernelArgument(y, stage.zero()));
+  const int64_t tiles = Ceil(Rows(), tile_->m) * column_tiles;
+  product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}, local_bytes_}, arguments);
 }
 
 }  // namespace caffe

@@ -45,7 +45,9 @@ class MatrixProduct {
   int64_t packed_bytes() const { return problem_.out_channels * packed_depth_; }
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr codes, DevicePtr packed);
-  void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant);
+  // `residual` is laid out as y; null if the epilogue has no sum.
+  void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
+           DevicePtr residual);
 
   struct Tile;
 
