@@ -1,9 +1,9 @@
-//! types: float
+//! types: float quantized
 // Scores are [outer, channels, inner]; item i is position i % inner of outer i / inner. Terms are
 // [2, items]: 1 for a hit, else 0, and the item's class_weight.
 KERNEL(accuracy_hits, ARG(i64, items), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
        ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, labels),
-       OUT(Mastertype, terms)) {
+       OUT(f32, terms)) {
   FOR_EACH_GROUP(i, items) {
     const float given = LOAD(f32, labels, i);
     const i32 label = class_of(given, channels, ignoring, ignored);
@@ -13,20 +13,7 @@ KERNEL(accuracy_hits, ARG(i64, items), ARG(i64, channels), ARG(i64, inner), ARG(
     for (Index c = 0; c < channels; ++c) {
       better += c != label && LOAD(MItype, x, at + c * inner) >= score;
     }
-    STORE(Mastertype, terms, i, label >= 0 ? (Acctype)(better < top_k) : label == -1 ? 0 : given);
-    STORE(Mastertype, terms, items + i, class_weight(label));
-  }
-}
-
-KERNEL(accuracy_per_class, ARG(i64, channels), ARG(i64, items), IN(f32, labels),
-       IN(Mastertype, terms), OUT(MOtype, y)) {
-  FOR_EACH_GROUP(c, channels) {
-    Acctype hits = 0, count = 0;
-    for (Index i = 0; i < items; ++i) {
-      const i32 here = class_of(LOAD(f32, labels, i), channels, 0, 0) == c;
-      hits += here ? LOAD(Mastertype, terms, i) : 0;
-      count += here ? LOAD(Mastertype, terms, items + i) : 0;
-    }
-    STORE(MOtype, y, c, count > 0 ? hits / count : 0);
+    STORE(f32, terms, i, label >= 0 ? (float)(better < top_k) : label == -1 ? 0 : given);
+    STORE(f32, terms, items + i, class_weight(label));
   }
 }

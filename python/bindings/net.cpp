@@ -254,17 +254,20 @@ void BindNet(py::module_& module) {
           "Sets the gradients of all parameters to zero. backward adds to them.")
       .def(
           "copy_from",
-          [](Net& net, const py::object& given) {
+          [](Net& net, const py::object& given, bool map_weights) {
             const std::string path = ToFile(given, "copy_from");
             const Computing computing(net);
-            net.CopyTrainedLayersFrom(path);
+            net.CopyTrainedLayersFrom(path, map_weights);
             net.SyncViews();
           },
-          py::arg("path"),
+          py::arg("path"), py::arg("map_weights") = false,
           "Copies weights, and ranges of blobs, from a caffemodel or HDF5 file, by the names of\n"
           "layers.\n\n"
           "Several files are separated by commas. Layers that are not in the file keep their\n"
-          "values. RuntimeError if a file cannot be read or a shape differs.")
+          "values. RuntimeError if a file cannot be read or a shape differs.\n"
+          "map_weights=True uses aligned weights in the file, without a copy: the file must not "
+          "be\n"
+          "changed or truncated while the net exists. caffe transform writes aligned files.")
       .def(
           "keep",
           [](Net& net, const py::args& blobs) {

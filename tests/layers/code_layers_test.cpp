@@ -39,8 +39,9 @@ class CodeLayerTest : public testing::TestWithParam<DeviceType> {
  protected:
   DataType type() const { return GetParam().type; }
   int64_t most() const { return type().info().code_max; }
-  LayerTester Make(const std::string& text, const std::vector<Shape>& shapes) const {
-    return LayerTester("phase: TEST " + text, GetParam().device, TypeTriple::Equal(type()), shapes);
+  LayerTester Make(const std::string& text, const std::vector<Shape>& shapes, int tops = 1) const {
+    return LayerTester("phase: TEST " + text, GetParam().device, TypeTriple::Equal(type()), shapes,
+                       tops);
   }
   // A range of about this width, with a zero point at one end, at the other, or in between.
   QuantRange Range(double width, int place, Draw* draw) const {
@@ -501,6 +502,95 @@ TEST_P(CodeLayerTest, ArgMaxComparesCodes) {
                                              ? std::vector<double>{3, 1, 0.75, 0.75, 3, 2, 0.5, low}
                                              : std::vector<double>{3, 1, 3, 2};
     EXPECT_EQ(layer.Top(), expected);
+  }
+}
+
+// Bilinear means of codes in exact arithmetic: enlarged, shrunk, cut, of one row or column.
+TEST_P(CodeLayerTest, InterpRoundsTheMeanOfFourCodesOnce) {
+  {
+    LayerTester layer = Make("type: 'Interp' interp_param { height: 1 width: 4 }", {{1, 1, 1, 2}});
+    const QuantRange range{0.5, 10, true};
+    layer.bottom().set_range(range);
+    layer.top().set_range(range);
+    SetCodes(&layer.bottom(), {0, 255});
+    layer.Forward();
+    // -10, 75, 160 and 245 from the zero point.
+    EXPECT_EQ(CodesOf(layer.top()), Codes({0, 85, 170, 255}));
+  }
+  struct Case {
+    int64_t height, width, out_height, out_width;
+    int cut_begin, cut_end;
+  };
+  uint64_t seed = 20;
+  for (const Case& c : {Case{5, 4, 9, 7, 0, 0}, Case{9, 7, 4, 5, 0, 0}, Case{6, 8, 3, 11, -1, -2},
+                        Case{1, 6, 4, 6, 0, 0}, Case{3, 3, 1, 1, 0, 0}, Case{4, 5, 4, 5, 0, 0}}) {
+    const std::string text =
+        Concat("type: 'Interp' interp_param { height: ", c.out_height, " width: ", c.out_width,
+               " pad_beg: ", c.cut_begin, " pad_end: ", c.cut_end, " }");
+    LayerTester layer = Make(text, {{2, 3, c.height, c.width}});
+    const QuantRange range{0.25, static_cast<int32_t>(seed * 977 % (most() + 1)), true};
+    layer.bottom().set_range(range);
+    layer.top().set_range(range);
+    const Codes x = RandomCodes(6 * c.height * c.width, type(), ++seed);
+    SetCodes(&layer.bottom(), x);
+    layer.Forward();
+    const int64_t in_h = c.height + c.cut_begin + c.cut_end;
+    const int64_t in_w = c.width + c.cut_begin + c.cut_end;
+    const int64_t steps_h = std::max<int64_t>(c.out_height - 1, 1);
+    const int64_t steps_w = std::max<int64_t>(c.out_width - 1, 1);
+    Codes expected;
+    for (int64_t plane = 0; plane < 6; ++plane) {
+      for (int64_t h = 0; h < c.out_height; ++h) {
+        for (int64_t w = 0; w < c.out_width; ++w) {
+          Wide sum = 0;
+          for (int64_t ih = 0; ih < in_h; ++ih) {
+            for (int64_t iw = 0; iw < in_w; ++iw) {
+              // The hat functions of the inputs, times both steps.
+              const Wide by_h = steps_h - std::abs(h * (in_h - 1) - ih * steps_h);
+              const Wide by_w = steps_w - std::abs(w * (in_w - 1) - iw * steps_w);
+              if (by_h <= 0 || by_w <= 0) continue;
+              const int64_t at = (plane * c.height + ih - c.cut_begin) * c.width + iw - c.cut_begin;
+              sum += by_h * by_w * (x[at] - range.zero);
+            }
+          }
+          const Wide parts = static_cast<Wide>(steps_h) * steps_w;
+          const Wide mean = (2 * (sum < 0 ? -sum : sum) + parts) / (2 * parts);
+          expected.push_back(Clamp(sum < 0 ? -mean : mean, range));
+        }
+      }
+    }
+    EXPECT_EQ(CodesOf(layer.top()), expected) << text;
+  }
+}
+
+TEST_P(CodeLayerTest, AccuracyComparesCodes) {
+  const std::string text = "type: 'Accuracy' accuracy_param { top_k: 2 ignore_label: 3 }";
+  LayerTester layer = Make(text, {{4, 5}, {4}}, 2);
+  layer.bottom().set_range({0.25, static_cast<int32_t>(most() - 3), true});
+  // The label's score is the second one; ties count against it, so it is the third one; the item is
+  // ignored; the largest code is beyond those that 8 or 16 signed bits hold.
+  SetCodes(&layer.bottom(),
+           {7, 9, 0, most(), 5, 9, 9, 9, 0, 1, 1, 2, 3, 4, 5, most(), most() - 1, 0, 1, 2});
+  layer.SetBottom(1, {1, 2, 3, 0});
+  layer.Forward();
+  for (int t = 0; t < 2; ++t) ASSERT_EQ(layer.top(t).type(), kFloat);
+  EXPECT_EQ(layer.Top(0), std::vector<double>({static_cast<double>(2.0F / 3)}));
+  EXPECT_EQ(layer.Top(1), std::vector<double>({1, 1, 0, 0, 0}));
+  // Codes are those of any range: the result is the float layer's of the same numbers.
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Codes codes = RandomCodes(700 * 5, type(), seed);
+    LayerTester random = Make(text, {{700, 5}, {700}}, 2);
+    LayerTester floats(text, GetParam().device, TypeTriple::Equal(kFloat), {{700, 5}, {700}}, 2);
+    std::vector<double> labels(700);
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<double>(i * seed % 5);
+    random.bottom().set_range({0.5, 11, true});
+    SetCodes(&random.bottom(), codes);
+    floats.SetBottom(0, {codes.begin(), codes.end()});
+    for (LayerTester* each : {&random, &floats}) {
+      each->SetBottom(1, labels);
+      each->Forward();
+    }
+    for (int t = 0; t < 2; ++t) EXPECT_EQ(random.Top(t), floats.Top(t)) << seed;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "caffe/library/layout_converter.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/library/native/byte_product.hpp"
+#include "library/exact_codes.hpp"
 #include "library/exact_requantize.hpp"
 #include "library/library_support.hpp"
 #include "support/devices.hpp"
@@ -20,22 +21,8 @@
 namespace caffe {
 namespace {
 
+using exact::Numbers;
 using test::Wide;
-
-// A fixed sequence of numbers (splitmix64).
-class Numbers {
- public:
-  explicit Numbers(uint64_t seed) : state_(seed) {}
-  int64_t Next(int64_t low, int64_t high) {
-    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return low + static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(high - low + 1));
-  }
-
- private:
-  uint64_t state_;
-};
 
 // The factors of channels, and what a sum adds.
 struct Channels {

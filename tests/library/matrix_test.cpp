@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "caffe/library/generated/matrix_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/exact_codes.hpp"
@@ -119,20 +120,57 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   int ran_ = 0;  // layouts that were computed
 };
 
-TEST_P(MatrixTest, ProductsOfEveryTile) {
-  // Whole tiles and ones that stick out; few and many rows and channels; depths that end anywhere.
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 4},
-                                {1, 70, 1000},
+// Every way of dividing the result.
+TEST_P(MatrixTest, EveryTile) {
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  // Whole tiles and ones that stick out; depths that end anywhere, and that are added in slices.
+  for (const auto& [m, n, k] : {Sizes{1, 1, 4}, {130, 132, 272}, {35, 97, 33000}}) {
+    const GemmDescriptor d = exact::Product(type(), m, n, k);
+    const Operands operands = exact::RandomOperands(d, 3);
+    const Channels channels = exact::RandomChannels(n, type(), k, 4);
+    const auto exact = exact::Exact(d, operands, channels);
+    MatrixProduct::Problem problem;
+    problem.type = type();
+    problem.batch = m;
+    problem.channels = problem.plain_channels = k;
+    problem.out_channels = problem.y_row = n;
+    problem.epilogue = d.epilogue;
+    const Codes a(device(), exact::Pack(operands.a, type()));
+    const Codes b(device(), exact::Pack(operands.b, type()));
+    const DeviceChannels arguments(device(), channels);
+    for (const int tile : MatrixProduct::Tilings(device(), problem)) {
+      MatrixProduct product(device(), problem, tile);
+      const Codes packed(device(), product.packed_bytes());
+      const Codes c(device(), exact::Pack(std::vector<int64_t>(m * n, 7), type()));
+      product.Pack(b, packed);
+      product.Run(a, packed, c, arguments.arguments);
+      EXPECT_EQ(exact::Unpack(c.Read(), type()), exact) << d.name() << ", tile " << tile;
+    }
+  }
+}
+
+TEST_P(MatrixTest, ProductsOfManyShapes) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 1000},
                                 {3, 32, 64},
                                 {17, 33, 100},
-                                {64, 64, 128},
                                 {70, 130, 72},
                                 {33, 4, 260},
-                                {256, 96, 80},
-                                {130, 256, 144},
-                                {300, 260, 200}}) {
+                                {130, 256, 144}}) {
     CheckProduct(m, n, k);
   }
+}
+
+// Results that fill a large device are computed by its largest tiles.
+TEST_P(MatrixTest, LargeProducts) {
+  if (!device()->info().matrix) GTEST_SKIP() << device()->info().id << " has no matrix units";
+  CheckProduct(1100, 1030, 80);
+  CheckProduct(20000, 96, 72);
+  CheckProduct(20000, 60, 64);
+  CheckConvolution(Window(4, 16, {60, 61}, 256, {3, 3}, {}, {1, 1}, {}, 2));
+  CheckConvolution(Window(4, 3, {130, 121}, 90, {7, 7}, {2, 2}, {3, 3}));
+  EXPECT_EQ(ran_, 3);
 }
 
 TEST_P(MatrixTest, EveryActivationRoundsOnce) {

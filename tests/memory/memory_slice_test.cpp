@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/null_device.hpp"
@@ -443,6 +444,101 @@ TEST_P(MemorySliceTest, ViewsAndArenasAreNotFreed) {
   EXPECT_EQ(static_cast<char*>(view.get())[3], 5);
   EXPECT_EQ(ArenaByte(*arena, 3), 6);
   EXPECT_EQ(source->made, 0);
+}
+
+std::shared_ptr<const char> SomeBytes(char value) {
+  auto bytes = std::make_shared<std::vector<char>>(kBytes, value);
+  return {bytes, bytes->data()};
+}
+
+TEST_P(MemorySliceTest, AdoptedBytesAreNeverWritten) {
+  const std::shared_ptr<const char> bytes = SomeBytes(5);
+  using Write = std::function<void(SyncedMemory*)>;
+  const std::vector<Write> writes = {
+      [](SyncedMemory* m) { static_cast<char*>(m->mutable_host_data())[3] = 9; },
+      [](SyncedMemory* m) { m->device()->Fill(m->mutable_device_data() + 3, 9, 1); },
+      [](SyncedMemory* m) {
+        m->device()->Fill(m->PrepareToWrite() + 3, 9, 1);
+        m->MarkDeviceWritten();
+      },
+      [](SyncedMemory* m) { static_cast<char*>(m->View().get())[3] = 9; },
+  };
+  for (const Write& write : writes) {
+    SyncedMemory memory(kBytes, device(), "a test");
+    memory.mutable_host_data();
+    const uint64_t before = memory.version();
+    memory.Adopt(bytes);
+    EXPECT_NE(memory.version(), before);
+    EXPECT_TRUE(memory.adopted());
+    EXPECT_EQ(memory.host_data(), bytes.get());
+    if (device()->host_accessible()) EXPECT_EQ(memory.device_data().address(), bytes.get());
+    EXPECT_EQ(DeviceByte(memory, 4), 5);
+    const uint64_t version = memory.version();
+    write(&memory);
+    EXPECT_NE(memory.version(), version);
+    EXPECT_EQ(HostByte(memory, 3), 9);
+    EXPECT_EQ(DeviceByte(memory, 3), 9);
+    EXPECT_EQ(HostByte(memory, 4), 5) << "the rest is kept";
+    EXPECT_EQ(DeviceByte(memory, 4), 5);
+    EXPECT_FALSE(memory.adopted());
+    EXPECT_EQ(bytes.get()[3], 5);
+  }
+}
+
+TEST_P(MemorySliceTest, AdoptedBytesAreCopiedIntoArenasAndViews) {
+  const std::shared_ptr<const char> bytes = SomeBytes(6);
+  const auto view = a_.View();
+  a_.Adopt(bytes);
+  EXPECT_FALSE(a_.adopted());
+  EXPECT_EQ(static_cast<char*>(view.get())[2], 6);
+  const auto arena = std::make_shared<DeviceBuffer>(device(), 4 * kBytes, "an arena");
+  b_.Adopt(bytes);
+  b_.MoveInto(arena, kBytes);
+  device()->Fill(b_.mutable_device_data(), 7, kBytes);
+  EXPECT_EQ(HostByte(b_, 2), 7);
+  b_.Adopt(bytes);
+  EXPECT_FALSE(b_.adopted()) << "it stays in the arena";
+  EXPECT_EQ(DeviceByte(b_, 2), 6);
+  EXPECT_EQ(bytes.get()[2], 6);
+  // Writes that forget the content need no copy of it.
+  SyncedMemory other(kBytes, device(), "a test");
+  other.Adopt(bytes);
+  other.ForgetHostWrites();
+  EXPECT_FALSE(other.adopted());
+  std::memset(other.mutable_host_data(), 1, kBytes);
+  EXPECT_EQ(bytes.get()[2], 6);
+}
+
+TEST_P(MemorySliceTest, AFormIsKeptUntilTheContentIsWritten) {
+  const auto source = std::make_shared<NumberSource>();
+  source->number = 14;
+  std::memset(HostOf(a_), 1, kBytes);
+  a_.SetForm(source);
+  EXPECT_FALSE(a_.stored());
+  const uint64_t version = a_.version();
+  EXPECT_EQ(HostByte(a_, 9), 14);
+  EXPECT_EQ(DeviceByte(a_, 9), 14);
+  EXPECT_EQ(a_.version(), version);
+  EXPECT_EQ(a_.form(), source);
+  EXPECT_TRUE(a_.form_is_content());
+  {
+    const auto view = a_.View();  // may write
+    EXPECT_EQ(a_.form(), source);
+    EXPECT_FALSE(a_.form_is_content());
+  }
+  a_.SetForm(source);
+  EXPECT_TRUE(a_.form_is_content());
+  const SyncedMemory::State state = a_.Save();
+  a_.mutable_device_data();
+  EXPECT_EQ(a_.form(), nullptr);
+  a_.Restore(state);
+  EXPECT_EQ(a_.form(), source);
+  EXPECT_TRUE(a_.form_is_content());
+  a_.mutable_host_data();
+  EXPECT_EQ(a_.form(), nullptr);
+  a_.SetForm(source);
+  a_.SetSource(source);
+  EXPECT_EQ(a_.form(), nullptr);
 }
 
 TEST_P(MemorySliceTest, ADeviceCopyIsFreedIfTheHostHasTheContent) {

@@ -3,11 +3,12 @@
 
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
-#include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/net/step_info.hpp"
+#include "net/channels_last_library.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -15,26 +16,6 @@ namespace caffe {
 namespace {
 
 using Numbers = std::vector<double>;
-
-// Computes by conversions, and says that it is faster in kNHWC.
-ConvLibrary ChannelsLastLibrary() {
-  ConvLibrary row = ConvertingLibrary([](Device* device, const ConvDescriptor& d) {
-    const char* const in_c_order = device->host_accessible() ? "native" : "generated";
-    return Multiplexer::ConvolutionBy(d.has_private_layout() ? "chains_channels_last" : in_c_order,
-                                      device, d);
-  });
-  row.name = "chains_channels_last";
-  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
-  return row;
-}
-
-std::string LayerText(const std::string& type, const std::string& name,
-                      const std::vector<std::string>& bottoms, const std::string& top,
-                      const std::string& more = "") {
-  std::string text = "layer { name: '" + name + "' type: '" + type + "' ";
-  for (const std::string& bottom : bottoms) text += "bottom: '" + bottom + "' ";
-  return text + "top: '" + top + "' " + more + " } ";
-}
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs,
                      int kernel = 3) {
@@ -131,10 +112,7 @@ class ChainsTest : public testing::TestWithParam<DeviceType> {
 
   static std::unique_ptr<Net> Make(const std::string& text) {
     const auto [device, type] = GetParam();
-    auto net = MakeNet(
-        Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
-               " ", text),
-        device);
+    auto net = MakeNet(TypeText(type) + text, device);
     for (const auto& layer : net->layers()) {
       if (layer->type() != "BatchNorm") continue;
       layer->blobs()[0]->SetData(TestNumbers(layer->blobs()[0]->count(), 7));
@@ -206,7 +184,7 @@ TEST_P(ChainsTest, DenseBlock) {
 TEST_P(ChainsTest, ChannelsLast) {
   for (const std::string& text : {PreActivationText(), DenseText()}) {
     const auto expected = Make(text);
-    AddLibrary(ChannelsLastLibrary());
+    AddLibrary(ChannelsLastLibrary("chains_channels_last"));
     const auto net = Make(text);
     int conversions = 0;
     for (const StepInfo& step : net->Steps()) {
@@ -242,7 +220,7 @@ TEST_P(ChainsTest, SingleLayersInChannelsLast) {
     const auto expected = Make(text);
     const std::string own = StepOf(expected->Steps(), "one").library;
     EXPECT_EQ(own, PrefersNhwc() ? "chain" : "kernels");
-    AddLibrary(ChannelsLastLibrary());
+    AddLibrary(ChannelsLastLibrary("chains_channels_last"));
     const auto net = Make(text);
     const auto steps = net->Steps();
     EXPECT_EQ(StepOf(steps, "one").library, "chain") << type;
@@ -324,7 +302,7 @@ TEST_P(ChainsTest, RandomLayers) {
       RandomLayers layers(seed, "begin");
       const std::string body = layers.Make(slow ? 7 : 3 + seed % 8, "other");
       const std::string text = head + body + ConvText("next", layers.blob(), 4);
-      if (channels_last) AddLibrary(ChannelsLastLibrary());
+      if (channels_last) AddLibrary(ChannelsLastLibrary("chains_channels_last"));
       const auto net = Make(text);
       SCOPED_TRACE(Concat("seed ", seed, channels_last ? ", channels last: " : ": ", body));
       const auto steps = net->Steps();

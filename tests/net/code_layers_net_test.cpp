@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "caffe/device/runtime.hpp"
+#include "net/decoded.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/text.hpp"
@@ -36,8 +38,7 @@ const std::vector<std::string>& Blobs() {
 
 std::string NetText(DataType type) {
   const std::string fill = "weight_filler { type: 'uniform' min: -0.5 max: 0.5 } ";
-  return "data_type: " + DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)) + " " +
-         InputText("data", {2, 3, 6, 5}) +
+  return TypeText(type) + InputText("data", {2, 3, 6, 5}) +
          Layer("conv", "Convolution", "data",
                "convolution_param { num_output: 4 kernel_size: 3 pad: 1 " + fill + "}") +
          Layer("tanh", "TanH", "conv") +
@@ -78,16 +79,6 @@ NetParameter Calibrated() {
   NetParameter saved;
   net->ToProto(&saved);
   return saved;
-}
-
-Numbers Decoded(const BlobBase& blob) {
-  Numbers values(blob.count());
-  for (int64_t i = 0; i < blob.count(); ++i) {
-    const int code = blob.type() == kQuant8 ? static_cast<const uint8_t*>(blob.host_data())[i]
-                                            : static_cast<const uint16_t*>(blob.host_data())[i];
-    values[i] = blob.range().scale * (code - blob.range().zero);
-  }
-  return values;
 }
 
 class CodeLayersNetTest : public testing::TestWithParam<DeviceType> {};

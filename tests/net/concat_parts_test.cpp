@@ -1,8 +1,9 @@
 // Layers that write their tops into the top of a Concat, which then copies nothing.
-#include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/net/step_info.hpp"
+#include "net/channels_last_library.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -11,14 +12,6 @@ namespace {
 
 using Numbers = std::vector<double>;
 using Copies = std::map<std::string, int>;
-
-std::string LayerText(const std::string& type, const std::string& name,
-                      const std::vector<std::string>& bottoms, const std::string& top,
-                      const std::string& more = "") {
-  std::string text = "layer { name: '" + name + "' type: '" + type + "' ";
-  for (const std::string& bottom : bottoms) text += "bottom: '" + bottom + "' ";
-  return text + "top: '" + top + "' " + more + " } ";
-}
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs,
                      int kernel = 1) {
@@ -49,10 +42,7 @@ class ConcatPartsTest : public testing::TestWithParam<DeviceType> {
   void TearDown() override { unsetenv("CAFFE_LIBRARY"); }
   static std::unique_ptr<Net> Make(const std::string& text, int phase = 1) {
     const auto [device, type] = GetParam();
-    auto net = MakeNet(
-        Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
-               " ", text),
-        device, phase);
+    auto net = MakeNet(TypeText(type) + text, device, phase);
     FillInputs(net.get());
     return net;
   }
@@ -233,21 +223,9 @@ TEST_P(ConcatPartsTest, NotInPhaseTrain) {
   EXPECT_EQ(CopiesOf(net.get()), Copies({{"fire", 2}}));
 }
 
-// Computes by conversions, says that it is faster in kNHWC, and knows parts.
-ConvLibrary ChannelsLastLibrary() {
-  ConvLibrary row = ConvertingLibrary([](Device* device, const ConvDescriptor& d) {
-    if (d.has_private_layout()) return Multiplexer::ConvolutionBy("channels_last", device, d);
-    return Multiplexer::ConvolutionBy(device->host_accessible() ? "native" : "generated", device,
-                                      d);
-  });
-  row.name = "channels_last";
-  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
-  return row;
-}
-
 class ChannelsLastPartsTest : public ConcatPartsTest {
  protected:
-  void SetUp() override { AddLibrary(ChannelsLastLibrary()); }
+  void SetUp() override { AddLibrary(ChannelsLastLibrary("channels_last")); }
   void TearDown() override { RemoveLibrary("channels_last"); }
 };
 

@@ -2,6 +2,7 @@
 // device that runs nothing; values are tested on devices that can record.
 #include "caffe/device/null_device.hpp"
 #include "caffe/net/graph_segment.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
@@ -137,14 +138,6 @@ TEST(CaptureTest, ALaunchWaitsForOtherStreams) {
   graph->Launch();
   EXPECT_EQ(device.counters().stream_waits, waits + 1);
   device.Free(buffer);
-}
-
-std::string LayerText(const std::string& type, const std::string& name,
-                      const std::vector<std::string>& bottoms, const std::string& top,
-                      const std::string& more = "") {
-  std::string text = "layer { name: '" + name + "' type: '" + type + "' ";
-  for (const std::string& bottom : bottoms) text += "bottom: '" + bottom + "' ";
-  return text + "top: '" + top + "' " + more + " } ";
 }
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs) {

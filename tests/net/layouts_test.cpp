@@ -1,8 +1,9 @@
 // Blobs in kNHWC between the layers of a net, with a library for convolutions that prefers it.
-#include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/net/step_info.hpp"
+#include "net/channels_last_library.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -10,25 +11,6 @@ namespace caffe {
 namespace {
 
 using Numbers = std::vector<double>;
-
-// Computes by conversions, and says that it is faster in kNHWC.
-ConvLibrary ChannelsLastLibrary() {
-  ConvLibrary row = ConvertingLibrary([](Device* device, const ConvDescriptor& d) {
-    return Multiplexer::ConvolutionBy(device->host_accessible() ? "native" : "generated", device,
-                                      d);
-  });
-  row.name = "channels_last";
-  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
-  return row;
-}
-
-std::string LayerText(const std::string& type, const std::string& name,
-                      const std::vector<std::string>& bottoms, const std::string& top,
-                      const std::string& more = "") {
-  std::string text = "layer { name: '" + name + "' type: '" + type + "' ";
-  for (const std::string& bottom : bottoms) text += "bottom: '" + bottom + "' ";
-  return text + "top: '" + top + "' " + more + " } ";
-}
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs = 5) {
   return LayerText("Convolution", name, {bottom}, name,
@@ -58,17 +40,14 @@ class LayoutsTest : public testing::TestWithParam<DeviceType> {
  protected:
   static std::unique_ptr<Net> Make(const std::string& text) {
     const auto [device, type] = GetParam();
-    auto net = MakeNet(
-        Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
-               " ", text),
-        device);
+    auto net = MakeNet(TypeText(type) + text, device);
     FillInputs(net.get());
     return net;
   }
   // The net with the library, and the same one without it.
   void Make() {
     expected_ = Make(NetText());
-    AddLibrary(ChannelsLastLibrary());
+    AddLibrary(ChannelsLastLibrary("channels_last", false));
     net_ = Make(NetText());
   }
   void TearDown() override { RemoveLibrary("channels_last"); }

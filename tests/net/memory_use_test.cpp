@@ -2,6 +2,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "caffe/solver/solver.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
@@ -96,11 +97,6 @@ std::string ModelText(const std::string& file, const Shape& images) {
     if (layer.type() != "Data" && layer.type() != "Input") *net.add_layer() = layer;
   }
   return net.DebugString();
-}
-
-std::string TypeText(DataType type) {
-  return Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)),
-                " ");
 }
 
 class MemoryUseTest : public testing::TestWithParam<DeviceType> {

@@ -7,6 +7,7 @@
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/net/step_info.hpp"
+#include "net/channels_last_library.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -180,17 +181,6 @@ constexpr ModelCounts kCounts[] = {
     {"resnet50", 229, 90, 1, 0},  {"squeezenet", 73, 31, 1, 0}, {"vgg16", 40, 25, 1, 0},
 };
 
-// Computes in kNCHW, and says that it is faster in kNHWC.
-ConvLibrary ChannelsLastLibrary() {
-  ConvLibrary row = ConvertingLibrary([](Device* device, const ConvDescriptor& d) {
-    return Multiplexer::ConvolutionBy(d.has_private_layout() ? "counts_channels_last" : "native",
-                                      device, d);
-  });
-  row.name = "counts_channels_last";
-  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
-  return row;
-}
-
 std::unique_ptr<Net> MakeModel(const std::string& model) {
   NetParameter parameter = ReadNetParameter(DeployFile(model));
   parameter.mutable_layer(0)->mutable_input_param()->mutable_shape(0)->set_dim(0, 1);
@@ -237,7 +227,7 @@ TEST_P(ModelCountsTest, LaunchesOfAForward) {
 // The plan alone: nothing runs.
 TEST_P(ModelCountsTest, ConversionsAndCopies) {
   unsetenv("CAFFE_LIBRARY");
-  AddLibrary(ChannelsLastLibrary());
+  AddLibrary(ChannelsLastLibrary("counts_channels_last"));
   const auto net = MakeModel(GetParam().model);
   int copies = 0;
   for (const StepInfo& step : net->Steps()) copies += step.copies;

@@ -6,6 +6,7 @@
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/net/step_info.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 
 namespace caffe {
@@ -14,14 +15,6 @@ namespace {
 using Numbers = std::vector<double>;
 
 Device* Cpu() { return Runtime::Get().cpu(); }
-
-std::string LayerText(const std::string& type, const std::string& name,
-                      const std::vector<std::string>& bottoms, const std::string& top,
-                      const std::string& more = "") {
-  std::string text = "layer { name: '" + name + "' type: '" + type + "' ";
-  for (const std::string& bottom : bottoms) text += "bottom: '" + bottom + "' ";
-  return text + "top: '" + top + "' " + more + " } ";
-}
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs,
                      const std::string& window) {
@@ -48,10 +41,6 @@ std::string Text(const std::string& norm) {
          LayerText("Pooling", "pool3", {"conv2"}, "pool3",
                    "pooling_param { pool: AVE global_pooling: true }") +
          InnerProductText("ip", "pool3", 5) + LayerText("Softmax", "prob", {"ip"}, "prob");
-}
-
-std::string TypeText(DataType type) {
-  return "data_type: " + DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)) + " ";
 }
 
 class QuantizedLayoutsTest : public testing::TestWithParam<DataType> {

@@ -7,6 +7,8 @@
 
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "net/decoded.hpp"
+#include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/text.hpp"
@@ -68,27 +70,13 @@ NetParameter Calibrated(const std::string& text) {
   return saved;
 }
 
-std::string NetType(DataType type) {
-  return "data_type: " + DataTypeProto_Name(static_cast<DataTypeProto>(type.info().proto)) + " ";
-}
-
-Numbers Decoded(const BlobBase& blob) {
-  Numbers values(blob.count());
-  for (int64_t i = 0; i < blob.count(); ++i) {
-    const int code = blob.type() == kQuant8 ? static_cast<const uint8_t*>(blob.host_data())[i]
-                                            : static_cast<const uint16_t*>(blob.host_data())[i];
-    values[i] = blob.range().scale * (code - blob.range().zero);
-  }
-  return values;
-}
-
 class QuantizedResidualTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
   const auto [device, type] = GetParam();
   const NetParameter weights = Calibrated(ResidualText());
   const auto reference = MakeNet(ResidualText(), device);
-  const auto net = MakeNet(NetType(type) + ResidualText(), device);
+  const auto net = MakeNet(TypeText(type) + ResidualText(), device);
   for (Net* each : {reference.get(), net.get()}) {
     each->CopyTrainedLayersFrom(weights);
     FillInputs(each, 6);
@@ -109,7 +97,7 @@ TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
 
   NetParameter saved;
   net->ToProto(&saved);
-  const auto again = MakeNet(NetType(type) + ResidualText(), device);
+  const auto again = MakeNet(TypeText(type) + ResidualText(), device);
   again->CopyTrainedLayersFrom(saved);
   FillInputs(again.get(), 6);
   again->Forward();
@@ -120,8 +108,8 @@ TEST_P(QuantizedResidualTest, AgreesWithFloatAndComesBackFromAFile) {
 TEST_P(QuantizedResidualTest, CodesEqualThoseOfTheCpu) {
   const auto [device, type] = GetParam();
   const NetParameter weights = Calibrated(ResidualText());
-  const auto net = MakeNet(NetType(type) + ResidualText(), device),
-             host = MakeNet(NetType(type) + ResidualText(), Cpu());
+  const auto net = MakeNet(TypeText(type) + ResidualText(), device),
+             host = MakeNet(TypeText(type) + ResidualText(), Cpu());
   for (const bool layer_by_layer : {false, true}) {
     for (Net* each : {net.get(), host.get()}) {
       each->CopyTrainedLayersFrom(weights);
@@ -152,7 +140,7 @@ TEST_P(QuantizedResidualTest, RangesOfAllVersionsAreSaved) {
 TEST_P(QuantizedResidualTest, RunsInParts) {
   const auto [device, type] = GetParam();
   const NetParameter weights = Calibrated(ResidualText());
-  const auto net = MakeNet(NetType(type) + ResidualText(), device);
+  const auto net = MakeNet(TypeText(type) + ResidualText(), device);
   net->CopyTrainedLayersFrom(weights);
   FillInputs(net.get(), 6);
   net->Forward();

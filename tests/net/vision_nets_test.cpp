@@ -8,6 +8,7 @@
 
 #include "caffe/device/runtime.hpp"
 #include "io/temporary_folder.hpp"
+#include "net/decoded.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
@@ -260,19 +261,6 @@ TEST_P(VisionNetsTest, SizeOfABlobThatHasAGradient) {
 
 INSTANTIATE_TEST_SUITE_P(All, VisionNetsTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
-
-// What a blob of any type stands for.
-std::vector<double> Decoded(const BlobBase& blob) {
-  if (blob.type().is_float()) return blob.DataAsDouble();
-  std::vector<double> values(blob.count());
-  const auto* data = static_cast<const char*>(blob.host_data());
-  for (int64_t i = 0; i < blob.count(); ++i) {
-    unsigned code = 0;
-    std::memcpy(&code, data + i * blob.type().bytes(), blob.type().bytes());  // little endian
-    values[i] = (static_cast<double>(code) - blob.range().zero) * blob.range().scale;
-  }
-  return values;
-}
 
 // Layers that compute in float kinds alone stay float in nets of codes, with casts around them.
 TEST(VisionNetsOfCodesTest, ComputeNearlyWhatTheFloatNetDoes) {

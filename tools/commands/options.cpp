@@ -43,6 +43,9 @@ struct Parser {
         "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
         "ones")
         ->type_name("FILE");
+    Add("--map_weights", options.map_weights, "test time",
+        "use aligned weights of -weights in the file, which must not be changed or truncated "
+        "meanwhile, instead of a copy");
     Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
     Add("--gpu", options.gpu, "train test time tune transform quantize device_query",
@@ -147,8 +150,9 @@ struct Parser {
 
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
-      "lt",   "plan",    "train", "json", "self_test",       "self-test", "progress",
-      "help", "version", "bgr",   "rgb",  "bias_correction", "equalize",  "tune_ranges"};
+      "lt",        "plan",      "train",           "map_weights", "json",
+      "self_test", "self-test", "progress",        "help",        "version",
+      "bgr",       "rgb",       "bias_correction", "equalize",    "tune_ranges"};
   return names.count(name) > 0;
 }
 

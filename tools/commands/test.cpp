@@ -25,7 +25,7 @@ int TestCommand(const Options& options) {
   net_options.level = options.level;
   net_options.stages = options.stages;
   Net net(parameter, net_options);
-  net.CopyTrainedLayersFrom(options.weights);
+  net.CopyTrainedLayersFrom(options.weights, options.map_weights);
   log::Info(Concat("Running for ", options.iterations, " iterations."));
 
   std::unique_ptr<ProgressBar> bar;

@@ -73,7 +73,9 @@ int TimeCommand(const Options& options) {
     made = std::make_unique<Net>(parameter, net_options);
   }
   Net& net = *made;
-  if (!options.weights.empty()) net.CopyTrainedLayersFrom(options.weights);
+  if (!options.weights.empty()) {
+    net.CopyTrainedLayersFrom(options.weights, options.map_weights);
+  }
   net.UsePlaceholderRanges();
 
   // Stated before anything is allocated, but for the weights.

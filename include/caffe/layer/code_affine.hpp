@@ -25,6 +25,8 @@ class CodeAffine final : public Derived {
              DataType type, Device* device, const std::string& name);
   // Call this before Refresh, which throws if a scale or shift is infinite or NaN.
   void SetRanges(const QuantRange& x, const QuantRange& y);
+  // Of the numbers of the channels; 0 if there are none.
+  int64_t bytes() const { return numbers_ ? numbers_->bytes() : 0; }
   // y may be x. With `relu`, values below 0 become 0 after the rounding.
   void Launch(const Broadcast& shape, KernelArgument x, KernelArgument y, bool relu = false) const;
 
@@ -47,6 +49,8 @@ class CodeSlopes final : public Derived {
   CodeSlopes(const BlobBase* slopes, DataType type, Device* device, const std::string& name);
   // Call this before Refresh, which throws if a slope is infinite or NaN.
   void SetRanges(const QuantRange& x, const QuantRange& y);
+  // Of the numbers of the channels; 0 if there are none.
+  int64_t bytes() const { return numbers_ ? numbers_->bytes() : 0; }
   // y may be x.
   void Launch(const Broadcast& shape, KernelArgument x, KernelArgument y) const;
 

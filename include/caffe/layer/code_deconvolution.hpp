@@ -18,6 +18,9 @@ class CodeDeconvolution {
   // Parameters as in Deconvolution; `bias` may be null.
   CodeDeconvolution(const ConvSetup& setup, const BlobBase* weights, const BlobBase* bias,
                     const QuantizedParameters::Options& options, DataType type, Device* device);
+  // Bytes of the quantized parameters, and the scales of their codes: empty before Prepare.
+  int64_t bytes() const { return parameters_.bytes(); }
+  const std::vector<double>& scales() const { return parameters_.scales(); }
   // Brings the quantized parameters up to date.
   void Prepare(const QuantRange& x, const QuantRange& y);
   // Shapes of bottom and top.
@@ -26,10 +29,7 @@ class CodeDeconvolution {
  private:
   ConvSetup setup_;
   DataType type_;
-  // The weights as [outputs, channels / group, kernel…], in float.
-  std::shared_ptr<BlobBase> turned_;
-  DerivedBy turn_;
-  QuantizedParameters parameters_;
+  QuantizedParameters parameters_;  // codes [outputs, channels / group, kernel…]
   std::unique_ptr<Kernel> kernel_;
 };
 

@@ -22,6 +22,8 @@ class CodeTable final : public Derived {
             const std::string& name, std::unique_ptr<Kernel> kernel);
   // Call this before Refresh.
   void SetRanges(const QuantRange& x, const QuantRange& y);
+  // 0 if there is no table.
+  int64_t bytes() const { return table_ ? table_->bytes() : 0; }
   // y may be x.
   void Launch(const BlobBase& x, BlobBase* y) const;
 

@@ -63,6 +63,9 @@ class LayerBase {
   // Rebuilds stale derived copies of parameters (half copies of float masters, …). Called before
   // every Forward; must be cheap if nothing changed.
   virtual void PrepareParameters() {}
+  // Adds what PrepareParameters allocates on the device; may be called before it. For layers whose
+  // works do not count it.
+  virtual void CountMemory(struct WorkMemory* memory) const {}
   virtual void Forward(const BlobVec& bottom, const BlobVec& top) = 0;
   // Makes a way of computing this layer together with the layers after it that Facts().weighted
   // allows, for the shapes of the last Reshape. The last of these layers writes `top`. The default
@@ -152,6 +155,8 @@ class LayerBase {
   // An argument of type Scaletype: `factor` itself for float kinds, as integers for quantized ones.
   KernelArgument Scale(double factor) const;
 
+  // The layer reads its parameters on the host alone: no device need hold them.
+  void NoteHostParameters(struct WorkMemory* memory) const;
   QuantRange Observed(DataType type, const std::vector<BlobRange>& ranges, int index,
                       const char* what) const;
 

@@ -37,13 +37,13 @@ class OperatorWeights {
   void SetRanges(const QuantRange& in, const QuantRange& out);
   // Brings all copies up to date; call it before a forward. With `free_sources`, the device then
   // holds only the copies that the operator reads: no float master of half weights, and no folded
-  // float weights of which there is a half copy.
+  // float weights of which there is a half copy or codes.
   void Refresh(bool free_sources = false);
   // Adds what Refresh allocates and does not free. `free_sources` is its argument; with `prepared`,
   // Free follows it, if there is no backward pass.
   void CountMemory(bool free_sources, bool prepared, WorkMemory* memory) const;
   // Frees the memory of weights(), of which an operator holds all in a prepared form. The next access
-  // makes them again. Codes stay.
+  // makes them again.
   void Free();
 
   bool quantized() const { return type_.is_quantized(); }

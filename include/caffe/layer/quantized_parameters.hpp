@@ -11,6 +11,7 @@
 namespace caffe {
 
 class LayerParameter;
+class PackedParameter;
 
 // The integers with which a convolution or an inner product computes, derived from its float
 // weights and bias and from the ranges of its bottom and top. For each output channel c
@@ -20,6 +21,9 @@ class LayerParameter;
 // They are computed in double on the host. Per tensor, all channels use the largest s_w. If a range
 // [low, high] of the weights is given, max(|low| / (q + 1), |high| / q) replaces max |w| / q, so
 // that a stored range reproduces its scale; weights beyond it are clamped.
+//
+// If a file stores the weights as such codes (PackedParameter), these are taken as they are, with
+// their scales; then there is no float copy of the weights. Other codes are decoded row by row.
 class QuantizedParameters final : public Derived {
  public:
   // How the weights' scales are chosen.
@@ -32,10 +36,11 @@ class QuantizedParameters final : public Derived {
     Options(const LayerParameter& layer, int64_t channels);
   };
   struct Source {
-    const BlobBase* weights = nullptr;  // [channels, depth], or [depth, channels] if transposed
-    const BlobBase* bias = nullptr;     // [channels]; may be null
-    int64_t channels = 0;
-    bool transposed = false;
+    // [group, outer, channels / group, inner]: channel g channels / group + j has the elements
+    // [g, :, j, :], as in LayerFacts::Weighted.
+    const BlobBase* weights = nullptr;
+    const BlobBase* bias = nullptr;  // [channels]; may be null
+    int64_t channels = 0, group = 1, outer = 1;
     Options options;
     // The activation of the epilogue, and the slopes of PReLU, one for each channel or one for all.
     // Sums below 0 have the factor slope s_in s_w / s_out.
@@ -49,13 +54,28 @@ class QuantizedParameters final : public Derived {
   // Codes [channels, depth].
   const BlobBase& codes() const { return *codes_; }
   QuantArguments arguments() const;
+  // Whether the codes of a file are taken in their memory. Valid after SetRanges.
+  bool takes_stored_codes() const { return source_.outer == 1 && StoredCodes() != nullptr; }
+  // Bytes of codes and of the arrays in arguments().
+  int64_t bytes() const { return codes_->bytes() + channels_->bytes(); }
   // Bytes of the arrays in arguments().
   int64_t channel_bytes() const;
   // s_w of each channel.
   const std::vector<double>& scales() const { return scales_; }
 
  private:
+  class Rows;
+
+  // The elements of a channel, one after the other.
+  template <class T> void Gather(const T* weights, int64_t channel, T* row) const;
   void Build() override;
+  // Those of the file, if they and their scales are what the layer computes with.
+  std::shared_ptr<const PackedParameter> StoredCodes() const;
+  std::vector<double> FindScales(const Rows& weights, const float* bias) const;
+  // Returns the sum of codes - zero point of each channel.
+  std::vector<int64_t> StoreCodes(const Rows& weights);
+  std::vector<int64_t> TakeCodes(const PackedParameter& stored);
+  void StoreFactors(const std::vector<int64_t>& sums, const float* bias);
   double Slope(int64_t channel) const;
 
   Source source_;

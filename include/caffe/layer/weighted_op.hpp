@@ -46,7 +46,7 @@ class WeightedOp {
   PreparedWeights prepared_;
 
  private:
-  bool FreesWeights() const { return forward_only_ && prepared_.data() && !weights_->quantized(); }
+  bool FreesWeights() const { return forward_only_ && prepared_.data(); }
 
   bool forward_only_ = false;
 };

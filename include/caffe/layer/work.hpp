@@ -72,6 +72,7 @@ class LayerWork : public Work {
       : layer_(layer), bottom_(bottom), top_(top) {}
   // Of blobs().
   int64_t parameter_bytes() const override;
+  void CountMemory(WorkMemory* memory) const override;
   void Prepare() override;
   void Run(DevicePtr workspace) override;
   void Repeat(DevicePtr workspace) override;

@@ -13,7 +13,8 @@ class LayerRegistry;
 // [0, C) or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): the same
 // per class, [C], 0 for a class without items. No gradient.
 // accuracy_param: top_k (1), axis (1), ignore_label.
-// Types: float kinds.
+// Types: float kinds, quant8 and quant16: codes have the order of their values. Tops are always
+// float.
 class Accuracy : public LayerBase {
  public:
   using LayerBase::LayerBase;

@@ -45,6 +45,7 @@ class BatchNorm : public LayerBase {
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
   LayerFacts Facts() const override;
+  void CountMemory(WorkMemory* memory) const override;
 
  private:
   class TrainingWork;

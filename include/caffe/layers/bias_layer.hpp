@@ -28,6 +28,7 @@ class Bias : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  void CountMemory(WorkMemory* memory) const override;
 
  private:
   int axis_ = 0;  // of bottom 0, where b begins

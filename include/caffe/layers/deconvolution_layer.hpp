@@ -34,6 +34,7 @@ class Deconvolution : public WeightedLayer {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  void CountMemory(WorkMemory* memory) const override;
   std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                      std::shared_ptr<OperatorWeights> weights, bool backward,
                                      LayoutPair layouts) const override;

@@ -19,7 +19,8 @@ class LayerRegistry;
 //   bottom 1:            its last two extents
 // bottom 0: [N, C, H, W]; bottom 1 (optional): 4 axes, it gets no gradient; top 0: [N, C, h, w].
 // interp_param: height, width, zoom_factor, shrink_factor, pad_beg (0), pad_end (0).
-// Types: float kinds.
+// Types: float kinds; quant8 and quant16 forward: the mean of codes, rounded once, half away from
+// zero, in the range of the bottom.
 class Interp : public LayerBase {
  public:
   using LayerBase::LayerBase;

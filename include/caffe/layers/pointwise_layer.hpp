@@ -71,6 +71,7 @@ class Pointwise : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  void CountMemory(WorkMemory* memory) const override;
   const PointwiseFormula& formula() const { return formula_; }
 
  private:

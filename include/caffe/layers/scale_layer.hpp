@@ -34,6 +34,7 @@ class Scale : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  void CountMemory(WorkMemory* memory) const override;
 
  private:
   // Whether Backward reads the bottom's data.

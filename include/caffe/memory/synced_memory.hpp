@@ -90,6 +90,19 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   // The same, with a source that this memory keeps until the content is written or made, and whose
   // content counts as written now: making it changes no version.
   void OwnSource(std::shared_ptr<Source> source);
+  // Drops the content as OwnSource does. `form` has it as a file stores it, and stays until it is
+  // written by other accesses than a view. An operator that reads the form needs no content.
+  void SetForm(std::shared_ptr<Source> form);
+  // Null without SetForm, and after the content was written.
+  const std::shared_ptr<Source>& form() const { return form_; }
+  // False if a view may have written the content after SetForm.
+  bool form_is_content() const { return version_ == form_version_; }
+  // Takes bytes that others read, too, as the content, without a copy where the device is the CPU.
+  // They are never written: before the first write the content is copied to memory of its own. In
+  // an arena and while a view exists, they are copied at once.
+  void Adopt(std::shared_ptr<const void> bytes);
+  // Whether the host copy is still the adopted bytes.
+  bool adopted() const { return adopted_; }
   // Frees the memory; the next access calls `source` to make the same content again, so the version
   // stays. Does nothing if there is no content, while a view exists, and in an arena.
   void FreeUntilAccess(std::weak_ptr<Source> source);
@@ -106,7 +119,8 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
     int64_t offset;
     uint64_t version;
     std::weak_ptr<Source> source;
-    std::shared_ptr<Source> own_source;
+    std::shared_ptr<Source> own_source, form;
+    uint64_t form_version;
     bool same_content;
   };
   State Save() const;
@@ -128,6 +142,9 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   void CheckFits(const DeviceBuffer& buffer, int64_t offset) const;
   void TakeOwnBuffer();
   void SeparateHostCopy();
+  void CopyAdopted();
+  void ForgetAdopted();
+  void Written();
 
   int64_t bytes_;
   Device* device_;
@@ -141,6 +158,9 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   std::weak_ptr<Source> source_;
   std::shared_ptr<Source> own_source_;
   bool same_content_ = false;  // what the source makes is what there was
+  std::shared_ptr<Source> form_;
+  uint64_t form_version_ = 0;
+  bool adopted_ = false;  // host_ must not be written
 };
 
 }  // namespace caffe

@@ -139,8 +139,10 @@ class Net {
   // Shares the parameters of the other net's layers of the same names: one memory.
   void ShareTrainedLayersWith(const Net& other);
   void CopyTrainedLayersFrom(const NetParameter& trained);
-  // Reads a caffemodel, or several separated by commas.
-  void CopyTrainedLayersFrom(const std::string& path);
+  // Reads a caffemodel, or several separated by commas. With `map`, aligned arrays that are used as
+  // the file stores them are not copied: see WeightsFile::Map. Such a file must not be changed or
+  // truncated while the net exists.
+  void CopyTrainedLayersFrom(const std::string& path, bool map = false);
   void ToProto(NetParameter* parameter, bool write_diff = false) const;
   // Writes weights as HDF5 in BVLC's layout. CopyTrainedLayersFrom reads such files, too.
   void SaveHDF5(const std::string& path, bool write_diff = false) const;

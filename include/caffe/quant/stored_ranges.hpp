@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/core/data_type.hpp"
+
 namespace caffe {
 
 class NetParameter;
@@ -47,6 +49,9 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net);
 // channels. Throws, naming layer and parameter, if a range is missing.
 bool HasCodedParameters(const NetParameter& file);
 void DecodeParameters(NetParameter* file);
+// The range of parameter `index` of a layer, which is stored as codes of `type`; the same error.
+const StoredRange& RangeOfCodes(const StoredRanges& ranges, const std::string& layer, int index,
+                                DataType type);
 
 // The range under which a parameter with these scales is stored: [-128 s, 127 s], likewise for 16
 // bits, so that the affine formula returns the scale and the middle zero point.

@@ -53,9 +53,10 @@ NetParameter RemoveCasts(NetParameter model, TransformNotes* notes);
 // products, and other parameters of at least 4096 elements. A parameter that overflows half stays.
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes);
 
-// Stores weights of convolutions and inner products as codes of quant8 or quant16 with symmetric
-// ranges in NetParameter.quantizer: one range for each output channel if channels are the first
-// axis of the weights, else one for all. Readers decode them to float.
+// Stores weights of convolutions and inner products as symmetric codes of quant8 or quant16, with
+// their scales in NetParameter.quantizer: one for each output channel if channels are the first axis
+// of the weights, else one for all. Nets that compute in the type take the codes as they are; others
+// decode them to float.
 NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* notes);
 
 struct TransformOptions {

@@ -26,6 +26,11 @@ ProgramBuilder& ProgramBuilder::Define(const std::string& name, int64_t value) {
   return Define(name, std::to_string(value));
 }
 
+ProgramBuilder& ProgramBuilder::Option(const std::string& option) {
+  options_ += " " + option;
+  return *this;
+}
+
 ProgramBuilder& ProgramBuilder::Fold(const std::string& parameter, int64_t value) {
   folds_[parameter] = value;
   return *this;
@@ -57,6 +62,8 @@ ProgramText ProgramBuilder::Text() const {
       device_->info().architecture == "opencl" || device_->backend() == Backend::kOpenCl;
   const std::string dialect = opencl ? "dialect/opencl" : "dialect/cuda";
   program.options = opencl ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-fmad=false";
+
+  program.options += options_;
 
   std::set<std::string> words = words_;
   words.insert({types_.compute.word(), types_.in.word(), types_.out.word()});

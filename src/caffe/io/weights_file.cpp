@@ -1,6 +1,7 @@
 #include "caffe/io/weights_file.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,7 @@ class WeightsFile::File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
+  int descriptor() const { return descriptor_; }
   int64_t size() const { return size_; }
   int64_t position() const { return position_; }
   void Skip(int64_t bytes) { position_ += bytes; }
@@ -91,6 +93,28 @@ class WeightsFile::File {
   int64_t size_ = 0, position_ = 0, start_ = 0;
 };
 
+// A file in memory, read only.
+class WeightsFile::Mapping {
+ public:
+  // Invalid if the file cannot be mapped or has another size by now.
+  explicit Mapping(const File& file) : size_(static_cast<size_t>(file.size())) {
+    struct stat status;
+    if (fstat(file.descriptor(), &status) != 0 || status.st_size != file.size()) return;
+    void* const first = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+    if (first != MAP_FAILED) first_ = static_cast<const char*>(first);
+  }
+  ~Mapping() {
+    if (first_) munmap(const_cast<char*>(first_), size_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  const char* first() const { return first_; }
+
+ private:
+  size_t size_;
+  const char* first_ = nullptr;
+};
+
 namespace {
 
 void PutVarint(uint64_t value, std::string* out) {
@@ -133,7 +157,6 @@ struct WeightsFile::Outline {
       if (!length || *length > static_cast<uint64_t>(end - file->position())) return false;
       const int64_t bytes = static_cast<int64_t>(*length);
       if (level == Level::kNet && field == NetParameter::kLayersFieldNumber) return false;
-      if (level == Level::kBlob && field == BlobProto::kPackedDataFieldNumber) return false;
       const bool layer = level == Level::kNet && field == NetParameter::kLayerFieldNumber;
       const bool blob = level == Level::kLayer && field == LayerParameter::kBlobsFieldNumber;
       if (layer || blob) {
@@ -144,22 +167,26 @@ struct WeightsFile::Outline {
         PutVarint(*tag, out);
         PutVarint(part.size(), out);
         *out += part;
-      } else if (level == Level::kBlob && field == BlobProto::kDataFieldNumber && bytes >= kLarge &&
-                 bytes % 4 == 0) {
-        if (span.elements >= 0) return false;
-        span = {file->position(), bytes / 4};
+      } else if (level == Level::kBlob && bytes >= kLarge &&
+                 ((field == BlobProto::kDataFieldNumber && bytes % 4 == 0) ||
+                  field == BlobProto::kPackedDataFieldNumber)) {
+        if (span.bytes >= 0) return false;
+        span = {file->position(), bytes, field == BlobProto::kPackedDataFieldNumber};
+        file->Skip(bytes);
+      } else if (level == Level::kBlob && field == static_cast<uint64_t>(kPaddingField)) {
         file->Skip(bytes);
       } else {
-        // All arrays of a blob but small ones of data.
+        // All arrays of a blob but large ones of data.
         other_arrays =
-            other_arrays || (level == Level::kBlob && field != BlobProto::kShapeFieldNumber);
+            other_arrays || (level == Level::kBlob && field != BlobProto::kShapeFieldNumber &&
+                             field != BlobProto::kDataTypeNameFieldNumber);
         PutVarint(*tag, out);
         PutVarint(*length, out);
         if (out->size() + *length > kMostOutline || !file->Get(out, bytes)) return false;
       }
     }
     if (level == Level::kBlob) spans->push_back(span);
-    return file->position() == end && !(span.elements >= 0 && other_arrays);
+    return file->position() == end && !(span.bytes >= 0 && other_arrays);
   }
 };
 
@@ -190,13 +217,29 @@ WeightsFile::~WeightsFile() = default;
 WeightsFile::WeightsFile(WeightsFile&&) noexcept = default;
 
 int64_t WeightsFile::Elements(int blob) const {
-  return spans_.empty() ? -1 : spans_[blob].elements;
+  if (spans_.empty() || spans_[blob].packed || spans_[blob].bytes < 0) return -1;
+  return spans_[blob].bytes / 4;
+}
+
+int64_t WeightsFile::PackedBytes(int blob) const {
+  return spans_.empty() || !spans_[blob].packed ? -1 : spans_[blob].bytes;
+}
+
+void WeightsFile::ReadPacked(int blob, char* target) const {
+  file_->ReadAt(spans_[blob].offset, spans_[blob].bytes, target);
+}
+
+std::shared_ptr<const char> WeightsFile::Map(int blob) const {
+  if (spans_.empty() || spans_[blob].bytes < 0 || spans_[blob].offset % kAlignment != 0) return {};
+  if (!mapping_) mapping_ = std::make_shared<Mapping>(*file_);
+  if (!mapping_->first()) return {};
+  return {mapping_, mapping_->first() + spans_[blob].offset};
 }
 
 void WeightsFile::Read(int blob, int64_t first, int64_t count, float* target) const {
   const Span& span = spans_[blob];
-  CAFFE_CHECK(first >= 0 && count >= 0 && first + count <= span.elements, "elements ", first,
-              " to ", first + count, " of ", span.elements);
+  CAFFE_CHECK(first >= 0 && count >= 0 && first + count <= span.bytes / 4, "elements ", first,
+              " to ", first + count, " of ", span.bytes / 4);
   file_->ReadAt(span.offset + 4 * first, 4 * count, reinterpret_cast<char*>(target));
 }
 

@@ -25,27 +25,12 @@ CodeDeconvolution::CodeDeconvolution(const ConvSetup& setup, const BlobBase* wei
                                      const QuantizedParameters::Options& options, DataType type,
                                      Device* device)
     : setup_(setup), type_(type) {
-  const int64_t inputs = setup.channels / setup.group, outputs = setup.outputs / setup.group;
-  const int64_t taps = ShapeCount(setup.window.kernel);
-  turned_ = MakeBlob(kFloat, device, {setup.outputs, inputs * taps},
-                     weights->name() + " by output channel");
-  turn_ = DerivedBy({weights}, [=, turned = turned_.get(), group = setup.group] {
-    const float* from = static_cast<const float*>(weights->host_data());
-    float* to = static_cast<float*>(turned->mutable_host_data());
-    for (int64_t g = 0; g < group; ++g) {
-      for (int64_t i = 0; i < inputs; ++i) {
-        for (int64_t o = 0; o < outputs; ++o) {
-          const float* source = from + ((g * inputs + i) * outputs + o) * taps;
-          float* target = to + ((g * outputs + o) * inputs + i) * taps;
-          for (int64_t k = 0; k < taps; ++k) target[k] = source[k];
-        }
-      }
-    }
-  });
   QuantizedParameters::Source source;
-  source.weights = turned_.get();
+  source.weights = weights;
   source.bias = bias;
   source.channels = setup.outputs;
+  source.group = setup.group;
+  source.outer = setup.channels / setup.group;
   source.options = options;
   parameters_ = QuantizedParameters(source, type, device);
   kernel_ = ProgramBuilder(device, "deconvolve")
@@ -56,7 +41,6 @@ CodeDeconvolution::CodeDeconvolution(const ConvSetup& setup, const BlobBase* wei
 }
 
 void CodeDeconvolution::Prepare(const QuantRange& x, const QuantRange& y) {
-  turn_.Refresh();
   // The kernel subtracts the zero point of x, because not every tap meets an input: the bias has no
   // part for it.
   parameters_.SetRanges({x.scale, 0, x.observed}, y);

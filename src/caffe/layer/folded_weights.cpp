@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
 namespace {
@@ -48,7 +49,7 @@ void FoldedWeights::Build() {
       shift[c] = shift[c] * s + t;
     }
   }
-  std::vector<double> weights = weights_->DataAsDouble();
+  std::vector<double> weights = ParameterValues(*weights_);
   const int64_t per_group = channels / layout_.group;
   const int64_t inner =
       static_cast<int64_t>(weights.size()) / (layout_.group * layout_.outer * per_group);

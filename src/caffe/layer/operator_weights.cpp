@@ -6,7 +6,7 @@
 
 namespace caffe {
 
-// Makes folded weights, or a copy in another type, again.
+// Makes folded weights, a copy in another type, or codes again.
 class OperatorWeights::Remake final : public SyncedMemory::Source {
  public:
   explicit Remake(OperatorWeights* weights) : weights_(weights) {}
@@ -14,6 +14,8 @@ class OperatorWeights::Remake final : public SyncedMemory::Source {
     const OperatorWeights& w = *weights_;
     if (w.folded_ && memory == w.folded_->weights().data_memory().get()) {
       w.folded_->Rebuild();
+    } else if (w.quantized()) {
+      weights_->codes_.Rebuild();
     } else {
       weights_->copy_.Rebuild();
     }
@@ -34,10 +36,10 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
     quantizer.limits.clear();
   }
   if (quantized()) {
-    const bool transposed = source_.layout.outer > 1;
-    codes_ = QuantizedParameters({weights, bias, source_.layout.channels, transposed, quantizer,
-                                  source_.activation, source_.slopes},
-                                 type, device);
+    codes_ =
+        QuantizedParameters({weights, bias, source_.layout.channels, source_.layout.group,
+                             source_.layout.outer, quantizer, source_.activation, source_.slopes},
+                            type, device);
     return;
   }
   if (source_.pseudo) {
@@ -71,16 +73,21 @@ void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* 
       for (const BlobBase* blob : map.sources) absent(blob);
     }
   }
+  const bool frees = free_sources && prepared;
   if (quantized()) {
-    memory->derived +=
-        source_.weights->count() * static_cast<int64_t>(type_.bytes()) + channel_bytes();
-    if (folded_ && on_host) memory->derived += folded_->weights().bytes() + folded_->bias().bytes();
+    const bool adopts = on_host && codes_.takes_stored_codes();
+    memory->derived += channel_bytes();
+    if (!frees && !adopts) memory->derived += codes_.codes().bytes();
+    if (folded_ && on_host) {
+      memory->derived += folded_->bias().bytes() + (free_sources ? 0 : folded_->weights().bytes());
+    }
     absent(source_.weights);
     absent(source_.bias);
     return;
   }
-  const bool frees = free_sources && prepared, converts = copy_.converts();
-  if (converts && !frees) memory->derived += copy_.blob().bytes();
+  const bool converts = copy_.converts();
+  const bool adopts = converts && on_host && copy_.takes_stored();
+  if (converts && !frees && !adopts) memory->derived += copy_.blob().bytes();
   if (pseudo_) memory->derived += pseudo_->blob().bytes();
   const bool frees_source = free_sources && (converts || prepared);
   if (folded_) {
@@ -94,7 +101,7 @@ void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* 
 void OperatorWeights::Refresh(bool free_sources) {
   if (folded_) folded_->Refresh();
   if (quantized()) {
-    codes_.Refresh();
+    if (codes_.Refresh() && free_sources && folded_) FreeSource();
     return;
   }
   if (pseudo_) pseudo_->Refresh();
@@ -113,8 +120,9 @@ void OperatorWeights::FreeSource() {
 }
 
 void OperatorWeights::Free() {
-  if (quantized()) return;
-  if (copy_.converts()) {
+  if (quantized()) {
+    codes_.codes().data_memory()->FreeUntilAccess(remake_);
+  } else if (copy_.converts()) {
     copy_.blob().data_memory()->FreeUntilAccess(remake_);
   } else {
     FreeSource();

@@ -1,6 +1,7 @@
 #include "caffe/layer/parameter_copy.hpp"
 
 #include "caffe/device/program_builder.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
 
@@ -16,12 +17,22 @@ ParameterCopy::ParameterCopy(const BlobBase* source, DataType type, Device* devi
                  ->CreateKernel("convert");
 }
 
+std::shared_ptr<const PackedParameter> ParameterCopy::Stored() const {
+  auto stored = copy_ ? PackedParameter::Of(*source_) : nullptr;
+  return stored && stored->type() == copy_->type() ? stored : nullptr;
+}
+
 void ParameterCopy::Build() {
   if (!copy_) {
     source_->device_data();  // uploads a stale device copy now, not in the forward
     return;
   }
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
+  if (const auto stored = Stored()) {
+    copy_->data_memory()->Adopt(stored->elements());
+    copy_->device_data();  // uploaded now, not in the forward that follows
+    return;
+  }
   copy_->data_memory()->ForgetHostWrites();  // if it was freed, it is not made for this
   convert_->Launch(source_->count(),
                    {source_->count(), source_->Data(), copy_->MutableData(), 1.0, 1.0, 0.0, 0.0});

@@ -6,6 +6,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
@@ -19,16 +20,31 @@ std::vector<const BlobBase*> Blobs(const QuantizedParameters::Source& source) {
 }
 
 template <class Code>
-int64_t StoreRow(const float* weights, int64_t depth, int64_t step, double scale, int64_t most,
-                 Code* codes) {
+int64_t StoreRow(const float* weights, int64_t depth, double scale, int64_t most, void* row) {
+  Code* codes = static_cast<Code*>(row);
   int64_t sum = 0;
   for (int64_t i = 0; i < depth; ++i) {
-    const int64_t rounded = std::llround(static_cast<double>(weights[i * step]) / scale);
+    const int64_t rounded = std::llround(static_cast<double>(weights[i]) / scale);
     const int64_t value = std::clamp(rounded, -most, most);
     codes[i] = static_cast<Code>(value + most + 1);
     sum += value;
   }
   return sum;
+}
+
+template <class Code> int64_t SumOfRow(const char* row, int64_t depth) {
+  const Code* codes = reinterpret_cast<const Code*>(row);
+  int64_t sum = 0;
+  for (int64_t i = 0; i < depth; ++i) sum += codes[i];
+  return sum;
+}
+
+// The largest magnitude of a code - zero point, and of the code of a bias.
+double Most(DataType type) { return type == kQuant8 ? 127 : 32767; }
+double MostBias(DataType type) { return type == kQuant8 ? 0x1p30 : 0x1p46; }
+
+const float* Floats(const BlobBase* blob) {
+  return blob ? static_cast<const float*>(blob->host_data()) : nullptr;
 }
 
 }  // namespace
@@ -72,52 +88,166 @@ void QuantizedParameters::SetRanges(const QuantRange& in, const QuantRange& out)
   SetKey({reinterpret_cast<const char*>(key), sizeof(key)});
 }
 
-void QuantizedParameters::Build() {
-  const int64_t channels = source_.channels;
-  const double most = type_ == kQuant8 ? 127 : 32767,
-               most_bias = type_ == kQuant8 ? 0x1p30 : 0x1p46;
-  const float* weights = static_cast<const float*>(source_.weights->host_data());
-  const float* bias = source_.bias ? static_cast<const float*>(source_.bias->host_data()) : nullptr;
-  const int64_t channel_step = source_.transposed ? 1 : depth_;
-  const int64_t step = source_.transposed ? channels : 1;
-  scales_.assign(channels, 0);
-  for (int64_t c = 0; c < channels; ++c) {
+template <class T>
+void QuantizedParameters::Gather(const T* weights, int64_t channel, T* row) const {
+  const int64_t per_group = source_.channels / source_.group, inner = depth_ / source_.outer;
+  const int64_t group = channel / per_group;
+  const T* from = weights + (group * source_.outer * per_group + channel % per_group) * inner;
+  for (int64_t o = 0; o < source_.outer; ++o) {
+    std::copy(from, from + inner, row);
+    from += per_group * inner;
+    row += inner;
+  }
+}
+
+// The weights of each channel in float.
+class QuantizedParameters::Rows {
+ public:
+  explicit Rows(const QuantizedParameters& parameters)
+      : parameters_(parameters),
+        depth_(parameters.depth_),
+        packed_(PackedParameter::Of(*parameters.source_.weights)) {
+    if (!packed_) {
+      weights_ = Floats(parameters.source_.weights);
+    } else if (!contiguous()) {
+      decoded_.resize(packed_->count());
+      packed_->Decode(0, packed_->count(), decoded_.data());
+      weights_ = decoded_.data();
+    }
+    row_.resize(depth_);
+  }
+  // Valid until the next call.
+  const float* Row(int64_t channel) const {
+    if (!weights_) {
+      packed_->Decode(channel * depth_, depth_, row_.data());
+    } else if (!contiguous()) {
+      parameters_.Gather(weights_, channel, row_.data());
+    } else {
+      return weights_ + channel * depth_;
+    }
+    return row_.data();
+  }
+
+ private:
+  bool contiguous() const { return parameters_.source_.outer == 1; }
+
+  const QuantizedParameters& parameters_;
+  const int64_t depth_;
+  const std::shared_ptr<const PackedParameter> packed_;
+  const float* weights_ = nullptr;
+  std::vector<float> decoded_;
+  mutable std::vector<float> row_;
+};
+
+std::vector<double> QuantizedParameters::FindScales(const Rows& weights, const float* bias) const {
+  const double most = Most(type_);
+  std::vector<double> scales(source_.channels, 0);
+  for (int64_t c = 0; c < source_.channels; ++c) {
+    const float* row = weights.Row(c);
     double largest = 0;
     bool finite = !bias || std::isfinite(bias[c]);
     for (int64_t i = 0; i < depth_; ++i) {
-      const double value = weights[c * channel_step + i * step];
+      const double value = row[i];
       finite = finite && std::isfinite(value);
       largest = std::max(largest, std::abs(value));
     }
     CAFFE_CHECK(finite, "blob ", source_.weights->name(),
                 " or its bias holds infinities or NaN in ", "channel ", c,
                 "; it cannot be quantized");
-    scales_[c] = largest / most;
-    if (!source_.options.limits.empty()) {
-      const auto& [low, high] = source_.options.limits[source_.options.limits.size() == 1 ? 0 : c];
-      scales_[c] = std::max(std::abs(low) / (most + 1), std::abs(high) / most);
+    scales[c] = largest / most;
+    const auto& limits = source_.options.limits;
+    if (!limits.empty()) {
+      const auto& [low, high] = limits[limits.size() == 1 ? 0 : c];
+      scales[c] = std::max(std::abs(low) / (most + 1), std::abs(high) / most);
     }
-    if (bias) scales_[c] = std::max(scales_[c], std::abs(bias[c]) / (in_.scale * most_bias));
+    if (bias) {
+      scales[c] = std::max(scales[c], std::abs(bias[c]) / (in_.scale * MostBias(type_)));
+    }
   }
   if (source_.options.per_tensor)
-    scales_.assign(channels, *std::max_element(scales_.begin(), scales_.end()));
-  for (double& scale : scales_) scale = scale == 0 ? 1 : std::max(scale, 0x1p-126);
+    scales.assign(source_.channels, *std::max_element(scales.begin(), scales.end()));
+  for (double& scale : scales) scale = scale == 0 ? 1 : std::max(scale, 0x1p-126);
+  return scales;
+}
 
+std::shared_ptr<const PackedParameter> QuantizedParameters::StoredCodes() const {
+  auto stored = PackedParameter::Of(*source_.weights);
+  if (!stored || stored->type() != type_ || !stored->symmetric()) return nullptr;
+  const std::vector<QuantRange>& ranges = stored->channels();
+  const size_t channels = static_cast<size_t>(source_.channels);
+  const auto& limits = source_.options.limits;
+  if (ranges.size() != 1 &&
+      (ranges.size() != channels || source_.outer != 1 || source_.options.per_tensor)) {
+    return nullptr;
+  }
+  const float* bias = Floats(source_.bias);
+  const double most = Most(type_);
+  for (size_t c = 0; c < channels; ++c) {
+    const double scale = ranges[ranges.size() == 1 ? 0 : c].scale;
+    if (bias && !(std::abs(bias[c]) <= scale * in_.scale * MostBias(type_))) return nullptr;
+    if (limits.empty()) continue;
+    const auto& [low, high] = limits[limits.size() == 1 ? 0 : c];
+    if (scale != std::max(std::abs(low) / (most + 1), std::abs(high) / most)) return nullptr;
+  }
+  return stored;
+}
+
+std::vector<int64_t> QuantizedParameters::TakeCodes(const PackedParameter& stored) {
+  const int64_t bytes = static_cast<int64_t>(type_.bytes());
+  const int64_t zero = WeightZero(type_);
+  const std::vector<QuantRange>& ranges = stored.channels();
+  const char* codes = stored.elements().get();
+  if (source_.outer == 1) {
+    codes_->data_memory()->Adopt(stored.elements());
+  } else {
+    codes_->data_memory()->ForgetHostWrites();  // if they were freed, they are not made for this
+    char* own = static_cast<char*>(codes_->mutable_host_data());
+    for (int64_t c = 0; c < source_.channels; ++c) {
+      char* row = own + c * depth_ * bytes;
+      if (bytes == 1) {
+        Gather(codes, c, row);
+      } else {
+        Gather(reinterpret_cast<const uint16_t*>(codes), c, reinterpret_cast<uint16_t*>(row));
+      }
+    }
+    codes = own;
+  }
+  scales_.clear();
+  std::vector<int64_t> sums;
+  for (int64_t c = 0; c < source_.channels; ++c) {
+    scales_.push_back(ranges[ranges.size() == 1 ? 0 : c].scale);
+    const char* row = codes + c * depth_ * bytes;
+    const int64_t sum =
+        bytes == 1 ? SumOfRow<uint8_t>(row, depth_) : SumOfRow<uint16_t>(row, depth_);
+    sums.push_back(sum - zero * depth_);
+  }
+  return sums;
+}
+
+std::vector<int64_t> QuantizedParameters::StoreCodes(const Rows& weights) {
+  codes_->data_memory()->ForgetHostWrites();  // if they were freed, they are not made for this
   char* codes = static_cast<char*>(codes_->mutable_host_data());
+  const int64_t most = static_cast<int64_t>(Most(type_));
+  std::vector<int64_t> sums;
+  for (int64_t c = 0; c < source_.channels; ++c) {
+    const float* row = weights.Row(c);
+    char* target = codes + c * depth_ * static_cast<int64_t>(type_.bytes());
+    sums.push_back(type_ == kQuant8 ? StoreRow<uint8_t>(row, depth_, scales_[c], most, target)
+                                    : StoreRow<uint16_t>(row, depth_, scales_[c], most, target));
+  }
+  return sums;
+}
+
+void QuantizedParameters::StoreFactors(const std::vector<int64_t>& sums, const float* bias) {
+  const int64_t channels = source_.channels;
+  const double most_bias = MostBias(type_);
   std::vector<int64_t> bias_codes(channels);
   // Multipliers and shifts, then those of sums below 0.
   std::vector<int32_t> factors(4 * channels);
   for (int64_t c = 0; c < channels; ++c) {
-    const float* row = weights + c * channel_step;
-    const int64_t limit = static_cast<int64_t>(most);
-    const int64_t sum = type_ == kQuant8
-                            ? StoreRow(row, depth_, step, scales_[c], limit,
-                                       reinterpret_cast<uint8_t*>(codes) + c * depth_)
-                            : StoreRow(row, depth_, step, scales_[c], limit,
-                                       reinterpret_cast<uint16_t*>(codes) + c * depth_);
     const double product = in_.scale * scales_[c];
     const double code = bias ? std::clamp(bias[c] / product, -most_bias, most_bias) : 0;
-    bias_codes[c] = std::llround(code) - in_.zero * sum;
+    bias_codes[c] = std::llround(code) - in_.zero * sums[c];
     const Requant factor = Requant::FromReal(product / out_.scale);
     factors[c] = factor.multiplier;
     factors[channels + c] = factor.shift;
@@ -129,6 +259,19 @@ void QuantizedParameters::Build() {
   char* bytes = static_cast<char*>(channels_->mutable_host_data());
   std::memcpy(bytes, bias_codes.data(), 8 * channels);
   std::memcpy(bytes + 8 * channels, factors.data(), 16 * channels);
+}
+
+void QuantizedParameters::Build() {
+  const float* bias = Floats(source_.bias);
+  std::vector<int64_t> sums;
+  if (const auto stored = StoredCodes()) {
+    sums = TakeCodes(*stored);
+  } else {
+    const Rows weights(*this);
+    scales_ = FindScales(weights, bias);
+    sums = StoreCodes(weights);
+  }
+  StoreFactors(sums, bias);
   // Uploaded now, not in the forward that follows.
   codes_->device_data();
   channels_->device_data();

@@ -1,6 +1,7 @@
 #include "caffe/layer/work.hpp"
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
 
 namespace caffe {
 
@@ -12,11 +13,18 @@ int64_t LayerWork::parameter_bytes() const {
   return bytes;
 }
 
+void LayerWork::CountMemory(WorkMemory* memory) const { layer_->CountMemory(memory); }
+
 void LayerWork::Prepare() { layer_->PrepareParameters(); }
 
 void LayerWork::Run(DevicePtr) { layer_->Forward(bottom_, top_); }
 
 void LayerWork::Repeat(DevicePtr) { layer_->RepeatForward(bottom_, top_); }
+
+void LayerBase::NoteHostParameters(WorkMemory* memory) const {
+  if (device()->host_accessible()) return;
+  for (const auto& blob : blobs_) memory->absent.insert(blob.get());
+}
 
 std::unique_ptr<Work> LayerBase::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                           const BlobVec& top) {

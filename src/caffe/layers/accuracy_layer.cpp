@@ -11,9 +11,11 @@ namespace caffe {
 
 void Accuracy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(layer_param().accuracy_param().top_k() > 0, Where(), ": top_k must be positive");
-  sum_.Place(device(), types());
+  const TypeTriple floats = TypeTriple::Equal(kFloat);
+  sum_.Place(device(), floats);
   hits_ = MakeKernel("loss/accuracy", "accuracy_hits");
-  if (top.size() > 1) per_class_ = MakeKernel("loss/accuracy", "accuracy_per_class");
+  if (top.size() > 1)
+    per_class_ = MakeKernel("loss/accuracy_per_class", "accuracy_per_class", floats);
 }
 
 void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -35,7 +37,7 @@ void Accuracy::Forward(const BlobVec& bottom, const BlobVec& top) {
   const AccuracyParameter& parameter = layer_param().accuracy_param();
   hits_->Launch(sum_.count(), {sum_.count(), channels_, inner_, parameter.top_k(),
                                parameter.has_ignore_label(), parameter.ignore_label(),
-                               bottom[0]->Data(), bottom[1]->Data(), sum_.terms().MutableData()});
+                               In(bottom, 0), bottom[1]->Data(), sum_.terms().MutableData()});
   sum_.Divide(0, top[0]);
   if (top.size() > 1) {
     per_class_->Launch(channels_, {channels_, sum_.count(), bottom[1]->Data(), sum_.terms().Data(),
@@ -65,7 +67,9 @@ void RegisterAccuracyLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.min_bottom = traits.max_bottom = 2;
   traits.max_top = 2;
+  traits.types = BuiltInTypes();
   traits.float_bottoms = {1};
+  traits.float_tops = {0, 1};
   traits.no_gradient_bottoms = {0, 1};
   traits.backward = false;
   traits.summary = "share of items whose label is among the top_k scores";

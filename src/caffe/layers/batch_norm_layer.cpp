@@ -242,6 +242,11 @@ CodeAffine::Function BatchNorm::GlobalAffine() const {
   };
 }
 
+void BatchNorm::CountMemory(WorkMemory* memory) const {
+  memory->derived += codes_.bytes();
+  if (types().compute.is_quantized()) NoteHostParameters(memory);
+}
+
 LayerFacts BatchNorm::Facts() const {
   LayerFacts facts;
   // In phase TEST, statistics of a batch change parameters, which a plan does not expect.

@@ -3,6 +3,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 namespace {
@@ -84,6 +85,11 @@ void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   // The diffs may share memory even if the data do not.
   const DevicePtr from = top[0]->device_diff(), to = bottom[0]->mutable_device_diff();
   if (!(from == to)) device()->Copy(to, from, bottom[0]->bytes());
+}
+
+void Bias::CountMemory(WorkMemory* memory) const {
+  memory->derived += codes_.bytes();
+  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts Bias::Facts() const {

@@ -134,16 +134,24 @@ void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propag
 LayerFacts Deconvolution::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
-  if (types().compute.is_quantized()) return facts;
   LayerFacts::Weighted weighted;
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;
   weighted.group = setup_.group;
   weighted.outer = setup_.channels / setup_.group;
   weighted.has_bias = setup_.has_bias;
-  weighted.folds = weighted.sums = weighted.activates = weighted.curves = true;
+  if (types().compute.is_quantized()) {
+    weighted.code_scales = [this] { return codes_[0]->scales(); };
+  } else {
+    weighted.folds = weighted.sums = weighted.activates = weighted.curves = true;
+  }
   facts.weighted = std::move(weighted);
   return facts;
+}
+
+void Deconvolution::CountMemory(WorkMemory* memory) const {
+  for (const auto& codes : codes_) memory->derived += codes->bytes();
+  if (!codes_.empty()) NoteHostParameters(memory);
 }
 
 void RegisterDeconvolutionLayer(LayerRegistry& registry) {

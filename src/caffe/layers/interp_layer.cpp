@@ -11,6 +11,8 @@ namespace {
 
 // Positions are 32-bit products of an input's and an output's extent.
 constexpr int64_t kLargest = int64_t{1} << 30;
+// Outputs of both axes, whose product is the divisor of a mean of codes.
+constexpr int64_t kLargestOfCodes = int64_t{1} << 40;
 
 }  // namespace
 
@@ -28,6 +30,11 @@ void Interp::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(p.has_height() || p.has_shrink_factor() || p.has_zoom_factor() || bottom.size() > 1,
               Where(), ": give height and width, zoom_factor, shrink_factor, or a second bottom ",
               "that has the output's size");
+  backward_.reset();
+  if (types().compute.is_quantized()) {
+    forward_ = MakeKernel("resize/interp_codes", "interp_codes");
+    return;
+  }
   forward_ = MakeKernel("resize/interp", "interp_forward");
   backward_ = MakeKernel("resize/interp", "interp_backward");
 }
@@ -64,6 +71,10 @@ void Interp::Reshape(const BlobVec& bottom, const BlobVec& top) {
   }
   height_ = MakeAxis(bottom, 0);
   width_ = MakeAxis(bottom, 1);
+  CAFFE_CHECK(types().compute.is_float() || height_.output <= kLargestOfCodes / width_.output,
+              Where(), ": ", height_.output, "x", width_.output,
+              " outputs are more than 2^40, which ", types().name(),
+              " does not support; give the layer a float type");
   planes_ = bottom[0]->count(0, 2);
   top[0]->Reshape({bottom[0]->shape(0), bottom[0]->shape(1), height_.output, width_.output});
 }
@@ -83,14 +94,15 @@ KernelArguments Interp::Geometry() const {
 
 void Interp::Forward(const BlobVec& bottom, const BlobVec& top) {
   KernelArguments arguments = Geometry();
-  arguments.push_back(bottom[0]->Data());
-  arguments.push_back(top[0]->MutableData());
+  arguments.push_back(In(bottom, 0));
+  arguments.push_back(Out(top, 0));
   forward_->Launch({planes_ * height_.output, width_.output}, arguments);
 }
 
 void Interp::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                       const BlobVec& bottom) {
   if (!propagate_down[0]) return;
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   KernelArguments arguments = Geometry();
   arguments.push_back(top[0]->Diff());
   arguments.push_back(bottom[0]->MutableDiff());
@@ -100,6 +112,7 @@ void Interp::Backward(const BlobVec& top, const std::vector<bool>& propagate_dow
 LayerFacts Interp::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
+  facts.range = LayerFacts::Range::kCarried;
   return facts;
 }
 
@@ -107,6 +120,7 @@ void RegisterInterpLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.max_bottom = 2;
   traits.no_gradient_bottoms = {1};
+  traits.types = BuiltInTypes();
   traits.backward_reads = Always({});
   traits.summary = "bilinear resizing with aligned corners";
   registry.Add<InterpLayer>("Interp", traits);

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -63,6 +64,8 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   arguments.append(constants.begin(), constants.end());
   backward_->Launch(count, arguments);
 }
+
+void Pointwise::CountMemory(WorkMemory* memory) const { memory->derived += table_.bytes(); }
 
 LayerFacts Pointwise::Facts() const {
   LayerFacts facts;

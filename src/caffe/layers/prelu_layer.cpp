@@ -3,6 +3,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -89,6 +90,11 @@ void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
     const int64_t rows = outer_ * channels_;
     backward_rows_->Launch({rows, inner_}, {rows, inner_, channels_, x, slope, y_diff, x_diff});
   }
+}
+
+void PReLU::CountMemory(WorkMemory* memory) const {
+  memory->derived += codes_.bytes();
+  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts PReLU::Facts() const {

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/work.hpp"
 
 namespace caffe {
 namespace {
@@ -137,6 +138,11 @@ void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
   if (propagate_down[0]) {
     Multiply(learned_ ? *blobs_[0] : *bottom[1], top[0]->Diff(), bottom[0]->MutableDiff());
   }
+}
+
+void Scale::CountMemory(WorkMemory* memory) const {
+  memory->derived += codes_.bytes();
+  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts Scale::Facts() const {

@@ -66,14 +66,17 @@ void SyncedMemory::Make() {
               "it while the net exists, or have the net keep the blob");
   head_ = Head::kUndefined;
   const uint64_t version = version_;
+  const std::shared_ptr<Source> form = form_;
   try {
     source->Make(this);
     CAFFE_CHECK(filled(), purpose_, ": its source wrote nothing");
   } catch (...) {
     head_ = Head::kElsewhere;
+    form_ = form;
     throw;
   }
   if (same_content_) version_ = version;
+  form_ = form;
   own_source_.reset();
 }
 
@@ -101,6 +104,11 @@ void SyncedMemory::ToDevice() {
   }
 }
 
+void SyncedMemory::Written() {
+  form_.reset();
+  version_ = NextVersion();
+}
+
 const void* SyncedMemory::host_data() {
   AccessLog::Note(this, AccessLog::Kind::kMove);
   ToHost();
@@ -110,8 +118,9 @@ const void* SyncedMemory::host_data() {
 void* SyncedMemory::mutable_host_data() {
   AccessLog::Note(this, AccessLog::Kind::kMove);
   head_ == Head::kUndefined ? NeedHost() : ToHost();
+  CopyAdopted();
   head_ = Head::kHost;
-  version_ = NextVersion();
+  Written();
   return host_.get();
 }
 
@@ -123,13 +132,15 @@ DevicePtr SyncedMemory::device_data() {
 
 DevicePtr SyncedMemory::mutable_device_data() {
   AccessLog::Note(this, AccessLog::Kind::kWrite);
+  CopyAdopted();
   head_ == Head::kUndefined ? NeedDevice() : ToDevice();
   head_ = Head::kDevice;
-  version_ = NextVersion();
+  Written();
   return pointer();
 }
 
 DevicePtr SyncedMemory::PrepareToWrite() {
+  CopyAdopted();
   head_ == Head::kUndefined ? NeedDevice() : ToDevice();
   return pointer();
 }
@@ -143,6 +154,8 @@ SyncedMemory::State SyncedMemory::Save() const {
   state.version = version_;
   state.source = source_;
   state.own_source = own_source_;
+  state.form = form_;
+  state.form_version = form_version_;
   state.same_content = same_content_;
   return state;
 }
@@ -155,6 +168,8 @@ void SyncedMemory::Restore(const State& state) {
   version_ = state.version;
   source_ = state.source;
   own_source_ = state.own_source;
+  form_ = state.form;
+  form_version_ = state.form_version;
   same_content_ = state.same_content;
 }
 
@@ -179,6 +194,7 @@ void SyncedMemory::SetDevice(Device* device) {
 std::shared_ptr<void> SyncedMemory::View() {
   if (head_ == Head::kElsewhere) Make();
   if (borrowed()) TakeOwnBuffer();
+  CopyAdopted();
   MarkHostWritten();
   if (room_ == Room::kSlice && one_copy()) SeparateHostCopy();
   return host_;
@@ -189,6 +205,22 @@ void SyncedMemory::SeparateHostCopy() {
   std::shared_ptr<char> copy = AllocateHost(bytes_, purpose_);
   if (filled()) std::memcpy(copy.get(), host_.get(), bytes_);
   host_ = std::move(copy);
+}
+
+// Adopted bytes are replaced by memory of its own with the same content.
+void SyncedMemory::CopyAdopted() {
+  if (!adopted_) return;
+  const std::shared_ptr<char> bytes = std::move(host_);
+  host_.reset();
+  adopted_ = false;
+  NeedHost();
+  std::memcpy(host_.get(), bytes.get(), bytes_);
+}
+
+void SyncedMemory::ForgetAdopted() {
+  if (!adopted_) return;
+  host_.reset();
+  adopted_ = false;
 }
 
 void SyncedMemory::TakeOwnBuffer() {
@@ -210,6 +242,10 @@ void SyncedMemory::ForgetHostWrites() {
     head_ = Head::kUndefined;
     own_source_.reset();
   }
+  if (head_ == Head::kHost && adopted_) {
+    ForgetAdopted();
+    head_ = buffer_ ? Head::kDevice : Head::kUndefined;
+  }
   if (head_ == Head::kHost && buffer_ && !one_copy()) head_ = Head::kSynced;
 }
 
@@ -222,9 +258,10 @@ void SyncedMemory::MarkHostWritten() {
 
 void SyncedMemory::MarkDeviceWritten() {
   AccessLog::Note(this, AccessLog::Kind::kWrite);
+  CopyAdopted();
   NeedDevice();
   head_ = Head::kDevice;
-  version_ = NextVersion();
+  Written();
 }
 
 void SyncedMemory::CheckFits(const DeviceBuffer& buffer, int64_t offset) const {
@@ -251,6 +288,7 @@ void SyncedMemory::MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset
     }
     // With a view the host copy stays in its memory, besides the one in the arena.
     if (!has_view()) host_.reset();
+    adopted_ = false;
   } else if (head_ == Head::kDevice || head_ == Head::kSynced) {
     device_->Copy(target, pointer(), bytes_);
   }
@@ -263,12 +301,13 @@ bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) 
   if (has_view()) return false;
   AccessLog::Note(this, AccessLog::Kind::kMove);
   CheckFits(*buffer, offset);
+  ForgetAdopted();
   if (device_->host_accessible()) host_.reset();
   buffer_ = std::move(buffer);
   offset_ = offset;
   room_ = Room::kBorrowed;
   head_ = Head::kUndefined;
-  version_ = NextVersion();
+  Written();
   return true;
 }
 
@@ -280,7 +319,7 @@ void SyncedMemory::Return() {
   offset_ = 0;
   room_ = Room::kOwn;
   head_ = Head::kUndefined;
-  version_ = NextVersion();
+  Written();
 }
 
 void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
@@ -290,7 +329,7 @@ void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
   own_source_.reset();
   same_content_ = false;
   head_ = Head::kElsewhere;
-  version_ = NextVersion();
+  Written();
 }
 
 void SyncedMemory::OwnSource(std::shared_ptr<Source> source) {
@@ -299,11 +338,40 @@ void SyncedMemory::OwnSource(std::shared_ptr<Source> source) {
   same_content_ = true;
 }
 
+void SyncedMemory::SetForm(std::shared_ptr<Source> form) {
+  OwnSource(form);
+  if (!has_view()) {
+    host_.reset();
+    adopted_ = false;
+    if (room_ == Room::kOwn) buffer_.reset();
+  }
+  form_ = std::move(form);
+  form_version_ = version_;
+}
+
+void SyncedMemory::Adopt(std::shared_ptr<const void> bytes) {
+  ForgetHostWrites();
+  if (has_view() || room_ == Room::kSlice) {
+    std::memcpy(mutable_host_data(), bytes.get(), bytes_);
+    return;
+  }
+  Return();
+  buffer_.reset();
+  offset_ = 0;
+  own_source_.reset();
+  char* const first = const_cast<char*>(static_cast<const char*>(bytes.get()));
+  host_ = std::shared_ptr<char>(first, [bytes = std::move(bytes)](char*) {});
+  adopted_ = true;
+  head_ = Head::kHost;
+  Written();
+}
+
 void SyncedMemory::FreeUntilAccess(std::weak_ptr<Source> source) {
   if (!filled() || has_view() || room_ != Room::kOwn) return;
   source_ = std::move(source);
   same_content_ = true;
   host_.reset();
+  adopted_ = false;
   buffer_.reset();
   head_ = Head::kElsewhere;
 }

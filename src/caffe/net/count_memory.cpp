@@ -1,6 +1,7 @@
 #include "count_memory.hpp"
 
 #include "caffe/core/error.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
 
@@ -68,8 +69,14 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
   }
   for (BlobBase* blob : wiring.learnable) {
     int64_t none = 0;
-    count(*blob, backward, works.absent.count(blob) ? &none : &needs.parameters,
-          &needs.parameter_diffs);
+    // As the file stores it, until it is read.
+    const SyncedMemory& memory = *blob->data_memory();
+    const auto packed = memory.stored() ? nullptr : PackedParameter::Of(*blob);
+    if (packed && !packed->mapped() && !works.absent.count(blob) && !seen.count(&memory)) {
+      needs.parameters += packed->bytes();
+    }
+    const bool elsewhere = packed || memory.adopted() || works.absent.count(blob);
+    count(*blob, backward, elsewhere ? &none : &needs.parameters, &needs.parameter_diffs);
   }
   return needs;
 }

@@ -590,6 +590,11 @@ void Executor::TakeForgotten(const Executor& other) {
 WorkMemory Executor::CountWorks(int64_t* workspace) const {
   WorkMemory memory;
   *workspace = 0;
+  try {
+    ranges_->Update();
+  } catch (const Error&) {
+    // An invalid range: a forward reports it.
+  }
   for (size_t i = 0; i < works_.size(); ++i) {
     try {
       const bool current =
@@ -599,7 +604,7 @@ WorkMemory Executor::CountWorks(int64_t* workspace) const {
       work.CountMemory(&memory);
       *workspace = std::max(*workspace, work.workspace_bytes());
     } catch (const Error&) {
-      // A quantized layer has no operator before its ranges are known.
+      // A quantized layer has no operator if its ranges are not known.
     }
   }
   return memory;

@@ -526,13 +526,13 @@ void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
   rooms_->ranges.Read(trained);
 }
 
-void Net::CopyTrainedLayersFrom(const std::string& paths) {
+void Net::CopyTrainedLayersFrom(const std::string& paths, bool map) {
   const std::vector<std::string> list = SplitPaths(paths);
   CAFFE_CHECK(!list.empty(), "net ", name(), ": no file name in '", paths, "'");
   for (const std::string& path : list) {
     try {
       const WeightsFile file = ReadWeights(wiring_, path);
-      CopyWeights(wiring_, file);
+      CopyWeights(wiring_, file, map);
       rooms_->ranges.Read(file.net());
     } catch (const Error&) {
       RethrowWithAdvice(path);
@@ -542,13 +542,14 @@ void Net::CopyTrainedLayersFrom(const std::string& paths) {
 
 void Net::ToProto(NetParameter* parameter, bool write_diff) const {
   *parameter = *wiring_.parameter;
-  WriteWeights(wiring_, parameter, write_diff);
   rooms_->ranges.Write(parameter);
+  WriteWeights(wiring_, parameter, Narrow::kAsStored, write_diff);
 }
 
 void Net::SaveHDF5(const std::string& path, bool write_diff) const {
-  NetParameter parameter;
-  ToProto(&parameter, write_diff);
+  NetParameter parameter = *wiring_.parameter;
+  rooms_->ranges.Write(&parameter);
+  WriteWeights(wiring_, &parameter, Narrow::kAsFloat, write_diff);
   WriteHdf5Weights(wiring_, std::move(parameter), path);
 }
 

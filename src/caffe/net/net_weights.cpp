@@ -11,16 +11,13 @@
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
-#include "caffe/quant/stored_ranges.hpp"
+#include "packed_weights.hpp"
 
 namespace caffe {
 namespace {
 
 int64_t Elements(const BlobProto& source) {
-  if (source.double_data_size() > 0) return source.double_data_size();
-  if (!source.has_packed_data()) return source.data_size();
-  return static_cast<int64_t>(source.packed_data().size()) /
-         static_cast<int64_t>(DataTypeByProto(source.data_type()).bytes());
+  return source.double_data_size() > 0 ? source.double_data_size() : source.data_size();
 }
 
 // Throws the error of FromProto before anything has changed. `stored`: elements that are still in
@@ -36,7 +33,10 @@ void CheckFits(const BlobBase& target, const BlobProto& source, int64_t stored) 
 }
 
 // Copies the floats of a blob that are still in the file.
-void ReadStored(const WeightsFile& file, int index, BlobBase* target) {
+void ReadStored(const WeightsFile& file, int index, bool map, BlobBase* target) {
+  if (map && target->type() == kFloat && target->data_memory()->bytes() == target->bytes()) {
+    if (auto mapped = file.Map(index)) return target->data_memory()->Adopt(std::move(mapped));
+  }
   target->data_memory()->ForgetHostWrites();  // what is not stored is not made for this
   void* const data = target->mutable_host_data();
   if (target->type() == kFloat) {
@@ -117,7 +117,8 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
                   "or copy the weights (ToProto and CopyTrainedLayersFrom, in Python save and ",
                   "copy_from)");
       // Nets that share weights may run in several threads; none of them may run a filler then.
-      if (!sources[b]->data_memory()->stored()) sources[b]->host_data();
+      const SyncedMemory& memory = *sources[b]->data_memory();
+      if (!memory.stored() && !memory.form()) sources[b]->host_data();
       targets[b]->ShareData(*sources[b]);
     }
   }
@@ -125,20 +126,26 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
 
 namespace {
 
-// `file` may be null: then all arrays are in `trained`.
-void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* file) {
-  if (HasCodedParameters(trained)) {
-    NetParameter decoded = trained;
-    DecodeParameters(&decoded);
-    return Copy(net, decoded, nullptr);
+// A parameter of a file, and the parameter of a net that gets its content.
+struct ParameterSource {
+  LayerBase* layer;
+  const std::string* name;  // of the layer in the file
+  int parameter;
+  const BlobProto* proto;
+  int index;               // in the file
+  int64_t stored, packed;  // elements in the file, and elements of packed data, or -1
+
+  BlobBase* target() const { return layer->blobs()[parameter].get(); }
+  DataType type() const {
+    if (packed >= 0) return DataTypeByProto(proto->data_type());
+    return proto->double_data_size() > 0 ? kDouble : kFloat;
   }
-  struct Source {
-    BlobBase* target;
-    const BlobProto* proto;
-    int index;  // in the file
-    bool stored;
-  };
-  std::vector<Source> copies;
+};
+
+// Throws before anything has changed if the parameters do not fit.
+std::vector<ParameterSource> FindSources(const Wiring& net, const NetParameter& trained,
+                                         const WeightsFile* file, const PackedReader& reader) {
+  std::vector<ParameterSource> sources;
   int index = 0;
   Namesakes namesakes(net);
   for (const LayerParameter& source : trained.layer()) {
@@ -146,29 +153,46 @@ void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* fil
     index += source.blobs_size();
     LayerBase* layer = namesakes.Next(source.name());
     if (!layer) continue;
-    auto& targets = layer->blobs();
-    CAFFE_CHECK(static_cast<int>(targets.size()) == source.blobs_size(), "layer '", source.name(),
-                "' has ", targets.size(), " parameters, but the file has ", source.blobs_size(),
+    const size_t targets = layer->blobs().size();
+    CAFFE_CHECK(static_cast<int>(targets) == source.blobs_size(), "layer '", source.name(),
+                "' has ", targets, " parameters, but the file has ", source.blobs_size(),
                 " for it; rename the layer to skip them");
     for (int b = 0; b < source.blobs_size(); ++b) {
-      const int64_t stored = file ? file->Elements(first + b) : -1;
+      const BlobProto& blob = source.blobs(b);
+      const int64_t packed = reader.Elements(blob, first + b);
+      ParameterSource one{layer, &source.name(), b,
+                          &blob, first + b,      file ? file->Elements(first + b) : -1,
+                          packed};
+      if (packed >= 0) reader.Check(source.name(), b, blob, first + b);
       try {
-        CheckFits(*targets[b], source.blobs(b), stored);
+        CheckFits(*one.target(), blob, std::max(one.stored, packed));
       } catch (const Error& error) {
         CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
                     "; to train it from its filler rename the layer");
       }
-      copies.push_back({targets[b].get(), &source.blobs(b), first + b, stored >= 0});
+      sources.push_back(one);
     }
   }
-  for (const Source& copy : copies) {
-    if (copy.stored) {
-      ReadStored(*file, copy.index, copy.target);
+  return sources;
+}
+
+// `file` may be null: then all arrays are in `trained`.
+void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* file, bool map) {
+  const PackedReader reader(trained, file, map);
+  const std::vector<ParameterSource> sources = FindSources(net, trained, file, reader);
+  WeightLosses losses;
+  for (const ParameterSource& source : sources) {
+    if (source.packed >= 0) {
+      reader.Read(*source.name, source.parameter, *source.proto, source.index, *source.layer);
+    } else if (source.stored >= 0) {
+      ReadStored(*file, source.index, map, source.target());
     } else {
-      copy.target->FromProto(*copy.proto, false);
+      source.target()->FromProto(*source.proto, false);
     }
+    if (source.parameter == 0) losses.Add(*source.layer, source.type());
   }
-  if (copies.empty() && !net.parameters.empty()) {
+  losses.Log(net.name);
+  if (sources.empty() && !net.parameters.empty()) {
     log::Warning(
         Concat("net ", net.name, ": no layer of the weights of net '", trained.name(),
                "' with parameters has the name of a layer of this net; nothing was copied"));
@@ -177,11 +201,12 @@ void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* fil
 
 }  // namespace
 
-void CopyWeights(const Wiring& net, const NetParameter& trained) { Copy(net, trained, nullptr); }
+void CopyWeights(const Wiring& net, const NetParameter& trained) {
+  Copy(net, trained, nullptr, false);
+}
 
-void CopyWeights(const Wiring& net, const WeightsFile& file) {
-  // A file with codes was read whole.
-  Copy(net, file.net(), HasCodedParameters(file.net()) ? nullptr : &file);
+void CopyWeights(const Wiring& net, const WeightsFile& file, bool map) {
+  Copy(net, file.net(), &file, map);
 }
 
 WeightsFile ReadWeights(const Wiring& net, const std::string& path) {
@@ -210,11 +235,16 @@ std::vector<std::string> SplitPaths(const std::string& paths) {
   return list;
 }
 
-void WriteWeights(const Wiring& net, NetParameter* parameter, bool write_diff) {
+void WriteWeights(const Wiring& net, NetParameter* parameter, Narrow narrow, bool write_diff) {
   for (size_t i = 0; i < net.layers.size(); ++i) {
     LayerParameter* layer = parameter->mutable_layer(static_cast<int>(i));
-    for (const auto& blob : net.layers[i]->blobs()) {
-      blob->ToProto(layer->add_blobs(), write_diff);
+    const auto& blobs = net.layers[i]->blobs();
+    for (size_t b = 0; b < blobs.size(); ++b) {
+      BlobProto* blob = layer->add_blobs();
+      if (narrow == Narrow::kAsFloat || write_diff ||
+          !WritePacked(*net.layers[i], static_cast<int>(b), blob, parameter)) {
+        blobs[b]->ToProto(blob, write_diff);
+      }
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/quant/observer.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
 namespace {
@@ -80,15 +81,6 @@ void Unite(const StoredRange& range, StoredRange* target, bool first) {
 bool IsCoded(const BlobProto& blob) {
   return blob.has_packed_data() &&
          (blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED);
-}
-
-template <class T>
-void Decode(const std::string& bytes, int64_t first, int64_t count, const QuantRange& range,
-            BlobProto* target) {
-  const T* codes = reinterpret_cast<const T*>(bytes.data());
-  for (int64_t i = first; i < first + count; ++i) {
-    target->add_data(static_cast<float>(range.scale * (codes[i] - range.zero)));
-  }
 }
 
 }  // namespace
@@ -175,6 +167,15 @@ bool HasCodedParameters(const NetParameter& file) {
   });
 }
 
+const StoredRange& RangeOfCodes(const StoredRanges& ranges, const std::string& layer, int index,
+                                DataType type) {
+  const auto found = ranges.parameters.find({layer, index});
+  CAFFE_CHECK(found != ranges.parameters.end(), "layer '", layer, "', parameter ", index,
+              " is stored as codes of ", type.name(), ", but the file has no valid range '", layer,
+              "_blobs_", index, "_quant' for it");
+  return found->second;
+}
+
 void DecodeParameters(NetParameter* file) {
   if (!HasCodedParameters(*file)) return;
   const StoredRanges ranges = ReadRanges(*file, NetParameter());
@@ -183,35 +184,16 @@ void DecodeParameters(NetParameter* file) {
       if (!IsCoded(layer.blobs(b))) continue;
       BlobProto* blob = layer.mutable_blobs(b);
       const DataType type = DataTypeByProto(blob->data_type());
-      const std::string where = Concat("layer '", layer.name(), "', parameter ", b);
-      const auto found = ranges.parameters.find({layer.name(), b});
-      CAFFE_CHECK(found != ranges.parameters.end(), where, " is stored as codes of ", type.name(),
-                  ", but the file has no valid range '", layer.name(), "_blobs_", b,
-                  "_quant' for it");
-      const StoredRange& range =
-          found->second.channel_scale.empty()
-              ? found->second
-              : ParameterRange(found->second.channel_scale, type.info().code_max);
-      const int64_t bytes = static_cast<int64_t>(type.bytes());
-      const int64_t count = static_cast<int64_t>(blob->packed_data().size()) / bytes;
-      const int64_t channels = std::max<int64_t>(range.channel_low.size(), 1);
-      CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes, but ranges for ", channels,
-                  " channels");
-      const std::string codes = std::move(*blob->mutable_packed_data());
+      const auto codes = std::make_shared<std::string>(std::move(*blob->mutable_packed_data()));
+      const int64_t count = static_cast<int64_t>(codes->size() / type.bytes());
       blob->clear_packed_data();
       blob->clear_packed_diff();
       blob->clear_data_type();
-      for (int64_t c = 0; c < channels; ++c) {
-        const bool apart = !range.channel_low.empty();
-        const QuantRange affine = AffineRange(apart ? range.channel_low[c] : range.low,
-                                              apart ? range.channel_high[c] : range.high, type);
-        const int64_t part = count / channels;
-        if (bytes == 1) {
-          Decode<uint8_t>(codes, c * part, part, affine, blob);
-        } else {
-          Decode<uint16_t>(codes, c * part, part, affine, blob);
-        }
-      }
+      const PackedParameter packed(type, count, {codes, codes->data()},
+                                   RangeOfCodes(ranges, layer.name(), b, type),
+                                   Concat("layer '", layer.name(), "', parameter ", b));
+      blob->mutable_data()->Resize(static_cast<int>(count), 0);
+      packed.Decode(0, count, blob->mutable_data()->mutable_data());
     }
   }
 }

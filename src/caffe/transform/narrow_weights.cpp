@@ -5,8 +5,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/net/net.hpp"
-#include "caffe/quant/observer.hpp"
-#include "caffe/quant/stored_ranges.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 #include "flow.hpp"
 
 namespace caffe {
@@ -23,28 +22,6 @@ void Store(DataType type, std::string bytes, BlobProto* blob) {
   blob->clear_packed_diff();
   blob->set_packed_data(std::move(bytes));
   blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
-}
-
-template <class Code>
-std::string Encode(const std::vector<double>& values, size_t channels, double middle,
-                   std::vector<double>* scales) {
-  const size_t depth = values.size() / channels;
-  const double most = middle - 1;
-  std::string bytes(values.size() * sizeof(Code), '\0');
-  Code* codes = reinterpret_cast<Code*>(bytes.data());
-  for (size_t c = 0; c < channels; ++c) {
-    double largest = 0;
-    for (size_t i = c * depth; i < (c + 1) * depth; ++i) {
-      largest = std::max(largest, std::abs(values[i]));
-    }
-    const double scale = largest > 0 ? std::max(largest / most, 0x1p-126) : 1;
-    for (size_t i = c * depth; i < (c + 1) * depth; ++i) {
-      const double code = std::clamp(std::round(values[i] / scale), -most, most);
-      codes[i] = static_cast<Code>(code + middle);
-    }
-    scales->push_back(scale);
-  }
-  return bytes;
 }
 
 bool IsFinite(const std::vector<double>& values) {
@@ -88,7 +65,6 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
 NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* notes) {
   CAFFE_CHECK(type.is_quantized(), "weights are quantized to int8 or int16, not ", type.name());
   const auto net = MakeNet(model);
-  const int code_max = type.info().code_max;
   int quantized = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);
@@ -101,26 +77,9 @@ NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* 
       continue;
     }
     const bool by_channel = facts.weighted->outer == 1;
-    const size_t channels = by_channel ? static_cast<size_t>(facts.weighted->channels) : 1;
-    const double middle = (code_max + 1) / 2;
-    std::vector<double> scales;
-    std::string bytes = type == kQuant8 ? Encode<uint8_t>(values, channels, middle, &scales)
-                                        : Encode<uint16_t>(values, channels, middle, &scales);
-    Store(type, std::move(bytes), layer->mutable_blobs(0));
-    const std::string name = layer->name() + "_blobs_0_quant";
-    auto* entries = model.mutable_quantizer();
-    for (int e = entries->size() - 1; e >= 0; --e) {
-      if (entries->Get(e).name() == name) entries->DeleteSubrange(e, 1);
-    }
-    const StoredRange range = ParameterRange(scales, code_max);
-    QuantizerParameter* entry = model.add_quantizer();
-    entry->set_name(name);
-    entry->set_observed_min(range.low);
-    entry->set_observed_max(range.high);
-    for (size_t c = 0; by_channel && c < channels; ++c) {
-      entry->add_channel_min(range.channel_low[c]);
-      entry->add_channel_max(range.channel_high[c]);
-    }
+    const SymmetricCodes codes = EncodeSymmetric(values.data(), static_cast<int64_t>(values.size()),
+                                                 by_channel ? facts.weighted->channels : 1, type);
+    StoreCodes(codes, type, layer->name(), 0, layer->mutable_blobs(0), &model);
     ++quantized;
   }
   notes->push_back(Concat("the weights of ", quantized, quantized == 1 ? " layer" : " layers",

@@ -19,6 +19,7 @@
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/io/weights_file.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "flow.hpp"
@@ -254,7 +255,7 @@ void WriteModel(const NetParameter& model, const std::string& prefix) {
   AtomicFile weights(prefix + ".caffemodel"), prototxt(prefix + ".prototxt");
   {
     google::protobuf::io::FileOutputStream stream(weights.descriptor(), 1 << 20);
-    const bool written = model.SerializeToZeroCopyStream(&stream) && stream.Flush();
+    const bool written = WriteAlignedNet(model, &stream) && stream.Flush();
     CAFFE_CHECK(written, "cannot write ", prefix,
                 ".caffemodel: ", std::strerror(stream.GetErrno()));
   }

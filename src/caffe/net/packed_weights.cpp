@@ -1,0 +1,162 @@
+#include "packed_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/layer/layer_facts.hpp"
+
+namespace caffe {
+namespace {
+
+// Whether operators of the layer take the elements as they are.
+bool TakesStored(const LayerBase& layer, int parameter, const PackedParameter& packed) {
+  if (layer.phase() != TEST || parameter != 0 || layer.types().compute != packed.type()) {
+    return false;
+  }
+  const LayerFacts facts = layer.Facts();
+  if (!facts.weighted) return false;
+  if (!packed.type().is_quantized()) return true;
+  const size_t ranges = packed.channels().size();
+  const bool by_channel =
+      facts.weighted->outer == 1 && ranges == static_cast<size_t>(facts.weighted->channels);
+  return packed.symmetric() && (ranges == 1 || by_channel);
+}
+
+// The bits of a value: of its significand, or of its code.
+int Bits(DataType type) {
+  if (type == kDouble) return 53;
+  if (type == kFloat) return 24;
+  if (type == kHalf) return 11;
+  if (type == kBfloat16) return 8;
+  return static_cast<int>(8 * type.bytes());
+}
+
+// Empty if nothing is lost.
+std::string Loss(DataType stored, DataType compute) {
+  if (compute.is_quantized()) {
+    return Concat(stored.is_quantized() ? "quantized again" : "quantized", " to codes of ",
+                  Bits(compute), " bits");
+  }
+  const std::string codes =
+      stored.is_quantized() ? Concat("the values of codes of ", Bits(stored), " bits") : "";
+  if (Bits(compute) >= Bits(stored)) return codes;
+  return Concat(codes, codes.empty() ? "" : ", ", "rounded to ", Bits(compute), " bits");
+}
+
+}  // namespace
+
+PackedReader::PackedReader(const NetParameter& trained, const WeightsFile* file, bool map)
+    : file_(file), map_(map) {
+  const auto coded = [](const BlobProto& blob) {
+    return blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED;
+  };
+  if (std::any_of(trained.layer().begin(), trained.layer().end(), [&](const LayerParameter& layer) {
+        return std::any_of(layer.blobs().begin(), layer.blobs().end(), coded);
+      })) {
+    ranges_ = ReadRanges(trained, NetParameter());
+  }
+}
+
+int64_t PackedReader::Elements(const BlobProto& blob, int index) const {
+  int64_t bytes = file_ ? file_->PackedBytes(index) : -1;
+  if (bytes < 0 && blob.has_packed_data() && blob.double_data_size() == 0) {
+    bytes = static_cast<int64_t>(blob.packed_data().size());
+  }
+  if (bytes < 0) return -1;
+  return bytes / static_cast<int64_t>(DataTypeByProto(blob.data_type()).bytes());
+}
+
+std::string PackedReader::Where(const std::string& layer, int parameter) const {
+  return Concat("layer '", layer, "', parameter ", parameter);
+}
+
+void PackedReader::Check(const std::string& layer, int parameter, const BlobProto& blob,
+                         int index) const {
+  const DataType type = DataTypeByProto(blob.data_type());
+  if (!type.is_quantized()) return;
+  const StoredRange& range = RangeOfCodes(ranges_, layer, parameter, type);
+  const int64_t count = Elements(blob, index);
+  const int64_t channels = static_cast<int64_t>(
+      std::max({range.channel_scale.size(), range.channel_low.size(), size_t{1}}));
+  CAFFE_CHECK(count % channels == 0, Where(layer, parameter), " has ", count,
+              " codes, but ranges for ", channels, " channels");
+}
+
+void PackedReader::Read(const std::string& layer, int parameter, const BlobProto& blob, int index,
+                        const LayerBase& target) const {
+  const DataType type = DataTypeByProto(blob.data_type());
+  const int64_t count = Elements(blob, index);
+  BlobBase* to = target.blobs()[parameter].get();
+  std::shared_ptr<const char> bytes = map_ && file_ ? file_->Map(index) : nullptr;
+  const bool mapped = bytes != nullptr;
+  if (!mapped) {
+    const int64_t size = count * static_cast<int64_t>(type.bytes());
+    const std::shared_ptr<char> own = PackedParameter::Allocate(size, to->name());
+    if (file_ && file_->PackedBytes(index) >= 0) {
+      file_->ReadPacked(index, own.get());
+    } else {
+      std::memcpy(own.get(), blob.packed_data().data(), size);
+    }
+    bytes = own;
+  }
+  StoredRange range;
+  if (type.is_quantized()) range = RangeOfCodes(ranges_, layer, parameter, type);
+  const auto packed = std::make_shared<PackedParameter>(type, count, bytes, std::move(range),
+                                                        Where(layer, parameter));
+  packed->set_mapped(mapped);
+  if (!to->data_memory()->has_view() && TakesStored(target, parameter, *packed)) {
+    PackedParameter::Set(packed, to);
+    return;
+  }
+  to->data_memory()->ForgetHostWrites();  // what is not stored is not made for this
+  packed->Decode(to->type(), to->mutable_host_data());
+}
+
+void WeightLosses::Add(const LayerBase& layer, DataType stored) {
+  const DataType compute = layer.types().compute;
+  if (!layer.Facts().weighted || PackedParameter::Of(*layer.blobs()[0])) return;
+  const std::string loss = Loss(stored, compute);
+  if (loss.empty()) return;
+  ++layers_[Concat(stored.name(), " in the file, and the net computes in ", compute.name(), ": ",
+                   loss)];
+}
+
+void WeightLosses::Log(const std::string& net) const {
+  for (const auto& [types, layers] : layers_) {
+    log::Info(Concat("net ", net, ": the weights of ", layers,
+                     layers == 1 ? " layer are " : " layers are ", types));
+  }
+}
+
+bool WritePacked(const LayerBase& layer, int parameter, BlobProto* blob, NetParameter* net) {
+  const BlobBase& source = *layer.blobs()[parameter];
+  const auto packed = PackedParameter::Of(source);
+  if (!packed) return false;
+  blob->Clear();
+  for (const int64_t extent : source.shape()) blob->mutable_shape()->add_dim(extent);
+  blob->set_data_type(static_cast<DataTypeProto>(packed->type().info().proto));
+  blob->set_packed_data(packed->elements().get(), static_cast<size_t>(packed->bytes()));
+  if (!packed->type().is_quantized()) return true;
+  const StoredRange& range = packed->range();
+  const std::string name = Concat(layer.name(), "_blobs_", parameter, "_quant");
+  auto* entries = net->mutable_quantizer();
+  const auto found = std::find_if(entries->begin(), entries->end(),
+                                  [&](const auto& entry) { return entry.name() == name; });
+  QuantizerParameter* quantizer = found == entries->end() ? entries->Add() : &*found;
+  quantizer->Clear();
+  quantizer->set_name(name);
+  quantizer->set_observed_min(range.low);
+  quantizer->set_observed_max(range.high);
+  for (const double scale : range.channel_scale) {
+    quantizer->add_channel_scale(static_cast<float>(scale));
+  }
+  if (!range.channel_scale.empty()) return true;
+  for (const double low : range.channel_low) quantizer->add_channel_min(low);
+  for (const double high : range.channel_high) quantizer->add_channel_max(high);
+  return true;
+}
+
+}  // namespace caffe

@@ -1,0 +1,205 @@
+#include "caffe/quant/packed_parameter.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/quant/observer.hpp"
+
+namespace caffe {
+namespace {
+
+constexpr int64_t kPart = 1 << 14;  // elements that are converted at a time
+
+template <class Code>
+void DecodeCodes(const char* codes, int64_t count, const QuantRange& range, float* target) {
+  const Code* from = reinterpret_cast<const Code*>(codes);
+  for (int64_t i = 0; i < count; ++i) {
+    target[i] = static_cast<float>(range.scale * (from[i] - range.zero));
+  }
+}
+
+template <class Code> bool HasZero(const char* codes, int64_t count) {
+  const Code* from = reinterpret_cast<const Code*>(codes);
+  return std::find(from, from + count, Code{0}) != from + count;
+}
+
+}  // namespace
+
+std::shared_ptr<char> PackedParameter::Allocate(int64_t bytes, const std::string& name) {
+  const auto buffer =
+      std::make_shared<DeviceBuffer>(Runtime::Get().cpu(), bytes, name + " as stored in its file");
+  return std::shared_ptr<char>(buffer, buffer->pointer().address());
+}
+
+PackedParameter::PackedParameter(DataType type, int64_t count, std::shared_ptr<const char> bytes,
+                                 StoredRange range, const std::string& where)
+    : type_(type), count_(count), elements_(std::move(bytes)), range_(std::move(range)) {
+  if (!type.is_quantized()) return;
+  if (!range_.channel_scale.empty()) {
+    const StoredRange ends = ParameterRange(range_.channel_scale, type.info().code_max);
+    range_.channel_low = ends.channel_low;
+    range_.channel_high = ends.channel_high;
+  }
+  const auto add = [&](double low, double high) {
+    channels_.push_back(AffineRange(low, high, type));
+  };
+  if (range_.channel_low.empty()) add(range_.low, range_.high);
+  for (size_t c = 0; c < range_.channel_low.size(); ++c) {
+    add(range_.channel_low[c], range_.channel_high[c]);
+    // The ends of a range round; a stored scale is exact.
+    if (!range_.channel_scale.empty()) channels_[c].scale = range_.channel_scale[c];
+  }
+  const int64_t channels = static_cast<int64_t>(channels_.size());
+  CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes, but ranges for ", channels,
+              " channels");
+  const int32_t middle = (type.info().code_max + 1) / 2;
+  symmetric_ = std::all_of(channels_.begin(), channels_.end(),
+                           [&](const QuantRange& one) { return one.zero == middle; }) &&
+               !(type.bytes() == 1 ? HasZero<uint8_t>(elements_.get(), count)
+                                   : HasZero<uint16_t>(elements_.get(), count));
+}
+
+void PackedParameter::Decode(int64_t first, int64_t count, float* target) const {
+  const int64_t bytes = static_cast<int64_t>(type_.bytes());
+  if (channels_.empty()) {
+    ConvertElements(type_, elements_.get() + first * bytes, kFloat, target, count);
+    return;
+  }
+  const int64_t depth = count_ / static_cast<int64_t>(channels_.size());
+  while (count > 0) {
+    const int64_t channel = first / depth;
+    const int64_t part = std::min(count, (channel + 1) * depth - first);
+    const char* from = elements_.get() + first * bytes;
+    if (bytes == 1) {
+      DecodeCodes<uint8_t>(from, part, channels_[channel], target);
+    } else {
+      DecodeCodes<uint16_t>(from, part, channels_[channel], target);
+    }
+    first += part;
+    target += part;
+    count -= part;
+  }
+}
+
+void PackedParameter::Decode(DataType type, void* target) const {
+  if (type == kFloat) return Decode(0, count_, static_cast<float*>(target));
+  std::vector<float> part(static_cast<size_t>(std::min(kPart, count_)));
+  for (int64_t first = 0; first < count_; first += kPart) {
+    const int64_t count = std::min(kPart, count_ - first);
+    Decode(first, count, part.data());
+    ConvertElements(kFloat, part.data(), type,
+                    static_cast<char*>(target) + first * static_cast<int64_t>(type.bytes()), count);
+  }
+}
+
+void PackedParameter::Make(SyncedMemory* memory) { Decode(target_, memory->mutable_host_data()); }
+
+bool PackedParameter::Equals(const BlobBase& blob) const {
+  const char* content = static_cast<const char*>(blob.host_data());
+  const int64_t bytes = static_cast<int64_t>(target_.bytes());
+  std::vector<float> part(static_cast<size_t>(std::min(kPart, count_)));
+  std::vector<double> wide(target_ == kDouble ? part.size() : 0);
+  for (int64_t first = 0; first < count_; first += kPart) {
+    const int64_t count = std::min(kPart, count_ - first);
+    Decode(first, count, part.data());
+    const void* values = part.data();
+    if (!wide.empty()) {
+      ConvertElements(kFloat, part.data(), kDouble, wide.data(), count);
+      values = wide.data();
+    }
+    if (std::memcmp(values, content + first * bytes, count * bytes) != 0) return false;
+  }
+  return true;
+}
+
+std::shared_ptr<const PackedParameter> PackedParameter::Of(const BlobBase& blob) {
+  const SyncedMemory& memory = *blob.data_memory();
+  auto packed = std::dynamic_pointer_cast<const PackedParameter>(memory.form());
+  if (!packed || packed->count_ != blob.count()) return nullptr;
+  return memory.form_is_content() || packed->Equals(blob) ? packed : nullptr;
+}
+
+void PackedParameter::Set(std::shared_ptr<PackedParameter> packed, BlobBase* blob) {
+  CAFFE_CHECK(
+      packed->count_ == blob->count() && (blob->type() == kFloat || blob->type() == kDouble),
+      "blob ", blob->name(), " (", blob->type().name(), ", ", blob->shape_string(),
+      ") cannot have ", packed->count_, " packed elements");
+  packed->target_ = blob->type();
+  blob->data_memory()->SetForm(std::move(packed));
+}
+
+namespace {
+
+template <class Code, class Value>
+void Encode(const Value* values, int64_t count, float scale, int64_t most, Code* codes) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t code = std::llround(static_cast<double>(values[i]) / scale);
+    codes[i] = static_cast<Code>(std::clamp<int64_t>(code, -most, most) + most + 1);
+  }
+}
+
+}  // namespace
+
+template <class Value>
+SymmetricCodes EncodeSymmetric(const Value* values, int64_t count, int64_t channels,
+                               DataType type) {
+  const int64_t most = (type.info().code_max - 1) / 2, depth = count / channels;
+  SymmetricCodes codes;
+  codes.bytes.resize(count * type.bytes());
+  for (int64_t c = 0; c < channels; ++c) {
+    const Value* row = values + c * depth;
+    double largest = 0;
+    for (int64_t i = 0; i < depth; ++i) largest = std::max<double>(largest, std::abs(row[i]));
+    const double wanted = std::max(largest / static_cast<double>(most), 0x1p-126);
+    const float scale = largest == 0 ? 1 : static_cast<float>(wanted);
+    char* target = codes.bytes.data() + c * depth * type.bytes();
+    if (type == kQuant8) {
+      Encode(row, depth, scale, most, reinterpret_cast<uint8_t*>(target));
+    } else {
+      Encode(row, depth, scale, most, reinterpret_cast<uint16_t*>(target));
+    }
+    codes.scales.push_back(scale);
+  }
+  return codes;
+}
+
+template SymmetricCodes EncodeSymmetric(const float*, int64_t, int64_t, DataType);
+template SymmetricCodes EncodeSymmetric(const double*, int64_t, int64_t, DataType);
+
+void StoreCodes(const SymmetricCodes& codes, DataType type, const std::string& layer, int index,
+                BlobProto* blob, NetParameter* file) {
+  blob->clear_data();
+  blob->clear_double_data();
+  blob->clear_diff();
+  blob->clear_double_diff();
+  blob->clear_packed_diff();
+  blob->set_packed_data(codes.bytes);
+  blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  const std::string name = Concat(layer, "_blobs_", index, "_quant");
+  auto* entries = file->mutable_quantizer();
+  for (int e = entries->size() - 1; e >= 0; --e) {
+    if (entries->Get(e).name() == name) entries->DeleteSubrange(e, 1);
+  }
+  const StoredRange range =
+      ParameterRange({codes.scales.begin(), codes.scales.end()}, type.info().code_max);
+  QuantizerParameter* entry = entries->Add();
+  entry->set_name(name);
+  entry->set_observed_min(range.low);
+  entry->set_observed_max(range.high);
+  entry->mutable_channel_scale()->Assign(codes.scales.begin(), codes.scales.end());
+}
+
+std::vector<double> ParameterValues(const BlobBase& blob) {
+  const auto packed = PackedParameter::Of(blob);
+  if (!packed) return blob.DataAsDouble();
+  std::vector<double> values(packed->count());
+  packed->Decode(kDouble, values.data());
+  return values;
+}
+
+}  // namespace caffe
