@@ -117,7 +117,7 @@ def test_errors():
 def test_fields_of_a_net_may_name_types():
     net = caffe_pb2.NetParameter(data_type=caffe_pb2.CAFFE_HALF, data_type_name='posit8')
     net.layer.add(name='data', type='Input', top=['data']).input_param.shape.add(dim=[2])
-    with pytest.raises(RuntimeError, match="data_type is CAFFE_HALF, but data_type_name is 'posit8'"):
+    with pytest.raises(RuntimeError, match="is CAFFE_HALF, but data_type_name is 'posit8'"):
         caffe.Net(net, TEST)
     net.ClearField('data_type_name')
     net.data_type = caffe_pb2.CAFFE_CUSTOM
@@ -136,7 +136,8 @@ def convolution_net(**types):
     net.conv = caffe.layers.Convolution(
         net.data, num_output=24, kernel_size=3, pad=1, bias_term=False,
         weight_filler=dict(type='xavier'), **types)
-    net.pool = caffe.layers.Pooling(net.conv, pool=caffe.params.Pooling.MAX, kernel_size=2, stride=2)
+    net.pool = caffe.layers.Pooling(net.conv, pool=caffe.params.Pooling.MAX, kernel_size=2,
+                                    stride=2)
     net.ip = caffe.layers.InnerProduct(net.pool, num_output=30, weight_filler=dict(type='xavier'))
     return net.to_proto()
 
@@ -191,7 +192,8 @@ def test_edges_of_layers(device):
     caffe.set_device(device)
     proto = convolution_net(compute_data_type_name='fp8_e4m3', top_data_type_name='float')
     proto.layer[0].top_data_type_name = 'fp8_e4m3'
-    proto.layer.add(name='t', type='TanH', bottom=['conv'], top=['t'], top_data_type_name='fp8_e4m3')
+    proto.layer.add(name='t', type='TanH', bottom=['conv'], top=['t'],
+                    top_data_type_name='fp8_e4m3')
     caffe.set_random_seed(5)
     net = caffe.Net(proto, TEST)
     net.forward(data=np.random.RandomState(2).normal(size=(2, 3, 8, 8)))
