@@ -208,11 +208,11 @@ TEST(InsertCastsTest, EdgesOfLayersNeedNoCast) {
             "double (TanH) narrow_as_double -> double double\n");
   // Without them: after ip, after narrow, and before wide.
   EXPECT_EQ(net.casts_omitted, 3);
-  // A product's backward pass needs equal types.
+  // Backward passes need equal types.
   const std::string training =
       Wiring(InsertCasts(TypedOf("force_backward: true " + std::string(kData) + body)));
   EXPECT_TRUE(Holds(training, "ip (InnerProduct) data_as_half -> ip_in_half half\n"));
-  EXPECT_TRUE(Holds(training, "narrow (ReLU) ip -> narrow float/float/half\n"));
+  EXPECT_TRUE(Holds(training, "narrow (ReLU) ip -> narrow_in_float\n"));
 }
 
 // Two types of one number in caffe.proto are two types.

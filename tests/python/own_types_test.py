@@ -34,6 +34,10 @@ def input_net(name, count=4):
     return caffe.Net(net, TEST)
 
 
+def devices():
+    return ['cpu'] + [device.name for device in caffe.devices()][-1:]
+
+
 @pytest.fixture(autouse=True)
 def on_the_cpu():
     caffe.set_device('cpu')
@@ -113,7 +117,7 @@ def test_errors():
 def test_fields_of_a_net_may_name_types():
     net = caffe_pb2.NetParameter(data_type=caffe_pb2.CAFFE_HALF, data_type_name='posit8')
     net.layer.add(name='data', type='Input', top=['data']).input_param.shape.add(dim=[2])
-    with pytest.raises(RuntimeError, match="data_type is CAFFE_HALF, but data_type_name is 'posit8'"):
+    with pytest.raises(RuntimeError, match="is CAFFE_HALF, but data_type_name is 'posit8'"):
         caffe.Net(net, TEST)
     net.ClearField('data_type_name')
     net.data_type = caffe_pb2.CAFFE_CUSTOM
@@ -132,7 +136,8 @@ def convolution_net(**types):
     net.conv = caffe.layers.Convolution(
         net.data, num_output=24, kernel_size=3, pad=1, bias_term=False,
         weight_filler=dict(type='xavier'), **types)
-    net.pool = caffe.layers.Pooling(net.conv, pool=caffe.params.Pooling.MAX, kernel_size=2, stride=2)
+    net.pool = caffe.layers.Pooling(net.conv, pool=caffe.params.Pooling.MAX, kernel_size=2,
+                                    stride=2)
     net.ip = caffe.layers.InnerProduct(net.pool, num_output=30, weight_filler=dict(type='xavier'))
     return net.to_proto()
 
@@ -181,6 +186,34 @@ def test_casts_are_counted(tmp_path):
     assert re.search(r'Casts between types: 1; 1 more are loads and stores of other layers', log)
 
 
+@pytest.mark.parametrize('device', devices())
+def test_edges_of_layers(device):
+    """A convolution stores float sums, and a TanH loads float and stores fp8."""
+    caffe.set_device(device)
+    proto = convolution_net(compute_data_type_name='fp8_e4m3', top_data_type_name='float')
+    proto.layer[0].top_data_type_name = 'fp8_e4m3'
+    proto.layer.add(name='t', type='TanH', bottom=['conv'], top=['t'],
+                    top_data_type_name='fp8_e4m3')
+    caffe.set_random_seed(5)
+    net = caffe.Net(proto, TEST)
+    net.forward(data=np.random.RandomState(2).normal(size=(2, 3, 8, 8)))
+    data, found = net.blobs['data'].float_data, net.blobs['conv'].data
+    assert found.dtype == np.float32
+    weights = net.params['conv'][0].data.copy()
+
+    wide = caffe.Net(convolution_net(), TEST)
+    codes = caffe.Net(caffe_pb2.NetParameter(data_type_name='fp8_e4m3', layer=[
+        caffe_pb2.LayerParameter(name='w', type='Input', top=['w'], input_param=dict(
+            shape=[dict(dim=weights.shape)]))]), TEST)
+    codes.blobs['w'].float_data = weights
+    wide.params['conv'][0].data[...] = codes.blobs['w'].float_data
+    wide.forward(data=data)
+    np.testing.assert_allclose(found, wide.blobs['conv'].data, atol=1e-5)
+    expected = np.tanh(found)
+    assert net.blobs['t'].data.dtype == np.uint8
+    assert (np.abs(net.blobs['t'].float_data - expected) <= np.abs(expected) / 16 + 2 ** -9).all()
+
+
 class Doubling(caffe.Layer):
     def reshape(self, bottom, top):
         top[0].reshape(*bottom[0].shape)
@@ -222,10 +255,6 @@ def test_training(name, tmp_path):
     diff = net.blobs['conv'].float_diff
     assert np.isfinite(diff).all() and np.abs(diff).max() > 0
     assert first > 2 and last < first / 4
-
-
-def devices():
-    return ['cpu'] + [device.name for device in caffe.devices()][-1:]
 
 
 @pytest.mark.skipif(not os.path.isdir(os.path.join(DATA, 'squeezenet')) or

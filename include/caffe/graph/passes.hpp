@@ -57,8 +57,8 @@ TypedNet SeparateInPlace(const TypedNet& net);
 // Inserts a Quantizer layer where a blob's type is not the one that its reader needs. Readers that
 // need the same type share it. It is named <blob>_as_<type>. If a cast only reverts an earlier
 // lossless one, it is omitted, and the reader reads the original blob. Layers with
-// LayerTraits::edges that do not work in place load and store other types themselves; with
-// gradients only element-wise ones do.
+// LayerTraits::edges that do not work in place load and store other types themselves, unless the
+// net keeps data for gradients.
 TypedNet InsertCasts(const TypedNet& net);
 
 // Inserts a Split layer for every blob that is read more than once, with BVLC's name

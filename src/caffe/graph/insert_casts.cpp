@@ -37,15 +37,11 @@ bool ComesBack(DataType narrow, DataType wide) {
 
 // The types in which a layer computes with the fewest casts at its edges. `bottom` is the type of
 // all its bottoms.
-TypeTriple TypesWithEdges(const TypedLayer& source, const LayerTraits& traits, DataType bottom,
-                          bool gradients) {
+TypeTriple TypesWithEdges(const TypedLayer& source, const LayerTraits& traits, DataType bottom) {
   const DataType compute = source.types.compute, top = source.types.out;
   const auto works = [&](const TypeTriple& wanted) -> std::optional<TypeTriple> {
     if (wanted == TypeTriple::Equal(compute)) return std::nullopt;
-    const std::optional<TypeTriple> found = traits.edges(wanted);
-    // Backward passes of products need equal types.
-    const bool product = found && found->compute != kFloat && found->in != found->out;
-    return gradients && product ? std::nullopt : found;
+    return traits.edges(wanted);
   };
   for (const TypeTriple& wanted :
        {TypeTriple{compute, bottom, top}, TypeTriple{compute, compute, top},
@@ -84,8 +80,8 @@ TypedNet Insert(const TypedNet& net, bool edges) {
     // Layers other than Quantizer compute in one type; casts provide other types at their edges.
     if (!traits.converts) typed.types = TypeTriple::Equal(source.types.compute);
     const auto bottom_type = TypeOfBottoms(source.layer, types);
-    if (edges && traits.edges && bottom_type) {
-      typed.types = TypesWithEdges(source, traits, *bottom_type, net.keeps_gradients);
+    if (edges && traits.edges && bottom_type && !net.keeps_gradients) {
+      typed.types = TypesWithEdges(source, traits, *bottom_type);
     }
     const DataType in = typed.types.in, produced = typed.types.out, wanted_top = source.types.out;
 
