@@ -2,6 +2,7 @@
 # once per instruction level. The first line of a body, `//! types: …`, names the types:
 #   float       f32 f16 bf16 f64, compute, in and out equal      quantized  q8 q16, likewise
 #   master      compute f32, in f16 or bf16, out f32 (f32 masters of half-stored values)
+# In these groups, pairs and narrow, c8 and c16 stand for types of users (types/table.h).
 #   pairs       every pair of in and out types, computed in f32 (f64 where one of them is f64)
 #   narrow      compute and in f32, out f16 or bf16 (sums that are stored as half)
 #   once        names its types itself                           device     devices only
@@ -20,13 +21,31 @@ add_custom_command(
 add_library(caffe_kernel_text OBJECT ${CMAKE_BINARY_DIR}/generated/kernel_text.cpp)
 
 # --- Host kernels: one list of includes per folder, compiled once per level ----------------------
-set(float_words f32 f16 bf16 f64)
+set(float_words f32 f16 bf16 f64 c8 c16)
 set(quantized_words q8 q16)
 
+# Tables of users' types are read by gather instructions, which GCC uses only if the processor that
+# it tunes for has fast ones.
+set(gather_begin "")
+set(gather_end "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(gather_begin "#pragma GCC push_options
+#pragma GCC target(\"tune=haswell\")
+")
+  set(gather_end "#pragma GCC pop_options
+")
+endif()
+
 function(caffe_host_instance out path compute in out_type float_kind)
+  set(begin "")
+  set(end "")
+  if("${compute}/${in}/${out_type}" MATCHES "c8|c16")
+    set(begin "${gather_begin}")
+    set(end "${gather_end}")
+  endif()
   # A namespace for each body: two bodies may include one file of epilogue/.
   string(MAKE_C_IDENTIFIER "${path}" body)
-  set(${out} "#define Dtype ${compute}
+  set(${out} "${begin}#define Dtype ${compute}
 #define MItype ${in}
 #define MOtype ${out_type}
 #define FLOAT_KIND ${float_kind}
@@ -40,7 +59,7 @@ namespace k_${body}_${compute}_${in}_${out_type} {
 #undef MOtype
 #undef FLOAT_KIND
 #undef CAFFE_HOST_TYPES
-" PARENT_SCOPE)
+${end}" PARENT_SCOPE)
 endfunction()
 
 set(host_folders "")
@@ -68,12 +87,12 @@ foreach(file IN LISTS kernel_files)
         string(APPEND text "${one}")
       endforeach()
     elseif(group STREQUAL "master")
-      foreach(word IN ITEMS f16 bf16)
+      foreach(word IN ITEMS f16 bf16 c8 c16)
         caffe_host_instance(one ${file} f32 ${word} f32 1)
         string(APPEND text "${one}")
       endforeach()
     elseif(group STREQUAL "narrow")
-      foreach(word IN ITEMS f16 bf16)
+      foreach(word IN ITEMS f16 bf16 c8 c16)
         caffe_host_instance(one ${file} f32 f32 ${word} 1)
         string(APPEND text "${one}")
       endforeach()
@@ -116,7 +135,9 @@ set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.c
 set(row_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/row_steps.cpp)
 set_source_files_properties(${winograd_steps} ${row_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
 # GCC 12 reports the undefined vectors of its own headers.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp
+  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp PROPERTIES
   COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
 foreach(level IN LISTS CAFFE_HOST_LEVELS)
   set(level_flags "")
@@ -128,7 +149,10 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   endif()
   set(level_sources ${winograd_steps} ${row_steps}
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/quantized_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp)
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/pool_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp)
   foreach(folder IN LISTS host_folders)
     string(REPLACE "/" "_" key ${folder})
     set(list_file ${CMAKE_BINARY_DIR}/generated/host/${key}.inc)
@@ -153,7 +177,8 @@ endforeach()
 
 # Products of bytes, with instructions that only some processors of level v4 have.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  add_library(caffe_host_bytes OBJECT ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp)
+  add_library(caffe_host_bytes OBJECT ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
+    ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp)
   target_compile_definitions(caffe_host_bytes PRIVATE CAFFE_HOST_LEVEL=v4_bytes)
   target_include_directories(caffe_host_bytes PRIVATE ${CMAKE_SOURCE_DIR}/kernels
     ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)

@@ -1,4 +1,4 @@
-//! types: float master quantized
+//! types: float master
 //! tests: library
 // Between arrays of convolutions and the form in which a library computes them, with channels last.
 // A window of kernel_h x kernel_w with strides fold_h x fold_w is a window of folded_h x folded_w

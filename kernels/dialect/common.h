@@ -5,6 +5,8 @@
 #define STORAGE(T) CAT(storage_, T)
 #define LOAD(T, p, i) CAT(load_, T)(p, AT(p, i), p##_zero)
 #define STORE(T, p, i, v) CAT(store_, T)(p, AT(p, i), p##_zero, v)
+// The address of element i, as bytes, for accesses to several elements at once on devices.
+#define BYTES_AT(p, i) ((GLOBAL const u8*)((p) + AT(p, i)))
 #define Acctype CAT(acc_, Dtype)
 #define Scaletype CAT(scale_, Dtype)
 // The type of masters and of partial sums, for float kinds; LOAD and STORE accept it.

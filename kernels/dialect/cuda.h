@@ -9,7 +9,10 @@ typedef long long i64;
 typedef unsigned long long u64;
 #define GLOBAL
 #define LOCAL __shared__
+#define CONSTANT static __device__ const
 #define LOCAL_PTR
+// Memory that the launch sizes: LaunchGroups::local_bytes.
+#define LOCAL_DYNAMIC(T, name) extern __shared__ __align__(1024) T name[]
 #define DEVICE_FN static __device__ __forceinline__
 #define KERNEL(name) extern "C" __global__ void name
 #define IN(T, p) const STORAGE(T)* p, const i32 p##_zero

@@ -3,15 +3,14 @@
 // sums of tiles of 16 x 8. Item `lane` has 4 of them: rows lane / 4 and lane / 4 + 8, columns
 // lane % 4 * 2 and the next. A tile of operands has rows of TILE_K bytes, a multiple of 64, in
 // chunks of 16 bytes; TILE_AT is the place of a chunk. Rows of A are rows of the result, rows of B
-// its columns. With MATRIX_UNITS these are matrix instructions (NVIDIA, sm_80 and later, in CUDA and
-// in OpenCL), otherwise loops that compute the same integers.
+// its columns. With MATRIX_UNITS these are matrix instructions (1: NVIDIA, sm_80 and later, in CUDA and
+// in OpenCL; 2: also those of warpgroups, sm_90a in CUDA), otherwise loops that compute the same
+// integers.
 //
 // Where 8 neighbouring rows have the same chunk, it lies in 8 different places modulo 128 bytes, so
 // that they are read at once.
 #define TILE_AT(row, chunk) \
   ((row) * TILE_K + (((chunk) ^ (TILE_K == 64 ? (row) >> 1 & 3 : (row) & 7)) << 4))
-// The address in bytes of element i of an array.
-#define BYTES_AT(p, i) ((GLOBAL const u8*)((p) + AT(p, i)))
 
 #if MATRIX_UNITS
 #ifdef __OPENCL_VERSION__
@@ -76,6 +75,50 @@ DEVICE_FN void split_words(u32* low, u32* high, const u32* f) {
     high[i] = odd_bytes(f[from], f[from + 2]);
   }
 }
+#if MATRIX_UNITS == 2
+// Products of 64 rows by all columns of B at once, by a warpgroup of 4 warps, of which each has the
+// sums of 16 rows. Operands stay in local memory; the order of chunks is one that these instructions
+// know. GROUP_BEGIN comes before the first product of a step, GROUP_END waits for the products.
+#define GROUP_BEGIN asm volatile("wgmma.fence.sync.aligned;" : : : "memory")
+#define GROUP_END                                                                        \
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"      \
+               :                                                                         \
+               :                                                                         \
+               : "memory")
+// Makes what this item wrote to local memory visible to products, after COPY_WAIT.
+#define GROUP_SEES asm volatile("fence.proxy.async.shared::cta;" : : : "memory")
+// Rows of TILE_K bytes: the distance of 8 rows, and the order of chunks (1: 128 bytes, 2: 64).
+DEVICE_FN u64 tile_descriptor(const u8* tile) {
+  return (u64)(local_address(tile) >> 4) | (u64)1 << 16 | (u64)(8 * TILE_K >> 4) << 32 |
+         (u64)(TILE_K == 128 ? 1 : 2) << 62;
+}
+#define SUMS_4_(s, i) "+r"(s[i]), "+r"(s[i + 1]), "+r"(s[i + 2]), "+r"(s[i + 3])
+#define SUMS_16_(s, i) SUMS_4_(s, i), SUMS_4_(s, i + 4), SUMS_4_(s, i + 8), SUMS_4_(s, i + 12)
+#define NAMES_0_                                                                         \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,"  \
+  "%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_32_ ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define NAMES_48_ ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define GROUP_PRODUCT_(shape, names, a, b, one)                                          \
+  "{ .reg .pred p; setp.ne.b32 p, " one ", 0; wgmma.mma_async.sync.aligned." shape       \
+  ".s32.u8.s8 " names "}, " a ", " b ", p; }"
+// sum [columns / 8][4] += products of 32 bytes.
+DEVICE_FN void multiply_group(i32* sum, u64 a, u64 b) {
+#if TILE_N == 128
+  asm volatile(GROUP_PRODUCT_("m64n128k32", NAMES_0_ NAMES_32_ NAMES_48_, "%64", "%65", "%66")
+               : SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32), SUMS_16_(sum, 48)
+               : "l"(a), "l"(b), "r"(1));
+#elif TILE_N == 96
+  asm volatile(GROUP_PRODUCT_("m64n96k32", NAMES_0_ NAMES_32_, "%48", "%49", "%50")
+               : SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32)
+               : "l"(a), "l"(b), "r"(1));
+#else
+  asm volatile(GROUP_PRODUCT_("m64n64k32", NAMES_0_, "%32", "%33", "%34")
+               : SUMS_16_(sum, 0), SUMS_16_(sum, 16)
+               : "l"(a), "l"(b), "r"(1));
+#endif
+}
+#endif
 // sum += the products of 32 bytes of A (u8) and B (s8).
 #define MULTIPLY_BYTES(sum, a, tile_a, b, tile_b, lane) multiply_u8_s8(sum, a, b)
 // The same for 32 codes of 16 bits: high, middle and low += products of bytes. f is what load_rows

@@ -62,5 +62,7 @@ DEVICE_FN void halves_to_floats(float* v, GLOBAL const u16* p) {
 DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
   vstorea_half8_rte(vload8(0, v), 0, (GLOBAL half*)p);
 }
+#define CONSTANT __constant
+#define make_uint2(x, y) ((uint2)(x, y))
 #define make_uint4(x, y, z, w) ((uint4)(x, y, z, w))
 #define make_float4(x, y, z, w) ((float4)(x, y, z, w))

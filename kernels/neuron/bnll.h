@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = ln(1 + e^x) as max(x, 0) + ln(1 + e^-|x|). In place allowed: the slope is 1 - e^-y.
 #include "epilogue/bnll.h"
 

@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = x clamped to [low, high]. The gradient passes where low <= x <= high. In place allowed; the
 // gradient reads the original x. NaN is propagated.
 #include "epilogue/clip.h"

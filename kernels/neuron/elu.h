@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = x if x > 0, else alpha (e^x - 1). In place allowed; the gradient reads x and y. If alpha is
 // not negative, y can replace x, since their signs are equal.
 #include "epilogue/elu.h"

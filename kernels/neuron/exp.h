@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = outer e^(inner x). In place allowed.
 #include "epilogue/exp.h"
 

@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = factor ln(shift + scale x). In place allowed; the gradient reads the original x.
 #include "epilogue/log.h"
 

@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = u^power, u = shift + scale x, with separate kernels for a constant, power 1 and power 2. In
 // place allowed; the gradient reads the original x, except for "linear".
 #include "epilogue/power.h"

@@ -1,4 +1,4 @@
-//! types: float quantized
+//! types: float quantized master narrow
 // y = 0 if x < 0, else x; with a slope x if x > 0, else slope * x. In place allowed.
 #include "epilogue/relu.h"
 

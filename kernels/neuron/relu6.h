@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = 6 if x > 6, x if x > 0, else slope x. In place allowed; the gradient reads x, or y if slope
 // is not negative. NaN is propagated.
 #include "epilogue/relu6.h"

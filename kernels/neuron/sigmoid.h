@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = 1 / (1 + e^-x). In place allowed.
 #include "epilogue/sigmoid.h"
 

@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = x s(beta x) with the logistic function s(v) = 1 / (1 + e^-v). s and 1 - s can be exactly 0: y
 // is 0 at one end and x at the other. In place allowed; the gradient reads the original x.
 #include "epilogue/swish.h"

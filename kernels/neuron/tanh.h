@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = tanh(x). In place allowed.
 #include "epilogue/tanh.h"
 

@@ -1,4 +1,4 @@
-//! types: float
+//! types: float master narrow
 // y = 1 if x > threshold, else 0. In place allowed. NaN is propagated.
 #include "epilogue/threshold.h"
 

@@ -5,7 +5,9 @@
 // activations, whose zero point is folded into the bias, so that their pointer has 0. See
 // caffe/library/quant_arguments.hpp. A group of 16 x 16 computes TILE x TILE elements. Defines:
 // TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16), CHANNEL_ROWS (1: A are the weights), WIDE
-// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL. low and high are bounds of code - zero point.
+// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows, whose
+// arguments stand behind it). low and high are bounds of code - zero point.
+#include "epilogue/residual_code.h"
 #define TILE_K 16
 #define WORK (TILE / 16)
 #define LOADS (TILE * TILE_K / 256)
@@ -27,7 +29,9 @@
 KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG(i32, high),
        ARG(i32, lda), ARG(i32, ldb), ARG(i32, ldc), ARG(i64, stride_a), ARG(i64, stride_b),
        ARG(i64, stride_c), IN(MItype, a), IN(MItype, b), IN(i64, bias), IN(i32, multiplier),
-       IN(i32, shift), IN(i32, negative_multiplier), IN(i32, negative_shift), OUT(MOtype, c)) {
+       IN(i32, shift), IN(i32, negative_multiplier), IN(i32, negative_shift), IN(MOtype, residual),
+       ARG(i32, factor), ARG(i32, residual_factor), ARG(i32, sum_shift), ARG(i32, sum_low),
+       ARG(i32, sum_high), ARG(i32, relu), ARG(Requant, rescale), OUT(MOtype, c)) {
   LOCAL i32 tile_a[TILE_K][TILE + 1];
   LOCAL i32 tile_b[TILE_K][TILE + 1];
   const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
@@ -107,8 +111,15 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
         const i64 r = requantize_slope(
             v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel),
             LOAD(i32, negative_multiplier, channel), LOAD(i32, negative_shift, channel));
-        STORE(MOtype, c, base_c + (i64)row * ldc + col,
-              (Acctype)(r < low ? low : r > high ? high : r));
+        const i64 at = base_c + (i64)row * ldc + col, own = r < low ? low : r > high ? high : r;
+#if RESIDUAL
+        STORE(MOtype, c, at,
+              (Acctype)residual_code(own, LOAD(MOtype, residual, at), factor, residual_factor,
+                                     sum_shift, sum_low, sum_high, relu, rescale.multiplier,
+                                     rescale.shift));
+#else
+        STORE(MOtype, c, at, (Acctype)own);
+#endif
       }
     }
   }

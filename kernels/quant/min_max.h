@@ -1,5 +1,7 @@
 //! types: float
 //! tests: net
+//! runs: host min_max_chunks
+//! runs: device min_max_apart
 // The smallest and largest element, in two launches: one triple (min, max, lost) for each chunk of
 // x, then all triples merged into range, which also keeps its old content. Infinities and NaN are
 // left out; lost is 1 if there were any. If x has no finite element, min > max.
@@ -15,6 +17,28 @@ KERNEL(min_max_chunks, ARG(i64, chunks), IN(MItype, x), OUT(Mastertype, parts), 
         high = v > high ? v : high;
       } else {
         lost = 1;
+      }
+    }
+    STORE(Mastertype, parts, 3 * g, low);
+    STORE(Mastertype, parts, 3 * g + 1, high);
+    STORE(Mastertype, parts, 3 * g + 2, lost);
+  }
+}
+
+// The same; a chunk has elements that lie `chunks` apart, so that neighbouring work items read
+// neighbouring elements.
+KERNEL(min_max_apart, ARG(i64, chunks), IN(MItype, x), OUT(Mastertype, parts), ARG(i64, n),
+       ARG(i64, chunk)) {
+  FOR_EACH_GROUP(g, chunks) {
+    Acctype low = -LOWEST, high = LOWEST, lost = 0;
+    for (Index k = 0; k < chunk; ++k) {
+      const i64 i = g + k * chunks;
+      if (i < n) {
+        const Acctype v = LOAD(MItype, x, i);
+        const int finite = v >= LOWEST && v <= -LOWEST;
+        low = finite && v < low ? v : low;
+        high = finite && v > high ? v : high;
+        lost = finite ? lost : 1;
       }
     }
     STORE(Mastertype, parts, 3 * g, low);

@@ -5,8 +5,7 @@ typedef Requant scale_q8;
 #define lowest_q8 (-2147483647 - 1)
 DEVICE_FN i32 load_q8(GLOBAL const u8* p, i64 i, i32 zero) { return (i32)p[i] - zero; }
 DEVICE_FN void store_q8(GLOBAL u8* p, i64 i, i32 zero, i32 v) {
-  const i64 code = (i64)v + zero;
-  p[i] = (u8)(code < 0 ? 0 : code > 255 ? 255 : code);
+  p[i] = (u8)(clamp_i32(v, -zero, 255 - zero) + zero);
 }
 DEVICE_FN i32 mul_q8(i32 v, Requant s) { return requantize_i32(v, s.multiplier, s.shift); }
 #define rescale_q8 mul_q8
@@ -25,8 +24,7 @@ DEVICE_FN void store_span_q8(GLOBAL u8* p, i64 i, i64 n, i32 zero, const i32* v)
   if (i + SPAN <= n && ((u64)(p + i) & 7) == 0) {
     u64 codes = 0;
     FOR_SPAN(k) {
-      const i64 code = (i64)v[k] + zero;
-      codes |= (u64)(code < 0 ? 0 : code > 255 ? 255 : code) << 8 * k;
+      codes |= (u64)(clamp_i32(v[k], -zero, 255 - zero) + zero) << 8 * k;
     }
     *(GLOBAL u64*)(p + i) = codes;
   } else {

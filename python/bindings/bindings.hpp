@@ -26,6 +26,7 @@ void BindSolver(pybind11::module_& module);
 void BindStreams(pybind11::module_& module);
 void BindTimer(pybind11::module_& module);
 void BindTransform(pybind11::module_& module);
+void BindTypes(pybind11::module_& module);
 
 // Converts a message of this module or of caffe_pb2; throws a TypeError for anything else.
 caffe::NetParameter ToNetParameter(const pybind11::object& object);

@@ -23,8 +23,7 @@ py::dtype NumpyType(caffe::DataType type) {
   if (type == caffe::kBfloat16) {
     return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
   }
-  if (type == caffe::kQuant8) return py::dtype("uint8");
-  return py::dtype("uint16");
+  return py::dtype(type.bytes() == 1 ? "uint8" : "uint16");
 }
 
 // A view of host memory that keeps the memory alive even if the blob is destroyed. Reads the blob
@@ -33,7 +32,7 @@ py::object View(std::string name, caffe::Shape shape, caffe::DataType type, Sync
   auto* owner = new std::shared_ptr<void>(memory->View());
   const py::capsule base(owner, [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
   py::array array(NumpyType(type), shape, owner->get(), base);
-  if (type.is_quantized()) {
+  if (type.is_quantized() || type.is_custom()) {
     return py::module_::import("caffe.codes").attr("code_view")(array, name, type.name());
   }
   if (!shape.empty()) return array;
@@ -118,6 +117,8 @@ void BindBlob(py::module_& module) {
           },
           "The type of the elements, a caffe.data_type.")
       .def_property_readonly("_type_name", [](const BlobBase& blob) { return blob.type().name(); })
+      .def_property_readonly("_is_custom",
+                             [](const BlobBase& blob) { return blob.type().is_custom(); })
       .def_property_readonly(
           "device", [](const BlobBase& blob) { return blob.device(); },
           py::return_value_policy::reference, "The caffe.Device whose memory holds the blob.")
@@ -128,7 +129,7 @@ void BindBlob(py::module_& module) {
           "The NumPy type is float32 for float, float16 for half, float64 for double,\n"
           "ml_dtypes.bfloat16 for bfloat16. quant8 and quant16 are codes, uint8 and uint16\n"
           "(caffe.codes.Codes), to which only integers can be assigned: use float_data for\n"
-          "numbers. Reading waits for the device.")
+          "numbers. So are types of users. Reading waits for the device.")
       .def_property_readonly(
           "diff", &Diff,
           "A NumPy view of the gradient, with the shape and type of data. Backward writes it.")

@@ -13,11 +13,14 @@ void BindEnums(py::module_& module) {
       .value("CAFFE_INT8_QUANTIZED", caffe::CAFFE_INT8_QUANTIZED)
       .value("CAFFE_INT16_QUANTIZED", caffe::CAFFE_INT16_QUANTIZED)
       .value("CAFFE_INT32_QUANTIZED", caffe::CAFFE_INT32_QUANTIZED)
-      .value("CAFFE_INT64_QUANTIZED", caffe::CAFFE_INT64_QUANTIZED);
+      .value("CAFFE_INT64_QUANTIZED", caffe::CAFFE_INT64_QUANTIZED)
+      .value("CAFFE_CUSTOM", caffe::CAFFE_CUSTOM);
   py::enum_<caffe::QuantizerMode>(module, "quantizer_mode", py::arithmetic(),
-                                  "PASSIVE uses ranges, OBSERVE collects them in every forward.")
+                                  "PASSIVE uses ranges, OBSERVE collects them in every forward, "
+                                  "PSEUDO quantizes and dequantizes in float.")
       .value("CAFFE_QUANT_PASSIVE", caffe::CAFFE_QUANT_PASSIVE)
-      .value("CAFFE_QUANT_OBSERVE", caffe::CAFFE_QUANT_OBSERVE);
+      .value("CAFFE_QUANT_OBSERVE", caffe::CAFFE_QUANT_OBSERVE)
+      .value("CAFFE_QUANT_PSEUDO", caffe::CAFFE_QUANT_PSEUDO);
   py::enum_<caffe::SolverParameter_SnapshotFormat>(module, "snapshot_format", py::arithmetic())
       .value("HDF5", caffe::SolverParameter_SnapshotFormat_HDF5)
       .value("BINARYPROTO", caffe::SolverParameter_SnapshotFormat_BINARYPROTO);

@@ -20,5 +20,6 @@ PYBIND11_MODULE(_caffe, module) {
   BindStreams(module);
   BindTimer(module);
   BindTransform(module);
+  BindTypes(module);
   WaitAtExit();
 }

@@ -131,6 +131,14 @@ void SetInputArrays(Net& net, const py::object& given, const Array& data, const 
   memory_data->Reset(data.data(), labels.data(), data.shape(0), owner);
 }
 
+caffe::DataType CodeType(const std::string& name) {
+  if (name == "int8") return caffe::kQuant8;
+  if (name == "int16") return caffe::kQuant16;
+  return caffe::DataTypeByName(name);
+}
+
+std::string CodeName(caffe::DataType type) { return type == caffe::kQuant8 ? "int8" : "int16"; }
+
 }  // namespace
 
 py::dict MemoryDict(const caffe::MemoryNeeds& needs) {
@@ -383,14 +391,30 @@ void BindNet(py::module_& module) {
           "device", [](const Net& net) { return Initialized(net).device(); },
           py::return_value_policy::reference, "The caffe.Device on which the net runs.")
       .def_property(
-          "_quant_mode",
-          [](const Net& net) {
-            return Initialized(net).observe() ? caffe::CAFFE_QUANT_OBSERVE
-                                              : caffe::CAFFE_QUANT_PASSIVE;
-          },
-          [](Net& net, caffe::QuantizerMode mode) {
-            WaitUntilIdle(net).set_observe(mode == caffe::CAFFE_QUANT_OBSERVE);
+          "_quant_mode", [](const Net& net) { return Initialized(net).quantizer_mode(); },
+          [](Net& net, caffe::QuantizerMode mode) { WaitUntilIdle(net).set_quantizer_mode(mode); })
+      .def_property(
+          "_pseudo_type", [](const Net& net) { return CodeName(Initialized(net).pseudo_type()); },
+          [](Net& net, const std::string& type) {
+            WaitUntilIdle(net).set_pseudo_type(CodeType(type));
           })
+      .def("_quantizer_names", [](const Net& net) { return Initialized(net).quantizers(); })
+      .def("_quantizer_mode",
+           [](const Net& net, const std::string& name) {
+             return Initialized(net).QuantizerModeOf(name);
+           })
+      .def("_set_quantizer_mode",
+           [](Net& net, const std::string& name, caffe::QuantizerMode mode) {
+             WaitUntilIdle(net).SetQuantizerMode(name, mode);
+           })
+      .def("_quantizer_type",
+           [](const Net& net, const std::string& name) {
+             return CodeName(Initialized(net).PseudoTypeOf(name));
+           })
+      .def("_set_quantizer_type",
+           [](Net& net, const std::string& name, const std::string& type) {
+             WaitUntilIdle(net).SetPseudoType(name, CodeType(type));
+           })
       .def_property_readonly(
           "ranges",
           [](Net& net) {

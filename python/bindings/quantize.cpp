@@ -55,8 +55,10 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   options.calibration.percentile = settings["percentile"].cast<double>();
   options.calibration_batches = settings["calibrate"].cast<int64_t>();
   options.held_out_batches = settings["held_out"].cast<int64_t>();
+  options.adaround = settings["rounding"].cast<std::string>() == "adaround";
   options.bias_correction = settings["bias_correction"].cast<bool>();
   options.equalize = settings["equalize"].cast<bool>();
+  options.tune_ranges = settings["tune_ranges"].cast<bool>();
   options.float_scores = settings["float_scores"].cast<bool>();
   if (!settings["max_drop"].is_none()) options.max_drop = settings["max_drop"].cast<double>();
   for (const auto& [name, range] : settings["ranges"].cast<py::dict>()) {

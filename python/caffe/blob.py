@@ -1,6 +1,7 @@
 """Adds to the bound Blob its values as floats, whatever its type is, and its range."""
 import numpy as np
 
+from . import _caffe
 from ._caffe import Blob
 from .codes import Codes
 from .float_values import FloatValues
@@ -42,14 +43,21 @@ def _known(blob):
     return quantization
 
 
-def _dequantized(blob, codes):
+def _values(blob, codes):
+    """Codes as float32."""
+    if blob._is_custom:
+        return _caffe._values_of_codes(blob._type_name, codes.view(np.ndarray))
     scale, zero, _, _ = _known(blob)
     numbers = (codes.view(np.ndarray).astype(np.int32) - zero).astype(np.float32)
     return numbers * np.float32(scale)
 
 
-def _quantized(blob, values):
-    """Codes by the library's arithmetic: times 1/scale, clamped in float, half away from zero."""
+def _codes(blob, values):
+    """Codes by the library's arithmetic: from_float of a type of a user, or times 1/scale, clamped
+    in float, half away from zero."""
+    if blob._is_custom:
+        with np.errstate(over='ignore'):
+            return _caffe._codes_of_values(blob._type_name, np.asarray(values, dtype=np.float32))
     scale, zero, low, high = _known(blob)
     with np.errstate(invalid='ignore', over='ignore'):
         numbers = np.asarray(values).astype(np.float32) * np.float32(1 / scale)
@@ -60,8 +68,8 @@ def _quantized(blob, values):
     return whole.astype(np.int64) + zero
 
 
-def _no_gradient(blob):
-    return TypeError('blob %s (%s) holds codes of a quantized type, which have no gradient; train '
+def _refuse_gradient(blob):
+    raise TypeError('blob %s (%s) holds codes of a quantized type, which have no gradient; train '
                      'the net in a float type' % (blob.name, blob._type_name))
 
 
@@ -73,7 +81,7 @@ def _float_data(self):
     never observed. To assign single elements change a copy, or use blob.data.
     """
     view = self.data
-    values = _dequantized(self, view) if isinstance(view, Codes) else view
+    values = _values(self, view) if isinstance(view, Codes) else view
     return FloatValues(values, 'blob.float_data = x')
 
 
@@ -84,7 +92,7 @@ def _float_diff(self):
     """
     view = self.diff
     if isinstance(view, Codes):
-        raise _no_gradient(self)
+        view = _values(self, view) if self._is_custom else _refuse_gradient(self)
     return FloatValues(view, 'blob.float_diff = x')
 
 
@@ -100,13 +108,13 @@ def _assign(blob, view, values):
 
 def _set_float_data(self, values):
     view = self.data
-    _assign(self, view, _quantized(self, values) if isinstance(view, Codes) else values)
+    _assign(self, view, _codes(self, values) if isinstance(view, Codes) else values)
 
 
 def _set_float_diff(self, values):
     view = self.diff
     if isinstance(view, Codes):
-        raise _no_gradient(self)
+        values = _codes(self, values) if self._is_custom else _refuse_gradient(self)
     _assign(self, view, values)
 
 

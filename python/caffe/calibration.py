@@ -27,7 +27,7 @@ def _read_batch(batch, inputs):
 
 def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=None,
              held_out=None, max_drop=None, percentile=99.99, ranges=None, bias_correction=False,
-             equalize=False, float_scores=True):
+             equalize=False, float_scores=True, rounding='nearest', tune_ranges=False):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
     net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a caffemodel.
@@ -45,12 +45,17 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     bias_correction: subtract the mean error of rounded weights from biases.
     equalize: scale channels between layers with weights, so that they use the codes equally.
     float_scores: compute the layers without weights at the end of the net in float.
+    rounding: 'nearest', or 'adaround': each weight gets the code above or below it, so that the
+    layer's sums on the calibration data change least.
+    tune_ranges: make ranges narrower or wider as long as that lowers the noise of the scores.
 
     The report has the content of out.json; its 'layers' begin with the one of the worst quality.
     RuntimeError for data, weights or options that do not fit.
     """
     if type not in TYPES:
         raise ValueError('type is %r; the types are %s' % (type, ', '.join(TYPES)))
+    if rounding not in ('nearest', 'adaround'):
+        raise ValueError("rounding is %r; the values are 'nearest' and 'adaround'" % (rounding,))
     if isinstance(net, Net):
         model, weights, inputs = net, None, net.inputs
     else:
@@ -72,5 +77,5 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     settings = dict(type=type, method=method, percentile=percentile, calibrate=calibrate,
                     held_out=held_out, max_drop=max_drop, ranges=dict(ranges or {}),
                     bias_correction=bias_correction, equalize=equalize,
-                    float_scores=float_scores)
+                    float_scores=float_scores, rounding=rounding, tune_ranges=tune_ranges)
     return json.loads(_caffe._quantize(model, weights, read, settings, out))

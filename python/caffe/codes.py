@@ -1,6 +1,7 @@
-"""The NumPy view of a blob of codes (quant8, quant16).
+"""The NumPy view of a blob of codes: of quant8, quant16, or a type of a user.
 
-A code stands for the number (code - zero_point) * scale. A view of codes is an array of uint8 or
+A code of quant8 and quant16 stands for the number (code - zero_point) * scale, a code of a type of
+a user for its to_float(code). A view of codes is an array of uint8 or
 uint16: it can be read, used in arithmetic and assigned integers. NumPy would silently truncate
 fractions and wrap numbers beyond the range of codes; here they are errors.
 """
@@ -14,17 +15,20 @@ class Codes(np.ndarray):
 
     owner = 'this array'  # 'blob data (quant8)'
     blob = None  # the blob's name
+    converts = "quantize floats with the blob's range"
 
     def __new__(cls, array, blob=None, type_name=None):
         view = np.asarray(array).view(cls)
         view.blob = blob
         if blob is not None:
             view.owner = 'blob %s (%s)' % (blob, type_name)
+            if type_name not in ('quant8', 'quant16'):
+                view.converts = 'convert floats'
         return view
 
     def __array_finalize__(self, source):
         if isinstance(source, Codes):
-            self.owner, self.blob = source.owner, source.blob
+            self.owner, self.blob, self.converts = source.owner, source.blob, source.converts
 
     def checked(self, values):
         """Returns the values if they are valid codes; else raises a TypeError or ValueError."""
@@ -46,8 +50,8 @@ class Codes(np.ndarray):
             self.owner, np.iinfo(self.dtype).max, what)
         if self.blob is None:
             return text + '; quantize them first'
-        return text + ("; net.blobs['%s'].float_data = x and net.forward(%s=x) quantize floats "
-                       "with the blob's range" % (self.blob, self.blob))
+        return text + ("; net.blobs['%s'].float_data = x and net.forward(%s=x) %s" % (
+            self.blob, self.blob, self.converts))
 
     def __setitem__(self, key, value):
         super().__setitem__(key, self.checked(value))

@@ -19,10 +19,15 @@ def _proto_shape(blob):
     return ()
 
 
+def _custom_codes(blob, packed):
+    one_byte = len(packed) == np.prod(_proto_shape(blob), dtype=int)
+    return np.frombuffer(packed, dtype='u1' if one_byte else '<u2')
+
+
 def blobproto_to_array(blob, return_diff=False):
     """The array of a BlobProto: float32, or float64 if that is what it holds.
 
-    Packed half and bfloat16 become float32, packed quantized types their codes.
+    Packed half and bfloat16 and types of users become float32, packed quantized types their codes.
     """
     values, doubles, packed = ((blob.diff, blob.double_diff, blob.packed_diff) if return_diff
                                else (blob.data, blob.double_data, blob.packed_data))
@@ -36,6 +41,8 @@ def blobproto_to_array(blob, return_diff=False):
             array = bfloat16.to_float(array)
         elif blob.data_type == caffe_pb2.CAFFE_HALF:
             array = array.astype(np.float32)
+    elif packed and blob.data_type == caffe_pb2.CAFFE_CUSTOM:
+        array = _caffe._values_of_codes(blob.data_type_name, _custom_codes(blob, packed))
     else:
         array = np.zeros(0, dtype=np.float32)
     return array.reshape(_proto_shape(blob))

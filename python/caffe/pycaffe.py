@@ -103,9 +103,13 @@ def _write(blob, view, values):
 
 
 def _feed(blob, values, codes):
-    """Writes an input. Floats are quantized if the blob holds codes, unless `codes` is set."""
+    """Writes an input. Numbers are converted if the blob holds codes, unless `codes` is set.
+
+    Integers are codes of a quantized type, but numbers of a type of a user.
+    """
     view = blob.data
-    if isinstance(view, Codes) and not codes and np.asarray(values).dtype.kind not in 'iub':
+    numbers = blob._is_custom or np.asarray(values).dtype.kind not in 'iub'
+    if isinstance(view, Codes) and not codes and numbers:
         blob.float_data = values
     else:
         view[...] = values
@@ -123,6 +127,17 @@ def _output(blob, codes):
     if codes or not isinstance(view, Codes):
         return _result(view)
     return scalar_view(np.array(blob.float_data))
+
+
+def _write_diff(blob, values):
+    if blob._is_custom:
+        blob.float_diff = values
+    else:
+        _write(blob, blob.diff, values)
+
+
+def _diff(blob):
+    return np.array(blob.float_diff) if blob._is_custom else _result(blob.diff)
 
 
 def _check_names(given, wanted, what):
@@ -254,10 +269,10 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
         _check_names(kwargs, tops, 'the diffs to begin with')
         for name, array in kwargs.items():
             _check_batch(name, array, self.blobs[name])
-            _write(self.blobs[name], self.blobs[name].diff, array)
+            _write_diff(self.blobs[name], array)
     known = self._request_gradients(outputs, list(diffs or ()))
     self._backward(first, last)
-    return {name: _result(self.blobs[name].diff) for name in [*known, *(diffs or ())]}
+    return {name: _diff(self.blobs[name]) for name in [*known, *(diffs or ())]}
 
 
 def _batch(self, blobs):
@@ -407,20 +422,23 @@ def _init(self, network_file, phase=None, level=None, stages=None, weights=None,
 
 
 def _quant_mode(self):
-    """How the net treats ranges, a caffe.quantizer_mode.
+    """The mode of all quantizers, a caffe.quantizer_mode.
 
-    CAFFE_QUANT_PASSIVE uses them, CAFFE_QUANT_OBSERVE collects them. Set it to one of these, to its
-    number (0, 1), or to 'passive' or 'observe'. While it is observe, every forward widens the range
-    of every float blob; net.save writes the ranges.
+    CAFFE_QUANT_PASSIVE uses ranges, CAFFE_QUANT_OBSERVE collects them, CAFFE_QUANT_PSEUDO quantizes
+    and dequantizes in float. Set it to one of these, to its number (0, 1, 2), or to 'passive',
+    'observe' or 'pseudo'. While it is observe, every forward widens the range of every float blob.
+    While it is pseudo, blobs and weights have the values of codes of pseudo_type, and a forward of
+    phase TRAIN moves ranges. net.save writes the ranges.
     """
     return self._quant_mode
 
 
 _MODES = {'passive': quantizer_mode.CAFFE_QUANT_PASSIVE,
-          'observe': quantizer_mode.CAFFE_QUANT_OBSERVE}
+          'observe': quantizer_mode.CAFFE_QUANT_OBSERVE,
+          'pseudo': quantizer_mode.CAFFE_QUANT_PSEUDO}
 
 
-def _set_quant_mode(self, mode):
+def _mode_of(mode, what):
     found = None
     if isinstance(mode, str):
         word = mode.lower()
@@ -429,9 +447,74 @@ def _set_quant_mode(self, mode):
     elif isinstance(mode, (quantizer_mode, int, np.integer)):
         found = {int(value): value for value in _MODES.values()}.get(int(mode))
     if found is None:
-        raise ValueError("quant_mode is %r; the values are 'passive' (CAFFE_QUANT_PASSIVE, 0) and "
-                         "'observe' (CAFFE_QUANT_OBSERVE, 1)" % (mode,))
-    self._quant_mode = found
+        raise ValueError("%s is %r; the values are 'passive' (CAFFE_QUANT_PASSIVE, 0), "
+                         "'observe' (CAFFE_QUANT_OBSERVE, 1) and 'pseudo' (CAFFE_QUANT_PSEUDO, 2)"
+                         % (what, mode))
+    return found
+
+
+def _code_type(value, what):
+    name = value if isinstance(value, str) else {3: 'int8', 4: 'int16'}.get(int(value))
+    if name not in ('int8', 'int16'):
+        raise ValueError("%s is %r; the values are 'int8' and 'int16'" % (what, value))
+    return name
+
+
+def _set_quant_mode(self, mode):
+    self._quant_mode = _mode_of(mode, 'quant_mode')
+
+
+def _pseudo_type(self):
+    """The type of the codes of quant_mode pseudo: 'int8' or 'int16'."""
+    return self._pseudo_type
+
+
+def _set_pseudo_type(self, value):
+    self._pseudo_type = _code_type(value, 'pseudo_type')
+
+
+class Quantizer:
+    """The quantizer of a blob or of a layer's weights, an item of Net.quantizers."""
+
+    def __init__(self, net, name):
+        self._net = net
+        self.name = name
+
+    @property
+    def mode(self):
+        """The mode, a caffe.quantizer_mode; set it as Net.quant_mode. Setting that of the net sets all."""
+        return self._net._quantizer_mode(self.name)
+
+    @mode.setter
+    def mode(self, value):
+        self._net._set_quantizer_mode(self.name, _mode_of(value, 'mode'))
+
+    @property
+    def type(self):
+        """The type of the codes of mode pseudo: 'int8' or 'int16'."""
+        return self._net._quantizer_type(self.name)
+
+    @type.setter
+    def type(self, value):
+        self._net._set_quantizer_type(self.name, _code_type(value, 'type'))
+
+    @property
+    def range(self):
+        """The smallest and the largest value, or None."""
+        return self._net.ranges.get(self.name)
+
+    def __repr__(self):
+        word = next(word for word, value in _MODES.items() if value == self.mode)
+        return "Quantizer('%s', mode='%s', type='%s')" % (self.name, word, self.type)
+
+
+def _quantizers(self):
+    """The quantizers, a dict by name.
+
+    A blob that layers change in place has one for each version; the names are those of ranges. The
+    quantizer of a layer's weights is <layer>_blobs_0_quant.
+    """
+    return {name: Quantizer(self, name) for name in self._quantizer_names()}
 
 
 for _name, _function in (('__init__', _init), ('forward', _forward), ('backward', _backward),
@@ -451,5 +534,7 @@ Net.outputs = _cached(_outputs)
 Net.top_names = _cached(_top_names)
 Net.bottom_names = _cached(_bottom_names)
 Net.quant_mode = property(_quant_mode, _set_quant_mode, doc=_quant_mode.__doc__)
+Net.pseudo_type = property(_pseudo_type, _set_pseudo_type, doc=_pseudo_type.__doc__)
+Net.quantizers = property(_quantizers, doc=_quantizers.__doc__)
 Net._forward = _forward_part
 Net._batch = _batch

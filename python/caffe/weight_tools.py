@@ -12,7 +12,8 @@ def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs
     quantize_weights; all is the first four. `caffe help transform` explains them.
     out: writes out.prototxt and out.caffemodel; the model that is returned is None then. Without
     it the model is a caffe_pb2.NetParameter, whose layers hold their weights in blobs.
-    type: for round 'half' or 'bfloat16', for quantize_weights 'int8' or 'int16'.
+    type: for round 'half', 'bfloat16' or a type such as 'fp8_e4m3', for quantize_weights 'int8'
+    or 'int16'.
     shape: of the inputs that replace data layers.
     outputs: for strip, the blobs to compute.
     inputs: arrays by the names of inputs, for the comparison; other inputs are random numbers of

@@ -8,6 +8,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/type_registry.hpp"
+#include "caffe/core/value_table.hpp"
 
 namespace caffe {
 namespace {
@@ -33,9 +34,10 @@ TEST(TypeRegistryTest, ATypeOfAUserHasItsOwnId) {
   TypeInfo info;
   info.name = "registry_a";
   info.kind = TypeKind::kCustom;
-  info.bytes = 2;
-  info.load = "v = (float)bits";
-  info.store = "bits = (u16)v";
+  info.bits = 10;
+  info.to_float = "(float)code";
+  info.from_float = "(u32)v";
+  info.make_table = [] { return nullptr; };  // not called here
   const DataType a = AddDataType(info);
   info.name = "registry_b";
   const DataType b = AddDataType(info);
@@ -53,8 +55,9 @@ TEST(TypeRegistryTest, ATypeOfAUserHasItsOwnId) {
 TEST(TypeRegistryTest, WhatIsNoTypeIsRefused) {
   TypeInfo good;
   good.kind = TypeKind::kCustom;
-  good.bytes = 1;
-  good.load = good.store = "v = bits";
+  good.bits = 8;
+  good.to_float = good.from_float = "v";
+  good.make_table = [] { return nullptr; };
   good.name = "registry_twice";
   AddDataType(good);
   EXPECT_THROW(AddDataType(good), Error) << "there already";
@@ -69,8 +72,10 @@ TEST(TypeRegistryTest, WhatIsNoTypeIsRefused) {
   refused([](TypeInfo* info) { info->name = "a b"; });
   refused([](TypeInfo* info) { info->name = ""; });
   refused([](TypeInfo* info) { info->kind = TypeKind::kQuantized; });
-  refused([](TypeInfo* info) { info->bytes = 3; });
-  refused([](TypeInfo* info) { info->load = ""; });
+  refused([](TypeInfo* info) { info->bits = 1; });
+  refused([](TypeInfo* info) { info->bits = 17; });
+  refused([](TypeInfo* info) { info->to_float = ""; });
+  refused([](TypeInfo* info) { info->make_table = nullptr; });
   EXPECT_THROW(DataTypeByName("registry_bad"), Error);
 }
 
@@ -91,9 +96,11 @@ TEST(DataTypeTest, UnknownTypesNameTheKnownOnes) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("'fp4'"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("bfloat16"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("posit8"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("caffe.register_type"), std::string::npos);
   }
   EXPECT_THROW(DataTypeByProto(77), Error);
-  EXPECT_THROW(DataType(6).info(), Error);
+  EXPECT_THROW(DataType(255).info(), Error);
   EXPECT_THROW(DataType(-1).info(), Error);
 }
 

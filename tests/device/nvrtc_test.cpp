@@ -7,6 +7,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/dynamic_library.hpp"
 #include "caffe/device/nvrtc_compile.hpp"
+#include "caffe/device/register_type.hpp"
 #include "support/kernel_texts.hpp"
 
 namespace caffe {
@@ -153,6 +154,18 @@ TEST_P(EveryBody, CompilesForCuda) {
   // Folded parameters are defines, which must not meet another use of their names.
   for (const ProgramText& text : KernelTexts(Backend::kCuda, path, true)) {
     if (text.folds.empty()) continue;
+    EXPECT_EQ(MessageOf(text, "sm_90"), "");
+  }
+}
+
+TEST_P(EveryBody, CompilesForCudaInTypesOfUsers) {
+  SKIP_WITHOUT_NVRTC();
+  const DataType table = RegisterType("nvrtc_fixed10", 10, [](uint32_t code) {
+    return static_cast<float>(static_cast<int>(code ^ 512) - 512) / 32;
+  });
+  // Half of the bodies in a type of texts, the others in one of a table.
+  const DataType type = GetParam().size() % 2 ? DataTypeByName("posit8") : table;
+  for (const ProgramText& text : CustomTexts(Backend::kCuda, GetParam(), type)) {
     EXPECT_EQ(MessageOf(text, "sm_90"), "");
   }
 }

@@ -11,6 +11,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/kernel_text.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/kernel_texts.hpp"
 #include "support/text.hpp"
@@ -51,6 +52,24 @@ TEST_P(EveryBodyOnOpenCl, Builds) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(KernelBodies()),
                          [](const auto& info) { return BodyName(info.param); });
+
+// The same in types of users: half of the bodies in one of texts, the others in one of a table.
+TEST_P(EveryBodyOnOpenCl, BuildsInTypesOfUsers) {
+  if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
+  const DataType table = RegisterType("text_fixed10", 10, [](uint32_t code) {
+    return static_cast<float>(static_cast<int>(code ^ 512) - 512) / 32;
+  });
+  const DataType type = GetParam().size() % 2 ? table : DataTypeByName("fp8_e4m3");
+  for (const ProgramText& text : CustomTexts(Backend::kOpenCl, GetParam(), type)) {
+    for (Device* device : OpenClDevices()) {
+      try {
+        EXPECT_TRUE(device->Build(text));
+      } catch (const Error& error) {
+        ADD_FAILURE() << text.name << ": " << error.what();
+      }
+    }
+  }
+}
 
 // CAFFE_KERNELS reads kernels/ from disk, and a mistake is shown where it was made.
 TEST(CompileErrorTest, NamesTheFileTheLineAndTheKernel) {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "caffe/core/type_registry.hpp"
+#include "caffe/core/value_table.hpp"
 #include "caffe/graph/passes.hpp"
 #include "graph/graph_support.hpp"
 #include "support/text.hpp"
@@ -88,10 +89,10 @@ TEST(InsertCastsTest, ATopOfAnotherTypeIsCastBehindTheLayer) {
 
 // quant8 -> float -> quant8 is nothing; so are half -> float -> half and the like.
 TEST(InsertCastsTest, APairThatCancelsIsLeftOut) {
-  const auto chain = [](const std::string& type) {
-    return std::string(kData) +
-           "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' compute_data_type: " +
-           type + " top_data_type: CAFFE_FLOAT } " +
+  const auto chain = [](const std::string& type, const std::string& layer = "InnerProduct") {
+    return std::string(kData) + "layer { name: 'a' type: '" + layer +
+           "' bottom: 'data' top: 'a' compute_data_type: " + type +
+           " top_data_type: CAFFE_FLOAT } " +
            "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' compute_data_type: " +
            type + " bottom_data_type: CAFFE_FLOAT } " +
            "layer { name: 'c' type: 'Softmax' bottom: 'a' top: 'c' compute_data_type: CAFFE_FLOAT "
@@ -104,7 +105,8 @@ TEST(InsertCastsTest, APairThatCancelsIsLeftOut) {
             "a_from_a_in_quant8 (Quantizer) a_in_quant8 -> a float/quant8/float\n"
             "b (InnerProduct) a_in_quant8 -> b quant8\n"
             "c (Softmax) a -> c\n");
-  EXPECT_TRUE(Holds(Cast(chain("CAFFE_HALF")), "b (InnerProduct) a_in_half -> b half\n"));
+  EXPECT_TRUE(
+      Holds(Cast(chain("CAFFE_HALF", "Softmax")), "b (InnerProduct) a_in_half -> b half\n"));
 }
 
 TEST(InsertCastsTest, APairThatLosesDigitsStays) {
@@ -181,14 +183,47 @@ TEST(InsertCastsTest, AUsersQuantizerIsTheUsers) {
   EXPECT_TRUE(net.layers[2].added);
 }
 
+// Element-wise layers load and store float kinds themselves, and products store float.
+TEST(InsertCastsTest, EdgesOfLayersNeedNoCast) {
+  const std::string body =
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+      "        compute_data_type: CAFFE_HALF top_data_type: CAFFE_FLOAT } "
+      "layer { name: 'narrow' type: 'ReLU' bottom: 'ip' top: 'narrow' "
+      "        bottom_data_type: CAFFE_FLOAT top_data_type: CAFFE_HALF } "
+      "layer { name: 'wide' type: 'TanH' bottom: 'narrow' top: 'wide' } "
+      "layer { name: 'between' type: 'TanH' bottom: 'narrow' top: 'between' "
+      "        top_data_type: CAFFE_BFLOAT16 } "
+      "layer { name: 'double' type: 'TanH' bottom: 'narrow' top: 'double' "
+      "        compute_data_type: CAFFE_DOUBLE } ";
+  const TypedNet net = InsertCasts(TypedOf(std::string(kData) + body));
+  EXPECT_EQ(Wiring(net),
+            "data (Input) -> data\n"
+            "data_as_half (Quantizer) data -> data_as_half float/float/half\n"
+            "ip (InnerProduct) data_as_half -> ip half/half/float\n"
+            "narrow (ReLU) ip -> narrow float/float/half\n"
+            "wide (TanH) narrow -> wide float/half/float\n"
+            "narrow_as_bfloat16 (Quantizer) narrow -> narrow_as_bfloat16 float/half/bfloat16\n"
+            "between (TanH) narrow_as_bfloat16 -> between bfloat16\n"
+            "narrow_as_double (Quantizer) narrow -> narrow_as_double double/half/double\n"
+            "double (TanH) narrow_as_double -> double double\n");
+  // Without them: after ip, after narrow, and before wide.
+  EXPECT_EQ(net.casts_omitted, 3);
+  // Backward passes need equal types.
+  const std::string training =
+      Wiring(InsertCasts(TypedOf("force_backward: true " + std::string(kData) + body)));
+  EXPECT_TRUE(Holds(training, "ip (InnerProduct) data_as_half -> ip_in_half half\n"));
+  EXPECT_TRUE(Holds(training, "narrow (ReLU) ip -> narrow_in_float\n"));
+}
+
 // Two types of one number in caffe.proto are two types.
 TEST(InsertCastsTest, TypesThatAUserAddedAreCast) {
   const auto add = [](const char* name) {
     TypeInfo info;
     info.name = name;
     info.kind = TypeKind::kCustom;
-    info.bytes = 1;
-    info.load = info.store = "v = bits";
+    info.bits = 8;
+    info.to_float = info.from_float = "v";
+    info.make_table = [] { return nullptr; };  // not called here
     return AddDataType(info);
   };
   const DataType wide = add("casts_wide"), narrow = add("casts_narrow");

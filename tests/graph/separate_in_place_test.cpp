@@ -269,8 +269,7 @@ TEST(SeparateInPlaceTest, ATopTypeOfItsOwnNeedsABlob) {
                                                      "compute_data_type: CAFFE_FLOAT "
                                                      "top_data_type: CAFFE_HALF")))))),
             "data (Input) -> data@data\n"
-            "relu (ReLU) data@data -> data_in_float\n"
-            "data_from_data_in_float (Quantizer) data_in_float -> data float/float/half\n");
+            "relu (ReLU) data@data -> data float/float/half\n");
 }
 
 TEST(SeparateInPlaceTest, NamesStayUnique) {

@@ -88,12 +88,18 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
  protected:
   // `worst`: 1, all operands are the largest; -1, weights are the smallest.
   void Check(int64_t rows, int64_t channels, int64_t k, Kind kind, int worst = 0) {
+    CheckRows(rows, channels, k, kind, worst, false);
+    if (ReadsRowsOf(*GetParam(), k)) CheckRows(rows, channels, k, kind, worst, true);
+  }
+
+  // `dense`: rows of a follow each other.
+  void CheckRows(int64_t rows, int64_t channels, int64_t k, Kind kind, int worst, bool dense) {
     const ByteSteps& steps = *GetParam();
     Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
     const PackedBytes packed(channels, k, 1);
-    const int64_t depth = packed.depth(), pitch = channels + 3;
+    const int64_t depth = packed.depth(), pitch = channels + 3, stride = dense ? k : depth;
     // What follows a row in memory must not matter.
-    std::vector<uint8_t> a(rows * depth), w(channels * k), y(rows * pitch, 7);
+    std::vector<uint8_t> a(rows * stride), w(channels * k), y(rows * pitch, 7);
     for (uint8_t& code : a) code = static_cast<uint8_t>(worst ? 255 : numbers.Next(0, 255));
     for (uint8_t& code : w) {
       code = static_cast<uint8_t>(worst > 0 ? 255 : worst < 0 ? 1 : numbers.Next(1, 255));
@@ -106,8 +112,9 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 30));
     ByteTile tile{rows,
                   depth,
+                  stride,
                   a.data(),
-                  depth,
+                  stride,
                   reinterpret_cast<const signed char*>(b.data()),
                   all.Output(y.data(), pitch)};
     if (steps.begin) steps.begin();
@@ -116,7 +123,7 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t c = 0; c < channels; ++c) {
         int64_t sum = 0;
-        for (int64_t p = 0; p < k; ++p) sum += a[i * depth + p] * (w[c * k + p] - 128);
+        for (int64_t p = 0; p < k; ++p) sum += a[i * stride + p] * (w[c * k + p] - 128);
         ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
             << steps.name << " " << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
       }
@@ -168,7 +175,9 @@ TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
       Check(rows, channels, 70, Kind::kPlain);
     }
   }
-  for (const int64_t k : {1, 3, 4, 63, 64, 65, 200}) Check(19, 35, k, Kind::kPlain);
+  for (const int64_t k : {1, 3, 4, 12, 16, 48, 60, 63, 64, 65, 96, 200}) {
+    Check(19, 35, k, Kind::kPlain);
+  }
 }
 
 TEST_P(ByteStepsTest, EveryEpilogue) {
@@ -191,7 +200,7 @@ TEST_P(ByteStepsTest, WindowsOfSingleChannels) {
   }
 }
 
-// Codes and weights of 16 bits, by products of their bytes.
+// Codes and weights of 16 bits. Depths around the slices of sums of 32 bits.
 TEST_P(ByteStepsTest, Words) {
   const ByteSteps& steps = *GetParam();
   if (!steps.words) GTEST_SKIP() << steps.name << " has no products of 16 bits";
@@ -206,6 +215,9 @@ TEST_P(ByteStepsTest, Words) {
                           {20, 40, 90, Kind::kRelu, 0},
                           {20, 40, 90, Kind::kSlope, 0},
                           {20, 40, 90, Kind::kLargeFactors, 0}};
+  for (const int64_t k : {255, 256, 257, 512, 513, 800}) {
+    for (const int worst : {-1, 0, 1}) cases.push_back({7, 24, k, Kind::kPlain, worst});
+  }
   for (const int64_t rows : {2, 15, 16, 33}) {
     for (const int64_t channels : {7, 8, 9, 16, 25, 33}) {
       cases.push_back({rows, channels, 70, Kind::kPlain, 0});
@@ -213,18 +225,16 @@ TEST_P(ByteStepsTest, Words) {
   }
   for (const auto& [rows, channels, k, kind, worst] : cases) {
     Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
-    const PackedBytes packed(channels, k, 1, 2);
+    const PackedBytes packed(channels, k, 1, WordForm(steps));
     const int64_t depth = packed.depth(), pitch = channels + 3;
     std::vector<uint16_t> x(rows * k), w(channels * k), y(rows * pitch, 7);
     for (uint16_t& code : x) code = static_cast<uint16_t>(worst ? 65535 : numbers.Next(0, 65535));
     for (uint16_t& code : w) {
       code = static_cast<uint16_t>(worst > 0 ? 65535 : worst < 0 ? 1 : numbers.Next(1, 65535));
     }
-    std::vector<uint8_t> a(rows * 2 * depth, 99);
-    for (int64_t i = 0; i < rows * k; ++i) {
-      uint8_t* row = &a[i / k * 2 * depth + i % k];
-      row[0] = static_cast<uint8_t>(x[i] & 255);
-      row[depth] = static_cast<uint8_t>(x[i] >> 8);
+    std::vector<uint8_t> a(rows * packed.row_bytes(), 99);
+    for (int64_t i = 0; i < rows; ++i) {
+      steps.split(&x[i * k], k, depth, &a[i * packed.row_bytes()]);
     }
     std::vector<char> b(packed.bytes());
     PackedBytes::Order order(k);
@@ -245,7 +255,7 @@ TEST_P(ByteStepsTest, Words) {
     tile.rows = rows;
     tile.depth = depth;
     tile.a = a.data();
-    tile.a_stride = 2 * depth;
+    tile.a_stride = packed.row_bytes();
     tile.b = reinterpret_cast<const uint8_t*>(b.data());
     tile.output = all.Output(nullptr, 0);
     tile.y = y.data();
@@ -269,14 +279,20 @@ TEST_P(ByteStepsTest, Words) {
 TEST_P(ByteStepsTest, WindowsOfSingleChannelsOfWords) {
   const ByteSteps& steps = *GetParam();
   for (const Kind kind : {Kind::kPlain, Kind::kSlope, Kind::kLargeFactors}) {
-    for (const int64_t channels : {1, 8, 70}) {
-      constexpr int64_t kPositions = 7, kTaps = 9;
+    for (const auto& [channels, kTaps] :
+         {std::pair<int64_t, int64_t>{1, 9}, {8, 9}, {70, 9}, {64, 25}, {40, 1}, {33, 81}}) {
+      constexpr int64_t kPositions = 7;
       Numbers numbers(static_cast<uint64_t>(channels));
       const PackedWindows packed(channels, kTaps);
       const int64_t stride = packed.tap_stride(), pitch = channels + 5;
       std::vector<uint16_t> x(kPositions * channels), w(channels * kTaps), zeros(channels, 999);
-      for (uint16_t& code : x) code = static_cast<uint16_t>(numbers.Next(65000, 65535));
-      for (uint16_t& code : w) code = static_cast<uint16_t>(numbers.Next(1, 65535));
+      for (uint16_t& code : x) {
+        code =
+            static_cast<uint16_t>(channels == 64 ? numbers.Next(0, 1) : numbers.Next(65000, 65535));
+      }
+      for (uint16_t& code : w) {
+        code = static_cast<uint16_t>(channels == 40 ? 65535 : numbers.Next(1, 65535));
+      }
       std::vector<char> b(packed.word_bytes());
       packed.Pack(w.data(), b.data());
       std::vector<const uint16_t*> list(kPositions * stride, zeros.data());
@@ -494,7 +510,10 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
     const Method method = methods[i % 2];
     // Devices read 8 channels at once where 8 divides their number.
     const int64_t channels = i < 2 ? 300 : 304;
-    for (const auto& [kernel, stride, pad] : {Window{3, 2, 0}, Window{3, 1, 1}, Window{2, 2, 0}}) {
+    // With a stride of 4 the last windows lie beyond the image.
+    for (const auto& [kernel, stride, pad] :
+         {Window{3, 2, 0}, Window{3, 1, 1}, Window{2, 2, 0}, Window{11, 1, 0}, Window{13, 1, 6},
+          Window{1, 4, 0}}) {
       PoolDescriptor d;
       d.method = method;
       d.types = TypeTriple::Equal(type);

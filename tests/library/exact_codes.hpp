@@ -83,7 +83,22 @@ struct Channels {
   int32_t zero_x = 0, zero_y = 0;
   double scale_y = 1;
   std::vector<int32_t> negative_multiplier, negative_shift;  // empty: no slope
+  CodeSum sum;
   Requant factor(int64_t c) const { return {multiplier[c], shift[c]}; }
+  // The code behind a residual sum, from the operator's own code.
+  int64_t SumCode(int64_t own, int64_t residual, bool relu, int64_t most) const {
+    const Wide v = static_cast<Wide>(own - zero_y) * sum.own +
+                   static_cast<Wide>(residual - sum.zero_residual) * sum.residual;
+    const Wide magnitude = v < 0 ? -v : v;
+    Wide rounded = v == 0 ? 0 : 1 << 20;  // beyond all codes
+    if (sum.shift >= 0) rounded = (magnitude + ((Wide{1} << sum.shift) >> 1)) >> sum.shift;
+    const int64_t beyond = static_cast<int64_t>(std::min<Wide>(rounded, 1 << 20));
+    const int64_t s = std::clamp<int64_t>((v < 0 ? -beyond : beyond) + sum.zero_sum, 0, most);
+    if (!relu) return s;
+    const int64_t positive = std::max<int64_t>(s - sum.zero_sum, 0);
+    return std::clamp<int64_t>(test::ExactRequantize(positive, sum.rescale) + sum.zero_result, 0,
+                               most);
+  }
   // The code of a sum.
   int64_t Code(Wide sum, int64_t c, const Activation& activation, int64_t most) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -168,6 +183,7 @@ class DeviceChannels {
         negative_multiplier_(device, c.negative_multiplier),
         negative_shift_(device, c.negative_shift) {
     arguments = {bias_, multiplier_, shift_, c.zero_x, c.zero_y, c.scale_y};
+    arguments.sum = c.sum;
     if (c.negative_multiplier.empty()) return;
     arguments.negative_multiplier = negative_multiplier_;
     arguments.negative_shift = negative_shift_;

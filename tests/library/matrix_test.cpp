@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "caffe/library/generated/matrix_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/exact_codes.hpp"
@@ -75,8 +76,9 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   void CheckConvolution(ConvDescriptor d, const CodeActivation& activation = {},
                         int64_t pitch = 0) {
     Numbers numbers(5);
-    const int64_t most = type().info().code_max, in = d.geometry.input_count();
-    std::vector<int64_t> x(d.batch * d.in_channels * in), w(d.weight_count());
+    const int64_t most = type().info().code_max;
+    std::vector<int64_t> x(d.batch * d.in_channels * d.geometry.input_count());
+    std::vector<int64_t> w(d.weight_count());
     for (int64_t& code : x) code = numbers.Next(0, most);
     for (int64_t& code : w) code = numbers.Next(1, most);
     Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 6);
@@ -84,8 +86,48 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       d.epilogue.stages = {activation.activation};
       exact::Activate(activation, type(), &channels);
     }
-    const auto exact = ChannelsLast(exact::Exact(d, x, w, channels), d.out_channels,
-                                    d.geometry.output_count(), pitch ? pitch : d.out_channels);
+    Compare(d, x, w, channels, {}, pitch);
+  }
+
+  // With the sum of a residual, and with ReLU behind it.
+  void CheckSums(const ConvDescriptor& plain) {
+    Numbers numbers(7);
+    const int32_t most = type().info().code_max;
+    const auto codes = [&](int64_t count, int64_t least) {
+      std::vector<int64_t> values(count);
+      for (int64_t& code : values) code = numbers.Next(least, most);
+      return values;
+    };
+    for (const bool relu : {false, true}) {
+      ConvDescriptor d = plain;
+      d.epilogue.stages = {ResidualSum{}};
+      if (relu) d.epilogue.stages.push_back(kPlainReLU);
+      Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 8);
+      channels.sum = {1 << 30, -(1 << 29), 30, most / 3, most / 2, {0x60000000, 30}, most / 9};
+      if (!relu) channels.sum.zero_result = channels.sum.zero_sum;
+      Compare(d, codes(d.batch * d.in_channels * d.geometry.input_count(), 0),
+              codes(d.weight_count(), 1), channels,
+              codes(d.batch * d.out_channels * d.geometry.output_count(), 0), 0);
+    }
+  }
+
+  // `residual`, in kNCHW, is empty if the epilogue has no sum.
+  void Compare(ConvDescriptor d, const std::vector<int64_t>& x, const std::vector<int64_t>& w,
+               const Channels& channels, const std::vector<int64_t>& residual, int64_t pitch) {
+    const int64_t in = d.geometry.input_count(), out = d.geometry.output_count();
+    ConvDescriptor own = d;
+    if (d.epilogue.sum()) own.epilogue.stages.clear();
+    std::vector<int64_t> results = exact::Exact(own, x, w, channels);
+    for (size_t i = 0; i < residual.size(); ++i) {
+      results[i] = channels.SumCode(results[i], residual[i], d.epilogue.stages.size() > 1,
+                                    type().info().code_max);
+    }
+    const auto exact = ChannelsLast(results, d.out_channels, out, pitch ? pitch : d.out_channels);
+    const Codes added(
+        device(),
+        exact::Pack(residual.empty() ? residual
+                                     : ChannelsLast(residual, d.out_channels, out, d.out_channels),
+                    type()));
     d.y_layout = Layout::kNHWC;
     d.y_pitch = pitch;
     const Codes weights(device(), exact::Pack(w, type()));
@@ -104,6 +146,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       test::Memory memory(device(), op.get());
       ConvArguments forward{from, weights, {}, {}, y};
       forward.quant = &arguments.arguments;
+      if (d.epilogue.sum()) forward.epilogue.residual = added;
       forward = memory(forward);
       // Twice: the second finds whatever the first left in its workspace.
       for (int i = 0; i < 2; ++i) op->Forward(forward);
@@ -119,20 +162,57 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   int ran_ = 0;  // layouts that were computed
 };
 
-TEST_P(MatrixTest, ProductsOfEveryTile) {
-  // Whole tiles and ones that stick out; few and many rows and channels; depths that end anywhere.
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 4},
-                                {1, 70, 1000},
+// Every way of dividing the result.
+TEST_P(MatrixTest, EveryTile) {
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  // Whole tiles and ones that stick out; depths that end anywhere, and that are added in slices.
+  for (const auto& [m, n, k] : {Sizes{1, 1, 4}, {130, 132, 272}, {35, 97, 33000}}) {
+    const GemmDescriptor d = exact::Product(type(), m, n, k);
+    const Operands operands = exact::RandomOperands(d, 3);
+    const Channels channels = exact::RandomChannels(n, type(), k, 4);
+    const auto exact = exact::Exact(d, operands, channels);
+    MatrixProduct::Problem problem;
+    problem.type = type();
+    problem.batch = m;
+    problem.channels = problem.plain_channels = k;
+    problem.out_channels = problem.y_row = n;
+    problem.epilogue = d.epilogue;
+    const Codes a(device(), exact::Pack(operands.a, type()));
+    const Codes b(device(), exact::Pack(operands.b, type()));
+    const DeviceChannels arguments(device(), channels);
+    for (const int tile : MatrixProduct::Tilings(device(), problem)) {
+      MatrixProduct product(device(), problem, tile);
+      const Codes packed(device(), product.packed_bytes());
+      const Codes c(device(), exact::Pack(std::vector<int64_t>(m * n, 7), type()));
+      product.Pack(b, packed);
+      product.Run(a, packed, c, arguments.arguments, {});
+      EXPECT_EQ(exact::Unpack(c.Read(), type()), exact) << d.name() << ", tile " << tile;
+    }
+  }
+}
+
+TEST_P(MatrixTest, ProductsOfManyShapes) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 1000},
                                 {3, 32, 64},
                                 {17, 33, 100},
-                                {64, 64, 128},
                                 {70, 130, 72},
                                 {33, 4, 260},
-                                {256, 96, 80},
-                                {130, 256, 144},
-                                {300, 260, 200}}) {
+                                {130, 256, 144}}) {
     CheckProduct(m, n, k);
   }
+}
+
+// Results that fill a large device are computed by its largest tiles.
+TEST_P(MatrixTest, LargeProducts) {
+  if (!device()->info().matrix) GTEST_SKIP() << device()->info().id << " has no matrix units";
+  CheckProduct(1100, 1030, 80);
+  CheckProduct(20000, 96, 72);
+  CheckProduct(20000, 60, 64);
+  CheckConvolution(Window(4, 16, {60, 61}, 256, {3, 3}, {}, {1, 1}, {}, 2));
+  CheckConvolution(Window(4, 3, {130, 121}, 90, {7, 7}, {2, 2}, {3, 3}));
+  EXPECT_EQ(ran_, 3);
 }
 
 TEST_P(MatrixTest, EveryActivationRoundsOnce) {
@@ -204,6 +284,13 @@ TEST_P(MatrixTest, PartsOfLargerArrays) {
   CheckConvolution(Window(2, 8, {6, 6}, 32, {3, 3}, {}, {1, 1}), {}, 48);
   CheckConvolution(Window(1, 16, {6, 6}, 16, {3, 3}, {}, {1, 1}, {}, 16), {}, 40);
   EXPECT_EQ(ran_, 5);
+}
+
+TEST_P(MatrixTest, AResidualSumRepeatsTheCodesOfSeparateLayers) {
+  CheckSums(Window(2, 8, {7, 6}, 20, {3, 3}, {}, {1, 1}));
+  CheckSums(Window(1, 64, {9, 5}, 72, {1, 1}));
+  CheckSums(Window(2, 6, {6, 6}, 6, {3, 3}, {}, {1, 1}, {}, 6));
+  EXPECT_GT(ran_, 0);
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MatrixTest);

@@ -110,7 +110,9 @@ TEST_P(QuantizedGemmTest, RefusesStagesThatCodesDoNotHave) {
   GemmDescriptor d = Product(type, 2, 3, 5);
   d.epilogue.stages = {Activation{Activation::Kind::kSigmoid}};
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
-  d.epilogue.stages = {ResidualSum{}};
+  d.epilogue.stages = {kPlainReLU, ResidualSum{}};
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
+  d.epilogue.stages = {ResidualSum{}, Activation{Activation::Kind::kReLU6}};
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
   d.epilogue.stages = {Activation{Activation::Kind::kPReLU}};
   const auto op = Multiplexer::Gemm(device, d);
@@ -251,7 +253,6 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizedGemmTest,
 class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
  protected:
   void Check(const ConvDescriptor& d, uint64_t seed = 1, const CodeActivation& activation = {}) {
-    Device* device = GetParam().device;
     Numbers numbers(seed);
     const int64_t most = d.in.info().code_max;
     std::vector<int64_t> x(d.batch * d.in_channels * d.geometry.input_count());
@@ -261,7 +262,22 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     Channels channels = RandomChannels(d.out_channels, d.in, d.depth(), seed + 1);
     if (activation.activation.kind != Activation::Kind::kNone)
       Activate(activation, d.in, &channels);
-    const std::vector<int64_t> exact = Exact(d, x, w, channels);
+    Compare(d, x, w, channels, {});
+  }
+
+  // With a residual sum, `residual` are its codes.
+  void Compare(const ConvDescriptor& d, const std::vector<int64_t>& x,
+               const std::vector<int64_t>& w, const Channels& channels,
+               const std::vector<int64_t>& residual) {
+    Device* device = GetParam().device;
+    ConvDescriptor own = d;
+    if (d.epilogue.sum()) own.epilogue.stages.clear();
+    std::vector<int64_t> exact = Exact(own, x, w, channels);
+    for (size_t i = 0; i < residual.size(); ++i) {
+      exact[i] = channels.SumCode(exact[i], residual[i], d.epilogue.stages.size() > 1,
+                                  d.in.info().code_max);
+    }
+    const Codes added(device, Pack(residual, d.in));
     const Codes device_x(device, Pack(x, d.in)), device_w(device, Pack(w, d.in));
     const Codes y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
     const DeviceChannels arguments(device, channels);
@@ -270,6 +286,7 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     test::Memory memory(device, op.get());
     ConvArguments forward{device_x, device_w, {}, {}, y};
     forward.quant = &arguments.arguments;
+    if (d.epilogue.sum()) forward.epilogue.residual = added;
     forward = memory(forward);
     // Twice: the second finds whatever the first left in its workspace.
     for (int i = 0; i < 2; ++i) op->Forward(forward);
@@ -314,6 +331,39 @@ TEST_P(QuantizedConvolutionTest, EveryActivationRoundsOnce) {
       d.epilogue.stages = {row.activation};
       Check(d, 41, row);
     }
+  }
+}
+
+// Random factors of sums: every shift, both signs, and sums far beyond the codes.
+TEST_P(QuantizedConvolutionTest, AResidualSumRepeatsTheCodesOfSeparateLayers) {
+  const DataType type = GetParam().type;
+  const int32_t most = type.info().code_max;
+  Numbers numbers(71);
+  const auto codes = [&](int64_t count, int64_t least) {
+    std::vector<int64_t> values(count);
+    for (int64_t& code : values) code = numbers.Next(least, most);
+    return values;
+  };
+  for (int round = 0; round < 60; ++round) {
+    ConvDescriptor d = round % 3 == 2 ? Conv(type, 2, 4, {5, 6}, 6, {3, 3}, {}, {1, 1}, {}, 2)
+                                      : Conv(type, 1, 19, {3, 11}, 37, {1, 1});
+    d.epilogue.stages = {ResidualSum{0.5f}};
+    if (round % 2 == 1) d.epilogue.stages.push_back(kPlainReLU);
+    Channels channels = RandomChannels(d.out_channels, type, d.depth(), 100 + round);
+    CodeSum& sum = channels.sum;
+    // Mostly shifts with which sums are codes.
+    sum.shift = static_cast<int32_t>(round < 40 ? numbers.Next(29, 32) : numbers.Next(-2, 62));
+    sum.own = static_cast<int32_t>(numbers.Next(1 << 28, 0x7fffffff));
+    sum.residual = static_cast<int32_t>(numbers.Next(-0x7fffffff, 0x7fffffff));
+    sum.zero_residual = static_cast<int32_t>(numbers.Next(0, most));
+    sum.zero_sum = static_cast<int32_t>(numbers.Next(0, most));
+    sum.zero_result = static_cast<int32_t>(numbers.Next(0, most / 3));
+    sum.rescale = {static_cast<int32_t>(numbers.Next(1 << 30, 0x7fffffff)),
+                   static_cast<int32_t>(round < 40 ? numbers.Next(29, 32) : numbers.Next(-1, 64))};
+    if (round % 2 == 0) sum.zero_result = sum.zero_sum;
+    Compare(d, codes(d.batch * d.in_channels * d.geometry.input_count(), 0),
+            codes(d.weight_count(), 1), channels,
+            codes(d.batch * d.out_channels * d.geometry.output_count(), 0));
   }
 }
 

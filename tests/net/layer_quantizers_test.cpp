@@ -248,9 +248,10 @@ TEST(LayerQuantizersErrorsTest, WhatCannotBeDoneIsRefused) {
   for (const std::string field :
        {"bottom_quantizer", "top_quantizer", "blobs_quantizer", "net_quantizer"}) {
     std::string error = MakeError(
-        begin + InnerProductText("a", "data", 2, field + " { mode: CAFFE_QUANT_PSEUDO }"));
-    EXPECT_TRUE(
-        Holds(error, "a (InnerProduct): " + field + ": mode CAFFE_QUANT_PSEUDO is not supported"));
+        begin +
+        InnerProductText("a", "data", 2, field + " { pseudo_target_type: CAFFE_INT32_QUANTIZED }"));
+    EXPECT_TRUE(Holds(error, "a (InnerProduct): " + field +
+                                 ": pseudo_target_type CAFFE_INT32_QUANTIZED is not supported"));
     error = MakeError(begin + InnerProductText("a", "data", 2, field + " { max_in: 200 }"));
     EXPECT_TRUE(Holds(error, "a (InnerProduct): " + field + ": min_in, max_in, min_out"));
   }

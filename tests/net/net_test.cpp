@@ -31,7 +31,7 @@ TEST(NetTest, PublicListsHideSplitsAndCasts) {
   EXPECT_EQ(net->layer_names(), Names({"data", "right", "left", "relu"}));
   EXPECT_EQ(net->blob_names(), Names({"data", "right", "left"}));
   ASSERT_EQ(net->layers().size(), 4u);
-  EXPECT_EQ(net->layers()[2]->types(), TypeTriple::Equal(kHalf));
+  EXPECT_EQ(net->layers()[2]->types(), (TypeTriple{kHalf, kHalf, kFloat}));
   EXPECT_EQ(net->BlobByName("left")->type(), kFloat);
   EXPECT_EQ(net->bottom_ids(1), std::vector<int>({0}));
   EXPECT_EQ(net->bottom_ids(2), std::vector<int>({0}));

@@ -117,6 +117,25 @@ TEST(PlanTest, CoefficientsOfASum) {
   EXPECT_EQ(shift[0], 0);
 }
 
+// Behind a sum of codes there may be ReLU alone, and the own term has no coefficient: both would change
+// codes.
+TEST(PlanTest, SumsOfCodes) {
+  const auto steps = [](std::vector<double> coefficients, Activation activation) {
+    std::vector<PlanNode> nodes{Plain("data", {}, {0, 1}), Conv("conv", 0, 2),
+                                Sum("sum", {1, 2}, 3, std::move(coefficients)),
+                                Pointwise("act", activation.kind, 3, 4)};
+    nodes[3].facts.pointwise = activation;
+    for (PlanNode& node : nodes) node.types = TypeTriple::Equal(kQuant8);
+    return Steps(nodes);
+  };
+  EXPECT_EQ(steps({1, 1}, kPlainReLU), "data conv+sum+act");
+  EXPECT_EQ(steps({-0.5, 1}, kPlainReLU), "data conv+sum+act");
+  EXPECT_EQ(steps({1, 2}, kPlainReLU), "data conv sum act");
+  EXPECT_EQ(steps({1, 1}, {Kind::kReLU, 0.1f}), "data conv+sum act");
+  EXPECT_EQ(steps({1, 1}, {Kind::kReLU6}), "data conv+sum act");
+  EXPECT_EQ(steps({1, 1}, {Kind::kClip, 0, 1}), "data conv+sum act");
+}
+
 TEST(PlanTest, ASumWaitsForItsOperands) {
   // The other operand is computed behind the convolution, by a layer that joins no step.
   EXPECT_EQ(Steps({Plain("data", {}, {0, 1}), Conv("conv", 0, 2), Plain("pool", {1}, {3}),
@@ -425,6 +444,17 @@ PlanNode Learned(const std::string& name, int bottom, int top, BlobBase* paramet
   PlanNode node = Scale(name, bottom, top);
   node.facts.channel_scale = ChannelScale{1, parameter, parameter};
   return node;
+}
+
+TEST(PlanTest, CodesArePartsIfTheyHaveTheRangeOfTheTop) {
+  std::vector<PlanNode> nodes{Plain("data", {}, {0}), Last("a", 0, 1), Last("b", 0, 2),
+                              Joined({1, 2}, 3, 16), Last("end", 3, 4)};
+  for (PlanNode& node : nodes) node.types = TypeTriple::Equal(kQuant8);
+  EXPECT_EQ(Parts(nodes), "");
+  nodes[3].tied = {false, true};
+  EXPECT_EQ(Parts(nodes), "b:1");
+  nodes[3].tied = {true, true};
+  EXPECT_EQ(Parts(nodes), "a:0 b:1");
 }
 
 TEST(PlanTest, StepsOfTraining) {

@@ -100,7 +100,9 @@ TEST_P(QuantizedLayoutsTest, CodesAreThoseOfCOrder) {
     EXPECT_EQ(Codes(*last, blob), Codes(*expected, blob)) << blob;
   }
   const auto last = Run(Text(""), saved, level_);
-  EXPECT_EQ(Values(*last, "prob"), Values(*expected, "prob"));
+  // Softmax in float may differ in the last bit between instruction levels.
+  const Numbers prob = Values(*last, "prob"), expected_prob = Values(*expected, "prob");
+  for (size_t i = 0; i < prob.size(); ++i) EXPECT_NEAR(prob[i], expected_prob[i], 1e-6) << i;
   const std::set<std::string> steps = StepsInNhwc(*last);
   if (GetParam() == kQuant8) {
     for (const char* layer :

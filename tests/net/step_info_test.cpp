@@ -225,16 +225,17 @@ TEST_P(QuantizedStepInfoTest, CodesAndTheirFactors) {
                      "weight_filler { type: 'uniform' min: -0.4 max: 0.4 } }") +
            LayerText("ReLU", "relu", "conv", "relu") + InnerProductText("ip", "relu", 3));
   net->UsePlaceholderRanges();
-  // Each channel has a bias of 8 bytes, and multiplier and shift of 4. The CPU packs weights of
-  // one byte for its instructions, with zeros for channels that fill a register.
+  // Each channel has a bias of 8 bytes, and multiplier and shift of 4. Weights are packed for matrix
+  // units, and those of one byte for the CPU's instructions, with zeros that fill a register.
   const auto expect_bytes = [&](const StepInfo& step, int64_t blobs, int64_t weights,
                                 int64_t channels) {
     const int64_t rest = blobs + channels * 16;
-    if (device() != Runtime::Get().cpu() || type() != kQuant8) {
+    const bool host = device() == Runtime::Get().cpu();
+    if (host ? type() != kQuant8 : !device()->info().matrix) {
       EXPECT_EQ(step.bytes, rest + weights * weight_size()) << step.name();
     } else {
-      EXPECT_GE(step.bytes, rest + weights) << step.name();
-      EXPECT_LE(step.bytes, rest + 8 * weights) << step.name();
+      EXPECT_GE(step.bytes, rest + weights * weight_size()) << step.name();
+      EXPECT_LE(step.bytes, rest + 16 * weights * weight_size()) << step.name();
     }
   };
   auto steps = ByName(net->Steps());

@@ -117,3 +117,86 @@ def test_data_layers_are_used_without_batches():
     report = caffe.quantize(caffe.Net(proto, caffe.TEST), calibrate=2, type='bfloat16')
     assert (report['calibration_items'], report['held_out_items']) == (16, 16)
     assert report['agreement'] > 80
+
+
+def test_adaround_lowers_the_error_of_sums(net):
+    # Neighbours are alike, as in images: for independent values the nearest codes are the best.
+    data = [np.cumsum(batch, axis=3) for batch in batches(8)]
+    report = caffe.quantize(net, data, rounding='adaround', calibrate=6)
+    rows = {row['layer']: row for row in report['layers']}
+    assert rows['conv']['rounding'] == 'adaround' and rows['conv']['rounding_gain'] > 0.1
+    plain = caffe.quantize(net, data, calibrate=6)
+    assert {row['rounding'] for row in plain['layers']} == {None, 'nearest'}
+    with pytest.raises(ValueError, match="rounding is 'up'"):
+        caffe.quantize(net, data, rounding='up')
+
+
+# ---- Mode pseudo.
+
+def training_net(data_type=0):
+    net = caffe.NetSpec()
+    net.data = L.Input(shape=dict(dim=[8, 3, 6, 6]))
+    net.label = L.Input(shape=dict(dim=[8]), include=dict(phase=caffe.TRAIN))
+    net.conv = L.Convolution(net.data, num_output=8, kernel_size=3,
+                             weight_filler=dict(type='xavier'))
+    net.relu = L.ReLU(net.conv, in_place=True)
+    net.score = L.InnerProduct(net.relu, num_output=5, weight_filler=dict(type='xavier'))
+    net.loss = L.SoftmaxWithLoss(net.score, net.label, include=dict(phase=caffe.TRAIN))
+    proto = net.to_proto()
+    proto.data_type = data_type
+    return proto
+
+
+def test_quantizers_have_modes(net):
+    net.quant_mode = 'pseudo'
+    assert net.quant_mode == caffe.quantizer_mode.CAFFE_QUANT_PSEUDO == 2
+    assert net.pseudo_type == 'int8'
+    assert list(net.quantizers) == ['data', 'conv@conv', 'conv_blobs_0_quant', 'conv', 'score',
+                                    'score_blobs_0_quant', 'prob']
+    conv = net.quantizers['conv']
+    conv.mode = 'passive'
+    conv.type = 'int16'
+    assert repr(net.quantizers['conv']) == "Quantizer('conv', mode='passive', type='int16')"
+    assert net.quantizers['score'].mode == 2 and conv.range is None
+    net.pseudo_type = caffe.data_type.CAFFE_INT16_QUANTIZED
+    assert net.quantizers['score'].type == 'int16'
+    net.quant_mode = 'observe'
+    assert conv.mode == 1
+    net.forward(data=batches(1)[0])
+    assert conv.range == net.ranges['conv']
+    for attribute, value in (('mode', 'some'), ('type', 'half')):
+        with pytest.raises(ValueError, match=value):
+            setattr(conv, attribute, value)
+    with pytest.raises(ValueError, match="'float'"):
+        net.pseudo_type = 'float'
+
+
+@pytest.mark.parametrize('name', ['int8', 'int16'])
+def test_a_net_trained_in_mode_pseudo_runs_in_integers(name, tmp_path):
+    caffe.set_device('cpu')
+    solver = caffe.get_solver(caffe_pb2.SolverParameter(
+        net_param=training_net(), type='Adam', base_lr=0.01, lr_policy='fixed', random_seed=2))
+    solver.net.quant_mode = 'pseudo'
+    solver.net.pseudo_type = name
+    rng = np.random.default_rng(4)
+    weights = rng.normal(size=(5, 108))
+
+    def batch():
+        data = rng.normal(size=(8, 3, 6, 6)).astype(np.float32)
+        return data, (data.reshape(8, -1) @ weights.T).argmax(axis=1)
+
+    losses = []
+    for _ in range(150):
+        solver.net.blobs['data'].data[...], solver.net.blobs['label'].data[...] = batch()
+        losses.append(solver.step(1))
+    assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:20])
+    path = str(tmp_path / 'tuned.caffemodel')
+    solver.net.save(path)
+    pseudo = caffe.Net(training_net(), caffe.TEST, weights=path)
+    pseudo.quant_mode = 'pseudo'
+    pseudo.pseudo_type = name
+    codes = caffe.Net(training_net(3 if name == 'int8' else 4), caffe.TEST, weights=path)
+    data = batch()[0]
+    real = codes.forward(data=data)['score']
+    step = codes.blobs['score'].scale
+    assert abs(pseudo.forward(data=data)['score'] - real).max() < 1.01 * step

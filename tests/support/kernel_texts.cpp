@@ -205,6 +205,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.epilogue.bias = variant == 0 ? Epilogue::Bias::kPerRow : Epilogue::Bias::kPerColumn;
         d.m = d.n = variant == 3 ? 64 : 33;
         d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
+        if (variant == 1) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         GeneratedQuantizedLibrary().make(&device, d);
       }
     }
@@ -224,6 +225,7 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.x_layout = d.y_layout = Layout::kNHWC;
         d.epilogue.bias = Epilogue::Bias::kPerRow;
         if (channels == 24) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
+        if (channels == 64) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         d.Normalize();
         MatrixConvolutionLibrary().make(&device, d);
       }
@@ -259,6 +261,36 @@ std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, b
       }
     }
     texts.push_back(builder.Text());
+  }
+  return texts;
+}
+
+std::vector<ProgramText> CustomTexts(Backend backend, const std::string& path, DataType type) {
+  NullDevice device(backend);
+  if (path == "blas/gemm") {
+    GemmDescriptor d;
+    d.in = d.out = type;
+    d.m = d.n = 33;
+    d.k = 64;
+    d.epilogue = SomeEpilogues()[0];
+    GeneratedLibrary().make(&device, d);
+    return device.texts();
+  }
+  if (path == "blas/chain") {
+    ChainOp(&device, type, {ChainFormula::kReLU, ChainFormula::kTanH}, {24, 4, 6});
+    return device.texts();
+  }
+  std::set<TypeTriple> triples;
+  for (const std::string& group : Groups(path)) {
+    if (group == "float") triples.insert(TypeTriple::Equal(type));
+    if (group == "master") triples.insert({kFloat, type, kFloat});
+    if (group == "narrow") triples.insert({kFloat, kFloat, type});
+    if (group == "pairs") triples.insert({{kFloat, type, kBfloat16}, {kFloat, kQuant8, type}});
+  }
+  if (path == "conv/depthwise" || path == "blas/epilogue") return {};
+  std::vector<ProgramText> texts;
+  for (const TypeTriple& types : triples) {
+    texts.push_back(ProgramBuilder(&device, path).Types(types).Body(path).Text());
   }
   return texts;
 }

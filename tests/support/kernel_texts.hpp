@@ -27,6 +27,10 @@ bool RunsOn(const std::string& path, const std::string& kernel, bool host);
 std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold);
 
 // A path as the name of a parameterised test.
+// Of a body of the groups float, master, narrow and pairs, and of blas/gemm, blas/chain and
+// conv/depthwise: its texts in a type of a user. Empty for others.
+std::vector<ProgramText> CustomTexts(Backend backend, const std::string& path, DataType type);
+
 std::string BodyName(const std::string& path);
 
 }  // namespace caffe

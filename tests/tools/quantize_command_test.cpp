@@ -110,6 +110,14 @@ TEST_F(QuantizeCommandTest, JsonIsThatOfTheFile) {
   EXPECT_NE(out_.find("\"method\": \"percentile\""), std::string::npos);
 }
 
+TEST_F(QuantizeCommandTest, OptionsAgainstLossesAreReported) {
+  ASSERT_EQ(0, Run(Images({"-rounding", "adaround", "-bias_correction", "-tune_ranges"}))) << err_;
+  EXPECT_NE(out_.find("adaround +"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("biases corrected: 2 layers"), std::string::npos) << out_;
+  ASSERT_EQ(0, Run(Images({"-rounding", "nearest"}))) << err_;
+  EXPECT_EQ(out_.find("adaround"), std::string::npos) << out_;
+}
+
 TEST_F(QuantizeCommandTest, IterationsDivideTheImages) {
   ASSERT_EQ(0, Run(Images({"-iterations", "2"}))) << err_;
   EXPECT_NE(out_.find("4 items to calibrate, 8 held out"), std::string::npos) << out_;
@@ -145,6 +153,7 @@ TEST_F(QuantizeCommandTest, DataLayersNeedNoImages) {
 TEST_F(QuantizeCommandTest, Errors) {
   ExpectError(Images({"-method", "best"}), "unknown calibration method 'best'");
   ExpectError(Images({"-type", "int4"}), "unknown -type 'int4'");
+  ExpectError(Images({"-rounding", "up"}), "unknown -rounding 'up'");
   ExpectError(Images({"-crop", "left"}), "unknown -crop 'left'");
   ExpectError(Images({"-rgb", "-bgr"}), "either -bgr or -rgb");
   ExpectError(Images({"-mean", "1,x"}), "'x', which is not a number");

@@ -2,12 +2,15 @@
 """Quantizes SqueezeNet and compares it with the float net on 500 images of ImageNet.
 
 Every fifth image is for calibration (100), the others are classified (400). Prints a row of a
-table for each run. With --export, nets of other libraries can be calibrated with the same images:
---onnxruntime FILE, in a Python that has onnx and onnxruntime, reads that file.
+table for each run. --parts quantizes parts of the net in mode pseudo instead: all weights, all
+blobs, and each blob and each layer's weights alone. With --export, nets of other libraries can be calibrated with the same images:
+--onnxruntime FILE, in a Python that has onnx and onnxruntime, reads that file; if it has OpenVINO,
+that runs the same files.
 """
 import argparse
 import os
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -22,6 +25,10 @@ RUNS = {
     'int8, auto': dict(),
     'int8, auto, biases': dict(bias_correction=True),
     'int8, auto, biases, channels': dict(bias_correction=True, equalize=True),
+    'int8, auto, biases, adaround': dict(bias_correction=True, rounding='adaround'),
+    'int8, auto, biases, adaround, tuned': dict(bias_correction=True, rounding='adaround',
+                                                tune_ranges=True),
+    'int8, auto, all three': dict(bias_correction=True, equalize=True, rounding='adaround'),
     'int16, auto': dict(type='int16'),
     'half': dict(type='half'),
     'bfloat16': dict(type='bfloat16'),
@@ -37,6 +44,8 @@ def parse_arguments():
                         help='instead: widen layers until so much agreement is lost')
     parser.add_argument('--held_out', type=int, default=-1, metavar='BATCHES',
                         help='batches to compare on (default: all 20)')
+    parser.add_argument('--parts', metavar='PREFIX',
+                        help='instead: the noise of parts of the net; writes PREFIX.caffemodel')
     parser.add_argument('--export', metavar='FILE', help='write net and images for --onnxruntime')
     parser.add_argument('--onnxruntime', metavar='FILE', help='quantize by ONNX Runtime')
     return parser.parse_args()
@@ -69,6 +78,61 @@ def print_row(name, report):
         report['bytes'] / report['float_bytes'], len(report['wider'])), flush=True)
 
 
+def scores_of(net, images):
+    import numpy as np
+    return np.concatenate([net.forward(blobs=['pool_final'], data=images[i:i + BATCH])[
+        'pool_final'].reshape(BATCH, -1) for i in range(0, len(images), BATCH)])
+
+
+def decibels(exact, found):
+    import numpy as np
+    return 10 * np.log10((exact ** 2).sum() / max(((found - exact) ** 2).sum(), 1e-30))
+
+
+def run_and_classify(name, source, batches, images, labels, exact):
+    """Calibrates, compares layers on one batch, and classifies the images with the written net."""
+    import caffe
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, 'net')
+        report = caffe.quantize(source, batches, out=out, calibrate=100 // BATCH, held_out=1,
+                                **RUNS[name])
+        found = scores_of(caffe.Net(out + '.prototxt', caffe.TEST, weights=out + '.caffemodel'),
+                          images)
+    classes = found.argmax(axis=1)
+    print('| %s | %d | %d | %.2f %% | %.1f dB | %.3f | - |' % (
+        name, (exact.argmax(axis=1) == labels).sum(), (classes == labels).sum(),
+        100 * (classes == exact.argmax(axis=1)).mean(), decibels(exact, found),
+        report['bytes'] / report['float_bytes']), flush=True)
+
+
+def run_parts(arguments, model, weights, images, batches, common):
+    """The noise that quantized parts make in the scores, with the ranges of method auto."""
+    import caffe
+    caffe.quantize((model, weights), batches, out=arguments.parts, **dict(common, held_out=1))
+    net = caffe.Net(model, caffe.TEST, weights=arguments.parts + '.caffemodel')
+    net.copy_from(weights)  # the ranges stay
+    end = len(images) if arguments.held_out < 0 else 100 + BATCH * arguments.held_out
+
+    images = images[100:end]
+    exact = scores_of(net, images)
+    names = list(net.quantizers)
+    of_weights = [name for name in names if name.endswith('_blobs_0_quant')]
+    blobs = [name for name in names if name not in of_weights]
+    print('| in codes of 8 bits | scores | same class |')
+    print('|---|---:|---:|')
+    for title, part in [('all', names), ('all weights', of_weights), ('all blobs', blobs),
+                        *((name, [name]) for name in names)]:
+        net.quant_mode = 'passive'
+        for name in part:
+            net.quantizers[name].mode = 'pseudo'
+        found = scores_of(net, images)
+        if decibels(exact, found) > 90:
+            continue  # not rounded on its own
+        print('| %s | %.1f dB | %.1f %% |' % (
+            title, decibels(exact, found),
+            100 * (found.argmax(1) == exact.argmax(1)).mean()), flush=True)
+
+
 def run_ours(arguments):
     import caffe
     caffe.set_logging_disabled(True)
@@ -84,6 +148,9 @@ def run_ours(arguments):
     batches = [({'data': images[i:i + BATCH]}, labels[i:i + BATCH])
                for i in range(0, len(images), BATCH)]
     common = dict(calibrate=100 // BATCH, held_out=arguments.held_out)
+    if arguments.parts:
+        run_parts(arguments, model, weights, images, [batch for batch, _ in batches], common)
+        return
     print('| run | float right | right | same class | scores | bytes | wider layers |')
     print('|---|---:|---:|---:|---:|---:|---:|')
     if arguments.max_drop is not None:
@@ -92,8 +159,11 @@ def run_ours(arguments):
         print_row('int8, at most %g points' % arguments.max_drop, report)
         print(report['wider'])
         return
+    end = len(images) if arguments.held_out < 0 else 100 + BATCH * arguments.held_out
+    held, answers = images[100:end], labels[100:end]
+    exact = scores_of(caffe.Net(model, caffe.TEST, weights=weights), held)
     for name in arguments.runs:
-        print_row(name, caffe.quantize((model, weights), batches, **common, **RUNS[name]))
+        run_and_classify(name, (model, weights), batches, held, answers, exact)
 
 
 def run_onnxruntime(path):
@@ -124,6 +194,17 @@ def run_onnxruntime(path):
                  for i in range(100, len(images), BATCH)]
         return np.concatenate(found).argmax(axis=1)
 
+    try:
+        import openvino
+    except ImportError:
+        openvino = None
+
+    def classify_in_openvino(model):
+        compiled = openvino.Core().compile_model(model, 'CPU')
+        found = [next(iter(compiled({net.input: images[i:i + BATCH]}).values())).reshape(BATCH, -1)
+                 for i in range(100, len(images), BATCH)]
+        return np.concatenate(found).argmax(axis=1)
+
     exact = classify(source)
     print('ONNX Runtime %s, float: %d right' % (onnxruntime.__version__, (exact == labels).sum()))
     for method in ('MinMax', 'Percentile', 'Entropy'):
@@ -134,6 +215,11 @@ def run_onnxruntime(path):
         found = classify(target)
         print('%s: %d right, same class %.2f %%' % (
             method, (found == labels).sum(), 100 * (found == exact).mean()), flush=True)
+        if openvino:  # it has no calibration of its own; that of NNCF is another package
+            found = classify_in_openvino(target)
+            print('%s, run by OpenVINO %s: %d right, same class %.2f %%' % (
+                method, openvino.__version__.split('-')[0], (found == labels).sum(),
+                100 * (found == exact).mean()), flush=True)
 
 
 def main():

@@ -84,8 +84,8 @@ struct Parser {
         ->type_name("PREFIX");
     Add("--type", options.type, "transform quantize",
         "for quantize int8 (default), int16, half or bfloat16; for transform's round half "
-        "(default) "
-        "or bfloat16, for its quantize_weights int8 (default) or int16")
+        "(default), "
+        "bfloat16 or a type such as fp8_e4m3, for its quantize_weights int8 (default) or int16")
         ->type_name("TYPE");
     Add("--shape", options.shape, "transform",
         "the shape of the inputs that replace data layers, such as 1,3,227,227")
@@ -123,8 +123,14 @@ struct Parser {
         "percentage points of top-1 that may be lost: layers that hurt get wider types")
         ->type_name("POINTS")
         ->check(CLI::NonNegativeNumber);
+    Add("--rounding", options.rounding, "quantize",
+        "nearest (default): the code of a weight; adaround: the one above or below it, so that the "
+        "layer's sums on the calibration data change least")
+        ->type_name("R");
     Add("--bias_correction", options.bias_correction, "quantize",
         "subtract the mean error of rounded weights from biases");
+    Add("--tune_ranges", options.tune_ranges, "quantize",
+        "make ranges narrower or wider as long as that lowers the noise of the scores");
     Add("--equalize", options.equalize, "quantize",
         "scale channels between layers with weights, so that they use the codes equally");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
@@ -144,8 +150,9 @@ struct Parser {
 
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
-      "lt",       "plan", "train",   "map_weights", "json", "self_test",       "self-test",
-      "progress", "help", "version", "bgr",         "rgb",  "bias_correction", "equalize"};
+      "lt",        "plan",      "train",           "map_weights", "json",
+      "self_test", "self-test", "progress",        "help",        "version",
+      "bgr",       "rgb",       "bias_correction", "equalize",    "tune_ranges"};
   return names.count(name) > 0;
 }
 

@@ -27,10 +27,11 @@ struct Options {
   std::string passes = "all", shape, outputs;
   int64_t seed = 1;
   // caffe quantize
-  std::string method = "auto", images, root, mean, crop;
+  std::string method = "auto", rounding = "nearest", images, root, mean, crop;
   double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
   int held_out = -1;                                    // < 0: not given
   bool bgr = false, rgb = false, bias_correction = false, equalize = false;
+  bool tune_ranges = false;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

@@ -73,8 +73,12 @@ int QuantizeCommand(const Options& options) {
   quantize.type = QuantizedType(type);
   quantize.calibration.method = MethodByName(options.method);
   quantize.calibration.percentile = options.percentile;
+  CAFFE_CHECK(options.rounding == "nearest" || options.rounding == "adaround",
+              "quantize: unknown -rounding '", options.rounding, "' (known: nearest adaround)");
+  quantize.adaround = options.rounding == "adaround";
   quantize.bias_correction = options.bias_correction;
   quantize.equalize = options.equalize;
+  quantize.tune_ranges = options.tune_ranges;
   if (options.max_drop >= 0) quantize.max_drop = options.max_drop;
   const bool given_iterations = options.iterations_given;
   quantize.calibration_batches = given_iterations ? options.iterations : 10;

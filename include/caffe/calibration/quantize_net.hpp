@@ -26,6 +26,13 @@ struct QuantizeOptions {
   // Subtracts from each bias the mean error that the rounding of the layer's weights makes on the
   // calibration data (Nagel et al. 2019, "Data-Free Quantization", section 4.2, measured).
   bool bias_correction = false;
+  // Chooses for each weight the code above or below it, so that the layer's sums on the calibration
+  // data change least (Nagel et al. 2020, "Up or Down? Adaptive Rounding for Post-Training
+  // Quantization"), instead of the nearest code. A layer for which that is not better keeps these.
+  bool adaround = false;
+  // Makes each range narrower or wider as long as that lowers the noise of the scores on two batches of
+  // the calibration data. It takes some forwards of the quantized net for each blob.
+  bool tune_ranges = false;
   // Scales the channels of blobs between layers with weights, so that large and small channels use
   // the codes equally (Nagel et al. 2019, section 4.1). The float net computes the same.
   bool equalize = false;
@@ -48,12 +55,17 @@ struct QuantizeOptions {
 struct LayerReport {
   std::string layer, layer_type, blob, type;
   double low = 0, high = 0;  // the range; low > high: none
-  std::string method;        // a CalibrationMethod, or tied (to the range of a Concat), or empty
+  std::string
+      method;  // a CalibrationMethod, tied (to the range of a Concat), scores (tuned), or empty
   double clipped_percent = 0;
   // Signal to noise in dB against the float net: of this layer's own quantization, which is the
   // rounding of its blob and of its weights, and of all layers up to this one. Infinite if equal.
   double own_snr = 0, snr = 0;
   double cosine = 1;  // of all elements
+  // How the weights were rounded: nearest or adaround; empty for other layers. By how many dB
+  // adaround lowers the squared error of the sums on the calibration data.
+  std::string rounding;
+  double rounding_gain = 0;
   Histogram histogram;
 };
 
@@ -67,7 +79,7 @@ struct QuantizeReport {
   std::optional<double> max_drop;
   bool within_max_drop = true;
   std::map<std::string, std::string> wider;  // layers in a wider type, with their type
-  int64_t corrected_biases = 0, equalized_layers = 0;
+  int64_t corrected_biases = 0, equalized_layers = 0, tuned_ranges = 0;
   int64_t float_bytes = 0, bytes = 0;  // of the weights, as a caffemodel stores them
 };
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,8 @@
 #include "caffe/core/numeric.hpp"
 
 namespace caffe {
+
+class ValueTable;
 
 enum class TypeKind { kFloat, kQuantized, kCustom };
 
@@ -22,7 +26,12 @@ struct TypeInfo {
   int code_min = 0, code_max = 0;  // of the codes of a quantized type
   std::string accumulator;         // C type of Acctype in kernels: float, double, i32, i64
   std::string scale;               // C type of Scaletype: float, double, Requant
-  std::string load, store;         // a user's type: its two snippets, from `bits` to `v` and back
+  // A type of kind kCustom: values of `bits` bits in 1 or 2 bytes, with arithmetic in float.
+  int bits = 0;
+  // Its two texts in the kernel dialect: a float of `code` (u32), and a code of `v` (float). Each
+  // is an expression, or the body of a function with `return`. Empty: devices read the table.
+  std::string to_float, from_float;
+  std::function<std::unique_ptr<ValueTable>()> make_table;  // for TableOf
 };
 
 // An interned id: two user-defined types with different names differ. Cheap to copy and compare.
@@ -37,6 +46,7 @@ class DataType {
   size_t bytes() const { return info().bytes; }
   bool is_float() const { return info().kind != TypeKind::kQuantized; }
   bool is_quantized() const { return info().kind == TypeKind::kQuantized; }
+  bool is_custom() const { return info().kind == TypeKind::kCustom; }
   friend constexpr bool operator==(DataType a, DataType b) { return a.id_ == b.id_; }
   friend constexpr auto operator<=>(DataType a, DataType b) = default;
 
@@ -52,7 +62,7 @@ const std::vector<DataType>& BuiltInTypes();
 const std::vector<DataType>& FloatTypes();
 
 // Finds a type by name or by its number in caffe.proto. Throws for an unknown one and lists the
-// known ones.
+// known ones, with the function that registers types.
 DataType DataTypeByName(std::string_view name);
 DataType DataTypeByProto(int number);
 
@@ -74,7 +84,8 @@ struct TypeTriple {
   friend auto operator<=>(const TypeTriple&, const TypeTriple&) = default;
 };
 
-// Converts `count` elements between two types that are not quantized, rounding to nearest even.
+// Converts `count` elements between two types that are not quantized, rounding to nearest even, or
+// as from_float of a user's type does.
 // Throws for quantized types, which need a scale and a zero point, unless the types are equal: then
 // codes are copied.
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count);

@@ -98,6 +98,8 @@ struct LaunchRange {
 struct LaunchGroups {
   std::array<int64_t, 3> groups{1, 1, 1};
   std::array<int64_t, 3> local{1, 1, 1};
+  // Bytes of LOCAL_DYNAMIC; on CUDA only, where there can be more of it than of LOCAL.
+  int64_t local_bytes = 0;
 };
 
 // One compiled kernel with its argument slots. Not thread-safe; belongs to a net.

@@ -24,6 +24,8 @@ class ProgramBuilder {
   // Adds a preprocessor define; on devices only.
   ProgramBuilder& Define(const std::string& name, const std::string& value);
   ProgramBuilder& Define(const std::string& name, int64_t value);
+  // Adds an option of the device's compiler; on devices only.
+  ProgramBuilder& Option(const std::string& option);
   // Sets a FOLD parameter: a define on devices, an ordinary argument on the host.
   ProgramBuilder& Fold(const std::string& parameter, int64_t value);
   // Adds a type that bodies name directly, as IN(f16, x), and that is not one of the triple.
@@ -43,6 +45,7 @@ class ProgramBuilder {
   std::map<std::string, std::string> defines_;
   std::map<std::string, int64_t> folds_;
   std::set<std::string> words_;
+  std::string options_;
   std::vector<std::string> bodies_;
 };
 

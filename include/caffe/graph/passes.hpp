@@ -36,6 +36,12 @@ struct InPlaceConflict {
   int reader;  // the layer whose backward pass reads the blob; -1 for other reasons
 };
 
+// Moves conversions between float kinds to the side of a layer with fewer elements, for layers with
+// LayerTraits::cast_side: a MAX pooling takes the type of its bottom, and a Tile that of its
+// readers. Layers with types of their own stay, and so do nets that keep data for gradients. Runs
+// after AssignTypes.
+TypedNet MoveCasts(const TypedNet& net);
+
 // The conflicts of a net after AssignTypes: another layer or the user reads the blob that the layer
 // would overwrite, the blob has a type in which the layer does not compute, or, with `gradients`, a
 // backward pass reads it.
@@ -50,7 +56,9 @@ TypedNet SeparateInPlace(const TypedNet& net);
 
 // Inserts a Quantizer layer where a blob's type is not the one that its reader needs. Readers that
 // need the same type share it. It is named <blob>_as_<type>. If a cast only reverts an earlier
-// lossless one, it is omitted, and the reader reads the original blob.
+// lossless one, it is omitted, and the reader reads the original blob. Layers with
+// LayerTraits::edges that do not work in place load and store other types themselves, unless the
+// net keeps data for gradients.
 TypedNet InsertCasts(const TypedNet& net);
 
 // Inserts a Split layer for every blob that is read more than once, with BVLC's name

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,15 @@ enum class TopMemory {
   kParameter,      // the memory of a parameter: Parameter
 };
 
+// On which side of a layer a conversion between float kinds has fewer elements.
+enum class CastSide { kNone, kBefore, kAfter };
+
+// For LayerTraits::edges. Of an element-wise layer, whose body loads, computes in float and stores:
+// any two float kinds but double, of which one is float, or equal ones.
+std::optional<TypeTriple> ElementwiseEdges(const TypeTriple& wanted);
+// Of a layer with a matrix product: sums of narrow float kinds may be stored as float.
+std::optional<TypeTriple> ProductEdges(const TypeTriple& wanted);
+
 // The properties of a layer type that Net, passes and tools need before a layer exists.
 struct LayerTraits {
   // The numbers of bottoms and tops; -1 means no limit.
@@ -85,6 +95,12 @@ struct LayerTraits {
   // Whether a layer with these parameters supports the quantized ones of `types`. Null: every layer
   // does. In a quantized net the others stay float.
   std::function<bool(const LayerParameter&)> quantizes;
+  // The types in which the layer computes without casts at its edges, for wanted types of compute,
+  // bottoms and tops that are not equal; nothing if it needs casts. Null: it always does.
+  std::function<std::optional<TypeTriple>(const TypeTriple&)> edges;
+  // For layers whose result is the same whether their bottoms or their tops are converted between
+  // float kinds: where there are fewer elements. Null: kNone.
+  std::function<CastSide(const LayerParameter&)> cast_side;
   // Supports any pair of bottom and top types (the Quantizer layer).
   bool converts = false;
   // One line for `caffe layers`.

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "caffe/layer/folded_weights.hpp"
 #include "caffe/layer/parameter_copy.hpp"
+#include "caffe/layer/pseudo_weights.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/layer/work.hpp"
 
@@ -24,6 +26,8 @@ class OperatorWeights {
     // The activation after the operator, which has separate factors for quantized types.
     Activation activation;
     const BlobBase* slopes = nullptr;  // of PReLU
+    // For float kinds: the weights have the values of codes of this type.
+    std::optional<DataType> pseudo;
   };
   // The blobs, and those of the maps, must outlive this object.
   OperatorWeights(Source source, DataType type, Device* device);
@@ -31,6 +35,8 @@ class OperatorWeights {
 
   // For quantized types: sets the ranges of bottom and top; call it before Refresh.
   void SetRanges(const QuantRange& in, const QuantRange& out);
+  // For quantized types: the sum behind the operator.
+  void SetSum(const CodeSum& sum) { sum_ = sum; }
   // Brings all copies up to date; call it before a forward. With `free_sources`, the device then
   // holds only the copies that the operator reads: no float master of half weights, and no folded
   // float weights of which there is a half copy or codes.
@@ -51,7 +57,11 @@ class OperatorWeights {
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }
   // Bytes of bias, and of the factors of codes.
   int64_t channel_bytes() const;
-  QuantArguments quant() const { return codes_.arguments(); }
+  QuantArguments quant() const {
+    QuantArguments arguments = codes_.arguments();
+    arguments.sum = sum_;
+    return arguments;
+  }
   // The scale of each channel's codes.
   const std::vector<double>& scales() const { return codes_.scales(); }
 
@@ -63,8 +73,10 @@ class OperatorWeights {
   Source source_;
   DataType type_;
   std::unique_ptr<FoldedWeights> folded_;
+  std::unique_ptr<PseudoWeights> pseudo_;
   ParameterCopy copy_, bias_;
   QuantizedParameters codes_;
+  CodeSum sum_;
   std::shared_ptr<Remake> remake_;  // makes freed memory again
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "caffe/layer/layer.hpp"
@@ -20,6 +21,22 @@ class WeightedLayer : public LayerBase {
   // Folds maps into a copy of the weights and applies stages in the operator's epilogue.
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
+
+  // For float kinds: the layer computes with the values that the weights have as codes of this type;
+  // the gradients of these are those of the weights. Makes the operators again. Without a type, with
+  // the weights themselves.
+  void set_pseudo_weights(std::optional<DataType> type);
+
+  // The inputs of the layer's sums, for rounding its weights: row r has the elements of bottom 0 that
+  // the weights of an output channel multiply for the output element r of the channel (over all
+  // items), in the order of these weights, 0 for padding. 0 rows: the layer cannot tell.
+  virtual int64_t input_rows() const { return 0; }
+  // The output channels are as many equal parts, each of which has rows of its own.
+  virtual int64_t input_groups() const { return 1; }
+  // `values` is the content of bottom 0, for the shapes of the last Reshape; writes the rows one
+  // after the other.
+  virtual void GatherRows(const std::vector<float>& values, int64_t group,
+                          const std::vector<int64_t>& rows, float* to) const {}
 
   // The layer's weights for the operator of a work: with maps folded in, and for its activation.
   std::shared_ptr<OperatorWeights> MakeWeights(const WorkRequest& request) const;
@@ -52,6 +69,7 @@ class WeightedLayer : public LayerBase {
   class OwnWork;
 
   bool made_ = false, backward_ = false;
+  std::optional<DataType> pseudo_;
   // One for each bottom for quantized types, whose bottoms have separate ranges.
   std::vector<std::shared_ptr<OperatorWeights>> weights_;
   std::vector<std::unique_ptr<WeightedOp>> ops_;  // none for an empty shape

@@ -22,6 +22,12 @@ struct WorkRequest {
   const BlobBase* slopes = nullptr;  // of PReLU
   // The range of the last layer's top, for quantized types. The bottom's range is the layer's own.
   BlobRange top_range;
+  // Of a ResidualSum of codes: the ranges of the layer's own codes, of the residual, and of the sum.
+  // top_range is that of the activation behind the sum.
+  struct SumRanges {
+    BlobRange own, residual, sum;
+  };
+  std::optional<SumRanges> sum_ranges;
   // Computed after the layer itself, before the stages. The work then has a backward pass.
   std::optional<ChannelScale> scale;
   // Of bottoms and tops; the residual has that of the tops.

@@ -22,6 +22,9 @@ class InnerProduct : public WeightedLayer {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  int64_t input_rows() const override { return m_; }
+  void GatherRows(const std::vector<float>& values, int64_t group, const std::vector<int64_t>& rows,
+                  float* to) const override;
   std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                      std::shared_ptr<OperatorWeights> weights, bool backward,
                                      LayoutPair layouts) const override;

@@ -29,7 +29,7 @@ struct Activation {
 // y = max(v, 0).
 inline constexpr Activation kPlainReLU{Activation::Kind::kReLU, 0, 0};
 
-// v + coefficient * residual; the residual has the result's type and shape.
+// v + coefficient * residual; the residual has the result's type and shape. Of codes: see CodeSum.
 struct ResidualSum {
   float coefficient = 1;
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/requant.hpp"
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/library/epilogue.hpp"
 
@@ -14,6 +15,23 @@ inline constexpr int64_t kNarrowDepth = 1 << 15;
 
 // The zero point of weights: their codes are symmetric around it, 1 … 255 or 1 … 65535.
 inline int32_t WeightZero(DataType type) { return (type.info().code_max + 1) / 2; }
+
+// The sum of an operator's codes and those of a residual, which repeats the codes of a separate sum
+// and of a separate ReLU (Epilogue::sum). For a code q of the operator, whose zero point is zero_y of
+// the QuantArguments, and a code r of the residual
+//   s = clamp(round(((q - zero_y) own + (r - zero_residual) residual) / 2^shift) + zero_sum)
+//   y = s, or with ReLU clamp(round(max(s - zero_sum, 0) rescale) + zero_result)
+// Factors have one shift n, as in CommonShift.
+struct CodeSum {
+  int32_t own = 0, residual = 0, shift = 0;
+  int32_t zero_residual = 0, zero_sum = 0;
+  Requant rescale;
+  int32_t zero_result = 0;
+
+  // `coefficient`: of the residual.
+  static CodeSum Make(const QuantRange& own, const QuantRange& residual, double coefficient,
+                      const QuantRange& sum, const QuantRange& result);
+};
 
 // The operands of a quantized operator besides the codes of x and w. For channel c
 //   v = sum of x (w - WeightZero) + bias[c]
@@ -30,6 +48,7 @@ struct QuantArguments {
   int32_t zero_y = 0;
   double scale_y = 1;                                       // of the bounds
   DevicePtr negative_multiplier = {}, negative_shift = {};  // i32; null: no slope
+  CodeSum sum = {};                                         // if the epilogue has a sum
 
   // The operands from a channel on.
   QuantArguments From(int64_t channel) const;
@@ -40,6 +59,9 @@ struct QuantArguments {
 struct CodeBounds {
   static constexpr int32_t kNone = 1 << 20;
   CodeBounds(const Activation& activation, double scale);
+  // Of an operator's own codes: without bounds if a sum follows.
+  CodeBounds(const Epilogue& epilogue, double scale)
+      : CodeBounds(epilogue.sum() ? Activation() : epilogue.activation(), scale) {}
   int32_t low = -kNone, high = kNone;
 };
 

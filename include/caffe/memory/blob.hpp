@@ -130,6 +130,9 @@ using BlobVec = std::vector<BlobBase*>;
 std::shared_ptr<BlobBase> MakeBlob(DataType type, Device* device, const Shape& shape = {0},
                                    const std::string& name = "");
 
+// The type of packed_data and packed_diff. Throws if it is a type of a user that is not registered.
+DataType PackedType(const BlobProto& proto);
+
 // The typed interface of a blob. Throws if it has another type.
 template <class Dtype> Blob<Dtype>& As(BlobBase& blob) {
   CAFFE_CHECK(blob.type() == DataTypeOf<Dtype>::value, "blob ", blob.name(), " holds ",

@@ -22,6 +22,8 @@ class PassObserver;
 struct Histogram;
 struct StepInfo;
 
+enum QuantizerMode : int;
+
 struct NetOptions {
   // Null: the calling thread's default device; each forward moves the net to the current one.
   Device* device = nullptr;
@@ -170,8 +172,27 @@ class Net {
   // ranges known when observing ends, or those of a file.
   void set_observe(bool observe);
   // The mode of a layer's bottom_quantizer or top_quantizer applies to its blob only, until
-  // set_observe sets one mode for all blobs.
+  // set_observe or set_quantizer_mode sets one mode for all blobs.
   bool observe() const;
+  // The mode of all quantizers: passive; observe, as above; pseudo. In mode pseudo each blob and each
+  // weight has the value of the code that an integer net would have, in float, and gradients pass
+  // through where no code is clamped. A forward in phase TRAIN moves the ranges (PseudoQuantizer::
+  // kRate), except those that a calibration method chose by clipping.
+  void set_quantizer_mode(QuantizerMode mode);
+  QuantizerMode quantizer_mode() const;
+  // The type of the codes: quant8 or quant16.
+  void set_pseudo_type(DataType type);
+  DataType pseudo_type() const;
+  // Quantizers have the names of ranges; <layer>_blobs_0_quant is that of a layer's weights.
+  std::vector<std::string> quantizers() const;
+  void SetQuantizerMode(const std::string& quantizer, QuantizerMode mode);
+  QuantizerMode QuantizerModeOf(const std::string& quantizer) const;
+  void SetPseudoType(const std::string& quantizer, DataType type);
+  DataType PseudoTypeOf(const std::string& quantizer) const;
+  // Whether any quantizer has mode pseudo.
+  bool is_pseudo() const;
+  // Takes the ranges that another net has now.
+  void CopyRangesFrom(const Net& other);
   std::map<std::string, ObservedRange> Ranges() const;
   // The values that were observed, by the same names; waits for the device.
   std::map<std::string, Histogram> Histograms() const;
@@ -209,6 +230,10 @@ class Net {
 
   void Init(const NetParameter& parameter, const NetOptions& options);
   void MakePlans();
+  // Makes them again if other blobs than before have the ranges of the blobs that join them. `whole`:
+  // a whole forward follows.
+  void FollowRanges(bool whole);
+  std::vector<std::vector<bool>> TiedBottoms() const;
   void StoreViewed();
   // Whether an observer or a callback looks at blobs between the layers of a pass.
   bool LooksAtLayers() const;

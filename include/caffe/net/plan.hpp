@@ -19,6 +19,13 @@ struct PlanNode {
   LayerFacts facts;
   TypeTriple types = TypeTriple::Equal(kFloat);
   std::vector<int> bottoms, tops;
+  // Of a node that joins blobs of codes: whether each bottom has the range of the top.
+  std::vector<bool> tied = {};
+
+  // Whether a node that joins blobs writes the elements of a bottom unchanged.
+  bool CopiesUnchanged(size_t bottom) const {
+    return types.compute.is_float() || (bottom < tied.size() && tied[bottom]);
+  }
 };
 
 // A blob may have two arrays: its own memory, in C order (kNCHW), and one in kNHWC. A conversion

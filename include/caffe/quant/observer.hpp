@@ -6,6 +6,7 @@
 
 #include "caffe/memory/blob.hpp"
 #include "caffe/quant/histogram.hpp"
+#include "caffe/quant/min_max.hpp"
 
 namespace caffe {
 
@@ -33,10 +34,11 @@ class RangeObserver {
  private:
   DataType type_;
   Device* device_;
-  std::shared_ptr<BlobBase> parts_, range_;  // (low, high, lost), as in kernels/quant/min_max.h
+  MinMax min_max_;
+  std::shared_ptr<BlobBase> range_;  // (low, high, lost), as in kernels/quant/min_max.h
   std::shared_ptr<BlobBase> scratch_, limit_, counts_;  // see kernels/quant/histogram.h
   double merged_low_ = INFINITY, merged_high_ = -INFINITY;
-  std::unique_ptr<Kernel> chunks_, merge_, widen_, count_, add_;
+  std::unique_ptr<Kernel> widen_, count_, add_;
 };
 
 // Scale and zero point of the affine quantization of [low, high] to the codes of `type` (thesis of

@@ -23,6 +23,7 @@ void PackAsHalf(DataType type, BlobProto* blob) {
   blob->clear_data();
   blob->set_packed_data(bytes);
   blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  if (type.is_custom()) blob->set_data_type_name(type.name());
 }
 
 }  // namespace

@@ -22,10 +22,15 @@ std::string DecibelText(double value) {
   return std::isfinite(value) ? Format("%.1f", value) : "equal";
 }
 
+std::string RoundingText(const LayerReport& row) {
+  if (row.rounding.empty()) return "-";
+  return row.rounding + (row.rounding_gain > 0 ? Format(" +%.1f dB", row.rounding_gain) : "");
+}
+
 // The cells of a row, in the order of kHeads.
-constexpr const char* kHeads[] = {"layer", "type",   "blob", "range", "method",
-                                  "clip%", "own dB", "dB",   "cosine"};
-constexpr int kTextColumns = 5;  // these are aligned left
+constexpr const char* kHeads[] = {"layer",    "type",  "blob",   "range", "method",
+                                  "rounding", "clip%", "own dB", "dB",    "cosine"};
+constexpr int kTextColumns = 6;  // these are aligned left
 
 std::vector<std::string> Cells(const LayerReport& row) {
   const bool range = HasRange(row);
@@ -34,6 +39,7 @@ std::vector<std::string> Cells(const LayerReport& row) {
           row.blob,
           range ? Format("%.4g", row.low) + " to " + Format("%.4g", row.high) : "-",
           row.method.empty() || !range ? "-" : row.method,
+          RoundingText(row),
           range ? Format("%.3f", row.clipped_percent) : "-",
           DecibelText(row.own_snr),
           DecibelText(row.snr),
@@ -66,6 +72,9 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
   }
   if (report.equalized_layers > 0) {
     lines.push_back(Concat("channels equalized: ", report.equalized_layers, " layers"));
+  }
+  if (report.tuned_ranges > 0) {
+    lines.push_back(Concat("ranges tuned by the scores: ", report.tuned_ranges, " blobs"));
   }
   lines.push_back(
       Concat("weights: ", report.bytes, " bytes, ",
@@ -160,22 +169,22 @@ std::string ReportText(const QuantizeReport& report) {
 }
 
 std::string ReportJson(const QuantizeReport& report) {
-  std::string text =
-      Concat("{\"net\": ", JsonString(report.net), ", \"type\": ", JsonString(report.type),
-             ", \"method\": ", report.method.empty() ? "null" : JsonString(report.method),
-             ", \"device\": ", JsonString(report.device),
-             ",\n \"calibration_items\": ", report.calibration_items,
-             ", \"held_out_items\": ", report.held_out_items,
-             ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
-             ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
-             ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
-             ", \"agreement\": ", OptionalNumber(report.agreement),
-             ",\n \"max_drop\": ", OptionalNumber(report.max_drop),
-             ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
-             ", \"corrected_biases\": ", report.corrected_biases,
-             ", \"equalized_layers\": ", report.equalized_layers,
-             ",\n \"float_bytes\": ", report.float_bytes, ", \"bytes\": ", report.bytes,
-             ",\n \"wider\": {");
+  std::string text = Concat(
+      "{\"net\": ", JsonString(report.net), ", \"type\": ", JsonString(report.type),
+      ", \"method\": ", report.method.empty() ? "null" : JsonString(report.method),
+      ", \"device\": ", JsonString(report.device),
+      ",\n \"calibration_items\": ", report.calibration_items,
+      ", \"held_out_items\": ", report.held_out_items,
+      ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
+      ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
+      ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
+      ", \"agreement\": ", OptionalNumber(report.agreement),
+      ",\n \"max_drop\": ", OptionalNumber(report.max_drop),
+      ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
+      ", \"corrected_biases\": ", report.corrected_biases,
+      ", \"equalized_layers\": ", report.equalized_layers,
+      ", \"tuned_ranges\": ", report.tuned_ranges, ",\n \"float_bytes\": ", report.float_bytes,
+      ", \"bytes\": ", report.bytes, ",\n \"wider\": {");
   std::string separator;
   for (const auto& [layer, type] : report.wider) {
     text += Concat(separator, JsonString(layer), ": ", JsonString(type));
@@ -191,6 +200,8 @@ std::string ReportJson(const QuantizeReport& report) {
         ", \"type\": ", JsonString(row.type), ", \"range\": ",
         range ? Concat("[", JsonNumber(row.low), ", ", JsonNumber(row.high), "]") : "null",
         ", \"method\": ", range && !row.method.empty() ? JsonString(row.method) : "null",
+        ", \"rounding\": ", row.rounding.empty() ? "null" : JsonString(row.rounding),
+        ", \"rounding_gain\": ", JsonNumber(row.rounding_gain),
         ", \"clipped_percent\": ", range ? JsonNumber(row.clipped_percent) : "null",
         ", \"own_snr\": ", JsonNumber(row.own_snr), ", \"snr\": ", JsonNumber(row.snr),
         ", \"cosine\": ", JsonNumber(row.cosine), "}");

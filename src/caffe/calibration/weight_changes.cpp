@@ -4,29 +4,11 @@
 #include <cmath>
 
 #include "caffe/layer/layer_facts.hpp"
+#include "channel_weights.hpp"
+#include "comparison.hpp"
 
 namespace caffe {
 namespace {
-
-// The weights of one output channel, in the shape [group, outer, channels / group, inner].
-class Channels {
- public:
-  Channels(const LayerFacts::Weighted& weighted, int64_t count)
-      : outer_(weighted.outer),
-        middle_(weighted.channels / weighted.group),
-        inner_(count / (weighted.channels * weighted.outer)) {}
-  // Calls function(index of the element) for the elements of a channel.
-  template <class Function> void ForEach(int64_t channel, const Function& function) const {
-    const int64_t group = channel / middle_, place = channel % middle_;
-    for (int64_t o = 0; o < outer_; ++o) {
-      const int64_t first = ((group * outer_ + o) * middle_ + place) * inner_;
-      for (int64_t i = 0; i < inner_; ++i) function(first + i);
-    }
-  }
-
- private:
-  int64_t outer_, middle_, inner_;
-};
 
 LayerParameter* Find(const std::string& name, NetParameter* file) {
   for (LayerParameter& layer : *file->mutable_layer()) {
@@ -35,25 +17,20 @@ LayerParameter* Find(const std::string& name, NetParameter* file) {
   return nullptr;
 }
 
-double Codes(DataType type) { return type == kQuant8 ? 127 : 32767; }
-
-double Round(double value, double scale, double codes) {
-  return scale * std::clamp(std::round(value / scale), -codes, codes);
-}
-
 // The weights with one rounding to codes of the channel's scale.
 std::vector<float> Rounded(const LayerFacts::Weighted& weighted, const BlobProto& blob,
                            DataType type) {
   std::vector<float> rounded(blob.data().begin(), blob.data().end());
-  const Channels channels(weighted, blob.data_size());
+  const ChannelWeights channels(weighted, blob.data_size());
   for (int64_t c = 0; c < weighted.channels; ++c) {
     double largest = 0;
     channels.ForEach(c,
                      [&](int64_t i) { largest = std::max<double>(largest, std::abs(rounded[i])); });
     if (largest == 0) continue;
-    const double scale = std::max(largest / Codes(type), 0x1p-126);
+    const double scale = WeightScale(largest, type), codes = WeightCodes(type);
     channels.ForEach(c, [&](int64_t i) {
-      rounded[i] = static_cast<float>(Round(rounded[i], scale, Codes(type)));
+      const double code = std::clamp(std::round(rounded[i] / scale), -codes, codes);
+      rounded[i] = static_cast<float>(scale * code);
     });
   }
   return rounded;
@@ -78,7 +55,7 @@ double WeightNoise(const Net& net, const NetParameter& file, const std::string& 
   return 0;
 }
 
-BiasCorrection::BiasCorrection(const NetParameter& model, const Net& net, const NetParameter& file,
+RoundingErrors::RoundingErrors(const NetParameter& model, const Net& net, const NetParameter& file,
                                DataType type, Device* device) {
   NetOptions options;
   options.device = device;
@@ -89,7 +66,7 @@ BiasCorrection::BiasCorrection(const NetParameter& model, const Net& net, const 
   for (const auto& layer : net.layers()) {
     const LayerFacts facts = layer->Facts();
     LayerParameter* parameter = Find(layer->name(), &weights);
-    if (!facts.weighted || !facts.weighted->has_bias || !parameter) continue;
+    if (!facts.weighted || !parameter || parameter->blobs_size() == 0) continue;
     // The layer rounds the weights of the file; its result should be that of the net's weights.
     const std::vector<float> rounded = Rounded(*facts.weighted, parameter->blobs(0), type);
     const std::vector<double> wanted = layer->blobs()[0]->DataAsDouble();
@@ -97,17 +74,21 @@ BiasCorrection::BiasCorrection(const NetParameter& model, const Net& net, const 
     for (size_t i = 0; i < rounded.size(); ++i) {
       data->Set(static_cast<int>(i), static_cast<float>(rounded[i] - wanted[i]));
     }
+    Sum& sum = sums_[layer->name()];
+    sum.errors.assign(facts.weighted->channels, 0);
+    sum.has_bias = facts.weighted->has_bias;
+    if (!sum.has_bias) continue;
     for (float& value : *parameter->mutable_blobs(1)->mutable_data()) value = 0;
-    sums_[layer->name()].errors.assign(facts.weighted->channels, 0);
   }
   differences_->CopyTrainedLayersFrom(weights);
 }
 
-void BiasCorrection::Add(const Net& net) {
+void RoundingErrors::Add(const Net& net) {
   const auto& layers = differences_->layers();
   for (size_t index = 0; index < layers.size(); ++index) {
     const auto found = sums_.find(layers[index]->name());
     if (found == sums_.end()) continue;
+    Sum& sum = found->second;
     for (const int bottom : differences_->bottom_ids(static_cast<int>(index))) {
       const std::string& name = differences_->blob_names()[bottom];
       const BlobBase& source = *net.BlobByName(name);
@@ -119,20 +100,37 @@ void BiasCorrection::Add(const Net& net) {
     const LayerFacts::Weighted weighted = *layers[index]->Facts().weighted;
     for (const int top : differences_->top_ids(static_cast<int>(index))) {
       const BlobBase& blob = *differences_->blobs()[top];
-      const std::vector<double> values = blob.DataAsDouble();
+      const std::vector<float> values = RealValues(blob);
       const int64_t inner = blob.count(weighted.axis + 1);
-      for (size_t i = 0; i < values.size(); ++i) {
-        found->second.errors[i / inner % weighted.channels] += values[i];
+      const float* value = values.data();
+      for (int64_t row = 0; row < blob.count() / std::max<int64_t>(inner, 1); ++row) {
+        double total = 0, square = 0;
+        for (int64_t i = 0; i < inner; ++i) {
+          const double error = *value++;
+          total += error;
+          square += error * error;
+        }
+        sum.errors[row % weighted.channels] += total;
+        sum.square += square;
       }
-      found->second.count += static_cast<double>(blob.count() / weighted.channels);
+      sum.count += static_cast<double>(blob.count() / weighted.channels);
     }
   }
 }
 
-int64_t BiasCorrection::Apply(NetParameter* file) const {
+double RoundingErrors::Square(const std::string& layer, bool corrects_biases) const {
+  const Sum& sum = sums_.at(layer);
+  double square = sum.square;
+  if (corrects_biases && sum.has_bias) {
+    for (const double error : sum.errors) square -= error * error / std::max(sum.count, 1.0);
+  }
+  return std::max(square, 0.0);
+}
+
+int64_t RoundingErrors::CorrectBiases(NetParameter* file) const {
   int64_t changed = 0;
   for (const auto& [name, sum] : sums_) {
-    if (sum.count == 0) continue;
+    if (sum.count == 0 || !sum.has_bias) continue;
     BlobProto* bias = Find(name, file)->mutable_blobs(1);
     for (size_t c = 0; c < sum.errors.size(); ++c) {
       float* value = bias->mutable_data()->Mutable(static_cast<int>(c));

@@ -19,23 +19,27 @@ namespace caffe {
 double WeightNoise(const Net& net, const NetParameter& file, const std::string& layer,
                    DataType type);
 
-// The mean error of each output channel that rounding the weights makes: each layer runs with the
-// differences of the weights on the bottoms of the float net.
-class BiasCorrection {
+// The errors of the layers' tops that rounding the weights makes: each layer runs with the differences
+// of the weights on the bottoms of the float net.
+class RoundingErrors {
  public:
   // `model` is the net with inputs, in float.
-  BiasCorrection(const NetParameter& model, const Net& net, const NetParameter& file, DataType type,
+  RoundingErrors(const NetParameter& model, const Net& net, const NetParameter& file, DataType type,
                  Device* device);
   // Adds the errors on the current blobs of the net, which must all be kept.
   void Add(const Net& net);
-  // Subtracts the means from the biases in the file; returns how many layers it changed. Layers
-  // without a bias do not change.
-  int64_t Apply(NetParameter* file) const;
+  // The sum of the squares of a layer's errors; with `corrects_biases` of their differences from the
+  // channels' means, which CorrectBiases removes.
+  double Square(const std::string& layer, bool corrects_biases) const;
+  // Subtracts the mean error of each output channel from the biases in the file; returns how many
+  // layers it changed. Layers without a bias do not change.
+  int64_t CorrectBiases(NetParameter* file) const;
 
  private:
   struct Sum {
     std::vector<double> errors;  // of the channels
-    double count = 0;
+    double square = 0, count = 0;
+    bool has_bias = false;
   };
   std::unique_ptr<Net> differences_;
   std::map<std::string, Sum> sums_;

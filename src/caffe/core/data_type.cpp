@@ -10,29 +10,44 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/type_registry.hpp"
+#include "caffe/core/value_table.hpp"
+#include "ready_types.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int kCustomProto = 9;  // CAFFE_CUSTOM in caffe.proto
 
+TypeInfo Completed(TypeInfo info) {
+  info.bytes = info.bits <= 8 ? 1 : 2;
+  info.word = "custom_" + info.name;
+  info.proto = kCustomProto;
+  info.accumulator = info.scale = "float";
+  return info;
+}
+
 // All types, by their ids. A type is never changed or removed, so that readers need no lock.
 class Table {
  public:
   Table() {
     for (TypeInfo& info : std::vector<TypeInfo>{
-             {"float", "f32", TypeKind::kFloat, 0, 4, 0, 0, "float", "float", "", ""},
-             {"half", "f16", TypeKind::kFloat, 1, 2, 0, 0, "float", "float", "", ""},
-             {"double", "f64", TypeKind::kFloat, 2, 8, 0, 0, "double", "double", "", ""},
-             {"quant8", "q8", TypeKind::kQuantized, 3, 1, 0, 255, "i32", "Requant", "", ""},
-             {"quant16", "q16", TypeKind::kQuantized, 4, 2, 0, 65535, "i64", "Requant", "", ""},
-             {"bfloat16", "bf16", TypeKind::kFloat, 8, 2, 0, 0, "float", "float", "", ""},
+             {"float", "f32", TypeKind::kFloat, 0, 4, 0, 0, "float", "float"},
+             {"half", "f16", TypeKind::kFloat, 1, 2, 0, 0, "float", "float"},
+             {"double", "f64", TypeKind::kFloat, 2, 8, 0, 0, "double", "double"},
+             {"quant8", "q8", TypeKind::kQuantized, 3, 1, 0, 255, "i32", "Requant"},
+             {"quant16", "q16", TypeKind::kQuantized, 4, 2, 0, 65535, "i64", "Requant"},
+             {"bfloat16", "bf16", TypeKind::kFloat, 8, 2, 0, 0, "float", "float"},
          }) {
       Add(info);
     }
+    for (TypeInfo& info : ReadyTypes()) Add(Completed(std::move(info)));
   }
   int size() const { return size_.load(std::memory_order_acquire); }
   const TypeInfo& operator[](int id) const { return *infos_[id]; }
+  const ValueTable& Values(int id) {
+    std::call_once(made_[id], [&] { values_[id] = infos_[id]->make_table(); });
+    return *values_[id];
+  }
   // Gives the id.
   int Add(TypeInfo info) {
     const std::lock_guard lock(mutex_);
@@ -51,6 +66,8 @@ class Table {
  private:
   static constexpr int kMost = 256;
   std::array<std::unique_ptr<const TypeInfo>, kMost> infos_;
+  std::array<std::once_flag, kMost> made_;
+  std::array<std::unique_ptr<const ValueTable>, kMost> values_;
   std::atomic<int> size_{0};
   std::mutex mutex_;
 };
@@ -81,6 +98,30 @@ float RoundToOdd(double value) {
   const bool away = (value > 0) == (static_cast<double>(nearest) > value);
   if (away && (bits & 0x7fffffffu) != 0) --bits;
   return std::bit_cast<float>(bits | 1u);
+}
+
+// From a type of a user to double, or from double to such a type.
+void ConvertFromCustom(const TypeInfo& info, const ValueTable& table, const void* source,
+                       double* target, size_t count) {
+  const auto* bytes = static_cast<const uint8_t*>(source);
+  const auto* words = static_cast<const uint16_t*>(source);
+  for (size_t i = 0; i < count; ++i) {
+    target[i] = table.Value(info.bytes == 1 ? bytes[i] : words[i]);
+  }
+}
+
+void ConvertToCustom(const TypeInfo& info, const ValueTable& table, const double* source,
+                     void* target, size_t count) {
+  auto* bytes = static_cast<uint8_t*>(target);
+  auto* words = static_cast<uint16_t*>(target);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t code = table.Code(RoundToOdd(source[i]));
+    if (info.bytes == 1) {
+      bytes[i] = static_cast<uint8_t>(code);
+    } else {
+      words[i] = static_cast<uint16_t>(code);
+    }
+  }
 }
 
 template <class To> void ConvertFromDouble(const void* source, void* target, size_t count) {
@@ -117,11 +158,18 @@ const std::vector<DataType>& FloatTypes() {
   return *types;
 }
 
-DataType DataTypeByName(std::string_view name) {
+std::optional<DataType> FindDataType(std::string_view name) {
   for (int id = 0; id < Infos().size(); ++id) {
     if (Infos()[id].name == name) return DataType(id);
   }
-  CAFFE_THROW("unknown data type '", name, "'; known are ", KnownNames());
+  return std::nullopt;
+}
+
+DataType DataTypeByName(std::string_view name) {
+  if (const auto type = FindDataType(name)) return *type;
+  CAFFE_THROW("unknown data type '", name, "'; known are ", KnownNames(),
+              "; a type of your own is registered before it is used: caffe.register_type in ",
+              "Python, RegisterType in C++");
 }
 
 DataType DataTypeByProto(int number) {
@@ -132,24 +180,30 @@ DataType DataTypeByProto(int number) {
               KnownNames());
 }
 
-DataType AddDataType(TypeInfo info) {
+void CheckTypeName(const std::string& name) {
   const auto is_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
   };
-  CAFFE_CHECK(!info.name.empty() && std::all_of(info.name.begin(), info.name.end(), is_word) &&
-                  !std::isdigit(static_cast<unsigned char>(info.name[0])),
-              "a data type cannot be named '", info.name,
+  CAFFE_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), is_word) &&
+                  !std::isdigit(static_cast<unsigned char>(name[0])),
+              "a data type cannot be named '", name,
               "': a name has letters, digits and _ and does not begin with a digit");
+}
+
+DataType AddDataType(TypeInfo info) {
+  CheckTypeName(info.name);
   CAFFE_CHECK(info.kind == TypeKind::kCustom, "data type '", info.name,
               "': types that are added are of kind kCustom");
-  CAFFE_CHECK(info.bytes == 1 || info.bytes == 2 || info.bytes == 4, "data type '", info.name,
-              "': an element has 1, 2 or 4 bytes, not ", info.bytes);
-  CAFFE_CHECK(!info.load.empty() && !info.store.empty(), "data type '", info.name,
-              "': needs load and store, the texts that convert an element to float and back");
-  info.word = "custom_" + info.name;
-  info.proto = kCustomProto;
-  info.accumulator = info.scale = "float";
-  return DataType(Infos().Add(std::move(info)));
+  CAFFE_CHECK(info.bits >= 2 && info.bits <= 16, "data type '", info.name,
+              "': a type has 2 to 16 bits, not ", info.bits);
+  CAFFE_CHECK(info.to_float.empty() == info.from_float.empty() && info.make_table, "data type '",
+              info.name, "': needs both texts or none, and a table");
+  return DataType(Infos().Add(Completed(std::move(info))));
+}
+
+const ValueTable& TableOf(DataType type) {
+  CAFFE_CHECK(type.is_custom(), "data type ", type.name(), " has no table of values");
+  return Infos().Values(type.id());
 }
 
 std::string TypeTriple::name() const {
@@ -164,6 +218,16 @@ void ConvertElements(DataType from, const void* source, DataType to, void* targe
   }
   CAFFE_CHECK(from.is_float() && to.is_float(), "cannot convert ", from.name(), " to ", to.name(),
               " without a scale and a zero point; use a Quantizer");
+  if (from.is_custom() || to.is_custom()) {
+    std::vector<double> values(count);
+    if (from.is_custom()) {
+      ConvertFromCustom(from.info(), TableOf(from), source, values.data(), count);
+    } else {
+      ConvertElements(from, source, kDouble, values.data(), count);
+    }
+    if (!to.is_custom()) return ConvertElements(kDouble, values.data(), to, target, count);
+    return ConvertToCustom(to.info(), TableOf(to), values.data(), target, count);
+  }
   bool done = false;
   if (from == kDouble && to == kHalf) {
     ConvertFromDouble<half>(source, target, count);

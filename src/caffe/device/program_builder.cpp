@@ -6,8 +6,16 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/kernel_text.hpp"
+#include "custom_type.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr std::string_view kCustom = "custom_";
+// The least that OpenCL guarantees is 64 KB for everything; NVIDIA has no more.
+constexpr int64_t kConstantBytes = 48 << 10;
+
+}  // namespace
 
 ProgramBuilder::ProgramBuilder(Device* device, std::string name)
     : device_(device), name_(std::move(name)), types_(TypeTriple::Equal(kFloat)) {}
@@ -24,6 +32,11 @@ ProgramBuilder& ProgramBuilder::Define(const std::string& name, const std::strin
 
 ProgramBuilder& ProgramBuilder::Define(const std::string& name, int64_t value) {
   return Define(name, std::to_string(value));
+}
+
+ProgramBuilder& ProgramBuilder::Option(const std::string& option) {
+  options_ += " " + option;
+  return *this;
 }
 
 ProgramBuilder& ProgramBuilder::Fold(const std::string& parameter, int64_t value) {
@@ -58,6 +71,8 @@ ProgramText ProgramBuilder::Text() const {
   const std::string dialect = opencl ? "dialect/opencl" : "dialect/cuda";
   program.options = opencl ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-fmad=false";
 
+  program.options += options_;
+
   std::set<std::string> words = words_;
   words.insert({types_.compute.word(), types_.in.word(), types_.out.word()});
   words.insert({"f32", "i32", "i64"});
@@ -76,7 +91,13 @@ ProgramText ProgramBuilder::Text() const {
     text += KernelTextWithIncludes(part, &included);
   }
   for (const std::string& word : words) {
-    text += KernelTextWithIncludes("types/" + word, &included);
+    if (!word.starts_with(kCustom)) text += KernelTextWithIncludes("types/" + word, &included);
+  }
+  // Types of users come last, because their texts may use those of the library.
+  const int64_t limit = opencl && !device_->info().is_cpu_type ? kConstantBytes : 0;
+  for (const std::string& word : words) {
+    if (!word.starts_with(kCustom)) continue;
+    text += CustomTypeText(DataTypeByName(word.substr(kCustom.size())), limit, &included);
   }
   text += "#define Dtype " + types_.compute.word() + "\n#define MItype " + types_.in.word() +
           "\n#define MOtype " + types_.out.word() + "\n#define FLOAT_KIND " +

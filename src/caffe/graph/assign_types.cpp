@@ -15,34 +15,46 @@ template <class T> bool Has(const std::vector<T>& list, T value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// These layers take the type of their bottom.
-bool FollowsBottom(const LayerParameter& layer) {
-  return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
-}
-
 bool Supports(const LayerParameter& layer, DataType type) {
   const LayerTraits& traits = TraitsOf(layer.type());
-  if (!Has(traits.types, type)) return false;
+  if (!Has(traits.types, type.is_custom() ? kFloat : type)) return false;
   return !type.is_quantized() || !traits.quantizes || traits.quantizes(layer);
 }
 
-// The user set types of this layer.
-bool HasOwnTypes(const LayerParameter& layer) {
-  return layer.has_compute_data_type() || layer.has_bottom_data_type() || layer.has_top_data_type();
+// A type is set by its number or by its name; by both only if they agree.
+bool HasBottomType(const LayerParameter& layer) {
+  return layer.has_bottom_data_type() || layer.has_bottom_data_type_name();
+}
+bool HasComputeType(const LayerParameter& layer) {
+  return layer.has_compute_data_type() || layer.has_compute_data_type_name();
+}
+bool HasTopType(const LayerParameter& layer) {
+  return layer.has_top_data_type() || layer.has_top_data_type_name();
 }
 
-// The type of a field; `name` is used if the field is CAFFE_CUSTOM.
-DataType NamedType(DataTypeProto type, const std::string& name) {
-  return type == CAFFE_CUSTOM ? DataTypeByName(name) : DataTypeByProto(type);
+DataType NamedType(bool has_number, DataTypeProto number, const std::string& name,
+                   const char* field) {
+  if (name.empty()) {
+    CAFFE_CHECK(number != CAFFE_CUSTOM, field, ": CAFFE_CUSTOM needs ", field,
+                "_name, the name of the type");
+    return DataTypeByProto(number);
+  }
+  const DataType type = DataTypeByName(name);
+  CAFFE_CHECK(!has_number || type.info().proto == number, field, " is ", DataTypeProto_Name(number),
+              ", but ", field, "_name is '", name, "'; set one of them");
+  return type;
 }
 DataType BottomType(const LayerParameter& layer) {
-  return NamedType(layer.bottom_data_type(), layer.bottom_data_type_name());
+  return NamedType(layer.has_bottom_data_type(), layer.bottom_data_type(),
+                   layer.bottom_data_type_name(), "bottom_data_type");
 }
 DataType ComputeType(const LayerParameter& layer) {
-  return NamedType(layer.compute_data_type(), layer.compute_data_type_name());
+  return NamedType(layer.has_compute_data_type(), layer.compute_data_type(),
+                   layer.compute_data_type_name(), "compute_data_type");
 }
 DataType TopType(const LayerParameter& layer) {
-  return NamedType(layer.top_data_type(), layer.top_data_type_name());
+  return NamedType(layer.has_top_data_type(), layer.top_data_type(), layer.top_data_type_name(),
+                   "top_data_type");
 }
 
 // How layers use a blob.
@@ -82,11 +94,21 @@ std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
 
 }  // namespace
 
+bool FollowsBottom(const LayerParameter& layer) {
+  return IsInPlace(layer, 0) || TraitsOf(layer.type()).moves_elements;
+}
+
+bool HasOwnTypes(const LayerParameter& layer) {
+  return HasComputeType(layer) || HasBottomType(layer) || HasTopType(layer);
+}
+
+bool ReadsAsItIs(DataType type) { return type.is_float() && !type.is_custom(); }
+
 TypedNet AssignTypes(const NetParameter& net) {
   TypedNet typed;
   typed.keeps_gradients = net.state().phase() == TRAIN || net.force_backward();
   const DataType net_type =
-      net.has_data_type() ? NamedType(net.data_type(), net.data_type_name()) : kFloat;
+      NamedType(net.has_data_type(), net.data_type(), net.data_type_name(), "data_type");
   CheckLayerTypes(net);
   const std::vector<std::vector<Use>> uses = UsesOfTops(net);
   // Narrow types cannot represent large labels exactly; double can.
@@ -108,16 +130,16 @@ TypedNet AssignTypes(const NetParameter& net) {
                                        ? blob_types.at(layer.bottom(0))
                                        : net_type;
       if (traits.converts) {
-        types.in = layer.has_bottom_data_type() ? BottomType(layer) : bottom_type;
-        types.out = layer.has_top_data_type() ? TopType(layer) : net_type;
+        types.in = HasBottomType(layer) ? BottomType(layer) : bottom_type;
+        types.out = HasTopType(layer) ? TopType(layer) : net_type;
         types.compute = types.in == kDouble || types.out == kDouble ? kDouble : kFloat;
       } else {
         DataType compute = net_type;
-        if (layer.has_compute_data_type()) {
+        if (HasComputeType(layer)) {
           compute = ComputeType(layer);
-        } else if (layer.has_bottom_data_type()) {
+        } else if (HasBottomType(layer)) {
           compute = BottomType(layer);
-        } else if (layer.has_top_data_type()) {
+        } else if (HasTopType(layer)) {
           compute = TopType(layer);
         } else if (layer.bottom_size() > 0 && FollowsBottom(layer)) {
           compute = bottom_type;
@@ -130,9 +152,11 @@ TypedNet AssignTypes(const NetParameter& net) {
         }
         // Losses and other float layers stay float in quantized nets.
         if (!own_types && compute.is_quantized() && !Supports(layer, compute)) compute = kFloat;
+        // Users' layers read numbers, and blobs of a user's type hold codes.
+        if (typed_layer.reads_any_float && compute.is_custom()) compute = kFloat;
         types = TypeTriple::Equal(compute);
-        if (layer.has_bottom_data_type()) types.in = BottomType(layer);
-        if (layer.has_top_data_type()) types.out = TopType(layer);
+        if (HasBottomType(layer)) types.in = BottomType(layer);
+        if (HasTopType(layer)) types.out = TopType(layer);
         // Data layers compute nothing: they write every float kind, and no cast has to rename a
         // top.
         if (traits.data && types.out.is_float()) types = TypeTriple::Equal(types.out);
@@ -140,7 +164,7 @@ TypedNet AssignTypes(const NetParameter& net) {
       for (int t = 0; t < layer.top_size(); ++t) {
         DataType type = types.out;
         if (typed_layer.reads_any_float && IsInPlace(layer, t) && blob_types.count(layer.top(t)) &&
-            blob_types.at(layer.top(t)).is_float()) {
+            ReadsAsItIs(blob_types.at(layer.top(t)))) {
           type = blob_types.at(layer.top(t));
         } else if (Has(traits.float_tops, t) || (source && is_label(uses[index][t]))) {
           type = kFloat;

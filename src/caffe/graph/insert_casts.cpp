@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
@@ -34,11 +35,40 @@ bool ComesBack(DataType narrow, DataType wide) {
   return wide == kFloat && narrow != kDouble && narrow != kFloat;
 }
 
-}  // namespace
+// The types in which a layer computes with the fewest casts at its edges. `bottom` is the type of
+// all its bottoms.
+TypeTriple TypesWithEdges(const TypedLayer& source, const LayerTraits& traits, DataType bottom) {
+  const DataType compute = source.types.compute, top = source.types.out;
+  const auto works = [&](const TypeTriple& wanted) -> std::optional<TypeTriple> {
+    if (wanted == TypeTriple::Equal(compute)) return std::nullopt;
+    return traits.edges(wanted);
+  };
+  for (const TypeTriple& wanted :
+       {TypeTriple{compute, bottom, top}, TypeTriple{compute, compute, top},
+        TypeTriple{compute, bottom, compute}}) {
+    if (const auto found = works(wanted)) return *found;
+  }
+  return TypeTriple::Equal(compute);
+}
 
-TypedNet InsertCasts(const TypedNet& net) {
+// The type of all bottoms of a layer; nothing if they differ, and for layers in place.
+std::optional<DataType> TypeOfBottoms(const LayerParameter& layer,
+                                      const std::map<std::string, DataType>& types) {
+  std::optional<DataType> all;
+  for (const std::string& blob : layer.bottom()) {
+    const auto found = types.find(blob);
+    const auto& tops = layer.top();
+    const bool in_place = std::find(tops.begin(), tops.end(), blob) != tops.end();
+    if (in_place || found == types.end() || (all && *all != found->second)) return std::nullopt;
+    all = found->second;
+  }
+  return all;
+}
+
+TypedNet Insert(const TypedNet& net, bool edges) {
   TypedNet out;
   out.keeps_gradients = net.keeps_gradients;
+  out.casts_moved = net.casts_moved;
   std::map<std::string, DataType> types;             // of the present version of each blob
   std::map<std::string, std::string> present_casts;  // "<blob>:<type>" -> the cast blob
   std::map<std::string, int> cast_versions;
@@ -49,6 +79,10 @@ TypedNet InsertCasts(const TypedNet& net) {
     const LayerTraits& traits = TraitsOf(layer.type());
     // Layers other than Quantizer compute in one type; casts provide other types at their edges.
     if (!traits.converts) typed.types = TypeTriple::Equal(source.types.compute);
+    const auto bottom_type = TypeOfBottoms(source.layer, types);
+    if (edges && traits.edges && bottom_type && !net.keeps_gradients) {
+      typed.types = TypesWithEdges(source, traits, *bottom_type);
+    }
     const DataType in = typed.types.in, produced = typed.types.out, wanted_top = source.types.out;
 
     for (int b = 0; b < layer.bottom_size(); ++b) {
@@ -56,7 +90,7 @@ TypedNet InsertCasts(const TypedNet& net) {
       const DataType wanted = Has(traits.float_bottoms, b) ? kFloat : in;
       const auto found = types.find(blob);
       if (found == types.end() || found->second == wanted) continue;
-      if (source.reads_any_float && found->second.is_float()) continue;
+      if (source.reads_any_float && ReadsAsItIs(found->second)) continue;
       const auto& tops = source.layer.top();
       const bool in_place = std::find(tops.begin(), tops.end(), blob) != tops.end();
       CAFFE_CHECK(!in_place, layer.name(), " (", layer.type(), "): works in place on blob ", blob,
@@ -105,6 +139,19 @@ TypedNet InsertCasts(const TypedNet& net) {
     out.layers.push_back(std::move(typed));
     for (TypedLayer& cast : top_casts) out.layers.push_back(std::move(cast));
   }
+  return out;
+}
+
+int Casts(const TypedNet& net) {
+  return static_cast<int>(std::count_if(net.layers.begin(), net.layers.end(),
+                                        [](const TypedLayer& typed) { return typed.added; }));
+}
+
+}  // namespace
+
+TypedNet InsertCasts(const TypedNet& net) {
+  TypedNet out = Insert(net, true);
+  out.casts_omitted = Casts(Insert(net, false)) - Casts(out);
   return out;
 }
 

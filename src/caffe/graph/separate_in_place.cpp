@@ -64,7 +64,7 @@ class Finder {
   }
   // Whether the layer reads the version without a cast.
   static bool ReadsDirectly(const TypedLayer& typed, int bottom, const Version& version) {
-    if (typed.reads_any_float && version.type.is_float()) return true;
+    if (typed.reads_any_float && ReadsAsItIs(version.type)) return true;
     return version.type == BottomType(typed, bottom);
   }
 
@@ -154,7 +154,7 @@ class Finder {
       return Concat("it computes in ", BottomType(typed, t).name(), ", but blob ", old.blob, " is ",
                     old.type.name());
     }
-    if (!typed.reads_any_float && TopType(typed, t) != own.type) {
+    if (!(typed.reads_any_float && ReadsAsItIs(own.type)) && TopType(typed, t) != own.type) {
       return Concat("it computes in ", TopType(typed, t).name(), ", but its top is ",
                     own.type.name());
     }

@@ -15,7 +15,8 @@ struct TypedLayer {
   TypeTriple types;
   // The type of each top: types.out except for tops of a fixed type, such as labels.
   std::vector<DataType> tops;
-  // The layer reads bottoms of any float kind without casts (LayerTraits::reads_any_float).
+  // The layer reads bottoms of which ReadsAsItIs is true without casts
+  // (LayerTraits::reads_any_float).
   bool reads_any_float = false;
   // A pass added the layer; it is not the user's.
   bool added = false;
@@ -25,10 +26,19 @@ struct TypedNet {
   std::vector<TypedLayer> layers;
   // The data that backward passes read are kept: in phase TRAIN and with force_backward.
   bool keeps_gradients = false;
+  // What MoveCasts and InsertCasts saved.
+  int casts_moved = 0, casts_omitted = 0;
 
   // The messages, each with the layer's types. For the log.
   std::string ToString() const;
 };
+
+// A float kind whose elements are numbers of C++ and NumPy.
+bool ReadsAsItIs(DataType type);
+// The user set types of this layer.
+bool HasOwnTypes(const LayerParameter& layer);
+// Without types of its own the layer takes that of its bottom.
+bool FollowsBottom(const LayerParameter& layer);
 
 // Whether top `index` of a layer is its bottom `index`.
 bool IsInPlace(const LayerParameter& layer, int index);

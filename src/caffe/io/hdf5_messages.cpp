@@ -8,6 +8,7 @@
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/memory/blob.hpp"
 
 namespace caffe {
 namespace {
@@ -28,8 +29,7 @@ void WriteBlob(Hdf5Writer* file, const std::string& name, const BlobProto& blob,
     // HDF5 has no type for bfloat16, and BVLC writes no half: both are stored as float.
     const std::string& packed = diff ? blob.packed_diff() : blob.packed_data();
     std::vector<float> values(ShapeCount(ShapeOf(blob)));
-    ConvertElements(DataTypeByProto(blob.data_type()), packed.data(), kFloat, values.data(),
-                    values.size());
+    ConvertElements(PackedType(blob), packed.data(), kFloat, values.data(), values.size());
     return file->Write(name, ShapeOf(blob), values.data());
   }
   file->Write(name, ShapeOf(blob), floats.data());

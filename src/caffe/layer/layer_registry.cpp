@@ -54,6 +54,21 @@ BackwardReads BackwardReadsOf(const LayerParameter& layer) {
   return {{BackwardReads::kAll}, {BackwardReads::kAll}};
 }
 
+std::optional<TypeTriple> ElementwiseEdges(const TypeTriple& wanted) {
+  for (const DataType type : {wanted.compute, wanted.in, wanted.out}) {
+    if (!type.is_float() || type == kDouble) return std::nullopt;
+  }
+  if (wanted.in == wanted.out) return TypeTriple::Equal(wanted.in);
+  if (wanted.in == kFloat || wanted.out == kFloat) return TypeTriple{kFloat, wanted.in, wanted.out};
+  return std::nullopt;
+}
+
+std::optional<TypeTriple> ProductEdges(const TypeTriple& wanted) {
+  const bool narrow = wanted.compute.is_float() && wanted.compute != kDouble;
+  if (narrow && wanted.in == wanted.compute && wanted.out == kFloat) return wanted;
+  return std::nullopt;
+}
+
 bool SharesBottomMemory(const LayerParameter& layer) {
   const TopMemory memory = TraitsOf(layer.type()).top_memory;
   if (memory == TopMemory::kSharedIfAlone) {
@@ -68,6 +83,15 @@ std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter
   const auto creator = entry.creators.find(context.types);
   if (creator != entry.creators.end()) return creator->second(parameter, context);
   if (entry.any) return entry.any(parameter, context);
+  // Layers that compute in float kinds also compute in types of users, and some have other types at
+  // their edges: context.types has the types, and a template's parameters are only those of its
+  // typed accessors.
+  const TypeTriple& types = context.types;
+  const bool edges = entry.traits.edges && entry.traits.edges(types) == types;
+  if (edges || (types.compute.is_custom() && types == TypeTriple::Equal(types.compute))) {
+    const auto wide = entry.creators.find(TypeTriple::Equal(kFloat));
+    if (wide != entry.creators.end()) return wide->second(parameter, context);
+  }
   std::string known;
   for (const auto& [types, create] : entry.creators) {
     known += (known.empty() ? "" : ", ") + types.name();

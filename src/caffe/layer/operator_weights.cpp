@@ -42,6 +42,11 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
                             type, device);
     return;
   }
+  if (source_.pseudo) {
+    pseudo_ =
+        std::make_unique<PseudoWeights>(weights, source_.layout, *source_.pseudo, type, device);
+    weights = &pseudo_->blob();
+  }
   copy_ = ParameterCopy(weights, type, device);
   if (bias) bias_ = ParameterCopy(bias, bias->type(), device);
 }
@@ -83,6 +88,7 @@ void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* 
   const bool converts = copy_.converts();
   const bool adopts = converts && on_host && copy_.takes_stored();
   if (converts && !frees && !adopts) memory->derived += copy_.blob().bytes();
+  if (pseudo_) memory->derived += pseudo_->blob().bytes();
   const bool frees_source = free_sources && (converts || prepared);
   if (folded_) {
     memory->derived += folded_->bias().bytes();
@@ -98,12 +104,15 @@ void OperatorWeights::Refresh(bool free_sources) {
     if (codes_.Refresh() && free_sources && folded_) FreeSource();
     return;
   }
+  if (pseudo_) pseudo_->Refresh();
   if (copy_.Refresh() && free_sources && copy_.converts()) FreeSource();
   if (has_bias()) bias_.Refresh();
 }
 
 void OperatorWeights::FreeSource() {
-  if (folded_) {
+  if (pseudo_) {
+    // Stays: its source changes in training.
+  } else if (folded_) {
     folded_->weights().data_memory()->FreeUntilAccess(remake_);
   } else if (source_.weights->data_memory().use_count() == 1) {
     source_.weights->data_memory()->FreeDeviceCopy();  // no other net reads it

@@ -17,6 +17,7 @@ std::shared_ptr<OperatorWeights> WeightedLayer::MakeWeights(const WorkRequest& r
     if (const auto* activation = std::get_if<Activation>(&stage)) source.activation = *activation;
   }
   source.slopes = request.slopes;
+  source.pseudo = pseudo_;
   return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());
 }
 
@@ -31,6 +32,15 @@ void WeightedLayer::ResetOps(bool backward) {
   ops_.clear();
   made_ = false;
   backward_ = backward;
+}
+
+void WeightedLayer::set_pseudo_weights(std::optional<DataType> type) {
+  if (type == pseudo_ || !types().compute.is_float()) return;
+  pseudo_ = type;
+  const bool made = made_;
+  for (auto& weights : weights_) weights = MakeWeights({});
+  ResetOps(backward_);
+  if (made) PrepareParameters();  // a backward pass may follow
 }
 
 bool WeightedLayer::EnsureOps() {
@@ -176,8 +186,19 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   std::shared_ptr<OperatorWeights> weights =
       request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request);
   if (weights->quantized()) {
-    const QuantRange in = BottomRange(0);
-    weights->SetRanges(in, Observed(types().out, {request.top_range}, 0, "top"));
+    const auto range = [this](const BlobRange& of) {
+      return Observed(types().out, {of}, 0, "top");
+    };
+    const QuantRange in = BottomRange(0), out = range(request.top_range);
+    if (const ResidualSum* sum = epilogue.sum()) {
+      const WorkRequest::SumRanges& ranges = *request.sum_ranges;
+      const QuantRange own = range(ranges.own);
+      weights->SetSum(
+          CodeSum::Make(own, range(ranges.residual), sum->coefficient, range(ranges.sum), out));
+      weights->SetRanges(in, own);
+    } else {
+      weights->SetRanges(in, out);
+    }
     if (request.maps.empty()) work_weights_ = weights;
   }
   std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false, request.layouts);

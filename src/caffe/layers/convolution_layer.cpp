@@ -69,7 +69,8 @@ ConvDescriptor Convolution::Descriptor() const {
   d.in_channels = setup_.channels;
   d.out_channels = setup_.outputs;
   d.group = setup_.group;
-  d.in = d.out = types().compute;
+  d.in = types().in;
+  d.out = types().out;
   const ConvWindow& window = setup_.window;
   if (setup_.spatial_axes() == 0) {
     // Without spatial axes the convolution has one axis of a single position.
@@ -84,6 +85,9 @@ ConvDescriptor Convolution::Descriptor() const {
 void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                            const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
+              types().out.name(), " to a bottom of type ", types().in.name(),
+              "; with force_backward: true, the net converts the gradient");
   if (!EnsureOps()) return;
   if (!Own().conv().descriptor().backward_data) {
     ResetOps(true);
@@ -109,6 +113,44 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
   }
 }
 
+int64_t Convolution::input_rows() const {
+  ConvDescriptor d = Descriptor();
+  d.geometry.Normalize();
+  return d.batch * d.geometry.output_count();
+}
+
+void Convolution::GatherRows(const std::vector<float>& values, int64_t group,
+                             const std::vector<int64_t>& rows, float* to) const {
+  const ConvDescriptor d = Descriptor();
+  ConvGeometry g = d.geometry;
+  g.Normalize();
+  const Shape output = g.output();
+  const int64_t channels = d.in_channels / d.group, taps = g.kernel_count(),
+                outs = g.output_count();
+  std::vector<int64_t> offsets(taps);  // of the taps in a channel; -1: padding
+  for (const int64_t row : rows) {
+    const int64_t item = row / outs;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t position = row % outs, k = tap, stride = 1, offset = 0;
+      bool inside = true;
+      for (int a = g.axes(); a-- > 0;) {
+        const int64_t x =
+            position % output[a] * g.stride[a] + k % g.kernel[a] * g.dilation[a] - g.pad[a];
+        inside &= x >= 0 && x < g.input[a];
+        offset += x * stride;
+        stride *= g.input[a];
+        position /= output[a];
+        k /= g.kernel[a];
+      }
+      offsets[tap] = inside ? offset : -1;
+    }
+    const float* from = values.data() + (item * d.in_channels + group * channels) * g.input_count();
+    for (int64_t c = 0; c < channels; ++c, from += g.input_count()) {
+      for (const int64_t offset : offsets) *to++ = offset < 0 ? 0 : from[offset];
+    }
+  }
+}
+
 LayerFacts Convolution::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
@@ -117,7 +159,8 @@ LayerFacts Convolution::Facts() const {
   weighted.channels = setup_.outputs;
   weighted.has_bias = setup_.has_bias;
   weighted.folds = weighted.activates = true;
-  weighted.sums = weighted.curves = types().compute.is_float();
+  weighted.sums = true;
+  weighted.curves = types().compute.is_float();
   if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
   facts.weighted = std::move(weighted);
   const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
@@ -129,8 +172,6 @@ LayerFacts Convolution::Facts() const {
     facts.layouts.reads_nchw = Multiplexer::KnowsLayouts(device(), d);
     d.x_layout = Layout::kNHWC;
     facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d, &facts.layouts.parts);
-    // The top of a Concat has another range.
-    if (types().compute.is_quantized()) facts.layouts.parts = false;
   }
   return facts;
 }
@@ -140,6 +181,7 @@ void RegisterConvolutionLayer(LayerRegistry& registry) {
   traits.max_bottom = traits.max_top = -1;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  traits.edges = &ProductEdges;
   traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
   registry.Add<ConvolutionLayer>("Convolution", traits);
 }

@@ -62,7 +62,8 @@ std::unique_ptr<WeightedOp> InnerProduct::MakeOp(const Epilogue& epilogue,
   d.k = k_;
   // Quantized weights are a copy, which is never transposed.
   d.trans_b = weights->quantized() || !transpose_;
-  d.in = d.out = types().compute;
+  d.in = types().in;
+  d.out = types().out;
   d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights);
   // In training the weights change before each product: preparing them apart would gain nothing.
   if (phase() == TEST) d.constant = GemmDescriptor::Weights::kB;
@@ -98,6 +99,9 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
                             const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (m_ == 0) return;
+  CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
+              types().out.name(), " to a bottom of type ", types().in.name(),
+              "; with force_backward: true, the net converts the gradient");
   if (!backward_data_) MakeBackward();
   const DevicePtr y_diff = top[0]->device_diff();
   if (param_propagate_down(0)) {
@@ -120,6 +124,11 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
   }
 }
 
+void InnerProduct::GatherRows(const std::vector<float>& values, int64_t,
+                              const std::vector<int64_t>& rows, float* to) const {
+  for (const int64_t row : rows) to = std::copy_n(values.begin() + row * k_, k_, to);
+}
+
 LayerFacts InnerProduct::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
@@ -139,6 +148,7 @@ void RegisterInnerProductLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{0}, {}});
+  traits.edges = &ProductEdges;
   traits.summary = "y = x W' + b";
   registry.Add<InnerProductLayer>("InnerProduct", traits);
 }

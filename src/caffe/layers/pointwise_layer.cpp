@@ -55,6 +55,9 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   if (!propagate_down[0] || count == 0) return;
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   CAFFE_CHECK(backward_, Where(), ": has no gradient");
+  CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
+              types().out.name(), " to a bottom of type ", types().in.name(),
+              "; with force_backward: true, the net converts the gradient");
   KernelArguments arguments{count};
   if (ReadsBottom()) arguments.push_back(input_.Data(*bottom[0], *top[0]));
   if (ReadsTop()) arguments.push_back(top[0]->Data());
@@ -92,6 +95,7 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
       reads.copies_in_place = true;
       return reads;
     };
+    traits.edges = &ElementwiseEdges;
     traits.summary = row.summary;
     registry.Add<PointwiseLayer>(row.type, traits);
   }

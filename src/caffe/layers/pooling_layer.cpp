@@ -304,11 +304,19 @@ LayerFacts Pooling::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   // Without the mask, which only gradients and a second top need.
-  const bool quantized = types().compute.is_quantized();
   facts.layouts.nhwc = phase() == TEST && !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
-  facts.layouts.parts = facts.layouts.nhwc && !quantized;
+  facts.layouts.parts = facts.layouts.nhwc;
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
+}
+
+// A conversion does not change the order of numbers, so that it may follow a maximum.
+CastSide SideOfCasts(const LayerParameter& layer) {
+  const PoolingParameter& parameter = layer.pooling_param();
+  const bool shrinks = parameter.global_pooling() || parameter.stride() > 1 ||
+                       parameter.stride_h() > 1 || parameter.stride_w() > 1;
+  const bool maximum = parameter.pool() == PoolingParameter::MAX;
+  return maximum && shrinks && layer.top_size() == 1 ? CastSide::kAfter : CastSide::kNone;
 }
 
 void RegisterPoolingLayer(LayerRegistry& registry) {
@@ -317,6 +325,7 @@ void RegisterPoolingLayer(LayerRegistry& registry) {
   traits.float_tops = {1};
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{}, {1}});
+  traits.cast_side = &SideOfCasts;
   traits.summary = "maximum, mean or a random value of windows";
   registry.Add<PoolingLayer>("Pooling", traits);
 }

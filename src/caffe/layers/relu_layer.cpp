@@ -46,6 +46,7 @@ void RegisterReLULayer(LayerRegistry& registry) {
   traits.backward_reads = [](const LayerParameter& layer) {
     return BackwardReads{{0}, {}, layer.relu_param().negative_slope() < 0, true};
   };
+  traits.edges = &ElementwiseEdges;
   traits.summary = "y = max(x, 0) + negative_slope * min(x, 0)";
   registry.Add<ReLULayer>("ReLU", traits);
 }

@@ -55,6 +55,9 @@ void RegisterTileLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
+  traits.cast_side = [](const LayerParameter& layer) {
+    return layer.tile_param().tiles() > 1 ? CastSide::kBefore : CastSide::kNone;
+  };
   traits.summary = "repeats a blob along an axis";
   registry.Add<TileLayer>("Tile", traits);
 }

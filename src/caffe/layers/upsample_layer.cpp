@@ -155,6 +155,9 @@ void RegisterUpsampleLayer(LayerRegistry& registry) {
   traits.float_bottoms = {1};
   traits.no_gradient_bottoms = {1};
   traits.backward_reads = Always({{1}, {}});
+  traits.cast_side = [](const LayerParameter& layer) {
+    return layer.bottom_size() == 1 ? CastSide::kBefore : CastSide::kNone;
+  };
   traits.summary = "larger images: nearest neighbours, or the inverse of a MAX pooling";
   registry.Add<UpsampleLayer>("Upsample", traits);
 }

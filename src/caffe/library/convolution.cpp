@@ -58,10 +58,8 @@ void ConvDescriptor::Normalize() {
         "convolution ", name(), ": quantized types are equal, have a bias and no gradients");
     return;
   }
-  CAFFE_CHECK(in == out || (out == kFloat && (in == kHalf || in == kBfloat16)), "convolution ",
+  CAFFE_CHECK(in == out || (out == kFloat && in.is_float() && !(in == kDouble)), "convolution ",
               name(), ": sums of type ", in.name(), " cannot be stored as ", out.name());
-  CAFFE_CHECK(in.is_float() && in.info().kind != TypeKind::kCustom, "convolution ", name(),
-              ": the type ", in.name(), " is not a built-in float kind");
   CAFFE_CHECK(in == out || (!backward_data && !backward_weights), "convolution ", name(),
               ": backward passes need equal types");
 }

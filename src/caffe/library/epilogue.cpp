@@ -76,9 +76,14 @@ void Epilogue::Check(const std::string& what, DataType type) const {
   const Kind kind = activation().kind;
   const bool codes = kind == Kind::kNone || kind == Kind::kReLU || kind == Kind::kReLU6 ||
                      kind == Kind::kClip || kind == Kind::kPReLU;
-  CAFFE_CHECK(!type.is_quantized() || (codes && sums == 0), what, ": of codes of type ",
-              type.name(), ", ReLU, ReLU6, Clip and PReLU are the only stages, this epilogue is",
-              name());
+  const bool sum_first = sums == 0 || std::holds_alternative<ResidualSum>(stages[0]);
+  CAFFE_CHECK(!type.is_quantized() || (codes && sum_first), what, ": of codes of type ",
+              type.name(), ", a sum and then ReLU, ReLU6, Clip or PReLU are the only stages, this ",
+              "epilogue is", name());
+  CAFFE_CHECK(
+      !type.is_quantized() || sums == 0 || kind == Kind::kNone || activation() == kPlainReLU, what,
+      ": behind a sum of codes of type ", type.name(),
+      ", ReLU without a slope is the only activation, this epilogue is", name());
 }
 
 const char* Epilogue::Missing(const EpilogueOperands& operands, bool quantized,

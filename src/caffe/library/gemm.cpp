@@ -38,7 +38,7 @@ void GemmDescriptor::Check() const {
                 ": a quantized product needs a bias along its channels");
     return;
   }
-  const bool half_kind = in == kHalf || in == kBfloat16;
+  const bool half_kind = in == kHalf || in == kBfloat16 || in.is_custom();
   CAFFE_CHECK(half_kind ? out == in || out == kFloat : (in == kFloat || in == kDouble) && out == in,
               "matrix product ", name(), ": sums of type ", in.name(), " cannot be stored as ",
               out.name());

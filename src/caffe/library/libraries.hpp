@@ -75,6 +75,8 @@ std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& descr
 
 // Pooling: the same bodies, except for some that only the CPU or only devices have.
 PoolLibrary NativePoolingLibrary();
+// On the CPU, codes with channels last.
+PoolLibrary NativeCodePoolingLibrary();
 PoolLibrary GeneratedPoolingLibrary();
 
 }  // namespace caffe

@@ -70,7 +70,8 @@ struct Tables {
        MatrixConvolutionLibrary(), CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
        ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
-  Table<PoolDescriptor, PoolOp> pool{{NativePoolingLibrary(), GeneratedPoolingLibrary()}};
+  Table<PoolDescriptor, PoolOp> pool{
+      {NativeCodePoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
   const auto& Of(const GemmDescriptor&) const { return gemm; }
   const auto& Of(const ConvDescriptor&) const { return conv; }

@@ -3,7 +3,26 @@
 #include <algorithm>
 #include <cmath>
 
+#include "caffe/core/common_shift.hpp"
+
 namespace caffe {
+
+CodeSum CodeSum::Make(const QuantRange& own, const QuantRange& residual, double coefficient,
+                      const QuantRange& sum, const QuantRange& result) {
+  const double factor = own.scale / sum.scale;
+  const double residual_factor = coefficient * (residual.scale / sum.scale);
+  const CommonShift common =
+      CommonShift::For(std::max(std::abs(factor), std::abs(residual_factor)));
+  CodeSum made;
+  made.own = static_cast<int32_t>(common.Integer(factor));
+  made.residual = static_cast<int32_t>(common.Integer(residual_factor));
+  made.shift = common.shift;
+  made.zero_residual = residual.zero;
+  made.zero_sum = sum.zero;
+  made.rescale = Requant::FromReal(sum.scale / result.scale);
+  made.zero_result = result.zero;
+  return made;
+}
 
 QuantArguments QuantArguments::From(int64_t channel) const {
   QuantArguments part = *this;

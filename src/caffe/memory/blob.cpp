@@ -179,7 +179,7 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
     ConvertElements(type, source, type_, diff ? mutable_host_diff() : mutable_host_data(), count_);
   };
   const auto convert_packed = [&](const std::string& elements, const char* what, bool diff) {
-    const DataType type = DataTypeByProto(proto.data_type());
+    const DataType type = PackedType(proto);
     convert(type, elements.data(), static_cast<int64_t>(elements.size() / type.bytes()), what,
             diff);
   };
@@ -218,9 +218,16 @@ void BlobBase::ToProto(BlobProto* proto, bool write_diff) const {
     }
   } else {
     proto->set_data_type(static_cast<DataTypeProto>(type_.info().proto));
+    if (type_.is_custom()) proto->set_data_type_name(type_.name());
     proto->set_packed_data(host_data(), bytes());
     if (write_diff) proto->set_packed_diff(host_diff(), bytes());
   }
+}
+
+DataType PackedType(const BlobProto& proto) {
+  if (proto.data_type() != CAFFE_CUSTOM) return DataTypeByProto(proto.data_type());
+  CAFFE_CHECK(proto.has_data_type_name(), "a blob of a user's type does not name the type");
+  return DataTypeByName(proto.data_type_name());
 }
 
 double BlobBase::asum_data() const { return SumOf(DataAsDouble(), false); }
@@ -249,6 +256,7 @@ std::shared_ptr<BlobBase> MakeBlob(DataType type, Device* device, const Shape& s
   if (type == kBfloat16) blob = std::make_shared<Blob<bfloat16>>(device, shape);
   if (type == kQuant8) blob = std::make_shared<Blob<quant8>>(device, shape);
   if (type == kQuant16) blob = std::make_shared<Blob<quant16>>(device, shape);
+  if (type.is_custom()) blob = std::make_shared<BlobBase>(type, device, shape);
   CAFFE_CHECK(blob, "there are no blobs of type ", type.name());
   blob->set_name(name);
   return blob;

@@ -150,7 +150,20 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
   const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
   if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
+  if (node.quantized && request.residual) request.sum_ranges = RangesOfSum(step);
   return node.layer->MakeWork(request, bottom, top);
+}
+
+WorkRequest::SumRanges Executor::RangesOfSum(const Step& step) const {
+  WorkRequest::SumRanges found;
+  for (const int n : step.nodes) {
+    const std::vector<int>& bottoms = wiring_.nodes[n].bottom_ids;
+    const std::vector<BlobRange>& ranges = ranges_->bottom_ranges(n);
+    if (bottoms.size() != 2 || ranges.size() != 2) continue;
+    const size_t residual = bottoms[0] == step.summands[0] ? 0 : 1;
+    found = {ranges[1 - residual], ranges[residual], ranges_->top_ranges(n)[0]};
+  }
+  return found;
 }
 
 BlobBase* Executor::Array(int blob, Layout layout) const {
@@ -629,6 +642,13 @@ void Executor::MakeForgotten() {
     if (sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
       wiring_.blobs[blob]->device_data();
     }
+  }
+}
+
+void Executor::DropForgotten() {
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    SyncedMemory& memory = *wiring_.blobs[blob]->data_memory();
+    if (sources_[blob] && !memory.stored()) memory.ForgetHostWrites();
   }
 }
 

@@ -78,6 +78,8 @@ class Executor {
   // Computes the blobs that the last forward did not keep; call it before the executor is destroyed
   // or layers move.
   void MakeForgotten();
+  // Leaves their content undefined instead.
+  void DropForgotten();
 
  private:
   class RecomputedBlob;
@@ -133,6 +135,8 @@ class Executor {
   void LoseSwallowedDiffs();
   void LoseDiff(int blob);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
+  // Of a step in codes with a sum.
+  WorkRequest::SumRanges RangesOfSum(const Step& step) const;
   bool HasNotedShapes(const Step& step) const;
   // LayoutPair::y_pitch of a step's work.
   int64_t Pitch(const Step& step) const;

@@ -109,7 +109,7 @@ bool Gradients::any() const {
 bool Gradients::narrow() const {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const DataType type = wiring_.nodes[n].layer->types().compute;
-    if (nodes_[n].needed && (type == kHalf || type == kBfloat16)) return true;
+    if (nodes_[n].needed && (type == kHalf || type == kBfloat16 || type.is_custom())) return true;
   }
   return false;
 }

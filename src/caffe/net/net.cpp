@@ -69,6 +69,9 @@ struct Net::Rooms {
   LayerCallbacks callbacks;
   // Null until the first pass of that kind.
   std::unique_ptr<Executor> whole, by_layer;
+  // Of each node, for the plans: NetRanges::TiedBottoms at an epoch of the ranges.
+  std::vector<std::vector<bool>> tied;
+  int planned_epoch = 0;
 };
 
 Net::Net(const NetParameter& parameter, const NetOptions& options) { Init(parameter, options); }
@@ -112,6 +115,22 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   log::Info("Network initialization done.");
 }
 
+void Net::FollowRanges(bool whole) {
+  rooms_->ranges.Update();
+  if (rooms_->ranges.epoch() == rooms_->planned_epoch) return;
+  rooms_->planned_epoch = rooms_->ranges.epoch();
+  if (TiedBottoms() == rooms_->tied) return;
+  // A whole forward computes all blobs again.
+  if (whole) rooms_->whole->DropForgotten();
+  MakePlans();
+}
+
+std::vector<std::vector<bool>> Net::TiedBottoms() const {
+  std::vector<std::vector<bool>> tied;
+  for (int n = 0; n <= wiring_.last_node(); ++n) tied.push_back(rooms_->ranges.TiedBottoms(n));
+  return tied;
+}
+
 void Net::MakePlans() {
   // The previous plan's executor is needed for the blobs that it did not keep.
   const std::unique_ptr<Executor> previous = std::move(rooms_->whole);
@@ -121,9 +140,11 @@ void Net::MakePlans() {
   }
   std::vector<PlanNode> nodes;
   PlanOptions options;
+  rooms_->tied = TiedBottoms();
+  rooms_->planned_epoch = rooms_->ranges.epoch();
   for (const Node& node : wiring_.nodes) {
     nodes.push_back({node.layer->name(), node.layer->Facts(), node.layer->types(), node.bottom_ids,
-                     node.top_ids});
+                     node.top_ids, rooms_->tied[nodes.size()]});
     for (size_t t = 0; t < node.top_ids.size(); ++t) {
       if (node.layer->loss_weight(static_cast<int>(t)) != 0) options.kept.insert(node.top_ids[t]);
     }
@@ -212,6 +233,7 @@ template <class Work> void Net::WithNeeds(const Work& work) const {
 
 std::vector<StepInfo> Net::Steps() {
   FollowDefaultDevice();
+  FollowRanges(false);
   rooms_->views.TakeData();
   std::vector<StepInfo> steps;
   WithNeeds([&] { steps = rooms_->whole->Describe(); });
@@ -247,7 +269,7 @@ std::vector<PassObserver*> Net::ActiveObservers() const {
   if (rooms_->interruption.check) active.push_back(&rooms_->interruption);
   if (debug_info_) active.push_back(&rooms_->debug_lines);
   if (check_finite_) active.push_back(&rooms_->finite_check);
-  if (rooms_->ranges.observes_any()) active.push_back(&rooms_->ranges);
+  if (rooms_->ranges.active()) active.push_back(&rooms_->ranges);
   const LayerCallbacks& callbacks = rooms_->callbacks;
   if (callbacks.before_forward || callbacks.after_forward || callbacks.before_backward ||
       callbacks.after_backward) {
@@ -278,9 +300,10 @@ void Net::Forward(int start, int end) {
               last_layer);
   if (end < start) return;
   FollowDefaultDevice();
+  const bool whole = start == 0 && end == last_layer;
+  FollowRanges(whole);
   StoreViewed();
   rooms_->views.TakeData();
-  const bool whole = start == 0 && end == last_layer;
   // Casts and splits that follow a user layer belong to it; those before the first layer belong to
   // the first layer.
   const int first = start == 0 ? 0 : wiring_.layer_nodes[start];
@@ -440,6 +463,7 @@ void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   for (int node : repeated) {
     runner.Prepare(node);
     runner.RepeatForward(node);
+    rooms_->ranges.AfterRepeat(wiring_.nodes[node]);
   }
   if (!repeated.empty()) SyncViews();
 }
@@ -593,8 +617,44 @@ void Net::set_interruption(std::function<void()> check) {
   rooms_->interruption.check = std::move(check);
 }
 
-void Net::set_observe(bool observe) { rooms_->ranges.set_observe(observe); }
-bool Net::observe() const { return rooms_->ranges.observe(); }
+void Net::set_observe(bool observe) {
+  set_quantizer_mode(observe ? CAFFE_QUANT_OBSERVE : CAFFE_QUANT_PASSIVE);
+}
+
+bool Net::observe() const { return quantizer_mode() == CAFFE_QUANT_OBSERVE; }
+
+void Net::set_quantizer_mode(QuantizerMode mode) {
+  if (rooms_->ranges.set_mode(mode)) MakePlans();
+}
+
+QuantizerMode Net::quantizer_mode() const { return rooms_->ranges.mode(); }
+
+void Net::set_pseudo_type(DataType type) {
+  if (rooms_->ranges.set_pseudo_type(type)) MakePlans();
+}
+
+DataType Net::pseudo_type() const { return rooms_->ranges.pseudo_type(); }
+
+std::vector<std::string> Net::quantizers() const { return rooms_->ranges.Quantizers(); }
+
+void Net::SetQuantizerMode(const std::string& quantizer, QuantizerMode mode) {
+  if (rooms_->ranges.SetMode(quantizer, mode)) MakePlans();
+}
+
+QuantizerMode Net::QuantizerModeOf(const std::string& quantizer) const {
+  return rooms_->ranges.ModeOf(quantizer);
+}
+
+void Net::SetPseudoType(const std::string& quantizer, DataType type) {
+  if (rooms_->ranges.SetPseudoType(quantizer, type)) MakePlans();
+}
+
+DataType Net::PseudoTypeOf(const std::string& quantizer) const {
+  return rooms_->ranges.PseudoTypeOf(quantizer);
+}
+
+bool Net::is_pseudo() const { return rooms_->ranges.HasMode(CAFFE_QUANT_PSEUDO); }
+void Net::CopyRangesFrom(const Net& other) { rooms_->ranges.CopyFrom(other.rooms_->ranges); }
 std::map<std::string, ObservedRange> Net::Ranges() const { return rooms_->ranges.All(); }
 std::map<std::string, Histogram> Net::Histograms() const { return rooms_->ranges.Histograms(); }
 void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }

@@ -24,6 +24,16 @@ uint64_t LayerSeed(uint64_t seed, uint64_t index) {
   return z ^ (z >> 31);
 }
 
+// One line if a net converts between types.
+void LogCasts(const TypedNet& net) {
+  const auto casts = std::count_if(net.layers.begin(), net.layers.end(),
+                                   [](const TypedLayer& typed) { return typed.added; });
+  if (casts == 0 && net.casts_omitted == 0) return;
+  log::Info(Concat("Casts between types: ", casts, "; ", net.casts_omitted,
+                   " more are loads and stores of other layers, and ", net.casts_moved,
+                   " moved to where there are fewer elements"));
+}
+
 }  // namespace
 
 NetBuilder::NetBuilder(Device* device, uint64_t seed, const LayerLines& lines)
@@ -37,8 +47,10 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   wiring_.parameter = std::make_unique<NetParameter>(FilterNet(given, &kept));
   NetParameter& filtered = *wiring_.parameter;
   CheckLayerTypes(filtered, lines_.Of(kept));
-  const TypedNet separated = SeparateInPlace(AssignTypes(filtered));
-  const TypedNet net = InsertSplits(InsertCasts(separated));
+  const TypedNet separated = SeparateInPlace(MoveCasts(AssignTypes(filtered)));
+  const TypedNet cast = InsertCasts(separated);
+  const TypedNet net = InsertSplits(cast);
+  LogCasts(cast);
   if (!separated.keeps_gradients) {
     for (const InPlaceConflict& conflict : FindInPlaceConflicts(separated, true)) {
       if (conflict.reader < 0) continue;

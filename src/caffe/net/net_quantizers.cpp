@@ -1,5 +1,7 @@
 // The quantizers of layers: ranges and modes of the blobs that they read and write, and the names
 // and zones under which files store the ranges of those blobs.
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/quant/observer.hpp"
@@ -9,10 +11,15 @@
 namespace caffe {
 namespace {
 
+DataType PseudoType(const std::string& where, DataTypeProto type) {
+  CAFFE_CHECK(type == CAFFE_INT8_QUANTIZED || type == CAFFE_INT16_QUANTIZED, where,
+              ": pseudo_target_type ", DataTypeProto_Name(type),
+              " is not supported (known: ", "CAFFE_INT8_QUANTIZED and CAFFE_INT16_QUANTIZED)");
+  return type == CAFFE_INT8_QUANTIZED ? kQuant8 : kQuant16;
+}
+
 void CheckQuantizer(const std::string& where, const QuantizerParameter& quantizer) {
-  CAFFE_CHECK(quantizer.mode() != CAFFE_QUANT_PSEUDO, where,
-              ": mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
-              "CAFFE_QUANT_OBSERVE and run in integers");
+  PseudoType(where, quantizer.pseudo_target_type());
   CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
                   !quantizer.has_max_out(),
               where,
@@ -39,9 +46,25 @@ void CheckQuantizers(const LayerParameter& layer) {
 
 }  // namespace
 
+void NetRanges::ReadModes(const NetParameter& given) {
+  mode_ = given.state().quantizer_mode();
+  pseudo_type_ = PseudoType("net " + wiring_.name + ": state", given.state().pseudo_target_type());
+}
+
 void NetRanges::ReadLayerQuantizers() {
   std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
   std::map<std::string, StoredRange> ranges;
+  const auto read_mode = [&](const QuantizerParameter& quantizer, const std::string& name) {
+    // Of several quantizers of a blob, observe takes precedence over passive, and pseudo over both.
+    if (quantizer.has_mode()) {
+      const auto [mode, added] = modes_.try_emplace(name, quantizer.mode());
+      if (!added) mode->second = std::max(mode->second, quantizer.mode());
+    }
+    if (quantizer.has_pseudo_target_type()) {
+      pseudo_types_[name] = PseudoType(name, quantizer.pseudo_target_type());
+    }
+    if (quantizer.pseudo_reset_observed()) resets_.insert(name);
+  };
   const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob) {
     // As in the fork, a zone takes precedence over a name.
     if (quantizer.has_zone()) {
@@ -49,9 +72,7 @@ void NetRanges::ReadLayerQuantizers() {
     } else if (!quantizer.name().empty()) {
       names_[quantizer.name()].insert(blob);
     }
-    if (quantizer.has_mode()) {
-      (quantizer.mode() == CAFFE_QUANT_OBSERVE ? observed_blobs_ : unobserved_blobs_).insert(blob);
-    }
+    read_mode(quantizer, blob);
     if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) return;
     const StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
     if (IsRange(blob, range)) UniteRange(range, &ranges, blob);
@@ -60,6 +81,9 @@ void NetRanges::ReadLayerQuantizers() {
     if (node.added()) continue;
     const LayerParameter& layer = node.layer->layer_param();
     CheckQuantizers(layer);
+    if (layer.blobs_quantizer_size() > 0) {
+      read_mode(layer.blobs_quantizer(0), WeightsQuantizer(*node.layer));
+    }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
       take(layer.bottom_quantizer(b), versions.at(wiring_.UserBlob(node.bottom_ids[b])));
     }
@@ -69,7 +93,6 @@ void NetRanges::ReadLayerQuantizers() {
       if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
     }
   }
-  for (const std::string& blob : observed_blobs_) unobserved_blobs_.erase(blob);
   for (const auto& [zone, blobs] : zones_) {
     std::map<std::string, StoredRange> whole;
     for (const std::string& blob : blobs) {
@@ -86,6 +109,7 @@ void NetRanges::Read(const NetParameter& source) {
   const auto take = [&](const std::string& blob, const StoredRange& range) {
     loaded_[blob] = {range.low, range.high};
     observers_.erase(blob);
+    pseudo_.erase(blob);
     histograms_.erase(blob);
   };
   for (const auto& [name, blobs] : names_) {

@@ -19,22 +19,13 @@ bool IsQuantized(const BlobBase* blob) { return blob->type().is_quantized(); }
 
 NetRanges::NetRanges(const Wiring& wiring, const NetParameter& given, Device* device)
     : wiring_(wiring), device_(device), nodes_(wiring.nodes.size()) {
-  CAFFE_CHECK(given.state().quantizer_mode() != CAFFE_QUANT_PSEUDO, "net ", wiring.name,
-              ": quantizer_mode CAFFE_QUANT_PSEUDO is not supported; observe ranges with "
-              "CAFFE_QUANT_OBSERVE and run in integers");
-  observe_ = given.state().quantizer_mode() == CAFFE_QUANT_OBSERVE;
+  ReadModes(given);
   ReadLayerQuantizers();
   Read(given);
+  SetWeights();
 }
 
 NetRanges::~NetRanges() = default;
-
-void NetRanges::set_observe(bool observe) {
-  if (observes_any() && !observe) changed_ = true;
-  observe_ = observe;
-  observed_blobs_.clear();
-  unobserved_blobs_.clear();
-}
 
 void NetRanges::AfterForward(const Node& node) {
   if (node.added()) return;
@@ -42,7 +33,9 @@ void NetRanges::AfterForward(const Node& node) {
     const BlobBase& blob = *node.top[t];
     if (!blob.type().is_float()) continue;
     const std::string name = wiring_.RangeName(node, static_cast<int>(t));
-    if (observe_ ? unobserved_blobs_.count(name) > 0 : observed_blobs_.count(name) == 0) continue;
+    const QuantizerMode mode = ModeOf(name);
+    if (mode == CAFFE_QUANT_PSEUDO) ForwardPseudo(node, static_cast<int>(t), name, false);
+    if (mode != CAFFE_QUANT_OBSERVE) continue;
     auto& observer = observers_[name];
     if (!observer) {
       if (!scratch_) scratch_ = RangeObserver::MakeScratch(device_);
@@ -65,6 +58,14 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
                            "was observed; the range leaves them out"));
     }
   }
+  for (const auto& [name, quantizer] : pseudo_) {
+    if (!quantizer->moved()) continue;
+    if (const auto range = quantizer->Read()) ranges[name] = {range->low, range->high};
+  }
+  for (const auto& [bottom, top] : TiedNames()) {
+    const auto found = ranges.find(top);
+    if (found != ranges.end() && ranges.count(bottom)) ranges[bottom] = found->second;
+  }
   return ranges;
 }
 
@@ -85,6 +86,7 @@ void NetRanges::UsePlaceholders() {
 void NetRanges::SetDevice(Device* device) {
   loaded_ = All();
   histograms_ = Histograms();
+  TakeMovedRanges();
   observers_.clear();
   scratch_.reset();
   device_ = device;
@@ -193,14 +195,18 @@ QuantRange NetRanges::AsRead(int id) const {
 
 void NetRanges::Write(NetParameter* parameter) const {
   parameter->clear_quantizer();
+  std::set<std::string> tied;
+  for (const auto& names : TiedNames()) tied.insert(names.first);
   for (const auto& [name, range] : All()) {
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(name);
     quantizer->set_observed_min(range.low);
     quantizer->set_observed_max(range.high);
     const auto method = methods_.find(name);
-    quantizer->set_method(observers_.count(name) || method == methods_.end() ? "min_max"
-                                                                             : method->second);
+    const bool observed = observers_.count(name) > 0 || IsMoved(name);
+    quantizer->set_method(tied.count(name)                       ? "tied"
+                          : observed || method == methods_.end() ? "min_max"
+                                                                 : method->second);
   }
   for (const auto& layer : wiring_.layers) {
     const LayerFacts facts = layer->Facts();
@@ -209,7 +215,7 @@ void NetRanges::Write(NetParameter* parameter) const {
     if (scales.empty()) continue;
     const StoredRange range = ParameterRange(scales, layer->types().compute.info().code_max);
     QuantizerParameter* quantizer = parameter->add_quantizer();
-    quantizer->set_name(layer->name() + "_blobs_0_quant");
+    quantizer->set_name(WeightsQuantizer(*layer));
     quantizer->set_observed_min(range.low);
     quantizer->set_observed_max(range.high);
     for (size_t c = 0; c < scales.size(); ++c) {

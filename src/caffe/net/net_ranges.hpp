@@ -2,20 +2,31 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caffe/net/observed_range.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "caffe/quant/histogram.hpp"
+#include "caffe/quant/pseudo_quantizer.hpp"
 
 namespace caffe {
 
 class RangeObserver;
 
+enum QuantizerMode : int;
+
+// The name of the quantizer of a layer's weights.
+inline std::string WeightsQuantizer(const LayerBase& layer) {
+  return layer.name() + "_blobs_0_quant";
+}
+
 // The ranges of a net's blobs: observed in float kinds, read from and written to files, and set in
-// quantized layers. A range has the name of its blob, or <blob>@<layer> if a later layer changes
+// quantized layers; and the modes of quantizers. A quantizer has the name of a range, or
+// <layer>_blobs_0_quant for the weights of a layer. A range has the name of its blob, or <blob>@<layer> if a later layer changes
 // the blob in place.
 class NetRanges final : public PassObserver {
  public:
@@ -24,11 +35,28 @@ class NetRanges final : public PassObserver {
   NetRanges(const Wiring& wiring, const NetParameter& given, Device* device);
   ~NetRanges() override;
 
-  // Starts or stops observing every blob; replaces the modes of the layers' quantizers.
-  void set_observe(bool observe);
-  bool observe() const { return observe_; }
-  bool observes_any() const { return observe_ || !observed_blobs_.empty(); }
+  // Sets the mode of all quantizers. Returns whether weights are quantized otherwise than before:
+  // then works that exist are stale. So do the three functions after it.
+  bool set_mode(QuantizerMode mode);
+  QuantizerMode mode() const { return mode_; }
+  // Sets the type of codes of all quantizers in mode pseudo: quant8 or quant16.
+  bool set_pseudo_type(DataType type);
+  DataType pseudo_type() const { return pseudo_type_; }
+  // Of one quantizer; throws for an unknown name.
+  bool SetMode(const std::string& quantizer, QuantizerMode mode);
+  bool SetPseudoType(const std::string& quantizer, DataType type);
+  QuantizerMode ModeOf(const std::string& quantizer) const;
+  DataType PseudoTypeOf(const std::string& quantizer) const;
+  // The names of all quantizers, in the order of the layers.
+  std::vector<std::string> Quantizers() const;
+  // Whether a quantizer has that mode.
+  bool HasMode(QuantizerMode mode) const;
+  // Whether passes need this observer.
+  bool active() const;
   void AfterForward(const Node& node) override;
+  void BeforeBackward(const Node& node) override;
+  // Call it when a node has run again: mode pseudo rounds its tops as before.
+  void AfterRepeat(const Node& node);
 
   // All known ranges; waits for the device.
   std::map<std::string, ObservedRange> All() const;
@@ -37,6 +65,8 @@ class NetRanges final : public PassObserver {
   // Reads the ranges of a file.
   void Read(const NetParameter& source);
   void Write(NetParameter* parameter) const;
+  // Takes the ranges that another net has now.
+  void CopyFrom(const NetRanges& other);
   // Sets the range [-1, 1] for quantized blobs without a range.
   void UsePlaceholders();
   void SetDevice(Device* device);
@@ -50,6 +80,9 @@ class NetRanges final : public PassObserver {
   void Publish(int node) const;
   const std::vector<BlobRange>& bottom_ranges(int node) const { return nodes_[node].bottom; }
   const std::vector<BlobRange>& top_ranges(int node) const { return nodes_[node].top; }
+  // Of each bottom of a node that joins blobs of codes: whether it has the range of the top. Empty for
+  // other nodes.
+  std::vector<bool> TiedBottoms(int node) const;
   // The range with which a layer reads the codes of a quantized blob.
   QuantRange AsRead(int blob) const;
 
@@ -58,11 +91,29 @@ class NetRanges final : public PassObserver {
     std::vector<BlobRange> bottom, top;
   };
   void ReadLayerQuantizers();
+  void ReadModes(const NetParameter& given);
+  // The blobs that only a join reads, whose ranges are observed: names of their ranges and of those of
+  // the joined tops. Tops come before the bottoms that are themselves joins.
+  std::vector<std::pair<std::string, std::string>> TiedNames() const;
   void Resolve();
+  // Ends moving ranges: their last values are those of a file from then on.
+  void TakeMovedRanges();
+  void CheckQuantizer(const std::string& name) const;
+  // Has the layers quantize their weights as the modes say; returns whether that changed anything.
+  bool SetWeights();
+  std::optional<PseudoQuantizer::Range> KnownRange(const std::string& name) const;
+  // Whether training moves the range.
+  bool Moves(const std::string& name) const;
+  // Whether training has moved the range.
+  bool IsMoved(const std::string& name) const;
+  PseudoQuantizer& Pseudo(const std::string& name, DataType type);
+  void ForwardPseudo(const Node& node, int top, const std::string& name, bool repeats);
 
   const Wiring& wiring_;
   Device* device_;
-  bool observe_ = false, placeholders_ = false, changed_ = true;
+  bool placeholders_ = false, changed_ = true;
+  QuantizerMode mode_;
+  DataType pseudo_type_ = kQuant8;
   int epoch_ = 0;
   std::vector<NodeRanges> nodes_;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
@@ -71,7 +122,12 @@ class NetRanges final : public PassObserver {
   std::map<std::string, std::string> methods_;   // by which the loaded ranges were found
   std::map<std::string, Histogram> histograms_;  // of observers on a former device
   // The settings of layers' quantizers, by the names of ranges: mode, name or zone.
-  std::set<std::string> observed_blobs_, unobserved_blobs_;
+  std::map<std::string, QuantizerMode> modes_;
+  std::map<std::string, DataType> pseudo_types_;
+  std::set<std::string> resets_;  // ranges of files are forgotten when training begins
+  std::map<std::string, std::optional<DataType>> weights_;  // in pseudo, by layer
+  std::map<std::string, std::unique_ptr<PseudoQuantizer>> pseudo_;
+  std::vector<std::vector<bool>> pseudo_tops_;  // empty until the first forward in mode pseudo
   std::map<std::string, std::set<std::string>> names_;
   std::map<int64_t, std::set<std::string>> zones_;
 };

@@ -137,7 +137,7 @@ struct ParameterSource {
 
   BlobBase* target() const { return layer->blobs()[parameter].get(); }
   DataType type() const {
-    if (packed >= 0) return DataTypeByProto(proto->data_type());
+    if (packed >= 0) return PackedType(*proto);
     return proto->double_data_size() > 0 ? kDouble : kFloat;
   }
 };

@@ -66,7 +66,7 @@ int64_t PackedReader::Elements(const BlobProto& blob, int index) const {
     bytes = static_cast<int64_t>(blob.packed_data().size());
   }
   if (bytes < 0) return -1;
-  return bytes / static_cast<int64_t>(DataTypeByProto(blob.data_type()).bytes());
+  return bytes / static_cast<int64_t>(PackedType(blob).bytes());
 }
 
 std::string PackedReader::Where(const std::string& layer, int parameter) const {
@@ -75,7 +75,7 @@ std::string PackedReader::Where(const std::string& layer, int parameter) const {
 
 void PackedReader::Check(const std::string& layer, int parameter, const BlobProto& blob,
                          int index) const {
-  const DataType type = DataTypeByProto(blob.data_type());
+  const DataType type = PackedType(blob);
   if (!type.is_quantized()) return;
   const StoredRange& range = RangeOfCodes(ranges_, layer, parameter, type);
   const int64_t count = Elements(blob, index);
@@ -87,7 +87,7 @@ void PackedReader::Check(const std::string& layer, int parameter, const BlobProt
 
 void PackedReader::Read(const std::string& layer, int parameter, const BlobProto& blob, int index,
                         const LayerBase& target) const {
-  const DataType type = DataTypeByProto(blob.data_type());
+  const DataType type = PackedType(blob);
   const int64_t count = Elements(blob, index);
   BlobBase* to = target.blobs()[parameter].get();
   std::shared_ptr<const char> bytes = map_ && file_ ? file_->Map(index) : nullptr;
@@ -138,6 +138,7 @@ bool WritePacked(const LayerBase& layer, int parameter, BlobProto* blob, NetPara
   blob->Clear();
   for (const int64_t extent : source.shape()) blob->mutable_shape()->add_dim(extent);
   blob->set_data_type(static_cast<DataTypeProto>(packed->type().info().proto));
+  if (packed->type().is_custom()) blob->set_data_type_name(packed->type().name());
   blob->set_packed_data(packed->elements().get(), static_cast<size_t>(packed->bytes()));
   if (!packed->type().is_quantized()) return true;
   const StoredRange& range = packed->range();

@@ -161,9 +161,8 @@ class Builder {
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const int n = plan_.steps[s].nodes[0];
       if (!nodes_[n].facts.join || plan_.steps[s].layouts.y != Layout::kNCHW) continue;
-      // Codes may have another range than those of a bottom.
-      if (!nodes_[n].types.compute.is_float()) continue;
       for (size_t b = 0; b < nodes_[n].bottoms.size(); ++b) {
+        if (!nodes_[n].CopiesUnchanged(b)) continue;
         const Part part{n, static_cast<int>(b)};
         out_.parts.push_back(
             {nodes_[n].bottoms[b], nodes_[n].tops[0], part, static_cast<int>(s), false});

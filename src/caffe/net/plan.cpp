@@ -162,6 +162,7 @@ class PartFinder {
       int64_t channels = 0, offset = 0;
       for (const int64_t extent : join->extents) channels += extent;
       for (size_t b = 0; b < node.bottoms.size(); offset += join->extents[b++]) {
+        if (!node.CopiesUnchanged(b)) continue;
         const bool aligned = offset * bytes % kAlignment == 0 && channels * bytes % kAlignment == 0;
         if (!aligned || !CanBePart(node, node.bottoms[b])) continue;
         plan_.steps[writers_[node.bottoms[b]][0]].part = {step.nodes[0], static_cast<int>(b)};

@@ -154,6 +154,8 @@ class WeightedGrower final : public StepGrower {
     if (!weighted().activates || !(piecewise_linear || weighted().curves) || has_activation_) {
       return false;
     }
+    // Behind a sum of codes, see Epilogue::Check.
+    if (InCodes() && !step_.summands.empty() && pointwise != kPlainReLU) return false;
     if (node.facts.slopes) {
       // Slopes for each channel lie along axis 1.
       if (node.facts.slopes->count() > 1 && weighted().axis != 1) return false;
@@ -173,13 +175,16 @@ class WeightedGrower final : public StepGrower {
     const int own = OwnOperand(node);
     const double scale = sum->coefficients[own];
     if (scale != 1) {
-      if (!weighted().folds) return false;
+      // The codes of the sum's bottom would have another scale.
+      if (!weighted().folds || InCodes()) return false;
       step_.maps.push_back(Affine::Constant(scale, 0));
     }
     step_.summands = others;
     step_.stages.push_back(ResidualSum{static_cast<float>(sum->coefficients[1 - own])});
     return true;
   }
+
+  bool InCodes() const { return first().types.compute.is_quantized(); }
 
   bool has_activation_ = false;
 };

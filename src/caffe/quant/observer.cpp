@@ -9,7 +9,6 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kMostChunks = 1024;
 constexpr int64_t kSlots = Histogram::kBins + 1;  // the last one counts zeros
 // The work items that count: more need more memory, and time to add their counts.
 constexpr int64_t kMostParts = 256, kLeastLength = 4096;
@@ -24,19 +23,14 @@ std::shared_ptr<BlobBase> RangeObserver::MakeScratch(Device* device) {
 }
 
 RangeObserver::RangeObserver(DataType type, Device* device, std::shared_ptr<BlobBase> scratch)
-    : type_(type), device_(device), scratch_(std::move(scratch)) {
+    : type_(type), device_(device), min_max_(type, device), scratch_(std::move(scratch)) {
   const DataType master = type == kDouble ? kDouble : kFloat;
-  parts_ = MakeBlob(master, device, {3 * kMostChunks}, "partial ranges");
-  range_ = MakeBlob(master, device, {3}, "range");
-  range_->SetData({INFINITY, -INFINITY, 0});
+  range_ = MinMax::MakeRange(type, device);
   if (!scratch_) scratch_ = MakeScratch(device);
   limit_ = MakeBlob(master, device, {1}, "limit of a histogram");
   limit_->SetData({kFirstLimit});
   counts_ = MakeBlob(kQuant8, device, {kSlots * 8}, "histogram");
   std::memset(counts_->mutable_host_data(), 0, counts_->bytes());
-  const auto program = ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
-  chunks_ = program->CreateKernel("min_max_chunks");
-  merge_ = program->CreateKernel("min_max_merge");
   const auto histogram =
       ProgramBuilder(device, "histogram").Types(type).Body("quant/histogram").Build();
   widen_ = histogram->CreateKernel("histogram_widen");
@@ -49,10 +43,7 @@ void RangeObserver::Observe(const BlobBase& blob) {
               ", its observer expects ", type_.name());
   const int64_t count = blob.count();
   if (count == 0) return;
-  const int64_t chunk = std::max<int64_t>(64, (count + kMostChunks - 1) / kMostChunks);
-  const int64_t chunks = (count + chunk - 1) / chunk;
-  chunks_->Launch(chunks, {chunks, blob.Data(), parts_->MutableData(), count, chunk});
-  merge_->Launch(1, {1, parts_->Data(), range_->MutableData(), chunks});
+  min_max_.Add(blob, range_.get());
 
   const int64_t bins = Histogram::kBins, parts = PartsOf(count);
   const int64_t length = (count + parts - 1) / parts;

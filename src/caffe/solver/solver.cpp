@@ -399,6 +399,7 @@ std::vector<double> Solver::Test(int test_net) {
   net_->FollowDefaultDevice();
   net.FollowDefaultDevice();
   net.ShareTrainedLayersWith(*net_);
+  if (net.is_pseudo()) net.CopyRangesFrom(*net_);
   const int iterations = param_->test_iter(test_net);
   std::vector<double> sums;
   double loss = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/value_table.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/packed_parameter.hpp"
@@ -22,6 +23,19 @@ void Store(DataType type, std::string bytes, BlobProto* blob) {
   blob->clear_packed_diff();
   blob->set_packed_data(std::move(bytes));
   blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  if (type.is_custom()) blob->set_data_type_name(type.name());
+}
+
+// The largest number that is stored without an overflow.
+double LargestRounded(DataType type) {
+  // Half rounds to infinity from 65520 on.
+  if (type == kHalf) return std::nextafter(65520, 0);
+  if (type == kBfloat16) return std::nextafter(0x1.ffp127, 0);
+  double largest = 0;
+  for (const float value : TableOf(type).values()) {
+    if (std::isfinite(value)) largest = std::max<double>(largest, std::abs(value));
+  }
+  return largest;
 }
 
 bool IsFinite(const std::vector<double>& values) {
@@ -32,8 +46,9 @@ bool IsFinite(const std::vector<double>& values) {
 }  // namespace
 
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes) {
-  CAFFE_CHECK(type == kHalf || type == kBfloat16, "weights are rounded to half or bfloat16, not ",
-              type.name());
+  CAFFE_CHECK(type == kHalf || type == kBfloat16 || type.is_custom(),
+              "weights are rounded to half, bfloat16 or a type of a user, not ", type.name());
+  const double limit = LargestRounded(type);
   const auto net = MakeNet(model);
   int rounded = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
@@ -43,10 +58,8 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
       const BlobBase& blob = *net->layers()[i]->blobs()[b];
       if (!(weighted && b == 0) && blob.count() < kLarge) continue;
       const std::vector<double> values = blob.DataAsDouble();
-      // From here on half rounds to infinity.
-      const double limit = type == kHalf ? 65520 : 0x1.ffp127;
       if (std::any_of(values.begin(), values.end(),
-                      [&](double value) { return !(std::abs(value) < limit); })) {
+                      [&](double value) { return !(std::abs(value) <= limit); })) {
         notes->push_back(Concat(LayerTitle(*layer), ", parameter ", b, ", stays: values beyond ",
                                 "the range of ", type.name()));
         continue;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -14,6 +15,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/near_name.hpp"
+#include "caffe/core/type_registry.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
@@ -41,6 +43,11 @@ DataType RoundedType(const TransformOptions& options) {
 
 DataType CodeType(const TransformOptions& options) {
   return options.type == "int16" ? kQuant16 : kQuant8;
+}
+
+bool IsCustomType(const std::string& name) {
+  const std::optional<DataType> type = FindDataType(name);
+  return type && type->is_custom();
 }
 
 constexpr PassEntry kPasses[] = {
@@ -149,6 +156,7 @@ void CheckPasses(const TransformOptions& options) {
   if (options.type.empty()) return;
   CAFFE_CHECK(rounds || codes, "type ", options.type,
               " is for the passes round and quantize_weights, and neither is named");
+  if (rounds && IsCustomType(options.type)) return;
   const std::vector<std::string> known = rounds ? std::vector<std::string>{"half", "bfloat16"}
                                                 : std::vector<std::string>{"int8", "int16"};
   CAFFE_CHECK(std::find(known.begin(), known.end(), options.type) != known.end(), "pass ",

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/value_table.hpp"
 #include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/cpu/host_entry.h"
 
@@ -120,12 +121,28 @@ class CpuStream final : public Stream {
   void DoWaitFor(Event&) override {}
 };
 
+// The word of host kernels. Types of users are compiled by their size: kernels/types/table.h.
+std::string HostWord(DataType type) {
+  if (!type.is_custom()) return type.word();
+  return type.bytes() == 1 ? "c8" : "c16";
+}
+
+// The tables of the type of an array; null if it is not a user's type.
+const uint32_t* HostTable(const KernelParameter& parameter, const TypeTriple& types) {
+  const std::string& name = parameter.type;
+  const DataType type = name == "Dtype"    ? types.compute
+                        : name == "MItype" ? types.in
+                        : name == "MOtype" ? types.out
+                                           : kFloat;
+  return type.is_custom() ? TableOf(type).host_words() : nullptr;
+}
+
 class CpuKernel final : public Kernel {
  public:
   CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types,
             const HostKernelEntry* entry)
       : Kernel(device, std::move(signature), types), entry_(entry) {
-    // Each parameter has two slots: a scalar or an address, and a zero point.
+    // Each parameter has two slots: a scalar or an address, and a zero point or a table.
     values_.resize(2 * signature_.parameters.size());
     for (size_t i = 0; i < signature_.parameters.size(); ++i) {
       const KernelParameter& parameter = signature_.parameters[i];
@@ -134,6 +151,7 @@ class CpuKernel final : public Kernel {
       scalars_.push_back(pointer ? ScalarKind::kI64 : ScalarKindOf(parameter, types_));
       pointers_.push_back(&values_[2 * i]);
       if (pointer) pointers_.push_back(&values_[2 * i + 1]);
+      tables_.push_back(pointer ? HostTable(parameter, types_) : nullptr);
     }
   }
 
@@ -146,7 +164,11 @@ class CpuKernel final : public Kernel {
       if (argument.kind == KernelArgument::Kind::kPointer) {
         char* address = argument.pointer.handle ? argument.pointer.address() : nullptr;
         std::memcpy(&slot[0], &address, sizeof(address));
-        std::memcpy(&slot[1], &argument.zero, sizeof(argument.zero));
+        if (tables_[i]) {
+          std::memcpy(&slot[1], &tables_[i], sizeof(tables_[i]));
+        } else {
+          std::memcpy(&slot[1], &argument.zero, sizeof(argument.zero));
+        }
       } else {
         PackScalar(argument, scalars_[i], slot);
       }
@@ -179,7 +201,8 @@ class CpuKernel final : public Kernel {
 
  private:
   const HostKernelEntry* entry_;
-  std::vector<ScalarKind> scalars_;  // by parameter; not read for pointers
+  std::vector<ScalarKind> scalars_;      // by parameter; not read for pointers
+  std::vector<const uint32_t*> tables_;  // by parameter; of arrays of a user's type, else null
   std::vector<int64_t> values_;
   std::vector<void*> pointers_;  // into values_
 };
@@ -194,7 +217,7 @@ class CpuProgram final : public Program {
       if (signature.name != name) continue;
       const TypeTriple& types = text_.types;
       const std::string words =
-          types.compute.word() + "/" + types.in.word() + "/" + types.out.word();
+          HostWord(types.compute) + "/" + HostWord(types.in) + "/" + HostWord(types.out);
       auto row = Table().find(level_ + " " + words + " " + name);
       // Bodies of the group `once` name their types themselves and have one instance.
       if (row == Table().end()) row = Table().find(level_ + " once " + name);

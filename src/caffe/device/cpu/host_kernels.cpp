@@ -19,6 +19,7 @@ namespace {
 #include "types/q16.h"
 #include "types/i32.h"
 #include "types/i64.h"
+#include "types/table.h"
 // clang-format on
 
 // Calls F with arguments from an array of pointers.

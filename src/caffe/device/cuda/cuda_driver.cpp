@@ -86,6 +86,7 @@ Driver::Driver(const DynamicLibrary& l)
       cuModuleLoadData(l, "cuModuleLoadData"),
       cuModuleUnload(l, "cuModuleUnload"),
       cuModuleGetFunction(l, "cuModuleGetFunction"),
+      cuFuncSetAttribute(l, "cuFuncSetAttribute"),
       cuLaunchKernel(l, "cuLaunchKernel"),
       cuStreamBeginCapture(l, "cuStreamBeginCapture_v2"),
       cuStreamEndCapture(l, "cuStreamEndCapture"),
@@ -112,7 +113,7 @@ const char* Driver::Missing() const {
         cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemsetD8Async, cuStreamCreate, cuStreamSynchronize,
         cuStreamDestroy, cuEventCreate, cuEventRecord, cuStreamWaitEvent, cuEventSynchronize,
         cuEventDestroy, cuEventElapsedTime, cuModuleLoadData, cuModuleUnload, cuModuleGetFunction,
-        cuLaunchKernel);
+        cuFuncSetAttribute, cuLaunchKernel);
   return missing;
 }
 

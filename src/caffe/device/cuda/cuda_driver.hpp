@@ -31,6 +31,8 @@ inline constexpr int kMaxThreadsPerBlock = 1, kMaxSharedMemoryPerBlock = 8,
                      kMultiprocessorCount = 16, kIntegrated = 18, kComputeMode = 20,
                      kCapabilityMajor = 75, kCapabilityMinor = 76;
 inline constexpr int kComputeModeProhibited = 2;
+// CUfunction_attribute.
+inline constexpr int kMaxDynamicSharedBytes = 8;
 // CUstreamCaptureMode: calls of other threads are not checked.
 inline constexpr int kCaptureThreadLocal = 1;
 
@@ -117,6 +119,7 @@ struct Driver {
   DriverCall<CUmodule*, const void*> cuModuleLoadData;
   DriverCall<CUmodule> cuModuleUnload;
   DriverCall<CUfunction*, CUmodule, const char*> cuModuleGetFunction;
+  DriverCall<CUfunction, int, int> cuFuncSetAttribute;
   DriverCall<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
              CUstream, void**, void**>
       cuLaunchKernel;

@@ -53,7 +53,7 @@ class CudaKernel final : public Kernel {
                 " work items are more than 2^31 - 1");
     const int64_t items = range.rows * range.columns;
     const auto blocks = static_cast<unsigned>((items + kGroupSize - 1) / kGroupSize);
-    Enqueue({blocks, 1, 1}, {kGroupSize, 1, 1}, arguments);
+    Enqueue({blocks, 1, 1}, {kGroupSize, 1, 1}, 0, arguments);
   }
 
   void DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) override {
@@ -69,7 +69,8 @@ class CudaKernel final : public Kernel {
     }
     CAFFE_CHECK(threads <= device_->info().max_group_size, label_, ": a group of ", threads,
                 " work items is larger than the device's ", device_->info().max_group_size);
-    Enqueue(grid, block, arguments);
+    AllowLocalBytes(groups.local_bytes);
+    Enqueue(grid, block, static_cast<unsigned>(groups.local_bytes), arguments);
   }
 
  private:
@@ -107,13 +108,23 @@ class CudaKernel final : public Kernel {
     }
   }
 
+  // The driver refuses more than 48 KiB unless it was told before.
+  void AllowLocalBytes(int64_t bytes) {
+    if (bytes <= local_bytes_) return;
+    const CUresult result = Driver::Get().cuFuncSetAttribute.Try(function_, kMaxDynamicSharedBytes,
+                                                                 static_cast<int>(bytes));
+    CAFFE_CHECK(result == kSuccess, label_, ": a group cannot have ", bytes,
+                " bytes of local memory: ", DriverErrorText(result));
+    local_bytes_ = bytes;
+  }
+
   void Enqueue(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
-               const KernelArguments& arguments) {
+               unsigned local_bytes, const KernelArguments& arguments) {
     Pack(arguments);
     auto* stream = static_cast<CUstream>(device_->native_stream());
     const CUresult result =
         Driver::Get().cuLaunchKernel.Try(function_, grid[0], grid[1], grid[2], block[0], block[1],
-                                         block[2], 0, stream, pointers_.data(), nullptr);
+                                         block[2], local_bytes, stream, pointers_.data(), nullptr);
     CAFFE_CHECK(result == kSuccess, label_, ": cuLaunchKernel failed for ", grid[0], "x", grid[1],
                 "x", grid[2], " groups of ", block[0], "x", block[1], "x", block[2],
                 " work items: ", DriverErrorText(result));
@@ -121,6 +132,7 @@ class CudaKernel final : public Kernel {
 
   std::shared_ptr<Program> program_;  // keeps the module loaded
   CUfunction function_;
+  int64_t local_bytes_ = 0;  // that the driver allows
   std::string label_;
   std::vector<Slot> slots_;
   std::vector<uint64_t> values_;

@@ -160,6 +160,7 @@ void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups, const KernelArgume
   const int64_t most = opencl_device_->info().max_group_size;
   CAFFE_CHECK(local_items > 0 && local_items <= most, where_, ": groups of ", local_items,
               " work items, but the device allows at most ", most);
+  CAFFE_CHECK(groups.local_bytes == 0, where_, ": OpenCL kernels state their local memory");
   SetArguments(arguments);
   Enqueue(3, global, local);
 }

@@ -529,7 +529,7 @@ GemmLibrary CublasLtLibrary() {
   return {"cublaslt",
           [](Device* device, const GemmDescriptor& d) {
             return device->backend() == Backend::kCuda && !d.quantized() && d.in != kDouble &&
-                   d.k > 0 && d.batch <= INT32_MAX && Find() != nullptr;
+                   !d.in.is_custom() && d.k > 0 && d.batch <= INT32_MAX && Find() != nullptr;
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             return std::make_unique<CublasLtGemmOp>(device, d);

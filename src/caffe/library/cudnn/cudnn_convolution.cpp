@@ -157,7 +157,7 @@ bool Describes(Device* device, const ConvDescriptor& d) {
 bool Supports(Device* device, const ConvDescriptor& descriptor) {
   ConvDescriptor d = descriptor;
   d.geometry.Normalize();
-  if (!Describes(device, d) || !cudnn::Find()) return false;
+  if (d.in.is_custom() || !Describes(device, d) || !cudnn::Find()) return false;
   d = cudnn::ChannelsLast::FormOf(d);
   return (!d.forward || cudnn::HasPlan(device, d, ConvPass::kForward)) &&
          (!d.backward_data || cudnn::HasPlan(device, d, ConvPass::kData)) &&

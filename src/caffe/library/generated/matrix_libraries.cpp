@@ -6,6 +6,8 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
+#include "caffe/library/generated/residual_stage.hpp"
+#include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -87,11 +89,15 @@ class MatrixConvOp final : public ConvOp {
         problem_(folds_ ? Folded(d) : Plain(d)),
         product_(device, problem_) {
     if (!folds_) return;
-    fold_ = ProgramBuilder(device, "fold codes")
-                .Types(d.in)
-                .Body("conv/channels_last")
-                .Build()
-                ->CreateKernel("fold_input");
+    ProgramBuilder builder(device, "fold codes");
+    builder.Types(d.in).Body("conv/fold_spans");
+    // Divisions by them give each element its place; on processors constants save less time than
+    // a program for every shape takes.
+    const KernelArguments geometry = FoldGeometry();
+    for (size_t i = 0; i < geometry.size() && !device->info().is_cpu_type; ++i) {
+      builder.Fold(kGeometryNames[i], geometry[i].integer);
+    }
+    fold_ = builder.Build()->CreateKernel("fold_channels");
   }
   const char* library() const override { return "matrix"; }
   int64_t prepared_bytes() const override { return product_.packed_bytes(); }
@@ -107,20 +113,40 @@ class MatrixConvOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
     if (folds_) Fold(a.x, a.workspace, a.quant->zero_x);
-    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant);
+    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant, a.epilogue.residual);
   }
 
  private:
-  void Fold(DevicePtr from, DevicePtr to, int32_t zero) {
+  static constexpr const char* kGeometryNames[] = {
+      "in_h",  "in_w",  "channels", "padded", "fold_h",         "fold_w",
+      "pad_h", "pad_w", "out_h",    "out_w",  "channel_stride", "position_stride"};
+
+  KernelArguments FoldGeometry() const {
     const ConvDescriptor& d = descriptor_;
     const MatrixProduct::Window plain = WindowOf(d.geometry), &w = problem_.window;
-    const int64_t rows = d.batch * w.input[0] * w.input[1];
     const bool c_order = d.x_layout == Layout::kNCHW;
-    fold_->Launch({rows, problem_.channels},
-                  {rows, plain.input[0], plain.input[1], d.in_channels, problem_.channels,
-                   problem_.fold[0], problem_.fold[1], plain.pad[0], plain.pad[1], w.input[0],
-                   w.input[1], c_order ? d.geometry.input_count() : 1, c_order ? 1 : d.in_channels,
-                   KernelArgument(from, zero), KernelArgument(to, zero)});
+    return {plain.input[0],
+            plain.input[1],
+            d.in_channels,
+            problem_.channels,
+            problem_.fold[0],
+            problem_.fold[1],
+            plain.pad[0],
+            plain.pad[1],
+            w.input[0],
+            w.input[1],
+            c_order ? d.geometry.input_count() : 1,
+            c_order ? 1 : d.in_channels};
+  }
+
+  void Fold(DevicePtr from, DevicePtr to, int32_t zero) {
+    const MatrixProduct::Window& w = problem_.window;
+    const int64_t rows = problem_.batch * w.input[0] * w.input[1];
+    KernelArguments arguments{rows};
+    const KernelArguments geometry = FoldGeometry();
+    arguments.append(geometry.begin(), geometry.end());
+    arguments.append({KernelArgument(from, zero), KernelArgument(to, zero)});
+    fold_->Launch({rows, problem_.channels}, arguments);
   }
 
   const bool folds_;
@@ -133,58 +159,60 @@ class MatrixConvOp final : public ConvOp {
 class CodeWindowsOp final : public ConvOp {
  public:
   CodeWindowsOp(Device* device, const ConvDescriptor& d)
-      : ConvOp(d), window_(WindowOf(d.geometry)), lanes_(d.in_channels % 4 == 0 ? 4 : 1) {
-    windows_ = ProgramBuilder(device, "windows of codes")
-                   .Types(d.in)
-                   .Define("LANES", lanes_)
-                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
-                   .Define("SLOPE", d.epilogue.activation().HasSlope())
-                   .Body("quant/windows")
-                   .Build()
-                   ->CreateKernel("code_windows");
+      : ConvOp(d),
+        window_(WindowOf(d.geometry)),
+        lanes_(d.in_channels % 4 == 0 ? 4 : 1),
+        converter_(device, d.in) {
+    ProgramBuilder builder(device, "windows of codes");
+    builder.Types(d.in)
+        .Define("LANES", lanes_)
+        .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
+        .Define("SLOPE", d.epilogue.activation().HasSlope())
+        .Define("RESIDUAL", d.epilogue.sum() != nullptr)
+        .Body("quant/windows");
+    if (!device->info().is_cpu_type) {
+      builder.Fold("channels", d.in_channels);
+      builder.Fold("out_height", window_.output[0]).Fold("out_width", window_.output[1]);
+      builder.Fold("kernel_h", window_.kernel[0]).Fold("kernel_w", window_.kernel[1]);
+    }
+    windows_ = builder.Build()->CreateKernel("code_windows");
   }
   const char* library() const override { return "matrix"; }
+  int64_t prepared_bytes() const override {
+    return descriptor_.weight_count() * static_cast<int64_t>(descriptor_.in.bytes());
+  }
+  // Channels last, so that neighbours are read at once.
+  void Prepare(DevicePtr codes, DevicePtr prepared) override {
+    converter_.Run(1, descriptor_.in_channels, descriptor_.geometry.kernel_count(), codes, prepared,
+                   Layout::kNHWC);
+  }
 
  protected:
   void DoForward(const ConvArguments& a) override {
+    CheckMemory(a.prepared, a.workspace);
     const ConvDescriptor& d = descriptor_;
     const QuantArguments& quant = *a.quant;
     const MatrixProduct::Window& w = window_;
-    const CodeBounds bounds(d.epilogue.activation(), quant.scale_y);
+    const ResidualStage stage(d.epilogue, d.in, quant);
     const bool slope = static_cast<bool>(quant.negative_multiplier);
     const int64_t positions = d.batch * w.output[0] * w.output[1];
-    windows_->Launch({positions, d.in_channels / lanes_},
-                     {positions,
-                      d.in_channels,
-                      w.input[0],
-                      w.input[1],
-                      w.output[0],
-                      w.output[1],
-                      w.kernel[0],
-                      w.kernel[1],
-                      w.stride[0],
-                      w.stride[1],
-                      w.pad[0],
-                      w.pad[1],
-                      w.dilation[0],
-                      w.dilation[1],
-                      d.y_row(),
-                      quant.zero_x,
-                      bounds.low,
-                      bounds.high,
-                      a.x,
-                      KernelArgument(a.weights, WeightZero(d.in)),
-                      quant.bias,
-                      quant.multiplier,
-                      quant.shift,
-                      slope ? quant.negative_multiplier : quant.multiplier,
-                      slope ? quant.negative_shift : quant.shift,
-                      KernelArgument(a.y, quant.zero_y)});
+    KernelArguments arguments{positions, d.in_channels};
+    arguments.append({w.input[0], w.input[1], w.output[0], w.output[1]});
+    arguments.append({w.kernel[0], w.kernel[1], w.stride[0], w.stride[1], w.pad[0], w.pad[1]});
+    arguments.append({w.dilation[0], w.dilation[1], d.y_row(), PaddingWord(d.in, quant.zero_x)});
+    arguments.append({stage.low(), stage.high(), WeightZero(d.in), a.x, a.prepared, quant.bias});
+    arguments.append({quant.multiplier, quant.shift});
+    arguments.push_back(slope ? quant.negative_multiplier : quant.multiplier);
+    arguments.push_back(slope ? quant.negative_shift : quant.shift);
+    stage.AddArguments(a.epilogue.residual, a.y, &arguments);
+    arguments.push_back(KernelArgument(a.y, stage.zero()));
+    windows_->Launch({positions, d.in_channels / lanes_}, arguments);
   }
 
  private:
   const MatrixProduct::Window window_;
   const int64_t lanes_;
+  LayoutConverter converter_;
   std::unique_ptr<Kernel> windows_;
 };
 
@@ -228,7 +256,7 @@ class MatrixGemmOp final : public GemmOp {
  protected:
   void DoRun(const GemmArguments& g) override {
     CheckMemory(g);
-    product_.Run(g.a, g.prepared, g.c, *g.quant);
+    product_.Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual);
   }
 
  private:

@@ -2,57 +2,100 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/generated/residual_stage.hpp"
 
 namespace caffe {
 
+namespace {
+
+constexpr int64_t kOutGap = 16;  // bytes between rows of results in local memory
+
+}  // namespace
+
 // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
-// local memory. `speed` is that of one compute unit with one group, relative to the largest tile.
+// local memory; a compute unit has `resident` groups at a time. `units`: see
+// kernels/dialect/matrix.h.
 struct MatrixProduct::Tile {
-  int64_t m, n, k, stages, warps_m, warps_n;
-  double speed;
+  int64_t m, n, k, stages, warps_m, warps_n, resident;
+  int units = 1;
   int64_t items() const { return warps_m * warps_n * 32; }
+  // Of LOCAL_DYNAMIC: all steps, or later all results.
+  int64_t local_bytes() const {
+    return units == 2 ? std::max(stages * (m + n) * k, m * (n + kOutGap)) : 0;
+  }
 };
 
 namespace {
 
 using Tile = MatrixProduct::Tile;
 
-// Local memory has 48 KiB. For codes of 16 bits a warp has three sums for each result.
-constexpr Tile kByteTiles[] = {{128, 128, 64, 3, 2, 2, 1},   {128, 96, 64, 3, 2, 2, 0.95},
-                               {128, 64, 64, 4, 2, 2, 0.85}, {64, 64, 128, 3, 2, 2, 0.7},
-                               {32, 32, 128, 4, 2, 2, 0.35}, {16, 32, 256, 4, 1, 2, 0.18}};
-constexpr Tile kWordTiles[] = {{128, 64, 64, 3, 4, 2, 1},
-                               {64, 64, 128, 3, 2, 2, 0.7},
-                               {32, 32, 128, 4, 2, 2, 0.35},
-                               {16, 32, 256, 4, 1, 2, 0.18}};
+// LOCAL has 48 KiB; LOCAL_DYNAMIC of Hopper 227, here for two work groups. For codes of 16 bits a
+// warp has three sums for each result.
+const std::vector<Tile> kByteTiles{
+    {128, 128, 128, 3, 4, 1, 2, 2}, {128, 96, 128, 3, 4, 1, 2, 2}, {128, 64, 128, 4, 4, 1, 2, 2},
+    {128, 128, 64, 3, 2, 2, 2},     {128, 96, 64, 3, 2, 2, 2},     {128, 64, 64, 4, 2, 2, 3},
+    {64, 64, 128, 3, 2, 2, 3},      {32, 32, 128, 4, 2, 2, 6},     {16, 32, 256, 4, 1, 2, 4}};
+const std::vector<Tile> kWordTiles{{128, 64, 64, 3, 4, 2, 1},
+                                   {64, 64, 128, 3, 2, 2, 2},
+                                   {32, 32, 128, 4, 2, 2, 5},
+                                   {16, 32, 256, 4, 1, 2, 4}};
 // Sums of 64 bits: fewer results for each work item.
-constexpr Tile kWideTiles[] = {{64, 64, 128, 3, 2, 2, 1}, {16, 32, 256, 4, 1, 2, 0.25}};
+const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2}, {16, 32, 256, 4, 1, 2, 4}};
 constexpr int64_t kPackedUnit = 64;     // bytes to which rows of weights are rounded up
 constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-template <size_t n>
-const Tile* Fastest(const Tile (&tiles)[n], const MatrixProduct::Problem& problem, int64_t rows,
-                    int units) {
+// What the dialect calls MATRIX_UNITS. The null device's text is for every device of its backend.
+int Units(Device* device) {
+  const DeviceInfo& info = device->info();
+  const bool groups = info.architecture == "cuda" ||
+                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
+  return !info.matrix ? 0 : groups ? 2 : 1;
+}
+
+// An estimate of the cycles of a product. A step takes the time of its products, or that in which
+// its bytes arrive, of which all resident groups wait together. Numbers are those of an H200.
+double Cycles(const Tile& tile, int64_t groups, int64_t depth, int64_t bytes, int units) {
+  const double products =
+      static_cast<double>(tile.m * tile.n * tile.k * bytes) / (tile.units == 2 ? 4096 : 2831);
+  const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
+  const double result = 0.15 * static_cast<double>(tile.m * tile.n * bytes);
+  const double share = static_cast<double>(groups) / units;
+  const double resident = static_cast<double>(tile.resident);
+  const double steps = static_cast<double>(Ceil(depth, tile.k));
+  if (share <= resident) {
+    const double each = std::ceil(share);
+    return steps * std::max(latency, each * products) + each * result;
+  }
+  return share * (steps * std::max(latency / resident, products) + result);
+}
+
+const Tile* Fastest(const std::vector<Tile>& tiles, const MatrixProduct::Problem& problem,
+                    int64_t rows, int64_t depth, Device* device) {
   const Tile* best = nullptr;
   double least = 0;
   for (const Tile& tile : tiles) {
+    if (tile.units > std::max(1, Units(device))) continue;
     const int64_t groups =
         Ceil(rows, tile.m) * Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
-    const double waves = std::max(1.0, static_cast<double>(groups) / units);
-    const double rounds = waves < 4 ? std::ceil(waves) : waves;
-    const double time = rounds * static_cast<double>(tile.m * tile.n) / tile.speed;
-    if (!best || time < least) {
+    const double cycles = Cycles(tile, groups, depth, static_cast<int64_t>(problem.type.bytes()),
+                                 device->info().compute_units);
+    if (!best || cycles < least) {
       best = &tile;
-      least = time;
+      least = cycles;
     }
   }
   return best;
+}
+
+const std::vector<Tile>& TilesFor(int64_t depth, int64_t bytes) {
+  return depth > kExactBytes ? kWideTiles : bytes == 2 ? kWordTiles : kByteTiles;
 }
 
 bool Pointwise(const MatrixProduct::Problem& p) {
@@ -83,26 +126,29 @@ bool MatrixProduct::Counts(const Problem& p) {
   const int64_t bytes = static_cast<int64_t>(p.type.bytes());
   return p.batch * w.output[0] * w.output[1] <= INT32_MAX / 2 &&
          p.channels * bytes * w.kernel[0] * w.kernel[1] <= INT32_MAX / 2 &&
-         p.y_row * bytes <= INT32_MAX && w.input[0] * w.dilation[0] < 1 << 27;
+         p.y_row * bytes <= INT32_MAX &&
+         w.input[0] * w.input[1] * p.channels * bytes <= INT32_MAX &&
+         w.input[0] * w.dilation[0] < 1 << 27;
 }
 
-MatrixProduct::MatrixProduct(Device* device, const Problem& problem)
+MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
     : problem_(problem), bytes_(static_cast<int64_t>(problem.type.bytes())) {
   const Problem& p = problem_;
   packed_depth_ = Ceil(DepthBytes(), kPackedUnit) * kPackedUnit;
   const bool wide = DepthBytes() > kExactBytes;
-  const int units = device->info().compute_units;
-  tile_ = wide          ? Fastest(kWideTiles, p, Rows(), units)
-          : bytes_ == 2 ? Fastest(kWordTiles, p, Rows(), units)
-                        : Fastest(kByteTiles, p, Rows(), units);
+  const std::vector<Tile>& tiles = TilesFor(DepthBytes(), bytes_);
+  tile_ = tile < 0 ? Fastest(tiles, p, Rows(), DepthBytes(), device) : &tiles.at(tile);
   const int64_t row_bytes = p.y_row * bytes_, part = p.out_channels / p.group * bytes_;
   int64_t out_vector = bytes_;
   for (const int64_t vector : {16, 4}) {
     if (out_vector == bytes_ && row_bytes % vector == 0 && part % vector == 0) out_vector = vector;
   }
-  product_ = ProgramBuilder(device, "matrix product")
-                 .Types(p.type)
-                 .Define("MATRIX_UNITS", device->info().matrix)
+  const int matrix_units = std::min(tile_->units, Units(device));
+  local_bytes_ = matrix_units == 2 ? tile_->local_bytes() : 0;
+  ProgramBuilder builder(device, "matrix product");
+  if (matrix_units == 2) builder.Option("--gpu-architecture=sm_90a");
+  product_ = builder.Types(p.type)
+                 .Define("MATRIX_UNITS", matrix_units)
                  .Define("TILE_M", tile_->m)
                  .Define("TILE_N", tile_->n)
                  .Define("TILE_K", tile_->k)
@@ -114,6 +160,7 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem)
                  .Define("CODE_BYTES", bytes_)
                  .Define("WIDE", wide)
                  .Define("SLOPE", p.epilogue.activation().HasSlope())
+                 .Define("RESIDUAL", p.epilogue.sum() != nullptr)
                  .Define("OUT_VECTOR", out_vector)
                  .Body("quant/matrix_product")
                  .Build()
@@ -124,6 +171,17 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem)
               .Body("quant/pack_matrix")
               .Build()
               ->CreateKernel("pack_matrix");
+}
+
+std::vector<int> MatrixProduct::Tilings(Device* device, const Problem& p) {
+  const int64_t bytes = static_cast<int64_t>(p.type.bytes());
+  const int64_t depth = p.channels / p.group * p.window.kernel[0] * p.window.kernel[1] * bytes;
+  const std::vector<Tile>& tiles = TilesFor(depth, bytes);
+  std::vector<int> numbers;
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    if (tiles[i].units <= std::max(1, Units(device))) numbers.push_back(static_cast<int>(i));
+  }
+  return numbers;
 }
 
 int64_t MatrixProduct::Rows() const {
@@ -144,44 +202,26 @@ void MatrixProduct::Pack(DevicePtr codes, DevicePtr packed) {
                  p.window.kernel[0], p.window.kernel[1], codes, packed});
 }
 
-void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant) {
+void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
+                        DevicePtr residual) {
   const Problem& p = problem_;
   const Window& w = p.window;
-  const CodeBounds bounds(p.epilogue.activation(), quant.scale_y);
+  const ResidualStage stage(p.epilogue, p.type, quant);
   const bool slope = static_cast<bool>(quant.negative_multiplier);
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
-  product_->LaunchInGroups(
-      LaunchGroups{{Ceil(Rows(), tile_->m) * column_tiles, 1, p.group}, {tile_->items(), 1, 1}},
-      {Rows(),
-       w.input[0],
-       w.input[1],
-       w.output[0],
-       w.output[1],
-       w.kernel[1],
-       w.stride[0],
-       w.stride[1],
-       w.pad[0],
-       w.pad[1],
-       w.dilation[0],
-       w.dilation[1],
-       p.channels * bytes_,
-       p.channels / p.group * bytes_,
-       DepthBytes(),
-       packed_depth_,
-       group_out,
-       p.y_row,
-       column_tiles,
-       PaddingWord(p.type, quant.zero_x),
-       bounds.low,
-       bounds.high,
-       x,
-       packed,
-       quant.bias,
-       quant.multiplier,
-       quant.shift,
-       slope ? quant.negative_multiplier : quant.multiplier,
-       slope ? quant.negative_shift : quant.shift,
-       KernelArgument(y, quant.zero_y)});
+  KernelArguments arguments{Rows()};
+  arguments.append({w.input[0], w.input[1], w.output[0], w.output[1], w.kernel[1]});
+  arguments.append({w.stride[0], w.stride[1], w.pad[0], w.pad[1], w.dilation[0], w.dilation[1]});
+  arguments.append({p.channels * bytes_, p.channels / p.group * bytes_, DepthBytes()});
+  arguments.append({packed_depth_, group_out, p.y_row, column_tiles});
+  arguments.append({PaddingWord(p.type, quant.zero_x), stage.low(), stage.high(), x, packed});
+  arguments.append({quant.bias, quant.multiplier, quant.shift});
+  arguments.push_back(slope ? quant.negative_multiplier : quant.multiplier);
+  arguments.push_back(slope ? quant.negative_shift : quant.shift);
+  stage.AddArguments(residual, y, &arguments);
+  arguments.push_back(KernelArgument(y, stage.zero()));
+  const int64_t tiles = Ceil(Rows(), tile_->m) * column_tiles;
+  product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}, local_bytes_}, arguments);
 }
 
 }  // namespace caffe

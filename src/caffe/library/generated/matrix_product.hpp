@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "caffe/device/kernel.hpp"
 #include "caffe/library/convolution.hpp"
@@ -37,11 +38,16 @@ class MatrixProduct {
   // Whether all indices fit into those of the kernels.
   static bool Counts(const Problem& problem);
 
-  MatrixProduct(Device* device, const Problem& problem);
+  // The ways of dividing the result that the device has.
+  static std::vector<int> Tilings(Device* device, const Problem& problem);
+  // `tile`: one of Tilings; negative: the fastest by an estimate.
+  MatrixProduct(Device* device, const Problem& problem, int tile = -1);
   int64_t packed_bytes() const { return problem_.out_channels * packed_depth_; }
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr codes, DevicePtr packed);
-  void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant);
+  // `residual` is laid out as y; null if the epilogue has no sum.
+  void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
+           DevicePtr residual);
 
   struct Tile;
 
@@ -53,6 +59,7 @@ class MatrixProduct {
   const int64_t bytes_;  // of a code
   const Tile* tile_;
   int64_t packed_depth_;  // in bytes
+  int64_t local_bytes_ = 0;
   std::unique_ptr<Kernel> product_, pack_;
 };
 

@@ -47,6 +47,10 @@ class DeviceQuantizedConvOp final : public ConvOp {
         product.b = columns + Bytes(g * d.depth() * out_);
         product.c = a.y + Bytes((i * d.out_channels + channel) * out_);
         product.quant = &part;
+        if (a.epilogue.residual) {
+          product.epilogue.residual =
+              a.epilogue.residual + Bytes((i * d.out_channels + channel) * out_);
+        }
         products_.at(images)->Run(product);
       }
     }

@@ -3,6 +3,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/generated/residual_stage.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -28,6 +29,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                   .Define("CHANNEL_ROWS", rows_are_weights_)
                   .Define("WIDE", d.wide_sums())
                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
+                  .Define("RESIDUAL", d.epilogue.sum() != nullptr)
                   .Define("GEMM_UNROLL", !processor)
                   .Body("quant/gemm")
                   .Build()
@@ -42,22 +44,27 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
     const int32_t zero_w = WeightZero(d.in);
     const QuantArguments& quant = *g.quant;
-    const CodeBounds bounds(d.epilogue.activation(), quant.scale_y);
+    const ResidualStage stage(d.epilogue, d.in, quant);
     const bool slope = static_cast<bool>(quant.negative_multiplier);
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
+      const DevicePtr c = g.c + i * d.batch_stride_c() * bytes;
+      const DevicePtr residual = g.epilogue.residual + i * d.batch_stride_c() * bytes;
       const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
       const KernelArgument activations(
           x + i * (rows_are_weights_ ? d.batch_stride_b() : d.batch_stride_a()) * bytes);
+      KernelArguments arguments;
+      arguments.append({d.m, d.n, d.k, stage.low(), stage.high(), d.row_a(), d.row_b(), d.row_c(),
+                        d.batch_stride_a(), d.batch_stride_b(), d.batch_stride_c(),
+                        rows_are_weights_ ? weights : activations,
+                        rows_are_weights_ ? activations : weights, quant.bias, quant.multiplier,
+                        quant.shift, slope ? quant.negative_multiplier : quant.multiplier,
+                        slope ? quant.negative_shift : quant.shift});
+      stage.AddArguments(residual, c, &arguments);
+      arguments.push_back(KernelArgument(c, stage.zero()));
       kernel_->LaunchInGroups(
           LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          {d.m, d.n, d.k, bounds.low, bounds.high, d.row_a(), d.row_b(), d.row_c(),
-           d.batch_stride_a(), d.batch_stride_b(), d.batch_stride_c(),
-           rows_are_weights_ ? weights : activations, rows_are_weights_ ? activations : weights,
-           quant.bias, quant.multiplier, quant.shift,
-           slope ? quant.negative_multiplier : quant.multiplier,
-           slope ? quant.negative_shift : quant.shift,
-           KernelArgument(g.c + i * d.batch_stride_c() * bytes, quant.zero_y)});
+          arguments);
     }
   }
 

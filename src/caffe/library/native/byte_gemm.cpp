@@ -6,6 +6,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/library/native/byte_gemm.hpp"
 #include "caffe/library/native/byte_product.hpp"
+#include "caffe/library/native/code_sum.hpp"
 
 namespace caffe {
 namespace {
@@ -41,6 +42,7 @@ class ByteGemmOp final : public GemmOp {
     const int64_t columns = (d.n + kChannels - 1) / kChannels, rows = (d.m + kRows - 1) / kRows;
     const int64_t depth = weights_.depth();
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
+    const ResidualCodes residual(d.epilogue, d.in, *g.quant, g.epilogue.residual, g.c);
     for (int64_t i = 0; i < d.batch; ++i) {
       const uint8_t* a = reinterpret_cast<const uint8_t*>(g.a.address()) + i * d.batch_stride_a();
       uint8_t* c = reinterpret_cast<uint8_t*>(g.c.address()) + i * d.batch_stride_c();
@@ -63,6 +65,7 @@ class ByteGemmOp final : public GemmOp {
           ByteTile tile{};
           tile.rows = std::min(kRows, d.m - row);
           tile.depth = depth;
+          tile.used = depth;
           tile.a = source + row * stride;
           tile.a_stride = stride;
           tile.b = reinterpret_cast<const signed char*>(g.prepared.address()) + channel * depth;
@@ -71,6 +74,8 @@ class ByteGemmOp final : public GemmOp {
           tile.output.y = c + row * d.row_c() + channel;
           tile.output.y_stride = d.row_c();
           steps_.tile(tile);
+          const int64_t first = i * d.batch_stride_c() + row * d.row_c() + channel;
+          residual.Add(tile.rows, tile.output.channels, first, d.row_c(), first, d.row_c());
         }
         if (steps_.end) steps_.end();
       }

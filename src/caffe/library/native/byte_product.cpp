@@ -81,9 +81,21 @@ bool HasFastByteSteps() {
 #endif
 }
 
-PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, int64_t planes)
-    : rows_(rows), k_(k), groups_(groups), planes_(planes), depth_(RoundUp(k, kByteDepth)) {
-  group_bytes_ = planes * RoundUp(rows / groups, kByteChannels) * depth_;
+bool ReadsRowsOf(const ByteSteps& steps, int64_t depth) {
+  return depth % kByteDepth == 0 || (depth % 4 == 0 && (!steps.matrix || depth < kByteDepth));
+}
+
+CodeForm WordForm(const ByteSteps& steps) {
+  return steps.pairs ? CodeForm::kWordPairs : CodeForm::kWordBytes;
+}
+
+PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, CodeForm form)
+    : rows_(rows),
+      k_(k),
+      groups_(groups),
+      form_(form),
+      depth_(RoundUp(k, form == CodeForm::kWordPairs ? kPairDepth : kByteDepth)) {
+  group_bytes_ = weight_bytes() * RoundUp(rows / groups, kByteChannels) * depth_;
 }
 
 void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
@@ -92,11 +104,15 @@ void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
   for (int64_t r = 0; r < rows_; ++r) {
     const int64_t row = r % rows;
     const int64_t plane = kByteChannels * depth_;
-    char* block = to + r / rows * group_bytes_ + row / kByteChannels * planes_ * plane;
+    char* block = to + r / rows * group_bytes_ + row / kByteChannels * weight_bytes() * plane;
     for (int64_t i = 0; i < k_; ++i) {
       const int64_t from = r * k_ + order[i];
       const int64_t at = (i / 4 * kByteChannels + row % kByteChannels) * 4 + i % 4;
-      if (planes_ == 1) {
+      if (form_ == CodeForm::kWordPairs) {
+        const int64_t word = (i / 2 * kByteChannels + row % kByteChannels) * 2 + i % 2;
+        reinterpret_cast<int16_t*>(block)[word] =
+            static_cast<int16_t>(static_cast<const uint16_t*>(codes)[from] - 32768);
+      } else if (form_ == CodeForm::kBytes) {
         block[at] = static_cast<char>(static_cast<const uint8_t*>(codes)[from] - 128);
       } else {
         const int weight = static_cast<const uint16_t*>(codes)[from] - 32768;
@@ -148,7 +164,7 @@ ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& argume
   o.negative_multiplier = ints(arguments.negative_multiplier);
   o.negative_shift = ints(arguments.negative_shift);
   o.zero_y = arguments.zero_y;
-  const CodeBounds bounds(epilogue.activation(), arguments.scale_y);
+  const CodeBounds bounds(epilogue, arguments.scale_y);
   o.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
   o.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);
   return o;

@@ -9,6 +9,9 @@
 
 namespace caffe {
 
+// The forms of packed weights: for ByteTile, and the two of WordTile.
+enum class CodeForm { kBytes, kWordBytes, kWordPairs };
+
 // The functions for products of bytes at the instruction level of the host kernels: with AMX or
 // AVX512-VNNI if the processor has them.
 const ByteSteps& HostByteSteps();
@@ -18,24 +21,36 @@ std::vector<const ByteSteps*> AllByteSteps();
 bool HasFastByteSteps();
 // The same for codes of 16 bits.
 bool HasFastWordSteps();
+// Whether tiles read rows of `depth` codes that follow each other, so that no copy is needed.
+bool ReadsRowsOf(const ByteSteps& steps, int64_t depth);
+// The form of their operands.
+CodeForm WordForm(const ByteSteps& steps);
 
 // Weights [rows, k], packed for products. Rows are divided into `groups` equal parts, each
 // of which begins a block of channels.
 class PackedBytes {
  public:
-  // `planes`: 1 for weights of 8 bits, 2 for those of 16 bits, packed for WordTile.
-  PackedBytes(int64_t rows, int64_t k, int64_t groups, int64_t planes = 1);
+  PackedBytes(int64_t rows, int64_t k, int64_t groups, CodeForm form = CodeForm::kBytes);
   // The index in a row of the source of each product, in the order of the rows of activations.
   using Order = std::vector<int64_t>;
-  // `codes` are u8, or u16 for two planes.
+  // `codes` are u8, or u16 for WordTile.
   void Pack(const void* codes, const Order& order, char* to) const;
   int64_t bytes() const { return groups_ * group_bytes_; }
   int64_t group_bytes() const { return group_bytes_; }
-  // Bytes of a plane of a row of activations: k, rounded up.
+  // Elements of a row, or of one of its planes: k, rounded up.
   int64_t depth() const { return depth_; }
+  // Bytes of a row of activations, and of one of weights.
+  int64_t row_bytes() const {
+    return depth_ * (form_ == CodeForm::kWordPairs ? 4 : weight_bytes());
+  }
+  int64_t weight_row_bytes() const { return depth_ * weight_bytes(); }
 
  private:
-  int64_t rows_, k_, groups_, planes_, depth_, group_bytes_;
+  int64_t weight_bytes() const { return form_ == CodeForm::kBytes ? 1 : 2; }
+
+  int64_t rows_, k_, groups_;
+  CodeForm form_;
+  int64_t depth_, group_bytes_;
 };
 
 // Weights [channels, taps] of a depthwise convolution.

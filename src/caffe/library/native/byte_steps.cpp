@@ -63,15 +63,19 @@ Factors MakeFactors(__m512i multiplier, __m512i shift) {
   return f;
 }
 
-// sum * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A shift of more
-// than 63 yields 0, because both shift instructions do.
-__m512i Requantized(__m512i sum, const Factors& f) {
-  const __m512i a = _mm512_abs_epi32(sum);
+// a * multiplier / 2^shift, rounded, see Requantized.
+__m512i Magnitude(__m512i a, const Factors& f) {
   __m512i even = _mm512_mul_epu32(a, f.multiplier);
   __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(f.multiplier, 32));
   even = _mm512_srlv_epi64(_mm512_add_epi64(even, f.even_half), f.even_shift);
   odd = _mm512_srlv_epi64(_mm512_add_epi64(odd, f.odd_half), f.odd_shift);
-  const __m512i r = _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+  return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+}
+
+// sum * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A shift of more
+// than 63 yields 0, because both shift instructions do.
+__m512i Requantized(__m512i sum, const Factors& f) {
+  const __m512i r = Magnitude(_mm512_abs_epi32(sum), f);
   return _mm512_mask_sub_epi32(r, _mm512_movepi32_mask(sum), _mm512_setzero_si512(), r);
 }
 
@@ -106,6 +110,41 @@ bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32
   return true;
 }
 
+// Two blocks of channels. kPositive: no code is below the zero point, as behind ReLU, so that sums below
+// 0 count as 0.
+template <bool kPositive>
+void StoreTwo(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
+  Factors f[2];
+  __m512i bias[2];
+  for (int j = 0; j < 2; ++j) {
+    const long at = channel + j * kByteChannels;
+    f[j] = MakeFactors(_mm512_loadu_si512(o.multiplier + at), _mm512_loadu_si512(o.shift + at));
+    bias[j] = Bias(o.bias + at, 0xffff);
+  }
+  const __m512i zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
+  const __m512i low = _mm512_set1_epi16(static_cast<short>(o.lowest));
+  const __m512i high = _mm512_set1_epi16(static_cast<short>(o.highest));
+  // The 4 bytes of the first block in each 128 bits, then those of the second.
+  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  unsigned char* y = o.y + row * o.y_stride + channel;
+  for (long i = 0; i < rows; ++i) {
+    __m512i v[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const i32* from = sums + i * kColumns + j * kByteChannels;
+      const __m512i sum = _mm512_add_epi32(_mm512_load_si512(from), bias[j]);
+      v[j] = kPositive ? Magnitude(_mm512_max_epi32(sum, _mm512_setzero_si512()), f[j])
+                       : Requantized(sum, f[j]);
+    }
+    // Saturation keeps values beyond the codes.
+    __m512i codes = _mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), zero);
+    codes = _mm512_min_epi16(_mm512_max_epi16(codes, low), high);
+    codes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(codes, codes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i * o.y_stride),
+                        _mm512_castsi512_si256(codes));
+  }
+}
+
 #endif
 
 // Stores rows [row, row + rows) of the block of channels that begins at `channel`.
@@ -130,6 +169,20 @@ void Store(const ByteOutput& o, long channel, long row, long rows, const i32* su
       y[j] = static_cast<u8>(Bounded(r + o.zero_y, o.lowest, o.highest));
     }
   }
+}
+
+// The same for two blocks of channels, or what there is of the second.
+void StorePair(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
+#if defined(__AVX512F__)
+  if (channel + kColumns <= o.channels && !o.negative_multiplier &&
+      Fast(o.shift + channel, 0xffff) && Fast(o.shift + channel + kByteChannels, 0xffff)) {
+    return o.lowest >= o.zero_y ? StoreTwo<true>(o, channel, row, rows, sums)
+                                : StoreTwo<false>(o, channel, row, rows, sums);
+  }
+#endif
+  Store(o, channel, row, rows, sums, kColumns);
+  if (channel + kByteChannels >= o.channels) return;
+  Store(o, channel + kByteChannels, row, rows, sums + kByteChannels, kColumns);
 }
 
 #if defined(__AVX512F__)
@@ -191,7 +244,7 @@ void StoreWord(const ByteOutput& o, const WordFactors& f, __m512i products, u16*
 
 // Sums of R rows and C blocks of channels.
 template <int R, int C>
-void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+void Dots(long depth, long used, const u8* a, long a_stride, const signed char* b, i32* sums) {
   __m512i c[R][C];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -199,7 +252,7 @@ void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sum
     for (int j = 0; j < C; ++j) c[r][j] = _mm512_setzero_si512();
   }
   const long block = depth * kByteChannels;
-  for (long k = 0; k < depth; k += 4) {
+  for (long k = 0; k < used; k += 4) {
     __m512i w[C];
 #pragma GCC unroll 2
     for (int j = 0; j < C; ++j) w[j] = _mm512_loadu_si512(b + j * block + k * kByteChannels);
@@ -222,32 +275,32 @@ void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sum
 }
 
 template <int C>
-void Products(long rows, long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+void Products(long rows, long depth, long used, const u8* a, long a_stride, const signed char* b,
+              i32* sums) {
   long r = 0;
   for (; r + 12 <= rows; r += 12) {
-    Dots<12, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+    Dots<12, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
   }
   for (; r + 6 <= rows; r += 6) {
-    Dots<6, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+    Dots<6, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
   }
   for (; r + 2 <= rows; r += 2) {
-    Dots<2, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+    Dots<2, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
   }
-  if (r < rows) Dots<1, C>(depth, a + r * a_stride, a_stride, b, sums + r * kColumns);
+  if (r < rows) Dots<1, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
 }
 
 #elif defined(__AVX2__)
 
 // Pairs of products are added in 32 bits: a vector holds two sums for each of 4 channels.
-template <int R>
-void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+template <int R> void Dots(long used, const u8* a, long a_stride, const signed char* b, i32* sums) {
   __m256i c[R][4];
 #pragma GCC unroll 2
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) c[r][j] = _mm256_setzero_si256();
   }
-  for (long k = 0; k < depth; k += 4) {
+  for (long k = 0; k < used; k += 4) {
     __m256i w[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
@@ -278,27 +331,29 @@ void Dots(long depth, const u8* a, long a_stride, const signed char* b, i32* sum
 }
 
 template <int C>
-void Products(long rows, long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+void Products(long rows, long depth, long used, const u8* a, long a_stride, const signed char* b,
+              i32* sums) {
   for (int j = 0; j < C; ++j) {
     const signed char* block = b + j * depth * kByteChannels;
     i32* to = sums + j * kByteChannels;
     long r = 0;
     for (; r + 2 <= rows; r += 2) {
-      Dots<2>(depth, a + r * a_stride, a_stride, block, to + r * kColumns);
+      Dots<2>(used, a + r * a_stride, a_stride, block, to + r * kColumns);
     }
-    if (r < rows) Dots<1>(depth, a + r * a_stride, a_stride, block, to + r * kColumns);
+    if (r < rows) Dots<1>(used, a + r * a_stride, a_stride, block, to + r * kColumns);
   }
 }
 
 #else
 
 template <int C>
-void Products(long rows, long depth, const u8* a, long a_stride, const signed char* b, i32* sums) {
+void Products(long rows, long depth, long used, const u8* a, long a_stride, const signed char* b,
+              i32* sums) {
   for (long r = 0; r < rows; ++r) {
     for (int j = 0; j < C; ++j) {
       const signed char* w = b + j * depth * kByteChannels;
       i32 c[kByteChannels] = {};
-      for (long k = 0; k < depth; k += 4, w += 4 * kByteChannels) {
+      for (long k = 0; k < used; k += 4, w += 4 * kByteChannels) {
         for (int p = 0; p < 4; ++p) {
           const i32 x = a[r * a_stride + k + p];
           for (int i = 0; i < kByteChannels; ++i) c[i] += x * w[4 * i + p];
@@ -320,12 +375,11 @@ void TileOf(const ByteTile& t) {
       const long rows = t.rows - r < kRows ? t.rows - r : kRows;
       const u8* a = t.a + r * t.a_stride;
       if (two) {
-        Products<2>(rows, t.depth, a, t.a_stride, b, sums);
-        Store(t.output, c + kByteChannels, r, rows, sums + kByteChannels, kColumns);
+        Products<2>(rows, t.depth, t.used, a, t.a_stride, b, sums);
       } else {
-        Products<1>(rows, t.depth, a, t.a_stride, b, sums);
+        Products<1>(rows, t.depth, t.used, a, t.a_stride, b, sums);
       }
-      Store(t.output, c, r, rows, sums, kColumns);
+      StorePair(t.output, c, r, rows, sums);
     }
   }
 }
@@ -339,12 +393,12 @@ struct alignas(64) TileConfig {
 };
 
 // Tiles 0 to 3: sums of 2x2 blocks; 4 and 5: rows of a; 6 and 7: blocks of b. Rows are divided into
-// `first` for tiles 0, 1 and 4, and `second` for tiles 2, 3 and 5.
-void Configure(long first, long second) {
+// `first` for tiles 0, 1 and 4, and `second` for tiles 2, 3 and 5. `columns` are the bytes of a row of a.
+void Configure(long first, long second, long columns) {
   TileConfig config;
   for (int i = 0; i < 8; ++i) {
-    config.bytes[i] = 64;
-    config.rows[i] = static_cast<u8>(i == 6 || i == 7             ? 16
+    config.bytes[i] = static_cast<u16>(i == 4 || i == 5 ? columns : 64);
+    config.rows[i] = static_cast<u8>(i == 6 || i == 7             ? columns / 4
                                      : i == 0 || i == 1 || i == 4 ? first
                                      : second > 0                 ? second
                                                                   : 1);
@@ -362,15 +416,15 @@ void ConfigureWords(long rows) {
 }
 
 template <bool kSecond, bool kTwo>
-void MatrixProducts(long first, long depth, const u8* a, long a_stride, const signed char* b,
-                    i32* sums) {
+void MatrixProducts(long first, long depth, long used, const u8* a, long a_stride,
+                    const signed char* b, i32* sums) {
   _tile_zero(0);
   if (kTwo) _tile_zero(1);
   if (kSecond) _tile_zero(2);
   if (kSecond && kTwo) _tile_zero(3);
   const u8* a_second = a + first * a_stride;
   const signed char* b_second = b + depth * kByteChannels;
-  for (long k = 0; k < depth; k += kByteDepth) {
+  for (long k = 0; k < used; k += kByteDepth) {
     _tile_loadd(4, a + k, a_stride);
     _tile_loadd(6, b + k * kByteChannels, 64);
     _tile_dpbusd(0, 4, 6);
@@ -395,23 +449,22 @@ void MatrixProducts(long first, long depth, const u8* a, long a_stride, const si
 // Rows [0, whole) in blocks of 32, and the rest with a configuration of its own.
 void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
   const long first = rows > 16 ? (rows + 1) / 2 : rows, second = rows - first;
-  Configure(first, second);
+  Configure(first, second, t.used < kByteDepth ? t.used : kByteDepth);
   for (long c = 0; c < t.output.channels; c += kColumns) {
     const bool two = c + kByteChannels < t.output.channels;
     const signed char* b = t.b + c * t.depth;
     for (long r = begin; r < end; r += rows) {
       const u8* a = t.a + r * t.a_stride;
       if (second > 0 && two) {
-        MatrixProducts<true, true>(first, t.depth, a, t.a_stride, b, sums);
+        MatrixProducts<true, true>(first, t.depth, t.used, a, t.a_stride, b, sums);
       } else if (second > 0) {
-        MatrixProducts<true, false>(first, t.depth, a, t.a_stride, b, sums);
+        MatrixProducts<true, false>(first, t.depth, t.used, a, t.a_stride, b, sums);
       } else if (two) {
-        MatrixProducts<false, true>(first, t.depth, a, t.a_stride, b, sums);
+        MatrixProducts<false, true>(first, t.depth, t.used, a, t.a_stride, b, sums);
       } else {
-        MatrixProducts<false, false>(first, t.depth, a, t.a_stride, b, sums);
+        MatrixProducts<false, false>(first, t.depth, t.used, a, t.a_stride, b, sums);
       }
-      Store(t.output, c, r, rows, sums, kColumns);
-      if (two) Store(t.output, c + kByteChannels, r, rows, sums + kByteChannels, kColumns);
+      StorePair(t.output, c, r, rows, sums);
     }
   }
 }
@@ -598,43 +651,29 @@ void WindowsOf(const ByteWindows& w) {
   }
 }
 
-void WordWindowsOf(const WordWindows& w) {
-  const ByteOutput& o = w.output;
-  for (long channel = 0; channel < o.channels; channel += kByteLanes) {
-    const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
-    for (long i = 0; i < w.positions; ++i) {
-      alignas(64) i64 sums[kByteLanes] = {};
-      for (long t = 0; t < w.tap_stride; ++t) {
-        const u16* x = w.taps[i * w.tap_stride + t] + channel;
-        const i16* weights = w.w + t * o.channels + channel;
-        // A product has less than 32 bits.
-        for (long c = 0; c < count; ++c) sums[c] += static_cast<i32>(x[c]) * weights[c];
-      }
-      u16* y = w.y + i * w.y_stride;
-#if defined(__AVX512F__)
-      for (long c = 0; c < count; c += kWordLanes) {
-        StoreWord(o, MakeWordFactors(o, channel + c), _mm512_load_si512(sums + c), y);
-      }
-#else
-      for (long c = 0; c < count; ++c) {
-        const long at = channel + c;
-        y[at] = static_cast<u16>(Code(o, sums[c] + o.bias[at], at));
-      }
-#endif
-    }
-  }
-}
-
 }  // namespace
 
 #define CAFFE_JOIN_(a, b) a##b
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 #define CAFFE_STRING_(a) #a
 #define CAFFE_STRING(a) CAFFE_STRING_(a)
+// Of word_steps.cpp.
+void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows&);
+void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short*, long, long, void*);
+#if defined(__AVX2__)
+void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile&);
+#define CAFFE_WORD_TILE &CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)
+#else
+#define CAFFE_WORD_TILE nullptr
+#endif
+
 #if defined(__AMX_INT8__)
+void split_words_amx(const unsigned short*, long, long, void*);
 extern const ByteSteps byte_steps_amx;
-constinit const ByteSteps byte_steps_amx{"amx",          &MatrixTileOf, &WindowsOf, &WordTileOf,
-                                         &WordWindowsOf, nullptr,       &EndMatrix};
+constinit const ByteSteps byte_steps_amx{
+    "amx",       true,      &MatrixTileOf,    &WindowsOf,
+    &WordTileOf, false,     &split_words_amx, &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
+    nullptr,     &EndMatrix};
 #endif
 #if defined(__AVX512VNNI__)
 #define CAFFE_STEPS_NAME "vnni"
@@ -643,6 +682,15 @@ constinit const ByteSteps byte_steps_amx{"amx",          &MatrixTileOf, &Windows
 #endif
 extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
 constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
-    CAFFE_STEPS_NAME, &TileOf, &WindowsOf, nullptr, &WordWindowsOf, nullptr, nullptr};
+    CAFFE_STEPS_NAME,
+    false,
+    &TileOf,
+    &WindowsOf,
+    CAFFE_WORD_TILE,
+    true,
+    &CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL),
+    &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
+    nullptr,
+    nullptr};
 
 }  // namespace caffe

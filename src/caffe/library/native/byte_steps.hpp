@@ -1,4 +1,4 @@
-// Products of codes of 8 bits on the CPU: u8 activations, s8 weights (code - 128), sums in i32,
+// Products of codes on the CPU. Of 8 bits: u8 activations, s8 weights (code - 128), sums in i32,
 // requantized while they are in the first cache.
 //
 // Uses no standard headers and no inline functions, because the file is compiled once per
@@ -9,6 +9,7 @@ namespace caffe {
 
 inline constexpr long kByteChannels = 16;  // channels of a block of packed weights
 inline constexpr long kByteDepth = 64;     // packed rows have a multiple of this many products
+inline constexpr long kPairDepth = 16;     // the same of pairs of 16 bits
 inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
 inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
 
@@ -26,7 +27,9 @@ struct ByteOutput {
 // y [rows, channels] = requantized products of rows of codes with packed weights.
 struct ByteTile {
   long rows;
-  long depth;  // of packed weights and of rows of a, a multiple of kByteDepth
+  long depth;  // of packed weights, a multiple of kByteDepth
+  // The products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or less than that.
+  long used;
   const unsigned char* a;
   long a_stride;
   const signed char* b;  // [channels / kByteChannels][depth / 4][kByteChannels][4]
@@ -42,16 +45,19 @@ struct ByteWindows {
   ByteOutput output;
 };
 
-// Products of codes of 16 bits with weights of 16 bits, by products of their bytes. The sums have 64
-// bits.
+// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are two forms of
+// operands, see ByteSteps::pairs:
+// * Bytes: the products of the bytes of codes and weights are summed in 32 bits.
+// * Pairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum of 2^8
+//   products fits 32 bits.
 struct WordTile {
   long rows;
-  long depth;  // bytes of a plane, a multiple of kByteDepth, at most 2^15
-  // Rows of two planes: the low bytes, then the high ones.
+  long depth;  // elements of a plane, a multiple of kByteDepth or kPairDepth, at most 2^15
+  // Rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high ones.
   const unsigned char* a;
-  long a_stride;
-  // [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight = 256 high + low;
-  // high has a sign.
+  long a_stride;  // in bytes
+  // Bytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight = 256 high +
+  // low; high has a sign. Pairs: [channels / kByteChannels][depth / 2][kByteChannels][2] of 16 bits.
   const unsigned char* b;
   // The y of `output` is not used.
   ByteOutput output;
@@ -71,9 +77,13 @@ struct WordWindows {
 
 struct ByteSteps {
   const char* name;
+  bool matrix;  // `tile` uses matrix units
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
   void (*words)(const WordTile&);  // null if there is no fast one
+  bool pairs;                      // the form of the operands of `words`
+  // A row of a WordTile from `count` codes; the rest of both planes is 0.
+  void (*split)(const unsigned short* from, long count, long depth, void* to);
   void (*word_windows)(const WordWindows&);
   // A thread calls these before and after its tiles; null if there is nothing to do.
   void (*begin)();

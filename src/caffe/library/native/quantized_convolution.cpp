@@ -9,6 +9,7 @@
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/byte_convolution.hpp"
 #include "caffe/library/native/byte_product.hpp"
+#include "caffe/library/native/code_sum.hpp"
 #include "caffe/library/native/quantized_product.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
@@ -105,6 +106,7 @@ class HostQuantizedConvOp final : public ConvOp {
     const int64_t group_out = d.out_channels / d.group, tasks = d.batch * d.group * blocks;
     const Code* images = reinterpret_cast<const Code*>(arguments.x.address());
     Code* result = reinterpret_cast<Code*>(arguments.y.address());
+    const ResidualCodes residual(d.epilogue, d.in, quant, arguments.epilogue.residual, arguments.y);
     const bool parallel =
         d.batch * d.out_channels * positions * d.depth() >= kParallelProducts && !omp_in_parallel();
 #pragma omp parallel num_threads(static_cast <int>(patches_.size())) if (parallel)
@@ -142,6 +144,8 @@ class HostQuantizedConvOp final : public ConvOp {
           tile.y = result + (image * d.out_channels + channel) * positions + first;
           tile.ldc = positions;
           HostQuantizedSteps().tile(tile);
+          const int64_t at = (image * d.out_channels + channel) * positions + first;
+          residual.Add(tile.m, tile.n, at, positions, at, positions);
         }
       }
     }

@@ -6,6 +6,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/native/byte_gemm.hpp"
+#include "caffe/library/native/code_sum.hpp"
 #include "caffe/library/native/quantized_product.hpp"
 
 namespace caffe {
@@ -51,6 +52,7 @@ class HostQuantizedGemmOp final : public GemmOp {
                   x_stride = rows_are_weights_ ? d.batch_stride_b() : d.batch_stride_a();
     const QuantizedTile common = MakeTile(weights_, activations_, rows_are_weights_, d.in,
                                           d.wide_sums(), d.epilogue, *g.quant);
+    const ResidualCodes residual(d.epilogue, d.in, *g.quant, g.epilogue.residual, y);
     const int64_t tiles_n = Ceil(d.n, tile_n_), tiles = Ceil(d.m, tile_m_) * tiles_n;
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
     for (int64_t i = 0; i < d.batch; ++i) {
@@ -75,6 +77,8 @@ class HostQuantizedGemmOp final : public GemmOp {
           tile.y = target + (row * d.row_c() + column) * bytes;
           tile.ldc = d.row_c();
           HostQuantizedSteps().tile(tile);
+          const int64_t first = i * d.batch_stride_c() + row * d.row_c() + column;
+          residual.Add(tile.m, tile.n, first, d.row_c(), first, d.row_c());
         }
       }
     }

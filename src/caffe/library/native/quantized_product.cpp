@@ -70,7 +70,7 @@ QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
         reinterpret_cast<const int*>(arguments.negative_multiplier.address());
     tile.negative_shift = reinterpret_cast<const int*>(arguments.negative_shift.address());
   }
-  const CodeBounds bounds(epilogue.activation(), arguments.scale_y);
+  const CodeBounds bounds(epilogue, arguments.scale_y);
   const int most = type.info().code_max;
   tile.zero_y = arguments.zero_y;
   tile.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);

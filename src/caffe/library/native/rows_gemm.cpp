@@ -151,7 +151,9 @@ class RowsGemmOp final : public GemmOp {
 };
 
 bool Supports(Device* device, const GemmDescriptor& d) {
-  if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble) return false;
+  if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble || d.in.is_custom()) {
+    return false;
+  }
   return d.m <= kMostRows && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
 }
 

@@ -40,7 +40,9 @@ class Conversion {
   void Interleave(const char* x, char* y) const;
 
   int64_t count_, images_, channels_;
-  bool wide_, narrow_, reorders_, narrows_ = false;
+  bool wide_, narrow_;
+  int64_t type_bytes_;  // of an element of the array
+  bool reorders_, narrows_ = false;
   Desc plain_, inner_;
   Room wide_in_, ordered_in_, ordered_out_, wide_out_;
   std::unique_ptr<Kernel> widen_, narrow_kernel_;

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "caffe/core/data_type.hpp"
+
+namespace caffe {
+
+// Adds a type of the caller to the types of blobs: 2 to 16 bits in memory, arithmetic in float.
+//
+//   RegisterType("fp6", 6, "small_float_value(code, 3, 2, 0)", "small_float_code(v, 3, 2, 0)");
+//
+// Prototxt files then use it by name: data_type_name, compute_data_type_name, bottom_data_type_name
+// and top_data_type_name. It behaves like half: layers of the float kinds compute in it, their
+// parameters are float, and every device has it.
+//
+// `to_float` is a float of `code`, an integer of type u32; `from_float` is a code of `v`, a float.
+// Both are texts in the kernel dialect: an expression, or the body of a function with `return`.
+// They may call as_f32 and as_u32 (the bits of a float), exp_f32, log_f32, small_float_value,
+// small_float_code (kernels/types/small_float.h), posit_value and posit_code
+// (kernels/types/posit.h). Devices compile the texts into their kernels. For the CPU they are
+// computed once, for every code and for the floats at which the code changes, by the system's
+// compiler or, without one, by an OpenCL or CUDA device; the program cache keeps the result. The
+// variable CAFFE_CXX names another compiler.
+//
+// `from_float` must be monotonic, and it must give a code for every float, NaN and infinities, too.
+// The type exists until the process ends. Registering it again with the same bits and texts returns
+// the same type.
+//
+// Throws Error if the name is taken or not an identifier, if `bits` is out of range, if a text does
+// not compile (with the compiler's message), if a code has more than `bits` bits, if `from_float`
+// is not monotonic, or if nothing can compile the texts.
+DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
+                      const std::string& from_float);
+
+// The same from functions, which are called for every code and for about 200,000 floats; their
+// exceptions are passed on. Without `from_float`, floats are rounded to the nearest value, and of
+// two that are equally near to the one whose code is even; see ValueTable::Nearest. Devices read
+// tables; those of types with more than 12 bits do not fit into the memory for constants of OpenCL
+// devices other than processors.
+DataType RegisterType(const std::string& name, int bits,
+                      const std::function<float(uint32_t code)>& to_float,
+                      const std::function<uint32_t(float v)>& from_float = nullptr);
+
+}  // namespace caffe

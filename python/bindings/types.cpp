@@ -1,0 +1,97 @@
+#include <pybind11/numpy.h>
+
+#include <cstring>
+
+#include "bindings.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/core/value_table.hpp"
+#include "caffe/device/register_type.hpp"
+
+namespace py = pybind11;
+
+namespace {
+
+using Floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
+
+bool IsText(const py::object& object) { return py::isinstance<py::str>(object); }
+
+// The value of a code by a function of Python.
+float ToFloat(const py::object& function, uint32_t code) {
+  const py::object value = function(code);
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
+  return static_cast<float>(number);
+}
+
+// The code of a value by a function of Python.
+uint32_t FromFloat(const py::object& function, float value) {
+  const int64_t code = ToInteger(function(static_cast<double>(value)), "from_float's code");
+  if (code < 0 || code > 0xffff) {
+    throw py::value_error(caffe::Concat("from_float gives the code ", code, " for ", value));
+  }
+  return static_cast<uint32_t>(code);
+}
+
+void RegisterType(const std::string& name, int bits, const py::object& to_float,
+                  const py::object& from_float) {
+  if (IsText(to_float) && IsText(from_float)) {
+    caffe::RegisterType(name, bits, to_float.cast<std::string>(), from_float.cast<std::string>());
+    return;
+  }
+  if (!PyCallable_Check(to_float.ptr()) ||
+      !(from_float.is_none() || PyCallable_Check(from_float.ptr()))) {
+    throw py::type_error(
+        "register_type: to_float and from_float are two texts, or two functions, "
+        "where from_float may be None");
+  }
+  std::function<uint32_t(float)> encode;
+  if (!from_float.is_none()) encode = [&](float value) { return FromFloat(from_float, value); };
+  caffe::RegisterType(
+      name, bits, [&](uint32_t code) { return ToFloat(to_float, code); }, encode);
+}
+
+// The values of an array of codes, as float32.
+py::array ValuesOf(const std::string& name, const py::array& codes) {
+  const caffe::DataType type = caffe::DataTypeByName(name);
+  const auto plain = py::array_t<uint32_t, py::array::c_style | py::array::forcecast>(codes);
+  const caffe::ValueTable& table = caffe::TableOf(type);
+  py::array_t<float> values(std::vector<py::ssize_t>(codes.shape(), codes.shape() + codes.ndim()));
+  for (py::ssize_t i = 0; i < plain.size(); ++i) {
+    values.mutable_data()[i] = table.Value(plain.data()[i]);
+  }
+  return values;
+}
+
+// The codes of an array of numbers, as uint8 or uint16.
+py::array CodesOf(const std::string& name, const Floats& values) {
+  const caffe::DataType type = caffe::DataTypeByName(name);
+  caffe::TableOf(type);  // throws for types without a table
+  const std::vector<py::ssize_t> shape(values.shape(), values.shape() + values.ndim());
+  py::array codes(py::dtype(type.bytes() == 1 ? "uint8" : "uint16"), shape);
+  caffe::ConvertElements(caffe::kFloat, values.data(), type, codes.mutable_data(), values.size());
+  return codes;
+}
+
+}  // namespace
+
+void BindTypes(py::module_& module) {
+  module.def(
+      "register_type", &RegisterType, py::arg("name"), py::arg("bits"), py::arg("to_float"),
+      py::arg("from_float") = py::none(),
+      "Adds a type of your own to the types of blobs: 2 to 16 bits in memory, arithmetic in "
+      "float.\n\n"
+      "Prototxt files then use it by name: data_type_name, compute_data_type_name,\n"
+      "bottom_data_type_name, top_data_type_name. fp8_e4m3, fp8_e5m2, posit8 and float10 exist\n"
+      "already.\n\n"
+      "to_float and from_float are two texts in C, expressions or bodies with `return`: a float "
+      "of\n"
+      "`code` (u32) and a code of `v` (float), such as 'small_float_value(code, 3, 2, 0)' and\n"
+      "'small_float_code(v, 3, 2, 0)'. Or they are functions: to_float(code) -> float and\n"
+      "from_float(v) -> int, which are called for every code and about 200,000 floats. Without\n"
+      "from_float, floats are rounded to the nearest value, ties to the even code.\n\n"
+      "from_float must be monotonic and give a code for NaN and infinities, too. The same call\n"
+      "again has no effect. RuntimeError if the name is taken, if bits is out of range, if a text\n"
+      "does not compile, or if a code has more bits. Exceptions of the functions are passed on.");
+  module.def("_values_of_codes", &ValuesOf);
+  module.def("_codes_of_values", &CodesOf);
+}

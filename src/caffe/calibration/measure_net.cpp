@@ -1,0 +1,104 @@
+// The quantized net beside the float net on held-out batches.
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+#include "caffe/layer/layer_traits.hpp"
+#include "caffe/quant/observer.hpp"
+#include "quantization.hpp"
+
+namespace caffe {
+
+int64_t Quantization::HeldOutEnd() const {
+  return options_.held_out_batches < 0 ? INT64_MAX
+                                       : calibration_batches_ + options_.held_out_batches;
+}
+
+MeasuredAccuracy Quantization::Measure(bool compare) {
+  const auto net = QuantizedTestNet();
+  if (compare) {
+    comparisons_.clear();
+    net->Keep(net->blob_names());
+    float_net_->Keep(float_net_->blob_names());
+  }
+  Batch batch;
+  int64_t items = 0, labelled = 0, same = 0, right = 0, float_right = 0;
+  for (int64_t i = calibration_batches_; i < HeldOutEnd() && Read(i, &batch); ++i) {
+    if (batch.items == 0) continue;
+    const size_t position = static_cast<size_t>(i - calibration_batches_);
+    const bool known = position < float_classes_.size() && !float_classes_[position].empty();
+    if (!known || compare) {
+      Fill(batch, float_net_.get());
+      float_net_->Forward();
+      if (!known && !scores_.empty()) {
+        float_classes_.resize(std::max(float_classes_.size(), position + 1));
+        float_classes_[position] = Classes(*float_net_, scores_, batch.items);
+      }
+    }
+    Fill(batch, net.get());
+    net->Forward();
+    if (!scores_.empty()) {
+      const std::vector<int> mine = Classes(*net, scores_, batch.items);
+      const std::vector<int>& theirs = float_classes_[position];
+      for (int64_t k = 0; k < batch.items; ++k) {
+        same += mine[k] == theirs[k];
+        if (k >= static_cast<int64_t>(batch.labels.size())) continue;
+        ++labelled;
+        right += mine[k] == batch.labels[k];
+        float_right += theirs[k] == batch.labels[k];
+      }
+    }
+    items += batch.items;
+    if (compare) Compare(*net);
+    Progress(compare ? "comparing layers" : "measuring accuracy", i - calibration_batches_ + 1,
+             options_.held_out_batches < 0 ? 0 : options_.held_out_batches);
+  }
+  CAFFE_CHECK(items > 0,
+              "no data is left to compare with the float net: ", report_.calibration_items,
+              " items were used to calibrate; give more, or ", "calibrate with fewer batches");
+  report_.held_out_items = items;
+  MeasuredAccuracy accuracy;
+  const auto percent = [](int64_t part, int64_t all) {
+    return 100.0 * static_cast<double>(part) / static_cast<double>(all);
+  };
+  if (!scores_.empty()) accuracy.agreement = percent(same, items);
+  if (labelled > 0) {
+    accuracy.top1 = percent(right, labelled);
+    accuracy.float_top1 = percent(float_right, labelled);
+  }
+  return accuracy;
+}
+
+std::optional<std::pair<QuantRange, DataType>> Quantization::RangeOf(
+    const Net& net, const std::string& name) const {
+  const BlobBase& blob = *net.BlobByName(name);
+  if (blob.type().is_quantized()) return std::pair{blob.range(), blob.type()};
+  const auto chosen = ranges_.find(name);
+  if (!quantized() || chosen == ranges_.end()) return std::nullopt;
+  // An input is quantized by the layers that read it.
+  bool input = false;
+  for (size_t i = 0; i < net.layers().size(); ++i) {
+    const LayerBase& layer = *net.layers()[i];
+    const auto is_blob = [&](int id) { return net.blob_names()[id] == name; };
+    const auto& tops = net.top_ids(static_cast<int>(i));
+    const auto& bottoms = net.bottom_ids(static_cast<int>(i));
+    input |= TraitsOf(layer.type()).data && std::any_of(tops.begin(), tops.end(), is_blob);
+    if (!input || !layer.types().in.is_quantized()) continue;
+    if (std::none_of(bottoms.begin(), bottoms.end(), is_blob)) continue;
+    const ObservedRange& range = chosen->second.range;
+    return std::pair{AffineRange(range.low, range.high, layer.types().in), layer.types().in};
+  }
+  return std::nullopt;
+}
+
+void Quantization::Compare(const Net& net) {
+  for (const std::string& name : net.blob_names()) {
+    const std::vector<float> real = RealValues(*float_net_->BlobByName(name));
+    Comparison& comparison = comparisons_[name];
+    comparison.Add(real, RealValues(*net.BlobByName(name)));
+    if (const auto range = RangeOf(net, name)) {
+      comparison.AddOwn(real, range->first, range->second);
+    }
+  }
+}
+
+}  // namespace caffe

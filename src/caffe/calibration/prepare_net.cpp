@@ -1,0 +1,144 @@
+// Ranges of blobs from calibration data, and weights to be quantized.
+#include "caffe/core/error.hpp"
+#include "caffe/layer/layer_facts.hpp"
+#include "quantization.hpp"
+#include "round_weights.hpp"
+#include "weight_changes.hpp"
+
+namespace caffe {
+
+void Quantization::Prepare() {
+  Calibrate();
+  ChooseRanges();
+  ChangeWeights();
+}
+
+void Quantization::Calibrate() {
+  Batch batch;
+  report_.calibration_items = calibration_batches_ = 0;
+  float_net_->set_observe(quantized());
+  for (int64_t i = 0; i < options_.calibration_batches; ++i) {
+    if (!Read(i, &batch)) break;
+    ++calibration_batches_;
+    if (batch.items == 0) continue;
+    Fill(batch, float_net_.get());
+    float_net_->Forward();
+    report_.calibration_items += batch.items;
+    Progress("calibrating", i + 1, options_.calibration_batches);
+  }
+  CAFFE_CHECK(report_.calibration_items > 0,
+              "there is no data to calibrate with: no image could be read, or no batch was given");
+  histograms_ = float_net_->Histograms();
+  observed_ = float_net_->Ranges();
+  float_net_->set_observe(false);
+}
+
+void Quantization::ChooseRanges() {
+  if (!quantized()) return;
+  std::vector<std::string> blobs;
+  std::vector<Calibration> chosen;
+  for (const auto& [blob, range] : observed_) {
+    blobs.push_back(blob);
+    chosen.push_back({range.low, range.high, CalibrationMethod::kMinMax});
+  }
+  const auto count = static_cast<int64_t>(blobs.size());
+  Progress("choosing ranges", 0, count);
+  const auto choose = [&](int64_t i) {
+    const auto given = given_ranges_.find(blobs[i]);
+    const auto histogram = histograms_.find(blobs[i]);
+    if (given != given_ranges_.end()) {
+      chosen[i] = {given->second.low, given->second.high, CalibrationMethod::kGiven};
+    } else if (histogram != histograms_.end()) {
+      chosen[i] = caffe::Calibrate(histogram->second, chosen[i].low, chosen[i].high, options_.type,
+                                   options_.calibration);
+    }
+  };
+  // Throws for wrong options, here and not in a thread.
+  caffe::Calibrate(Histogram(), 0, 1, options_.type, options_.calibration);
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i = 0; i < count; ++i) choose(i);
+  for (int64_t i = 0; i < count; ++i) {
+    ranges_[blobs[i]] = {{chosen[i].low, chosen[i].high}, MethodName(chosen[i].method)};
+  }
+  Progress("choosing ranges", count, count);
+  TieRanges();
+}
+
+void Quantization::TieRanges() {
+  std::map<std::string, int> readers;
+  for (const LayerParameter& layer : model_.layer()) {
+    for (const std::string& bottom : layer.bottom()) {
+      if (!Contains(layer.top(), bottom)) ++readers[bottom];
+    }
+  }
+  for (int i = model_.layer_size(); i-- > 0;) {
+    const LayerParameter& layer = model_.layer(i);
+    const LayerFacts facts = float_net_->LayerByName(layer.name())->Facts();
+    if (!facts.join || !ranges_.count(layer.top(0))) continue;
+    for (const std::string& bottom : layer.bottom()) {
+      const auto found = ranges_.find(bottom);
+      if (found == ranges_.end() || readers[bottom] != 1 || found->second.method == "given") {
+        continue;
+      }
+      found->second = {ranges_.at(layer.top(0)).range, "tied"};
+    }
+  }
+}
+
+void Quantization::ForEachCalibrationBatch(const char* what,
+                                           const std::function<void()>& function) {
+  float_net_->Keep(float_net_->blob_names());
+  Batch batch;
+  for (int64_t i = 0; i < calibration_batches_ && Read(i, &batch); ++i) {
+    if (batch.items == 0) continue;
+    Fill(batch, float_net_.get());
+    float_net_->Forward();
+    function();
+    Progress(what, i + 1, calibration_batches_);
+  }
+}
+
+void Quantization::RoundWeights() {
+  WeightRounding rounding(*float_net_, changed_, options_.type, options_.bias_correction,
+                          calibration_batches_);
+  ForEachCalibrationBatch("reading inputs of layers", [&] { rounding.Add(*float_net_); });
+  const auto rounded =
+      rounding.Round([&](int64_t done, int64_t all) { Progress("rounding weights", done, all); });
+  NetParameter chosen = changed_;
+  for (LayerParameter& layer : *chosen.mutable_layer()) {
+    const auto found = rounded.find(layer.name());
+    if (found == rounded.end()) continue;
+    const std::vector<float>& weights = found->second.weights;
+    layer.mutable_blobs(0)->mutable_data()->Assign(weights.begin(), weights.end());
+  }
+  // On all rows of the calibration data, not only on those that were read.
+  RoundingErrors before(model_, *float_net_, changed_, options_.type, device_);
+  RoundingErrors after(model_, *float_net_, chosen, options_.type, device_);
+  ForEachCalibrationBatch("comparing rounded weights", [&] {
+    before.Add(*float_net_);
+    after.Add(*float_net_);
+  });
+  for (int i = 0; i < changed_.layer_size(); ++i) {
+    const std::string& name = changed_.layer(i).name();
+    if (!rounded.count(name)) continue;
+    const double nearest = before.Square(name, options_.bias_correction),
+                 adapted = after.Square(name, options_.bias_correction);
+    if (!(adapted < nearest)) continue;
+    *changed_.mutable_layer(i) = chosen.layer(i);
+    rounding_gains_[name] = Decibels(nearest, adapted);
+  }
+}
+
+void Quantization::ChangeWeights() {
+  float_net_->ToProto(&changed_);
+  changed_.clear_quantizer();
+  rounding_gains_.clear();
+  if (!quantized()) return;
+  if (options_.adaround) RoundWeights();
+  if (!options_.bias_correction) return;
+  RoundingErrors errors(model_, *float_net_, changed_, options_.type, device_);
+  ForEachCalibrationBatch("correcting biases", [&] { errors.Add(*float_net_); });
+  report_.corrected_biases = errors.CorrectBiases(&changed_);
+}
+
+}  // namespace caffe

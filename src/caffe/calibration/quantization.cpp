@@ -1,0 +1,195 @@
+// From a float net to the files of a quantized one, and the report.
+#include <algorithm>
+
+#include "caffe/calibration/pack_parameters.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_traits.hpp"
+#include "quantization.hpp"
+#include "weight_changes.hpp"
+
+namespace caffe {
+
+Quantization::Quantization(const NetParameter& model, const NetParameter& weights,
+                           const BatchReader& read, const QuantizeOptions& options)
+    : given_(model), read_(read), options_(options), weights_(weights) {
+  device_ = options.device ? options.device : Runtime::Get().default_device();
+}
+
+QuantizedNet Quantization::Run() {
+  CAFFE_CHECK(options_.type == kQuant8 || options_.type == kQuant16 || options_.type == kHalf ||
+                  options_.type == kBfloat16,
+              "a net cannot be quantized to ", options_.type.name(),
+              " (known: int8 int16 half bfloat16)");
+  MakeFloatNet();
+  FindGroups();
+  Prepare();
+  if (options_.equalize && quantized()) TryEqualization();
+  if (options_.tune_ranges && quantized()) TuneRanges();
+  if (options_.max_drop) MeetMaxDrop();
+  return Result();
+}
+
+void Quantization::CheckWeights(const Net& net) const {
+  std::set<std::string> names;
+  for (const LayerParameter& layer : weights_.layer()) {
+    if (layer.blobs_size() > 0) names.insert(layer.name());
+  }
+  for (const auto& layer : net.layers()) {
+    CAFFE_CHECK(layer->blobs().empty() || names.count(layer->name()), "the weights have no ",
+                "parameters for layer '", layer->name(), "' (", layer->type(),
+                "); do they belong to this model?");
+  }
+}
+
+void Quantization::MakeFloatNet() {
+  NetParameter source = given_;
+  source.clear_quantizer();
+  source.set_data_type(CAFFE_FLOAT);
+  source.clear_data_type_name();
+  source.mutable_state()->set_quantizer_mode(CAFFE_QUANT_PASSIVE);
+  for (LayerParameter& layer : *source.mutable_layer()) RemoveTypes(&layer);
+  const auto data_net = TestNet(source, device_);
+  model_ = WithInputs(*data_net);
+  // Explicit types of layers are the user's choice for the quantized net.
+  for (const LayerParameter& layer : given_.layer()) {
+    if (layer.has_compute_data_type() || layer.has_bottom_data_type() ||
+        layer.has_top_data_type() || layer.has_compute_data_type_name() ||
+        layer.has_bottom_data_type_name() || layer.has_top_data_type_name()) {
+      own_types_[layer.name()] = layer;
+    }
+  }
+  float_net_ = TestNet(model_, device_);
+  CheckWeights(*float_net_);
+  for (const auto& [blob, range] : float_net_->Ranges()) given_ranges_[blob] = range;
+  for (const auto& [blob, range] : options_.ranges) {
+    CAFFE_CHECK(float_net_->has_blob(blob.substr(0, blob.rfind('@'))),
+                "a range is given for blob '", blob, "', but the net has no such blob");
+    given_ranges_[blob] = range;
+  }
+  weights_.clear_quantizer();
+  float_net_->CopyTrainedLayersFrom(weights_);
+  FindScores();
+}
+
+void Quantization::FindScores() {
+  for (const LayerParameter& layer : model_.layer()) {
+    const LayerTraits& traits = TraitsOf(layer.type());
+    if (traits.float_bottoms.empty() || layer.bottom_size() < 2) continue;
+    scores_ = layer.bottom(0);
+    labels_ = layer.bottom(traits.float_bottoms[0]);
+    return;
+  }
+  for (const int index : float_net_->output_blob_indices()) {
+    const BlobBase& blob = *float_net_->blobs()[index];
+    if (blob.num_axes() > 1 && blob.count() >= 2 * blob.shape(0)) {
+      scores_ = float_net_->blob_names()[index];
+    }
+  }
+}
+
+bool Quantization::Read(int64_t index, Batch* batch) const {
+  batch->items = -1;
+  if (!read_(index, batch)) return false;
+  if (batch->items < 0) {
+    CAFFE_CHECK(!float_net_->input_blobs().empty(), "the net has no inputs");
+    const BlobBase& first = *float_net_->input_blobs()[0];
+    const auto found = batch->values.find(first.name());
+    CAFFE_CHECK(found != batch->values.end(), "a batch has no values for input ", first.name());
+    batch->items = static_cast<int64_t>(found->second.size()) /
+                   std::max<int64_t>(first.count() / first.shape(0), 1);
+  }
+  const auto labels = batch->values.find(labels_);
+  if (batch->labels.empty() && labels != batch->values.end()) {
+    for (int64_t i = 0; i < batch->items && i < static_cast<int64_t>(labels->second.size()); ++i) {
+      batch->labels.push_back(static_cast<int>(labels->second[i]));
+    }
+  }
+  return true;
+}
+
+QuantizedNet Quantization::Result() {
+  accuracy_ = Measure(true);
+  const auto net = QuantizedTestNet();
+  net->UpdateBlobRanges();
+  QuantizedNet result;
+  NetParameter typed = given_;
+  typed.clear_quantizer();
+  result.model = std::make_shared<NetParameter>(Typed(typed));
+  for (LayerParameter& layer : *result.model->mutable_layer()) layer.clear_blobs();
+  auto file = std::make_shared<NetParameter>();
+  file->set_name(changed_.name());
+  for (const LayerParameter& layer : changed_.layer()) {
+    if (layer.blobs_size() == 0) continue;
+    LayerParameter* copy = file->add_layer();
+    copy->set_name(layer.name());
+    copy->set_type(layer.type());
+    *copy->mutable_blobs() = layer.blobs();
+  }
+  report_.float_bytes = static_cast<int64_t>(file->ByteSizeLong());
+  *file->mutable_quantizer() = WithRanges().quantizer();
+  PackParameters(*net, file.get());
+  report_.bytes = static_cast<int64_t>(file->ByteSizeLong());
+  result.weights = file;
+  FillReport(*net);
+  result.report = report_;
+  return result;
+}
+
+void Quantization::FillReport(const Net& net) {
+  report_.net = net.name();
+  report_.type = options_.type.name();
+  report_.method = quantized() ? MethodName(options_.calibration.method) : "";
+  report_.device = device_->info().id;
+  report_.scores = scores_;
+  report_.float_top1 = accuracy_.float_top1;
+  report_.quantized_top1 = accuracy_.top1;
+  report_.agreement = accuracy_.agreement;
+  for (const auto& [layer, type] : wider_) report_.wider[layer] = type.name();
+  for (const LayerParameter& parameter : model_.layer()) {
+    if (parameter.top_size() == 0 || IsInPlace(parameter)) continue;
+    const LayerBase& layer = *net.LayerByName(parameter.name());
+    LayerReport row;
+    row.layer = parameter.name();
+    row.layer_type = parameter.type();
+    row.blob = parameter.top(0);
+    row.type = layer.types().compute.name();
+    const Comparison& comparison = comparisons_.at(row.blob);
+    const auto range = RangeOf(net, row.blob);
+    row.low = 1;
+    double noise = 0;
+    if (range) {
+      const auto& [affine, type] = *range;
+      row.low = affine.scale * (type.info().code_min - affine.zero);
+      row.high = affine.scale * (type.info().code_max - affine.zero);
+      const auto chosen = ranges_.find(row.blob);
+      if (layer.Facts().range == LayerFacts::Range::kCarried) {
+        row.method = "carried";
+      } else if (chosen != ranges_.end()) {
+        row.method = chosen->second.method;
+      }
+      row.clipped_percent = 100 * comparison.clipped / std::max(comparison.count, 1.0);
+      noise = comparison.own_noise / std::max(comparison.signal, 1e-300);
+    }
+    if (layer.types().compute.is_quantized() && layer.Facts().weighted) {
+      noise += WeightNoise(*float_net_, changed_, row.layer, layer.types().compute);
+      const auto gain = rounding_gains_.find(row.layer);
+      const bool adapted = gain != rounding_gains_.end();
+      row.rounding = adapted ? "adaround" : "nearest";
+      if (adapted) row.rounding_gain = gain->second;
+    }
+    row.own_snr = Decibels(1, noise);
+    row.snr = Decibels(comparison.signal, comparison.noise);
+    row.cosine = comparison.cosine();
+    const auto histogram = histograms_.find(row.blob);
+    if (histogram != histograms_.end()) row.histogram = histogram->second;
+    report_.layers.push_back(std::move(row));
+  }
+  std::stable_sort(report_.layers.begin(), report_.layers.end(),
+                   [&](const LayerReport& a, const LayerReport& b) {
+                     return quantized() ? a.own_snr < b.own_snr : a.snr < b.snr;
+                   });
+}
+
+}  // namespace caffe

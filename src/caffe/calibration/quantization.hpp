@@ -1,0 +1,140 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "caffe.pb.h"
+#include "caffe/calibration/quantize_net.hpp"
+#include "caffe/net/net.hpp"
+#include "comparison.hpp"
+#include "test_nets.hpp"
+
+namespace caffe {
+
+struct MeasuredAccuracy {
+  std::optional<double> float_top1, top1, agreement;
+};
+
+// The state of QuantizeNet. Its functions are defined in files by subject.
+class Quantization {
+ public:
+  Quantization(const NetParameter& model, const NetParameter& weights, const BatchReader& read,
+               const QuantizeOptions& options);
+  QuantizedNet Run();
+
+ private:
+  struct Chosen {
+    ObservedRange range;
+    std::string method;
+  };
+  // Ranges, and weights to be quantized, for the weights of the float net.
+  struct Prepared {
+    std::unique_ptr<Net> float_net;
+    NetParameter changed;
+    std::map<std::string, ObservedRange> observed;
+    std::map<std::string, Histogram> histograms;
+    std::map<std::string, Chosen> ranges;
+    std::map<std::string, double> rounding_gains;
+    int64_t corrected_biases = 0;
+  };
+
+  bool quantized() const { return options_.type.is_quantized(); }
+  void Progress(const std::string& what, int64_t done, int64_t all) const {
+    if (options_.progress) options_.progress(what, done, all);
+  }
+
+  // quantization.cpp
+  // The weights must have all parameters of the net: fillers would hide what is missing.
+  void CheckWeights(const Net& net) const;
+  void MakeFloatNet();
+  void FindScores();
+  bool Read(int64_t index, Batch* batch) const;
+  QuantizedNet Result();
+  void FillReport(const Net& net);
+
+  // prepare_net.cpp
+  void Prepare();
+  void Calibrate();
+  void ChooseRanges();
+  // A blob that only a Concat reads gets the range of the Concat's top: its codes are then copied,
+  // while another range would round them a second time.
+  void TieRanges();
+  // Runs the float net with all blobs kept.
+  void ForEachCalibrationBatch(const char* what, const std::function<void()>& function);
+  // Chooses codes that reconstruct the layers' sums, where they are better than the nearest ones.
+  void RoundWeights();
+  void ChangeWeights();
+
+  // try_equalization.cpp
+  // The prepared state; the next one begins with a float net of the given weights.
+  Prepared Take(const NetParameter& weights);
+  // The noise of the scores, or of an output, on the first calibration batch, as a part of them.
+  double OutputNoise();
+  const std::string& Output() const;
+  // The square of the difference of the outputs on the current batch, as a part of their square.
+  double Change(const Net& other) const;
+  // Prepares the net with equalized channels, too, and takes the one with less noise.
+  void TryEqualization();
+
+  // tune_ranges.cpp
+  double ScoreNoise(const std::vector<Batch>& batches,
+                    const std::vector<std::vector<float>>& exact) const;
+  // Makes a range narrower or wider as long as the noise becomes less than `least`; returns whether
+  // it changed.
+  bool TuneRange(const std::string& blob, const std::function<double()>& noise, double* least);
+  void TuneRanges();
+
+  // typed_net.cpp
+  // A group is a layer with weights and the layers without weights that follow it.
+  void FindGroups();
+  // Adds the types of the quantized net.
+  NetParameter Typed(const NetParameter& layers) const;
+  NetParameter WithRanges() const;
+  std::unique_ptr<Net> QuantizedTestNet() const;
+
+  // measure_net.cpp
+  int64_t HeldOutEnd() const;
+  // Runs both nets over the held-out batches.
+  MeasuredAccuracy Measure(bool compare = false);
+  // The range in which a blob is quantized, if it is.
+  std::optional<std::pair<QuantRange, DataType>> RangeOf(const Net& net,
+                                                         const std::string& name) const;
+  void Compare(const Net& net);
+
+  // max_drop.cpp
+  double Drop(const MeasuredAccuracy& accuracy) const;
+  void Widen(const std::vector<int>& order, int64_t count);
+  // The groups by the noise that each makes in the scores when only its layers are quantized.
+  std::vector<int> GroupsByHarm();
+  void MeetMaxDrop();
+
+  const NetParameter given_;
+  const BatchReader& read_;
+  const QuantizeOptions& options_;
+  Device* device_;
+  NetParameter model_;    // with inputs instead of data layers, in float
+  NetParameter weights_;  // as given
+  NetParameter changed_;  // with rounded weights and corrected biases
+  std::map<std::string, double>
+      rounding_gains_;  // of layers with other codes than the nearest, in dB
+  std::unique_ptr<Net> float_net_;
+  std::map<std::string, LayerParameter> own_types_;  // layers with types in the given model
+  std::map<std::string, ObservedRange> given_ranges_, observed_;
+  std::map<std::string, Histogram> histograms_;
+  std::map<std::string, Chosen> ranges_;
+  std::vector<std::vector<std::string>> groups_;  // of layers
+  std::map<std::string, DataType> fixed_, wider_;
+  std::map<std::string, Comparison> comparisons_;
+  std::vector<std::vector<int>> float_classes_;  // of the held-out batches
+  std::string scores_, labels_;
+  int64_t calibration_batches_ = 0;
+  MeasuredAccuracy accuracy_;
+  QuantizeReport report_;
+};
+
+}  // namespace caffe

@@ -1,0 +1,67 @@
+#include "test_nets.hpp"
+
+#include <algorithm>
+
+#include "caffe/layer/layer_traits.hpp"
+
+namespace caffe {
+
+std::unique_ptr<Net> TestNet(const NetParameter& model, Device* device) {
+  NetOptions options;
+  options.device = device;
+  options.phase = TEST;
+  options.seed = 1;
+  return std::make_unique<Net>(model, options);
+}
+
+void RemoveTypes(LayerParameter* layer) {
+  layer->clear_bottom_data_type();
+  layer->clear_compute_data_type();
+  layer->clear_top_data_type();
+  layer->clear_bottom_data_type_name();
+  layer->clear_compute_data_type_name();
+  layer->clear_top_data_type_name();
+}
+
+void SetTypes(DataType type, LayerParameter* layer) {
+  RemoveTypes(layer);
+  const auto number = static_cast<DataTypeProto>(type.info().proto);
+  layer->set_bottom_data_type(number);
+  layer->set_compute_data_type(number);
+  layer->set_top_data_type(number);
+}
+
+bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list,
+              const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool IsInPlace(const LayerParameter& layer) {
+  return layer.top_size() > 0 && Contains(layer.bottom(), layer.top(0));
+}
+
+NetParameter Layers(const Net& net) {
+  NetParameter layers;
+  net.ToProto(&layers);
+  for (LayerParameter& layer : *layers.mutable_layer()) layer.clear_blobs();
+  return layers;
+}
+
+NetParameter WithInputs(const Net& net) {
+  NetParameter layers = Layers(net);
+  for (LayerParameter& layer : *layers.mutable_layer()) {
+    if (!TraitsOf(layer.type()).data) continue;
+    LayerParameter input;
+    input.set_name(layer.name());
+    input.set_type("Input");
+    for (const std::string& top : layer.top()) {
+      input.add_top(top);
+      BlobShape* shape = input.mutable_input_param()->add_shape();
+      for (const int64_t extent : net.BlobByName(top)->shape()) shape->add_dim(extent);
+    }
+    layer = input;
+  }
+  return layers;
+}
+
+}  // namespace caffe

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "caffe.pb.h"
+#include "caffe/net/net.hpp"
+
+namespace caffe {
+
+// A net in phase TEST with a fixed seed.
+std::unique_ptr<Net> TestNet(const NetParameter& model, Device* device);
+void RemoveTypes(LayerParameter* layer);
+void SetTypes(DataType type, LayerParameter* layer);
+bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list, const std::string& name);
+bool IsInPlace(const LayerParameter& layer);
+// The layers of phase TEST, without weights and ranges.
+NetParameter Layers(const Net& net);
+// The same with Input layers instead of data layers.
+NetParameter WithInputs(const Net& net);
+
+}  // namespace caffe

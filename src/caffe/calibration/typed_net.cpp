@@ -1,0 +1,96 @@
+// The quantized net: types of layers, ranges and weights.
+#include <algorithm>
+#include <set>
+
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_traits.hpp"
+#include "quantization.hpp"
+
+namespace caffe {
+
+void Quantization::FindGroups() {
+  std::map<std::string, int> group_of_blob;
+  std::set<int> inner;  // groups that another group reads
+  for (const LayerParameter& layer : model_.layer()) {
+    const bool weighted = float_net_->LayerByName(layer.name())->Facts().weighted.has_value();
+    int group = -1;
+    for (const std::string& bottom : layer.bottom()) {
+      const int source = group_of_blob.count(bottom) ? group_of_blob.at(bottom) : -1;
+      if (group < 0) group = source;
+      if (weighted || (group >= 0 && source != group)) inner.insert(source);
+    }
+    if (weighted) {
+      group = static_cast<int>(groups_.size());
+      groups_.push_back({layer.name()});
+    } else if (group >= 0) {
+      groups_[group].push_back(layer.name());
+    }
+    for (const std::string& top : layer.top()) group_of_blob[top] = group;
+  }
+  if (!quantized() || !options_.float_scores) return;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (inner.count(static_cast<int>(g))) continue;
+    for (size_t i = 1; i < groups_[g].size(); ++i) {
+      const LayerParameter& layer = float_net_->LayerByName(groups_[g][i])->layer_param();
+      if (!IsInPlace(layer) && !own_types_.count(layer.name())) {
+        fixed_[layer.name()] = kFloat;
+      }
+    }
+  }
+}
+
+NetParameter Quantization::Typed(const NetParameter& layers) const {
+  NetParameter typed = layers;
+  typed.set_data_type(static_cast<DataTypeProto>(options_.type.info().proto));
+  typed.clear_data_type_name();
+  for (LayerParameter& layer : *typed.mutable_layer()) {
+    const LayerTraits& traits = TraitsOf(layer.type());
+    if (traits.input) RemoveTypes(&layer);
+    if (traits.data) continue;
+    const auto own = own_types_.find(layer.name());
+    if (own != own_types_.end()) {
+      RemoveTypes(&layer);
+      if (own->second.has_bottom_data_type())
+        layer.set_bottom_data_type(own->second.bottom_data_type());
+      if (own->second.has_compute_data_type())
+        layer.set_compute_data_type(own->second.compute_data_type());
+      if (own->second.has_top_data_type()) layer.set_top_data_type(own->second.top_data_type());
+      if (own->second.has_bottom_data_type_name())
+        layer.set_bottom_data_type_name(own->second.bottom_data_type_name());
+      if (own->second.has_compute_data_type_name())
+        layer.set_compute_data_type_name(own->second.compute_data_type_name());
+      if (own->second.has_top_data_type_name())
+        layer.set_top_data_type_name(own->second.top_data_type_name());
+      continue;
+    }
+    DataType type = options_.type;
+    if (fixed_.count(layer.name())) type = fixed_.at(layer.name());
+    const auto wide = wider_.find(layer.name());
+    if (wide != wider_.end() && type != kFloat) type = wide->second;
+    const auto& known = traits.types;
+    if (type != options_.type && std::find(known.begin(), known.end(), type) != known.end()) {
+      SetTypes(type, &layer);
+    }
+  }
+  return typed;
+}
+
+NetParameter Quantization::WithRanges() const {
+  NetParameter file = changed_;
+  for (const auto& [blob, chosen] : ranges_) {
+    QuantizerParameter* quantizer = file.add_quantizer();
+    quantizer->set_name(blob);
+    quantizer->set_observed_min(chosen.range.low);
+    quantizer->set_observed_max(chosen.range.high);
+    quantizer->set_method(chosen.method);
+  }
+  return file;
+}
+
+std::unique_ptr<Net> Quantization::QuantizedTestNet() const {
+  auto net = TestNet(Typed(model_), device_);
+  net->CopyTrainedLayersFrom(WithRanges());
+  return net;
+}
+
+}  // namespace caffe

@@ -1,0 +1,168 @@
+#include "caffe/device/register_type.hpp"
+
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/type_registry.hpp"
+#include "caffe/core/value_table.hpp"
+#include "caffe/device/program_cache.hpp"
+#include "caffe/device/runtime.hpp"
+#include "custom_type.hpp"
+#include "type_evaluator.hpp"
+
+namespace caffe {
+namespace {
+
+// What a table is made from; the program cache keeps it.
+struct Values {
+  std::vector<float> values;
+  std::vector<ValueTable::Step> steps;
+};
+
+void CheckBits(const std::string& name, int bits) {
+  CAFFE_CHECK(bits >= 2 && bits <= 16, "data type '", name, "': a type has 2 to 16 bits, not ",
+              bits);
+}
+
+// An encoder of known steps.
+ValueTable::Encoder EncoderOf(std::vector<ValueTable::Step> steps) {
+  return [steps = std::move(steps)](const float* values, uint32_t* codes, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, &values[i], sizeof bits);
+      codes[i] = ValueTable::CodeIn(steps, bits);
+    }
+  };
+}
+
+std::string Pack(const Values& values) {
+  std::string text;
+  for (const float value : values.values) text.append(reinterpret_cast<const char*>(&value), 4);
+  for (const ValueTable::Step& step : values.steps) {
+    text.append(reinterpret_cast<const char*>(&step.bits), 4);
+    text.append(reinterpret_cast<const char*>(&step.code), 2);
+  }
+  return text;
+}
+
+std::optional<Values> Unpack(const std::string& text, int bits) {
+  Values values;
+  const size_t floats = size_t{4} << bits;
+  if (text.size() < floats + 6 || (text.size() - floats) % 6 != 0) return std::nullopt;
+  values.values.resize(size_t{1} << bits);
+  std::memcpy(values.values.data(), text.data(), floats);
+  for (size_t at = floats; at < text.size(); at += 6) {
+    ValueTable::Step step{};
+    std::memcpy(&step.bits, &text[at], 4);
+    std::memcpy(&step.code, &text[at + 4], 2);
+    values.steps.push_back(step);
+  }
+  return values;
+}
+
+// The values and steps of two texts, from the program cache if they are there.
+std::shared_ptr<const ValueTable> Evaluate(const TypeInfo& info) {
+  std::set<std::string> included;
+  ProgramCache& cache = Runtime::Get().program_cache();
+  TypeInfo nameless = info;
+  nameless.name = nameless.word = "type";
+  const std::string key =
+      CacheKey({CustomFunctions(nameless, &included), Concat("values of ", info.bits, " bits"), "cpu",
+                "value table 1"});
+  if (const auto found = cache.Find(key)) {
+    if (const auto known = Unpack(found->binary, info.bits)) {
+      return std::make_shared<ValueTable>(info.name, info.bits, known->values,
+                                          EncoderOf(known->steps));
+    }
+  }
+  const auto evaluator = TypeEvaluator::Make(info);
+  std::vector<uint32_t> codes(size_t{1} << info.bits);
+  for (uint32_t code = 0; code < codes.size(); ++code) codes[code] = code;
+  std::vector<float> values(codes.size());
+  evaluator->Values(codes.data(), values.data(), codes.size());
+  auto table = std::make_shared<ValueTable>(info.name, info.bits, values,
+                                            [&](const float* floats, uint32_t* to, size_t count) {
+                                              evaluator->Codes(floats, to, count);
+                                            });
+  ProgramCache::Entry entry;
+  entry.binary = Pack({table->values(), table->steps()});
+  cache.Store(key, "cpu", "type " + info.name, entry);
+  return table;
+}
+
+bool SameTable(const ValueTable& a, const ValueTable& b) {
+  return Pack({a.values(), a.steps()}) == Pack({b.values(), b.steps()});
+}
+
+// A type of this name that is equal; throws if it is another one.
+std::optional<DataType> Registered(const TypeInfo& info, const ValueTable* table) {
+  const std::optional<DataType> found = FindDataType(info.name);
+  if (!found) return std::nullopt;
+  const TypeInfo& known = found->info();
+  const bool same = found->is_custom() && known.bits == info.bits &&
+                    known.to_float == info.to_float && known.from_float == info.from_float &&
+                    (!table || SameTable(*table, TableOf(*found)));
+  CAFFE_CHECK(same, "data type '", info.name, "' exists and is another type; types cannot be ",
+              "changed: choose another name");
+  return found;
+}
+
+// One registration at a time, so that an equal one finds the first.
+DataType Add(TypeInfo info, std::shared_ptr<const ValueTable> table) {
+  info.make_table = [table] { return std::make_unique<ValueTable>(*table); };
+  return AddDataType(std::move(info));
+}
+
+std::mutex& Registering() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+TypeInfo Described(const std::string& name, int bits) {
+  TypeInfo info;
+  info.name = name;
+  info.word = "custom_" + name;
+  info.kind = TypeKind::kCustom;
+  info.bits = bits;
+  return info;
+}
+
+}  // namespace
+
+DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
+                      const std::string& from_float) {
+  TypeInfo info = Described(name, bits);
+  CheckTypeName(name);
+  CheckBits(name, bits);
+  CAFFE_CHECK(!to_float.empty() && !from_float.empty(), "data type '", name,
+              "': needs two texts, to_float and from_float");
+  info.to_float = to_float;
+  info.from_float = from_float;
+  const std::lock_guard lock(Registering());
+  if (const auto known = Registered(info, nullptr)) return *known;
+  return Add(info, Evaluate(info));
+}
+
+DataType RegisterType(const std::string& name, int bits,
+                      const std::function<float(uint32_t)>& to_float,
+                      const std::function<uint32_t(float)>& from_float) {
+  const TypeInfo info = Described(name, bits);
+  CheckTypeName(name);
+  CheckBits(name, bits);
+  CAFFE_CHECK(to_float, "data type '", name, "': needs a function to_float");
+  std::vector<float> values;
+  for (uint32_t code = 0; code < 1u << bits; ++code) values.push_back(to_float(code));
+  const auto encoder = [&](const float* floats, uint32_t* codes, size_t count) {
+    for (size_t i = 0; i < count; ++i) codes[i] = from_float(floats[i]);
+  };
+  const auto table = std::make_shared<const ValueTable>(
+      name, bits, values, from_float ? encoder : ValueTable::Nearest(name, values));
+  const std::lock_guard lock(Registering());
+  if (const auto known = Registered(info, table.get())) return *known;
+  return Add(info, table);
+}
+
+}  // namespace caffe

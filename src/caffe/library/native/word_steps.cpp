@@ -1,0 +1,413 @@
+// Products of codes of 16 bits, see byte_steps.hpp. Compiled once per instruction level, as
+// CAFFE_HOST_LEVEL, and once with AVX512-VNNI, as v4_bytes.
+#include "caffe/library/native/byte_steps.hpp"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "caffe/device/cpu/host_entry.h"
+// Each file needs the ones before it.
+// clang-format off
+#include "dialect/host.h"
+#include "dialect/common.h"
+// clang-format on
+
+namespace caffe {
+namespace {
+
+#include "math/requantize.h"
+
+// Products of a byte without a sign and 16 bits: the sum of this many fits 32 bits.
+constexpr long kSlice = 256;
+
+// The code of a sum that includes the bias.
+u16 Code(const ByteOutput& o, i64 sum, long channel) {
+  const i64 r = o.negative_multiplier
+                    ? requantize_slope(sum, o.multiplier[channel], o.shift[channel],
+                                       o.negative_multiplier[channel], o.negative_shift[channel])
+                    : requantize_i64(sum, o.multiplier[channel], o.shift[channel]);
+  const i64 code = r + o.zero_y;
+  return static_cast<u16>(code < o.lowest ? o.lowest : code > o.highest ? o.highest : code);
+}
+
+// Channels [begin, end) of position i.
+void WindowsOf(const WordWindows& w, long i, long begin, long end) {
+  for (long c = begin; c < end; ++c) {
+    i64 sum = w.output.bias[c];
+    for (long t = 0; t < w.tap_stride; ++t) {
+      // A product has less than 32 bits.
+      sum += static_cast<i32>(w.taps[i * w.tap_stride + t][c]) *
+             static_cast<i32>(w.w[t * w.output.channels + c]);
+    }
+    w.y[i * w.y_stride + c] = Code(w.output, sum, c);
+  }
+}
+
+#if defined(__AVX512F__)
+
+// Vectors of 32 bits; and of 64 bits, which hold the even or the odd elements of one.
+constexpr long kLanes = 16;
+using V = __m512i;
+DEVICE_FN V Zero() { return _mm512_setzero_si512(); }
+DEVICE_FN V Set(int v) { return _mm512_set1_epi32(v); }
+DEVICE_FN V Set64(i64 v) { return _mm512_set1_epi64(v); }
+DEVICE_FN V Load(const void* p) { return _mm512_loadu_si512(p); }
+void Store(void* p, V v) { _mm512_storeu_si512(p, v); }
+DEVICE_FN V Add(V a, V b) { return _mm512_add_epi32(a, b); }
+DEVICE_FN V Sub(V a, V b) { return _mm512_sub_epi32(a, b); }
+DEVICE_FN V Add64(V a, V b) { return _mm512_add_epi64(a, b); }
+DEVICE_FN V Flip(V v, V bits) { return _mm512_xor_si512(v, bits); }
+DEVICE_FN V Pairs(V a, V b) { return _mm512_madd_epi16(a, b); }
+DEVICE_FN V AddPairs(V sum, V a, V b) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpwssd_epi32(sum, a, b);
+#else
+  return Add(sum, Pairs(a, b));
+#endif
+}
+DEVICE_FN V LowWords(V a, V b) { return _mm512_unpacklo_epi16(a, b); }
+DEVICE_FN V HighWords(V a, V b) { return _mm512_unpackhi_epi16(a, b); }
+DEVICE_FN V UpperHalf(V v) { return _mm512_srai_epi32(v, 16); }
+DEVICE_FN V LeftHalf(V v) { return _mm512_slli_epi32(v, 16); }
+DEVICE_FN V Product(V a, V b) { return _mm512_mul_epi32(a, b); }
+DEVICE_FN V ProductU(V a, V b) { return _mm512_mul_epu32(a, b); }
+DEVICE_FN V Odd(V v) { return _mm512_srli_epi64(v, 32); }
+DEVICE_FN V ShiftRight(V v, V n) { return _mm512_srlv_epi64(v, n); }
+DEVICE_FN V Sign(V v) { return _mm512_srai_epi64(v, 63); }
+DEVICE_FN V Sub64(V a, V b) { return _mm512_sub_epi64(a, b); }
+DEVICE_FN V Least(V v, V most) { return _mm512_min_epu64(v, most); }
+DEVICE_FN V Join(V even, V odd) {
+  return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+}
+DEVICE_FN V Between(V v, V low, V high) { return _mm512_min_epi32(_mm512_max_epi32(v, low), high); }
+// Of the lanes in the order of LowWords and HighWords.
+DEVICE_FN V Packed(V low, V high) { return _mm512_packus_epi32(low, high); }
+void StoreWords(u16* y, V v, long count) {
+  const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+  _mm256_mask_storeu_epi16(y, mask, _mm512_cvtepi32_epi16(v));
+}
+
+#elif defined(__AVX2__)
+
+constexpr long kLanes = 8;
+using V = __m256i;
+DEVICE_FN V Zero() { return _mm256_setzero_si256(); }
+DEVICE_FN V Set(int v) { return _mm256_set1_epi32(v); }
+DEVICE_FN V Set64(i64 v) { return _mm256_set1_epi64x(v); }
+DEVICE_FN V Load(const void* p) { return _mm256_loadu_si256(static_cast<const V*>(p)); }
+void Store(void* p, V v) { _mm256_storeu_si256(static_cast<V*>(p), v); }
+DEVICE_FN V Add(V a, V b) { return _mm256_add_epi32(a, b); }
+DEVICE_FN V Sub(V a, V b) { return _mm256_sub_epi32(a, b); }
+DEVICE_FN V Add64(V a, V b) { return _mm256_add_epi64(a, b); }
+DEVICE_FN V Flip(V v, V bits) { return _mm256_xor_si256(v, bits); }
+DEVICE_FN V Pairs(V a, V b) { return _mm256_madd_epi16(a, b); }
+DEVICE_FN V AddPairs(V sum, V a, V b) { return Add(sum, Pairs(a, b)); }
+DEVICE_FN V LowWords(V a, V b) { return _mm256_unpacklo_epi16(a, b); }
+DEVICE_FN V HighWords(V a, V b) { return _mm256_unpackhi_epi16(a, b); }
+DEVICE_FN V UpperHalf(V v) { return _mm256_srai_epi32(v, 16); }
+DEVICE_FN V LeftHalf(V v) { return _mm256_slli_epi32(v, 16); }
+DEVICE_FN V Product(V a, V b) { return _mm256_mul_epi32(a, b); }
+DEVICE_FN V ProductU(V a, V b) { return _mm256_mul_epu32(a, b); }
+DEVICE_FN V Odd(V v) { return _mm256_srli_epi64(v, 32); }
+DEVICE_FN V ShiftRight(V v, V n) { return _mm256_srlv_epi64(v, n); }
+DEVICE_FN V Sign(V v) { return _mm256_cmpgt_epi64(Zero(), v); }
+DEVICE_FN V Sub64(V a, V b) { return _mm256_sub_epi64(a, b); }
+DEVICE_FN V Least(V v, V most) { return _mm256_blendv_epi8(v, most, _mm256_cmpgt_epi64(v, most)); }
+DEVICE_FN V Join(V even, V odd) {
+  return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+DEVICE_FN V Between(V v, V low, V high) { return _mm256_min_epi32(_mm256_max_epi32(v, low), high); }
+DEVICE_FN V Packed(V low, V high) { return _mm256_packus_epi32(low, high); }
+void StoreWords(u16* y, V v, long count) {
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  if (count == kLanes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(y), words);
+    return;
+  }
+  u16 all[kLanes];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(all), words);
+  for (long i = 0; i < count; ++i) y[i] = all[i];
+}
+
+#endif
+
+#if defined(__AVX2__)
+
+// Sums of 64 bits of the even and of the odd channels of a vector.
+struct Sums {
+  V even, odd;
+};
+
+// The requantization of a vector of channels. For shifts of at least 33, requantize_magnitude has one
+// formula for sums of any size.
+struct Factors {
+  Sums bias, right, rounding;
+  V multiplier, zero, lowest, highest;
+};
+
+bool IsFast(const ByteOutput& o, long channel, long count) {
+  if (o.negative_multiplier) return false;
+  for (long c = channel; c < channel + count; ++c) {
+    if (o.shift[c] < 33) return false;
+  }
+  return true;
+}
+
+// Lane i is channel order[i]; those of -1 are not used. `offsets` is added to the bias.
+Factors MakeFactors(const ByteOutput& o, const long* order, const i64* offsets) {
+  alignas(64) i64 bias[2][kLanes / 2], right[2][kLanes / 2], rounding[2][kLanes / 2];
+  alignas(64) i32 multiplier[kLanes];
+  for (long i = 0; i < kLanes; ++i) {
+    const long c = order[i];
+    const i64 shift = c < 0 ? 33 : o.shift[c];
+    bias[i % 2][i / 2] = c < 0 ? 0 : o.bias[c] + (offsets ? offsets[i] : 0);
+    multiplier[i] = c < 0 ? 0 : o.multiplier[c];
+    right[i % 2][i / 2] = shift - 32;
+    rounding[i % 2][i / 2] = shift - 33 > 62 ? 0 : i64{1} << (shift - 33);
+  }
+  const auto both = [](const i64(*values)[kLanes / 2]) {
+    return Sums{Load(values[0]), Load(values[1])};
+  };
+  return {both(bias),    both(right),   both(rounding), Load(multiplier),
+          Set(o.zero_y), Set(o.lowest), Set(o.highest)};
+}
+
+DEVICE_FN V Requantized(V sum, V bias, V multiplier, V right, V rounding) {
+  // Beyond all codes.
+  const V most = Set64(1 << 20), s = Add64(sum, bias), sign = Sign(s);
+  const V a = Sub64(Flip(s, sign), sign);
+  const V upper = ProductU(Odd(a), multiplier), lower = Odd(ProductU(a, multiplier));
+  const V r = Least(ShiftRight(Add64(Add64(upper, lower), rounding), right), most);
+  return Sub64(Flip(r, sign), sign);
+}
+
+DEVICE_FN V Codes(const Sums& sums, const Factors& f) {
+  const V even = Requantized(sums.even, f.bias.even, f.multiplier, f.right.even, f.rounding.even);
+  const V odd = Requantized(sums.odd, f.bias.odd, Odd(f.multiplier), f.right.odd, f.rounding.odd);
+  return Between(Add(Join(even, odd), f.zero), f.lowest, f.highest);
+}
+
+// --- Products ------------------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+constexpr int kRows = 6;
+#else
+constexpr int kRows = 3;
+#endif
+constexpr int kVectors = 2;  // of channels at a time
+
+// Where vector j of channels begins in packed weights: in another block of channels, or in the same.
+const short* WeightsOf(const short* b, long depth, long vector) {
+  const long channel = vector * kLanes;
+  return b + channel / kByteChannels * kByteChannels * depth + channel % kByteChannels * 2;
+}
+
+// wide += low + 256 high.
+void Flush(V low, V high, bool first, Sums* wide) {
+  const V one = Set64(1), factor = Set64(256);
+  V even = Add64(Product(low, one), Product(high, factor));
+  V odd = Add64(Product(Odd(low), one), Product(Odd(high), factor));
+  if (!first) {
+    even = Add64(even, Load(&wide->even));
+    odd = Add64(odd, Load(&wide->odd));
+  }
+  Store(&wide->even, even);
+  Store(&wide->odd, odd);
+}
+
+// The sums of a slice, of R planes and C vectors of channels. Plane r belongs to row r / 2.
+template <int R, int C>
+__attribute__((noinline)) void Slice(long pairs, const u8* a, long plane, long a_stride,
+                                     const short* const* b, i32* sums) {
+  V c[R][C];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) c[r][j] = Zero();
+  }
+  for (long k = 0; k < pairs; ++k) {
+    V w[C];
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) w[j] = Load(b[j] + k * 2 * kByteChannels);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      int two;
+      __builtin_memcpy(&two, a + r / 2 * a_stride + r % 2 * plane + 4 * k, 4);
+      const V x = Set(two);
+#pragma GCC unroll 2
+      for (int j = 0; j < C; ++j) c[r][j] = AddPairs(c[r][j], x, w[j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) Store(sums + (r * C + j) * kLanes, c[r][j]);
+  }
+}
+
+// Sums of R rows and C vectors of channels.
+template <int R, int C>
+void Dots(long depth, const u8* a, long a_stride, const short* const* b, Sums (*wide)[kVectors]) {
+  alignas(64) i32 sums[R * C * 2 * kLanes];
+  for (long begin = 0; begin < depth; begin += kSlice) {
+    const long end = depth - begin < kSlice ? depth : begin + kSlice;
+    const short* slice[C];
+    for (int j = 0; j < C; ++j) slice[j] = b[j] + begin * kByteChannels;
+    Slice<2 * R, C>((end - begin) / 2, a + 2 * begin, 2 * depth, a_stride, slice, sums);
+    for (int r = 0; r < R; ++r) {
+      for (int j = 0; j < C; ++j) {
+        const i32* low = sums + (2 * r * C + j) * kLanes;
+        Flush(Load(low), Load(low + C * kLanes), begin == 0, &wide[r][j]);
+      }
+    }
+  }
+}
+
+// Codes of one row and one vector of channels.
+void StoreCodes(const WordTile& t, const Factors& f, bool fast, long channel, const Sums& sums,
+                u16* y) {
+  const long rest = t.output.channels - channel, count = rest < kLanes ? rest : kLanes;
+  if (fast) return StoreWords(y + channel, Codes(sums, f), count);
+  alignas(64) i64 all[2][kLanes / 2];
+  Store(all[0], sums.even);
+  Store(all[1], sums.odd);
+  for (long i = 0; i < count; ++i) {
+    const long c = channel + i;
+    y[c] = Code(t.output, all[i % 2][i / 2] + t.output.bias[c], c);
+  }
+}
+
+template <int R, int C>
+void Rows(const WordTile& t, long row, long channel, const short* const* b, const Factors* f,
+          const bool* fast) {
+  Sums wide[R][kVectors];
+  Dots<R, C>(t.depth, t.a + row * t.a_stride, t.a_stride, b, wide);
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < C; ++j) {
+      StoreCodes(t, f[j], fast[j], channel + j * kLanes, wide[r][j], t.y + (row + r) * t.y_stride);
+    }
+  }
+}
+
+template <int C> void Columns(const WordTile& t, long channel) {
+  const short* b[C];
+  Factors f[C];
+  bool fast[C];
+  for (int j = 0; j < C; ++j) {
+    const long first = channel + j * kLanes, rest = t.output.channels - first;
+    b[j] = WeightsOf(reinterpret_cast<const short*>(t.b), t.depth, first / kLanes);
+    long order[kLanes];
+    for (long i = 0; i < kLanes; ++i) order[i] = i < rest ? first + i : -1;
+    fast[j] = IsFast(t.output, first, rest < kLanes ? rest : kLanes);
+    f[j] = MakeFactors(t.output, order, nullptr);
+  }
+  long row = 0;
+  for (; row + kRows <= t.rows; row += kRows) Rows<kRows, C>(t, row, channel, b, f, fast);
+  for (; row < t.rows; ++row) Rows<1, C>(t, row, channel, b, f, fast);
+}
+
+void TileOf(const WordTile& t) {
+  for (long channel = 0; channel < t.output.channels; channel += kVectors * kLanes) {
+    if (channel + kLanes < t.output.channels) {
+      Columns<2>(t, channel);
+    } else {
+      Columns<1>(t, channel);
+    }
+  }
+}
+
+// --- Windows of single channels ------------------------------------------------------------------
+
+constexpr long kMostTaps = 64;
+
+// 2 kLanes channels. Pairs of taps are multiplied as codes - 32768, so that the sums of two products
+// fit 32 bits. The sum of these pairs is known modulo 2^32, and the sum of their upper halves exactly:
+// the difference is the sum of up to 2^16 lower halves without sign.
+void WindowsOfVector(const WordWindows& w, long channel) {
+  const ByteOutput& o = w.output;
+  long order[2][kLanes];
+  i64 offsets[2][kLanes];
+  for (long i = 0; i < 2 * kLanes; ++i) {
+    // LowWords has the first four of each eight channels.
+    const long half = i / 4 % 2, lane = i / 8 * 4 + i % 4, c = channel + i;
+    i64 sum = 0;
+    for (long t = 0; t < w.tap_stride; ++t) sum += w.w[t * o.channels + c];
+    order[half][lane] = c;
+    offsets[half][lane] = 32768 * sum;
+  }
+  const Factors f[2] = {MakeFactors(o, order[0], offsets[0]), MakeFactors(o, order[1], offsets[1])};
+  const V top = Set(static_cast<int>(0x80008000u)), half = Set64(65536), one = Set64(1);
+  V weights[kMostTaps];
+  for (long t = 0; t < w.tap_stride; t += 2) {
+    const short* first = w.w + t * o.channels + channel;
+    weights[t] = LowWords(Load(first), Load(first + o.channels));
+    weights[t + 1] = HighWords(Load(first), Load(first + o.channels));
+  }
+  for (long i = 0; i < w.positions; ++i) {
+    const u16* const* taps = w.taps + i * w.tap_stride;
+    V sum[2] = {Zero(), Zero()}, upper[2] = {Zero(), Zero()};
+    for (long t = 0; t < w.tap_stride; t += 2) {
+      const V a = Flip(Load(taps[t] + channel), top), b = Flip(Load(taps[t + 1] + channel), top);
+      const V p[2] = {Pairs(LowWords(a, b), weights[t]), Pairs(HighWords(a, b), weights[t + 1])};
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        sum[h] = Add(sum[h], p[h]);
+        upper[h] = Add(upper[h], UpperHalf(p[h]));
+      }
+    }
+    V codes[2];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const V lower = Sub(sum[h], LeftHalf(upper[h]));
+      const Sums wide{Add64(Product(upper[h], half), ProductU(lower, one)),
+                      Add64(Product(Odd(upper[h]), half), Odd(lower))};
+      codes[h] = Codes(wide, f[h]);
+    }
+    Store(w.y + i * w.y_stride + channel, Packed(codes[0], codes[1]));
+  }
+}
+
+#endif
+
+template <class T> void Split(const u16* from, long count, long depth, T* to) {
+  for (long i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] & 255);
+  for (long i = 0; i < count; ++i) to[depth + i] = static_cast<T>(from[i] >> 8);
+  for (long i = count; i < depth; ++i) to[i] = to[depth + i] = 0;
+}
+
+}  // namespace
+
+#define CAFFE_JOIN_(a, b) a##b
+#define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
+
+#if defined(__AVX2__)
+void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile& t) { TileOf(t); }
+#endif
+
+void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows& w) {
+  long channel = 0;
+#if defined(__AVX2__)
+  for (; channel + 2 * kLanes <= w.output.channels; channel += 2 * kLanes) {
+    if (w.tap_stride <= kMostTaps && IsFast(w.output, channel, 2 * kLanes)) {
+      WindowsOfVector(w, channel);
+      continue;
+    }
+    for (long i = 0; i < w.positions; ++i) WindowsOf(w, i, channel, channel + 2 * kLanes);
+  }
+#endif
+  for (long i = 0; i < w.positions; ++i) WindowsOf(w, i, channel, w.output.channels);
+}
+
+void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short* from, long count, long depth,
+                                                void* to) {
+  Split(from, count, depth, static_cast<u16*>(to));
+}
+
+#if defined(__AMX_INT8__)
+void split_words_amx(const unsigned short* from, long count, long depth, void* to) {
+  Split(from, count, depth, static_cast<u8*>(to));
+}
+#endif
+
+}  // namespace caffe

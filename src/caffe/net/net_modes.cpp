@@ -1,0 +1,200 @@
+// The modes of quantizers, and quantizing and dequantizing in float.
+#include <algorithm>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/weighted_layer.hpp"
+#include "caffe/quant/observer.hpp"
+#include "net_ranges.hpp"
+#include "pseudo_tops.hpp"
+
+namespace caffe {
+
+bool NetRanges::set_mode(QuantizerMode mode) {
+  if (active()) changed_ = true;
+  TakeMovedRanges();
+  mode_ = mode;
+  modes_.clear();
+  return SetWeights();
+}
+
+bool NetRanges::set_pseudo_type(DataType type) {
+  CAFFE_CHECK(type == kQuant8 || type == kQuant16, "net ", wiring_.name,
+              ": pseudo-quantization to ", type.name(), " is not supported (known: int8 int16)");
+  TakeMovedRanges();
+  pseudo_type_ = type;
+  pseudo_types_.clear();
+  return SetWeights();
+}
+
+void NetRanges::TakeMovedRanges() {
+  for (const auto& [name, quantizer] : pseudo_) {
+    const auto range = quantizer->moved() ? quantizer->Read() : std::nullopt;
+    if (!range) continue;
+    loaded_[name] = {range->low, range->high};
+    methods_.erase(name);
+    observers_.erase(name);
+  }
+  pseudo_.clear();
+}
+
+void NetRanges::CheckQuantizer(const std::string& name) const {
+  const std::vector<std::string> known = Quantizers();
+  CAFFE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), "net ", wiring_.name,
+              " has no quantizer '", name, "'");
+}
+
+bool NetRanges::SetMode(const std::string& quantizer, QuantizerMode mode) {
+  CheckQuantizer(quantizer);
+  changed_ = true;
+  modes_[quantizer] = mode;
+  return SetWeights();
+}
+
+bool NetRanges::SetPseudoType(const std::string& quantizer, DataType type) {
+  CheckQuantizer(quantizer);
+  CAFFE_CHECK(type == kQuant8 || type == kQuant16, "quantizer ", quantizer,
+              ": pseudo-quantization to ", type.name(), " is not supported (known: int8 int16)");
+  if (type != PseudoTypeOf(quantizer)) {
+    if (const auto range = KnownRange(quantizer)) loaded_[quantizer] = {range->low, range->high};
+    pseudo_.erase(quantizer);
+  }
+  pseudo_types_[quantizer] = type;
+  return SetWeights();
+}
+
+QuantizerMode NetRanges::ModeOf(const std::string& quantizer) const {
+  const auto own = modes_.find(quantizer);
+  return own == modes_.end() ? mode_ : own->second;
+}
+
+DataType NetRanges::PseudoTypeOf(const std::string& quantizer) const {
+  const auto own = pseudo_types_.find(quantizer);
+  return own == pseudo_types_.end() ? pseudo_type_ : own->second;
+}
+
+std::vector<std::string> NetRanges::Quantizers() const {
+  std::vector<std::string> names;
+  for (const Node& node : wiring_.nodes) {
+    if (node.added()) continue;
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      names.push_back(wiring_.RangeName(node, static_cast<int>(t)));
+    }
+    if (node.layer->Facts().weighted) names.push_back(WeightsQuantizer(*node.layer));
+  }
+  return names;
+}
+
+bool NetRanges::HasMode(QuantizerMode mode) const {
+  return mode_ == mode || std::any_of(modes_.begin(), modes_.end(),
+                                      [&](const auto& own) { return own.second == mode; });
+}
+
+bool NetRanges::active() const {
+  return HasMode(CAFFE_QUANT_OBSERVE) || HasMode(CAFFE_QUANT_PSEUDO);
+}
+
+bool NetRanges::SetWeights() {
+  bool changed = false;
+  for (const auto& layer : wiring_.layers) {
+    auto* weighted = dynamic_cast<WeightedLayer*>(layer.get());
+    if (!weighted) continue;
+    const std::string name = WeightsQuantizer(*layer);
+    std::optional<DataType> type;
+    if (ModeOf(name) == CAFFE_QUANT_PSEUDO) type = PseudoTypeOf(name);
+    std::optional<DataType>& now = weights_[layer->name()];
+    if (now == type) continue;
+    weighted->set_pseudo_weights(type);
+    now = type;
+    changed = true;
+  }
+  return changed;
+}
+
+std::optional<PseudoQuantizer::Range> NetRanges::KnownRange(const std::string& name) const {
+  const auto pseudo = pseudo_.find(name);
+  if (pseudo != pseudo_.end() && pseudo->second->moved()) return pseudo->second->Read();
+  const auto observer = observers_.find(name);
+  if (observer != observers_.end()) {
+    const RangeObserver::Range range = observer->second->Read();
+    if (range.observed) return PseudoQuantizer::Range{range.low, range.high};
+  }
+  const auto loaded = loaded_.find(name);
+  if (loaded == loaded_.end()) return std::nullopt;
+  return PseudoQuantizer::Range{loaded->second.low, loaded->second.high};
+}
+
+bool NetRanges::Moves(const std::string& name) const {
+  if (wiring_.phase != TRAIN) return false;
+  if (resets_.count(name)) return true;
+  // A method that clips chose the range: the smallest and the largest value would be another one.
+  const auto method = methods_.find(name);
+  return method == methods_.end() || method->second == "min_max" || observers_.count(name) > 0;
+}
+
+bool NetRanges::IsMoved(const std::string& name) const {
+  const auto found = pseudo_.find(name);
+  return found != pseudo_.end() && found->second->moved();
+}
+
+PseudoQuantizer& NetRanges::Pseudo(const std::string& name, DataType type) {
+  const auto found = pseudo_.find(name);
+  if (found != pseudo_.end()) return *found->second;
+  std::optional<PseudoQuantizer::Range> range;
+  if (wiring_.phase != TRAIN || !resets_.count(name)) range = KnownRange(name);
+  auto quantizer = std::make_unique<PseudoQuantizer>(type, PseudoTypeOf(name), range, device_);
+  return *(pseudo_[name] = std::move(quantizer));
+}
+
+void NetRanges::AfterRepeat(const Node& node) {
+  if (node.added()) return;
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    const std::string name = wiring_.RangeName(node, static_cast<int>(t));
+    if (node.top[t]->type().is_float() && ModeOf(name) == CAFFE_QUANT_PSEUDO) {
+      ForwardPseudo(node, static_cast<int>(t), name, true);
+    }
+  }
+}
+
+void NetRanges::ForwardPseudo(const Node& node, int top, const std::string& name, bool repeats) {
+  if (pseudo_tops_.empty()) pseudo_tops_ = FindPseudoTops(wiring_);
+  BlobBase& blob = *node.top[top];
+  PseudoQuantizer& quantizer = Pseudo(name, blob.type());
+  if (!repeats && Moves(name)) quantizer.Observe(blob);
+  if (!pseudo_tops_[&node - wiring_.nodes.data()][top]) return;
+  if (quantizer.has_range()) {
+    quantizer.Quantize(&blob);
+  } else {
+    log::WarnOnce(Concat("net ", wiring_.name, ": blob ", name, " has no range yet; mode pseudo ",
+                         "does not quantize it. Train in mode pseudo, or load a calibrated file"));
+  }
+}
+
+void NetRanges::BeforeBackward(const Node& node) {
+  if (node.added() || pseudo_tops_.empty()) return;
+  const std::vector<bool>& tops = pseudo_tops_[&node - wiring_.nodes.data()];
+  for (size_t t = 0; t < tops.size(); ++t) {
+    if (!tops[t]) continue;
+    const std::string name = wiring_.RangeName(node, static_cast<int>(t));
+    const auto found = pseudo_.find(name);
+    if (ModeOf(name) != CAFFE_QUANT_PSEUDO || found == pseudo_.end()) continue;
+    if (found->second->has_range()) found->second->Backward(node.top[t]);
+  }
+}
+
+void NetRanges::CopyFrom(const NetRanges& other) {
+  loaded_ = other.All();
+  methods_ = other.methods_;
+  for (const auto& [name, quantizer] : other.pseudo_) {
+    if (quantizer->moved()) methods_.erase(name);
+  }
+  for (const auto& [name, quantizer] : pseudo_) {
+    const auto found = loaded_.find(name);
+    if (found != loaded_.end()) quantizer->SetRange({found->second.low, found->second.high});
+  }
+  changed_ = true;
+}
+
+}  // namespace caffe

@@ -1,0 +1,131 @@
+#include "pseudo_tops.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
+
+namespace caffe {
+namespace {
+
+bool Has(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+class PseudoTops {
+ public:
+  explicit PseudoTops(const Wiring& wiring) : wiring_(wiring), nodes_(wiring.nodes) {
+    for (const Node& node : nodes_) facts_.push_back(node.layer->Facts());
+  }
+
+  std::vector<std::vector<bool>> Find() {
+    for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) FindInnerTops(n);
+    std::vector<std::vector<bool>> found;
+    std::set<int> coded;  // blobs that hold values of codes
+    for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+      const Node& node = nodes_[n];
+      found.emplace_back(node.top.size(), false);
+      const bool from_codes = !node.bottom_ids.empty() && coded.count(node.bottom_ids[0]) > 0;
+      for (size_t t = 0; t < node.top_ids.size(); ++t) {
+        const int id = node.top_ids[t];
+        const bool label = Has(traits(n).float_tops, static_cast<int>(t));
+        const bool rounds = !node.added() && !label && node.top[t]->type().is_float() &&
+                            (Rounds(n) || (!(Copies(n) && from_codes) && IsReadAsCodes(n, id)));
+        const bool inner = inner_.count({n, id}) > 0;
+        found[n][t] = rounds && !inner;
+        if (rounds || (Copies(n) && from_codes)) {
+          coded.insert(id);
+        } else {
+          coded.erase(id);
+        }
+      }
+    }
+    return found;
+  }
+
+ private:
+  const LayerTraits& traits(int n) const { return TraitsOf(nodes_[n].layer->type()); }
+
+  bool HasCodes(int n) const {
+    const auto& types = traits(n).types;
+    const LayerParameter& parameter = nodes_[n].layer->layer_param();
+    return std::find(types.begin(), types.end(), kQuant8) != types.end() &&
+           (!traits(n).quantizes || traits(n).quantizes(parameter));
+  }
+
+  // The tops have the values of bottom 0.
+  bool Copies(int n) const {
+    using Range = LayerFacts::Range;
+    return nodes_[n].added() || traits(n).converts || traits(n).moves_elements ||
+           facts_[n].range == Range::kCarried || facts_[n].range == Range::kSame;
+  }
+
+  bool Rounds(int n) const { return HasCodes(n) && !traits(n).data && !Copies(n); }
+
+  // Whether a layer with quantized types reads the version of a blob that node n writes.
+  bool IsReadAsCodes(int n, int id) const {
+    for (int m = n + 1; m < static_cast<int>(nodes_.size()); ++m) {
+      for (size_t b = 0; b < nodes_[m].bottom_ids.size(); ++b) {
+        if (nodes_[m].bottom_ids[b] != id) continue;
+        if (nodes_[m].added()) {
+          for (const int top : nodes_[m].top_ids) {
+            if (IsReadAsCodes(m, top)) return true;
+          }
+        } else if (Rounds(m) && !Has(traits(m).float_bottoms, static_cast<int>(b))) {
+          return true;
+        }
+      }
+      if (Has(nodes_[m].top_ids, id)) return false;
+    }
+    return false;
+  }
+
+  // The only node that reads the version of a blob that node n writes; -1 if there is none, or several.
+  int OnlyReader(int n, int id) const {
+    int reader = -1;
+    for (int m = n + 1; m < static_cast<int>(nodes_.size()); ++m) {
+      if (Has(nodes_[m].bottom_ids, id)) {
+        if (reader >= 0) return -1;
+        reader = m;
+      }
+      if (Has(nodes_[m].top_ids, id)) break;
+    }
+    return reader;
+  }
+
+  void FindInnerTops(int first) {
+    const auto& weighted = facts_[first].weighted;
+    if (!weighted || nodes_[first].top.size() != 1) return;
+    int last = first;
+    for (bool ends = false; !ends;) {
+      const int id = nodes_[last].top_ids[0], next = OnlyReader(last, id);
+      if (next < 0 || nodes_[next].added() || nodes_[next].bottom.size() != 1 ||
+          nodes_[next].top.size() != 1) {
+        return;
+      }
+      const LayerFacts& facts = facts_[next];
+      const bool maps = facts.affine || facts.normalized || facts.channel_scale;
+      using Kind = Activation::Kind;
+      const Kind kind = facts.pointwise ? facts.pointwise->kind : Kind::kNone;
+      ends = kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip ||
+             kind == Kind::kPReLU;
+      if (!(maps && weighted->folds) && !(ends && weighted->activates)) return;
+      inner_.insert({last, id});
+      last = next;
+    }
+  }
+
+  const Wiring& wiring_;
+  const std::vector<Node>& nodes_;
+  std::vector<LayerFacts> facts_;
+  std::set<std::pair<int, int>> inner_;  // node and blob
+};
+
+}  // namespace
+
+std::vector<std::vector<bool>> FindPseudoTops(const Wiring& wiring) {
+  return PseudoTops(wiring).Find();
+}
+
+}  // namespace caffe

@@ -1,0 +1,225 @@
+#include "caffe/device/register_type.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/type_registry.hpp"
+#include "caffe/core/value_table.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/device/runtime.hpp"
+#include "support/devices.hpp"
+
+namespace caffe {
+namespace {
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void ExpectMessage(const std::function<void()>& call, const std::string& part) {
+  EXPECT_NE(MessageOf(call).find(part), std::string::npos) << MessageOf(call);
+}
+
+// Sets a variable of the environment for a scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(RegisterTypeTest, TextsGiveTheTableOfTheFormula) {
+  const DataType type =
+      RegisterType("fp6", 6, "small_float_value(code, 3, 2, 0)", "small_float_code(v, 3, 2, 0)");
+  EXPECT_EQ(DataTypeByName("fp6"), type);
+  EXPECT_EQ(type.bytes(), 1u);
+  EXPECT_TRUE(type.is_float());
+  const ValueTable& table = TableOf(type);
+  EXPECT_EQ(table.Value(0x0c), 1);    // 2^(3 - 3)
+  EXPECT_EQ(table.Value(0x1e), 24);   // 2^(7 - 3) 1.5: 1.75 is NaN
+  EXPECT_EQ(table.Value(1), 0.0625);  // 2^(1 - 3) / 4
+  EXPECT_EQ(table.Code(100), 0x1eu);
+  EXPECT_EQ(table.Code(-1.1f), 0x2cu);
+  EXPECT_TRUE(std::isnan(table.Value(table.Code(NAN))));
+}
+
+// Bodies of functions, and functions of the dialect.
+TEST(RegisterTypeTest, BodiesMayHaveStatements) {
+  const DataType type =
+      RegisterType("log8", 8,
+                   "const float e = (float)(i32)(code & 127u) - 64.0f;\n"
+                   "const float size = exp_f32(e * 0.25f);\n"
+                   "return code & 128u ? -size : size;",
+                   "const float size = v < 0 ? -v : v;\n"
+                   "const float e = log_f32(size) * 4.0f + 64.5f;\n"
+                   "const u32 code = size != size || e < 0 ? 0u : e > 127.0f ? 127u : (u32)e;\n"
+                   "return v < 0 ? code | 128u : code;");
+  const ValueTable& table = TableOf(type);
+  EXPECT_EQ(table.Value(64), 1);
+  EXPECT_NEAR(table.Value(68), std::exp(1.0), 1e-6);
+  for (uint32_t code = 1; code < 127; ++code) EXPECT_EQ(table.Code(table.Value(code)), code);
+}
+
+TEST(RegisterTypeTest, FunctionsRoundToNearestWithoutASecondOne) {
+  const auto value = [](uint32_t code) {
+    return static_cast<float>(static_cast<int8_t>(code)) / 16;
+  };
+  const DataType type = RegisterType("fixed8", 8, value);
+  const ValueTable& table = TableOf(type);
+  EXPECT_EQ(table.Code(1), 16u);
+  EXPECT_EQ(table.Code(1.03125f), 16u);  // a tie: to the even code
+  EXPECT_EQ(table.Code(1.09375f), 18u);  // another one
+  EXPECT_EQ(table.Code(-100), 128u);
+  EXPECT_EQ(table.Code(NAN), 0u);
+  // Another rounding is another type.
+  ExpectMessage([&] { RegisterType("fixed8", 8, value, [](float) { return 0u; }); },
+                "exists and is another type");
+  EXPECT_EQ(RegisterType("fixed8", 8, value), type);
+}
+
+TEST(RegisterTypeTest, RegisteringAgainReturnsTheSameType) {
+  const char* const to = "(float)code";
+  const char* const from = "v > 0 ? (v < 15.0f ? (u32)v : 15u) : 0u";
+  const DataType type = RegisterType("again", 4, to, from);
+  EXPECT_EQ(RegisterType("again", 4, to, from), type);
+  ExpectMessage([&] { RegisterType("again", 5, to, from); }, "'again' exists and is another type");
+  ExpectMessage([&] { RegisterType("half", 4, to, from); }, "'half' exists and is another type");
+}
+
+TEST(RegisterTypeTest, InvalidTypesAreErrors) {
+  const char* const to = "(float)code";
+  const char* const from = "v > 1.0f ? 1u : 0u";
+  ExpectMessage([&] { RegisterType("bad", 1, to, from); }, "2 to 16 bits, not 1");
+  ExpectMessage([&] { RegisterType("bad", 17, to, from); }, "2 to 16 bits, not 17");
+  ExpectMessage([&] { RegisterType("3d", 8, to, from); }, "cannot be named '3d'");
+  ExpectMessage([&] { RegisterType("bad", 8, "", from); }, "needs two texts");
+  ExpectMessage([&] { RegisterType("bad", 8, to, "300u"); }, "gives the code 300 for");
+  ExpectMessage([&] { RegisterType("bad", 8, to, "as_u32(v) & 255u"); }, "must be monotonic");
+  const std::string message = MessageOf([&] { RegisterType("bad", 8, "value_of(code)", from); });
+  EXPECT_NE(message.find("'bad': its texts do not compile by"), std::string::npos) << message;
+  EXPECT_NE(message.find("value_of"), std::string::npos) << message;
+  EXPECT_NE(message.find("bad.to_float"), std::string::npos) << message;
+  const auto failing = [](uint32_t) -> float { throw std::runtime_error("no value"); };
+  EXPECT_THROW(RegisterType("bad", 8, failing), std::runtime_error);
+  // The name stays free.
+  EXPECT_NO_THROW(RegisterType("bad", 8, to, from));
+}
+
+// The program cache keeps the values, so that a second process needs no compiler. Here another name
+// stands for the second process.
+TEST(RegisterTypeTest, ValuesAreCached) {
+  const char* const to = "(float)code * 0.5f";
+  const char* const from = "v > 0 ? (v < 7.5f ? (u32)(v * 2.0f) : 15u) : 0u";
+  const DataType first = RegisterType("cached_a", 4, to, from);
+  const Variable failing("CAFFE_CXX", "/bin/false");
+  const DataType second = RegisterType("cached_b", 4, to, from);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(TableOf(second).values(), TableOf(first).values());
+  EXPECT_EQ(TableOf(second).Code(2.2f), 4u);
+  ExpectMessage([&] { RegisterType("cached_c", 4, to, "v > 3.0f ? 6u : 1u"); },
+                "do not compile by /bin/false");
+}
+
+// Conversion on a device: all codes to float and back, and floats around every change of code.
+class TypeKernelTest : public testing::TestWithParam<Device*> {
+ protected:
+  static std::vector<uint8_t> Run(Device* device, DataType from, const void* source, DataType to,
+                                  int64_t count) {
+    auto kernel = ProgramBuilder(device, "convert")
+                      .Types({kFloat, from, to})
+                      .Body("quant/convert")
+                      .Build()
+                      ->CreateKernel("convert");
+    const int64_t in_bytes = count * static_cast<int64_t>(from.bytes());
+    const int64_t out_bytes = count * static_cast<int64_t>(to.bytes());
+    const DevicePtr x = device->Allocate(in_bytes, "x"), y = device->Allocate(out_bytes, "y");
+    device->Upload(x, source, in_bytes);
+    kernel->Launch(count, {count, x.ReadOnly(), y, 1.0, 1.0, 0.0, 0.0});
+    std::vector<uint8_t> result(out_bytes);
+    device->Download(result.data(), y, out_bytes);
+    device->Free(x);
+    device->Free(y);
+    return result;
+  }
+};
+
+std::vector<DataType> TypesOfEveryKind() {
+  return {
+      DataTypeByName("fp8_e4m3"),
+      DataTypeByName("fp8_e5m2"),
+      DataTypeByName("posit8"),
+      DataTypeByName("float10"),
+      RegisterType("kernel_fp6", 6, "small_float_value(code, 3, 2, 1)",
+                   "small_float_code(v, 3, 2, 1)"),
+      RegisterType("kernel_fixed8", 8,
+                   [](uint32_t code) { return static_cast<float>(static_cast<int8_t>(code)) / 8; }),
+      RegisterType("kernel_fixed12", 12, [](uint32_t code) {
+        return static_cast<float>(static_cast<int>(code ^ 2048) - 2048) / 64;
+      })};
+}
+
+TEST_P(TypeKernelTest, EveryCodeHasTheValueOfTheTable) {
+  for (const DataType type : TypesOfEveryKind()) {
+    const int64_t count = int64_t{1} << type.info().bits;
+    std::vector<uint8_t> codes;
+    for (int64_t code = 0; code < count; ++code) {
+      codes.push_back(static_cast<uint8_t>(code));
+      if (type.bytes() == 2) codes.push_back(static_cast<uint8_t>(code >> 8));
+    }
+    const std::vector<uint8_t> bytes = Run(GetParam(), type, codes.data(), kFloat, count);
+    for (int64_t code = 0; code < count; ++code) {
+      float value;
+      std::memcpy(&value, &bytes[4 * code], 4);
+      const float expected = TableOf(type).Value(static_cast<uint32_t>(code));
+      if (expected != expected) {
+        EXPECT_NE(value, value) << type.name() << " " << code;
+      } else {
+        EXPECT_EQ(std::memcmp(&value, &expected, 4), 0) << type.name() << " " << code;
+      }
+    }
+  }
+}
+
+TEST_P(TypeKernelTest, EveryFloatHasTheCodeOfTheTable) {
+  for (const DataType type : TypesOfEveryKind()) {
+    const ValueTable& table = TableOf(type);
+    std::vector<uint32_t> bits;
+    for (const ValueTable::Step& step : table.steps()) {
+      bits.insert(bits.end(), {step.bits - 1, step.bits, step.bits + 1});
+    }
+    for (uint64_t b = 0; b < uint64_t{1} << 32; b += 99991)
+      bits.push_back(static_cast<uint32_t>(b));
+    const auto count = static_cast<int64_t>(bits.size());
+    const std::vector<uint8_t> codes = Run(GetParam(), kFloat, bits.data(), type, count);
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t code = type.bytes() == 1 ? codes[i] : codes[2 * i] | codes[2 * i + 1] << 8;
+      const uint32_t wanted = ValueTable::CodeIn(table.steps(), bits[i]);
+      const bool nan = (bits[i] & 0x7fffffff) > 0x7f800000;
+      // Of a NaN, a device may change the sign.
+      if (nan && table.Value(code) != table.Value(code)) continue;
+      ASSERT_EQ(code, wanted) << type.name() << " " << std::hex << bits[i];
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, TypeKernelTest, testing::ValuesIn(TestDevices()),
+                         [](const auto& info) {
+                           return TestName({info.param, kFloat});
+                         });
+
+}  // namespace
+}  // namespace caffe

@@ -1,0 +1,181 @@
+// Every layer of the float kinds in types of users, on every device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe/core/value_table.hpp"
+#include "caffe/device/register_type.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layers/memory_data_layer.hpp"
+#include "support/devices.hpp"
+#include "support/layer_samples.hpp"
+#include "support/layer_tester.hpp"
+
+namespace caffe {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// Numbers that each of the types holds exactly, with short products and sums.
+Numbers ShortNumbers(int64_t count, uint64_t seed) {
+  Numbers numbers = TestNumbers(count, seed);
+  for (double& number : numbers)
+    number = std::round(number * 8) / 8 + (number > 0 ? 0.125 : -0.125);
+  return numbers;
+}
+
+// A sample's layer with such numbers in bottoms and parameters.
+class Probe {
+ public:
+  Probe(const std::string& type, const LayerSample& sample, Device* device, DataType data_type)
+      : sample_(sample),
+        tester_("type: '" + type + "' " +
+                    (sample.parameters.find("phase") == std::string::npos ? "phase: TEST " : "") +
+                    sample.parameters,
+                device, TypeTriple::Equal(data_type), sample.bottoms, sample.tops) {
+    if (auto* memory = dynamic_cast<MemoryData*>(&tester_.layer())) {
+      memory->Reset(numbers_.data(), numbers_.data(), 2);
+    }
+    uint64_t seed = 11;
+    for (const auto& blob : tester_.layer().blobs()) {
+      Numbers values = ShortNumbers(blob->count(), ++seed);
+      for (double& value : values) value = std::abs(value);  // variances are positive
+      blob->SetData(values);
+    }
+    const std::vector<int>& labels = TraitsOf(type).float_bottoms;
+    for (size_t b = 0; b < sample.bottoms.size(); ++b) {
+      const auto bottom = static_cast<int>(b);
+      if (std::find(labels.begin(), labels.end(), bottom) != labels.end()) continue;
+      tester_.SetBottom(bottom, ShortNumbers(tester_.bottom(bottom).count(), b + 3));
+    }
+    if (!sample.second.empty()) tester_.SetBottom(1, sample.second);
+  }
+  LayerTester& tester() { return tester_; }
+  std::vector<Numbers> Forward() {
+    tester_.Forward();
+    std::vector<Numbers> tops;
+    for (int t = 0; t < sample_.tops; ++t) tops.push_back(tester_.Top(t));
+    return tops;
+  }
+  // The gradients of bottoms and parameters.
+  std::vector<Numbers> Backward() {
+    for (int t = 0; t < sample_.tops; ++t) {
+      tester_.SetTopDiff(t, ShortNumbers(tester_.top(t).count(), t + 31));
+    }
+    tester_.Backward();
+    std::vector<Numbers> diffs;
+    for (size_t b = 0; b < sample_.bottoms.size(); ++b) {
+      const auto bottom = static_cast<int>(b);
+      if (tester_.bottom(bottom).has_diff()) diffs.push_back(tester_.BottomDiff(bottom));
+    }
+    for (const auto& blob : tester_.layer().blobs()) {
+      if (blob->has_diff()) diffs.push_back(blob->DiffAsDouble());
+    }
+    return diffs;
+  }
+
+ private:
+  const LayerSample& sample_;
+  const std::vector<float> numbers_{1, 2, 3, 4, 5, 6, 7, 8};
+  LayerTester tester_;
+};
+
+// Types of a text in one and in two bytes, and one of a table.
+std::vector<DataType> Types() {
+  return {DataTypeByName("fp8_e4m3"), DataTypeByName("float10"),
+          RegisterType("layers_fixed8", 8, [](uint32_t code) {
+            return static_cast<float>(static_cast<int8_t>(code)) / 8;
+          })};
+}
+
+// On devices other than the CPU one type takes the time to compile; that all of them do is tested
+// in tests/device.
+std::vector<Device*> DevicesOf(DataType type) {
+  std::vector<Device*> devices = TestDevices();
+  if (type.name() == "fp8_e4m3") return devices;
+  std::erase_if(devices, [](Device* device) { return device->backend() != Backend::kCpu; });
+  return devices;
+}
+
+// A value that was rounded to a type may have been rounded before, in a sum or an exponential that
+// the layer stores: two steps of the type around it.
+void ExpectRounded(const std::vector<Numbers>& actual, const std::vector<Numbers>& wanted,
+                   DataType type, const std::string& what) {
+  ASSERT_EQ(actual.size(), wanted.size()) << what;
+  const double relative = type.name() == "fp8_e4m3" ? 0.13 : type.name() == "float10" ? 0.07 : 0.02;
+  // On devices a Deconvolution, and the gradient of a Convolution, adds columns of the type.
+  const bool columns = what.find("onvolution") != std::string::npos;
+  const double absolute = columns ? 0.3 : type.name() == "layers_fixed8" ? 0.26 : 0.02;
+  double limit = 0;
+  for (const float value : TableOf(type).values()) {
+    if (std::isfinite(value)) limit = std::max<double>(limit, value);
+  }
+  for (size_t a = 0; a < actual.size(); ++a) {
+    ASSERT_EQ(actual[a].size(), wanted[a].size()) << what;
+    for (size_t i = 0; i < actual[a].size(); ++i) {
+      const double expected = std::clamp(wanted[a][i], -limit, limit);
+      const double found = std::clamp(actual[a][i], -limit, limit);
+      ASSERT_NEAR(found, expected, relative * std::abs(expected) + absolute)
+          << what << ", array " << a << ", element " << i;
+    }
+  }
+}
+
+class CustomTypesTest : public testing::TestWithParam<std::string> {
+ protected:
+  static const LayerTraits& Traits() { return TraitsOf(GetParam()); }
+  static bool ComputesFloats() {
+    const auto& types = Traits().types;
+    return std::find(types.begin(), types.end(), kFloat) != types.end() && !Traits().converts;
+  }
+};
+
+// The tops are those of the float layer, rounded, and the same on every device.
+TEST_P(CustomTypesTest, Forward) {
+  if (!ComputesFloats()) GTEST_SKIP() << "no layer of the float kinds";
+  for (const LayerSample& sample : LayerSamples().at(GetParam())) {
+    Probe wide(GetParam(), sample, Runtime::Get().cpu(), kFloat);
+    const std::vector<Numbers> wanted = wide.Forward();
+    for (const DataType type : Types()) {
+      const std::string what = GetParam() + " " + sample.parameters + " in " + type.name();
+      Probe host(GetParam(), sample, Runtime::Get().cpu(), type);
+      const std::vector<Numbers> tops = host.Forward();
+      ExpectRounded(tops, wanted, type, what);
+      for (Device* device : DevicesOf(type)) {
+        Probe probe(GetParam(), sample, device, type);
+        ExpectRounded(probe.Forward(), tops, type, what + " on " + device->info().id);
+      }
+    }
+  }
+}
+
+// Backward runs in them, too.
+TEST_P(CustomTypesTest, Backward) {
+  if (!ComputesFloats() || !Traits().backward) GTEST_SKIP() << "no gradient in float kinds";
+  for (const LayerSample& sample : LayerSamples().at(GetParam())) {
+    // In the phase TEST the expectation, which has no gradient.
+    if (sample.parameters.find("STOCHASTIC") != std::string::npos) continue;
+    Probe wide(GetParam(), sample, Runtime::Get().cpu(), kFloat);
+    wide.Forward();
+    const std::vector<Numbers> wanted = wide.Backward();
+    for (const DataType type : Types()) {
+      if (type.name() == "layers_fixed8") continue;  // its steps are as large as gradients
+      const std::string what = GetParam() + " " + sample.parameters + " in " + type.name();
+      for (Device* device : DevicesOf(type)) {
+        Probe probe(GetParam(), sample, device, type);
+        probe.Forward();
+        ExpectRounded(probe.Backward(), wanted, type, what + " on " + device->info().id);
+      }
+    }
+  }
+}
+
+std::vector<std::string> AllNames() { return LayerRegistry::Get().Names(); }
+
+INSTANTIATE_TEST_SUITE_P(Layers, CustomTypesTest, testing::ValuesIn(AllNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace caffe

@@ -1,0 +1,38 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "caffe/core/error.hpp"
+#include "caffe/core/value_table.hpp"
+#include "caffe/device/register_type.hpp"
+#include "caffe/device/runtime.hpp"
+
+namespace caffe {
+namespace {
+
+// Without a compiler a device computes the texts; the values are the same.
+TEST(TypeValuesTest, DevicesComputeTextsWithoutACompiler) {
+  if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";
+  setenv("CAFFE_CXX", "/nonexistent/c++", 1);
+  // The comment keeps values of an earlier run in the program cache from being found.
+  const std::string comment = Concat(" /* ", getpid(), " */");
+  const DataType type =
+      RegisterType("e4m3_by_device", 8, "small_float_value(code, 4, 3, 0)" + comment,
+                   "small_float_code(v, 4, 3, 0)" + comment);
+  unsetenv("CAFFE_CXX");
+  const ValueTable &table = TableOf(type), &other = TableOf(DataTypeByName("fp8_e4m3"));
+  for (uint32_t code = 0; code < 256; ++code) {
+    const float value = table.Value(code), expected = other.Value(code);
+    EXPECT_TRUE(std::memcmp(&value, &expected, 4) == 0 || (value != value && expected != expected));
+  }
+  ASSERT_EQ(table.steps().size(), other.steps().size());
+  for (size_t i = 0; i < table.steps().size(); ++i) {
+    EXPECT_EQ(table.steps()[i].bits, other.steps()[i].bits);
+    EXPECT_EQ(table.steps()[i].code, other.steps()[i].code);
+  }
+}
+
+}  // namespace
+}  // namespace caffe

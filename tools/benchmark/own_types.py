@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Nets in fp8, posit8 and float10.
+
+--accuracy DATA classifies images of ImageNet by SqueezeNet in every type. --speed times nets of
+models/ in fp8_e4m3: as they are, whose kernels convert many elements at a time, and the float net
+with every element converted by itself after each layer. --casts counts the casts of these nets when
+their first and last layers with weights are float. Without an option: --speed and --casts.
+"""
+import argparse
+import datetime
+import os
+import re
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(ROOT, 'python'), os.path.join(ROOT, 'examples', 'squeezenet')]
+
+import numpy as np  # noqa: E402
+
+import caffe  # noqa: E402
+from caffe import _caffe  # noqa: E402
+from caffe.proto import caffe_pb2  # noqa: E402
+from facts import commit, processor, write_report  # noqa: E402
+
+NETS = ('lenet/lenet', 'squeezenet/deploy', 'alexnet/deploy', 'googlenet/deploy',
+        'mobilenet_v1/deploy', 'resnet50/deploy')
+TYPES = ('float', 'half', 'bfloat16', 'float10', 'fp8_e4m3', 'fp8_e5m2', 'posit8')
+TYPE = 'fp8_e4m3'
+SCALES = (1, 1 / 16)
+SCALED = ('fp8_e4m3', 'fp8_e5m2', 'posit8')
+ROUNDS = 5
+WEIGHTED = ('Convolution', 'InnerProduct')
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--accuracy', metavar='DATA',
+                        help='folder with squeezenet/ and imagenet-sample/')
+    parser.add_argument('--images', type=int, default=400, help='how many images (default: 400)')
+    parser.add_argument('--types', nargs='*', default=TYPES)
+    parser.add_argument('--speed', action='store_true')
+    parser.add_argument('--casts', action='store_true')
+    parser.add_argument('--nets', nargs='*', default=NETS)
+    parser.add_argument('--device', default='cpu')
+    parser.add_argument('--out', metavar='FILE', help='write the report to this file, too')
+    return parser.parse_args()
+
+
+def scores(net, images):
+    """The average of the last convolution: what the softmax reads, without its rounding."""
+    batch = np.zeros(net.blobs['data'].shape, np.float32)
+    batch[:len(images)] = images
+    net.forward(data=batch)
+    return net.blobs['pool_final'].float_data.reshape(len(batch), -1)[:len(images)].copy()
+
+
+def accuracy(arguments):
+    """Rows of a table: images right, and with the class of the float net."""
+    import evaluate
+    from google.protobuf import text_format
+    folder = os.path.join(arguments.accuracy, 'squeezenet')
+    with open(os.path.join(folder, 'deploy.prototxt')) as file:
+        model = text_format.Parse(file.read(), caffe_pb2.NetParameter())
+    model.input_dim[0] = 20
+    rows = [row for i, row in enumerate(evaluate.read_list(arguments.accuracy)) if i % 5]
+    rows = rows[:arguments.images]
+    images = np.stack([evaluate.load_image(path) for path, _ in rows])
+    labels = np.array([label for _, label in rows])
+    weights = os.path.join(folder, 'squeezenet_v1.0.caffemodel')
+    lines = ['| type | right of %d | same class as float |' % len(rows), '|---|---:|---:|']
+    exact = None
+    for name in dict.fromkeys(['float', *arguments.types]):
+        for scale in SCALES if name in SCALED else (1,):
+            model.data_type_name = name
+            net = caffe.Net(model, caffe.TEST, weights=weights)
+            # Every layer is homogeneous: with scaled images and biases all activations are scaled.
+            for parameters in net.params.values():
+                parameters[1].data[...] *= scale
+            found = np.concatenate([scores(net, scale * images[i:i + 20])
+                                    for i in range(0, len(images), 20)]).argmax(axis=1)
+            exact = found if exact is None else exact
+            title = name if scale == 1 else '%s, activations / %d' % (name, 1 / scale)
+            lines.append('| %s | %d | %.2f %% |' % (title, (found == labels).sum(),
+                                                    100 * (found == exact).mean()))
+    return lines
+
+
+def read(name):
+    net = caffe.io.read_net(os.path.join(ROOT, 'models', name + '.prototxt'))
+    for layer in net.layer:
+        if layer.type == 'Input':
+            layer.input_param.shape[0].dim[0] = 1
+    return net
+
+
+def best(call):
+    call()
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1000 * min(times)
+
+
+def fill(net):
+    values = np.random.RandomState(1).uniform(-1, 1, net.blobs[net.inputs[0]].shape)
+    net.blobs[net.inputs[0]].float_data = values
+
+
+def scalar_pass(net):
+    """A forward in float; each top is converted to codes and back, one element after the other."""
+    for name in net._layer_names:
+        net.forward(start=name, end=name)
+        for top in net.top_names[name]:
+            view = net.blobs[top].data
+            view[...] = _caffe._values_of_codes(TYPE, _caffe._codes_of_values(TYPE, view))
+
+
+def speed(arguments):
+    lines = ['| net | float | %s | float, converted by elements | ratio |' % TYPE,
+             '|---|---:|---:|---:|---:|']
+    for name in arguments.nets:
+        model = read(name)
+        caffe.set_random_seed(1)
+        wide = caffe.Net(model, caffe.TEST)
+        model.data_type_name = TYPE
+        caffe.set_random_seed(1)
+        narrow = caffe.Net(model, caffe.TEST)
+        fill(wide)
+        fill(narrow)
+        times = [best(wide.forward), best(narrow.forward), best(lambda: scalar_pass(wide))]
+        lines.append('| %s | %.2f ms | %.2f ms | %.2f ms | %.1f |' % (
+            name.split('/')[0], *times, times[2] / times[1]))
+    return lines
+
+
+def conversions():
+    """Elements per second of a Quantizer layer, and of a loop over elements."""
+    count = 1 << 22
+    lines = ['| conversion of %d elements | G/s |' % count, '|---|---:|']
+    values = np.random.RandomState(1).normal(size=count).astype(np.float32)
+    codes = _caffe._codes_of_values(TYPE, values)
+    for source, target in (('float', TYPE), (TYPE, 'float')):
+        text = caffe_pb2.NetParameter()
+        layer = text.layer.add(name='x', type='Input', top=['x'], top_data_type_name=source)
+        layer.input_param.shape.add(dim=[count])
+        text.layer.add(name='y', type='Quantizer', bottom=['x'], top=['y'],
+                       bottom_data_type_name=source, top_data_type_name=target)
+        net = caffe.Net(text, caffe.TEST)
+        net.blobs['x'].float_data = values
+        lines.append('| %s to %s, kernel | %.2f |' % (source, target,
+                                                      count / best(net.forward) / 1e6))
+        loop = ((lambda: _caffe._codes_of_values(TYPE, values)) if source == 'float'
+                else (lambda: _caffe._values_of_codes(TYPE, codes)))
+        lines.append('| %s to %s, by elements | %.2f |' % (source, target,
+                                                           count / best(loop) / 1e6))
+    return lines
+
+
+def log_of(make):
+    """What the library logs while it makes a net."""
+    with tempfile.TemporaryFile() as file:
+        error = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        caffe.set_logging_disabled(False)
+        try:
+            make()
+        finally:
+            caffe.set_logging_disabled(True)
+            os.dup2(error, 2)
+            os.close(error)
+        file.seek(0)
+        return file.read().decode()
+
+
+def casts(arguments):
+    lines = ['| net | casts before | casts | moved to fewer elements |', '|---|---:|---:|---:|']
+    for name in arguments.nets:
+        model = read(name)
+        model.data_type_name = TYPE
+        weighted = [layer for layer in model.layer if layer.type in WEIGHTED]
+        wide = [layer for layer in model.layer if layer.type == 'Input']
+        for layer in [*wide, weighted[0], weighted[-1]]:
+            layer.compute_data_type_name = 'float'
+        log = log_of(lambda: caffe.Net(model, caffe.TEST))
+        found = re.search(r'Casts between types: (\d+); (\d+) more .* and (\d+) moved', log)
+        left, omitted, moved = (int(number) for number in found.groups())
+        lines.append('| %s | %d | %d | %d |' % (name.split('/')[0], left + omitted, left, moved))
+    return lines
+
+
+def main():
+    arguments = parse_arguments()
+    caffe.set_logging_disabled(True)
+    caffe.set_device(arguments.device)
+    both = not (arguments.accuracy or arguments.speed or arguments.casts)
+    lines = ['%s, %s, %d processors, %s at %s' % (
+        datetime.date.today(), processor(), os.cpu_count(), caffe.device().name, commit()), '']
+    if arguments.accuracy:
+        lines += accuracy(arguments) + ['']
+    if arguments.speed or both:
+        lines += speed(arguments) + [''] + conversions() + ['']
+    if arguments.casts or both:
+        lines += casts(arguments) + ['']
+    write_report('\n'.join(lines), arguments.out)
+
+
+if __name__ == '__main__':
+    main()
