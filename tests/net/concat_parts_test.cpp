@@ -318,7 +318,7 @@ TEST(ConcatPartsOfCodesTest, OfOneRange) {
   net->UsePlaceholderRanges();
   for (const StepInfo& step : net->Steps()) {
     EXPECT_EQ(step.copies, 0) << step.name();
-    if (step.layer_types[0] == "Concat") EXPECT_EQ(step.library, "producers");
+    EXPECT_EQ(step.library == "producers", step.layer_types[0] == "Concat") << step.name();
   }
 }
 
