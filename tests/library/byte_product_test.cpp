@@ -510,10 +510,12 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
     const Method method = methods[i % 2];
     // Devices read 8 channels at once where 8 divides their number.
     const int64_t channels = i < 2 ? 300 : 304;
-    // With a stride of 4 the last windows lie beyond the image.
-    for (const auto& [kernel, stride, pad] :
-         {Window{3, 2, 0}, Window{3, 1, 1}, Window{2, 2, 0}, Window{11, 1, 0}, Window{13, 1, 6},
-          Window{1, 4, 0}}) {
+    std::vector<Window> windows{{3, 2, 0}, {3, 1, 1}, {2, 2, 0}};
+    // On devices each of them is a program. With a stride of 4 the last windows lie beyond the image.
+    if (device->host_accessible()) {
+      windows.insert(windows.end(), {{11, 1, 0}, {13, 1, 6}, {1, 4, 0}});
+    }
+    for (const auto& [kernel, stride, pad] : windows) {
       PoolDescriptor d;
       d.method = method;
       d.types = TypeTriple::Equal(type);

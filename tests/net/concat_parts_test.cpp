@@ -314,11 +314,11 @@ INSTANTIATE_TEST_SUITE_P(All, ChannelsLastPartsTest,
 
 // Codes of one range; those of several are in code_fusion_test.cpp.
 TEST(ConcatPartsOfCodesTest, OfOneRange) {
-  const auto net = MakeNet("data_type: CAFFE_INT8_QUANTIZED " + FireText(1), nullptr);
+  const auto net = MakeNet("data_type: CAFFE_INT16_QUANTIZED " + FireText(1), nullptr);
   net->UsePlaceholderRanges();
   for (const StepInfo& step : net->Steps()) {
     EXPECT_EQ(step.copies, 0) << step.name();
-    if (step.layer_types[0] == "Concat") EXPECT_EQ(step.library, "producers");
+    EXPECT_EQ(step.library == "producers", step.layer_types[0] == "Concat") << step.name();
   }
 }
 
