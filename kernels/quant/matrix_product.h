@@ -307,6 +307,15 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   const i32 vectors = columns * CODE_BYTES / OUT_VECTOR;
   GLOBAL u8* target = (GLOBAL u8*)BYTES_AT(y, 0) +
                       ((i64)row0 * y_row + group * group_out + col0) * CODE_BYTES;
+  // A part of a larger array may begin anywhere.
+  if (((u64)target & (OUT_VECTOR - 1)) != 0) {
+    const i32 bytes = columns * CODE_BYTES;
+    for (i32 e = t; e < TILE_M * bytes; e += ITEMS) {
+      const i32 row = e / bytes, at = e - row * bytes;
+      if (row0 + row < rows) target[(i64)row * y_row * CODE_BYTES + at] = memory[row * OUT_ROW + at];
+    }
+    return;
+  }
   for (i32 e = t; e < TILE_M * vectors; e += ITEMS) {
     const i32 row = e / vectors, at = (e - row * vectors) * OUT_VECTOR;
     if (row0 + row < rows) {

@@ -73,8 +73,9 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   }
 
   // Channels last in y, first or last in x.
-  void CheckConvolution(ConvDescriptor d, const CodeActivation& activation = {},
-                        int64_t pitch = 0) {
+  // y are the channels from `first` on of an array with `pitch` channels.
+  void CheckConvolution(ConvDescriptor d, const CodeActivation& activation = {}, int64_t pitch = 0,
+                        int64_t first = 0) {
     Numbers numbers(5);
     const int64_t most = type().info().code_max;
     std::vector<int64_t> x(d.batch * d.in_channels * d.geometry.input_count());
@@ -86,7 +87,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       d.epilogue.stages = {activation.activation};
       exact::Activate(activation, type(), &channels);
     }
-    Compare(d, x, w, channels, {}, pitch);
+    Compare(d, x, w, channels, {}, pitch, first);
   }
 
   // With the sum of a residual, and with ReLU behind it.
@@ -113,7 +114,8 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
 
   // `residual`, in kNCHW, is empty if the epilogue has no sum.
   void Compare(ConvDescriptor d, const std::vector<int64_t>& x, const std::vector<int64_t>& w,
-               const Channels& channels, const std::vector<int64_t>& residual, int64_t pitch) {
+               const Channels& channels, const std::vector<int64_t>& residual, int64_t pitch,
+               int64_t first = 0) {
     const int64_t in = d.geometry.input_count(), out = d.geometry.output_count();
     ConvDescriptor own = d;
     if (d.epilogue.sum()) own.epilogue.stages.clear();
@@ -122,7 +124,9 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       results[i] = channels.SumCode(results[i], residual[i], d.epilogue.stages.size() > 1,
                                     type().info().code_max);
     }
-    const auto exact = ChannelsLast(results, d.out_channels, out, pitch ? pitch : d.out_channels);
+    auto exact = ChannelsLast(results, d.out_channels, out, pitch ? pitch : d.out_channels);
+    exact.insert(exact.begin(), first, 7);
+    exact.resize(exact.size() - first);
     const Codes added(
         device(),
         exact::Pack(residual.empty() ? residual
@@ -145,6 +149,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
       const auto op = Multiplexer::ConvolutionBy("matrix", device(), d);
       test::Memory memory(device(), op.get());
       ConvArguments forward{from, weights, {}, {}, y};
+      forward.y = forward.y + first * static_cast<int64_t>(type().bytes());
       forward.quant = &arguments.arguments;
       if (d.epilogue.sum()) forward.epilogue.residual = added;
       forward = memory(forward);
@@ -283,7 +288,10 @@ TEST_P(MatrixTest, PartsOfLargerArrays) {
   CheckConvolution(Window(2, 8, {6, 6}, 20, {3, 3}, {}, {1, 1}), {}, 33);
   CheckConvolution(Window(2, 8, {6, 6}, 32, {3, 3}, {}, {1, 1}), {}, 48);
   CheckConvolution(Window(1, 16, {6, 6}, 16, {3, 3}, {}, {1, 1}, {}, 16), {}, 40);
-  EXPECT_EQ(ran_, 5);
+  // Rows of whole vectors that do not begin at one.
+  CheckConvolution(Window(2, 8, {6, 6}, 16, {3, 3}, {}, {1, 1}), {}, 32, 4);
+  CheckConvolution(Window(2, 8, {6, 6}, 16, {3, 3}, {}, {1, 1}), {}, 32, 16);
+  EXPECT_EQ(ran_, 9);
 }
 
 TEST_P(MatrixTest, AResidualSumRepeatsTheCodesOfSeparateLayers) {
