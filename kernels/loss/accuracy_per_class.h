@@ -1,4 +1,4 @@
-//! types: float
+//! types: once
 // The share of hits among the items of each class. Terms are those of accuracy_hits.
 KERNEL(accuracy_per_class, ARG(i64, channels), ARG(i64, items), IN(f32, labels), IN(f32, terms),
        OUT(f32, y)) {

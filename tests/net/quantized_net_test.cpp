@@ -505,7 +505,10 @@ TEST(NetRangesTest, JoiningBlobsOfTwoRangesNeedsOne) {
   NetParameter weights = Calibrated(text(kFloat));
   auto* ranges = weights.mutable_quantizer();
   for (int i = ranges->size() - 1; i >= 0; --i) {
-    if (ranges->Get(i).name() == "joined") ranges->DeleteSubrange(i, 1);
+    QuantizerParameter* range = ranges->Mutable(i);
+    // Observed ones are those of the joined blob.
+    if (range->name() == "a") range->set_observed_max(2 * range->observed_max() + 1);
+    if (range->name() == "joined") ranges->DeleteSubrange(i, 1);
   }
   const auto net = MakeNet(text(kQuant8), Cpu());
   net->CopyTrainedLayersFrom(weights);
