@@ -70,8 +70,8 @@ std::shared_ptr<const ValueTable> Evaluate(const TypeInfo& info) {
   TypeInfo nameless = info;
   nameless.name = nameless.word = "type";
   const std::string key =
-      CacheKey({CustomFunctions(nameless, &included), Concat("values of ", info.bits, " bits"), "cpu",
-                "value table 1"});
+      CacheKey({CustomFunctions(nameless, &included), Concat("values of ", info.bits, " bits"),
+                "cpu", "value table 1"});
   if (const auto found = cache.Find(key)) {
     if (const auto known = Unpack(found->binary, info.bits)) {
       return std::make_shared<ValueTable>(info.name, info.bits, known->values,
