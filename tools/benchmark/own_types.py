@@ -18,11 +18,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'python'), os.path.join(ROOT, 'examples', 'squeezenet')]
 
-import numpy as np  # noqa: E402
-
-import caffe  # noqa: E402
-from caffe import _caffe  # noqa: E402
-from caffe.proto import caffe_pb2  # noqa: E402
 from facts import commit, processor, write_report  # noqa: E402
 
 NETS = ('lenet/lenet', 'squeezenet/deploy', 'alexnet/deploy', 'googlenet/deploy',
@@ -51,6 +46,7 @@ def parse_arguments():
 
 def scores(net, images):
     """The average of the last convolution: what the softmax reads, without its rounding."""
+    import numpy as np
     batch = np.zeros(net.blobs['data'].shape, np.float32)
     batch[:len(images)] = images
     net.forward(data=batch)
@@ -59,6 +55,9 @@ def scores(net, images):
 
 def accuracy(arguments):
     """Rows of a table: images right, and with the class of the float net."""
+    import numpy as np
+    import caffe
+    from caffe.proto import caffe_pb2
     import evaluate
     from google.protobuf import text_format
     folder = os.path.join(arguments.accuracy, 'squeezenet')
@@ -89,6 +88,7 @@ def accuracy(arguments):
 
 
 def read(name):
+    import caffe
     net = caffe.io.read_net(os.path.join(ROOT, 'models', name + '.prototxt'))
     for layer in net.layer:
         if layer.type == 'Input':
@@ -107,12 +107,14 @@ def best(call):
 
 
 def fill(net):
+    import numpy as np
     values = np.random.RandomState(1).uniform(-1, 1, net.blobs[net.inputs[0]].shape)
     net.blobs[net.inputs[0]].float_data = values
 
 
 def scalar_pass(net):
     """A forward in float; each top is converted to codes and back, one element after the other."""
+    from caffe import _caffe
     for name in net._layer_names:
         net.forward(start=name, end=name)
         for top in net.top_names[name]:
@@ -121,6 +123,7 @@ def scalar_pass(net):
 
 
 def speed(arguments):
+    import caffe
     lines = ['| net | float | %s | float, converted by elements | ratio |' % TYPE,
              '|---|---:|---:|---:|---:|']
     for name in arguments.nets:
@@ -140,6 +143,10 @@ def speed(arguments):
 
 def conversions():
     """Elements per second of a Quantizer layer, and of a loop over elements."""
+    import numpy as np
+    import caffe
+    from caffe import _caffe
+    from caffe.proto import caffe_pb2
     count = 1 << 22
     lines = ['| conversion of %d elements | G/s |' % count, '|---|---:|']
     values = np.random.RandomState(1).normal(size=count).astype(np.float32)
@@ -163,6 +170,7 @@ def conversions():
 
 def log_of(make):
     """What the library logs while it makes a net."""
+    import caffe
     with tempfile.TemporaryFile() as file:
         error = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -195,6 +203,7 @@ def narrow_products(model):
 
 
 def casts(arguments):
+    import caffe
     lines = ['| net | float | casts before | casts | moved to fewer elements |',
              '|---|---|---:|---:|---:|']
     for name in arguments.nets:
@@ -212,6 +221,7 @@ def casts(arguments):
 
 def main():
     arguments = parse_arguments()
+    import caffe
     caffe.set_logging_disabled(True)
     caffe.set_device(arguments.device)
     both = not (arguments.accuracy or arguments.speed or arguments.casts)

@@ -17,6 +17,10 @@ int64_t RoundUp(int64_t bytes) {
   return (std::max<int64_t>(bytes, 1) + unit - 1) / unit * unit;
 }
 
+// By how much a cached buffer may be larger than the request that gets it. Small for large buffers, so
+// that a device holds what was asked for.
+int64_t MostWaste(int64_t bytes) { return bytes < (1 << 20) ? bytes / 4 : bytes / 64; }
+
 }  // namespace
 
 // If there is only the default stream, this does not ask for it: the device may not be open yet.
@@ -62,11 +66,11 @@ void BufferPool::OrderUse(std::span<const DevicePtr> pointers) {
   WaitFor(others);
 }
 
-// Takes a cached buffer of which at most a quarter is wasted; null if there is none. Prefers a
-// buffer that no other stream has used.
+// Takes a cached buffer that is not much too large; null if there is none. Prefers a buffer that no
+// other stream has used.
 DevicePtr BufferPool::TakeCached(int64_t size, int index) {
   const auto first = cached_.lower_bound(size);
-  const auto end = cached_.upper_bound(size + size / 4);
+  const auto end = cached_.upper_bound(size + MostWaste(size));
   auto found = first;
   while (found != end && (found->second.second.users & ~BitOf(index))) ++found;
   if (found == end) found = first;
