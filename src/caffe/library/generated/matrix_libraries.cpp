@@ -57,7 +57,7 @@ Problem Plain(const ConvDescriptor& d) {
   return p;
 }
 
-// The problem on an image that fold_input (kernels/conv/channels_last.h) makes: padding is part of
+// The problem on an image that fold_channels (kernels/conv/fold_spans.h) makes: padding is part of
 // it, and with strides each position holds the pixels of a stride, so that a window has as many
 // channels as vectors need.
 Problem Folded(const ConvDescriptor& d) {
