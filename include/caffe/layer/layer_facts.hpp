@@ -47,7 +47,7 @@ struct LayerFacts {
   // The range of a quantized top.
   enum class Range {
     kOwn,      // its own
-    kCarried,  // that of bottom 0: codes are copied unchanged
+    kCarried,  // that of bottom 0: codes are copied, or averaged
     kSame,     // its own; without one, that of bottom 0: the real values do not change
     kTied,     // its own; without one, that of the bottoms if they all have the same
   };
