@@ -2,7 +2,7 @@
 
 copy: the first symbols of a sequence, all others are blank. At its end the LSTM repeats them; it saw
     the last one as many steps ago as --delay says.
-add: a sequence of numbers, two of which are marked. At its end the LSTM tells their sum.
+add: a sequence of numbers, two of which are marked. At its end the LSTM must know their sum.
 
 Prints the error while it trains, and the result on new sequences. Exits with 1 if the task is not
 solved (--no-check: never).

@@ -272,6 +272,24 @@ TEST(RecurrentTest, ForwardsAreReplayed) {
   }
 }
 
+// The steps share the copies of their weights.
+TEST(RecurrentTest, DerivedWeightsDoNotGrowWithTheSteps) {
+  for (const auto kind : {Recurrence::kLSTM, Recurrence::kGRU}) {
+    for (const DataType type : {kFloat, kHalf}) {
+      for (const int phase : {0, 1}) {
+        std::vector<int64_t> bytes;
+        for (const int64_t steps : {3, 9}) {
+          RecurrentNet one(kind, Cpu(), type, {false, false, phase}, steps);
+          one.net->Forward();
+          bytes.push_back(one.net->memory_needs().derived);
+        }
+        EXPECT_EQ(bytes[0], bytes[1]) << TypeName(kind) << type.name() << phase;
+        if (type == kHalf) EXPECT_GT(bytes[0], 0);
+      }
+    }
+  }
+}
+
 TEST(RecurrentTest, OneStepWithExposedStates) {
   RecurrentNet one(Recurrence::kLSTM, Cpu(), kFloat, {false, true, 1, "", ""}, 1);
   one.net->Forward();
