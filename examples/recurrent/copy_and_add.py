@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """copy_and_add.py copy|add: an LSTM remembers what it read many steps ago.
 
 copy: the first symbols of a sequence, all others are blank. At its end the LSTM repeats them; it saw
@@ -12,14 +13,12 @@ import os
 import sys
 import time
 
-import numpy as np
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
-try:
-    import caffe
-except ImportError:
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'python'))
-    import caffe
-from caffe import layers as L
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
+import numpy as np  # noqa: E402
+from caffe import layers as L  # noqa: E402
 
 
 class Copy:

@@ -297,6 +297,27 @@ TEST(RecurrentTest, OneStepWithExposedStates) {
   EXPECT_NE(one.net->BlobByName("hT")->data_memory(), one.net->BlobByName("y")->data_memory());
 }
 
+// The net's debug_info writes lines of nested layers, and that of the layer only these.
+TEST(RecurrentTest, DebugLines) {
+  const auto lines = [](const std::string& net, const std::string& recurrent) {
+    RecurrentNet one(Recurrence::kLSTM, Cpu(), kFloat, {false, false, 1, net, "", recurrent});
+    testing::internal::CaptureStderr();
+    one.net->Forward();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string unit = "[Forward] Layer lstm/unit_1, top blob lstm/h_1 data: ";
+  const std::string own = "[Forward] Layer lstm, top blob y data: ";
+  const auto holds = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string none = lines("", ""), all = lines("debug_info: true", "");
+  const std::string nested = lines("", "debug_info: true");
+  EXPECT_FALSE(holds(none, unit) || holds(none, own)) << none;
+  EXPECT_TRUE(holds(all, unit) && holds(all, own)) << all;
+  EXPECT_TRUE(holds(nested, unit)) << nested;
+  EXPECT_FALSE(holds(nested, own)) << nested;
+}
+
 TEST(RecurrentTest, ErrorsNameTheShapes) {
   const auto message = [](const std::string& bottoms, const std::string& tops,
                           const std::string& parameter) {

@@ -75,7 +75,7 @@ void AddVisionFamilies(std::vector<Family>* all) {
   }
 }
 
-// Sequences of two steps: item n of the first axis is step n. A sequence begins where the mean of the
+// Item t of the first axis is step t of the sequences. A sequence begins where the mean of the
 // input is small.
 void AddRecurrentFamilies(std::vector<Family>* all) {
   for (const char* type : {"LSTM", "RNN", "GRU"}) {
