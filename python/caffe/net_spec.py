@@ -31,8 +31,8 @@ from .proto import caffe_pb2
 
 # Layers that use the message of another type; all others are found by the message's name.
 _SHARED_MESSAGES = {'ConvolutionDepthwise': 'convolution', 'Deconvolution': 'convolution',
-                    'DepthwiseConvolution': 'convolution', 'Im2col': 'convolution',
-                    'LSTM': 'recurrent', 'RNN': 'recurrent'}
+                    'DepthwiseConvolution': 'convolution', 'GRU': 'recurrent',
+                    'Im2col': 'convolution', 'LSTM': 'recurrent', 'RNN': 'recurrent'}
 
 # The fields that `data_type` of a layer sets.
 _TYPES_OF_A_LAYER = ('bottom_data_type', 'compute_data_type', 'top_data_type')
