@@ -38,7 +38,6 @@ TEST_P(MOEGatherLayerTest, CopiesRows) {
 
 TEST_P(MOEGatherLayerTest, Backward) {
   const auto [device, type] = GetParam();
-  if (!type.is_float()) return;
   LayerTester layer = Gather(device, type);
   layer.Forward();
   layer.RandomTopDiff();
@@ -55,8 +54,30 @@ TEST_P(MOEGatherLayerTest, Backward) {
   ExpectNear(layer.BottomDiff(0), expected, Tolerance(type), "dE/dx");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MOEGatherLayerTest,
-                         testing::ValuesIn(DevicesAndTypes(BuiltInTypes())),
+INSTANTIATE_TEST_SUITE_P(All, MOEGatherLayerTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+class QuantizedMOEGatherLayerTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(QuantizedMOEGatherLayerTest, CarriesCodesAndRange) {
+  const auto [device, type] = GetParam();
+  LayerTester layer = Gather(device, type);
+  const std::vector<int64_t> codes = TestCodes(12, type);
+  SetCodesOf(&layer.bottom(), codes);
+  layer.bottom().set_range({0.3, 99, true});
+  layer.Forward();
+  EXPECT_EQ(layer.top().range().scale, 0.3);
+  std::vector<int64_t> expected;
+  for (const double pair : kRows) {
+    for (int c = 0; c < 4; ++c) {
+      expected.push_back(pair < 0 ? 99 : codes[static_cast<size_t>(pair) / 2 * 4 + c]);
+    }
+  }
+  EXPECT_EQ(CodesOf(layer.top()), expected) << "rows without a pair hold the zero point";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedMOEGatherLayerTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(MOEGatherErrorTest, OtherNumberOfItems) {
