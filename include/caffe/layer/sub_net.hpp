@@ -55,6 +55,11 @@ class CompositeLayer : public LayerBase {
   // Called once, after Expand, with the layers that were made of the SubNet, after their SetUp, in
   // their order. Layers added by passes are not among them; layers nested in them are.
   virtual void Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) {}
+  // Throws if the nested layers cannot compute their tops from bottoms of these shapes. Called with
+  // the layer's own bottoms before a nested layer takes new shapes.
+  virtual void CheckShapes(const BlobVec& bottom) const {}
+  // Whether the debug lines of nested layers are written although the net's debug_info is off.
+  virtual bool debug_info() const { return false; }
 
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
