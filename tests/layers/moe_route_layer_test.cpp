@@ -101,10 +101,10 @@ TEST_P(MOERouteLayerTest, ReportsTheMeanUsage) {
   layer.Forward();
   layer.SetBottom(0, {1, 0, 1, 0, 0, 1, 0, 1});
   layer.Forward();
-  EXPECT_EQ(report->TakeUsage(), (std::vector<double>{0.75, 0.25}));
+  EXPECT_EQ(report->TakeUsage().at(0).shares, (std::vector<double>{0.75, 0.25}));
   EXPECT_TRUE(report->TakeUsage().empty());
   layer.Forward();
-  EXPECT_EQ(report->TakeUsage(), (std::vector<double>{0.5, 0.5}));
+  EXPECT_EQ(report->TakeUsage().at(0).shares, (std::vector<double>{0.5, 0.5}));
 }
 
 TEST_P(MOERouteLayerTest, NaNIsSelectedLastAndPropagates) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "caffe/layer/sub_net.hpp"
+#include "caffe/layer/usage_report.hpp"
 
 namespace caffe {
 
@@ -20,10 +21,26 @@ class LayerRegistry;
 //   z_loss_weight, balance_rate, capacity_factor.
 // Types: any bottoms. A nested net computes in its data_type; float if it has none. The gate is float,
 // or double if bottoms or tops are.
-class MOELayer final : public CompositeLayer {
+class MOELayer final : public CompositeLayer, public UsageReport {
  public:
   using CompositeLayer::CompositeLayer;
   SubNet Expand(const BlobVec& bottom, int tops) override;
+  void Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) override;
+  // Of this layer, and of MOE layers in its nets.
+  std::vector<ExpertUsage> TakeUsage() override;
+
+  // A blob of an expert.
+  struct ExpertBlob {
+    int expert = 0;
+    std::string layer;  // its name in the expert net
+    int index = 0;      // in the blobs of that layer
+    std::shared_ptr<BlobBase> blob;
+  };
+  // Expert by expert, if the layer is in a net.
+  std::vector<ExpertBlob> ExpertBlobs() const;
+
+ private:
+  std::vector<std::shared_ptr<LayerBase>> nested_;
 };
 
 }  // namespace caffe

@@ -45,7 +45,7 @@ class MOERoute : public LayerBase, public UsageReport {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  std::vector<double> TakeUsage() override;
+  std::vector<ExpertUsage> TakeUsage() override;
 
  private:
   bool balances() const { return !blobs_.empty(); }

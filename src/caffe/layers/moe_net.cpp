@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-MOENet::MOENet(const LayerParameter& layer, DataType real, DataType out)
-    : layer_(layer), parameter_(layer.moe_param()), real_(real), out_(out) {}
+MOENet::MOENet(const LayerParameter& layer, DataType real)
+    : layer_(layer), parameter_(layer.moe_param()), real_(real) {}
 
 std::string MOENet::Where() const { return Concat(layer_.name(), " (", layer_.type(), ")"); }
 
@@ -164,7 +164,6 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
     Add(Concat("gather", i), "MOEGather", {inputs[i], "rows", "slots"}, {gathered[i]});
   }
   const NestedLayers& net = nets_[0];
-  const size_t first = sub_.parameters.size();
   std::vector<LayerParameter> layers = net.WithPrefix("expert");
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerParameter& layer = layers[i];
@@ -185,21 +184,11 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
       }
     }
   }
-  CAFFE_CHECK(sub_.parameters.size() >= first, Where(), ": lost parameters");
   for (size_t o = 0; o < net.outputs().size(); ++o) {
     Add(Concat("combine", o), "MOECombine",
         {net.Blob(net.outputs()[o], "expert"), "weights", "slots", "rows"},
         {Concat("combined", o)});
   }
-}
-
-void MOENet::AddOutput(const std::string& blob, bool convert) {
-  if (!convert) return sub_.outputs.push_back(blob);
-  const std::string name = Concat("top", sub_.outputs.size());
-  LayerParameter* const cast = Add(name, "Quantizer", {blob}, {name});
-  cast->set_top_data_type(static_cast<DataTypeProto>(out_.info().proto));
-  if (out_.is_custom()) cast->set_top_data_type_name(out_.name());
-  sub_.outputs.push_back(name);
 }
 
 void MOENet::AddOutputs(const NestedLayers& gating, int tops) {
@@ -209,13 +198,12 @@ void MOENet::AddOutputs(const NestedLayers& gating, int tops) {
               ": has ", tops, " tops, but needs ", all, ": ", outputs,
               " outputs of an expert, the observed ", "and the expected usage",
               parameter_.gate_top_size() ? ", and each gate_top" : "");
-  for (int o = 0; o < outputs; ++o) AddOutput(Concat("combined", o), out_ != real_);
+  for (int o = 0; o < outputs; ++o) sub_.outputs.push_back(Concat("combined", o));
   if (tops == outputs) return;
-  AddOutput("observed", out_ != real_);
-  AddOutput("expected", out_ != real_);
-  // Blobs of the gating net may have any type.
-  for (const std::string& blob : parameter_.gate_top())
-    AddOutput(gating.Blob(blob, "gating"), true);
+  sub_.outputs.insert(sub_.outputs.end(), {"observed", "expected"});
+  for (const std::string& blob : parameter_.gate_top()) {
+    sub_.outputs.push_back(gating.Blob(blob, "gating"));
+  }
 }
 
 }  // namespace caffe

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +15,8 @@ namespace caffe {
 //   gating net -> MOERoute;  expert nets -> Concat -> MOECombine
 class MOENet {
  public:
-  // `real` is the type of the gate, `out` that of the tops.
-  MOENet(const LayerParameter& layer, DataType real, DataType out);
+  // `real` is the type of the gate.
+  MOENet(const LayerParameter& layer, DataType real);
   SubNet Build(int bottoms, int tops);
 
  private:
@@ -35,11 +34,10 @@ class MOENet {
   void AddAllExperts();
   void AddGroupedExperts(const std::vector<std::string>& inputs);
   void AddOutputs(const NestedLayers& gating, int tops);
-  void AddOutput(const std::string& blob, bool convert);
 
   const LayerParameter& layer_;
   const MOEParameter& parameter_;
-  DataType real_, out_;
+  DataType real_;
   int64_t experts_ = 0;
   bool all_ = false;
   std::vector<NestedLayers> nets_;  // of each expert

@@ -23,6 +23,9 @@ void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
   CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs probabilities of shape [N, E]; blob ",
               bottom[0]->name(), " has shape ", bottom[0]->shape_string());
   experts_ = bottom[0]->count(1);
+  CAFFE_CHECK(!parameter.has_experts() || parameter.experts() == experts_, Where(),
+              ": the gate has ", experts_, " outputs, but there are ", parameter.experts(),
+              " experts");
   select_ = parameter.has_select_experts() ? parameter.select_experts() : experts_;
   all_ = parameter.full_forward();
   CAFFE_CHECK(select_ >= 1 && select_ <= experts_, Where(), ": select_experts ", select_,
@@ -142,7 +145,7 @@ void MOERoute::Backward(const BlobVec& top, const std::vector<bool>& propagate_d
                      usage_sums_->Data(), bottom[0]->MutableDiff()});
 }
 
-std::vector<double> MOERoute::TakeUsage() {
+std::vector<ExpertUsage> MOERoute::TakeUsage() {
   used_->mutable_device_data();  // a replayed forward has written it
   std::vector<double> usage = used_->DataAsDouble();
   device()->Fill(used_->mutable_device_data(), 0, used_->bytes());
@@ -150,7 +153,7 @@ std::vector<double> MOERoute::TakeUsage() {
   usage.pop_back();
   if (forwards == 0) return {};
   for (double& share : usage) share /= forwards;
-  return usage;
+  return {{name(), usage}};
 }
 
 LayerFacts MOERoute::Facts() const {
