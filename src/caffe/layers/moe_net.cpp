@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-MOENet::MOENet(const LayerParameter& layer, DataType real)
-    : layer_(layer), parameter_(layer.moe_param()), real_(real) {}
+MOENet::MOENet(const LayerParameter& layer, DataType real, bool waits)
+    : layer_(layer), parameter_(layer.moe_param()), real_(real), waits_(waits) {}
 
 std::string MOENet::Where() const { return Concat(layer_.name(), " (", layer_.type(), ")"); }
 
@@ -70,7 +70,9 @@ std::string MOENet::WhyAll() const {
     if (!net.EqualTo(nets_[0])) return "the expert nets have different layers";
     if (net.SharesParameters()) return "layers of an expert net share parameters";
   }
-  return WhyNotGrouped(nets_[0].layers());
+  const std::string why = WhyNotGrouped(nets_[0].layers());
+  if (!why.empty() || !waits_) return why;
+  return "grouped layers would wait for the device, to read how many items each expert has";
 }
 
 LayerParameter* MOENet::Add(const std::string& name, const std::string& type,

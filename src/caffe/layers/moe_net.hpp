@@ -15,8 +15,8 @@ namespace caffe {
 //   gating net -> MOERoute;  expert nets -> Concat -> MOECombine
 class MOENet {
  public:
-  // `real` is the type of the gate.
-  MOENet(const LayerParameter& layer, DataType real);
+  // `real` is the type of the gate. `waits`: on the device a grouped layer waits for the routing.
+  MOENet(const LayerParameter& layer, DataType real, bool waits);
   SubNet Build(int bottoms, int tops);
 
  private:
@@ -38,6 +38,7 @@ class MOENet {
   const LayerParameter& layer_;
   const MOEParameter& parameter_;
   DataType real_;
+  bool waits_;
   int64_t experts_ = 0;
   bool all_ = false;
   std::vector<NestedLayers> nets_;  // of each expert
