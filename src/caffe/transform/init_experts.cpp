@@ -9,7 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/filler.hpp"
-#include "caffe/layers/moe_layer.hpp"
+#include "caffe/layer/has_experts.hpp"
 #include "caffe/net/net.hpp"
 
 namespace caffe {
@@ -53,12 +53,12 @@ class Starter {
     for (const LayerParameter& layer : dense.layer()) layers_[layer.name()] = &layer;
   }
 
-  void Start(const MOELayer& moe) {
+  void Start(const std::string& name, const HasExperts& moe) {
     std::map<std::string, ExpertStart> starts;  // by the names of layers without numbers
-    for (const MOELayer::ExpertBlob& one : moe.ExpertBlobs()) {
+    for (const ExpertBlob& one : moe.ExpertBlobs()) {
       const std::string own = WithoutNumber(one.layer);
       ExpertStart& start = starts[own];
-      start.layer = moe.name() + "/" + own;
+      start.layer = name + "/" + own;
       start.experts = std::max(start.experts, one.expert + 1);
       const auto exact = layers_.find(one.layer);
       const auto found = exact != layers_.end() ? exact : layers_.find(own);
@@ -76,7 +76,7 @@ class Starter {
 
  private:
   // Why the blob was not taken; empty if it was.
-  std::string Take(const LayerParameter& dense, const MOELayer::ExpertBlob& one) {
+  std::string Take(const LayerParameter& dense, const ExpertBlob& one) {
     if (one.index >= dense.blobs_size()) return "the dense layer has fewer blobs";
     const auto blob = MakeBlob(kFloat, one.blob->device(), {0}, "dense");
     blob->FromProto(dense.blobs(one.index));
@@ -103,10 +103,10 @@ std::vector<ExpertStart> InitExperts(const NetParameter& dense, double noise, ui
   Starter starter(dense, noise, seed);
   bool any = false;
   for (const auto& layer : net->layers()) {
-    const auto* const moe = dynamic_cast<const MOELayer*>(layer.get());
+    const auto* const moe = dynamic_cast<const HasExperts*>(layer.get());
     if (!moe) continue;
     any = true;
-    starter.Start(*moe);
+    starter.Start(layer->name(), *moe);
   }
   CAFFE_CHECK(any, "net ", net->name(), " has no MOE layer");
   std::vector<ExpertStart> report = starter.TakeReport();
