@@ -9,13 +9,17 @@
 namespace caffe {
 namespace {
 
-constexpr int kLeft = 60, kTitle = 24, kHeight = 180, kNames = 40, kBar = 22, kGap = 26;
+constexpr int kLeft = 60, kTitle = 24, kHeight = 180, kNames = 40, kBar = 28, kGap = 26;
 constexpr const char* kColours[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                     "#66ccee", "#aa3377", "#bbbbbb", "#332288"};
 
 std::string Number(double value) {
   char text[32];
-  std::snprintf(text, sizeof(text), value < 10 ? "%.2g" : "%.0f", value);
+  if (value >= 10000) {
+    std::snprintf(text, sizeof(text), "%.0fk", value / 1000);
+  } else {
+    std::snprintf(text, sizeof(text), value < 10 ? "%.2g" : "%.0f", value);
+  }
   return text;
 }
 
