@@ -248,7 +248,7 @@ TEST_F(BenchmarkCommandTest, TablesOfTheThesisHaveOurColumns) {
       cell.milliseconds = type == std::string("int8") ? 12.25 : 34.5;
       cell.memory = int64_t{1000} << 20;
       cell.plain_memory = int64_t{3000} << 20;
-      cell.storage = int64_t{61} << 20;
+      cell.storage = 61000000;
       run.cells.push_back(cell);
     }
   }
