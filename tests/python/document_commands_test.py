@@ -126,6 +126,8 @@ RULES = [
      Run(('FOLDER', '"$CIFAR"'), CPU, more=' --fraction 0.001')),
     ('examples/squeezenet/', r'python3 examples/squeezenet/evaluate\.py .*',
      Run((r'<data>.*', '--help'))),
+    ('examples/imagenet/', r'python3 examples/imagenet/\w+\.py .*', Run((r'(\.py).*', r'\1 --help'))),
+    ('models/', r'python3 models/\w+/generate\.py --types .*', Run(('FOLDER', '.'))),
     ('tools/benchmark/', r'(chrt -f 50 )?python3 …', Skip('an ellipsis for the lines above it')),
     ('tools/benchmark/', r'python3 tools/benchmark/\w+\.py.*', Run((r'(\.py).*', r'\1 --help'))),
 ]
