@@ -37,9 +37,10 @@ struct Parser {
   Parser() {
     app.set_help_flag();
     Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
-    Add("--model", options.model, "test time tune transform quantize", "the net, a prototxt")
+    Add("--model", options.model, "test time tune transform quantize moe-init",
+        "the net, a prototxt")
         ->type_name("FILE");
-    Add("--weights", options.weights, "train test time tune transform quantize benchmark",
+    Add("--weights", options.weights, "train test time tune transform quantize moe-init benchmark",
         "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
         "ones")
         ->type_name("FILE");
@@ -82,7 +83,7 @@ struct Parser {
         "operations, time");
     Add("--passes", options.passes, "transform", "names, separated by commas (default: all)")
         ->type_name("LIST");
-    Add("--out", options.out, "transform quantize benchmark",
+    Add("--out", options.out, "transform quantize moe-init benchmark",
         "names of the results, without extension")
         ->type_name("PREFIX");
     Add("--type", options.type, "transform quantize",
@@ -97,7 +98,12 @@ struct Parser {
         "for strip: the blobs to compute, separated by commas (default: outputs of the net and "
         "scores that losses read)")
         ->type_name("LIST");
-    Add("--seed", options.seed, "transform", "of the random inputs (default 1)")->type_name("N");
+    Add("--seed", options.seed, "transform moe-init", "of the random numbers (default 1)")
+        ->type_name("N");
+    Add("--noise", options.noise, "moe-init",
+        "the standard deviation of the random change of an expert's weights, as a share of that of "
+        "the weights (default 0.01)")
+        ->type_name("X");
     Add("--method", options.method, "quantize",
         "how ranges are chosen: auto (default), min_max, percentile, mse, kl or margin")
         ->type_name("METHOD");

@@ -26,6 +26,8 @@ struct Options {
   // caffe transform
   std::string passes = "all", shape, outputs;
   int64_t seed = 1;
+  // caffe moe-init
+  double noise = 0.01;
   // caffe quantize
   std::string method = "auto", rounding = "nearest", images, root, mean, crop;
   double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
