@@ -64,5 +64,6 @@ DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
 }
 #define CONSTANT __constant
 #define make_uint2(x, y) ((uint2)(x, y))
+#define make_int4(x, y, z, w) ((int4)(x, y, z, w))
 #define make_uint4(x, y, z, w) ((uint4)(x, y, z, w))
 #define make_float4(x, y, z, w) ((float4)(x, y, z, w))

@@ -210,8 +210,8 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       }
     }
   }
-  if (path == "quant/matrix_product" || path == "quant/windows") {
-    const bool depthwise = path == "quant/windows";
+  const bool depthwise = path == "quant/windows" || path == "quant/window_columns";
+  if (path == "quant/matrix_product" || depthwise) {
     for (DataType type : {kQuant8, kQuant16}) {
       // Tiles for few and many rows; sums of 32 and of 64 bits; vectors of 4 to 16 bytes.
       for (const int64_t channels : {4, 24, 64, 4096}) {

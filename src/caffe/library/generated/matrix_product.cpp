@@ -11,12 +11,6 @@
 
 namespace caffe {
 
-namespace {
-
-constexpr int64_t kOutGap = 16;  // bytes between rows of results in local memory
-
-}  // namespace
-
 // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
 // local memory; a compute unit has `resident` groups at a time. `units`: see
 // kernels/dialect/matrix.h.
@@ -24,41 +18,32 @@ struct MatrixProduct::Tile {
   int64_t m, n, k, stages, warps_m, warps_n, resident;
   int units = 1;
   int64_t items() const { return warps_m * warps_n * 32; }
-  // Of LOCAL_DYNAMIC: all steps, or later all results.
-  int64_t local_bytes() const {
-    return units == 2 ? std::max(stages * (m + n) * k, m * (n + kOutGap)) : 0;
-  }
+  int64_t local_bytes() const { return stages * (m + n) * k; }
 };
 
 namespace {
 
 using Tile = MatrixProduct::Tile;
 
-// At most 48 KiB for a work group: with steps of 128 bytes for warpgroups, less of the first cache was
-// left for the taps of windows (CaffeNet on an H200, 512 images in quant8: 2.95 instead of 2.63 ms).
 // For codes of 16 bits a warp has three sums for each result.
 const std::vector<Tile> kByteTiles{
-    {128, 128, 64, 3, 4, 1, 2, 2}, {128, 96, 64, 3, 4, 1, 2, 2}, {128, 64, 64, 4, 4, 1, 2, 2},
-    {128, 128, 64, 3, 2, 2, 2},    {128, 96, 64, 3, 2, 2, 2},    {128, 64, 64, 4, 2, 2, 3},
-    {64, 64, 128, 3, 2, 2, 3},     {32, 32, 128, 4, 2, 2, 6},    {16, 32, 256, 4, 1, 2, 4}};
-const std::vector<Tile> kWordTiles{{128, 64, 64, 3, 4, 2, 1},
-                                   {64, 64, 128, 3, 2, 2, 2},
-                                   {32, 32, 128, 4, 2, 2, 5},
-                                   {16, 32, 256, 4, 1, 2, 4}};
+    {128, 128, 64, 4, 8, 1, 2, 2},  {128, 128, 64, 3, 8, 1, 2, 2}, {128, 96, 64, 4, 8, 1, 2, 2},
+    {128, 96, 64, 3, 8, 1, 2, 2},   {128, 64, 64, 4, 8, 1, 3, 2},  {128, 64, 64, 3, 8, 1, 3, 2},
+    {128, 128, 64, 3, 4, 1, 2, 2},  {128, 64, 64, 3, 4, 1, 4, 2},  {128, 64, 64, 4, 4, 1, 4, 2},
+    {256, 128, 64, 4, 8, 1, 1, 2},  {256, 64, 64, 3, 8, 1, 2, 2},  {64, 64, 64, 4, 4, 1, 5, 2},
+    {128, 128, 128, 3, 8, 1, 2, 2}, {128, 64, 128, 3, 8, 1, 2, 2}, {128, 128, 64, 3, 2, 2, 2},
+    {128, 96, 64, 3, 2, 2, 2},      {128, 64, 64, 4, 2, 2, 3},     {64, 64, 128, 3, 2, 2, 3},
+    {32, 32, 128, 4, 2, 2, 6},      {16, 32, 256, 4, 1, 2, 4}};
+const std::vector<Tile> kWordTiles{
+    {64, 64, 64, 4, 4, 1, 3, 2},  {64, 64, 64, 3, 4, 1, 3, 2}, {128, 64, 64, 4, 8, 1, 1, 2},
+    {128, 96, 64, 4, 8, 1, 1, 2}, {64, 96, 64, 3, 4, 1, 2, 2}, {128, 64, 64, 3, 4, 2, 1},
+    {64, 64, 128, 3, 2, 2, 2},    {32, 32, 128, 4, 2, 2, 5},   {16, 32, 256, 4, 1, 2, 4}};
 // Sums of 64 bits: fewer results for each work item.
 const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2}, {16, 32, 256, 4, 1, 2, 4}};
 constexpr int64_t kPackedUnit = 64;     // bytes to which rows of weights are rounded up
 constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
-
-// What the dialect calls MATRIX_UNITS. The null device's text is for every device of its backend.
-int Units(Device* device) {
-  const DeviceInfo& info = device->info();
-  const bool groups = info.architecture == "cuda" ||
-                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
-  return !info.matrix ? 0 : groups ? 2 : 1;
-}
 
 // An estimate of the cycles of a product. A step takes the time of its products, or that in which
 // its bytes arrive, of which all resident groups wait together. Numbers are those of an H200.
@@ -82,7 +67,7 @@ const Tile* Fastest(const std::vector<Tile>& tiles, const MatrixProduct::Problem
   const Tile* best = nullptr;
   double least = 0;
   for (const Tile& tile : tiles) {
-    if (tile.units > std::max(1, Units(device))) continue;
+    if (tile.units > std::max(1, MatrixUnits(device))) continue;
     const int64_t groups =
         Ceil(rows, tile.m) * Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
     const double cycles = Cycles(tile, groups, depth, static_cast<int64_t>(problem.type.bytes()),
@@ -114,6 +99,29 @@ uint32_t PaddingWord(DataType type, int32_t zero) {
   return type.bytes() == 1 ? code * 0x01010101u : code * 0x00010001u;
 }
 
+int MatrixUnits(Device* device) {
+  const DeviceInfo& info = device->info();
+  const bool groups = info.architecture == "cuda" ||
+                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
+  return !info.matrix ? 0 : groups ? 2 : 1;
+}
+
+MatrixProduct::Window MatrixProduct::Window::Of(const ConvGeometry& g) {
+  const Shape out = g.output();
+  Window w;
+  for (int a = 0; a < 2; ++a) {
+    const int from = a - 2 + g.axes();
+    if (from < 0) continue;
+    w.input[a] = g.input[from];
+    w.output[a] = out[from];
+    w.kernel[a] = g.kernel[from];
+    w.stride[a] = g.stride[from];
+    w.pad[a] = g.pad[from];
+    w.dilation[a] = g.dilation[from];
+  }
+  return w;
+}
+
 int64_t MatrixProduct::Vector(const Problem& p) {
   const int64_t bytes = p.channels / p.group * static_cast<int64_t>(p.type.bytes());
   for (const int64_t vector : {16, 8, 4}) {
@@ -141,10 +149,10 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
   tile_ = tile < 0 ? Fastest(tiles, p, Rows(), DepthBytes(), device) : &tiles.at(tile);
   const int64_t row_bytes = p.y_row * bytes_, part = p.out_channels / p.group * bytes_;
   int64_t out_vector = bytes_;
-  for (const int64_t vector : {16, 4}) {
+  for (const int64_t vector : {16, 8, 4}) {
     if (out_vector == bytes_ && row_bytes % vector == 0 && part % vector == 0) out_vector = vector;
   }
-  const int matrix_units = std::min(tile_->units, Units(device));
+  const int matrix_units = std::min(tile_->units, MatrixUnits(device));
   local_bytes_ = matrix_units == 2 ? tile_->local_bytes() : 0;
   ProgramBuilder builder(device, "matrix product");
   if (matrix_units == 2) builder.Option("--gpu-architecture=sm_90a");
@@ -161,7 +169,9 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
                  .Define("CODE_BYTES", bytes_)
                  .Define("WIDE", wide)
                  .Define("SLOPE", p.epilogue.activation().HasSlope())
-                 .Define("RESIDUAL", p.epilogue.sum() != nullptr)
+                 .Define("RESIDUAL", !p.epilogue.sum()                                         ? 0
+                                     : p.epilogue.activation().kind == Activation::Kind::kReLU ? 2
+                                                                                               : 1)
                  .Define("OUT_VECTOR", out_vector)
                  .Body("quant/matrix_product")
                  .Build()
@@ -180,7 +190,7 @@ std::vector<int> MatrixProduct::Tilings(Device* device, const Problem& p) {
   const std::vector<Tile>& tiles = TilesFor(depth, bytes);
   std::vector<int> numbers;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    if (tiles[i].units <= std::max(1, Units(device))) numbers.push_back(static_cast<int>(i));
+    if (tiles[i].units <= std::max(1, MatrixUnits(device))) numbers.push_back(static_cast<int>(i));
   }
   return numbers;
 }

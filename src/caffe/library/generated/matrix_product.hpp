@@ -18,6 +18,7 @@ class MatrixProduct {
  public:
   // A window over positions of images; a product of matrices has images of one position.
   struct Window {
+    static Window Of(const ConvGeometry& geometry);  // one axis is an image of one row
     int64_t input[2] = {1, 1}, output[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1};
     int64_t pad[2] = {0, 0}, dilation[2] = {1, 1};
   };
@@ -65,5 +66,9 @@ class MatrixProduct {
 
 // The code of padding, repeated in 4 bytes.
 uint32_t PaddingWord(DataType type, int32_t zero);
+
+// MATRIX_UNITS of kernels/dialect/matrix.h for a device. The null device's text is for every device of
+// its backend.
+int MatrixUnits(Device* device);
 
 }  // namespace caffe
