@@ -140,6 +140,27 @@ DEVICE_FN void load_run(u32* words, GLOBAL const u8* from, i32 bytes, i32 aligne
   }
 }
 #endif
+#if RESIDUAL
+#define WITH_RESIDUAL(code) \
+  plain_sum_code(code, CODE_AT(added[i][down], word * WORD_CODES + k), sum_factor)
+#else
+#define WITH_RESIDUAL(code) code
+#endif
+// The codes of a run: `code` is that of row part i, `down`, and channel k of a word.
+#define CODES_OF_WORDS(code)                                                            \
+  REPEAT for (i32 word = 0; word < RUN_BYTES / 4; ++word) {                             \
+    ChannelFactor f[WORD_CODES];                                                        \
+    REPEAT for (i32 k = 0; k < WORD_CODES; ++k) {                                       \
+      f[k] = factors[warp_col + PART(block, word, k) * 8 + k % 2 * 4 + quad];           \
+    }                                                                                   \
+    REPEAT for (i32 i = 0; i < PARTS_M; ++i) {                                          \
+      REPEAT for (i32 down = 0; down < 2; ++down) {                                     \
+        i32 c[WORD_CODES];                                                              \
+        REPEAT for (i32 k = 0; k < WORD_CODES; ++k) c[k] = WITH_RESIDUAL((code));       \
+        codes[i][down][word] = bounded_word(c);                                         \
+      }                                                                                 \
+    }                                                                                   \
+  }
 
 KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i32, out_height),
        ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h), ARG(i32, stride_w),
@@ -207,7 +228,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   const i32 own_channel = t < TILE_N ? col0 + t : group_out;
   ChannelFactor own = no_factor();
   LOCAL_PTR ChannelFactor* factors = (LOCAL_PTR ChannelFactor*)memory;
-  LOCAL_PTR i32* special = (LOCAL_PTR i32*)memory;
+  LOCAL_PTR i32* flags = (LOCAL_PTR i32*)memory;
 #if RESIDUAL
   const i32 own_zero = -low;
 #else
@@ -272,10 +293,10 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
         }
       }
     } else if (s == steps) {
-      // From here on one step after the other leaves its memory: this one to the flag, the next one to
+      // From here on one step after the other leaves its memory: this one to two flags, the next one to
       // the factors of channels.
-      special = (LOCAL_PTR i32*)(memory + s % STAGES * STAGE_BYTES);
-      if (t == 0) *special = 0;
+      flags = (LOCAL_PTR i32*)(memory + s % STAGES * STAGE_BYTES);
+      if (t < 2) flags[t] = 0;
       if (own_channel < group_out) {
         own = channel_factor(LOAD(i64, bias, group * group_out + own_channel),
                              LOAD(i32, multiplier, group * group_out + own_channel),
@@ -285,7 +306,8 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       factors = (LOCAL_PTR ChannelFactor*)(memory + s % STAGES * STAGE_BYTES);
       if (t < TILE_N) {
         factors[FACTOR_AT(t)] = own;
-        if (IS_SPECIAL(own)) *special = 1;
+        if (IS_GENERAL(WAY(own))) flags[0] = 1;
+        if (IS_SPECIAL(WAY(own))) flags[1] = 1;
       }
     }
     COPY_END;
@@ -391,20 +413,19 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   const i32 least = RESIDUAL ? -y_zero : clamp_i32(low, -y_zero, MOST_CODE - y_zero);
   const i32 most =
       RESIDUAL ? MOST_CODE - y_zero : clamp_i32(high_bound, -y_zero, MOST_CODE - y_zero);
-#if SLOPE
-  const i32 plain = 0;
-#elif RESIDUAL
+  const i32 least_code = least + y_zero, most_code = most + y_zero;
+  i32 special = SLOPE || flags[1] != 0;
+  const i32 plain = flags[0] == 0 && least_code == 0 && most_code == MOST_CODE;
+#if RESIDUAL
   const SumFactor sum_factor = sum_factor_of(own_zero, factor, residual_zero, residual_factor,
                                              sum_shift, sum_high, rescale, y_zero);
-  const i32 plain = *special == 0 && sum_factor.plain;
+  special |= !sum_factor.plain;
   GLOBAL const u8* source = BYTES_AT(residual, 0) +
                             ((i64)row0 * y_row + group * group_out + col0) * CODE_BYTES;
   const i32 source_aligned = ((u64)source & (PIECE - 1)) == 0;
-#else
-  const i32 plain = *special == 0 && least == -y_zero && most == MOST_CODE - y_zero;
 #endif
   LOCAL_PTR Sum* waiting = (LOCAL_PTR Sum*)memory;
-  if (!plain) BARRIER;
+  if (special) BARRIER;
   REPEAT for (i32 block = 0; block < OWN_COLUMNS / BLOCK; ++block) {
     const i32 run = warp_col + block * BLOCK + quad * RUN;
     const i32 bytes = (group_out - col0 - run) * CODE_BYTES;
@@ -419,25 +440,11 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       }
     }
 #endif
-    if (plain) {
-      REPEAT for (i32 word = 0; word < RUN_BYTES / 4; ++word) {
-        ChannelFactor f[WORD_CODES];
-        REPEAT for (i32 k = 0; k < WORD_CODES; ++k) {
-          f[k] = factors[warp_col + PART(block, word, k) * 8 + k % 2 * 4 + quad];
-        }
-        REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
-          REPEAT for (i32 down = 0; down < 2; ++down) {
-            i32 c[WORD_CODES];
-            REPEAT for (i32 k = 0; k < WORD_CODES; ++k) {
-              c[k] = plain_code(SUM_OF(i, PART(block, word, k), down * 2 + k % 2), f[k]);
-#if RESIDUAL
-              c[k] = plain_sum_code(c[k], CODE_AT(added[i][down], word * WORD_CODES + k), sum_factor);
-#endif
-            }
-            codes[i][down][word] = bounded_word(c);
-          }
-        }
-      }
+    if (!special && plain) {
+      CODES_OF_WORDS(plain_code(SUM_OF(i, PART(block, word, k), down * 2 + k % 2), f[k]))
+    } else if (!special) {
+      CODES_OF_WORDS(general_code(SUM_OF(i, PART(block, word, k), down * 2 + k % 2), f[k],
+                                  least_code, most_code))
     } else {
       // Codes of a word wait in local memory, so that the text is not repeated for each.
       REPEAT for (i32 word = 0; word < RUN_BYTES / 4; ++word) {
@@ -510,6 +517,8 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #undef CHANNEL_OF
 #undef FACTOR_AT
 #undef PART
+#undef WITH_RESIDUAL
+#undef CODES_OF_WORDS
 #undef RUN_BYTES
 #undef PIECE
 #undef MOST_SUM

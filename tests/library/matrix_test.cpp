@@ -203,6 +203,17 @@ TEST_P(MatrixTest, EveryTile) {
   }
 }
 
+// At most 4 rows of 8 bits have a kernel of their own.
+TEST_P(MatrixTest, AFewRows) {
+  for (const int64_t rows : {1, 2, 4, 5}) {
+    CheckProduct(rows, 37, 1040);
+    CheckProduct(rows, 8, 16);
+  }
+  for (const CodeActivation& row : exact::CodeActivations()) CheckProduct(3, 11, 48, row);
+  CheckConvolution(Window(1, 64, {2, 2}, 20, {1, 1}), {}, 33, 5);
+  EXPECT_EQ(ran_, 2);
+}
+
 TEST_P(MatrixTest, ProductsOfManyShapes) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 1000},
                                 {3, 32, 64},
@@ -274,7 +285,7 @@ TEST_P(MatrixTest, WindowsStridesPadsDilationsAndGroups) {
   EXPECT_EQ(ran_, 18);
 }
 
-// Items compute from 1 to 7 rows of windows, by the number of items and the compute units.
+// Items compute from 1 to 4 rows of windows, by the number of items and the compute units.
 TEST_P(MatrixTest, WindowsOfSingleChannels) {
   const auto window = [this](int64_t batch, int64_t channels, Shape input, Shape kernel,
                              Shape stride, Shape pad) {

@@ -135,14 +135,13 @@ class WindowColumnsOp final : public WindowsOp {
 
  private:
   // Rows of an item: many, which share what they read, if there are items enough for all units of the
-  // device. Codes of 16 bits need twice the registers.
+  // device. More than 4 need more registers than two work groups of a unit have.
   int64_t Rows(Device* device) const {
     constexpr int64_t kItems = 512;  // of a compute unit
-    const int64_t most = descriptor_.in.bytes() == 1 ? 7 : 4;
     const int64_t columns = descriptor_.batch * Ceil(window_.output[1], 2) * words_;
-    for (const int64_t rows : {int64_t{7}, int64_t{4}, int64_t{2}}) {
+    for (const int64_t rows : {4, 2}) {
       const int64_t items = columns * Ceil(window_.output[0], rows);
-      if (rows <= most && items >= kItems * device->info().compute_units) return rows;
+      if (items >= kItems * device->info().compute_units) return rows;
     }
     return 1;
   }

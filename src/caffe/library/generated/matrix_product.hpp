@@ -55,11 +55,13 @@ class MatrixProduct {
  private:
   int64_t Rows() const;
   int64_t DepthBytes() const;
+  void MakeProduct(Device* device);
+  void MakeVectorProduct(Device* device);
 
   const Problem problem_;
-  const int64_t bytes_;  // of a code
-  const Tile* tile_;
-  int64_t packed_depth_;  // in bytes
+  const int64_t bytes_;         // of a code
+  const Tile* tile_ = nullptr;  // null: a few rows, by kernels/quant/vector_product.h
+  int64_t packed_depth_;        // in bytes
   int64_t local_bytes_ = 0;
   std::unique_ptr<Kernel> product_, pack_;
 };
