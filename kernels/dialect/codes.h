@@ -19,12 +19,6 @@ DEVICE_FN u32 pack_shorts(i32 a, i32 b) {
   asm("cvt.pack.sat.u16.s32 %0, %2, %1;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
-// The upper word of a product, plus c.
-DEVICE_FN i32 multiply_high_add(i32 a, i32 b, i32 c) {
-  i32 r;
-  asm("mad.hi.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-  return r;
-}
 // sum + the products of four bytes of a (u8) and b (s8).
 DEVICE_FN i32 add_byte_products(i32 sum, u32 a, u32 b) {
   i32 r;
@@ -45,7 +39,6 @@ DEVICE_FN u32 pack_bytes(i32 a, i32 b, i32 c, i32 d) {
 DEVICE_FN u32 pack_shorts(i32 a, i32 b) {
   return (u32)clamp_i32(a, 0, 65535) | (u32)clamp_i32(b, 0, 65535) << 16;
 }
-DEVICE_FN i32 multiply_high_add(i32 a, i32 b, i32 c) { return (i32)((i64)a * b >> 32) + c; }
 DEVICE_FN i32 add_byte_products(i32 sum, u32 a, u32 b) {
   for (i32 i = 0; i < 32; i += 8) sum += (i32)(a >> i & 255) * (i32)(i8)(b >> i & 255);
   return sum;

@@ -25,11 +25,11 @@ DEVICE_FN SumFactor sum_factor_of(i32 own_zero, i32 own, i32 residual_zero, i32 
 }
 
 DEVICE_FN i32 plain_sum_code(i32 code, i32 residual, SumFactor f) {
-  const i64 own = clamp_i32(code, 0, MOST_CODE);
+  const i64 own = between(code, 0, MOST_CODE);
 #if RESIDUAL == 2
   // Sums below 0 become 0, however their halves are rounded.
   const i64 s = own * f.own + (i64)residual * f.residual + (f.addend + f.rounding);
-  const i64 v = clamp_i32((i32)(s >> f.shift), 0, f.most);
+  const i64 v = between((i32)(s >> f.shift), 0, f.most);
   return (i32)((v * f.multiplier + f.result_addend) >> f.result_shift);
 #else
   const i64 s = own * f.own + (i64)residual * f.residual + f.addend;

@@ -300,14 +300,14 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       if (own_channel < group_out) {
         own = channel_factor(LOAD(i64, bias, group * group_out + own_channel),
                              LOAD(i32, multiplier, group * group_out + own_channel),
-                             LOAD(i32, shift, group * group_out + own_channel), own_zero, MOST_SUM);
+                             LOAD(i32, shift, group * group_out + own_channel), own_zero, MOST_SUM, low >= 0 || own_zero == 0);
       }
     } else if (s == steps + 1) {
       factors = (LOCAL_PTR ChannelFactor*)(memory + s % STAGES * STAGE_BYTES);
       if (t < TILE_N) {
         factors[FACTOR_AT(t)] = own;
-        if (IS_GENERAL(WAY(own))) flags[0] = 1;
-        if (IS_SPECIAL(WAY(own))) flags[1] = 1;
+        if (IS_GENERAL(own)) flags[0] = 1;
+        if (IS_SPECIAL(own)) flags[1] = 1;
       }
     }
     COPY_END;
@@ -415,7 +415,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       RESIDUAL ? MOST_CODE - y_zero : clamp_i32(high_bound, -y_zero, MOST_CODE - y_zero);
   const i32 least_code = least + y_zero, most_code = most + y_zero;
   i32 special = SLOPE || flags[1] != 0;
-  const i32 plain = flags[0] == 0 && least_code == 0 && most_code == MOST_CODE;
+  const i32 plain = flags[0] == 0, bounded = least_code != 0 || most_code != MOST_CODE;
 #if RESIDUAL
   const SumFactor sum_factor = sum_factor_of(own_zero, factor, residual_zero, residual_factor,
                                              sum_shift, sum_high, rescale, y_zero);
@@ -440,8 +440,11 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       }
     }
 #endif
-    if (!special && plain) {
+    if (!special && plain && !bounded) {
       CODES_OF_WORDS(plain_code(SUM_OF(i, PART(block, word, k), down * 2 + k % 2), f[k]))
+    } else if (!special && plain) {
+      CODES_OF_WORDS(between(plain_code(SUM_OF(i, PART(block, word, k), down * 2 + k % 2), f[k]),
+                             least_code, most_code))
     } else if (!special) {
       CODES_OF_WORDS(general_code(SUM_OF(i, PART(block, word, k), down * 2 + k % 2), f[k],
                                   least_code, most_code))

@@ -58,13 +58,13 @@ KERNEL(window_columns, ARG(i64, blocks), FOLD(i32, channels), FOLD(i32, height),
     ChannelFactor factor[WORD_CODES];
     const i32 least = clamp_i32(low + y_zero, 0, MOST_CODE);
     const i32 most = clamp_i32(high + y_zero, 0, MOST_CODE);
-    i32 plain = least == 0 && most == MOST_CODE, special = 0;
+    i32 special = 0;
     UNROLL for (i32 i = 0; i < WORD_CODES; ++i) {
       factor[i] = channel_factor(LOAD(i64, bias, c0 + i), LOAD(i32, multiplier, c0 + i),
                                  LOAD(i32, shift, c0 + i), y_zero,
-                                 (i64)(KERNEL_H * KERNEL_W) << (CODE_BYTES == 1 ? 15 : 31));
-      if (IS_GENERAL(WAY(factor[i]))) plain = 0;
-      if (IS_SPECIAL(WAY(factor[i]))) special = 1;
+                                 (i64)(KERNEL_H * KERNEL_W) << (CODE_BYTES == 1 ? 15 : 31),
+                                 low >= 0 || y_zero == 0);
+      if (IS_GENERAL(factor[i]) || IS_SPECIAL(factor[i])) special = 1;
     }
     const u32 outside = padding;
     const i32 writes_w = out_w0 + 1 < out_width ? 2 : 1;
@@ -149,8 +149,7 @@ KERNEL(window_columns, ARG(i64, blocks), FOLD(i32, channels), FOLD(i32, height),
           UNROLL for (i32 column = 0; column < 2; ++column) {
             i32 c[WORD_CODES];
             UNROLL for (i32 i = 0; i < WORD_CODES; ++i) {
-              c[i] = plain ? plain_code(sum[row][column][i], factor[i])
-                           : general_code(sum[row][column][i], factor[i], least, most);
+              c[i] = between(plain_code(sum[row][column][i], factor[i]), least, most);
             }
             if (out_h0 + row < out_height && column < writes_w) {
               const i64 at = to + ((i64)row * out_width + column) * y_row;

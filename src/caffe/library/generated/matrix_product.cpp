@@ -189,7 +189,12 @@ void MatrixProduct::MakeProduct(Device* device) {
   const int matrix_units = std::min(tile_->units, MatrixUnits(device));
   local_bytes_ = matrix_units == 2 ? tile_->local_bytes() : 0;
   ProgramBuilder builder(device, "matrix product");
-  if (matrix_units == 2) builder.Option("--gpu-architecture=sm_90a");
+  if (matrix_units == 2) {
+    constexpr int64_t kRegisters = 65536, kMost = 255, kUnit = 8;  // of a compute unit, of an item
+    const int64_t most = kRegisters / (tile_->items() * tile_->resident) / kUnit * kUnit;
+    builder.Option("--gpu-architecture=sm_90a");
+    builder.Option(Concat("--maxrregcount=", std::min(most, kMost)));
+  }
   product_ = builder.Types(p.type)
                  .Define("MATRIX_UNITS", matrix_units)
                  .Define("TILE_M", tile_->m)
