@@ -10,7 +10,9 @@ namespace caffe {
 PartTimer::PartTimer(Device* device, size_t parts)
     : device_(device), begin_(parts), end_(parts), times_(parts) {}
 
-void PartTimer::Begin(size_t part) { begin_.at(part) = device_->RecordEvent(); }
+void PartTimer::Begin(size_t part) {
+  if (!begin_.at(part)) begin_[part] = device_->RecordEvent();
+}
 
 void PartTimer::End(size_t part) { end_.at(part) = device_->RecordEvent(); }
 
@@ -38,19 +40,19 @@ double PartTimer::Median(size_t part) const {
 }
 
 void LayerObserver::BeforeForward(const Node& node) {
-  if (!node.added()) forward_->Begin(node.layer_index);
+  if (node.user_layer() >= 0) forward_->Begin(node.user_layer());
 }
 
 void LayerObserver::AfterForward(const Node& node) {
-  if (!node.added()) forward_->End(node.layer_index);
+  if (node.user_layer() >= 0) forward_->End(node.user_layer());
 }
 
 void LayerObserver::BeforeBackward(const Node& node) {
-  if (!node.added()) backward_->Begin(node.layer_index);
+  if (node.user_layer() >= 0) backward_->Begin(node.user_layer());
 }
 
 void LayerObserver::AfterBackward(const Node& node) {
-  if (!node.added()) backward_->End(node.layer_index);
+  if (node.user_layer() >= 0) backward_->End(node.user_layer());
 }
 
 void StepObserver::Collect() {

@@ -15,6 +15,7 @@ class Net;
 class PartTimer {
  public:
   PartTimer(Device* device, size_t parts);
+  // Of several calls in a pass, the first Begin and the last End count.
   void Begin(size_t part);
   void End(size_t part);
   // Waits for the device and takes the times of a pass. Call it after each pass.
@@ -30,7 +31,7 @@ class PartTimer {
 };
 
 // Measures all layers in a forward and in a backward pass, which then run layer by layer. Layers
-// that the net added are left out.
+// that the net added are left out; those that compute a composite layer count as this layer.
 class LayerObserver final : public PassObserver {
  public:
   LayerObserver(PartTimer* forward, PartTimer* backward) : forward_(forward), backward_(backward) {}

@@ -12,21 +12,48 @@ namespace caffe {
 class NetParameter;
 class Workspace;
 
-// A layer with its blobs. Layers that the passes of graph/ added (splits, casts) are nodes, too.
+// A layer with its blobs. Layers that the passes of graph/ added (splits, casts) are nodes, too, and
+// so are the layers that compute a composite layer (CompositeLayer): they lie before its node.
 struct Node {
+  // Whether a bottom has a gradient, as a composite layer says it of its own bottoms.
+  enum class Propagation : char {
+    kAsNeeded,
+    kYes,    // propagate_down: true
+    kNo,     // propagate_down: false
+    kNever,  // LayerTraits::no_gradient_bottoms
+  };
+
   std::shared_ptr<LayerBase> layer;
   std::vector<int> bottom_ids, top_ids;  // in Wiring::blobs
   BlobVec bottom, top;
-  int layer_index = -1;  // in Wiring::layers; -1: a pass added this layer
-  bool makes_top =
-      false;  // a cast added by a pass, whose top is the top of the user's layer before it
+  std::vector<float> lr_mult;  // of the layer's blobs()
+  int layer_index = -1;        // in Wiring::layers; -1: not a layer of the user
+  int nested_in = -1;  // in Wiring::layers: the composite layer that this node computes a part of
+  bool by_pass = false;
+  // A cast added by a pass, whose top is the top of the layer before it.
+  bool makes_top = false;
   bool quantized = false;  // a bottom or a top holds codes
+  // The layer is composite: its tops share the memory of `bottom`, the outputs of its SubNet.
+  bool composite = false;
+  std::vector<int> own_bottom_ids;  // the bottoms of a composite layer itself
+  // Of a nested node, for each bottom.
+  std::vector<Propagation> propagation;
 
-  bool added() const { return layer_index < 0; }
+  // A pass added this layer.
+  bool added() const { return by_pass; }
+  // In Wiring::layers: the user's layer that this node is, or computes a part of; -1: none.
+  int user_layer() const { return layer_index >= 0 ? layer_index : nested_in; }
+  // The bottoms that the layer's parameter names.
+  const std::vector<int>& named_bottom_ids() const {
+    return composite ? own_bottom_ids : bottom_ids;
+  }
 };
 
 // The connections of layers and blobs. Constant after NetBuilder has made it; only the content and
 // the device of the blobs may change.
+//
+// A nested node computes a part of a composite layer. The layer's nested nodes and its own node are
+// neighbours, and the last of them is its own. Blobs that nested nodes write are not the user's.
 //
 // A node reads and writes blobs; some of them are the user's. A blob of an added layer stands for
 // one of the user's. A blob that layers change in place may have earlier versions with separate
@@ -50,7 +77,8 @@ struct Wiring {
   // The layers and blobs that the user sees.
   std::vector<std::shared_ptr<LayerBase>> layers;
   std::vector<std::string> layer_names;
-  std::vector<int> layer_nodes;  // in nodes
+  std::vector<int> layer_nodes;   // in nodes
+  std::vector<int> layer_begins;  // the first node of each layer: a nested one, or its own
   std::vector<std::shared_ptr<BlobBase>> user_blobs;
   std::vector<std::string> user_blob_names;
   std::vector<std::vector<int>> bottom_ids, top_ids;  // of each of `layers`, in user_blobs
@@ -65,8 +93,8 @@ struct Wiring {
   std::vector<BlobBase*> learnable;
   std::vector<float> lr_mult, decay_mult;  // of `learnable`
 
-  // A layer of the user whose backward pass reads a blob that another layer overwrites, in a net
-  // that keeps no data for gradients. Indices in `layers`.
+  // A node whose backward pass reads a blob that another node overwrites, in a net that keeps no
+  // data for gradients. Indices in `nodes`.
   struct GradientConflict {
     int reader, writer;
     std::string reason;
@@ -85,7 +113,7 @@ struct Wiring {
 
   int last_node() const { return static_cast<int>(nodes.size()) - 1; }
   int last_layer() const { return static_cast<int>(layers.size()) - 1; }
-  // The first node after those of a layer: its own and the added ones that follow.
+  // The first node after those of a layer: nested ones, its own and the added ones that follow.
   int EndOf(int layer) const;
   // Added nodes before node `first` whose tops nodes `first` to `last` read, last one first.
   std::vector<int> AddedNodesBefore(int first, int last) const;

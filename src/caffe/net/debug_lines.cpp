@@ -1,9 +1,11 @@
 #include "debug_lines.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/layer/sub_net.hpp"
 
 namespace caffe {
 namespace {
@@ -12,7 +14,22 @@ double MeanAbs(double sum, int64_t count) { return count ? sum / static_cast<dou
 
 }  // namespace
 
+bool DebugLines::Asks(const LayerBase& layer) const {
+  const auto* composite = dynamic_cast<const CompositeLayer*>(&layer);
+  return composite && composite->debug_info();
+}
+
+bool DebugLines::any() const {
+  return all_ || std::any_of(wiring_.layers.begin(), wiring_.layers.end(),
+                             [this](const auto& layer) { return Asks(*layer); });
+}
+
+bool DebugLines::Shows(const Node& node) const {
+  return all_ || (node.nested_in >= 0 && Asks(*wiring_.layers[node.nested_in]));
+}
+
 void DebugLines::AfterForward(const Node& node) {
+  if (!Shows(node)) return;
   for (size_t t = 0; t < node.top.size(); ++t) {
     const BlobBase* const top = node.top[t];
     if (!top->type().is_float()) continue;
@@ -28,6 +45,7 @@ void DebugLines::AfterForward(const Node& node) {
 }
 
 void DebugLines::AfterBackward(const Node& node) {
+  if (!Shows(node)) return;
   const std::vector<bool>& gradients =
       gradients_.bottoms(static_cast<int>(&node - wiring_.nodes.data()));
   for (size_t b = 0; b < node.bottom.size(); ++b) {
@@ -45,6 +63,7 @@ void DebugLines::AfterBackward(const Node& node) {
 }
 
 void DebugLines::AfterBackwardPass() {
+  if (!all_) return;
   double asum_data = 0, asum_diff = 0, sumsq_data = 0, sumsq_diff = 0;
   for (const BlobBase* blob : wiring_.learnable) {
     asum_data += blob->asum_data();

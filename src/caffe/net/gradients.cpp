@@ -33,6 +33,36 @@ bool Contributes(const Node& node, const std::vector<bool>& wanted) {
   return false;
 }
 
+// The parameter whose propagate_down holds for the node's bottoms; of the user's layers without the
+// changes of passes.
+const LayerParameter& ParameterOf(const Wiring& wiring, const Node& node) {
+  return node.layer_index >= 0 ? wiring.parameter->layer(node.layer_index)
+                               : node.layer->layer_param();
+}
+
+void CheckCount(const LayerParameter& parameter, size_t bottoms) {
+  const int given = parameter.propagate_down_size();
+  CAFFE_CHECK(given == 0 || given == static_cast<int>(bottoms), parameter.name(), " (",
+              parameter.type(), "): propagate_down has ", given, " entries for ", bottoms,
+              " bottoms");
+}
+
+// Whether Backward writes the gradient of a bottom, if the layers before it have one (`known`).
+bool Propagates(const Node& node, int b, const LayerParameter& parameter, bool known, bool force) {
+  const LayerTraits& traits = TraitsOf(parameter.type());
+  using Propagation = Node::Propagation;
+  const Propagation outer = node.propagation.empty() ? Propagation::kAsNeeded : node.propagation[b];
+  bool gradient = known;
+  // The bottoms of a composite layer's node are not those that its parameter names.
+  if (parameter.propagate_down_size() > 0 && !node.composite)
+    gradient = parameter.propagate_down(b);
+  if (outer == Propagation::kYes) gradient = true;
+  if (outer == Propagation::kNo) gradient = false;
+  if (force) gradient = true;
+  const bool never = !node.composite && Has(traits.no_gradient_bottoms, b);
+  return gradient && !never && outer != Propagation::kNever && traits.backward;
+}
+
 }  // namespace
 
 Gradients::Gradients(const Wiring& wiring) : wiring_(wiring), nodes_(wiring.nodes.size()) {
@@ -49,37 +79,24 @@ void Gradients::Decide() {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = wiring_.nodes[n];
     NodeGradients& gradients = nodes_[n];
-    const LayerParameter& parameter =
-        node.added() ? node.layer->layer_param() : wiring_.parameter->layer(node.layer_index);
-    const LayerTraits& traits = TraitsOf(parameter.type());
-    CAFFE_CHECK(parameter.propagate_down_size() == 0 ||
-                    parameter.propagate_down_size() == static_cast<int>(node.bottom.size()),
-                parameter.name(), " (", parameter.type(), "): propagate_down has ",
-                parameter.propagate_down_size(), " entries for ", node.bottom.size(), " bottoms");
+    const LayerParameter& parameter = ParameterOf(wiring_, node);
+    CheckCount(parameter, node.named_bottom_ids().size());
     bool need = false, from_requested = false;
     gradients.bottoms.clear();
     for (size_t b = 0; b < node.bottom.size(); ++b) {
       const int id = node.bottom_ids[b];
-      bool gradient = has_gradient[id];
-      if (parameter.propagate_down_size() > 0) {
-        gradient = parameter.propagate_down(static_cast<int>(b));
-      }
-      if (force) gradient = true;
-      if (Has(traits.no_gradient_bottoms, static_cast<int>(b)) || !traits.backward) {
-        gradient = false;
-      }
+      const bool gradient =
+          Propagates(node, static_cast<int>(b), parameter, has_gradient[id], force);
       gradients.bottoms.push_back(gradient);
       need = need || gradient;
       from_requested = from_requested || (gradient && (reached[id] || requested(id)));
     }
     for (size_t p = 0; p < node.layer->blobs().size(); ++p) {
-      const int index = static_cast<int>(p);
-      const float rate = index < parameter.param_size() ? parameter.param(index).lr_mult() : 1.f;
-      const bool gradient = rate != 0 || force;
-      node.layer->set_param_propagate_down(index, gradient);
-      need = need || gradient;
+      const bool gradient = node.lr_mult[p] != 0 || force;
+      node.layer->set_param_propagate_down(static_cast<int>(p), gradient);
+      need = need || (gradient && !node.composite);
     }
-    gradients.needed = need && traits.backward;
+    gradients.needed = need && TraitsOf(parameter.type()).backward;
     for (int id : node.top_ids) {
       has_gradient[id] = gradients.needed || requested(id);
       reached[id] = from_requested;
@@ -147,6 +164,8 @@ std::string Gradients::WhyNone(int id) const {
           obstacle = Named(*node.layer) + " has no backward pass";
         } else if (Has(traits.no_gradient_bottoms, static_cast<int>(b))) {
           obstacle = Concat(Named(*node.layer), " has no gradient for its bottom ", b, ", labels");
+        } else if (!node.propagation.empty() && node.propagation[b] == Node::Propagation::kNever) {
+          obstacle = Named(*node.layer) + " reads it as data without a gradient";
         } else if (node.layer->layer_param().propagate_down_size() > 0) {
           obstacle = Concat(Named(*node.layer), " has propagate_down: false for its bottom ", b);
         }
@@ -218,8 +237,8 @@ void Gradients::Restore(const std::set<int>& requested) {
 // A net in phase TEST keeps no data for gradients, so throw instead of computing wrong gradients.
 void Gradients::CheckConflicts() const {
   for (const Wiring::GradientConflict& conflict : wiring_.gradient_conflicts) {
-    if (!nodes_[wiring_.layer_nodes[conflict.reader]].needed) continue;
-    const LayerBase& writer = *wiring_.layers[conflict.writer];
+    if (!nodes_[conflict.reader].needed) continue;
+    const LayerBase& writer = *wiring_.nodes[conflict.writer].layer;
     CAFFE_THROW("net ", wiring_.name, ": ", writer.name(), " (", writer.type(),
                 "): works in place, but ", conflict.reason, ", and nets in phase TEST keep no ",
                 "memory for gradients; build the net with force_backward: true");

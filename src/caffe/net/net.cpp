@@ -55,7 +55,7 @@ struct Net::Rooms {
         runner(wiring),
         debug_lines(wiring, gradients),
         finite_check(wiring, gradients),
-        callbacks(views, &versions) {}
+        callbacks(wiring, gradients, views, &versions) {}
 
   Gradients gradients;
   NetRanges ranges;
@@ -103,6 +103,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   log::Info(Concat("Memory required for data: ", blob_bytes()));
   rooms_ = std::make_unique<Rooms>(wiring_, given, step_state_.get(), device_);
   for (size_t n = 0; n < wiring_.nodes.size(); ++n) {
+    if (wiring_.nodes[n].nested_in >= 0) continue;
     log::Info(wiring_.nodes[n].layer->name() + (rooms_->gradients.needed(static_cast<int>(n))
                                                     ? " needs backward computation."
                                                     : " does not need backward computation."));
@@ -267,7 +268,8 @@ void Net::Reshape() {
 std::vector<PassObserver*> Net::ActiveObservers() const {
   std::vector<PassObserver*> active;
   if (rooms_->interruption.check) active.push_back(&rooms_->interruption);
-  if (debug_info_) active.push_back(&rooms_->debug_lines);
+  rooms_->debug_lines.set_all(debug_info_);
+  if (rooms_->debug_lines.any()) active.push_back(&rooms_->debug_lines);
   if (check_finite_) active.push_back(&rooms_->finite_check);
   if (rooms_->ranges.active()) active.push_back(&rooms_->ranges);
   const LayerCallbacks& callbacks = rooms_->callbacks;
@@ -306,7 +308,7 @@ void Net::Forward(int start, int end) {
   rooms_->views.TakeData();
   // Casts and splits that follow a user layer belong to it; those before the first layer belong to
   // the first layer.
-  const int first = start == 0 ? 0 : wiring_.layer_nodes[start];
+  const int first = start == 0 ? 0 : wiring_.layer_begins[start];
   const int last = wiring_.EndOf(end) - 1;
   const std::vector<PassObserver*> observers = ActiveObservers();
   const bool per_layer = std::any_of(observers.begin(), observers.end(),
@@ -342,7 +344,7 @@ void Net::Backward(int start, int end) {
   rooms_->gradients.CheckConflicts();
   rooms_->versions.ShareDiffs();
   const auto& nodes = wiring_.nodes;
-  const int first = wiring_.layer_nodes[start], last = wiring_.layer_nodes[end];
+  const int first = wiring_.layer_nodes[start], last = wiring_.layer_begins[end];
   if (start < last_layer) rooms_->versions.CopyDiffs(nodes[first].top_ids, true);
   const std::vector<PassObserver*> observers = ActiveObservers();
   const bool in_arena =
@@ -359,7 +361,9 @@ void Net::Backward(int start, int end) {
       rooms_->by_layer->Backward(run, rooms_->gradients, observers);
     }
   });
-  if (end > 0) rooms_->versions.CopyDiffs(nodes[last].bottom_ids, false);
+  if (end > 0) {
+    rooms_->versions.CopyDiffs(nodes[wiring_.layer_nodes[end]].named_bottom_ids(), false);
+  }
   if (start == last_layer && end == 0) {
     for (PassObserver* observer : observers) observer->AfterBackwardPass();
   }
@@ -581,21 +585,26 @@ void Net::LoadHDF5(const std::string& path) {
 }
 
 void Net::WriteRunState(NetRunState* state) const {
-  for (const auto& layer : wiring_.layers) {
+  for (const Node& node : wiring_.nodes) {
+    if (node.added()) continue;
     LayerRunState* one = state->add_layer();
-    one->set_name(layer->name());
-    one->set_seed(layer->context().seed);
-    for (uint64_t value : layer->RunState()) one->add_value(value);
+    one->set_name(node.layer->name());
+    one->set_seed(node.layer->context().seed);
+    for (uint64_t value : node.layer->RunState()) one->add_value(value);
   }
 }
 
 void Net::ReadRunState(const NetRunState& state) {
   for (const LayerRunState& one : state.layer()) {
-    if (!has_layer(one.name())) {
+    const auto node =
+        std::find_if(wiring_.nodes.begin(), wiring_.nodes.end(), [&](const Node& candidate) {
+          return !candidate.added() && candidate.layer->name() == one.name();
+        });
+    if (node == wiring_.nodes.end()) {
       log::Info(Concat("Ignoring the position of layer ", one.name(), ": ", name(), " has none"));
       continue;
     }
-    LayerByName(one.name())->SetRunState(one.seed(), {one.value().begin(), one.value().end()});
+    node->layer->SetRunState(one.seed(), {one.value().begin(), one.value().end()});
   }
 }
 

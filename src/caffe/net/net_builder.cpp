@@ -1,6 +1,8 @@
 #include "net_builder.hpp"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -9,6 +11,7 @@
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/layer_types.hpp"
+#include "caffe/layer/sub_net.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "ignored_settings.hpp"
 #include "in_layer.hpp"
@@ -25,16 +28,25 @@ uint64_t LayerSeed(uint64_t seed, uint64_t index) {
 }
 
 // One line if a net converts between types.
-void LogCasts(const TypedNet& net) {
-  const auto casts = std::count_if(net.layers.begin(), net.layers.end(),
-                                   [](const TypedLayer& typed) { return typed.added; });
-  if (casts == 0 && net.casts_omitted == 0) return;
-  log::Info(Concat("Casts between types: ", casts, "; ", net.casts_omitted,
-                   " more are loads and stores of other layers, and ", net.casts_moved,
+void LogCasts(const NetLevel& level) {
+  if (level.casts == 0 && level.casts_omitted == 0) return;
+  log::Info(Concat("Casts between types: ", level.casts, "; ", level.casts_omitted,
+                   " more are loads and stores of other layers, and ", level.casts_moved,
                    " moved to where there are fewer elements"));
 }
 
 }  // namespace
+
+NetLevel::NetLevel(NetParameter filtered_net) : filtered(std::move(filtered_net)) {
+  separated = SeparateInPlace(MoveCasts(AssignTypes(filtered)));
+  const TypedNet cast = InsertCasts(separated);
+  net = InsertSplits(cast);
+  casts = static_cast<int>(std::count_if(cast.layers.begin(), cast.layers.end(),
+                                         [](const TypedLayer& typed) { return typed.added; }));
+  casts_omitted = cast.casts_omitted;
+  casts_moved = cast.casts_moved;
+  for (LayerParameter& layer : *filtered.mutable_layer()) layer.clear_blobs();
+}
 
 NetBuilder::NetBuilder(Device* device, uint64_t seed, const LayerLines& lines)
     : device_(device), seed_(seed), lines_(lines) {}
@@ -47,32 +59,31 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   wiring_.parameter = std::make_unique<NetParameter>(FilterNet(given, &kept));
   NetParameter& filtered = *wiring_.parameter;
   CheckLayerTypes(filtered, lines_.Of(kept));
-  const TypedNet separated = SeparateInPlace(MoveCasts(AssignTypes(filtered)));
-  const TypedNet cast = InsertCasts(separated);
-  const TypedNet net = InsertSplits(cast);
-  LogCasts(cast);
-  if (!separated.keeps_gradients) {
-    for (const InPlaceConflict& conflict : FindInPlaceConflicts(separated, true)) {
-      if (conflict.reader < 0) continue;
-      wiring_.gradient_conflicts.push_back({conflict.reader, conflict.layer, conflict.reason});
-    }
-  }
+  NetLevel level(filtered);
+  LogCasts(level);
   for (LayerParameter& layer : *filtered.mutable_layer()) layer.clear_blobs();
-  for (int i = 0; i < filtered.layer_size(); ++i) {
-    for (int t = 0; t < filtered.layer(i).top_size(); ++t) {
-      shown_names_[separated.layers[i].layer.top(t)] = filtered.layer(i).top(t);
-    }
-  }
+  NoteShownNames(level);
   WarnOfIgnoredSettings(filtered, *device_);
   log::Info("Initializing net from parameters: \n" + filtered.DebugString());
-  if (log::Topic("passes")) log::Info("net after the passes:\n" + net.ToString());
-  for (const TypedLayer& typed : net.layers) {
-    wiring_.nodes.push_back(MakeNode(typed));
-    AppendParameters(wiring_.nodes.back());
-  }
-  FindOrigins(separated);
+  if (log::Topic("passes")) log::Info("net after the passes:\n" + level.net.ToString());
+  for (const TypedLayer& typed : level.net.layers) AddNode(typed, &level);
+  FindConflicts(level);
+  FindOrigins(level);
   ListForUser();
   return std::move(wiring_);
+}
+
+void NetBuilder::Log(const std::string& line) const {
+  depth_ > 0 ? log::Debug(line) : log::Info(line);
+}
+
+void NetBuilder::NoteShownNames(const NetLevel& level) {
+  for (int i = 0; i < level.filtered.layer_size(); ++i) {
+    const LayerParameter& layer = level.filtered.layer(i);
+    for (int t = 0; t < layer.top_size(); ++t) {
+      shown_names_[level.separated.layers[i].layer.top(t)] = layer.top(t);
+    }
+  }
 }
 
 const std::string& NetBuilder::Shown(const std::string& blob) const {
@@ -80,36 +91,52 @@ const std::string& NetBuilder::Shown(const std::string& blob) const {
   return found == shown_names_.end() ? blob : found->second;
 }
 
-Node NetBuilder::MakeNode(const TypedLayer& typed) {
+void NetBuilder::AddNode(const TypedLayer& typed, NetLevel* level) {
   const LayerParameter& layer = typed.layer;
-  const LayerTraits& traits = LayerRegistry::Get().Traits(layer.type());
-  log::Info("Creating Layer " + layer.name());
+  Log("Creating Layer " + layer.name());
+  const int begin = static_cast<int>(wiring_.nodes.size());
   Node node;
+  node.by_pass = typed.added;
+  node.nested_in = depth_ > 0 ? 0 : -1;  // set by ListForUser
   FindBottoms(layer, &node);
   MakeTops(typed, &node);
-  for (int id : node.bottom_ids) node.bottom.push_back(wiring_.blobs[id].get());
-  for (int id : node.top_ids) node.top.push_back(wiring_.blobs[id].get());
-  for (const BlobVec* blobs : {&node.bottom, &node.top}) {
-    for (const BlobBase* blob : *blobs) {
-      node.quantized = node.quantized || blob->type().is_quantized();
-    }
-  }
-
   LayerContext context;
   context.device = device_;
   context.types = typed.types;
   context.seed = LayerSeed(seed_, wiring_.nodes.size());
   context.workspace = wiring_.workspace.get();
-  log::Info("Setting up " + layer.name());
   node.layer = LayerRegistry::Get().Create(layer, context);
-  InLayer(*node.layer, [&] { node.layer->SetUp(traits, node.bottom, node.top); });
-  for (size_t t = 0; t < node.top.size(); ++t) {
-    log::Info("Top shape: " + node.top[t]->shape_string());
-    const float weight = node.layer->loss_weight(static_cast<int>(t));
-    if (weight != 0) log::Info(Concat("    with loss weight ", weight));
+  if (auto* composite = dynamic_cast<CompositeLayer*>(node.layer.get())) {
+    Inline(typed, composite, &node);
   }
-  node.layer_index = typed.added ? -1 : 0;  // set by ListForUser
-  return node;
+  SetUp(typed, &node);
+  const int index = static_cast<int>(wiring_.nodes.size());
+  level->nodes.push_back(index);
+  if (!typed.added) level->nodes_of_layers.push_back(index);
+  wiring_.nodes.push_back(std::move(node));
+  if (depth_ > 0) return;
+  wiring_.nodes.back().composite ? AppendNestedParameters(begin) : AppendParameters(index);
+}
+
+void NetBuilder::SetUp(const TypedLayer& typed, Node* node) {
+  for (int id : node->bottom_ids) node->bottom.push_back(wiring_.blobs[id].get());
+  for (int id : node->top_ids) node->top.push_back(wiring_.blobs[id].get());
+  for (const BlobVec* blobs : {&node->bottom, &node->top}) {
+    for (const BlobBase* blob : *blobs) {
+      node->quantized = node->quantized || blob->type().is_quantized();
+    }
+  }
+  Log("Setting up " + typed.layer.name());
+  LayerTraits traits = LayerRegistry::Get().Traits(typed.layer.type());
+  if (node->composite) {
+    traits.min_bottom = traits.max_bottom = static_cast<int>(node->bottom.size());
+  }
+  InLayer(*node->layer, [&] { node->layer->SetUp(traits, node->bottom, node->top); });
+  for (size_t t = 0; t < node->top.size(); ++t) {
+    Log("Top shape: " + node->top[t]->shape_string());
+    const float weight = node->layer->loss_weight(static_cast<int>(t));
+    if (weight != 0) Log(Concat("    with loss weight ", weight));
+  }
 }
 
 void NetBuilder::FindBottoms(const LayerParameter& layer, Node* node) {
@@ -117,7 +144,7 @@ void NetBuilder::FindBottoms(const LayerParameter& layer, Node* node) {
     const auto found = blob_ids_.find(layer.bottom(b));
     CAFFE_CHECK(found != blob_ids_.end(), "Unknown bottom blob '", layer.bottom(b), "' (layer '",
                 layer.name(), "', bottom index ", b, ")");
-    log::Info(layer.name() + " <- " + Shown(layer.bottom(b)));
+    Log(layer.name() + " <- " + Shown(layer.bottom(b)));
     node->bottom_ids.push_back(found->second);
   }
 }
@@ -134,89 +161,42 @@ void NetBuilder::MakeTops(const TypedLayer& typed, Node* node) {
     if (t < layer.bottom_size() && layer.bottom(t) == top) {
       CAFFE_CHECK(traits.in_place || typed.added, layer.name(), " (", layer.type(),
                   "): cannot work in place; give blob '", top, "' another name as top");
-      log::Info(layer.name() + " -> " + Shown(top) + " (in-place)");
+      Log(layer.name() + " -> " + Shown(top) + " (in-place)");
       node->top_ids.push_back(node->bottom_ids[t]);
       continue;
     }
     CAFFE_CHECK(blob_ids_.count(top) == 0, "Top blob '", top,
                 "' produced by multiple sources (layer '", layer.name(), "')");
     const bool apart = t < layer.bottom_size() && Shown(layer.bottom(t)) == Shown(top);
-    log::Info(layer.name() + " -> " + Shown(top) + (apart ? " (separate memory)" : ""));
+    Log(layer.name() + " -> " + Shown(top) + (apart ? " (separate memory)" : ""));
     blob_ids_[top] = static_cast<int>(wiring_.blobs.size());
     make(typed.tops[t], top);
   }
   // A loss without a named top still needs memory for its value, which no layer can read.
   for (int t = layer.top_size(); traits.loss && t < traits.min_top; ++t) {
-    log::Info(layer.name() + " -> (automatic)");
+    Log(layer.name() + " -> (automatic)");
     make(typed.types.out, "(automatic)");
   }
 }
 
-void NetBuilder::AppendParameters(const Node& node) {
-  LayerBase* const layer = node.layer.get();
-  const LayerParameter& parameter = layer->layer_param();
-  const int count = static_cast<int>(layer->blobs().size());
-  CAFFE_CHECK(parameter.param_size() <= count, layer->name(), " (", layer->type(), "): has ", count,
-              " parameters, ", parameter.param_size(), " param entries are given");
-  bool replaced = false;
-  for (int i = 0; i < count; ++i) {
-    const ParamSpec spec = i < parameter.param_size() ? parameter.param(i) : ParamSpec();
-    int id = static_cast<int>(wiring_.learnable.size());
-    if (!spec.name().empty() && owners_.count(spec.name())) {
-      replaced = Share(layer, i, spec) || replaced;
-      id = owners_.at(spec.name()).learnable;
-    } else {
-      if (!spec.name().empty()) {
-        owners_[spec.name()] = {layer->name(),        i, id, layer->blobs()[i], spec.has_lr_mult(),
-                                spec.has_decay_mult()};
-      }
-      wiring_.learnable.push_back(layer->blobs()[i].get());
-      wiring_.lr_mult.push_back(spec.lr_mult());
-      wiring_.decay_mult.push_back(spec.decay_mult());
-    }
-    wiring_.parameters.push_back(layer->blobs()[i]);
-    wiring_.learnable_ids.push_back(id);
+void NetBuilder::FindConflicts(const NetLevel& level) {
+  if (level.separated.keeps_gradients) return;
+  for (const InPlaceConflict& conflict : FindInPlaceConflicts(level.separated, true)) {
+    if (conflict.reader < 0) continue;
+    const int reader = level.nodes_of_layers[conflict.reader];
+    const int writer = level.nodes_of_layers[conflict.layer];
+    if (reader < 0 || writer < 0) continue;
+    wiring_.gradient_conflicts.push_back({reader, writer, conflict.reason});
   }
-  // The layer sets itself up again with the blobs that it has now, as after a move.
-  if (replaced) InLayer(*layer, [&] { layer->MoveToDevice(device_, node.bottom, node.top); });
 }
 
-bool NetBuilder::Share(LayerBase* layer, int index, const ParamSpec& spec) {
-  Owner& own = owners_.at(spec.name());
-  std::shared_ptr<BlobBase>& blob = layer->blobs()[index];
-  log::Info(Concat("Sharing parameters '", spec.name(), "' owned by layer '", own.layer,
-                   "', param index ", own.index));
-  const bool permissive = spec.share_mode() == ParamSpec::PERMISSIVE;
-  const bool same_shape = blob->shape() == own.blob->shape();
-  CAFFE_CHECK(same_shape || (permissive && blob->count() == own.blob->count()), layer->name(), " (",
-              layer->type(), "): parameter '", spec.name(), "' of shape ", blob->shape_string(),
-              " cannot be shared with that of layer '", own.layer, "' of shape ",
-              own.blob->shape_string());
-  blob->ShareData(*own.blob);
-  blob->ShareDiff(*own.blob);
-  if (same_shape) blob = own.blob;
-  const auto unite = [&](bool given, float value, bool* given_before, float* known,
-                         const char* field) {
-    if (!given) return;
-    CAFFE_CHECK(!*given_before || *known == value, "shared parameter '", spec.name(),
-                "' has different ", field, " in layers '", own.layer, "' and '", layer->name(),
-                "'");
-    *known = value;
-    *given_before = true;
-  };
-  unite(spec.has_lr_mult(), spec.lr_mult(), &own.lr_given, &wiring_.lr_mult[own.learnable],
-        "lr_mult");
-  unite(spec.has_decay_mult(), spec.decay_mult(), &own.decay_given,
-        &wiring_.decay_mult[own.learnable], "decay_mult");
-  return same_shape;
-}
-
-void NetBuilder::FindOrigins(const TypedNet& separated) {
+void NetBuilder::FindOrigins(const NetLevel& level) {
   std::set<std::string> tops;
-  for (const TypedLayer& typed : separated.layers) {
+  for (const TypedLayer& typed : level.separated.layers) {
     for (const std::string& top : typed.layer.top()) tops.insert(top);
   }
-  for (Node& node : wiring_.nodes) {
+  for (const int index : level.nodes) {
+    Node& node = wiring_.nodes[index];
     if (!node.added()) continue;
     // A cast's top stands for its bottom's user blob, unless the cast writes the layer's own top.
     for (size_t t = 0; t < node.top_ids.size(); ++t) {
@@ -230,10 +210,10 @@ void NetBuilder::FindOrigins(const TypedNet& separated) {
       }
     }
   }
-  for (int i = 0; i < wiring_.parameter->layer_size(); ++i) {
-    for (int t = 0; t < wiring_.parameter->layer(i).top_size(); ++t) {
-      const std::string& own = separated.layers[i].layer.top(t);
-      const std::string& user = wiring_.parameter->layer(i).top(t);
+  for (int i = 0; i < level.filtered.layer_size(); ++i) {
+    for (int t = 0; t < level.filtered.layer(i).top_size(); ++t) {
+      const std::string& own = level.separated.layers[i].layer.top(t);
+      const std::string& user = level.filtered.layer(i).top(t);
       if (own == user) continue;
       const int id = blob_ids_.at(own);
       wiring_.origins[id] = wiring_.versions[id] = blob_ids_.at(user);
@@ -247,6 +227,7 @@ void NetBuilder::ListForUser() {
   std::vector<bool> read(w.blobs.size(), false);
   std::vector<float> weights(w.blobs.size(), 0.f);
   for (const Node& node : w.nodes) {
+    if (node.nested_in >= 0) continue;
     for (size_t t = 0; t < node.top_ids.size(); ++t) {
       const int id = w.UserBlob(node.top_ids[t]);
       weights[id] += node.layer->loss_weight(static_cast<int>(t));
@@ -256,15 +237,23 @@ void NetBuilder::ListForUser() {
       }
     }
   }
+  int nested = 0;  // nodes before this one
   for (size_t n = 0; n < w.nodes.size(); ++n) {
     Node& node = w.nodes[n];
+    if (node.nested_in >= 0) {
+      ++nested;
+      node.nested_in = static_cast<int>(w.layers.size());
+      continue;
+    }
     if (node.added()) continue;
     node.layer_index = static_cast<int>(w.layers.size());
     w.layer_nodes.push_back(static_cast<int>(n));
+    w.layer_begins.push_back(static_cast<int>(n) - nested);
+    nested = 0;
     w.layers.push_back(node.layer);
     w.layer_names.push_back(node.layer->name());
     std::vector<int> bottoms, tops;
-    for (int id : node.bottom_ids) {
+    for (int id : node.named_bottom_ids()) {
       bottoms.push_back(indices.at(w.UserBlob(id)));
       read[w.UserBlob(id)] = true;
     }

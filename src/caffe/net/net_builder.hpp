@@ -6,18 +6,37 @@
 #include <string>
 #include <vector>
 
+#include "caffe.pb.h"
+#include "caffe/graph/typed_net.hpp"
 #include "caffe/net/wiring.hpp"
 
 namespace caffe {
 
+class CompositeLayer;
 class Device;
+class ParamSpec;
 struct LayerTraits;
 struct LayerLines;
+struct SubNet;
 struct TypedLayer;
-struct TypedNet;
+
+// A net, or the SubNet of a composite layer, and what the passes of graph/ make of it.
+struct NetLevel {
+  // Runs the passes on the layers whose rules the state meets.
+  explicit NetLevel(NetParameter filtered);
+  // Puts `prefix` before the names of layers, blobs and shared parameters.
+  void Prefix(const std::string& prefix);
+
+  NetParameter filtered;
+  TypedNet separated, net;
+  int casts = 0, casts_omitted = 0, casts_moved = 0;
+  // Of the layers of `net` that are nodes, and of those of `separated` (-1: no node), in their order.
+  std::vector<int> nodes, nodes_of_layers;
+};
 
 // Makes the layers, blobs and parameters of a net: runs the passes of graph/, sets up the layers in
-// their order and connects them. Writes the log lines of BVLC's Net::Init.
+// their order and connects them. A composite layer is preceded by the nodes of its SubNet
+// (inline_nested.cpp). Writes the log lines of BVLC's Net::Init.
 class NetBuilder {
  public:
   // `lines` has the lines of the layers in the net's file, for errors.
@@ -29,20 +48,65 @@ class NetBuilder {
  private:
   // The user's name of a blob, for log lines.
   const std::string& Shown(const std::string& blob) const;
-  Node MakeNode(const TypedLayer& typed);
+  // At level info, or debug for nested nodes.
+  void Log(const std::string& line) const;
+  // Adds the node, for a composite layer after its nested ones.
+  void AddNode(const TypedLayer& typed, NetLevel* level);
+  void SetUp(const TypedLayer& typed, Node* node);
   void FindBottoms(const LayerParameter& layer, Node* node);
   void MakeTops(const TypedLayer& typed, Node* node);
-  void AppendParameters(const Node& node);
-  // Gives the layer the blob that has the name already. False if it keeps a blob of another shape.
-  bool Share(LayerBase* layer, int index, const class ParamSpec& spec);
-  // Fills origins and versions of the wiring.
-  void FindOrigins(const TypedNet& separated);
+  void NoteShownNames(const NetLevel& level);
+  // Fills conflicts, origins and versions of the wiring.
+  void FindConflicts(const NetLevel& level);
+  void FindOrigins(const NetLevel& level);
   void ListForUser();
+
+  // Adds the nodes that compute the layer, and makes their outputs the bottoms of `node`.
+  void Inline(const TypedLayer& typed, CompositeLayer* layer, Node* node);
+  // `inputs`: layers of the level that stand for bottoms of `node`; as many as it has tops stand for
+  // these.
+  void AddNestedNodes(NetLevel* level, size_t inputs, Node* node);
+  // Tells the nodes from `begin` on what the composite layer says of its bottoms.
+  void LimitGradients(const LayerParameter& layer, int begin, const Node& node);
+
+  // A blob of the layer of a node.
+  struct Slot {
+    int node, index;
+    bool operator<(const Slot& other) const {
+      return node != other.node ? node < other.node : index < other.index;
+    }
+  };
+  // The parameter of a blob, as the composite layers around it change it.
+  ParamSpec SpecOf(const Slot& slot) const;
+  // The blobs of a composite layer, in the order of files.
+  std::vector<Slot> FindSlots(const SubNet& net, const NetLevel& level,
+                              const LayerBase& layer) const;
+  // Applies the param entries of a composite layer to its blobs, and to those of the nodes from
+  // `begin` on that are shared with them.
+  void ChangeSpecs(const LayerBase& layer, const std::vector<Slot>& slots, int begin);
+  void AppendParameters(int node);
+  void SetUpAgain(int node, bool replaced);
+  // Makes the nested parameters from node `begin` on parameters of the net, in the order of the last
+  // node, which is the composite layer that encloses them.
+  void AppendNestedParameters(int begin);
+  // Gives a composite layer the blobs of its slots.
+  void TakeNestedBlobs(int node);
+  // Orders the learnable parameters from `first` on as `slots`, which must have all of them.
+  void OrderLearnable(const LayerBase& layer, const std::vector<Slot>& slots, int first,
+                      std::map<Slot, int>* ids);
+  // The index in Wiring::learnable of a blob, a new one or, if it is shared, that of its owner.
+  // `replaced`: the layer got another blob.
+  int Learnable(LayerBase* layer, int index, const ParamSpec& spec, bool* replaced);
+  // Gives the layer the blob that has the name already. False if it keeps a blob of another shape.
+  bool Share(LayerBase* layer, int index, const ParamSpec& spec);
 
   Device* device_;
   uint64_t seed_;
   const LayerLines& lines_;
   Wiring wiring_;
+  int depth_ = 0;                    // of composite layers around the nodes that are added now
+  std::map<Slot, ParamSpec> specs_;  // that composite layers changed
+  std::map<int, std::vector<Slot>> slots_;          // of the nodes of composite layers
   std::map<std::string, int> blob_ids_;             // by the blobs' names after the passes
   std::map<std::string, std::string> shown_names_;  // of blobs whose name a pass changed
   struct Owner {

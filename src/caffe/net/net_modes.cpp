@@ -98,8 +98,9 @@ bool NetRanges::active() const {
 
 bool NetRanges::SetWeights() {
   bool changed = false;
-  for (const auto& layer : wiring_.layers) {
-    auto* weighted = dynamic_cast<WeightedLayer*>(layer.get());
+  for (const Node& node : wiring_.nodes) {
+    LayerBase* const layer = node.layer.get();
+    auto* weighted = dynamic_cast<WeightedLayer*>(layer);
     if (!weighted) continue;
     const std::string name = WeightsQuantizer(*layer);
     std::optional<DataType> type;

@@ -85,7 +85,7 @@ void NetRanges::ReadLayerQuantizers() {
       read_mode(layer.blobs_quantizer(0), WeightsQuantizer(*node.layer));
     }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
-      take(layer.bottom_quantizer(b), versions.at(wiring_.UserBlob(node.bottom_ids[b])));
+      take(layer.bottom_quantizer(b), versions.at(wiring_.UserBlob(node.named_bottom_ids()[b])));
     }
     for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
       const std::string name = wiring_.RangeName(node, t);

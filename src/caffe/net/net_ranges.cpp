@@ -144,8 +144,10 @@ void NetRanges::Resolve() {
     const Rule rule = node.layer->Facts().range;
     const bool carries = !node.bottom.empty() &&
                          (node.added() || (rule == Rule::kCarried && IsQuantized(node.bottom[0])));
-    const Version source = node.bottom.empty() ? Version() : versions[node.bottom_ids[0]];
     for (size_t t = 0; t < node.top.size(); ++t) {
+      // Each top of a composite layer is a bottom of its node.
+      const size_t from = node.composite ? t : 0;
+      const Version source = node.bottom.empty() ? Version() : versions[node.bottom_ids[from]];
       Version version = source;
       if (!carries) {
         version.name = wiring_.RangeName(node, static_cast<int>(t));
@@ -208,7 +210,8 @@ void NetRanges::Write(NetParameter* parameter) const {
                           : observed || method == methods_.end() ? "min_max"
                                                                  : method->second);
   }
-  for (const auto& layer : wiring_.layers) {
+  for (const Node& node : wiring_.nodes) {
+    const LayerBase* const layer = node.layer.get();
     const LayerFacts facts = layer->Facts();
     if (!facts.weighted || !facts.weighted->code_scales) continue;
     const std::vector<double> scales = facts.weighted->code_scales();

@@ -1,5 +1,6 @@
 #include "node_runner.hpp"
 
+#include "caffe/layer/sub_net.hpp"
 #include "in_layer.hpp"
 
 namespace caffe {
@@ -33,8 +34,17 @@ bool NodeRunner::HasNotedShapes(int index) const {
   return true;
 }
 
+void NodeRunner::CheckComposite(const Node& nested) const {
+  const Node& node = wiring_.nodes[wiring_.layer_nodes[nested.nested_in]];
+  BlobVec bottom;
+  for (const int id : node.own_bottom_ids) bottom.push_back(wiring_.blobs[id].get());
+  const auto& layer = static_cast<const CompositeLayer&>(*node.layer);
+  InLayer(layer, [&] { layer.CheckShapes(bottom); });
+}
+
 void NodeRunner::Reshape(int index) {
   const Node& node = wiring_.nodes[index];
+  if (node.nested_in >= 0) CheckComposite(node);
   InLayer(*node.layer, [&] { node.layer->Reshape(node.bottom, node.top); });
   if (!HasNotedShapes(index)) NoteShapes(index);
 }

@@ -33,6 +33,7 @@ class NodeRunner {
 
  private:
   void NoteShapes(int node);
+  void CheckComposite(const Node& nested) const;
 
   const Wiring& wiring_;
   std::vector<std::vector<Shape>> shapes_;  // of each node's bottoms, then tops

@@ -173,6 +173,7 @@ class Builder {
   // The data that the node's backward reads.
   std::vector<int> BackwardData(int n) const {
     if (trained_[n]) return Bottoms(n);
+    if (wiring_.nodes[n].composite) return {};
     const PlanNode& node = nodes_[n];
     const BackwardReads reads = BackwardReadsOf(wiring_.nodes[n].layer->layer_param());
     std::vector<int> data;
@@ -198,8 +199,11 @@ class Builder {
         out_.steps.push_back(std::move(use));
       }
     }
-    if (IsAlias(n) && nodes_[n].tops.size() == 1 && gradients[0]) {
-      out_.joined.push_back({Diff(nodes_[n].bottoms[0]), Diff(nodes_[n].tops[0])});
+    if (IsAlias(n) && (nodes_[n].tops.size() == 1 || wiring_.nodes[n].composite)) {
+      for (size_t b = 0; b < gradients.size() && b < nodes_[n].tops.size(); ++b) {
+        if (!gradients[b]) continue;
+        out_.joined.push_back({Diff(nodes_[n].bottoms[b]), Diff(nodes_[n].tops[b])});
+      }
     }
     MemoryPlan::Step use;
     use.reads = BackwardData(n);

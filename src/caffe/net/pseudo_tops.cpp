@@ -26,9 +26,10 @@ class PseudoTops {
     for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
       const Node& node = nodes_[n];
       found.emplace_back(node.top.size(), false);
-      const bool from_codes = !node.bottom_ids.empty() && coded.count(node.bottom_ids[0]) > 0;
       for (size_t t = 0; t < node.top_ids.size(); ++t) {
         const int id = node.top_ids[t];
+        const size_t from = node.composite ? t : 0;
+        const bool from_codes = !node.bottom_ids.empty() && coded.count(node.bottom_ids[from]) > 0;
         const bool label = Has(traits(n).float_tops, static_cast<int>(t));
         const bool rounds = !node.added() && !label && node.top[t]->type().is_float() &&
                             (Rounds(n) || (!(Copies(n) && from_codes) && IsReadAsCodes(n, id)));

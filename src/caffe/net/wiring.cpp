@@ -58,7 +58,7 @@ std::string Wiring::RangeName(const Node& node, int top) const {
 }
 
 int Wiring::EndOf(int layer) const {
-  return layer == last_layer() ? last_node() + 1 : layer_nodes[layer + 1];
+  return layer == last_layer() ? last_node() + 1 : layer_begins[layer + 1];
 }
 
 std::vector<int> Wiring::AddedNodesBefore(int first, int last) const {
@@ -77,7 +77,7 @@ std::vector<int> Wiring::AddedNodesBefore(int first, int last) const {
 }
 
 std::vector<int> Wiring::BackwardNodes(int start, int end) const {
-  const int first = layer_nodes[start], last = layer_nodes[end];
+  const int first = layer_nodes[start], last = layer_begins[end];
   std::vector<int> run;
   std::set<int> wanted;
   for (int n = EndOf(start) - 1; n > first; --n) {
