@@ -49,19 +49,19 @@ constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of each
-// step; several take turns. Windows take longer than points.
+// step; several take turns. The groups of the last turn may be fewer. Windows take longer than points.
 double Cycles(const Tile& tile, int64_t groups, int64_t depth, bool points, int units) {
   const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
   const double step = points ? tile.step : 1.2 * tile.step;
   const double alone = std::max(latency, 1.3 * step);
-  const double share = static_cast<double>(groups) / units;
-  const double resident = static_cast<double>(tile.resident);
   const double steps = static_cast<double>(Ceil(depth, tile.k));
-  if (share <= resident) {
-    const double each = std::ceil(share);
-    return steps * std::max(alone, each * step) + each * tile.result;
-  }
-  return share * (steps * std::max(alone / resident, step) + tile.result);
+  const auto turn = [&](int64_t together) {
+    const double n = static_cast<double>(together);
+    return n > 0 ? steps * std::max(alone, n * step) + n * tile.result : 0;
+  };
+  const int64_t share = Ceil(groups, units);
+  return static_cast<double>(share / tile.resident) * turn(tile.resident) +
+         turn(share % tile.resident);
 }
 
 bool Pointwise(const MatrixProduct::Problem& p) {
