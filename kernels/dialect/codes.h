@@ -1,15 +1,17 @@
-// Words for codes. With MATRIX_UNITS they are single instructions of NVIDIA's devices, otherwise what
-// these compute.
+// Words for codes. With MATRIX_UNITS they are single instructions of NVIDIA's devices, otherwise
+// what these compute.
 #if MATRIX_UNITS
 DEVICE_FN u32 permute_bytes(u32 a, u32 b, u32 places) {
   u32 r;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(places));
   return r;
 }
-// Integers bounded by 0 and 255, or 65535, as bytes or pairs of bytes of a word, the first one lowest.
+// Integers bounded by 0 and 255, or 65535, as bytes or pairs of bytes of a word, the first one
+// lowest.
 DEVICE_FN u32 pack_bytes(i32 a, i32 b, i32 c, i32 d) {
   u32 r;
-  asm("{ .reg .b32 h; cvt.pack.sat.u8.s32.b32 h, %4, %3, 0; cvt.pack.sat.u8.s32.b32 %0, %2, %1, h; }"
+  asm("{ .reg .b32 h; cvt.pack.sat.u8.s32.b32 h, %4, %3, 0; "
+      "cvt.pack.sat.u8.s32.b32 %0, %2, %1, h; }"
       : "=r"(r)
       : "r"(a), "r"(b), "r"(c), "r"(d));
   return r;

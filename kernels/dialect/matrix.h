@@ -86,25 +86,30 @@ DEVICE_FN u64 tile_descriptor(const u8* tile) {
 }
 #define SUMS_4_(s, i) "+r"(s[i]), "+r"(s[i + 1]), "+r"(s[i + 2]), "+r"(s[i + 3])
 #define SUMS_16_(s, i) SUMS_4_(s, i), SUMS_4_(s, i + 4), SUMS_4_(s, i + 8), SUMS_4_(s, i + 12)
-#define NAMES_0_                                                                         \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,"  \
-  "%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_0_ "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_16_ ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define NAMES_32_ ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define NAMES_48_ ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #if TILE_N == 128
 #define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32), SUMS_16_(sum, 48)
 #define GROUP_(types, a, b, one)                                                         \
-  GROUP_PRODUCT_("m64n128k32", types, NAMES_0_ NAMES_32_ NAMES_48_, a, b, one)
+  GROUP_PRODUCT_("m64n128k32", types, NAMES_0_ NAMES_16_ NAMES_32_ NAMES_48_, a, b, one)
 #define GROUP_SHARED_(types) GROUP_(types, "%64", "%65", "%66")
 #define GROUP_REGISTERS_(types) GROUP_(types, "{%64,%65,%66,%67}", "%68", "%69")
 #elif TILE_N == 96
 #define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32)
-#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n96k32", types, NAMES_0_ NAMES_32_, a, b, one)
+#define GROUP_(types, a, b, one)                                                         \
+  GROUP_PRODUCT_("m64n96k32", types, NAMES_0_ NAMES_16_ NAMES_32_, a, b, one)
 #define GROUP_SHARED_(types) GROUP_(types, "%48", "%49", "%50")
 #define GROUP_REGISTERS_(types) GROUP_(types, "{%48,%49,%50,%51}", "%52", "%53")
+#elif TILE_N == 32
+#define GROUP_SUMS_ SUMS_16_(sum, 0)
+#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n32k32", types, NAMES_0_, a, b, one)
+#define GROUP_SHARED_(types) GROUP_(types, "%16", "%17", "%18")
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%16,%17,%18,%19}", "%20", "%21")
 #else
 #define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16)
-#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n64k32", types, NAMES_0_, a, b, one)
+#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n64k32", types, NAMES_0_ NAMES_16_, a, b, one)
 #define GROUP_SHARED_(types) GROUP_(types, "%32", "%33", "%34")
 #define GROUP_REGISTERS_(types) GROUP_(types, "{%32,%33,%34,%35}", "%36", "%37")
 #endif

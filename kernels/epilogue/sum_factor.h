@@ -1,6 +1,6 @@
 // The sum of a code and a residual's code, as epilogue/residual_code.h defines it, in fewer
-// instructions: codes are not below 0 here, zero points and halves are in addends. Include it in device
-// text only. Defines: RESIDUAL (1: the sum, 2: and ReLU), MOST_CODE.
+// instructions: codes are not below 0 here, zero points and halves are in addends. Include it in
+// device text only. Defines: RESIDUAL (1: the sum, 2: and ReLU), MOST_CODE.
 typedef struct {
   i64 addend, rounding, result_addend;
   i32 own, residual, shift, most, multiplier, result_shift;

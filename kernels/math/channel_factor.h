@@ -1,20 +1,21 @@
-// Codes from the sums of a channel: the sum and the channel's bias, requantized as math/requantize.h
-// defines it, plus the zero point of y. A ChannelFactor has what is the same for all sums of a channel.
-// Rounding and the zero point are one addend:
+// Codes from the sums of a channel: the sum and the channel's bias, requantized as
+// math/requantize.h defines it, plus the zero point of y. A ChannelFactor has what is the same for
+// all sums of a channel. Rounding and the zero point are one addend:
 //   code = floor((v multiplier + (2 zero + 1) 2^(shift - 1)) / 2^shift),
-// which is not bounded yet. For v < 0 this rounds halves up instead of away from zero. That matters only
-// if codes below the zero point remain. Otherwise such a half needs a multiplier with many zeros at
-// its end: v multiplier is an odd multiple of 2^(shift - 1), and below 2^(shift + 8) (2^(shift + 16)
-// for 16 bits), so that v < 2^(shift - 22) (2^(shift - 14)) has too few factors of 2.
+// which is not bounded yet. For v < 0 this rounds halves up instead of away from zero. That matters
+// only if codes below the zero point remain. Otherwise such a half needs a multiplier with many
+// zeros at its end: v multiplier is an odd multiple of 2^(shift - 1), and below 2^(shift + 8)
+// (2^(shift + 16) for 16 bits), so that v < 2^(shift - 22) (2^(shift - 14)) has too few factors of
+// 2.
 //
-// plain_code is for channels without such halves whose numbers have few bits, as those of real nets;
-// general_code for almost all others; special_code for any. Include it in device text only.
+// plain_code is for channels without such halves whose numbers have few bits, as those of real
+// nets; general_code for almost all others; special_code for any. Include it in device text only.
 // Defines: CODE_BYTES, and LONG_SUMS (1: sums of 64 bits).
 #include "math/requantize_fast.h"
 #define MOST_CODE (CODE_BYTES == 1 ? 255 : 65535)
 #define HALF_BITS (CODE_BYTES == 1 ? 0x3fffff : 0x3fff)
-// What general_code needs: shift - 32 in 8 bits; the shift to the left of sums before, which makes the
-// shift at least 33; whether plain_code is not for the channel. 0: neither is general_code.
+// What general_code needs: shift - 32 in 8 bits; the shift to the left of sums before, which makes
+// the shift at least 33; whether plain_code is not for the channel. 0: neither is general_code.
 #define WAY_OF(shift, left, general) ((shift) - 32 + ((left) << 8) + ((general) << 16))
 #define IS_SPECIAL(f) ((f).w.z == 0)
 #define IS_GENERAL(f) ((f).w.z >> 16 != 0)

@@ -1,8 +1,8 @@
 //! types: device
 //! tests: library
 // Maxima of codes of images whose channels are neighbours, on devices; see channels_last.h. An item
-// computes VECTOR bytes of channels of a window, 16, 8 or 4, which divide a position. Positions beyond
-// an edge are read at the edge, which changes no maximum. Defines: VECTOR, CODE_BYTES.
+// computes VECTOR bytes of channels of a window, 16, 8 or 4, which divide a position. Positions
+// beyond an edge are read at the edge, which changes no maximum. Defines: VECTOR, CODE_BYTES.
 #define WORDS (VECTOR / 4)
 #if VECTOR == 16
 #define LOAD_WORDS(v, p)                            \

@@ -12,14 +12,13 @@
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
 // channels]. The third index of a work group is the group of the convolution. Weights come from
 // pack_matrix. Their zero point is part of their bytes, that of x is part of the bias; see
-// caffe/library/quant_arguments.hpp.
-// Defines: TILE_M x TILE_N results of a work group of WARPS_M x WARPS_N warps, TILE_K (bytes of a
-// step), STAGES (steps in local memory), VECTOR (bytes of x that are read at once; they belong to
-// one position), POINTWISE (1: rows of x are rows of y's), CODE_BYTES, WIDE (1: sums of 64 bits),
-// SLOPE (1: factors of their own below 0), RESIDUAL (1: the sum with a residual follows, whose rows
-// are y_row elements apart; 2: also ReLU), OUT_VECTOR (bytes of y that are written at once).
-// Steps of A and B are read LEAD steps before their products. With warpgroups and four steps in memory
-// products overlap with those of the next step.
+// caffe/library/quant_arguments.hpp. Defines: TILE_M x TILE_N results of a work group of WARPS_M x
+// WARPS_N warps, TILE_K (bytes of a step), STAGES (steps in local memory), VECTOR (bytes of x that
+// are read at once; they belong to one position), POINTWISE (1: rows of x are rows of y's),
+// CODE_BYTES, WIDE (1: sums of 64 bits), SLOPE (1: factors of their own below 0), RESIDUAL (1: the
+// sum with a residual follows, whose rows are y_row elements apart; 2: also ReLU), OUT_VECTOR
+// (bytes of y that are written at once). Steps of A and B are read LEAD steps before their
+// products. With warpgroups and four steps in memory products overlap with those of the next step.
 #define OVERLAP (MATRIX_UNITS == 2 && CODE_BYTES == 1 && STAGES >= 4)
 #define LEAD (STAGES - 1 - OVERLAP)
 // On processors unrolled loops take too long to compile.
@@ -44,17 +43,18 @@
 #define LOADS_A (TILE_M * VECTORS / ITEMS)
 #define LOADS_B (TILE_N * CHUNKS / ITEMS)
 #define STAGE_BYTES ((TILE_M + TILE_N) * TILE_K)
-// Columns of products are channels in another order, so that an item has RUN neighbouring channels of a
-// row among BLOCK of them: its sums of columns quad * 2 and quad * 2 + 1 of BLOCK / 8 parts.
+// Columns of products are channels in another order, so that an item has RUN neighbouring channels
+// of a row among BLOCK of them: its sums of columns quad * 2 and quad * 2 + 1 of BLOCK / 8 parts.
 #define OWN_COLUMNS (TILE_N / WARPS_N)
 #define BLOCK (OWN_COLUMNS % 64 == 0 ? 64 : OWN_COLUMNS % 32 == 0 ? 32 : 16)
 #define RUN (BLOCK / 4)
 #define CHANNEL_OF(column)                                                        \
   ((column) / BLOCK * BLOCK + (column) % 8 / 2 * RUN + (column) % BLOCK / 8 * 2 + (column) % 2)
-// The place of a channel's factor, so that four lanes read neighbours at once; and the part of the sums
-// of code k of a word.
+// The place of a channel's factor, so that four lanes read neighbours at once; and the part of the
+// sums of code k of a word.
 #define FACTOR_AT(channel)                                                        \
-  ((channel) / BLOCK * BLOCK + (channel) % RUN / 2 * 8 + (channel) % 2 * 4 + (channel) % BLOCK / RUN)
+  ((channel) / BLOCK * BLOCK + (channel) % RUN / 2 * 8 + (channel) % 2 * 4 +                \
+   (channel) % BLOCK / RUN)
 #define PART(block, word, k) ((block) * (BLOCK / 8) + ((word) * WORD_CODES + (k)) / 2)
 #define RUN_BYTES (RUN * CODE_BYTES)
 // The sums of a work item that become codes of one word of its rows.
@@ -293,14 +293,15 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
         }
       }
     } else if (s == steps) {
-      // From here on one step after the other leaves its memory: this one to two flags, the next one to
-      // the factors of channels.
+      // From here on one step after the other leaves its memory: this one to two flags, the next
+      // one to the factors of channels.
       flags = (LOCAL_PTR i32*)(memory + s % STAGES * STAGE_BYTES);
       if (t < 2) flags[t] = 0;
       if (own_channel < group_out) {
-        own = channel_factor(LOAD(i64, bias, group * group_out + own_channel),
-                             LOAD(i32, multiplier, group * group_out + own_channel),
-                             LOAD(i32, shift, group * group_out + own_channel), own_zero, MOST_SUM, low >= 0 || own_zero == 0);
+        const i32 channel = group * group_out + own_channel;
+        own = channel_factor(LOAD(i64, bias, channel), LOAD(i32, multiplier, channel),
+                             LOAD(i32, shift, channel), own_zero, MOST_SUM,
+                             low >= 0 || own_zero == 0);
       }
     } else if (s == steps + 1) {
       factors = (LOCAL_PTR ChannelFactor*)(memory + s % STAGES * STAGE_BYTES);

@@ -2,10 +2,10 @@
 //! tests: library
 #include "dialect/codes.h"
 #include "math/requantize_fast.h"
-// quant/matrix_product.h for a few rows of x and codes of 8 bits, which takes the time of reading the
-// weights: y [ROWS, channels], whose rows are y_row elements apart, from x [ROWS, depth], where depth is a
-// multiple of 16. 32 items share a channel. Defines: ROWS, SLOPE (1: factors of their own below 0),
-// MATRIX_UNITS.
+// quant/matrix_product.h for a few rows of x and codes of 8 bits, which takes the time of reading
+// the weights: y [ROWS, channels], whose rows are y_row elements apart, from x [ROWS, depth], where
+// depth is a multiple of 16. 32 items share a channel. Defines: ROWS, SLOPE (1: factors of their
+// own below 0), MATRIX_UNITS.
 #define ITEMS 256
 #define SHARERS 32
 #define STEP (SHARERS * 16)
@@ -15,9 +15,10 @@
 #define AHEAD
 #endif
 
-KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_depth), ARG(i32, y_row),
-       ARG(i32, low), ARG(i32, high), IN(MItype, x), IN(MItype, weights), IN(i64, bias), IN(i32, multiplier),
-       IN(i32, shift), IN(i32, negative_multiplier), IN(i32, negative_shift), OUT(MOtype, y)) {
+KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_depth),
+       ARG(i32, y_row), ARG(i32, low), ARG(i32, high), IN(MItype, x), IN(MItype, weights),
+       IN(i64, bias), IN(i32, multiplier), IN(i32, shift), IN(i32, negative_multiplier),
+       IN(i32, negative_shift), OUT(MOtype, y)) {
   LOCAL i32 part[ROWS][ITEMS];
   const i32 t = LOCAL_ID(0), first = (i32)GROUP_ID(0) * (ITEMS / SHARERS);
   const i32 channel = first + t / SHARERS;

@@ -3,11 +3,11 @@
 #include "dialect/codes.h"
 #define LONG_SUMS (CODE_BYTES == 2)
 #include "math/channel_factor.h"
-// quant/windows.h for small windows without slopes, sums and dilation: an item computes the channels
-// of a word, 4 or 2, at ROWS x 2 positions, for which it reads each code of x once. Codes of 8 bits are
-// transposed, so that a word has four neighbours of one channel: an instruction multiplies a row of
-// the window. Defines: MATRIX_UNITS (as dialect/matrix.h), CODE_BYTES, KERNEL_H, KERNEL_W (at most 4),
-// STRIDE_H, STRIDE_W, ROWS.
+// quant/windows.h for small windows without slopes, sums and dilation: an item computes the
+// channels of a word, 4 or 2, at ROWS x 2 positions, for which it reads each code of x once. Codes
+// of 8 bits are transposed, so that a word has four neighbours of one channel: an instruction
+// multiplies a row of the window. Defines: MATRIX_UNITS (as dialect/matrix.h), CODE_BYTES,
+// KERNEL_H, KERNEL_W (at most 4), STRIDE_H, STRIDE_W, ROWS.
 #define CODES_AT(p, i) (*(GLOBAL const u32*)BYTES_AT(p, i))
 #define CODE(codes, i) ((i32)((codes) >> (i) * 8 * CODE_BYTES & MOST_CODE))
 #if MATRIX_UNITS
@@ -30,7 +30,8 @@ KERNEL(window_columns, ARG(i64, blocks), FOLD(i32, channels), FOLD(i32, height),
     const Index line = r / blocks_w, image = line / blocks_h;
     const i32 out_h0 = (i32)(line - image * blocks_h) * ROWS;
     const i32 out_w0 = (i32)(r - line * blocks_w) * 2;
-    const i32 h0 = out_h0 * STRIDE_H - pad_h, w0 = out_w0 * STRIDE_W - pad_w, c0 = (i32)lane * WORD_CODES;
+    const i32 h0 = out_h0 * STRIDE_H - pad_h, w0 = out_w0 * STRIDE_W - pad_w;
+    const i32 c0 = (i32)lane * WORD_CODES;
     const i64 from = (i64)image * height * width * channels + c0;
     const i64 to = (((i64)image * out_height + out_h0) * out_width + out_w0) * y_row + c0;
     // Weights, as bytes of a row of the window or one by one.
@@ -51,7 +52,9 @@ KERNEL(window_columns, ARG(i64, blocks), FOLD(i32, channels), FOLD(i32, height),
 #else
       UNROLL for (i32 kw = 0; kw < KERNEL_W; ++kw) {
         const u32 taps = CODES_AT(weights, (kh * KERNEL_W + kw) * channels + c0);
-        UNROLL for (i32 i = 0; i < WORD_CODES; ++i) factors[kh][kw][i] = CODE(taps, i) - ZERO_WEIGHT;
+        UNROLL for (i32 i = 0; i < WORD_CODES; ++i) {
+          factors[kh][kw][i] = CODE(taps, i) - ZERO_WEIGHT;
+        }
       }
 #endif
     }

@@ -30,16 +30,16 @@ using Tile = MatrixProduct::Tile;
 const std::vector<Tile> kByteTiles{
     {128, 128, 128, 3, 8, 1, 2, 985, 2450, 2}, {128, 96, 128, 3, 8, 1, 2, 830, 1900, 2},
     {128, 64, 128, 3, 8, 1, 2, 670, 1380, 2},  {128, 128, 64, 4, 8, 1, 2, 585, 2520, 2},
-    {256, 64, 64, 3, 8, 1, 2, 650, 2450, 2},   {128, 64, 64, 3, 4, 1, 4, 345, 1090, 2},
-    {128, 128, 64, 3, 2, 2, 2, 850, 2300},     {128, 96, 64, 3, 2, 2, 2, 710, 1850},
-    {128, 64, 64, 4, 2, 2, 3, 530, 1100},      {64, 64, 128, 3, 2, 2, 3, 520, 800},
-    {32, 32, 128, 4, 2, 2, 6, 230, 530},       {16, 32, 256, 4, 1, 2, 4, 345, 560}};
+    {128, 32, 64, 4, 4, 1, 5, 260, 650, 2},    {256, 64, 64, 3, 8, 1, 2, 650, 2450, 2},
+    {128, 64, 64, 3, 4, 1, 4, 345, 1090, 2},   {128, 128, 64, 3, 2, 2, 2, 850, 2300},
+    {128, 96, 64, 3, 2, 2, 2, 710, 1850},      {128, 64, 64, 4, 2, 2, 3, 530, 1100},
+    {64, 64, 128, 3, 2, 2, 3, 520, 800},       {32, 32, 128, 4, 2, 2, 6, 230, 530},
+    {16, 32, 256, 4, 1, 2, 4, 345, 560}};
 // For codes of 16 bits a warp has three sums for each result.
-const std::vector<Tile> kWordTiles{{64, 96, 64, 3, 4, 1, 2, 475, 2200, 2},
-                                   {64, 64, 64, 3, 4, 1, 3, 335, 1500, 2},
-                                   {64, 64, 128, 3, 2, 2, 2, 825, 1500},
-                                   {32, 32, 128, 4, 2, 2, 5, 300, 560},
-                                   {16, 32, 256, 4, 1, 2, 4, 410, 560}};
+const std::vector<Tile> kWordTiles{
+    {64, 96, 64, 3, 4, 1, 2, 475, 2200, 2}, {64, 64, 64, 3, 4, 1, 3, 335, 1500, 2},
+    {64, 32, 64, 4, 4, 1, 4, 230, 900, 2},  {64, 64, 128, 3, 2, 2, 2, 825, 1500},
+    {32, 32, 128, 4, 2, 2, 5, 300, 560},    {16, 32, 256, 4, 1, 2, 4, 410, 560}};
 // Sums of 64 bits: fewer results for each work item.
 const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2, 600, 1500},
                                    {16, 32, 256, 4, 1, 2, 4, 400, 600}};
@@ -49,19 +49,19 @@ constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of each
-// step; several take turns. Windows take longer than points.
+// step; several take turns. The groups of the last turn may be fewer. Windows take longer than points.
 double Cycles(const Tile& tile, int64_t groups, int64_t depth, bool points, int units) {
   const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
   const double step = points ? tile.step : 1.2 * tile.step;
   const double alone = std::max(latency, 1.3 * step);
-  const double share = static_cast<double>(groups) / units;
-  const double resident = static_cast<double>(tile.resident);
   const double steps = static_cast<double>(Ceil(depth, tile.k));
-  if (share <= resident) {
-    const double each = std::ceil(share);
-    return steps * std::max(alone, each * step) + each * tile.result;
-  }
-  return share * (steps * std::max(alone / resident, step) + tile.result);
+  const auto turn = [&](int64_t together) {
+    const double n = static_cast<double>(together);
+    return n > 0 ? steps * std::max(alone, n * step) + n * tile.result : 0;
+  };
+  const int64_t share = Ceil(groups, units);
+  return static_cast<double>(share / tile.resident) * turn(tile.resident) +
+         turn(share % tile.resident);
 }
 
 bool Pointwise(const MatrixProduct::Problem& p) {
