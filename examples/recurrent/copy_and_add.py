@@ -1,8 +1,9 @@
+#!/usr/bin/env python3
 """copy_and_add.py copy|add: an LSTM remembers what it read many steps ago.
 
 copy: the first symbols of a sequence, all others are blank. At its end the LSTM repeats them; it saw
     the last one as many steps ago as --delay says.
-add: a sequence of numbers, two of which are marked. At its end the LSTM tells their sum.
+add: a sequence of numbers, two of which are marked. At its end the LSTM must know their sum.
 
 Prints the error while it trains, and the result on new sequences. Exits with 1 if the task is not
 solved (--no-check: never).
@@ -12,14 +13,12 @@ import os
 import sys
 import time
 
-import numpy as np
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
-try:
-    import caffe
-except ImportError:
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'python'))
-    import caffe
-from caffe import layers as L
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
+import numpy as np  # noqa: E402
+from caffe import layers as L  # noqa: E402
 
 
 class Copy:

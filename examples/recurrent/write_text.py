@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """write_text.py: an LSTM reads text letter by letter, and then writes its own.
 
 The text consists of sentences of a small grammar (see Grammar). Each of the sequences in a batch is a
@@ -10,14 +11,12 @@ import os
 import sys
 import time
 
-import numpy as np
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, os.pardir, os.pardir, 'python'))  # unless it is installed
 
-try:
-    import caffe
-except ImportError:
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'python'))
-    import caffe
-from caffe import layers as L
+import caffe  # noqa: E402  (first: its error says how to install missing packages)
+import numpy as np  # noqa: E402
+from caffe import layers as L  # noqa: E402
 
 
 class Grammar:

@@ -86,7 +86,7 @@ class RecurrentNet {
   struct Options {
     bool has_static = false, exposes = false;
     int phase = 1;
-    std::string net, layer;  // more fields
+    std::string net, layer, recurrent;  // more fields
   };
 
   RecurrentNet(Recurrence::Kind kind, Device* device, DataType type, Options options,
@@ -155,7 +155,7 @@ class RecurrentNet {
     text += InputText("target", {f.steps, f.items, f.hidden});
     return text + "layer { name: 'lstm' type: '" + TypeName(f.kind) + "' " + bottoms + tops +
            options_.layer + " recurrent_param { num_output: " + std::to_string(f.hidden) +
-           (options_.exposes ? " expose_hidden: true" : "") +
+           (options_.exposes ? " expose_hidden: true " : " ") + options_.recurrent +
            " weight_filler { type: 'uniform' min: -0.3 max: 0.3 } } } "
            "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 'target' top: 'loss' }";
   }

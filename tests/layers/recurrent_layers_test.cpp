@@ -272,11 +272,50 @@ TEST(RecurrentTest, ForwardsAreReplayed) {
   }
 }
 
+// The steps share the copies of their weights.
+TEST(RecurrentTest, DerivedWeightsDoNotGrowWithTheSteps) {
+  for (const auto kind : {Recurrence::kLSTM, Recurrence::kGRU}) {
+    for (const DataType type : {kFloat, kHalf}) {
+      for (const int phase : {0, 1}) {
+        std::vector<int64_t> bytes;
+        for (const int64_t steps : {3, 9}) {
+          RecurrentNet one(kind, Cpu(), type, {false, false, phase}, steps);
+          one.net->Forward();
+          bytes.push_back(one.net->memory_needs().derived);
+        }
+        EXPECT_EQ(bytes[0], bytes[1]) << TypeName(kind) << type.name() << phase;
+        if (type == kHalf) EXPECT_GT(bytes[0], 0);
+      }
+    }
+  }
+}
+
 TEST(RecurrentTest, OneStepWithExposedStates) {
   RecurrentNet one(Recurrence::kLSTM, Cpu(), kFloat, {false, true, 1, "", ""}, 1);
   one.net->Forward();
   EXPECT_EQ(Values(*one.net, "hT"), Values(*one.net, "y"));
   EXPECT_NE(one.net->BlobByName("hT")->data_memory(), one.net->BlobByName("y")->data_memory());
+}
+
+// The net's debug_info writes lines of nested layers, and that of the layer only these.
+TEST(RecurrentTest, DebugLines) {
+  const auto lines = [](const std::string& net, const std::string& recurrent) {
+    RecurrentNet one(Recurrence::kLSTM, Cpu(), kFloat, {false, false, 1, net, "", recurrent});
+    testing::internal::CaptureStderr();
+    one.net->Forward();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string unit = "[Forward] Layer lstm/unit_1, top blob lstm/h_1 data: ";
+  const std::string own = "[Forward] Layer lstm, top blob y data: ";
+  const auto holds = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string none = lines("", ""), all = lines("debug_info: true", "");
+  const std::string nested = lines("", "debug_info: true");
+  EXPECT_FALSE(holds(none, unit) || holds(none, own)) << none;
+  EXPECT_TRUE(holds(all, unit) && holds(all, own)) << all;
+  EXPECT_TRUE(holds(nested, unit)) << nested;
+  EXPECT_FALSE(holds(nested, own)) << nested;
 }
 
 TEST(RecurrentTest, ErrorsNameTheShapes) {
