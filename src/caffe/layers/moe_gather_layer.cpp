@@ -39,7 +39,9 @@ void MOEGather::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 LayerFacts MOEGather::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
-  facts.range = LayerFacts::Range::kCarried;
+  // In float nets the top is observed only if the experts are grouped.
+  facts.range =
+      types().compute.is_quantized() ? LayerFacts::Range::kCarried : LayerFacts::Range::kSame;
   return facts;
 }
 
