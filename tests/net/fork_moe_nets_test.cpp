@@ -3,8 +3,9 @@
 #include <cmath>
 
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/solver/solver.hpp"
 #include "net/net_support.hpp"
-#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -174,41 +175,31 @@ std::string CaffenetMoe(int batch, const std::string& type) {
          "} ";
 }
 
-void Step(Net* net, double rate) {
-  for (BlobBase* blob : net->learnable_params()) {
-    blob->SetDiff(std::vector<double>(blob->count(), 0));
-  }
-  net->Forward();
-  net->Backward();
-  for (size_t i = 0; i < net->learnable_params().size(); ++i) {
-    BlobBase* blob = net->learnable_params()[i];
-    std::vector<double> values = blob->DataAsDouble();
-    const std::vector<double> diff = blob->DiffAsDouble();
-    for (size_t j = 0; j < values.size(); ++j) values[j] -= rate * net->params_lr()[i] * diff[j];
-    blob->SetData(values);
-  }
-}
-
+// By the fork's solver.
 TEST(ForkMoeNetsTest, LenetMoeLoadsAndLearns) {
-  const auto net = MakeNet(LenetMoe(16, "CAFFE_FLOAT"), Cpu(), 0);
+  SolverParameter parameter;
+  ParseTextProto(
+      "type: 'Adam' base_lr: 0.001 momentum: 0.95 weight_decay: 0.00005 lr_policy: 'inv' "
+      "gamma: 0.001 power: 0.75 max_iter: 2000 random_seed: 3 snapshot_after_train: false",
+      "solver", &parameter);
+  *parameter.mutable_net_param() = ParseNet(LenetMoe(16, "CAFFE_FLOAT"));
+  Solver solver(parameter, Cpu());
+  Net* const net = solver.net();
   EXPECT_EQ(net->LayerByName("moe")->blobs().size(), 6 + 9 * 4u);
-  FillInputs(net.get());
-  double first = 0, last = 0;
-  for (int i = 0; i < 60; ++i) {
-    Step(net.get(), 0.002);
-    const double loss = Values(*net, "loss")[0];
-    if (i < 5) first += loss / 5;
-    if (i >= 55) last += loss / 5;
-  }
-  EXPECT_LT(last, 0.9 * first) << "classes of 16 images";
+  FillInputs(net);
+  net->Forward();
+  const double first = Values(*net, "loss")[0];
+  solver.Step(400);
+  net->Forward();
+  EXPECT_LT(Values(*net, "loss")[0], 0.25 * first) << "the classes of 16 images";
   const auto test = MakeNet(LenetMoe(16, "CAFFE_FLOAT"), Cpu(), 1);
   test->ShareTrainedLayersWith(*net);
   FillInputs(test.get());
   test->Forward();
   const std::vector<double> pred = Values(*test, "pred");
-  double sum = 0;
-  for (int c = 0; c < 10; ++c) sum += pred[c];
-  EXPECT_NEAR(sum, 1, 1e-5);
+  int right = 0;
+  for (int n = 0; n < 16; ++n) right += pred[n * 10 + n % 2] > 0.5;
+  EXPECT_GE(right, 14);
 }
 
 TEST(ForkMoeNetsTest, LenetMoeInHalf) {
@@ -228,7 +219,7 @@ TEST(ForkMoeNetsTest, CaffenetMoeLoadsAndRuns) {
   EXPECT_EQ(net->LayerByName("moe")->blobs().size(), 202u);
   int64_t bytes = 0;
   for (const BlobBase* blob : net->learnable_params()) bytes += blob->bytes();
-  EXPECT_NEAR(static_cast<double>(bytes) / (1 << 20), 309.9, 0.1) << "MiB: thesis table 4.2";
+  EXPECT_NEAR(static_cast<double>(bytes) / 1e6, 309.9, 0.1) << "thesis table 4.2, in 10^6 bytes";
   FillInputs(net.get());
   net->Forward();
   EXPECT_EQ(net->BlobByName("moe")->shape(), (Shape{1, 2048}));

@@ -74,7 +74,8 @@ RULES = [
     ('docs/command_line.md', r'caffe transform -model train_val\.prototxt .*',
      Run((r'^', 'build/tools/'), (r'train_val\.prototxt', 'models/lenet/lenet_train_test.prototxt'),
          (r'trained\.caffemodel', 'models/lenet/lenet_iter_20.caffemodel'), more=' -gpu cpu')),
-    ('', r'caffe transform', Skip('a name in the running text')),
+    ('', r'caffe (transform|moe-init)', Skip('a name in the running text')),
+    ('docs/mixture_of_experts.md', r'caffe moe-init .*', SYNOPSIS),
     ('docs/command_line.md', r'(python3 )?tools/(parse|plot)_log\.py logs/caffe\.INFO.*', AS_IT_IS),
     ('docs/', r'caffe time -plan', Run((r'^', 'build/tools/'), more=' -phase TEST -iterations 2 '
                                        '-gpu cpu -model models/lenet/lenet.prototxt')),

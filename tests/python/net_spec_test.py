@@ -3,6 +3,7 @@ import enum
 import numpy as np
 import pytest
 
+import caffe
 from caffe import layers as L, params as P, NetSpec, to_proto
 from caffe.net_spec import assign_proto, param_name_dict
 from caffe.proto import caffe_pb2

@@ -73,7 +73,9 @@ std::vector<DataType> BodyTypes(const std::string& path) {
   std::vector<DataType> types;
   for (const std::string& group : Groups(path)) {
     if (group == "float") types.insert(types.end(), FloatTypes().begin(), FloatTypes().end());
-    if (group == "quantized") types.insert(types.end(), {kQuant8, kQuant16});
+    if (group == "quantized" || group == "codes") {
+      types.insert(types.end(), {kQuant8, kQuant16});
+    }
   }
   return types;
 }
@@ -91,6 +93,8 @@ std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
       for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, type, kFloat});
     } else if (group == "narrow") {
       for (DataType type : {kHalf, kBfloat16}) triples.insert({kFloat, kFloat, type});
+    } else if (group == "codes") {
+      for (DataType type : {kQuant8, kQuant16}) triples.insert({kFloat, type, type});
     } else if (group == "pairs") {
       for (DataType in : BuiltInTypes()) {
         for (DataType out : BuiltInTypes()) {

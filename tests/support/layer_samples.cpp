@@ -1,7 +1,11 @@
 #include "support/layer_samples.hpp"
 
+#include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/sub_net.hpp"
 #include "data/test_database.hpp"
 #include "data/test_images.hpp"
 #include "io/temporary_folder.hpp"
@@ -24,6 +28,20 @@ std::string MakeImageList(const TemporaryFolder& folder) {
 
 }  // namespace
 
+bool NeedsNet(const std::string& type) {
+  if (type == "StoredState") return true;
+  if (type == "Python") return false;
+  LayerParameter parameter;
+  parameter.set_name("sample");
+  parameter.set_type(type);
+  LayerContext context;
+  context.device = Runtime::Get().cpu();
+  const auto& types = LayerRegistry::Get().Traits(type).types;
+  if (!types.empty()) context.types = TypeTriple::Equal(types[0]);
+  const auto layer = LayerRegistry::Get().Create(parameter, context);
+  return dynamic_cast<const CompositeLayer*>(layer.get()) != nullptr;
+}
+
 const std::map<std::string, std::vector<LayerSample>>& LayerSamples() {
   static const TemporaryFolder folder;
   static const Shape image{2, 3, 4, 4};
@@ -33,6 +51,11 @@ const std::map<std::string, std::vector<LayerSample>>& LayerSamples() {
       {"Accuracy", {{"", {{4, 3}, {4}}, 1, {0, 1, 2, 1}}}},
       {"ArgMax", {{"", {{4, 3}}}}},
       {"Axpy", {{"", {{2, 3}, image, image}}}},
+      {"CarriedState", {{"recurrent_param { num_output: 5 }", {{3, 2}}}}},
+      {"GRUUnit", {{"", {{1, 2, 3}, {1, 2, 9}, {1, 2}, {1, 2, 9}}}}},
+      {"LSTMUnit",
+       {{"", {{1, 2, 3}, {1, 2, 12}, {1, 2}}, 2},
+        {"", {{1, 2, 3}, {1, 2, 12}, {1, 2}, {1, 2, 12}}, 2}}},
       {"BNLL", {{""}}},
       {"BN",
        {{""},

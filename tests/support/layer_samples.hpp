@@ -16,7 +16,10 @@ struct LayerSample {
   std::vector<double> second{};  // what bottom 1 holds, where not any number will do
 };
 
-// At least one of every type that the library registers; several where parameters decide about facts
+// Whether layers of this type compute only in a net: composite layers, and those of their nets.
+bool NeedsNet(const std::string& type);
+
+// At least one of every other type that the library registers; several where parameters decide about facts
 // or about what Backward reads.
 const std::map<std::string, std::vector<LayerSample>>& LayerSamples();
 

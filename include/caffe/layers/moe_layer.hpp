@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/has_experts.hpp"
 #include "caffe/layer/sub_net.hpp"
 #include "caffe/layer/usage_report.hpp"
 
@@ -21,7 +22,7 @@ class LayerRegistry;
 //   z_loss_weight, balance_rate, capacity_factor.
 // Types: any bottoms. A nested net computes in its data_type; float if it has none. The gate is float,
 // or double if bottoms or tops are.
-class MOELayer final : public CompositeLayer, public UsageReport {
+class MOELayer final : public CompositeLayer, public UsageReport, public HasExperts {
  public:
   using CompositeLayer::CompositeLayer;
   SubNet Expand(const BlobVec& bottom, int tops) override;
@@ -29,15 +30,7 @@ class MOELayer final : public CompositeLayer, public UsageReport {
   // Of this layer, and of MOE layers in its nets.
   std::vector<ExpertUsage> TakeUsage() override;
 
-  // A blob of an expert.
-  struct ExpertBlob {
-    int expert = 0;
-    std::string layer;  // its name in the expert net
-    int index = 0;      // in the blobs of that layer
-    std::shared_ptr<BlobBase> blob;
-  };
-  // Expert by expert, if the layer is in a net.
-  std::vector<ExpertBlob> ExpertBlobs() const;
+  std::vector<ExpertBlob> ExpertBlobs() const override;
 
  private:
   std::vector<std::shared_ptr<LayerBase>> nested_;

@@ -31,7 +31,7 @@ std::vector<ExpertUsage> MOELayer::TakeUsage() {
   return all;
 }
 
-std::vector<MOELayer::ExpertBlob> MOELayer::ExpertBlobs() const {
+std::vector<ExpertBlob> MOELayer::ExpertBlobs() const {
   const std::string prefix = name() + "/expert";
   std::vector<ExpertBlob> blobs;
   int experts = 0;

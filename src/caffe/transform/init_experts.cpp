@@ -9,7 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/filler.hpp"
-#include "caffe/layers/moe_layer.hpp"
+#include "caffe/layer/has_experts.hpp"
 #include "caffe/net/net.hpp"
 
 namespace caffe {
@@ -53,39 +53,49 @@ class Starter {
     for (const LayerParameter& layer : dense.layer()) layers_[layer.name()] = &layer;
   }
 
-  void Start(const MOELayer& moe) {
+  void Start(const std::string& name, const HasExperts& moe) {
     std::map<std::string, ExpertStart> starts;  // by the names of layers without numbers
-    for (const MOELayer::ExpertBlob& one : moe.ExpertBlobs()) {
-      const std::string own = WithoutNumber(one.layer);
+    std::vector<ExpertBlob> layer;              // the blobs of one layer of one expert
+    const std::vector<ExpertBlob> blobs = moe.ExpertBlobs();
+    for (size_t i = 0; i < blobs.size(); ++i) {
+      layer.push_back(blobs[i]);
+      if (i + 1 < blobs.size() && blobs[i + 1].index > blobs[i].index) continue;
+      const std::string own = WithoutNumber(blobs[i].layer);
       ExpertStart& start = starts[own];
-      start.layer = moe.name() + "/" + own;
-      start.experts = std::max(start.experts, one.expert + 1);
-      const auto exact = layers_.find(one.layer);
+      start.layer = name + "/" + own;
+      start.experts = std::max(start.experts, blobs[i].expert + 1);
+      const auto exact = layers_.find(blobs[i].layer);
       const auto found = exact != layers_.end() ? exact : layers_.find(own);
-      if (found == layers_.end()) {
-        start.why = "the dense net has no such layer";
-        continue;
-      }
-      start.why = Take(*found->second, one);
+      start.why =
+          found == layers_.end() ? "the dense net has no such layer" : Take(*found->second, layer);
       start.dense = start.why.empty() ? found->first : "";
+      layer.clear();
     }
-    for (const auto& [name, start] : starts) report_.push_back(start);
+    for (const auto& [own, start] : starts) report_.push_back(start);
   }
 
   std::vector<ExpertStart> TakeReport() { return std::move(report_); }
 
  private:
-  // Why the blob was not taken; empty if it was.
-  std::string Take(const LayerParameter& dense, const MOELayer::ExpertBlob& one) {
-    if (one.index >= dense.blobs_size()) return "the dense layer has fewer blobs";
-    const auto blob = MakeBlob(kFloat, one.blob->device(), {0}, "dense");
-    blob->FromProto(dense.blobs(one.index));
-    if (blob->count() != one.blob->count()) {
-      return Concat("the dense layer has shape ", blob->shape_string(), ", the expert ",
-                    one.blob->shape_string());
+  // Takes all blobs of the layer or none. Why none; empty if it took them.
+  std::string Take(const LayerParameter& dense, const std::vector<ExpertBlob>& layer) {
+    if (dense.blobs_size() != static_cast<int>(layer.size())) {
+      return Concat("the dense layer has ", dense.blobs_size(), " blobs, the expert ",
+                    layer.size());
     }
-    one.blob->SetData(blob->DataAsDouble());
-    Perturb(noise_, seed_ + ++blobs_, one.blob.get());
+    std::vector<std::shared_ptr<BlobBase>> values;
+    for (size_t i = 0; i < layer.size(); ++i) {
+      BlobBase& own = *layer[i].blob;
+      values.push_back(MakeBlob(kFloat, own.device(), {0}, "dense"));
+      values[i]->FromProto(dense.blobs(static_cast<int>(i)));
+      if (values[i]->count() == own.count()) continue;
+      return Concat("the dense layer has shape ", values[i]->shape_string(), ", the expert ",
+                    own.shape_string());
+    }
+    for (size_t i = 0; i < layer.size(); ++i) {
+      layer[i].blob->SetData(values[i]->DataAsDouble());
+      Perturb(noise_, seed_ + ++blobs_, layer[i].blob.get());
+    }
     return "";
   }
 
@@ -103,10 +113,10 @@ std::vector<ExpertStart> InitExperts(const NetParameter& dense, double noise, ui
   Starter starter(dense, noise, seed);
   bool any = false;
   for (const auto& layer : net->layers()) {
-    const auto* const moe = dynamic_cast<const MOELayer*>(layer.get());
+    const auto* const moe = dynamic_cast<const HasExperts*>(layer.get());
     if (!moe) continue;
     any = true;
-    starter.Start(*moe);
+    starter.Start(layer->name(), *moe);
   }
   CAFFE_CHECK(any, "net ", net->name(), " has no MOE layer");
   std::vector<ExpertStart> report = starter.TakeReport();

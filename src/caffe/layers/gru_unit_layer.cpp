@@ -1,0 +1,71 @@
+#include "caffe/layers/gru_unit_layer.hpp"
+
+#include <algorithm>
+
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+void GRUUnit::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  for (const BlobBase* blob : top) {
+    CAFFE_CHECK(std::find(bottom.begin(), bottom.end(), blob) == bottom.end(), Where(),
+                ": does not work in place");
+  }
+  forward_ = MakeKernel("neuron/gru_unit", "gru_unit_forward");
+  backward_ = MakeKernel("neuron/gru_unit", "gru_unit_backward");
+}
+
+void GRUUnit::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  const Shape& state = bottom[0]->shape();
+  CAFFE_CHECK(state.size() == 3 && state[0] == 1, Where(), ": bottom 0 must have the shape 1 N H; ",
+              "it has shape ", ShapeString(state));
+  rows_ = state[1];
+  columns_ = state[2];
+  const Shape gates{1, rows_, 3 * columns_};
+  for (const size_t b : {1, 3}) {
+    CAFFE_CHECK(b >= bottom.size() || bottom[b]->shape() == gates, Where(), ": bottom ", b,
+                " must have the shape ", ShapeString(gates), ", 3 gates of bottom 0; it has shape ",
+                bottom[b]->shape_string());
+  }
+  CAFFE_CHECK(bottom[2]->shape() == Shape({1, rows_}), Where(), ": cont must have the shape 1 ",
+              rows_, "; it has shape ", bottom[2]->shape_string());
+  for (BlobBase* blob : top) blob->Reshape(state);
+}
+
+void GRUUnit::Forward(const BlobVec& bottom, const BlobVec& top) {
+  forward_->Launch({rows_, columns_},
+                   {rows_, columns_, bottom[0]->Data(), bottom[1]->Data(), bottom[2]->Data(),
+                    bottom[3]->Data(), top[0]->MutableData()});
+}
+
+void GRUUnit::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                       const BlobVec& bottom) {
+  const auto& wanted = propagate_down;
+  // A diff that is not wanted is not written: any other array stands for it.
+  const int any = wanted[1] ? 1 : wanted[3] ? 3 : 0;
+  if (!wanted[any]) return;
+  const auto diff = [&](int b) { return bottom[wanted[b] ? b : any]->MutableDiff(); };
+  backward_->Launch({rows_, columns_},
+                    {rows_, columns_, wanted[0] ? 1 : 0, wanted[1] ? 1 : 0, wanted[3] ? 1 : 0,
+                     bottom[0]->Data(), bottom[1]->Data(), bottom[2]->Data(), bottom[3]->Data(),
+                     top[0]->Diff(), diff(0), diff(1), diff(3)});
+}
+
+LayerFacts GRUUnit::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
+}
+
+void RegisterGRUUnitLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 4;
+  traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  traits.float_bottoms = {2};
+  traits.no_gradient_bottoms = {2};
+  traits.summary = "one step of GRU";
+  registry.Add<GRUUnitLayer>("GRUUnit", traits);
+}
+
+}  // namespace caffe

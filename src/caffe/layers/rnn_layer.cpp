@@ -1,0 +1,51 @@
+#include "caffe/layers/rnn_layer.hpp"
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/layer/layer_registry.hpp"
+
+namespace caffe {
+
+std::vector<std::string> RNN::StateNames() const { return {"h"}; }
+
+Recurrent::InputProduct RNN::InputOfGates() const {
+  return {hidden(), "W_xh", "b_h", "W_xh_static"};
+}
+
+void RNN::AddStep(Builder* net, int64_t t) const {
+  const std::string before = Concat("_", t - 1), now = Concat("_", t);
+  net->Add("Scale", "h_conted" + before, {"h" + before, "cont" + now}, {"h_conted" + before})
+      ->mutable_scale_param()
+      ->set_axis(0);
+  net->Product("transform" + now, "h_conted" + before, "W_hh_h" + before, 2, hidden(), "W_hh");
+  net->Add("Eltwise", "h_input" + now, {"W_hh_h" + before, "x_gates" + now},
+           {"h_neuron_input" + now});
+  net->Add("TanH", "h_neuron" + now, {"h_neuron_input" + now}, {"h" + now});
+}
+
+// All time steps in one product.
+std::string RNN::AddOutput(Builder* net) const {
+  net->Product("output_transform", "h", "W_ho_h", 2, hidden(), "W_ho", "b_o");
+  net->Add("TanH", "o_neuron", {"W_ho_h"}, {"o"});
+  return "o";
+}
+
+void RNN::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
+  parameters->push_back({"transform_1", 0});
+  parameters->push_back({"output_transform", 0});
+  parameters->push_back({"output_transform", 1});
+}
+
+void RegisterRNNLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = 2;
+  traits.max_bottom = 4;
+  traits.max_top = 2;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{BackwardReads::kAll}, {0}});
+  traits.summary = "a simple recurrent layer over the steps of axis 0";
+  registry.Add<RNNLayer>("RNN", traits);
+}
+
+}  // namespace caffe
