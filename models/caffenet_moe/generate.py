@@ -11,7 +11,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from imagenet import (L, LEARNED, P, TEST, TRAIN, NetSpec, add_data, add_loss, finish,  # noqa: E402
+from imagenet import (L, LEARNED, P, NetSpec, add_data, add_loss, finish,  # noqa: E402
                       image_input, typed_nets, write)
 
 SIZE, EXPERTS, SELECTED = 227, 16, 4
@@ -49,10 +49,10 @@ def gating():
     fixed_bias = dict(filled(0), param=[LEARNED[0], dict(lr_mult=0, decay_mult=0)])
     net.fc2 = L.InnerProduct(hidden, num_output=EXPERTS, **fixed_bias)
     net.fc3 = L.InnerProduct(hidden, num_output=EXPERTS, **fixed_bias)
-    net.noise = L.Noise(relu(net, 'relu4', net.fc3), mu=0, sigma=1)
+    net.noise = L.Noise(relu(net, 'relu4', net.fc3), mu=0, sigma=1, per_element=True)
     net.sum = L.Eltwise(net.fc2, net.noise)
     net.gate = L.Softmax(net.sum)
-    return net.to_proto()
+    return net
 
 
 def expert(fc6=1024, fc7=2048):
@@ -69,19 +69,15 @@ def expert(fc6=1024, fc7=2048):
     net.fc6 = L.InnerProduct(net.pool5, num_output=fc6, **filled(0.5, 0.005))
     net.drop6 = L.Dropout(relu(net, 'relu6', net.fc6), in_place=True, dropout_ratio=0.5)
     net.fc7 = L.InnerProduct(net.drop6, num_output=fc7, **filled(0.5, 0.005))
-    return net.to_proto()
+    return net
 
 
-def add_body(net, classes, usage=False, **sizes):
-    """conv1 … fc8 on net.data. usage: the mixture has tops for its observed and expected usage."""
+def add_body(net, classes, balance=None, **sizes):
+    """conv1 … fc8 on net.data. balance: the mixture's losses while training."""
     net.conv1 = L.Convolution(net.data, num_output=48, kernel_size=11, stride=4, **filled(0))
     bottom = shrunk(net, 1, relu(net, 'relu1', net.conv1))
-    tops = L.MOE(bottom, name='moe', ntop=3 if usage else 1, gating_net=gating(),
-                 expert_net=[expert(**sizes)], expert_instances=[EXPERTS],
-                 select_experts=SELECTED)
-    net.moe = tops[0] if usage else tops
-    if usage:
-        net.observed, net.expected = tops[1:]
+    net.moe = L.MOE(bottom, gating=gating(), expert=expert(**sizes), experts=EXPERTS,
+                    select=SELECTED, **(balance or {}))
     net.drop7 = L.Dropout(relu(net, 'relu7', net.moe), in_place=True, dropout_ratio=0.5)
     net.fc8 = L.InnerProduct(net.drop7, num_output=classes, **filled(0))
 
@@ -99,10 +95,7 @@ def train_val(data=None, classes=1000, data_type=None, **sizes):
     """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (128, 50), data, mean_file='data/ilsvrc12/imagenet_mean.binaryproto')
-    add_body(net, classes, usage=True, **sizes)
-    net.balance = L.EuclideanLoss(net.observed, net.expected, include=dict(phase=TRAIN),
-                                  loss_weight=15)
-    net.silence = L.Silence(net.observed, net.expected, include=dict(phase=TEST), ntop=0)
+    add_body(net, classes, dict(load_balance_loss_weight=0.02, z_loss_weight=0.001), **sizes)
     add_loss(net, net.fc8)
     return finish(net, 'CaffeNet-MOE', data_type)
 

@@ -31,10 +31,10 @@ def gating():
     net.ip2 = L.InnerProduct(net.relu1, **learned(num_output=EXPERTS))
     net.ip3 = L.InnerProduct(net.relu1, **learned(num_output=EXPERTS))
     net.relu3 = L.ReLU(net.ip3, in_place=True)
-    net.noise = L.Noise(net.relu3, mu=0, sigma=0.1)
+    net.noise = L.Noise(net.relu3, mu=0, sigma=0.1, per_element=True)
     net.sum = L.Eltwise(net.ip2, net.noise)
     net.gate = L.Softmax(net.sum)
-    return net.to_proto()
+    return net
 
 
 def expert():
@@ -43,18 +43,15 @@ def expert():
     net.conv2 = L.Convolution(net.data, **learned(num_output=5, kernel_size=5))
     net.pool2 = L.Pooling(net.conv2, pool=P.Pooling.MAX, kernel_size=2, stride=2)
     net.ip2 = L.InnerProduct(net.pool2, **learned(num_output=25))
-    return net.to_proto()
+    return net
 
 
-def add_body(net, usage=False):
-    """conv1 … ip3 on net.data. usage: the mixture has tops for its observed and expected usage."""
+def add_body(net, balance=None):
+    """conv1 … ip3 on net.data. balance: the mixture's losses while training."""
     net.conv1 = L.Convolution(net.data, **learned(num_output=10, kernel_size=5))
     net.pool1 = L.Pooling(net.conv1, pool=P.Pooling.MAX, kernel_size=2, stride=2)
-    tops = L.MOE(net.pool1, name='moe', ntop=3 if usage else 1, gating_net=gating(),
-                 expert_net=[expert()], expert_instances=[EXPERTS], select_experts=SELECTED)
-    net.moe = tops[0] if usage else tops
-    if usage:
-        net.observed, net.expected = tops[1:]
+    net.moe = L.MOE(net.pool1, gating=gating(), expert=expert(), experts=EXPERTS, select=SELECTED,
+                    **(balance or {}))
     net.relu1 = L.ReLU(net.moe, in_place=True)
     net.ip3 = L.InnerProduct(net.relu1, **learned(num_output=10))
 
@@ -80,10 +77,7 @@ def train_test(train_db='examples/mnist/mnist_train_lmdb', test_db='examples/mni
     net = NetSpec()
     net.data = [train_data, test_data]
     net.label = [train_label, test_label]
-    add_body(net, usage=True)
-    net.balance = L.EuclideanLoss(net.observed, net.expected, include=dict(phase=TRAIN),
-                                  loss_weight=50)
-    net.silence = L.Silence(net.observed, net.expected, include=dict(phase=TEST), ntop=0)
+    add_body(net, dict(load_balance_loss_weight=0.02, z_loss_weight=0.001))
     net.accuracy = L.Accuracy(net.ip3, net.label, include=dict(phase=TEST))
     net.loss = L.SoftmaxWithLoss(net.ip3, net.label)
     return finish(net, 'LeNet-MOE', data_type)

@@ -21,6 +21,11 @@ def test_prototxts_are_what_the_generators_write(model, function, file):
     assert getattr(generator(model), function)() == read(model, file + '.prototxt')
 
 
+def test_the_solver_names_the_net_of_both_phases():
+    solver = read('lenet_moe', 'lenet_moe_solver.prototxt', caffe_pb2.SolverParameter)
+    assert solver.net == 'models/lenet_moe/lenet_moe_train_test.prototxt'
+
+
 def moe_of(net):
     (layer,) = [layer for layer in net.layer if layer.type == 'MOE']
     return layer
@@ -82,8 +87,7 @@ def test_caffenet_moe_trains():
     net = caffe.Net(proto, caffe.TRAIN)
     losses = net.forward()
     net.backward()
-    assert set(losses) == {'balance', 'loss'}
-    assert all(np.isfinite(loss) and loss >= 0 for loss in losses.values()), losses
+    assert set(losses) == {'loss'} and 0 < losses['loss'] < 100
     for name in ('conv1', 'fc8'):
         assert np.abs(net.params[name][0].diff).max() > 0, name
     # A first convolution for the gating net and for each expert; the chosen ones hear from the loss.

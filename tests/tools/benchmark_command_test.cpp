@@ -87,7 +87,7 @@ TEST_F(BenchmarkCommandTest, MeasuresEveryCombination) {
     EXPECT_EQ("", cell.error);
     EXPECT_GT(cell.milliseconds, 0);
     EXPECT_LE(cell.fastest, cell.milliseconds);
-    EXPECT_EQ(i % 5 > 2, cell.placeholder_ranges);
+    EXPECT_EQ(i % 5 > 2, cell.random_ranges);
     // The prediction is that of Net; the allocator rounds each array up.
     ASSERT_TRUE(cell.memory && cell.predicted);
     EXPECT_GE(*cell.memory, *cell.predicted);
@@ -103,7 +103,7 @@ TEST_F(BenchmarkCommandTest, MeasuresEveryCombination) {
     EXPECT_NEAR(1, static_cast<double>(*run.cells[i].storage) / (bytes[i] * parameters), 0.05)
         << types[i];
   }
-  EXPECT_TRUE(Printed("placeholder ranges"));
+  EXPECT_TRUE(Printed("ranges that were observed on random inputs"));
   EXPECT_TRUE(Printed("| tiny | cpu | 8 | int16 |"));
   EXPECT_FALSE(Printed("thesis"));
 }
@@ -158,7 +158,7 @@ TEST_F(BenchmarkCommandTest, TooLargeABatchDoesNotStopTheOthers) {
   EXPECT_GT(run.cells[1].milliseconds, 0) << run.cells[1].error;
 }
 
-TEST_F(BenchmarkCommandTest, RangesOfWeightsReplacePlaceholders) {
+TEST_F(BenchmarkCommandTest, RangesOfWeightsReplaceThoseOfRandomInputs) {
   NetOptions options;
   options.device = Runtime::Get().cpu();
   options.seed = 5;
@@ -172,8 +172,8 @@ TEST_F(BenchmarkCommandTest, RangesOfWeightsReplacePlaceholders) {
   const BenchmarkRun run =
       Cells({"-models", model_, "-types", "int8", "-weights", folder_ / "w.caffemodel"});
   ASSERT_EQ(1u, run.cells.size());
-  EXPECT_FALSE(run.cells[0].placeholder_ranges);
-  EXPECT_FALSE(Printed("placeholder"));
+  EXPECT_FALSE(run.cells[0].random_ranges);
+  EXPECT_FALSE(Printed("random inputs"));
 }
 
 TEST_F(BenchmarkCommandTest, FilesOfEarlierRunsAndAccuraciesAreMerged) {

@@ -111,18 +111,55 @@ bool HasLoss(const Net& net) {
   return std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 0; });
 }
 
-// Numbers in [-1, 1] for images. Other inputs, such as labels, stay 0.
-void FillInputs(const Net& net) {
-  std::mt19937 random(2);
-  std::uniform_real_distribution<double> uniform(-1, 1);
+// Random numbers with a mean and a deviation. A part of them is repeated: making all of them would
+// take longer than a forward.
+class RandomNumbers {
+ public:
+  RandomNumbers() : numbers_(1 << 18) {
+    std::mt19937 random(2);
+    std::normal_distribution<double> normal;
+    for (double& number : numbers_) number = normal(random);
+  }
+  void Fill(BlobBase* blob, double mean, double deviation) const {
+    std::vector<double> part = numbers_;
+    for (double& number : part) number = mean + deviation * number;
+    char* target = static_cast<char*>(blob->mutable_host_data());
+    for (int64_t done = 0; done < blob->count();) {
+      const int64_t count = std::min<int64_t>(blob->count() - done, std::ssize(part));
+      ConvertElements(kDouble, part.data(), blob->type(), target, count);
+      target += count * static_cast<int64_t>(blob->type().bytes());
+      done += count;
+    }
+  }
+
+ private:
+  std::vector<double> numbers_;
+};
+
+// Inputs with one axis, such as labels, stay 0.
+void FillInputs(const RandomNumbers& random, const Net& net) {
   for (BlobBase* blob : net.input_blobs()) {
-    if (blob->num_axes() < 2) continue;
-    // A part of the numbers is repeated: making all of them would take longer than the forward.
-    std::vector<double> numbers(std::min<int64_t>(blob->count(), 1 << 18));
-    for (double& number : numbers) number = uniform(random);
-    std::vector<double> values(blob->count());
-    for (size_t i = 0; i < values.size(); ++i) values[i] = numbers[i % numbers.size()];
-    blob->SetData(values);
+    if (blob->num_axes() > 1 && blob->type().is_float()) random.Fill(blob, 0, 0.5);
+  }
+}
+
+void FillWeights(const RandomNumbers& random, const Net& net) {
+  for (const auto& layer : net.layers()) {
+    const std::string type = layer->type();
+    for (size_t i = 0; i < layer->blobs().size(); ++i) {
+      BlobBase* blob = layer->blobs()[i].get();
+      if (type == "BatchNorm") {  // means, variances and their factor
+        random.Fill(blob, i == 0 ? 0 : 1, i == 2 ? 0 : 0.02);
+      } else if (type == "Scale" && i == 0) {
+        random.Fill(blob, 1, 0.1);
+      } else if (blob->num_axes() > 1) {
+        const double inputs =
+            static_cast<double>(blob->count()) / static_cast<double>(blob->shape(0));
+        random.Fill(blob, 0, std::sqrt(2 / std::max(inputs, 1.0)));
+      } else {
+        random.Fill(blob, 0, 0.1);
+      }
+    }
   }
 }
 
@@ -144,7 +181,7 @@ class CellNet {
     net_->CopyTrainedLayersFrom(model.weights());
     net_->UsePlaceholderRanges();
     net_->Reshape();
-    FillInputs(*net_);
+    FillInputs(RandomNumbers(), *net_);
   }
 
   Net& net() { return *net_; }
@@ -229,7 +266,7 @@ void Measure(const BenchmarkModel& model, Device* device, const BenchmarkSetting
   std::vector<double> samples;
   {
     CellNet net(model, typed, device, settings.train);
-    cell->placeholder_ranges = type.is_quantized() && model.weights().quantizer_size() == 0;
+    cell->random_ranges = type.is_quantized() && model.random_ranges();
     cell->storage = StorageBytes(net.net(), type);
     cell->predicted = net.net().memory_needs().total();
     cell->memory = PeakOfAPass(&net, device, before, &seconds);
@@ -270,7 +307,18 @@ BenchmarkModel::BenchmarkModel(const std::string& model, const std::string& weig
   weights_ = std::make_shared<NetParameter>();
   const std::unique_ptr<Net> net =
       MakeNet(WithTypeAndBatch(*model_, kFloat, 1), Runtime::Get().cpu(), false);
-  if (!weights.empty()) net->CopyTrainedLayersFrom(weights);
+  const RandomNumbers random;
+  if (weights.empty()) {
+    FillWeights(random, *net);
+  } else {
+    net->CopyTrainedLayersFrom(weights);
+  }
+  random_ranges_ = net->Ranges().empty();
+  if (random_ranges_) {
+    net->set_observe(true);
+    FillInputs(random, *net);
+    net->Forward();
+  }
   net->ToProto(weights_.get());
 }
 

@@ -26,8 +26,8 @@ struct BenchmarkCell {
   // Bytes; absent: not measured. The largest memory of the net by the allocator, what the net
   // predicts, the same with a memory of its own for each blob, and a caffemodel in this type.
   std::optional<int64_t> memory, predicted, plain_memory, storage;
-  bool placeholder_ranges = false;
-  std::string error;  // empty: it was measured
+  bool random_ranges = false;  // of a quantized type: observed on random inputs
+  std::string error;           // empty: it was measured
 
   double images_per_second() const { return static_cast<double>(batch) * 1e3 / milliseconds; }
 };
@@ -46,7 +46,8 @@ struct BenchmarkSettings {
   bool plain = false;  // measure plain_memory, too
 };
 
-// A model in float, with random weights or those of files.
+// A model in float. Without files, weights are random, and so that values neither vanish nor grow from
+// layer to layer. If the files have no ranges, those of random inputs are observed.
 class BenchmarkModel {
  public:
   // `model` is a prototxt, or a name: models/NAME/deploy.prototxt or models/NAME/NAME.prototxt.
@@ -58,10 +59,12 @@ class BenchmarkModel {
   // The model in a type and with a batch size, with constant fillers.
   NetParameter Typed(DataType type, int64_t batch) const;
   const NetParameter& weights() const { return *weights_; }
+  bool random_ranges() const { return random_ranges_; }
 
  private:
   std::string net_, name_;
   std::shared_ptr<NetParameter> model_, weights_;
+  bool random_ranges_ = false;
 };
 
 // "float", "int8", … of a type; int8 and int16 stand for quant8 and quant16.

@@ -35,7 +35,7 @@ std::string CellJson(const BenchmarkCell& cell) {
       ", \"memory\": ", Optional(cell.memory), ", \"predicted\": ", Optional(cell.predicted),
       ", \"plain_memory\": ", Optional(cell.plain_memory),
       ", \"storage\": ", Optional(cell.storage),
-      ", \"placeholder_ranges\": ", cell.placeholder_ranges ? "true" : "false",
+      ", \"random_ranges\": ", cell.random_ranges ? "true" : "false",
       ", \"error\": ", cell.error.empty() ? "null" : JsonString(cell.error), "}");
 }
 
@@ -114,7 +114,7 @@ BenchmarkCell Cell(const Fields& fields) {
   cell.predicted = fields.Count("predicted");
   cell.plain_memory = fields.Count("plain_memory");
   cell.storage = fields.Count("storage");
-  cell.placeholder_ranges = fields.Flag("placeholder_ranges");
+  cell.random_ranges = fields.Flag("random_ranges");
   cell.error = fields.Text("error");
   return cell;
 }

@@ -188,10 +188,10 @@ std::string BenchmarkMarkdown(const BenchmarkRun& run, const std::string& image)
              "for the net, in MiB; *predicted*: what the net computes from its shapes; *plain*: "
              "the most with a memory of its own for each blob; *file*: the caffemodel\n");
   if (std::any_of(run.cells.begin(), run.cells.end(),
-                  [](const BenchmarkCell& cell) { return cell.placeholder_ranges; })) {
+                  [](const BenchmarkCell& cell) { return cell.random_ranges; })) {
     text +=
-        "* int8 and int16 have placeholder ranges, [-1, 1] for every blob: their times are valid, "
-        "their outputs are not\n";
+        "* int8 and int16 have ranges that were observed on random inputs: their times are valid, "
+        "their outputs mean nothing\n";
   }
   if (run.interrupted) text += "* The run was interrupted: cells are missing\n";
   const Columns columns(run);
