@@ -5,7 +5,9 @@
 # In these groups, pairs and narrow, c8 and c16 stand for types of users (types/table.h).
 #   pairs       every pair of in and out types, computed in f32 (f64 where one of them is f64)
 #   narrow      compute and in f32, out f16 or bf16 (sums that are stored as half)
-#   once        names its types itself                           device     devices only
+#   codes       compute f32, in and out q8 or q16, equal
+#   once        names its types itself
+#   device      devices only, in all types of the line
 # epilogue/ holds functions that bodies include.
 file(GLOB_RECURSE kernel_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/kernels
      ${CMAKE_SOURCE_DIR}/kernels/*.h)
@@ -75,6 +77,9 @@ foreach(file IN LISTS kernel_files)
   string(REPLACE " " ";" groups "${CMAKE_MATCH_1}")
   get_filename_component(folder ${file} DIRECTORY)
   set(text "")
+  if("device" IN_LIST groups)
+    set(groups device)
+  endif()
   foreach(group IN LISTS groups)
     if(group STREQUAL "float")
       foreach(word IN LISTS float_words)
@@ -94,6 +99,11 @@ foreach(file IN LISTS kernel_files)
     elseif(group STREQUAL "narrow")
       foreach(word IN ITEMS f16 bf16 c8 c16)
         caffe_host_instance(one ${file} f32 f32 ${word} 1)
+        string(APPEND text "${one}")
+      endforeach()
+    elseif(group STREQUAL "codes")
+      foreach(word IN LISTS quantized_words)
+        caffe_host_instance(one ${file} f32 ${word} ${word} 1)
         string(APPEND text "${one}")
       endforeach()
     elseif(group STREQUAL "pairs")

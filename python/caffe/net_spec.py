@@ -16,6 +16,9 @@ lists (repeated fields) and protobuf messages.
 Enum values may be names: `pool='MAX'`, `backend='lmdb'`. `data_type='half'` sets the types of a
 layer's bottoms, arithmetic and tops (float, half, bfloat16, double, quant8, quant16).
 
+Nets are values, too: `layers.MOE(x, gating=net, expert=net, experts=16, select=4, ntop=3)` takes each as a
+NetSpec or a NetParameter. `expert` may be a list of nets, `experts` a list of how often each occurs.
+
 A list of tops is a *bundle*: layers that never exist together, such as the data layers of the two
 phases, whose tops share one name. `net.data = [train_data, test_data]` names it.
 """
@@ -33,6 +36,10 @@ from .proto import caffe_pb2
 _SHARED_MESSAGES = {'ConvolutionDepthwise': 'convolution', 'Deconvolution': 'convolution',
                     'DepthwiseConvolution': 'convolution', 'GRU': 'recurrent',
                     'Im2col': 'convolution', 'LSTM': 'recurrent', 'RNN': 'recurrent'}
+
+# Shorter words for fields of a layer's own message.
+_FIELD_WORDS = {'MOE': {'gating': 'gating_net', 'expert': 'expert_net',
+                        'experts': 'expert_instances', 'select': 'select_experts'}}
 
 # The fields that `data_type` of a layer sets.
 _TYPES_OF_A_LAYER = ('bottom_data_type', 'compute_data_type', 'top_data_type')
@@ -121,7 +128,8 @@ def assign_proto(proto, name, value):
             proto.DESCRIPTOR.name, name,
             _names.did_you_mean(name, proto.DESCRIPTOR.fields_by_name)))
     if _is_repeated(field):
-        if isinstance(value, (str, bytes, dict, Message)) or not hasattr(value, '__iter__'):
+        if (isinstance(value, (str, bytes, dict, Message, NetSpec))
+                or not hasattr(value, '__iter__')):
             value = [value]
         repeated = getattr(proto, name)
         for item in value:
@@ -136,6 +144,8 @@ def assign_proto(proto, name, value):
 
 
 def _assign_message(message, value):
+    if isinstance(value, NetSpec):
+        value = value.to_proto()
     if isinstance(value, Message):
         message.CopyFrom(value)
     elif isinstance(value, dict):
@@ -194,7 +204,11 @@ class Function:
         own_name = _param_names.get(self.type_name)
         own_field = own_name and caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[
             own_name + '_param']
-        params = dict(self.params)
+        words = _FIELD_WORDS.get(self.type_name, {})
+        params = {words.get(key, key): value for key, value in self.params.items()}
+        if len(params) < len(self.params):
+            raise TypeError('%s %s: a parameter is given twice: %s'
+                            % (self.type_name, layer.name, ', '.join(sorted(self.params))))
         if 'data_type' in params and 'data_type' not in getattr(own_field, 'message_type',
                                                                 layer.DESCRIPTOR).fields_by_name:
             data_type = params.pop('data_type')

@@ -466,7 +466,8 @@ TEST(ReplayFactsTest, TheseLayersAreNotReplayedInTraining) {
       if (!facts.replayable) others.insert(type);
     }
   }
-  EXPECT_EQ(others, (std::set<std::string>{"ArgMax", "Data", "DummyData", "HDF5Data", "HDF5Output",
+  EXPECT_EQ(others, (std::set<std::string>{"ArgMax", "Data", "DummyData", "GroupedConvolution",
+                                           "GroupedInnerProduct", "HDF5Data", "HDF5Output",
                                            "ImageData", "Input", "MemoryData", "Parameter"}));
 }
 

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/work.hpp"
+#include "layers/codes.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
@@ -32,7 +33,7 @@ std::vector<Case> Cases() {
       {false, 3, 2, 0.75, 2, {1, 2, 4, 4}},   {true, 3, 2, 0.75, 1, {1, 2, 9, 33}},
       {false, 5, 2, 0.75, 1, {1, 1, 2, 270}}, {true, 5, 2, 0.25, 1, {1, 6, 2, 3}},
       {true, 5, 2, 0.625, 1, {1, 6, 2, 3}},   {false, 3, 2, 1, 1, {1, 2, 4, 4}},
-      {true, 5, 2, 0.75, 1, {1, 300, 1, 2}},
+      {true, 5, 2, 0.75, 1, {1, 300, 1, 2}},  {true, 43, 2, 0.75, 1, {2, 60, 1, 3}},
   };
 }
 
@@ -70,6 +71,19 @@ std::vector<double> Scales(const Case& c, const std::vector<double>& x) {
   return scale;
 }
 
+// The elements of an array of this shape, in the order of NHWC.
+template <class T> std::vector<T> ChannelsLast(const Shape& shape, const std::vector<T>& values) {
+  const int64_t channels = shape[1], positions = ShapeCount(shape, 2);
+  std::vector<T> last(values.size());
+  for (int64_t n = 0; n < shape[0]; ++n) {
+    for (int64_t i = 0; i < channels * positions; ++i) {
+      last[(n * positions + i % positions) * channels + i / positions] =
+          values[n * channels * positions + i];
+    }
+  }
+  return last;
+}
+
 class LRNLayerTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(LRNLayerTest, ForwardAndBackward) {
@@ -104,18 +118,8 @@ TEST_P(LRNLayerTest, ChannelsLast) {
     LayerTester lrn(c.Text(), device, TypeTriple::Equal(type), {c.shape});
     ASSERT_TRUE(lrn.layer().Facts().layouts.nhwc);
     lrn.Forward();
-    const int64_t channels = c.shape[1], positions = ShapeCount(c.shape, 2);
-    const auto ordered = [&](const std::vector<double>& values) {
-      std::vector<double> last(values.size());
-      for (int64_t n = 0; n < c.shape[0]; ++n) {
-        for (int64_t i = 0; i < channels * positions; ++i) {
-          last[(n * positions + i % positions) * channels + i / positions] =
-              values[n * channels * positions + i];
-        }
-      }
-      return last;
-    };
-    const std::vector<double> expected = ordered(lrn.Top()), x = ordered(lrn.Bottom(0));
+    const std::vector<double> expected = ChannelsLast(c.shape, lrn.Top());
+    const std::vector<double> x = ChannelsLast(c.shape, lrn.Bottom(0));
     lrn.SetBottom(0, x);
     WorkRequest request;
     request.layouts = {Layout::kNHWC, Layout::kNHWC};
@@ -144,6 +148,75 @@ TEST_P(LRNLayerTest, FollowsTheShapeOfItsBottom) {
 
 INSTANTIATE_TEST_SUITE_P(All, LRNLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
+
+// Codes are those of the conversions of quant/convert around the layer in float, on every device and
+// in both layouts.
+class LRNCodesTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(LRNCodesTest, EqualThoseOfTheFloatLayerBetweenConversions) {
+  const auto [device, type] = GetParam();
+  const int64_t most = type.info().code_max;
+  for (const Case& c : Cases()) {
+    if (!c.across) continue;
+    SCOPED_TRACE(c.Text());
+    const int64_t count = ShapeCount(c.shape);
+    const test::Codes codes = test::RandomCodes(count, type, 5);
+    for (const int32_t place : {0, 1, 2}) {
+      const QuantRange x{3.0 / static_cast<double>(most), static_cast<int32_t>(most / 2 * place),
+                         true};
+      const QuantRange y{1.5 / static_cast<double>(most), static_cast<int32_t>(most / 3 * place),
+                         true};
+      Device* const cpu = Runtime::Get().cpu();
+      LayerTester real("phase: TEST " + c.Text(), cpu, TypeTriple::Equal(kFloat), {c.shape});
+      float* values = static_cast<float*>(real.bottom().mutable_host_data());
+      for (int64_t i = 0; i < count; ++i) {
+        values[i] = static_cast<float>(codes[i] - x.zero) * static_cast<float>(x.scale);
+      }
+      real.Forward();
+      const float* results = static_cast<const float*>(real.top().host_data());
+      test::Codes expected(count);
+      int64_t inside = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        const float code = results[i] * static_cast<float>(1 / y.scale);
+        const float low = static_cast<float>(-y.zero), high = static_cast<float>(most - y.zero);
+        expected[i] = std::llround(std::clamp(code, low, high)) + y.zero;
+        inside += expected[i] > 0 && expected[i] < most ? 1 : 0;
+      }
+      if (place != 2 && count > 20) EXPECT_GT(inside, count / 8) << place;
+
+      LayerTester lrn("phase: TEST " + c.Text(), device, TypeTriple::Equal(type), {c.shape});
+      test::SetCodes(&lrn.bottom(), codes);
+      lrn.bottom().set_range(x);
+      lrn.top().set_range(y);
+      lrn.Forward();
+      EXPECT_EQ(test::CodesOf(lrn.top()), expected);
+
+      test::SetCodes(&lrn.bottom(), ChannelsLast(c.shape, codes));
+      WorkRequest request;
+      request.layouts = {Layout::kNHWC, Layout::kNHWC};
+      const auto work = lrn.layer().MakeWork(request, {&lrn.bottom()}, {&lrn.top()});
+      work->Prepare();
+      work->Run({});
+      EXPECT_EQ(test::CodesOf(lrn.top()), ChannelsLast(c.shape, expected));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LRNCodesTest, testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
+
+TEST(LRNCodesErrorTest, WithinChannelStaysFloat) {
+  const std::string within = "norm_region: WITHIN_CHANNEL";
+  try {
+    LayerTester("phase: TEST type: 'LRN' lrn_param { " + within + " }", Runtime::Get().cpu(),
+                TypeTriple::Equal(kQuant8), {{1, 2, 3, 4}});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("WITHIN_CHANNEL is not computed in quant8"), std::string::npos)
+        << message;
+  }
+}
 
 TEST(LRNLayerGradientTest, AgreesWithDifferences) {
   for (const Case& c : Cases()) {

@@ -177,7 +177,7 @@ TEST_P(MemoryUseTest, RecomputedLayersComputeTheSameBits) {
 }
 
 // What the allocator counts is what the net states before. Not counted: arrays of a few KiB, such
-// as the sums of a BatchNorm, and that the allocator rounds sizes up, to 2 MiB from 64 MiB on. So the
+// as the sums of a BatchNorm, and that the allocator rounds sizes up, by less than 1 %. So the
 // nets are not tiny.
 TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
   const std::vector<std::string> texts = {

@@ -112,8 +112,8 @@ TEST_P(QuantizedLayoutsTest, CodesAreThoseOfCOrder) {
   }
 }
 
-// LRN computes in float between two casts, which do not need another layout.
-TEST_P(QuantizedLayoutsTest, CastsKeepTheLayout) {
+// LRN computes codes from codes in this layout, too.
+TEST_P(QuantizedLayoutsTest, LRNKeepsTheLayout) {
   const std::string norm =
       LayerText("LRN", "norm", {"conv1"}, "conv1n", "lrn_param { local_size: 5 alpha: 0.5 }");
   std::string text = Text(norm);

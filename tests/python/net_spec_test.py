@@ -3,6 +3,7 @@ import enum
 import numpy as np
 import pytest
 
+import caffe
 from caffe import layers as L, params as P, NetSpec, to_proto
 from caffe.net_spec import assign_proto, param_name_dict
 from caffe.proto import caffe_pb2
@@ -297,3 +298,52 @@ def test_assign_proto_refuses_what_does_not_fit():
         assign_proto(layer, 'nothing', 1)
     with pytest.raises(TypeError, match='ConvolutionParameter takes a dict'):
         assign_proto(layer, 'convolution_param', 3)
+
+
+def test_nested_nets_are_values_of_moe():
+    gating, expert = NetSpec(), NetSpec()
+    gating.x = L.Input(shape=dict(dim=[1, 8]))
+    gating.ip = L.InnerProduct(gating.x, num_output=4, weight_filler=dict(type='xavier'))
+    gating.softmax = L.Softmax(gating.ip)
+    expert.x = L.Input(shape=dict(dim=[1, 8]))
+    expert.ip = L.InnerProduct(expert.x, num_output=3, weight_filler=dict(type='xavier'))
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[5, 8]))
+    n.moe, n.observed, n.expected = L.MOE(n.data, gating=gating, expert=expert, experts=4, select=2,
+                                          usage_loss_weight=0.5, ntop=3)
+    param = n.to_proto().layer[1].moe_param
+    assert [layer.name for layer in param.gating_net.layer] == ['x', 'ip', 'softmax']
+    assert len(param.expert_net) == 1 and list(param.expert_instances) == [4]
+    assert param.select_experts == 2 and param.usage_loss_weight == 0.5
+    n.moe2 = L.MOE(n.moe, gating=gating.to_proto(), expert=[expert, expert.to_proto()],
+                   experts=[1, 2])
+    param = n.to_proto().layer[2].moe_param
+    assert param.expert_net[0] == param.expert_net[1]
+    assert list(param.expert_instances) == [1, 2]
+
+
+def test_moe_refuses_a_word_and_its_field():
+    n = NetSpec()
+    n.x = L.Input()
+    n.moe = L.MOE(n.x, select=1, select_experts=2)
+    with pytest.raises(TypeError, match='given twice'):
+        n.to_proto()
+
+
+def test_a_net_with_moe_runs():
+    gating, expert = NetSpec(), NetSpec()
+    gating.x = L.Input(shape=dict(dim=[1, 8]))
+    gating.ip = L.InnerProduct(gating.x, num_output=4, weight_filler=dict(type='xavier'))
+    gating.softmax = L.Softmax(gating.ip)
+    expert.x = L.Input(shape=dict(dim=[1, 8]))
+    expert.ip = L.InnerProduct(expert.x, num_output=3, weight_filler=dict(type='xavier'))
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[5, 8]))
+    n.moe, n.observed, n.expected = L.MOE(n.data, gating=gating, expert=expert, experts=4, select=2,
+                                          ntop=3)
+    net = caffe.Net(n.to_proto(), caffe.TEST)
+    net.blobs['data'].data[...] = np.arange(40).reshape(5, 8) / 40
+    out = net.forward()
+    assert out['moe'].shape == (5, 3)
+    assert np.allclose(out['observed'].sum(axis=1), 2) and np.all(out['expected'] == 0.5)
+    assert len(net.params['moe']) == 2 + 4 * 2

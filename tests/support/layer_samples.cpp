@@ -30,7 +30,7 @@ std::string MakeImageList(const TemporaryFolder& folder) {
 
 bool NeedsNet(const std::string& type) {
   if (type == "StoredState") return true;
-  if (LayerRegistry::Get().Traits(type).converts || type == "Python") return false;
+  if (type == "Python") return false;
   LayerParameter parameter;
   parameter.set_name("sample");
   parameter.set_type(type);
@@ -142,6 +142,25 @@ const std::map<std::string, std::vector<LayerSample>>& LayerSamples() {
         {"power_param { scale: 3 }"},
         {"power_param { power: 0.5 shift: 9 }"},
         {"power_param { power: 0 }"}}},
+      {"MOECombine", {{"", {{4, 3}, {2, 2}, {2, 2}, {4}}}}},
+      {"MOEGather", {{"", {{2, 3}, {4}, {2, 2}}}}},
+      {"MOELoss",
+       {{"moe_param { load_balance_loss_weight: 1 z_loss_weight: 1 }", {{4, 3}, {4, 3}, {4, 3}}},
+        {"moe_param { load_balance_loss_weight: 1 }", {{4, 3}, {4, 3}}}}},
+      {"MOERoute",
+       {{"moe_param { select_experts: 2 }", {{4, 3}}, 6},
+        {"moe_param { select_experts: 2 full_forward: true capacity_factor: 0.5 }", {{4, 3}}, 6}}},
+      {"Noise", {{""}, {"phase: TEST"}, {"noise_param { additive: true }"}}},
+      {"GroupedConvolution",
+       {{"convolution_param { num_output: 2 kernel_size: 3 } moe_param { experts: 2 }",
+         {{4, 3, 4, 4}, {3}},
+         1,
+         {0, 1, 4}}}},
+      {"GroupedInnerProduct",
+       {{"inner_product_param { num_output: 2 } moe_param { experts: 2 }",
+         {{4, 3}, {3}},
+         1,
+         {0, 1, 4}}}},
       {"Quantizer", {{""}}},
       {"ROIPooling",
        {{"roi_pooling_param { spatial_scale: 1 pooled_h: 2 pooled_w: 2 }",

@@ -315,9 +315,10 @@ class Runs:
         self.calibrate(control, 'that in INT8, auto, biases', dict(bias_correction=True),
                        'calibrated_control')
         lost = exact - found[1]
-        share = '; that is %.0f %% of it' % (100 * (best - found[1]) / lost) if lost > 0 else ''
-        return ('INT8 (auto) loses %.2f points after calibration. Fine-tuning in mode pseudo wins %.2f '
-                'points%s.' % (lost, best - found[1], share))
+        # Of less than 0.05 points a share says nothing.
+        share = ', %.0f %% of that' % (100 * (best - found[1]) / lost) if lost >= 0.05 else ''
+        return ('INT8 (auto) is %.2f points %s FP32 after calibration. Fine-tuning in mode pseudo wins %.2f '
+                'points%s.' % (abs(lost), 'below' if lost >= 0 else 'above', best - found[1], share))
 
 
 def report(arguments, runs):

@@ -26,12 +26,19 @@ struct Options {
   // caffe transform
   std::string passes = "all", shape, outputs;
   int64_t seed = 1;
+  // caffe moe-init
+  double noise = 0.01;
   // caffe quantize
   std::string method = "auto", rounding = "nearest", images, root, mean, crop;
   double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
   int held_out = -1;                                    // < 0: not given
   bool bgr = false, rgb = false, bias_correction = false, equalize = false;
   bool tune_ranges = false;
+  // caffe benchmark
+  std::string models, devices, types = "float,half,bfloat16,int16,int8", batches = "1";
+  std::string accuracy, merge;
+  double seconds = 2;
+  bool plain = false;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

@@ -7,6 +7,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/core/progress_bar.hpp"
 #include "caffe/net/batch_size.hpp"
+#include "caffe/net/expert_usage.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
@@ -66,6 +67,7 @@ int TestCommand(const Options& options) {
                  ", \"mean\": ", JsonNumber(mean), ", \"loss_weight\": ", JsonNumber(weight), "}");
     }
   }
+  for (const std::string& line : TakeExpertUsage(net, "Test")) results.Print(line);
   if (!options.json) return 0;
   const DeviceInfo& device = net_options.device->info();
   std::cout << Concat("{\"model\": ", JsonString(options.model),

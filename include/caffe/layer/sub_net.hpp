@@ -30,6 +30,7 @@ struct SubNet {
 
   // The blob `index` of a layer of the net.
   struct Parameter {
+    static constexpr int kAll = -1;  // all blobs of the layer, in their order
     std::string layer;
     int index = 0;
   };

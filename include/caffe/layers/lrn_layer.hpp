@@ -15,7 +15,8 @@ class LayerRegistry;
 // WITHIN_CHANNEL ignores k, as in BVLC's Caffe.
 // bottom 0, top 0: [N, C, H, W]. Not in place: the gradient needs x.
 // lrn_param: local_size (5, odd), alpha (1), beta (0.75), norm_region (ACROSS_CHANNELS), k (1).
-// Types: float kinds.
+// Types: float kinds; forward also quantized ones, ACROSS_CHANNELS. Codes are those of the float
+// layer between two conversions, in one launch.
 class LRN : public LayerBase {
  public:
   using LayerBase::LayerBase;
@@ -32,8 +33,13 @@ class LRN : public LayerBase {
 
  private:
   class ChannelsLastWork;
+  bool InCodes() const;
+  // Of codes, the kernels compute in float.
+  TypeTriple KernelTypes() const;
   // The first eight arguments of the kernels that compute scales.
   KernelArguments Arguments() const;
+  // The last arguments of the forward kernels.
+  void AppendBlobs(const BlobBase* bottom, BlobBase* top, KernelArguments* arguments) const;
   void ReserveParts(const Shape& shape);
 
   bool across_ = true;

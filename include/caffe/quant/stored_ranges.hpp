@@ -36,6 +36,11 @@ struct StoredRanges {
 void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ranges,
                 const std::string& name);
 
+// A MOE layer whose experts compute in grouped layers has one blob for all experts, moe/expert/conv;
+// one whose experts compute apart has moe/expert0/conv, moe/expert1/conv, … Returns the name of the
+// former for a name of the latter, and other names as they are.
+std::string SharedExpertName(const std::string& name);
+
 // Whether the range, and that of each channel, is finite with low <= high. If not, warns with the
 // name and returns false: the weights of such a file are still loaded, and a layer that needs the
 // range reports that it is missing.

@@ -13,7 +13,7 @@ namespace {
 
 // Requests are rounded up so that buffers of nearly equal sizes can be reused for each other.
 int64_t RoundUp(int64_t bytes) {
-  const int64_t unit = bytes < (1 << 20) ? 256 : bytes < (64 << 20) ? 64 << 10 : 2 << 20;
+  const int64_t unit = bytes < (1 << 20) ? 256 : bytes < (64 << 20) ? 64 << 10 : 512 << 10;
   return (std::max<int64_t>(bytes, 1) + unit - 1) / unit * unit;
 }
 

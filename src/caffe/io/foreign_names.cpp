@@ -45,10 +45,6 @@ constexpr std::array kLayers{
     ForeignLayer{"MalisLoss", kOpenCl, "malis_param", kPython},
     ForeignLayer{"MergeCrop", kOpenCl, "",
                  "use Crop, and Concat (operation STACK) or Eltwise (operation ADD) after it"},
-    ForeignLayer{"MOE", kOpenCl, "",
-                 "mixtures of experts are not supported yet: write the layer in Python "
-                 "(docs/python.md, \"Layers in Python\"), which may hold nets"},
-    ForeignLayer{"Noise", kOpenCl, "", kPython},
 
     ForeignLayer{"AnnotatedData", kSsd, "annotated_data_param", kSource},
     ForeignLayer{"DetectionEvaluate", kSsd, "detection_evaluate_param", kBoxes},

@@ -38,13 +38,21 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     log::Warning(
         Concat(Where(), ": k ", parameter.k(), " is ignored for WITHIN_CHANNEL, where k is 1"));
   }
+  CAFFE_CHECK(across_ || !InCodes(), Where(), ": WITHIN_CHANNEL is not computed in ",
+              types().compute.name(), "; give the layer a float type");
   ProgramBuilder builder(device(), "lrn");
   const bool rows = device()->host_accessible();
-  builder.Types(types()).Body(rows ? "norm/lrn_rows" : "norm/lrn");
+  const std::string body = InCodes() ? "norm/lrn_codes" : "norm/lrn";
+  builder.Types(KernelTypes()).Body(rows ? body + "_rows" : body);
   // On processors a program per window size costs more time than the constant saves.
   if (!device()->info().is_cpu_type) builder.Fold("reach", reach_).Fold("quarters", quarters_);
   const auto program = builder.Build();
-  const std::string region = across_ ? "lrn_across_" : "lrn_within_", way = rows ? "_rows" : "";
+  const std::string way = rows ? "_rows" : "";
+  if (InCodes()) {
+    forward_ = program->CreateKernel("lrn_codes_across" + way);
+    return;
+  }
+  const std::string region = across_ ? "lrn_across_" : "lrn_within_";
   forward_ = program->CreateKernel(region + "forward" + way);
   parts_ = program->CreateKernel(region + "parts" + way);
   backward_ = program->CreateKernel(region + "backward" + way);
@@ -62,7 +70,13 @@ void LRN::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int64_t rows = across_ ? planes_ : planes_ * extent_;
   range_ = device()->host_accessible() ? LaunchRange(rows) : LaunchRange(rows, inner_);
   top[0]->ReshapeLike(*bottom[0]);
-  if (phase() == TRAIN) ReserveParts(bottom[0]->shape());
+  if (phase() == TRAIN && !InCodes()) ReserveParts(bottom[0]->shape());
+}
+
+bool LRN::InCodes() const { return types().compute.is_quantized(); }
+
+TypeTriple LRN::KernelTypes() const {
+  return InCodes() ? TypeTriple{kFloat, types().in, types().out} : types();
 }
 
 void LRN::ReserveParts(const Shape& shape) {
@@ -74,10 +88,24 @@ KernelArguments LRN::Arguments() const {
   return {planes_, extent_, inner_, reach_, quarters_, factor_, beta_, k_};
 }
 
+void LRN::AppendBlobs(const BlobBase* bottom, BlobBase* top, KernelArguments* arguments) const {
+  if (!InCodes()) {
+    arguments->append({bottom->Data(), top->MutableData()});
+    return;
+  }
+  const QuantRange x = BottomRange(0), y = TopRange(0);
+  const TypeInfo& info = types().out.info();
+  arguments->append({x.scale,
+                     1 / y.scale,
+                     info.code_min - y.zero,
+                     info.code_max - y.zero,
+                     {bottom->device_data(), x.zero},
+                     {top->mutable_device_data(), y.zero}});
+}
+
 void LRN::Forward(const BlobVec& bottom, const BlobVec& top) {
   KernelArguments arguments = Arguments();
-  arguments.push_back(bottom[0]->Data());
-  arguments.push_back(top[0]->MutableData());
+  AppendBlobs(bottom[0], top[0], &arguments);
   forward_->Launch(range_, arguments);
 }
 
@@ -94,21 +122,25 @@ class LRN::ChannelsLastWork final : public Work {
   ChannelsLastWork(const LRN& layer, const BlobBase* bottom, BlobBase* top)
       : layer_(layer), bottom_(bottom), top_(top) {
     const bool host = layer.device()->host_accessible();
+    const bool codes = layer.InCodes();
     ProgramBuilder builder(layer.device(), "lrn_channels_last");
-    builder.Types(layer.types())
-        .Body(host ? "norm/lrn_channels_last" : "norm/lrn_channels_last_spans");
+    builder.Types(layer.KernelTypes())
+        .Body(codes ? (host ? "norm/lrn_codes_rows" : "norm/lrn_codes")
+                    : (host ? "norm/lrn_channels_last" : "norm/lrn_channels_last_spans"));
     if (!layer.device()->info().is_cpu_type) {
       builder.Fold("reach", layer.reach_).Fold("quarters", layer.quarters_);
-      builder.Fold("channels", bottom->shape(1));
+      builder.Fold(codes ? "columns" : "channels", bottom->shape(1));
     }
-    forward_ = builder.Build()->CreateKernel(host ? "lrn_channels_rows" : "lrn_channels");
+    const std::string kernel = codes ? "lrn_codes_channels" : "lrn_channels";
+    forward_ = builder.Build()->CreateKernel(host ? kernel + "_rows" : kernel);
   }
   void Run(DevicePtr) override {
     const int64_t channels = bottom_->shape()[1], rows = bottom_->count() / channels;
+    KernelArguments arguments = {rows,           channels,     layer_.reach_, layer_.quarters_,
+                                 layer_.factor_, layer_.beta_, layer_.k_};
+    layer_.AppendBlobs(bottom_, top_, &arguments);
     // On the host the second extent is the cost of a row; on devices it is an axis.
-    forward_->Launch({rows, channels},
-                     {rows, channels, layer_.reach_, layer_.quarters_, layer_.factor_, layer_.beta_,
-                      layer_.k_, bottom_->Data(), top_->MutableData()});
+    forward_->Launch({rows, channels}, arguments);
   }
 
  private:
@@ -125,7 +157,7 @@ std::unique_ptr<Work> LRN::MakeWork(const WorkRequest& request, const BlobVec& b
 }
 
 LayerArrays LRN::Arrays(const BlobVec& bottom, const BlobVec& top) {
-  if (!need_backward()) return {};
+  if (!need_backward() || InCodes()) return {};
   ReserveParts(bottom[0]->shape());
   return {{}, {power_.get(), ratio_.get()}};
 }
@@ -133,6 +165,7 @@ LayerArrays LRN::Arrays(const BlobVec& bottom, const BlobVec& top) {
 void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                    const BlobVec& bottom) {
   if (!propagate_down[0]) return;
+  if (InCodes()) return LayerBase::Backward(top, propagate_down, bottom);
   ReserveParts(bottom[0]->shape());
   KernelArguments arguments = Arguments();
   arguments.append(
@@ -145,6 +178,10 @@ void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
 
 void RegisterLRNLayer(LayerRegistry& registry) {
   LayerTraits traits;
+  traits.types = BuiltInTypes();
+  traits.quantizes = [](const LayerParameter& layer) {
+    return layer.lrn_param().norm_region() == LRNParameter::ACROSS_CHANNELS;
+  };
   traits.backward_reads = Always({{0}, {}});
   traits.summary = "x / (k + alpha / n sum of x^2 over a window)^beta";
   registry.Add<LRNLayer>("LRN", traits);

@@ -67,6 +67,12 @@ using ConvFactory =
 ConvLibrary ConvertingLibrary(const ConvFactory& make);
 // The reverse: descriptors in kNCHW by conversions and an operator for kNHWC.
 ConvLibrary ChannelsLastLibrary(const ConvFactory& make);
+// On devices, in float, forward only: larger windows, and those with strides, as windows of 3x3 with
+// stride 1 over more channels, by the operator that `make` makes for these. Images are computed in
+// pieces, whose new form has at most `most_bytes`. It is never preferred, but measured.
+ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes = 128 << 20);
+// The same row; forward passes that need more workspace than that compute the batch in pieces.
+ConvLibrary InPieces(ConvLibrary row, int64_t most_workspace);
 // An operator that computes each pass by the one of `rows` that is fastest for it; if that refuses,
 // by the first of `all` that does not. What is measured is kept in the table of tuning results.
 std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& descriptor,

@@ -12,6 +12,10 @@
 namespace caffe {
 namespace {
 
+// Of a forward pass of a convolution by cuDNN. Its fast algorithms for float need workspaces as large
+// as several of the blobs.
+constexpr int64_t kMostWorkspace = int64_t{224} << 20;
+
 // The product of a convolution on a device.
 GemmDescriptor ProductOf(const ConvDescriptor& d) {
   GemmDescriptor product;
@@ -67,9 +71,10 @@ struct Tables {
       {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
-       MatrixConvolutionLibrary(), CudnnLibrary(), ByColumns(CublasLtLibrary(), &AllProducts),
-       ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
-       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
+       MatrixConvolutionLibrary(), InPieces(CudnnLibrary(), kMostWorkspace),
+       ByColumns(CublasLtLibrary(), &AllProducts), ByColumns(CublasLibrary(), &AllProducts),
+       ByColumns(ClBlastLibrary(), &AllProducts), ByColumns(GeneratedLibrary(), &AllProducts),
+       DeviceQuantizedConvolutionLibrary(), SmallWindowsLibrary(&Multiplexer::Convolution)}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeCodePoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
@@ -174,6 +179,27 @@ std::vector<ConvLibrary> Compared(const std::vector<ConvLibrary>& rows) {
   return compared;
 }
 
+constexpr char kSmallWindows[] = "small_windows";
+// A forward pass of fewer operations takes too little time to be worth measuring.
+constexpr double kMeasuredProducts = 1e9;
+
+// The row that computes forward passes by small windows, if the convolution is large.
+void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLibrary>* rows,
+                     std::vector<ConvLibrary>* all) {
+  const auto products = static_cast<double>(d.batch * d.out_channels) *
+                        static_cast<double>(d.depth() * d.geometry.output_count());
+  ConvDescriptor forward = d;
+  forward.backward_data = forward.backward_weights = false;
+  const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution);
+  if (rows->empty() || products < kMeasuredProducts || !row.supports(device, forward)) return;
+  std::erase_if(*all, [](const ConvLibrary& other) { return other.name == kSmallWindows; });
+  // Products of columns never win a forward pass that cuDNN computes.
+  const bool trains = d.backward_data || d.backward_weights;
+  if (!trains) rows->resize(1);
+  rows->push_back(row);
+  all->push_back(row);
+}
+
 template <class D> auto MakeBy(const std::string& library, Device* device, const D& d) {
   const auto rows = Candidates(device, d, library);
   CAFFE_CHECK(rows[0].name == library, device->info().id, ": the library ", library,
@@ -212,11 +238,15 @@ std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
   const ConvDescriptor d = Normalized(descriptor);
   const std::string first = First(d);
-  const bool trains = d.backward_data || d.backward_weights;
-  if (device->backend() == Backend::kCuda && first.empty() && trains && !d.has_private_layout()) {
-    const auto all = Candidates(device, d, first), rows = Compared(all);
+  if (device->backend() == Backend::kCuda && first.empty() && !d.has_private_layout()) {
+    auto all = Candidates(device, d, first), rows = Compared(all);
+    AddSmallWindows(device, d, &rows, &all);
+    const bool trains = d.backward_data || d.backward_weights;
+    const bool compares = rows.size() > 1 && (trains || rows.back().name == kSmallWindows);
     // A row that was added before these is used without comparison.
-    if (rows.size() > 1 && rows[0].name == all[0].name) return MakeMeasured(device, d, rows, all);
+    if (compares && rows[0].name == all[0].name) {
+      return MakeMeasured(device, d, rows, all);
+    }
   }
   return Make(device, d);
 }

@@ -127,6 +127,10 @@ std::vector<NetBuilder::Slot> NetBuilder::FindSlots(const SubNet& net, const Net
     CAFFE_CHECK(found != level.nodes.end(), Where(layer), "its net has no layer '", parameter.layer,
                 "'");
     const std::vector<Slot> all = slots_of(*found);
+    if (parameter.index == SubNet::Parameter::kAll) {
+      slots.insert(slots.end(), all.begin(), all.end());
+      continue;
+    }
     CAFFE_CHECK(parameter.index >= 0 && parameter.index < static_cast<int>(all.size()),
                 Where(layer), "layer '", name, "' has no parameter ", parameter.index);
     slots.push_back(all[parameter.index]);

@@ -107,6 +107,8 @@ void NetRanges::Resolve() {
     auto found = known.find(name);
     // The fork has one range for all versions of a blob.
     if (found == known.end()) found = known.find(name.substr(0, name.rfind('@')));
+    // Observed where the experts computed together.
+    if (found == known.end()) found = known.find(SharedExpertName(name));
     if (found == known.end()) return std::nullopt;
     return found->second;
   };

@@ -123,6 +123,19 @@ void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ra
   Unite(range, &target->second, first);
 }
 
+std::string SharedExpertName(const std::string& name) {
+  const std::string start = "/expert";
+  std::string out;
+  size_t copied = 0;
+  for (size_t at = name.find(start); at != std::string::npos; at = name.find(start, at + 1)) {
+    const size_t digits = at + start.size(), end = name.find_first_not_of("0123456789", digits);
+    if (end == std::string::npos || name[end] != '/') continue;
+    out += name.substr(copied, digits - copied);
+    copied = end;
+  }
+  return out + name.substr(copied);
+}
+
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
   ForkNames names;
   names.Add(file);
@@ -158,6 +171,13 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
       Unite(range, &target->second, first);
     }
   }
+  // Those of grouped experts, if the experts were observed apart: the union.
+  std::map<std::string, StoredRange> shared;
+  for (const auto& [name, range] : ranges.blobs) {
+    const std::string of_all = SharedExpertName(name);
+    if (of_all != name && !ranges.blobs.count(of_all)) UniteRange(range, &shared, of_all);
+  }
+  ranges.blobs.merge(shared);
   return ranges;
 }
 

@@ -8,13 +8,15 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/net/expert_usage.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/solver/learning_rate.hpp"
 
 namespace caffe {
 namespace {
 
-// The lines "    Train net output #0: loss = 2.3 (* 1 = 2.3 loss)", one for each element.
+// The lines "    Train net output #0: loss = 2.3 (* 1 = 2.3 loss)", one for each element, and those of
+// TakeExpertUsage.
 void LogOutputs(const Net& net, const char* kind, const std::vector<double>& values) {
   size_t element = 0;
   for (int index : net.output_blob_indices()) {
@@ -27,6 +29,7 @@ void LogOutputs(const Net& net, const char* kind, const std::vector<double>& val
       log::Info(Concat("    ", kind, " net output #", element, ": ", name, " = ", value, loss));
     }
   }
+  for (const std::string& line : TakeExpertUsage(net, kind)) log::Info(line);
 }
 
 std::vector<double> OutputValues(const Net& net) {

@@ -1,0 +1,54 @@
+//! types: float
+// The output of a mixture of experts: y [items, columns] is the sum over an item's pairs of weight
+// times row slots[pair] of x [rows, columns]. Rows that no pair uses are not read.
+KERNEL(moe_combine, ARG(i64, items), ARG(i64, columns), ARG(i64, select), IN(MItype, x),
+       IN(MItype, weights), IN(f32, slots), OUT(MOtype, y)) {
+  FOR_EACH_ROW(n, items, c, columns) {
+    Acctype sum = 0;
+    for (i32 k = 0; k < select; ++k) {
+      const Index slot = (Index)LOAD(f32, slots, n * select + k);
+      if (slot >= 0) {
+        sum += LOAD(MItype, weights, n * select + k) * LOAD(MItype, x, slot * columns + c);
+      }
+    }
+    STORE(MOtype, y, n * columns + c, sum);
+  }
+}
+
+KERNEL(moe_combine_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, select),
+       IN(MOtype, y_diff), IN(MItype, weights), IN(f32, source), OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, rows, c, columns) {
+    const Index pair = (Index)LOAD(f32, source, r);
+    Acctype v = 0;
+    if (pair >= 0) {
+      v = LOAD(MItype, weights, pair) * LOAD(MOtype, y_diff, pair / select * columns + c);
+    }
+    STORE(MItype, x_diff, r * columns + c, v);
+  }
+}
+
+// `lanes` work items share a pair; parts is [pairs, lanes].
+KERNEL(moe_combine_weight_parts, ARG(i64, pairs), ARG(i64, columns), ARG(i64, select),
+       ARG(i64, lanes), IN(MOtype, y_diff), IN(MItype, x), IN(f32, slots), OUT(Mastertype, parts)) {
+  FOR_EACH_GROUP(g, pairs * lanes) {
+    const Index pair = g / lanes, lane = g - pair * lanes, slot = (Index)LOAD(f32, slots, pair);
+    const Index dy = pair / select * columns, row = slot * columns;
+    Acctype sum = 0;
+    if (slot >= 0) {
+      SIMD_SUM(sum)
+      FOR_LANES(c, lane, lanes, columns) {
+        sum += LOAD(MOtype, y_diff, dy + c) * LOAD(MItype, x, row + c);
+      }
+    }
+    STORE(Mastertype, parts, g, sum);
+  }
+}
+
+KERNEL(moe_combine_weight_sums, ARG(i64, pairs), ARG(i64, lanes), IN(Mastertype, parts),
+       OUT(MItype, weights_diff)) {
+  FOR_EACH_GROUP(pair, pairs) {
+    Acctype sum = 0;
+    for (Index lane = 0; lane < lanes; ++lane) sum += LOAD(Mastertype, parts, pair * lanes + lane);
+    STORE(MItype, weights_diff, pair, sum);
+  }
+}

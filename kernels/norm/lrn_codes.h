@@ -1,0 +1,70 @@
+//! types: device codes
+// Local response normalisation across channels between codes, on devices. The bits are those of a
+// conversion to float, lrn_across_forward or lrn_channels, and a conversion to codes: scale is that
+// of x, inverse_scale 1 / that of y, low and high are the ends of y's codes minus its zero point.
+#include "epilogue/lrn_power.h"
+
+// A row is a plane (image and channel), a column a position in it; see lrn.h.
+KERNEL(lrn_codes_across, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
+       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+       ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low), ARG(Acctype, high),
+       IN(MItype, x), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, planes, i, inner) {
+    const Index c = r % channels;
+    const Index first = r - (c < reach ? c : (Index)reach);
+    const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
+    Acctype sum = 0;
+    for (Index p = first; p <= last; ++p) {
+      const Acctype v = (Acctype)LOAD(MItype, x, p * inner + i) * scale;
+      sum += v * v;
+    }
+    const Acctype own = (Acctype)LOAD(MItype, x, r * inner + i) * scale;
+    const Acctype result = own * lrn_power(k + factor * sum, quarters, beta);
+    STORE(MOtype, y, r * inner + i,
+          CAT(from_real_, MOtype)(result * inverse_scale, low, high));
+  }
+}
+
+// x [rows, columns], a column being a channel; see lrn_channels_last_spans.h.
+SPAN_KERNEL(lrn_codes_channels, ARG(i64, rows), FOLD(i32, columns), FOLD(i64, reach),
+            FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
+            ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low),
+            ARG(Acctype, high), IN(MItype, x), OUT(MOtype, y)) {
+  const i64 n = rows * columns;
+  FOR_EACH_SPAN(begin, n) {
+    CAT(acc_, MOtype) result[SPAN];
+    if (SPAN > 1 && columns % SPAN == 0 && reach <= SPAN) {
+      const Index c = (Index)begin % columns;
+      CAT(acc_, MItype) v[3 * SPAN];
+      FOR_SPAN(e) v[e] = v[2 * SPAN + e] = 0;
+      if (c > 0) LOAD_SPAN(MItype, v, x, begin - SPAN, n);
+      LOAD_SPAN(MItype, v + SPAN, x, begin, n);
+      if (c + SPAN < columns) LOAD_SPAN(MItype, v + 2 * SPAN, x, begin + SPAN, n);
+      FOR_SPAN(e) {
+        Acctype sum = 0;
+        UNROLL for (i32 q = -(i32)reach; q <= (i32)reach; ++q) {
+          const Acctype w = (Acctype)v[SPAN + e + q] * scale;
+          sum += w * w;
+        }
+        const Acctype own = (Acctype)v[SPAN + e] * scale;
+        const Acctype real = own * lrn_power(k + factor * sum, quarters, beta);
+        result[e] = CAT(from_real_, MOtype)(real * inverse_scale, low, high);
+      }
+    } else {
+      for (i32 e = 0; e < SPAN && begin + e < n; ++e) {
+        const Index at = (Index)begin + e, c = at % columns;
+        const Index first = at - (c < reach ? c : (Index)reach);
+        const Index last = at + (columns - 1 - c < reach ? columns - 1 - c : (Index)reach);
+        Acctype sum = 0;
+        for (Index p = first; p <= last; ++p) {
+          const Acctype w = (Acctype)LOAD(MItype, x, p) * scale;
+          sum += w * w;
+        }
+        const Acctype own = (Acctype)LOAD(MItype, x, at) * scale;
+        const Acctype real = own * lrn_power(k + factor * sum, quarters, beta);
+        result[e] = CAT(from_real_, MOtype)(real * inverse_scale, low, high);
+      }
+    }
+    STORE_SPAN(MOtype, y, begin, n, result);
+  }
+}

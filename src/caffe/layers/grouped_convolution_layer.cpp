@@ -1,0 +1,121 @@
+#include "caffe/layers/grouped_convolution_layer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/memory/workspace.hpp"
+
+namespace caffe {
+
+void GroupedConvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+  const ConvolutionParameter& parameter = layer_param().convolution_param();
+  SetUpGroups(bottom);
+  setup_ = ConvSetup(Where(), parameter, {bottom[0]}, top);
+  CAFFE_CHECK(setup_.axis == 1, Where(), ": axis must be 1");
+  const int step = setup_.has_bias ? 2 : 1;
+  for (int group = 0; group < groups(); ++group) {
+    AddParameter(group * step, setup_.WeightShape(setup_.outputs, setup_.channels / setup_.group),
+                 parameter.weight_filler());
+    if (setup_.has_bias) {
+      AddParameter(group * step + 1, {setup_.outputs}, parameter.bias_filler());
+    }
+  }
+  input_.clear();
+  ResetWeights();
+}
+
+OperatorWeights::Source GroupedConvolution::WeightSource(int group) const {
+  OperatorWeights::Source source;
+  source.weights = blobs_[group * per_group()].get();
+  if (setup_.has_bias) source.bias = blobs_[group * per_group() + 1].get();
+  source.layout.channels = setup_.outputs;
+  source.quantizer = QuantizedParameters::Options(layer_param(), setup_.outputs);
+  return source;
+}
+
+void GroupedConvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  setup_.CheckBottoms(Where(), {bottom[0]});
+  const Shape& input = bottom[0]->shape();
+  ConvGeometry geometry{Shape(input.begin() + 2, input.end()), setup_.window.kernel,
+                        setup_.window.stride, setup_.window.pad, setup_.window.dilation};
+  Shape output = setup_.OutputStart(input);
+  if (setup_.spatial_axes() > 0) {
+    try {
+      geometry.Normalize();
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
+    }
+    const Shape extents = geometry.output();
+    output.insert(output.end(), extents.begin(), extents.end());
+  }
+  top[0]->Reshape(output);
+  if (input == input_) return;
+  input_ = input;
+  ResetOps(ShapeCount(input_) > 0 ? input_[0] : 0, phase() == TRAIN && types().compute.is_float());
+}
+
+std::unique_ptr<WeightedOp> GroupedConvolution::MakeOp(
+    int64_t rows, bool backward, std::shared_ptr<OperatorWeights> weights) const {
+  ConvDescriptor d;
+  d.batch = rows;
+  d.in_channels = setup_.channels;
+  d.out_channels = setup_.outputs;
+  d.group = setup_.group;
+  d.in = types().in;
+  d.out = types().out;
+  const ConvWindow& window = setup_.window;
+  if (setup_.spatial_axes() == 0) {
+    d.geometry.input = d.geometry.kernel = {1};
+  } else {
+    d.geometry = {Shape(input_.begin() + 2, input_.end()), window.kernel, window.stride, window.pad,
+                  window.dilation};
+  }
+  d.epilogue = BiasAlong(Epilogue::Bias::kPerRow, *weights);
+  d.backward_data = d.backward_weights = backward;
+  return std::make_unique<WeightedConv>(device(), d, std::move(weights));
+}
+
+void GroupedConvolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                                  const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  if (bottom[0]->count() == 0) return;
+  if (!backward()) {
+    ResetOps(input_[0], true);
+    PrepareParameters();
+  }
+  for (const Part& part : Parts(*bottom[1])) {
+    auto& own = static_cast<WeightedConv&>(op(part));
+    ConvOp& conv = own.conv();
+    ConvGradients gradients = own.Gradients(workspace().Need(conv.workspace_bytes()));
+    gradients.y_diff = Row(top[0]->device_diff(), part.begin, *top[0]);
+    const int weights = part.group * per_group();
+    if (setup_.has_bias && param_propagate_down(weights + 1)) {
+      gradients.b_diff = blobs_[weights + 1]->mutable_device_diff();
+      conv.BackwardBias(gradients);
+    }
+    if (param_propagate_down(weights)) {
+      gradients.x = Row(bottom[0]->device_data(), part.begin, *bottom[0]);
+      gradients.w_diff = blobs_[weights]->mutable_device_diff();
+      conv.BackwardWeights(gradients);
+    }
+    if (propagate_down[0]) {
+      gradients.x_diff = Row(bottom[0]->mutable_device_diff(), part.begin, *bottom[0]);
+      conv.BackwardData(gradients);
+    }
+  }
+}
+
+void RegisterGroupedConvolutionLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.types = BuiltInTypes();
+  traits.float_bottoms = traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{0, 1}, {}});
+  traits.summary = "a part of MOE: a Convolution for each expert";
+  registry.Add<GroupedConvolutionLayer>("GroupedConvolution", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace caffe {
+
+class LayerParameter;
+
+// The layers of an expert net that can compute the rows of all experts: those that compute each item
+// by itself and have no parameters, as they are, and those with a grouped form (GroupedConvolution,
+// GroupedInnerProduct), which has the parameters of all experts.
+
+// Why these layers cannot; empty if they can.
+std::string WhyNotGrouped(const std::vector<LayerParameter>& layers);
+// Changes a layer to its grouped form, if it has one. `experts` are the layers of the experts, of which
+// learning rates are taken; `offsets` is the blob with the first row of each expert.
+void MakeGrouped(const std::vector<const LayerParameter*>& experts, const std::string& offsets,
+                 LayerParameter* layer);
+// The number of blobs of one expert in a grouped layer; 0 for other layers.
+int GroupedBlobs(const LayerParameter& layer);
+
+}  // namespace caffe

@@ -1,0 +1,139 @@
+#include "caffe/layers/grouped_inner_product_layer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/multiplexer.hpp"
+#include "caffe/memory/workspace.hpp"
+
+namespace caffe {
+
+void GroupedInnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
+  const InnerProductParameter& parameter = layer_param().inner_product_param();
+  SetUpGroups(bottom);
+  n_ = parameter.num_output();
+  CAFFE_CHECK(n_ > 0, Where(), ": num_output must be given and positive");
+  CAFFE_CHECK(bottom[0]->CanonicalAxisIndex(parameter.axis()) == 1, Where(), ": axis must be 1");
+  has_bias_ = parameter.bias_term();
+  transpose_ = parameter.transpose();
+  k_ = bottom[0]->count(1);
+  const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
+  const int step = has_bias_ ? 2 : 1;
+  for (int group = 0; group < groups(); ++group) {
+    AddParameter(group * step, shape, parameter.weight_filler());
+    if (has_bias_) AddParameter(group * step + 1, {n_}, parameter.bias_filler());
+  }
+  rows_ = -1;
+  ResetWeights();
+}
+
+OperatorWeights::Source GroupedInnerProduct::WeightSource(int group) const {
+  OperatorWeights::Source source;
+  source.weights = blobs_[group * per_group()].get();
+  if (has_bias_) source.bias = blobs_[group * per_group() + 1].get();
+  source.layout.channels = n_;
+  if (transpose_) source.layout.outer = k_;
+  source.quantizer = QuantizedParameters::Options(layer_param(), n_);
+  return source;
+}
+
+void GroupedInnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() > 1 && bottom[0]->count(1) == k_, Where(),
+              ": the bottom of shape ", bottom[0]->shape_string(), " does not have the ", k_,
+              " inputs for which the weights were made");
+  const int64_t rows = bottom[0]->shape(0);
+  top[0]->Reshape({rows, n_});
+  if (rows == rows_) return;
+  rows_ = rows;
+  ResetOps(rows, phase() == TRAIN && types().compute.is_float());
+  backward_data_.clear();
+  if (backward()) MakeBackward();
+}
+
+std::unique_ptr<WeightedOp> GroupedInnerProduct::MakeOp(
+    int64_t rows, bool, std::shared_ptr<OperatorWeights> weights) const {
+  GemmDescriptor d;
+  d.m = rows;
+  d.n = n_;
+  d.k = k_;
+  // Quantized weights are a copy, which is never transposed.
+  d.trans_b = weights->quantized() || !transpose_;
+  d.in = types().in;
+  d.out = types().out;
+  d.epilogue = BiasAlong(Epilogue::Bias::kPerColumn, *weights);
+  // Float weights are not prepared: each size would have a copy of its own.
+  return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
+}
+
+void GroupedInnerProduct::MakeBackward() {
+  backward_data_.clear();
+  backward_weights_.clear();
+  backward_bias_.clear();
+  for (const int64_t rows : sizes()) {
+    GemmDescriptor data;
+    data.m = rows;
+    data.n = k_;
+    data.k = n_;
+    data.trans_b = transpose_;
+    data.in = data.out = types().compute;
+    backward_data_.push_back(Multiplexer::Gemm(device(), data));
+    GemmDescriptor weights;
+    weights.trans_a = true;
+    weights.m = transpose_ ? k_ : n_;
+    weights.n = transpose_ ? n_ : k_;
+    weights.k = rows;
+    weights.in = types().compute;
+    weights.out = master_type();
+    backward_weights_.push_back(Multiplexer::Gemm(device(), weights));
+    backward_bias_.push_back(std::make_unique<BiasOp>(device(), types().compute, master_type(),
+                                                      rows, n_, 1, std::nullopt, true));
+    workspace().Need(std::max(backward_data_.back()->workspace_bytes(),
+                              backward_weights_.back()->workspace_bytes()));
+  }
+}
+
+void GroupedInnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                                   const BlobVec& bottom) {
+  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
+  if (bottom[0]->count() == 0) return;
+  if (backward_data_.empty()) MakeBackward();
+  EnsureOps();
+  for (const Part& part : Parts(*bottom[1])) {
+    const DevicePtr y_diff = Row(top[0]->device_diff(), part.begin, *top[0]);
+    const int first = part.group * per_group();
+    if (param_propagate_down(first)) {
+      GemmOp& op = *backward_weights_[part.size];
+      const DevicePtr x = Row(bottom[0]->device_data(), part.begin, *bottom[0]);
+      GemmArguments product{transpose_ ? x : y_diff, transpose_ ? y_diff : x,
+                            blobs_[first]->mutable_device_diff()};
+      product.beta = 1;
+      product.workspace = workspace().Need(op.workspace_bytes());
+      op.Run(product);
+    }
+    if (has_bias_ && param_propagate_down(first + 1)) {
+      backward_bias_[part.size]->Backward(y_diff, blobs_[first + 1]->mutable_device_diff(), {});
+    }
+    if (propagate_down[0]) {
+      GemmOp& op_data = *backward_data_[part.size];
+      GemmArguments product{y_diff, op(part).weights().weights().device_data(),
+                            Row(bottom[0]->mutable_device_diff(), part.begin, *bottom[0])};
+      product.workspace = workspace().Need(op_data.workspace_bytes());
+      op_data.Run(product);
+    }
+  }
+}
+
+void RegisterGroupedInnerProductLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.types = BuiltInTypes();
+  traits.float_bottoms = traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{0, 1}, {}});
+  traits.summary = "a part of MOE: an InnerProduct for each expert";
+  registry.Add<GroupedInnerProductLayer>("GroupedInnerProduct", traits);
+}
+
+}  // namespace caffe

@@ -1,0 +1,75 @@
+#include "caffe/layers/moe_combine_layer.hpp"
+
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+
+void MOECombine::LayerSetUp(const BlobVec&, const BlobVec&) {
+  const auto make = [&](const char* kernel) { return MakeKernel("moe/combine", kernel); };
+  forward_ = make("moe_combine");
+  backward_ = make("moe_combine_backward");
+  weight_parts_ = make("moe_combine_weight_parts");
+  weight_sums_ = make("moe_combine_weight_sums");
+  PlaceBlob(&parts_, master_type(), device(), {0}, name() + " parts of the weights' gradients");
+  lanes_ = device()->host_accessible() ? 1 : 32;
+}
+
+void MOECombine::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[1]->num_axes() == 2 && bottom[1]->shape() == bottom[2]->shape(), Where(),
+              ": weights of shape ", bottom[1]->shape_string(), " and slots of shape ",
+              bottom[2]->shape_string(), " are not of one routing");
+  rows_ = bottom[3]->count();
+  CAFFE_CHECK(bottom[0]->num_axes() > 0 && bottom[0]->shape(0) == rows_, Where(), ": blob ",
+              bottom[0]->name(), " has shape ", bottom[0]->shape_string(), ", but the routing has ",
+              rows_, " rows");
+  items_ = bottom[1]->shape(0);
+  select_ = bottom[1]->shape(1);
+  columns_ = bottom[0]->count(1);
+  Shape shape = bottom[0]->shape();
+  shape[0] = items_;
+  top[0]->Reshape(shape);
+  if (phase() == TRAIN) parts_->Reshape({items_ * select_, lanes_});
+}
+
+void MOECombine::Forward(const BlobVec& bottom, const BlobVec& top) {
+  forward_->Launch({items_, columns_},
+                   {items_, columns_, select_, bottom[0]->Data(), bottom[1]->Data(),
+                    bottom[2]->Data(), top[0]->MutableData()});
+}
+
+void MOECombine::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                          const BlobVec& bottom) {
+  if (propagate_down[1]) {
+    const int64_t pairs = items_ * select_;
+    parts_->Reshape({pairs, lanes_});
+    weight_parts_->Launch(pairs * lanes_,
+                          {pairs, columns_, select_, lanes_, top[0]->Diff(), bottom[0]->Data(),
+                           bottom[2]->Data(), parts_->MutableData()});
+    weight_sums_->Launch(pairs, {pairs, lanes_, parts_->Data(), bottom[1]->MutableDiff()});
+  }
+  if (propagate_down[0]) {
+    backward_->Launch({rows_, columns_},
+                      {rows_, columns_, select_, top[0]->Diff(), bottom[1]->Data(),
+                       bottom[3]->Data(), bottom[0]->MutableDiff()});
+  }
+}
+
+LayerFacts MOECombine::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
+}
+
+void RegisterMOECombineLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 4;
+  traits.float_bottoms = {2, 3};
+  traits.no_gradient_bottoms = {2, 3};
+  traits.backward_reads = Always({{0, 1, 2, 3}, {}});
+  traits.summary = "a part of MOE: the weighted sums of the experts' rows";
+  registry.Add<MOECombineLayer>("MOECombine", traits);
+}
+
+}  // namespace caffe

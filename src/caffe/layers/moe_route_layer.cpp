@@ -1,0 +1,174 @@
+#include "caffe/layers/moe_route_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "caffe.pb.h"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
+
+namespace caffe {
+namespace {
+
+enum Top { kObserved, kExpected, kWeights, kSlots, kRows, kOffsets };
+
+// Indices are stored as float, which is exact up to here.
+constexpr int64_t kLargestIndex = int64_t{1} << 24;
+
+}  // namespace
+
+void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
+  const MOEParameter& parameter = layer_param().moe_param();
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs probabilities of shape [N, E]; blob ",
+              bottom[0]->name(), " has shape ", bottom[0]->shape_string());
+  experts_ = bottom[0]->count(1);
+  CAFFE_CHECK(!parameter.has_experts() || parameter.experts() == experts_, Where(),
+              ": the gate has ", experts_, " outputs, but there are ", parameter.experts(),
+              " experts");
+  select_ = parameter.has_select_experts() ? parameter.select_experts() : experts_;
+  all_ = parameter.full_forward();
+  CAFFE_CHECK(select_ >= 1 && select_ <= experts_, Where(), ": select_experts ", select_,
+              " is not between 1 and the number of experts, ", experts_);
+  CAFFE_CHECK(parameter.capacity_factor() >= 0, Where(), ": capacity_factor ",
+              parameter.capacity_factor(), " is negative");
+  if (parameter.balance_rate() != 0) {
+    FillerParameter zero;
+    zero.set_type("constant");
+    AddParameter(0, {experts_}, zero);
+    if (layer_param().param_size() == 0) {
+      ParamSpec* const spec = mutable_layer_param()->add_param();
+      spec->set_lr_mult(0);
+      spec->set_decay_mult(0);
+    }
+    CAFFE_CHECK(layer_param().param(0).lr_mult() == 0, Where(), ": lr_mult of the bias is ",
+                layer_param().param(0).lr_mult(), "; it must be 0, since a forward changes it");
+  }
+  PlaceBlob(&bias_, master_type(), device(), {experts_}, name() + " bias of the last forward");
+  PlaceBlob(&usage_sums_, master_type(), device(), {experts_}, name() + " gradient of the usage");
+  PlaceBlob(&totals_, kFloat, device(), {experts_}, name() + " totals");
+  PlaceBlob(&used_, kFloat, device(), {experts_ + 1}, name() + " usage");
+  PlaceBlob(&unread_, kFloat, device(), {experts_ + 1}, name() + " usage of repeated forwards");
+  PlaceBlob(&chosen_, kFloat, device(), {0}, name() + " selected experts");
+  PlaceBlob(&counts_, kFloat, device(), {0}, name() + " counts");
+  const auto make = [&](const char* kernel) { return MakeKernel("moe/route", kernel); };
+  choose_ = make("moe_select");
+  count_ = make("moe_count");
+  total_ = make("moe_totals");
+  offset_ = all_ ? nullptr : make("moe_offsets");
+  place_ = make(all_ ? "moe_place_all" : "moe_place");
+  usage_ = make("moe_usage");
+  sum_usage_ = make("moe_usage_sums");
+  backward_ = make("moe_route_backward");
+}
+
+void MOERoute::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(bottom[0]->num_axes() >= 2 && bottom[0]->count(1) == experts_, Where(),
+              ": was made for ", experts_, " experts, but blob ", bottom[0]->name(), " has shape ",
+              bottom[0]->shape_string());
+  items_ = bottom[0]->shape(0);
+  const int64_t pairs = items_ * select_, rows = all_ ? items_ * experts_ : pairs;
+  CAFFE_CHECK(rows <= kLargestIndex, Where(), ": ", rows, " rows of experts; at most ",
+              kLargestIndex, " are supported");
+  const double factor = phase() == TRAIN ? layer_param().moe_param().capacity_factor() : 0;
+  const double even = static_cast<double>(pairs) / static_cast<double>(experts_);
+  capacity_ =
+      factor > 0 ? std::min<int64_t>(items_, std::llround(std::ceil(factor * even))) : items_;
+  // As many blocks as pairs in a block: a pair counts those before it in both.
+  length_ = std::max<int64_t>(1, std::llround(std::sqrt(static_cast<double>(pairs))));
+  blocks_ = (pairs + length_ - 1) / length_;
+  chosen_->Reshape({pairs});
+  counts_->Reshape({blocks_, experts_});
+  top[kObserved]->Reshape({items_, experts_});
+  top[kExpected]->Reshape({items_, experts_});
+  top[kWeights]->Reshape({items_, select_});
+  top[kSlots]->Reshape({items_, select_});
+  top[kRows]->Reshape({rows});
+  top[kOffsets]->Reshape({experts_ + 1});
+}
+
+void MOERoute::PrepareParameters() {
+  if (balances()) blobs_[0]->device_data();  // uploads a stale device copy now, not in the forward
+}
+
+void MOERoute::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (balances()) {
+    device()->Copy(bias_->mutable_device_data(), blobs_[0]->device_data(), bias_->bytes());
+  }
+  const bool changes = balances() && phase() == TRAIN;
+  const double rate = changes ? layer_param().moe_param().balance_rate() : 0;
+  Route(bottom, top, rate, changes ? blobs_[0].get() : bias_.get(), used_.get());
+}
+
+void MOERoute::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
+  Route(bottom, top, 0, bias_.get(), unread_.get());
+}
+
+void MOERoute::Route(const BlobVec& bottom, const BlobVec& top, double rate, BlobBase* bias,
+                     BlobBase* used) {
+  if (items_ == 0) return;
+  const int64_t pairs = items_ * select_;
+  choose_->Launch(items_, {items_, experts_, select_, bottom[0]->Data(), bias_->Data(),
+                           top[kWeights]->MutableData(), chosen_->MutableData()});
+  count_->Launch(blocks_ * experts_,
+                 {blocks_, length_, pairs, experts_, chosen_->Data(), counts_->MutableData()});
+  const double mean = static_cast<double>(pairs) / static_cast<double>(experts_);
+  total_->Launch(experts_, {experts_, blocks_, items_, mean, rate, counts_->MutableData(),
+                            totals_->MutableData(), used->MutableData(), bias->MutableData()});
+  if (all_) {
+    place_->Launch(items_,
+                   {items_, experts_, select_, length_, capacity_, chosen_->Data(), counts_->Data(),
+                    top[kOffsets]->MutableData(), top[kSlots]->MutableData(),
+                    top[kRows]->MutableData(), top[kWeights]->MutableData()});
+  } else {
+    offset_->Launch(experts_ + 1,
+                    {experts_, capacity_, totals_->Data(), top[kOffsets]->MutableData()});
+    place_->Launch(pairs, {pairs, experts_, length_, capacity_, chosen_->Data(), counts_->Data(),
+                           top[kOffsets]->Data(), top[kSlots]->MutableData(),
+                           top[kRows]->MutableData(), top[kWeights]->MutableData()});
+  }
+  const double share = static_cast<double>(select_) / static_cast<double>(experts_);
+  usage_->Launch(items_ * experts_, {items_ * experts_, items_, experts_, share, totals_->Data(),
+                                     top[kObserved]->MutableData(), top[kExpected]->MutableData()});
+}
+
+void MOERoute::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                        const BlobVec& bottom) {
+  if (!propagate_down[0] || items_ == 0) return;
+  sum_usage_->Launch(experts_,
+                     {items_, experts_, top[kObserved]->Diff(), usage_sums_->MutableData()});
+  // The mean of p over the items, times K.
+  const double factor = static_cast<double>(select_) / static_cast<double>(items_);
+  backward_->Launch(items_ * experts_,
+                    {items_, experts_, select_, factor, bottom[0]->Data(), chosen_->Data(),
+                     top[kSlots]->Data(), top[kWeights]->Data(), top[kWeights]->Diff(),
+                     usage_sums_->Data(), bottom[0]->MutableDiff()});
+}
+
+std::vector<ExpertUsage> MOERoute::TakeUsage() {
+  used_->mutable_device_data();  // a replayed forward has written it
+  std::vector<double> usage = used_->DataAsDouble();
+  device()->Fill(used_->mutable_device_data(), 0, used_->bytes());
+  const double forwards = usage.back();
+  usage.pop_back();
+  if (forwards == 0) return {};
+  for (double& share : usage) share /= forwards;
+  return {{name(), usage}};
+}
+
+LayerFacts MOERoute::Facts() const {
+  LayerFacts facts;
+  facts.replayable = true;
+  return facts;
+}
+
+void RegisterMOERouteLayer(LayerRegistry& registry) {
+  LayerTraits traits;
+  traits.min_top = traits.max_top = 6;
+  traits.float_tops = {kSlots, kRows, kOffsets};
+  traits.backward_reads = Always({{0}, {kWeights, kSlots}});
+  traits.summary = "a part of MOE: selects the experts of each item";
+  registry.Add<MOERouteLayer>("MOERoute", traits);
+}
+
+}  // namespace caffe

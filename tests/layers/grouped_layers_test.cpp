@@ -1,0 +1,175 @@
+#include <gtest/gtest.h>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "support/codes.hpp"
+#include "support/devices.hpp"
+#include "support/layer_tester.hpp"
+
+namespace caffe {
+namespace {
+
+struct GroupedCase {
+  std::string type, parameter;
+  Shape item;  // of bottom 0, without its rows
+};
+
+const std::vector<GroupedCase>& Cases() {
+  static const std::vector<GroupedCase> cases{
+      {"Convolution",
+       "convolution_param { num_output: 4 kernel_size: 3 pad: 1 group: 2 }",
+       {4, 5, 6}},
+      {"Convolution",
+       "convolution_param { num_output: 3 kernel_size: 1 bias_term: false }",
+       {2, 3, 3}},
+      {"InnerProduct", "inner_product_param { num_output: 5 }", {2, 3, 2}},
+      {"InnerProduct",
+       "inner_product_param { num_output: 5 transpose: true bias_term: false }",
+       {7}}};
+  return cases;
+}
+
+// The rows of each expert; the last two belong to no item.
+const std::vector<int64_t> kCounts{7, 0, 1, 22};
+
+Shape Rows(int64_t rows, const Shape& item) {
+  Shape shape{rows};
+  shape.insert(shape.end(), item.begin(), item.end());
+  return shape;
+}
+
+std::vector<double> Offsets() {
+  std::vector<double> offsets{0};
+  for (const int64_t count : kCounts)
+    offsets.push_back(offsets.back() + static_cast<double>(count));
+  return offsets;
+}
+
+LayerTester Grouped(const GroupedCase& c, Device* device, DataType type) {
+  const std::string types = Concat("type: 'Grouped", c.type, "' ", c.parameter);
+  const auto rows = static_cast<int64_t>(Offsets().back()) + 2;
+  LayerTester layer(types + " moe_param { experts: 4 }", device, TypeTriple::Equal(type),
+                    {Rows(rows, c.item), {5}});
+  layer.SetBottom(1, Offsets());
+  uint64_t seed = 3;
+  for (auto& blob : layer.layer().blobs()) {
+    std::vector<double> values = TestNumbers(blob->count(), ++seed);
+    blob->SetData(values);
+  }
+  return layer;
+}
+
+// The ordinary layer with the weights of one expert.
+LayerTester One(const GroupedCase& c, Device* device, DataType type, LayerBase& grouped, int expert,
+                int64_t rows) {
+  LayerTester layer(Concat("type: '", c.type, "' ", c.parameter), device, TypeTriple::Equal(type),
+                    {Rows(rows, c.item)});
+  const size_t blobs = layer.layer().blobs().size();
+  for (size_t b = 0; b < blobs; ++b) {
+    layer.layer().blobs()[b]->SetData(grouped.blobs()[expert * blobs + b]->DataAsDouble());
+  }
+  return layer;
+}
+
+template <class T>
+std::vector<T> Cut(const std::vector<T>& all, int64_t begin, int64_t end, int64_t rows) {
+  const auto columns = static_cast<int64_t>(all.size()) / rows;
+  return {all.begin() + begin * columns, all.begin() + end * columns};
+}
+
+class GroupedLayersTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(GroupedLayersTest, EqualOrdinaryLayersOfEachExpert) {
+  const auto [device, type] = GetParam();
+  for (const GroupedCase& c : Cases()) {
+    LayerTester all = Grouped(c, device, type);
+    all.Forward();
+    const int64_t rows = all.bottom().shape(0);
+    std::vector<double> diff = TestNumbers(all.top().count(), 5);
+    const int64_t columns = all.top().count(1);
+    std::fill(diff.end() - 2 * columns, diff.end(), 0);  // no item has a gradient for unused rows
+    all.SetTopDiff(0, diff);
+    all.Backward();
+    diff = all.top().DiffAsDouble();
+    for (int e = 0; e < 4; ++e) {
+      const auto begin = static_cast<int64_t>(Offsets()[e]), end = begin + kCounts[e];
+      const size_t blobs = all.layer().blobs().size() / 4;
+      if (begin == end) {
+        for (size_t b = 0; b < blobs; ++b) {
+          const std::vector<double> none = all.layer().blobs()[e * blobs + b]->DiffAsDouble();
+          EXPECT_EQ(none, std::vector<double>(none.size(), 0));
+        }
+        continue;
+      }
+      LayerTester one = One(c, device, type, all.layer(), e, end - begin);
+      one.SetBottom(0, Cut(all.Bottom(0), begin, end, rows));
+      one.Forward();
+      one.SetTopDiff(0, Cut(diff, begin, end, rows));
+      one.Backward();
+      const std::string what = Concat(c.type, " of expert ", e);
+      const double tolerance = 8 * Tolerance(type);
+      ExpectNear(Cut(all.Top(), begin, end, rows), one.Top(), tolerance, what);
+      ExpectNear(Cut(all.BottomDiff(0), begin, end, rows), one.BottomDiff(0), tolerance,
+                 "dE/dx, " + what);
+      for (size_t b = 0; b < blobs; ++b) {
+        ExpectNear(all.layer().blobs()[e * blobs + b]->DiffAsDouble(),
+                   one.layer().blobs()[b]->DiffAsDouble(), tolerance, "dE/dw, " + what);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GroupedLayersTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+class QuantizedGroupedLayersTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(QuantizedGroupedLayersTest, EqualOrdinaryLayersCodeByCode) {
+  const auto [device, type] = GetParam();
+  const QuantRange in{0.02, 99, true}, out{0.05, 120, true};
+  for (const GroupedCase& c : Cases()) {
+    LayerTester all = Grouped(c, device, type);
+    const std::vector<int64_t> codes = TestCodes(all.bottom().count(), type);
+    SetCodesOf(&all.bottom(), codes);
+    all.bottom().set_range(in);
+    all.top().set_range(out);
+    all.Forward();
+    const int64_t rows = all.bottom().shape(0);
+    for (int e = 0; e < 4; ++e) {
+      const auto begin = static_cast<int64_t>(Offsets()[e]), end = begin + kCounts[e];
+      if (begin == end) continue;
+      LayerTester one = One(c, device, type, all.layer(), e, end - begin);
+      SetCodesOf(&one.bottom(), Cut(codes, begin, end, rows));
+      one.bottom().set_range(in);
+      one.top().set_range(out);
+      one.Forward();
+      EXPECT_EQ(Cut(CodesOf(all.top()), begin, end, rows), CodesOf(one.top()))
+          << c.type << " of expert " << e;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedGroupedLayersTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
+                         [](const auto& info) { return TestName(info.param); });
+
+TEST(GroupedLayersGradientTest, AgreesWithDifferences) {
+  for (const GroupedCase& c : Cases()) {
+    LayerTester layer = Grouped(c, Runtime::Get().cpu(), kDouble);
+    layer.CheckGradient();
+  }
+}
+
+TEST(GroupedLayersErrorTest, OffsetsOfAnotherNumberOfExperts) {
+  const auto make = [](const std::string& more) {
+    LayerTester("type: 'GroupedInnerProduct' inner_product_param { num_output: 2 } " + more,
+                Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{4, 3}, {3}});
+  };
+  EXPECT_NO_THROW(make("moe_param { experts: 2 }"));
+  EXPECT_THROW(make("moe_param { experts: 3 }"), Error);
+  EXPECT_THROW(make(""), Error);
+}
+
+}  // namespace
+}  // namespace caffe

@@ -1,0 +1,43 @@
+#include <iostream>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/io/hdf5_file.hpp"
+#include "caffe/io/hdf5_messages.hpp"
+#include "caffe/io/proto_io.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/net/net_file.hpp"
+#include "caffe/transform/init_experts.hpp"
+#include "commands/commands.hpp"
+
+namespace caffe {
+
+int MoeInitCommand(const Options& options) {
+  CAFFE_CHECK(!options.model.empty(), "moe-init: Need a model with MOE layers: -model FILE");
+  CAFFE_CHECK(!options.weights.empty(), "moe-init: Need the weights of a dense net: -weights FILE");
+  CAFFE_CHECK(!options.out.empty(),
+              "moe-init: Need the name of the result: -out PREFIX (writes PREFIX.caffemodel)");
+  CAFFE_CHECK(options.noise >= 0, "moe-init: -noise ", options.noise, " is negative");
+  NetOptions net_options;
+  net_options.device = Runtime::Get().cpu();
+  net_options.phase = TEST;
+  net_options.seed = static_cast<uint64_t>(options.seed);
+  Net net(ReadNetFile(options.model), net_options);
+  const NetParameter dense = IsHdf5File(options.weights) ? ReadNetHdf5(options.weights)
+                                                         : ReadNetParameterBinary(options.weights);
+  const auto starts = InitExperts(dense, options.noise, static_cast<uint64_t>(options.seed), &net);
+  for (const ExpertStart& start : starts) {
+    std::cout << Concat(
+        start.layer, " of ", start.experts, " experts: ",
+        start.dense.empty() ? "its filler, since " + start.why : "the weights of " + start.dense,
+        "\n");
+  }
+  NetParameter result;
+  net.ToProto(&result);
+  WriteBinaryProto(options.out + ".caffemodel", result);
+  std::cout << Concat("wrote ", options.out, ".caffemodel\n") << std::flush;
+  return 0;
+}
+
+}  // namespace caffe
