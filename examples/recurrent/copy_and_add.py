@@ -21,8 +21,8 @@ from caffe import layers as L  # noqa: E402
 
 
 class Copy:
-    """`symbols` of `kinds` come first, each with inputs for its position. `delay` blanks follow, and
-    marks 1, 2, …, which ask for the symbols one by one.
+    """`symbols` of `kinds` come first, each with inputs for its position. Blanks
+    follow, and marks 1, 2, …, which ask for the symbols one by one.
     """
 
     def __init__(self, args):
@@ -161,7 +161,8 @@ def main():
         errors.append(task.result(test.blobs['scores'].data, test.blobs['target'].data)[0])
     error = np.mean(errors)
     print('%s, %d steps, after %d iterations and %.0f s: error %.5f on new sequences; '
-          'chance has %.3f' % (args.task, task.steps, iteration, time.time() - begin, error, task.chance))
+          'chance has %.3f' % (args.task, task.steps, iteration, time.time() - begin, error,
+                               task.chance))
     return 0 if args.no_check or error < task.solved else 1
 
 

@@ -2,9 +2,9 @@
 """write_text.py: an LSTM reads text letter by letter, and then writes its own.
 
 The text consists of sentences of a small grammar (see Grammar). Each of the sequences in a batch is
-a part of it, read on from one iteration to the next: the LSTM carries its state. A second net of one
-time step shares the weights and writes. Prints what it writes, how much of it are words, and how
-many sentences follow the grammar.
+a part of it, read on from one iteration to the next: the LSTM carries its state. A second net, of
+one time step, shares the weights and writes. Prints what it writes, how much of it are words, and
+how many sentences follow the grammar.
 """
 import argparse
 import os
