@@ -1,4 +1,5 @@
 """Common parts of the ImageNet models: data, losses, types and files."""
+import argparse
 import os
 import sys
 
@@ -6,8 +7,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, 'python'))
 
 from caffe import layers as L, params as P, NetSpec  # noqa: E402,F401
+from caffe.proto import caffe_pb2  # noqa: E402
 
 TRAIN, TEST = 0, 1
+TYPES = {'float': 'CAFFE_FLOAT', 'half': 'CAFFE_HALF', 'bfloat16': 'CAFFE_BFLOAT16',
+         'int16': 'CAFFE_INT16_QUANTIZED', 'int8': 'CAFFE_INT8_QUANTIZED'}
+INTEGERS = caffe_pb2.CAFFE_INT8_QUANTIZED, caffe_pb2.CAFFE_INT16_QUANTIZED
 MEAN = (104, 117, 123)  # of blue, green and red
 # The bias learns at twice the rate of the weights and does not decay.
 LEARNED = [dict(lr_mult=1, decay_mult=1), dict(lr_mult=2, decay_mult=0)]
@@ -56,12 +61,23 @@ def add_loss(net, scores):
 
 
 def finish(net, name, data_type=None):
-    """The net as a message. data_type: of all layers but data, losses and accuracies."""
+    """The net as a message. data_type: of all layers but data, losses and accuracies; an integer type
+    also leaves out layers that compute in float only. The nets within a mixture of experts get it as
+    their data_type; their gate, and what the mixture returns, are float."""
     proto = net.to_proto()
     proto.name = name
+    if data_type is None:
+        return proto
+    integers = data_type in INTEGERS
+    if integers:
+        proto.data_type = data_type
     float_layers = ('Accuracy', 'Data', 'DummyData', 'Input', 'SoftmaxWithLoss')
     for layer in proto.layer:
-        if data_type is not None and layer.type not in float_layers:
+        if layer.type == 'MOE':
+            for nested in (layer.moe_param.gating_net, *layer.moe_param.expert_net):
+                nested.data_type = data_type
+            layer.top_data_type = caffe_pb2.CAFFE_FLOAT
+        elif not integers and layer.type not in float_layers:
             layer.bottom_data_type = layer.compute_data_type = layer.top_data_type = data_type
     return proto
 
@@ -71,3 +87,22 @@ def write(folder, **nets):
     for name, proto in nets.items():
         with open(os.path.join(folder, name + '.prototxt'), 'w') as file:
             file.write('# Written by generate.py.\n%s' % proto)
+
+
+def typed_nets(deploy, description):
+    """Writes the nets that the command line names; returns whether it names any."""
+    parser = argparse.ArgumentParser(description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--types', nargs='*', choices=TYPES, default=[], metavar='TYPE',
+                        help='of %s' % ', '.join(TYPES))
+    parser.add_argument('--batches', nargs='*', type=int, default=[], metavar='N')
+    parser.add_argument('--output', default='.', metavar='FOLDER')
+    arguments = parser.parse_args()
+    if bool(arguments.types) != bool(arguments.batches):
+        parser.error('--types and --batches go together')
+    for name in arguments.types:
+        number = caffe_pb2.DataTypeProto.Value(TYPES[name])
+        for batch in arguments.batches:
+            net = deploy(batch_size=batch, data_type=None if name == 'float' else number)
+            write(arguments.output, **{'deploy_%s_%d' % (name, batch): net})
+    return bool(arguments.types)

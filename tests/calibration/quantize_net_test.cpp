@@ -258,6 +258,48 @@ TEST(QuantizeNetTest, MaxDropWidensTheDamagedLayer) {
   EXPECT_EQ(exact.report.quantized_top1, 100);
 }
 
+// The biases of a layer are those of the given weights.
+bool HasGivenBiases(const QuantizedNet& net, const std::string& name) {
+  const auto biases = [&](const NetParameter& file) {
+    for (const LayerParameter& layer : file.layer()) {
+      if (layer.name() != name) continue;
+      const auto& data = layer.blobs(1).data();
+      return std::vector<float>(data.begin(), data.end());
+    }
+    throw Error("no layer " + name);
+  };
+  return biases(*net.weights) == biases(Weights(NetText()));
+}
+
+// What was changed for 8 bits would only add noise in a wider type.
+TEST(QuantizeNetTest, LayersOfOtherTypesHaveExactWeights) {
+  QuantizeOptions options = Options();
+  options.ranges["conv1"] = {-0.01, 0.01};
+  options.max_drop = 10;
+  options.bias_correction = options.adaround = true;
+  const QuantizedNet net = Quantized(options);
+  // A layer becomes float after all have become int16.
+  ASSERT_EQ(net.report.wider.at("conv1"), "float");
+  for (const char* name : {"conv1", "left", "right", "score"}) {
+    EXPECT_EQ(net.report.wider.count(name), 1u);
+    EXPECT_TRUE(HasGivenBiases(net, name)) << name;
+  }
+  EXPECT_EQ(net.report.corrected_biases, 0);
+  EXPECT_EQ(Row(net.report, "conv1").rounding, "");
+  // A type in the prototxt counts like a wider one.
+  NetParameter model = ParseNet(NetText());
+  for (LayerParameter& layer : *model.mutable_layer()) {
+    if (layer.name() == "left") layer.set_compute_data_type(CAFFE_FLOAT);
+  }
+  options = Options();
+  options.bias_correction = true;
+  const Data data(NetText(), 12);
+  const QuantizedNet typed = QuantizeNet(model, Weights(NetText()), data.Reader(), options);
+  EXPECT_TRUE(HasGivenBiases(typed, "left"));
+  EXPECT_FALSE(HasGivenBiases(typed, "right"));
+  EXPECT_EQ(typed.report.corrected_biases, 3);
+}
+
 // All weights are a little above the middle between two codes: each rounding adds to the output.
 TEST(QuantizeNetTest, BiasCorrectionRemovesTheMeanError) {
   NetParameter weights = Weights(NetText());

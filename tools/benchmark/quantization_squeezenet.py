@@ -29,6 +29,8 @@ RUNS = {
     'int8, auto, biases, adaround, tuned': dict(bias_correction=True, rounding='adaround',
                                                 tune_ranges=True),
     'int8, auto, all three': dict(bias_correction=True, equalize=True, rounding='adaround'),
+    'int8, auto, all three, tuned': dict(bias_correction=True, equalize=True, rounding='adaround',
+                                         tune_ranges=True),
     'int16, auto': dict(type='int16'),
     'half': dict(type='half'),
     'bfloat16': dict(type='bfloat16'),
@@ -80,8 +82,9 @@ def print_row(name, report):
 
 def scores_of(net, images):
     import numpy as np
-    return np.concatenate([net.forward(blobs=['pool_final'], data=images[i:i + BATCH])[
-        'pool_final'].reshape(BATCH, -1) for i in range(0, len(images), BATCH)])
+    # The next forward overwrites the array that forward returns.
+    return np.concatenate([np.array(net.forward(blobs=['pool_final'], data=images[i:i + BATCH])[
+        'pool_final']).reshape(BATCH, -1) for i in range(0, len(images), BATCH)])
 
 
 def decibels(exact, found):

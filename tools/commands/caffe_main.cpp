@@ -55,6 +55,14 @@ constexpr Command kCommands[] = {
      "types),\n"
      "PREFIX.json and PREFIX.html (a report with histograms), and prints a table of the layers.\n"
      "Data come from the model's own data layers, or from a list of images for a deploy net.\n"},
+    {"benchmark", BenchmarkCommand, false, "compare nets, types, devices and batch sizes",
+     "-models LIST [-types LIST] [-devices LIST] [-batches LIST] [-seconds S] [-plain] "
+     "[-out PREFIX] [--json] [flags]",
+     "Measures time, memory and the size of the caffemodel of each combination, and prints a "
+     "report in\n"
+     "Markdown. With -out, PREFIX.md, PREFIX.json and PREFIX.svg are complete after every cell; "
+     "Ctrl-C\n"
+     "writes what there is. A cell that fails has the reason.\n"},
     {"moe-init", MoeInitCommand, false, "start the experts of MOE layers from a dense net",
      "-model FILE -weights FILE -out PREFIX [-noise 0.01] [-seed N] [flags]",
      "Writes PREFIX.caffemodel for a model with MOE layers: layers take the weights of the layer "

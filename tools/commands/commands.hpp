@@ -14,6 +14,7 @@ int TimeCommand(const Options& options);
 int TuneCommand(const Options& options);
 int TransformCommand(const Options& options);
 int QuantizeCommand(const Options& options);
+int BenchmarkCommand(const Options& options);
 int MoeInitCommand(const Options& options);
 int DeviceQueryCommand(const Options& options);
 int LayersCommand(const Options& options);

@@ -40,7 +40,7 @@ struct Parser {
     Add("--model", options.model, "test time tune transform quantize moe-init",
         "the net, a prototxt")
         ->type_name("FILE");
-    Add("--weights", options.weights, "train test time tune transform quantize moe-init",
+    Add("--weights", options.weights, "train test time tune transform quantize moe-init benchmark",
         "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
         "ones")
         ->type_name("FILE");
@@ -53,16 +53,18 @@ struct Parser {
         "the device: a number or name as device_query prints them, or cpu, or all; default: as the "
         "solver says, else the best device")
         ->type_name("DEVICE");
-    Add("--phase", options.phase, "time", "TRAIN (default) or TEST")
+    Add("--phase", options.phase, "time benchmark",
+        "TRAIN (default of time) or TEST (default of benchmark)")
         ->type_name("PHASE")
         ->check(CLI::IsMember({"TRAIN", "TEST"}));
     Add("--level", options.level, "train test time tune", "level of the net's state")
         ->type_name("N");
     Add("--stage", stage, "train test time tune", "stages of the net's state, separated by commas")
         ->type_name("LIST");
-    Add("--iterations", options.iterations, "test time tune quantize",
+    Add("--iterations", options.iterations, "test time tune quantize benchmark",
         "number of iterations (default 50); for quantize the batches to calibrate with (default "
-        "10)")
+        "10); for benchmark the times to measure, each of some passes (default: what fits into "
+        "-seconds)")
         ->type_name("N")
         ->check(Positive);
     const CLI::IsMember actions({"snapshot", "stop", "none"});
@@ -81,7 +83,7 @@ struct Parser {
         "operations, time");
     Add("--passes", options.passes, "transform", "names, separated by commas (default: all)")
         ->type_name("LIST");
-    Add("--out", options.out, "transform quantize moe-init",
+    Add("--out", options.out, "transform quantize moe-init benchmark",
         "names of the results, without extension")
         ->type_name("PREFIX");
     Add("--type", options.type, "transform quantize",
@@ -140,10 +142,33 @@ struct Parser {
         "make ranges narrower or wider as long as that lowers the noise of the scores");
     Add("--equalize", options.equalize, "quantize",
         "scale channels between layers with weights, so that they use the codes equally");
+    Add("--models", options.models, "benchmark",
+        "prototxts, or names of models/, separated by commas")
+        ->type_name("LIST");
+    Add("--types", options.types, "benchmark",
+        "separated by commas (default: float,half,bfloat16,int16,int8)")
+        ->type_name("LIST");
+    Add("--devices", options.devices, "benchmark",
+        "as device_query prints them, separated by commas (default: the best device)")
+        ->type_name("LIST");
+    Add("--batches", options.batches, "benchmark", "batch sizes, separated by commas (default 1)")
+        ->type_name("LIST");
+    Add("--seconds", options.seconds, "benchmark", "of measuring each cell (default 2)")
+        ->type_name("S")
+        ->check(CLI::PositiveNumber);
+    Add("--plain", options.plain, "benchmark",
+        "measure the memory with a memory of its own for each blob, too");
+    Add("--accuracy", options.accuracy, "benchmark",
+        "reports of quantize (PREFIX.json), separated by commas: their top-1 and agreement become "
+        "columns")
+        ->type_name("FILES");
+    Add("--merge", options.merge, "benchmark",
+        "JSON files of earlier runs, separated by commas, whose cells come first")
+        ->type_name("FILES");
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
-    Add("--json", options.json, "test time transform quantize device_query layers",
+    Add("--json", options.json, "test time transform quantize benchmark device_query layers",
         "print JSON on standard output");
     Add("--progress", options.progress, "train test quantize",
         "show a progress bar on a terminal (default; --noprogress: none)");
@@ -157,9 +182,9 @@ struct Parser {
 
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
-      "lt",        "plan",      "train",           "map_weights", "json",
-      "self_test", "self-test", "progress",        "help",        "version",
-      "bgr",       "rgb",       "bias_correction", "equalize",    "tune_ranges"};
+      "lt",          "plan", "train",   "map_weights", "json", "self_test",       "self-test",
+      "progress",    "help", "version", "bgr",         "rgb",  "bias_correction", "equalize",
+      "tune_ranges", "plain"};
   return names.count(name) > 0;
 }
 

@@ -34,6 +34,11 @@ struct Options {
   int held_out = -1;                                    // < 0: not given
   bool bgr = false, rgb = false, bias_correction = false, equalize = false;
   bool tune_ranges = false;
+  // caffe benchmark
+  std::string models, devices, types = "float,half,bfloat16,int16,int8", batches = "1";
+  std::string accuracy, merge;
+  double seconds = 2;
+  bool plain = false;
   bool json = false;
   bool self_test = false;  // device_query
   bool progress = true;

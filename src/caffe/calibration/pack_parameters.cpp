@@ -26,12 +26,43 @@ void PackAsHalf(DataType type, BlobProto* blob) {
   if (type.is_custom()) blob->set_data_type_name(type.name());
 }
 
+// The type in which all nets within a mixture of experts compute; float if they have several.
+DataType TypeOfNestedNets(const LayerParameter& layer) {
+  const MOEParameter& moe = layer.moe_param();
+  if (!moe.gating_net().has_data_type()) return kFloat;
+  const int type = moe.gating_net().data_type();
+  for (const NetParameter& expert : moe.expert_net()) {
+    if (!expert.has_data_type() || expert.data_type() != type) return kFloat;
+  }
+  return DataTypeByProto(type);
+}
+
+// The blobs of a mixture of experts are those of its gating net and of each expert. Those with several
+// axes are weights with the output channels first.
+void PackNestedParameters(const LayerBase& made, LayerParameter* layer, NetParameter* file) {
+  const DataType type = TypeOfNestedNets(made.layer_param());
+  if (type == kFloat || type == kDouble) return;
+  for (int b = 0; b < layer->blobs_size(); ++b) {
+    BlobProto* blob = layer->mutable_blobs(b);
+    const BlobBase& parameter = *made.blobs()[b];
+    if (blob->data_size() == 0 || parameter.num_axes() < 2) continue;
+    if (!type.is_quantized()) {
+      PackAsHalf(type, blob);
+      continue;
+    }
+    const SymmetricCodes codes =
+        EncodeSymmetric(blob->data().data(), blob->data_size(), parameter.shape(0), type);
+    StoreCodes(codes, type, layer->name(), b, blob, file);
+  }
+}
+
 }  // namespace
 
 void PackParameters(const Net& net, NetParameter* file) {
   for (LayerParameter& layer : *file->mutable_layer()) {
     if (layer.blobs_size() == 0 || !net.has_layer(layer.name())) continue;
     const LayerBase& made = *net.LayerByName(layer.name());
+    if (made.layer_param().has_moe_param()) PackNestedParameters(made, &layer, file);
     const DataType type = made.types().compute;
     if (type == kFloat || type == kDouble) continue;
     const LayerFacts facts = made.Facts();

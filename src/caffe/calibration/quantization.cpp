@@ -110,6 +110,7 @@ bool Quantization::Read(int64_t index, Batch* batch) const {
 }
 
 QuantizedNet Quantization::Result() {
+  KeepFittingWeights();
   accuracy_ = Measure(true);
   const auto net = QuantizedTestNet();
   net->UpdateBlobRanges();

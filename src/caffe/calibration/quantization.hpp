@@ -94,6 +94,13 @@ class Quantization {
   void FindGroups();
   // Adds the types of the quantized net.
   NetParameter Typed(const NetParameter& layers) const;
+  // Whether a layer computes in options_.type, for which its weights were changed.
+  bool InWantedType(const std::string& layer) const;
+  // changed_, with the float net's weights in layers of other types: rounding adapted to 8 bits, and
+  // biases corrected for it, would only add noise there.
+  NetParameter FittingWeights() const;
+  // Takes them, and what the report says about changed weights.
+  void KeepFittingWeights();
   NetParameter WithRanges() const;
   std::unique_ptr<Net> QuantizedTestNet() const;
 

@@ -75,8 +75,45 @@ NetParameter Quantization::Typed(const NetParameter& layers) const {
   return typed;
 }
 
-NetParameter Quantization::WithRanges() const {
+bool Quantization::InWantedType(const std::string& layer) const {
+  const auto wide = wider_.find(layer);
+  if (wide != wider_.end()) return wide->second == options_.type;
+  const auto own = own_types_.find(layer);
+  if (own == own_types_.end()) return true;
+  const LayerParameter& types = own->second;
+  const int wanted = options_.type.info().proto;
+  if (types.has_compute_data_type()) return types.compute_data_type() == wanted;
+  if (types.has_bottom_data_type()) return types.bottom_data_type() == wanted;
+  return types.has_top_data_type() && types.top_data_type() == wanted;
+}
+
+NetParameter Quantization::FittingWeights() const {
   NetParameter file = changed_;
+  NetParameter exact;
+  for (int i = 0; i < file.layer_size(); ++i) {
+    const LayerParameter& layer = file.layer(i);
+    if (!quantized() || layer.blobs_size() == 0 || InWantedType(layer.name())) continue;
+    if (exact.layer_size() == 0) float_net_->ToProto(&exact);
+    *file.mutable_layer(i) = exact.layer(i);
+  }
+  return file;
+}
+
+void Quantization::KeepFittingWeights() {
+  NetParameter fitting = FittingWeights();
+  for (int i = 0; i < fitting.layer_size(); ++i) {
+    const LayerParameter &now = fitting.layer(i), &before = changed_.layer(i);
+    if (now.blobs_size() == 0 || InWantedType(now.name())) continue;
+    rounding_gains_.erase(now.name());
+    const bool corrected = options_.bias_correction && now.blobs_size() > 1 &&
+                           now.blobs(1).SerializeAsString() != before.blobs(1).SerializeAsString();
+    if (corrected) --report_.corrected_biases;
+  }
+  changed_ = std::move(fitting);
+}
+
+NetParameter Quantization::WithRanges() const {
+  NetParameter file = FittingWeights();
   for (const auto& [blob, chosen] : ranges_) {
     QuantizerParameter* quantizer = file.add_quantizer();
     quantizer->set_name(blob);

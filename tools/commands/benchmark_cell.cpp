@@ -1,0 +1,341 @@
+#include "commands/benchmark_cell.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <random>
+
+#include "caffe.pb.h"
+#include "caffe/calibration/pack_parameters.hpp"
+#include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/net/net.hpp"
+#include "caffe/net/net_file.hpp"
+
+namespace caffe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kLeastSamples = 3;
+constexpr double kSampleSeconds = 0.02;  // so that reading the clock and waiting do not count
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string ModelPath(const std::string& model) {
+  namespace fs = std::filesystem;
+  if (fs::is_regular_file(model)) return model;
+  const std::string folder = "models/" + model + "/";
+  for (const std::string& path : {folder + "deploy.prototxt", folder + model + ".prototxt"}) {
+    if (model.find('/') == std::string::npos && fs::is_regular_file(path)) return path;
+  }
+  CAFFE_THROW("benchmark: no model '", model,
+              "': it is neither a prototxt nor a folder of models/");
+}
+
+std::string NetName(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string stem = file.stem();
+  const bool general = stem == "deploy" || stem == "train_val";
+  const std::string folder = file.parent_path().filename();
+  return general && !folder.empty() ? folder : stem;
+}
+
+// Calls a function for a net and for the nets within its layers.
+template <class Function> void ForEachNet(NetParameter* net, const Function& function) {
+  function(net);
+  for (LayerParameter& layer : *net->mutable_layer()) {
+    if (!layer.has_moe_param()) continue;
+    MOEParameter* moe = layer.mutable_moe_param();
+    if (moe->has_gating_net()) ForEachNet(moe->mutable_gating_net(), function);
+    for (NetParameter& expert : *moe->mutable_expert_net()) ForEachNet(&expert, function);
+  }
+}
+
+void SetBatch(int64_t batch, LayerParameter* layer) {
+  const auto number = static_cast<uint32_t>(batch);
+  const auto set = [&](BlobShape* shape) {
+    if (shape->dim_size() > 0) shape->set_dim(0, batch);
+  };
+  if (layer->has_input_param()) {
+    for (BlobShape& shape : *layer->mutable_input_param()->mutable_shape()) set(&shape);
+  }
+  if (layer->has_dummy_data_param()) {
+    for (BlobShape& shape : *layer->mutable_dummy_data_param()->mutable_shape()) set(&shape);
+  }
+  if (layer->has_data_param()) layer->mutable_data_param()->set_batch_size(number);
+  if (layer->has_image_data_param()) layer->mutable_image_data_param()->set_batch_size(number);
+  if (layer->has_hdf5_data_param()) layer->mutable_hdf5_data_param()->set_batch_size(number);
+  if (layer->has_memory_data_param()) layer->mutable_memory_data_param()->set_batch_size(number);
+}
+
+// Random numbers take longer than reading the weights that replace them.
+void MakeFillersConstant(NetParameter* net) {
+  for (LayerParameter& layer : *net->mutable_layer()) {
+    if (layer.has_convolution_param()) layer.mutable_convolution_param()->clear_weight_filler();
+    if (layer.has_inner_product_param()) layer.mutable_inner_product_param()->clear_weight_filler();
+  }
+}
+
+// Layers with types of their own keep them.
+NetParameter WithTypeAndBatch(const NetParameter& model, DataType type, int64_t batch) {
+  NetParameter typed = model;
+  ForEachNet(&typed, [&](NetParameter* net) {
+    net->clear_data_type();
+    net->clear_data_type_name();
+    if (type.is_custom()) {
+      net->set_data_type_name(type.name());
+    } else {
+      net->set_data_type(static_cast<DataTypeProto>(type.info().proto));
+    }
+  });
+  for (LayerParameter& layer : *typed.mutable_layer()) SetBatch(batch, &layer);
+  return typed;
+}
+
+std::unique_ptr<Net> MakeNet(const NetParameter& parameter, Device* device, bool train) {
+  NetOptions options;
+  options.device = device;
+  options.phase = train ? TRAIN : TEST;
+  options.seed = 1;
+  return std::make_unique<Net>(parameter, options);
+}
+
+bool HasLoss(const Net& net) {
+  const std::vector<float>& weights = net.blob_loss_weights();
+  return std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 0; });
+}
+
+// Random numbers with a mean and a deviation. A part of them is repeated: making all of them would
+// take longer than a forward.
+class RandomNumbers {
+ public:
+  RandomNumbers() : numbers_(1 << 18) {
+    std::mt19937 random(2);
+    std::normal_distribution<double> normal;
+    for (double& number : numbers_) number = normal(random);
+  }
+  void Fill(BlobBase* blob, double mean, double deviation) const {
+    std::vector<double> part = numbers_;
+    for (double& number : part) number = mean + deviation * number;
+    char* target = static_cast<char*>(blob->mutable_host_data());
+    for (int64_t done = 0; done < blob->count();) {
+      const int64_t count = std::min<int64_t>(blob->count() - done, std::ssize(part));
+      ConvertElements(kDouble, part.data(), blob->type(), target, count);
+      target += count * static_cast<int64_t>(blob->type().bytes());
+      done += count;
+    }
+  }
+
+ private:
+  std::vector<double> numbers_;
+};
+
+// Inputs with one axis, such as labels, stay 0.
+void FillInputs(const RandomNumbers& random, const Net& net) {
+  for (BlobBase* blob : net.input_blobs()) {
+    if (blob->num_axes() > 1 && blob->type().is_float()) random.Fill(blob, 0, 0.5);
+  }
+}
+
+void FillWeights(const RandomNumbers& random, const Net& net) {
+  for (const auto& layer : net.layers()) {
+    const std::string type = layer->type();
+    for (size_t i = 0; i < layer->blobs().size(); ++i) {
+      BlobBase* blob = layer->blobs()[i].get();
+      if (type == "BatchNorm") {  // means, variances and their factor
+        random.Fill(blob, i == 0 ? 0 : 1, i == 2 ? 0 : 0.02);
+      } else if (type == "Scale" && i == 0) {
+        random.Fill(blob, 1, 0.1);
+      } else if (blob->num_axes() > 1) {
+        const double inputs =
+            static_cast<double>(blob->count()) / static_cast<double>(blob->shape(0));
+        random.Fill(blob, 0, std::sqrt(2 / std::max(inputs, 1.0)));
+      } else {
+        random.Fill(blob, 0, 0.1);
+      }
+    }
+  }
+}
+
+// A net of a cell on its device, with weights and inputs. Passes only enqueue work.
+class CellNet {
+ public:
+  CellNet(const BenchmarkModel& model, const NetParameter& typed, Device* device, bool train)
+      : device_(device), train_(train), net_(MakeNet(typed, device, train)) {
+    if (train) {
+      net_->CheckTrainable();
+      if (!HasLoss(*net_)) {
+        NetParameter forced = typed;
+        forced.set_force_backward(true);
+        net_.reset();
+        net_ = MakeNet(forced, device, train);
+      }
+      net_->set_frees_memory(true);
+    }
+    net_->CopyTrainedLayersFrom(model.weights());
+    net_->UsePlaceholderRanges();
+    net_->Reshape();
+    FillInputs(RandomNumbers(), *net_);
+  }
+
+  Net& net() { return *net_; }
+
+  double Seconds(int passes) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < passes; ++i) {
+      if (train_) {
+        net_->ForwardBackward();
+      } else {
+        net_->Forward();
+      }
+    }
+    device_->Synchronize();
+    return SecondsSince(begin);
+  }
+
+ private:
+  Device* device_;
+  bool train_;
+  std::unique_ptr<Net> net_;
+};
+
+// What the allocator holds for a pass, beyond what it held before the net.
+int64_t PeakOfAPass(CellNet* net, Device* device, int64_t before, double* seconds) {
+  net->Seconds(1);  // compiles, and makes weights in the forms of operators
+  device->ResetPeak();
+  *seconds = net->Seconds(1);
+  return device->bytes_peak() - before;
+}
+
+std::optional<int64_t> StorageBytes(const Net& net, DataType type) {
+  if (type.is_custom()) return std::nullopt;  // `caffe transform` writes such files
+  NetParameter file;
+  net.ToProto(&file);
+  if (type != kFloat && type != kDouble) PackParameters(net, &file);
+  return static_cast<int64_t>(file.ByteSizeLong());
+}
+
+std::vector<double> Samples(CellNet* net, double seconds_of_a_pass,
+                            const BenchmarkSettings& settings, const std::function<bool()>& stop) {
+  const int passes =
+      std::clamp(static_cast<int>(std::ceil(kSampleSeconds / seconds_of_a_pass)), 1, 1000);
+  const Clock::time_point warm_up = Clock::now();
+  while (SecondsSince(warm_up) + seconds_of_a_pass < settings.seconds / 4 && !stop()) {
+    net->Seconds(passes);
+  }
+  std::vector<double> samples;
+  // A second pass of a slow net is a sample already.
+  if (settings.samples == 0 && seconds_of_a_pass > settings.seconds) {
+    samples.push_back(seconds_of_a_pass);
+  }
+  const Clock::time_point begin = Clock::now();
+  const auto done = [&] {
+    const int count = static_cast<int>(samples.size());
+    if (settings.samples > 0) return count >= settings.samples;
+    if (seconds_of_a_pass > settings.seconds) return count >= 2;
+    return count >= kLeastSamples && SecondsSince(begin) > settings.seconds;
+  };
+  while (!done() && !stop()) samples.push_back(net->Seconds(passes) / passes);
+  return samples;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  constexpr size_t kMost = 300;
+  return text.size() > kMost ? text.substr(0, kMost) + "…" : text;
+}
+
+void Measure(const BenchmarkModel& model, Device* device, const BenchmarkSettings& settings,
+             const std::function<bool()>& stop, BenchmarkCell* cell) {
+  const DataType type = BenchmarkType(cell->type);
+  NetParameter typed = model.Typed(type, cell->batch);
+  const int64_t before = device->bytes_in_use();
+  double seconds = 0;
+  std::vector<double> samples;
+  {
+    CellNet net(model, typed, device, settings.train);
+    cell->random_ranges = type.is_quantized() && model.random_ranges();
+    cell->storage = StorageBytes(net.net(), type);
+    cell->predicted = net.net().memory_needs().total();
+    cell->memory = PeakOfAPass(&net, device, before, &seconds);
+    if (!stop()) samples = Samples(&net, seconds, settings, stop);
+  }
+  CAFFE_CHECK(!stop(), "interrupted");
+  cell->milliseconds = 1e3 * Median(samples);
+  cell->fastest = 1e3 * *std::min_element(samples.begin(), samples.end());
+  cell->samples = static_cast<int64_t>(samples.size());
+  if (!settings.plain) return;
+  ForEachNet(&typed, [](NetParameter* net) { net->set_reduced_memory_inference(false); });
+  device->ReleaseCache();
+  try {
+    CellNet net(model, typed, device, settings.train);
+    cell->plain_memory = PeakOfAPass(&net, device, before, &seconds);
+  } catch (const std::exception& error) {
+    cell->error = OneLine(Concat("with a memory for each blob: ", error.what()));
+  }
+}
+
+}  // namespace
+
+DataType BenchmarkType(const std::string& name) {
+  if (name == "int8") return kQuant8;
+  if (name == "int16") return kQuant16;
+  return DataTypeByName(name);
+}
+
+std::string BenchmarkTypeName(DataType type) {
+  return type == kQuant8 ? "int8" : type == kQuant16 ? "int16" : type.name();
+}
+
+BenchmarkModel::BenchmarkModel(const std::string& model, const std::string& weights) {
+  const std::string path = ModelPath(model);
+  model_ = std::make_shared<NetParameter>(ReadNetFile(path));
+  net_ = NetName(path);
+  name_ = model_->name();
+  weights_ = std::make_shared<NetParameter>();
+  const std::unique_ptr<Net> net =
+      MakeNet(WithTypeAndBatch(*model_, kFloat, 1), Runtime::Get().cpu(), false);
+  const RandomNumbers random;
+  if (weights.empty()) {
+    FillWeights(random, *net);
+  } else {
+    net->CopyTrainedLayersFrom(weights);
+  }
+  random_ranges_ = net->Ranges().empty();
+  if (random_ranges_) {
+    net->set_observe(true);
+    FillInputs(random, *net);
+    net->Forward();
+  }
+  net->ToProto(weights_.get());
+}
+
+NetParameter BenchmarkModel::Typed(DataType type, int64_t batch) const {
+  NetParameter typed = WithTypeAndBatch(*model_, type, batch);
+  ForEachNet(&typed, MakeFillersConstant);
+  return typed;
+}
+
+void MeasureCell(const BenchmarkModel& model, Device* device, const BenchmarkSettings& settings,
+                 const std::function<bool()>& stop, BenchmarkCell* cell) {
+  try {
+    device->ReleaseCache();
+    Measure(model, device, settings, stop, cell);
+  } catch (const std::exception& error) {
+    cell->error = OneLine(error.what());
+  }
+}
+
+}  // namespace caffe
