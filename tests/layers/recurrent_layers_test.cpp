@@ -261,7 +261,9 @@ TEST(RecurrentTest, ForwardsAreReplayed) {
       for (int pass = 0; pass < 8; ++pass) {
         recording->ResetCounters();
         one.net->Forward();
-        if (pass > 4) EXPECT_EQ(recording->counters().graph_launches, 1) << pass;
+        if (pass > 4) {
+          EXPECT_EQ(recording->counters().graph_launches, 1) << pass;
+        }
         ExpectNear(Values(*one.net, "y"), one.Expected(), 4 * Tolerance(kFloat), "y");
         if (pass != 5) continue;
         NetRunState state;
@@ -284,7 +286,9 @@ TEST(RecurrentTest, DerivedWeightsDoNotGrowWithTheSteps) {
           bytes.push_back(one.net->memory_needs().derived);
         }
         EXPECT_EQ(bytes[0], bytes[1]) << TypeName(kind) << type.name() << phase;
-        if (type == kHalf) EXPECT_GT(bytes[0], 0);
+        if (type == kHalf) {
+          EXPECT_GT(bytes[0], 0);
+        }
       }
     }
   }

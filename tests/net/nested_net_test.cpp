@@ -291,6 +291,40 @@ TEST(NestedNetTest, SeveralTops) {
   for (size_t i = 0; i < t.size(); ++i) EXPECT_FLOAT_EQ(t[i], u[i] * v[i]);
 }
 
+// Random numbers of a nested layer: in run states, and the same when the layer runs again.
+TEST(NestedNetTest, RunStatesAndRecompute) {
+  std::vector<std::vector<double>> results;
+  for (const std::string more : {"", "recompute: true"}) {
+    BlockTexts()["block"] = {
+        InnerProductText("a", "x", 4) +
+            "layer { name: 'drop' type: 'Dropout' bottom: 'a' top: 'dropped' } "
+            "layer { name: 'tanh' type: 'TanH' bottom: 'dropped' top: 'tanh' } " +
+            InnerProductText("b", "tanh", 4),
+        {"x"},
+        {"b"}};
+    const auto net = MakeNet(InputText("data", {3, 5}) + InputText("target", {3, 4}) +
+                                 BlockLayer("block", {"data"}, {"out"}, more) + Loss("out"),
+                             Cpu(), 0);
+    FillInputs(net.get());
+    net->set_frees_memory(true);
+    net->ForwardBackward();
+    NetRunState state;
+    net->WriteRunState(&state);
+    std::vector<std::vector<double>> losses;
+    for (const bool restored : {false, true}) {
+      if (restored) net->ReadRunState(state);
+      net->ClearParamDiffs();
+      net->ForwardBackward();
+      losses.push_back(Values(*net, "loss"));
+      results.push_back(Diffs(*net));
+    }
+    EXPECT_EQ(losses[0], losses[1]);
+    net->ForwardBackward();
+    EXPECT_NE(Values(*net, "loss"), losses[0]);
+  }
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
 TEST(NestedNetTest, PropagateDownOfTheLayer) {
   for (const bool down : {true, false}) {
     const auto net =
@@ -314,7 +348,9 @@ TEST(NestedNetTest, TypesOfTheLayer) {
     net->Forward();
     EXPECT_EQ(net->BlobByName("out")->type(), type);
     for (const StepInfo& step : net->Steps()) {
-      if (step.name().rfind("block/a", 0) == 0) EXPECT_EQ(step.types.compute, type);
+      if (step.name().rfind("block/a", 0) == 0) {
+        EXPECT_EQ(step.types.compute, type);
+      }
     }
     const auto flat = MakeNet(Flat(), Cpu());
     CopyParameters(*net, flat.get());
