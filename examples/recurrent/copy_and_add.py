@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """copy_and_add.py copy|add: an LSTM remembers what it read many steps ago.
 
-copy: the first symbols of a sequence, all others are blank. At its end the LSTM repeats them; it saw
-    the last one as many steps ago as --delay says.
+copy: symbols come first, then --delay blanks. At the end, marks ask for the symbols one by one.
 add: a sequence of numbers, two of which are marked. At its end the LSTM must know their sum.
 
 Prints the error while it trains, and the result on new sequences. Exits with 1 if the task is not
@@ -22,20 +21,24 @@ from caffe import layers as L  # noqa: E402
 
 
 class Copy:
-    """`symbols` of `kinds` come first, then `delay` blanks, then as many marks: repeat them."""
+    """`symbols` of `kinds` come first, each with inputs for its position. Blanks
+    follow, and marks 1, 2, …, which ask for the symbols one by one.
+    """
 
     def __init__(self, args):
         self.symbols, self.kinds, self.delay = args.symbols, args.kinds, args.delay
-        # The answer to the first mark is one step longer ago than the delay.
-        self.steps, self.inputs, self.outputs = 2 * self.symbols + self.delay, self.kinds + 2, self.kinds
+        self.steps, self.outputs = 2 * self.symbols + self.delay, self.kinds
+        self.blank = self.kinds * self.symbols
+        self.inputs = self.blank + 1 + self.symbols
         self.target_shape, self.longest = [self.symbols, args.items], self.steps
 
     def batch(self, random, items):
+        rows = np.eye(self.inputs)
         x = np.zeros((self.steps, items, self.inputs))
-        x[:, :, self.kinds] = 1  # blank
+        x[:] = rows[self.blank]
         symbols = random.randint(self.kinds, size=(self.symbols, items))
-        x[:self.symbols] = np.eye(self.inputs)[symbols]
-        x[-self.symbols:] = np.eye(self.inputs)[self.kinds + 1]
+        x[:self.symbols] = rows[symbols + self.kinds * np.arange(self.symbols)[:, np.newaxis]]
+        x[-self.symbols:] = rows[self.blank + 1:, np.newaxis]
         return x, symbols
 
     def loss(self, net, scores, target):
@@ -123,7 +126,7 @@ def main():
     parser.add_argument('--layer', choices=['LSTM', 'GRU'], default='LSTM')
     parser.add_argument('--hidden', type=int, default=48)
     parser.add_argument('--items', type=int, default=32, help='sequences in a batch')
-    parser.add_argument('--iterations', type=int, default=1500, help='at most')
+    parser.add_argument('--iterations', type=int, default=3000, help='at most')
     parser.add_argument('--rate', type=float, default=0.005)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--no-check', action='store_true')
@@ -132,7 +135,7 @@ def main():
     task = (Copy if args.task == 'copy' else Add)(args)
     random = np.random.RandomState(args.seed)
     config = caffe.SolverParameter()
-    config.net_param.CopyFrom(make_net(task, args))
+    config.net_param = make_net(task, args)
     config.type, config.base_lr, config.lr_policy = 'Adam', args.rate, 'fixed'
     config.momentum, config.momentum2, config.clip_gradients = 0.9, 0.999, 1.0
     config.random_seed = args.seed
@@ -157,8 +160,9 @@ def main():
         test.forward()
         errors.append(task.result(test.blobs['scores'].data, test.blobs['target'].data)[0])
     error = np.mean(errors)
-    print('%s, %d steps, after %d iterations and %.0f s: error %.5f on new sequences; chance has %.3f'
-          % (args.task, task.steps, iteration, time.time() - begin, error, task.chance))
+    print('%s, %d steps, after %d iterations and %.0f s: error %.5f on new sequences; '
+          'chance has %.3f' % (args.task, task.steps, iteration, time.time() - begin, error,
+                               task.chance))
     return 0 if args.no_check or error < task.solved else 1
 
 

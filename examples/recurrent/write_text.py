@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """write_text.py: an LSTM reads text letter by letter, and then writes its own.
 
-The text consists of sentences of a small grammar (see Grammar). Each of the sequences in a batch is a
-part of it, read on from one iteration to the next: the LSTM carries its state. A second net of one
-time step shares the weights and writes. Prints what it writes, how much of it are words, and how many
-sentences follow the grammar.
+The text consists of sentences of a small grammar (see Grammar). Each of the sequences in a batch is
+a part of it, read on from one iteration to the next: the LSTM carries its state. A second net, of
+one time step, shares the weights and writes. Prints what it writes, how much of it are words, and
+how many sentences follow the grammar.
 """
 import argparse
 import os
@@ -30,14 +30,11 @@ class Grammar:
 
     def phrase(self, random, noun):
         """A noun with its words, and whether it is one."""
-        words, one = [], random.rand() < 0.5
-        words.append('a' if one else random.choice(self.several))
-        if random.rand() < 0.5:
-            words.append(random.choice(self.adjectives))
-        if words[0] == 'a' and words[-1][0] in 'aeiou':
-            words[0] = 'an'
+        one = random.rand() < 0.5
+        words = [random.choice(self.adjectives)] if random.rand() < 0.5 else []
         words.append(noun if one else noun + 's')
-        return words, one
+        article = 'an' if words[0][0] in 'aeiou' else 'a'
+        return [article if one else random.choice(self.several)] + words, one
 
     def sentence(self, random):
         subject, object_ = random.choice(self.nouns, size=2, replace=False)
@@ -125,7 +122,7 @@ def main():
     one_hot = np.eye(len(letters))
 
     config = caffe.SolverParameter()
-    config.net_param.CopyFrom(make_net(len(letters), args.steps, args.items, args.hidden, True))
+    config.net_param = make_net(len(letters), args.steps, args.items, args.hidden, True)
     config.type, config.base_lr, config.lr_policy = 'Adam', args.rate, 'step'
     config.stepsize, config.gamma = max(1, args.iterations // 4), 0.5
     config.momentum, config.momentum2, config.clip_gradients = 0.9, 0.999, 5.0

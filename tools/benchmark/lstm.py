@@ -2,8 +2,8 @@
 """LSTM in Cortado and in PyTorch, in turns in one process: forward passes, and training iterations.
 
 Both have the same weights; the outputs are compared before anything is measured. An iteration of
-training is a forward and a backward pass through all steps and an update by SGD. Without PyTorch only
-Cortado is measured.
+training is a forward and a backward pass through all steps and an update by SGD. Without PyTorch
+only Cortado is measured.
 """
 import argparse
 import datetime
@@ -51,7 +51,7 @@ class Ours:
         proto = net.to_proto()
         proto.data_type = caffe_pb2.DataTypeProto.Value('CAFFE_' + arguments.type.upper())
         config = caffe.SolverParameter()
-        config.net_param.CopyFrom(proto)
+        config.net_param = proto
         config.base_lr, config.lr_policy, config.random_seed = 1e-6, 'fixed', 1
         self.solver = caffe.get_solver(config)
         self.net = caffe.Net(proto, caffe.TEST)
