@@ -20,8 +20,8 @@ CLASSES = {
 SHAPES = {'mnist': (1, 28, 28), 'cifar10': (3, 32, 32)}
 
 
-def learned(kind, bottom, **param):
-    return kind(bottom, weight_filler=dict(type='msra'),
+def learned(kind, bottom, weight_filler=dict(type='msra'), **param):
+    return kind(bottom, weight_filler=weight_filler,
                 param=[dict(lr_mult=1, decay_mult=1), dict(lr_mult=2, decay_mult=0)], **param)
 
 
@@ -77,7 +77,9 @@ class Mixture:
         net.regions = L.Pooling(net.data, pool=P.Pooling.AVE, kernel_size=4, stride=4)
         net.hidden = learned(L.InnerProduct, net.regions, num_output=32)
         net.relu = L.ReLU(net.hidden, in_place=True)
-        net.score = learned(L.InnerProduct, net.relu, num_output=self.experts)
+        # So large that different images begin with different experts, and all experts with some images.
+        net.score = learned(L.InnerProduct, net.relu, num_output=self.experts,
+                            weight_filler=dict(type='gaussian', std=0.2))
         # Of deviation 1 / experts: experts of almost equal probability are both tried.
         net.noise = L.Noise(net.score, sigma=1 / self.experts, additive=True, per_element=True)
         net.gate = L.Softmax(net.noise)
@@ -93,7 +95,7 @@ class Mixture:
         if self.select:
             tops = L.MOE(bottom, name='moe', gating=self.gating(), expert=self.expert(),
                          experts=self.experts, select=self.select, gate_top=['gate'], ntop=4,
-                         load_balance_loss_weight=0.02, z_loss_weight=0.001)
+                         load_balance_loss_weight=0.5, z_loss_weight=0.001)
             net.moe, net.observed, net.expected, net.gate = tops
             net.unused = L.Silence(net.observed, net.expected, *([net.gate] if loss else []), ntop=0)
         else:

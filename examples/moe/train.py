@@ -32,7 +32,7 @@ def parse_arguments():
     parser.add_argument('--channels', type=int, default=16, help='of an expert\'s first convolution')
     parser.add_argument('--iterations', type=int, default=2000)
     parser.add_argument('--batch', type=int, default=64)
-    parser.add_argument('--rate', type=float, default=0.002)
+    parser.add_argument('--rate', type=float, default=0.001)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--images', type=int, default=10000, help='test images')
     parser.add_argument('--dense', action='store_true', help='also train the dense net')
@@ -116,9 +116,10 @@ def selected_weights(gate, select):
 
 
 def test(net, sizes, data, count):
-    """The percentage of right images, and for a mixture the weight of each expert for each class."""
+    """The percentage of right images, and for a mixture the weight of each expert for each class, and
+    for how many images it is selected."""
     images, labels = data
-    right, shares = 0, np.zeros((sizes.experts, 10))
+    right, shares, used = 0, np.zeros((sizes.experts, 10)), np.zeros(sizes.experts)
     for begin in range(0, count // TEST_BATCH * TEST_BATCH, TEST_BATCH):
         part = slice(begin, begin + TEST_BATCH)
         tops = net.forward(data=images[part])
@@ -126,7 +127,8 @@ def test(net, sizes, data, count):
         if sizes.select:
             weights = selected_weights(np.array(tops['gate']), sizes.select)
             np.add.at(shares.T, labels[part], weights)
-    return 100 * right / (count // TEST_BATCH * TEST_BATCH), shares
+            used += (weights > 0).sum(0)
+    return 100 * right / (count // TEST_BATCH * TEST_BATCH), shares, used
 
 
 # ---- The drawing.
@@ -156,15 +158,15 @@ def main():
     training, testing = load(arguments)
     mixture = Mixture(arguments.set, arguments.experts, arguments.select, arguments.channels)
     begin = time.perf_counter()
-    accuracy, shares = test(train(mixture, training, arguments), mixture, testing, arguments.images)
+    accuracy, shares, used = test(train(mixture, training, arguments), mixture, testing, arguments.images)
     print('mixture, %d of %d experts with %d channels: %.2f %% right, %.1f s' % (
         mixture.select, mixture.experts, mixture.channels, accuracy, time.perf_counter() - begin))
-    use = shares.sum(1) / shares.sum() * mixture.experts
+    use = used / used.sum() * mixture.experts
     print('use of the experts, 1 is uniform: ' + ' '.join('%.2f' % value for value in use))
     if arguments.dense:
         dense = mixture.dense()
         begin = time.perf_counter()
-        found, _ = test(train(dense, training, arguments), dense, testing, arguments.images)
+        found, _, _ = test(train(dense, training, arguments), dense, testing, arguments.images)
         print('dense, %d channels: %.2f %% right, %.1f s' % (
             dense.channels, found, time.perf_counter() - begin))
     path = os.path.join(arguments.output, '%s_experts.png' % arguments.set)

@@ -95,7 +95,7 @@ def train_val(data=None, classes=1000, data_type=None, **sizes):
     """The net of both phases. data: (size, batch size) for random images."""
     net = NetSpec()
     add_data(net, SIZE, (128, 50), data, mean_file='data/ilsvrc12/imagenet_mean.binaryproto')
-    add_body(net, classes, dict(load_balance_loss_weight=0.02, z_loss_weight=0.001), **sizes)
+    add_body(net, classes, dict(load_balance_loss_weight=0.5, z_loss_weight=0.001), **sizes)
     add_loss(net, net.fc8)
     return finish(net, 'CaffeNet-MOE', data_type)
 

@@ -77,7 +77,7 @@ def train_test(train_db='examples/mnist/mnist_train_lmdb', test_db='examples/mni
     net = NetSpec()
     net.data = [train_data, test_data]
     net.label = [train_label, test_label]
-    add_body(net, dict(load_balance_loss_weight=0.02, z_loss_weight=0.001))
+    add_body(net, dict(load_balance_loss_weight=0.5, z_loss_weight=0.001))
     net.accuracy = L.Accuracy(net.ip3, net.label, include=dict(phase=TEST))
     net.loss = L.SoftmaxWithLoss(net.ip3, net.label)
     return finish(net, 'LeNet-MOE', data_type)

@@ -404,6 +404,8 @@ TEST(MoeErrorsTest, NameTheLayerAndTheValues) {
   EXPECT_TRUE(Holds(message({6, 3, 4}), "moe/route (MOERoute)"));
   EXPECT_TRUE(Holds(message({}, "top: 'moe_expected' ", ""), "has 2 tops, but needs 3"));
   EXPECT_TRUE(Holds(message({}, "top: 'x'", "top: 'x' top: 'z'"), "expert_net 0 has 2 inputs"));
+  EXPECT_TRUE(
+      Holds(message({}, "expert_instances: 3", "experts: 3"), "is that of expert_instances"));
   EXPECT_TRUE(Holds(message({}, "expert_instances: 3", "expert_instances: 4"),
                     "the gate has 3 outputs, but there are 4 experts"));
   EXPECT_TRUE(

@@ -49,11 +49,12 @@ def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
     sizes = example.Mixture('mnist', experts=4, select=2, channels=4)
     arguments = SimpleNamespace(set='mnist', batch=20, rate=0.002, iterations=40, seed=1)
     net = example.train(sizes, (images[:300], labels[:300]), arguments)
-    accuracy, shares = example.test(net, sizes, (images[300:], labels[300:]), 100)
+    accuracy, shares, used = example.test(net, sizes, (images[300:], labels[300:]), 100)
     assert accuracy > 95
     # Each image gives weights whose sum is 1 to two experts.
     np.testing.assert_allclose(shares.sum(0)[:2], np.bincount(labels[300:]), rtol=1e-5)
     assert shares[:, 2:].sum() == 0
+    assert used.sum() == 2 * 100 and ((used > 0) == (shares.sum(1) > 0)).all()
     path = tmp_path / 'drawing.png'
     example.draw(str(path), shares / np.maximum(shares.sum(0), 1), 'abcdefghij', 'title')
     assert path.read_bytes().startswith(b'\x89PNG')

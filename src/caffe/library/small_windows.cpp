@@ -182,7 +182,7 @@ ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes) {
                 ": small_windows computes forward passes only, not the gradients of ", d.name());
     return std::make_unique<SmallWindowsOp>(device, d, most_bytes, make);
   };
-  // Only a measurement tells whether it is faster.
+  // Whether it is faster is measured.
   row.prefers = [](Device*, const ConvDescriptor&) { return false; };
   return row;
 }
