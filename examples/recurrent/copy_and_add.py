@@ -136,7 +136,8 @@ def main():
     random = np.random.RandomState(args.seed)
     config = caffe.SolverParameter()
     config.net_param = make_net(task, args)
-    config.type, config.base_lr, config.lr_policy = 'Adam', args.rate, 'fixed'
+    config.type, config.base_lr, config.lr_policy = 'Adam', args.rate, 'step'
+    config.stepsize, config.gamma = 1000, 0.4
     config.momentum, config.momentum2, config.clip_gradients = 0.9, 0.999, 1.0
     config.random_seed = args.seed
     solver = caffe.get_solver(config)

@@ -540,7 +540,6 @@ TEST_F(CommandsTest, SelfTestHasARowForEachFamilyAndType) {
 TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
   const std::map<std::string, std::string> without{
       {"Data", "reads on the host"},
-      {"DummyData", "fills on the host"},
       {"HDF5Data", "reads on the host"},
       {"HDF5Output", "writes on the host"},
       {"ImageData", "reads on the host"},

@@ -75,17 +75,22 @@ void AddVisionFamilies(std::vector<Family>* all) {
   }
 }
 
-// Item t of the first axis is step t of the sequences. A sequence begins where the mean of the
-// input is small.
+// Item t of the first axis is step t of the sequences. cont has numbers between 0 and 1. The weights of
+// RNN are constant: those of a type would depend on the casts in its net.
 void AddRecurrentFamilies(std::vector<Family>* all) {
-  for (const char* type : {"LSTM", "RNN", "GRU"}) {
+  const std::string cont =
+      "layer { name: 'cont' type: 'DummyData' top: 'cont' dummy_data_param { shape { dim: 3 dim: 4 "
+      "} "
+      "data_filler { type: 'uniform' min: 0 max: 1 } } } ";
+  const std::string constant = "weight_filler { type: 'constant' value: 0.03 }";
+  const auto add = [&](const char* type, const std::string& weights) {
     all->push_back({type, kImages,
-                    "layer { name: 'mean' type: 'Reduction' bottom: 'x' top: 'mean' "
-                    "reduction_param { axis: 2 operation: MEAN } } "
-                    "layer { name: 'cont' type: 'Threshold' bottom: 'mean' top: 'cont' } " +
-                        Layer(type, Concat("recurrent_param { num_output: 6 ", kWeights, " }"),
-                              "bottom: 'x' bottom: 'cont'")});
-  }
+                    cont + Layer(type, "recurrent_param { num_output: 6 " + weights + " }",
+                                 "bottom: 'x' bottom: 'cont'")});
+  };
+  add("LSTM", kWeights);
+  add("RNN", constant);
+  add("GRU", kWeights);
 }
 
 std::vector<Family> Families() {
