@@ -32,9 +32,9 @@ KERNEL(split_images, ARG(i64, rows), FOLD(i32, channels), FOLD(i32, in_h), FOLD(
 
 // Weights x [out, channels, kernel_h, kernel_w] to y [out, new channels of a group, 3, 3]. An output
 // channel takes the place of an image, and there is one group.
-KERNEL(split_weights, ARG(i64, rows), ARG(i32, channels), ARG(i32, kernel_h), ARG(i32, kernel_w),
-       ARG(i32, fold_h), ARG(i32, fold_w), ARG(i32, blocks_h), ARG(i32, blocks_w), IN(MItype, x),
-       OUT(MOtype, y)) {
+KERNEL(split_weights, ARG(i64, rows), FOLD(i32, channels), ARG(i32, kernel_h), ARG(i32, kernel_w),
+       FOLD(i32, fold_h), FOLD(i32, fold_w), FOLD(i32, blocks_h), FOLD(i32, blocks_w),
+       IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, tap, 9) {
     const Index of_fold = (Index)r / channels, c = (Index)r - of_fold * channels;
     const Index of_block = of_fold / (fold_h * fold_w);

@@ -1,3 +1,4 @@
+#include "dialect/codes.h"
 #include "math/word_order.h"
 // Words for products of bytes in local memory by warps, 32 neighbouring work items that share the
 // sums of tiles of 16 x 8. Item `lane` has 4 of them: rows lane / 4 and lane / 4 + 8, columns
@@ -56,34 +57,25 @@ DEVICE_FN void load_columns(u32* f, LOCAL_PTR const u8* tile, i32 row, i32 chunk
   }
 MULTIPLY_BYTES_(multiply_u8_s8, "u8.s8")
 MULTIPLY_BYTES_(multiply_u8_u8, "u8.u8")
-DEVICE_FN u32 even_bytes(u32 a, u32 b) {
-  u32 r;
-  asm("prmt.b32 %0, %1, %2, 0x6420;" : "=r"(r) : "r"(a), "r"(b));
-  return r;
-}
-DEVICE_FN u32 odd_bytes(u32 a, u32 b) {
-  u32 r;
-  asm("prmt.b32 %0, %1, %2, 0x7531;" : "=r"(r) : "r"(a), "r"(b));
-  return r;
-}
 // Low and high bytes of 32 codes of 16 bits, which load_rows read from four chunks. Their order is
 // that of packed weights, see WORD_PLACE.
 DEVICE_FN void split_words(u32* low, u32* high, const u32* f) {
   UNROLL for (i32 i = 0; i < 4; ++i) {
     const i32 from = (i >> 1) * 4 + (i & 1);
-    low[i] = even_bytes(f[from], f[from + 2]);
-    high[i] = odd_bytes(f[from], f[from + 2]);
+    low[i] = permute_bytes(f[from], f[from + 2], 0x6420);
+    high[i] = permute_bytes(f[from], f[from + 2], 0x7531);
   }
 }
 #if MATRIX_UNITS == 2
 // Products of 64 rows by all columns of B at once, by a warpgroup of 4 warps, of which each has the
-// sums of 16 rows. Operands stay in local memory; the order of chunks is one that these instructions
-// know. GROUP_BEGIN comes before the first product of a step, GROUP_END waits for the products.
+// sums of 16 rows. Operands stay in local memory, or those of A are what load_rows read; the order of
+// chunks is one that these instructions know. GROUP_BEGIN comes before the first product of a step,
+// GROUP_END(n) behind the last one: it waits until at most the last n steps are not finished.
 #define GROUP_BEGIN asm volatile("wgmma.fence.sync.aligned;" : : : "memory")
-#define GROUP_END                                                                        \
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"      \
+#define GROUP_END(n)                                                                     \
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned %0;"     \
                :                                                                         \
-               :                                                                         \
+               : "n"(n)                                                                  \
                : "memory")
 // Makes what this item wrote to local memory visible to products, after COPY_WAIT.
 #define GROUP_SEES asm volatile("fence.proxy.async.shared::cta;" : : : "memory")
@@ -94,30 +86,48 @@ DEVICE_FN u64 tile_descriptor(const u8* tile) {
 }
 #define SUMS_4_(s, i) "+r"(s[i]), "+r"(s[i + 1]), "+r"(s[i + 2]), "+r"(s[i + 3])
 #define SUMS_16_(s, i) SUMS_4_(s, i), SUMS_4_(s, i + 4), SUMS_4_(s, i + 8), SUMS_4_(s, i + 12)
-#define NAMES_0_                                                                         \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,"  \
-  "%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_0_ "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_16_ ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define NAMES_32_ ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define NAMES_48_ ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define GROUP_PRODUCT_(shape, names, a, b, one)                                          \
-  "{ .reg .pred p; setp.ne.b32 p, " one ", 0; wgmma.mma_async.sync.aligned." shape       \
-  ".s32.u8.s8 " names "}, " a ", " b ", p; }"
-// sum [columns / 8][4] += products of 32 bytes.
-DEVICE_FN void multiply_group(i32* sum, u64 a, u64 b) {
 #if TILE_N == 128
-  asm volatile(GROUP_PRODUCT_("m64n128k32", NAMES_0_ NAMES_32_ NAMES_48_, "%64", "%65", "%66")
-               : SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32), SUMS_16_(sum, 48)
-               : "l"(a), "l"(b), "r"(1));
+#define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32), SUMS_16_(sum, 48)
+#define GROUP_(types, a, b, one)                                                         \
+  GROUP_PRODUCT_("m64n128k32", types, NAMES_0_ NAMES_16_ NAMES_32_ NAMES_48_, a, b, one)
+#define GROUP_SHARED_(types) GROUP_(types, "%64", "%65", "%66")
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%64,%65,%66,%67}", "%68", "%69")
 #elif TILE_N == 96
-  asm volatile(GROUP_PRODUCT_("m64n96k32", NAMES_0_ NAMES_32_, "%48", "%49", "%50")
-               : SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32)
-               : "l"(a), "l"(b), "r"(1));
+#define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32)
+#define GROUP_(types, a, b, one)                                                         \
+  GROUP_PRODUCT_("m64n96k32", types, NAMES_0_ NAMES_16_ NAMES_32_, a, b, one)
+#define GROUP_SHARED_(types) GROUP_(types, "%48", "%49", "%50")
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%48,%49,%50,%51}", "%52", "%53")
+#elif TILE_N == 32
+#define GROUP_SUMS_ SUMS_16_(sum, 0)
+#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n32k32", types, NAMES_0_, a, b, one)
+#define GROUP_SHARED_(types) GROUP_(types, "%16", "%17", "%18")
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%16,%17,%18,%19}", "%20", "%21")
 #else
-  asm volatile(GROUP_PRODUCT_("m64n64k32", NAMES_0_, "%32", "%33", "%34")
-               : SUMS_16_(sum, 0), SUMS_16_(sum, 16)
-               : "l"(a), "l"(b), "r"(1));
+#define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16)
+#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n64k32", types, NAMES_0_ NAMES_16_, a, b, one)
+#define GROUP_SHARED_(types) GROUP_(types, "%32", "%33", "%34")
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%32,%33,%34,%35}", "%36", "%37")
 #endif
+#define GROUP_PRODUCT_(shape, types, names, a, b, one)                                   \
+  "{ .reg .pred p; setp.ne.b32 p, " one ", 0; wgmma.mma_async.sync.aligned." shape       \
+  ".s32." types " " names "}, " a ", " b ", p; }"
+// sum [columns / 8][4] += products of 32 bytes.
+DEVICE_FN void multiply_group(i32* sum, u64 a, u64 b, i32 more) {
+  asm volatile(GROUP_SHARED_("u8.s8") : GROUP_SUMS_ : "l"(a), "l"(b), "r"(more));
 }
+#define MULTIPLY_GROUP_(name, types)                                                     \
+  DEVICE_FN void name(i32* sum, const u32* a, u64 b) {                                   \
+    asm volatile(GROUP_REGISTERS_(types)                                                 \
+                 : GROUP_SUMS_                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));          \
+  }
+MULTIPLY_GROUP_(multiply_group_u8_s8, "u8.s8")
+MULTIPLY_GROUP_(multiply_group_u8_u8, "u8.u8")
 #endif
 // sum += the products of 32 bytes of A (u8) and B (s8).
 #define MULTIPLY_BYTES(sum, a, tile_a, b, tile_b, lane) multiply_u8_s8(sum, a, b)

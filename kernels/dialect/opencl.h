@@ -37,6 +37,7 @@ typedef ulong u64;
 #define SIMD_SUM2(v, w)
 #define SIMD_MAX(v)
 #define UNROLL _Pragma("unroll")
+#define MAX_PAIRS(v, w) as_uint(max(as_ushort2(v), as_ushort2(w)))
 #ifndef Index
 #define Index i64
 #endif
@@ -64,5 +65,6 @@ DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
 }
 #define CONSTANT __constant
 #define make_uint2(x, y) ((uint2)(x, y))
+#define make_int4(x, y, z, w) ((int4)(x, y, z, w))
 #define make_uint4(x, y, z, w) ((uint4)(x, y, z, w))
 #define make_float4(x, y, z, w) ((float4)(x, y, z, w))

@@ -1,13 +1,22 @@
 //! types: float quantized
 // Rows of a mixture of experts, see moe/route.h: y [rows, columns] are rows of x [items, columns];
-// row r is that of the item of pair source[r]. Rows without a pair are 0.
-KERNEL(moe_gather, ARG(i64, rows), ARG(i64, columns), ARG(i64, select), IN(MItype, x),
-       IN(f32, source), OUT(MOtype, y)) {
-  FOR_EACH_ROW(r, rows, c, columns) {
-    const Index pair = (Index)LOAD(f32, source, r);
-    const Index from = pair < 0 ? 0 : pair / select * columns + c;
-    const Acctype v = LOAD(MItype, x, from);
-    STORE(MOtype, y, r * columns + c, pair < 0 ? 0 : v);
+// row r is that of the item of pair source[r]. Rows without a pair are 0. `lanes` work items share a
+// row.
+KERNEL(moe_gather, ARG(i64, rows), ARG(i64, columns), ARG(i64, select), ARG(i64, lanes),
+       IN(MItype, x), IN(f32, source), OUT(MOtype, y)) {
+  FOR_EACH_GROUP(g, rows * lanes) {
+    const Index r = g / lanes, lane = g - r * lanes, pair = (Index)LOAD(f32, source, r);
+    const Index to = r * columns;
+    if (pair < 0) {
+      FOR_LANES(c, lane, lanes, columns) STORE(MOtype, y, to + c, 0);
+    } else {
+      const Index from = pair / select * columns;
+      SIMD
+      FOR_LANES(c, lane, lanes, columns) {
+        const Acctype v = LOAD(MItype, x, from + c);
+        STORE(MOtype, y, to + c, v);
+      }
+    }
   }
 }
 

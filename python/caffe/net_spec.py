@@ -34,8 +34,8 @@ from .proto import caffe_pb2
 
 # Layers that use the message of another type; all others are found by the message's name.
 _SHARED_MESSAGES = {'ConvolutionDepthwise': 'convolution', 'Deconvolution': 'convolution',
-                    'DepthwiseConvolution': 'convolution', 'Im2col': 'convolution',
-                    'LSTM': 'recurrent', 'RNN': 'recurrent'}
+                    'DepthwiseConvolution': 'convolution', 'GRU': 'recurrent',
+                    'Im2col': 'convolution', 'LSTM': 'recurrent', 'RNN': 'recurrent'}
 
 # Shorter words for fields of a layer's own message.
 _FIELD_WORDS = {'MOE': {'gating': 'gating_net', 'expert': 'expert_net',

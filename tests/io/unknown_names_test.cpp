@@ -44,7 +44,7 @@ TEST(UnknownNamesTest, OneMessageListsEverything) {
                      "layer { name: 'prior1' type: 'PriorBox'\n"                         // 9
                      "  prior_box_param { min_size: 30 variance: [0.1, 0.2] } }\n"       // 10
                      "layer { name: 'prior2' type: 'PriorBox' }\n"                       // 11
-                     "layer { name: 'lstm' type: 'LSTM' }\n"                             // 12
+                     "layer { name: 'norm' type: 'MVN' }\n"                              // 12
                      "layer { name: 'odd' type: 'Whatsit' whatsit_param { a: 1 } }\n"    // 13
                      "layer { name: 'pool' type: 'Pooling'\n"                            // 14
                      "  pooling_param { pool: LP } }\n"                                  // 15
@@ -55,13 +55,13 @@ TEST(UnknownNamesTest, OneMessageListsEverything) {
             "  line 4: layer norm (Normalize): unknown type with norm_param\n"
             "  line 9: layer prior1 (PriorBox): unknown type with prior_box_param\n"
             "  line 11: layer prior2 (PriorBox): unknown type\n"
-            "  line 12: layer lstm (LSTM): unknown type\n"
+            "  line 12: layer norm (MVN): unknown type\n"
             "  line 13: layer odd (Whatsit): unknown type with whatsit_param\n"
             "  line 15: layer pool (Pooling): PoolingParameter.pool has no value LP; it has MAX, "
             "AVE, STOCHASTIC\n"
             "  line 16: NetParameter has no field \"colour\"\n" +
                 DescribeForeignLayer("Normalize") + "\n" + DescribeForeignLayer("PriorBox") + "\n" +
-                DescribeForeignLayer("LSTM"));
+                DescribeForeignLayer("MVN"));
 }
 
 TEST(UnknownNamesTest, ASingleOneIsOneLine) {
@@ -79,14 +79,14 @@ TEST(UnknownNamesTest, ASingleOneIsOneLine) {
 
 // The phase may leave such layers out, which is known later.
 TEST(UnknownNamesTest, UnknownTypesAloneAreNoErrorOfTheFile) {
-  EXPECT_EQ(NetError("layer { name: 'l' type: 'LSTM' recurrent_param { num_output: 2 } }"), "");
+  EXPECT_EQ(NetError("layer { name: 'l' type: 'MVN' mvn_param { eps: 2 } }"), "");
 }
 
 // Without a list of types, types of the program's own layers would look unknown.
 TEST(UnknownNamesTest, WithoutAListNoTypeIsUnknown) {
   NetParameter net;
   EXPECT_EQ(ErrorOf([&] {
-              ParseTextProto("layer { name: 'l' type: 'LSTM' }\nxyzzy_plugh: 1", "n", &net);
+              ParseTextProto("layer { name: 'l' type: 'MVN' }\nxyzzy_plugh: 1", "n", &net);
             }),
             "Failed to parse NetParameter file: n: line 2: NetParameter has no field "
             "\"xyzzy_plugh\"");
@@ -102,8 +102,8 @@ TEST(UnknownNamesTest, LayersOfNestedNetsAreNamed) {
 }
 
 TEST(UnknownNamesTest, CommentsAndStringsAreNoLayers) {
-  EXPECT_EQ(NetError("# layer { name: 'x'\nname: \"layer { type: 'LSTM' }\"\n"
-                     "layer: < type: 'ReLU' # LSTM {\n name: 'r' >\nother: 1\n"),
+  EXPECT_EQ(NetError("# layer { name: 'x'\nname: \"layer { type: 'MVN' }\"\n"
+                     "layer: < type: 'ReLU' # MVN {\n name: 'r' >\nother: 1\n"),
             "line 5: NetParameter has no field \"other\"");
 }
 

@@ -76,17 +76,22 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   // y are the channels from `first` on of an array with `pitch` channels.
   void CheckConvolution(ConvDescriptor d, const CodeActivation& activation = {}, int64_t pitch = 0,
                         int64_t first = 0) {
+    Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 6);
+    if (activation.activation.kind != Activation::Kind::kNone) {
+      d.epilogue.stages = {activation.activation};
+      exact::Activate(activation, type(), &channels);
+    }
+    CheckCodes(d, channels, pitch, first);
+  }
+
+  void CheckCodes(const ConvDescriptor& d, const Channels& channels, int64_t pitch = 0,
+                  int64_t first = 0) {
     Numbers numbers(5);
     const int64_t most = type().info().code_max;
     std::vector<int64_t> x(d.batch * d.in_channels * d.geometry.input_count());
     std::vector<int64_t> w(d.weight_count());
     for (int64_t& code : x) code = numbers.Next(0, most);
     for (int64_t& code : w) code = numbers.Next(1, most);
-    Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 6);
-    if (activation.activation.kind != Activation::Kind::kNone) {
-      d.epilogue.stages = {activation.activation};
-      exact::Activate(activation, type(), &channels);
-    }
     Compare(d, x, w, channels, {}, pitch, first);
   }
 
@@ -198,6 +203,17 @@ TEST_P(MatrixTest, EveryTile) {
   }
 }
 
+// At most 4 rows of 8 bits have a kernel of their own.
+TEST_P(MatrixTest, AFewRows) {
+  for (const int64_t rows : {1, 2, 4, 5}) {
+    CheckProduct(rows, 37, 1040);
+    CheckProduct(rows, 8, 16);
+  }
+  for (const CodeActivation& row : exact::CodeActivations()) CheckProduct(3, 11, 48, row);
+  CheckConvolution(Window(1, 64, {2, 2}, 20, {1, 1}), {}, 33, 5);
+  EXPECT_EQ(ran_, 2);
+}
+
 TEST_P(MatrixTest, ProductsOfManyShapes) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 1000},
                                 {3, 32, 64},
@@ -267,6 +283,54 @@ TEST_P(MatrixTest, WindowsStridesPadsDilationsAndGroups) {
   CheckConvolution(Window(2, 72, {6, 5}, 72, {3, 3}, {2, 2}, {1, 1}, {}, 72));
   CheckConvolution(Window(1, 5, {9, 9}, 5, {5, 5}, {1, 1}, {2, 2}, {2, 2}, 5));
   EXPECT_EQ(ran_, 18);
+}
+
+// Items compute from 1 to 4 rows of windows, by the number of items and the compute units.
+TEST_P(MatrixTest, WindowsOfSingleChannels) {
+  const auto window = [this](int64_t batch, int64_t channels, Shape input, Shape kernel,
+                             Shape stride, Shape pad) {
+    CheckConvolution(Window(batch, channels, std::move(input), channels, std::move(kernel),
+                            std::move(stride), std::move(pad), {}, channels));
+  };
+  window(1, 8, {9, 10}, {3, 3}, {}, {1, 1});
+  window(3, 96, {17, 29}, {3, 3}, {}, {1, 1});
+  window(2, 96, {40, 37}, {3, 3}, {2, 2}, {1, 1});
+  window(2, 64, {31, 30}, {2, 4}, {1, 2}, {1, 0});
+  window(2, 64, {30, 31}, {4, 2}, {2, 1}, {0, 1});
+  EXPECT_EQ(ran_, 5);
+  if (!device()->info().matrix) return;
+  window(8, 128, {60, 60}, {3, 3}, {}, {1, 1});
+}
+
+// Factors in which halves occur among codes, and ones beyond the usual shifts.
+TEST_P(MatrixTest, FactorsThatAreSpecial) {
+  struct Case {
+    int32_t multiplier, shift;
+  };
+  const int bits = type().bytes() == 1 ? 0 : 16;
+  for (const auto& [multiplier, shift] : {Case{1 << 30, 33 + bits / 2},
+                                          {1 << 30, 38 + bits},
+                                          {3 << 29, 39 + bits},
+                                          {1 << 30, 32},
+                                          {0x5a5a5a5a, 31},
+                                          {0x5a5a5a5a, 90},
+                                          {0, 40}}) {
+    for (const int32_t one : {0, 5}) {  // all channels, and a single one
+      GemmDescriptor d = exact::Product(type(), 40, 37, 36);
+      const Operands operands = exact::RandomOperands(d, 3);
+      Channels channels = exact::RandomChannels(d.n, type(), d.k, 4);
+      for (int64_t c = one; c < (one ? one + 1 : d.n); ++c) {
+        channels.multiplier[c] = multiplier;
+        channels.shift[c] = shift;
+      }
+      Run(d, operands, channels);
+      ConvDescriptor windows = Window(2, 8, {7, 6}, 8, {3, 3}, {}, {1, 1}, {}, 8);
+      channels = exact::RandomChannels(windows.out_channels, type(), windows.depth(), 6);
+      channels.multiplier[one] = multiplier;
+      channels.shift[one] = shift;
+      CheckCodes(windows, channels);
+    }
+  }
 }
 
 TEST_P(MatrixTest, Pointwise) {

@@ -338,37 +338,58 @@ TEST(MoeNestingTest, AMoeInAMoe) {
   CheckGradients(net.get(), 1e-5, 1e-6, [&] { return Values(*net, "loss")[0]; });
 }
 
-// Calibrated in float, then in codes: the experts are integer layers under a float gate.
+// Calibrated in float, then in codes: the experts are integer layers under a float gate. Experts that
+// compute together have ranges of other names than experts that compute apart.
 TEST_P(MoeNetTest, ExpertsInCodes) {
   const auto [device, type] = GetParam();
   if (type != kFloat) return;
-  for (const char* codes : {"CAFFE_INT8_QUANTIZED", "CAFFE_INT16_QUANTIZED"}) {
-    for (const bool full : {false, true}) {
-      MoeCase c{20, 4, 2, full};
-      const auto real = MakeNet(MoeNetText(c), device);
-      FillInputs(real.get());
-      real->set_quantizer_mode(CAFFE_QUANT_OBSERVE);
-      real->Forward();
-      NetParameter weights;
-      real->ToProto(&weights);
-      c.expert_type = Concat("data_type: ", codes);
-      const auto net = MakeNet(MoeNetText(c), device);
-      net->CopyTrainedLayersFrom(weights);
-      FillInputs(net.get());
-      net->Forward();
-      const bool wide = std::string(codes) == "CAFFE_INT16_QUANTIZED";
-      ExpectNear(Values(*net, "moe"), Values(*real, "moe"), wide ? 1e-3 : 0.1,
-                 Concat(codes, ", full_forward ", full));
-      bool integer = false;
-      for (const StepInfo& step : net->Steps()) {
-        for (const std::string& layer : step.layers) {
-          if (layer.starts_with("moe/expert") && layer.ends_with("/conv")) {
+  for (const bool observed_full : {false, true}) {
+    const auto real = MakeNet(MoeNetText({20, 4, 2, observed_full}), Cpu());
+    FillInputs(real.get());
+    real->set_quantizer_mode(CAFFE_QUANT_OBSERVE);
+    real->Forward();
+    NetParameter weights;
+    real->ToProto(&weights);
+    for (const char* codes : {"CAFFE_INT8_QUANTIZED", "CAFFE_INT16_QUANTIZED"}) {
+      for (const bool full : {false, true}) {
+        MoeCase c{20, 4, 2, full};
+        c.expert_type = Concat("data_type: ", codes);
+        const auto net = MakeNet(MoeNetText(c), device);
+        net->CopyTrainedLayersFrom(weights);
+        FillInputs(net.get());
+        net->Forward();
+        const bool wide = std::string(codes) == "CAFFE_INT16_QUANTIZED";
+        ExpectNear(Values(*net, "moe"), Values(*real, "moe"), wide ? 1e-3 : 0.1,
+                   Concat(codes, ", full_forward ", full, " after ", observed_full));
+        bool integer = false;
+        for (const StepInfo& step : net->Steps()) {
+          for (const std::string& layer : step.layers) {
+            if (!layer.starts_with("moe/expert") || !layer.ends_with("/conv")) continue;
             integer = integer || step.types.compute.is_quantized();
           }
         }
+        EXPECT_TRUE(integer);
       }
-      EXPECT_TRUE(integer);
     }
+  }
+}
+
+TEST_P(MoeNetTest, MovesToAnotherDevice) {
+  const auto [device, type] = GetParam();
+  for (const bool full : {false, true}) {
+    MoeCase c{9, 3, 2, full};
+    c.expert_type = TypeText(type);
+    const auto net = MakeNet("force_backward: true " + MoeNetText(c), Cpu());
+    FillInputs(net.get());
+    net->Forward();
+    const std::vector<double> before = Values(*net, "moe");
+    net->SetDevice(device);
+    net->Forward();
+    ExpectNear(Values(*net, "moe"), before, 8 * std::max(Tolerance(type), Tolerance(kFloat)),
+               "moe");
+    net->SetDevice(Cpu());
+    net->Forward();
+    EXPECT_EQ(Values(*net, "moe"), before);
   }
 }
 
@@ -383,6 +404,8 @@ TEST(MoeErrorsTest, NameTheLayerAndTheValues) {
   EXPECT_TRUE(Holds(message({6, 3, 4}), "moe/route (MOERoute)"));
   EXPECT_TRUE(Holds(message({}, "top: 'moe_expected' ", ""), "has 2 tops, but needs 3"));
   EXPECT_TRUE(Holds(message({}, "top: 'x'", "top: 'x' top: 'z'"), "expert_net 0 has 2 inputs"));
+  EXPECT_TRUE(
+      Holds(message({}, "expert_instances: 3", "experts: 3"), "is that of expert_instances"));
   EXPECT_TRUE(Holds(message({}, "expert_instances: 3", "expert_instances: 4"),
                     "the gate has 3 outputs, but there are 4 experts"));
   EXPECT_TRUE(

@@ -1,6 +1,7 @@
 // Composite layers: the layers of their SubNets are nodes of the parent's wiring.
 #include "caffe/device/runtime.hpp"
 #include "caffe/net/step_info.hpp"
+#include "caffe/quant/packed_parameter.hpp"
 #include "io/temporary_folder.hpp"
 #include "net/nested_support.hpp"
 #include "support/devices.hpp"
@@ -216,6 +217,37 @@ TEST(NestedNetTest, WeightsTravelInFiles) {
   proto.mutable_layer(3)->mutable_blobs()->RemoveLast();
   EXPECT_NE(MessageOf([&] { Net(proto, options); }).find("block (TestBlock): 3 blobs are given"),
             std::string::npos);
+}
+
+// A nested layer keeps half weights of a file as they are.
+TEST(NestedNetTest, PackedWeightsStayPacked) {
+  const std::string text = "data_type: CAFFE_HALF " + Nested();
+  const auto net = MakeNet(text, Cpu());
+  NetParameter proto;
+  net->ToProto(&proto);
+  for (LayerParameter& layer : *proto.mutable_layer()) {
+    for (BlobProto& blob : *layer.mutable_blobs()) {
+      if (blob.shape().dim_size() < 2) continue;
+      std::string packed;
+      for (const float value : blob.data()) {
+        const half narrow(value);
+        packed.append(reinterpret_cast<const char*>(&narrow), sizeof narrow);
+      }
+      blob.clear_data();
+      blob.set_data_type(CAFFE_HALF);
+      blob.set_packed_data(packed);
+    }
+  }
+  const auto other = MakeNet(text, Cpu());
+  other->CopyTrainedLayersFrom(proto);
+  for (Net* one : {net.get(), other.get()}) {
+    FillInputs(one);
+    one->Forward();
+  }
+  EXPECT_EQ(Values(*other, "out"), Values(*net, "out"));
+  const auto& blobs = other->LayerByName("block")->blobs();
+  EXPECT_NE(PackedParameter::Of(*blobs[0]), nullptr);
+  EXPECT_NE(PackedParameter::Of(*blobs[2]), nullptr);
 }
 
 TEST(NestedNetTest, ABlockInABlock) {

@@ -28,25 +28,25 @@ TEST(UnknownLayersTest, AreListedWithLines) {
                 "layer { name: 'data' type: 'Input' top: 'data'\n"
                 "  input_param { shape { dim: 2 } } }\n"
                 "layer {\n"
-                "  name: 'lstm' type: 'LSTM' bottom: 'data' top: 'lstm' }\n"
-                "layer { name: 'r' type: 'Relu' bottom: 'lstm' top: 'r' }\n"
+                "  name: 'norm' type: 'MVN' bottom: 'data' top: 'norm' }\n"
+                "layer { name: 'r' type: 'Relu' bottom: 'norm' top: 'r' }\n"
                 "layer { name: 'x' type: 'Xyzzy' bottom: 'r' top: 'x' }\n"),
       folder / "net.prototxt" +
           ": 3 unknown names:\n"
-          "  line 3: layer lstm (LSTM): there is no layer type 'LSTM'\n"
+          "  line 3: layer norm (MVN): there is no layer type 'MVN'\n"
           "  line 5: layer r (Relu): there is no layer type 'Relu'; did you mean 'ReLU'?\n"
           "  line 6: layer x (Xyzzy): there is no layer type 'Xyzzy'; `caffe layers` lists all\n" +
-          DescribeForeignLayer("LSTM"));
+          DescribeForeignLayer("MVN"));
 }
 
 TEST(UnknownLayersTest, AreListedBesideUnknownFields) {
   const TemporaryFolder folder;
   const std::string error = FileError(folder,
-                                      "layer { name: 'lstm' type: 'LSTM' }\n"
+                                      "layer { name: 'norm' type: 'MVN' }\n"
                                       "layer { name: 'own' type: 'Python' }\n"
                                       "layer { name: 'r' type: 'ReLU' relu_param { a: 1 } }\n");
   EXPECT_TRUE(Holds(error,
-                    "2 unknown names:\n  line 1: layer lstm (LSTM): unknown type"
+                    "2 unknown names:\n  line 1: layer norm (MVN): unknown type"
                     "\n  line 3: layer r (ReLU): ReLUParameter has no field \"a\"\n"));
 }
 

@@ -125,6 +125,10 @@ RULES = [
      Run(('_4000', '_5'))),
     ('examples/cifar10/', r'python3 examples/cifar10/train_quick\.py .*',
      Run(('FOLDER', '"$CIFAR"'), CPU, more=' --fraction 0.001')),
+    ('examples/recurrent/', r'python3 examples/recurrent/copy_and_add\.py (copy|add)',
+     Run(more=' --iterations 2 --no-check')),
+    ('examples/recurrent/', r'python3 examples/recurrent/write_text\.py',
+     Run(more=' --iterations 20 --sentences 300 --letters 100')),
     ('examples/squeezenet/', r'python3 examples/squeezenet/evaluate\.py .*',
      Run((r'<data>.*', '--help'))),
     ('examples/moe/', r'python3 examples/moe/train\.py --data .*',
@@ -318,6 +322,8 @@ def test_a_python_without_packages_is_told_where_they_are(newcomer):
                     'python3 examples/mnist/train_lenet.py', 'python3 examples/mnist/simple.py',
                     'python3 examples/cifar10/train_quick.py', 'python3 examples/digits/digits.py',
                     'python3 examples/squeezenet/evaluate.py data',
+                    'python3 examples/recurrent/copy_and_add.py add',
+                    'python3 examples/recurrent/write_text.py',
                     'cd examples/celsius; python3 create_networks.py'):
         output, status = newcomer.type([command])
         assert status == 1

@@ -171,9 +171,9 @@ def test_the_commands_are_those_of_the_help():
                               text=True).stdout
 
     text = help_of()
-    known = re.findall(r'^  (\w+)  ', text.split('Flags', 1)[0], re.M)
+    known = re.findall(r'^  ([\w-]+) +', text.split('Flags', 1)[0], re.M)
     page = read('docs/command_line.md')
-    said = re.findall(r'^    caffe (\w+)', section(page, 'The command caffe'), re.M)
+    said = re.findall(r'^    caffe ([\w-]+)', section(page, 'The command caffe'), re.M)
     assert sorted(said) == sorted(known)
     text += ''.join(help_of(command) for command in known)
     page = page.replace(section(page, 'Databases'), '')

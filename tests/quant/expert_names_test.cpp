@@ -8,8 +8,10 @@ namespace {
 
 TEST(SharedExpertNameTest, LeavesOutTheNumber) {
   EXPECT_EQ(SharedExpertName("moe/expert3/conv"), "moe/expert/conv");
-  EXPECT_EQ(SharedExpertName("a/expert12/moe/expert0/x@a/expert12/y"), "a/expert/moe/expert/x@a/expert/y");
-  for (const char* name : {"moe/expert/conv", "expert3/conv", "moe/expert3", "moe/expert3x/conv", ""}) {
+  EXPECT_EQ(SharedExpertName("a/expert12/moe/expert0/x@a/expert12/y"),
+            "a/expert/moe/expert/x@a/expert/y");
+  for (const char* name :
+       {"moe/expert/conv", "expert3/conv", "moe/expert3", "moe/expert3x/conv", ""}) {
     EXPECT_EQ(SharedExpertName(name), name);
   }
 }

@@ -64,6 +64,20 @@ std::string TwoLayersText() {
          Layer("SoftmaxWithLoss", "loss", {"ip", "label"}, "loss");
 }
 
+// Sequences that begin where the mean of the data is negative, and continue those of the iteration
+// before elsewhere.
+std::string SequencesText(const std::string& type, const std::string& more = "") {
+  return "layer { name: 'in' type: 'Input' top: 'data' top: 'label' input_param { shape { dim: 4 "
+         "dim: 3 dim: 5 } shape { dim: 4 dim: 3 } } } " +
+         Layer("Reduction", "mean", {"data"}, "mean", "reduction_param { axis: 2 }") +
+         Layer("Threshold", "cont", {"mean"}, "cont") +
+         Layer(type, "lstm", {"data", "cont"}, "h",
+               "recurrent_param { num_output: 6 weight_filler { type: 'xavier' } } " + more) +
+         Layer("InnerProduct", "ip", {"h"}, "ip",
+               "inner_product_param { num_output: 3 axis: 2 weight_filler { type: 'xavier' } }") +
+         Layer("SoftmaxWithLoss", "loss", {"ip", "label"}, "loss", "softmax_param { axis: 2 }");
+}
+
 const char kTest[] = "test_iter: 1 test_interval: 4 ";
 
 struct Case {
@@ -223,6 +237,11 @@ std::vector<Case> Cases() {
       {"loss_scale", "loss_scale: 8 momentum: 0.9"},
       {"recompute", "momentum: 0.9", kFloat, true, NetText("recompute: true")},
       {"two_layers_freed", "momentum: 0.9", kFloat, true, TwoLayersText()},
+      {"lstm", "momentum: 0.9", kFloat, false, SequencesText("LSTM")},
+      {"lstm_freed", "momentum: 0.9", kHalf, true, SequencesText("LSTM")},
+      {"lstm_recompute", "momentum: 0.9", kFloat, true, SequencesText("LSTM", "recompute: true")},
+      {"rnn", "momentum: 0.9", kFloat, true, SequencesText("RNN")},
+      {"gru", "momentum: 0.9", kFloat, true, SequencesText("GRU")},
   };
   return cases;
 }

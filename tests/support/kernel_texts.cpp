@@ -214,8 +214,21 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       }
     }
   }
-  if (path == "quant/matrix_product" || path == "quant/windows") {
-    const bool depthwise = path == "quant/windows";
+  if (path == "quant/vector_product") {
+    for (const int64_t rows : {1, 4}) {
+      GemmDescriptor d;
+      d.in = d.out = kQuant8;
+      d.trans_b = true;
+      d.epilogue.bias = Epilogue::Bias::kPerColumn;
+      d.m = rows;
+      d.n = 33;
+      d.k = 1040;
+      if (rows == 4) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
+      MatrixGemmLibrary().make(&device, d);
+    }
+  }
+  const bool depthwise = path == "quant/windows" || path == "quant/window_columns";
+  if (path == "quant/matrix_product" || depthwise) {
     for (DataType type : {kQuant8, kQuant16}) {
       // Tiles for few and many rows; sums of 32 and of 64 bits; vectors of 4 to 16 bytes.
       for (const int64_t channels : {4, 24, 64, 4096}) {
@@ -235,15 +248,18 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       }
     }
   }
-  if (path == "pool/average_quantized_spans") {
+  if (path == "pool/average_quantized_spans" || path == "pool/max_codes") {
     for (DataType type : {kQuant8, kQuant16}) {
       PoolDescriptor d;
-      d.method = PoolDescriptor::Method::kAverage;
+      d.method = path == "pool/max_codes" ? PoolDescriptor::Method::kMax
+                                          : PoolDescriptor::Method::kAverage;
       d.types = TypeTriple::Equal(type);
-      d.planes = d.channels = 8;
-      d.layout = Layout::kNHWC;
-      d.height = d.width = {11, 5, 3, 2, 0};
-      GeneratedPoolingLibrary().make(&device, d);
+      for (const int64_t channels : {4, 8, 16}) {
+        d.planes = d.channels = channels;
+        d.layout = Layout::kNHWC;
+        d.height = d.width = {11, 5, 3, 2, 0};
+        GeneratedPoolingLibrary().make(&device, d);
+      }
     }
   }
   return device.texts();

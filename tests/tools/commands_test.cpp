@@ -369,6 +369,24 @@ TEST_F(CommandsTest, TimePrintsCaffesLinesAndJson) {
   EXPECT_EQ("", out);
 }
 
+TEST_F(CommandsTest, TimeShowsACompositeLayerOnceAndItsStepsInThePlan) {
+  const std::string net = folder.Put(
+      "lstm.prototxt",
+      "layer { name: 'in' type: 'Input' top: 'x' top: 'cont' input_param { shape { dim: 3 dim: 2 "
+      "        dim: 4 } shape { dim: 3 dim: 2 } } } "
+      "layer { name: 'lstm' type: 'LSTM' bottom: 'x' bottom: 'cont' top: 'h' recurrent_param { "
+      "        num_output: 5 weight_filler { type: 'xavier' } } }");
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=2", "-gpu=cpu"})) << err;
+  EXPECT_TRUE(Holds(err, "]       lstm\tforward: ")) << err;
+  EXPECT_TRUE(Holds(err, "]       lstm\tbackward: ")) << err;
+  EXPECT_FALSE(Holds(err, "lstm\tforward: 0 ms.")) << err;
+  EXPECT_FALSE(Holds(err, "unit_1\tforward")) << err;
+  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=2", "-gpu=cpu", "-plan", "-nolt",
+                    "-phase=TEST"}))
+      << err;
+  EXPECT_TRUE(Holds(out + err, "lstm/unit_1")) << out << err;
+}
+
 // No library of the CPU measures algorithms.
 TEST_F(CommandsTest, TuneSaysThatNothingIsMeasuredOnTheCpu) {
   const std::string net = folder.Put("net.prototxt", kNet);
@@ -527,6 +545,10 @@ TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
       {"HDF5Output", "writes on the host"},
       {"ImageData", "reads on the host"},
       {"MemoryData", "copies from the host"},
+      {"CarriedState", "is a part of LSTM, RNN and GRU"},
+      {"StoredState", "is a part of LSTM, RNN and GRU"},
+      {"LSTMUnit", "is a part of LSTM"},
+      {"GRUUnit", "is a part of GRU"},
       {"Flatten", "shares its bottom"},
       {"Reshape", "shares its bottom"},
       {"Silence", "has no top"},

@@ -75,6 +75,19 @@ void AddVisionFamilies(std::vector<Family>* all) {
   }
 }
 
+// Item t of the first axis is step t of the sequences. A sequence begins where the mean of the
+// input is small.
+void AddRecurrentFamilies(std::vector<Family>* all) {
+  for (const char* type : {"LSTM", "RNN", "GRU"}) {
+    all->push_back({type, kImages,
+                    "layer { name: 'mean' type: 'Reduction' bottom: 'x' top: 'mean' "
+                    "reduction_param { axis: 2 operation: MEAN } } "
+                    "layer { name: 'cont' type: 'Threshold' bottom: 'mean' top: 'cont' } " +
+                        Layer(type, Concat("recurrent_param { num_output: 6 ", kWeights, " }"),
+                              "bottom: 'x' bottom: 'cont'")});
+  }
+}
+
 std::vector<Family> Families() {
   std::vector<Family> all;
   const auto neuron = [&all](const char* type, const std::string& parameter = "",
@@ -213,6 +226,7 @@ std::vector<Family> Families() {
   all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), false,
                  false, false, true});
   AddVisionFamilies(&all);
+  AddRecurrentFamilies(&all);
   return all;
 }
 

@@ -34,7 +34,8 @@ class GroupedLayer : public LayerBase {
   // The blobs of a group are blobs()[group * per_group], …
   int per_group() const { return static_cast<int>(blobs_.size()) / groups_; }
   const std::vector<int64_t>& sizes() const { return sizes_; }
-  std::vector<Part> Parts(const BlobBase& offsets) const;
+  // Of the last forward.
+  const std::vector<Part>& parts() const { return parts_; }
   WeightedOp& op(const Part& part) const { return *ops_[part.group][part.size]; }
   // Reads the number of groups; call it first in LayerSetUp.
   void SetUpGroups(const BlobVec& bottom);
@@ -55,10 +56,13 @@ class GroupedLayer : public LayerBase {
                                              std::shared_ptr<OperatorWeights> weights) const = 0;
 
  private:
+  std::vector<Part> Parts(const BlobBase& offsets) const;
+
   int groups_ = 0;
   int64_t rows_ = 0;
   bool made_ = false, backward_ = false;
   std::vector<int64_t> sizes_;
+  std::vector<Part> parts_;
   std::vector<std::shared_ptr<OperatorWeights>> weights_;      // of each group
   std::vector<std::vector<std::unique_ptr<WeightedOp>>> ops_;  // of each group and size
 };

@@ -20,7 +20,8 @@ struct SubNet {
 
   // Without layers for the bottoms: a blob of `inputs` exists already. The builder filters the
   // layers by the state of the parent net, and sets this net's data_type, if it has none, to the type
-  // in which the composite layer computes. A name in a ParamSpec is relative, too.
+  // in which the composite layer computes. If the composite layer has recompute: true, so have the
+  // layers that do not set it. A name in a ParamSpec is relative, too.
   std::unique_ptr<NetParameter> net;
   // For each bottom, the name under which the layers read it; empty: no layer reads it.
   std::vector<std::string> inputs;

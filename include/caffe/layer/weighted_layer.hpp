@@ -27,6 +27,11 @@ class WeightedLayer : public LayerBase {
   // the weights themselves.
   void set_pseudo_weights(std::optional<DataType> type);
 
+  // For float kinds: uses the operators and the copies of weights of `other`, which has the same
+  // parameters and is set up, reshaped and prepared before this layer, as long as both have bottoms
+  // of one shape. For the steps of recurrent layers.
+  void ShareOperators(std::shared_ptr<WeightedLayer> other);
+
   // The inputs of the layer's sums, for rounding its weights: row r has the elements of bottom 0 that
   // the weights of an output channel multiply for the output element r of the channel (over all
   // items), in the order of these weights, 0 for padding. 0 rows: the layer cannot tell.
@@ -67,12 +72,14 @@ class WeightedLayer : public LayerBase {
 
  private:
   class OwnWork;
+  bool SharesOperators() const;
 
   bool made_ = false, backward_ = false;
   std::optional<DataType> pseudo_;
   // One for each bottom for quantized types, whose bottoms have separate ranges.
   std::vector<std::shared_ptr<OperatorWeights>> weights_;
-  std::vector<std::unique_ptr<WeightedOp>> ops_;  // none for an empty shape
+  std::vector<std::shared_ptr<WeightedOp>> ops_;  // none for an empty shape
+  std::shared_ptr<WeightedLayer> other_;          // of ShareOperators
   std::weak_ptr<OperatorWeights> work_weights_;   // of the last work that folds no maps
 };
 

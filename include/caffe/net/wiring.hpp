@@ -93,6 +93,13 @@ struct Wiring {
   std::vector<BlobBase*> learnable;
   std::vector<float> lr_mult, decay_mult;  // of `learnable`
 
+  // The nested layer of which a parameter of a composite layer is blob `index`.
+  struct NestedBlob {
+    LayerBase* layer;
+    int index;
+  };
+  std::map<const BlobBase*, NestedBlob> nested_blobs;
+
   // A node whose backward pass reads a blob that another node overwrites, in a net that keeps no
   // data for gradients. Indices in `nodes`.
   struct GradientConflict {

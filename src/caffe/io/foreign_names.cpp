@@ -15,9 +15,6 @@ constexpr std::string_view kBvlc = "BVLC Caffe", kOpenCl = "the OpenCL fork of C
 
 constexpr std::string_view kPython =
     "write it as a layer in Python (docs/python.md, \"Layers in Python\")";
-constexpr std::string_view kRecurrent =
-    "recurrent layers are not supported yet: write the time steps as layers that share parameters "
-    "(param { name: ... }), or the layer in Python (docs/python.md, \"Layers in Python\")";
 constexpr std::string_view kSource =
     "to run the net replace it by an Input layer; to train it write the data to a file for "
     "HDF5Data, or write the layer in Python (docs/python.md, \"Layers in Python\")";
@@ -37,10 +34,7 @@ constexpr std::array kLayers{
                  "a layer in Python (docs/python.md, \"Layers in Python\")"},
     ForeignLayer{"Filter", kBvlc, "", kPython},
     ForeignLayer{"Im2col", kBvlc, "", kPython},
-    ForeignLayer{"LSTM", kBvlc, "", kRecurrent},
-    ForeignLayer{"LSTMUnit", kBvlc, "", kRecurrent},
     ForeignLayer{"MVN", kBvlc, "", kPython},
-    ForeignLayer{"RNN", kBvlc, "", kRecurrent},
     ForeignLayer{"SPP", kBvlc, "",
                  "for one size of image use a Pooling and a Flatten layer for each level and a "
                  "Concat after them"},

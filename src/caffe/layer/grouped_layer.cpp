@@ -121,7 +121,8 @@ void GroupedLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (!made_) PrepareParameters();
   if (bottom[0]->count() == 0) return;
   const DevicePtr x = bottom[0]->device_data(), y = top[0]->mutable_device_data();
-  for (const Part& part : Parts(*bottom[1])) {
+  parts_ = Parts(*bottom[1]);
+  for (const Part& part : parts_) {
     WeightedOp::Operands operands;
     operands.x = Row(x, part.begin, *bottom[0]);
     operands.y = Row(y, part.begin, *top[0]);

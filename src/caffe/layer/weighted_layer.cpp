@@ -28,6 +28,17 @@ void WeightedLayer::SetUpWeights(size_t bottoms) {
   for (size_t i = 0; i < count; ++i) weights_.push_back(MakeWeights({}));
 }
 
+void WeightedLayer::ShareOperators(std::shared_ptr<WeightedLayer> other) {
+  other_ = std::move(other);
+  ResetOps(backward_);
+}
+
+bool WeightedLayer::SharesOperators() const {
+  return other_ && types().compute.is_float() && pseudo_ == other_->pseudo_ &&
+         backward_ == other_->backward_ && input_rows() == other_->input_rows() &&
+         blobs_ == other_->blobs_;
+}
+
 void WeightedLayer::ResetOps(bool backward) {
   ops_.clear();
   made_ = false;
@@ -45,6 +56,13 @@ void WeightedLayer::set_pseudo_weights(std::optional<DataType> type) {
 
 bool WeightedLayer::EnsureOps() {
   if (made_) return !ops_.empty();
+  if (SharesOperators()) {
+    other_->EnsureOps();
+    weights_ = other_->weights_;
+    ops_ = other_->ops_;
+    made_ = true;
+    return !ops_.empty();
+  }
   for (const auto& weights : weights_) {
     try {
       auto op = MakeOp({}, weights, backward_, {});
@@ -99,6 +117,7 @@ class WeightedLayer::OwnWork final : public LayerWork {
   }
   void CountMemory(WorkMemory* memory) const override {
     layer_->EnsureOps();
+    if (layer_->SharesOperators()) return;  // the other layer's work counts them
     for (const auto& op : layer_->ops_) op->CountMemory(memory);
   }
   int64_t parameter_bytes() const override {
@@ -182,6 +201,7 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   Epilogue epilogue;
   epilogue.stages = request.stages;
   if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;
+  if (SharesOperators()) weights_ = other_->weights_;
   // Float kinds share the copies of weights; the codes of quantized ones depend on the top's range.
   std::shared_ptr<OperatorWeights> weights =
       request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request);

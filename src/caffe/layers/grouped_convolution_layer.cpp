@@ -86,7 +86,7 @@ void GroupedConvolution::Backward(const BlobVec& top, const std::vector<bool>& p
     ResetOps(input_[0], true);
     PrepareParameters();
   }
-  for (const Part& part : Parts(*bottom[1])) {
+  for (const Part& part : parts()) {
     auto& own = static_cast<WeightedConv&>(op(part));
     ConvOp& conv = own.conv();
     ConvGradients gradients = own.Gradients(workspace().Need(conv.workspace_bytes()));
@@ -113,7 +113,7 @@ void RegisterGroupedConvolutionLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.types = BuiltInTypes();
   traits.float_bottoms = traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{0, 1}, {}});
+  traits.backward_reads = Always({{0}, {}});
   traits.summary = "a part of MOE: a Convolution for each expert";
   registry.Add<GroupedConvolutionLayer>("GroupedConvolution", traits);
 }

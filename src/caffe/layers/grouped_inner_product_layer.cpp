@@ -101,7 +101,7 @@ void GroupedInnerProduct::Backward(const BlobVec& top, const std::vector<bool>& 
   if (bottom[0]->count() == 0) return;
   if (backward_data_.empty()) MakeBackward();
   EnsureOps();
-  for (const Part& part : Parts(*bottom[1])) {
+  for (const Part& part : parts()) {
     const DevicePtr y_diff = Row(top[0]->device_diff(), part.begin, *top[0]);
     const int first = part.group * per_group();
     if (param_propagate_down(first)) {
@@ -131,7 +131,7 @@ void RegisterGroupedInnerProductLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.types = BuiltInTypes();
   traits.float_bottoms = traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{0, 1}, {}});
+  traits.backward_reads = Always({{0}, {}});
   traits.summary = "a part of MOE: an InnerProduct for each expert";
   registry.Add<GroupedInnerProductLayer>("GroupedInnerProduct", traits);
 }

@@ -1,5 +1,7 @@
 #include "caffe/layers/moe_gather_layer.hpp"
 
+#include <algorithm>
+
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
@@ -24,8 +26,9 @@ void MOEGather::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void MOEGather::Forward(const BlobVec& bottom, const BlobVec& top) {
-  forward_->Launch({rows_, columns_},
-                   {rows_, columns_, select_, In(bottom, 0), bottom[1]->Data(), Out(top, 0)});
+  const int64_t lanes = device()->host_accessible() ? 1 : std::clamp<int64_t>(columns_, 1, 256);
+  forward_->Launch(rows_ * lanes, {rows_, columns_, select_, lanes, In(bottom, 0),
+                                   bottom[1]->Data(), Out(top, 0)});
 }
 
 void MOEGather::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -39,7 +42,9 @@ void MOEGather::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 LayerFacts MOEGather::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
-  facts.range = LayerFacts::Range::kCarried;
+  // In float nets the top is observed only if the experts are grouped.
+  facts.range =
+      types().compute.is_quantized() ? LayerFacts::Range::kCarried : LayerFacts::Range::kSame;
   return facts;
 }
 

@@ -60,8 +60,8 @@ void RegisterMOELossLayer(LayerRegistry& registry) {
   traits.loss = true;
   traits.no_gradient_bottoms = {1};
   traits.backward_reads = [](const LayerParameter& layer) {
-    return BackwardReads{layer.bottom_size() == 3 ? std::vector<int>{1, 2} : std::vector<int>{1},
-                         {}};
+    const bool z = layer.moe_param().z_loss_weight() != 0;
+    return BackwardReads{z ? std::vector<int>{1, 2} : std::vector<int>{1}, {}};
   };
   traits.summary = "a part of MOE: losses of the gate, for even use and small inputs";
   registry.Add<MOELossLayer>("MOELoss", traits);

@@ -16,6 +16,8 @@ std::string MOENet::Where() const { return Concat(layer_.name(), " (", layer_.ty
 
 SubNet MOENet::Build(int bottoms, int tops) {
   CAFFE_CHECK(parameter_.has_gating_net(), Where(), ": moe_param has no gating_net");
+  CAFFE_CHECK(!parameter_.has_experts(), Where(), ": the number of experts is that of ",
+              "expert_instances; experts is a field of the layers that compute this one");
   sub_.net->set_data_type(static_cast<DataTypeProto>(real_.info().proto));
   for (int i = 0; i < bottoms; ++i) sub_.inputs.push_back(Concat("bottom", i));
   const std::vector<std::string> inputs = InputsOf(MOEParameter::EXPERT, bottoms);

@@ -1,7 +1,11 @@
 #include "caffe/layers/recurrent.hpp"
 
+#include <cmath>
+#include <map>
+
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/layer/weighted_layer.hpp"
 #include "caffe/layers/carried_state_layer.hpp"
 #include "caffe/layers/stored_state_layer.hpp"
 
@@ -79,7 +83,12 @@ SubNet Recurrent::Expand(const BlobVec& bottom, int tops) {
     for (const std::string& name : names) sub.inputs.push_back(name + "_0");
   }
   AddInput(&net, inputs == 3, steps_);
-  for (int64_t t = 1; t <= steps_; ++t) AddStep(&net, t);
+  for (LayerParameter& layer : *sub.net->mutable_layer()) layer.set_recompute(false);
+  const auto every = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(steps_))));
+  for (int64_t t = 1; t <= steps_; ++t) {
+    AddStep(&net, t);
+    if (t % every == 0) sub.net->mutable_layer(sub.net->layer_size() - 1)->set_recompute(false);
+  }
   AddStates(&net, names, steps_, &sub);
   sub.parameters = {{"x_transform", 0}, {"x_transform", 1}};
   if (inputs == 3) sub.parameters.push_back({"x_static_transform", 0});
@@ -124,7 +133,14 @@ void Recurrent::AddStates(Builder* net, const std::vector<std::string>& names, i
 void Recurrent::Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) {
   std::vector<std::shared_ptr<CarriedState>> states;
   size_t next = 0;
+  // By the names of the weights: the first layer that has them.
+  std::map<std::string, std::shared_ptr<WeightedLayer>> first;
   for (const auto& layer : nested) {
+    if (auto weighted = std::dynamic_pointer_cast<WeightedLayer>(layer)) {
+      const auto& param = layer->layer_param().param();
+      const auto owner = first.emplace(param.empty() ? layer->name() : param[0].name(), weighted);
+      if (!owner.second) weighted->ShareOperators(owner.first->second);
+    }
     if (auto state = std::dynamic_pointer_cast<CarriedState>(layer)) states.push_back(state);
     if (auto* store = dynamic_cast<StoredState*>(layer.get())) {
       store->set_state(states.at(next++));

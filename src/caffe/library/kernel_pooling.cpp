@@ -23,6 +23,8 @@ class KernelPoolOp final : public PoolOp {
     if (d.has_private_layout() && d.quantized() && d.method == Method::kAverage) {
       Make(host_ ? "pool/average_quantized_rows" : "pool/average_quantized_spans",
            Concat("average_pool_quantized_", host_ ? "rows" : "channels"), "");
+    } else if (Vector() > 0) {
+      Make("pool/max_codes", "max_pool_codes", "");
     } else if (d.has_private_layout()) {
       const std::string method = d.method == Method::kMax ? "max" : "average";
       Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
@@ -54,7 +56,8 @@ class KernelPoolOp final : public PoolOp {
       if (a.quant) arguments.append({a.quant->multiplier, a.quant->shift});
       const int64_t windows = d.planes / d.channels * d.height.output * d.width.output;
       // On the host the second extent is the cost of a window; on devices it is an axis.
-      forward_->Launch({windows, d.channels}, arguments);
+      const int64_t vector = Vector();
+      forward_->Launch({windows, vector > 0 ? RowBytes() / vector : d.channels}, arguments);
       return;
     }
     arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
@@ -98,10 +101,29 @@ class KernelPoolOp final : public PoolOp {
            !d.has_private_layout();
   }
 
+  // Of the channels of a position.
+  int64_t RowBytes() const {
+    return descriptor_.channels * static_cast<int64_t>(descriptor_.types.in.bytes());
+  }
+
+  // The bytes of channels that an item of pool/max_codes computes; 0 if another kernel is used.
+  int64_t Vector() const {
+    const PoolDescriptor& d = descriptor_;
+    if (host_ || !d.has_private_layout() || !d.quantized() || d.method != Method::kMax) return 0;
+    for (const int64_t vector : {16, 8, 4}) {
+      if (RowBytes() % vector == 0) return vector;
+    }
+    return 0;
+  }
+
   std::shared_ptr<caffe::Program> Program(const char* body) const {
     const PoolDescriptor& d = descriptor_;
     ProgramBuilder builder(device_, body);
     builder.Types(d.types).Body(body);
+    if (Vector() > 0) {
+      builder.Define("VECTOR", Vector());
+      builder.Define("CODE_BYTES", static_cast<int64_t>(d.types.in.bytes()));
+    }
     if (d.fixed_window) {
       builder.Fold("kernel_h", d.height.kernel).Fold("kernel_w", d.width.kernel);
     }

@@ -14,7 +14,7 @@ namespace {
 
 // Of a forward pass of a convolution by cuDNN. Its fast algorithms for float need workspaces as large
 // as several of the blobs.
-constexpr int64_t kMostWorkspace = int64_t{192} << 20;
+constexpr int64_t kMostWorkspace = int64_t{224} << 20;
 
 // The product of a convolution on a device.
 GemmDescriptor ProductOf(const ConvDescriptor& d) {
@@ -242,9 +242,9 @@ std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescr
     auto all = Candidates(device, d, first), rows = Compared(all);
     AddSmallWindows(device, d, &rows, &all);
     const bool trains = d.backward_data || d.backward_weights;
-    const bool compares = trains || rows.back().name == kSmallWindows;
+    const bool compares = rows.size() > 1 && (trains || rows.back().name == kSmallWindows);
     // A row that was added before these is used without comparison.
-    if (compares && rows.size() > 1 && rows[0].name == all[0].name) {
+    if (compares && rows[0].name == all[0].name) {
       return MakeMeasured(device, d, rows, all);
     }
   }

@@ -192,6 +192,7 @@ void NetBuilder::TakeNestedBlobs(int index) {
   for (const Slot& slot : slots_.at(index)) {
     blobs.push_back(wiring_.nodes[slot.node].layer->blobs()[slot.index]);
     node.lr_mult.push_back(SpecOf(slot).lr_mult());
+    wiring_.nested_blobs[blobs.back().get()] = {wiring_.nodes[slot.node].layer.get(), slot.index};
   }
   std::swap(blobs, node.layer->blobs());
   const auto& own = node.layer->blobs();

@@ -87,7 +87,7 @@ NetParameter WithEnds(const NetParameter& net, const std::vector<std::string>& i
   for (const LayerParameter& layer : net.layer()) {
     LayerParameter* added = whole.add_layer();
     *added = layer;
-    if (typed.layer.recompute()) added->set_recompute(true);
+    if (typed.layer.recompute() && !layer.has_recompute()) added->set_recompute(true);
   }
   for (size_t t = 0; t < outputs.size(); ++t) {
     LayerParameter* layer = whole.add_layer();

@@ -66,7 +66,7 @@ class NetBuilder {
   // `inputs`: layers of the level that stand for bottoms of `node`; as many as it has tops stand for
   // these.
   void AddNestedNodes(NetLevel* level, size_t inputs, Node* node);
-  // Tells the nodes from `begin` on what the composite layer says of its bottoms.
+  // Notes at the nodes from `begin` on which bottoms of the composite layer have gradients.
   void LimitGradients(const LayerParameter& layer, int begin, const Node& node);
 
   // A blob of the layer of a node.

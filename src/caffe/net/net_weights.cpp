@@ -11,6 +11,7 @@
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/layer/sub_net.hpp"
 #include "packed_weights.hpp"
 
 namespace caffe {
@@ -126,16 +127,22 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
 
 namespace {
 
+// The blob of the layer that computes with it.
+Wiring::NestedBlob TargetOf(const Wiring& net, LayerBase* layer, int parameter) {
+  if (!dynamic_cast<const CompositeLayer*>(layer)) return {layer, parameter};
+  return net.nested_blobs.at(layer->blobs()[parameter].get());
+}
+
 // A parameter of a file, and the parameter of a net that gets its content.
 struct ParameterSource {
-  LayerBase* layer;
-  const std::string* name;  // of the layer in the file
+  Wiring::NestedBlob target;  // of a composite layer: the nested layer's
+  const std::string* name;    // of the layer in the file
   int parameter;
   const BlobProto* proto;
   int index;               // in the file
   int64_t stored, packed;  // elements in the file, and elements of packed data, or -1
 
-  BlobBase* target() const { return layer->blobs()[parameter].get(); }
+  BlobBase* blob() const { return target.layer->blobs()[target.index].get(); }
   DataType type() const {
     if (packed >= 0) return PackedType(*proto);
     return proto->double_data_size() > 0 ? kDouble : kFloat;
@@ -160,12 +167,16 @@ std::vector<ParameterSource> FindSources(const Wiring& net, const NetParameter& 
     for (int b = 0; b < source.blobs_size(); ++b) {
       const BlobProto& blob = source.blobs(b);
       const int64_t packed = reader.Elements(blob, first + b);
-      ParameterSource one{layer, &source.name(), b,
-                          &blob, first + b,      file ? file->Elements(first + b) : -1,
+      ParameterSource one{TargetOf(net, layer, b),
+                          &source.name(),
+                          b,
+                          &blob,
+                          first + b,
+                          file ? file->Elements(first + b) : -1,
                           packed};
       if (packed >= 0) reader.Check(source.name(), b, blob, first + b);
       try {
-        CheckFits(*one.target(), blob, std::max(one.stored, packed));
+        CheckFits(*one.blob(), blob, std::max(one.stored, packed));
       } catch (const Error& error) {
         CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
                     "; to train it from its filler rename the layer");
@@ -183,13 +194,14 @@ void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* fil
   WeightLosses losses;
   for (const ParameterSource& source : sources) {
     if (source.packed >= 0) {
-      reader.Read(*source.name, source.parameter, *source.proto, source.index, *source.layer);
+      reader.Read(*source.name, source.parameter, *source.proto, source.index, *source.target.layer,
+                  source.target.index);
     } else if (source.stored >= 0) {
-      ReadStored(*file, source.index, map, source.target());
+      ReadStored(*file, source.index, map, source.blob());
     } else {
-      source.target()->FromProto(*source.proto, false);
+      source.blob()->FromProto(*source.proto, false);
     }
-    if (source.parameter == 0) losses.Add(*source.layer, source.type());
+    if (source.target.index == 0) losses.Add(*source.target.layer, source.type());
   }
   losses.Log(net.name);
   if (sources.empty() && !net.parameters.empty()) {

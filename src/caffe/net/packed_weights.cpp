@@ -86,10 +86,10 @@ void PackedReader::Check(const std::string& layer, int parameter, const BlobProt
 }
 
 void PackedReader::Read(const std::string& layer, int parameter, const BlobProto& blob, int index,
-                        const LayerBase& target) const {
+                        const LayerBase& target, int target_parameter) const {
   const DataType type = PackedType(blob);
   const int64_t count = Elements(blob, index);
-  BlobBase* to = target.blobs()[parameter].get();
+  BlobBase* to = target.blobs()[target_parameter].get();
   std::shared_ptr<const char> bytes = map_ && file_ ? file_->Map(index) : nullptr;
   const bool mapped = bytes != nullptr;
   if (!mapped) {
@@ -107,7 +107,7 @@ void PackedReader::Read(const std::string& layer, int parameter, const BlobProto
   const auto packed = std::make_shared<PackedParameter>(type, count, bytes, std::move(range),
                                                         Where(layer, parameter));
   packed->set_mapped(mapped);
-  if (!to->data_memory()->has_view() && TakesStored(target, parameter, *packed)) {
+  if (!to->data_memory()->has_view() && TakesStored(target, target_parameter, *packed)) {
     PackedParameter::Set(packed, to);
     return;
   }

@@ -28,9 +28,9 @@ class PackedReader {
   int64_t Elements(const BlobProto& blob, int index) const;
   // Throws if the range of codes is missing or does not fit. `layer` has its name in the file.
   void Check(const std::string& layer, int parameter, const BlobProto& blob, int index) const;
-  // After Check.
+  // After Check. The blob of `target` that gets the elements.
   void Read(const std::string& layer, int parameter, const BlobProto& blob, int index,
-            const LayerBase& target) const;
+            const LayerBase& target, int target_parameter) const;
 
  private:
   std::string Where(const std::string& layer, int parameter) const;

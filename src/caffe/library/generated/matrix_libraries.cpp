@@ -5,9 +5,8 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/generated/code_windows.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
-#include "caffe/library/generated/residual_stage.hpp"
-#include "caffe/library/layout_converter.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -20,23 +19,6 @@ constexpr int64_t kMostFolded = 128;  // channels of a folded image
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// One axis is an image of one row.
-MatrixProduct::Window WindowOf(const ConvGeometry& g) {
-  const Shape out = g.output();
-  MatrixProduct::Window w;
-  for (int a = 0; a < 2; ++a) {
-    const int from = a - 2 + g.axes();
-    if (from < 0) continue;
-    w.input[a] = g.input[from];
-    w.output[a] = out[from];
-    w.kernel[a] = g.kernel[from];
-    w.stride[a] = g.stride[from];
-    w.pad[a] = g.pad[from];
-    w.dilation[a] = g.dilation[from];
-  }
-  return w;
-}
-
 bool IsDepthwise(const ConvDescriptor& d) {
   return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels;
 }
@@ -46,7 +28,7 @@ Problem Plain(const ConvDescriptor& d) {
   Problem p;
   p.type = d.in;
   p.batch = d.batch;
-  p.window = WindowOf(d.geometry);
+  p.window = MatrixProduct::Window::Of(d.geometry);
   p.channels = d.in_channels;
   p.out_channels = d.out_channels;
   p.group = d.group;
@@ -123,7 +105,7 @@ class MatrixConvOp final : public ConvOp {
 
   KernelArguments FoldGeometry() const {
     const ConvDescriptor& d = descriptor_;
-    const MatrixProduct::Window plain = WindowOf(d.geometry), &w = problem_.window;
+    const MatrixProduct::Window plain = MatrixProduct::Window::Of(d.geometry), &w = problem_.window;
     const bool c_order = d.x_layout == Layout::kNCHW;
     return {plain.input[0],
             plain.input[1],
@@ -153,67 +135,6 @@ class MatrixConvOp final : public ConvOp {
   const Problem problem_;
   MatrixProduct product_;
   std::unique_ptr<Kernel> fold_;
-};
-
-// Every channel is a group: kernels/quant/windows.h.
-class CodeWindowsOp final : public ConvOp {
- public:
-  CodeWindowsOp(Device* device, const ConvDescriptor& d)
-      : ConvOp(d),
-        window_(WindowOf(d.geometry)),
-        lanes_(d.in_channels % 4 == 0 ? 4 : 1),
-        converter_(device, d.in) {
-    ProgramBuilder builder(device, "windows of codes");
-    builder.Types(d.in)
-        .Define("LANES", lanes_)
-        .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
-        .Define("SLOPE", d.epilogue.activation().HasSlope())
-        .Define("RESIDUAL", d.epilogue.sum() != nullptr)
-        .Body("quant/windows");
-    if (!device->info().is_cpu_type) {
-      builder.Fold("channels", d.in_channels);
-      builder.Fold("out_height", window_.output[0]).Fold("out_width", window_.output[1]);
-      builder.Fold("kernel_h", window_.kernel[0]).Fold("kernel_w", window_.kernel[1]);
-    }
-    windows_ = builder.Build()->CreateKernel("code_windows");
-  }
-  const char* library() const override { return "matrix"; }
-  int64_t prepared_bytes() const override {
-    return descriptor_.weight_count() * static_cast<int64_t>(descriptor_.in.bytes());
-  }
-  // Channels last, so that neighbours are read at once.
-  void Prepare(DevicePtr codes, DevicePtr prepared) override {
-    converter_.Run(1, descriptor_.in_channels, descriptor_.geometry.kernel_count(), codes, prepared,
-                   Layout::kNHWC);
-  }
-
- protected:
-  void DoForward(const ConvArguments& a) override {
-    CheckMemory(a.prepared, a.workspace);
-    const ConvDescriptor& d = descriptor_;
-    const QuantArguments& quant = *a.quant;
-    const MatrixProduct::Window& w = window_;
-    const ResidualStage stage(d.epilogue, d.in, quant);
-    const bool slope = static_cast<bool>(quant.negative_multiplier);
-    const int64_t positions = d.batch * w.output[0] * w.output[1];
-    KernelArguments arguments{positions, d.in_channels};
-    arguments.append({w.input[0], w.input[1], w.output[0], w.output[1]});
-    arguments.append({w.kernel[0], w.kernel[1], w.stride[0], w.stride[1], w.pad[0], w.pad[1]});
-    arguments.append({w.dilation[0], w.dilation[1], d.y_row(), PaddingWord(d.in, quant.zero_x)});
-    arguments.append({stage.low(), stage.high(), WeightZero(d.in), a.x, a.prepared, quant.bias});
-    arguments.append({quant.multiplier, quant.shift});
-    arguments.push_back(slope ? quant.negative_multiplier : quant.multiplier);
-    arguments.push_back(slope ? quant.negative_shift : quant.shift);
-    stage.AddArguments(a.epilogue.residual, a.y, &arguments);
-    arguments.push_back(KernelArgument(a.y, stage.zero()));
-    windows_->Launch({positions, d.in_channels / lanes_}, arguments);
-  }
-
- private:
-  const MatrixProduct::Window window_;
-  const int64_t lanes_;
-  LayoutConverter converter_;
-  std::unique_ptr<Kernel> windows_;
 };
 
 // Elements that kernels count in 32 bits.
@@ -280,7 +201,7 @@ ConvLibrary MatrixConvolutionLibrary() {
   row.name = "matrix";
   row.supports = &SupportsConvolution;
   row.make = [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-    if (IsDepthwise(d)) return std::make_unique<CodeWindowsOp>(device, d);
+    if (IsDepthwise(d)) return MakeCodeWindows(device, d);
     return std::make_unique<MatrixConvOp>(device, d);
   };
   row.prefers = &HasUnits<ConvDescriptor>;

@@ -11,70 +11,65 @@
 
 namespace caffe {
 
-namespace {
-
-constexpr int64_t kOutGap = 16;  // bytes between rows of results in local memory
-
-}  // namespace
-
 // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
-// local memory; a compute unit has `resident` groups at a time. `units`: see
-// kernels/dialect/matrix.h.
+// local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16 bytes
+// for each item. `step` and `result`: the cycles of an H200 that a step of points and the results of
+// a group take, measured with many groups. `units`: see kernels/dialect/matrix.h.
 struct MatrixProduct::Tile {
   int64_t m, n, k, stages, warps_m, warps_n, resident;
+  double step, result;
   int units = 1;
   int64_t items() const { return warps_m * warps_n * 32; }
-  // Of LOCAL_DYNAMIC: all steps, or later all results.
-  int64_t local_bytes() const {
-    return units == 2 ? std::max(stages * (m + n) * k, m * (n + kOutGap)) : 0;
-  }
+  int64_t local_bytes() const { return stages * (m + n) * k; }
 };
 
 namespace {
 
 using Tile = MatrixProduct::Tile;
 
-// At most 48 KiB for a work group: with steps of 128 bytes for warpgroups, less of the first cache was
-// left for the taps of windows (CaffeNet on an H200, 512 images in quant8: 2.95 instead of 2.63 ms).
-// For codes of 16 bits a warp has three sums for each result.
 const std::vector<Tile> kByteTiles{
-    {128, 128, 64, 3, 4, 1, 2, 2}, {128, 96, 64, 3, 4, 1, 2, 2}, {128, 64, 64, 4, 4, 1, 2, 2},
-    {128, 128, 64, 3, 2, 2, 2},    {128, 96, 64, 3, 2, 2, 2},    {128, 64, 64, 4, 2, 2, 3},
-    {64, 64, 128, 3, 2, 2, 3},     {32, 32, 128, 4, 2, 2, 6},    {16, 32, 256, 4, 1, 2, 4}};
-const std::vector<Tile> kWordTiles{{128, 64, 64, 3, 4, 2, 1},
-                                   {64, 64, 128, 3, 2, 2, 2},
-                                   {32, 32, 128, 4, 2, 2, 5},
-                                   {16, 32, 256, 4, 1, 2, 4}};
+    {128, 128, 128, 3, 8, 1, 2, 985, 2450, 2}, {128, 96, 128, 3, 8, 1, 2, 830, 1900, 2},
+    {128, 64, 128, 3, 8, 1, 2, 670, 1380, 2},  {128, 128, 64, 4, 8, 1, 2, 585, 2520, 2},
+    {128, 32, 64, 4, 4, 1, 5, 260, 650, 2},    {256, 64, 64, 3, 8, 1, 2, 650, 2450, 2},
+    {128, 64, 64, 3, 4, 1, 4, 345, 1090, 2},   {128, 128, 64, 3, 2, 2, 2, 850, 2300},
+    {128, 96, 64, 3, 2, 2, 2, 710, 1850},      {128, 64, 64, 4, 2, 2, 3, 530, 1100},
+    {64, 64, 128, 3, 2, 2, 3, 520, 800},       {32, 32, 128, 4, 2, 2, 6, 230, 530},
+    {16, 32, 256, 4, 1, 2, 4, 345, 560}};
+// For codes of 16 bits a warp has three sums for each result.
+const std::vector<Tile> kWordTiles{
+    {64, 96, 64, 3, 4, 1, 2, 475, 2200, 2}, {64, 64, 64, 3, 4, 1, 3, 335, 1500, 2},
+    {64, 32, 64, 4, 4, 1, 4, 230, 900, 2},  {64, 64, 128, 3, 2, 2, 2, 825, 1500},
+    {32, 32, 128, 4, 2, 2, 5, 300, 560},    {16, 32, 256, 4, 1, 2, 4, 410, 560}};
 // Sums of 64 bits: fewer results for each work item.
-const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2}, {16, 32, 256, 4, 1, 2, 4}};
+const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2, 600, 1500},
+                                   {16, 32, 256, 4, 1, 2, 4, 400, 600}};
 constexpr int64_t kPackedUnit = 64;     // bytes to which rows of weights are rounded up
 constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// What the dialect calls MATRIX_UNITS. The null device's text is for every device of its backend.
-int Units(Device* device) {
-  const DeviceInfo& info = device->info();
-  const bool groups = info.architecture == "cuda" ||
-                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
-  return !info.matrix ? 0 : groups ? 2 : 1;
+// An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of each
+// step; several take turns. The groups of the last turn may be fewer. Windows take longer than points.
+double Cycles(const Tile& tile, int64_t groups, int64_t depth, bool points, int units) {
+  const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
+  const double step = points ? tile.step : 1.2 * tile.step;
+  const double alone = std::max(latency, 1.3 * step);
+  const double steps = static_cast<double>(Ceil(depth, tile.k));
+  const auto turn = [&](int64_t together) {
+    const double n = static_cast<double>(together);
+    return n > 0 ? steps * std::max(alone, n * step) + n * tile.result : 0;
+  };
+  const int64_t share = Ceil(groups, units);
+  return static_cast<double>(share / tile.resident) * turn(tile.resident) +
+         turn(share % tile.resident);
 }
 
-// An estimate of the cycles of a product. A step takes the time of its products, or that in which
-// its bytes arrive, of which all resident groups wait together. Numbers are those of an H200.
-double Cycles(const Tile& tile, int64_t groups, int64_t depth, int64_t bytes, int units) {
-  const double products =
-      static_cast<double>(tile.m * tile.n * tile.k * bytes) / (tile.units == 2 ? 4096 : 2831);
-  const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
-  const double result = 0.15 * static_cast<double>(tile.m * tile.n * bytes);
-  const double share = static_cast<double>(groups) / units;
-  const double resident = static_cast<double>(tile.resident);
-  const double steps = static_cast<double>(Ceil(depth, tile.k));
-  if (share <= resident) {
-    const double each = std::ceil(share);
-    return steps * std::max(latency, each * products) + each * result;
+bool Pointwise(const MatrixProduct::Problem& p) {
+  const MatrixProduct::Window& w = p.window;
+  for (int a = 0; a < 2; ++a) {
+    if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0) return false;
   }
-  return share * (steps * std::max(latency / resident, products) + result);
+  return p.group == 1;
 }
 
 const Tile* Fastest(const std::vector<Tile>& tiles, const MatrixProduct::Problem& problem,
@@ -82,11 +77,11 @@ const Tile* Fastest(const std::vector<Tile>& tiles, const MatrixProduct::Problem
   const Tile* best = nullptr;
   double least = 0;
   for (const Tile& tile : tiles) {
-    if (tile.units > std::max(1, Units(device))) continue;
+    if (tile.units > std::max(1, MatrixUnits(device))) continue;
     const int64_t groups =
         Ceil(rows, tile.m) * Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
-    const double cycles = Cycles(tile, groups, depth, static_cast<int64_t>(problem.type.bytes()),
-                                 device->info().compute_units);
+    const double cycles =
+        Cycles(tile, groups, depth, Pointwise(problem), device->info().compute_units);
     if (!best || cycles < least) {
       best = &tile;
       least = cycles;
@@ -99,12 +94,11 @@ const std::vector<Tile>& TilesFor(int64_t depth, int64_t bytes) {
   return depth > kExactBytes ? kWideTiles : bytes == 2 ? kWordTiles : kByteTiles;
 }
 
-bool Pointwise(const MatrixProduct::Problem& p) {
-  const MatrixProduct::Window& w = p.window;
-  for (int a = 0; a < 2; ++a) {
-    if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0) return false;
-  }
-  return p.group == 1;
+// Whether kernels/quant/vector_product.h computes the product.
+bool HasFewRows(const MatrixProduct::Problem& p, int64_t rows, int64_t depth) {
+  constexpr int64_t kMostRows = 4, kVectorBytes = 16;
+  return p.type.bytes() == 1 && rows <= kMostRows && Pointwise(p) && depth % kVectorBytes == 0 &&
+         depth <= kExactBytes && !p.epilogue.sum();
 }
 
 }  // namespace
@@ -112,6 +106,29 @@ bool Pointwise(const MatrixProduct::Problem& p) {
 uint32_t PaddingWord(DataType type, int32_t zero) {
   const auto code = static_cast<uint32_t>(zero);
   return type.bytes() == 1 ? code * 0x01010101u : code * 0x00010001u;
+}
+
+int MatrixUnits(Device* device) {
+  const DeviceInfo& info = device->info();
+  const bool groups = info.architecture == "cuda" ||
+                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
+  return !info.matrix ? 0 : groups ? 2 : 1;
+}
+
+MatrixProduct::Window MatrixProduct::Window::Of(const ConvGeometry& g) {
+  const Shape out = g.output();
+  Window w;
+  for (int a = 0; a < 2; ++a) {
+    const int from = a - 2 + g.axes();
+    if (from < 0) continue;
+    w.input[a] = g.input[from];
+    w.output[a] = out[from];
+    w.kernel[a] = g.kernel[from];
+    w.stride[a] = g.stride[from];
+    w.pad[a] = g.pad[from];
+    w.dilation[a] = g.dilation[from];
+  }
+  return w;
 }
 
 int64_t MatrixProduct::Vector(const Problem& p) {
@@ -134,20 +151,50 @@ bool MatrixProduct::Counts(const Problem& p) {
 
 MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
     : problem_(problem), bytes_(static_cast<int64_t>(problem.type.bytes())) {
-  const Problem& p = problem_;
   packed_depth_ = Ceil(DepthBytes(), kPackedUnit) * kPackedUnit;
-  const bool wide = DepthBytes() > kExactBytes;
-  const std::vector<Tile>& tiles = TilesFor(DepthBytes(), bytes_);
-  tile_ = tile < 0 ? Fastest(tiles, p, Rows(), DepthBytes(), device) : &tiles.at(tile);
+  if (tile < 0 && HasFewRows(problem_, Rows(), DepthBytes())) {
+    MakeVectorProduct(device);
+  } else {
+    const std::vector<Tile>& tiles = TilesFor(DepthBytes(), bytes_);
+    tile_ = tile < 0 ? Fastest(tiles, problem_, Rows(), DepthBytes(), device) : &tiles.at(tile);
+    MakeProduct(device);
+  }
+  pack_ = ProgramBuilder(device, "pack matrix")
+              .Types(problem_.type)
+              .AlsoType(kQuant8)
+              .Body("quant/pack_matrix")
+              .Build()
+              ->CreateKernel("pack_matrix");
+}
+
+void MatrixProduct::MakeVectorProduct(Device* device) {
+  ProgramBuilder builder(device, "vector product");
+  builder.Types(problem_.type)
+      .Define("MATRIX_UNITS", std::min(1, MatrixUnits(device)))
+      .Define("ROWS", Rows())
+      .Define("SLOPE", problem_.epilogue.activation().HasSlope())
+      .Body("quant/vector_product");
+  if (!device->info().is_cpu_type) builder.Fold("depth", DepthBytes());
+  product_ = builder.Build()->CreateKernel("vector_product");
+}
+
+void MatrixProduct::MakeProduct(Device* device) {
+  const Problem& p = problem_;
   const int64_t row_bytes = p.y_row * bytes_, part = p.out_channels / p.group * bytes_;
   int64_t out_vector = bytes_;
-  for (const int64_t vector : {16, 4}) {
+  for (const int64_t vector : {16, 8, 4}) {
     if (out_vector == bytes_ && row_bytes % vector == 0 && part % vector == 0) out_vector = vector;
   }
-  const int matrix_units = std::min(tile_->units, Units(device));
+  const bool relu = p.epilogue.activation().kind == Activation::Kind::kReLU;
+  const int matrix_units = std::min(tile_->units, MatrixUnits(device));
   local_bytes_ = matrix_units == 2 ? tile_->local_bytes() : 0;
   ProgramBuilder builder(device, "matrix product");
-  if (matrix_units == 2) builder.Option("--gpu-architecture=sm_90a");
+  if (matrix_units == 2) {
+    constexpr int64_t kRegisters = 65536, kMost = 255, kUnit = 8;  // of a compute unit, of an item
+    const int64_t most = kRegisters / (tile_->items() * tile_->resident) / kUnit * kUnit;
+    builder.Option("--gpu-architecture=sm_90a");
+    builder.Option(Concat("--maxrregcount=", std::min(most, kMost)));
+  }
   product_ = builder.Types(p.type)
                  .Define("MATRIX_UNITS", matrix_units)
                  .Define("TILE_M", tile_->m)
@@ -159,19 +206,15 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
                  .Define("VECTOR", Vector(p))
                  .Define("POINTWISE", Pointwise(p))
                  .Define("CODE_BYTES", bytes_)
-                 .Define("WIDE", wide)
+                 .Define("WIDE", DepthBytes() > kExactBytes)
                  .Define("SLOPE", p.epilogue.activation().HasSlope())
-                 .Define("RESIDUAL", p.epilogue.sum() != nullptr)
+                 .Define("RESIDUAL", !p.epilogue.sum() ? 0
+                                     : relu            ? 2
+                                                       : 1)
                  .Define("OUT_VECTOR", out_vector)
                  .Body("quant/matrix_product")
                  .Build()
                  ->CreateKernel("matrix_product");
-  pack_ = ProgramBuilder(device, "pack matrix")
-              .Types(p.type)
-              .AlsoType(kQuant8)
-              .Body("quant/pack_matrix")
-              .Build()
-              ->CreateKernel("pack_matrix");
 }
 
 std::vector<int> MatrixProduct::Tilings(Device* device, const Problem& p) {
@@ -180,7 +223,7 @@ std::vector<int> MatrixProduct::Tilings(Device* device, const Problem& p) {
   const std::vector<Tile>& tiles = TilesFor(depth, bytes);
   std::vector<int> numbers;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    if (tiles[i].units <= std::max(1, Units(device))) numbers.push_back(static_cast<int>(i));
+    if (tiles[i].units <= std::max(1, MatrixUnits(device))) numbers.push_back(static_cast<int>(i));
   }
   return numbers;
 }
@@ -209,6 +252,18 @@ void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantA
   const Window& w = p.window;
   const ResidualStage stage(p.epilogue, p.type, quant);
   const bool slope = static_cast<bool>(quant.negative_multiplier);
+  KernelArguments factors{quant.bias, quant.multiplier, quant.shift};
+  factors.push_back(slope ? quant.negative_multiplier : quant.multiplier);
+  factors.push_back(slope ? quant.negative_shift : quant.shift);
+  if (!tile_) {
+    constexpr int64_t kItems = 256, kChannels = 8;  // of a work group
+    KernelArguments arguments{p.out_channels, DepthBytes(), packed_depth_, p.y_row};
+    arguments.append({stage.low(), stage.high(), x, packed});
+    arguments.append(factors.begin(), factors.end());
+    arguments.push_back(KernelArgument(y, stage.zero()));
+    product_->LaunchInGroups({{Ceil(p.out_channels, kChannels), 1, 1}, {kItems, 1, 1}}, arguments);
+    return;
+  }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments{Rows()};
   arguments.append({w.input[0], w.input[1], w.output[0], w.output[1], w.kernel[1]});
@@ -216,9 +271,7 @@ void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantA
   arguments.append({p.channels * bytes_, p.channels / p.group * bytes_, DepthBytes()});
   arguments.append({packed_depth_, group_out, p.y_row, column_tiles});
   arguments.append({PaddingWord(p.type, quant.zero_x), stage.low(), stage.high(), x, packed});
-  arguments.append({quant.bias, quant.multiplier, quant.shift});
-  arguments.push_back(slope ? quant.negative_multiplier : quant.multiplier);
-  arguments.push_back(slope ? quant.negative_shift : quant.shift);
+  arguments.append(factors.begin(), factors.end());
   stage.AddArguments(residual, y, &arguments);
   arguments.push_back(KernelArgument(y, stage.zero()));
   const int64_t tiles = Ceil(Rows(), tile_->m) * column_tiles;

@@ -18,6 +18,7 @@ class MatrixProduct {
  public:
   // A window over positions of images; a product of matrices has images of one position.
   struct Window {
+    static Window Of(const ConvGeometry& geometry);  // one axis is an image of one row
     int64_t input[2] = {1, 1}, output[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1};
     int64_t pad[2] = {0, 0}, dilation[2] = {1, 1};
   };
@@ -54,16 +55,22 @@ class MatrixProduct {
  private:
   int64_t Rows() const;
   int64_t DepthBytes() const;
+  void MakeProduct(Device* device);
+  void MakeVectorProduct(Device* device);
 
   const Problem problem_;
-  const int64_t bytes_;  // of a code
-  const Tile* tile_;
-  int64_t packed_depth_;  // in bytes
+  const int64_t bytes_;         // of a code
+  const Tile* tile_ = nullptr;  // null: a few rows, by kernels/quant/vector_product.h
+  int64_t packed_depth_;        // in bytes
   int64_t local_bytes_ = 0;
   std::unique_ptr<Kernel> product_, pack_;
 };
 
 // The code of padding, repeated in 4 bytes.
 uint32_t PaddingWord(DataType type, int32_t zero);
+
+// MATRIX_UNITS of kernels/dialect/matrix.h for a device. The null device's text is for every device of
+// its backend.
+int MatrixUnits(Device* device);
 
 }  // namespace caffe
