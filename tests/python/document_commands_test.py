@@ -22,7 +22,7 @@ PROGRAM = re.compile(r'(caffe|python3|pip|ctest|chrt|cd|git|\.|tools/\w+\.(sh|py
 
 # Blocks that are not commands, by their first lines.
 OUTPUTS = (r'precision +average error', r'\d+ digits for training', r'//! types: ', r'FOR_EACH',
-           r'const Acctype v = LOAD', r'\| ')
+           r'const Acctype v = LOAD', r'\| ', r'copy, \d+ steps', r'a quiet robot', r'\d+ letters: ')
 
 
 class Run:

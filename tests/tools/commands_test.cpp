@@ -381,8 +381,8 @@ TEST_F(CommandsTest, TimeShowsACompositeLayerOnceAndItsStepsInThePlan) {
   EXPECT_TRUE(Holds(err, "]       lstm\tbackward: ")) << err;
   EXPECT_FALSE(Holds(err, "lstm\tforward: 0 ms.")) << err;
   EXPECT_FALSE(Holds(err, "unit_1\tforward")) << err;
-  ASSERT_EQ(0, Run({"time", "-model", net, "-iterations=2", "-gpu=cpu", "-plan", "-nolt",
-                    "-phase=TEST"}))
+  ASSERT_EQ(
+      0, Run({"time", "-model", net, "-iterations=2", "-gpu=cpu", "-plan", "-nolt", "-phase=TEST"}))
       << err;
   EXPECT_TRUE(Holds(out + err, "lstm/unit_1")) << out << err;
 }
