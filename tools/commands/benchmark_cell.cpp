@@ -12,6 +12,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 
@@ -143,21 +144,19 @@ void FillInputs(const RandomNumbers& random, const Net& net) {
   }
 }
 
+// Scales, shifts and statistics of channels are near 1, other weights keep the size of the sums.
 void FillWeights(const RandomNumbers& random, const Net& net) {
   for (const auto& layer : net.layers()) {
-    const std::string type = layer->type();
-    for (size_t i = 0; i < layer->blobs().size(); ++i) {
-      BlobBase* blob = layer->blobs()[i].get();
-      if (type == "BatchNorm") {  // means, variances and their factor
-        random.Fill(blob, i == 0 ? 0 : 1, i == 2 ? 0 : 0.02);
-      } else if (type == "Scale" && i == 0) {
-        random.Fill(blob, 1, 0.1);
+    const LayerFacts facts = layer->Facts();
+    for (const auto& blob : layer->blobs()) {
+      if (facts.affine || facts.normalized) {
+        random.Fill(blob.get(), 1, 0.02);
       } else if (blob->num_axes() > 1) {
         const double inputs =
             static_cast<double>(blob->count()) / static_cast<double>(blob->shape(0));
-        random.Fill(blob, 0, std::sqrt(2 / std::max(inputs, 1.0)));
+        random.Fill(blob.get(), 0, std::sqrt(2 / std::max(inputs, 1.0)));
       } else {
-        random.Fill(blob, 0, 0.1);
+        random.Fill(blob.get(), 0, 0.1);
       }
     }
   }

@@ -93,6 +93,23 @@ void AddRecurrentFamilies(std::vector<Family>* all) {
   add("GRU", kWeights);
 }
 
+// Both experts are selected: which ones have the largest probabilities could depend on rounding. The
+// weights are constant, as those of RNN.
+std::string MixtureOfExperts() {
+  const std::string input =
+      "layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 1 dim: 70 } } } ";
+  const auto product = [](const std::string& top, int outputs, double weight) {
+    return Concat("layer { name: '", top, "' type: 'InnerProduct' bottom: 'in' top: '", top,
+                  "' inner_product_param { num_output: ", outputs,
+                  " weight_filler { type: 'constant' value: ", weight, " } } } ");
+  };
+  return Layer("MOE", "moe_param { gating_net { " + input + product("score", 2, 0.01) +
+                          "layer { name: 'gate' type: 'Softmax' bottom: 'score' top: 'gate' } } "
+                          "expert_net { " +
+                          input + product("out", 6, 0.05) +
+                          "} expert_instances: 2 select_experts: 2 }");
+}
+
 std::vector<Family> Families() {
   std::vector<Family> all;
   const auto neuron = [&all](const char* type, const std::string& parameter = "",
@@ -106,6 +123,7 @@ std::vector<Family> Families() {
   neuron("ELU", "elu_param { alpha: 0.5 }");
   neuron("Exp", "exp_param { base: 2 scale: 0.5 shift: 0.1 }");
   neuron("Log", "log_param { base: 2 scale: 0.5 shift: 3 }");
+  neuron("Noise", "noise_param { sigma: 0.5 additive: true }");
   neuron("Power", "power_param { power: 1.5 scale: 0.5 shift: 2 }");
   neuron("PReLU");
   neuron("ReLU", "relu_param { negative_slope: 0.2 }", true);
@@ -232,6 +250,7 @@ std::vector<Family> Families() {
                  false, false, true});
   AddVisionFamilies(&all);
   AddRecurrentFamilies(&all);
+  all.push_back({"MOE", kRows, MixtureOfExperts()});
   return all;
 }
 
