@@ -56,13 +56,14 @@ class GroupedLayer : public LayerBase {
                                              std::shared_ptr<OperatorWeights> weights) const = 0;
 
  private:
-  std::vector<Part> Parts(const BlobBase& offsets) const;
+  // Sets parts_, in the order of the rows.
+  void FindParts(const BlobBase& offsets);
 
   int groups_ = 0;
   int64_t rows_ = 0;
   bool made_ = false, backward_ = false;
   std::vector<int64_t> sizes_;
-  std::vector<Part> parts_;
+  std::vector<Part> parts_;  // of the last forward; has room for those of any offsets
   std::vector<std::shared_ptr<OperatorWeights>> weights_;      // of each group
   std::vector<std::vector<std::unique_ptr<WeightedOp>>> ops_;  // of each group and size
 };

@@ -42,6 +42,8 @@ void GroupedLayer::ResetOps(int64_t rows, bool backward) {
   backward_ = backward;
   sizes_.clear();
   for (int64_t size = 1; size <= rows; size *= kRatio) sizes_.push_back(size);
+  // A group has fewer than kRatio parts of each size but the largest, of which there are fewer in all.
+  parts_.reserve(groups_ * (kRatio - 1) * sizes_.size() + kRatio);
 }
 
 void GroupedLayer::EnsureOps() {
@@ -91,19 +93,18 @@ void GroupedLayer::CountMemory(WorkMemory* memory) const {
   }
 }
 
-std::vector<GroupedLayer::Part> GroupedLayer::Parts(const BlobBase& offsets) const {
+void GroupedLayer::FindParts(const BlobBase& offsets) {
   const auto* const first = static_cast<const float*>(offsets.host_data());
-  std::vector<Part> parts;
+  parts_.clear();
   for (int group = 0; group < groups_; ++group) {
     auto row = static_cast<int64_t>(first[group]);
     const int64_t end = group + 1 < groups_ ? static_cast<int64_t>(first[group + 1]) : rows_;
     CAFFE_CHECK(row >= 0 && row <= end && end <= rows_, Where(), ": the rows of expert ", group,
                 " are from ", row, " to ", end, ", but there are ", rows_);
     for (size_t size = sizes_.size(); size-- > 0;) {
-      for (; end - row >= sizes_[size]; row += sizes_[size]) parts.push_back({group, size, row});
+      for (; end - row >= sizes_[size]; row += sizes_[size]) parts_.push_back({group, size, row});
     }
   }
-  return parts;
 }
 
 DevicePtr GroupedLayer::Row(DevicePtr from, int64_t row, const BlobBase& blob) {
@@ -121,7 +122,7 @@ void GroupedLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (!made_) PrepareParameters();
   if (bottom[0]->count() == 0) return;
   const DevicePtr x = bottom[0]->device_data(), y = top[0]->mutable_device_data();
-  parts_ = Parts(*bottom[1]);
+  FindParts(*bottom[1]);
   for (const Part& part : parts_) {
     WeightedOp::Operands operands;
     operands.x = Row(x, part.begin, *bottom[0]);
