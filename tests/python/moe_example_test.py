@@ -41,7 +41,7 @@ def test_weights_are_those_of_the_selected_experts(example):
 
 
 def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
-    """Bright and dark images are told from each other after some iterations."""
+    """After some iterations the net separates bright images from dark ones."""
     random = np.random.default_rng(3)
     labels = random.integers(2, size=400)
     images = (random.standard_normal((400, 1, 28, 28)) * 0.3
