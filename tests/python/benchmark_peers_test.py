@@ -96,6 +96,20 @@ def lrn(a, x):
     return x / (a['k'] + a['alpha'] / a['size'] * total) ** a['beta']
 
 
+def mixture(nested, a, x, weights):
+    """Loops over items and over the selected experts; `nested` makes graphs of fields."""
+    count = len(a['gating_arrays'])
+    gating = nested(a['gating']).with_batch(len(x))
+    gate = values_of(gating, dict(zip(a['gating_arrays'], weights[:count])), x)[gating.output]
+    expert, length, rows = nested(a['expert']).with_batch(1), len(a['expert_arrays']), []
+    for n, item in enumerate(gate):
+        chosen = np.argsort(-item, kind='stable')[:a['select']]
+        own = [dict(zip(a['expert_arrays'], weights[count + e * length:])) for e in chosen]
+        parts = [values_of(expert, arrays, x[n:n + 1])[expert.output] for arrays in own]
+        rows.append(sum(item[e] / item[chosen].sum() * part for e, part in zip(chosen, parts)))
+    return np.concatenate(rows)
+
+
 def compute(node, inputs, weights, shape):
     a, x = node.attributes, inputs[0]
 
@@ -114,6 +128,8 @@ def compute(node, inputs, weights, shape):
         if a['method'] == 'sum':
             return sum(factor * value for factor, value in zip(a['factors'], inputs))
         return (np.multiply if a['method'] == 'product' else np.maximum).reduce(inputs)
+    if node.operation == 'mixture':
+        return mixture(sys.modules[type(node).__module__].from_fields, a, x, weights)
     if node.operation == 'softmax':
         powers = np.exp(x - x.max(a['axis'], keepdims=True))
         return powers / powers.sum(a['axis'], keepdims=True)
@@ -136,6 +152,33 @@ def values_of(graph, arrays, data):
 
 
 # --- Nets -----------------------------------------------------------------------------------------
+
+def gating_net(filler):
+    net = caffe.NetSpec()
+    net.data = L.Input()
+    net.score = L.InnerProduct(net.data, num_output=4, **filler)
+    net.noise = L.Noise(net.score)
+    net.sum = L.Eltwise(net.score, net.noise)
+    net.gate = L.Softmax(net.sum)
+    return net
+
+
+def expert_net(filler):
+    net = caffe.NetSpec()
+    net.data = L.Input()
+    net.hidden = L.InnerProduct(net.data, num_output=6, **filler)
+    net.relu = L.ReLU(net.hidden, in_place=True)
+    net.out = L.InnerProduct(net.relu, num_output=7, **filler)
+    return net
+
+
+def scale_down(net):
+    """Scores of a few units, of the experts and of the classes."""
+    net.params['mixture'][0].data[...] *= 0.02
+    for blob in net.params['mixture'][2:]:
+        blob.data[...] *= 0.3
+    net.params['ip'][0].data[...] *= 0.02
+
 
 def net_of_all_layers():
     """Every layer that is converted, in the forms in which frameworks differ."""
@@ -170,7 +213,9 @@ def net_of_all_layers():
     net.shaped = L.Reshape(net.whole, shape=dict(dim=[0, -1]))
     net.both = L.Concat(net.flat, net.shaped, L.Flatten(net.cut), L.Flatten(net.cut_padding))
     net.dropped = L.Dropout(net.both, in_place=True, dropout_ratio=0.3)
-    net.ip = L.InnerProduct(net.dropped, num_output=5, **filler)
+    net.mixture = L.MOE(net.dropped, gating=gating_net(filler), expert=expert_net(filler), experts=4,
+                        select=2)
+    net.ip = L.InnerProduct(net.mixture, num_output=5, **filler)
     net.prob = L.Softmax(net.ip)
     proto = net.to_proto()
     proto.name = 'all layers'
@@ -201,15 +246,13 @@ def random_net(path, seed=1):
 
 def test_a_graph_computes_what_the_net_computes(tmp_path, program):
     net = random_net(write(tmp_path, net_of_all_layers()))
-    for layer, blobs in net.params.items():  # scores of a few units
-        if layer == 'ip':
-            blobs[0].data[...] *= 0.02
+    scale_down(net)
     output = net.forward()['prob']
     graph, arrays = program.extract.extract(net)
     values = values_of(graph, arrays, np.array(net.blobs['data'].data))
     assert {node.operation for node in graph.nodes} == set(program.graph.OPERATIONS)
     for name in ('conv', 'largest', 'factor', 'joined', 'floored', 'cut', 'cut_padding', 'flat',
-                 'both'):
+                 'both', 'mixture'):
         final = next(value for value in reversed(values) if value.split(' of ')[0] == name)
         np.testing.assert_allclose(values[final], net.blobs[name].data, rtol=1e-4, atol=1e-4,
                                    err_msg=name)
@@ -293,8 +336,8 @@ def test_blocks_are_recomputed_but_not_their_outputs(program):
 
 
 # Numbers to learn, without the running sums of BatchNorm.
-PARAMETERS = {'alexnet': 60965224, 'caffenet': 60965224, 'cifar10_quick': 145578,
-              'googlenet': 6998552, 'lenet': 431080, 'mobilenet_v1': 4231976,
+PARAMETERS = {'alexnet': 60965224, 'caffenet': 60965224, 'caffenet_moe': 77456136,
+              'cifar10_quick': 145578, 'googlenet': 6998552, 'lenet': 431080, 'mobilenet_v1': 4231976,
               'resnet50': 25557096, 'squeezenet': 1248424}
 
 
@@ -527,7 +570,7 @@ def test_peers_compute_every_layer(tmp_path, program, peers):
     if not peers:
         pytest.skip('%s has no package of a peer' % PEER_PYTHON)
     net = random_net(write(tmp_path, net_of_all_layers()))
-    net.params['ip'][0].data[...] *= 0.02
+    scale_down(net)
     net.blobs['data'].data[...] = program.ours.images((2, 4, 13, 11))
     output = net.forward()['prob']
     program.graph.save(*program.extract.extract(net), str(tmp_path / 'graph.npz'))

@@ -21,13 +21,16 @@ from facts import ROOT, commit, processor, write_report
 from presets import PRESETS
 
 MODELS = {name: os.path.join('models', name, file + '.prototxt') for name, file in (
-    ('alexnet', 'deploy'), ('caffenet', 'deploy'), ('cifar10_quick', 'cifar10_quick'),
-    ('googlenet', 'deploy'), ('lenet', 'lenet'), ('mobilenet_v1', 'deploy'),
-    ('resnet50', 'deploy'), ('squeezenet', 'deploy'), ('vgg16', 'deploy'))}
-DEFAULT_MODELS = [name for name in MODELS if name not in ('cifar10_quick', 'lenet')]
+    ('alexnet', 'deploy'), ('caffenet', 'deploy'), ('caffenet_moe', 'deploy'),
+    ('cifar10_quick', 'cifar10_quick'), ('googlenet', 'deploy'), ('lenet', 'lenet'),
+    ('mobilenet_v1', 'deploy'), ('resnet50', 'deploy'), ('squeezenet', 'deploy'),
+    ('vgg16', 'deploy'))}
+DEFAULT_MODELS = [name for name in MODELS
+                  if name not in ('caffenet_moe', 'cifar10_quick', 'lenet')]
 TYPES = ('float', 'half', 'bfloat16', 'int16', 'int8')
-PEERS = re.compile(r'torch(-channels-last)?(-tf32)?(-graph|-compile)?|ort|openvino')
-PEER_NAMES = ('torch[-channels-last][-tf32][-graph or -compile], ort (ONNX Runtime) and openvino')
+PEERS = re.compile(r'torch(-all)?(-channels-last)?(-tf32)?(-graph|-compile)?|ort|openvino')
+PEER_NAMES = ('torch[-all][-channels-last][-tf32][-graph or -compile], ort (ONNX Runtime) and '
+              'openvino')
 LEAST_ROUNDS = 3  # even if the time is over
 
 

@@ -1,8 +1,11 @@
 """Converts a caffe.Net to a Graph: layers after upgrades and splits, weights as arrays.
 
 Accuracy and losses are left out, and so are the Splits. BatchNorm and the Scale behind it become
-one node, as other frameworks define batch normalisation.
+one node, as other frameworks define batch normalisation. A mixture of experts is a node with graphs
+of its nested nets.
 """
+import dataclasses
+
 import numpy as np
 
 from peers.graph import Graph, Node
@@ -111,6 +114,43 @@ def _flatten(layer, shapes, arrays):
     return 'flatten', dict(axis=p.axis % axes, end=p.end_axis % axes), arrays
 
 
+def _noise(layer, shapes, arrays):
+    """Noise that multiplies gives 0 in phase TEST, and noise that is added changes nothing."""
+    return 'eltwise', dict(method='sum', factors=[float(layer.noise_param.additive)]), arrays
+
+
+def _nested(layer, name, shape):
+    """(graph, names of its arrays in their order) of a nested net for inputs of a shape."""
+    import caffe
+    net = getattr(layer.moe_param, name)
+    net = type(layer.moe_param.gating_net).FromString(
+        (net if name == 'gating_net' else net[0]).SerializeToString())
+    inputs = [inner for inner in net.layer if inner.type in _INPUTS]
+    _require(len(inputs) == 1, layer, 'only nested nets with one input')
+    inputs[0].input_param.ClearField('shape')
+    inputs[0].input_param.shape.add().dim.extend(shape)
+    graph, arrays = extract(caffe.Net(net, caffe.TEST))
+    _require(all(node.operation not in ('batch_norm', 'scale') for node in graph.nodes), layer,
+             'only nested nets whose arrays keep their order')
+    return graph, list(arrays)
+
+
+def _mixture(layer, shapes, arrays):
+    p = layer.moe_param
+    _require(len(layer.bottom) == len(layer.top) == len(p.expert_net) == 1 and not p.map_bottom,
+             layer, 'only one bottom, one top, and instances of one expert net')
+    gating, gating_arrays = _nested(layer, 'gating_net', shapes[0])
+    expert, expert_arrays = _nested(layer, 'expert_net', shapes[0])
+    experts = p.expert_instances[0] if p.expert_instances else 1
+    _require(len(arrays) == len(gating_arrays) + experts * len(expert_arrays), layer,
+             'more arrays than those of the gating net and of the experts')
+    attributes = dict(
+        gating=dataclasses.asdict(gating), gating_arrays=gating_arrays,
+        expert=dataclasses.asdict(expert), expert_arrays=expert_arrays, experts=experts,
+        select=p.select_experts if p.HasField('select_experts') else experts)
+    return 'mixture', attributes, arrays
+
+
 def _reshape(layer, shapes, arrays):
     p, shape = layer.reshape_param, shapes[0]
     dims = list(p.shape.dim)
@@ -123,7 +163,8 @@ def _reshape(layer, shapes, arrays):
 _CONVERTERS = dict(
     BatchNorm=_batch_norm, Concat=_concat, Convolution=_convolution,
     ConvolutionDepthwise=_convolution, DepthwiseConvolution=_convolution, Dropout=_dropout,
-    Eltwise=_eltwise, Flatten=_flatten, InnerProduct=_inner_product, LRN=_lrn, Pooling=_pooling,
+    Eltwise=_eltwise, Flatten=_flatten, InnerProduct=_inner_product, LRN=_lrn, MOE=_mixture,
+    Noise=_noise, Pooling=_pooling,
     ReLU=_relu, Reshape=_reshape, Scale=_scale, Softmax=_softmax)
 _INPUTS = ('Data', 'DummyData', 'Input')
 _IGNORED = ('Accuracy', 'Silence', 'SoftmaxWithLoss')

@@ -10,7 +10,8 @@ import math
 import numpy as np
 
 OPERATIONS = ('batch_norm', 'concat', 'convolution', 'dropout', 'eltwise', 'flatten',
-              'inner_product', 'input', 'lrn', 'pool', 'relu', 'reshape', 'scale', 'softmax')
+              'inner_product', 'input', 'lrn', 'mixture', 'pool', 'relu', 'reshape', 'scale',
+              'softmax')
 
 
 @dataclasses.dataclass
@@ -75,8 +76,13 @@ def load(path):
     with np.load(path) as file:
         fields = json.loads(file['graph'].tobytes().decode())
         arrays = {key[len('array '):]: file[key] for key in file.files if key != 'graph'}
+    return from_fields(fields), arrays
+
+
+def from_fields(fields):
+    """The graph of which `fields` is dataclasses.asdict(), perhaps as read from JSON."""
     shapes = {value: tuple(shape) for value, shape in fields['shapes'].items()}
-    return Graph(fields['name'], [Node(**node) for node in fields['nodes']], shapes), arrays
+    return Graph(fields['name'], [Node(**node) for node in fields['nodes']], shapes)
 
 
 # --- Shapes ---------------------------------------------------------------------------------------
@@ -121,7 +127,9 @@ def infer_shape(node, shapes):
     concat: axis. eltwise: method (sum, product, max), factors. softmax: axis. scale: none.
     batch_norm: eps, fraction, batch_statistics (None: in training only); its weights are mean,
     variance, and the factor and offset of each channel. flatten: axis, end. reshape: shape, with
-    the batch left out.
+    the batch left out. mixture: gating, expert (fields of nested graphs), gating_arrays,
+    expert_arrays (names that these give to the weights, which are those of the gating net and then
+    of each expert), experts, select (how many of them compute an item).
     """
     operation, attributes = node.operation, node.attributes
     shape = tuple(shapes[0]) if shapes else ()
@@ -153,6 +161,9 @@ def infer_shape(node, shapes):
             known = math.prod(extent for extent in wanted if extent != -1)
             wanted[wanted.index(-1)] = math.prod(shape[1:]) // known
         return (shape[0], *wanted)
+    if operation == 'mixture':
+        expert = attributes['expert']
+        return (shape[0], *expert['shapes'][expert['nodes'][-1]['output']][1:])
     if operation in ('batch_norm', 'dropout', 'eltwise', 'lrn', 'relu', 'scale', 'softmax'):
         return shape
     raise ValueError('%s: unknown operation %s' % (node.name, operation))

@@ -24,6 +24,7 @@ def prototxt(path, type_name, batch):
     """The net of a model for one batch size and type."""
     with open(path) as file:
         text = re.sub(r'dim: \d+', 'dim: %d' % batch, file.read(), count=1)
+    text = re.sub(r'((?:gating|expert)_net \{)', r'\1 data_type: %s' % TYPES[type_name], text)
     return 'data_type: %s\n%s' % (TYPES[type_name], text)
 
 
@@ -48,7 +49,7 @@ def fill(net):
                 values = mean + spread * random.standard_normal(blob.shape)
             elif layer.type == 'Scale':
                 values = 1 - i + 0.1 * random.standard_normal(blob.shape)
-            elif i == 0:
+            elif i == 0 or (layer.type == 'MOE' and len(blob.shape) > 1):
                 fan_in = max(1, blob.count // blob.shape[0])
                 values = random.standard_normal(blob.shape) * np.sqrt(2 / fan_in)
                 last = layer

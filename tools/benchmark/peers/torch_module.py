@@ -6,7 +6,7 @@ import torch
 import torch.fx
 from torch import nn
 
-from peers.graph import end_pads, overhangs
+from peers.graph import end_pads, from_fields, overhangs
 
 
 class AveragePool(nn.Module):
@@ -33,6 +33,49 @@ class ScaleChannels(nn.Module):
     def forward(self, x):
         x = x * self.weight.view(self.shape)
         return x if self.bias is None else x + self.bias.view(self.shape)
+
+
+class Mixture(nn.Module):
+    """A mixture of experts. Each expert computes the items that selected it, gathered by index; with
+    `all_items` every expert computes all items, which a captured graph needs."""
+
+    def __init__(self, node, arrays, rates, all_items):
+        super().__init__()
+        a = node.attributes
+        weights, node_rates = iter(node.weights), iter(node.rates)
+
+        def nested(name):
+            own, own_rates = {}, {}
+            for array in a[name + '_arrays']:
+                own[array], own_rates[array] = arrays[next(weights)], next(node_rates)
+            graph = from_fields(a[name])
+            for inner in graph.nodes:
+                inner.rates = [own_rates[array] for array in inner.weights]
+            module, found = build(graph, own)
+            rates.update(found)
+            return module
+        self.gating = nested('gating')
+        self.experts = nn.ModuleList(nested('expert') for _ in range(a['experts']))
+        self.select, self.all_items = a['select'], all_items
+
+    def forward(self, x):
+        probability = self.gating(x).float()
+        weight, chosen = probability.topk(self.select, 1)
+        weight = weight / weight.sum(1, keepdim=True)
+        if self.all_items:
+            weights = torch.zeros_like(probability).scatter(1, chosen, weight)
+            return sum(expert(x) * weights[:, e, None].to(x.dtype)
+                       for e, expert in enumerate(self.experts))
+        result = None
+        for e, expert in enumerate(self.experts):
+            item, place = torch.where(chosen == e)
+            if len(item) == 0:
+                continue
+            part = expert(x[item]) * weight[item, place, None].to(x.dtype)
+            if result is None:
+                result = part.new_zeros((len(x), *part.shape[1:]))
+            result.index_add_(0, item, part)
+        return result
 
 
 def _load(module, node, arrays, rates):
@@ -73,7 +116,7 @@ def _pool(node, shape, pooled):
     return nn.AvgPool2d(a['kernel'], a['stride'], a['pad'], ceil_mode=ceil_mode)
 
 
-def _module(node, graph, arrays, rates):
+def _module(node, graph, arrays, rates, all_items):
     a, operation = node.attributes, node.operation
     shape = graph.shapes[node.inputs[0]]
     if operation == 'convolution':
@@ -106,6 +149,8 @@ def _module(node, graph, arrays, rates):
         return nn.Softmax(a['axis'])
     if operation == 'flatten':
         return nn.Flatten(a['axis'], a['end'])
+    if operation == 'mixture':
+        return Mixture(node, arrays, rates, all_items)
     return None
 
 
@@ -121,13 +166,14 @@ def _eltwise(fx, node, values):
     return result
 
 
-def build(graph, arrays):
-    """(module, rates): a float module, and (lr_mult, decay_mult) of every parameter."""
+def build(graph, arrays, all_items=False):
+    """(module, rates): a float module, and (lr_mult, decay_mult) of every parameter. `all_items` is
+    an argument of Mixture."""
     rates, modules, fx = {}, nn.ModuleDict(), torch.fx.Graph()
     values = {graph.input: fx.placeholder('x')}
     for i, node in enumerate(graph.nodes[1:]):
         inputs = [values[value] for value in node.inputs]
-        module = _module(node, graph, arrays, rates)
+        module = _module(node, graph, arrays, rates, all_items)
         if node.operation == 'inner_product' and len(graph.shapes[node.inputs[0]]) > 2:
             inputs = [fx.call_function(torch.flatten, (inputs[0], 1))]
         if module is not None:

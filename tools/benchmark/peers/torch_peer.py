@@ -1,4 +1,4 @@
-"""PyTorch as a side: torch, and behind it -channels-last, -tf32, and -graph (CUDA) or -compile."""
+"""PyTorch as a side: torch, and behind it -all, -channels-last, -tf32, -graph (CUDA) or -compile."""
 import contextlib
 
 from peers.settings import (CHECKED_ITEMS, CHECKED_LOSSES, DECAY, DIFF, MOMENTUM, RATE, Skip,
@@ -39,7 +39,8 @@ class Torch:
         self.graph = graph
         training = self.work == 'train'
         built = torch_module.without_softmax(graph) if training else graph
-        self.module, rates = torch_module.build(built, arrays)
+        self.all_items = 'all' in self.options or self.captured
+        self.module, rates = torch_module.build(built, arrays, self.all_items)
         self.x = torch.from_numpy(images(graph.shapes[graph.input]))
         torch_module.check_shapes(self.module, self.x[:1])
         self._place()
@@ -188,7 +189,7 @@ class Torch:
     def _losses_without_dropout(self, graph, arrays):
         """Losses of a small batch, which Dropout does not make random."""
         from peers import torch_module
-        module, rates = torch_module.build(graph, arrays)
+        module, rates = torch_module.build(graph, arrays, self.all_items)
         module.to(self.device, **self.layout)
         for part in module.modules():
             if isinstance(part, self.torch.nn.Dropout):
