@@ -18,6 +18,14 @@ CLASSES = {
     'cifar10': ['airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship',
                 'truck']}
 SHAPES = {'mnist': (1, 28, 28), 'cifar10': (3, 32, 32)}
+# Classes of the first of two super-classes: digits below 5, and vehicles.
+FIRST_SUPER_CLASS = {'mnist': (0, 1, 2, 3, 4), 'cifar10': (0, 1, 8, 9)}
+# How the use of the experts is made even.
+BALANCES = {
+    'loss': dict(load_balance_loss_weight=0.5, z_loss_weight=0.001),
+    'usage': dict(usage_loss_weight=4),
+    'bias': dict(balance_rate=0.01),
+    'none': {}}
 
 
 def learned(kind, bottom, weight_filler=dict(type='msra'), **param):
@@ -35,10 +43,14 @@ def convolution(net, name, bottom, outputs, kernel):
 
 
 class Mixture:
-    """The sizes of a net. `select` is 0 for the dense net."""
+    """The sizes of a net. `select` is 0 for the dense net. `balance` is a key of BALANCES; `capacity`
+    limits the items of an expert, relative to even use; 0 is no limit. With `super_classes` the gate
+    also learns to tell two groups of classes apart."""
 
-    def __init__(self, data, experts=8, select=2, channels=16):
+    def __init__(self, data, experts=8, select=2, channels=16, balance='loss', capacity=0,
+                 super_classes=False):
         self.data, self.experts, self.select, self.channels = data, experts, select, channels
+        self.balance, self.capacity, self.super_classes = balance, capacity, super_classes
         self.first = 16 if data == 'mnist' else 32
         self.kernel = 5
 
@@ -83,6 +95,8 @@ class Mixture:
         # Of deviation 1 / experts: experts of almost equal probability are both tried.
         net.noise = L.Noise(net.score, sigma=1 / self.experts, additive=True, per_element=True)
         net.gate = L.Softmax(net.noise)
+        if self.super_classes:
+            net.super = learned(L.InnerProduct, net.relu, num_output=2)
         return net
 
     def make(self, batch, loss):
@@ -93,11 +107,19 @@ class Mixture:
             net.label = L.Input(shape=dict(dim=[batch]))
         bottom = convolution(net, 'conv1', net.data, self.first, self.kernel)
         if self.select:
+            gate_top = ['gate', 'super'] if self.super_classes else ['gate']
             tops = L.MOE(bottom, name='moe', gating=self.gating(), expert=self.expert(),
-                         experts=self.experts, select=self.select, gate_top=['gate'], ntop=4,
-                         load_balance_loss_weight=0.5, z_loss_weight=0.001)
-            net.moe, net.observed, net.expected, net.gate = tops
-            net.unused = L.Silence(net.observed, net.expected, *([net.gate] if loss else []), ntop=0)
+                         experts=self.experts, select=self.select, gate_top=gate_top,
+                         ntop=3 + len(gate_top), capacity_factor=self.capacity,
+                         **BALANCES[self.balance])
+            net.moe, net.observed, net.expected, net.gate = tops[:4]
+            unused = [net.observed, net.expected] + ([net.gate] if loss else [])
+            if self.super_classes:
+                net.super = tops[4]
+                if loss:
+                    net.super_label = L.Input(shape=dict(dim=[batch]))
+                    net.super_loss = L.SoftmaxWithLoss(net.super, net.super_label, loss_weight=0.3)
+            net.unused = L.Silence(*unused, ntop=0)
         else:
             net.moe = self.add_expert(net, bottom)
         net.relu_moe = L.ReLU(net.moe, in_place=True)

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from moe_nets import CLASSES, HERE, ROOT, Mixture, caffe
+from moe_nets import BALANCES, CLASSES, FIRST_SUPER_CLASS, HERE, ROOT, Mixture, caffe
 import numpy as np  # noqa: E402
 
 from caffe.proto import caffe_pb2  # noqa: E402
@@ -30,6 +30,12 @@ def parse_arguments():
     parser.add_argument('--experts', type=int, default=8)
     parser.add_argument('--select', type=int, default=2, help='experts of an image')
     parser.add_argument('--channels', type=int, default=16, help='of an expert\'s first convolution')
+    parser.add_argument('--balance', choices=sorted(BALANCES), default='loss',
+                        help='how the use of the experts is made even (default: loss)')
+    parser.add_argument('--capacity', type=float, default=0, metavar='C',
+                        help='an expert computes at most C times the items of even use in training')
+    parser.add_argument('--super-classes', action='store_true',
+                        help='the gate also learns to tell two groups of classes apart')
     parser.add_argument('--iterations', type=int, default=2000)
     parser.add_argument('--batch', type=int, default=64)
     parser.add_argument('--rate', type=float, default=0.001)
@@ -79,6 +85,10 @@ def load(arguments):
     return (normalized(train[0]), train[1]), (normalized(test[0]), test[1])
 
 
+def super_classes(labels, data):
+    return 1 - np.isin(labels, FIRST_SUPER_CLASS[data])
+
+
 # ---- Training and testing.
 
 def train(sizes, data, arguments):
@@ -99,6 +109,8 @@ def train(sizes, data, arguments):
             batch = batch[:, :, :, ::-1]
         solver.net.blobs['data'].data[...] = batch
         solver.net.blobs['label'].data[...] = labels[chosen]
+        if 'super_label' in solver.net.blobs:
+            solver.net.blobs['super_label'].data[...] = super_classes(labels[chosen], arguments.set)
         loss = solver.step(1)
         if (iteration + 1) % 500 == 0:
             print('iteration %d of %d, loss %.3f' % (iteration + 1, arguments.iterations, loss),
@@ -116,10 +128,11 @@ def selected_weights(gate, select):
 
 
 def test(net, sizes, data, count):
-    """The percentage of right images, and for a mixture the weight of each expert for each class, and
-    for how many images it is selected."""
+    """The percentage of right images, and for a mixture the weight of each expert for each class, for
+    how many images it is selected, and the percentage of right super-classes."""
     images, labels = data
     right, shares, used = 0, np.zeros((sizes.experts, 10)), np.zeros(sizes.experts)
+    right_super = 0
     for begin in range(0, count // TEST_BATCH * TEST_BATCH, TEST_BATCH):
         part = slice(begin, begin + TEST_BATCH)
         tops = net.forward(data=images[part])
@@ -128,7 +141,11 @@ def test(net, sizes, data, count):
             weights = selected_weights(np.array(tops['gate']), sizes.select)
             np.add.at(shares.T, labels[part], weights)
             used += (weights > 0).sum(0)
-    return 100 * right / (count // TEST_BATCH * TEST_BATCH), shares, used
+        if sizes.super_classes:
+            found = np.asarray(tops['super']).argmax(1)
+            right_super += (found == super_classes(labels[part], sizes.data)).sum()
+    percent = 100 / (count // TEST_BATCH * TEST_BATCH)
+    return percent * right, shares, used, percent * right_super
 
 
 # ---- The drawing.
@@ -156,17 +173,21 @@ def main():
     if arguments.device:
         caffe.set_device(arguments.device)
     training, testing = load(arguments)
-    mixture = Mixture(arguments.set, arguments.experts, arguments.select, arguments.channels)
+    mixture = Mixture(arguments.set, arguments.experts, arguments.select, arguments.channels,
+                      arguments.balance, arguments.capacity, arguments.super_classes)
     begin = time.perf_counter()
-    accuracy, shares, used = test(train(mixture, training, arguments), mixture, testing, arguments.images)
+    accuracy, shares, used, right_super = test(train(mixture, training, arguments), mixture, testing,
+                                               arguments.images)
     print('mixture, %d of %d experts with %d channels: %.2f %% right, %.1f s' % (
         mixture.select, mixture.experts, mixture.channels, accuracy, time.perf_counter() - begin))
     use = used / used.sum() * mixture.experts
     print('use of the experts, 1 is uniform: ' + ' '.join('%.2f' % value for value in use))
+    if mixture.super_classes:
+        print('super-classes: %.2f %% right' % right_super)
     if arguments.dense:
         dense = mixture.dense()
         begin = time.perf_counter()
-        found, _, _ = test(train(dense, training, arguments), dense, testing, arguments.images)
+        found, *_ = test(train(dense, training, arguments), dense, testing, arguments.images)
         print('dense, %d channels: %.2f %% right, %.1f s' % (
             dense.channels, found, time.perf_counter() - begin))
     path = os.path.join(arguments.output, '%s_experts.png' % arguments.set)

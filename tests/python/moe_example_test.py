@@ -49,7 +49,7 @@ def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
     sizes = example.Mixture('mnist', experts=4, select=2, channels=4)
     arguments = SimpleNamespace(set='mnist', batch=20, rate=0.002, iterations=40, seed=1)
     net = example.train(sizes, (images[:300], labels[:300]), arguments)
-    accuracy, shares, used = example.test(net, sizes, (images[300:], labels[300:]), 100)
+    accuracy, shares, used, _ = example.test(net, sizes, (images[300:], labels[300:]), 100)
     assert accuracy > 95
     # Each image gives weights whose sum is 1 to two experts.
     np.testing.assert_allclose(shares.sum(0)[:2], np.bincount(labels[300:]), rtol=1e-5)
@@ -58,3 +58,24 @@ def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
     path = tmp_path / 'drawing.png'
     example.draw(str(path), shares / np.maximum(shares.sum(0), 1), 'abcdefghij', 'title')
     assert path.read_bytes().startswith(b'\x89PNG')
+
+
+@pytest.mark.parametrize('balance', ['loss', 'usage', 'bias', 'none'])
+def test_the_options_train(example, balance):
+    """Super-classes that are easy to tell apart are told apart, with an expert limit in training."""
+    random = np.random.default_rng(4)
+    labels = random.integers(10, size=300)
+    images = (0.3 * random.standard_normal((300, 1, 28, 28))).astype(np.float32)
+    images += (2 * example.super_classes(labels, 'mnist') - 1)[:, None, None, None]
+    sizes = example.Mixture('mnist', experts=4, select=2, channels=2, balance=balance, capacity=1.5,
+                            super_classes=True)
+    moe = next(layer for layer in sizes.make(20, loss=True).layer if layer.type == 'MOE').moe_param
+    assert moe.capacity_factor == 1.5 and list(moe.gate_top) == ['gate', 'super']
+    set_fields = [name for name in ('load_balance_loss_weight', 'usage_loss_weight', 'balance_rate')
+                  if getattr(moe, name)]
+    assert set_fields == {'loss': ['load_balance_loss_weight'], 'usage': ['usage_loss_weight'],
+                          'bias': ['balance_rate'], 'none': []}[balance]
+    arguments = SimpleNamespace(set='mnist', batch=20, rate=0.002, iterations=30, seed=1)
+    net = example.train(sizes, (images[:200], labels[:200]), arguments)
+    _, _, used, right_super = example.test(net, sizes, (images[200:], labels[200:]), 100)
+    assert used.sum() == 2 * 100 and right_super > 95
