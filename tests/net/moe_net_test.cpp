@@ -338,6 +338,48 @@ TEST(MoeNestingTest, AMoeInAMoe) {
   CheckGradients(net.get(), 1e-5, 1e-6, [&] { return Values(*net, "loss")[0]; });
 }
 
+// Two steps of an LSTM whose gates are the output of a MOE layer, with the same parameters.
+TEST(MoeNestingTest, AMoeInAnLstm) {
+  constexpr int kExperts = 3, kSteps = 2;
+  std::string shared;
+  for (int i = 0; i < 2 + 2 * kExperts; ++i) shared += Concat("param { name: 'p", i, "' } ");
+  const auto product = [](const char* name, int outputs) {
+    return Concat("layer { name: '", name, "' type: 'InnerProduct' bottom: 'in' top: '", name,
+                  "' inner_product_param { num_output: ", outputs,
+                  " weight_filler { type: 'gaussian' std: 0.7 } "
+                  "bias_filler { type: 'gaussian' std: 0.3 } } } ");
+  };
+  const auto reshape = [](const std::string& from, const std::string& to, const char* shape) {
+    return Concat("layer { name: '", to, "' type: 'Reshape' bottom: '", from, "' top: '", to,
+                  "' reshape_param { shape { ", shape, " } } } ");
+  };
+  std::string text = InputText("data", {4, 3}) + InputText("x2", {4, 3}) + InputText("h0", {4, 2}) +
+                     InputText("c0", {1, 4, 2}) + InputText("cont", {1, 4}) +
+                     InputText("target", {1, 4, 2});
+  for (int step = 1; step <= kSteps; ++step) {
+    const std::string t = std::to_string(step), before = std::to_string(step - 1);
+    text += "layer { name: 'in" + t + "' type: 'Concat' bottom: '" + (step == 1 ? "data" : "x2") +
+            "' bottom: 'h" + before + "' top: 'in" + t + "' } ";
+    text += "layer { name: 'moe" + t + "' type: 'MOE' bottom: 'in" + t + "' top: 'moe" + t + "' " +
+            shared + "moe_param { select_experts: 2 expert_instances: 3 gating_net { " +
+            InputText("in", {1, 5}) + product("score", kExperts) +
+            "layer { name: 'gate' type: 'Softmax' bottom: 'score' top: 'gate' } } expert_net { " +
+            InputText("in", {1, 5}) + product("out", 8) + "} } } ";
+    text += reshape("moe" + t, "gates" + t, "dim: 1 dim: 4 dim: 8");
+    text += "layer { name: 'unit" + t + "' type: 'LSTMUnit' bottom: 'c" + before +
+            "' bottom: 'gates" + t + "' bottom: 'cont' top: 'c" + t + "' top: 'hidden" + t + "' } ";
+    text += reshape("hidden" + t, "h" + t, "dim: 4 dim: 2");
+  }
+  text +=
+      "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'hidden2' bottom: 'target' top: 'loss' }";
+  const auto net = MakeNet("force_backward: true data_type: CAFFE_DOUBLE " + text, Cpu(), 0);
+  FillInputs(net.get());
+  EXPECT_EQ(net->learnable_params().size(), 2 + 2 * kExperts) << "both steps share them";
+  net->Forward();
+  EXPECT_EQ(TakeExpertUsage(*net, "Test").size(), 2u) << "one in each step";
+  CheckGradients(net.get(), 1e-5, 1e-6, [&] { return Values(*net, "loss")[0]; });
+}
+
 // Calibrated in float, then in codes: the experts are integer layers under a float gate. Experts that
 // compute together have ranges of other names than experts that compute apart.
 TEST_P(MoeNetTest, ExpertsInCodes) {
