@@ -9,6 +9,7 @@
 
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/net/step_info.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "net/net_support.hpp"
 
@@ -120,6 +121,67 @@ TEST(QuantizeNetTest, ComparesWithTheFloatNet) {
     EXPECT_EQ(conv.low <= conv.high, type.is_quantized());
     EXPECT_EQ(Row(report, "prob").type, type.is_quantized() ? "float" : type.name());
   }
+}
+
+// Of 4 experts, 2 compute each item; `gate` and `expert` begin the texts of the nets.
+std::string MixtureText(const std::string& gate = "", const std::string& expert = "") {
+  const std::string input = "layer { name: 'data' type: 'Input' top: 'data' } ";
+  return "name: 'mixture' " + InputText("data", {kBatch, 3, 8, 8}) + ConvText("conv1", "data", 8) +
+         "layer { name: 'moe' type: 'MOE' bottom: 'conv1' top: 'moe' moe_param { select_experts: 2 "
+         "expert_instances: 4 gating_net { " +
+         gate + input + InnerProductText("choice", "data", 4) +
+         "layer { name: 'gate' type: 'Softmax' bottom: 'choice' top: 'gate' } } expert_net { " +
+         expert + input + ConvText("conv", "data", 8) + ReluText("relu", "conv") +
+         InnerProductText("ip", "conv", 12) + "} } } " + InnerProductText("score", "moe", 10) +
+         "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' } ";
+}
+
+TEST(QuantizeNetTest, ExpertsGetTheType) {
+  const Data data(MixtureText(), 12);
+  const NetParameter weights = Weights(MixtureText());
+  const auto quantize = [&](const std::string& text) {
+    return QuantizeNet(ParseNet(text), weights, data.Reader(), Options());
+  };
+  const auto mixture = [](const QuantizedNet& net) -> const MOEParameter& {
+    for (const LayerParameter& layer : net.model->layer()) {
+      if (layer.name() == "moe") return layer.moe_param();
+    }
+    throw Error("no mixture");
+  };
+  const QuantizedNet net = quantize(MixtureText());
+  EXPECT_EQ(mixture(net).expert_net(0).data_type(), CAFFE_INT8_QUANTIZED);
+  EXPECT_FALSE(mixture(net).gating_net().has_data_type());
+  EXPECT_GT(*net.report.agreement, 85);
+  EXPECT_LT(net.report.agreement, 100 + 1e-9);
+  // The weights of experts are codes in the file; the gate's are not.
+  const auto loaded = Loaded(net);
+  const std::string codes = "conv1 moe score", now = [&] {
+    std::string names;
+    for (const LayerParameter& layer : net.weights->layer()) {
+      const bool packed = std::any_of(layer.blobs().begin(), layer.blobs().end(),
+                                      [](const BlobProto& blob) { return blob.data_size() == 0; });
+      if (packed) names += (names.empty() ? "" : " ") + layer.name();
+    }
+    return names;
+  }();
+  EXPECT_EQ(now, codes);
+  for (const LayerParameter& layer : net.weights->layer()) {
+    if (layer.name() == "moe") EXPECT_GT(layer.blobs(0).data_size(), 0) << "the gate's weights";
+  }
+  bool steps = false;
+  for (const StepInfo& step : loaded->Steps()) {
+    if (step.layers[0] == "moe/expert/conv") {
+      steps = true;
+      EXPECT_EQ(step.types.compute, kQuant8);
+    }
+    if (step.layers[0] == "moe/gating/choice") EXPECT_EQ(step.types.compute, kFloat);
+  }
+  EXPECT_TRUE(steps);
+  // Types in the given model stay.
+  const QuantizedNet given =
+      quantize(MixtureText("data_type: CAFFE_INT16_QUANTIZED ", "data_type: CAFFE_HALF "));
+  EXPECT_EQ(mixture(given).gating_net().data_type(), CAFFE_INT16_QUANTIZED);
+  EXPECT_EQ(mixture(given).expert_net(0).data_type(), CAFFE_HALF);
 }
 
 // The signal to noise ratio in the report is that of the loaded net.

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "support/codes.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -46,8 +49,9 @@ std::vector<double> Offsets() {
   return offsets;
 }
 
-LayerTester Grouped(const GroupedCase& c, Device* device, DataType type) {
-  const std::string types = Concat("type: 'Grouped", c.type, "' ", c.parameter);
+LayerTester Grouped(const GroupedCase& c, Device* device, DataType type,
+                    const std::string& more = "") {
+  const std::string types = Concat(more, "type: 'Grouped", c.type, "' ", c.parameter);
   const auto rows = static_cast<int64_t>(Offsets().back()) + 2;
   LayerTester layer(types + " moe_param { experts: 4 }", device, TypeTriple::Equal(type),
                     {Rows(rows, c.item), {5}});
@@ -120,6 +124,47 @@ TEST_P(GroupedLayersTest, EqualOrdinaryLayersOfEachExpert) {
   }
 }
 
+// Of rows of [channels, positions]; `back`: from [positions, channels].
+std::vector<double> ChannelsLast(const std::vector<double>& values, const Shape& shape,
+                                 bool back = false) {
+  const int64_t channels = shape[1], positions = ShapeCount(shape, 2);
+  std::vector<double> out(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / (channels * positions),
+                  c = static_cast<int64_t>(i) / positions % channels,
+                  p = static_cast<int64_t>(i) % positions;
+    const size_t last = (row * positions + p) * channels + c;
+    back ? out[i] = values[last] : out[last] = values[i];
+  }
+  return out;
+}
+
+TEST_P(GroupedLayersTest, StepsComputeLaterLayers) {
+  const auto [device, type] = GetParam();
+  for (const GroupedCase& c : Cases()) {
+    LayerTester layer = Grouped(c, device, type, "phase: TEST ");
+    layer.Forward();
+    const Shape shape = layer.top().shape();
+    const auto residual = MakeBlob(type, device, shape, "residual");
+    residual->SetData(TestNumbers(residual->count(), 9));
+    std::vector<double> expected = layer.Top();
+    const std::vector<double> added = residual->DataAsDouble();
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(expected[i] + added[i], 0.);
+    WorkRequest request;
+    request.stages = {ResidualSum{1}, kPlainReLU};
+    request.residual = residual.get();
+    layer.ForwardWith(request);
+    const double tolerance = 2 * Tolerance(type);
+    ExpectNear(layer.Top(), expected, tolerance, c.type);
+    if (!layer.layer().Facts().layouts.nhwc) continue;
+    layer.SetBottom(0, ChannelsLast(layer.Bottom(0), layer.bottom().shape()));
+    residual->SetData(ChannelsLast(added, shape));
+    request.layouts = {Layout::kNHWC, Layout::kNHWC};
+    layer.ForwardWith(request);
+    ExpectNear(ChannelsLast(layer.Top(), shape, true), expected, tolerance, c.type + " in NHWC");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GroupedLayersTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
@@ -147,6 +192,10 @@ TEST_P(QuantizedGroupedLayersTest, EqualOrdinaryLayersCodeByCode) {
       EXPECT_EQ(Cut(CodesOf(all.top()), begin, end, rows), CodesOf(one.top()))
           << c.type << " of expert " << e;
     }
+    std::vector<int64_t> positive = CodesOf(all.top());
+    for (int64_t& code : positive) code = std::max<int64_t>(code, out.zero);
+    all.ForwardWith({{}, {kPlainReLU}});
+    EXPECT_EQ(CodesOf(all.top()), positive) << c.type << " and ReLU";
   }
 }
 
@@ -159,6 +208,19 @@ TEST(GroupedLayersGradientTest, AgreesWithDifferences) {
     LayerTester layer = Grouped(c, Runtime::Get().cpu(), kDouble);
     layer.CheckGradient();
   }
+}
+
+TEST(GroupedLayersErrorTest, OffsetsThatAreNotInOrder) {
+  LayerTester layer(
+      "type: 'GroupedInnerProduct' inner_product_param { num_output: 2 } "
+      "moe_param { experts: 2 }",
+      Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{4, 3}, {3}});
+  for (const std::vector<double>& offsets : {std::vector<double>{0, 5, 5}, {3, 2, 4}, {-1, 2, 4}}) {
+    layer.SetBottom(1, offsets);
+    EXPECT_THROW(layer.Forward(), Error);
+  }
+  layer.SetBottom(1, {0, 2, 4});
+  EXPECT_NO_THROW(layer.Forward());
 }
 
 TEST(GroupedLayersErrorTest, OffsetsOfAnotherNumberOfExperts) {

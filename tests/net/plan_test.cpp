@@ -357,6 +357,26 @@ TEST(PlanTest, LayoutsOfChains) {
   EXPECT_EQ(layouts(lrn, Scale("b", 2, 3)), "NHWC NHWC* 2");
 }
 
+// Of a layer with a layout, bottoms without one are not converted; later layers join its step.
+TEST(PlanTest, BottomsWithoutALayout) {
+  PlanNode producer = Plain("pool", {0}, {1});
+  producer.facts.layouts.nhwc = producer.facts.layouts.prefers_nhwc = true;
+  PlanNode grouped = Plain("grouped", {1, 2}, {3});
+  grouped.facts.layouts.nhwc = true;
+  LayerFacts::Stages stages;
+  stages.activates = true;
+  grouped.facts.own_stages = stages;
+  std::vector<PlanNode> nodes{Plain("data", {}, {0, 2}), producer, grouped,
+                              Pointwise("relu", Kind::kReLU, 3, 3), Plain("end", {3}, {4})};
+  EXPECT_EQ(Steps(nodes), "data pool grouped+relu end");
+  EXPECT_EQ(Plan::Make(nodes, {}).conversions(), 3);  // bottoms of pool, grouped and end
+  nodes[2].facts.layouts.bottoms = 1;
+  const Plan plan = Plan::Make(nodes, {});
+  EXPECT_EQ(plan.conversions(), 2);
+  EXPECT_EQ(plan.steps[2].bottom_layout(0), Layout::kNHWC);
+  EXPECT_EQ(plan.steps[2].bottom_layout(1), Layout::kNCHW);
+}
+
 // A layer that is faster in kNHWC and writes parts, and one that joins blobs of 8 channels.
 PlanNode Last(const std::string& name, int bottom, int top) {
   PlanNode node = Plain(name, {bottom}, {top});

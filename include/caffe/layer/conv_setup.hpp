@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/library/convolution.hpp"
 #include "caffe/memory/blob.hpp"
 
 namespace caffe {
@@ -39,6 +41,11 @@ struct ConvSetup {
   Shape OutputStart(const Shape& input) const;
   // The parameter's shape: [first, second, kernel…].
   Shape WeightShape(int64_t first, int64_t second) const;
+  // Of Convolution for this shape of the bottom, without epilogue and backward passes.
+  ConvDescriptor Descriptor(const Shape& input, const TypeTriple& types) const;
 };
+
+// What the libraries of the device can do with a forward pass.
+LayerFacts::Layouts ConvLayouts(Device* device, ConvDescriptor descriptor);
 
 }  // namespace caffe

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/weighted_op.hpp"
+#include "caffe/layer/grouped_parts.hpp"
+#include "caffe/layer/operator_layer.hpp"
 
 namespace caffe {
 
@@ -12,60 +12,58 @@ namespace caffe {
 // ordered by group, each group has weights of its own, and bottom 1 has the first row of each group
 // and, as its last element, the number of rows in use. Rows after that belong to the last group.
 //
-// A group's rows are computed in parts of 1, 4, 16, … rows, by operators that are made before, so
-// that a forward needs none for a new number of rows. Their number is read on the host, which waits
-// unless the device is the CPU.
-class GroupedLayer : public LayerBase {
+// The rows are computed by a GroupedOp: the layer's own one, by parts, for Forward and Backward, or
+// that of a work, with later layers in the epilogue.
+class GroupedLayer : public OperatorLayer {
  public:
-  using LayerBase::LayerBase;
+  using OperatorLayer::OperatorLayer;
   void PrepareParameters() override;
-  void CountMemory(WorkMemory* memory) const override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
   LayerFacts Facts() const override;
 
  protected:
-  // Rows [begin, begin + count) of one group.
-  struct Part {
-    int group = 0;
-    size_t size = 0;  // index in sizes()
-    int64_t begin = 0;
-  };
   int groups() const { return groups_; }
   // The blobs of a group are blobs()[group * per_group], …
   int per_group() const { return static_cast<int>(blobs_.size()) / groups_; }
-  const std::vector<int64_t>& sizes() const { return sizes_; }
-  // Of the last forward.
-  const std::vector<Part>& parts() const { return parts_; }
-  WeightedOp& op(const Part& part) const { return *ops_[part.group][part.size]; }
+  const std::vector<int64_t>& sizes() const { return rows_.sizes(); }
+  // Those of the last forward.
+  const std::vector<RowParts::Part>& parts() const { return own_->parts(); }
+  WeightedOp& op(const RowParts::Part& part) const { return own_->op(part); }
   // Reads the number of groups; call it first in LayerSetUp.
   void SetUpGroups(const BlobVec& bottom);
   // Drops operators and copies of weights; call it at the end of LayerSetUp.
   void ResetWeights();
   // Drops operators; call it in Reshape for new shapes. `backward`: including the passes of gradients.
   void ResetOps(int64_t rows, bool backward);
-  void EnsureOps();
+  // The layer's own operators; makes them unless they exist.
+  GroupedParts& EnsureOps();
   bool backward() const { return backward_; }
-  // `epilogue` of the operators: the bias along this axis.
-  Epilogue BiasAlong(Epilogue::Bias axis, const OperatorWeights& weights) const;
-  static DevicePtr Row(DevicePtr from, int64_t row, const BlobBase& blob);
+  // An element of an array of the blob.
+  static DevicePtr Row(DevicePtr from, int64_t row, const BlobBase& blob) {
+    return GroupedParts::Row(from, row, blob);
+  }
 
   // The weights of a group.
   virtual OperatorWeights::Source WeightSource(int group) const = 0;
-  // An operator for this many rows.
-  virtual std::unique_ptr<WeightedOp> MakeOp(int64_t rows, bool backward,
-                                             std::shared_ptr<OperatorWeights> weights) const = 0;
+  // An operator for this many rows of one group, which applies the stages of `epilogue` after the
+  // bias.
+  virtual std::unique_ptr<WeightedOp> MakeOp(int64_t rows, const Epilogue& epilogue,
+                                             std::shared_ptr<OperatorWeights> weights,
+                                             bool backward, LayoutPair layouts) const = 0;
 
  private:
-  // Sets parts_, in the order of the rows.
-  void FindParts(const BlobBase& offsets);
+  class OwnWork;
+  GroupedParts::Weights MakeGroupWeights(const WorkRequest& request) const;
+  std::unique_ptr<GroupedParts> MakeParts(const Epilogue& epilogue, GroupedParts::Weights weights,
+                                          bool backward, LayoutPair layouts) const;
 
   int groups_ = 0;
-  int64_t rows_ = 0;
-  bool made_ = false, backward_ = false;
-  std::vector<int64_t> sizes_;
-  std::vector<Part> parts_;  // of the last forward; has room for those of any offsets
-  std::vector<std::shared_ptr<OperatorWeights>> weights_;      // of each group
-  std::vector<std::vector<std::unique_ptr<WeightedOp>>> ops_;  // of each group and size
+  bool backward_ = false;
+  RowParts rows_;
+  GroupedParts::Weights weights_;
+  std::unique_ptr<GroupedParts> own_;
 };
 
 }  // namespace caffe

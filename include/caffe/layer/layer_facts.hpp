@@ -57,20 +57,23 @@ struct LayerFacts {
     std::vector<double> coefficients;
   };
 
+  // Operations that MakeWork can also be asked to compute before it stores top 0: a scale and a shift
+  // per output channel, folded into weights and bias; the sum with another blob of the top's shape;
+  // an activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
+  struct Stages {
+    int axis = 1;  // of the output channels, in the top
+    int64_t channels = 0;
+    bool folds = false, sums = false, activates = false, curves = false;
+  };
+
   // Each element of a top is a weighted sum of elements of its bottom plus a bias, so that scaling
   // one channel of the top means scaling the channel's weights and bias. Weights are blobs()[0], of
   // shape
   // [group, outer, channels / group, inner]: channel c = g channels / group + j has the elements
   // [g, :, j, :]. The bias is blobs()[1].
-  struct Weighted {
-    int axis = 1;  // of the output channels, in the top
-    int64_t channels = 0;
+  struct Weighted : Stages {
     int64_t group = 1, outer = 1;
     bool has_bias = false;
-    // Operations that the layer can also compute before it stores a top: a scale and a shift per
-    // output channel, folded into weights and bias; the sum with another blob of the top's shape;
-    // an activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
-    bool folds = false, sums = false, activates = false, curves = false;
     // The scales of the codes of quantized weights, one for each output channel; empty before the
     // first forward. Null for float kinds.
     std::function<std::vector<double>()> code_scales;
@@ -90,6 +93,8 @@ struct LayerFacts {
     // MakeWork may be asked for a top in kNHWC that is a part of the channels of a larger array:
     // LayoutPair::y_pitch.
     bool parts = false;
+    // The first so many bottoms have these layouts; the others are read in kNCHW. -1: all have.
+    int bottoms = -1;
   };
 
   // Top 0 holds the bottoms one after the other along `axis`. Forward and the works of MakeWork
@@ -129,8 +134,16 @@ struct LayerFacts {
   std::optional<Sum> sum;
   std::optional<Join> join;
   std::optional<Weighted> weighted;
+  // Of a layer whose weights are not as Weighted describes.
+  std::optional<Stages> own_stages;
   std::optional<ChannelScale> channel_scale;
   std::optional<Normalized> normalized;
+
+  // Null if MakeWork computes the layer alone.
+  const Stages* stages() const {
+    if (weighted) return &*weighted;
+    return own_stages ? &*own_stages : nullptr;
+  }
 };
 
 }  // namespace caffe

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "caffe/layer/layer.hpp"
+#include "caffe/layer/operator_layer.hpp"
 #include "caffe/layer/weighted_op.hpp"
 
 namespace caffe {
@@ -13,9 +13,9 @@ namespace caffe {
 // layer defines its weights and how an operator is made for its shape; in Reshape it calls
 // ResetOps. PrepareParameters makes the operators, so a layer that only runs in a fused step has
 // none.
-class WeightedLayer : public LayerBase {
+class WeightedLayer : public OperatorLayer {
  public:
-  using LayerBase::LayerBase;
+  using OperatorLayer::OperatorLayer;
   void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   // Folds maps into a copy of the weights and applies stages in the operator's epilogue.
@@ -67,8 +67,6 @@ class WeightedLayer : public LayerBase {
   std::vector<double> CodeScales() const;
   // The operator of a bottom. Float kinds have one for all.
   WeightedOp& op(size_t bottom) const { return *ops_[ops_.size() > 1 ? bottom : 0]; }
-  // `epilogue` with the bias of the weights, along `axis`.
-  Epilogue Completed(Epilogue epilogue, Epilogue::Bias axis, const OperatorWeights& weights) const;
 
  private:
   class OwnWork;

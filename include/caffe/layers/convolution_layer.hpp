@@ -37,7 +37,6 @@ class Convolution : public WeightedLayer {
   OperatorWeights::Source WeightSource() const override;
 
  private:
-  ConvDescriptor Descriptor() const;
   WeightedConv& Own() const { return static_cast<WeightedConv&>(op(0)); }
 
   ConvSetup setup_;

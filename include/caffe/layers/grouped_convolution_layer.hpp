@@ -13,7 +13,7 @@ class LayerRegistry;
 // bottom 0: x [rows, C, …]; bottom 1: offsets [E + 1] of MOERoute, always float.
 // top 0: [rows, num_output, …]. Not in place.
 // blobs: weights and bias of each expert, as in Convolution.
-// convolution_param: as in Convolution, with axis 1; moe_param: experts (E).
+// convolution_param: as in Convolution, with axis 1; moe_param: experts (E), select_experts.
 // Types: float kinds; quant8 and quant16 forward: one range for the rows of all experts, weights per
 // expert and output channel.
 class GroupedConvolution : public GroupedLayer {
@@ -23,13 +23,18 @@ class GroupedConvolution : public GroupedLayer {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  protected:
   OperatorWeights::Source WeightSource(int group) const override;
-  std::unique_ptr<WeightedOp> MakeOp(int64_t rows, bool backward,
-                                     std::shared_ptr<OperatorWeights> weights) const override;
+  std::unique_ptr<WeightedOp> MakeOp(int64_t rows, const Epilogue& epilogue,
+                                     std::shared_ptr<OperatorWeights> weights, bool backward,
+                                     LayoutPair layouts) const override;
 
  private:
+  // Of one expert, for so many rows.
+  ConvDescriptor Descriptor(int64_t rows) const;
+
   ConvSetup setup_;
   Shape input_;
 };

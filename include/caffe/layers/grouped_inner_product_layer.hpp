@@ -12,7 +12,7 @@ class LayerRegistry;
 // bottom 0: x [rows, …]; bottom 1: offsets [E + 1] of MOERoute, always float.
 // top 0: [rows, num_output]. Not in place.
 // blobs: weights and bias of each expert, as in InnerProduct.
-// inner_product_param: as in InnerProduct, with axis 1; moe_param: experts (E).
+// inner_product_param: as in InnerProduct, with axis 1; moe_param: experts (E), select_experts.
 // Types: float kinds; quant8 and quant16 forward: one range for the rows of all experts, weights per
 // expert and output.
 class GroupedInnerProduct : public GroupedLayer {
@@ -22,11 +22,13 @@ class GroupedInnerProduct : public GroupedLayer {
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
 
  protected:
   OperatorWeights::Source WeightSource(int group) const override;
-  std::unique_ptr<WeightedOp> MakeOp(int64_t rows, bool backward,
-                                     std::shared_ptr<OperatorWeights> weights) const override;
+  std::unique_ptr<WeightedOp> MakeOp(int64_t rows, const Epilogue& epilogue,
+                                     std::shared_ptr<OperatorWeights> weights, bool backward,
+                                     LayoutPair layouts) const override;
 
  private:
   void MakeBackward();

@@ -58,12 +58,18 @@ struct Step {
   std::vector<int> swallowed;        // blobs between its nodes, which it does not write
   // The arrays of bottoms and tops that it reads and writes; those of summands are the tops'.
   LayoutPair layouts;
+  int laid_out = -1;                      // LayerFacts::Layouts::bottoms
   std::vector<Conversion> before, after;  // of its inputs and tops
   std::vector<int> unstored;              // tops that it writes in kNHWC alone
   Part part;                              // what its only top is
   // Of a step that computes its nodes' backward passes, too.
   std::optional<ChannelScale> scale;
 
+  // Of the bottom with this index.
+  Layout bottom_layout(size_t index) const {
+    const bool has = laid_out < 0 || index < static_cast<size_t>(laid_out);
+    return has ? layouts.x : Layout::kNCHW;
+  }
   bool fused() const { return nodes.size() > 1; }
   // The step's work has a backward pass, which runs in place of those of its nodes.
   bool trains() const { return scale.has_value(); }

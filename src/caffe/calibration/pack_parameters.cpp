@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "caffe.pb.h"
+#include "caffe/layer/has_experts.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
@@ -26,25 +28,32 @@ void PackAsHalf(DataType type, BlobProto* blob) {
   if (type.is_custom()) blob->set_data_type_name(type.name());
 }
 
-// The type in which all nets within a mixture of experts compute; float if they have several.
-DataType TypeOfNestedNets(const LayerParameter& layer) {
-  const MOEParameter& moe = layer.moe_param();
-  if (!moe.gating_net().has_data_type()) return kFloat;
-  const int type = moe.gating_net().data_type();
-  for (const NetParameter& expert : moe.expert_net()) {
-    if (!expert.has_data_type() || expert.data_type() != type) return kFloat;
+// The data_type of these nets; float if they have several, or none.
+DataType TypeOf(const google::protobuf::RepeatedPtrField<NetParameter>& nets) {
+  for (const NetParameter& net : nets) {
+    if (!net.has_data_type() || net.data_type() != nets[0].data_type()) return kFloat;
   }
-  return DataTypeByProto(type);
+  return nets.empty() ? kFloat : DataTypeByProto(nets[0].data_type());
+}
+
+DataType TypeOf(const NetParameter& net) {
+  return net.has_data_type() ? DataTypeByProto(net.data_type()) : kFloat;
 }
 
 // The blobs of a mixture of experts are those of its gating net and of each expert. Those with several
 // axes are weights with the output channels first.
 void PackNestedParameters(const LayerBase& made, LayerParameter* layer, NetParameter* file) {
-  const DataType type = TypeOfNestedNets(made.layer_param());
-  if (type == kFloat || type == kDouble) return;
+  const MOEParameter& moe = made.layer_param().moe_param();
+  std::set<const BlobBase*> of_experts;
+  if (const auto* mixture = dynamic_cast<const HasExperts*>(&made)) {
+    for (const ExpertBlob& one : mixture->ExpertBlobs()) of_experts.insert(one.blob.get());
+  }
   for (int b = 0; b < layer->blobs_size(); ++b) {
     BlobProto* blob = layer->mutable_blobs(b);
     const BlobBase& parameter = *made.blobs()[b];
+    const DataType type =
+        of_experts.count(&parameter) ? TypeOf(moe.expert_net()) : TypeOf(moe.gating_net());
+    if (type == kFloat || type == kDouble) continue;
     if (blob->data_size() == 0 || parameter.num_axes() < 2) continue;
     if (!type.is_quantized()) {
       PackAsHalf(type, blob);

@@ -49,11 +49,15 @@ void Quantization::MakeFloatNet() {
   source.set_data_type(CAFFE_FLOAT);
   source.clear_data_type_name();
   source.mutable_state()->set_quantizer_mode(CAFFE_QUANT_PASSIVE);
-  for (LayerParameter& layer : *source.mutable_layer()) RemoveTypes(&layer);
+  for (LayerParameter& layer : *source.mutable_layer()) {
+    RemoveTypes(&layer);
+    RemoveNestedTypes(&layer);
+  }
   const auto data_net = TestNet(source, device_);
   model_ = WithInputs(*data_net);
   // Explicit types of layers are the user's choice for the quantized net.
   for (const LayerParameter& layer : given_.layer()) {
+    if (layer.has_moe_param()) mixtures_[layer.name()] = layer.moe_param();
     if (layer.has_compute_data_type() || layer.has_bottom_data_type() ||
         layer.has_top_data_type() || layer.has_compute_data_type_name() ||
         layer.has_bottom_data_type_name() || layer.has_top_data_type_name()) {

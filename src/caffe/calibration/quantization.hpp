@@ -131,6 +131,7 @@ class Quantization {
       rounding_gains_;  // of layers with other codes than the nearest, in dB
   std::unique_ptr<Net> float_net_;
   std::map<std::string, LayerParameter> own_types_;  // layers with types in the given model
+  std::map<std::string, MOEParameter> mixtures_;     // with the types in the given model
   std::map<std::string, ObservedRange> given_ranges_, observed_;
   std::map<std::string, Histogram> histograms_;
   std::map<std::string, Chosen> ranges_;

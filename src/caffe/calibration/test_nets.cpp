@@ -31,6 +31,31 @@ void SetTypes(DataType type, LayerParameter* layer) {
   layer->set_top_data_type(number);
 }
 
+void RemoveNestedTypes(LayerParameter* layer) {
+  if (!layer->has_moe_param()) return;
+  MOEParameter* const moe = layer->mutable_moe_param();
+  const auto remove = [](NetParameter* net) {
+    net->clear_data_type();
+    net->clear_data_type_name();
+    for (LayerParameter& nested : *net->mutable_layer()) {
+      RemoveTypes(&nested);
+      RemoveNestedTypes(&nested);
+    }
+  };
+  if (moe->has_gating_net()) remove(moe->mutable_gating_net());
+  for (NetParameter& expert : *moe->mutable_expert_net()) remove(&expert);
+}
+
+void SetExpertTypes(DataType type, LayerParameter* layer) {
+  if (!layer->has_moe_param()) return;
+  for (NetParameter& expert : *layer->mutable_moe_param()->mutable_expert_net()) {
+    for (LayerParameter& nested : *expert.mutable_layer()) SetExpertTypes(type, &nested);
+    if (expert.has_data_type() || expert.has_data_type_name()) continue;
+    expert.set_data_type(static_cast<DataTypeProto>(type.info().proto));
+    if (type.is_custom()) expert.set_data_type_name(type.name());
+  }
+}
+
 bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list,
               const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();

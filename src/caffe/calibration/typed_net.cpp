@@ -12,7 +12,8 @@ void Quantization::FindGroups() {
   std::map<std::string, int> group_of_blob;
   std::set<int> inner;  // groups that another group reads
   for (const LayerParameter& layer : model_.layer()) {
-    const bool weighted = float_net_->LayerByName(layer.name())->Facts().weighted.has_value();
+    const bool weighted = mixtures_.count(layer.name()) > 0 ||
+                          float_net_->LayerByName(layer.name())->Facts().weighted.has_value();
     int group = -1;
     for (const std::string& bottom : layer.bottom()) {
       const int source = group_of_blob.count(bottom) ? group_of_blob.at(bottom) : -1;
@@ -47,6 +48,15 @@ NetParameter Quantization::Typed(const NetParameter& layers) const {
     const LayerTraits& traits = TraitsOf(layer.type());
     if (traits.input) RemoveTypes(&layer);
     if (traits.data) continue;
+    DataType type = options_.type;
+    if (fixed_.count(layer.name())) type = fixed_.at(layer.name());
+    const auto wide = wider_.find(layer.name());
+    if (wide != wider_.end() && type != kFloat) type = wide->second;
+    const auto mixture = mixtures_.find(layer.name());
+    if (mixture != mixtures_.end()) {
+      *layer.mutable_moe_param() = mixture->second;
+      if (type != kFloat) SetExpertTypes(type, &layer);
+    }
     const auto own = own_types_.find(layer.name());
     if (own != own_types_.end()) {
       RemoveTypes(&layer);
@@ -63,10 +73,6 @@ NetParameter Quantization::Typed(const NetParameter& layers) const {
         layer.set_top_data_type_name(own->second.top_data_type_name());
       continue;
     }
-    DataType type = options_.type;
-    if (fixed_.count(layer.name())) type = fixed_.at(layer.name());
-    const auto wide = wider_.find(layer.name());
-    if (wide != wider_.end() && type != kFloat) type = wide->second;
     const auto& known = traits.types;
     if (type != options_.type && std::find(known.begin(), known.end(), type) != known.end()) {
       SetTypes(type, &layer);

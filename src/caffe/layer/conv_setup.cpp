@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/library/multiplexer.hpp"
 
 namespace caffe {
 namespace {
@@ -90,6 +91,35 @@ Shape ConvSetup::WeightShape(int64_t first, int64_t second) const {
   Shape shape{first, second};
   shape.insert(shape.end(), window.kernel.begin(), window.kernel.end());
   return shape;
+}
+
+ConvDescriptor ConvSetup::Descriptor(const Shape& input, const TypeTriple& types) const {
+  ConvDescriptor d;
+  d.batch = ShapeCount(input, 0, axis);
+  d.in_channels = channels;
+  d.out_channels = outputs;
+  d.group = group;
+  d.in = types.in;
+  d.out = types.out;
+  if (spatial_axes() == 0) {
+    // Without spatial axes the convolution has one axis of a single position.
+    d.geometry.input = d.geometry.kernel = {1};
+  } else {
+    d.geometry = {Shape(input.begin() + axis + 1, input.end()), window.kernel, window.stride,
+                  window.pad, window.dilation};
+  }
+  return d;
+}
+
+LayerFacts::Layouts ConvLayouts(Device* device, ConvDescriptor d) {
+  LayerFacts::Layouts layouts;
+  if (d.quantized()) d.epilogue.bias = Epilogue::Bias::kPerRow;
+  layouts.prefers_nhwc = Multiplexer::PreferredLayout(device, d) == Layout::kNHWC;
+  d.y_layout = Layout::kNHWC;
+  layouts.reads_nchw = Multiplexer::KnowsLayouts(device, d);
+  d.x_layout = Layout::kNHWC;
+  layouts.nhwc = Multiplexer::KnowsLayouts(device, d, &layouts.parts);
+  return layouts;
 }
 
 }  // namespace caffe

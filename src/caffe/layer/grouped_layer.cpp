@@ -1,6 +1,5 @@
 #include "caffe/layer/grouped_layer.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "caffe.pb.h"
@@ -9,12 +8,6 @@
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
-namespace {
-
-// Of neighbouring sizes.
-constexpr int64_t kRatio = 4;
-
-}  // namespace
 
 void GroupedLayer::SetUpGroups(const BlobVec& bottom) {
   const int64_t groups = layer_param().moe_param().experts();
@@ -25,117 +18,141 @@ void GroupedLayer::SetUpGroups(const BlobVec& bottom) {
 }
 
 void GroupedLayer::ResetWeights() {
-  weights_.clear();
-  ops_.clear();
-  made_ = false;
-  rows_ = -1;
+  own_.reset();
+  weights_ = MakeGroupWeights({});
+}
+
+GroupedParts::Weights GroupedLayer::MakeGroupWeights(const WorkRequest& request) const {
+  GroupedParts::Weights weights;
   for (int group = 0; group < groups_; ++group) {
-    weights_.push_back(
-        std::make_shared<OperatorWeights>(WeightSource(group), types().compute, device()));
+    weights.push_back(MakeWeights(WeightSource(group), request));
   }
+  return weights;
 }
 
 void GroupedLayer::ResetOps(int64_t rows, bool backward) {
-  ops_.clear();
-  made_ = false;
-  rows_ = rows;
+  own_.reset();
   backward_ = backward;
-  sizes_.clear();
-  for (int64_t size = 1; size <= rows; size *= kRatio) sizes_.push_back(size);
-  // A group has fewer than kRatio parts of each size but the largest, of which there are fewer in all.
-  parts_.reserve(groups_ * (kRatio - 1) * sizes_.size() + kRatio);
+  // An expert computes an item once.
+  const MOEParameter& parameter = layer_param().moe_param();
+  const int64_t select = parameter.has_select_experts() ? parameter.select_experts() : 1;
+  CAFFE_CHECK(select >= 1, Where(), ": moe_param.select_experts ", select, " is not positive");
+  rows_ = RowParts(groups_, rows, rows / select);
 }
 
-void GroupedLayer::EnsureOps() {
-  if (made_) return;
-  ops_.resize(groups_);
-  for (int group = 0; group < groups_; ++group) {
-    for (const int64_t size : sizes_) {
-      try {
-        auto op = MakeOp(size, backward_, weights_[group]);
-        op->set_forward_only(phase() == TEST && !backward_);
-        ops_[group].push_back(std::move(op));
-      } catch (const Error& error) {
-        CAFFE_THROW(Where(), ": ", error.what());
-      }
+std::unique_ptr<GroupedParts> GroupedLayer::MakeParts(const Epilogue& epilogue,
+                                                      GroupedParts::Weights weights, bool backward,
+                                                      LayoutPair layouts) const {
+  const auto make = [&](int64_t rows, std::shared_ptr<OperatorWeights> of_group) {
+    try {
+      auto op = MakeOp(rows, epilogue, std::move(of_group), backward, layouts);
+      op->set_forward_only(phase() == TEST && !backward);
+      return op;
+    } catch (const Error& error) {
+      CAFFE_THROW(Where(), ": ", error.what());
     }
-  }
-  made_ = true;
+  };
+  return std::make_unique<GroupedParts>(rows_, std::move(weights), make);
+}
+
+GroupedParts& GroupedLayer::EnsureOps() {
+  if (!own_) own_ = MakeParts({}, weights_, backward_, {});
+  return *own_;
 }
 
 void GroupedLayer::PrepareParameters() {
-  EnsureOps();
-  for (int group = 0; group < groups_; ++group) {
-    OperatorWeights& weights = *weights_[group];
-    if (weights.quantized()) weights.SetRanges(BottomRange(0), TopRange(0));
-    try {
-      for (const auto& op : ops_[group]) {
-        workspace().Need(op->workspace_bytes());
-        op->Prepare();
-      }
-      if (ops_[group].empty()) weights.Refresh();
-    } catch (const Error& error) {
-      CAFFE_THROW(Where(), ": expert ", group, ": ", error.what());
-    }
+  GroupedParts& own = EnsureOps();
+  workspace().Need(own.workspace_bytes());
+  for (const auto& weights : weights_) {
+    if (weights->quantized()) weights->SetRanges(BottomRange(0), TopRange(0));
   }
-}
-
-void GroupedLayer::CountMemory(WorkMemory* memory) const {
-  const_cast<GroupedLayer*>(this)->EnsureOps();
-  for (const auto& ops : ops_) {
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (i == 0) {
-        ops[i]->CountMemory(memory);
-      } else {
-        memory->derived += ops[i]->op().prepared_bytes();
-      }
-    }
+  try {
+    own.Prepare();
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
   }
-}
-
-void GroupedLayer::FindParts(const BlobBase& offsets) {
-  const auto* const first = static_cast<const float*>(offsets.host_data());
-  parts_.clear();
-  for (int group = 0; group < groups_; ++group) {
-    auto row = static_cast<int64_t>(first[group]);
-    const int64_t end = group + 1 < groups_ ? static_cast<int64_t>(first[group + 1]) : rows_;
-    CAFFE_CHECK(row >= 0 && row <= end && end <= rows_, Where(), ": the rows of expert ", group,
-                " are from ", row, " to ", end, ", but there are ", rows_);
-    for (size_t size = sizes_.size(); size-- > 0;) {
-      for (; end - row >= sizes_[size]; row += sizes_[size]) parts_.push_back({group, size, row});
-    }
-  }
-}
-
-DevicePtr GroupedLayer::Row(DevicePtr from, int64_t row, const BlobBase& blob) {
-  return from + row * blob.count(1) * static_cast<int64_t>(blob.type().bytes());
-}
-
-Epilogue GroupedLayer::BiasAlong(Epilogue::Bias axis, const OperatorWeights& weights) const {
-  Epilogue epilogue;
-  epilogue.bias = weights.has_bias() ? axis : Epilogue::Bias::kNone;
-  epilogue.bias_type = master_type();
-  return epilogue;
 }
 
 void GroupedLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
-  if (!made_) PrepareParameters();
+  if (!own_) PrepareParameters();
   if (bottom[0]->count() == 0) return;
-  const DevicePtr x = bottom[0]->device_data(), y = top[0]->mutable_device_data();
-  FindParts(*bottom[1]);
-  for (const Part& part : parts_) {
-    WeightedOp::Operands operands;
-    operands.x = Row(x, part.begin, *bottom[0]);
-    operands.y = Row(y, part.begin, *top[0]);
-    operands.workspace = workspace().Need(op(part).workspace_bytes());
-    op(part).Run(operands);
+  GroupedOp::Operands operands{bottom[0], bottom[1], top[0]};
+  operands.workspace = workspace().Need(own_->workspace_bytes());
+  try {
+    own_->Run(operands);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
   }
 }
 
 LayerFacts GroupedLayer::Facts() const {
   LayerFacts facts;
-  facts.host = true;
+  facts.host = !device()->host_accessible();
+  facts.layouts.bottoms = 1;
   return facts;
+}
+
+// The layer alone, with the layer's own operators.
+class GroupedLayer::OwnWork final : public LayerWork {
+ public:
+  OwnWork(GroupedLayer* layer, const BlobVec& bottom, const BlobVec& top)
+      : LayerWork(layer, bottom, top), layer_(layer) {}
+  const char* library() const override { return own().library(); }
+  int64_t workspace_bytes() const override { return own().workspace_bytes(); }
+  void CountMemory(WorkMemory* memory) const override { own().CountMemory(memory); }
+  int64_t parameter_bytes() const override { return own().parameter_bytes(); }
+  std::optional<int64_t> operations() const override { return 2 * own().products(); }
+
+ private:
+  GroupedOp& own() const { return layer_->EnsureOps(); }
+
+  GroupedLayer* layer_;
+};
+
+namespace {
+
+class GroupedWork final : public Work {
+ public:
+  GroupedWork(std::unique_ptr<GroupedOp> op, const WorkRequest& request, const BlobVec& bottom,
+              const BlobVec& top)
+      : op_(std::move(op)),
+        operands_{bottom[0], bottom[1], top[0], request.residual, request.slopes},
+        stages_(static_cast<int64_t>(request.stages.size())) {}
+  const char* library() const override { return op_->library(); }
+  int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  int64_t parameter_bytes() const override { return op_->parameter_bytes(); }
+  std::optional<int64_t> operations() const override {
+    return 2 * op_->products() + stages_ * operands_.y->count();
+  }
+  void CountMemory(WorkMemory* memory) const override { op_->CountMemory(memory); }
+  void Prepare() override { op_->Prepare(); }
+  void Run(DevicePtr workspace) override {
+    operands_.workspace = workspace;
+    op_->Run(operands_);
+  }
+
+ private:
+  std::unique_ptr<GroupedOp> op_;
+  GroupedOp::Operands operands_;
+  int64_t stages_;
+};
+
+}  // namespace
+
+std::unique_ptr<Work> GroupedLayer::MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                             const BlobVec& top) {
+  const bool alone = request.empty() && request.layouts == LayoutPair{};
+  if (alone || bottom[0]->count() == 0) return std::make_unique<OwnWork>(this, bottom, top);
+  // Float kinds share the copies of weights; the codes of quantized ones depend on the top's range.
+  const bool quantized = types().compute.is_quantized();
+  GroupedParts::Weights weights =
+      request.maps.empty() && !quantized ? weights_ : MakeGroupWeights(request);
+  if (quantized) {
+    for (const auto& of_group : weights) SetRanges(request, of_group.get());
+  }
+  return std::make_unique<GroupedWork>(
+      MakeParts(EpilogueOf(request), std::move(weights), false, request.layouts), request, bottom,
+      top);
 }
 
 }  // namespace caffe

@@ -12,13 +12,8 @@ namespace caffe {
 
 std::shared_ptr<OperatorWeights> WeightedLayer::MakeWeights(const WorkRequest& request) const {
   OperatorWeights::Source source = WeightSource();
-  source.maps = request.maps;
-  for (const Epilogue::Stage& stage : request.stages) {
-    if (const auto* activation = std::get_if<Activation>(&stage)) source.activation = *activation;
-  }
-  source.slopes = request.slopes;
   source.pseudo = pseudo_;
-  return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());
+  return OperatorLayer::MakeWeights(std::move(source), request);
 }
 
 void WeightedLayer::SetUpWeights(size_t bottoms) {
@@ -75,14 +70,6 @@ bool WeightedLayer::EnsureOps() {
   }
   made_ = true;
   return !ops_.empty();
-}
-
-Epilogue WeightedLayer::Completed(Epilogue epilogue, Epilogue::Bias axis,
-                                  const OperatorWeights& weights) const {
-  epilogue.bias = weights.has_bias() ? axis : Epilogue::Bias::kNone;
-  epilogue.bias_type = master_type();
-  if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = axis;
-  return epilogue;
 }
 
 void WeightedLayer::PrepareParameters() {
@@ -198,30 +185,16 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
   }
   CAFFE_CHECK(bottom.size() == 1 && top.size() == 1, Where(), ": ", bottom.size(), " bottoms and ",
               top.size(), " tops; fusing later layers, and layouts, need one of each");
-  Epilogue epilogue;
-  epilogue.stages = request.stages;
-  if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;
   if (SharesOperators()) weights_ = other_->weights_;
   // Float kinds share the copies of weights; the codes of quantized ones depend on the top's range.
   std::shared_ptr<OperatorWeights> weights =
       request.maps.empty() && !weights_[0]->quantized() ? weights_[0] : MakeWeights(request);
   if (weights->quantized()) {
-    const auto range = [this](const BlobRange& of) {
-      return Observed(types().out, {of}, 0, "top");
-    };
-    const QuantRange in = BottomRange(0), out = range(request.top_range);
-    if (const ResidualSum* sum = epilogue.sum()) {
-      const WorkRequest::SumRanges& ranges = *request.sum_ranges;
-      const QuantRange own = range(ranges.own);
-      weights->SetSum(
-          CodeSum::Make(own, range(ranges.residual), sum->coefficient, range(ranges.sum), out));
-      weights->SetRanges(in, own);
-    } else {
-      weights->SetRanges(in, out);
-    }
+    SetRanges(request, weights.get());
     if (request.maps.empty()) work_weights_ = weights;
   }
-  std::unique_ptr<WeightedOp> op = MakeOp(epilogue, std::move(weights), false, request.layouts);
+  std::unique_ptr<WeightedOp> op =
+      MakeOp(EpilogueOf(request), std::move(weights), false, request.layouts);
   if (!op) return std::make_unique<OwnWork>(this, bottom, top);  // an empty shape
   op->set_forward_only(phase() == TEST);
   return std::make_unique<WeightedWork>(std::move(op), request, bottom[0], top[0]);

@@ -5,7 +5,6 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -53,33 +52,13 @@ std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
                                                 std::shared_ptr<OperatorWeights> weights,
                                                 bool backward, LayoutPair layouts) const {
   if (ShapeCount(input_) == 0) return nullptr;
-  ConvDescriptor d = Descriptor();
+  ConvDescriptor d = setup_.Descriptor(input_, types());
   d.x_layout = layouts.x;
   d.y_layout = layouts.y;
   d.y_pitch = layouts.y_pitch;
   d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
   d.backward_data = d.backward_weights = backward && !weights->quantized();
   return std::make_unique<WeightedConv>(device(), d, std::move(weights));
-}
-
-// Without epilogue and backward passes.
-ConvDescriptor Convolution::Descriptor() const {
-  ConvDescriptor d;
-  d.batch = ShapeCount(input_, 0, setup_.axis);
-  d.in_channels = setup_.channels;
-  d.out_channels = setup_.outputs;
-  d.group = setup_.group;
-  d.in = types().in;
-  d.out = types().out;
-  const ConvWindow& window = setup_.window;
-  if (setup_.spatial_axes() == 0) {
-    // Without spatial axes the convolution has one axis of a single position.
-    d.geometry.input = d.geometry.kernel = {1};
-  } else {
-    d.geometry = {Shape(input_.begin() + setup_.axis + 1, input_.end()), window.kernel,
-                  window.stride, window.pad, window.dilation};
-  }
-  return d;
 }
 
 void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -114,14 +93,14 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
 }
 
 int64_t Convolution::input_rows() const {
-  ConvDescriptor d = Descriptor();
+  ConvDescriptor d = setup_.Descriptor(input_, types());
   d.geometry.Normalize();
   return d.batch * d.geometry.output_count();
 }
 
 void Convolution::GatherRows(const std::vector<float>& values, int64_t group,
                              const std::vector<int64_t>& rows, float* to) const {
-  const ConvDescriptor d = Descriptor();
+  const ConvDescriptor d = setup_.Descriptor(input_, types());
   ConvGeometry g = d.geometry;
   g.Normalize();
   const Shape output = g.output();
@@ -165,13 +144,7 @@ LayerFacts Convolution::Facts() const {
   facts.weighted = std::move(weighted);
   const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
   if (images && ShapeCount(input_) > 0) {
-    ConvDescriptor d = Descriptor();
-    if (d.quantized()) d.epilogue.bias = Epilogue::Bias::kPerRow;
-    facts.layouts.prefers_nhwc = Multiplexer::PreferredLayout(device(), d) == Layout::kNHWC;
-    d.y_layout = Layout::kNHWC;
-    facts.layouts.reads_nchw = Multiplexer::KnowsLayouts(device(), d);
-    d.x_layout = Layout::kNHWC;
-    facts.layouts.nhwc = Multiplexer::KnowsLayouts(device(), d, &facts.layouts.parts);
+    facts.layouts = ConvLayouts(device(), setup_.Descriptor(input_, types()));
   }
   return facts;
 }

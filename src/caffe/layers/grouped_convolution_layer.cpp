@@ -57,25 +57,43 @@ void GroupedConvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   ResetOps(ShapeCount(input_) > 0 ? input_[0] : 0, phase() == TRAIN && types().compute.is_float());
 }
 
-std::unique_ptr<WeightedOp> GroupedConvolution::MakeOp(
-    int64_t rows, bool backward, std::shared_ptr<OperatorWeights> weights) const {
-  ConvDescriptor d;
-  d.batch = rows;
-  d.in_channels = setup_.channels;
-  d.out_channels = setup_.outputs;
-  d.group = setup_.group;
-  d.in = types().in;
-  d.out = types().out;
-  const ConvWindow& window = setup_.window;
-  if (setup_.spatial_axes() == 0) {
-    d.geometry.input = d.geometry.kernel = {1};
-  } else {
-    d.geometry = {Shape(input_.begin() + 2, input_.end()), window.kernel, window.stride, window.pad,
-                  window.dilation};
-  }
-  d.epilogue = BiasAlong(Epilogue::Bias::kPerRow, *weights);
+std::unique_ptr<WeightedOp> GroupedConvolution::MakeOp(int64_t rows, const Epilogue& epilogue,
+                                                       std::shared_ptr<OperatorWeights> weights,
+                                                       bool backward, LayoutPair layouts) const {
+  ConvDescriptor d = Descriptor(rows);
+  d.x_layout = layouts.x;
+  d.y_layout = layouts.y;
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
   d.backward_data = d.backward_weights = backward;
   return std::make_unique<WeightedConv>(device(), d, std::move(weights));
+}
+
+ConvDescriptor GroupedConvolution::Descriptor(int64_t rows) const {
+  Shape input = input_;
+  input[0] = rows;
+  return setup_.Descriptor(input, types());
+}
+
+LayerFacts GroupedConvolution::Facts() const {
+  LayerFacts facts = GroupedLayer::Facts();
+  LayerFacts::Stages stages;
+  stages.channels = setup_.outputs;
+  stages.folds = stages.sums = stages.activates = true;
+  stages.curves = types().compute.is_float();
+  facts.own_stages = stages;
+  if (setup_.spatial_axes() == 0 || sizes().empty()) return facts;
+  // Each size has a library of its own.
+  LayerFacts::Layouts all = ConvLayouts(device(), Descriptor(sizes().back()));
+  for (const int64_t rows : sizes()) {
+    const LayerFacts::Layouts one = ConvLayouts(device(), Descriptor(rows));
+    all.nhwc &= one.nhwc;
+    all.reads_nchw &= one.reads_nchw;
+  }
+  all.prefers_nhwc &= all.nhwc;
+  all.parts = false;
+  all.bottoms = facts.layouts.bottoms;
+  facts.layouts = all;
+  return facts;
 }
 
 void GroupedConvolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -86,7 +104,7 @@ void GroupedConvolution::Backward(const BlobVec& top, const std::vector<bool>& p
     ResetOps(input_[0], true);
     PrepareParameters();
   }
-  for (const Part& part : parts()) {
+  for (const RowParts::Part& part : parts()) {
     auto& own = static_cast<WeightedConv&>(op(part));
     ConvOp& conv = own.conv();
     ConvGradients gradients = own.Gradients(workspace().Need(conv.workspace_bytes()));

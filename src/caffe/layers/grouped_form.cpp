@@ -76,12 +76,13 @@ std::string WhyNotGrouped(const std::vector<LayerParameter>& layers) {
   return "";
 }
 
-void MakeGrouped(const std::vector<const LayerParameter*>& experts, const std::string& offsets,
-                 LayerParameter* layer) {
+void MakeGrouped(const std::vector<const LayerParameter*>& experts, int64_t select,
+                 const std::string& offsets, LayerParameter* layer) {
   if (!HasGroupedForm(*layer)) return;
   layer->set_type(GroupedTypes().at(layer->type()));
   layer->add_bottom(offsets);
   layer->mutable_moe_param()->set_experts(static_cast<int64_t>(experts.size()));
+  layer->mutable_moe_param()->set_select_experts(select);
   const int blobs = GroupedBlobs(*layer);
   layer->clear_param();
   for (const LayerParameter* expert : experts) {

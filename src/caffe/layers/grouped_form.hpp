@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,10 @@ class LayerParameter;
 // Why these layers cannot; empty if they can.
 std::string WhyNotGrouped(const std::vector<LayerParameter>& layers);
 // Changes a layer to its grouped form, if it has one. `experts` are the layers of the experts, of which
-// learning rates are taken; `offsets` is the blob with the first row of each expert.
-void MakeGrouped(const std::vector<const LayerParameter*>& experts, const std::string& offsets,
-                 LayerParameter* layer);
+// learning rates are taken; `select` of them compute each item; `offsets` is the blob with the first
+// row of each expert.
+void MakeGrouped(const std::vector<const LayerParameter*>& experts, int64_t select,
+                 const std::string& offsets, LayerParameter* layer);
 // The number of blobs of one expert in a grouped layer; 0 for other layers.
 int GroupedBlobs(const LayerParameter& layer);
 

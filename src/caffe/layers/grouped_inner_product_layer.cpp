@@ -53,8 +53,9 @@ void GroupedInnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (backward()) MakeBackward();
 }
 
-std::unique_ptr<WeightedOp> GroupedInnerProduct::MakeOp(
-    int64_t rows, bool, std::shared_ptr<OperatorWeights> weights) const {
+std::unique_ptr<WeightedOp> GroupedInnerProduct::MakeOp(int64_t rows, const Epilogue& epilogue,
+                                                        std::shared_ptr<OperatorWeights> weights,
+                                                        bool, LayoutPair) const {
   GemmDescriptor d;
   d.m = rows;
   d.n = n_;
@@ -63,7 +64,7 @@ std::unique_ptr<WeightedOp> GroupedInnerProduct::MakeOp(
   d.trans_b = weights->quantized() || !transpose_;
   d.in = types().in;
   d.out = types().out;
-  d.epilogue = BiasAlong(Epilogue::Bias::kPerColumn, *weights);
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights);
   // Float weights are not prepared: each size would have a copy of its own.
   return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
 }
@@ -101,7 +102,7 @@ void GroupedInnerProduct::Backward(const BlobVec& top, const std::vector<bool>& 
   if (bottom[0]->count() == 0) return;
   if (backward_data_.empty()) MakeBackward();
   EnsureOps();
-  for (const Part& part : parts()) {
+  for (const RowParts::Part& part : parts()) {
     const DevicePtr y_diff = Row(top[0]->device_diff(), part.begin, *top[0]);
     const int first = part.group * per_group();
     if (param_propagate_down(first)) {
@@ -124,6 +125,16 @@ void GroupedInnerProduct::Backward(const BlobVec& top, const std::vector<bool>& 
       op_data.Run(product);
     }
   }
+}
+
+LayerFacts GroupedInnerProduct::Facts() const {
+  LayerFacts facts = GroupedLayer::Facts();
+  LayerFacts::Stages stages;
+  stages.channels = n_;
+  stages.folds = stages.activates = true;
+  stages.sums = stages.curves = types().compute.is_float();
+  facts.own_stages = stages;
+  return facts;
 }
 
 void RegisterGroupedInnerProductLayer(LayerRegistry& registry) {

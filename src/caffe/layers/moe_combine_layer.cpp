@@ -59,6 +59,9 @@ void MOECombine::Backward(const BlobVec& top, const std::vector<bool>& propagate
 LayerFacts MOECombine::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
+  // A row of elements in any order is one of the top.
+  facts.layouts.any = true;
+  facts.layouts.bottoms = 1;
   return facts;
 }
 

@@ -42,6 +42,9 @@ void MOEGather::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 LayerFacts MOEGather::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
+  // A row of elements in any order is one of the top.
+  facts.layouts.any = true;
+  facts.layouts.bottoms = 1;
   // In float nets the top is observed only if the experts are grouped.
   facts.range =
       types().compute.is_quantized() ? LayerFacts::Range::kCarried : LayerFacts::Range::kSame;

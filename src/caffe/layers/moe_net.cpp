@@ -167,6 +167,7 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
     gathered.push_back(Concat("gathered", i));
     Add(Concat("gather", i), "MOEGather", {inputs[i], "rows", "slots"}, {gathered[i]});
   }
+  const int64_t select = parameter_.has_select_experts() ? parameter_.select_experts() : experts_;
   const NestedLayers& net = nets_[0];
   std::vector<LayerParameter> layers = net.WithPrefix("expert");
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -177,7 +178,7 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
     }
     std::vector<const LayerParameter*> of_experts;
     for (const NestedLayers& other : nets_) of_experts.push_back(&other.layers()[i]);
-    MakeGrouped(of_experts, "offsets", &layer);
+    MakeGrouped(of_experts, select, "offsets", &layer);
     *sub_.net->add_layer() = layer;
   }
   for (int e = 0; e < static_cast<int>(experts_); ++e) {

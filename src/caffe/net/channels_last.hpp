@@ -33,8 +33,8 @@ void ForEachArray(const std::vector<int>& bottoms, const Step& step, Layout layo
     }
   };
   convert(step.before);
-  if (step.layouts.x == layout) {
-    for (int id : bottoms) use(id, false);
+  for (size_t b = 0; b < bottoms.size(); ++b) {
+    if (step.bottom_layout(b) == layout) use(bottoms[b], false);
   }
   if (step.layouts.y == layout) {
     for (int id : step.summands) use(id, false);

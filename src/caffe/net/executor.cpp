@@ -134,7 +134,9 @@ Executor::~Executor() = default;
 std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   const Node& node = wiring_.nodes[step.nodes[0]];
   BlobVec bottom, top;
-  for (int id : node.bottom_ids) bottom.push_back(Array(id, step.layouts.x));
+  for (size_t b = 0; b < node.bottom_ids.size(); ++b) {
+    bottom.push_back(Array(node.bottom_ids[b], step.bottom_layout(b)));
+  }
   for (int id : step.tops) top.push_back(Array(id, step.layouts.y));
   if (!step.chain.empty()) {
     for (int id : step.summands) bottom.push_back(Array(id, step.layouts.y));
@@ -333,7 +335,7 @@ void Executor::RepeatStep(int index) {
   // The arrays in kNHWC have the bytes of others now, or none.
   std::vector<Conversion> before, after;
   for (size_t i = 0; i < read.size(); ++i) {
-    if ((i < bottoms ? step.layouts.x : step.layouts.y) == Layout::kNHWC) {
+    if ((i < bottoms ? step.bottom_layout(i) : step.layouts.y) == Layout::kNHWC) {
       before.push_back({read[i], Layout::kNHWC});
     }
   }
@@ -443,7 +445,8 @@ void Executor::MakeSegments() {
         }
       };
       converts(step.before);
-      for (int id : wiring_.nodes[step.nodes[0]].bottom_ids) reads(Array(id, step.layouts.x));
+      const std::vector<int>& bottoms = wiring_.nodes[step.nodes[0]].bottom_ids;
+      for (size_t b = 0; b < bottoms.size(); ++b) reads(Array(bottoms[b], step.bottom_layout(b)));
       for (int id : step.summands) reads(Array(id, step.layouts.y));
       for (int id : step.tops) targets.push_back(Array(id, step.layouts.y));
       converts(step.after);

@@ -78,7 +78,9 @@ class LayoutChooser {
     const LayerFacts::Layouts& can = first.facts.layouts;
     const bool converts = first.types.in != first.types.out;
     if (!options_.fuse || (converts && !can.any) || first.bottoms.empty()) return {};
-    const bool there = std::any_of(first.bottoms.begin(), first.bottoms.end(),
+    const int bottoms = static_cast<int>(first.bottoms.size());
+    const int laid_out = can.bottoms < 0 ? bottoms : can.bottoms;
+    const bool there = std::any_of(first.bottoms.begin(), first.bottoms.begin() + laid_out,
                                    [this](int id) { return Has(id, Layout::kNHWC); });
     if (!step.chain.empty()) {
       const bool nhwc = there && (step.chain.channels == 1 || step.chain.axis == 1);
@@ -98,10 +100,13 @@ class LayoutChooser {
   void Choose(Step* step) {
     const PlanNode& first = nodes_[step->nodes[0]];
     step->layouts = LayoutsOf(*step);
+    step->laid_out = first.facts.layouts.bottoms;
     // A layer alone runs its own kernel, if it has one for the layout.
     const bool own = step->layouts.y == Layout::kNCHW || first.facts.layouts.any;
     if (!step->fused() && own) step->chain = {};
-    for (const int id : first.bottoms) Need(id, step->layouts.x, &step->before);
+    for (size_t b = 0; b < first.bottoms.size(); ++b) {
+      Need(first.bottoms[b], step->bottom_layout(b), &step->before);
+    }
     for (const int id : step->summands) Need(id, step->layouts.y, &step->before);
     for (size_t t = 0; t < step->tops.size(); ++t) {
       const int top = step->tops[t];

@@ -96,8 +96,8 @@ class PseudoTops {
   }
 
   void FindInnerTops(int first) {
-    const auto& weighted = facts_[first].weighted;
-    if (!weighted || nodes_[first].top.size() != 1) return;
+    const LayerFacts::Stages* const stages = facts_[first].stages();
+    if (!stages || nodes_[first].top.size() != 1) return;
     int last = first;
     for (bool ends = false; !ends;) {
       const int id = nodes_[last].top_ids[0], next = OnlyReader(last, id);
@@ -111,7 +111,7 @@ class PseudoTops {
       const Kind kind = facts.pointwise ? facts.pointwise->kind : Kind::kNone;
       ends = kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip ||
              kind == Kind::kPReLU;
-      if (!(maps && weighted->folds) && !(ends && weighted->activates)) return;
+      if (!(maps && stages->folds) && !(ends && stages->activates)) return;
       inner_.insert({last, id});
       last = next;
     }

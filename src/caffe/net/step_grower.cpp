@@ -116,27 +116,28 @@ class StepGrower {
   const std::vector<int>& step_of_;
 };
 
-// From a layer with weights: maps are folded into these, sums and activations join the epilogue.
-class WeightedGrower final : public StepGrower {
+// From a layer with an epilogue: maps are folded into its weights, sums and activations join the
+// epilogue.
+class EpilogueGrower final : public StepGrower {
  public:
   using StepGrower::StepGrower;
 
  private:
-  bool Begin() override { return first().bottoms.size() == 1 && first().tops.size() == 1; }
+  bool Begin() override { return first().tops.size() == 1; }
 
   bool Add(int next) override {
     return AddAffine(nodes_[next]) || AddPointwise(nodes_[next]) || AddSum(next);
   }
 
-  const LayerFacts::Weighted& weighted() const { return *first().facts.weighted; }
+  const LayerFacts::Stages& stages() const { return *first().facts.stages(); }
 
   bool AddAffine(const PlanNode& node) {
     const auto& affine = node.facts.affine;
-    if (!affine || !weighted().folds || !step_.stages.empty() || node.bottoms.size() != 1) {
+    if (!affine || !stages().folds || !step_.stages.empty() || node.bottoms.size() != 1) {
       return false;
     }
     if (affine->channels != 1 &&
-        (affine->channels != weighted().channels || affine->axis != weighted().axis)) {
+        (affine->channels != stages().channels || affine->axis != stages().axis)) {
       return false;
     }
     step_.maps.push_back(*affine);
@@ -151,14 +152,14 @@ class WeightedGrower final : public StepGrower {
     const Kind kind = pointwise->kind;
     const bool piecewise_linear =
         kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip || kind == Kind::kPReLU;
-    if (!weighted().activates || !(piecewise_linear || weighted().curves) || has_activation_) {
+    if (!stages().activates || !(piecewise_linear || stages().curves) || has_activation_) {
       return false;
     }
     // Behind a sum of codes, see Epilogue::Check.
     if (InCodes() && !step_.summands.empty() && pointwise != kPlainReLU) return false;
     if (node.facts.slopes) {
       // Slopes for each channel lie along axis 1.
-      if (node.facts.slopes->count() > 1 && weighted().axis != 1) return false;
+      if (node.facts.slopes->count() > 1 && stages().axis != 1) return false;
       step_.slopes = node.facts.slopes;
     }
     step_.stages.push_back(*pointwise);
@@ -169,14 +170,14 @@ class WeightedGrower final : public StepGrower {
   bool AddSum(int next) {
     const PlanNode& node = nodes_[next];
     const auto& sum = node.facts.sum;
-    if (!sum || !weighted().sums || !step_.stages.empty() || node.bottoms.size() != 2) return false;
+    if (!sum || !stages().sums || !step_.stages.empty() || node.bottoms.size() != 2) return false;
     const std::vector<int> others = OtherOperands(next);
     if (others.empty()) return false;
     const int own = OwnOperand(node);
     const double scale = sum->coefficients[own];
     if (scale != 1) {
       // The codes of the sum's bottom would have another scale.
-      if (!weighted().folds || InCodes()) return false;
+      if (!stages().folds || InCodes()) return false;
       step_.maps.push_back(Affine::Constant(scale, 0));
     }
     step_.summands = others;
@@ -297,8 +298,8 @@ Step GrowStep(const std::vector<PlanNode>& nodes, const PlanOptions& options,
   if (nodes[first].facts.normalized && options.trained.count(first)) {
     return TrainedGrower(nodes, options, step_of, first).Grow();
   }
-  const bool weighted = nodes[first].facts.weighted.has_value();
-  if (options.fuse && weighted) return WeightedGrower(nodes, options, step_of, first).Grow();
+  const bool epilogue = nodes[first].facts.stages() != nullptr;
+  if (options.fuse && epilogue) return EpilogueGrower(nodes, options, step_of, first).Grow();
   if (options.fuse) return ChainGrower(nodes, options, step_of, first).Grow();
   Step step;
   step.nodes = {first};

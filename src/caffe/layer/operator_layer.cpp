@@ -1,0 +1,48 @@
+#include "caffe/layer/operator_layer.hpp"
+
+#include <utility>
+
+namespace caffe {
+
+std::shared_ptr<OperatorWeights> OperatorLayer::MakeWeights(OperatorWeights::Source source,
+                                                            const WorkRequest& request) const {
+  source.maps = request.maps;
+  for (const Epilogue::Stage& stage : request.stages) {
+    if (const auto* activation = std::get_if<Activation>(&stage)) source.activation = *activation;
+  }
+  source.slopes = request.slopes;
+  return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());
+}
+
+Epilogue OperatorLayer::EpilogueOf(const WorkRequest& request) {
+  Epilogue epilogue;
+  epilogue.stages = request.stages;
+  if (request.slopes && request.slopes->count() > 1) epilogue.slopes = Epilogue::Bias::kPerRow;
+  return epilogue;
+}
+
+void OperatorLayer::SetRanges(const WorkRequest& request, OperatorWeights* weights) const {
+  const auto range = [this](const BlobRange& of) { return Observed(types().out, {of}, 0, "top"); };
+  const QuantRange in = BottomRange(0), out = range(request.top_range);
+  for (const Epilogue::Stage& stage : request.stages) {
+    const auto* sum = std::get_if<ResidualSum>(&stage);
+    if (!sum) continue;
+    const WorkRequest::SumRanges& ranges = *request.sum_ranges;
+    const QuantRange own = range(ranges.own);
+    weights->SetSum(
+        CodeSum::Make(own, range(ranges.residual), sum->coefficient, range(ranges.sum), out));
+    weights->SetRanges(in, own);
+    return;
+  }
+  weights->SetRanges(in, out);
+}
+
+Epilogue OperatorLayer::Completed(Epilogue epilogue, Epilogue::Bias axis,
+                                  const OperatorWeights& weights) const {
+  epilogue.bias = weights.has_bias() ? axis : Epilogue::Bias::kNone;
+  epilogue.bias_type = master_type();
+  if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = axis;
+  return epilogue;
+}
+
+}  // namespace caffe

@@ -1,0 +1,40 @@
+#include "caffe/layer/row_parts.hpp"
+
+#include <algorithm>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+namespace {
+
+// Of neighbouring sizes.
+constexpr int64_t kRatio = 4;
+
+}  // namespace
+
+RowParts::RowParts(int groups, int64_t rows, int64_t most) : groups_(groups), rows_(rows) {
+  for (int64_t size = 1; size <= std::min(rows, std::max<int64_t>(most, 1)); size *= kRatio) {
+    sizes_.push_back(size);
+  }
+  if (sizes_.empty()) return;
+  // A group has fewer than kRatio parts of each size but the largest.
+  const auto smaller = static_cast<int64_t>(sizes_.size()) - 1;
+  parts_.reserve(groups * (kRatio - 1) * smaller + rows / sizes_.back());
+}
+
+const std::vector<RowParts::Part>& RowParts::Find(const BlobBase& offsets) {
+  const auto* const first = static_cast<const float*>(offsets.host_data());
+  parts_.clear();
+  for (int group = 0; group < groups_; ++group) {
+    auto row = static_cast<int64_t>(first[group]);
+    const int64_t end = group + 1 < groups_ ? static_cast<int64_t>(first[group + 1]) : rows_;
+    CAFFE_CHECK(row >= 0 && row <= end && end <= rows_, "the rows of expert ", group, " are from ",
+                row, " to ", end, " in blob ", offsets.name(), ", but there are ", rows_);
+    for (size_t size = sizes_.size(); size-- > 0;) {
+      for (; end - row >= sizes_[size]; row += sizes_[size]) parts_.push_back({group, size, row});
+    }
+  }
+  return parts_;
+}
+
+}  // namespace caffe
