@@ -4,6 +4,9 @@
 #include "epilogue/residual_code.h"
 #define LONG_SUMS (WIDE || CODE_BYTES == 2)
 #include "math/channel_factor.h"
+#if ROW_GROUPS
+#include "math/row_groups.h"
+#endif
 #if RESIDUAL
 #include "epilogue/sum_factor.h"
 #endif
@@ -17,8 +20,10 @@
 // are read at once; they belong to one position), POINTWISE (1: rows of x are rows of y's),
 // CODE_BYTES, WIDE (1: sums of 64 bits), SLOPE (1: factors of their own below 0), RESIDUAL (1: the
 // sum with a residual follows, whose rows are y_row elements apart; 2: also ReLU), OUT_VECTOR
-// (bytes of y that are written at once). Steps of A and B are read LEAD steps before their
-// products. With warpgroups and four steps in memory products overlap with those of the next step.
+// (bytes of y that are written at once), ROW_GROUPS (groups of items, see math/row_groups.h, each
+// of which has weights and factors of its own, those of `channels` channels; 0: no such groups).
+// Steps of A and B are read LEAD steps before their products. With warpgroups and four steps in
+// memory products overlap with those of the next step.
 #define OVERLAP (MATRIX_UNITS == 2 && CODE_BYTES == 1 && STAGES >= 4)
 #define LEAD (STAGES - 1 - OVERLAP)
 // On processors unrolled loops take too long to compile.
@@ -166,12 +171,12 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
        ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h), ARG(i32, stride_w),
        ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, dilation_h), ARG(i32, dilation_w),
        ARG(i32, pixel), ARG(i32, group_bytes), ARG(i32, depth), ARG(i32, packed_depth),
-       ARG(i32, group_out), ARG(i32, y_row), ARG(i32, column_tiles), ARG(u32, padding),
-       ARG(i32, low), ARG(i32, high_bound), IN(MItype, x), IN(MItype, weights), IN(i64, bias),
-       IN(i32, multiplier), IN(i32, shift), IN(i32, negative_multiplier),
-       IN(i32, negative_shift), IN(MOtype, residual), ARG(i32, factor), ARG(i32, residual_factor),
-       ARG(i32, sum_shift), ARG(i32, sum_low), ARG(i32, sum_high), ARG(i32, relu),
-       ARG(Requant, rescale), OUT(MOtype, y)) {
+       ARG(i32, group_out), ARG(i32, channels), ARG(i32, y_row), ARG(i32, column_tiles),
+       ARG(u32, padding), ARG(i32, low), ARG(i32, high_bound), IN(f32, offsets), IN(MItype, x),
+       IN(MItype, weights), IN(i64, bias), IN(i32, multiplier), IN(i32, shift),
+       IN(i32, negative_multiplier), IN(i32, negative_shift), IN(MOtype, residual),
+       ARG(i32, factor), ARG(i32, residual_factor), ARG(i32, sum_shift), ARG(i32, sum_low),
+       ARG(i32, sum_high), ARG(i32, relu), ARG(Requant, rescale), OUT(MOtype, y)) {
 #if MATRIX_UNITS == 2
   LOCAL_DYNAMIC(u8, memory);
 #else
@@ -179,9 +184,16 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #endif
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
-  const i32 row0 = row_tile * TILE_M;
-  const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
   const i32 group = (i32)GROUP_ID(2);
+#if ROW_GROUPS
+  FIND_ROW_TILE(found, row_tile, TILE_M, out_height * out_width, rows)
+  if (found.begin == found.end) return;
+  const i32 row0 = found.begin, end_row = found.end;
+  const i32 channel0 = found.group * channels + group * group_out;
+#else
+  const i32 row0 = row_tile * TILE_M, end_row = rows, channel0 = group * group_out;
+#endif
+  const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
   const i32 warp_col = warp % WARPS_N * (TILE_N / WARPS_N);
   // The rows of A whose vectors this item copies, always the same ones.
   const i32 vector = t % VECTORS * VECTOR;
@@ -194,7 +206,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
     const i32 image = line / out_height;
     const i32 h = (line - image * out_height) * stride_h - pad_h;
     left[l] = (row - line * out_width) * stride_w - pad_w;
-    top[l] = row < rows ? h : -(1 << 28);
+    top[l] = row < end_row ? h : -(1 << 28);
     base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;
   }
   // The tap of the vector, and its place among the channels.
@@ -259,7 +271,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
         const i32 r = t / VECTORS + l * (ITEMS / VECTORS);
 #if POINTWISE
-        const i32 inside = used && row0 + r < rows;
+        const i32 inside = used && row0 + r < end_row;
         const i64 at = (i64)(row0 + r) * pixel + k;
 #else
         const i32 h = top[l] + down, w = left[l] + right;
@@ -286,7 +298,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
         LOCAL_PTR u8* to = memory + stage + TILE_M * TILE_K + TILE_AT(r, chunk);
         if (channel < group_out && at < packed_depth) {
           GLOBAL const u8* source =
-              BYTES_AT(weights, 0) + (i64)(group * group_out + channel) * packed_depth + at;
+              BYTES_AT(weights, 0) + (i64)(channel0 + channel) * packed_depth + at;
           COPY_CHUNK(to, source);
         } else {
           REPEAT for (i32 i = 0; i < 16; i += 4) *(LOCAL_PTR u32*)(to + i) = 0;
@@ -298,7 +310,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       flags = (LOCAL_PTR i32*)(memory + s % STAGES * STAGE_BYTES);
       if (t < 2) flags[t] = 0;
       if (own_channel < group_out) {
-        const i32 channel = group * group_out + own_channel;
+        const i32 channel = channel0 + own_channel;
         own = channel_factor(LOAD(i64, bias, channel), LOAD(i32, multiplier, channel),
                              LOAD(i32, shift, channel), own_zero, MOST_SUM,
                              low >= 0 || own_zero == 0);
@@ -437,7 +449,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       REPEAT for (i32 down = 0; down < 2; ++down) {
         const i32 row = ROW_OF(warp, i) + lane / 4 + down * 8;
         load_run(added[i][down], source + ((i64)row * y_row + run) * CODE_BYTES,
-                 row0 + row < rows ? bytes : 0, source_aligned);
+                 row0 + row < end_row ? bytes : 0, source_aligned);
       }
     }
 #endif
@@ -461,7 +473,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
         }
         ROLLED for (i32 e = 0; e < WORD_SUMS; ++e) {
           const i32 at = col0 + run + word * WORD_CODES + e / (2 * PARTS_M);
-          const i32 channel = group * group_out + (at < group_out ? at : group_out - 1);
+          const i32 channel = channel0 + (at < group_out ? at : group_out - 1);
           const Sum v = with_bias(waiting[e * ITEMS + t], LOAD(i64, bias, channel));
           const i32 m = LOAD(i32, multiplier, channel), n = LOAD(i32, shift, channel);
 #if SLOPE
@@ -495,7 +507,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       REPEAT for (i32 down = 0; down < 2; ++down) {
         const i32 row = ROW_OF(warp, i) + lane / 4 + down * 8;
         store_run(target + ((i64)row * y_row + run) * CODE_BYTES, codes[i][down],
-                  row0 + row < rows ? bytes : 0, aligned);
+                  row0 + row < end_row ? bytes : 0, aligned);
       }
     }
   }

@@ -215,9 +215,10 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
     }
   }
   if (path == "quant/vector_product") {
-    for (const int64_t rows : {1, 4}) {
+    for (const int64_t rows : {1, 4, 12}) {
       GemmDescriptor d;
       d.in = d.out = kQuant8;
+      d.row_groups = rows == 12 ? 16 : 0;
       d.trans_b = true;
       d.epilogue.bias = Epilogue::Bias::kPerColumn;
       d.m = rows;
@@ -243,8 +244,12 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         d.epilogue.bias = Epilogue::Bias::kPerRow;
         if (channels == 24) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
         if (channels == 64) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
-        d.Normalize();
-        MatrixConvolutionLibrary().make(&device, d);
+        for (const int64_t groups : {0, 16}) {
+          if (groups > 0 && depthwise) continue;
+          d.row_groups = groups;
+          d.Normalize();
+          MatrixConvolutionLibrary().make(&device, d);
+        }
       }
     }
   }

@@ -27,6 +27,10 @@ struct ConvDescriptor {
   // The elements from one position of a y in kNHWC to the next, if y is a part of the channels of a
   // larger array; 0: out_channels. Then there is only a forward pass, without a residual.
   int64_t y_pitch = 0;
+  // 0, or groups of items that have weights, bias, slopes and factors of codes of their own: arrays of
+  // all groups, one after the other, and ConvArguments::offsets. Then there is only a forward
+  // pass. Prepare makes the weights of one group.
+  int64_t row_groups = 0;
   // A bias has out_channels elements; every kind except kNone means one per channel.
   Epilogue epilogue;
   // Quantized types have a forward pass only, and always a bias.
@@ -63,6 +67,9 @@ struct ConvArguments {
   EpilogueOperands epilogue = {};
   const QuantArguments* quant = nullptr;  // for quantized types, and for these only
   DevicePtr workspace = {};
+  // For row_groups: f32 [row_groups + 1] on the device, the first item of each group. The first one
+  // is 0, and items from the last one on belong to the last group.
+  DevicePtr offsets = {};
 };
 
 // The operands of the backward passes; each pass uses those that it reads and writes.

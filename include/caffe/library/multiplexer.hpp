@@ -31,6 +31,10 @@ class Multiplexer {
   static bool KnowsLayouts(Device* device, const ConvDescriptor& descriptor,
                            bool* knows_pitch = nullptr);
 
+  // Whether a library computes a descriptor with `row_groups`; without them there is always one.
+  static bool KnowsRowGroups(Device* device, const GemmDescriptor& descriptor);
+  static bool KnowsRowGroups(Device* device, const ConvDescriptor& descriptor);
+
   // The libraries that support the descriptor, in order of preference.
   static std::vector<std::string> GemmLibraries(Device* device, const GemmDescriptor& descriptor);
   static std::vector<std::string> ConvolutionLibraries(Device* device,

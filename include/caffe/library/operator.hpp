@@ -20,7 +20,8 @@ class Operator {
   // The most bytes of workspace that a call needs. The workspace begins at the start of its buffer.
   virtual int64_t workspace_bytes() const { return 0; }
   // Bytes of the weights in the operator's own form: widened, packed, transformed. 0 if it uses the
-  // weights unchanged.
+  // weights unchanged. With groups of rows: of one group. Those of all groups follow each other, and
+  // Prepare is called for each.
   virtual int64_t prepared_bytes() const { return 0; }
   // Converts the weights to that form. Call it before the first call that needs them and after each
   // change of the weights, not inside a forward. Does nothing if prepared_bytes() is 0.

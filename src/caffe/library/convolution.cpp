@@ -24,6 +24,7 @@ std::string ConvDescriptor::name() const {
     text += Concat(" ", LayoutName(x_layout), "/", LayoutName(y_layout));
     if (y_pitch) text += Concat(" pitch ", y_pitch);
   }
+  if (row_groups) text += Concat(" row groups ", row_groups);
   return text;
 }
 
@@ -50,6 +51,8 @@ void ConvDescriptor::Normalize() {
               "convolution ", name(),
               ": a pitch is at least the number of channels, and belongs to ",
               "forward passes in NHWC without a residual");
+  CAFFE_CHECK(row_groups >= 0 && (row_groups == 0 || (!backward_data && !backward_weights)),
+              "convolution ", name(), ": groups of rows belong to forward passes");
   if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = Epilogue::Bias::kPerRow;
   epilogue.Check("convolution " + name(), in);
   if (quantized()) {
@@ -85,6 +88,8 @@ void ConvOp::Forward(const ConvArguments& arguments) {
                                    arguments.quant && arguments.quant->negative_multiplier);
   CAFFE_CHECK(!missing, "convolution ", descriptor_.name(), ": the array of the ", missing,
               " is missing");
+  CAFFE_CHECK(static_cast<bool>(arguments.offsets) == (descriptor_.row_groups > 0), "convolution ",
+              descriptor_.name(), ": offsets belong to groups of rows, and to these only");
   arguments.y.CheckWritable();
   DoForward(arguments);
 }

@@ -9,6 +9,7 @@ std::string GemmDescriptor::name() const {
   if (!(in == out)) text += "/" + out.name();
   text += Concat(" ", trans_a ? "t" : "n", trans_b ? "t" : "n", " ", m, "x", n, "x", k);
   if (batch != 1) text += Concat(" batch ", batch);
+  if (row_groups) text += Concat(" row groups ", row_groups);
   return text + epilogue.name();
 }
 
@@ -32,6 +33,8 @@ void GemmDescriptor::Check() const {
   CAFFE_CHECK(batch == 1 || weights() == Weights::kNone ||
                   (weights() == Weights::kA ? batch_stride_a() : batch_stride_b()) == 0,
               "matrix product ", name(), ": the products of a batch must share their weights");
+  CAFFE_CHECK(row_groups >= 0 && (row_groups == 0 || (batch == 1 && weights() == Weights::kB)),
+              "matrix product ", name(), ": groups of rows need one product whose weights are B");
   if (quantized()) {
     CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");
     CAFFE_CHECK(epilogue.bias != Epilogue::Bias::kNone, "matrix product ", name(),
@@ -64,6 +67,9 @@ void GemmOp::Run(const GemmArguments& arguments) {
                                    arguments.quant && arguments.quant->negative_multiplier);
   CAFFE_CHECK(!missing, "matrix product ", descriptor_.name(), ": the array of the ", missing,
               " is missing");
+  CAFFE_CHECK(static_cast<bool>(arguments.offsets) == (descriptor_.row_groups > 0),
+              "matrix product ", descriptor_.name(),
+              ": offsets belong to groups of rows, and to these only");
   arguments.c.CheckWritable();
   DoRun(arguments);
 }

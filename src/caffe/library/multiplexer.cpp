@@ -130,7 +130,7 @@ template <> std::string First(const ConvDescriptor&) {
 template <class Rows, class D> void AddConverting(const D&, const std::string&, Rows*) {}
 template <class Rows>
 void AddConverting(const ConvDescriptor& d, const std::string& first, Rows* rows) {
-  if (!d.has_private_layout() || d.quantized()) return;
+  if (!d.has_private_layout() || d.quantized() || d.row_groups > 0) return;
   const ConvLibrary row = ConvertingLibrary(&Multiplexer::Convolution);
   rows->insert(row.name == first ? rows->begin() : rows->end(), row);
 }
@@ -141,16 +141,35 @@ template <class Rows>
 void AddChannelsLast(Device* device, const ConvDescriptor& d, const std::string& first,
                      Rows* rows) {
   if (d.has_private_layout() || d.quantized() || d.in == kFloat || d.in == kDouble) return;
+  if (d.row_groups > 0) return;
   if (device->host_accessible() || (!d.backward_data && !d.backward_weights)) return;
   if (Multiplexer::PreferredLayout(device, d) != Layout::kNHWC) return;
   const ConvLibrary row = ChannelsLastLibrary(&Multiplexer::Convolution);
   rows->insert(row.name == first ? rows->begin() : rows->end(), row);
 }
 
-template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
+// Groups of rows, by a library that knows them in kNHWC only.
+template <class Rows, class D> void AddRowGroups(Device*, const D&, Rows*) {}
+template <class Rows> void AddRowGroups(Device* device, const ConvDescriptor& d, Rows* rows) {
+  ConvDescriptor last = d;
+  last.x_layout = last.y_layout = Layout::kNHWC;
+  const bool converts = d.x_layout != last.x_layout || d.y_layout != last.y_layout;
+  if (d.row_groups == 0 || !rows->empty() || !converts || d.y_pitch > 0) return;
+  if (Tables::Get().conv.Candidates(device, last, "").empty()) return;
+  rows->push_back(ChannelsLastLibrary(&Multiplexer::Convolution));
+}
+
+// Empty only if the descriptor has groups of rows.
+template <class D> auto Rows(Device* device, const D& d, const std::string& first) {
   auto rows = Tables::Get().Of(d).Candidates(device, d, first);
   AddConverting(d, first, &rows);
   AddChannelsLast(device, d, first, &rows);
+  AddRowGroups(device, d, &rows);
+  return rows;
+}
+
+template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
+  auto rows = Rows(device, d, first);
   CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
               d.name());
   return rows;
@@ -238,7 +257,8 @@ std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
   const ConvDescriptor d = Normalized(descriptor);
   const std::string first = First(d);
-  if (device->backend() == Backend::kCuda && first.empty() && !d.has_private_layout()) {
+  if (device->backend() == Backend::kCuda && first.empty() && !d.has_private_layout() &&
+      d.row_groups == 0) {
     auto all = Candidates(device, d, first), rows = Compared(all);
     AddSmallWindows(device, d, &rows, &all);
     const bool trains = d.backward_data || d.backward_weights;
@@ -271,6 +291,16 @@ bool Multiplexer::KnowsLayouts(Device* device, const ConvDescriptor& descriptor,
   ConvDescriptor plain = d;
   plain.x_layout = plain.y_layout = Layout::kNCHW;
   return Candidates(device, plain, first)[0].name != first;
+}
+
+bool Multiplexer::KnowsRowGroups(Device* device, const GemmDescriptor& descriptor) {
+  descriptor.Check();
+  return !Rows(device, descriptor, First(descriptor)).empty();
+}
+
+bool Multiplexer::KnowsRowGroups(Device* device, const ConvDescriptor& descriptor) {
+  const ConvDescriptor d = Normalized(descriptor);
+  return !Rows(device, d, First(d)).empty();
 }
 
 std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescriptor& descriptor) {

@@ -23,6 +23,9 @@ template <class D, class Op> struct Library {
   std::function<bool(Device*, const D&)> prefers_nhwc = nullptr;
   // Whether it knows outputs in kNHWC that are parts of larger arrays (`y_pitch`).
   bool knows_pitch = false;
+  // Whether it knows groups of rows with weights of their own (`row_groups`); otherwise it is never
+  // asked whether it supports them.
+  bool knows_row_groups = false;
 };
 
 // The libraries of one operation, in order of preference.
@@ -62,7 +65,7 @@ template <class D, class Op> class Table {
     std::vector<Row> rows;
     for (const auto* all : {&added_, &rows_}) {
       for (const Row& row : *all) {
-        if (KnowsLayouts(row, descriptor) && row.supports(device, descriptor)) rows.push_back(row);
+        if (Knows(row, descriptor) && row.supports(device, descriptor)) rows.push_back(row);
       }
     }
     std::stable_partition(rows.begin(), rows.end(), [&](const Row& row) {
@@ -86,7 +89,10 @@ template <class D, class Op> class Table {
     return position;
   }
 
-  static bool KnowsLayouts(const Row& row, const D& descriptor) {
+  static bool Knows(const Row& row, const D& descriptor) {
+    if constexpr (requires { descriptor.row_groups; }) {
+      if (descriptor.row_groups > 0 && !row.knows_row_groups) return false;
+    }
     if constexpr (requires { descriptor.has_private_layout(); }) {
       return (row.prefers_nhwc || !descriptor.has_private_layout()) &&
              (row.knows_pitch || descriptor.y_pitch == 0);

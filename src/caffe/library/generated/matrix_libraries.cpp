@@ -33,6 +33,7 @@ Problem Plain(const ConvDescriptor& d) {
   p.out_channels = d.out_channels;
   p.group = d.group;
   p.y_row = d.y_row();
+  p.row_groups = d.row_groups;
   p.epilogue = d.epilogue;
   std::copy_n(p.window.kernel, 2, p.plain_kernel);
   p.plain_channels = d.in_channels / d.group;
@@ -95,7 +96,8 @@ class MatrixConvOp final : public ConvOp {
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
     if (folds_) Fold(a.x, a.workspace, a.quant->zero_x);
-    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant, a.epilogue.residual);
+    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant, a.epilogue.residual,
+                 a.offsets);
   }
 
  private:
@@ -147,7 +149,8 @@ bool SupportsConvolution(Device* device, const ConvDescriptor& d) {
   if (device->host_accessible() || !d.quantized() || d.y_layout != Layout::kNHWC) return false;
   if (d.geometry.axes() > 2) return false;
   if (IsDepthwise(d)) {
-    return d.x_layout == Layout::kNHWC && d.depth() <= kNarrowDepth && Counts(d);
+    return d.row_groups == 0 && d.x_layout == Layout::kNHWC && d.depth() <= kNarrowDepth &&
+           Counts(d);
   }
   if (!NeedsFold(d)) return MatrixProduct::Counts(Plain(d));
   const Problem p = Folded(d);
@@ -161,6 +164,7 @@ Problem ProblemOf(const GemmDescriptor& d) {
   p.batch = d.m;
   p.channels = p.plain_channels = d.k;
   p.out_channels = p.y_row = d.n;
+  p.row_groups = d.row_groups;
   p.epilogue = d.epilogue;
   return p;
 }
@@ -177,7 +181,7 @@ class MatrixGemmOp final : public GemmOp {
  protected:
   void DoRun(const GemmArguments& g) override {
     CheckMemory(g);
-    product_.Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual);
+    product_.Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual, g.offsets);
   }
 
  private:
@@ -207,6 +211,7 @@ ConvLibrary MatrixConvolutionLibrary() {
   row.prefers = &HasUnits<ConvDescriptor>;
   row.prefers_nhwc = &HasUnits<ConvDescriptor>;
   row.knows_pitch = true;
+  row.knows_row_groups = true;
   return row;
 }
 
@@ -218,6 +223,7 @@ GemmLibrary MatrixGemmLibrary() {
     return std::make_unique<MatrixGemmOp>(device, d);
   };
   row.prefers = &HasUnits<GemmDescriptor>;
+  row.knows_row_groups = true;
   return row;
 }
 

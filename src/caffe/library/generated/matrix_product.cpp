@@ -8,6 +8,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/generated/residual_stage.hpp"
+#include "caffe/library/row_groups.hpp"
 
 namespace caffe {
 
@@ -72,14 +73,20 @@ bool Pointwise(const MatrixProduct::Problem& p) {
   return p.group == 1;
 }
 
+// The row tiles that have rows, if each group has as many items.
+int64_t UsedRowTiles(const MatrixProduct::Problem& p, int64_t rows, int64_t tile) {
+  const int64_t groups = std::clamp<int64_t>(p.row_groups, 1, p.batch);
+  return groups * Ceil(Ceil(rows, groups), tile);
+}
+
 const Tile* Fastest(const std::vector<Tile>& tiles, const MatrixProduct::Problem& problem,
                     int64_t rows, int64_t depth, Device* device) {
   const Tile* best = nullptr;
   double least = 0;
   for (const Tile& tile : tiles) {
     if (tile.units > std::max(1, MatrixUnits(device))) continue;
-    const int64_t groups =
-        Ceil(rows, tile.m) * Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
+    const int64_t groups = UsedRowTiles(problem, rows, tile.m) *
+                           Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
     const double cycles =
         Cycles(tile, groups, depth, Pointwise(problem), device->info().compute_units);
     if (!best || cycles < least) {
@@ -96,8 +103,10 @@ const std::vector<Tile>& TilesFor(int64_t depth, int64_t bytes) {
 
 // Whether kernels/quant/vector_product.h computes the product.
 bool HasFewRows(const MatrixProduct::Problem& p, int64_t rows, int64_t depth) {
-  constexpr int64_t kMostRows = 4, kVectorBytes = 16;
-  return p.type.bytes() == 1 && rows <= kMostRows && Pointwise(p) && depth % kVectorBytes == 0 &&
+  // Rows of groups do not share what they read; there are few of them for each group.
+  const int64_t most_rows = p.row_groups > 0 ? 16 : 4;
+  constexpr int64_t kVectorBytes = 16;
+  return p.type.bytes() == 1 && rows <= most_rows && Pointwise(p) && depth % kVectorBytes == 0 &&
          depth <= kExactBytes && !p.epilogue.sum();
 }
 
@@ -171,7 +180,8 @@ void MatrixProduct::MakeVectorProduct(Device* device) {
   ProgramBuilder builder(device, "vector product");
   builder.Types(problem_.type)
       .Define("MATRIX_UNITS", std::min(1, MatrixUnits(device)))
-      .Define("ROWS", Rows())
+      .Define("ROWS", problem_.row_groups > 0 ? 1 : Rows())
+      .Define("ROW_GROUPS", problem_.row_groups)
       .Define("SLOPE", problem_.epilogue.activation().HasSlope())
       .Body("quant/vector_product");
   if (!device->info().is_cpu_type) builder.Fold("depth", DepthBytes());
@@ -212,6 +222,7 @@ void MatrixProduct::MakeProduct(Device* device) {
                                      : relu            ? 2
                                                        : 1)
                  .Define("OUT_VECTOR", out_vector)
+                 .Define("ROW_GROUPS", p.row_groups)
                  .Body("quant/matrix_product")
                  .Build()
                  ->CreateKernel("matrix_product");
@@ -232,6 +243,11 @@ int64_t MatrixProduct::Rows() const {
   return problem_.batch * problem_.window.output[0] * problem_.window.output[1];
 }
 
+int64_t MatrixProduct::RowTiles(int64_t tile) const {
+  const Problem& p = problem_;
+  return RowGroupTiles(p.batch, p.window.output[0] * p.window.output[1], p.row_groups, tile);
+}
+
 // The bytes of x that a result reads.
 int64_t MatrixProduct::DepthBytes() const {
   const Window& w = problem_.window;
@@ -247,7 +263,7 @@ void MatrixProduct::Pack(DevicePtr codes, DevicePtr packed) {
 }
 
 void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
-                        DevicePtr residual) {
+                        DevicePtr residual, DevicePtr offsets) {
   const Problem& p = problem_;
   const Window& w = p.window;
   const ResidualStage stage(p.epilogue, p.type, quant);
@@ -258,10 +274,12 @@ void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantA
   if (!tile_) {
     constexpr int64_t kItems = 256, kChannels = 8;  // of a work group
     KernelArguments arguments{p.out_channels, DepthBytes(), packed_depth_, p.y_row};
-    arguments.append({stage.low(), stage.high(), x, packed});
+    arguments.append({stage.low(), stage.high(), offsets ? offsets : packed, x, packed});
     arguments.append(factors.begin(), factors.end());
     arguments.push_back(KernelArgument(y, stage.zero()));
-    product_->LaunchInGroups({{Ceil(p.out_channels, kChannels), 1, 1}, {kItems, 1, 1}}, arguments);
+    const int64_t rows = p.row_groups > 0 ? Rows() : 1;
+    product_->LaunchInGroups({{Ceil(p.out_channels, kChannels), rows, 1}, {kItems, 1, 1}},
+                             arguments);
     return;
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
@@ -269,12 +287,14 @@ void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantA
   arguments.append({w.input[0], w.input[1], w.output[0], w.output[1], w.kernel[1]});
   arguments.append({w.stride[0], w.stride[1], w.pad[0], w.pad[1], w.dilation[0], w.dilation[1]});
   arguments.append({p.channels * bytes_, p.channels / p.group * bytes_, DepthBytes()});
-  arguments.append({packed_depth_, group_out, p.y_row, column_tiles});
-  arguments.append({PaddingWord(p.type, quant.zero_x), stage.low(), stage.high(), x, packed});
+  arguments.append({packed_depth_, group_out, p.out_channels, p.y_row, column_tiles});
+  arguments.append({PaddingWord(p.type, quant.zero_x), stage.low(), stage.high()});
+  // Without groups offsets are not read.
+  arguments.append({offsets ? offsets : packed, x, packed});
   arguments.append(factors.begin(), factors.end());
   stage.AddArguments(residual, y, &arguments);
   arguments.push_back(KernelArgument(y, stage.zero()));
-  const int64_t tiles = Ceil(Rows(), tile_->m) * column_tiles;
+  const int64_t tiles = RowTiles(tile_->m) * column_tiles;
   product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}, local_bytes_}, arguments);
 }
 

@@ -28,6 +28,7 @@ class MatrixProduct {
     Window window;
     int64_t channels = 0, out_channels = 0, group = 1;  // of x, of y
     int64_t y_row = 0;                                  // elements between positions of y
+    int64_t row_groups = 0;                             // groups of images with own weights
     Epilogue epilogue;
     // How the window came from that of the weights: each position holds fold[0] x fold[1] pixels of
     // `plain_channels` channels, and the weights have windows of plain_kernel.
@@ -43,17 +44,20 @@ class MatrixProduct {
   static std::vector<int> Tilings(Device* device, const Problem& problem);
   // `tile`: one of Tilings; negative: the fastest by an estimate.
   MatrixProduct(Device* device, const Problem& problem, int tile = -1);
+  // Of one group of images.
   int64_t packed_bytes() const { return problem_.out_channels * packed_depth_; }
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr codes, DevicePtr packed);
-  // `residual` is laid out as y; null if the epilogue has no sum.
+  // `residual` is laid out as y; null if the epilogue has no sum. `offsets`: of the groups of images.
   void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
-           DevicePtr residual);
+           DevicePtr residual, DevicePtr offsets = {});
 
   struct Tile;
 
  private:
   int64_t Rows() const;
+  // The rows of work groups; `tile` rows in each.
+  int64_t RowTiles(int64_t tile) const;
   int64_t DepthBytes() const;
   void MakeProduct(Device* device);
   void MakeVectorProduct(Device* device);
