@@ -2,36 +2,12 @@
 // The routing of a mixture of experts: p [items, experts] are the probabilities of the gate. A pair
 // is an item and one of its `select` experts; pair n * select + k belongs to item n. Indices and
 // counts are stored as whole numbers in f32.
+#include "moe/select_experts.h"
 
-// Selects the experts with the largest p + bias; the earlier one of equal ones; NaN is the smallest.
-// Weights are the probabilities of the selected experts divided by their sum.
 KERNEL(moe_select, ARG(i64, items), ARG(i32, experts), ARG(i32, select), IN(MItype, p),
        IN(Mastertype, bias), OUT(MOtype, weights), OUT(f32, chosen)) {
   FOR_EACH_GROUP(n, items) {
-    Acctype sum = 0, last = 0;
-    i32 last_expert = -1;
-    for (i32 k = 0; k < select; ++k) {
-      i32 best = -1;
-      Acctype best_key = 0;
-      for (i32 e = 0; e < experts; ++e) {
-        const Acctype v = LOAD(MItype, p, n * experts + e) + LOAD(Mastertype, bias, e);
-        const Acctype key = v == v ? v : LOWEST;
-        const i32 follows = k == 0 || key < last || (key == last && e > last_expert);
-        if (follows && (best < 0 || key > best_key)) {
-          best = e;
-          best_key = key;
-        }
-      }
-      STORE(f32, chosen, n * select + k, (float)best);
-      sum += LOAD(MItype, p, n * experts + best);
-      last = best_key;
-      last_expert = best;
-    }
-    for (i32 k = 0; k < select; ++k) {
-      const Index e = (Index)LOAD(f32, chosen, n * select + k);
-      const Acctype v = LOAD(MItype, p, n * experts + e);
-      STORE(MOtype, weights, n * select + k, sum != 0 ? v / sum : REAL(1.0) / (Acctype)select);
-    }
+    SELECT_EXPERTS(n)
   }
 }
 

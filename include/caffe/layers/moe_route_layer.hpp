@@ -49,6 +49,8 @@ class MOERoute : public LayerBase, public UsageReport {
 
  private:
   bool balances() const { return !blobs_.empty(); }
+  // Whether one launch computes all.
+  bool HasFewPairs() const;
   // Adds the usage to `used`, and changes `bias` by `rate`.
   void Route(const BlobVec& bottom, const BlobVec& top, double rate, BlobBase* bias,
              BlobBase* used);
@@ -59,6 +61,7 @@ class MOERoute : public LayerBase, public UsageReport {
   // same of repeated forwards, which do not count.
   std::shared_ptr<BlobBase> bias_, usage_sums_, chosen_, counts_, totals_, used_, unread_;
   std::unique_ptr<Kernel> choose_, count_, total_, offset_, place_, usage_, sum_usage_, backward_;
+  std::unique_ptr<Kernel> few_;  // null on the CPU
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/device/device.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
@@ -15,6 +16,8 @@ enum Top { kObserved, kExpected, kWeights, kSlots, kRows, kOffsets };
 
 // Indices are stored as float, which is exact up to here.
 constexpr int64_t kLargestIndex = int64_t{1} << 24;
+// PAIRS and EXPERTS of kernels/moe/route_few.h.
+constexpr int64_t kFewPairs = 512, kFewExperts = 256;
 
 }  // namespace
 
@@ -60,6 +63,9 @@ void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
   usage_ = make("moe_usage");
   sum_usage_ = make("moe_usage_sums");
   backward_ = make("moe_route_backward");
+  few_.reset();
+  if (device()->host_accessible()) return;
+  few_ = MakeKernel("moe/route_few", "moe_route_few");
 }
 
 void MOERoute::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -104,10 +110,26 @@ void MOERoute::RepeatForward(const BlobVec& bottom, const BlobVec& top) {
   Route(bottom, top, 0, bias_.get(), unread_.get());
 }
 
+bool MOERoute::HasFewPairs() const {
+  return few_ && phase() == TEST && !all_ && items_ * select_ <= kFewPairs &&
+         experts_ <= kFewExperts;
+}
+
 void MOERoute::Route(const BlobVec& bottom, const BlobVec& top, double rate, BlobBase* bias,
                      BlobBase* used) {
   if (items_ == 0) return;
   const int64_t pairs = items_ * select_;
+  const double share = static_cast<double>(select_) / static_cast<double>(experts_);
+  if (HasFewPairs()) {
+    constexpr int64_t kItems = 256;  // of the work group
+    const auto out = [&](Top blob) { return top[blob]->MutableData(); };
+    few_->LaunchInGroups(
+        {{1, 1, 1}, {kItems, 1, 1}},
+        {items_, experts_, select_, share, bottom[0]->Data(), bias_->Data(), out(kObserved),
+         out(kExpected), out(kWeights), out(kSlots), out(kRows), out(kOffsets),
+         chosen_->MutableData(), totals_->MutableData(), used->MutableData()});
+    return;
+  }
   choose_->Launch(items_, {items_, experts_, select_, bottom[0]->Data(), bias_->Data(),
                            top[kWeights]->MutableData(), chosen_->MutableData()});
   count_->Launch(blocks_ * experts_,
@@ -127,7 +149,6 @@ void MOERoute::Route(const BlobVec& bottom, const BlobVec& top, double rate, Blo
                            top[kOffsets]->Data(), top[kSlots]->MutableData(),
                            top[kRows]->MutableData(), top[kWeights]->MutableData()});
   }
-  const double share = static_cast<double>(select_) / static_cast<double>(experts_);
   usage_->Launch(items_ * experts_, {items_ * experts_, items_, experts_, share, totals_->Data(),
                                      top[kObserved]->MutableData(), top[kExpected]->MutableData()});
 }
