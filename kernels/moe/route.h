@@ -2,7 +2,7 @@
 // The routing of a mixture of experts: p [items, experts] are the probabilities of the gate. A pair
 // is an item and one of its `select` experts; pair n * select + k belongs to item n. Indices and
 // counts are stored as whole numbers in f32.
-#include "moe/select_experts.h"
+#include "math/select_experts.h"
 
 KERNEL(moe_select, ARG(i64, items), ARG(i32, experts), ARG(i32, select), IN(MItype, p),
        IN(Mastertype, bias), OUT(MOtype, weights), OUT(f32, chosen)) {

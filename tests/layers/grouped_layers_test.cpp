@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -29,8 +32,21 @@ const std::vector<GroupedCase>& Cases() {
       {"InnerProduct", "inner_product_param { num_output: 5 }", {2, 3, 2}},
       {"InnerProduct",
        "inner_product_param { num_output: 5 transpose: true bias_term: false }",
-       {7}}};
+       {7}},
+      {"Convolution",
+       "convolution_param { num_output: 12 kernel_size: 3 stride: 2 group: 2 }",
+       {16, 7, 6}},
+      {"InnerProduct", "inner_product_param { num_output: 5 }", {16, 2}}};
   return cases;
+}
+
+// In phase TEST one operator may compute the rows of all experts.
+std::vector<std::pair<GroupedCase, std::string>> CasesAndPhases() {
+  std::vector<std::pair<GroupedCase, std::string>> all;
+  for (const GroupedCase& c : Cases()) {
+    for (const char* phase : {"phase: TRAIN ", "phase: TEST "}) all.emplace_back(c, phase);
+  }
+  return all;
 }
 
 // The rows of each expert; the last two belong to no item.
@@ -86,8 +102,8 @@ class GroupedLayersTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(GroupedLayersTest, EqualOrdinaryLayersOfEachExpert) {
   const auto [device, type] = GetParam();
-  for (const GroupedCase& c : Cases()) {
-    LayerTester all = Grouped(c, device, type);
+  for (const auto& [c, phase] : CasesAndPhases()) {
+    LayerTester all = Grouped(c, device, type, phase);
     all.Forward();
     const int64_t rows = all.bottom().shape(0);
     std::vector<double> diff = TestNumbers(all.top().count(), 5);
@@ -111,7 +127,7 @@ TEST_P(GroupedLayersTest, EqualOrdinaryLayersOfEachExpert) {
       one.Forward();
       one.SetTopDiff(0, Cut(diff, begin, end, rows));
       one.Backward();
-      const std::string what = Concat(c.type, " of expert ", e);
+      const std::string what = Concat(phase, c.type, " of expert ", e);
       const double tolerance = 8 * Tolerance(type);
       ExpectNear(Cut(all.Top(), begin, end, rows), one.Top(), tolerance, what);
       ExpectNear(Cut(all.BottomDiff(0), begin, end, rows), one.BottomDiff(0), tolerance,
@@ -168,13 +184,30 @@ TEST_P(GroupedLayersTest, StepsComputeLaterLayers) {
 INSTANTIATE_TEST_SUITE_P(All, GroupedLayersTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
+// On devices one operator computes codes in phase TEST: the host does not wait, and the work can be
+// replayed. Of 8 bits, its vectors of bytes do not divide 2 channels of a group, and rows of 7.
+TEST(JointGroupedLayersTest, DoNotWaitOnDevices) {
+  for (Device* device : TestDevices()) {
+    const bool host = device->host_accessible();
+    for (const auto& [c, phase] : CasesAndPhases()) {
+      LayerTester layer = Grouped(c, device, kQuant8, phase);
+      const LayerFacts facts = layer.layer().Facts();
+      const bool divides = c.item != Shape{4, 5, 6} && c.item != Shape{7};
+      const bool joint = !host && divides && phase == "phase: TEST ";
+      const std::string what = Concat(device->info().id, ", ", phase, c.type);
+      EXPECT_EQ(facts.replayable, joint) << what;
+      EXPECT_EQ(facts.host, !host && !joint) << what;
+    }
+  }
+}
+
 class QuantizedGroupedLayersTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(QuantizedGroupedLayersTest, EqualOrdinaryLayersCodeByCode) {
   const auto [device, type] = GetParam();
   const QuantRange in{0.02, 99, true}, out{0.05, 120, true};
-  for (const GroupedCase& c : Cases()) {
-    LayerTester all = Grouped(c, device, type);
+  for (const auto& [c, phase] : CasesAndPhases()) {
+    LayerTester all = Grouped(c, device, type, phase);
     const std::vector<int64_t> codes = TestCodes(all.bottom().count(), type);
     SetCodesOf(&all.bottom(), codes);
     all.bottom().set_range(in);
@@ -190,7 +223,7 @@ TEST_P(QuantizedGroupedLayersTest, EqualOrdinaryLayersCodeByCode) {
       one.top().set_range(out);
       one.Forward();
       EXPECT_EQ(Cut(CodesOf(all.top()), begin, end, rows), CodesOf(one.top()))
-          << c.type << " of expert " << e;
+          << phase << c.type << " of expert " << e;
     }
     std::vector<int64_t> positive = CodesOf(all.top());
     for (int64_t& code : positive) code = std::max<int64_t>(code, out.zero);

@@ -28,8 +28,8 @@ class GroupedParts final : public GroupedOp {
   void Prepare() override;
   void Run(const Operands& operands) override;
 
-  // Those of the last Run.
-  const std::vector<RowParts::Part>& parts() const { return rows_.parts(); }
+  // Those of these offsets; valid until the next call and the next Run.
+  const std::vector<RowParts::Part>& Find(const BlobBase& offsets) { return rows_.Find(offsets); }
   WeightedOp& op(const RowParts::Part& part) const { return *ops_[part.group][part.size]; }
   // Row `row` of an array of the blob.
   static DevicePtr Row(DevicePtr from, int64_t row, const BlobBase& blob);

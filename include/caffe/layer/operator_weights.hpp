@@ -55,6 +55,12 @@ class OperatorWeights {
   const BlobBase& weights() const { return quantized() ? codes_.codes() : copy_.blob(); }
   // Null if there is none, and for quantized types.
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }
+  // The memory of the bias; for quantized types that of bias and factors (QuantizedParameters). Null
+  // if nothing is added.
+  const BlobBase* channel_blob() const {
+    if (quantized()) return &codes_.channel_blob();
+    return has_bias() ? &bias_.blob() : nullptr;
+  }
   // Bytes of bias, and of the factors of codes.
   int64_t channel_bytes() const;
   QuantArguments quant() const {

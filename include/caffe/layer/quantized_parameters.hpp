@@ -54,6 +54,9 @@ class QuantizedParameters final : public Derived {
   // Codes [channels, depth].
   const BlobBase& codes() const { return *codes_; }
   QuantArguments arguments() const;
+  // The memory of the arrays in arguments(), each with an element for each channel: bias, multipliers,
+  // shifts, and multipliers and shifts of sums below 0.
+  const BlobBase& channel_blob() const { return *channels_; }
   // Whether the codes of a file are taken in their memory. Valid after SetRanges.
   bool takes_stored_codes() const { return source_.outer == 1 && StoredCodes() != nullptr; }
   // Bytes of codes and of the arrays in arguments().

@@ -30,10 +30,16 @@ class GroupedConvolution : public GroupedLayer {
   std::unique_ptr<WeightedOp> MakeOp(int64_t rows, const Epilogue& epilogue,
                                      std::shared_ptr<OperatorWeights> weights, bool backward,
                                      LayoutPair layouts) const override;
+  std::unique_ptr<GroupedOp> MakeJointOp(const Epilogue& epilogue,
+                                         const JointWeights::Groups& weights,
+                                         LayoutPair layouts) const override;
+  bool KnowsJointOp(const OperatorWeights& weights) const override;
 
  private:
   // Of one expert, for so many rows.
   ConvDescriptor Descriptor(int64_t rows) const;
+  // Of all experts.
+  ConvDescriptor JointDescriptor(const Epilogue& epilogue, const OperatorWeights& weights) const;
 
   ConvSetup setup_;
   Shape input_;

@@ -29,8 +29,16 @@ class GroupedInnerProduct : public GroupedLayer {
   std::unique_ptr<WeightedOp> MakeOp(int64_t rows, const Epilogue& epilogue,
                                      std::shared_ptr<OperatorWeights> weights, bool backward,
                                      LayoutPair layouts) const override;
+  std::unique_ptr<GroupedOp> MakeJointOp(const Epilogue& epilogue,
+                                         const JointWeights::Groups& weights,
+                                         LayoutPair layouts) const override;
+  bool KnowsJointOp(const OperatorWeights& weights) const override;
 
  private:
+  GemmDescriptor Descriptor(int64_t rows, const Epilogue& epilogue,
+                            const OperatorWeights& weights) const;
+  // Of all experts.
+  GemmDescriptor JointDescriptor(const Epilogue& epilogue, const OperatorWeights& weights) const;
   void MakeBackward();
 
   int64_t n_ = 0, k_ = 0, rows_ = -1;

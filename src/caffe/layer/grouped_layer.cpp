@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/memory/workspace.hpp"
 
@@ -22,8 +23,8 @@ void GroupedLayer::ResetWeights() {
   weights_ = MakeGroupWeights({});
 }
 
-GroupedParts::Weights GroupedLayer::MakeGroupWeights(const WorkRequest& request) const {
-  GroupedParts::Weights weights;
+JointWeights::Groups GroupedLayer::MakeGroupWeights(const WorkRequest& request) const {
+  JointWeights::Groups weights;
   for (int group = 0; group < groups_; ++group) {
     weights.push_back(MakeWeights(WeightSource(group), request));
   }
@@ -38,10 +39,12 @@ void GroupedLayer::ResetOps(int64_t rows, bool backward) {
   const int64_t select = parameter.has_select_experts() ? parameter.select_experts() : 1;
   CAFFE_CHECK(select >= 1, Where(), ": moe_param.select_experts ", select, " is not positive");
   rows_ = RowParts(groups_, rows, rows / select);
+  joint_ = !device()->host_accessible() && phase() == TEST && !backward && rows > 0 &&
+           KnowsJointOp(*weights_[0]);
 }
 
 std::unique_ptr<GroupedParts> GroupedLayer::MakeParts(const Epilogue& epilogue,
-                                                      GroupedParts::Weights weights, bool backward,
+                                                      JointWeights::Groups weights, bool backward,
                                                       LayoutPair layouts) const {
   const auto make = [&](int64_t rows, std::shared_ptr<OperatorWeights> of_group) {
     try {
@@ -55,13 +58,34 @@ std::unique_ptr<GroupedParts> GroupedLayer::MakeParts(const Epilogue& epilogue,
   return std::make_unique<GroupedParts>(rows_, std::move(weights), make);
 }
 
-GroupedParts& GroupedLayer::EnsureOps() {
-  if (!own_) own_ = MakeParts({}, weights_, backward_, {});
+std::unique_ptr<GroupedOp> GroupedLayer::MakeJoint(const Epilogue& epilogue,
+                                                   const JointWeights::Groups& weights,
+                                                   LayoutPair layouts) const {
+  try {
+    return MakeJointOp(epilogue, weights, layouts);
+  } catch (const Error& error) {
+    CAFFE_THROW(Where(), ": ", error.what());
+  }
+}
+
+GroupedOp& GroupedLayer::EnsureOps() {
+  if (own_) return *own_;
+  if (joint_) {
+    own_ = MakeJoint({}, weights_, {});
+  } else {
+    own_ = MakeParts({}, weights_, backward_, {});
+  }
   return *own_;
 }
 
+GroupedParts& GroupedLayer::BackwardParts(const BlobVec& bottom) {
+  if (!backward_) ResetOps(bottom[0]->shape(0), true);
+  if (!own_) PrepareParameters();
+  return static_cast<GroupedParts&>(*own_);
+}
+
 void GroupedLayer::PrepareParameters() {
-  GroupedParts& own = EnsureOps();
+  GroupedOp& own = EnsureOps();
   workspace().Need(own.workspace_bytes());
   for (const auto& weights : weights_) {
     if (weights->quantized()) weights->SetRanges(BottomRange(0), TopRange(0));
@@ -87,7 +111,8 @@ void GroupedLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
 
 LayerFacts GroupedLayer::Facts() const {
   LayerFacts facts;
-  facts.host = !device()->host_accessible();
+  facts.host = !device()->host_accessible() && !joint_;
+  facts.replayable = joint_;
   facts.layouts.bottoms = 1;
   return facts;
 }
@@ -145,14 +170,19 @@ std::unique_ptr<Work> GroupedLayer::MakeWork(const WorkRequest& request, const B
   if (alone || bottom[0]->count() == 0) return std::make_unique<OwnWork>(this, bottom, top);
   // Float kinds share the copies of weights; the codes of quantized ones depend on the top's range.
   const bool quantized = types().compute.is_quantized();
-  GroupedParts::Weights weights =
+  JointWeights::Groups weights =
       request.maps.empty() && !quantized ? weights_ : MakeGroupWeights(request);
   if (quantized) {
     for (const auto& of_group : weights) SetRanges(request, of_group.get());
   }
-  return std::make_unique<GroupedWork>(
-      MakeParts(EpilogueOf(request), std::move(weights), false, request.layouts), request, bottom,
-      top);
+  const Epilogue epilogue = EpilogueOf(request);
+  std::unique_ptr<GroupedOp> op;
+  if (joint_ && (quantized || !request.slopes)) {
+    op = MakeJoint(epilogue, weights, request.layouts);
+  } else {
+    op = MakeParts(epilogue, std::move(weights), false, request.layouts);
+  }
+  return std::make_unique<GroupedWork>(std::move(op), request, bottom, top);
 }
 
 }  // namespace caffe

@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -68,6 +69,27 @@ std::unique_ptr<WeightedOp> GroupedConvolution::MakeOp(int64_t rows, const Epilo
   return std::make_unique<WeightedConv>(device(), d, std::move(weights));
 }
 
+ConvDescriptor GroupedConvolution::JointDescriptor(const Epilogue& epilogue,
+                                                   const OperatorWeights& weights) const {
+  ConvDescriptor d = Descriptor(input_[0]);
+  d.row_groups = groups();
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, weights);
+  return d;
+}
+
+std::unique_ptr<GroupedOp> GroupedConvolution::MakeJointOp(const Epilogue& epilogue,
+                                                           const JointWeights::Groups& weights,
+                                                           LayoutPair layouts) const {
+  ConvDescriptor d = JointDescriptor(epilogue, *weights[0]);
+  d.x_layout = layouts.x;
+  d.y_layout = layouts.y;
+  return std::make_unique<JointConv>(device(), d, weights, true);
+}
+
+bool GroupedConvolution::KnowsJointOp(const OperatorWeights& weights) const {
+  return Multiplexer::KnowsRowGroups(device(), JointDescriptor({}, weights));
+}
+
 ConvDescriptor GroupedConvolution::Descriptor(int64_t rows) const {
   Shape input = input_;
   input[0] = rows;
@@ -82,10 +104,17 @@ LayerFacts GroupedConvolution::Facts() const {
   stages.curves = types().compute.is_float();
   facts.own_stages = stages;
   if (setup_.spatial_axes() == 0 || sizes().empty()) return facts;
-  // Each size has a library of its own.
-  LayerFacts::Layouts all = ConvLayouts(device(), Descriptor(sizes().back()));
-  for (const int64_t rows : sizes()) {
-    const LayerFacts::Layouts one = ConvLayouts(device(), Descriptor(rows));
+  // Each operator has a library of its own.
+  std::vector<ConvDescriptor> operators;
+  if (joint()) {
+    operators.push_back(Descriptor(input_[0]));
+    operators.back().row_groups = groups();
+  } else {
+    for (const int64_t rows : sizes()) operators.push_back(Descriptor(rows));
+  }
+  LayerFacts::Layouts all = ConvLayouts(device(), operators.back());
+  for (const ConvDescriptor& d : operators) {
+    const LayerFacts::Layouts one = ConvLayouts(device(), d);
     all.nhwc &= one.nhwc;
     all.reads_nchw &= one.reads_nchw;
   }
@@ -100,12 +129,9 @@ void GroupedConvolution::Backward(const BlobVec& top, const std::vector<bool>& p
                                   const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (bottom[0]->count() == 0) return;
-  if (!backward()) {
-    ResetOps(input_[0], true);
-    PrepareParameters();
-  }
-  for (const RowParts::Part& part : parts()) {
-    auto& own = static_cast<WeightedConv&>(op(part));
+  GroupedParts& ops = BackwardParts(bottom);
+  for (const RowParts::Part& part : ops.Find(*bottom[1])) {
+    auto& own = static_cast<WeightedConv&>(ops.op(part));
     ConvOp& conv = own.conv();
     ConvGradients gradients = own.Gradients(workspace().Need(conv.workspace_bytes()));
     gradients.y_diff = Row(top[0]->device_diff(), part.begin, *top[0]);
@@ -131,7 +157,7 @@ void RegisterGroupedConvolutionLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.types = BuiltInTypes();
   traits.float_bottoms = traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{0}, {}});
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "a part of MOE: a Convolution for each expert";
   registry.Add<GroupedConvolutionLayer>("GroupedConvolution", traits);
 }

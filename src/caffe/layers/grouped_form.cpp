@@ -6,6 +6,8 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
+#include "caffe/library/multiplexer.hpp"
 
 namespace caffe {
 namespace {
@@ -90,6 +92,43 @@ void MakeGrouped(const std::vector<const LayerParameter*>& experts, int64_t sele
       *layer->add_param() = b < expert->param_size() ? expert->param(b) : ParamSpec();
     }
   }
+}
+
+std::string WhyNoJointOp(const LayerParameter& layer, DataType real, Device* device) {
+  if (!HasGroupedForm(layer)) return "";
+  DataType type = real;
+  if (layer.has_compute_data_type()) type = DataTypeByProto(layer.compute_data_type());
+  if (layer.has_compute_data_type_name()) type = DataTypeByName(layer.compute_data_type_name());
+  // Numbers that every library supports.
+  constexpr int64_t kGroups = 4, kItems = 16, kChannels = 64;
+  bool known = false;
+  if (layer.type() == "Convolution") {
+    ConvDescriptor d;
+    d.batch = kItems;
+    d.row_groups = kGroups;
+    d.in_channels = d.out_channels = kChannels;
+    d.geometry.input = {8, 8};
+    d.geometry.kernel = {3, 3};
+    d.in = d.out = type;
+    d.x_layout = d.y_layout = Layout::kNHWC;
+    d.epilogue.bias = Epilogue::Bias::kPerRow;
+    d.epilogue.bias_type = d.master();
+    known = Multiplexer::KnowsRowGroups(device, d);
+  } else {
+    GemmDescriptor d;
+    d.m = kItems;
+    d.row_groups = kGroups;
+    d.n = d.k = kChannels;
+    d.trans_b = type.is_quantized() || !layer.inner_product_param().transpose();
+    d.in = d.out = type;
+    d.constant = GemmDescriptor::Weights::kB;
+    d.epilogue.bias = Epilogue::Bias::kPerColumn;
+    d.epilogue.bias_type = type == kDouble ? kDouble : kFloat;
+    known = Multiplexer::KnowsRowGroups(device, d);
+  }
+  if (known) return "";
+  return Concat("no library of ", device->info().id, " computes layer ", layer.name(), " (",
+                layer.type(), ") in ", type.name(), " for the rows of all experts");
 }
 
 int GroupedBlobs(const LayerParameter& layer) {

@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "caffe/core/data_type.hpp"
+
 namespace caffe {
+
+class Device;
 
 class LayerParameter;
 
@@ -19,6 +23,10 @@ std::string WhyNotGrouped(const std::vector<LayerParameter>& layers);
 // row of each expert.
 void MakeGrouped(const std::vector<const LayerParameter*>& experts, int64_t select,
                  const std::string& offsets, LayerParameter* layer);
+// Why no library of the device computes the rows of all experts by one operator (JointOp), for a layer
+// that has a grouped form; empty if one does, at least for most shapes. `real`: the type of a layer
+// that has none.
+std::string WhyNoJointOp(const LayerParameter& layer, DataType real, Device* device);
 // The number of blobs of one expert in a grouped layer; 0 for other layers.
 int GroupedBlobs(const LayerParameter& layer);
 

@@ -56,17 +56,42 @@ void GroupedInnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
 std::unique_ptr<WeightedOp> GroupedInnerProduct::MakeOp(int64_t rows, const Epilogue& epilogue,
                                                         std::shared_ptr<OperatorWeights> weights,
                                                         bool, LayoutPair) const {
+  const GemmDescriptor d = Descriptor(rows, epilogue, *weights);
+  return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
+}
+
+GemmDescriptor GroupedInnerProduct::Descriptor(int64_t rows, const Epilogue& epilogue,
+                                               const OperatorWeights& weights) const {
   GemmDescriptor d;
   d.m = rows;
   d.n = n_;
   d.k = k_;
   // Quantized weights are a copy, which is never transposed.
-  d.trans_b = weights->quantized() || !transpose_;
+  d.trans_b = weights.quantized() || !transpose_;
   d.in = types().in;
   d.out = types().out;
-  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights);
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, weights);
   // Float weights are not prepared: each size would have a copy of its own.
-  return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
+  return d;
+}
+
+GemmDescriptor GroupedInnerProduct::JointDescriptor(const Epilogue& epilogue,
+                                                    const OperatorWeights& weights) const {
+  GemmDescriptor d = Descriptor(rows_, epilogue, weights);
+  d.constant = GemmDescriptor::Weights::kB;
+  d.row_groups = groups();
+  return d;
+}
+
+std::unique_ptr<GroupedOp> GroupedInnerProduct::MakeJointOp(const Epilogue& epilogue,
+                                                            const JointWeights::Groups& weights,
+                                                            LayoutPair) const {
+  return std::make_unique<JointGemm>(device(), JointDescriptor(epilogue, *weights[0]), weights,
+                                     true);
+}
+
+bool GroupedInnerProduct::KnowsJointOp(const OperatorWeights& weights) const {
+  return k_ > 0 && Multiplexer::KnowsRowGroups(device(), JointDescriptor({}, weights));
 }
 
 void GroupedInnerProduct::MakeBackward() {
@@ -100,9 +125,9 @@ void GroupedInnerProduct::Backward(const BlobVec& top, const std::vector<bool>& 
                                    const BlobVec& bottom) {
   if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
   if (bottom[0]->count() == 0) return;
+  GroupedParts& ops = BackwardParts(bottom);
   if (backward_data_.empty()) MakeBackward();
-  EnsureOps();
-  for (const RowParts::Part& part : parts()) {
+  for (const RowParts::Part& part : ops.Find(*bottom[1])) {
     const DevicePtr y_diff = Row(top[0]->device_diff(), part.begin, *top[0]);
     const int first = part.group * per_group();
     if (param_propagate_down(first)) {
@@ -119,7 +144,7 @@ void GroupedInnerProduct::Backward(const BlobVec& top, const std::vector<bool>& 
     }
     if (propagate_down[0]) {
       GemmOp& op_data = *backward_data_[part.size];
-      GemmArguments product{y_diff, op(part).weights().weights().device_data(),
+      GemmArguments product{y_diff, ops.op(part).weights().weights().device_data(),
                             Row(bottom[0]->mutable_device_diff(), part.begin, *bottom[0])};
       product.workspace = workspace().Need(op_data.workspace_bytes());
       op_data.Run(product);
@@ -142,7 +167,7 @@ void RegisterGroupedInnerProductLayer(LayerRegistry& registry) {
   traits.min_bottom = traits.max_bottom = 2;
   traits.types = BuiltInTypes();
   traits.float_bottoms = traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{0}, {}});
+  traits.backward_reads = Always({{0, 1}, {}});
   traits.summary = "a part of MOE: an InnerProduct for each expert";
   registry.Add<GroupedInnerProductLayer>("GroupedInnerProduct", traits);
 }

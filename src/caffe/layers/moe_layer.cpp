@@ -12,8 +12,7 @@ namespace caffe {
 
 SubNet MOELayer::Expand(const BlobVec& bottom, int tops) {
   const DataType real = types().in == kDouble || types().out == kDouble ? kDouble : kFloat;
-  return MOENet(layer_param(), real, !device()->host_accessible())
-      .Build(static_cast<int>(bottom.size()), tops);
+  return MOENet(layer_param(), real, device()).Build(static_cast<int>(bottom.size()), tops);
 }
 
 void MOELayer::Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) { nested_ = nested; }

@@ -5,12 +5,13 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/device.hpp"
 #include "grouped_form.hpp"
 
 namespace caffe {
 
-MOENet::MOENet(const LayerParameter& layer, DataType real, bool waits)
-    : layer_(layer), parameter_(layer.moe_param()), real_(real), waits_(waits) {}
+MOENet::MOENet(const LayerParameter& layer, DataType real, Device* device)
+    : layer_(layer), parameter_(layer.moe_param()), real_(real), device_(device) {}
 
 std::string MOENet::Where() const { return Concat(layer_.name(), " (", layer_.type(), ")"); }
 
@@ -73,8 +74,16 @@ std::string MOENet::WhyAll() const {
     if (net.SharesParameters()) return "layers of an expert net share parameters";
   }
   const std::string why = WhyNotGrouped(nets_[0].layers());
-  if (!why.empty() || !waits_) return why;
-  return "grouped layers would wait for the device, to read how many items each expert has";
+  return why.empty() && !device_->host_accessible() ? WhyAllOnDevice() : why;
+}
+
+std::string MOENet::WhyAllOnDevice() const {
+  if (layer_.phase() == TRAIN) return "on devices grouped layers have no backward pass";
+  for (const LayerParameter& layer : nets_[0].layers()) {
+    const std::string why = WhyNoJointOp(layer, real_, device_);
+    if (!why.empty()) return why;
+  }
+  return "";
 }
 
 LayerParameter* MOENet::Add(const std::string& name, const std::string& type,

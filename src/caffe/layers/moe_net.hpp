@@ -8,6 +8,8 @@
 
 namespace caffe {
 
+class Device;
+
 // Makes the layers that compute a MOE layer:
 //   gating net -> MOERoute -> MOEGather -> one expert net with grouped layers -> MOECombine
 // Each layer of the expert net then computes the rows of all experts. If that is not possible, or with
@@ -15,8 +17,8 @@ namespace caffe {
 //   gating net -> MOERoute;  expert nets -> Concat -> MOECombine
 class MOENet {
  public:
-  // `real` is the type of the gate. `waits`: on the device a grouped layer waits for the routing.
-  MOENet(const LayerParameter& layer, DataType real, bool waits);
+  // `real` is the type of the gate.
+  MOENet(const LayerParameter& layer, DataType real, Device* device);
   SubNet Build(int bottoms, int tops);
 
  private:
@@ -25,6 +27,8 @@ class MOENet {
   void ReadExperts(const std::vector<std::string>& inputs);
   // Why the layers of the experts cannot compute the rows of all experts; empty if they can.
   std::string WhyAll() const;
+  // The same if the layers could on the CPU.
+  std::string WhyAllOnDevice() const;
   LayerParameter* Add(const std::string& name, const std::string& type,
                       const std::vector<std::string>& bottoms,
                       const std::vector<std::string>& tops);
@@ -38,7 +42,7 @@ class MOENet {
   const LayerParameter& layer_;
   const MOEParameter& parameter_;
   DataType real_;
-  bool waits_;
+  Device* device_;
   int64_t experts_ = 0;
   bool all_ = false;
   std::vector<NestedLayers> nets_;  // of each expert
