@@ -13,6 +13,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue_pass.hpp"
+#include "caffe/library/generated/float_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "support/chains.hpp"
 #include "support/epilogues.hpp"
@@ -250,6 +251,37 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
           d.Normalize();
           MatrixConvolutionLibrary().make(&device, d);
         }
+      }
+    }
+  }
+  if (path == "conv/depthwise_last") {
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      ConvDescriptor d;
+      d.in = d.out = type;
+      d.in_channels = d.out_channels = d.group = 20;
+      d.geometry.input = {9, 8};
+      d.geometry.kernel = {3, 3};
+      d.x_layout = d.y_layout = Layout::kNHWC;
+      for (const Epilogue& epilogue : SomeEpilogues()) {
+        d.epilogue = epilogue;
+        ConvDescriptor normal = d;
+        normal.Normalize();
+        MatrixConvolutionLibrary().make(&device, normal);
+      }
+    }
+  }
+  if (path == "conv/matrix_convolution") {
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      MatrixProduct::Problem p;
+      p.type = p.out = type;
+      for (int tile = 0; tile < FloatProduct::Tilings(p); ++tile) {
+        const bool points = tile % 2 == 0;
+        p.channels = p.plain_channels = tile % 3 == 0 ? 64 : tile % 3 == 1 ? 12 : 6;
+        p.out_channels = p.y_row = 40;
+        p.window.kernel[0] = p.window.kernel[1] = points ? 1 : 3;
+        p.epilogue = tile % 4 < 2 ? Epilogue() : SomeEpilogues()[tile % 2];
+        if (tile % 4 == 1) p.epilogue.bias = Epilogue::Bias::kPerColumn;
+        FloatProduct(&device, p, tile);
       }
     }
   }

@@ -66,12 +66,12 @@ EpilogueStages::EpilogueStages(const Epilogue& epilogue)
 
 bool EpilogueStages::none() const { return bounds() && a_ == -kInfinity && b_ == kInfinity; }
 
-void EpilogueStages::Define(ProgramBuilder* builder) const {
+void EpilogueStages::Define(ProgramBuilder* builder, const std::string& residual) const {
   if (bounds()) return;  // defined by kernels/epilogue/bounds.h
   std::string v = "v";
   const auto add = [&] {
     builder->Body("epilogue/sum");
-    v = "sum_value(" + v + ", LOAD(MOtype, residual, at), coefficient)";
+    v = "sum_value(" + v + ", " + residual + ", coefficient)";
   };
   if (sum_ == Sum::kBefore) add();
   if (formula_ != ActivationFormula::kBounds || a_ != -kInfinity || b_ != kInfinity) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "caffe/device/kernel.hpp"
@@ -32,8 +33,9 @@ class EpilogueStages {
   double a() const { return a_; }
   double b() const { return b_; }
 
-  // Defines EPILOGUE for the bodies that follow.
-  void Define(ProgramBuilder* builder) const;
+  // Defines EPILOGUE for the bodies that follow. `residual` is the text of its element.
+  void Define(ProgramBuilder* builder,
+              const std::string& residual = "LOAD(MOtype, residual, at)") const;
   // Adds activation_a, activation_b, coefficient, residual, slopes. `y` replaces arrays that are
   // not read.
   void AddArguments(const EpilogueOperands& operands, DevicePtr y,

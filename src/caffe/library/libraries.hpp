@@ -37,8 +37,10 @@ GemmLibrary CublasLibrary();
 GemmLibrary ClBlastLibrary();
 GemmLibrary GeneratedLibrary();
 GemmLibrary GeneratedQuantizedLibrary();
-// On devices, for codes of activations times the transpose of weights.
+// On devices, for activations times the transpose of weights, by matrix units.
 GemmLibrary MatrixGemmLibrary();
+// The same for tests: by loops where there are no matrix units.
+std::unique_ptr<GemmOp> MakeMatrixGemm(Device* device, const GemmDescriptor& descriptor);
 
 // Makes the products of a convolution on a device.
 using GemmFactory = std::function<std::unique_ptr<GemmOp>(const GemmDescriptor& descriptor)>;
@@ -58,8 +60,9 @@ ConvLibrary CudnnLibrary();
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);
 ConvLibrary DeviceQuantizedConvolutionLibrary();
-// On devices, for codes with channels last.
+// On devices, with channels last, by matrix units.
 ConvLibrary MatrixConvolutionLibrary();
+std::unique_ptr<ConvOp> MakeMatrixConvolution(Device* device, const ConvDescriptor& descriptor);
 // Descriptors with other layouts than kNCHW, and outputs with a pitch, by conversions and the
 // operator that `make` makes for kNCHW.
 using ConvFactory =

@@ -55,7 +55,8 @@ template <class D, class Op> class Table {
       if (!row.prefers_nhwc(device, plain)) continue;
       if (rows.empty() || row.name == rows[0].name) return true;
       if (rows[0].name == first) return false;
-      return row.name == first || Position(row.name) < Position(rows[0].name);
+      const bool preferred = !row.prefers || row.prefers(device, nhwc);
+      return row.name == first || (preferred && Position(row.name) < Position(rows[0].name));
     }
     return false;
   }

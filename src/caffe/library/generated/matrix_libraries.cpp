@@ -6,6 +6,8 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/generated/code_windows.hpp"
+#include "caffe/library/generated/float_product.hpp"
+#include "caffe/library/generated/float_windows.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
 #include "caffe/library/libraries.hpp"
 
@@ -15,6 +17,7 @@ namespace {
 using Problem = MatrixProduct::Problem;
 
 constexpr int64_t kVectorBytes = 16;
+constexpr int64_t kSpan = 8;          // channels that an item of fold_channels computes
 constexpr int64_t kMostFolded = 128;  // channels of a folded image
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -27,6 +30,7 @@ bool IsDepthwise(const ConvDescriptor& d) {
 Problem Plain(const ConvDescriptor& d) {
   Problem p;
   p.type = d.in;
+  p.out = d.out;
   p.batch = d.batch;
   p.window = MatrixProduct::Window::Of(d.geometry);
   p.channels = d.in_channels;
@@ -55,16 +59,34 @@ Problem Folded(const ConvDescriptor& d) {
     w.input[a] = (w.output[a] - 1) * w.stride[a] + (w.kernel[a] - 1) * w.dilation[a] + 1;
     w.pad[a] = 0;
   }
-  const int64_t bytes = static_cast<int64_t>(d.in.bytes());
-  p.channels = RoundUp(d.in_channels * p.fold[0] * p.fold[1], kVectorBytes / bytes);
+  const int64_t vector = kVectorBytes / static_cast<int64_t>(d.in.bytes());
+  p.channels = RoundUp(d.in_channels * p.fold[0] * p.fold[1], std::max(vector, kSpan));
   return p;
 }
 
 bool NeedsFold(const ConvDescriptor& d) {
-  return d.x_layout == Layout::kNCHW || MatrixProduct::Vector(Plain(d)) == 0;
+  if (d.x_layout == Layout::kNCHW) return true;
+  const int64_t vector = MatrixProduct::Vector(Plain(d));
+  // One float at a time, for each tap.
+  const bool slow = d.in == kFloat && vector == 4 && d.group == 1 && !d.geometry.pointwise();
+  return vector == 0 || slow;
 }
 
-class MatrixConvOp final : public ConvOp {
+// A call of either product.
+void Compute(MatrixProduct* product, DevicePtr x, const ConvArguments& a) {
+  product->Run(x, a.prepared, a.y, *a.quant, a.epilogue.residual, a.offsets);
+}
+void Compute(FloatProduct* product, DevicePtr x, const ConvArguments& a) {
+  product->Run({x, a.prepared ? a.prepared : a.weights, a.bias, a.y, a.epilogue});
+}
+void Compute(MatrixProduct* product, const GemmArguments& g) {
+  product->Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual, g.offsets);
+}
+void Compute(FloatProduct* product, const GemmArguments& g) {
+  product->Run({g.a, g.prepared ? g.prepared : g.b, g.bias, g.c, g.epilogue, g.alpha, g.beta});
+}
+
+template <class Product> class MatrixConvOp final : public ConvOp {
  public:
   MatrixConvOp(Device* device, const ConvDescriptor& d)
       : ConvOp(d),
@@ -72,8 +94,9 @@ class MatrixConvOp final : public ConvOp {
         problem_(folds_ ? Folded(d) : Plain(d)),
         product_(device, problem_) {
     if (!folds_) return;
-    ProgramBuilder builder(device, "fold codes");
-    builder.Types(d.in).Body("conv/fold_spans");
+    ProgramBuilder builder(device, "fold images");
+    builder.Types(d.quantized() ? TypeTriple::Equal(d.in) : TypeTriple{kFloat, d.in, d.in})
+        .Body("conv/fold_spans");
     // Divisions by them give each element its place; on processors constants save less time than
     // a program for every shape takes.
     const KernelArguments geometry = FoldGeometry();
@@ -84,7 +107,9 @@ class MatrixConvOp final : public ConvOp {
   }
   const char* library() const override { return "matrix"; }
   int64_t prepared_bytes() const override { return product_.packed_bytes(); }
-  void Prepare(DevicePtr codes, DevicePtr prepared) override { product_.Pack(codes, prepared); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    if (prepared_bytes() > 0) product_.Pack(weights, prepared);
+  }
   int64_t workspace_bytes() const override {
     const MatrixProduct::Window& w = problem_.window;
     return folds_ ? problem_.batch * w.input[0] * w.input[1] * problem_.channels *
@@ -95,9 +120,8 @@ class MatrixConvOp final : public ConvOp {
  protected:
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
-    if (folds_) Fold(a.x, a.workspace, a.quant->zero_x);
-    product_.Run(folds_ ? a.workspace : a.x, a.prepared, a.y, *a.quant, a.epilogue.residual,
-                 a.offsets);
+    if (folds_) Fold(a.x, a.workspace, a.quant ? a.quant->zero_x : 0);
+    Compute(&product_, folds_ ? a.workspace : a.x, a);
   }
 
  private:
@@ -135,7 +159,7 @@ class MatrixConvOp final : public ConvOp {
 
   const bool folds_;
   const Problem problem_;
-  MatrixProduct product_;
+  Product product_;
   std::unique_ptr<Kernel> fold_;
 };
 
@@ -145,12 +169,24 @@ bool Counts(const ConvDescriptor& d) {
                   d.batch * d.out_channels * d.geometry.output_count()) <= INT32_MAX;
 }
 
-bool SupportsConvolution(Device* device, const ConvDescriptor& d) {
-  if (device->host_accessible() || !d.quantized() || d.y_layout != Layout::kNHWC) return false;
-  if (d.geometry.axes() > 2) return false;
+// Groups with fewer channels leave most of a tile empty.
+constexpr int64_t kFewestChannels = 16;
+
+// Of floats, the forward pass alone.
+bool SupportsFloats(const ConvDescriptor& d) {
+  if (!FloatProduct::KnowsTypes(d.in, d.out) || d.backward_data || d.backward_weights) return false;
+  if (d.row_groups > 0) return false;
+  return d.group == 1 || IsDepthwise(d) ||
+         std::min(d.in_channels, d.out_channels) >= d.group * kFewestChannels;
+}
+
+bool ComputesConvolution(const ConvDescriptor& d) {
+  if (d.y_layout != Layout::kNHWC || d.geometry.axes() > 2) return false;
+  if (!d.quantized() && !SupportsFloats(d)) return false;
   if (IsDepthwise(d)) {
-    return d.row_groups == 0 && d.x_layout == Layout::kNHWC && d.depth() <= kNarrowDepth &&
-           Counts(d);
+    if (d.row_groups > 0) return false;
+    const bool adds = !d.quantized() || d.depth() <= kNarrowDepth;
+    return d.x_layout == Layout::kNHWC && adds && Counts(d);
   }
   if (!NeedsFold(d)) return MatrixProduct::Counts(Plain(d));
   const Problem p = Folded(d);
@@ -161,6 +197,7 @@ bool SupportsConvolution(Device* device, const ConvDescriptor& d) {
 Problem ProblemOf(const GemmDescriptor& d) {
   Problem p;
   p.type = d.in;
+  p.out = d.out;
   p.batch = d.m;
   p.channels = p.plain_channels = d.k;
   p.out_channels = p.y_row = d.n;
@@ -170,61 +207,101 @@ Problem ProblemOf(const GemmDescriptor& d) {
 }
 
 // x [m, k] times the transpose of the weights [n, k].
-class MatrixGemmOp final : public GemmOp {
+template <class Product> class MatrixGemmOp final : public GemmOp {
  public:
   MatrixGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), product_(device, ProblemOf(d)) {}
   const char* library() const override { return "matrix"; }
   int64_t prepared_bytes() const override { return product_.packed_bytes(); }
-  void Prepare(DevicePtr codes, DevicePtr prepared) override { product_.Pack(codes, prepared); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    if (prepared_bytes() > 0) product_.Pack(weights, prepared);
+  }
 
  protected:
   void DoRun(const GemmArguments& g) override {
     CheckMemory(g);
-    product_.Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual, g.offsets);
+    Compute(&product_, g);
   }
 
  private:
-  MatrixProduct product_;
+  Product product_;
 };
 
-bool SupportsProduct(Device* device, const GemmDescriptor& d) {
-  if (device->host_accessible() || !d.quantized() || d.batch != 1) return false;
-  const bool dense = d.row_a() == d.k && d.row_b() == d.k && d.row_c() == d.n;
-  if (d.trans_a || !d.trans_b || d.weights() != GemmDescriptor::Weights::kB || !dense) return false;
-  return d.k > 0 && MatrixProduct::Vector(ProblemOf(d)) > 0 && MatrixProduct::Counts(ProblemOf(d));
+// Along the columns, or not at all.
+bool HasColumns(Epilogue::Bias axis) { return axis != Epilogue::Bias::kPerRow; }
+
+bool SupportsFloats(const GemmDescriptor& d) {
+  const bool slopes = d.epilogue.activation().kind == Activation::Kind::kPReLU;
+  if (!FloatProduct::KnowsTypes(d.in, d.out) || !HasColumns(d.epilogue.bias)) return false;
+  if (d.row_groups > 0) return false;
+  if (slopes && d.epilogue.slopes == Epilogue::Bias::kPerRow) return false;
+  return d.weights() == GemmDescriptor::Weights::kB || FloatProduct::ReadsWeights(ProblemOf(d));
 }
 
-// Elsewhere loops take the place of matrix units, for tests.
-template <class D> bool HasUnits(Device* device, const D&) { return device->info().matrix; }
+bool ComputesProduct(const GemmDescriptor& d) {
+  const bool dense = d.row_a() == d.k && d.row_b() == d.k && d.row_c() == d.n;
+  if (d.batch != 1 || d.trans_a || !d.trans_b || !dense || d.k <= 0) return false;
+  const Problem p = ProblemOf(d);
+  if (MatrixProduct::Vector(p) == 0 || !MatrixProduct::Counts(p)) return false;
+  return d.quantized() ? d.weights() == GemmDescriptor::Weights::kB : SupportsFloats(d);
+}
+
+// Elsewhere loops take the place of matrix units, for tests: codes as the last row, and floats, of
+// which there are many more programs, on request.
+template <class D> bool Runs(Device* device, const D& d) {
+  return !device->host_accessible() && (d.quantized() || device->info().matrix);
+}
+
+// Vendors' libraries multiply floats faster.
+bool Prefers(Device* device, const ConvDescriptor& d) {
+  return device->info().matrix && (d.quantized() || !CudnnLibrary().supports(device, d));
+}
+bool Prefers(Device* device, const GemmDescriptor& d) {
+  return device->info().matrix && (d.quantized() || !CublasLibrary().supports(device, d));
+}
 
 }  // namespace
 
 ConvLibrary MatrixConvolutionLibrary() {
   ConvLibrary row;
   row.name = "matrix";
-  row.supports = &SupportsConvolution;
-  row.make = [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-    if (IsDepthwise(d)) return MakeCodeWindows(device, d);
-    return std::make_unique<MatrixConvOp>(device, d);
+  row.supports = [](Device* device, const ConvDescriptor& d) {
+    return Runs(device, d) && ComputesConvolution(d);
   };
-  row.prefers = &HasUnits<ConvDescriptor>;
-  row.prefers_nhwc = &HasUnits<ConvDescriptor>;
+  row.make = [](Device* device, const ConvDescriptor& d) {
+    return MakeMatrixConvolution(device, d);
+  };
+  row.prefers = [](Device* device, const ConvDescriptor& d) { return Prefers(device, d); };
+  row.prefers_nhwc = [](Device* device, const ConvDescriptor&) { return device->info().matrix; };
   row.knows_pitch = true;
   row.knows_row_groups = true;
   return row;
 }
 
+std::unique_ptr<ConvOp> MakeMatrixConvolution(Device* device, const ConvDescriptor& d) {
+  CAFFE_CHECK(ComputesConvolution(d), "the library matrix does not compute conv ", d.name());
+  if (IsDepthwise(d))
+    return d.quantized() ? MakeCodeWindows(device, d) : MakeFloatWindows(device, d);
+  if (!d.quantized()) return std::make_unique<MatrixConvOp<FloatProduct>>(device, d);
+  return std::make_unique<MatrixConvOp<MatrixProduct>>(device, d);
+}
+
 GemmLibrary MatrixGemmLibrary() {
   GemmLibrary row;
   row.name = "matrix";
-  row.supports = &SupportsProduct;
-  row.make = [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-    return std::make_unique<MatrixGemmOp>(device, d);
+  row.supports = [](Device* device, const GemmDescriptor& d) {
+    return Runs(device, d) && ComputesProduct(d);
   };
-  row.prefers = &HasUnits<GemmDescriptor>;
+  row.make = [](Device* device, const GemmDescriptor& d) { return MakeMatrixGemm(device, d); };
+  row.prefers = [](Device* device, const GemmDescriptor& d) { return Prefers(device, d); };
   row.knows_row_groups = true;
   return row;
+}
+
+std::unique_ptr<GemmOp> MakeMatrixGemm(Device* device, const GemmDescriptor& d) {
+  CAFFE_CHECK(ComputesProduct(d), "the library matrix does not compute gemm ", d.name());
+  if (d.quantized()) return std::make_unique<MatrixGemmOp<MatrixProduct>>(device, d);
+  return std::make_unique<MatrixGemmOp<FloatProduct>>(device, d);
 }
 
 }  // namespace caffe

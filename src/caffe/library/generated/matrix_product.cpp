@@ -12,18 +12,6 @@
 
 namespace caffe {
 
-// The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
-// local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16 bytes
-// for each item. `step` and `result`: the cycles of an H200 that a step of points and the results of
-// a group take, measured with many groups. `units`: see kernels/dialect/matrix.h.
-struct MatrixProduct::Tile {
-  int64_t m, n, k, stages, warps_m, warps_n, resident;
-  double step, result;
-  int units = 1;
-  int64_t items() const { return warps_m * warps_n * 32; }
-  int64_t local_bytes() const { return stages * (m + n) * k; }
-};
-
 namespace {
 
 using Tile = MatrixProduct::Tile;
@@ -65,36 +53,10 @@ double Cycles(const Tile& tile, int64_t groups, int64_t depth, bool points, int 
          turn(share % tile.resident);
 }
 
-bool Pointwise(const MatrixProduct::Problem& p) {
-  const MatrixProduct::Window& w = p.window;
-  for (int a = 0; a < 2; ++a) {
-    if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0) return false;
-  }
-  return p.group == 1;
-}
-
 // The row tiles that have rows, if each group has as many items.
-int64_t UsedRowTiles(const MatrixProduct::Problem& p, int64_t rows, int64_t tile) {
+int64_t UsedRowTiles(const MatrixProduct::Problem& p, int64_t tile) {
   const int64_t groups = std::clamp<int64_t>(p.row_groups, 1, p.batch);
-  return groups * Ceil(Ceil(rows, groups), tile);
-}
-
-const Tile* Fastest(const std::vector<Tile>& tiles, const MatrixProduct::Problem& problem,
-                    int64_t rows, int64_t depth, Device* device) {
-  const Tile* best = nullptr;
-  double least = 0;
-  for (const Tile& tile : tiles) {
-    if (tile.units > std::max(1, MatrixUnits(device))) continue;
-    const int64_t groups = UsedRowTiles(problem, rows, tile.m) *
-                           Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
-    const double cycles =
-        Cycles(tile, groups, depth, Pointwise(problem), device->info().compute_units);
-    if (!best || cycles < least) {
-      best = &tile;
-      least = cycles;
-    }
-  }
-  return best;
+  return groups * Ceil(Ceil(MatrixProduct::Rows(p), groups), tile);
 }
 
 const std::vector<Tile>& TilesFor(int64_t depth, int64_t bytes) {
@@ -106,11 +68,37 @@ bool HasFewRows(const MatrixProduct::Problem& p, int64_t rows, int64_t depth) {
   // Rows of groups do not share what they read; there are few of them for each group.
   const int64_t most_rows = p.row_groups > 0 ? 16 : 4;
   constexpr int64_t kVectorBytes = 16;
-  return p.type.bytes() == 1 && rows <= most_rows && Pointwise(p) && depth % kVectorBytes == 0 &&
-         depth <= kExactBytes && !p.epilogue.sum();
+  return p.type.bytes() == 1 && rows <= most_rows && MatrixProduct::Pointwise(p) &&
+         depth % kVectorBytes == 0 && depth <= kExactBytes && !p.epilogue.sum();
 }
 
 }  // namespace
+
+bool MatrixProduct::Pointwise(const Problem& p) {
+  const Window& w = p.window;
+  for (int a = 0; a < 2; ++a) {
+    if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0) return false;
+  }
+  return p.group == 1;
+}
+
+const Tile* MatrixProduct::Fastest(const std::vector<Tile>& tiles, const Problem& problem,
+                                   Device* device, int most_units) {
+  const Tile* best = nullptr;
+  double least = 0;
+  for (const Tile& tile : tiles) {
+    if (tile.units > most_units || tile.k / Vector(problem) > tile.items()) continue;
+    const int64_t groups = UsedRowTiles(problem, tile.m) *
+                           Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
+    const double cycles =
+        Cycles(tile, groups, DepthBytes(problem), Pointwise(problem), device->info().compute_units);
+    if (!best || cycles < least) {
+      best = &tile;
+      least = cycles;
+    }
+  }
+  return best;
+}
 
 uint32_t PaddingWord(DataType type, int32_t zero) {
   const auto code = static_cast<uint32_t>(zero);
@@ -165,7 +153,8 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
     MakeVectorProduct(device);
   } else {
     const std::vector<Tile>& tiles = TilesFor(DepthBytes(), bytes_);
-    tile_ = tile < 0 ? Fastest(tiles, problem_, Rows(), DepthBytes(), device) : &tiles.at(tile);
+    tile_ = tile < 0 ? Fastest(tiles, problem_, device, std::max(1, MatrixUnits(device)))
+                     : &tiles.at(tile);
     MakeProduct(device);
   }
   pack_ = ProgramBuilder(device, "pack matrix")
@@ -239,8 +228,8 @@ std::vector<int> MatrixProduct::Tilings(Device* device, const Problem& p) {
   return numbers;
 }
 
-int64_t MatrixProduct::Rows() const {
-  return problem_.batch * problem_.window.output[0] * problem_.window.output[1];
+int64_t MatrixProduct::Rows(const Problem& p) {
+  return p.batch * p.window.output[0] * p.window.output[1];
 }
 
 int64_t MatrixProduct::RowTiles(int64_t tile) const {
@@ -248,24 +237,36 @@ int64_t MatrixProduct::RowTiles(int64_t tile) const {
   return RowGroupTiles(p.batch, p.window.output[0] * p.window.output[1], p.row_groups, tile);
 }
 
-// The bytes of x that a result reads.
-int64_t MatrixProduct::DepthBytes() const {
-  const Window& w = problem_.window;
-  return problem_.channels / problem_.group * w.kernel[0] * w.kernel[1] * bytes_;
+int64_t MatrixProduct::DepthBytes(const Problem& p) {
+  const Window& w = p.window;
+  return p.channels / p.group * w.kernel[0] * w.kernel[1] * static_cast<int64_t>(p.type.bytes());
+}
+
+KernelArguments MatrixProduct::Geometry(const Problem& p) {
+  const Window& w = p.window;
+  const int64_t pixel = p.channels * static_cast<int64_t>(p.type.bytes());
+  return {Rows(p),       w.input[0],    w.input[1],  w.output[0],     w.output[1],
+          w.kernel[1],   w.stride[0],   w.stride[1], w.pad[0],        w.pad[1],
+          w.dilation[0], w.dilation[1], pixel,       pixel / p.group, DepthBytes(p)};
+}
+
+KernelArguments MatrixProduct::PackedOrder(const Problem& p) {
+  return {p.plain_channels,  p.channels / p.group, p.fold[0],          p.fold[1],
+          p.plain_kernel[0], p.plain_kernel[1],    p.window.kernel[0], p.window.kernel[1]};
 }
 
 void MatrixProduct::Pack(DevicePtr codes, DevicePtr packed) {
   const Problem& p = problem_;
-  pack_->Launch({p.out_channels, packed_depth_},
-                {p.out_channels, packed_depth_, bytes_, WeightZero(p.type), p.plain_channels,
-                 p.channels / p.group, p.fold[0], p.fold[1], p.plain_kernel[0], p.plain_kernel[1],
-                 p.window.kernel[0], p.window.kernel[1], codes, packed});
+  KernelArguments arguments{p.out_channels, packed_depth_, bytes_, WeightZero(p.type)};
+  const KernelArguments order = PackedOrder(p);
+  arguments.append(order.begin(), order.end());
+  arguments.append({codes, packed});
+  pack_->Launch({p.out_channels, packed_depth_}, arguments);
 }
 
 void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
                         DevicePtr residual, DevicePtr offsets) {
   const Problem& p = problem_;
-  const Window& w = p.window;
   const ResidualStage stage(p.epilogue, p.type, quant);
   const bool slope = static_cast<bool>(quant.negative_multiplier);
   KernelArguments factors{quant.bias, quant.multiplier, quant.shift};
@@ -283,10 +284,7 @@ void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantA
     return;
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
-  KernelArguments arguments{Rows()};
-  arguments.append({w.input[0], w.input[1], w.output[0], w.output[1], w.kernel[1]});
-  arguments.append({w.stride[0], w.stride[1], w.pad[0], w.pad[1], w.dilation[0], w.dilation[1]});
-  arguments.append({p.channels * bytes_, p.channels / p.group * bytes_, DepthBytes()});
+  KernelArguments arguments = Geometry(p);
   arguments.append({packed_depth_, group_out, p.out_channels, p.y_row, column_tiles});
   arguments.append({PaddingWord(p.type, quant.zero_x), stage.low(), stage.high()});
   // Without groups offsets are not read.

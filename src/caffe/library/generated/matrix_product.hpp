@@ -23,7 +23,8 @@ class MatrixProduct {
     int64_t pad[2] = {0, 0}, dilation[2] = {1, 1};
   };
   struct Problem {
-    DataType type;
+    DataType type;  // of x and of codes
+    DataType out;   // of y, for floats
     int64_t batch = 1;
     Window window;
     int64_t channels = 0, out_channels = 0, group = 1;  // of x, of y
@@ -34,6 +35,29 @@ class MatrixProduct {
     // `plain_channels` channels, and the weights have windows of plain_kernel.
     int64_t fold[2] = {1, 1}, plain_kernel[2] = {1, 1}, plain_channels = 0;
   };
+  // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
+  // local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16
+  // bytes for each item. `step` and `result`: the cycles of an H200 that a step of points and the
+  // results of a group take, measured with many groups. `units`: see kernels/dialect/matrix.h.
+  struct Tile {
+    int64_t m, n, k, stages, warps_m, warps_n, resident;
+    double step, result;
+    int units = 1;
+    int64_t items() const { return warps_m * warps_n * 32; }
+    int64_t local_bytes() const { return stages * (m + n) * k; }
+  };
+  // The fastest one by an estimate, which has at most `most_units`, and an item for each vector of a
+  // step.
+  static const Tile* Fastest(const std::vector<Tile>& tiles, const Problem& problem, Device* device,
+                             int most_units);
+  // The rows of y, the bytes of x that a result reads, and whether these are rows of x.
+  static int64_t Rows(const Problem& problem);
+  static int64_t DepthBytes(const Problem& problem);
+  static bool Pointwise(const Problem& problem);
+  // The first arguments of the kernels: rows, and the window; and those of packing, from `channels` on.
+  static KernelArguments Geometry(const Problem& problem);
+  static KernelArguments PackedOrder(const Problem& problem);
+
   // The bytes of x that can be read at once: 16, 8 or 4; 0 if positions are not multiples of 4
   // bytes, which is not supported.
   static int64_t Vector(const Problem& problem);
@@ -52,13 +76,11 @@ class MatrixProduct {
   void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
            DevicePtr residual, DevicePtr offsets = {});
 
-  struct Tile;
-
  private:
-  int64_t Rows() const;
+  int64_t Rows() const { return Rows(problem_); }
   // The rows of work groups; `tile` rows in each.
   int64_t RowTiles(int64_t tile) const;
-  int64_t DepthBytes() const;
+  int64_t DepthBytes() const { return DepthBytes(problem_); }
   void MakeProduct(Device* device);
   void MakeVectorProduct(Device* device);
 

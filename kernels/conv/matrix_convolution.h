@@ -1,0 +1,116 @@
+//! types: device
+//! tests: library
+#include "dialect/matrix_floats.h"
+#include "epilogue/bounds.h"
+#if ROW_GROUPS
+#include "math/row_groups.h"
+#endif
+#define MOST_BLOCK 32
+#include "dialect/matrix_tiles.h"
+// Convolutions and products of floats with channels last, by matrix units:
+//   y [rows, channels] = EPILOGUE(alpha x [rows, taps of the window] weights [channels, taps] +
+//                                 beta y + bias)
+// Rows are positions of images; the taps of a row are gathered from x [images, height, width,
+// channels]. The third index of a work group is the group of the convolution. Rows of weights have
+// packed_depth bytes, those behind `depth` are 0. Defines: those of dialect/matrix_floats.h and
+// dialect/matrix_tiles.h; POINTWISE (1: rows of x are rows of y's), BIAS and RESIDUAL (1: there is
+// one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has weights, a
+// bias and slopes for `channels` channels).
+#define LEAD (STAGES - 1)
+
+KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
+       ARG(i32, out_height), ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h),
+       ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, dilation_h),
+       ARG(i32, dilation_w), ARG(i32, pixel), ARG(i32, group_bytes), ARG(i32, depth),
+       ARG(i32, packed_depth), ARG(i32, channels), ARG(i32, group_out), ARG(i32, y_row),
+       ARG(i32, column_tiles), ARG(Acctype, alpha), ARG(Acctype, beta), ARG(Acctype, activation_a),
+       ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
+       IN(Mastertype, slopes), IN(f32, offsets), IN(MItype, x), IN(MItype, weights),
+       IN(Mastertype, bias), OUT(MOtype, y)) {
+  LOCAL u8 memory[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
+  const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
+  const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
+  const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
+  const i32 group = (i32)GROUP_ID(2);
+  const i32 warp_col = warp % WARPS_N * OWN_COLUMNS;
+#if ROW_GROUPS
+  FIND_ROW_TILE(found, row_tile, TILE_M, out_height * out_width, rows)
+  const i32 row0 = found.begin, row_end = found.end;
+  const i32 first_channel = found.group * channels + group * group_out;
+  if (row0 == row_end) return;
+#else
+  const i32 row0 = row_tile * TILE_M, row_end = rows;
+  const i32 first_channel = group * group_out;
+#endif
+  const u32 padding = 0;
+#include "dialect/tile_rows.h"
+  float sum[PARTS_M][PARTS_N][4];
+  REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
+    REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
+      REPEAT for (i32 e = 0; e < 4; ++e) sum[i][j][e] = 0;
+    }
+  }
+  const i32 steps = (depth + TILE_K - 1) / TILE_K;
+  for (i32 s = 0; s < steps + LEAD; ++s) {
+    COPY_WAIT(LEAD - 1);
+    BARRIER;
+    if (s < steps) {
+#include "dialect/tile_steps.h"
+    }
+    COPY_END;
+    if (s >= LEAD) {
+      LOCAL_PTR const u8* tile_a = memory + (s - LEAD) % STAGES * STAGE_BYTES;
+      LOCAL_PTR const u8* tile_b = tile_a + TILE_M * TILE_K;
+      // Matrix units load the chunks of the next products before they compute the last ones.
+      u32 a[2][PARTS_M][4], b[2][PARTS_N / 2][4], low_a[PARTS_M][4], low_b[PARTS_N / 2][4];
+      LOAD_CHUNKS(0, 0)
+      REPEAT for (i32 chunk = 0; chunk < CHUNKS; chunk += 2) {
+        const i32 now = MATRIX_UNITS * (chunk >> 1 & 1);
+        if (MATRIX_UNITS && chunk + 2 < CHUNKS) LOAD_CHUNKS(now ^ 1, chunk + 2)
+        if (!MATRIX_UNITS && chunk > 0) LOAD_CHUNKS(0, chunk)
+#if ELEMENT_BYTES == 4 && MATRIX_UNITS
+        REPEAT for (i32 i = 0; i < PARTS_M; ++i) split_floats(a[now][i], low_a[i]);
+        REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) split_floats(b[now][j], low_b[j]);
+#endif
+        REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
+          REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
+            MULTIPLY_FLOATS(sum[i][j], a[now][i], low_a[i], tile_a, b[now][j / 2] + j % 2 * 2,
+                            low_b[j / 2] + j % 2 * 2, tile_b, lane);
+          }
+        }
+      }
+    }
+  }
+  const i32 quad = lane % 4;
+  REPEAT for (i32 block = 0; block < OWN_COLUMNS / BLOCK; ++block) {
+    const i32 run = col0 + warp_col + block * BLOCK + quad * RUN;
+    // Of the run's channels `last` is the last one that exists.
+    const i32 last = run + RUN <= group_out ? RUN - 1 : group_out - 1 - run;
+    if (last < 0) continue;
+    Acctype offset[RUN];
+    REPEAT for (i32 c = 0; c < RUN; ++c) {
+      offset[c] = BIAS && c <= last ? LOAD(Mastertype, bias, first_channel + run + c) : 0;
+    }
+    REPEAT for (i32 part = 0; part < 2 * PARTS_M; ++part) {
+      const i32 row = row0 + ROW_OF(warp, part / 2) + lane / 4 + part % 2 * 8;
+      if (row >= row_end) continue;
+      const i64 from = (i64)row * y_row + group * group_out + run, end = from + last + 1;
+      Acctype v[RUN];
+#if RESIDUAL
+      Acctype added[RUN];
+      REPEAT for (i32 c = 0; c < RUN; c += SPAN) {
+        LOAD_SPAN(MOtype, added + c, residual, from + c, end);
+      }
+#endif
+      REPEAT for (i32 c = 0; c < RUN; ++c) {
+        const i32 channel = first_channel + run + (c < last ? c : last);
+        const i64 at = from + (c < last ? c : last);
+        v[c] = alpha * sum[part / 2][block * (BLOCK / 8) + c / 2][part % 2 * 2 + c % 2];
+        if (beta != 0) v[c] += beta * LOAD(MOtype, y, at);
+        v[c] += offset[c];
+        v[c] = EPILOGUE(v[c], channel, channel, at);
+      }
+      REPEAT for (i32 c = 0; c < RUN; c += SPAN) STORE_SPAN(MOtype, y, from + c, end, v + c);
+    }
+  }
+}

@@ -1,0 +1,20 @@
+  // A part of kernels with tiles (dialect/matrix_tiles.h): the rows of A whose vectors this item
+  // copies in all steps, those from row0 on.
+  const i32 vector = t % VECTORS * VECTOR;
+#if !POINTWISE
+  i64 base[LOADS_A];
+  i32 top[LOADS_A], left[LOADS_A];
+  REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
+    const i32 row = row0 + t / VECTORS + l * (ITEMS / VECTORS);
+    const i32 line = row / out_width;
+    const i32 image = line / out_height;
+    const i32 h = (line - image * out_height) * stride_h - pad_h;
+    left[l] = (row - line * out_width) * stride_w - pad_w;
+    top[l] = row < row_end ? h : -(1 << 28);
+    base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;
+  }
+  // The tap of the vector, and its place among the channels.
+  i32 kh = vector / group_bytes / kernel_w;
+  i32 kw = vector / group_bytes - kh * kernel_w;
+  i32 channel_at = vector % group_bytes;
+#endif

@@ -1,0 +1,53 @@
+      // A part of kernels with tiles (dialect/matrix_tiles.h): begins to copy step s of A and B.
+      // `padding` replaces elements outside of images; weights are those of the channels from
+      // first_channel on.
+      const i32 stage = s % STAGES * STAGE_BYTES;
+      const i32 k = s * TILE_K + vector;
+#if POINTWISE
+      const i32 used = k < depth;
+#else
+      const i32 down = kh * dilation_h, right = kw * dilation_w;
+      const i32 from = (down * width + right) * pixel + channel_at;
+      for (channel_at += TILE_K; channel_at >= group_bytes; channel_at -= group_bytes) {
+        if (++kw == kernel_w) {
+          kw = 0;
+          ++kh;
+        }
+      }
+#endif
+      REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
+        const i32 r = t / VECTORS + l * (ITEMS / VECTORS);
+#if POINTWISE
+        const i32 inside = used && row0 + r < row_end;
+        const i64 at = (i64)(row0 + r) * pixel + k;
+#else
+        const i32 h = top[l] + down, w = left[l] + right;
+        const i32 inside = k < depth && h >= 0 && h < height && w >= 0 && w < width;
+        const i64 at = base[l] + from;
+#endif
+        LOCAL_PTR u8* to = memory + stage + TILE_AT(r, vector >> 4) + (vector & 15);
+        if (inside) {
+          GLOBAL const u8* source = BYTES_AT(x, 0) + at;
+          // Other taps read the same bytes again, from the first cache.
+#if VECTOR == 16 && POINTWISE
+          COPY_CHUNK(to, source);
+#else
+          COPY_BYTES(to, source, VECTOR);
+#endif
+        } else {
+          REPEAT for (i32 i = 0; i < VECTOR; i += 4) *(LOCAL_PTR u32*)(to + i) = padding;
+        }
+      }
+      REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
+        const i32 e = t + l * ITEMS, r = e / CHUNKS, chunk = e % CHUNKS;
+        const i32 at = s * TILE_K + chunk * 16;
+        const i32 channel = col0 + CHANNEL_OF(r);
+        LOCAL_PTR u8* to = memory + stage + TILE_M * TILE_K + TILE_AT(r, chunk);
+        if (channel < group_out && at < packed_depth) {
+          GLOBAL const u8* source =
+              BYTES_AT(weights, 0) + (i64)(first_channel + channel) * packed_depth + at;
+          COPY_CHUNK(to, source);
+        } else {
+          REPEAT for (i32 i = 0; i < 16; i += 4) *(LOCAL_PTR u32*)(to + i) = 0;
+        }
+      }

@@ -1,0 +1,109 @@
+#include "caffe/library/generated/float_product.hpp"
+
+#include <algorithm>
+
+#include "caffe/device/device.hpp"
+#include "caffe/device/program_builder.hpp"
+#include "caffe/library/device_array.hpp"
+
+namespace caffe {
+namespace {
+
+using Tile = MatrixProduct::Tile;
+
+// Half kinds take as many products for the bytes of a step as codes of 8 bits. Float takes three
+// products, whose sums need registers of their own: it has smaller tiles.
+const std::vector<Tile> kHalfTiles{
+    {128, 128, 64, 3, 2, 2, 2, 850, 2300}, {128, 64, 64, 4, 2, 2, 3, 530, 1100},
+    {64, 64, 128, 3, 2, 2, 3, 520, 800},   {32, 64, 128, 4, 2, 2, 4, 400, 600},
+    {16, 64, 128, 4, 1, 2, 5, 320, 560},   {16, 32, 256, 4, 1, 1, 4, 345, 560}};
+const std::vector<Tile> kFloatTiles{
+    {128, 128, 64, 3, 4, 2, 1, 1500, 2300}, {128, 64, 64, 4, 2, 2, 3, 800, 1100},
+    {64, 64, 128, 3, 2, 2, 3, 900, 800},    {32, 64, 128, 4, 2, 2, 4, 600, 600},
+    {16, 64, 128, 4, 1, 2, 5, 450, 560},    {16, 32, 256, 4, 1, 1, 4, 450, 560}};
+constexpr int64_t kPackedUnit = 64;  // bytes to which rows of packed weights are rounded up
+constexpr int64_t kChunk = 16;       // bytes of weights that are read at once
+
+int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+const std::vector<Tile>& TilesFor(DataType type) {
+  return type == kFloat ? kFloatTiles : kHalfTiles;
+}
+
+}  // namespace
+
+bool FloatProduct::KnowsTypes(DataType in, DataType out) {
+  if (in == kFloat) return out == kFloat;
+  return (in == kHalf || in == kBfloat16) && (out == in || out == kFloat);
+}
+
+bool FloatProduct::ReadsWeights(const Problem& p) {
+  const bool points = p.window.kernel[0] * p.window.kernel[1] == 1;
+  const bool folds = p.fold[0] * p.fold[1] != 1 || p.plain_channels != p.channels / p.group;
+  return points && !folds && MatrixProduct::DepthBytes(p) % kChunk == 0;
+}
+
+int FloatProduct::Tilings(const Problem& problem) {
+  return static_cast<int>(TilesFor(problem.type).size());
+}
+
+FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile)
+    : problem_(problem), stages_(problem.epilogue) {
+  const Problem& p = problem_;
+  const std::vector<Tile>& tiles = TilesFor(p.type);
+  tile_ = tile < 0 ? MatrixProduct::Fastest(tiles, p, device, 1) : &tiles.at(tile);
+  const int64_t depth = MatrixProduct::DepthBytes(p);
+  packed_depth_ = ReadsWeights(p) ? depth : Ceil(depth, kPackedUnit) * kPackedUnit;
+  ProgramBuilder builder(device, "matrix convolution");
+  builder.Types({kFloat, p.type, p.out})
+      .Define("MATRIX_UNITS", std::min(1, MatrixUnits(device)))
+      .Define("ELEMENT_BYTES", static_cast<int64_t>(p.type.bytes()))
+      .Define("BFLOAT", p.type == kBfloat16)
+      .Define("TILE_M", tile_->m)
+      .Define("TILE_N", tile_->n)
+      .Define("TILE_K", tile_->k)
+      .Define("STAGES", tile_->stages)
+      .Define("WARPS_M", tile_->warps_m)
+      .Define("WARPS_N", tile_->warps_n)
+      .Define("VECTOR", MatrixProduct::Vector(p))
+      .Define("POINTWISE", MatrixProduct::Pointwise(p))
+      .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
+      .Define("RESIDUAL", p.epilogue.sum() != nullptr)
+      .Define("ROW_GROUPS", 0);
+  stages_.Define(&builder, "added[c]");
+  product_ = builder.Body("conv/matrix_convolution").Build()->CreateKernel("matrix_convolution");
+  if (ReadsWeights(p)) return;
+  pack_ = ProgramBuilder(device, "pack weights")
+              .Types({kFloat, p.type, p.type})
+              .Body("conv/pack_matrix")
+              .Build()
+              ->CreateKernel("pack_weights");
+}
+
+int64_t FloatProduct::packed_bytes() const {
+  return pack_ ? problem_.out_channels * packed_depth_ : 0;
+}
+
+void FloatProduct::Pack(DevicePtr weights, DevicePtr packed) {
+  const int64_t row = packed_depth_ / static_cast<int64_t>(problem_.type.bytes());
+  KernelArguments arguments{problem_.out_channels, row};
+  const KernelArguments order = MatrixProduct::PackedOrder(problem_);
+  arguments.append(order.begin(), order.end());
+  arguments.append({weights, packed});
+  pack_->Launch({problem_.out_channels, row}, arguments);
+}
+
+void FloatProduct::Run(const Operands& o) {
+  const Problem& p = problem_;
+  const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
+  KernelArguments arguments = MatrixProduct::Geometry(p);
+  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row, column_tiles});
+  arguments.append({o.alpha, o.beta});
+  stages_.AddArguments(o.epilogue, o.y, &arguments);
+  const DevicePtr none = BufferOf(o.y);
+  arguments.append({none, o.x, o.weights, o.bias ? o.bias : none, o.y});
+  const int64_t tiles = Ceil(MatrixProduct::Rows(p), tile_->m) * column_tiles;
+  product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}}, arguments);
+}
+
+}  // namespace caffe

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "caffe/library/epilogue_stages.hpp"
+#include "caffe/library/generated/matrix_product.hpp"
+
+namespace caffe {
+
+// Products of floats (float, half, bfloat16) with channels last, by the matrix units of a device, or
+// by loops where it has none: kernels/conv/matrix_convolution.h. Float is multiplied in three
+// products of TF32, with the accuracy of float; an infinite operand yields NaN.
+class FloatProduct {
+ public:
+  using Problem = MatrixProduct::Problem;
+  using Tile = MatrixProduct::Tile;
+  // The operands of a call; `weights` are packed ones if packed_bytes() is not 0.
+  struct Operands {
+    DevicePtr x, weights, bias, y;
+    EpilogueOperands epilogue = {};
+    double alpha = 1, beta = 0;
+  };
+
+  static bool KnowsTypes(DataType in, DataType out);
+  // Whether the kernel can read rows of weights as they are: whole vectors in its order.
+  static bool ReadsWeights(const Problem& problem);
+  // How many ways of dividing the result there are.
+  static int Tilings(const Problem& problem);
+  // `tile`: one of these; negative: the fastest by an estimate.
+  FloatProduct(Device* device, const Problem& problem, int tile = -1);
+  int64_t packed_bytes() const;
+  // Packs weights [out_channels, plain_channels, plain_kernel…].
+  void Pack(DevicePtr weights, DevicePtr packed);
+  void Run(const Operands& operands);
+
+ private:
+  const Problem problem_;
+  const EpilogueStages stages_;
+  const Tile* tile_;
+  int64_t packed_depth_;  // in bytes
+  std::unique_ptr<Kernel> product_, pack_;
+};
+
+}  // namespace caffe

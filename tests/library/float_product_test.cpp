@@ -1,0 +1,276 @@
+// Products of floats by matrix units, or by the loops that stand for them, against their definition in
+// double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "caffe/library/generated/float_product.hpp"
+#include "caffe/library/libraries.hpp"
+#include "library/layout_runs.hpp"
+#include "library/library_support.hpp"
+#include "support/devices.hpp"
+#include "support/epilogues.hpp"
+
+namespace caffe {
+namespace {
+
+using test::Array;
+using Bias = Epilogue::Bias;
+using Kind = Activation::Kind;
+
+std::vector<DeviceType> CompiledDevices() {
+  std::vector<DeviceType> devices;
+  for (const DeviceType& one : DevicesAndTypes({kFloat, kHalf, kBfloat16})) {
+    if (!one.device->host_accessible()) devices.push_back(one);
+  }
+  return devices;
+}
+
+// Numbers whose mantissas use all digits of the type.
+std::vector<double> Numbers(DataType type, int64_t count, uint32_t seed) {
+  std::mt19937 bits(seed);
+  std::vector<float> wide(count);
+  for (float& value : wide) value = static_cast<float>(bits()) / 2147483648.0f - 1;
+  std::vector<char> bytes(count * type.bytes());
+  ConvertElements(kFloat, wide.data(), type, bytes.data(), count);
+  std::vector<double> values(count);
+  ConvertElements(type, bytes.data(), kDouble, values.data(), count);
+  return values;
+}
+
+class FloatProductTest : public testing::TestWithParam<DeviceType> {
+ protected:
+  Device* device() const { return GetParam().device; }
+  DataType type() const { return GetParam().type; }
+  bool has_units() const { return device()->info().matrix; }
+  // Relative to the largest result; that of sums, and that of rounding results to `out`.
+  double Tolerance(DataType out) const { return std::max(2e-6, test::Tolerance(out)); }
+
+  ConvDescriptor Window(int64_t batch, int64_t in, Shape input, int64_t out, Shape kernel,
+                        Shape stride = {}, Shape pad = {}, Shape dilation = {},
+                        int64_t group = 1) const {
+    ConvDescriptor d;
+    d.batch = batch;
+    d.in_channels = in;
+    d.out_channels = out;
+    d.group = group;
+    d.geometry.input = std::move(input);
+    d.geometry.kernel = std::move(kernel);
+    d.geometry.stride = std::move(stride);
+    d.geometry.pad = std::move(pad);
+    d.geometry.dilation = std::move(dilation);
+    d.in = d.out = type();
+    d.epilogue.bias = Bias::kPerRow;
+    d.y_layout = Layout::kNHWC;
+    d.Normalize();
+    return d;
+  }
+
+  // Results in kNHWC; x, weights and residual are in C order.
+  static std::vector<double> Exact(const ConvDescriptor& d, const std::vector<double>& x,
+                                   const std::vector<double>& w, const std::vector<double>& bias,
+                                   const std::vector<double>& residual,
+                                   const std::vector<double>& slopes) {
+    const auto window = MatrixProduct::Window::Of(d.geometry);
+    const int64_t per_in = d.in_channels / d.group, per_out = d.out_channels / d.group;
+    const int64_t taps = window.kernel[0] * window.kernel[1];
+    std::vector<double> y;
+    for (int64_t n = 0; n < d.batch; ++n) {
+      for (int64_t oh = 0; oh < window.output[0]; ++oh) {
+        for (int64_t ow = 0; ow < window.output[1]; ++ow) {
+          for (int64_t c = 0; c < d.out_channels; ++c) {
+            double v = d.epilogue.bias == Bias::kNone ? 0 : bias[c];
+            for (int64_t tap = 0; tap < taps; ++tap) {
+              const int64_t h = oh * window.stride[0] - window.pad[0] +
+                                tap / window.kernel[1] * window.dilation[0];
+              const int64_t u = ow * window.stride[1] - window.pad[1] +
+                                tap % window.kernel[1] * window.dilation[1];
+              if (h < 0 || h >= window.input[0] || u < 0 || u >= window.input[1]) continue;
+              for (int64_t i = 0; i < per_in; ++i) {
+                const int64_t channel = n * d.in_channels + c / per_out * per_in + i;
+                v += x[(channel * window.input[0] + h) * window.input[1] + u] *
+                     w[(c * per_in + i) * taps + tap];
+              }
+            }
+            const double slope = slopes[d.epilogue.slopes == Bias::kNone ? 0 : c];
+            y.push_back(test::Stages(d.epilogue, v, residual[y.size()], slope));
+          }
+        }
+      }
+    }
+    return y;
+  }
+
+  // x in both layouts; y are the channels from `first` on of an array with `pitch` channels.
+  void CheckConvolution(ConvDescriptor d, int64_t pitch = 0, int64_t first = 0) {
+    const int64_t out = d.geometry.output_count(), positions = d.batch * out;
+    const auto x = Numbers(type(), d.batch * d.in_channels * d.geometry.input_count(), 1);
+    const auto w = Numbers(type(), d.weight_count(), 2);
+    const auto bias = Numbers(kFloat, d.out_channels, 3);
+    const auto slopes = Numbers(kFloat, d.out_channels, 4);
+    const auto residual = Numbers(d.out, positions * d.out_channels, 5);  // in kNHWC
+    const std::vector<double> exact = Exact(d, x, w, bias, residual, slopes);
+    d.y_pitch = pitch;
+    const int64_t row = d.y_row();
+    std::vector<double> expected(positions * row, -7);
+    for (int64_t i = 0; i < static_cast<int64_t>(exact.size()); ++i) {
+      expected[i / d.out_channels * row + first + i % d.out_channels] = exact[i];
+    }
+    const Array weights(device(), type(), w), biases(device(), kFloat, bias);
+    const Array added(device(), d.out, residual), leaks(device(), kFloat, slopes);
+    for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
+      if (layout == Layout::kNCHW && d.group > 1) continue;
+      d.x_layout = layout;
+      const Array from(device(), type(),
+                       test::InLayout(x, layout, d.in_channels, d.geometry.input_count()));
+      const Array y(device(), d.out, std::vector<double>(expected.size(), -7));
+      const auto op = MakeMatrixConvolution(device(), d);
+      test::Memory memory(device(), op.get());
+      ConvArguments forward{from, weights, {}, {}, y};
+      if (d.epilogue.bias != Bias::kNone) forward.bias = biases;
+      forward.y = forward.y + first * static_cast<int64_t>(d.out.bytes());
+      forward.epilogue = {added, leaks};
+      op->Forward(memory(forward));
+      test::ExpectNear(y.Read(), expected, Tolerance(d.out),
+                       device()->info().id + " " + d.name() + d.epilogue.name());
+    }
+  }
+
+  // C = alpha A B^T + beta C + bias, with results of type `out`.
+  void CheckProduct(int64_t m, int64_t n, int64_t k, DataType out, double alpha = 1,
+                    double beta = 0, double tolerance = 0) {
+    GemmDescriptor d;
+    d.m = m;
+    d.n = n;
+    d.k = k;
+    d.trans_b = true;
+    d.in = type();
+    d.out = out;
+    d.constant = GemmDescriptor::Weights::kB;
+    d.epilogue.bias = Bias::kPerColumn;
+    const auto a = Numbers(type(), m * k, 1), b = Numbers(type(), n * k, 2);
+    const auto bias = Numbers(kFloat, n, 3), before = Numbers(out, m * n, 4);
+    const Array da(device(), type(), a), db(device(), type(), b), dbias(device(), kFloat, bias);
+    const Array c(device(), out, before);
+    const auto op = MakeMatrixGemm(device(), d);
+    GemmArguments product{da, db, c, dbias, alpha, beta};
+    test::Run(*op, device(), product);
+    std::vector<double> expected;
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double v = 0;
+        for (int64_t p = 0; p < k; ++p) v += a[i * k + p] * b[j * k + p];
+        expected.push_back(alpha * v + beta * before[i * n + j] + bias[j]);
+      }
+    }
+    test::ExpectNear(c.Read(), expected, tolerance > 0 ? tolerance : Tolerance(out),
+                     device()->info().id + " " + d.name());
+  }
+};
+
+// Every way of dividing the result: whole tiles and ones that stick out, depths that end anywhere.
+TEST_P(FloatProductTest, EveryTile) {
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  MatrixProduct::Problem problem;
+  problem.type = problem.out = type();
+  for (int tile = 0; tile < FloatProduct::Tilings(problem); ++tile) {
+    // PoCL takes two seconds for each.
+    if (!has_units() && type() != kFloat && tile % 3 != 0) continue;
+    for (const auto& [m, n, k] : {Sizes{1, 1, 8}, {130, 136, 200}}) {
+      problem.batch = m;
+      problem.channels = problem.plain_channels = k;
+      problem.out_channels = problem.y_row = n;
+      const auto a = Numbers(type(), m * k, 1), b = Numbers(type(), n * k, 2);
+      const Array da(device(), type(), a), db(device(), type(), b);
+      const Array c(device(), type(), std::vector<double>(m * n, 7));
+      FloatProduct(device(), problem, tile).Run({da, db, {}, c});
+      std::vector<double> expected(m * n);
+      for (int64_t i = 0; i < m * n; ++i) {
+        for (int64_t p = 0; p < k; ++p) expected[i] += a[i / n * k + p] * b[i % n * k + p];
+      }
+      test::ExpectNear(c.Read(), expected, Tolerance(type()),
+                       Concat(device()->info().id, " ", type().name(), ", tile ", tile));
+    }
+  }
+}
+
+// Rows that are read as they are, and ones that are packed; sums of the result and C.
+TEST_P(FloatProductTest, ProductsOfManyShapes) {
+  CheckProduct(37, 33, 102, type());
+  if (!has_units() && type() != kFloat) return;
+  CheckProduct(37, 33, 104, type());
+  CheckProduct(5, 70, 1004, kFloat, -0.5, 2);
+}
+
+// The error is that of float, however many products are added. Matrix units cut off digits of the
+// sums of half kinds, whose operands have fewer digits.
+TEST_P(FloatProductTest, DeepSums) {
+  const int64_t m = has_units() ? 64 : 3, n = has_units() ? 96 : 5;
+  CheckProduct(m, n, 9216, kFloat, 1, 0, type() == kFloat ? 3e-6 : 3e-5);
+}
+
+TEST_P(FloatProductTest, WindowsStridesPadsDilationsAndGroups) {
+  CheckConvolution(Window(2, 32, {6, 7}, 32, {3, 3}, {1, 1}, {2, 2}, {2, 3}, 2));
+  if (!has_units() && type() != kFloat) return;
+  CheckConvolution(Window(1, 3, {19, 18}, 20, {7, 7}, {4, 4}, {2, 2}));
+  CheckConvolution(Window(1, 24, {9, 9}, 20, {3, 3}, {2, 2}, {1, 1}));
+  CheckConvolution(Window(2, 5, {9, 8}, 7, {3, 3}, {1, 1}, {1, 1}, {2, 2}));
+  CheckConvolution(Window(2, 64, {5, 4}, 48, {1, 1}, {2, 2}));
+  CheckConvolution(Window(2, 4, {17}, 4, {4}, {3}, {2}, {2}));
+  CheckConvolution(Window(2, 8, {5, 2}, 3, {3, 5}, {1, 2}, {0, 1}));
+}
+
+TEST_P(FloatProductTest, WindowsOfSingleChannels) {
+  ConvDescriptor d = Window(2, 20, {7, 6}, 20, {3, 3}, {}, {1, 1}, {}, 20);
+  d.epilogue.stages = {ResidualSum{0.5f}, Activation{Kind::kPReLU}};
+  d.epilogue.slopes = Bias::kPerRow;
+  CheckConvolution(d);
+  d = Window(1, 24, {9, 11}, 24, {5, 4}, {2, 3}, {2, 1}, {1, 2}, 24);
+  d.epilogue.stages = {kPlainReLU};
+  CheckConvolution(d, 40, 8);
+}
+
+TEST_P(FloatProductTest, LargeConvolutions) {
+  if (!has_units()) GTEST_SKIP() << device()->info().id << " has no matrix units";
+  CheckConvolution(Window(4, 16, {40, 41}, 256, {3, 3}, {}, {1, 1}));
+  CheckConvolution(Window(4, 3, {130, 121}, 90, {7, 7}, {2, 2}, {3, 3}));
+  CheckConvolution(Window(16, 64, {30, 30}, 200, {1, 1}));
+  CheckProduct(1100, 1030, 80, type());
+}
+
+TEST_P(FloatProductTest, PartsOfLargerArrays) {
+  CheckConvolution(Window(2, 8, {4, 3}, 20, {3, 3}, {}, {1, 1}), 33, 5);
+  if (!has_units() && type() != kFloat) return;
+  CheckConvolution(Window(2, 8, {4, 3}, 32, {3, 3}, {}, {1, 1}), 48, 16);
+}
+
+// A sum, and a result in float.
+TEST_P(FloatProductTest, Epilogues) {
+  ConvDescriptor d = Window(2, 16, {5, 4}, 36, {1, 1});
+  int turn = 0;
+  for (const Activation& activation : test::Activations()) {
+    for (const auto& stages : test::StagesWith(activation)) {
+      // PoCL takes two seconds for a program.
+      if (++turn % (type() == kFloat ? 10 : 23) != 0 && !has_units()) continue;
+      d.epilogue.stages = stages;
+      d.epilogue.bias = turn % 2 ? Bias::kPerRow : Bias::kNone;
+      d.out = turn % 2 ? type() : kFloat;
+      d.epilogue.slopes = turn % 2 ? Bias::kPerRow : Bias::kNone;
+      CheckConvolution(d);
+    }
+  }
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FloatProductTest);
+INSTANTIATE_TEST_SUITE_P(All, FloatProductTest, testing::ValuesIn(CompiledDevices()),
+                         [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace caffe
