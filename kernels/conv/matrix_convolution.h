@@ -35,12 +35,12 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 warp_col = warp % WARPS_N * OWN_COLUMNS;
 #if ROW_GROUPS
   FIND_ROW_TILE(found, row_tile, TILE_M, out_height * out_width, rows)
-  const i32 row0 = found.begin, row_end = found.end;
-  const i32 first_channel = found.group * channels + group * group_out;
-  if (row0 == row_end) return;
+  const i32 row0 = found.begin, end_row = found.end;
+  const i32 channel0 = found.group * channels + group * group_out;
+  if (row0 == end_row) return;
 #else
-  const i32 row0 = row_tile * TILE_M, row_end = rows;
-  const i32 first_channel = group * group_out;
+  const i32 row0 = row_tile * TILE_M, end_row = rows;
+  const i32 channel0 = group * group_out;
 #endif
   const u32 padding = 0;
 #include "dialect/tile_rows.h"
@@ -89,11 +89,11 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
     if (last < 0) continue;
     Acctype offset[RUN];
     REPEAT for (i32 c = 0; c < RUN; ++c) {
-      offset[c] = BIAS && c <= last ? LOAD(Mastertype, bias, first_channel + run + c) : 0;
+      offset[c] = BIAS && c <= last ? LOAD(Mastertype, bias, channel0 + run + c) : 0;
     }
     REPEAT for (i32 part = 0; part < 2 * PARTS_M; ++part) {
       const i32 row = row0 + ROW_OF(warp, part / 2) + lane / 4 + part % 2 * 8;
-      if (row >= row_end) continue;
+      if (row >= end_row) continue;
       const i64 from = (i64)row * y_row + group * group_out + run, end = from + last + 1;
       Acctype v[RUN];
 #if RESIDUAL
@@ -103,7 +103,7 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
       }
 #endif
       REPEAT for (i32 c = 0; c < RUN; ++c) {
-        const i32 channel = first_channel + run + (c < last ? c : last);
+        const i32 channel = channel0 + run + (c < last ? c : last);
         const i64 at = from + (c < last ? c : last);
         v[c] = alpha * sum[part / 2][block * (BLOCK / 8) + c / 2][part % 2 * 2 + c % 2];
         if (beta != 0) v[c] += beta * LOAD(MOtype, y, at);

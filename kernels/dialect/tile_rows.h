@@ -10,7 +10,7 @@
     const i32 image = line / out_height;
     const i32 h = (line - image * out_height) * stride_h - pad_h;
     left[l] = (row - line * out_width) * stride_w - pad_w;
-    top[l] = row < row_end ? h : -(1 << 28);
+    top[l] = row < end_row ? h : -(1 << 28);
     base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;
   }
   // The tap of the vector, and its place among the channels.

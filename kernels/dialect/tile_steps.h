@@ -1,6 +1,6 @@
       // A part of kernels with tiles (dialect/matrix_tiles.h): begins to copy step s of A and B.
       // `padding` replaces elements outside of images; weights are those of the channels from
-      // first_channel on.
+      // channel0 on.
       const i32 stage = s % STAGES * STAGE_BYTES;
       const i32 k = s * TILE_K + vector;
 #if POINTWISE
@@ -18,7 +18,7 @@
       REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
         const i32 r = t / VECTORS + l * (ITEMS / VECTORS);
 #if POINTWISE
-        const i32 inside = used && row0 + r < row_end;
+        const i32 inside = used && row0 + r < end_row;
         const i64 at = (i64)(row0 + r) * pixel + k;
 #else
         const i32 h = top[l] + down, w = left[l] + right;
@@ -45,7 +45,7 @@
         LOCAL_PTR u8* to = memory + stage + TILE_M * TILE_K + TILE_AT(r, chunk);
         if (channel < group_out && at < packed_depth) {
           GLOBAL const u8* source =
-              BYTES_AT(weights, 0) + (i64)(first_channel + channel) * packed_depth + at;
+              BYTES_AT(weights, 0) + (i64)(channel0 + channel) * packed_depth + at;
           COPY_CHUNK(to, source);
         } else {
           REPEAT for (i32 i = 0; i < 16; i += 4) *(LOCAL_PTR u32*)(to + i) = 0;
