@@ -1,6 +1,8 @@
 //! types: device
 //! tests: library
 #include "dialect/matrix.h"
+#define MOST_BLOCK 64
+#include "dialect/matrix_tiles.h"
 #include "epilogue/residual_code.h"
 #define LONG_SUMS (WIDE || CODE_BYTES == 2)
 #include "math/channel_factor.h"
@@ -26,35 +28,12 @@
 // memory products overlap with those of the next step.
 #define OVERLAP (MATRIX_UNITS == 2 && CODE_BYTES == 1 && STAGES >= 4)
 #define LEAD (STAGES - 1 - OVERLAP)
-// On processors unrolled loops take too long to compile.
+// Rolled loops save registers in text that is seldom needed.
 #if MATRIX_UNITS
-#define REPEAT UNROLL
 #define ROLLED _Pragma("unroll 1")
 #else
-#define REPEAT
 #define ROLLED
 #endif
-#define ITEMS (WARPS_M * WARPS_N * 32)
-#define PARTS_M (TILE_M / WARPS_M / 16)
-#define PARTS_N (TILE_N / WARPS_N / 8)
-// The first row of part i of a warp. The parts of a warpgroup are 64 rows.
-#if MATRIX_UNITS == 2
-#define ROW_OF(warp, i) ((warp) / 4 * (TILE_M / WARPS_M * 4) + (i) * 64 + (warp) % 4 * 16)
-#else
-#define ROW_OF(warp, i) ((warp) / WARPS_N * (TILE_M / WARPS_M) + (i) * 16)
-#endif
-#define CHUNKS (TILE_K / 16)
-#define VECTORS (TILE_K / VECTOR)
-#define LOADS_A (TILE_M * VECTORS / ITEMS)
-#define LOADS_B (TILE_N * CHUNKS / ITEMS)
-#define STAGE_BYTES ((TILE_M + TILE_N) * TILE_K)
-// Columns of products are channels in another order, so that an item has RUN neighbouring channels
-// of a row among BLOCK of them: its sums of columns quad * 2 and quad * 2 + 1 of BLOCK / 8 parts.
-#define OWN_COLUMNS (TILE_N / WARPS_N)
-#define BLOCK (OWN_COLUMNS % 64 == 0 ? 64 : OWN_COLUMNS % 32 == 0 ? 32 : 16)
-#define RUN (BLOCK / 4)
-#define CHANNEL_OF(column)                                                        \
-  ((column) / BLOCK * BLOCK + (column) % 8 / 2 * RUN + (column) % BLOCK / 8 * 2 + (column) % 2)
 // The place of a channel's factor, so that four lanes read neighbours at once; and the part of the
 // sums of code k of a word.
 #define FACTOR_AT(channel)                                                        \
@@ -82,15 +61,6 @@
 #else
 #define SLICE_SUM(i, j, e) sum[i][j][e]
 #endif
-#define LOAD_CHUNKS(buffer, chunk)                                               \
-  {                                                                              \
-    REPEAT for (i32 i = 0; i < PARTS_M; ++i) {                                   \
-      load_rows(a[buffer][i], tile_a, ROW_OF(warp, i), chunk, lane);             \
-    }                                                                            \
-    REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) {                               \
-      load_columns(b[buffer][j], tile_b, warp_col + j * 16, chunk, lane);        \
-    }                                                                            \
-  }
 
 // Bytes of a run, of which `bytes` exist, at once where they are aligned.
 DEVICE_FN void store_run(GLOBAL u8* to, const u32* words, i32 bytes, i32 aligned) {
@@ -195,25 +165,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #endif
   const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
   const i32 warp_col = warp % WARPS_N * (TILE_N / WARPS_N);
-  // The rows of A whose vectors this item copies, always the same ones.
-  const i32 vector = t % VECTORS * VECTOR;
-#if !POINTWISE
-  i64 base[LOADS_A];
-  i32 top[LOADS_A], left[LOADS_A];
-  REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
-    const i32 row = row0 + t / VECTORS + l * (ITEMS / VECTORS);
-    const i32 line = row / out_width;
-    const i32 image = line / out_height;
-    const i32 h = (line - image * out_height) * stride_h - pad_h;
-    left[l] = (row - line * out_width) * stride_w - pad_w;
-    top[l] = row < end_row ? h : -(1 << 28);
-    base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;
-  }
-  // The tap of the vector, and its place among the channels.
-  i32 kh = vector / group_bytes / kernel_w;
-  i32 kw = vector / group_bytes - kh * kernel_w;
-  i32 channel_at = vector % group_bytes;
-#endif
+#include "dialect/tile_rows.h"
 #if CODE_BYTES == 2
   i32 high[PARTS_M][PARTS_N][4], middle[PARTS_M][PARTS_N][4], low_sum[PARTS_M][PARTS_N][4];
 #else
@@ -254,56 +206,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #endif
     BARRIER;
     if (s < steps) {
-      const i32 stage = s % STAGES * STAGE_BYTES;
-      const i32 k = s * TILE_K + vector;
-#if POINTWISE
-      const i32 used = k < depth;
-#else
-      const i32 down = kh * dilation_h, right = kw * dilation_w;
-      const i32 from = (down * width + right) * pixel + channel_at;
-      for (channel_at += TILE_K; channel_at >= group_bytes; channel_at -= group_bytes) {
-        if (++kw == kernel_w) {
-          kw = 0;
-          ++kh;
-        }
-      }
-#endif
-      REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
-        const i32 r = t / VECTORS + l * (ITEMS / VECTORS);
-#if POINTWISE
-        const i32 inside = used && row0 + r < end_row;
-        const i64 at = (i64)(row0 + r) * pixel + k;
-#else
-        const i32 h = top[l] + down, w = left[l] + right;
-        const i32 inside = k < depth && h >= 0 && h < height && w >= 0 && w < width;
-        const i64 at = base[l] + from;
-#endif
-        LOCAL_PTR u8* to = memory + stage + TILE_AT(r, vector >> 4) + (vector & 15);
-        if (inside) {
-          GLOBAL const u8* source = BYTES_AT(x, 0) + at;
-          // Other taps read the same bytes again, from the first cache.
-#if VECTOR == 16 && POINTWISE
-          COPY_CHUNK(to, source);
-#else
-          COPY_BYTES(to, source, VECTOR);
-#endif
-        } else {
-          REPEAT for (i32 i = 0; i < VECTOR; i += 4) *(LOCAL_PTR u32*)(to + i) = padding;
-        }
-      }
-      REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
-        const i32 e = t + l * ITEMS, r = e / CHUNKS, chunk = e % CHUNKS;
-        const i32 at = s * TILE_K + chunk * 16;
-        const i32 channel = col0 + CHANNEL_OF(r);
-        LOCAL_PTR u8* to = memory + stage + TILE_M * TILE_K + TILE_AT(r, chunk);
-        if (channel < group_out && at < packed_depth) {
-          GLOBAL const u8* source =
-              BYTES_AT(weights, 0) + (i64)(channel0 + channel) * packed_depth + at;
-          COPY_CHUNK(to, source);
-        } else {
-          REPEAT for (i32 i = 0; i < 16; i += 4) *(LOCAL_PTR u32*)(to + i) = 0;
-        }
-      }
+#include "dialect/tile_steps.h"
     } else if (s == steps) {
       // From here on one step after the other leaves its memory: this one to two flags, the next
       // one to the factors of channels.
@@ -512,25 +415,10 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
     }
   }
 }
-#undef REPEAT
 #undef ROLLED
 #undef WORD_SUMS
-#undef LOAD_CHUNKS
-#undef ITEMS
 #undef OVERLAP
 #undef LEAD
-#undef ROW_OF
-#undef PARTS_M
-#undef PARTS_N
-#undef CHUNKS
-#undef VECTORS
-#undef LOADS_A
-#undef LOADS_B
-#undef STAGE_BYTES
-#undef OWN_COLUMNS
-#undef BLOCK
-#undef RUN
-#undef CHANNEL_OF
 #undef FACTOR_AT
 #undef PART
 #undef WITH_RESIDUAL

@@ -251,6 +251,55 @@ TEST_P(FloatProductTest, PartsOfLargerArrays) {
   CheckConvolution(Window(2, 8, {4, 3}, 32, {3, 3}, {}, {1, 1}), 48, 16);
 }
 
+// Each group of items has weights, a bias and slopes; one has no items.
+TEST_P(FloatProductTest, GroupsOfRows) {
+  constexpr int64_t kGroups = 3, kItems = 5;
+  const std::vector<double> first{0, 2, 2, 4};  // the last item is not in use
+  for (const int64_t kernel : {1, 3}) {
+    ConvDescriptor d =
+        Window(kItems, 16, {4, 3}, 20, {kernel, kernel}, {}, {kernel / 2, kernel / 2});
+    d.x_layout = Layout::kNHWC;
+    d.epilogue.stages = {Activation{Kind::kPReLU}};
+    d.epilogue.slopes = Bias::kPerRow;
+    const int64_t positions = d.geometry.output_count(), out = positions * d.out_channels;
+    const int64_t in = positions * d.in_channels, weights = d.weight_count();
+    const auto x = Numbers(type(), kItems * in, 1), w = Numbers(type(), kGroups * weights, 2);
+    const auto bias = Numbers(kFloat, kGroups * d.out_channels, 3);
+    const auto slopes = Numbers(kFloat, kGroups * d.out_channels, 4);
+    ConvDescriptor alone = d;
+    alone.batch = 1;
+    std::vector<double> expected;
+    for (int64_t item = 0; item < kItems; ++item) {
+      const int64_t group = item < 2 ? 0 : 2;
+      const auto part = [](const std::vector<double>& all, int64_t index, int64_t count) {
+        return std::vector<double>(all.begin() + index * count, all.begin() + (index + 1) * count);
+      };
+      const auto y = Exact(alone, part(x, item, in), part(w, group, weights),
+                           part(bias, group, d.out_channels), std::vector<double>(out),
+                           part(slopes, group, d.out_channels));
+      expected.insert(expected.end(), y.begin(), y.end());
+    }
+    d.row_groups = kGroups;
+    const auto op = MakeMatrixConvolution(device(), d);
+    const Array from(device(), type(), test::InLayout(x, Layout::kNHWC, d.in_channels, positions));
+    const Array dw(device(), type(), w), db(device(), kFloat, bias), ds(device(), kFloat, slopes);
+    const Array y(device(), type(), std::vector<double>(kItems * out, 7));
+    const Array offsets(device(), kFloat, first);
+    const int64_t packed = op->prepared_bytes();
+    const test::Bytes joined(device(), kGroups * packed);
+    const DevicePtr all = dw, prepared = joined;
+    for (int64_t group = 0; group < kGroups && packed > 0; ++group) {
+      op->Prepare(all + group * weights * static_cast<int64_t>(type().bytes()),
+                  prepared + group * packed);
+    }
+    ConvArguments forward{from, dw, packed > 0 ? prepared : DevicePtr{}, db, y};
+    forward.epilogue.slopes = ds;
+    forward.offsets = offsets;
+    op->Forward(forward);
+    test::ExpectNear(y.Read(), expected, Tolerance(type()), device()->info().id + " " + d.name());
+  }
+}
+
 // A sum, and a result in float.
 TEST_P(FloatProductTest, Epilogues) {
   ConvDescriptor d = Window(2, 16, {5, 4}, 36, {1, 1});

@@ -5,6 +5,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
+#include "caffe/library/row_groups.hpp"
 
 namespace caffe {
 namespace {
@@ -69,7 +70,7 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile)
       .Define("POINTWISE", MatrixProduct::Pointwise(p))
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
-      .Define("ROW_GROUPS", 0);
+      .Define("ROW_GROUPS", p.row_groups);
   stages_.Define(&builder, "added[c]");
   product_ = builder.Body("conv/matrix_convolution").Build()->CreateKernel("matrix_convolution");
   if (ReadsWeights(p)) return;
@@ -101,8 +102,9 @@ void FloatProduct::Run(const Operands& o) {
   arguments.append({o.alpha, o.beta});
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
-  arguments.append({none, o.x, o.weights, o.bias ? o.bias : none, o.y});
-  const int64_t tiles = Ceil(MatrixProduct::Rows(p), tile_->m) * column_tiles;
+  arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none, o.y});
+  const int64_t item_rows = p.window.output[0] * p.window.output[1];
+  const int64_t tiles = RowGroupTiles(p.batch, item_rows, p.row_groups, tile_->m) * column_tiles;
   product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}}, arguments);
 }
 

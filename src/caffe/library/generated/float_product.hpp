@@ -15,11 +15,13 @@ class FloatProduct {
  public:
   using Problem = MatrixProduct::Problem;
   using Tile = MatrixProduct::Tile;
-  // The operands of a call; `weights` are packed ones if packed_bytes() is not 0.
+  // The operands of a call; `weights` are packed ones if packed_bytes() is not 0. Of groups of rows
+  // these are the arrays of all groups, and `offsets` the first item of each.
   struct Operands {
     DevicePtr x, weights, bias, y;
     EpilogueOperands epilogue = {};
     double alpha = 1, beta = 0;
+    DevicePtr offsets = {};
   };
 
   static bool KnowsTypes(DataType in, DataType out);
@@ -29,7 +31,7 @@ class FloatProduct {
   static int Tilings(const Problem& problem);
   // `tile`: one of these; negative: the fastest by an estimate.
   FloatProduct(Device* device, const Problem& problem, int tile = -1);
-  int64_t packed_bytes() const;
+  int64_t packed_bytes() const;  // of one group of rows
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr weights, DevicePtr packed);
   void Run(const Operands& operands);

@@ -77,13 +77,14 @@ void Compute(MatrixProduct* product, DevicePtr x, const ConvArguments& a) {
   product->Run(x, a.prepared, a.y, *a.quant, a.epilogue.residual, a.offsets);
 }
 void Compute(FloatProduct* product, DevicePtr x, const ConvArguments& a) {
-  product->Run({x, a.prepared ? a.prepared : a.weights, a.bias, a.y, a.epilogue});
+  product->Run({x, a.prepared ? a.prepared : a.weights, a.bias, a.y, a.epilogue, 1, 0, a.offsets});
 }
 void Compute(MatrixProduct* product, const GemmArguments& g) {
   product->Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual, g.offsets);
 }
 void Compute(FloatProduct* product, const GemmArguments& g) {
-  product->Run({g.a, g.prepared ? g.prepared : g.b, g.bias, g.c, g.epilogue, g.alpha, g.beta});
+  product->Run(
+      {g.a, g.prepared ? g.prepared : g.b, g.bias, g.c, g.epilogue, g.alpha, g.beta, g.offsets});
 }
 
 template <class Product> class MatrixConvOp final : public ConvOp {
@@ -169,13 +170,19 @@ bool Counts(const ConvDescriptor& d) {
                   d.batch * d.out_channels * d.geometry.output_count()) <= INT32_MAX;
 }
 
+// Whether each group of rows has one slope for all its channels, which no kernel reads.
+template <class D> bool HasOneSlope(const D& d) {
+  const bool slopes = d.epilogue.activation().kind == Activation::Kind::kPReLU;
+  return d.row_groups > 0 && slopes && d.epilogue.slopes == Epilogue::Bias::kNone;
+}
+
 // Groups with fewer channels leave most of a tile empty.
 constexpr int64_t kFewestChannels = 16;
 
 // Of floats, the forward pass alone.
 bool SupportsFloats(const ConvDescriptor& d) {
   if (!FloatProduct::KnowsTypes(d.in, d.out) || d.backward_data || d.backward_weights) return false;
-  if (d.row_groups > 0) return false;
+  if (HasOneSlope(d)) return false;
   return d.group == 1 || IsDepthwise(d) ||
          std::min(d.in_channels, d.out_channels) >= d.group * kFewestChannels;
 }
@@ -233,7 +240,7 @@ bool HasColumns(Epilogue::Bias axis) { return axis != Epilogue::Bias::kPerRow; }
 bool SupportsFloats(const GemmDescriptor& d) {
   const bool slopes = d.epilogue.activation().kind == Activation::Kind::kPReLU;
   if (!FloatProduct::KnowsTypes(d.in, d.out) || !HasColumns(d.epilogue.bias)) return false;
-  if (d.row_groups > 0) return false;
+  if (HasOneSlope(d)) return false;
   if (slopes && d.epilogue.slopes == Epilogue::Bias::kPerRow) return false;
   return d.weights() == GemmDescriptor::Weights::kB || FloatProduct::ReadsWeights(ProblemOf(d));
 }
