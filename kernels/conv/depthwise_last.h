@@ -59,7 +59,7 @@ SPAN_KERNEL(depthwise_last, ARG(i64, rows), FOLD(i32, channels), FOLD(i32, padde
 }
 
 // y [taps, padded] from weights x [channels, taps].
-KERNEL(pack_depthwise, ARG(i64, taps), ARG(i32, channels), ARG(i32, padded), IN(MItype, x),
+KERNEL(pack_depthwise, ARG(i64, taps), FOLD(i32, channels), FOLD(i32, padded), IN(MItype, x),
        OUT(MItype, y)) {
   FOR_EACH_ROW(tap, taps, c, padded) {
     STORE(MItype, y, (i64)tap * padded + c,
