@@ -245,6 +245,26 @@ TEST_P(FloatProductTest, LargeConvolutions) {
   CheckProduct(1100, 1030, 80, type());
 }
 
+// Where no vendor's library multiplies floats by matrix units. Gradients have other libraries.
+TEST_P(FloatProductTest, IsPreferredOnOpenCl) {
+  if (device()->backend() != Backend::kOpenCl) GTEST_SKIP() << "cuDNN is preferred";
+  ConvDescriptor d = Window(4, 64, {14, 14}, 64, {3, 3}, {}, {1, 1});
+  d.x_layout = Layout::kNHWC;
+  const bool preferred = has_units();
+  EXPECT_EQ(Multiplexer::ConvolutionLibraries(device(), d)[0] == "matrix", preferred);
+  EXPECT_EQ(Multiplexer::PreferredLayout(device(), d) == Layout::kNHWC, preferred);
+  GemmDescriptor product;
+  product.m = product.n = product.k = 64;
+  product.in = product.out = type();
+  product.trans_b = true;
+  EXPECT_EQ(Multiplexer::GemmLibraries(device(), product)[0] == "matrix", preferred);
+  d.x_layout = d.y_layout = Layout::kNCHW;
+  d.backward_data = d.backward_weights = true;
+  EXPECT_NE(Multiplexer::ConvolutionLibraries(device(), d)[0], "matrix");
+  d.y_layout = Layout::kNHWC;
+  EXPECT_THROW(MakeMatrixConvolution(device(), d), Error);
+}
+
 TEST_P(FloatProductTest, PartsOfLargerArrays) {
   CheckConvolution(Window(2, 8, {4, 3}, 20, {3, 3}, {}, {1, 1}), 33, 5);
   if (!has_units() && type() != kFloat) return;
