@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/library/fallback.hpp"
 #include "caffe/library/generated/float_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "library/layout_runs.hpp"
@@ -269,6 +270,23 @@ TEST_P(FloatProductTest, IsPreferredOnOpenCl) {
   EXPECT_NE(Multiplexer::ConvolutionLibraries(device(), d)[0], "matrix");
   d.y_layout = Layout::kNHWC;
   EXPECT_THROW(MakeMatrixConvolution(device(), d), Error);
+}
+
+// Another library computes those.
+TEST_P(FloatProductTest, RefusesOperandsThatBeginBetweenVectors) {
+  GemmDescriptor d;
+  d.m = d.n = d.k = 8;
+  d.in = d.out = type();
+  d.trans_b = true;
+  const Array a(device(), type(), std::vector<double>(72)),
+      c(device(), type(), Numbers(type(), 64, 1));
+  const DevicePtr begin = a;
+  const auto op = MakeMatrixGemm(device(), d);
+  const int64_t bytes = static_cast<int64_t>(type().bytes());
+  EXPECT_THROW(op->Run({begin + bytes, a, c}), LibraryRefusal);
+  EXPECT_THROW(op->Run({a, begin + bytes, c}), LibraryRefusal);
+  op->Run({begin + 16, begin + 16, c});
+  EXPECT_EQ(c.Read(), std::vector<double>(64));
 }
 
 TEST_P(FloatProductTest, PartsOfLargerArrays) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
+#include "caffe/library/fallback.hpp"
 #include "caffe/library/row_groups.hpp"
 
 namespace caffe {
@@ -96,6 +98,12 @@ void FloatProduct::Pack(DevicePtr weights, DevicePtr packed) {
 
 void FloatProduct::Run(const Operands& o) {
   const Problem& p = problem_;
+  if (o.x.offset % MatrixProduct::Vector(p) != 0 || o.weights.offset % kChunk != 0) {
+    throw LibraryRefusal(Concat("x begins at byte ", o.x.offset,
+                                " of its memory and the weights at byte ", o.weights.offset,
+                                "; matrix units read ", MatrixProduct::Vector(p), " and ", kChunk,
+                                " bytes at once"));
+  }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments = MatrixProduct::Geometry(p);
   arguments.append({packed_depth_, p.out_channels, group_out, p.y_row, column_tiles});
