@@ -131,13 +131,15 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     }
   }
 
-  void CheckWindows(int64_t positions, int64_t channels, int64_t taps, Kind kind) {
+  void CheckWindows(int64_t positions, int64_t channels, int64_t taps, Kind kind, int worst = 0) {
     const ByteSteps& steps = *GetParam();
     Numbers numbers(static_cast<uint64_t>(positions * 1000 + channels + taps));
     const PackedWindows packed(channels, taps);
     std::vector<uint8_t> x(positions * channels), w(channels * taps), zeros(channels, 99);
-    for (uint8_t& code : x) code = static_cast<uint8_t>(numbers.Next(0, 255));
-    for (uint8_t& code : w) code = static_cast<uint8_t>(numbers.Next(1, 255));
+    for (uint8_t& code : x) code = static_cast<uint8_t>(worst ? 255 : numbers.Next(0, 255));
+    for (uint8_t& code : w) {
+      code = static_cast<uint8_t>(worst > 0 ? 255 : worst < 0 ? 1 : numbers.Next(1, 255));
+    }
     std::vector<char> b(packed.bytes());
     packed.Pack(w.data(), b.data());
     const int64_t stride = packed.tap_stride(), pitch = channels + 5;
@@ -167,6 +169,56 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
       for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
     }
   }
+
+  // `worst`: the bias has the largest magnitude, with this sign.
+  void CheckWords(int64_t rows, int64_t channels, int64_t k, Kind kind, int worst,
+                  const std::vector<uint16_t>& x, const std::vector<uint16_t>& w) {
+    const ByteSteps& steps = *GetParam();
+    const PackedBytes packed(channels, k, 1, steps.word_form);
+    const int64_t depth = packed.depth(), pitch = channels + 3;
+    std::vector<uint16_t> y(rows * pitch, 7);
+    std::vector<uint8_t> a(rows * packed.row_bytes(), 99);
+    for (int64_t i = 0; i < rows; ++i) {
+      steps.split(&x[i * k], k, depth, &a[i * packed.row_bytes()]);
+    }
+    std::vector<char> b(packed.bytes());
+    PackedBytes::Order order(k);
+    for (int64_t i = 0; i < k; ++i) order[i] = i;
+    packed.Pack(w.data(), order, b.data());
+    Channels all = RandomChannels(channels, k, kind, 5);
+    // Sums and codes are 257 times as large as those of 8 bits.
+    for (int64_t c = 0; c < channels; ++c) {
+      all.bias[c] *= 65536;
+      if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
+      if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
+    }
+    if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 46));
+    all.zero_y = 12345;
+    all.lowest = kind == Kind::kRelu ? all.zero_y : 0;
+    all.highest = 65535;
+    WordTile tile{};
+    tile.rows = rows;
+    tile.depth = depth;
+    tile.a = a.data();
+    tile.a_stride = packed.row_bytes();
+    tile.b = reinterpret_cast<const uint8_t*>(b.data());
+    tile.output = all.Output(nullptr, 0);
+    tile.y = y.data();
+    tile.y_stride = pitch;
+    steps.words(tile);
+    if (steps.end) steps.end();
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          sum += static_cast<int64_t>(x[i * k + p]) * (w[c * k + p] - 32768);
+        }
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << steps.name << " " << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
 };
 
 TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
@@ -175,9 +227,10 @@ TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
       Check(rows, channels, 70, Kind::kPlain);
     }
   }
-  for (const int64_t k : {1, 3, 4, 12, 16, 48, 60, 63, 64, 65, 96, 200}) {
+  for (const int64_t k : {1, 3, 4, 12, 16, 48, 60, 63, 64, 65, 96, 200, 1028, 2100}) {
     Check(19, 35, k, Kind::kPlain);
   }
+  Check(14, 300, 1100, Kind::kPlain);
 }
 
 TEST_P(ByteStepsTest, EveryEpilogue) {
@@ -196,8 +249,9 @@ TEST_P(ByteStepsTest, WorstOperandsAtTheLimitOfDepth) {
 
 TEST_P(ByteStepsTest, WindowsOfSingleChannels) {
   for (const int64_t channels : {1, 16, 40, 63, 64, 65, 130, 192}) {
-    for (const int64_t taps : {1, 4, 9, 25}) CheckWindows(37, channels, taps, Kind::kPlain);
+    for (const int64_t taps : {1, 4, 9, 25, 81}) CheckWindows(37, channels, taps, Kind::kPlain);
   }
+  for (const int worst : {1, -1}) CheckWindows(9, 48, 49, Kind::kPlain, worst);
 }
 
 // Codes and weights of 16 bits. Depths around the slices of sums of 32 bits.
@@ -225,53 +279,31 @@ TEST_P(ByteStepsTest, Words) {
   }
   for (const auto& [rows, channels, k, kind, worst] : cases) {
     Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
-    const PackedBytes packed(channels, k, 1, WordForm(steps));
-    const int64_t depth = packed.depth(), pitch = channels + 3;
-    std::vector<uint16_t> x(rows * k), w(channels * k), y(rows * pitch, 7);
+    std::vector<uint16_t> x(rows * k), w(channels * k);
     for (uint16_t& code : x) code = static_cast<uint16_t>(worst ? 65535 : numbers.Next(0, 65535));
     for (uint16_t& code : w) {
       code = static_cast<uint16_t>(worst > 0 ? 65535 : worst < 0 ? 1 : numbers.Next(1, 65535));
     }
-    std::vector<uint8_t> a(rows * packed.row_bytes(), 99);
-    for (int64_t i = 0; i < rows; ++i) {
-      steps.split(&x[i * k], k, depth, &a[i * packed.row_bytes()]);
-    }
-    std::vector<char> b(packed.bytes());
-    PackedBytes::Order order(k);
-    for (int64_t i = 0; i < k; ++i) order[i] = i;
-    packed.Pack(w.data(), order, b.data());
-    Channels all = RandomChannels(channels, k, kind, 5);
-    // Sums and codes are 257 times as large as those of 8 bits.
-    for (int64_t c = 0; c < channels; ++c) {
-      all.bias[c] *= 65536;
-      if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
-      if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
-    }
-    if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 46));
-    all.zero_y = static_cast<int>(numbers.Next(0, 65535));
-    all.lowest = kind == Kind::kRelu ? all.zero_y : 0;
-    all.highest = 65535;
-    WordTile tile{};
-    tile.rows = rows;
-    tile.depth = depth;
-    tile.a = a.data();
-    tile.a_stride = packed.row_bytes();
-    tile.b = reinterpret_cast<const uint8_t*>(b.data());
-    tile.output = all.Output(nullptr, 0);
-    tile.y = y.data();
-    tile.y_stride = pitch;
-    steps.words(tile);
-    if (steps.end) steps.end();
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t c = 0; c < channels; ++c) {
-        int64_t sum = 0;
-        for (int64_t p = 0; p < k; ++p) {
-          sum += static_cast<int64_t>(x[i * k + p]) * (w[c * k + p] - 32768);
-        }
-        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
-            << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
+    CheckWords(rows, channels, k, kind, worst, x, w);
+  }
+}
+
+// Weights that are so small that 2 or 4 pairs of products are summed in 32 bits, or just too large.
+TEST_P(ByteStepsTest, WordsInRuns) {
+  if (!GetParam()->words) GTEST_SKIP() << GetParam()->name << " has no products of 16 bits";
+  constexpr int64_t kRows = 3, kChannels = 19, kDepth = 208;
+  for (const int largest : {8191, 8192, 16383, 16384, 32767}) {
+    for (const int code : {0, 65535, -1}) {
+      Numbers numbers(6);
+      std::vector<uint16_t> x(kRows * kDepth), w(kChannels * kDepth);
+      for (uint16_t& v : x) v = static_cast<uint16_t>(code < 0 ? numbers.Next(0, 65535) : code);
+      for (int64_t i = 0; i < kChannels * kDepth; ++i) {
+        // Some channels have one sign, and the weights from 64 to 127 are smaller.
+        const int64_t c = i / kDepth, most = i % kDepth / 64 == 1 ? largest / 4 : largest;
+        const int64_t sign = c % 3 == 0 ? 1 : c % 3 == 1 ? -1 : numbers.Next(0, 1) * 2 - 1;
+        w[i] = static_cast<uint16_t>(32768 + sign * most);
       }
-      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+      CheckWords(kRows, kChannels, kDepth, Kind::kPlain, 0, x, w);
     }
   }
 }

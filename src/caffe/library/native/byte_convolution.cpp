@@ -52,7 +52,7 @@ class ByteProductConvOp final : public ByteConvOp {
         positions_(d.geometry.output_count()),
         steps_(HostByteSteps()),
         weights_(d.out_channels, d.depth(), d.group,
-                 d.in == kQuant16 ? WordForm(steps_) : CodeForm::kBytes) {
+                 d.in == kQuant16 ? steps_.word_form : CodeForm::kBytes) {
     const int threads = omp_get_max_threads();
     const int64_t depth = weights_.row_bytes(), rows = d.batch * positions_;
     direct_ = element_ == 1 && d.geometry.pointwise() && d.group == 1 &&
@@ -204,7 +204,7 @@ class ByteProductConvOp final : public ByteConvOp {
     ByteTile tile{};
     tile.rows = rows;
     tile.depth = depth;
-    tile.used = direct_ ? d.in_channels : depth;
+    tile.used = UsedDepth(steps_, d.depth());
     tile.a = a;
     tile.a_stride = AStride();
     tile.b = reinterpret_cast<const signed char*>(b);

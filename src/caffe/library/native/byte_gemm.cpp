@@ -65,7 +65,7 @@ class ByteGemmOp final : public GemmOp {
           ByteTile tile{};
           tile.rows = std::min(kRows, d.m - row);
           tile.depth = depth;
-          tile.used = depth;
+          tile.used = UsedDepth(steps_, d.k);
           tile.a = source + row * stride;
           tile.a_stride = stride;
           tile.b = reinterpret_cast<const signed char*>(g.prepared.address()) + channel * depth;

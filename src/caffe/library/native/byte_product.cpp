@@ -1,6 +1,8 @@
 #include "caffe/library/native/byte_product.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <string>
 
 #if defined(__x86_64__)
@@ -85,8 +87,8 @@ bool ReadsRowsOf(const ByteSteps& steps, int64_t depth) {
   return depth % kByteDepth == 0 || (depth % 4 == 0 && (!steps.matrix || depth < kByteDepth));
 }
 
-CodeForm WordForm(const ByteSteps& steps) {
-  return steps.pairs ? CodeForm::kWordPairs : CodeForm::kWordBytes;
+int64_t UsedDepth(const ByteSteps& steps, int64_t k) {
+  return RoundUp(k, steps.matrix && k > kByteDepth ? kByteDepth : 4);
 }
 
 PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, CodeForm form)
@@ -94,12 +96,15 @@ PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, CodeForm form)
       k_(k),
       groups_(groups),
       form_(form),
-      depth_(RoundUp(k, form == CodeForm::kWordPairs ? kPairDepth : kByteDepth)) {
-  group_bytes_ = weight_bytes() * RoundUp(rows / groups, kByteChannels) * depth_;
+      depth_(RoundUp(
+          k, form == CodeForm::kWordPairs || form == CodeForm::kWords ? kPairDepth : kByteDepth)),
+      header_(form == CodeForm::kWords ? WordHeaderBytes(depth_) : 0) {
+  group_bytes_ = RoundUp(rows / groups, kByteChannels) * weight_row_bytes();
 }
 
 void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
   std::fill(to, to + bytes(), 0);
+  if (form_ == CodeForm::kWords) return PackWords(static_cast<const uint16_t*>(codes), order, to);
   const int64_t rows = rows_ / groups_;
   for (int64_t r = 0; r < rows_; ++r) {
     const int64_t row = r % rows;
@@ -119,6 +124,41 @@ void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
         block[at] = static_cast<char>(weight & 255);
         block[plane + at] = static_cast<char>(weight >> 8);
       }
+    }
+  }
+}
+
+void PackedBytes::PackWords(const uint16_t* codes, const Order& order, char* to) const {
+  // A product of a code - 32768 and a weight is at most 2^15 times the weight.
+  constexpr int64_t kMostSum = 65535;
+  const int64_t rows = rows_ / groups_, block_bytes = kByteChannels * weight_row_bytes();
+  for (int64_t r = 0; r < rows_; ++r) {
+    const int64_t row = r % rows, lane = row % kByteChannels;
+    char* block = to + r / rows * group_bytes_ + row / kByteChannels * block_bytes;
+    WordHeader* header = reinterpret_cast<WordHeader*>(block);
+    int16_t* words = reinterpret_cast<int16_t*>(block + header_);
+    const auto weight = [&](int64_t i) -> int16_t& {
+      return words[(i / 2 * kByteChannels + lane) * 2 + i % 2];
+    };
+    for (int64_t i = 0; i < k_; ++i) {
+      weight(i) = static_cast<int16_t>(codes[r * k_ + order[i]] - 32768);
+      header->sums[lane] += weight(i);
+    }
+    for (int64_t begin = 0; begin < depth_; begin += kRunDepth) {
+      unsigned char& run = header->runs[begin / kRunDepth];
+      if (lane == 0) run = 4;
+      int64_t sums[kRunDepth / 2] = {};
+      for (int64_t i = begin; i < std::min(begin + kRunDepth, depth_); ++i) {
+        sums[(i - begin) / 2] += std::abs(weight(i));
+      }
+      // Whether all sums of `pairs` pairs fit.
+      const auto fit = [&sums](int pairs) {
+        for (int i = 0; i < kRunDepth / 2; i += pairs) {
+          if (std::accumulate(sums + i, sums + i + pairs, int64_t{0}) > kMostSum) return false;
+        }
+        return true;
+      };
+      while (run > 1 && !fit(run)) run /= 2;
     }
   }
 }

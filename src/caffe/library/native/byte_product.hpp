@@ -9,9 +9,6 @@
 
 namespace caffe {
 
-// The forms of packed weights: for ByteTile, and the two of WordTile.
-enum class CodeForm { kBytes, kWordBytes, kWordPairs };
-
 // The functions for products of bytes at the instruction level of the host kernels: with AMX or
 // AVX512-VNNI if the processor has them.
 const ByteSteps& HostByteSteps();
@@ -23,8 +20,9 @@ bool HasFastByteSteps();
 bool HasFastWordSteps();
 // Whether tiles read rows of `depth` codes that follow each other, so that no copy is needed.
 bool ReadsRowsOf(const ByteSteps& steps, int64_t depth);
-// The form of their operands.
-CodeForm WordForm(const ByteSteps& steps);
+
+// ByteTile::used for k products.
+int64_t UsedDepth(const ByteSteps& steps, int64_t k);
 
 // Weights [rows, k], packed for products. Rows are divided into `groups` equal parts, each
 // of which begins a block of channels.
@@ -43,14 +41,15 @@ class PackedBytes {
   int64_t row_bytes() const {
     return depth_ * (form_ == CodeForm::kWordPairs ? 4 : weight_bytes());
   }
-  int64_t weight_row_bytes() const { return depth_ * weight_bytes(); }
+  int64_t weight_row_bytes() const { return depth_ * weight_bytes() + header_ / kByteChannels; }
 
  private:
+  void PackWords(const uint16_t* codes, const Order& order, char* to) const;
   int64_t weight_bytes() const { return form_ == CodeForm::kBytes ? 1 : 2; }
 
   int64_t rows_, k_, groups_;
   CodeForm form_;
-  int64_t depth_, group_bytes_;
+  int64_t depth_, header_, group_bytes_;  // header: bytes before a block of channels
 };
 
 // Weights [channels, taps] of a depthwise convolution.

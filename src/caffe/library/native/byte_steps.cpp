@@ -6,6 +6,10 @@
 #include <immintrin.h>
 #endif
 
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#define CAFFE_WIDENS_BYTES
+#endif
+
 #include "caffe/device/cpu/host_entry.h"
 // Each file needs the ones before it.
 // clang-format off
@@ -40,7 +44,7 @@ i32 Sum(i32 products, i64 bias) {
   return static_cast<i32>(static_cast<u32>(products) + static_cast<u32>(bias));
 }
 
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
 
 // Factors of 16 channels. Even and odd channels are multiplied separately, in 64 bits.
 struct Factors {
@@ -145,11 +149,114 @@ void StoreTwo(const ByteOutput& o, long channel, long row, long rows, const i32*
   }
 }
 
+#elif defined(CAFFE_WIDENS_BYTES)
+
+// The factors of 8 channels. Even and odd channels are multiplied separately, in 64 bits.
+struct Eight {
+  __m256i bias, even, odd, even_shift, odd_shift, even_half, odd_half;
+};
+
+// Lane i is that of channel order[i]; lanes of -1 are not used.
+Eight MakeEight(const ByteOutput& o, const long* order) {
+  alignas(32) i32 bias[8], multiplier[8], shift[8];
+  for (long i = 0; i < 8; ++i) {
+    const long c = order[i];
+    bias[i] = c < 0 ? 0 : static_cast<i32>(o.bias[c]);
+    multiplier[i] = c < 0 ? 0 : o.multiplier[c];
+    shift[i] = c < 0 ? 32 : o.shift[c];
+  }
+  const auto load = [](const i32* p) {
+    return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
+  };
+  const __m256i one = _mm256_set1_epi64x(1);
+  Eight f;
+  f.bias = load(bias);
+  f.even = load(multiplier);
+  f.odd = _mm256_srli_epi64(f.even, 32);
+  f.even_shift = _mm256_and_si256(load(shift), _mm256_set1_epi64x(0xffffffff));
+  f.odd_shift = _mm256_srli_epi64(load(shift), 32);
+  f.even_half = _mm256_sllv_epi64(one, _mm256_sub_epi64(f.even_shift, one));
+  f.odd_half = _mm256_sllv_epi64(one, _mm256_sub_epi64(f.odd_shift, one));
+  return f;
+}
+
+// (products + bias) * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A
+// shift of more than 63 yields 0, because both shift instructions do.
+__m256i Requantized(__m256i products, const Eight& f) {
+  const __m256i sum = _mm256_add_epi32(products, f.bias), a = _mm256_abs_epi32(sum);
+  __m256i even = _mm256_mul_epu32(a, f.even);
+  __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), f.odd);
+  even = _mm256_srlv_epi64(_mm256_add_epi64(even, f.even_half), f.even_shift);
+  odd = _mm256_srlv_epi64(_mm256_add_epi64(odd, f.odd_half), f.odd_shift);
+  const __m256i r = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+  return _mm256_sign_epi32(r, sum);
+}
+
+bool Fast(const ByteOutput& o, long channel, long count) {
+  if (o.negative_multiplier) return false;
+  for (long c = channel; c < channel + count; ++c) {
+    if (o.shift[c] < 32) return false;
+  }
+  return true;
+}
+
+// The requantization of 16 channels, whose sums are in two vectors: channels 0 to 3 and 8 to 11 of them,
+// and the others.
+struct Factors {
+  long count;
+  bool fast;
+  Eight first, second;
+  __m256i zero, low, high;
+};
+
+// Of the block that begins at `channel`.
+Factors MakeFactors(const ByteOutput& o, long channel) {
+  const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
+  long order[16];
+  for (long i = 0; i < 16; ++i) {
+    const long c = i / 8 * 4 + i % 4 + i % 8 / 4 * 8;
+    order[i] = c < count ? channel + c : -1;
+  }
+  return {count,
+          Fast(o, channel, count),
+          MakeEight(o, order),
+          MakeEight(o, order + 8),
+          _mm256_set1_epi16(static_cast<short>(o.zero_y)),
+          _mm256_set1_epi16(static_cast<short>(o.lowest)),
+          _mm256_set1_epi16(static_cast<short>(o.highest))};
+}
+
+__m128i Codes(__m256i first, __m256i second, const Factors& f) {
+  // Saturation keeps values beyond the codes.
+  const __m256i r = _mm256_packs_epi32(Requantized(first, f.first), Requantized(second, f.second));
+  __m256i codes = _mm256_adds_epi16(r, f.zero);
+  codes = _mm256_min_epi16(_mm256_max_epi16(codes, f.low), f.high);
+  return _mm_packus_epi16(_mm256_castsi256_si128(codes), _mm256_extracti128_si256(codes, 1));
+}
+
+void StoreFast(const ByteOutput& o, const Factors& f, long channel, long row, long rows,
+               const i32* sums, long stride) {
+  for (long i = 0; i < rows; ++i) {
+    const __m256i* from = reinterpret_cast<const __m256i*>(sums + i * stride);
+    const __m256i a = _mm256_load_si256(from), b = _mm256_load_si256(from + 1);
+    const __m128i codes =
+        Codes(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31), f);
+    u8* y = o.y + (row + i) * o.y_stride + channel;
+    if (f.count == kByteChannels) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(y), codes);
+    } else {
+      alignas(16) u8 all[16];
+      _mm_store_si128(reinterpret_cast<__m128i*>(all), codes);
+      for (long j = 0; j < f.count; ++j) y[j] = all[j];
+    }
+  }
+}
+
 #endif
 
 // Stores rows [row, row + rows) of the block of channels that begins at `channel`.
 void Store(const ByteOutput& o, long channel, long row, long rows, const i32* sums, long stride) {
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
   if (StoreFast(o, channel, row, rows, sums, stride)) return;
 #endif
   const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
@@ -171,9 +278,17 @@ void Store(const ByteOutput& o, long channel, long row, long rows, const i32* su
   }
 }
 
+#if defined(CAFFE_WIDENS_BYTES)
+void Store(const ByteOutput& o, const Factors& f, long channel, long row, long rows,
+           const i32* sums, long stride) {
+  if (f.fast) return StoreFast(o, f, channel, row, rows, sums, stride);
+  Store(o, channel, row, rows, sums, stride);
+}
+#endif
+
 // The same for two blocks of channels, or what there is of the second.
 void StorePair(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
   if (channel + kColumns <= o.channels && !o.negative_multiplier &&
       Fast(o.shift + channel, 0xffff) && Fast(o.shift + channel + kByteChannels, 0xffff)) {
     return o.lowest >= o.zero_y ? StoreTwo<true>(o, channel, row, rows, sums)
@@ -290,57 +405,118 @@ void Products(long rows, long depth, long used, const u8* a, long a_stride, cons
   if (r < rows) Dots<1, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
 }
 
-#elif defined(__AVX2__)
+#elif defined(CAFFE_WIDENS_BYTES)
 
-// Pairs of products are added in 32 bits: a vector holds two sums for each of 4 channels.
-template <int R> void Dots(long used, const u8* a, long a_stride, const signed char* b, i32* sums) {
-  __m256i c[R][4];
-#pragma GCC unroll 2
+// Rows whose codes are widened to 16 bits, `kWide` at a time, and those of them that are multiplied at
+// once. Their pitch keeps rows apart in the first cache.
+constexpr long kWideRows = 12, kWide = 1024, kWidePitch = kWide + 16;
+constexpr int kDotRows = 6;
+// Channels whose sums stay in the first cache.
+constexpr long kWideChannels = 256;
+
+// `used` is a multiple of 4.
+void Widen(const u8* from, long used, i16* to) {
+  long k = 0;
+  for (; k + 16 <= used; k += 16) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to + k), _mm256_cvtepu8_epi16(v));
+  }
+  for (; k < used; ++k) to[k] = from[k];
+}
+
+// Products of R rows of widened codes with 4 V channels, added to `sums` or written. Pairs of products are
+// added in 32 bits: a vector holds two sums for each of 4 channels.
+template <int R, int V>
+void Dots(long used, const i16* x, const signed char* b, bool first, i32* sums) {
+  __m256i c[R][V];
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) c[r][j] = _mm256_setzero_si256();
+    for (int j = 0; j < V; ++j) c[r][j] = _mm256_setzero_si256();
   }
   for (long k = 0; k < used; k += 4) {
-    __m256i w[4];
+    __m256i w[V];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < V; ++j) {
       w[j] = _mm256_cvtepi8_epi16(
           _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + k * kByteChannels + 16 * j)));
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      int four;
-      __builtin_memcpy(&four, a + r * a_stride + k, 4);
-      const __m256i x = _mm256_cvtepu8_epi16(_mm_set1_epi32(four));
+      i64 four;
+      __builtin_memcpy(&four, x + r * kWidePitch + k, 8);
+      const __m256i v = _mm256_set1_epi64x(four);
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        c[r][j] = _mm256_add_epi32(c[r][j], _mm256_madd_epi16(x, w[j]));
+      for (int j = 0; j < V; ++j) {
+        c[r][j] = _mm256_add_epi32(c[r][j], _mm256_madd_epi16(v, w[j]));
+        // GCC would compute products of several rows first, and spill them.
+        asm volatile("" : "+x"(c[r][j]));
       }
     }
   }
-#pragma GCC unroll 2
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int j = 0; j < 4; j += 2) {
+    for (int j = 0; j < V; j += 2) {
       // Of two vectors, the sums of channels 0 1 4 5 2 3 6 7.
       const __m256i both = _mm256_hadd_epi32(c[r][j], c[r][j + 1]);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + r * kColumns + 4 * j),
-                          _mm256_permute4x64_epi64(both, 0xd8));
+      __m256i sum = _mm256_permute4x64_epi64(both, 0xd8);
+      __m256i* to = reinterpret_cast<__m256i*>(sums + r * kWideChannels + 4 * j);
+      if (!first) sum = _mm256_add_epi32(sum, _mm256_load_si256(to));
+      _mm256_store_si256(to, sum);
     }
   }
 }
 
-template <int C>
-void Products(long rows, long depth, long used, const u8* a, long a_stride, const signed char* b,
-              i32* sums) {
-  for (int j = 0; j < C; ++j) {
-    const signed char* block = b + j * depth * kByteChannels;
-    i32* to = sums + j * kByteChannels;
-    long r = 0;
-    for (; r + 2 <= rows; r += 2) {
-      Dots<2>(used, a + r * a_stride, a_stride, block, to + r * kColumns);
+// A block of channels.
+template <int R> void Block(long used, const i16* x, const signed char* b, bool first, i32* sums) {
+  // Few rows leave registers for all channels of a block.
+  constexpr int kVectors = R > 2 ? 2 : 4;
+  for (int j = 0; j < 4; j += kVectors) Dots<R, kVectors>(used, x, b + 16 * j, first, sums + 4 * j);
+}
+
+void Blocks(long rows, long used, const i16* x, const signed char* b, bool first, i32* sums) {
+  for (; rows >= kDotRows; rows -= kDotRows) {
+    Block<kDotRows>(used, x, b, first, sums);
+    x += kDotRows * kWidePitch;
+    sums += kDotRows * kWideChannels;
+  }
+  switch (rows) {
+    case 1: return Block<1>(used, x, b, first, sums);
+    case 2: return Block<2>(used, x, b, first, sums);
+    case 3: return Block<3>(used, x, b, first, sums);
+    case 4: return Block<4>(used, x, b, first, sums);
+    case 5: return Block<5>(used, x, b, first, sums);
+    default: return;
+  }
+}
+
+void TileOf(const ByteTile& t) {
+  alignas(32) i16 x[kWideRows * kWidePitch];
+  alignas(32) i32 sums[kWideRows * kWideChannels];
+  Factors factors[kWideChannels / kByteChannels];
+  for (long channel = 0; channel < t.output.channels; channel += kWideChannels) {
+    const long rest = t.output.channels - channel;
+    const long channels = rest < kWideChannels ? rest : kWideChannels;
+    for (long c = 0; c < channels; c += kByteChannels) {
+      factors[c / kByteChannels] = MakeFactors(t.output, channel + c);
     }
-    if (r < rows) Dots<1>(used, a + r * a_stride, a_stride, block, to + r * kColumns);
+    for (long r = 0; r < t.rows; r += kWideRows) {
+      const long rows = t.rows - r < kWideRows ? t.rows - r : kWideRows;
+      for (long k = 0; k < t.used; k += kWide) {
+        const long part = t.used - k < kWide ? t.used - k : kWide;
+        for (long i = 0; i < rows; ++i) {
+          Widen(t.a + (r + i) * t.a_stride + k, part, x + i * kWidePitch);
+        }
+        for (long c = 0; c < channels; c += kByteChannels) {
+          Blocks(rows, part, x, t.b + (channel + c) * t.depth + k * kByteChannels, k == 0,
+                 sums + c);
+        }
+      }
+      for (long c = 0; c < channels; c += kByteChannels) {
+        Store(t.output, factors[c / kByteChannels], channel + c, r, rows, sums + c, kWideChannels);
+      }
+    }
   }
 }
 
@@ -366,6 +542,8 @@ void Products(long rows, long depth, long used, const u8* a, long a_stride, cons
 
 #endif
 
+#if !defined(CAFFE_WIDENS_BYTES)
+
 void TileOf(const ByteTile& t) {
   alignas(64) i32 sums[kRows * kColumns];
   for (long c = 0; c < t.output.channels; c += kColumns) {
@@ -383,6 +561,8 @@ void TileOf(const ByteTile& t) {
     }
   }
 }
+
+#endif
 
 #if defined(__AMX_INT8__)
 
@@ -623,8 +803,65 @@ bool WindowsFast(const ByteWindows& w, long channel, long count) {
 // Where weights of channel c of a block and tap p of four lie: in the order of Taps.
 long WindowWeight(long c, long p) { return c % 16 / 4 * 64 + (c / 16 * 4 + c % 4) * 4 + p; }
 
+#if defined(CAFFE_WIDENS_BYTES)
+
+constexpr long kMostTaps = 64;
+
+// 16 channels. Pairs of taps are widened to 16 bits and multiplied.
+bool WindowsFast(const ByteWindows& w, long channel) {
+  const Factors f = MakeFactors(w.output, channel);
+  if (w.tap_stride > kMostTaps || !f.fast) return false;
+  __m256i weights[kMostTaps];
+  for (long t = 0; t < w.tap_stride; t += 2) {
+    alignas(32) i16 values[2][16];
+    for (long i = 0; i < 16; ++i) {
+      // In the order of interleaved codes.
+      const long c = channel + i, lane = i / 8 * 8 + i % 4 * 2, block = c / kByteLanes * kByteLanes;
+      const signed char* from = w.w + block * w.tap_stride + t / 4 * 4 * kByteLanes;
+      for (long p = 0; p < 2; ++p) {
+        values[i / 4 % 2][lane + p] = from[WindowWeight(c - block, t % 4 + p)];
+      }
+    }
+    for (long h = 0; h < 2; ++h) {
+      weights[t + h] = _mm256_load_si256(reinterpret_cast<const __m256i*>(values[h]));
+    }
+  }
+  for (long i = 0; i < w.positions; ++i) {
+    const u8* const* taps = w.taps + i * w.tap_stride;
+    __m256i first = _mm256_setzero_si256(), second = first;
+    for (long t = 0; t < w.tap_stride; t += 2) {
+      const auto load = [channel](const u8* p) {
+        return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + channel)));
+      };
+      const __m256i a = load(taps[t]), b = load(taps[t + 1]);
+      const __m256i low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), weights[t]);
+      const __m256i high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), weights[t + 1]);
+      first = _mm256_add_epi32(first, low);
+      second = _mm256_add_epi32(second, high);
+    }
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(w.output.y + i * w.output.y_stride + channel),
+                     Codes(first, second, f));
+  }
+  return true;
+}
+
+// Whole vectors of channels; the last one overlaps its neighbour.
+bool WindowsFast(const ByteWindows& w) {
+  const long channels = w.output.channels;
+  if (channels < kByteChannels) return false;
+  for (long c = 0; c < channels; c += kByteChannels) {
+    if (!WindowsFast(w, c + kByteChannels > channels ? channels - kByteChannels : c)) return false;
+  }
+  return true;
+}
+
+#endif
+
 void WindowsOf(const ByteWindows& w) {
   const ByteOutput& o = w.output;
+#if defined(CAFFE_WIDENS_BYTES)
+  if (WindowsFast(w)) return;
+#endif
   for (long channel = 0; channel < o.channels; channel += kByteLanes) {
     const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
 #if defined(__AVX512VNNI__)
@@ -660,6 +897,11 @@ void WindowsOf(const ByteWindows& w) {
 // Of word_steps.cpp.
 void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows&);
 void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short*, long, long, void*);
+#if defined(__AVX512F__)
+#define CAFFE_WORD_FORM CodeForm::kWordPairs
+#else
+#define CAFFE_WORD_FORM CodeForm::kWords
+#endif
 #if defined(__AVX2__)
 void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile&);
 #define CAFFE_WORD_TILE &CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)
@@ -670,10 +912,16 @@ void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile&);
 #if defined(__AMX_INT8__)
 void split_words_amx(const unsigned short*, long, long, void*);
 extern const ByteSteps byte_steps_amx;
-constinit const ByteSteps byte_steps_amx{
-    "amx",       true,      &MatrixTileOf,    &WindowsOf,
-    &WordTileOf, false,     &split_words_amx, &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
-    nullptr,     &EndMatrix};
+constinit const ByteSteps byte_steps_amx{"amx",
+                                         true,
+                                         &MatrixTileOf,
+                                         &WindowsOf,
+                                         &WordTileOf,
+                                         CodeForm::kWordBytes,
+                                         &split_words_amx,
+                                         &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
+                                         nullptr,
+                                         &EndMatrix};
 #endif
 #if defined(__AVX512VNNI__)
 #define CAFFE_STEPS_NAME "vnni"
@@ -687,7 +935,7 @@ constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
     &TileOf,
     &WindowsOf,
     CAFFE_WORD_TILE,
-    true,
+    CAFFE_WORD_FORM,
     &CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL),
     &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
     nullptr,

@@ -10,8 +10,12 @@ namespace caffe {
 inline constexpr long kByteChannels = 16;  // channels of a block of packed weights
 inline constexpr long kByteDepth = 64;     // packed rows have a multiple of this many products
 inline constexpr long kPairDepth = 16;     // the same of pairs of 16 bits
+inline constexpr long kRunDepth = 32;      // products of 16 bits that have one length of runs
 inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
 inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
+
+// The forms of packed weights: for ByteTile, and the three of WordTile.
+enum class CodeForm { kBytes, kWordBytes, kWordPairs, kWords };
 
 // The requantization of the channels of a product, for all its rows.
 struct ByteOutput {
@@ -45,25 +49,40 @@ struct ByteWindows {
   ByteOutput output;
 };
 
-// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are two forms of
-// operands, see ByteSteps::pairs:
-// * Bytes: the products of the bytes of codes and weights are summed in 32 bits.
-// * Pairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum of 2^8
+// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are three forms of
+// operands:
+// * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
+// * kWordPairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum of 2^8
 //   products fits 32 bits.
+// * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one of a
+//   run of 4 or 8 products where weights are small enough.
 struct WordTile {
   long rows;
-  long depth;  // elements of a plane, a multiple of kByteDepth or kPairDepth, at most 2^15
-  // Rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high ones.
+  long depth;  // elements of a row or plane, a multiple of kByteDepth or kPairDepth, at most 2^15
+  // kWords: rows of codes - 32768. Else rows of two planes, of bytes or of 16 bits: the low bytes of the
+  // codes, then the high ones.
   const unsigned char* a;
   long a_stride;  // in bytes
-  // Bytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight = 256 high +
-  // low; high has a sign. Pairs: [channels / kByteChannels][depth / 2][kByteChannels][2] of 16 bits.
+  // kWordBytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight =
+  // 256 high + low; high has a sign. kWordPairs: [channels / kByteChannels][depth / 2][kByteChannels][2]
+  // of 16 bits. kWords: the same with a WordHeader before each block of channels.
   const unsigned char* b;
   // The y of `output` is not used.
   ByteOutput output;
   unsigned short* y;
   long y_stride;
 };
+
+// Before a block of weights of kWords. Only WordHeaderBytes(depth) are stored.
+struct WordHeader {
+  long sums[kByteChannels];  // of the weights of a channel
+  // For each kRunDepth products: how many pairs of products with any codes fit 32 bits, 1, 2 or 4.
+  unsigned char runs[1024];
+};
+constexpr long WordHeaderBytes(long depth) {
+  const long runs = (depth + kRunDepth - 1) / kRunDepth;
+  return kByteChannels * static_cast<long>(sizeof(long)) + (runs + 63) / 64 * 64;
+}
 
 // ByteWindows for codes and weights (code - 32768) of 16 bits.
 struct WordWindows {
@@ -81,7 +100,7 @@ struct ByteSteps {
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
   void (*words)(const WordTile&);  // null if there is no fast one
-  bool pairs;                      // the form of the operands of `words`
+  CodeForm word_form;              // of the operands of `words`
   // A row of a WordTile from `count` codes; the rest of both planes is 0.
   void (*split)(const unsigned short* from, long count, long depth, void* to);
   void (*word_windows)(const WordWindows&);

@@ -190,12 +190,35 @@ DEVICE_FN V Codes(const Sums& sums, const Factors& f) {
 
 // --- Products ------------------------------------------------------------------------------------
 
-#if defined(__AVX512F__)
-constexpr int kRows = 6;
-#else
-constexpr int kRows = 3;
-#endif
 constexpr int kVectors = 2;  // of channels at a time
+
+// The products behind `sum`, which is their sum modulo 2^32, and `upper`, the sum of their upper halves:
+// the difference is the sum of up to 2^16 lower halves without sign.
+DEVICE_FN Sums Wide(V sum, V upper) {
+  const V half = Set64(65536), one = Set64(1), lower = Sub(sum, LeftHalf(upper));
+  return {Add64(Product(upper, half), ProductU(lower, one)),
+          Add64(Product(Odd(upper), half), Odd(lower))};
+}
+
+// Codes of one row and one vector of channels.
+// `offsets` is added to sums if they are not fast.
+void StoreCodes(const WordTile& t, const Factors& f, bool fast, long channel, const Sums& sums,
+                const i64* offsets, u16* y) {
+  const long rest = t.output.channels - channel, count = rest < kLanes ? rest : kLanes;
+  if (fast) return StoreWords(y + channel, Codes(sums, f), count);
+  alignas(64) i64 all[2][kLanes / 2];
+  Store(all[0], sums.even);
+  Store(all[1], sums.odd);
+  for (long i = 0; i < count; ++i) {
+    const long c = channel + i;
+    const i64 bias = t.output.bias[c] + (offsets ? offsets[i] : 0);
+    y[c] = Code(t.output, all[i % 2][i / 2] + bias, c);
+  }
+}
+
+#if defined(__AVX512F__)
+
+constexpr int kRows = 6;
 
 // Where vector j of channels begins in packed weights: in another block of channels, or in the same.
 const short* WeightsOf(const short* b, long depth, long vector) {
@@ -264,20 +287,6 @@ void Dots(long depth, const u8* a, long a_stride, const short* const* b, Sums (*
   }
 }
 
-// Codes of one row and one vector of channels.
-void StoreCodes(const WordTile& t, const Factors& f, bool fast, long channel, const Sums& sums,
-                u16* y) {
-  const long rest = t.output.channels - channel, count = rest < kLanes ? rest : kLanes;
-  if (fast) return StoreWords(y + channel, Codes(sums, f), count);
-  alignas(64) i64 all[2][kLanes / 2];
-  Store(all[0], sums.even);
-  Store(all[1], sums.odd);
-  for (long i = 0; i < count; ++i) {
-    const long c = channel + i;
-    y[c] = Code(t.output, all[i % 2][i / 2] + t.output.bias[c], c);
-  }
-}
-
 template <int R, int C>
 void Rows(const WordTile& t, long row, long channel, const short* const* b, const Factors* f,
           const bool* fast) {
@@ -285,7 +294,8 @@ void Rows(const WordTile& t, long row, long channel, const short* const* b, cons
   Dots<R, C>(t.depth, t.a + row * t.a_stride, t.a_stride, b, wide);
   for (int r = 0; r < R; ++r) {
     for (int j = 0; j < C; ++j) {
-      StoreCodes(t, f[j], fast[j], channel + j * kLanes, wide[r][j], t.y + (row + r) * t.y_stride);
+      StoreCodes(t, f[j], fast[j], channel + j * kLanes, wide[r][j], nullptr,
+                 t.y + (row + r) * t.y_stride);
     }
   }
 }
@@ -317,13 +327,119 @@ void TileOf(const WordTile& t) {
   }
 }
 
+#else
+
+// Adds the products of `pairs` pairs, in runs of `kPairs`, of R rows and a block of channels.
+template <int R, int kPairs>
+DEVICE_FN void AddRuns(long pairs, const u8* a, long a_stride, const short* b, V (&sum)[R][2],
+                       V (&upper)[R][2]) {
+  for (long k = 0; k < pairs; k += kPairs) {
+    V run[R][2];
+#pragma GCC unroll 4
+    for (int p = 0; p < kPairs; ++p) {
+      const V w[2] = {Load(b + (k + p) * 2 * kByteChannels),
+                      Load(b + (k + p) * 2 * kByteChannels + kByteChannels)};
+#pragma GCC unroll 2
+      for (int r = 0; r < R; ++r) {
+        int two;
+        __builtin_memcpy(&two, a + r * a_stride + 4 * (k + p), 4);
+        const V x = Set(two);
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+          run[r][j] = p == 0 ? Pairs(x, w[j]) : AddPairs(run[r][j], x, w[j]);
+          // GCC would compute products of several pairs first, and spill them.
+          asm volatile("" : "+x"(run[r][j]));
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        sum[r][j] = Add(sum[r][j], run[r][j]);
+        upper[r][j] = Add(upper[r][j], UpperHalf(run[r][j]));
+      }
+    }
+  }
+}
+
+// Sums of R rows and a block of channels.
+template <int R>
+void Dots(long depth, const u8* a, long a_stride, const u8* runs, const short* b,
+          Sums (*wide)[kVectors]) {
+  V sum[R][2], upper[R][2];
+#pragma GCC unroll 2
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) sum[r][j] = upper[r][j] = Zero();
+  }
+  for (long k = 0; k < depth; k += kRunDepth, ++runs) {
+    const long pairs = (depth - k < kRunDepth ? depth - k : kRunDepth) / 2;
+    const u8* from = a + 2 * k;
+    const short* w = b + k * kByteChannels;
+    if (*runs == 4) {
+      AddRuns<R, 4>(pairs, from, a_stride, w, sum, upper);
+    } else if (*runs == 2) {
+      AddRuns<R, 2>(pairs, from, a_stride, w, sum, upper);
+    } else {
+      AddRuns<R, 1>(pairs, from, a_stride, w, sum, upper);
+    }
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) wide[r][j] = Wide(sum[r][j], upper[r][j]);
+  }
+}
+
+// A block of channels.
+void BlockOf(const WordTile& t, long channel) {
+  const long header = WordHeaderBytes(t.depth);
+  const u8* block = t.b + channel / kByteChannels * (header + 2 * kByteChannels * t.depth);
+  const WordHeader* h = reinterpret_cast<const WordHeader*>(block);
+  const short* b = reinterpret_cast<const short*>(block + header);
+  i64 offsets[kByteChannels];
+  for (long i = 0; i < kByteChannels; ++i) offsets[i] = 32768 * h->sums[i];
+  Factors f[kVectors];
+  bool fast[kVectors];
+  for (long j = 0; j < kVectors; ++j) {
+    const long first = channel + j * kLanes, rest = t.output.channels - first;
+    long order[kLanes];
+    for (long i = 0; i < kLanes; ++i) order[i] = i < rest ? first + i : -1;
+    fast[j] = IsFast(t.output, first, rest < kLanes ? rest : kLanes);
+    f[j] = MakeFactors(t.output, order, offsets + j * kLanes);
+  }
+  const long vectors = channel + kLanes < t.output.channels ? 2 : 1;
+  for (long row = 0; row < t.rows; row += 2) {
+    const u8* a = t.a + row * t.a_stride;
+    const long rows = t.rows - row < 2 ? 1 : 2;
+    Sums wide[2][kVectors];
+    if (rows == 2) {
+      Dots<2>(t.depth, a, t.a_stride, h->runs, b, wide);
+    } else {
+      Dots<1>(t.depth, a, t.a_stride, h->runs, b, wide);
+    }
+    for (long r = 0; r < rows; ++r) {
+      for (long j = 0; j < vectors; ++j) {
+        StoreCodes(t, f[j], fast[j], channel + j * kLanes, wide[r][j], offsets + j * kLanes,
+                   t.y + (row + r) * t.y_stride);
+      }
+    }
+  }
+}
+
+void TileOf(const WordTile& t) {
+  for (long c = 0; c < t.output.channels; c += kByteChannels) BlockOf(t, c);
+}
+
+#endif
+
 // --- Windows of single channels ------------------------------------------------------------------
 
 constexpr long kMostTaps = 64;
 
 // 2 kLanes channels. Pairs of taps are multiplied as codes - 32768, so that the sums of two products
-// fit 32 bits. The sum of these pairs is known modulo 2^32, and the sum of their upper halves exactly:
-// the difference is the sum of up to 2^16 lower halves without sign.
+// fit 32 bits, see Wide.
 void WindowsOfVector(const WordWindows& w, long channel) {
   const ByteOutput& o = w.output;
   long order[2][kLanes];
@@ -337,7 +453,7 @@ void WindowsOfVector(const WordWindows& w, long channel) {
     offsets[half][lane] = 32768 * sum;
   }
   const Factors f[2] = {MakeFactors(o, order[0], offsets[0]), MakeFactors(o, order[1], offsets[1])};
-  const V top = Set(static_cast<int>(0x80008000u)), half = Set64(65536), one = Set64(1);
+  const V top = Set(static_cast<int>(0x80008000u));
   V weights[kMostTaps];
   for (long t = 0; t < w.tap_stride; t += 2) {
     const short* first = w.w + t * o.channels + channel;
@@ -359,10 +475,7 @@ void WindowsOfVector(const WordWindows& w, long channel) {
     V codes[2];
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      const V lower = Sub(sum[h], LeftHalf(upper[h]));
-      const Sums wide{Add64(Product(upper[h], half), ProductU(lower, one)),
-                      Add64(Product(Odd(upper[h]), half), Odd(lower))};
-      codes[h] = Codes(wide, f[h]);
+      codes[h] = Codes(Wide(sum[h], upper[h]), f[h]);
     }
     Store(w.y + i * w.y_stride + channel, Packed(codes[0], codes[1]));
   }
@@ -401,7 +514,13 @@ void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows& w) {
 
 void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short* from, long count, long depth,
                                                 void* to) {
+#if defined(__AVX512F__)
   Split(from, count, depth, static_cast<u16*>(to));
+#else
+  u16* codes = static_cast<u16*>(to);
+  for (long i = 0; i < count; ++i) codes[i] = static_cast<u16>(from[i] ^ 0x8000);
+  for (long i = count; i < depth; ++i) codes[i] = 0;
+#endif
 }
 
 #if defined(__AMX_INT8__)
