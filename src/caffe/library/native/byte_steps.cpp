@@ -468,25 +468,29 @@ void Dots(long used, const i16* x, const signed char* b, bool first, i32* sums) 
   }
 }
 
-// A block of channels.
-template <int R> void Block(long used, const i16* x, const signed char* b, bool first, i32* sums) {
+// The first `channels` channels of a block, or more.
+template <int R>
+void Block(long channels, long used, const i16* x, const signed char* b, bool first, i32* sums) {
   // Few rows leave registers for all channels of a block.
   constexpr int kVectors = R > 2 ? 2 : 4;
-  for (int j = 0; j < 4; j += kVectors) Dots<R, kVectors>(used, x, b + 16 * j, first, sums + 4 * j);
+  for (int j = 0; 4 * j < channels; j += kVectors) {
+    Dots<R, kVectors>(used, x, b + 16 * j, first, sums + 4 * j);
+  }
 }
 
-void Blocks(long rows, long used, const i16* x, const signed char* b, bool first, i32* sums) {
+void Blocks(long rows, long channels, long used, const i16* x, const signed char* b, bool first,
+            i32* sums) {
   for (; rows >= kDotRows; rows -= kDotRows) {
-    Block<kDotRows>(used, x, b, first, sums);
+    Block<kDotRows>(channels, used, x, b, first, sums);
     x += kDotRows * kWidePitch;
     sums += kDotRows * kWideChannels;
   }
   switch (rows) {
-    case 1: return Block<1>(used, x, b, first, sums);
-    case 2: return Block<2>(used, x, b, first, sums);
-    case 3: return Block<3>(used, x, b, first, sums);
-    case 4: return Block<4>(used, x, b, first, sums);
-    case 5: return Block<5>(used, x, b, first, sums);
+    case 1: return Block<1>(channels, used, x, b, first, sums);
+    case 2: return Block<2>(channels, used, x, b, first, sums);
+    case 3: return Block<3>(channels, used, x, b, first, sums);
+    case 4: return Block<4>(channels, used, x, b, first, sums);
+    case 5: return Block<5>(channels, used, x, b, first, sums);
     default: return;
   }
 }
@@ -509,8 +513,8 @@ void TileOf(const ByteTile& t) {
           Widen(t.a + (r + i) * t.a_stride + k, part, x + i * kWidePitch);
         }
         for (long c = 0; c < channels; c += kByteChannels) {
-          Blocks(rows, part, x, t.b + (channel + c) * t.depth + k * kByteChannels, k == 0,
-                 sums + c);
+          Blocks(rows, factors[c / kByteChannels].count, part, x,
+                 t.b + (channel + c) * t.depth + k * kByteChannels, k == 0, sums + c);
         }
       }
       for (long c = 0; c < channels; c += kByteChannels) {

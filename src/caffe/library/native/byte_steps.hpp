@@ -10,7 +10,7 @@ namespace caffe {
 inline constexpr long kByteChannels = 16;  // channels of a block of packed weights
 inline constexpr long kByteDepth = 64;     // packed rows have a multiple of this many products
 inline constexpr long kPairDepth = 16;     // the same of pairs of 16 bits
-inline constexpr long kRunDepth = 32;      // products of 16 bits that have one length of runs
+inline constexpr long kRunDepth = 16;      // products of 16 bits that have one length of runs
 inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
 inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
 
@@ -77,7 +77,7 @@ struct WordTile {
 struct WordHeader {
   long sums[kByteChannels];  // of the weights of a channel
   // For each kRunDepth products: how many pairs of products with any codes fit 32 bits, 1, 2 or 4.
-  unsigned char runs[1024];
+  unsigned char runs[2048];
 };
 constexpr long WordHeaderBytes(long depth) {
   const long runs = (depth + kRunDepth - 1) / kRunDepth;

@@ -23,16 +23,15 @@ constexpr long kBytes = 16;
 // Channels whose sums stay in registers or in the first cache.
 constexpr long kSums = 64;
 
-template <class Code> struct VectorOf {
-  typedef Code Type __attribute__((vector_size(kBytes), aligned(1), may_alias));
+template <class Code, long bytes> struct VectorOf {
+  typedef Code Type __attribute__((vector_size(bytes), aligned(1), may_alias));
 };
 
-template <class Code> void MaxOf(const CodeWindow& w) {
-  using V = typename VectorOf<Code>::Type;
-  constexpr long kLanes = kBytes / static_cast<long>(sizeof(Code));
+// Channels from `c` on, as many as fit vectors of `bytes` bytes; then smaller vectors.
+template <class Code, long bytes> void MaxFrom(const CodeWindow& w, long c) {
+  using V = typename VectorOf<Code, bytes>::Type;
+  constexpr long kLanes = bytes / static_cast<long>(sizeof(Code));
   const Code* x = static_cast<const Code*>(w.x);
-  Code* y = static_cast<Code*>(w.y);
-  long c = 0;
   for (; c + kLanes <= w.channels; c += kLanes) {
     V best = *reinterpret_cast<const V*>(x + c);
     for (long h = 0; h < w.rows; ++h) {
@@ -42,19 +41,14 @@ template <class Code> void MaxOf(const CodeWindow& w) {
         best = v > best ? v : best;
       }
     }
-    *reinterpret_cast<V*>(y + c) = best;
+    *reinterpret_cast<V*>(static_cast<Code*>(w.y) + c) = best;
   }
-  for (; c < w.channels; ++c) {
-    Code best = x[c];
-    for (long h = 0; h < w.rows; ++h) {
-      for (long i = 0; i < w.columns; ++i) {
-        const Code v = x[h * w.row_stride + i * w.column_stride + c];
-        best = v > best ? v : best;
-      }
-    }
-    y[c] = best;
+  if constexpr (bytes > sizeof(Code)) {
+    if (c < w.channels) MaxFrom<Code, bytes / 2>(w, c);
   }
 }
+
+template <class Code> void MaxOf(const CodeWindow& w) { MaxFrom<Code, kBytes>(w, 0); }
 
 template <class Code> void MeanOf(const CodeWindow& w) {
   const i32 most = static_cast<Code>(~Code{0});

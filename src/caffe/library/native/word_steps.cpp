@@ -329,23 +329,24 @@ void TileOf(const WordTile& t) {
 
 #else
 
-// Adds the products of `pairs` pairs, in runs of `kPairs`, of R rows and a block of channels.
-template <int R, int kPairs>
-DEVICE_FN void AddRuns(long pairs, const u8* a, long a_stride, const short* b, V (&sum)[R][2],
-                       V (&upper)[R][2]) {
+// Adds the products of `pairs` pairs, in runs of `kPairs`, of R rows and C vectors of channels.
+template <int R, int C, int kPairs>
+DEVICE_FN void AddRuns(long pairs, const u8* a, long a_stride, const short* b, V (&sum)[R][C],
+                       V (&upper)[R][C]) {
   for (long k = 0; k < pairs; k += kPairs) {
-    V run[R][2];
+    V run[R][C];
 #pragma GCC unroll 4
     for (int p = 0; p < kPairs; ++p) {
-      const V w[2] = {Load(b + (k + p) * 2 * kByteChannels),
-                      Load(b + (k + p) * 2 * kByteChannels + kByteChannels)};
+      V w[C];
+#pragma GCC unroll 2
+      for (int j = 0; j < C; ++j) w[j] = Load(b + (2 * (k + p) + j) * kByteChannels);
 #pragma GCC unroll 2
       for (int r = 0; r < R; ++r) {
         int two;
         __builtin_memcpy(&two, a + r * a_stride + 4 * (k + p), 4);
         const V x = Set(two);
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < C; ++j) {
           run[r][j] = p == 0 ? Pairs(x, w[j]) : AddPairs(run[r][j], x, w[j]);
           // GCC would compute products of several pairs first, and spill them.
           asm volatile("" : "+x"(run[r][j]));
@@ -355,7 +356,7 @@ DEVICE_FN void AddRuns(long pairs, const u8* a, long a_stride, const short* b, V
 #pragma GCC unroll 2
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-      for (int j = 0; j < 2; ++j) {
+      for (int j = 0; j < C; ++j) {
         sum[r][j] = Add(sum[r][j], run[r][j]);
         upper[r][j] = Add(upper[r][j], UpperHalf(run[r][j]));
       }
@@ -363,64 +364,63 @@ DEVICE_FN void AddRuns(long pairs, const u8* a, long a_stride, const short* b, V
   }
 }
 
-// Sums of R rows and a block of channels.
-template <int R>
+// Sums of R rows and C vectors of channels.
+template <int R, int C>
 void Dots(long depth, const u8* a, long a_stride, const u8* runs, const short* b,
           Sums (*wide)[kVectors]) {
-  V sum[R][2], upper[R][2];
+  V sum[R][C], upper[R][C];
 #pragma GCC unroll 2
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) sum[r][j] = upper[r][j] = Zero();
+    for (int j = 0; j < C; ++j) sum[r][j] = upper[r][j] = Zero();
   }
   for (long k = 0; k < depth; k += kRunDepth, ++runs) {
     const long pairs = (depth - k < kRunDepth ? depth - k : kRunDepth) / 2;
     const u8* from = a + 2 * k;
     const short* w = b + k * kByteChannels;
     if (*runs == 4) {
-      AddRuns<R, 4>(pairs, from, a_stride, w, sum, upper);
+      AddRuns<R, C, 4>(pairs, from, a_stride, w, sum, upper);
     } else if (*runs == 2) {
-      AddRuns<R, 2>(pairs, from, a_stride, w, sum, upper);
+      AddRuns<R, C, 2>(pairs, from, a_stride, w, sum, upper);
     } else {
-      AddRuns<R, 1>(pairs, from, a_stride, w, sum, upper);
+      AddRuns<R, C, 1>(pairs, from, a_stride, w, sum, upper);
     }
   }
 #pragma GCC unroll 2
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) wide[r][j] = Wide(sum[r][j], upper[r][j]);
+    for (int j = 0; j < C; ++j) wide[r][j] = Wide(sum[r][j], upper[r][j]);
   }
 }
 
-// A block of channels.
-void BlockOf(const WordTile& t, long channel) {
+// C vectors of a block of channels.
+template <int C> void BlockOf(const WordTile& t, long channel) {
   const long header = WordHeaderBytes(t.depth);
   const u8* block = t.b + channel / kByteChannels * (header + 2 * kByteChannels * t.depth);
   const WordHeader* h = reinterpret_cast<const WordHeader*>(block);
   const short* b = reinterpret_cast<const short*>(block + header);
   i64 offsets[kByteChannels];
   for (long i = 0; i < kByteChannels; ++i) offsets[i] = 32768 * h->sums[i];
-  Factors f[kVectors];
-  bool fast[kVectors];
-  for (long j = 0; j < kVectors; ++j) {
+  Factors f[C];
+  bool fast[C];
+  for (long j = 0; j < C; ++j) {
     const long first = channel + j * kLanes, rest = t.output.channels - first;
     long order[kLanes];
     for (long i = 0; i < kLanes; ++i) order[i] = i < rest ? first + i : -1;
     fast[j] = IsFast(t.output, first, rest < kLanes ? rest : kLanes);
     f[j] = MakeFactors(t.output, order, offsets + j * kLanes);
   }
-  const long vectors = channel + kLanes < t.output.channels ? 2 : 1;
   for (long row = 0; row < t.rows; row += 2) {
     const u8* a = t.a + row * t.a_stride;
     const long rows = t.rows - row < 2 ? 1 : 2;
     Sums wide[2][kVectors];
     if (rows == 2) {
-      Dots<2>(t.depth, a, t.a_stride, h->runs, b, wide);
+      Dots<2, C>(t.depth, a, t.a_stride, h->runs, b, wide);
     } else {
-      Dots<1>(t.depth, a, t.a_stride, h->runs, b, wide);
+      Dots<1, C>(t.depth, a, t.a_stride, h->runs, b, wide);
     }
     for (long r = 0; r < rows; ++r) {
-      for (long j = 0; j < vectors; ++j) {
+      for (long j = 0; j < C; ++j) {
         StoreCodes(t, f[j], fast[j], channel + j * kLanes, wide[r][j], offsets + j * kLanes,
                    t.y + (row + r) * t.y_stride);
       }
@@ -429,7 +429,13 @@ void BlockOf(const WordTile& t, long channel) {
 }
 
 void TileOf(const WordTile& t) {
-  for (long c = 0; c < t.output.channels; c += kByteChannels) BlockOf(t, c);
+  for (long c = 0; c < t.output.channels; c += kByteChannels) {
+    if (c + kLanes < t.output.channels) {
+      BlockOf<2>(t, c);
+    } else {
+      BlockOf<1>(t, c);
+    }
+  }
 }
 
 #endif
