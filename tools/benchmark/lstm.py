@@ -86,6 +86,7 @@ class Torch:
     def __init__(self, arguments, size, weights, data):
         import torch
         self.torch = torch
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         hidden = size[3]
         type_ = {'float': torch.float32, 'half': torch.float16,
                  'bfloat16': torch.bfloat16}[arguments.type]
