@@ -53,16 +53,33 @@ typedef ulong u64;
 DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) {
   return vload_half(i, (GLOBAL const half*)p);
 }
-DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) {
-  vstore_half_rte(v, i, (GLOBAL half*)p);
-}
 // Eight elements at a multiple of 16 bytes.
 DEVICE_FN void halves_to_floats(float* v, GLOBAL const u16* p) {
   vstore8(vloada_half8(0, (GLOBAL const half*)p), 0, v);
 }
+#ifdef __NV_CL_C_VERSION
+// NVIDIA's vstore_half_rte takes dozens of instructions: on an H200 products with 256 channels of
+// half took 0.94 ms in place of 0.25.
+DEVICE_FN u32 half_pair(float low, float high) {
+  u32 pair;
+  asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }"
+      : "=r"(pair)
+      : "f"(low), "f"(high));
+  return pair;
+}
+DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) { p[i] = (u16)half_pair(v, v); }
+DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
+  *(GLOBAL uint4*)p = (uint4)(half_pair(v[0], v[1]), half_pair(v[2], v[3]),
+                              half_pair(v[4], v[5]), half_pair(v[6], v[7]));
+}
+#else
+DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) {
+  vstore_half_rte(v, i, (GLOBAL half*)p);
+}
 DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
   vstorea_half8_rte(vload8(0, v), 0, (GLOBAL half*)p);
 }
+#endif
 #define CONSTANT __constant
 #define make_uint2(x, y) ((uint2)(x, y))
 #define make_int4(x, y, z, w) ((int4)(x, y, z, w))
