@@ -73,10 +73,8 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
         REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) split_floats(b[now][j], low_b[j]);
 #endif
         REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
-          REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
-            MULTIPLY_FLOATS(sum[i][j], a[now][i], low_a[i], tile_a, b[now][j / 2] + j % 2 * 2,
-                            low_b[j / 2] + j % 2 * 2, tile_b, lane);
-          }
+          MULTIPLY_FLOATS(sum[i], PARTS_N, a[now][i], low_a[i], tile_a, b[now], low_b, tile_b,
+                          lane);
         }
       }
     }
