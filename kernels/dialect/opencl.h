@@ -50,15 +50,8 @@ typedef ulong u64;
 #define SQRT_F64(v) sqrt(v)
 #define as_f32 as_float
 #define as_u32 as_uint
-DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) {
-  return vload_half(i, (GLOBAL const half*)p);
-}
-// Eight elements at a multiple of 16 bytes.
-DEVICE_FN void halves_to_floats(float* v, GLOBAL const u16* p) {
-  vstore8(vloada_half8(0, (GLOBAL const half*)p), 0, v);
-}
 #ifdef __NV_CL_C_VERSION
-// NVIDIA's vstore_half_rte takes dozens of instructions: on an H200 products with 256 channels of
+// Single instructions. NVIDIA's vstore_half_rte takes dozens: on an H200 products with 256 channels of
 // half took 0.94 ms in place of 0.25.
 DEVICE_FN u32 half_pair(float low, float high) {
   u32 pair;
@@ -67,14 +60,37 @@ DEVICE_FN u32 half_pair(float low, float high) {
       : "f"(low), "f"(high));
   return pair;
 }
+DEVICE_FN float2 floats_of_pair(u32 pair) {
+  float low, high;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
+  return (float2)(low, high);
+}
+DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) { return floats_of_pair(p[i]).x; }
 DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) { p[i] = (u16)half_pair(v, v); }
+// Eight elements at a multiple of 16 bytes.
+DEVICE_FN void halves_to_floats(float* v, GLOBAL const u16* p) {
+  const uint4 q = *(GLOBAL const uint4*)p;
+  vstore2(floats_of_pair(q.x), 0, v);
+  vstore2(floats_of_pair(q.y), 1, v);
+  vstore2(floats_of_pair(q.z), 2, v);
+  vstore2(floats_of_pair(q.w), 3, v);
+}
 DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
   *(GLOBAL uint4*)p = (uint4)(half_pair(v[0], v[1]), half_pair(v[2], v[3]),
                               half_pair(v[4], v[5]), half_pair(v[6], v[7]));
 }
 #else
+DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) {
+  return vload_half(i, (GLOBAL const half*)p);
+}
 DEVICE_FN void float_to_half(GLOBAL u16* p, i64 i, float v) {
   vstore_half_rte(v, i, (GLOBAL half*)p);
+}
+// Eight elements at a multiple of 16 bytes.
+DEVICE_FN void halves_to_floats(float* v, GLOBAL const u16* p) {
+  vstore8(vloada_half8(0, (GLOBAL const half*)p), 0, v);
 }
 DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
   vstorea_half8_rte(vload8(0, v), 0, (GLOBAL half*)p);
