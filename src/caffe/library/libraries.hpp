@@ -76,6 +76,9 @@ ConvLibrary ChannelsLastLibrary(const ConvFactory& make);
 ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes = 128 << 20);
 // The same row; forward passes that need more workspace than that compute the batch in pieces.
 ConvLibrary InPieces(ConvLibrary row, int64_t most_workspace);
+// The name of the one of `rows` that computes a forward pass fastest, measured or known from earlier.
+std::string FastestForward(Device* device, const ConvDescriptor& descriptor,
+                           const std::vector<ConvLibrary>& rows);
 // An operator that computes each pass by the one of `rows` that is fastest for it; if that refuses,
 // by the first of `all` that does not. What is measured is kept in the table of tuning results.
 std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& descriptor,

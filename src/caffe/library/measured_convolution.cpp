@@ -49,7 +49,7 @@ struct Scratch {
   static constexpr char kPurpose[] = "measuring convolutions";
   Scratch(Device* device, const ConvDescriptor& d)
       : x(device, Bytes(d.in, d.batch * d.in_channels * d.geometry.input_count()), kPurpose),
-        y(device, Bytes(d.out, d.batch * d.out_channels * d.geometry.output_count()), kPurpose),
+        y(device, Bytes(d.out, d.batch * d.y_row() * d.geometry.output_count()), kPurpose),
         w(device, Bytes(d.in, d.weight_count()), kPurpose),
         w_diff(device, Bytes(d.master(), d.weight_count()), kPurpose),
         per_channel(device, Bytes(d.master(), d.out_channels), kPurpose) {
@@ -206,6 +206,11 @@ class MeasuredConvOp final : public ConvOp {
 };
 
 }  // namespace
+
+std::string FastestForward(Device* device, const ConvDescriptor& d,
+                           const std::vector<ConvLibrary>& rows) {
+  return Fastest(device, d, Pass::kForward, rows);
+}
 
 std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& d,
                                      const std::vector<ConvLibrary>& rows,

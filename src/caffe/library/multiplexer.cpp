@@ -1,5 +1,6 @@
 #include "caffe/library/multiplexer.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -202,21 +203,64 @@ constexpr char kSmallWindows[] = "small_windows";
 // A forward pass of fewer operations takes too little time to be worth measuring.
 constexpr double kMeasuredProducts = 1e9;
 
+double Products(const ConvDescriptor& d) {
+  return static_cast<double>(d.batch * d.out_channels) *
+         static_cast<double>(d.depth() * d.geometry.output_count());
+}
+
 // The row that computes forward passes by small windows, if the convolution is large.
 void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLibrary>* rows,
                      std::vector<ConvLibrary>* all) {
-  const auto products = static_cast<double>(d.batch * d.out_channels) *
-                        static_cast<double>(d.depth() * d.geometry.output_count());
   ConvDescriptor forward = d;
   forward.backward_data = forward.backward_weights = false;
   const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution);
-  if (rows->empty() || products < kMeasuredProducts || !row.supports(device, forward)) return;
+  if (rows->empty() || Products(d) < kMeasuredProducts || !row.supports(device, forward)) return;
   std::erase_if(*all, [](const ConvLibrary& other) { return other.name == kSmallWindows; });
   // Products of columns never win a forward pass that cuDNN computes.
   const bool trains = d.backward_data || d.backward_weights;
   if (!trains) rows->resize(1);
   rows->push_back(row);
   all->push_back(row);
+}
+
+// Forward passes of float on CUDA that are worth comparing with those by matrix units.
+bool ComparesUnits(Device* device, const ConvDescriptor& d) {
+  constexpr double kFewestProducts = 1e8;
+  if (device->backend() != Backend::kCuda || !device->info().matrix || !First(d).empty()) {
+    return false;
+  }
+  const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
+  return forward && d.in == kFloat && Products(d) >= kFewestProducts;
+}
+
+// For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than cuDNN in kNCHW.
+bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescriptor& nhwc) {
+  if (!ComparesUnits(device, plain)) return false;
+  if (!MatrixConvolutionLibrary().supports(device, nhwc)) return false;
+  ConvLibrary before, units;
+  before.name = Candidates(device, plain, "")[0].name;
+  before.make = &Multiplexer::Convolution;
+  if (before.name != "cudnn") return false;
+  units.name = "matrix";
+  units.make = [](Device* on, const ConvDescriptor& d) {
+    ConvDescriptor last = d;
+    last.x_layout = last.y_layout = Layout::kNHWC;
+    return MakeMatrixConvolution(on, last);
+  };
+  return FastestForward(device, plain, {before, units}) == units.name;
+}
+
+// The rows for arrays in kNHWC that are compared: empty if there is nothing to compare.
+std::vector<ConvLibrary> ComparedUnits(Device* device, const ConvDescriptor& d,
+                                       const std::vector<ConvLibrary>& all) {
+  std::vector<ConvLibrary> rows;
+  if (!ComparesUnits(device, d) || all[0].name != "cudnn") return rows;
+  for (const ConvLibrary& row : all) {
+    if (row.name == "cudnn" || row.name == "matrix" || row.name == "converted") rows.push_back(row);
+  }
+  const bool units = std::any_of(rows.begin(), rows.end(),
+                                 [](const ConvLibrary& row) { return row.name == "matrix"; });
+  return units ? rows : std::vector<ConvLibrary>();
 }
 
 template <class D> auto MakeBy(const std::string& library, Device* device, const D& d) {
@@ -268,6 +312,10 @@ std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescr
       return MakeMeasured(device, d, rows, all);
     }
   }
+  if (d.y_layout == Layout::kNHWC && ComparesUnits(device, d)) {
+    const auto all = Candidates(device, d, first), rows = ComparedUnits(device, d, all);
+    if (!rows.empty()) return MakeMeasured(device, d, rows, all);
+  }
   return Make(device, d);
 }
 
@@ -276,7 +324,8 @@ Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descri
   plain.x_layout = plain.y_layout = Layout::kNCHW;
   nhwc = plain;
   nhwc.x_layout = nhwc.y_layout = Layout::kNHWC;
-  const bool last = Tables::Get().conv.PrefersNhwc(device, plain, nhwc, First(plain));
+  const bool last = Tables::Get().conv.PrefersNhwc(device, plain, nhwc, First(plain)) ||
+                    UnitsAreFaster(device, plain, nhwc);
   return last ? Layout::kNHWC : Layout::kNCHW;
 }
 
