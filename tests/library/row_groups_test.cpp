@@ -288,7 +288,7 @@ TEST_P(RowGroupsTest, FactorsAndSlopesAreThoseOfTheGroup) {
   }
 }
 
-// Every way of dividing the result, with the same codes.
+// Ways of dividing the result, with the same codes.
 TEST_P(RowGroupsTest, EveryTile) {
   if (!type().is_quantized()) GTEST_SKIP() << "a kernel of codes";
   constexpr int64_t kImages = 29, kOut = 70;
@@ -304,6 +304,8 @@ TEST_P(RowGroupsTest, EveryTile) {
     problem.epilogue = exact::Product(type(), kImages, kOut, k).epilogue;
     std::vector<char> first;
     for (const int tile : MatrixProduct::Tilings(device(), problem)) {
+      // On processors, each takes seconds to compile.
+      if (!device()->info().matrix && tile % 4 != 0) continue;
       MatrixProduct product(device(), problem, tile);
       const Codes packed(device(), kGroups * product.packed_bytes());
       for (int64_t g = 0; g < kGroups; ++g) {
