@@ -12,8 +12,9 @@ namespace {
 // Two experts per item; item 1 has only one, since the other is full.
 const std::vector<double> kRows{0, 4, 3, 1, 5, -1}, kSlots{0, 3, -1, 2, 1, 4};
 
-LayerTester Gather(Device* device, DataType type) {
-  LayerTester layer("type: 'MOEGather'", device, TypeTriple::Equal(type), {{3, 2, 2}, {6}, {3, 2}});
+LayerTester Gather(Device* device, DataType type, int64_t columns = 2) {
+  LayerTester layer("type: 'MOEGather'", device, TypeTriple::Equal(type),
+                    {{3, 2, columns}, {6}, {3, 2}});
   layer.SetBottom(1, kRows);
   layer.SetBottom(2, kSlots);
   return layer;
@@ -21,19 +22,22 @@ LayerTester Gather(Device* device, DataType type) {
 
 class MOEGatherLayerTest : public testing::TestWithParam<DeviceType> {};
 
+// Rows of 4 elements, and ones of whole vectors of 16 bytes.
 TEST_P(MOEGatherLayerTest, CopiesRows) {
   const auto [device, type] = GetParam();
-  LayerTester layer = Gather(device, type);
-  layer.Forward();
-  EXPECT_EQ(layer.top().shape(), (Shape{6, 2, 2}));
-  const std::vector<double> x = layer.Bottom(0);
-  std::vector<double> expected;
-  for (const double pair : kRows) {
-    for (int c = 0; c < 4; ++c) {
-      expected.push_back(pair < 0 ? 0 : x[static_cast<size_t>(pair) / 2 * 4 + c]);
+  for (const int64_t columns : {2, 8, 40}) {
+    LayerTester layer = Gather(device, type, columns);
+    layer.Forward();
+    EXPECT_EQ(layer.top().shape(), (Shape{6, 2, columns}));
+    const std::vector<double> x = layer.Bottom(0);
+    std::vector<double> expected;
+    for (const double pair : kRows) {
+      for (int64_t c = 0; c < 2 * columns; ++c) {
+        expected.push_back(pair < 0 ? 0 : x[static_cast<int64_t>(pair) / 2 * 2 * columns + c]);
+      }
     }
+    EXPECT_EQ(layer.Top(), expected);
   }
-  EXPECT_EQ(layer.Top(), expected);
 }
 
 TEST_P(MOEGatherLayerTest, Backward) {
@@ -61,19 +65,21 @@ class QuantizedMOEGatherLayerTest : public testing::TestWithParam<DeviceType> {}
 
 TEST_P(QuantizedMOEGatherLayerTest, CarriesCodesAndRange) {
   const auto [device, type] = GetParam();
-  LayerTester layer = Gather(device, type);
-  const std::vector<int64_t> codes = TestCodes(12, type);
-  SetCodesOf(&layer.bottom(), codes);
-  layer.bottom().set_range({0.3, 99, true});
-  layer.Forward();
-  EXPECT_EQ(layer.top().range().scale, 0.3);
-  std::vector<int64_t> expected;
-  for (const double pair : kRows) {
-    for (int c = 0; c < 4; ++c) {
-      expected.push_back(pair < 0 ? 99 : codes[static_cast<size_t>(pair) / 2 * 4 + c]);
+  for (const int64_t columns : {2, 8}) {
+    LayerTester layer = Gather(device, type, columns);
+    const std::vector<int64_t> codes = TestCodes(layer.bottom().count(), type);
+    SetCodesOf(&layer.bottom(), codes);
+    layer.bottom().set_range({0.3, 99, true});
+    layer.Forward();
+    EXPECT_EQ(layer.top().range().scale, 0.3);
+    std::vector<int64_t> expected;
+    for (const double pair : kRows) {
+      for (int64_t c = 0; c < 2 * columns; ++c) {
+        expected.push_back(pair < 0 ? 99 : codes[static_cast<int64_t>(pair) / 2 * 2 * columns + c]);
+      }
     }
+    EXPECT_EQ(CodesOf(layer.top()), expected) << "rows without a pair hold the zero point";
   }
-  EXPECT_EQ(CodesOf(layer.top()), expected) << "rows without a pair hold the zero point";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedMOEGatherLayerTest,

@@ -22,8 +22,12 @@ class MOEGather : public LayerBase {
   LayerFacts Facts() const override;
 
  private:
+  // Copies vectors of bytes, if rows consist of these.
+  bool CopyVectors(const BlobVec& bottom, const BlobVec& top);
+
   int64_t items_ = 0, columns_ = 0, rows_ = 0, select_ = 0;
   std::unique_ptr<Kernel> forward_, backward_;
+  std::unique_ptr<Kernel> vectors_;  // null on the CPU, and if the types differ
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

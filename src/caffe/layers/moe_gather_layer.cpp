@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "caffe/device/device.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
@@ -10,6 +11,8 @@ namespace caffe {
 void MOEGather::LayerSetUp(const BlobVec&, const BlobVec&) {
   forward_ = MakeKernel("moe/gather", "moe_gather");
   if (types().compute.is_float()) backward_ = MakeKernel("moe/gather", "moe_gather_backward");
+  const bool copies = !device()->host_accessible() && types().in == types().out;
+  vectors_ = copies ? MakeKernel("moe/gather_vectors", "moe_gather_vectors") : nullptr;
 }
 
 void MOEGather::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -25,7 +28,27 @@ void MOEGather::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->Reshape(shape);
 }
 
+bool MOEGather::CopyVectors(const BlobVec& bottom, const BlobVec& top) {
+  constexpr int64_t kVectorBytes = 16;
+  const int64_t bytes = static_cast<int64_t>(types().in.bytes());
+  const DevicePtr x = bottom[0]->device_data(), y = top[0]->mutable_device_data();
+  const bool whole = columns_ * bytes % kVectorBytes == 0 && columns_ > 0;
+  if (!vectors_ || !whole || x.offset % kVectorBytes != 0 || y.offset % kVectorBytes != 0) {
+    return false;
+  }
+  const int64_t vectors = columns_ * bytes / kVectorBytes;
+  // Few rows are shared by more work items, so that they fill the device.
+  constexpr int64_t kLanes = 256, kItems = 131072;
+  const int64_t lanes = std::min(vectors, std::max(kLanes, kItems / std::max<int64_t>(rows_, 1)));
+  const auto zero = static_cast<uint32_t>(Out(top, 0).zero);
+  const uint32_t padding = bytes == 1 ? zero * 0x01010101u : zero * 0x00010001u;
+  vectors_->Launch(rows_ * lanes,
+                   {rows_, vectors, select_, lanes, padding, x, bottom[1]->Data(), y});
+  return true;
+}
+
 void MOEGather::Forward(const BlobVec& bottom, const BlobVec& top) {
+  if (CopyVectors(bottom, top)) return;
   const int64_t lanes = device()->host_accessible() ? 1 : std::clamp<int64_t>(columns_, 1, 256);
   forward_->Launch(rows_ * lanes, {rows_, columns_, select_, lanes, In(bottom, 0),
                                    bottom[1]->Data(), Out(top, 0)});
