@@ -277,12 +277,15 @@ TEST_P(MatrixTest, WindowsStridesPadsDilationsAndGroups) {
   CheckConvolution(Window(1, 24, {9, 9}, 20, {3, 3}, {2, 2}, {1, 1}));
   CheckConvolution(Window(1, 6, {5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {}, 6));
   CheckConvolution(Window(2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1}));
+  // Two groups as one, whose positions are whole vectors.
+  CheckConvolution(Window(2, 48, {6, 7}, 64, {5, 5}, {1, 1}, {2, 2}, {}, 2));
+  CheckConvolution(Window(2, 24, {5, 5}, 10, {3, 3}, {2, 2}, {1, 1}, {}, 2));
   CheckConvolution(Window(1, 3, {40, 41}, 20, {11, 11}, {4, 4}, {2, 2}));
   CheckConvolution(Window(1, 2, {30, 30}, 7, {19, 19}, {2, 2}, {3, 3}));
   CheckConvolution(Window(2, 5, {9, 8}, 7, {3, 3}, {1, 1}, {1, 1}, {2, 2}));
   CheckConvolution(Window(2, 72, {6, 5}, 72, {3, 3}, {2, 2}, {1, 1}, {}, 72));
   CheckConvolution(Window(1, 5, {9, 9}, 5, {5, 5}, {1, 1}, {2, 2}, {2, 2}, 5));
-  EXPECT_EQ(ran_, 18);
+  EXPECT_EQ(ran_, 20);
 }
 
 // Items compute from 1 to 4 rows of windows, by the number of items and the compute units.

@@ -186,8 +186,11 @@ class RowGroupsTest : public testing::TestWithParam<DeviceType> {
         alone->Forward(memory(a));
       }
       const Codes offsets(device(), division);
+      const bool first_division = &division == &Divisions()[0];
       for (const Layout x_layout : {Layout::kNCHW, Layout::kNHWC}) {
         for (const Layout y_layout : {Layout::kNCHW, Layout::kNHWC}) {
+          const bool last_only = x_layout == Layout::kNHWC && y_layout == Layout::kNHWC;
+          if (!first_division && !last_only) continue;
           ConvDescriptor d = own;
           d.row_groups = kGroups;
           d.x_layout = x_layout;
@@ -264,10 +267,10 @@ TEST_P(RowGroupsTest, ProductsOfManySlices) {
 TEST_P(RowGroupsTest, Convolutions) {
   CheckConvolution(Window(16, {5, 6}, 24, {3, 3}, {}, {1, 1}));
   CheckConvolution(Window(32, {7, 5}, 40, {3, 3}, {2, 2}, {1, 1}, 2));
-  CheckConvolution(Window(48, {4, 3}, 9, {1, 1}));
+  CheckConvolution(Window(48, {4, 3}, 8, {3, 3}, {}, {1, 1}, 2));  // of 8 bits, joined groups
   CheckConvolution(Window(3, {13, 12}, 10, {5, 5}, {4, 4}, {2, 2}));
   CheckConvolution(Window(5, {6, 6}, 7, {3, 3}));
-  if (type().is_quantized()) EXPECT_EQ(ran_, 5 * 4 * static_cast<int>(Divisions().size()));
+  if (type().is_quantized()) EXPECT_EQ(ran_, 5 * (3 + static_cast<int>(Divisions().size())));
 }
 
 TEST_P(RowGroupsTest, ResidualSums) {

@@ -26,6 +26,16 @@ bool IsDepthwise(const ConvDescriptor& d) {
   return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels;
 }
 
+// Two groups whose positions, but not whose channels, are whole vectors: as one, with twice the
+// products, they fill the columns of a tile, and are read in whole vectors.
+bool JoinsGroups(const ConvDescriptor& d) {
+  constexpr int64_t kMostOutputs = 32;  // of a group
+  const int64_t position = d.in_channels * static_cast<int64_t>(d.in.bytes());
+  return d.quantized() && d.group == 2 && !IsDepthwise(d) && d.x_layout == Layout::kNHWC &&
+         position % kVectorBytes == 0 && position / 2 % kVectorBytes != 0 &&
+         d.out_channels / 2 <= kMostOutputs;
+}
+
 // Without a fold.
 Problem Plain(const ConvDescriptor& d) {
   Problem p;
@@ -41,6 +51,10 @@ Problem Plain(const ConvDescriptor& d) {
   p.epilogue = d.epilogue;
   std::copy_n(p.window.kernel, 2, p.plain_kernel);
   p.plain_channels = d.in_channels / d.group;
+  if (JoinsGroups(d)) {
+    p.joined_groups = d.group;
+    p.group = 1;
+  }
   return p;
 }
 

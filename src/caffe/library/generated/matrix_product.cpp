@@ -251,8 +251,9 @@ KernelArguments MatrixProduct::Geometry(const Problem& p) {
 }
 
 KernelArguments MatrixProduct::PackedOrder(const Problem& p) {
-  return {p.plain_channels,  p.channels / p.group, p.fold[0],          p.fold[1],
-          p.plain_kernel[0], p.plain_kernel[1],    p.window.kernel[0], p.window.kernel[1]};
+  return {p.plain_channels,   p.channels / p.group, p.fold[0],
+          p.fold[1],          p.plain_kernel[0],    p.plain_kernel[1],
+          p.window.kernel[0], p.window.kernel[1],   p.out_channels / p.joined_groups};
 }
 
 void MatrixProduct::Pack(DevicePtr codes, DevicePtr packed) {

@@ -34,6 +34,9 @@ class MatrixProduct {
     // How the window came from that of the weights: each position holds fold[0] x fold[1] pixels of
     // `plain_channels` channels, and the weights have windows of plain_kernel.
     int64_t fold[2] = {1, 1}, plain_kernel[2] = {1, 1}, plain_channels = 0;
+    // Groups of the convolution that are computed as one, whose weights are 0 for the channels of other
+    // groups; `group` is 1 then.
+    int64_t joined_groups = 1;
   };
   // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
   // local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16
