@@ -123,5 +123,32 @@ TEST(PreparedWeightsTest, NarrowWeightsAreWidenedOnce) {
   EXPECT_EQ(launches(true), launches(false) + 2);
 }
 
+// The steps of a recurrent layer multiply with one packed copy of the weights, in both phases.
+TEST(PreparedWeightsTest, StepsOfARecurrentLayerShareThem) {
+  const auto derived = [](const std::string& type, Phase phase, DataTypeProto data_type,
+                          int64_t steps) {
+    const std::string rows = " dim: " + std::to_string(steps) + " dim: 16";
+    NetParameter parameter =
+        ParseNet("layer { name: 'data' type: 'Input' top: 'x' top: 'cont' input_param { shape {" +
+                 rows + " dim: 8 } shape {" + rows + " } } } layer { name: 'steps' type: '" + type +
+                 "' bottom: 'x' bottom: 'cont' top: 'h' recurrent_param { num_output: 32 } }");
+    parameter.set_data_type(data_type);
+    parameter.set_force_backward(phase == TRAIN);
+    NetOptions options;
+    options.device = Runtime::Get().cpu();
+    options.phase = phase;
+    return Net(parameter, options).memory_needs().derived;
+  };
+  for (const std::string type : {"LSTM", "RNN", "GRU"}) {
+    for (const Phase phase : {TEST, TRAIN}) {
+      for (const DataTypeProto data_type : {CAFFE_FLOAT, CAFFE_BFLOAT16}) {
+        const int64_t bytes = derived(type, phase, data_type, 6);
+        EXPECT_GE(bytes, 32 * 32 * 4) << type << " " << phase << " " << data_type;
+        EXPECT_EQ(bytes, derived(type, phase, data_type, 2)) << type << " " << phase;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace caffe

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "caffe/layer/folded_weights.hpp"
@@ -9,6 +11,7 @@
 #include "caffe/layer/pseudo_weights.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
 #include "caffe/layer/work.hpp"
+#include "caffe/library/prepared_weights.hpp"
 
 namespace caffe {
 
@@ -48,6 +51,10 @@ class OperatorWeights {
   // makes them again.
   void Free();
 
+  // weights() in the form of the operator. Operators with equal prepared_form() share them; `key` is
+  // that of the descriptor of an operator that has none.
+  std::shared_ptr<PreparedWeights> Prepared(const Operator& op, const std::string& key);
+
   bool quantized() const { return type_.is_quantized(); }
   // False if nothing is added. Codes always have a bias, which includes the bottom's zero point.
   bool has_bias() const { return source_.bias || folded_ || quantized(); }
@@ -83,7 +90,8 @@ class OperatorWeights {
   ParameterCopy copy_, bias_;
   QuantizedParameters codes_;
   CodeSum sum_;
-  std::shared_ptr<Remake> remake_;  // makes freed memory again
+  std::map<std::string, std::weak_ptr<PreparedWeights>> prepared_;  // by form
+  std::shared_ptr<Remake> remake_;                                  // makes freed memory again
 };
 
 }  // namespace caffe

@@ -31,6 +31,9 @@ class WeightedLayer : public OperatorLayer {
   // parameters and is set up, reshaped and prepared before this layer, as long as both have bottoms
   // of one shape. For the steps of recurrent layers.
   void ShareOperators(std::shared_ptr<WeightedLayer> other);
+  // Whether several layers do so: a prepared form of the weights is then used several times in each
+  // pass.
+  bool shares_weights() const { return shared_ || other_; }
 
   // The inputs of the layer's sums, for rounding its weights: row r has the elements of bottom 0 that
   // the weights of an output channel multiply for the output element r of the channel (over all
@@ -63,6 +66,8 @@ class WeightedLayer : public OperatorLayer {
   void ResetOps(bool backward);
   // Makes the operators for the current shape unless they exist; false if the shape is empty.
   bool EnsureOps();
+  // Called by it, and for layers that begin to share operators.
+  virtual void OnResetOps() {}
   // The scales of the codes of quantized weights; empty before the first forward.
   std::vector<double> CodeScales() const;
   // The operator of a bottom. Float kinds have one for all.
@@ -73,6 +78,7 @@ class WeightedLayer : public OperatorLayer {
   bool SharesOperators() const;
 
   bool made_ = false, backward_ = false;
+  bool shared_ = false;  // ShareOperators was called with this layer
   std::optional<DataType> pseudo_;
   // One for each bottom for quantized types, whose bottoms have separate ranges.
   std::vector<std::shared_ptr<OperatorWeights>> weights_;

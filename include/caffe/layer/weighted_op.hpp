@@ -22,6 +22,7 @@ class WeightedOp {
   };
   virtual ~WeightedOp() = default;
   virtual const Operator& op() const = 0;
+  Operator& mutable_op() { return const_cast<Operator&>(op()); }
   // The largest need of Run and of the passes of op().
   virtual int64_t workspace_bytes() const { return op().workspace_bytes(); }
   // The products in the sums of Run, those with padding included.
@@ -30,6 +31,8 @@ class WeightedOp {
   int64_t parameter_bytes() const;
   // Adds what Prepare allocates; may be called before it.
   void CountMemory(WorkMemory* memory) const;
+  // Of these, the prepared weights alone.
+  void CountPrepared(WorkMemory* memory) const;
   // Brings the weights up to date; call it before a forward, and for quantized types after
   // weights().SetRanges.
   void Prepare();
@@ -43,10 +46,10 @@ class WeightedOp {
   // The weights for a forward; null if they were freed, because the operator has prepared ones.
   DevicePtr ForwardWeights() const;
   std::shared_ptr<OperatorWeights> weights_;
-  PreparedWeights prepared_;
+  std::shared_ptr<PreparedWeights> prepared_;
 
  private:
-  bool FreesWeights() const { return forward_only_ && prepared_.data(); }
+  bool FreesWeights() const { return forward_only_ && prepared_->data(); }
 
   bool forward_only_ = false;
 };

@@ -22,6 +22,7 @@ class InnerProduct : public WeightedLayer {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  void CountMemory(WorkMemory* memory) const override;
   int64_t input_rows() const override { return m_; }
   void GatherRows(const std::vector<float>& values, int64_t group, const std::vector<int64_t>& rows,
                   float* to) const override;
@@ -31,14 +32,18 @@ class InnerProduct : public WeightedLayer {
 
  protected:
   OperatorWeights::Source WeightSource() const override;
+  void OnResetOps() override;
 
  private:
   void MakeBackward();
+  // Whether the operators pack the weights for several steps of a recurrent layer.
+  bool PreparesForSteps() const;
 
   int64_t m_ = -1, n_ = 0, k_ = 0;
   int axis_ = 1;
   bool has_bias_ = true, transpose_ = false;
   std::unique_ptr<GemmOp> backward_data_, backward_weights_;
+  std::shared_ptr<PreparedWeights> prepared_data_;  // for backward_data_, of the first backward
   std::unique_ptr<BiasOp> backward_bias_;
 };
 

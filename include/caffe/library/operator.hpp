@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "caffe/device/device_ptr.hpp"
 
@@ -26,6 +27,9 @@ class Operator {
   // Converts the weights to that form. Call it before the first call that needs them and after each
   // change of the weights, not inside a forward. Does nothing if prepared_bytes() is 0.
   virtual void Prepare(DevicePtr weights, DevicePtr prepared) {}
+  // Operators whose forms are equal can share the prepared weights, for example those for other
+  // numbers of rows. Empty: with no other one.
+  virtual std::string prepared_form() const { return {}; }
 };
 
 }  // namespace caffe

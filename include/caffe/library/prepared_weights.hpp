@@ -13,19 +13,20 @@ namespace caffe {
 class PreparedWeights final : public Derived {
  public:
   PreparedWeights() = default;
-  // `key` is that of the operator's descriptor. Operator and weights must outlive this.
-  PreparedWeights(Operator* op, const BlobBase* weights, std::string key);
-  // Another library, which needs another form, may have replaced the first one.
-  bool Refresh();
+  // `key`: of the form. The weights must outlive this.
+  PreparedWeights(const BlobBase* weights, std::string key);
+  // By one of the operators that use them. Another library, which needs another form, may have
+  // replaced the first one.
+  bool Refresh(Operator* op);
   // Null if the operator uses the weights unchanged.
   DevicePtr data() const { return buffer_ ? buffer_->pointer() : DevicePtr{}; }
 
  private:
   void Build() override;
 
-  Operator* op_ = nullptr;
+  Operator* op_ = nullptr;  // of the current Refresh
   const BlobBase* weights_ = nullptr;
-  std::string descriptor_;
+  std::string form_;
   const char* library_ = nullptr;
   std::unique_ptr<DeviceBuffer> buffer_;
 };

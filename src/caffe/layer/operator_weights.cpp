@@ -51,6 +51,16 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
   if (bias) bias_ = ParameterCopy(bias, bias->type(), device);
 }
 
+std::shared_ptr<PreparedWeights> OperatorWeights::Prepared(const Operator& op,
+                                                           const std::string& key) {
+  const std::string form = op.prepared_form();
+  if (form.empty()) return std::make_shared<PreparedWeights>(&weights(), key);
+  std::weak_ptr<PreparedWeights>& shared = prepared_[form];
+  std::shared_ptr<PreparedWeights> found = shared.lock();
+  if (!found) shared = found = std::make_shared<PreparedWeights>(&weights(), form);
+  return found;
+}
+
 void OperatorWeights::SetRanges(const QuantRange& in, const QuantRange& out) {
   codes_.SetRanges(in, out);
 }

@@ -25,6 +25,10 @@ void WeightedLayer::SetUpWeights(size_t bottoms) {
 
 void WeightedLayer::ShareOperators(std::shared_ptr<WeightedLayer> other) {
   other_ = std::move(other);
+  if (!other_->shared_) {
+    other_->shared_ = true;
+    other_->ResetOps(other_->backward_);
+  }
   ResetOps(backward_);
 }
 
@@ -38,6 +42,7 @@ void WeightedLayer::ResetOps(bool backward) {
   ops_.clear();
   made_ = false;
   backward_ = backward;
+  OnResetOps();
 }
 
 void WeightedLayer::set_pseudo_weights(std::optional<DataType> type) {
@@ -106,6 +111,7 @@ class WeightedLayer::OwnWork final : public LayerWork {
     layer_->EnsureOps();
     if (layer_->SharesOperators()) return;  // the other layer's work counts them
     for (const auto& op : layer_->ops_) op->CountMemory(memory);
+    layer_->CountMemory(memory);
   }
   int64_t parameter_bytes() const override {
     int64_t bytes = 0;

@@ -22,13 +22,20 @@ int64_t WeightedOp::parameter_bytes() const {
 
 void WeightedOp::CountMemory(WorkMemory* memory) const {
   const int64_t prepared = op().prepared_bytes();
-  memory->derived += prepared;
+  CountPrepared(memory);
   weights_->CountMemory(forward_only_, prepared > 0, memory);
+}
+
+void WeightedOp::CountPrepared(WorkMemory* memory) const {
+  // The works of a quantized layer have codes of their own.
+  const bool shares = !weights_->quantized() && !op().prepared_form().empty();
+  if (shares && !memory->counted.insert(&weights_->weights()).second) return;
+  memory->derived += op().prepared_bytes();
 }
 
 void WeightedOp::Prepare() {
   weights_->Refresh(forward_only_);
-  const bool prepared = prepared_.Refresh();
+  const bool prepared = prepared_->Refresh(&mutable_op());
   if (FreesWeights()) {
     if (prepared) weights_->Free();
   } else {
@@ -43,7 +50,7 @@ DevicePtr WeightedOp::ForwardWeights() const {
 WeightedConv::WeightedConv(Device* device, const ConvDescriptor& descriptor,
                            std::shared_ptr<OperatorWeights> weights)
     : WeightedOp(std::move(weights)), op_(Multiplexer::Convolution(device, descriptor)) {
-  prepared_ = PreparedWeights(op_.get(), &weights_->weights(), op_->descriptor().key());
+  prepared_ = weights_->Prepared(*op_, op_->descriptor().key());
 }
 
 int64_t WeightedConv::products() const { return Products(op_->descriptor()); }
@@ -53,7 +60,7 @@ void WeightedConv::Run(const Operands& operands) {
   ConvArguments arguments;
   arguments.x = operands.x;
   arguments.weights = ForwardWeights();
-  arguments.prepared = prepared_.data();
+  arguments.prepared = prepared_->data();
   arguments.bias = weights_->bias();
   arguments.y = operands.y;
   arguments.epilogue = operands.epilogue;
@@ -68,7 +75,7 @@ void WeightedConv::Run(const Operands& operands) {
 ConvGradients WeightedConv::Gradients(DevicePtr workspace) const {
   ConvGradients gradients;
   gradients.weights = weights_->weights().device_data();
-  gradients.prepared = prepared_.data();
+  gradients.prepared = prepared_->data();
   gradients.workspace = workspace;
   return gradients;
 }
@@ -76,7 +83,7 @@ ConvGradients WeightedConv::Gradients(DevicePtr workspace) const {
 WeightedDeconv::WeightedDeconv(Device* device, const ConvDescriptor& descriptor,
                                const Epilogue& epilogue, std::shared_ptr<OperatorWeights> weights)
     : WeightedOp(std::move(weights)), op_(Multiplexer::Convolution(device, descriptor)) {
-  prepared_ = PreparedWeights(op_.get(), &weights_->weights(), op_->descriptor().key());
+  prepared_ = weights_->Prepared(*op_, op_->descriptor().key());
   if (epilogue.empty()) return;
   const ConvDescriptor& d = op_->descriptor();
   bias_op_ = std::make_unique<BiasOp>(device, d.in, d.master(), d.batch, d.in_channels,
@@ -93,7 +100,7 @@ int64_t WeightedDeconv::products() const { return Products(op_->descriptor()); }
 void WeightedDeconv::Run(const Operands& operands) {
   ConvGradients transposed;
   transposed.weights = ForwardWeights();
-  transposed.prepared = prepared_.data();
+  transposed.prepared = prepared_->data();
   transposed.y_diff = operands.x;
   transposed.x_diff = operands.y;
   transposed.workspace = operands.workspace;
@@ -107,7 +114,7 @@ void WeightedDeconv::BackwardData(DevicePtr y_diff, DevicePtr x_diff, DevicePtr 
   ConvArguments transposed;
   transposed.x = y_diff;
   transposed.weights = weights_->weights().device_data();
-  transposed.prepared = prepared_.data();
+  transposed.prepared = prepared_->data();
   transposed.y = x_diff;
   transposed.workspace = workspace;
   op_->Forward(transposed);
@@ -130,7 +137,7 @@ void WeightedDeconv::BackwardBias(DevicePtr y_diff, DevicePtr b_diff, DevicePtr 
 WeightedGemm::WeightedGemm(Device* device, const GemmDescriptor& descriptor,
                            std::shared_ptr<OperatorWeights> weights)
     : WeightedOp(std::move(weights)), op_(Multiplexer::Gemm(device, descriptor)) {
-  prepared_ = PreparedWeights(op_.get(), &weights_->weights(), descriptor.key());
+  prepared_ = weights_->Prepared(*op_, descriptor.key());
 }
 
 int64_t WeightedGemm::products() const {
@@ -143,7 +150,7 @@ void WeightedGemm::Run(const Operands& operands) {
   GemmArguments arguments;
   arguments.a = operands.x;
   arguments.b = ForwardWeights();
-  arguments.prepared = prepared_.data();
+  arguments.prepared = prepared_->data();
   arguments.bias = weights_->bias();
   arguments.c = operands.y;
   arguments.epilogue = operands.epilogue;

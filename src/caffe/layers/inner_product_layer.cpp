@@ -65,9 +65,27 @@ std::unique_ptr<WeightedOp> InnerProduct::MakeOp(const Epilogue& epilogue,
   d.in = types().in;
   d.out = types().out;
   d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights);
-  // In training the weights change before each product: preparing them apart would gain nothing.
-  if (phase() == TEST) d.constant = GemmDescriptor::Weights::kB;
+  // In training the weights change before each product: preparing them apart would gain nothing,
+  // unless steps share them.
+  if (phase() == TEST || PreparesForSteps()) d.constant = GemmDescriptor::Weights::kB;
   return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
+}
+
+bool InnerProduct::PreparesForSteps() const {
+  return shares_weights() && device()->host_accessible();
+}
+
+void InnerProduct::OnResetOps() {
+  prepared_data_.reset();
+  const bool prepares = PreparesForSteps();
+  if (!backward_data_) return;
+  if ((backward_data_->descriptor().constant != GemmDescriptor::Weights::kNone) == prepares) return;
+  backward_data_.reset();
+  if (m_ > 0) MakeBackward();
+}
+
+void InnerProduct::CountMemory(WorkMemory* memory) const {
+  if (backward_data_) memory->derived += backward_data_->prepared_bytes();
 }
 
 void InnerProduct::MakeBackward() {
@@ -78,7 +96,9 @@ void InnerProduct::MakeBackward() {
   data.k = n_;
   data.trans_b = transpose_;
   data.in = data.out = types().compute;
+  if (PreparesForSteps()) data.constant = GemmDescriptor::Weights::kB;
   backward_data_ = Multiplexer::Gemm(device(), data);
+  prepared_data_.reset();
   GemmDescriptor weights;
   weights.trans_a = true;
   weights.m = transpose_ ? k_ : n_;
@@ -117,8 +137,16 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
   }
   if (propagate_down[0]) {
     EnsureOps();
-    GemmArguments product{y_diff, op(0).weights().weights().device_data(),
+    OperatorWeights& weights = op(0).weights();
+    GemmArguments product{y_diff, weights.weights().device_data(),
                           bottom[0]->mutable_device_diff()};
+    if (backward_data_->prepared_bytes() > 0) {
+      if (!prepared_data_) {
+        prepared_data_ = weights.Prepared(*backward_data_, backward_data_->descriptor().key());
+      }
+      prepared_data_->Refresh(backward_data_.get());
+      product.prepared = prepared_data_->data();
+    }
     product.workspace = workspace().Need(backward_data_->workspace_bytes());
     backward_data_->Run(product);
   }

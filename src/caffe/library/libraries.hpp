@@ -30,6 +30,8 @@ void RemoveLibrary(const std::string& name);
 GemmLibrary OpenBlasLibrary();
 // On the CPU, for few rows of A, whose time is that of reading B.
 GemmLibrary RowsLibrary();
+// On the CPU, in float, for weights that many products of few rows use.
+GemmLibrary PackedLibrary();
 GemmLibrary NativeLibrary();
 GemmLibrary NativeQuantizedLibrary();
 GemmLibrary CublasLtLibrary();

@@ -64,10 +64,10 @@ GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 // The tables, in order of preference. A row is skipped if its library is missing or does not
 // support the descriptor on that device.
 struct Tables {
-  Table<GemmDescriptor, GemmOp> gemm{{RowsLibrary(), OpenBlasLibrary(), NativeLibrary(),
-                                      NativeQuantizedLibrary(), MatrixGemmLibrary(),
-                                      CublasLtLibrary(), CublasLibrary(), ClBlastLibrary(),
-                                      GeneratedLibrary(), GeneratedQuantizedLibrary()}};
+  Table<GemmDescriptor, GemmOp> gemm{
+      {RowsLibrary(), PackedLibrary(), OpenBlasLibrary(), NativeLibrary(), NativeQuantizedLibrary(),
+       MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(), ClBlastLibrary(),
+       GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
       {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),

@@ -4,14 +4,14 @@
 
 namespace caffe {
 
-PreparedWeights::PreparedWeights(Operator* op, const BlobBase* weights, std::string key)
-    : Derived({weights}), op_(op), weights_(weights), descriptor_(std::move(key)) {}
+PreparedWeights::PreparedWeights(const BlobBase* weights, std::string key)
+    : Derived({weights}), weights_(weights), form_(std::move(key)) {}
 
-bool PreparedWeights::Refresh() {
-  if (!op_) return false;
-  if (op_->library() != library_) {
-    library_ = op_->library();
-    SetKey(descriptor_ + " " + library_);
+bool PreparedWeights::Refresh(Operator* op) {
+  op_ = op;
+  if (op->library() != library_) {
+    library_ = op->library();
+    SetKey(form_ + " " + library_);
   }
   return Derived::Refresh();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/native/byte_conv_op.hpp"
 #include "caffe/library/native/byte_convolution.hpp"
@@ -83,11 +84,17 @@ class ByteProductConvOp final : public ByteConvOp {
     }
   }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
+  std::string prepared_form() const override {
+    const ConvDescriptor& d = descriptor_;
+    return Concat("byte windows ", d.in.name(), " ", d.out_channels, "x", d.depth(), " of ",
+                  d.geometry.kernel_count(), " group ", d.group,
+                  ByChannel() ? " by channel" : " by tap");
+  }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
     const int64_t taps = descriptor_.geometry.kernel_count();
     PackedBytes::Order order;
-    if (descriptor_.x_layout == Layout::kNCHW && !pixels_) {
+    if (ByChannel()) {
       for (int64_t i = 0; i < descriptor_.depth(); ++i) order.push_back(i);
     } else {
       for (int64_t t = 0; t < taps; ++t) {
@@ -176,6 +183,9 @@ class ByteProductConvOp final : public ByteConvOp {
   }
 
  private:
+  // The order of the products of a sum: channels first, or taps.
+  bool ByChannel() const { return descriptor_.x_layout == Layout::kNCHW && !pixels_; }
+
   static constexpr int64_t kPart = 16;                 // rows that are gathered at a time
   static constexpr int64_t kPixel = 4;                 // channels that are interleaved
   static constexpr int64_t kPair = 2 * kByteChannels;  // channels of a task

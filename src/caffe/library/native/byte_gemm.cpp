@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/native/byte_gemm.hpp"
 #include "caffe/library/native/byte_product.hpp"
@@ -28,6 +29,9 @@ class ByteGemmOp final : public GemmOp {
     return copies_ ? descriptor_.m * weights_.depth() : 0;
   }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
+  std::string prepared_form() const override {
+    return Concat("bytes ", descriptor_.n, "x", descriptor_.k);
+  }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
     PackedBytes::Order order(descriptor_.k);

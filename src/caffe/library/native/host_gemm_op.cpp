@@ -114,6 +114,12 @@ class WideningGemmOp final : public GemmOp {
                                                           : 0;
     return elements * static_cast<int64_t>(sizeof(float));
   }
+  std::string prepared_form() const override {
+    const GemmDescriptor& d = descriptor_;
+    if (d.weights() != Weights::kB) return {};
+    return Concat("wide ", d.in.name(), " ", d.n, "x", d.k, d.trans_b ? " transposed" : "", " row ",
+                  d.row_b(), " slices of ", depth_);
+  }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     const GemmDescriptor& d = descriptor_;
     for (int64_t k0 = 0; k0 < d.k; k0 += depth_) {

@@ -33,6 +33,10 @@ class PackedGemmOp final : public GemmOp {
   int64_t prepared_bytes() const override {
     return Panels(descriptor_) * kPanel * descriptor_.k * static_cast<int64_t>(sizeof(float));
   }
+  std::string prepared_form() const override {
+    const GemmDescriptor& d = descriptor_;
+    return Concat("packed ", d.n, "x", d.k, d.trans_b ? " transposed" : "", " row ", d.row_b());
+  }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     const GemmDescriptor& d = descriptor_;
     const float* const b = At<float>(weights);

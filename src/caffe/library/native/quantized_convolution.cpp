@@ -69,6 +69,10 @@ class HostQuantizedConvOp final : public ConvOp {
   const char* library() const override { return "native"; }
   int64_t workspace_bytes() const override { return layout_.bytes(); }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
+  std::string prepared_form() const override {
+    const ConvDescriptor& d = descriptor_;
+    return Concat("code windows ", d.in.name(), " ", d.out_channels, "x", d.depth());
+  }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
     weights_.Bind(prepared.address());

@@ -33,6 +33,10 @@ class HostQuantizedGemmOp final : public GemmOp {
   const char* library() const override { return "native"; }
   int64_t workspace_bytes() const override { return activations_.bytes(); }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
+  std::string prepared_form() const override {
+    const GemmDescriptor& d = descriptor_;
+    return Concat("codes ", d.in.name(), " ", rows_are_weights_ ? d.m : d.n, "x", d.k);
+  }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
     weights_.Bind(prepared.address());
