@@ -44,8 +44,8 @@ def convolution(net, name, bottom, outputs, kernel):
 
 class Mixture:
     """The sizes of a net. `select` is 0 for the dense net. `balance` is a key of BALANCES; `capacity`
-    limits the items of an expert, relative to even use; with 0 nothing does. With `super_classes` the gate
-    also learns to tell two groups of classes apart."""
+    limits the items of an expert, relative to even use; with 0 nothing does. With `super_classes` the
+    gate also learns to tell two groups of classes apart."""
 
     def __init__(self, data, experts=8, select=2, channels=16, balance='loss', capacity=0,
                  super_classes=False):
