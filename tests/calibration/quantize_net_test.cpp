@@ -166,7 +166,9 @@ TEST(QuantizeNetTest, ExpertsGetTheType) {
   }();
   EXPECT_EQ(now, codes);
   for (const LayerParameter& layer : net.weights->layer()) {
-    if (layer.name() == "moe") EXPECT_GT(layer.blobs(0).data_size(), 0) << "the gate's weights";
+    if (layer.name() == "moe") {
+      EXPECT_GT(layer.blobs(0).data_size(), 0) << "the gate's weights";
+    }
   }
   bool steps = false;
   for (const StepInfo& step : loaded->Steps()) {
@@ -174,7 +176,9 @@ TEST(QuantizeNetTest, ExpertsGetTheType) {
       steps = true;
       EXPECT_EQ(step.types.compute, kQuant8);
     }
-    if (step.layers[0] == "moe/gating/choice") EXPECT_EQ(step.types.compute, kFloat);
+    if (step.layers[0] == "moe/gating/choice") {
+      EXPECT_EQ(step.types.compute, kFloat);
+    }
   }
   EXPECT_TRUE(steps);
   // Types in the given model stay.

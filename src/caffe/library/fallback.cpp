@@ -153,6 +153,7 @@ template <class Descriptor, class Op> class FallbackBase : public Op {
   const char* library() const override { return rows_.op().library(); }
   int64_t workspace_bytes() const override { return memory_.given(); }
   int64_t prepared_bytes() const override { return rows_.op().prepared_bytes(); }
+  std::string prepared_form() const override { return rows_.op().prepared_form(); }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     rows_.op().Prepare(weights, prepared);
     memory_.Prepared();
