@@ -443,13 +443,18 @@ TEST(ConvolutionTest, CountersAndRepetition) {
   }
 }
 
-// oneDNN, where it is built in, computes these descriptors in every pair of layouts.
+// oneDNN, where it is built in, computes these descriptors in every pair of layouts, or in none: it has
+// no kernel of its own for some of them with AVX2 alone.
 TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
   Device* cpu = Runtime::Get().cpu();
-  const auto libraries = Multiplexer::ConvolutionLibraries(cpu, Conv(1, 8, {9, 9}, 16, {3, 3}));
-  if (std::find(libraries.begin(), libraries.end(), "onednn") == libraries.end()) {
+  const auto knows = [&](const ConvDescriptor& d) {
+    const auto libraries = Multiplexer::ConvolutionLibraries(cpu, d);
+    return std::find(libraries.begin(), libraries.end(), "onednn") != libraries.end();
+  };
+  if (!knows(Conv(1, 8, {9, 9}, 16, {3, 3}))) {
     GTEST_SKIP() << "without oneDNN, or without its kernels for this processor";
   }
+  int known = 0;
   for (const DataType type : {kFloat, kHalf, kBfloat16}) {
     for (ConvDescriptor d :
          {Conv(2, 3, {23, 20}, 16, {7, 7}, {2, 2}, {3, 3}), Conv(2, 16, {8, 9}, 32, {1, 1}),
@@ -460,10 +465,12 @@ TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
       d.epilogue.bias = Epilogue::Bias::kPerRow;
       int pairs = 0;
       for (const test::LayoutRun& run : test::LayoutRuns(cpu, d)) pairs += run.library == "onednn";
-      EXPECT_EQ(pairs, 4) << d.name();
+      EXPECT_EQ(pairs, knows(d) ? 4 : 0) << d.name();
+      known += knows(d);
       Check(d);
     }
   }
+  EXPECT_GE(known, 3 * 4) << "of 6 descriptors in 3 types";
 }
 
 // Forward passes whose x is copied to the order of oneDNN: few channels, over one thread's blocks and

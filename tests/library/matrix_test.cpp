@@ -169,6 +169,9 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
     return Conv(type(), batch, in, std::move(input), out, std::move(kernel), std::move(stride),
                 std::move(pad), std::move(dilation), group);
   }
+  // Every how many cases run. Loops on processors take seconds to compile for each, and those of 16
+  // bits differ from those of 8 bits in the products only.
+  size_t Step() const { return !device()->info().matrix && type() == kQuant16 ? 3 : 1; }
   int ran_ = 0;  // layouts that were computed
 };
 
@@ -193,6 +196,7 @@ TEST_P(MatrixTest, EveryTile) {
     const Codes b(device(), exact::Pack(operands.b, type()));
     const DeviceChannels arguments(device(), channels);
     for (const int tile : MatrixProduct::Tilings(device(), problem)) {
+      if (!device()->info().matrix && tile % 4 != 0) continue;
       MatrixProduct product(device(), problem, tile);
       const Codes packed(device(), product.packed_bytes());
       const Codes c(device(), exact::Pack(std::vector<int64_t>(m * n, 7), type()));
@@ -215,13 +219,10 @@ TEST_P(MatrixTest, AFewRows) {
 }
 
 TEST_P(MatrixTest, ProductsOfManyShapes) {
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 70, 1000},
-                                {3, 32, 64},
-                                {17, 33, 100},
-                                {70, 130, 72},
-                                {33, 4, 260},
-                                {130, 256, 144}}) {
-    CheckProduct(m, n, k);
+  const std::vector<std::array<int64_t, 3>> sizes{{1, 70, 1000}, {3, 32, 64},  {17, 33, 100},
+                                                  {70, 130, 72}, {33, 4, 260}, {130, 256, 144}};
+  for (size_t i = 0; i < sizes.size(); i += Step()) {
+    CheckProduct(sizes[i][0], sizes[i][1], sizes[i][2]);
   }
 }
 
@@ -237,12 +238,13 @@ TEST_P(MatrixTest, LargeProducts) {
 }
 
 TEST_P(MatrixTest, EveryActivationRoundsOnce) {
-  for (const CodeActivation& row : exact::CodeActivations()) {
-    CheckProduct(37, 29, 40, row);
-    CheckConvolution(Window(2, 8, {6, 6}, 6, {3, 3}, {}, {1, 1}), row);
-    CheckConvolution(Window(2, 6, {6, 6}, 6, {3, 3}, {}, {1, 1}, {}, 6), row);
+  const std::vector<CodeActivation> rows = exact::CodeActivations();
+  for (size_t i = 0; i < rows.size(); i += Step()) {
+    CheckProduct(37, 29, 40, rows[i]);
+    CheckConvolution(Window(2, 8, {6, 6}, 6, {3, 3}, {}, {1, 1}), rows[i]);
+    CheckConvolution(Window(2, 6, {6, 6}, 6, {3, 3}, {}, {1, 1}, {}, 6), rows[i]);
   }
-  EXPECT_EQ(ran_, 27);
+  EXPECT_EQ(ran_, Step() == 1 ? 27 : 9);
 }
 
 // The largest sums of each sign at the depths where the kernel changes how it adds.
@@ -271,21 +273,23 @@ TEST_P(MatrixTest, WorstOperandsAtTheLimitsOfDepth) {
 }
 
 TEST_P(MatrixTest, WindowsStridesPadsDilationsAndGroups) {
-  CheckConvolution(Window(2, 1, {9, 8}, 5, {5, 5}));
-  CheckConvolution(Window(2, 3, {7, 9}, 4, {3, 2}, {2, 1}, {1, 2}));
-  CheckConvolution(Window(3, 16, {8, 8}, 12, {3, 3}, {1, 1}, {2, 2}, {2, 3}, 2));
-  CheckConvolution(Window(1, 24, {9, 9}, 20, {3, 3}, {2, 2}, {1, 1}));
-  CheckConvolution(Window(1, 6, {5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {}, 6));
-  CheckConvolution(Window(2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1}));
-  // Two groups as one, whose positions are whole vectors.
-  CheckConvolution(Window(2, 48, {6, 7}, 64, {5, 5}, {1, 1}, {2, 2}, {}, 2));
-  CheckConvolution(Window(2, 24, {5, 5}, 10, {3, 3}, {2, 2}, {1, 1}, {}, 2));
-  CheckConvolution(Window(1, 3, {40, 41}, 20, {11, 11}, {4, 4}, {2, 2}));
-  CheckConvolution(Window(1, 2, {30, 30}, 7, {19, 19}, {2, 2}, {3, 3}));
-  CheckConvolution(Window(2, 5, {9, 8}, 7, {3, 3}, {1, 1}, {1, 1}, {2, 2}));
-  CheckConvolution(Window(2, 72, {6, 5}, 72, {3, 3}, {2, 2}, {1, 1}, {}, 72));
-  CheckConvolution(Window(1, 5, {9, 9}, 5, {5, 5}, {1, 1}, {2, 2}, {2, 2}, 5));
-  EXPECT_EQ(ran_, 20);
+  const std::vector<ConvDescriptor> windows{
+      Window(2, 1, {9, 8}, 5, {5, 5}), Window(2, 3, {7, 9}, 4, {3, 2}, {2, 1}, {1, 2}),
+      Window(3, 16, {8, 8}, 12, {3, 3}, {1, 1}, {2, 2}, {2, 3}, 2),
+      Window(1, 24, {9, 9}, 20, {3, 3}, {2, 2}, {1, 1}),
+      Window(1, 6, {5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {}, 6),
+      Window(2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1}),
+      // Two groups as one, whose positions are whole vectors.
+      Window(2, 48, {6, 7}, 64, {5, 5}, {1, 1}, {2, 2}, {}, 2),
+      Window(2, 24, {5, 5}, 10, {3, 3}, {2, 2}, {1, 1}, {}, 2),
+      Window(1, 3, {40, 41}, 20, {11, 11}, {4, 4}, {2, 2}),
+      Window(1, 2, {30, 30}, 7, {19, 19}, {2, 2}, {3, 3}),
+      Window(2, 5, {9, 8}, 7, {3, 3}, {1, 1}, {1, 1}, {2, 2}),
+      Window(2, 72, {6, 5}, 72, {3, 3}, {2, 2}, {1, 1}, {}, 72),
+      Window(1, 5, {9, 9}, 5, {5, 5}, {1, 1}, {2, 2}, {2, 2}, 5)};
+  for (size_t i = 0; i < windows.size(); i += Step()) CheckConvolution(windows[i]);
+  if (Step() == 1) EXPECT_EQ(ran_, 20);
+  EXPECT_GE(ran_, 5);
 }
 
 // Items compute from 1 to 4 rows of windows, by the number of items and the compute units.
