@@ -453,7 +453,7 @@ def test_help_names_the_peers(program, capsys):
         program.nets.parse_arguments(['--help'])
     assert end.value.code == 0
     text = ' '.join(capsys.readouterr().out.split())
-    for word in ('ONNX Runtime', 'openvino', 'torch[-channels-last]', 'h200'):
+    for word in ('ONNX Runtime', 'openvino', 'torch[-all]', 'h200'):
         assert word in text
 
 
