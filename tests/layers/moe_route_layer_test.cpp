@@ -41,13 +41,16 @@ TEST_P(MOERouteLayerTest, AgreesWithLoops) {
   for (const auto& [items, experts, select] :
        {std::tuple(1, 3, 1), std::tuple(37, 5, 2), std::tuple(130, 16, 4), std::tuple(9, 4, 4)}) {
     for (const bool all : {false, true}) {
-      LayerTester layer(RouteText(Concat("select_experts: ", select, " full_forward: ", all)),
-                        device, TypeTriple::Equal(type), {{items, experts}}, 6);
-      const std::vector<double> p = Probabilities(items * experts, 7);
-      layer.SetBottom(0, p);
-      layer.Forward();
-      RoutingSettings settings{items, experts, select, all};
-      ExpectRouting(layer, Route(settings, p), type);
+      for (const char* phase : {"phase: TRAIN ", "phase: TEST "}) {
+        const std::string parameter = Concat("select_experts: ", select, " full_forward: ", all);
+        LayerTester layer(phase + RouteText(parameter), device, TypeTriple::Equal(type),
+                          {{items, experts}}, 6);
+        const std::vector<double> p = Probabilities(items * experts, 7);
+        layer.SetBottom(0, p);
+        layer.Forward();
+        RoutingSettings settings{items, experts, select, all};
+        ExpectRouting(layer, Route(settings, p), type);
+      }
     }
   }
 }

@@ -25,16 +25,17 @@ class RowParts {
   int groups() const { return groups_; }
   const std::vector<int64_t>& sizes() const { return sizes_; }
   // In the order of the rows. `offsets` has the first row of each group; it is read on the host, which
-  // waits unless the device is the CPU. Allocates nothing. Throws if these are not rows in order.
+  // waits unless the device is the CPU. Only the first call allocates. Throws if these are not rows in
+  // order.
   const std::vector<Part>& Find(const BlobBase& offsets);
   // Of the last Find.
   const std::vector<Part>& parts() const { return parts_; }
 
  private:
   int groups_ = 0;
-  int64_t rows_ = 0;
+  int64_t rows_ = 0, most_parts_ = 0;
   std::vector<int64_t> sizes_;
-  std::vector<Part> parts_;  // has room for those of any offsets
+  std::vector<Part> parts_;  // after the first Find, it has room for those of any offsets
 };
 
 }  // namespace caffe

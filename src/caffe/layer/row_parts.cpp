@@ -19,12 +19,13 @@ RowParts::RowParts(int groups, int64_t rows, int64_t most) : groups_(groups), ro
   if (sizes_.empty()) return;
   // A group has fewer than kRatio parts of each size but the largest.
   const auto smaller = static_cast<int64_t>(sizes_.size()) - 1;
-  parts_.reserve(groups * (kRatio - 1) * smaller + rows / sizes_.back());
+  most_parts_ = groups * (kRatio - 1) * smaller + rows / sizes_.back();
 }
 
 const std::vector<RowParts::Part>& RowParts::Find(const BlobBase& offsets) {
   const auto* const first = static_cast<const float*>(offsets.host_data());
   parts_.clear();
+  parts_.reserve(most_parts_);  // a copy of this object has no room yet
   for (int group = 0; group < groups_; ++group) {
     auto row = static_cast<int64_t>(first[group]);
     const int64_t end = group + 1 < groups_ ? static_cast<int64_t>(first[group + 1]) : rows_;
