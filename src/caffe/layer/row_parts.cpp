@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/device.hpp"
 
 namespace caffe {
 namespace {
@@ -23,7 +24,10 @@ RowParts::RowParts(int groups, int64_t rows, int64_t most) : groups_(groups), ro
 }
 
 const std::vector<RowParts::Part>& RowParts::Find(const BlobBase& offsets) {
-  const auto* const first = static_cast<const float*>(offsets.host_data());
+  // On the CPU without a pointer of the host, which would be an allocation in memory of the net.
+  const void* const data =
+      offsets.device()->host_accessible() ? offsets.device_data().address() : offsets.host_data();
+  const auto* const first = static_cast<const float*>(data);
   parts_.clear();
   parts_.reserve(most_parts_);  // a copy of this object has no room yet
   for (int group = 0; group < groups_; ++group) {
