@@ -62,7 +62,7 @@ def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
 
 @pytest.mark.parametrize('balance', ['loss', 'usage', 'bias', 'none'])
 def test_the_options_train(example, balance):
-    """Super-classes that are easy to tell apart are told apart, with an expert limit in training."""
+    """The gate learns bright and dark super-classes, with each balance and a limit of items."""
     random = np.random.default_rng(4)
     labels = random.integers(10, size=300)
     images = (0.3 * random.standard_normal((300, 1, 28, 28))).astype(np.float32)
