@@ -431,6 +431,20 @@ TEST(MultiplexerTest, TheEnvironmentMovesALibraryToTheFront) {
   unsetenv("CAFFE_LIBRARY");
 }
 
+TEST(MultiplexerTest, ConstantWeightsArePackedForFewRows) {
+  Device* cpu = Runtime::Get().cpu();
+  const auto chosen = [&](int64_t rows, int64_t columns, bool constant) {
+    GemmDescriptor d = Product(rows, columns, 64, false, true);
+    if (constant) d.constant = GemmDescriptor::Weights::kB;
+    return std::string(Multiplexer::Gemm(cpu, d)->library());
+  };
+  EXPECT_EQ(chosen(16, 512, true), "packed");
+  EXPECT_EQ(chosen(32, 32, true), "packed");
+  EXPECT_EQ(chosen(33, 512, true), "openblas");
+  EXPECT_EQ(chosen(16, 10, true), "openblas");
+  EXPECT_EQ(chosen(16, 512, false), "openblas");
+}
+
 // A product is one call, and one launch where its library has no epilogue; nothing waits.
 TEST(GemmTest, Counters) {
   for (Device* device : AllDevices()) {

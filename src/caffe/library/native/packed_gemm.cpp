@@ -14,8 +14,9 @@ namespace {
 
 // Columns of a panel: a multiple of those that the native product computes at once.
 constexpr int64_t kPanel = 32;
-// For more rows, the time that libraries take to pack B does not matter.
 constexpr int64_t kMostRows = 128;
+// For more rows OpenBLAS, which packs B in each call, is as fast (tools/benchmark/results/packed_cpu.md).
+constexpr int64_t kMostPreferredRows = 32;
 // Below this many products one thread is faster.
 constexpr int64_t kParallelProducts = 1 << 16;
 
@@ -98,9 +99,13 @@ bool Supports(Device* device, const GemmDescriptor& d) {
 }  // namespace
 
 GemmLibrary PackedLibrary() {
-  return {"packed", &Supports, [](Device* device, const GemmDescriptor& d) {
-            return std::make_unique<PackedGemmOp>(device, d);
-          }};
+  GemmLibrary row{"packed", &Supports, [](Device* device, const GemmDescriptor& d) {
+                    return std::make_unique<PackedGemmOp>(device, d);
+                  }};
+  row.prefers = [](Device*, const GemmDescriptor& d) {
+    return d.m <= kMostPreferredRows && d.n >= kPanel;
+  };
+  return row;
 }
 
 }  // namespace caffe
