@@ -38,6 +38,14 @@ if(OpenCL_FOUND AND CAFFE_CLBLAST_LIBRARY AND CAFFE_CLBLAST_INCLUDE)
   list(APPEND CAFFE_LIBRARIES ${CAFFE_CLBLAST_LIBRARY})
 endif()
 
+# Headers alone.
+find_path(CAFFE_GEMMLOWP_INCLUDE gemmlowp/public/gemmlowp.h)
+set(CAFFE_WITH_library/gemmlowp OFF)
+if(CAFFE_GEMMLOWP_INCLUDE)
+  set(CAFFE_WITH_library/gemmlowp ON)
+  include_directories(SYSTEM ${CAFFE_GEMMLOWP_INCLUDE})
+endif()
+
 # Its OpenMP build, which uses the same threads as Cortado; Debian's is one.
 find_library(CAFFE_ONEDNN_LIBRARY dnnl)
 find_path(CAFFE_ONEDNN_INCLUDE dnnl.hpp)

@@ -32,6 +32,7 @@ _HOMES = [
     (r'CL/', [r'src/caffe/device/opencl/', r'src/caffe/library/clblast/']),
     (r'clblast', [r'src/caffe/library/clblast/']),
     (r'dnnl', [r'src/caffe/library/onednn/']),
+    (r'gemmlowp/', [r'src/caffe/library/gemmlowp/']),
     (r'(cuda|cuda_runtime|nvrtc)\.h$', [r'src/caffe/device/cuda/']),
     (r'(cublas|cudnn)', [r'src/caffe/library/(cublas|cudnn)/']),
     (r'sqlite3\.h$', [r'src/caffe/device/']),

@@ -2,8 +2,10 @@
 // equal, on every device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -41,14 +43,14 @@ using exact::Wide;
 
 // --- Products ------------------------------------------------------------------------------------
 
-// What the device computes; elements of C that no product reaches keep 7.
+// What a library computes; elements of C that no product reaches keep 7.
 std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Operands& operands,
-                             const Channels& channels) {
+                             const Channels& channels, const std::string& library) {
   const Codes a(device, Pack(operands.a, d.in)), b(device, Pack(operands.b, d.in));
   const Codes c(device, Pack(std::vector<int64_t>(SizeC(d), 7), d.in));
   const DeviceChannels arguments(device, channels);
-  const auto op = Multiplexer::Gemm(device, d);
-  EXPECT_STREQ(op->library(), device->host_accessible() ? "native" : "generated");
+  const auto op = Multiplexer::GemmBy(library, device, d);
+  EXPECT_EQ(op->library(), library);
   GemmArguments product{a, b, c};
   product.quant = &arguments.arguments;
   test::Run(*op, device, product);
@@ -57,12 +59,22 @@ std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Oper
 
 class QuantizedGemmTest : public testing::TestWithParam<DeviceType> {
  protected:
+  // Every library that supports the product computes exactly these codes.
+  void Compare(const GemmDescriptor& d, const Operands& operands, const Channels& channels,
+               const std::vector<int64_t>& exact) {
+    Device* const device = GetParam().device;
+    const auto libraries = Multiplexer::GemmLibraries(device, d);
+    ASSERT_FALSE(libraries.empty());
+    for (const std::string& library : libraries) {
+      EXPECT_EQ(Compute(device, d, operands, channels, library), exact)
+          << library << " " << d.name();
+    }
+  }
   void Check(const GemmDescriptor& d, uint64_t seed = 1) {
     const Operands operands = RandomOperands(d, seed);
     const Channels channels =
         RandomChannels(d.epilogue.bias == Epilogue::Bias::kPerRow ? d.m : d.n, d.in, d.k, seed + 1);
-    EXPECT_EQ(Compute(GetParam().device, d, operands, channels), Exact(d, operands, channels))
-        << d.name();
+    Compare(d, operands, channels, Exact(d, operands, channels));
   }
 };
 
@@ -99,7 +111,7 @@ TEST_P(QuantizedGemmTest, EveryActivationRoundsOnce) {
       d.epilogue.stages = {row.activation};
       const std::vector<int64_t> exact = Exact(d, operands, channels);
       results.insert(exact);
-      EXPECT_EQ(Compute(device, d, operands, channels), exact) << d.name();
+      Compare(d, operands, channels, exact);
     }
     EXPECT_EQ(results.size(), CodeActivations().size()) << "each case is a different one";
   }
@@ -167,8 +179,28 @@ TEST_P(QuantizedGemmTest, WorstOperandsAtTheLimitsOfDepth) {
     // The case is worth something: the codes lie at both ends of what is in reach.
     EXPECT_GT(exact[0], zero_w + most / 3);
     EXPECT_LT(exact[1], zero_w - most / 3);
-    EXPECT_EQ(Compute(device, d, operands, channels), exact) << d.name();
+    Compare(d, operands, channels, exact);
   }
+}
+
+// Which products gemmlowp computes if the environment asks for it.
+TEST(GemmlowpTest, ComputesProductsWhoseSumsFit32Bits) {
+  Device* const cpu = Runtime::Get().cpu();
+  const GemmDescriptor product = Product(kQuant8, 64, 64, 100);
+  const auto known = Multiplexer::GemmLibraries(cpu, product);
+  if (std::find(known.begin(), known.end(), "gemmlowp") == known.end()) {
+    GTEST_SKIP() << "built without gemmlowp";
+  }
+  setenv("CAFFE_LIBRARY", "gemm=gemmlowp", 1);
+  const ConvDescriptor windows = Conv(kQuant8, 2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1});
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), "gemmlowp");
+  EXPECT_STREQ(Multiplexer::Convolution(cpu, windows)->library(), "gemmlowp");
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant16, 64, 64, 100))->library(), "native");
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant8, 64, 64, 40000))->library(), "native");
+  unsetenv("CAFFE_LIBRARY");
+#if defined(__x86_64__)
+  EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), "native");
+#endif
 }
 
 // One channel for each shift, with sums of both signs that meet zero, rounding and both saturations.
@@ -196,7 +228,7 @@ TEST_P(QuantizedGemmTest, EveryShiftAndBothSaturations) {
   }
   EXPECT_GT(std::min({low, high, zero}), 100);
   EXPECT_GT(inside, 20);
-  EXPECT_EQ(Compute(device, d, operands, channels), exact);
+  Compare(d, operands, channels, exact);
 }
 
 TEST_P(QuantizedGemmTest, EveryZeroPointOfTheResult) {
@@ -279,18 +311,22 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     }
     const Codes added(device, Pack(residual, d.in));
     const Codes device_x(device, Pack(x, d.in)), device_w(device, Pack(w, d.in));
-    const Codes y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
     const DeviceChannels arguments(device, channels);
-    const auto op = Multiplexer::Convolution(device, d);
-    EXPECT_STREQ(op->library(), device->host_accessible() ? "native" : "generated");
-    test::Memory memory(device, op.get());
-    ConvArguments forward{device_x, device_w, {}, {}, y};
-    forward.quant = &arguments.arguments;
-    if (d.epilogue.sum()) forward.epilogue.residual = added;
-    forward = memory(forward);
-    // Twice: the second finds whatever the first left in its workspace.
-    for (int i = 0; i < 2; ++i) op->Forward(forward);
-    EXPECT_EQ(Unpack(y.Read(), d.in), exact) << d.name();
+    const auto libraries = Multiplexer::ConvolutionLibraries(device, d);
+    ASSERT_FALSE(libraries.empty());
+    for (const std::string& library : libraries) {
+      const Codes y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
+      const auto op = Multiplexer::ConvolutionBy(library, device, d);
+      EXPECT_EQ(op->library(), library);
+      test::Memory memory(device, op.get());
+      ConvArguments forward{device_x, device_w, {}, {}, y};
+      forward.quant = &arguments.arguments;
+      if (d.epilogue.sum()) forward.epilogue.residual = added;
+      forward = memory(forward);
+      // Twice: the second finds whatever the first left in its workspace.
+      for (int i = 0; i < 2; ++i) op->Forward(forward);
+      EXPECT_EQ(Unpack(y.Read(), d.in), exact) << library << " " << d.name();
+    }
   }
 };
 

@@ -34,6 +34,8 @@ GemmLibrary RowsLibrary();
 GemmLibrary PackedLibrary();
 GemmLibrary NativeLibrary();
 GemmLibrary NativeQuantizedLibrary();
+// On the CPU, for codes of 8 bits; preferred on processors other than x86-64.
+GemmLibrary GemmlowpLibrary();
 GemmLibrary CublasLtLibrary();
 GemmLibrary CublasLibrary();
 GemmLibrary ClBlastLibrary();
@@ -56,6 +58,7 @@ ConvLibrary OneDnnLibrary();
 // On the CPU, image by image, with the products of `gemms`, which is called at the first use.
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)());
 ConvLibrary HostQuantizedConvolutionLibrary();
+ConvLibrary GemmlowpConvolutionLibrary();
 // On CUDA devices, in both layouts.
 ConvLibrary CudnnLibrary();
 // On devices, through columns and products.

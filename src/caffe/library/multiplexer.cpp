@@ -65,17 +65,18 @@ GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 // support the descriptor on that device.
 struct Tables {
   Table<GemmDescriptor, GemmOp> gemm{
-      {RowsLibrary(), PackedLibrary(), OpenBlasLibrary(), NativeLibrary(), NativeQuantizedLibrary(),
-       MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(), ClBlastLibrary(),
-       GeneratedLibrary(), GeneratedQuantizedLibrary()}};
+      {RowsLibrary(), PackedLibrary(), OpenBlasLibrary(), NativeLibrary(), GemmlowpLibrary(),
+       NativeQuantizedLibrary(), MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(),
+       ClBlastLibrary(), GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
       {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
-       HostConvolutionLibrary("native", &NativeGemms), HostQuantizedConvolutionLibrary(),
-       MatrixConvolutionLibrary(), InPieces(CudnnLibrary(), kMostWorkspace),
-       ByColumns(CublasLtLibrary(), &AllProducts), ByColumns(CublasLibrary(), &AllProducts),
-       ByColumns(ClBlastLibrary(), &AllProducts), ByColumns(GeneratedLibrary(), &AllProducts),
-       DeviceQuantizedConvolutionLibrary(), SmallWindowsLibrary(&Multiplexer::Convolution)}};
+       HostConvolutionLibrary("native", &NativeGemms), GemmlowpConvolutionLibrary(),
+       HostQuantizedConvolutionLibrary(), MatrixConvolutionLibrary(),
+       InPieces(CudnnLibrary(), kMostWorkspace), ByColumns(CublasLtLibrary(), &AllProducts),
+       ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
+       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary(),
+       SmallWindowsLibrary(&Multiplexer::Convolution)}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeCodePoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 

@@ -48,43 +48,49 @@ void PackedRows::Pack(const void* source, int64_t row_stride, int64_t k_stride, 
                              weights_ ? WeightZero(type_) : 0, row(begin), row_stride_, high_});
 }
 
+QuantizedOutput MakeOutput(bool rows_are_weights, DataType type, bool wide,
+                           const Epilogue& epilogue, const QuantArguments& arguments) {
+  QuantizedOutput output{};
+  output.rows_are_channels = rows_are_weights;
+  output.wide = wide;
+  output.bias = reinterpret_cast<const long*>(arguments.bias.address());
+  output.multiplier = reinterpret_cast<const int*>(arguments.multiplier.address());
+  output.shift = reinterpret_cast<const int*>(arguments.shift.address());
+  if (arguments.negative_multiplier) {
+    output.negative_multiplier =
+        reinterpret_cast<const int*>(arguments.negative_multiplier.address());
+    output.negative_shift = reinterpret_cast<const int*>(arguments.negative_shift.address());
+  }
+  const CodeBounds bounds(epilogue, arguments.scale_y);
+  const int most = type.info().code_max;
+  output.zero_y = arguments.zero_y;
+  output.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
+  output.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);
+  return output;
+}
+
 QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
                        bool rows_are_weights, DataType type, bool wide, const Epilogue& epilogue,
                        const QuantArguments& arguments) {
   const PackedRows& a = rows_are_weights ? weights : activations;
   const PackedRows& b = rows_are_weights ? activations : weights;
-  QuantizedTile tile{};
+  QuantizedTile tile{MakeOutput(rows_are_weights, type, wide, epilogue, arguments)};
   tile.k = weights.depth();
   tile.a = a.row(0);
   tile.b = b.row(0);
   tile.a_stride = a.row_stride();
   tile.b_stride = b.row_stride();
   tile.high = activations.high();
-  tile.a_weights = rows_are_weights;
-  tile.wide = wide;
-  tile.bias = reinterpret_cast<const long*>(arguments.bias.address());
-  tile.multiplier = reinterpret_cast<const int*>(arguments.multiplier.address());
-  tile.shift = reinterpret_cast<const int*>(arguments.shift.address());
-  if (arguments.negative_multiplier) {
-    tile.negative_multiplier =
-        reinterpret_cast<const int*>(arguments.negative_multiplier.address());
-    tile.negative_shift = reinterpret_cast<const int*>(arguments.negative_shift.address());
-  }
-  const CodeBounds bounds(epilogue, arguments.scale_y);
-  const int most = type.info().code_max;
-  tile.zero_y = arguments.zero_y;
-  tile.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
-  tile.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);
   return tile;
 }
 
-void StartAtChannel(int64_t channel, QuantizedTile* tile) {
-  tile->bias += channel;
-  tile->multiplier += channel;
-  tile->shift += channel;
-  if (!tile->negative_multiplier) return;
-  tile->negative_multiplier += channel;
-  tile->negative_shift += channel;
+void StartAtChannel(int64_t channel, QuantizedOutput* output) {
+  output->bias += channel;
+  output->multiplier += channel;
+  output->shift += channel;
+  if (!output->negative_multiplier) return;
+  output->negative_multiplier += channel;
+  output->negative_shift += channel;
 }
 
 }  // namespace caffe

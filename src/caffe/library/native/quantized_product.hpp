@@ -38,11 +38,13 @@ class PackedRows {
   int16_t* data_ = nullptr;
 };
 
-// The common fields of all tiles of one product.
+// The common fields of all blocks of one product.
+QuantizedOutput MakeOutput(bool rows_are_weights, DataType type, bool wide,
+                           const Epilogue& epilogue, const QuantArguments& arguments);
 QuantizedTile MakeTile(const PackedRows& weights, const PackedRows& activations,
                        bool rows_are_weights, DataType type, bool wide, const Epilogue& epilogue,
                        const QuantArguments& arguments);
-// Makes the tile begin at another channel.
-void StartAtChannel(int64_t channel, QuantizedTile* tile);
+// Makes the block begin at another channel.
+void StartAtChannel(int64_t channel, QuantizedOutput* output);
 
 }  // namespace caffe

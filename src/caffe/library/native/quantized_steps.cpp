@@ -76,12 +76,13 @@ void Clear(i64 m, i64 n, i32* narrow, i64* wide) {
   }
 }
 
+// Rows of both sums are `stride` apart.
 template <class Code, bool kSlope>
-void StoreCodes(const QuantizedTile& t, const i32* narrow, const i64* wide) {
+void StoreCodes(const QuantizedOutput& t, const i32* narrow, const i64* wide, i64 stride) {
   for (i64 i = 0; i < t.m; ++i) {
     Code* y = static_cast<Code*>(t.y) + i * t.ldc;
     for (i64 j = 0; j < t.n; ++j) {
-      const i64 at = i * kQuantTile + j, c = t.a_weights ? i : j;
+      const i64 at = i * stride + j, c = t.rows_are_channels ? i : j;
       const i64 sum =
           t.wide ? wide[at] + t.bias[c]
                  : static_cast<i32>(static_cast<u32>(narrow[at]) + static_cast<u32>(t.bias[c]));
@@ -94,11 +95,12 @@ void StoreCodes(const QuantizedTile& t, const i32* narrow, const i64* wide) {
   }
 }
 
-template <class Code> void StoreTile(const QuantizedTile& t, const i32* narrow, const i64* wide) {
+template <class Code>
+void StoreTile(const QuantizedOutput& t, const i32* narrow, const i64* wide, i64 stride) {
   if (t.negative_multiplier) {
-    StoreCodes<Code, true>(t, narrow, wide);
+    StoreCodes<Code, true>(t, narrow, wide, stride);
   } else {
-    StoreCodes<Code, false>(t, narrow, wide);
+    StoreCodes<Code, false>(t, narrow, wide, stride);
   }
 }
 
@@ -107,7 +109,7 @@ void TileOf(const QuantizedTile& t) {
   alignas(64) i64 wide[kQuantTile * kQuantTile];
   Clear(t.m, t.n, narrow, wide);
   if (t.high > 0) {
-    const i64 a_high = t.a_weights ? 0 : t.high, b_high = t.a_weights ? t.high : 0;
+    const i64 a_high = t.rows_are_channels ? 0 : t.high, b_high = t.rows_are_channels ? t.high : 0;
     for (i64 k0 = 0; k0 < t.k; k0 += kByteSlice) {
       const i64 k = t.k - k0 < kByteSlice ? t.k - k0 : kByteSlice;
       Block(t.m, t.n, k, t.a + k0, t.a_stride, t.b + k0, t.b_stride, narrow);
@@ -115,7 +117,7 @@ void TileOf(const QuantizedTile& t) {
       Block(t.m, t.n, k, t.a + a_high + k0, t.a_stride, t.b + b_high + k0, t.b_stride, narrow);
       Flush(t.m, t.n, 256, narrow, wide);
     }
-    StoreTile<u16>(t, narrow, wide);
+    StoreTile<u16>(t, narrow, wide, kQuantTile);
     return;
   }
   for (i64 k0 = 0; k0 < t.k; k0 += kBlock) {
@@ -124,7 +126,11 @@ void TileOf(const QuantizedTile& t) {
     const bool full = (k0 + k) % kNarrowSlice == 0 || k0 + k == t.k;
     if (t.wide && full) Flush(t.m, t.n, 1, narrow, wide);
   }
-  StoreTile<u8>(t, narrow, wide);
+  StoreTile<u8>(t, narrow, wide, kQuantTile);
+}
+
+void RequantizeOf(const QuantizedOutput& t, const i32* sums, i64 stride) {
+  StoreTile<u8>(t, sums, nullptr, stride);
 }
 
 template <class Code> void PackRows(const QuantizedPack& p) {
@@ -163,6 +169,7 @@ void PackOf(const QuantizedPack& p) {
 #define CAFFE_JOIN_(a, b) a##b
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 extern const QuantizedSteps CAFFE_JOIN(quantized_steps_, CAFFE_HOST_LEVEL);
-constinit const QuantizedSteps CAFFE_JOIN(quantized_steps_, CAFFE_HOST_LEVEL){&PackOf, &TileOf};
+constinit const QuantizedSteps CAFFE_JOIN(quantized_steps_, CAFFE_HOST_LEVEL){&PackOf, &TileOf,
+                                                                              &RequantizeOf};
 
 }  // namespace caffe

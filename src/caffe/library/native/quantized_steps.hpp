@@ -22,25 +22,33 @@ struct QuantizedPack {
   long target_stride, high;
 };
 
-// A block [m, n] of y = requantized sums of a[i] b[j] over k, a multiple of kQuantDepth.
-struct QuantizedTile {
-  long m, n, k;
-  const short *a, *b;
-  long a_stride, b_stride;
-  long high;  // offset from the low to the high bytes of the activations; 0 for codes of 8 bits
-  bool a_weights;  // channels are rows, and b are the activations; else the other way round
-  bool wide;
-  const long* bias;  // of the first channel
+// A block [m, n] of y = requantized sums.
+struct QuantizedOutput {
+  long m, n;
+  bool rows_are_channels;  // else columns are
+  bool wide;               // sums have 64 bits
+  const long* bias;        // of the first channel
   const int *multiplier, *shift;
   const int *negative_multiplier, *negative_shift;  // of sums below 0; null if they have no slope
   int zero_y, lowest, highest;                      // codes
-  void* y;                                          // u8, or u16 where there are high bytes
+  void* y;
   long ldc;
+};
+
+// The sums are those of a[i] b[j] over k, a multiple of kQuantDepth. y is u8, or u16 where there are
+// high bytes.
+struct QuantizedTile : QuantizedOutput {
+  long k;
+  const short *a, *b;  // the weights are those of channels
+  long a_stride, b_stride;
+  long high;  // offset from the low to the high bytes of the activations; 0 for codes of 8 bits
 };
 
 struct QuantizedSteps {
   void (*pack)(const QuantizedPack&);
   void (*tile)(const QuantizedTile&);
+  // Requantizes sums [m, n] of 32 bits, whose rows are `stride` apart, to u8.
+  void (*requantize)(const QuantizedOutput&, const int* sums, long stride);
 };
 
 }  // namespace caffe
