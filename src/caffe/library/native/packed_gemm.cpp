@@ -99,9 +99,12 @@ bool Supports(Device* device, const GemmDescriptor& d) {
 }  // namespace
 
 GemmLibrary PackedLibrary() {
-  GemmLibrary row{"packed", &Supports, [](Device* device, const GemmDescriptor& d) {
-                    return std::make_unique<PackedGemmOp>(device, d);
-                  }};
+  GemmLibrary row;
+  row.name = "packed";
+  row.supports = &Supports;
+  row.make = [](Device* device, const GemmDescriptor& d) {
+    return std::make_unique<PackedGemmOp>(device, d);
+  };
   row.prefers = [](Device*, const GemmDescriptor& d) {
     return d.m <= kMostPreferredRows && d.n >= kPanel;
   };
