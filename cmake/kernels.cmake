@@ -2,7 +2,8 @@
 # once per instruction level. The first line of a body, `//! types: …`, names the types:
 #   float       f32 f16 bf16 f64, compute, in and out equal      quantized  q8 q16, likewise
 #   master      compute f32, in f16 or bf16, out f32 (f32 masters of half-stored values)
-# In these groups, pairs and narrow, c8 and c16 stand for types of users (types/table.h).
+# In these groups, pairs and narrow, c8, c16 and c32 stand for types of users (types/table.h,
+# types/functions.h).
 #   pairs       every pair of in and out types, computed in f32 (f64 where one of them is f64)
 #   narrow      compute and in f32, out f16 or bf16 (sums that are stored as half)
 #   codes       compute f32, in and out q8 or q16, equal
@@ -23,7 +24,7 @@ add_custom_command(
 add_library(caffe_kernel_text OBJECT ${CMAKE_BINARY_DIR}/generated/kernel_text.cpp)
 
 # --- Host kernels: one list of includes per folder, compiled once per level ----------------------
-set(float_words f32 f16 bf16 f64 c8 c16)
+set(float_words f32 f16 bf16 f64 c8 c16 c32)
 set(quantized_words q8 q16)
 
 # Tables of users' types are read by gather instructions, which GCC uses only if the processor that
@@ -92,12 +93,12 @@ foreach(file IN LISTS kernel_files)
         string(APPEND text "${one}")
       endforeach()
     elseif(group STREQUAL "master")
-      foreach(word IN ITEMS f16 bf16 c8 c16)
+      foreach(word IN ITEMS f16 bf16 c8 c16 c32)
         caffe_host_instance(one ${file} f32 ${word} f32 1)
         string(APPEND text "${one}")
       endforeach()
     elseif(group STREQUAL "narrow")
-      foreach(word IN ITEMS f16 bf16 c8 c16)
+      foreach(word IN ITEMS f16 bf16 c8 c16 c32)
         caffe_host_instance(one ${file} f32 f32 ${word} 1)
         string(APPEND text "${one}")
       endforeach()
@@ -173,8 +174,10 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
 " @ONLY)
     list(APPEND level_sources ${source})
   endforeach()
-  add_library(caffe_host_${level} OBJECT ${level_sources})
-  target_compile_definitions(caffe_host_${level} PRIVATE CAFFE_HOST_LEVEL=${level})
+  add_library(caffe_host_${level} OBJECT ${level_sources}
+    ${CMAKE_SOURCE_DIR}/src/caffe/device/cpu/host_type.cpp)
+  target_compile_definitions(caffe_host_${level} PRIVATE CAFFE_HOST_LEVEL=${level}
+    CAFFE_TYPE_VALUE=caffe_type_value_${level} CAFFE_TYPE_CODE=caffe_type_code_${level})
   if(level MATCHES "v3|v4")
     target_sources(caffe_host_${level} PRIVATE ${CMAKE_SOURCE_DIR}/src/caffe/device/cpu/host_half.cpp)
     target_compile_definitions(caffe_host_${level} PRIVATE

@@ -16,7 +16,8 @@ typedef unsigned long u64;
   CAFFE_HOST_KERNEL(name)                            \
   static void name(HostRange range_, __VA_ARGS__)
 #define SPAN_KERNEL(...) KERNEL(__VA_ARGS__)
-// What follows a pointer: a zero point, or the tables of a user's type (types/table.h).
+// What follows a pointer: a zero point, or the tables or functions of a user's type (types/table.h,
+// types/functions.h).
 typedef i32 zero_f32, zero_f16, zero_bf16, zero_f64, zero_q8, zero_q16, zero_i32, zero_i64;
 #define IN(T, p) const STORAGE(T)* p, const CAT(zero_, T) p##_zero
 #define OUT(T, p) STORAGE(T)* p, const CAT(zero_, T) p##_zero

@@ -1,14 +1,15 @@
-// Floats of a sign, e exponent bits and m mantissa bits, for types of users: m >= 1, e >= 2,
-// e + m <= 15. With `infinities` the largest exponent holds the infinities and NaN, as in IEEE 754.
+// Floats of a sign, e exponent bits and m mantissa bits, for types of users: 1 <= m <= 22,
+// 2 <= e <= 8. With `infinities` the largest exponent holds the infinities and NaN, as in IEEE 754.
 // Without them only the code of ones is NaN (OCP E4M3), and larger values become the largest one.
 DEVICE_FN float small_float_value(u32 code, i32 e, i32 m, i32 infinities) {
   const i32 bias = (1 << (e - 1)) - 1;
   const u32 ones = (1u << (e + m)) - 1u, bits = code & ones;
   const u32 sign = ((code >> (e + m)) & 1u) << 31, top = ones >> m << m;
-  const float subnormal = (float)(i32)bits * as_f32((u32)(128 - bias - m) << 23);
+  const float subnormal = (float)(i32)bits * as_f32((u32)(128 - bias - m) << 23 & 0x7f800000u);
   const u32 normal = (bits << (23 - m)) + ((u32)(127 - bias) << 23);
   const u32 special = 0x7f800000u | (bits - top) << (23 - m);
-  const u32 value = bits < 1u << m ? as_u32(subnormal) : normal;
+  // With 8 exponent bits, subnormal numbers are those of float.
+  const u32 value = bits < 1u << m && e < 8 ? as_u32(subnormal) : normal;
   return as_f32(sign | (infinities ? (bits >= top ? special : value)
                                    : bits == ones ? 0x7fc00000u : value));
 }

@@ -23,7 +23,7 @@ py::dtype NumpyType(caffe::DataType type) {
   if (type == caffe::kBfloat16) {
     return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
   }
-  return py::dtype(type.bytes() == 1 ? "uint8" : "uint16");
+  return py::dtype(type.bytes() == 1 ? "uint8" : type.bytes() == 2 ? "uint16" : "uint32");
 }
 
 // A view of host memory that keeps the memory alive even if the blob is destroyed. Reads the blob
@@ -129,7 +129,8 @@ void BindBlob(py::module_& module) {
           "The NumPy type is float32 for float, float16 for half, float64 for double,\n"
           "ml_dtypes.bfloat16 for bfloat16. quant8 and quant16 are codes, uint8 and uint16\n"
           "(caffe.codes.Codes), to which only integers can be assigned: use float_data for\n"
-          "numbers. So are types of users. Reading waits for the device.")
+          "numbers. So are types of users, uint32 with more than 16 bits. Reading waits for the\n"
+          "device.")
       .def_property_readonly(
           "diff", &Diff,
           "A NumPy view of the gradient, with the shape and type of data. Backward writes it.")

@@ -4,6 +4,7 @@
 
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/register_type.hpp"
 
@@ -54,20 +55,25 @@ void RegisterType(const std::string& name, int bits, const py::object& to_float,
 py::array ValuesOf(const std::string& name, const py::array& codes) {
   const caffe::DataType type = caffe::DataTypeByName(name);
   const auto plain = py::array_t<uint32_t, py::array::c_style | py::array::forcecast>(codes);
-  const caffe::ValueTable& table = caffe::TableOf(type);
   py::array_t<float> values(std::vector<py::ssize_t>(codes.shape(), codes.shape() + codes.ndim()));
+  if (caffe::HasFunctions(type)) {
+    caffe::FunctionsOf(type).Values(plain.data(), values.mutable_data(), plain.size());
+    return values;
+  }
+  const caffe::ValueTable& table = caffe::TableOf(type);
   for (py::ssize_t i = 0; i < plain.size(); ++i) {
     values.mutable_data()[i] = table.Value(plain.data()[i]);
   }
   return values;
 }
 
-// The codes of an array of numbers, as uint8 or uint16.
+// The codes of an array of numbers, as uint8, uint16 or uint32.
 py::array CodesOf(const std::string& name, const Floats& values) {
   const caffe::DataType type = caffe::DataTypeByName(name);
-  caffe::TableOf(type);  // throws for types without a table
+  CAFFE_CHECK(type.is_custom(), "data type ", name, " is not a type of a user");
   const std::vector<py::ssize_t> shape(values.shape(), values.shape() + values.ndim());
-  py::array codes(py::dtype(type.bytes() == 1 ? "uint8" : "uint16"), shape);
+  const char* const words[] = {"uint8", "uint16", "uint32"};
+  py::array codes(py::dtype(words[type.bytes() / 2]), shape);
   caffe::ConvertElements(caffe::kFloat, values.data(), type, codes.mutable_data(), values.size());
   return codes;
 }
@@ -78,8 +84,8 @@ void BindTypes(py::module_& module) {
   module.def(
       "register_type", &RegisterType, py::arg("name"), py::arg("bits"), py::arg("to_float"),
       py::arg("from_float") = py::none(),
-      "Adds a type of your own to the types of blobs: 2 to 16 bits in memory, arithmetic in "
-      "float.\n\n"
+      "Adds a type of your own to the types of blobs: 2 to 32 bits, stored in 1, 2 or 4 bytes,\n"
+      "arithmetic in float.\n\n"
       "Prototxt files then use it by name: data_type_name, compute_data_type_name,\n"
       "bottom_data_type_name, top_data_type_name. fp8_e4m3, fp8_e5m2, posit8 and float10 exist\n"
       "already.\n\n"
@@ -87,8 +93,10 @@ void BindTypes(py::module_& module) {
       "of\n"
       "`code` (u32) and a code of `v` (float), such as 'small_float_value(code, 3, 2, 0)' and\n"
       "'small_float_code(v, 3, 2, 0)'. Or they are functions: to_float(code) -> float and\n"
-      "from_float(v) -> int, which are called for every code and about 200,000 floats. Without\n"
-      "from_float, floats are rounded to the nearest value, ties to the even code.\n\n"
+      "from_float(v) -> int, which are called for every code and about 200,000 floats; then bits "
+      "is\n"
+      "at most 16. Without from_float, floats are rounded to the nearest value, ties to the even\n"
+      "code.\n\n"
       "from_float must be monotonic and give a code for NaN and infinities, too. The same call\n"
       "again has no effect. RuntimeError if the name is taken, if bits is out of range, if a text\n"
       "does not compile, or if a code has more bits. Exceptions of the functions are passed on.");

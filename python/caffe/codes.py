@@ -1,9 +1,9 @@
 """The NumPy view of a blob of codes: of quant8, quant16, or a type of a user.
 
 A code of quant8 and quant16 stands for the number (code - zero_point) * scale, a code of a type of
-a user for its to_float(code). A view of codes is an array of uint8 or
-uint16: it can be read, used in arithmetic and assigned integers. NumPy would silently truncate
-fractions and wrap numbers beyond the range of codes; here they are errors.
+a user for its to_float(code). A view of codes is an array of uint8, uint16 or uint32: it can be
+read, used in arithmetic and assigned integers. NumPy would silently truncate fractions and wrap
+numbers beyond the range of codes; here they are errors.
 """
 import numpy as np
 
@@ -144,6 +144,6 @@ class ScalarCodes(Codes, ScalarView):
 
 
 def code_view(array, blob=None, type_name=None):
-    """Codes of an array of uint8 or uint16, in the same memory, for the blob of that name."""
+    """Codes of an array of unsigned integers, in the same memory, for the blob of that name."""
     kind = Codes if np.ndim(array) else ScalarCodes
     return kind(array, blob, type_name)

@@ -20,8 +20,8 @@ def _proto_shape(blob):
 
 
 def _custom_codes(blob, packed):
-    one_byte = len(packed) == np.prod(_proto_shape(blob), dtype=int)
-    return np.frombuffer(packed, dtype='u1' if one_byte else '<u2')
+    count = np.prod(_proto_shape(blob), dtype=int)
+    return np.frombuffer(packed, dtype='<u%d' % (len(packed) // max(count, 1) or 1))
 
 
 def blobproto_to_array(blob, return_diff=False):

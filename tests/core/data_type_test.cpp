@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/type_registry.hpp"
@@ -52,6 +54,47 @@ TEST(TypeRegistryTest, ATypeOfAUserHasItsOwnId) {
   EXPECT_EQ(TypeTriple::Equal(a).name(), "registry_a");
 }
 
+// Values are codes / 2^16, rounded down to codes.
+class FixedFunctions final : public TypeFunctions {
+ public:
+  void Values(const uint32_t* codes, float* values, size_t count) const override {
+    for (size_t i = 0; i < count; ++i) values[i] = std::ldexp(static_cast<float>(codes[i]), -16);
+  }
+  void Codes(const float* values, uint32_t* codes, size_t count) const override {
+    for (size_t i = 0; i < count; ++i) {
+      codes[i] = static_cast<uint32_t>(std::ldexp(std::clamp(values[i], 0.0f, 255.0f), 16));
+    }
+  }
+};
+
+TEST(TypeRegistryTest, WideTypesHaveFunctions) {
+  TypeInfo info;
+  info.name = "registry_fixed24";
+  info.kind = TypeKind::kCustom;
+  info.bits = 24;
+  info.to_float = info.from_float = "v";
+  const auto functions = std::make_shared<const FixedFunctions>();
+  const DataType type = AddDataType(info, functions);
+  EXPECT_EQ(type.bytes(), 4u);
+  EXPECT_EQ(&FunctionsOf(type), functions.get());
+  EXPECT_THROW(TableOf(type), Error);
+  EXPECT_THROW(FunctionsOf(DataTypeByName("fp8_e4m3")), Error);
+  const double numbers[] = {0, 1.5, 300, std::ldexp(1.0, -17)};
+  uint32_t codes[4];
+  ConvertElements(kDouble, numbers, type, codes, 4);
+  EXPECT_EQ(std::vector<uint32_t>(codes, codes + 4),
+            (std::vector<uint32_t>{0, 0x18000, 0xff0000, 0}));
+  half halves[4];
+  ConvertElements(type, codes, kHalf, halves, 4);
+  EXPECT_EQ(halves[1].bits, 0x3e00);
+  EXPECT_EQ(halves[2].bits, 0x5bf8);
+  info.name = "registry_bad";
+  info.bits = 33;
+  EXPECT_THROW(AddDataType(info, functions), Error);
+  info.bits = 16;
+  EXPECT_THROW(AddDataType(info, functions), Error);
+}
+
 TEST(TypeRegistryTest, WhatIsNoTypeIsRefused) {
   TypeInfo good;
   good.kind = TypeKind::kCustom;
@@ -73,7 +116,11 @@ TEST(TypeRegistryTest, WhatIsNoTypeIsRefused) {
   refused([](TypeInfo* info) { info->name = ""; });
   refused([](TypeInfo* info) { info->kind = TypeKind::kQuantized; });
   refused([](TypeInfo* info) { info->bits = 1; });
-  refused([](TypeInfo* info) { info->bits = 17; });
+  refused([](TypeInfo* info) { info->bits = 17; });  // needs functions instead of a table
+  refused([](TypeInfo* info) {
+    info->bits = 17;
+    info->make_table = nullptr;
+  });
   refused([](TypeInfo* info) { info->to_float = ""; });
   refused([](TypeInfo* info) { info->make_table = nullptr; });
   EXPECT_THROW(DataTypeByName("registry_bad"), Error);

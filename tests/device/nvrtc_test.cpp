@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -163,8 +164,10 @@ TEST_P(EveryBody, CompilesForCudaInTypesOfUsers) {
   const DataType table = RegisterType("nvrtc_fixed10", 10, [](uint32_t code) {
     return static_cast<float>(static_cast<int>(code ^ 512) - 512) / 32;
   });
-  // Half of the bodies in a type of texts, the others in one of a table.
-  const DataType type = GetParam().size() % 2 ? DataTypeByName("posit8") : table;
+  const DataType wide =
+      RegisterType("nvrtc_posit32", 32, "posit_value(code, 32, 2)", "posit_code(v, 32, 2)");
+  // Each body in one of three types: of texts, of a table, or of four bytes.
+  const DataType type = std::array{table, DataTypeByName("posit8"), wide}[GetParam().size() % 3];
   for (const ProgramText& text : CustomTexts(Backend::kCuda, GetParam(), type)) {
     EXPECT_EQ(MessageOf(text, "sm_90"), "");
   }

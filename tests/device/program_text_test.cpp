@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -53,13 +54,15 @@ TEST_P(EveryBodyOnOpenCl, Builds) {
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(KernelBodies()),
                          [](const auto& info) { return BodyName(info.param); });
 
-// The same in types of users: half of the bodies in one of texts, the others in one of a table.
+// The same in types of users, each body in one of them: of texts, of a table, or of four bytes.
 TEST_P(EveryBodyOnOpenCl, BuildsInTypesOfUsers) {
   if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
   const DataType table = RegisterType("text_fixed10", 10, [](uint32_t code) {
     return static_cast<float>(static_cast<int>(code ^ 512) - 512) / 32;
   });
-  const DataType type = GetParam().size() % 2 ? table : DataTypeByName("fp8_e4m3");
+  const DataType wide = RegisterType("text_float24", 24, "small_float_value(code, 8, 15, 1)",
+                                     "small_float_code(v, 8, 15, 1)");
+  const DataType type = std::array{table, DataTypeByName("fp8_e4m3"), wide}[GetParam().size() % 3];
   for (const ProgramText& text : CustomTexts(Backend::kOpenCl, GetParam(), type)) {
     for (Device* device : OpenClDevices()) {
       try {

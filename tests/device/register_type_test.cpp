@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -10,8 +11,10 @@
 #include <stdexcept>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/type_registry.hpp"
 #include "caffe/core/value_table.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
@@ -103,8 +106,8 @@ TEST(RegisterTypeTest, RegisteringAgainReturnsTheSameType) {
 TEST(RegisterTypeTest, InvalidTypesAreErrors) {
   const char* const to = "(float)code";
   const char* const from = "v > 1.0f ? 1u : 0u";
-  ExpectMessage([&] { RegisterType("bad", 1, to, from); }, "2 to 16 bits, not 1");
-  ExpectMessage([&] { RegisterType("bad", 17, to, from); }, "2 to 16 bits, not 17");
+  ExpectMessage([&] { RegisterType("bad", 1, to, from); }, "2 to 32 bits, not 1");
+  ExpectMessage([&] { RegisterType("bad", 33, to, from); }, "2 to 32 bits, not 33");
   ExpectMessage([&] { RegisterType("3d", 8, to, from); }, "cannot be named '3d'");
   ExpectMessage([&] { RegisterType("bad", 8, "", from); }, "needs two texts");
   ExpectMessage([&] { RegisterType("bad", 8, to, "300u"); }, "gives the code 300 for");
@@ -115,6 +118,9 @@ TEST(RegisterTypeTest, InvalidTypesAreErrors) {
   EXPECT_NE(message.find("bad.to_float"), std::string::npos) << message;
   const auto failing = [](uint32_t) -> float { throw std::runtime_error("no value"); };
   EXPECT_THROW(RegisterType("bad", 8, failing), std::runtime_error);
+  const auto code_itself = [](uint32_t code) { return static_cast<float>(code); };
+  ExpectMessage([&] { RegisterType("bad", 17, code_itself); },
+                "a type of functions has at most 16 bits, not 17; give to_float and from_float as");
   // The name stays free.
   EXPECT_NO_THROW(RegisterType("bad", 8, to, from));
 }
@@ -132,6 +138,124 @@ TEST(RegisterTypeTest, ValuesAreCached) {
   EXPECT_EQ(TableOf(second).Code(2.2f), 4u);
   ExpectMessage([&] { RegisterType("cached_c", 4, to, "v > 3.0f ? 6u : 1u"); },
                 "do not compile by /bin/false");
+}
+
+// Types without a table.
+float ValueOf(DataType type, uint32_t code) {
+  float value;
+  FunctionsOf(type).Values(&code, &value, 1);
+  return value;
+}
+
+uint32_t CodeOf(DataType type, float value) {
+  uint32_t code;
+  FunctionsOf(type).Codes(&value, &code, 1);
+  return code;
+}
+
+// A float whose lower bits are cut off, with rounding to even.
+DataType CutFloat(const std::string& name, int bits) {
+  const std::string arguments = Concat("8, ", bits - 9, ", 1)");
+  return RegisterType(name, bits, "small_float_value(code, " + arguments,
+                      "small_float_code(v, " + arguments);
+}
+
+DataType Posit32() {
+  return RegisterType("wide_posit32", 32, "posit_value(code, 32, 2)", "posit_code(v, 32, 2)");
+}
+
+// Two's complements in units of 2^-16.
+DataType Fixed32() {
+  return RegisterType("wide_fixed32", 32, "(float)(i32)code * 1.52587890625e-5f",
+                      "const float s = v * 65536.0f + (v < 0.0f ? -0.5f : 0.5f);\n"
+                      "return s >= 2147483648.0f    ? 0x7fffffffu\n"
+                      "       : s <= -2147483648.0f ? 0x80000000u\n"
+                      "       : v == v              ? (u32)(i32)s : 0u;");
+}
+
+TEST(WideTypeTest, CutFloatsRoundToEven) {
+  for (const int bits : {19, 24}) {
+    const DataType type = CutFloat(Concat("wide_float", bits), bits);
+    EXPECT_EQ(type.bytes(), 4u);
+    const int drop = 32 - bits;
+    for (uint64_t step = 0; step < uint64_t{1} << 32; step += 65521) {
+      const auto float_bits = static_cast<uint32_t>(step);
+      const float value = std::bit_cast<float>(float_bits);
+      const uint32_t code = CodeOf(type, value);
+      if (std::isnan(value)) {
+        EXPECT_TRUE(std::isnan(ValueOf(type, code)));
+        continue;
+      }
+      const uint32_t tie = (1u << (drop - 1)) - 1 + (float_bits >> drop & 1);
+      const auto wanted = static_cast<uint32_t>((uint64_t{float_bits} + tie) >> drop);
+      ASSERT_EQ(code, wanted) << value;
+      ASSERT_EQ(std::bit_cast<uint32_t>(ValueOf(type, code)), wanted << drop) << value;
+    }
+  }
+}
+
+TEST(WideTypeTest, PositsOf32Bits) {
+  const DataType type = Posit32();
+  // The fields of a posit: a regime r, an exponent e and a fraction f are 2^(4 r + e) (1 + f).
+  EXPECT_EQ(ValueOf(type, 0x40000000), 1);
+  EXPECT_EQ(ValueOf(type, 0x48000000), 2);
+  EXPECT_EQ(ValueOf(type, 0x60000000), 16);
+  EXPECT_EQ(ValueOf(type, 0x42000000), 1.25f);
+  EXPECT_EQ(ValueOf(type, 0xc0000000), -1);
+  EXPECT_EQ(ValueOf(type, 1), std::ldexp(1.0f, -120));
+  EXPECT_EQ(ValueOf(type, 0x7fffffff), std::ldexp(1.0f, 120));
+  EXPECT_TRUE(std::isnan(ValueOf(type, 0x80000000)));
+  // 27 bits of the fraction: to float, to nearest, ties to even.
+  EXPECT_EQ(ValueOf(type, 0x40000008), 1);
+  EXPECT_EQ(ValueOf(type, 0x40000009), 1 + std::ldexp(1.0f, -23));
+  EXPECT_EQ(ValueOf(type, 0x40000018), 1 + std::ldexp(1.0f, -22));
+  EXPECT_EQ(CodeOf(type, 3e38f), 0x7fffffffu);
+  EXPECT_EQ(CodeOf(type, -1e-38f), 0xffffffffu);
+  EXPECT_EQ(CodeOf(type, -1.25f), 0xbe000000u);
+  EXPECT_EQ(CodeOf(type, -INFINITY), 0x80000000u);
+  // Around 1 it has all floats.
+  for (float v = 1.0f / 16; v < 16; v *= 1.0001f) ASSERT_EQ(ValueOf(type, CodeOf(type, v)), v);
+}
+
+TEST(WideTypeTest, FixedPointSaturates) {
+  const DataType type = Fixed32();
+  EXPECT_EQ(ValueOf(type, 0xffff0000), -1);
+  EXPECT_EQ(CodeOf(type, -1.5f), 0xfffe8000u);
+  EXPECT_EQ(CodeOf(type, 1e9f), 0x7fffffffu);
+  EXPECT_EQ(CodeOf(type, -1e9f), 0x80000000u);
+  EXPECT_EQ(CodeOf(type, NAN), 0u);
+}
+
+// A type of 17 bits ignores the upper bits of a code.
+TEST(WideTypeTest, OnlyTheBitsOfTheTypeCount) {
+  const DataType type = RegisterType("wide_fixed17", 17, "(float)code",
+                                     "v > 0.0f ? v < 131071.0f ? (u32)v : 131071u : 0u");
+  EXPECT_EQ(ValueOf(type, 0xfffe0003), 3);
+}
+
+TEST(WideTypeTest, InvalidTypesAreErrors) {
+  const char* const to = "(float)(i32)code";
+  ExpectMessage([&] { RegisterType("wide_bad", 20, to, "v > 9.0f ? 0x100000u : 0u"); },
+                "gives the code 1048576 for");
+  // Without saturation, a code of a large number is that of a small one.
+  ExpectMessage([&] { RegisterType("wide_bad", 20, to, "as_u32(v) & 0xfffffu"); },
+                "it must be monotonic");
+  ExpectMessage([&] { RegisterType("wide_bad", 20, "value_of(code)", "0u"); },
+                "'wide_bad': its texts do not compile by");
+  const DataType type = CutFloat("wide_once", 20);
+  EXPECT_EQ(CutFloat("wide_once", 20), type);
+  ExpectMessage([&] { CutFloat("wide_once", 21); }, "'wide_once' exists and is another type");
+}
+
+// The program cache keeps the compiled functions.
+TEST(WideTypeTest, FunctionsAreCached) {
+  const char* const to = "(float)code * 0.125f";
+  const char* const from = "v > 0.0f ? v < 131071.0f ? (u32)(v * 8.0f) : 1048568u : 0u";
+  RegisterType("wide_cached_a", 20, to, from);
+  const Variable failing("CAFFE_CXX", "/bin/false");
+  const DataType second = RegisterType("wide_cached_b", 20, to, from);
+  EXPECT_EQ(CodeOf(second, 2.25f), 18u);
+  EXPECT_EQ(ValueOf(second, 18), 2.25f);
 }
 
 // Conversion on a device: all codes to float and back, and floats around every change of code.
@@ -214,6 +338,63 @@ TEST_P(TypeKernelTest, EveryFloatHasTheCodeOfTheTable) {
       ASSERT_EQ(code, wanted) << type.name() << " " << std::hex << bits[i];
     }
   }
+}
+
+// Types without a table: codes and floats across the whole range, on every device and level, with an
+// end that is shorter than a vector.
+TEST_P(TypeKernelTest, WideTypesHaveTheirFunctions) {
+  constexpr int64_t kCount = (1 << 16) + 5;
+  std::vector<uint32_t> words(kCount);
+  for (int64_t i = 0; i < kCount; ++i) words[i] = static_cast<uint32_t>(i * 65521 + i);
+  for (const DataType type : {CutFloat("wide_float24", 24), Posit32(), Fixed32()}) {
+    std::vector<float> values(kCount), found_values(kCount);
+    FunctionsOf(type).Values(words.data(), values.data(), kCount);
+    std::memcpy(found_values.data(), Run(GetParam(), type, words.data(), kFloat, kCount).data(),
+                4 * kCount);
+    std::vector<float> floats(kCount);
+    std::memcpy(floats.data(), words.data(), 4 * kCount);
+    std::vector<uint32_t> codes(kCount), found_codes(kCount);
+    FunctionsOf(type).Codes(floats.data(), codes.data(), kCount);
+    std::memcpy(found_codes.data(), Run(GetParam(), kFloat, words.data(), type, kCount).data(),
+                4 * kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      const bool nan = std::isnan(values[i]);
+      ASSERT_TRUE(nan ? std::isnan(found_values[i]) : found_values[i] == values[i])
+          << type.name() << " " << std::hex << words[i];
+      if (std::isnan(floats[i])) continue;  // a device may change its bits
+      ASSERT_EQ(found_codes[i], codes[i]) << type.name() << " " << floats[i];
+    }
+  }
+}
+
+// Every instruction level of the CPU has vector forms of its own.
+TEST(WideTypeTest, EveryLevelConverts) {
+  const std::string level = HostLevel();
+  const DataType type = CutFloat("wide_float24", 24);
+  Device* cpu = Runtime::Get().cpu();
+  for (const std::string& name : HostLevels()) {
+    SetHostLevel(name);
+    for (const int64_t count : {1, 7, 100}) {
+      std::vector<float> floats(count);
+      for (int64_t i = 0; i < count; ++i) floats[i] = 1.0f + static_cast<float>(i) / 37;
+      std::vector<uint32_t> codes(count);
+      FunctionsOf(type).Codes(floats.data(), codes.data(), count);
+      auto kernel = ProgramBuilder(cpu, "convert")
+                        .Types({kFloat, kFloat, type})
+                        .Body("quant/convert")
+                        .Build()
+                        ->CreateKernel("convert");
+      const DevicePtr x = cpu->Allocate(4 * count, "x"), y = cpu->Allocate(4 * count, "y");
+      cpu->Upload(x, floats.data(), 4 * count);
+      kernel->Launch(count, {count, x.ReadOnly(), y, 1.0, 1.0, 0.0, 0.0});
+      std::vector<uint32_t> found(count);
+      cpu->Download(found.data(), y, 4 * count);
+      EXPECT_EQ(found, codes) << name << ", " << count;
+      cpu->Free(x);
+      cpu->Free(y);
+    }
+  }
+  SetHostLevel(level);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TypeKernelTest, testing::ValuesIn(TestDevices()),

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
@@ -82,9 +84,11 @@ class Probe {
   LayerTester tester_;
 };
 
-// Types of a text in one and in two bytes, and one of a table.
+// Types of a text in one, two and four bytes, and one of a table.
 std::vector<DataType> Types() {
   return {DataTypeByName("fp8_e4m3"), DataTypeByName("float10"),
+          RegisterType("layers_float24", 24, "small_float_value(code, 8, 15, 1)",
+                       "small_float_code(v, 8, 15, 1)"),
           RegisterType("layers_fixed8", 8, [](uint32_t code) {
             return static_cast<float>(static_cast<int8_t>(code)) / 8;
           })};
@@ -99,19 +103,33 @@ std::vector<Device*> DevicesOf(DataType type) {
   return devices;
 }
 
+// The largest finite value.
+double Limit(DataType type) {
+  if (HasFunctions(type)) return std::numeric_limits<float>::max();
+  double limit = 0;
+  for (const float value : TableOf(type).values()) {
+    if (std::isfinite(value)) limit = std::max<double>(limit, value);
+  }
+  return limit;
+}
+
 // A value that was rounded to a type may have been rounded before, in a sum or an exponential that
 // the layer stores: two steps of the type around it.
 void ExpectRounded(const std::vector<Numbers>& actual, const std::vector<Numbers>& wanted,
                    DataType type, const std::string& what) {
   ASSERT_EQ(actual.size(), wanted.size()) << what;
-  const double relative = type.name() == "fp8_e4m3" ? 0.13 : type.name() == "float10" ? 0.07 : 0.02;
+  const bool fine = HasFunctions(type);
+  const double relative = type.name() == "fp8_e4m3"  ? 0.13
+                          : type.name() == "float10" ? 0.07
+                          : fine                     ? 1e-4
+                                                     : 0.02;
   // On devices a Deconvolution, and the gradient of a Convolution, adds columns of the type.
   const bool columns = what.find("onvolution") != std::string::npos;
-  const double absolute = columns ? 0.3 : type.name() == "layers_fixed8" ? 0.26 : 0.02;
-  double limit = 0;
-  for (const float value : TableOf(type).values()) {
-    if (std::isfinite(value)) limit = std::max<double>(limit, value);
-  }
+  const double absolute = fine                             ? 1e-4
+                          : columns                        ? 0.3
+                          : type.name() == "layers_fixed8" ? 0.26
+                                                           : 0.02;
+  const double limit = Limit(type);
   for (size_t a = 0; a < actual.size(); ++a) {
     ASSERT_EQ(actual[a].size(), wanted[a].size()) << what;
     for (size_t i = 0; i < actual[a].size(); ++i) {

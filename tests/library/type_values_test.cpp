@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
+#include "caffe/device/program_builder.hpp"
 #include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
 
@@ -31,6 +33,39 @@ TEST(TypeValuesTest, DevicesComputeTextsWithoutACompiler) {
   for (size_t i = 0; i < table.steps().size(); ++i) {
     EXPECT_EQ(table.steps()[i].bits, other.steps()[i].bits);
     EXPECT_EQ(table.steps()[i].code, other.steps()[i].code);
+  }
+}
+
+// Types without a table, too. The CPU cannot run nets in them.
+TEST(TypeValuesTest, DevicesComputeFunctionsWithoutACompiler) {
+  if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";
+  setenv("CAFFE_CXX", "/nonexistent/c++", 1);
+  const std::string comment = Concat(" /* ", getpid(), " */");
+  const DataType type =
+      RegisterType("float24_by_device", 24, "small_float_value(code, 8, 15, 1)" + comment,
+                   "small_float_code(v, 8, 15, 1)" + comment);
+  unsetenv("CAFFE_CXX");
+  const float values[] = {1, -2.5f, 1e-40f, 3.0001f};
+  uint32_t codes[4];
+  float back[4];
+  FunctionsOf(type).Codes(values, codes, 4);
+  FunctionsOf(type).Values(codes, back, 4);
+  EXPECT_EQ(codes[0], 0x3f8000u);
+  EXPECT_EQ(codes[1], 0xc02000u);
+  EXPECT_EQ(codes[2], 0x000117u);
+  EXPECT_EQ(codes[3], 0x404002u);
+  EXPECT_EQ(back[1], -2.5f);
+  EXPECT_EQ(FunctionsOf(type).host(), nullptr);
+  try {
+    ProgramBuilder(Runtime::Get().cpu(), "convert")
+        .Types({kFloat, kFloat, type})
+        .Body("quant/convert")
+        .Build()
+        ->CreateKernel("convert");
+    FAIL() << "the CPU has no functions to call";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'float24_by_device' has 24 bits"), std::string::npos)
+        << error.what();
   }
 }
 

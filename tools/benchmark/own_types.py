@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Nets in fp8, posit8 and float10.
+"""Nets in fp8, posit8, float10 and float24.
 
 --accuracy DATA classifies images of ImageNet by SqueezeNet in every type. --speed times nets of
 models/ in fp8_e4m3: as they are, whose kernels convert many elements at a time, and the float net
-with every element converted by itself after each layer. --casts counts the casts of these nets in two
-types. Without an option: --speed and --casts.
+with every element converted by itself after each layer. --whole times LeNet and SqueezeNet in types of one,
+two and four bytes, in turns with float. --casts counts the casts of these nets in two types. Without
+an option: --speed and --casts. float24 is a float without its lowest 8 bits.
 """
 import argparse
 import datetime
 import os
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -24,6 +26,9 @@ NETS = ('lenet/lenet', 'squeezenet/deploy', 'alexnet/deploy', 'googlenet/deploy'
         'mobilenet_v1/deploy', 'resnet50/deploy')
 TYPES = ('float', 'half', 'bfloat16', 'float10', 'fp8_e4m3', 'fp8_e5m2', 'posit8')
 TYPE = 'fp8_e4m3'
+WHOLE_NETS = ('lenet/lenet', 'squeezenet/deploy')
+WHOLE_TYPES = ('float', 'fp8_e4m3', 'float10', 'float24')
+BATCHES = (1, 10)
 SCALES = (1, 1 / 16)
 SCALED = ('fp8_e4m3', 'fp8_e5m2', 'posit8')
 ROUNDS = 5
@@ -37,6 +42,8 @@ def parse_arguments():
     parser.add_argument('--images', type=int, default=400, help='how many images (default: 400)')
     parser.add_argument('--types', nargs='*', default=TYPES)
     parser.add_argument('--speed', action='store_true')
+    parser.add_argument('--whole', action='store_true')
+    parser.add_argument('--rounds', type=int, default=15, help='of --whole (default: 15)')
     parser.add_argument('--casts', action='store_true')
     parser.add_argument('--nets', nargs='*', default=NETS)
     parser.add_argument('--device', default='cpu')
@@ -87,12 +94,12 @@ def accuracy(arguments):
     return lines
 
 
-def read(name):
+def read(name, batch=1):
     import caffe
     net = caffe.io.read_net(os.path.join(ROOT, 'models', name + '.prototxt'))
     for layer in net.layer:
         if layer.type == 'Input':
-            layer.input_param.shape[0].dim[0] = 1
+            layer.input_param.shape[0].dim[0] = batch
     return net
 
 
@@ -138,6 +145,40 @@ def speed(arguments):
         times = [best(wide.forward), best(narrow.forward), best(lambda: scalar_pass(wide))]
         lines.append('| %s | %.2f ms | %.2f ms | %.2f ms | %.1f |' % (
             name.split('/')[0], *times, times[2] / times[1]))
+    return lines
+
+
+def whole(arguments):
+    """Medians of forwards of whole nets. The types take turns, and so do the casts of a net whose
+    layers besides products are float."""
+    import caffe
+    kinds = [*[(name, None) for name in WHOLE_TYPES],
+             *[(name, narrow_products) for name in WHOLE_TYPES[1:]]]
+    lines = ['| net | batch | type | median | as float |', '|---|---:|---|---:|---:|']
+    for name in WHOLE_NETS:
+        for batch in BATCHES:
+            nets = []
+            for data_type, change in kinds:
+                model = read(name, batch)
+                if change:
+                    change(model, data_type)
+                else:
+                    model.data_type_name = data_type
+                caffe.set_random_seed(1)
+                nets.append(caffe.Net(model, caffe.TEST))
+                fill(nets[-1])
+                nets[-1].forward()
+            times = [[] for _ in nets]
+            for _ in range(arguments.rounds):
+                for net, found in zip(nets, times):
+                    start = time.perf_counter()
+                    net.forward()
+                    found.append(1000 * (time.perf_counter() - start))
+            for (data_type, change), found in zip(kinds, times):
+                ratio = statistics.median(mine / wide for mine, wide in zip(found, times[0]))
+                lines.append('| %s | %d | %s%s | %.2f ms | %.2f |' % (
+                    name.split('/')[0], batch, data_type, ', products only' if change else '',
+                    statistics.median(found), ratio))
     return lines
 
 
@@ -194,11 +235,11 @@ def wide_ends(model):
         layer.compute_data_type_name = 'float'
 
 
-def narrow_products(model):
+def narrow_products(model, data_type=TYPE):
     """Float everywhere but in the layers with weights, which compute in the narrow type."""
     for layer in model.layer:
         if layer.type in WEIGHTED:
-            layer.compute_data_type_name = TYPE
+            layer.compute_data_type_name = data_type
             layer.top_data_type_name = 'float'
 
 
@@ -224,13 +265,17 @@ def main():
     import caffe
     caffe.set_logging_disabled(True)
     caffe.set_device(arguments.device)
-    both = not (arguments.accuracy or arguments.speed or arguments.casts)
+    caffe.register_type('float24', 24, 'small_float_value(code, 8, 15, 1)',
+                        'small_float_code(v, 8, 15, 1)')
+    both = not (arguments.accuracy or arguments.speed or arguments.whole or arguments.casts)
     lines = ['%s, %s, %d processors, %s at %s' % (
         datetime.date.today(), processor(), os.cpu_count(), caffe.device().name, commit()), '']
     if arguments.accuracy:
         lines += accuracy(arguments) + ['']
     if arguments.speed or both:
         lines += speed(arguments) + [''] + conversions() + ['']
+    if arguments.whole:
+        lines += whole(arguments) + ['']
     if arguments.casts or both:
         lines += casts(arguments) + ['']
     write_report('\n'.join(lines), arguments.out)

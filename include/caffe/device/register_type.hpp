@@ -8,7 +8,8 @@
 
 namespace caffe {
 
-// Adds a type of the caller to the types of blobs: 2 to 16 bits in memory, arithmetic in float.
+// Adds a type of the caller to the types of blobs: 2 to 32 bits, stored in 1, 2 or 4 bytes, with
+// arithmetic in float.
 //
 //   RegisterType("fp6", 6, "small_float_value(code, 3, 2, 0)", "small_float_code(v, 3, 2, 0)");
 //
@@ -25,6 +26,10 @@ namespace caffe {
 // compiler or, without one, by an OpenCL or CUDA device; the program cache keeps the result. The
 // variable CAFFE_CXX names another compiler.
 //
+// With more than 16 bits there is no table: kernels on the CPU call what the compiler made of the
+// texts, so that the CPU needs a compiler, or a program cache that has its result. Values are
+// floats: to_float rounds what has more than 24 significant bits.
+//
 // `from_float` must be monotonic, and it must give a code for every float, NaN and infinities, too.
 // The type exists until the process ends. Registering it again with the same bits and texts returns
 // the same type.
@@ -35,8 +40,8 @@ namespace caffe {
 DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
                       const std::string& from_float);
 
-// The same from functions, which are called for every code and for about 200,000 floats; their
-// exceptions are passed on. Without `from_float`, floats are rounded to the nearest value, and of
+// The same from functions, for at most 16 bits: they are called for every code and for about 200,000
+// floats; their exceptions are passed on. Without `from_float`, floats are rounded to the nearest value, and of
 // two that are equally near to the one whose code is even; see ValueTable::Nearest. Devices read
 // tables; those of types with more than 12 bits do not fit into the memory for constants of OpenCL
 // devices other than processors.

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/type_registry.hpp"
 #include "caffe/core/value_table.hpp"
 #include "ready_types.hpp"
@@ -19,7 +20,7 @@ namespace {
 constexpr int kCustomProto = 9;  // CAFFE_CUSTOM in caffe.proto
 
 TypeInfo Completed(TypeInfo info) {
-  info.bytes = info.bits <= 8 ? 1 : 2;
+  info.bytes = info.bits <= 8 ? 1 : info.bits <= 16 ? 2 : 4;
   info.word = "custom_" + info.name;
   info.proto = kCustomProto;
   info.accumulator = info.scale = "float";
@@ -38,9 +39,9 @@ class Table {
              {"quant16", "q16", TypeKind::kQuantized, 4, 2, 0, 65535, "i64", "Requant"},
              {"bfloat16", "bf16", TypeKind::kFloat, 8, 2, 0, 0, "float", "float"},
          }) {
-      Add(info);
+      Add(info, nullptr);
     }
-    for (TypeInfo& info : ReadyTypes()) Add(Completed(std::move(info)));
+    for (TypeInfo& info : ReadyTypes()) Add(Completed(std::move(info)), nullptr);
   }
   int size() const { return size_.load(std::memory_order_acquire); }
   const TypeInfo& operator[](int id) const { return *infos_[id]; }
@@ -48,8 +49,9 @@ class Table {
     std::call_once(made_[id], [&] { values_[id] = infos_[id]->make_table(); });
     return *values_[id];
   }
+  const TypeFunctions& Functions(int id) const { return *functions_[id]; }
   // Gives the id.
-  int Add(TypeInfo info) {
+  int Add(TypeInfo info, std::shared_ptr<const TypeFunctions> functions) {
     const std::lock_guard lock(mutex_);
     const int id = size_.load(std::memory_order_relaxed);
     for (int other = 0; other < id; ++other) {
@@ -59,6 +61,7 @@ class Table {
     CAFFE_CHECK(id < kMost, "cannot add data type '", info.name, "': there are ", kMost,
                 " types already");
     infos_[id] = std::make_unique<const TypeInfo>(std::move(info));
+    functions_[id] = std::move(functions);
     size_.store(id + 1, std::memory_order_release);
     return id;
   }
@@ -68,6 +71,7 @@ class Table {
   std::array<std::unique_ptr<const TypeInfo>, kMost> infos_;
   std::array<std::once_flag, kMost> made_;
   std::array<std::unique_ptr<const ValueTable>, kMost> values_;
+  std::array<std::shared_ptr<const TypeFunctions>, kMost> functions_;  // of types without a table
   std::atomic<int> size_{0};
   std::mutex mutex_;
 };
@@ -101,8 +105,15 @@ float RoundToOdd(double value) {
 }
 
 // From a type of a user to double, or from double to such a type.
-void ConvertFromCustom(const TypeInfo& info, const ValueTable& table, const void* source,
-                       double* target, size_t count) {
+void ConvertFromCustom(DataType type, const void* source, double* target, size_t count) {
+  const TypeInfo& info = type.info();
+  if (HasFunctions(type)) {
+    std::vector<float> values(count);
+    FunctionsOf(type).Values(static_cast<const uint32_t*>(source), values.data(), count);
+    std::copy(values.begin(), values.end(), target);
+    return;
+  }
+  const ValueTable& table = TableOf(type);
   const auto* bytes = static_cast<const uint8_t*>(source);
   const auto* words = static_cast<const uint16_t*>(source);
   for (size_t i = 0; i < count; ++i) {
@@ -110,8 +121,15 @@ void ConvertFromCustom(const TypeInfo& info, const ValueTable& table, const void
   }
 }
 
-void ConvertToCustom(const TypeInfo& info, const ValueTable& table, const double* source,
-                     void* target, size_t count) {
+void ConvertToCustom(DataType type, const double* source, void* target, size_t count) {
+  const TypeInfo& info = type.info();
+  if (HasFunctions(type)) {
+    std::vector<float> values(count);
+    std::transform(source, source + count, values.begin(), RoundToOdd);
+    FunctionsOf(type).Codes(values.data(), static_cast<uint32_t*>(target), count);
+    return;
+  }
+  const ValueTable& table = TableOf(type);
   auto* bytes = static_cast<uint8_t*>(target);
   auto* words = static_cast<uint16_t*>(target);
   for (size_t i = 0; i < count; ++i) {
@@ -190,19 +208,31 @@ void CheckTypeName(const std::string& name) {
               "': a name has letters, digits and _ and does not begin with a digit");
 }
 
-DataType AddDataType(TypeInfo info) {
+DataType AddDataType(TypeInfo info, std::shared_ptr<const TypeFunctions> functions) {
   CheckTypeName(info.name);
   CAFFE_CHECK(info.kind == TypeKind::kCustom, "data type '", info.name,
               "': types that are added are of kind kCustom");
-  CAFFE_CHECK(info.bits >= 2 && info.bits <= 16, "data type '", info.name,
-              "': a type has 2 to 16 bits, not ", info.bits);
-  CAFFE_CHECK(info.to_float.empty() == info.from_float.empty() && info.make_table, "data type '",
-              info.name, "': needs both texts or none, and a table");
-  return DataType(Infos().Add(Completed(std::move(info))));
+  CAFFE_CHECK(info.bits >= 2 && info.bits <= kMostTypeBits, "data type '", info.name,
+              "': a type has 2 to ", kMostTypeBits, " bits, not ", info.bits);
+  CAFFE_CHECK(info.to_float.empty() == info.from_float.empty(), "data type '", info.name,
+              "': needs both texts or none");
+  const bool table = info.bits <= kMostTableBits;
+  CAFFE_CHECK(table == static_cast<bool>(info.make_table) && table == !functions &&
+                  (table || !info.to_float.empty()),
+              "data type '", info.name, "': needs a table for at most ", kMostTableBits,
+              " bits, otherwise texts and functions");
+  return DataType(Infos().Add(Completed(std::move(info)), std::move(functions)));
+}
+
+const TypeFunctions& FunctionsOf(DataType type) {
+  CAFFE_CHECK(type.is_custom() && HasFunctions(type), "data type ", type.name(),
+              " is not a type of functions");
+  return Infos().Functions(type.id());
 }
 
 const ValueTable& TableOf(DataType type) {
-  CAFFE_CHECK(type.is_custom(), "data type ", type.name(), " has no table of values");
+  CAFFE_CHECK(type.is_custom() && !HasFunctions(type), "data type ", type.name(),
+              " has no table of values");
   return Infos().Values(type.id());
 }
 
@@ -221,12 +251,12 @@ void ConvertElements(DataType from, const void* source, DataType to, void* targe
   if (from.is_custom() || to.is_custom()) {
     std::vector<double> values(count);
     if (from.is_custom()) {
-      ConvertFromCustom(from.info(), TableOf(from), source, values.data(), count);
+      ConvertFromCustom(from, source, values.data(), count);
     } else {
       ConvertElements(from, source, kDouble, values.data(), count);
     }
     if (!to.is_custom()) return ConvertElements(kDouble, values.data(), to, target, count);
-    return ConvertToCustom(to.info(), TableOf(to), values.data(), target, count);
+    return ConvertToCustom(to, values.data(), target, count);
   }
   bool done = false;
   if (from == kDouble && to == kHalf) {

@@ -75,15 +75,17 @@ std::string CustomFunctions(const TypeInfo& info, std::set<std::string>* include
                          info.from_float);
 }
 
+std::string CodeMask(const TypeInfo& info) { return Concat(0xffffffffu >> (32 - info.bits), "u"); }
+
 std::string CustomTypeText(DataType type, int64_t constant_bytes, std::set<std::string>* included) {
   const TypeInfo& info = type.info();
   std::string text = info.to_float.empty() ? TableFunctions(type, constant_bytes)
                                            : CustomFunctions(info, included);
   std::string body = KernelText("types/custom");
   body = Replaced(body, "NAME", info.word);
-  body = Replaced(body, "CODE", info.bytes == 1 ? "u8" : "u16");
+  body = Replaced(body, "CODE", info.bytes == 1 ? "u8" : info.bytes == 2 ? "u16" : "u32");
   body = Replaced(body, "BYTES", std::to_string(info.bytes));
-  body = Replaced(body, "MASK", Concat((1u << info.bits) - 1, "u"));
+  body = Replaced(body, "MASK", CodeMask(info));
   return text + "#line 1 \"kernels/types/custom.h\"\n" + body + "\n";
 }
 

@@ -11,6 +11,9 @@ namespace caffe {
 // texts. Also includes the files of types/ that the texts call functions of.
 std::string CustomFunctions(const TypeInfo& info, std::set<std::string>* included);
 
+// The bits of a code, for the dialect: 0xffffffu.
+std::string CodeMask(const TypeInfo& info);
+
 // The whole type for OpenCL and CUDA: its functions, of texts or of its table, and types/custom. At
 // most `constant_bytes` of tables, or it throws and recommends texts; 0 means no limit.
 std::string CustomTypeText(DataType type, int64_t constant_bytes, std::set<std::string>* included);

@@ -1,6 +1,10 @@
 #include "caffe/device/register_type.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -23,8 +27,8 @@ struct Values {
 };
 
 void CheckBits(const std::string& name, int bits) {
-  CAFFE_CHECK(bits >= 2 && bits <= 16, "data type '", name, "': a type has 2 to 16 bits, not ",
-              bits);
+  CAFFE_CHECK(bits >= 2 && bits <= kMostTypeBits, "data type '", name, "': a type has 2 to ",
+              kMostTypeBits, " bits, not ", bits);
 }
 
 // An encoder of known steps.
@@ -78,14 +82,14 @@ std::shared_ptr<const ValueTable> Evaluate(const TypeInfo& info) {
                                           EncoderOf(known->steps));
     }
   }
-  const auto evaluator = TypeEvaluator::Make(info);
+  const auto functions = CompileType(info);
   std::vector<uint32_t> codes(size_t{1} << info.bits);
   for (uint32_t code = 0; code < codes.size(); ++code) codes[code] = code;
   std::vector<float> values(codes.size());
-  evaluator->Values(codes.data(), values.data(), codes.size());
+  functions->Values(codes.data(), values.data(), codes.size());
   auto table = std::make_shared<ValueTable>(info.name, info.bits, values,
                                             [&](const float* floats, uint32_t* to, size_t count) {
-                                              evaluator->Codes(floats, to, count);
+                                              functions->Codes(floats, to, count);
                                             });
   ProgramCache::Entry entry;
   entry.binary = Pack({table->values(), table->steps()});
@@ -95,6 +99,43 @@ std::shared_ptr<const ValueTable> Evaluate(const TypeInfo& info) {
 
 bool SameTable(const ValueTable& a, const ValueTable& b) {
   return Pack({a.values(), a.steps()}) == Pack({b.values(), b.steps()});
+}
+
+// Floats of every size, with infinities, in the order of their values, and NaN at the end.
+std::vector<float> Probes() {
+  std::vector<float> probes;
+  uint32_t random = 12345;
+  for (uint32_t row = 0; row <= 0x7f80; ++row) {
+    random = random * 1664525u + 1013904223u;
+    for (const uint32_t low : {0u, random >> 17, random >> 16, 0xffffu}) {
+      const float size = std::bit_cast<float>(row << 16 | (row == 0x7f80 ? 0 : low));
+      probes.insert(probes.end(), {-size, size});
+    }
+  }
+  std::sort(probes.begin(), probes.end());
+  probes.push_back(std::numeric_limits<float>::quiet_NaN());
+  return probes;
+}
+
+// What a table would refuse, tested by samples: codes of more bits, and rounding that is not
+// monotonic.
+void CheckFunctions(const TypeInfo& info, const TypeFunctions& functions) {
+  const std::vector<float> probes = Probes();
+  std::vector<uint32_t> codes(probes.size());
+  std::vector<float> values(probes.size());
+  functions.Codes(probes.data(), codes.data(), probes.size());
+  functions.Values(codes.data(), values.data(), probes.size());
+  size_t last = 0;  // of those that are not NaN
+  for (size_t i = 0; i < probes.size(); ++i) {
+    CAFFE_CHECK((codes[i] & ~(0xffffffffu >> (32 - info.bits))) == 0, "data type '", info.name,
+                "': from_float gives the code ", codes[i], " for ", probes[i],
+                ", but the type has ", info.bits, " bits");
+    if (std::isnan(probes[i]) || std::isnan(values[i])) continue;
+    CAFFE_CHECK(std::isnan(values[last]) || values[last] <= values[i], "data type '", info.name,
+                "': from_float rounds ", probes[last], " to ", values[last], " and ", probes[i],
+                " to ", values[i], "; it must be monotonic");
+    last = i;
+  }
 }
 
 // A type of this name that is equal; throws if it is another one.
@@ -143,7 +184,10 @@ DataType RegisterType(const std::string& name, int bits, const std::string& to_f
   info.from_float = from_float;
   const std::lock_guard lock(Registering());
   if (const auto known = Registered(info, nullptr)) return *known;
-  return Add(info, Evaluate(info));
+  if (bits <= kMostTableBits) return Add(info, Evaluate(info));
+  std::shared_ptr<const TypeFunctions> functions = CompileType(info);
+  CheckFunctions(info, *functions);
+  return AddDataType(info, functions);
 }
 
 DataType RegisterType(const std::string& name, int bits,
@@ -153,6 +197,10 @@ DataType RegisterType(const std::string& name, int bits,
   CheckTypeName(name);
   CheckBits(name, bits);
   CAFFE_CHECK(to_float, "data type '", name, "': needs a function to_float");
+  CAFFE_CHECK(bits <= kMostTableBits, "data type '", name,
+              "': functions are called for every code, ",
+              "so that a type of functions has at most ", kMostTableBits, " bits, not ", bits,
+              "; give to_float and from_float as texts in C, which devices compile");
   std::vector<float> values;
   for (uint32_t code = 0; code < 1u << bits; ++code) values.push_back(to_float(code));
   const auto encoder = [&](const float* floats, uint32_t* codes, size_t count) {

@@ -9,16 +9,20 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <vector>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/device/cpu/host_type.h"
 #include "caffe/device/device.hpp"
 #include "caffe/device/dynamic_library.hpp"
 #include "caffe/device/kernel_text.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "custom_type.hpp"
 
@@ -39,7 +43,7 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 #define GLOBAL
-#define DEVICE_FN static inline
+#define DEVICE_FN static inline __attribute__((always_inline, unused))
 #define AT(p, i) (i)
 #define SQRT_F32(v) __builtin_sqrtf(v)
 #define EXP_F64(v) __builtin_exp(v)
@@ -52,6 +56,35 @@ static inline float as_f32(u32 v) { float f; __builtin_memcpy(&f, &v, 4); return
 static inline u32 as_u32(float v) { u32 b; __builtin_memcpy(&b, &v, 4); return b; }
 )";
 
+// What follows the type's functions. Kernels call HostTypeFunctions; see kernels/types/functions.h.
+constexpr char kFunctions[] = R"(
+extern "C" void caffe_type_values(const u32* codes, float* values, u64 n) {
+  _Pragma("omp simd") for (u64 i = 0; i < n; ++i) values[i] = TO_FLOAT(codes[i] & MASK);
+}
+extern "C" void caffe_type_codes(const float* values, u32* codes, u64 n) {
+  _Pragma("omp simd") for (u64 i = 0; i < n; ++i) codes[i] = FROM_FLOAT(values[i]);
+}
+static float Value(u32 code) { return TO_FLOAT(code & MASK); }
+static u32 Code(float value) { return FROM_FLOAT(value); }
+template <int kCount> static void Values(const u32* __restrict codes, float* __restrict values) {
+  _Pragma("omp simd") for (i32 i = 0; i < kCount; ++i) values[i] = TO_FLOAT(codes[i] & MASK);
+}
+template <int kCount> static void Codes(const float* __restrict values, u32* __restrict codes) {
+  _Pragma("omp simd") for (i32 i = 0; i < kCount; ++i) codes[i] = FROM_FLOAT(values[i]);
+}
+struct Functions {
+  float (*value)(u32);
+  u32 (*code)(float);
+  void (*values[3])(const u32*, float*);
+  void (*codes[3])(const float*, u32*);
+};
+extern "C" const Functions* caffe_type_functions() {
+  static const Functions functions = {Value, Code, {Values<4>, Values<8>, Values<16>},
+                                      {Codes<4>, Codes<8>, Codes<16>}};
+  return &functions;
+}
+)";
+
 std::string HostText(const TypeInfo& info) {
   std::set<std::string> included;
   std::string text = kPrelude;
@@ -59,14 +92,36 @@ std::string HostText(const TypeInfo& info) {
     text += KernelTextWithIncludes(part, &included);
   }
   text += CustomFunctions(info, &included);
-  return text +
-         Concat(
-             "extern \"C\" void caffe_type_values(const u32* codes, float* values, u64 n) {\n"
-             "  for (u64 i = 0; i < n; ++i) values[i] = to_float_",
-             info.word,
-             "(codes[i]);\n}\nextern \"C\" void caffe_type_codes(const float* values, "
-             "u32* codes, u64 n) {\n  for (u64 i = 0; i < n; ++i) codes[i] = from_float_",
-             info.word, "(values[i]);\n}\n");
+  text += Concat("#define TO_FLOAT to_float_", info.word, "\n#define FROM_FLOAT from_float_",
+                 info.word, "\n#define MASK ", CodeMask(info), "\n");
+  return text + kFunctions;
+}
+
+// Instructions of the level whose host kernels call the functions. Results do not depend on it.
+std::vector<std::string> LevelOptions() {
+  const std::string& level = HostLevel();
+  if (level == "v2") return {"-msse4.2"};
+  if (level == "v3") return {"-mavx2"};
+  if (level == "v4") {
+    return {"-mavx512f",  "-mavx512bw", "-mavx512cd",
+            "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512"};
+  }
+  return {};
+}
+
+std::vector<std::string> Options() {
+  std::vector<std::string> options{"-std=c++11",
+                                   "-O3",
+                                   "-fopenmp-simd",
+                                   "-ffp-contract=off",
+                                   "-fno-trapping-math",
+                                   "-fno-math-errno",
+                                   "-fPIC",
+                                   "-shared",
+                                   "-w"};
+  const std::vector<std::string> level = LevelOptions();
+  options.insert(options.end(), level.begin(), level.end());
+  return options;
 }
 
 // A folder that is removed with its files.
@@ -126,46 +181,83 @@ std::vector<std::string> Compilers() {
   return {"c++", "g++", "clang++"};
 }
 
-class CompiledEvaluator final : public TypeEvaluator {
+class CompiledFunctions final : public TypeFunctions {
  public:
-  CompiledEvaluator(const DynamicLibrary& library, const std::string& compiler)
+  CompiledFunctions(const DynamicLibrary& library, const std::string& what)
       : values_(reinterpret_cast<Values_>(library.Symbol("caffe_type_values"))),
         codes_(reinterpret_cast<Codes_>(library.Symbol("caffe_type_codes"))) {
-    CAFFE_CHECK(values_ && codes_, compiler, " made a library without functions");
+    const auto host = reinterpret_cast<Host_>(library.Symbol("caffe_type_functions"));
+    CAFFE_CHECK(values_ && codes_ && host, what, " is a library without functions");
+    host_ = host();
   }
-  void Values(const uint32_t* codes, float* values, size_t count) override {
+  void Values(const uint32_t* codes, float* values, size_t count) const override {
     values_(codes, values, count);
   }
-  void Codes(const float* values, uint32_t* codes, size_t count) override {
+  void Codes(const float* values, uint32_t* codes, size_t count) const override {
     codes_(values, codes, count);
   }
+  const HostTypeFunctions* host() const override { return host_; }
 
  private:
   using Values_ = void (*)(const uint32_t*, float*, unsigned long long);
   using Codes_ = void (*)(const float*, uint32_t*, unsigned long long);
+  using Host_ = const HostTypeFunctions* (*)();
   Values_ values_;
   Codes_ codes_;
+  const HostTypeFunctions* host_;
 };
 
-// Null without a compiler.
-std::unique_ptr<TypeEvaluator> Compile(const TypeInfo& info) {
+// The shared library that a compiler makes of the texts; nothing without a compiler.
+std::optional<std::string> CompileLibrary(const TypeInfo& info) {
   const TemporaryFolder folder;
   const fs::path source = folder / "type.cpp", library = folder / "type.so", log = folder / "log";
   std::ofstream(source) << HostText(info);
   for (const std::string& compiler : Compilers()) {
-    const int status = Run({compiler, "-std=c++11", "-O2", "-ffp-contract=off", "-fPIC", "-shared",
-                            "-w", "-o", library.string(), source.string()},
-                           log);
+    std::vector<std::string> command = Options();
+    command.insert(command.begin(), compiler);
+    command.insert(command.end(), {"-o", library.string(), source.string()});
+    const int status = Run(command, log);
     if (status < 0) continue;
     CAFFE_CHECK(status == 0, "data type '", info.name, "': its texts do not compile by ", compiler,
                 ":\n", Contents(log));
-    std::string why;
-    const auto opened = DynamicLibrary::Open({library.string()}, &why);
-    CAFFE_CHECK(opened, "data type '", info.name, "': cannot load what ", compiler,
-                " made of its texts: ", why);
-    return std::make_unique<CompiledEvaluator>(*opened, compiler);
+    return Contents(library);
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+std::unique_ptr<TypeFunctions> Load(const std::string& library, const std::string& name) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "type.so";
+  std::ofstream(path, std::ios::binary) << library;
+  std::string why;
+  const auto opened = DynamicLibrary::Open({path.string()}, &why);
+  CAFFE_CHECK(opened, "data type '", name,
+              "': cannot load what a compiler made of its texts: ", why);
+  return std::make_unique<CompiledFunctions>(*opened, "what a compiler made of data type " + name);
+}
+
+// From the program cache or from the compiler; null without either. Of a type with a table the cache
+// has the table.
+std::unique_ptr<TypeFunctions> Compiled(const TypeInfo& info) {
+  ProgramCache& cache = Runtime::Get().program_cache();
+  TypeInfo nameless = info;
+  nameless.name = nameless.word = "type";
+  std::string options;
+  for (const std::string& option : Options()) options += option + " ";
+  const std::string key = CacheKey({HostText(nameless), options, "cpu", "type functions 1"});
+  const bool cached = info.bits > kMostTableBits;
+  if (const auto found = cached ? cache.Find(key) : std::nullopt) {
+    return Load(found->binary, info.name);
+  }
+  const auto library = CompileLibrary(info);
+  if (!library) return nullptr;
+  auto functions = Load(*library, info.name);
+  if (cached) {
+    ProgramCache::Entry entry;
+    entry.binary = *library;
+    cache.Store(key, "cpu", "type " + info.name, entry);
+  }
+  return functions;
 }
 
 struct Array {
@@ -177,12 +269,13 @@ struct Array {
   DevicePtr pointer;
 };
 
-class DeviceEvaluator final : public TypeEvaluator {
+class DeviceFunctions final : public TypeFunctions {
  public:
-  DeviceEvaluator(Device* device, const TypeInfo& info) : device_(device) {
+  DeviceFunctions(Device* device, const TypeInfo& info) : device_(device) {
     std::set<std::string> included;
     ProgramText text = ProgramBuilder(device, "type " + info.name)
-                           .Define("TO_FLOAT(code)", "to_float_" + info.word + "(code)")
+                           .Define("TO_FLOAT(code)", Concat("to_float_", info.word, "((code) & ",
+                                                            CodeMask(info), ")"))
                            .Define("FROM_FLOAT(v)", "from_float_" + info.word + "(v)")
                            .Body("quant/type_values")
                            .Text();
@@ -193,17 +286,18 @@ class DeviceEvaluator final : public TypeEvaluator {
     values_ = program->CreateKernel("type_values");
     codes_ = program->CreateKernel("type_codes");
   }
-  void Values(const uint32_t* codes, float* values, size_t count) override {
+  void Values(const uint32_t* codes, float* values, size_t count) const override {
     Launch(values_.get(), codes, values, count);
   }
-  void Codes(const float* values, uint32_t* codes, size_t count) override {
+  void Codes(const float* values, uint32_t* codes, size_t count) const override {
     Launch(codes_.get(), values, codes, count);
   }
 
  private:
-  void Launch(Kernel* kernel, const void* source, void* target, size_t count) {
+  void Launch(Kernel* kernel, const void* source, void* target, size_t count) const {
     const auto n = static_cast<int64_t>(count);
     if (n == 0) return;
+    const std::lock_guard lock(mutex_);
     const Array from(device_, 4 * n), to(device_, 4 * n);
     device_->Upload(from.pointer, source, 4 * n);
     kernel->Launch(n, {n, from.pointer.ReadOnly(), to.pointer});
@@ -212,18 +306,20 @@ class DeviceEvaluator final : public TypeEvaluator {
 
   Device* device_;
   std::unique_ptr<Kernel> values_, codes_;
+  mutable std::mutex mutex_;
 };
 
 }  // namespace
 
-std::unique_ptr<TypeEvaluator> TypeEvaluator::Make(const TypeInfo& info) {
-  if (auto compiled = Compile(info)) return compiled;
+std::unique_ptr<TypeFunctions> CompileType(const TypeInfo& info) {
+  if (auto compiled = Compiled(info)) return compiled;
   for (Device* device : Runtime::Get().devices()) {
-    return std::make_unique<DeviceEvaluator>(device, info);
+    return std::make_unique<DeviceFunctions>(device, info);
   }
   CAFFE_THROW("data type '", info.name, "': its texts need a C++ compiler (", Compilers()[0],
-              ") or an OpenCL or CUDA device; there is none. caffe.register_type also takes ",
-              "functions of Python, and RegisterType those of C++");
+              ") or an OpenCL or CUDA device; there is none. With at most ", kMostTableBits,
+              " bits, caffe.register_type also takes functions of Python, and RegisterType those ",
+              "of C++");
 }
 
 }  // namespace caffe

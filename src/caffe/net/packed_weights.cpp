@@ -25,13 +25,14 @@ bool TakesStored(const LayerBase& layer, int parameter, const PackedParameter& p
   return packed.symmetric() && (ranges == 1 || by_channel);
 }
 
-// The bits of a value: of its significand, or of its code.
+// The bits of a value: of its significand, or of its code. A wide type of a user may have as many
+// bits as float, but it has another precision.
 int Bits(DataType type) {
   if (type == kDouble) return 53;
   if (type == kFloat) return 24;
   if (type == kHalf) return 11;
   if (type == kBfloat16) return 8;
-  return static_cast<int>(8 * type.bytes());
+  return type.is_custom() ? type.info().bits : static_cast<int>(8 * type.bytes());
 }
 
 // Empty if nothing is lost.
@@ -42,7 +43,8 @@ std::string Loss(DataType stored, DataType compute) {
   }
   const std::string codes =
       stored.is_quantized() ? Concat("the values of codes of ", Bits(stored), " bits") : "";
-  if (Bits(compute) >= Bits(stored)) return codes;
+  const bool rounds = compute.is_custom() && compute != stored;
+  if (!rounds && Bits(compute) >= Bits(stored)) return codes;
   return Concat(codes, codes.empty() ? "" : ", ", "rounded to ", Bits(compute), " bits");
 }
 

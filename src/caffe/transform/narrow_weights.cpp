@@ -1,8 +1,11 @@
 // The passes round and quantize_weights.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/net/net.hpp"
@@ -26,11 +29,34 @@ void Store(DataType type, std::string bytes, BlobProto* blob) {
   if (type.is_custom()) blob->set_data_type_name(type.name());
 }
 
+// What a float becomes in a type without a table.
+float Rounded(const TypeFunctions& functions, float value) {
+  uint32_t code;
+  functions.Codes(&value, &code, 1);
+  functions.Values(&code, &value, 1);
+  return value;
+}
+
+// The largest finite value: what the largest float becomes that does not become infinity or NaN.
+double LargestValue(const TypeFunctions& functions) {
+  uint32_t low = 0, high = std::bit_cast<uint32_t>(std::numeric_limits<float>::max());
+  while (low < high) {
+    const uint32_t middle = high - (high - low) / 2;
+    if (std::isfinite(Rounded(functions, std::bit_cast<float>(middle)))) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return Rounded(functions, std::bit_cast<float>(low));
+}
+
 // The largest number that is stored without an overflow.
 double LargestRounded(DataType type) {
   // Half rounds to infinity from 65520 on.
   if (type == kHalf) return std::nextafter(65520, 0);
   if (type == kBfloat16) return std::nextafter(0x1.ffp127, 0);
+  if (HasFunctions(type)) return LargestValue(FunctionsOf(type));
   double largest = 0;
   for (const float value : TableOf(type).values()) {
     if (std::isfinite(value)) largest = std::max<double>(largest, std::abs(value));

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/cpu/host_entry.h"
@@ -121,20 +122,28 @@ class CpuStream final : public Stream {
   void DoWaitFor(Event&) override {}
 };
 
-// The word of host kernels. Types of users are compiled by their size: kernels/types/table.h.
+// The word of host kernels. Types of users are compiled by their size: kernels/types/table.h and
+// functions.h.
 std::string HostWord(DataType type) {
   if (!type.is_custom()) return type.word();
-  return type.bytes() == 1 ? "c8" : "c16";
+  return HasFunctions(type) ? "c32" : type.bytes() == 1 ? "c8" : "c16";
 }
 
-// The tables of the type of an array; null if it is not a user's type.
-const uint32_t* HostTable(const KernelParameter& parameter, const TypeTriple& types) {
+// The tables, or the functions, of the type of an array; null if it is not a user's type.
+const void* HostTable(const KernelParameter& parameter, const TypeTriple& types) {
   const std::string& name = parameter.type;
   const DataType type = name == "Dtype"    ? types.compute
                         : name == "MItype" ? types.in
                         : name == "MOtype" ? types.out
                                            : kFloat;
-  return type.is_custom() ? TableOf(type).host_words() : nullptr;
+  if (!type.is_custom()) return nullptr;
+  if (!HasFunctions(type)) return TableOf(type).host_words();
+  const HostTypeFunctions* functions = FunctionsOf(type).host();
+  CAFFE_CHECK(
+      functions, "cpu: data type '", type.name(), "' has ", type.info().bits,
+      " bits, so that the CPU needs its functions compiled, and there was no C++ compiler; ",
+      "install one, or set CAFFE_CXX, or use another device");
+  return functions;
 }
 
 class CpuKernel final : public Kernel {
@@ -142,7 +151,7 @@ class CpuKernel final : public Kernel {
   CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types,
             const HostKernelEntry* entry)
       : Kernel(device, std::move(signature), types), entry_(entry) {
-    // Each parameter has two slots: a scalar or an address, and a zero point or a table.
+    // Each parameter has two slots: a scalar or an address, and a zero point, a table or functions.
     values_.resize(2 * signature_.parameters.size());
     for (size_t i = 0; i < signature_.parameters.size(); ++i) {
       const KernelParameter& parameter = signature_.parameters[i];
@@ -201,8 +210,8 @@ class CpuKernel final : public Kernel {
 
  private:
   const HostKernelEntry* entry_;
-  std::vector<ScalarKind> scalars_;      // by parameter; not read for pointers
-  std::vector<const uint32_t*> tables_;  // by parameter; of arrays of a user's type, else null
+  std::vector<ScalarKind> scalars_;  // by parameter; not read for pointers
+  std::vector<const void*> tables_;  // by parameter; of arrays of a user's type, else null
   std::vector<int64_t> values_;
   std::vector<void*> pointers_;  // into values_
 };

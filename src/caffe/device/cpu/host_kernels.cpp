@@ -1,6 +1,7 @@
 // All host kernels of one folder of kernels/ for one instruction level. Compiled by generated files
 // that define CAFFE_HOST_LIST; see cmake/kernels.cmake.
 #include "caffe/device/cpu/host_entry.h"
+#include "caffe/device/cpu/host_type.h"
 // Each file needs the ones before it.
 // clang-format off
 #include "dialect/host.h"
@@ -20,6 +21,7 @@ namespace {
 #include "types/i32.h"
 #include "types/i64.h"
 #include "types/table.h"
+#include "types/functions.h"
 // clang-format on
 
 // Calls F with arguments from an array of pointers.

@@ -198,8 +198,8 @@ class RowWalker {
 };
 
 // Each thread computes whole images: it turns blocks of output rows into columns that stay in its
-// cache and multiplies them, writing NCHW directly. T is float or double; half kinds are widened to
-// float image by image.
+// cache and multiplies them, writing NCHW directly. T is float or double; half kinds and types of
+// users are widened to float image by image.
 template <class T> class HostConvOp final : public ConvOp {
  public:
   HostConvOp(Device* device, const ConvDescriptor& d, const HostGemms& gemms)
@@ -211,8 +211,8 @@ template <class T> class HostConvOp final : public ConvOp {
         rows_(d.geometry),
         pointwise_(d.geometry.pointwise()),
         padded_(rows_.padded() != d.geometry.input_count()),
-        narrow_in_(d.in.bytes() != sizeof(T)),
-        narrow_out_(d.out.bytes() != sizeof(T)),
+        narrow_in_(d.in != DataTypeOf<T>::value),
+        narrow_out_(d.out != DataTypeOf<T>::value),
         in_(d.geometry.input_count()),
         out_(d.geometry.output_count()),
         depth_(d.in_channels / d.group * d.geometry.kernel_count()),
@@ -470,7 +470,7 @@ template <class T> class HostConvOp final : public ConvOp {
   // Image i of an array of images of `size` elements; a narrow one is widened into `room`.
   const T* Image(Thread& thread, DevicePtr images, int64_t i, int64_t size, DataType type,
                  T* room) {
-    if (type.bytes() == sizeof(T)) return At<T>(images) + i * size;
+    if (type == DataTypeOf<T>::value) return At<T>(images) + i * size;
     thread.widen->Launch(LaunchRange(1, size),
                          {1, size, size, size,
                           images + i * size * static_cast<int64_t>(type.bytes()), Pointer(room)});
