@@ -26,12 +26,12 @@ struct TypeInfo {
   int code_min = 0, code_max = 0;  // of the codes of a quantized type
   std::string accumulator;         // C type of Acctype in kernels: float, double, i32, i64
   std::string scale;               // C type of Scaletype: float, double, Requant
-  // A type of kind kCustom: values of `bits` bits in 1 or 2 bytes, with arithmetic in float.
+  // A type of kind kCustom: values of `bits` bits in 1, 2 or 4 bytes, with arithmetic in float.
   int bits = 0;
   // Its two texts in the kernel dialect: a float of `code` (u32), and a code of `v` (float). Each
   // is an expression, or the body of a function with `return`. Empty: devices read the table.
   std::string to_float, from_float;
-  std::function<std::unique_ptr<ValueTable>()> make_table;  // for TableOf
+  std::function<std::unique_ptr<ValueTable>()> make_table;  // for TableOf; of at most 16 bits
 };
 
 // An interned id: two user-defined types with different names differ. Cheap to copy and compare.
