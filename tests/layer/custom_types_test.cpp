@@ -14,6 +14,7 @@
 #include "support/devices.hpp"
 #include "support/layer_samples.hpp"
 #include "support/layer_tester.hpp"
+#include "support/plain_kernels.hpp"
 
 namespace caffe {
 namespace {
@@ -148,6 +149,7 @@ class CustomTypesTest : public testing::TestWithParam<std::string> {
     const auto& types = Traits().types;
     return std::find(types.begin(), types.end(), kFloat) != types.end() && !Traits().converts;
   }
+  const PlainKernels plain_;
 };
 
 // The tops are those of the float layer, rounded, and the same on every device.

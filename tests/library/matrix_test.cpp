@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "library/exact_codes.hpp"
 #include "library/library_support.hpp"
 #include "support/devices.hpp"
+#include "support/plain_kernels.hpp"
 
 namespace caffe {
 namespace {
@@ -173,6 +175,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   // bits differ from those of 8 bits in the products only.
   size_t Step() const { return !device()->info().matrix && type() == kQuant16 ? 3 : 1; }
   int ran_ = 0;  // layouts that were computed
+  std::optional<PlainKernels> plain_{std::in_place};
 };
 
 // Every way of dividing the result.
@@ -249,6 +252,7 @@ TEST_P(MatrixTest, EveryActivationRoundsOnce) {
 
 // The largest sums of each sign at the depths where the kernel changes how it adds.
 TEST_P(MatrixTest, WorstOperandsAtTheLimitsOfDepth) {
+  plain_.reset();  // few kernels that run long
   const int64_t most = type().info().code_max;
   for (const int64_t k : {16384, 16400, 32768, 32784, 70000}) {
     // Of two bytes, the low one is the largest in the last weight.

@@ -13,6 +13,7 @@
 #include "library/exact_codes.hpp"
 #include "library/library_support.hpp"
 #include "support/devices.hpp"
+#include "support/plain_kernels.hpp"
 
 namespace caffe {
 namespace {
@@ -104,6 +105,7 @@ class RowGroupsTest : public testing::TestWithParam<DeviceType> {
   Device* device() const { return GetParam().device; }
   DataType type() const { return GetParam().type; }
   int64_t bytes() const { return static_cast<int64_t>(type().bytes()); }
+  const PlainKernels plain_;
 
   // The prepared weights of all groups.
   std::unique_ptr<Codes> Prepare(Operator* op, DevicePtr weights, int64_t weight_bytes) {
