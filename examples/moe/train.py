@@ -11,13 +11,15 @@ import os
 import sys
 import time
 
-from moe_nets import BALANCES, CLASSES, FIRST_SUPER_CLASS, HERE, ROOT, Mixture, caffe
+from moe_nets import (BALANCE, BALANCES, CHANNELS, CLASSES, FIRST_SUPER_CLASS, HERE, ROOT, Mixture,
+                      caffe)
 import numpy as np  # noqa: E402
 
 from caffe.proto import caffe_pb2  # noqa: E402
 
 sys.path.append(os.path.join(ROOT, 'examples', 'cifar10'))
 TEST_BATCH = 100
+MOVE = 4  # pixels
 
 
 def parse_arguments():
@@ -29,9 +31,11 @@ def parse_arguments():
     parser.add_argument('--device', help='cpu, cuda:0, opencl:1, … (default: the best there is)')
     parser.add_argument('--experts', type=int, default=8)
     parser.add_argument('--select', type=int, default=2, help='experts of an image')
-    parser.add_argument('--channels', type=int, default=16, help='of an expert\'s first convolution')
-    parser.add_argument('--balance', choices=sorted(BALANCES), default='loss',
-                        help='how the use of the experts is made even (default: loss)')
+    parser.add_argument('--channels', type=int, help='of an expert\'s first convolution (default: '
+                        + ', '.join('%d on %s' % (CHANNELS[data], data) for data in CHANNELS) + ')')
+    parser.add_argument('--balance', choices=sorted(BALANCES),
+                        help='how the use of the experts is made even (default: '
+                        + ', '.join('%s on %s' % (BALANCE[data], data) for data in BALANCE) + ')')
     parser.add_argument('--capacity', type=float, default=0, metavar='C',
                         help='an expert computes at most C times the items of even use in training')
     parser.add_argument('--super-classes', action='store_true',
@@ -85,6 +89,18 @@ def load(arguments):
     return (normalized(train[0]), train[1]), (normalized(test[0]), test[1])
 
 
+def moved_and_mirrored(images, random):
+    """Each image moved by at most MOVE pixels in both directions, and half of them mirrored."""
+    count, _, height, width = images.shape
+    padded = np.pad(images, ((0, 0), (0, 0), (MOVE, MOVE), (MOVE, MOVE)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
+    rows, columns = random.integers(2 * MOVE + 1, size=(2, count))
+    moved = windows[np.arange(count), :, rows, columns]
+    mirrored = random.integers(2, size=count, dtype=bool)
+    moved[mirrored] = moved[mirrored][..., ::-1]
+    return moved
+
+
 def super_classes(labels, data):
     return 1 - np.isin(labels, FIRST_SUPER_CLASS[data])
 
@@ -105,8 +121,8 @@ def train(sizes, data, arguments):
             order = random.permutation(len(images))
         chosen, order = order[:arguments.batch], order[arguments.batch:]
         batch = images[chosen]
-        if arguments.set == 'cifar10' and random.integers(2):
-            batch = batch[:, :, :, ::-1]
+        if arguments.set == 'cifar10':
+            batch = moved_and_mirrored(batch, random)
         solver.net.blobs['data'].data[...] = batch
         solver.net.blobs['label'].data[...] = labels[chosen]
         if 'super_label' in solver.net.blobs:
@@ -120,10 +136,11 @@ def train(sizes, data, arguments):
     return net
 
 
-def selected_weights(gate, select):
-    """The weights of the selected experts, which are renormalised; 0 for the others."""
-    kept = np.sort(gate, axis=1)[:, -select][:, None]
-    weights = np.where(gate >= kept, gate, 0)
+def selected_weights(gate, select, bias=0):
+    """The weights of the selected experts, which are renormalised; 0 for the others. The bias counts
+    in the selection alone."""
+    kept = np.sort(gate + bias, axis=1)[:, -select][:, None]
+    weights = np.where(gate + bias >= kept, gate, 0)
     return weights / weights.sum(1, keepdims=True)
 
 
@@ -133,12 +150,15 @@ def test(net, sizes, data, count):
     images, labels = data
     right, shares, used = 0, np.zeros((sizes.experts, 10)), np.zeros(sizes.experts)
     right_super = 0
+    # With `balance_rate` the bias of the selection is the last blob of the layer.
+    biased = 'balance_rate' in BALANCES[sizes.balance] and sizes.select
+    bias = np.array(net.params['moe'][-1].data) if biased else 0
     for begin in range(0, count // TEST_BATCH * TEST_BATCH, TEST_BATCH):
         part = slice(begin, begin + TEST_BATCH)
         tops = net.forward(data=images[part])
         right += (np.asarray(tops['score']).reshape(TEST_BATCH, -1).argmax(1) == labels[part]).sum()
         if sizes.select:
-            weights = selected_weights(np.array(tops['gate']), sizes.select)
+            weights = selected_weights(np.array(tops['gate']), sizes.select, bias)
             np.add.at(shares.T, labels[part], weights)
             used += (weights > 0).sum(0)
         if sizes.super_classes:

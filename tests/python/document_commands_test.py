@@ -134,7 +134,7 @@ RULES = [
     ('examples/moe/', r'python3 examples/moe/train\.py --data .*',
      Run(('MNIST_FOLDER', '"$MNIST"'), more=' --iterations 5 --images 100 --device cpu')),
     ('examples/moe/', r'python3 examples/moe/train\.py --set cifar10 .*',
-     Run(('CIFAR_FOLDER', '"$CIFAR"'), ('4000', '5'), more=' --images 100 --device cpu')),
+     Run(('CIFAR_FOLDER', '"$CIFAR"'), ('2000', '5'), more=' --images 100 --device cpu')),
     ('examples/imagenet/', r'python3 examples/imagenet/\w+\.py .*', Run((r'(\.py).*', r'\1 --help'))),
     ('models/', r'python3 models/\w+/generate\.py --types .*', Run(('FOLDER', '.'))),
     ('tools/benchmark/', r'(chrt -f 50 )?python3 …', Skip('an ellipsis for the lines above it')),

@@ -29,7 +29,8 @@ def example():
 def test_the_dense_net_multiplies_as_often(example, data, select):
     mixture = example.Mixture(data, select=select)
     dense = mixture.dense()
-    wanted = select * mixture.expert_products(mixture.channels)
+    wanted = mixture.products()
+    assert wanted > select * mixture.expert_products(mixture.channels)  # the gate counts
     assert dense.expert_products(dense.channels) <= wanted < dense.expert_products(dense.channels + 1)
     assert not any(layer.type == 'MOE' for layer in dense.make(1, loss=False).layer)
 
@@ -38,6 +39,52 @@ def test_weights_are_those_of_the_selected_experts(example):
     gate = np.array([[0.1, 0.4, 0.3, 0.2], [0.7, 0.1, 0.15, 0.05]])
     np.testing.assert_allclose(example.selected_weights(gate, 2),
                                [[0, 4 / 7, 3 / 7, 0], [14 / 17, 0, 3 / 17, 0]])
+    np.testing.assert_allclose(example.selected_weights(gate, 2, np.array([0.25, 0, 0, 0])),
+                               [[1 / 5, 4 / 5, 0, 0], [14 / 17, 0, 3 / 17, 0]])
+
+
+@pytest.mark.parametrize('data', ['mnist', 'cifar10'])
+@pytest.mark.parametrize('select', [0, 2])
+def test_products_are_those_of_the_net(example, data, select):
+    """Multiplications counted from the shapes of the blobs behind the shared convolutions."""
+    sizes = example.Mixture(data, 4, 2)
+    if select == 0:
+        sizes = sizes.dense()
+    net = example.caffe.NetSpec()
+    inputs = sys.modules[example.Mixture.__module__].SHARED[data][-1]
+    net.data = example.caffe.layers.Input(shape=dict(dim=[1, inputs, sizes.side, sizes.side]))
+    sizes.add_expert(net, net.data)
+    net = example.caffe.Net(net.to_proto(), example.caffe.TEST)
+    products = sum(np.prod(net.blobs[name].shape[2:]) * blobs[0].count
+                   for name, blobs in net.params.items())
+    assert products == sizes.expert_products(sizes.channels)
+
+
+def test_images_are_moved_and_mirrored(example):
+    random = np.random.default_rng(5)
+    images = random.standard_normal((200, 2, 6, 5)).astype(np.float32)
+    moved = example.moved_and_mirrored(images, np.random.default_rng(6))
+    assert moved.shape == images.shape and moved.dtype == np.float32
+    padded = np.pad(images, ((0, 0), (0, 0), (4, 4), (4, 4)))
+    places = set()
+    for image, wide in zip(moved, padded):
+        places.update((row, column, mirror) for row in range(9) for column in range(9)
+                      for mirror in (1, -1)
+                      if (wide[:, row:row + 6, column:column + 5][..., ::mirror] == image).all())
+    assert {row for row, _, _ in places} == {column for _, column, _ in places} == set(range(9))
+    assert {mirror for _, _, mirror in places} == {1, -1}
+
+
+@pytest.mark.parametrize('balance', ['bias', 'both'])
+def test_the_use_is_that_of_the_layer(example, balance):
+    """With a bias of the selection, too."""
+    random = np.random.default_rng(7)
+    images = random.standard_normal((100, 1, 28, 28)).astype(np.float32)
+    sizes = example.Mixture('mnist', experts=4, select=2, channels=2, balance=balance)
+    net = example.caffe.Net(sizes.make(100, loss=False), example.caffe.TEST)
+    net.params['moe'][-1].data[...] = [2, 0, 0, 3]
+    _, _, used, _ = example.test(net, sizes, (images, np.zeros(100, np.uint8)), 100)
+    np.testing.assert_allclose(used, [100, 0, 0, 100])
 
 
 def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
@@ -60,7 +107,7 @@ def test_a_mixture_learns_two_kinds_of_images(example, tmp_path):
     assert path.read_bytes().startswith(b'\x89PNG')
 
 
-@pytest.mark.parametrize('balance', ['loss', 'usage', 'bias', 'none'])
+@pytest.mark.parametrize('balance', ['loss', 'usage', 'bias', 'both', 'none'])
 def test_the_options_train(example, balance):
     """The gate learns bright and dark super-classes, with each balance and a limit of items."""
     random = np.random.default_rng(4)
@@ -74,7 +121,8 @@ def test_the_options_train(example, balance):
     set_fields = [name for name in ('load_balance_loss_weight', 'usage_loss_weight', 'balance_rate')
                   if getattr(moe, name)]
     assert set_fields == {'loss': ['load_balance_loss_weight'], 'usage': ['usage_loss_weight'],
-                          'bias': ['balance_rate'], 'none': []}[balance]
+                          'bias': ['balance_rate'], 'none': [],
+                          'both': ['load_balance_loss_weight', 'balance_rate']}[balance]
     arguments = SimpleNamespace(set='mnist', batch=20, rate=0.002, iterations=30, seed=1)
     net = example.train(sizes, (images[:200], labels[:200]), arguments)
     _, _, used, right_super = example.test(net, sizes, (images[200:], labels[200:]), 100)
