@@ -15,7 +15,9 @@ namespace {
 
 // Of a forward pass of a convolution by cuDNN. Its fast algorithms for float need workspaces as large
 // as several of the blobs.
-constexpr int64_t kMostWorkspace = int64_t{224} << 20;
+constexpr int64_t kMostWorkspace = int64_t{116} << 20;
+// Of the images that small windows read.
+constexpr int64_t kMostImages = int64_t{64} << 20;
 
 // The product of a convolution on a device.
 GemmDescriptor ProductOf(const ConvDescriptor& d) {
@@ -75,7 +77,8 @@ struct Tables {
        MatrixConvolutionLibrary(), InPieces(CudnnLibrary(), kMostWorkspace),
        ByColumns(CublasLtLibrary(), &AllProducts), ByColumns(CublasLibrary(), &AllProducts),
        ByColumns(ClBlastLibrary(), &AllProducts), ByColumns(GeneratedLibrary(), &AllProducts),
-       DeviceQuantizedConvolutionLibrary(), SmallWindowsLibrary(&Multiplexer::Convolution)}};
+       DeviceQuantizedConvolutionLibrary(),
+       SmallWindowsLibrary(&Multiplexer::Convolution, kMostImages)}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeCodePoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
@@ -213,7 +216,7 @@ void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLi
                      std::vector<ConvLibrary>* all) {
   ConvDescriptor forward = d;
   forward.backward_data = forward.backward_weights = false;
-  const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution);
+  const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution, kMostImages);
   if (rows->empty() || Products(d) < kMeasuredProducts || !row.supports(device, forward)) return;
   std::erase_if(*all, [](const ConvLibrary& other) { return other.name == kSmallWindows; });
   // Products of columns never win a forward pass that cuDNN computes.
@@ -223,14 +226,18 @@ void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLi
   all->push_back(row);
 }
 
-// Forward passes of float on CUDA that are worth comparing with those by matrix units.
+// Forward passes on CUDA that are worth comparing with those by matrix units: of float, and those of
+// half kinds whose channels cuDNN's engines do not fill.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   constexpr double kFewestProducts = 1e8;
   if (device->backend() != Backend::kCuda || !device->info().matrix || !First(d).empty()) {
     return false;
   }
   const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
-  return forward && d.in == kFloat && Products(d) >= kFewestProducts;
+  constexpr int64_t kFewChannels = 64;  // of a group
+  const bool few = std::min(d.in_channels, d.out_channels) / d.group <= kFewChannels;
+  const bool half = (d.in == kHalf || d.in == kBfloat16) && few;
+  return forward && (d.in == kFloat || half) && Products(d) >= kFewestProducts;
 }
 
 // For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than cuDNN in kNCHW.
@@ -244,7 +251,10 @@ bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescr
   units.name = "matrix";
   units.make = [](Device* on, const ConvDescriptor& d) {
     ConvDescriptor last = d;
-    last.x_layout = last.y_layout = Layout::kNHWC;
+    last.y_layout = Layout::kNHWC;
+    // Few channels are read as they are.
+    constexpr int64_t kFewChannels = 4;
+    last.x_layout = d.group == 1 && d.in_channels <= kFewChannels ? d.x_layout : last.y_layout;
     return MakeMatrixConvolution(on, last);
   };
   return FastestForward(device, plain, {before, units}) == units.name;
