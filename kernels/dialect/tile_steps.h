@@ -28,6 +28,7 @@
 #endif
         LOCAL_PTR u8* to = memory + stage + TILE_AT(r, vector >> 4) + (vector & 15);
 #ifdef ELEMENT_BYTES
+        // Padding of floats is 0. Other taps read the same bytes again, from the first cache.
         GLOBAL const u8* source = BYTES_AT(x, 0) + at;
         COPY_INSIDE(to, source, VECTOR, inside);
 #else

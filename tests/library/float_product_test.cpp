@@ -208,6 +208,35 @@ TEST_P(FloatProductTest, EveryTile) {
   }
 }
 
+// The same for images in C order, with one or two tiles of columns.
+TEST_P(FloatProductTest, EveryTileOfImages) {
+  if (!has_units() && type() != kFloat) return;
+  for (const int64_t out : {40, 90}) {
+    ConvDescriptor d = Window(1, 3, {30, 25}, out, {7, 7}, {2, 2}, {3, 3});
+    d.epilogue.bias = Bias::kNone;
+    MatrixProduct::Problem plain;
+    plain.type = plain.out = type();
+    plain.window = MatrixProduct::Window::Of(d.geometry);
+    plain.channels = 3;
+    plain.out_channels = plain.y_row = out;
+    const auto problem = FloatProduct::OfImages(plain);
+    ASSERT_TRUE(problem);
+    const auto x = Numbers(type(), 3 * 30 * 25, 1), w = Numbers(type(), d.weight_count(), 2);
+    const std::vector<double> none(d.geometry.output_count() * out);
+    const std::vector<double> expected = Exact(d, x, w, none, none, none);
+    const Array from(device(), type(), x), weights(device(), type(), w);
+    for (int tile = 0; tile < FloatProduct::Tilings(*problem); ++tile) {
+      const Array y(device(), type(), none);
+      FloatProduct product(device(), *problem, tile);
+      const test::Bytes packed(device(), product.packed_bytes());
+      product.Pack(weights, packed);
+      product.Run({from, packed, {}, y});
+      test::ExpectNear(y.Read(), expected, Tolerance(type()),
+                       Concat(device()->info().id, " ", d.name(), ", tile ", tile));
+    }
+  }
+}
+
 // Rows that are read as they are, and ones that are packed; sums of the result and C.
 TEST_P(FloatProductTest, ProductsOfManyShapes) {
   CheckProduct(37, 33, 102, type());
