@@ -15,9 +15,7 @@ namespace {
 
 // Of a forward pass of a convolution by cuDNN. Its fast algorithms for float need workspaces as large
 // as several of the blobs.
-constexpr int64_t kMostWorkspace = int64_t{116} << 20;
-// Of the images that small windows read.
-constexpr int64_t kMostImages = int64_t{64} << 20;
+constexpr int64_t kMostWorkspace = int64_t{224} << 20;
 
 // The product of a convolution on a device.
 GemmDescriptor ProductOf(const ConvDescriptor& d) {
@@ -77,8 +75,7 @@ struct Tables {
        MatrixConvolutionLibrary(), InPieces(CudnnLibrary(), kMostWorkspace),
        ByColumns(CublasLtLibrary(), &AllProducts), ByColumns(CublasLibrary(), &AllProducts),
        ByColumns(ClBlastLibrary(), &AllProducts), ByColumns(GeneratedLibrary(), &AllProducts),
-       DeviceQuantizedConvolutionLibrary(),
-       SmallWindowsLibrary(&Multiplexer::Convolution, kMostImages)}};
+       DeviceQuantizedConvolutionLibrary(), SmallWindowsLibrary(&Multiplexer::Convolution)}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeCodePoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
@@ -216,7 +213,7 @@ void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLi
                      std::vector<ConvLibrary>* all) {
   ConvDescriptor forward = d;
   forward.backward_data = forward.backward_weights = false;
-  const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution, kMostImages);
+  const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution);
   if (rows->empty() || Products(d) < kMeasuredProducts || !row.supports(device, forward)) return;
   std::erase_if(*all, [](const ConvLibrary& other) { return other.name == kSmallWindows; });
   // Products of columns never win a forward pass that cuDNN computes.
