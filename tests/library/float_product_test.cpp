@@ -211,8 +211,11 @@ TEST_P(FloatProductTest, EveryTile) {
 // The same for images in C order, with one or two tiles of columns.
 TEST_P(FloatProductTest, EveryTileOfImages) {
   if (!has_units() && type() != kFloat) return;
+  const int64_t height = has_units() ? 30 : 9, width = has_units() ? 25 : 10;
   for (const int64_t out : {40, 90}) {
-    ConvDescriptor d = Window(1, 3, {30, 25}, out, {7, 7}, {2, 2}, {3, 3});
+    // PoCL takes long for each.
+    if (!has_units() && out > 40) continue;
+    ConvDescriptor d = Window(1, 3, {height, width}, out, {7, 7}, {2, 2}, {3, 3});
     d.epilogue.bias = Bias::kNone;
     MatrixProduct::Problem plain;
     plain.type = plain.out = type();
@@ -221,11 +224,11 @@ TEST_P(FloatProductTest, EveryTileOfImages) {
     plain.out_channels = plain.y_row = out;
     const auto problem = FloatProduct::OfImages(plain);
     ASSERT_TRUE(problem);
-    const auto x = Numbers(type(), 3 * 30 * 25, 1), w = Numbers(type(), d.weight_count(), 2);
+    const auto x = Numbers(type(), 3 * height * width, 1), w = Numbers(type(), d.weight_count(), 2);
     const std::vector<double> none(d.geometry.output_count() * out);
     const std::vector<double> expected = Exact(d, x, w, none, none, none);
     const Array from(device(), type(), x), weights(device(), type(), w);
-    for (int tile = 0; tile < FloatProduct::Tilings(*problem); ++tile) {
+    for (int tile = 0; tile < FloatProduct::Tilings(*problem); tile += has_units() ? 1 : 3) {
       const Array y(device(), type(), none);
       FloatProduct product(device(), *problem, tile);
       const test::Bytes packed(device(), product.packed_bytes());
