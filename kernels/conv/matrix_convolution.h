@@ -13,7 +13,7 @@
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
 // channels]. The third index of a work group is the group of the convolution. Rows of weights have
 // packed_depth bytes, those behind `depth` are 0. Defines: those of dialect/matrix_floats.h and
-// dialect/matrix_tiles.h; POINTWISE (1: rows of x are rows of y's), BIAS and RESIDUAL (1: there is
+// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); POINTWISE (1: rows of x are rows of y's), BIAS and RESIDUAL (1: there is
 // one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has weights, a
 // bias and slopes for `channels` channels).
 #define LEAD (STAGES - 1)
@@ -33,7 +33,10 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
   const i32 group = (i32)GROUP_ID(2);
   const i32 warp_col = warp % WARPS_N * OWN_COLUMNS;
-#if ROW_GROUPS
+#if IMAGES
+  const i32 channel0 = 0;
+#include "dialect/image_rows.h"
+#elif ROW_GROUPS
   FIND_ROW_TILE(found, row_tile, TILE_M, out_height * out_width, rows)
   const i32 row0 = found.begin, end_row = found.end;
   const i32 channel0 = found.group * channels + group * group_out;
@@ -42,8 +45,10 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 row0 = row_tile * TILE_M, end_row = rows;
   const i32 channel0 = group * group_out;
 #endif
+#if !IMAGES
   const u32 padding = 0;
 #include "dialect/tile_rows.h"
+#endif
   float sum[PARTS_M][PARTS_N][4];
   REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
     REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
@@ -60,23 +65,8 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
     COPY_END;
     if (s >= LEAD) {
       LOCAL_PTR const u8* tile_a = memory + (s - LEAD) % STAGES * STAGE_BYTES;
-      LOCAL_PTR const u8* tile_b = tile_a + TILE_M * TILE_K;
-      // Matrix units load the chunks of the next products before they compute the last ones.
-      u32 a[2][PARTS_M][4], b[2][PARTS_N / 2][4], low_a[PARTS_M][4], low_b[PARTS_N / 2][4];
-      LOAD_CHUNKS(0, 0)
-      REPEAT for (i32 chunk = 0; chunk < CHUNKS; chunk += 2) {
-        const i32 now = MATRIX_UNITS * (chunk >> 1 & 1);
-        if (MATRIX_UNITS && chunk + 2 < CHUNKS) LOAD_CHUNKS(now ^ 1, chunk + 2)
-        if (!MATRIX_UNITS && chunk > 0) LOAD_CHUNKS(0, chunk)
-#if ELEMENT_BYTES == 4 && MATRIX_UNITS
-        REPEAT for (i32 i = 0; i < PARTS_M; ++i) split_floats(a[now][i], low_a[i]);
-        REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) split_floats(b[now][j], low_b[j]);
-#endif
-        REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
-          MULTIPLY_FLOATS(sum[i], PARTS_N, a[now][i], low_a[i], tile_a, b[now], low_b, tile_b,
-                          lane);
-        }
-      }
+      LOCAL_PTR const u8* tile_b = tile_a + TILE_A_BYTES;
+#include "dialect/float_steps.h"
     }
   }
   const i32 quad = lane % 4;
@@ -90,8 +80,15 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
       offset[c] = BIAS && c <= last ? LOAD(Mastertype, bias, channel0 + run + c) : 0;
     }
     REPEAT for (i32 part = 0; part < 2 * PARTS_M; ++part) {
-      const i32 row = row0 + ROW_OF(warp, part / 2) + lane / 4 + part % 2 * 8;
+      const i32 result = ROW_OF(warp, part / 2) + lane / 4 + part % 2 * 8;
+#if IMAGES
+      const i32 line = top + result / AREA_W, column = left + result % AREA_W;
+      if (result >= AREA_H * AREA_W || line >= out_height || column >= out_width) continue;
+      const i32 row = (image * out_height + line) * out_width + column;
+#else
+      const i32 row = row0 + result;
       if (row >= end_row) continue;
+#endif
       const i64 from = (i64)row * y_row + group * group_out + run, end = from + last + 1;
       Acctype v[RUN];
 #if RESIDUAL

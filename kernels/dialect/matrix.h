@@ -31,6 +31,11 @@ DEVICE_FN u32 local_address(const u8* p) {
                : "r"(local_address(to)), "l"((u64)(from)), "n"(bytes))
 #define COPY_CHUNK(to, from)                                                             \
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(local_address(to)), "l"((u64)(from)))
+// The same; 0 instead of what is not `inside`. An address outside is not read.
+#define COPY_INSIDE(to, from, bytes, inside)                                             \
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"                           \
+               :                                                                         \
+               : "r"(local_address(to)), "l"((u64)(from)), "n"(bytes), "r"((inside) ? (bytes) : 0))
 #define COPY_END asm volatile("cp.async.commit_group;")
 #define COPY_WAIT(n) asm volatile("cp.async.wait_group %0;" : : "n"(n))
 
@@ -142,6 +147,8 @@ MULTIPLY_GROUP_(multiply_group_u8_u8, "u8.u8")
 #define COPY_BYTES(to, from, bytes) \
   for (i32 byte_ = 0; byte_ < (bytes); ++byte_) (to)[byte_] = (from)[byte_]
 #define COPY_CHUNK(to, from) COPY_BYTES(to, from, 16)
+#define COPY_INSIDE(to, from, bytes, inside) \
+  for (i32 byte_ = 0; byte_ < (bytes); ++byte_) (to)[byte_] = (inside) ? (from)[byte_] : 0
 #define COPY_END
 #define COPY_WAIT(n)
 // What is loaded is a place: row and chunk.

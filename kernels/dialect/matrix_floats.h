@@ -23,7 +23,7 @@ DEVICE_FN void split_floats(u32* f, u32* low) {
 #else
 #define FLOAT_PRODUCT_ "m16n8k16.row.col.f32.f16.f16.f32"
 #endif
-// sum += the products of 32 bytes of A and B; MULTIPLY_FLOATS: of a tile of A and all tiles of B.
+// sum += the products of 32 bytes of A and B.
 DEVICE_FN void multiply_parts(float* sum, const u32* a, const u32* b) {
   asm volatile("mma.sync.aligned." FLOAT_PRODUCT_
                " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -32,34 +32,33 @@ DEVICE_FN void multiply_parts(float* sum, const u32* a, const u32* b) {
 }
 #if ELEMENT_BYTES == 4
 // Matrix units cut off digits when they add to a sum, which long sums of float would show: they add
-// only these three products, and the result is added as elsewhere. Products of other columns stand
-// between those of one, because each waits for the one before.
-#define MULTIPLY_FLOATS(sums, columns, a, low_a, tile_a, b, low_b, tile_b, lane)         \
+// only the products of FLOAT_STEPS steps, and the result is added as elsewhere. Products of other
+// columns stand between those of one, because each waits for the one before.
+#define FLOAT_STEPS 2
+#define MULTIPLY_FLOATS(sums, columns, i, a, low_a, b, low_b)                            \
   {                                                                                      \
     float part_[columns][4];                                                             \
     UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                      \
       UNROLL for (i32 e_ = 0; e_ < 4; ++e_) part_[j_][e_] = 0;                           \
-      multiply_parts(part_[j_], low_a, (b)[j_ / 2] + j_ % 2 * 2);                        \
     }                                                                                    \
-    UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                      \
-      multiply_parts(part_[j_], a, (low_b)[j_ / 2] + j_ % 2 * 2);                        \
-    }                                                                                    \
-    UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                      \
-      multiply_parts(part_[j_], a, (b)[j_ / 2] + j_ % 2 * 2);                            \
+    UNROLL for (i32 k_ = 0; k_ < FLOAT_STEPS; ++k_) {                                    \
+      UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                    \
+        multiply_parts(part_[j_], (low_a)[k_][i], (b)[k_][j_ / 2] + j_ % 2 * 2);         \
+      }                                                                                  \
+      UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                    \
+        multiply_parts(part_[j_], (a)[k_][i], (low_b)[k_][j_ / 2] + j_ % 2 * 2);         \
+      }                                                                                  \
+      UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                    \
+        multiply_parts(part_[j_], (a)[k_][i], (b)[k_][j_ / 2] + j_ % 2 * 2);             \
+      }                                                                                  \
     }                                                                                    \
     UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                      \
       UNROLL for (i32 e_ = 0; e_ < 4; ++e_) (sums)[j_][e_] += part_[j_][e_];             \
     }                                                                                    \
   }
-#else
-#define MULTIPLY_FLOATS(sums, columns, a, low_a, tile_a, b, low_b, tile_b, lane)         \
-  UNROLL for (i32 j_ = 0; j_ < (columns); ++j_) {                                        \
-    multiply_parts((sums)[j_], a, (b)[j_ / 2] + j_ % 2 * 2);                             \
-  }
 #endif
 #else
-DEVICE_FN float tile_float(LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 byte) {
-  LOCAL_PTR const u8* p = tile + TILE_AT(row, chunk + (byte >> 4)) + (byte & 15);
+DEVICE_FN float local_float(LOCAL_PTR const u8* p) {
 #if ELEMENT_BYTES == 4
   return *(LOCAL_PTR const float*)p;
 #elif BFLOAT
@@ -70,12 +69,15 @@ DEVICE_FN float tile_float(LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 byt
   return half_to_float((const u16*)p, 0);
 #endif
 }
-#define MULTIPLY_FLOATS(sums, columns, a, low_a, tile_a, b, low_b, tile_b, lane)         \
+DEVICE_FN float tile_float(LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 byte) {
+  return local_float(tile + TILE_AT(row, chunk + (byte >> 4)) + (byte & 15));
+}
+#define MULTIPLY_FLOATS(sums, columns, a, tile_a, b, tile_b, lane)                       \
   for (i32 e_ = 0; e_ < 4 * (columns); ++e_) {                                           \
     const i32 row_ = (a)[0] + (lane) / 4 + e_ % 4 / 2 * 8;                               \
     const i32 column_ = (b)[e_ / 8][e_ / 4 % 2 * 2] + (lane) % 4 * 2 + e_ % 2;           \
     for (i32 i_ = 0; i_ < 32; i_ += ELEMENT_BYTES) {                                     \
-      (sums)[e_ / 4][e_ % 4] += tile_float(tile_a, row_, (a)[1], i_) *                   \
+      (sums)[e_ / 4][e_ % 4] += A_FLOAT(tile_a, row_, (a)[1], i_) *                      \
                                 tile_float(tile_b, column_, (b)[e_ / 8][1], i_);         \
     }                                                                                    \
   }

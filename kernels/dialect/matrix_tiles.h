@@ -21,7 +21,13 @@
 #define VECTORS (TILE_K / VECTOR)
 #define LOADS_A (TILE_M * VECTORS / ITEMS)
 #define LOADS_B (TILE_N * CHUNKS / ITEMS)
-#define STAGE_BYTES ((TILE_M + TILE_N) * TILE_K)
+// With IMAGES the tile of A is what dialect/image_tiles.h describes.
+#if IMAGES
+#define TILE_A_BYTES 0
+#else
+#define TILE_A_BYTES (TILE_M * TILE_K)
+#endif
+#define STAGE_BYTES (TILE_A_BYTES + TILE_N * TILE_K)
 // Columns of products are channels in another order, so that an item has RUN neighbouring channels
 // of a row among BLOCK of them: its sums of columns quad * 2 and quad * 2 + 1 of BLOCK / 8 parts.
 #define OWN_COLUMNS (TILE_N / WARPS_N)
@@ -29,11 +35,18 @@
 #define RUN (BLOCK / 4)
 #define CHANNEL_OF(column)                                                        \
   ((column) / BLOCK * BLOCK + (column) % 8 / 2 * RUN + (column) % BLOCK / 8 * 2 + (column) % 2)
+#if IMAGES
+#include "dialect/image_tiles.h"
+#else
+#define A_FLOAT tile_float
+#define LOAD_A(buffer, chunk)                                                    \
+  REPEAT for (i32 i = 0; i < PARTS_M; ++i) {                                     \
+    load_rows(a[buffer][i], tile_a, ROW_OF(warp, i), chunk, lane);               \
+  }
+#endif
 #define LOAD_CHUNKS(buffer, chunk)                                               \
   {                                                                              \
-    REPEAT for (i32 i = 0; i < PARTS_M; ++i) {                                   \
-      load_rows(a[buffer][i], tile_a, ROW_OF(warp, i), chunk, lane);             \
-    }                                                                            \
+    LOAD_A(buffer, chunk)                                                        \
     REPEAT for (i32 j = 0; j < PARTS_N / 2; ++j) {                               \
       load_columns(b[buffer][j], tile_b, warp_col + j * 16, chunk, lane);        \
     }                                                                            \

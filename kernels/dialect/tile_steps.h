@@ -2,6 +2,7 @@
       // `padding` replaces elements outside of images; weights are those of the channels from
       // channel0 on.
       const i32 stage = s % STAGES * STAGE_BYTES;
+#if !IMAGES
       const i32 k = s * TILE_K + vector;
 #if POINTWISE
       const i32 used = k < depth;
@@ -26,6 +27,11 @@
         const i64 at = base[l] + from;
 #endif
         LOCAL_PTR u8* to = memory + stage + TILE_AT(r, vector >> 4) + (vector & 15);
+#ifdef ELEMENT_BYTES
+        // Padding of floats is 0. Other taps read the same bytes again, from the first cache.
+        GLOBAL const u8* source = BYTES_AT(x, 0) + at;
+        COPY_INSIDE(to, source, VECTOR, inside);
+#else
         if (inside) {
           GLOBAL const u8* source = BYTES_AT(x, 0) + at;
           // Other taps read the same bytes again, from the first cache.
@@ -37,12 +43,14 @@
         } else {
           REPEAT for (i32 i = 0; i < VECTOR; i += 4) *(LOCAL_PTR u32*)(to + i) = padding;
         }
+#endif
       }
+#endif
       REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
         const i32 e = t + l * ITEMS, r = e / CHUNKS, chunk = e % CHUNKS;
         const i32 at = s * TILE_K + chunk * 16;
         const i32 channel = col0 + CHANNEL_OF(r);
-        LOCAL_PTR u8* to = memory + stage + TILE_M * TILE_K + TILE_AT(r, chunk);
+        LOCAL_PTR u8* to = memory + stage + TILE_A_BYTES + TILE_AT(r, chunk);
         if (channel < group_out && at < packed_depth) {
           GLOBAL const u8* source =
               BYTES_AT(weights, 0) + (i64)(channel0 + channel) * packed_depth + at;

@@ -208,6 +208,38 @@ TEST_P(FloatProductTest, EveryTile) {
   }
 }
 
+// The same for images in C order, with one or two tiles of columns.
+TEST_P(FloatProductTest, EveryTileOfImages) {
+  if (!has_units() && type() != kFloat) return;
+  const int64_t height = has_units() ? 30 : 9, width = has_units() ? 25 : 10;
+  for (const int64_t out : {40, 90}) {
+    // PoCL takes long for each.
+    if (!has_units() && out > 40) continue;
+    ConvDescriptor d = Window(1, 3, {height, width}, out, {7, 7}, {2, 2}, {3, 3});
+    d.epilogue.bias = Bias::kNone;
+    MatrixProduct::Problem plain;
+    plain.type = plain.out = type();
+    plain.window = MatrixProduct::Window::Of(d.geometry);
+    plain.channels = 3;
+    plain.out_channels = plain.y_row = out;
+    const auto problem = FloatProduct::OfImages(plain);
+    ASSERT_TRUE(problem);
+    const auto x = Numbers(type(), 3 * height * width, 1), w = Numbers(type(), d.weight_count(), 2);
+    const std::vector<double> none(d.geometry.output_count() * out);
+    const std::vector<double> expected = Exact(d, x, w, none, none, none);
+    const Array from(device(), type(), x), weights(device(), type(), w);
+    for (int tile = 0; tile < FloatProduct::Tilings(*problem); tile += has_units() ? 1 : 3) {
+      const Array y(device(), type(), none);
+      FloatProduct product(device(), *problem, tile);
+      const test::Bytes packed(device(), product.packed_bytes());
+      product.Pack(weights, packed);
+      product.Run({from, packed, {}, y});
+      test::ExpectNear(y.Read(), expected, Tolerance(type()),
+                       Concat(device()->info().id, " ", d.name(), ", tile ", tile));
+    }
+  }
+}
+
 // Rows that are read as they are, and ones that are packed; sums of the result and C.
 TEST_P(FloatProductTest, ProductsOfManyShapes) {
   CheckProduct(37, 33, 102, type());
@@ -226,12 +258,30 @@ TEST_P(FloatProductTest, DeepSums) {
 TEST_P(FloatProductTest, WindowsStridesPadsDilationsAndGroups) {
   CheckConvolution(Window(2, 32, {6, 7}, 32, {3, 3}, {1, 1}, {2, 2}, {2, 3}, 2));
   if (!has_units() && type() != kFloat) return;
-  CheckConvolution(Window(1, 3, {19, 18}, 20, {7, 7}, {4, 4}, {2, 2}));
   CheckConvolution(Window(1, 24, {9, 9}, 20, {3, 3}, {2, 2}, {1, 1}));
   CheckConvolution(Window(2, 5, {9, 8}, 7, {3, 3}, {1, 1}, {1, 1}, {2, 2}));
   CheckConvolution(Window(2, 64, {5, 4}, 48, {1, 1}, {2, 2}));
   CheckConvolution(Window(2, 4, {17}, 4, {4}, {3}, {2}, {2}));
   CheckConvolution(Window(2, 8, {5, 2}, 3, {3, 5}, {1, 2}, {0, 1}));
+}
+
+// Few channels in C order are read as they are. Half kinds read pairs, which begin at even places.
+TEST_P(FloatProductTest, ImagesInCOrder) {
+  const auto check = [&](const ConvDescriptor& d, bool folds = false) {
+    const auto op = MakeMatrixConvolution(device(), d);
+    EXPECT_EQ(op->workspace_bytes() > 0, folds) << d.name();
+    CheckConvolution(d);
+  };
+  check(Window(1, 3, {19, 18}, 20, {7, 7}, {4, 4}, {2, 1}));
+  if (!has_units()) return;
+  check(Window(1, 3, {15, 16}, 8, {4, 3}, {3, 1}, {1, 2}), type() != kFloat);
+  check(Window(1, 4, {9, 9}, 8, {3, 3}, {2, 2}, {}, {2, 2}), true);
+  check(Window(1, 1, {30, 9}, 50, {2, 5}, {1, 2}));
+  check(Window(2, 2, {40}, 33, {7}, {2}, {4}));
+  check(Window(3, 3, {227, 227}, 96, {11, 11}, {4, 4}));
+  check(Window(40, 4, {64, 61}, 48, {3, 3}, {2, 2}, {1, 1}));
+  check(Window(20, 3, {112, 112}, 64, {7, 7}, {2, 2}, {3, 3}));
+  check(Window(2, 3, {600, 600}, 8, {150, 150}, {2, 2}), true);
 }
 
 TEST_P(FloatProductTest, WindowsOfSingleChannels) {

@@ -285,6 +285,16 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         if (tile % 4 == 1) p.epilogue.bias = Epilogue::Bias::kPerColumn;
         FloatProduct(&device, p, tile);
       }
+      p = MatrixProduct::Problem();
+      p.type = p.out = type;
+      p.channels = 3;
+      p.out_channels = p.y_row = 40;
+      p.window.input[0] = p.window.input[1] = 19;
+      p.window.kernel[0] = p.window.kernel[1] = 7;
+      p.window.stride[0] = p.window.stride[1] = 2;
+      p.window.output[0] = p.window.output[1] = 7;
+      p = FloatProduct::OfImages(p).value();
+      for (int tile = 0; tile < FloatProduct::Tilings(p); tile += 2) FloatProduct(&device, p, tile);
     }
   }
   if (path == "pool/average_quantized_spans" || path == "pool/max_codes") {

@@ -224,14 +224,18 @@ void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLi
   all->push_back(row);
 }
 
-// Forward passes of float on CUDA that are worth comparing with those by matrix units.
+// Forward passes on CUDA that are worth comparing with those by matrix units: of float, and those of
+// half kinds whose channels cuDNN's engines do not fill.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   constexpr double kFewestProducts = 1e8;
   if (device->backend() != Backend::kCuda || !device->info().matrix || !First(d).empty()) {
     return false;
   }
   const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
-  return forward && d.in == kFloat && Products(d) >= kFewestProducts;
+  constexpr int64_t kFewChannels = 64;  // of a group
+  const bool few = std::min(d.in_channels, d.out_channels) / d.group <= kFewChannels;
+  const bool half = (d.in == kHalf || d.in == kBfloat16) && few;
+  return forward && (d.in == kFloat || half) && Products(d) >= kFewestProducts;
 }
 
 // For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than cuDNN in kNCHW.
@@ -245,7 +249,10 @@ bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescr
   units.name = "matrix";
   units.make = [](Device* on, const ConvDescriptor& d) {
     ConvDescriptor last = d;
-    last.x_layout = last.y_layout = Layout::kNHWC;
+    last.y_layout = Layout::kNHWC;
+    // Few channels are read as they are.
+    constexpr int64_t kFewChannels = 4;
+    last.x_layout = d.group == 1 && d.in_channels <= kFewChannels ? d.x_layout : last.y_layout;
     return MakeMatrixConvolution(on, last);
   };
   return FastestForward(device, plain, {before, units}) == units.name;

@@ -17,20 +17,85 @@ using Tile = MatrixProduct::Tile;
 // Half kinds take as many products for the bytes of a step as codes of 8 bits. Float takes three
 // products, whose sums need registers of their own: it has smaller tiles.
 const std::vector<Tile> kHalfTiles{
-    {128, 128, 64, 3, 2, 2, 2, 850, 2300}, {128, 64, 64, 4, 2, 2, 3, 530, 1100},
-    {64, 64, 128, 3, 2, 2, 3, 520, 800},   {32, 64, 128, 4, 2, 2, 4, 400, 600},
-    {16, 64, 128, 4, 1, 2, 5, 320, 560},   {16, 32, 256, 4, 1, 1, 4, 345, 560}};
+    {128, 128, 64, 3, 2, 2, 2, 760, 3500}, {128, 96, 64, 3, 2, 2, 2, 660, 2400},
+    {128, 64, 64, 4, 4, 1, 3, 435, 1320},  {128, 32, 64, 4, 4, 1, 4, 330, 800},
+    {64, 64, 128, 3, 2, 2, 3, 458, 950},   {32, 64, 128, 4, 2, 2, 4, 343, 750},
+    {16, 64, 128, 4, 1, 2, 5, 228, 510},   {16, 32, 256, 4, 1, 1, 4, 377, 520}};
 const std::vector<Tile> kFloatTiles{
-    {128, 128, 64, 3, 4, 2, 1, 1300, 2300}, {128, 64, 64, 4, 2, 2, 2, 680, 1100},
-    {64, 64, 128, 3, 2, 2, 3, 750, 800},    {32, 64, 128, 4, 2, 2, 4, 480, 600},
-    {16, 64, 128, 4, 1, 2, 5, 400, 560},    {16, 32, 256, 4, 1, 1, 4, 400, 560}};
-constexpr int64_t kPackedUnit = 64;  // bytes to which rows of packed weights are rounded up
-constexpr int64_t kChunk = 16;       // bytes of weights that are read at once
+    {128, 96, 64, 3, 2, 2, 2, 800, 1700}, {128, 64, 64, 4, 2, 2, 2, 550, 1100},
+    {128, 48, 128, 2, 4, 1, 2, 930, 900}, {128, 32, 64, 4, 4, 1, 3, 305, 700},
+    {64, 64, 128, 3, 2, 2, 2, 680, 800},  {32, 64, 128, 4, 2, 2, 4, 480, 600},
+    {16, 64, 128, 4, 1, 2, 5, 400, 560},  {16, 32, 256, 4, 1, 1, 4, 400, 560}};
+// For images in C order, of which local memory has a part as well.
+const std::vector<Tile> kHalfImageTiles{{128, 96, 64, 2, 4, 1, 3, 640, 1800},
+                                        {128, 64, 64, 3, 4, 1, 3, 450, 1200},
+                                        {128, 48, 128, 2, 4, 1, 4, 740, 900},
+                                        {32, 32, 64, 4, 2, 1, 6, 150, 400}};
+const std::vector<Tile> kFloatImageTiles{{128, 96, 64, 2, 2, 2, 2, 1100, 1800},
+                                         {128, 64, 64, 2, 2, 2, 2, 750, 1200},
+                                         {128, 48, 128, 2, 4, 1, 2, 1300, 900},
+                                         {32, 32, 64, 3, 2, 1, 6, 250, 400}};
+constexpr int64_t kLocalBytes = 48 << 10;  // that each work group can have
+constexpr int64_t kPackedUnit = 64;        // bytes to which rows of packed weights are rounded up
+constexpr int64_t kChunk = 16;             // bytes of weights that are read at once
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-const std::vector<Tile>& TilesFor(DataType type) {
-  return type == kFloat ? kFloatTiles : kHalfTiles;
+const std::vector<Tile>& TilesFor(const MatrixProduct::Problem& p) {
+  if (p.image_channels > 0) return p.type == kFloat ? kFloatImageTiles : kHalfImageTiles;
+  return p.type == kFloat ? kFloatTiles : kHalfTiles;
+}
+
+// A rectangle of results of an image, and the bytes of local memory for what these read.
+struct Area {
+  int64_t height = 0, width = 0, bytes = 0;
+  int64_t count(const MatrixProduct::Problem& p) const {
+    return Ceil(p.window.output[0], height) * Ceil(p.window.output[1], width);
+  }
+};
+
+int64_t PatchBytes(const MatrixProduct::Problem& p, int64_t height, int64_t width) {
+  const MatrixProduct::Window& w = p.window;
+  const int64_t bytes = static_cast<int64_t>(p.type.bytes());
+  const int64_t lines = (height - 1) * w.stride[0] + p.plain_kernel[0] / p.image_channels;
+  return p.image_channels * lines * ((width - 1) * w.stride[1] + p.channels) * bytes;
+}
+
+// The area of a tile with which images have the fewest tiles, of those the one that reads least. Its
+// height is 0 if none fits into local memory.
+Area AreaOf(const Tile& tile, const MatrixProduct::Problem& p) {
+  const int64_t places = Ceil(MatrixProduct::DepthBytes(p), tile.k) * tile.k / 2;
+  const int64_t rest = kLocalBytes - tile.stages * tile.n * tile.k - places;
+  Area best;
+  for (int64_t width = 1; width <= std::min(tile.m, p.window.output[1]); ++width) {
+    Area area{std::min(tile.m / width, p.window.output[0]), width};
+    area.bytes = PatchBytes(p, area.height, width);
+    if (area.bytes > rest) continue;
+    const int64_t count = area.count(p), least = best.height > 0 ? best.count(p) : count + 1;
+    if (count < least || (count == least && area.bytes < best.bytes)) best = area;
+  }
+  return best;
+}
+
+// The tile that takes least time by an estimate.
+const Tile* FastestOfImages(const MatrixProduct::Problem& p, int64_t units) {
+  constexpr double kCyclesOfByte = 0.05;  // to copy a byte of an image
+  const Tile* best = nullptr;
+  double least = 0;
+  for (const Tile& tile : TilesFor(p)) {
+    const Area area = AreaOf(tile, p);
+    if (area.height == 0) continue;
+    const int64_t groups = p.batch * area.count(p) * Ceil(p.out_channels, tile.n);
+    const double steps = static_cast<double>(Ceil(MatrixProduct::DepthBytes(p), tile.k));
+    const double cycles =
+        static_cast<double>(Ceil(groups, units)) *
+        (steps * tile.step + tile.result + kCyclesOfByte * static_cast<double>(area.bytes));
+    if (!best || cycles < least) {
+      best = &tile;
+      least = cycles;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -46,15 +111,42 @@ bool FloatProduct::ReadsWeights(const Problem& p) {
   return points && !folds && MatrixProduct::DepthBytes(p) % kChunk == 0;
 }
 
+std::optional<FloatProduct::Problem> FloatProduct::OfImages(Problem p) {
+  MatrixProduct::Window& w = p.window;
+  const int64_t word = 4 / static_cast<int64_t>(p.type.bytes());
+  // Pairs of elements begin at even ones.
+  if (p.group != 1 || p.row_groups > 0 || w.stride[1] % word != 0) return std::nullopt;
+  if (w.dilation[0] != 1 || w.dilation[1] != 1) return std::nullopt;
+  p.image_channels = p.channels;
+  p.channels = Ceil(w.kernel[1], word) * word;
+  p.plain_kernel[0] = w.kernel[0] = w.kernel[0] * p.image_channels;
+  p.plain_kernel[1] = w.kernel[1];
+  w.kernel[1] = 1;
+  // The order of weights: as if a line of a window were one position with folded pixels.
+  p.plain_channels = p.fold[0] = 1;
+  p.fold[1] = p.channels;
+  for (const Tile& tile : TilesFor(p)) {
+    if (AreaOf(tile, p).height > 0) return p;
+  }
+  return std::nullopt;
+}
+
 int FloatProduct::Tilings(const Problem& problem) {
-  return static_cast<int>(TilesFor(problem.type).size());
+  return static_cast<int>(TilesFor(problem).size());
 }
 
 FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile)
     : problem_(problem), stages_(problem.epilogue) {
   const Problem& p = problem_;
-  const std::vector<Tile>& tiles = TilesFor(p.type);
-  tile_ = tile < 0 ? MatrixProduct::Fastest(tiles, p, device, 1) : &tiles.at(tile);
+  const std::vector<Tile>& tiles = TilesFor(p);
+  tile_ = tile >= 0              ? &tiles.at(tile)
+          : p.image_channels > 0 ? FastestOfImages(p, device->info().compute_units)
+                                 : MatrixProduct::Fastest(tiles, p, device, 1);
+  if (p.image_channels > 0) {
+    const Area area = AreaOf(*tile_, p);
+    area_[0] = area.height;
+    area_[1] = area.width;
+  }
   const int64_t depth = MatrixProduct::DepthBytes(p);
   packed_depth_ = ReadsWeights(p) ? depth : Ceil(depth, kPackedUnit) * kPackedUnit;
   ProgramBuilder builder(device, "matrix convolution");
@@ -72,7 +164,9 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile)
       .Define("POINTWISE", MatrixProduct::Pointwise(p))
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
-      .Define("ROW_GROUPS", p.row_groups);
+      .Define("ROW_GROUPS", p.row_groups)
+      .Define("IMAGES", p.image_channels > 0);
+  if (p.image_channels > 0) DefineImages(&builder);
   stages_.Define(&builder, "added[c]");
   product_ = builder.Body("conv/matrix_convolution").Build()->CreateKernel("matrix_convolution");
   if (ReadsWeights(p)) return;
@@ -96,13 +190,32 @@ void FloatProduct::Pack(DevicePtr weights, DevicePtr packed) {
   pack_->Launch({problem_.out_channels, row}, arguments);
 }
 
+void FloatProduct::DefineImages(ProgramBuilder* builder) const {
+  const Problem& p = problem_;
+  builder->Define("CHANNELS", p.image_channels)
+      .Define("KERNEL_H", p.plain_kernel[0] / p.image_channels)
+      .Define("KERNEL_W", p.plain_kernel[1])
+      .Define("STRIDE_H", p.window.stride[0])
+      .Define("STRIDE_W", p.window.stride[1])
+      .Define("AREA_H", area_[0])
+      .Define("AREA_W", area_[1]);
+}
+
+int64_t FloatProduct::RowTiles() const {
+  const Problem& p = problem_;
+  const int64_t height = p.window.output[0], width = p.window.output[1];
+  if (p.image_channels > 0) return p.batch * Ceil(height, area_[0]) * Ceil(width, area_[1]);
+  return RowGroupTiles(p.batch, height * width, p.row_groups, tile_->m);
+}
+
 void FloatProduct::Run(const Operands& o) {
   const Problem& p = problem_;
-  if (o.x.offset % MatrixProduct::Vector(p) != 0 || o.weights.offset % kChunk != 0) {
+  const int64_t vector =
+      p.image_channels > 0 ? static_cast<int64_t>(p.type.bytes()) : MatrixProduct::Vector(p);
+  if (o.x.offset % vector != 0 || o.weights.offset % kChunk != 0) {
     throw LibraryRefusal(Concat("x begins at byte ", o.x.offset,
                                 " of its memory and the weights at byte ", o.weights.offset,
-                                "; matrix units read ", MatrixProduct::Vector(p), " and ", kChunk,
-                                " bytes at once"));
+                                "; matrix units read ", vector, " and ", kChunk, " bytes at once"));
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments = MatrixProduct::Geometry(p);
@@ -111,8 +224,7 @@ void FloatProduct::Run(const Operands& o) {
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
   arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none, o.y});
-  const int64_t item_rows = p.window.output[0] * p.window.output[1];
-  const int64_t tiles = RowGroupTiles(p.batch, item_rows, p.row_groups, tile_->m) * column_tiles;
+  const int64_t tiles = RowTiles() * column_tiles;
   product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}}, arguments);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "caffe/library/epilogue_stages.hpp"
@@ -27,6 +28,9 @@ class FloatProduct {
   static bool KnowsTypes(DataType in, DataType out);
   // Whether the kernel can read rows of weights as they are: whole vectors in its order.
   static bool ReadsWeights(const Problem& problem);
+  // The problem on images in C order, for one on images with channels last without groups and
+  // dilation; none if local memory cannot hold the part of an image that a tile reads.
+  static std::optional<Problem> OfImages(Problem problem);
   // How many ways of dividing the result there are.
   static int Tilings(const Problem& problem);
   // `tile`: one of these; negative: the fastest by an estimate.
@@ -37,10 +41,15 @@ class FloatProduct {
   void Run(const Operands& operands);
 
  private:
+  void DefineImages(ProgramBuilder* builder) const;
+  // The tiles of rows of y.
+  int64_t RowTiles() const;
+
   const Problem problem_;
   const EpilogueStages stages_;
   const Tile* tile_;
-  int64_t packed_depth_;  // in bytes
+  int64_t area_[2] = {1, 1};  // of the results of a tile, for images in C order
+  int64_t packed_depth_;      // in bytes
   std::unique_ptr<Kernel> product_, pack_;
 };
 

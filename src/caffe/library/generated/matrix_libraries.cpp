@@ -78,12 +78,26 @@ Problem Folded(const ConvDescriptor& d) {
   return p;
 }
 
+// The problem on few plain channels, which the kernel reads in C order.
+std::optional<Problem> OfImages(const ConvDescriptor& d) {
+  constexpr int64_t kMostChannels = 4;
+  if (d.quantized() || d.x_layout != Layout::kNCHW || d.in_channels > kMostChannels) return {};
+  if (d.group != 1) return {};
+  return FloatProduct::OfImages(Plain(d));
+}
+
 bool NeedsFold(const ConvDescriptor& d) {
+  if (OfImages(d)) return false;
   if (d.x_layout == Layout::kNCHW) return true;
   const int64_t vector = MatrixProduct::Vector(Plain(d));
   // One float at a time, for each tap.
   const bool slow = d.in == kFloat && vector == 4 && d.group == 1 && !d.geometry.pointwise();
   return vector == 0 || slow;
+}
+
+Problem ProblemOf(const ConvDescriptor& d) {
+  if (const auto images = OfImages(d)) return *images;
+  return NeedsFold(d) ? Folded(d) : Plain(d);
 }
 
 // A call of either product.
@@ -104,10 +118,7 @@ void Compute(FloatProduct* product, const GemmArguments& g) {
 template <class Product> class MatrixConvOp final : public ConvOp {
  public:
   MatrixConvOp(Device* device, const ConvDescriptor& d)
-      : ConvOp(d),
-        folds_(NeedsFold(d)),
-        problem_(folds_ ? Folded(d) : Plain(d)),
-        product_(device, problem_) {
+      : ConvOp(d), folds_(NeedsFold(d)), problem_(ProblemOf(d)), product_(device, problem_) {
     if (!folds_) return;
     ProgramBuilder builder(device, "fold images");
     builder.Types(d.quantized() ? TypeTriple::Equal(d.in) : TypeTriple{kFloat, d.in, d.in})
@@ -209,7 +220,7 @@ bool ComputesConvolution(const ConvDescriptor& d) {
     const bool adds = !d.quantized() || d.depth() <= kNarrowDepth;
     return d.x_layout == Layout::kNHWC && adds && Counts(d);
   }
-  if (!NeedsFold(d)) return MatrixProduct::Counts(Plain(d));
+  if (!NeedsFold(d)) return MatrixProduct::Counts(ProblemOf(d));
   const Problem p = Folded(d);
   return d.group == 1 && MatrixProduct::Counts(p) && Counts(d) &&
          p.batch * p.window.input[0] * p.window.input[1] * p.channels <= INT32_MAX;

@@ -37,6 +37,9 @@ class MatrixProduct {
     // Groups of the convolution that are computed as one, whose weights are 0 for the channels of other
     // groups; `group` is 1 then.
     int64_t joined_groups = 1;
+    // Not 0: x has C order and as many channels, see kernels/dialect/image_tiles.h. `channels` are the
+    // elements of a line of a window in whole words, and the window's lines are those of all channels.
+    int64_t image_channels = 0;
   };
   // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
   // local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16
