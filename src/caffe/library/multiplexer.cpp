@@ -223,14 +223,25 @@ void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLi
   all->push_back(row);
 }
 
-// Forward passes of float on CUDA that are worth comparing with those by matrix units.
+// Whether the results are too few for all compute units, unless several of them share a depth, as in
+// the library matrix.
+bool HasFewResults(Device* device, const ConvDescriptor& d) {
+  constexpr int64_t kResults = 64 * 64;  // of a work group
+  return d.batch * d.out_channels * d.geometry.output_count() <
+         device->info().compute_units * kResults;
+}
+
+// Forward passes on CUDA that are worth comparing with those by matrix units: cuDNN multiplies half
+// kinds by them, too, but divides few results in fewer ways.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
-  constexpr double kFewestProducts = 1e8;
+  constexpr double kFewestProducts = 1e7;
   if (device->backend() != Backend::kCuda || !device->info().matrix || !First(d).empty()) {
     return false;
   }
   const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
-  return forward && d.in == kFloat && Products(d) >= kFewestProducts;
+  const bool half = d.in == kHalf || d.in == kBfloat16;
+  return forward && (d.in == kFloat || (half && HasFewResults(device, d))) &&
+         Products(d) >= kFewestProducts;
 }
 
 // For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than cuDNN in kNCHW.
