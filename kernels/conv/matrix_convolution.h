@@ -7,15 +7,17 @@
 #endif
 #define MOST_BLOCK 32
 #include "dialect/matrix_tiles.h"
+#include "dialect/arrivals.h"
 // Convolutions and products of floats with channels last, by matrix units:
 //   y [rows, channels] = EPILOGUE(alpha x [rows, taps of the window] weights [channels, taps] +
 //                                 beta y + bias)
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
 // channels]. The third index of a work group is the group of the convolution. Rows of weights have
 // packed_depth bytes, those behind `depth` are 0. Defines: those of dialect/matrix_floats.h and
-// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); POINTWISE (1: rows of x are rows of y's), BIAS and RESIDUAL (1: there is
-// one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has weights, a
-// bias and slopes for `channels` channels).
+// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); POINTWISE (1: rows of x
+// are rows of y's), BIAS and RESIDUAL (1: there is one), ROW_GROUPS (0, or the number of experts: rows
+// are ordered by expert, and each has weights, a bias and slopes for `channels` channels), SPLIT (1:
+// `parts` work groups, the second index, divide the depth of a tile, see dialect/tile_parts.h).
 #define LEAD (STAGES - 1)
 
 KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
@@ -23,10 +25,10 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, dilation_h),
        ARG(i32, dilation_w), ARG(i32, pixel), ARG(i32, group_bytes), ARG(i32, depth),
        ARG(i32, packed_depth), ARG(i32, channels), ARG(i32, group_out), ARG(i32, y_row),
-       ARG(i32, column_tiles), ARG(Acctype, alpha), ARG(Acctype, beta), ARG(Acctype, activation_a),
-       ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
-       IN(Mastertype, slopes), IN(f32, offsets), IN(MItype, x), IN(MItype, weights),
-       IN(Mastertype, bias), OUT(MOtype, y)) {
+       ARG(i32, column_tiles), ARG(i32, parts), ARG(i32, tiles), ARG(Acctype, alpha),
+       ARG(Acctype, beta), ARG(Acctype, activation_a), ARG(Acctype, activation_b),
+       ARG(Acctype, coefficient), IN(MOtype, residual), IN(Mastertype, slopes), IN(f32, offsets),
+       IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(f32, partial), OUT(i32, arrived), OUT(MOtype, y)) {
   LOCAL u8 memory[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
@@ -45,8 +47,14 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 row0 = row_tile * TILE_M, end_row = rows;
   const i32 channel0 = group * group_out;
 #endif
+  const i32 all_steps = (depth + TILE_K - 1) / TILE_K;
+#if SPLIT
+  const i32 part = (i32)GROUP_ID(1), first_step = all_steps * part / parts;
+  const i32 steps = all_steps * (part + 1) / parts - first_step;
+#else
+  const i32 first_step = 0, steps = all_steps;
+#endif
 #if !IMAGES
-  const u32 padding = 0;
 #include "dialect/tile_rows.h"
 #endif
   float sum[PARTS_M][PARTS_N][4];
@@ -55,7 +63,6 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
       REPEAT for (i32 e = 0; e < 4; ++e) sum[i][j][e] = 0;
     }
   }
-  const i32 steps = (depth + TILE_K - 1) / TILE_K;
   for (i32 s = 0; s < steps + LEAD; ++s) {
     COPY_WAIT(LEAD - 1);
     BARRIER;
@@ -69,6 +76,9 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
 #include "dialect/float_steps.h"
     }
   }
+#if SPLIT
+#include "dialect/tile_parts.h"
+#endif
   const i32 quad = lane % 4;
   REPEAT for (i32 block = 0; block < OWN_COLUMNS / BLOCK; ++block) {
     const i32 run = col0 + warp_col + block * BLOCK + quad * RUN;

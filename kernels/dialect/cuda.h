@@ -60,6 +60,13 @@ DEVICE_FN void float_to_half(u16* p, i64 i, float v) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
   p[i] = h;
 }
+DEVICE_FN float2 floats_of_pair(u32 pair) {
+  float2 v;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+      : "=f"(v.x), "=f"(v.y)
+      : "r"(pair));
+  return v;
+}
 // Eight elements at a multiple of 16 bytes.
 DEVICE_FN void halves_to_floats(float* v, const u16* p) {
   const uint4 q = *(const uint4*)p;

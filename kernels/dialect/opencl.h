@@ -82,6 +82,7 @@ DEVICE_FN void floats_to_halves(GLOBAL u16* p, const float* v) {
                               half_pair(v[4], v[5]), half_pair(v[6], v[7]));
 }
 #else
+DEVICE_FN float2 floats_of_pair(u32 pair) { return vload_half2(0, (const half*)&pair); }
 DEVICE_FN float half_to_float(GLOBAL const u16* p, i64 i) {
   return vload_half(i, (GLOBAL const half*)p);
 }

@@ -1,5 +1,5 @@
   // A part of kernels with tiles (dialect/matrix_tiles.h): the rows of A whose vectors this item
-  // copies in all steps, those from row0 on.
+  // copies in all steps, those from row0 on. The first of these steps is `first_step`.
   const i32 vector = t % VECTORS * VECTOR;
 #if !POINTWISE
   i64 base[LOADS_A];
@@ -14,7 +14,8 @@
     base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;
   }
   // The tap of the vector, and its place among the channels.
-  i32 kh = vector / group_bytes / kernel_w;
-  i32 kw = vector / group_bytes - kh * kernel_w;
-  i32 channel_at = vector % group_bytes;
+  const i32 start = first_step * TILE_K + vector;
+  i32 kh = start / group_bytes / kernel_w;
+  i32 kw = start / group_bytes - kh * kernel_w;
+  i32 channel_at = start % group_bytes;
 #endif

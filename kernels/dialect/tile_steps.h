@@ -1,9 +1,10 @@
-      // A part of kernels with tiles (dialect/matrix_tiles.h): begins to copy step s of A and B.
+      // A part of kernels with tiles (dialect/matrix_tiles.h): begins to copy A and B of step
+      // first_step + s.
       // `padding` replaces elements outside of images; weights are those of the channels from
       // channel0 on.
       const i32 stage = s % STAGES * STAGE_BYTES;
 #if !IMAGES
-      const i32 k = s * TILE_K + vector;
+      const i32 k = (first_step + s) * TILE_K + vector;
 #if POINTWISE
       const i32 used = k < depth;
 #else
@@ -48,7 +49,7 @@
 #endif
       REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
         const i32 e = t + l * ITEMS, r = e / CHUNKS, chunk = e % CHUNKS;
-        const i32 at = s * TILE_K + chunk * 16;
+        const i32 at = (first_step + s) * TILE_K + chunk * 16;
         const i32 channel = col0 + CHANNEL_OF(r);
         LOCAL_PTR u8* to = memory + stage + TILE_A_BYTES + TILE_AT(r, chunk);
         if (channel < group_out && at < packed_depth) {

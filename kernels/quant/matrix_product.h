@@ -165,6 +165,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 #endif
   const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
   const i32 warp_col = warp % WARPS_N * (TILE_N / WARPS_N);
+  const i32 first_step = 0;
 #include "dialect/tile_rows.h"
 #if CODE_BYTES == 2
   i32 high[PARTS_M][PARTS_N][4], middle[PARTS_M][PARTS_N][4], low_sum[PARTS_M][PARTS_N][4];

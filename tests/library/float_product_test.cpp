@@ -11,6 +11,7 @@
 
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/generated/float_product.hpp"
+#include "caffe/library/generated/vector_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "library/layout_runs.hpp"
 #include "library/library_support.hpp"
@@ -148,6 +149,54 @@ class FloatProductTest : public testing::TestWithParam<DeviceType> {
     }
   }
 
+  // Of arrays in kNHWC.
+  static MatrixProduct::Problem ProblemOf(const ConvDescriptor& d) {
+    MatrixProduct::Problem p;
+    p.type = d.in;
+    p.out = d.out;
+    p.batch = d.batch;
+    p.window = MatrixProduct::Window::Of(d.geometry);
+    p.channels = d.in_channels;
+    p.out_channels = p.y_row = d.out_channels;
+    p.group = d.group;
+    p.row_groups = d.row_groups;
+    p.epilogue = d.epilogue;
+    std::copy_n(p.window.kernel, 2, p.plain_kernel);
+    p.plain_channels = d.in_channels / d.group;
+    return p;
+  }
+
+  // `parts` work groups divide the depth. Launches share the counters, and their results are equal.
+  void CheckParts(const ConvDescriptor& d, int tile, int64_t parts) {
+    const int64_t positions = d.batch * d.geometry.output_count();
+    const auto x = Numbers(type(), d.batch * d.in_channels * d.geometry.input_count(), 1);
+    const auto w = Numbers(type(), d.weight_count(), 2);
+    const auto bias = Numbers(kFloat, d.out_channels, 3);
+    const auto slopes = Numbers(kFloat, d.out_channels, 4);
+    const auto residual = Numbers(d.out, positions * d.out_channels, 5);
+    const std::vector<double> expected = Exact(d, x, w, bias, residual, slopes);
+    const Array from(device(), type(),
+                     test::InLayout(x, Layout::kNHWC, d.in_channels, d.geometry.input_count()));
+    const Array weights(device(), type(), w), biases(device(), kFloat, bias);
+    const Array added(device(), d.out, residual), leaks(device(), kFloat, slopes);
+    FloatProduct product(device(), ProblemOf(d), tile, parts);
+    const test::Bytes packed(device(), product.packed_bytes());
+    const test::Bytes workspace(device(), product.workspace_bytes());
+    if (product.packed_bytes() > 0) product.Pack(weights, packed);
+    std::vector<double> first;
+    for (int launch = 0; launch < 3; ++launch) {
+      const Array y(device(), d.out, std::vector<double>(expected.size(), -7));
+      device()->Fill(workspace, 0x7f, product.workspace_bytes());
+      const DevicePtr matrix = product.packed_bytes() > 0 ? DevicePtr(packed) : DevicePtr(weights);
+      product.Run({from, matrix, biases, y, {added, leaks}, 1, 0, {}, workspace});
+      test::ExpectNear(
+          y.Read(), expected, Tolerance(d.out),
+          Concat(device()->info().id, " ", d.name(), ", tile ", tile, " in ", parts, " parts"));
+      if (launch == 0) first = y.Read();
+      EXPECT_EQ(y.Read(), first);
+    }
+  }
+
   // C = alpha A B^T + beta C + bias, with results of type `out`.
   void CheckProduct(int64_t m, int64_t n, int64_t k, DataType out, double alpha = 1,
                     double beta = 0, double tolerance = 0) {
@@ -251,8 +300,71 @@ TEST_P(FloatProductTest, ProductsOfManyShapes) {
 // The error is that of float, however many products are added. Matrix units cut off digits of the
 // sums of half kinds, whose operands have fewer digits.
 TEST_P(FloatProductTest, DeepSums) {
-  const int64_t m = has_units() ? 64 : 3, n = has_units() ? 96 : 5;
+  const int64_t m = has_units() ? 64 : 9, n = has_units() ? 96 : 5;
   CheckProduct(m, n, 9216, kFloat, 1, 0, type() == kFloat ? 3e-6 : 3e-5);
+  CheckProduct(1, 16, 9216, kFloat, 1, 0, 3e-6);
+}
+
+// Work groups that divide a depth of 9 to 72 steps, with each way of dividing the result.
+TEST_P(FloatProductTest, PartsOfDepths) {
+  ConvDescriptor d = Window(1, 72, {5, 4}, 40, {3, 3}, {2, 1}, {1, 1});
+  d.epilogue.stages = {ResidualSum{0.5f}, Activation{Kind::kPReLU}};
+  d.epilogue.slopes = Bias::kPerRow;
+  const int tilings = FloatProduct::Tilings(ProblemOf(d));
+  for (int tile = 0; tile < tilings; ++tile) {
+    if (!has_units() && (tile != tilings - 1 || type() != kFloat)) continue;
+    CheckParts(d, tile, 2 + tile % 3);
+  }
+  const int last = tilings - 1;
+  CheckParts(Window(2, 96, {4, 5}, 64, {2, 3}, {1, 2}, {1, 0}, {2, 1}, 2), last, 3);
+  if (!has_units() && type() != kFloat) return;
+  // A step for each.
+  CheckParts(Window(1, 640, {3, 3}, 24, {1, 1}), last, type() == kFloat ? 10 : 5);
+  CheckParts(Window(3, 8, {6, 5}, 100, {5, 3}, {}, {2, 1}), last, 2);
+}
+
+// Products whose estimate divides depths, on devices with matrix units.
+TEST_P(FloatProductTest, SmallResultsAreComputedInParts) {
+  if (!has_units()) GTEST_SKIP() << device()->info().id << " has no matrix units";
+  const ConvDescriptor d = Window(1, 256, {13, 13}, 384, {3, 3}, {}, {1, 1});
+  EXPECT_GT(FloatProduct(device(), ProblemOf(d)).workspace_bytes(), 0);
+  CheckConvolution(d);
+  CheckConvolution(Window(1, 384, {13, 13}, 256, {3, 3}, {}, {1, 1}, {}, 2));
+  CheckProduct(20, 64, 9216, type());
+}
+
+// Items that share channels, the last of which are fewer; depths that end within a step.
+TEST_P(FloatProductTest, FewRows) {
+  struct Case {
+    int64_t m, n, k;
+    VectorProduct::Division division;
+  };
+  const int64_t most = type() == kFloat ? 4 : 2;
+  std::vector<Case> cases{{1, 37, 1048, {2, 32}}, {most, 9, 4112, {4, 256}}};
+  if (has_units() || type() == kFloat) cases.push_back({2, 40, 72, {1, 64}});
+  for (int64_t m = 1; m <= most && has_units(); ++m) cases.push_back({m, 1000, 4096, {2, 128}});
+  for (const auto& [m, n, k, division] : cases) {
+    MatrixProduct::Problem problem;
+    problem.type = problem.out = type();
+    problem.batch = m;
+    problem.channels = problem.plain_channels = k;
+    problem.out_channels = n;
+    problem.y_row = n + 3;
+    ASSERT_TRUE(VectorProduct::Computes(problem));
+    const auto a = Numbers(type(), m * k, 1), b = Numbers(type(), n * k, 2);
+    const auto before = Numbers(type(), m * (n + 3), 3);
+    const Array da(device(), type(), a), db(device(), type(), b), c(device(), type(), before);
+    VectorProduct(device(), problem, division).Run({da, db, {}, c, {}, 0.5, 2});
+    std::vector<double> expected = before;
+    for (int64_t i = 0; i < m * n; ++i) {
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p) sum += a[i / n * k + p] * b[i % n * k + p];
+      double& v = expected[i / n * (n + 3) + i % n];
+      v = 0.5 * sum + 2 * v;
+    }
+    test::ExpectNear(c.Read(), expected, Tolerance(type()),
+                     Concat(device()->info().id, " ", type().name(), " ", m, "x", n, "x", k));
+  }
 }
 
 TEST_P(FloatProductTest, WindowsStridesPadsDilationsAndGroups) {
@@ -322,6 +434,25 @@ TEST_P(FloatProductTest, IsPreferredOnOpenCl) {
   EXPECT_THROW(MakeMatrixConvolution(device(), d), Error);
 }
 
+// The time of reading the weights, in which vendors' libraries are not faster.
+TEST_P(FloatProductTest, FewRowsArePreferred) {
+  if (!has_units()) GTEST_SKIP() << device()->info().id << " has no matrix units";
+  GemmDescriptor d;
+  d.n = 64;
+  d.k = 128;
+  d.in = d.out = type();
+  d.trans_b = true;
+  for (const int64_t rows : {1, 8}) {
+    d.m = rows;
+    EXPECT_EQ(Multiplexer::GemmLibraries(device(), d)[0], "matrix");
+  }
+  d.k = 130;  // no whole vectors, which are packed
+  d.constant = GemmDescriptor::Weights::kB;
+  if (device()->backend() == Backend::kCuda) {
+    EXPECT_NE(Multiplexer::GemmLibraries(device(), d)[0], "matrix");
+  }
+}
+
 // Another library computes those.
 TEST_P(FloatProductTest, RefusesOperandsThatBeginBetweenVectors) {
   GemmDescriptor d;
@@ -349,9 +480,15 @@ TEST_P(FloatProductTest, PartsOfLargerArrays) {
 TEST_P(FloatProductTest, GroupsOfRows) {
   constexpr int64_t kGroups = 3, kItems = 5;
   const std::vector<double> first{0, 2, 2, 4};  // the last item is not in use
-  for (const int64_t kernel : {1, 3}) {
+  struct Case {
+    Shape input;
+    int64_t kernel, parts;
+  };
+  // Items of one row are vectors.
+  for (const auto& [input, kernel, parts] :
+       {Case{{1, 1}, 1, 1}, {{4, 3}, 1, 1}, {{4, 3}, 3, 1}, {{3, 4}, 3, 2}}) {
     ConvDescriptor d =
-        Window(kItems, 16, {4, 3}, 20, {kernel, kernel}, {}, {kernel / 2, kernel / 2});
+        Window(kItems, 64, input, 20, {kernel, kernel}, {}, {kernel / 2, kernel / 2});
     d.x_layout = Layout::kNHWC;
     d.epilogue.stages = {Activation{Kind::kPReLU}};
     d.epilogue.slopes = Bias::kPerRow;
@@ -375,6 +512,7 @@ TEST_P(FloatProductTest, GroupsOfRows) {
     }
     d.row_groups = kGroups;
     const auto op = MakeMatrixConvolution(device(), d);
+    const test::Bytes workspace(device(), op->workspace_bytes());
     const Array from(device(), type(), test::InLayout(x, Layout::kNHWC, d.in_channels, positions));
     const Array dw(device(), type(), w), db(device(), kFloat, bias), ds(device(), kFloat, slopes);
     const Array y(device(), type(), std::vector<double>(kItems * out, 7));
@@ -389,7 +527,17 @@ TEST_P(FloatProductTest, GroupsOfRows) {
     ConvArguments forward{from, dw, packed > 0 ? prepared : DevicePtr{}, db, y};
     forward.epilogue.slopes = ds;
     forward.offsets = offsets;
-    op->Forward(forward);
+    forward.workspace = workspace;
+    if (parts == 1) {
+      op->Forward(forward);
+    } else {
+      const int tile = FloatProduct::Tilings(ProblemOf(d)) - 1;
+      FloatProduct product(device(), ProblemOf(d), tile, parts);
+      const test::Bytes sums(device(), product.workspace_bytes());
+      for (int launch = 0; launch < 2; ++launch) {
+        product.Run({from, forward.prepared, db, y, forward.epilogue, 1, 0, offsets, sums});
+      }
+    }
     test::ExpectNear(y.Read(), expected, Tolerance(type()), device()->info().id + " " + d.name());
   }
 }

@@ -14,6 +14,7 @@
 #include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/generated/float_product.hpp"
+#include "caffe/library/generated/vector_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "support/chains.hpp"
 #include "support/epilogues.hpp"
@@ -283,7 +284,21 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         p.window.kernel[0] = p.window.kernel[1] = points ? 1 : 3;
         p.epilogue = tile % 4 < 2 ? Epilogue() : SomeEpilogues()[tile % 2];
         if (tile % 4 == 1) p.epilogue.bias = Epilogue::Bias::kPerColumn;
-        FloatProduct(&device, p, tile);
+        FloatProduct(&device, p, tile, 1 + tile / 3);
+      }
+    }
+  }
+  if (path == "blas/vector_matrix") {
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      MatrixProduct::Problem p;
+      p.type = p.out = type;
+      p.channels = p.plain_channels = 64;
+      p.out_channels = p.y_row = 40;
+      for (const int64_t rows : {1, 2}) {
+        p.batch = rows;
+        p.row_groups = rows == 2 && type == kHalf ? 16 : 0;
+        p.epilogue = SomeEpilogues()[rows - 1];
+        VectorProduct(&device, p);
       }
       p = MatrixProduct::Problem();
       p.type = p.out = type;

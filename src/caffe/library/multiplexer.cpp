@@ -224,18 +224,27 @@ void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLi
   all->push_back(row);
 }
 
-// Forward passes on CUDA that are worth comparing with those by matrix units: of float, and those of
-// half kinds whose channels cuDNN's engines do not fill.
+// Whether the results are too few for all compute units, unless several of them share a depth, as in
+// the library matrix.
+bool HasFewResults(Device* device, const ConvDescriptor& d) {
+  constexpr int64_t kResults = 64 * 64;  // of a work group
+  return d.batch * d.out_channels * d.geometry.output_count() <
+         device->info().compute_units * kResults;
+}
+
+// Forward passes on CUDA that are worth comparing with those by matrix units. cuDNN multiplies half
+// kinds by them, too, but its engines do not fill few channels, and divide few results in fewer ways.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
-  constexpr double kFewestProducts = 1e8;
+  constexpr double kFewestProducts = 1e7;
   if (device->backend() != Backend::kCuda || !device->info().matrix || !First(d).empty()) {
     return false;
   }
   const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
   constexpr int64_t kFewChannels = 64;  // of a group
-  const bool few = std::min(d.in_channels, d.out_channels) / d.group <= kFewChannels;
-  const bool half = (d.in == kHalf || d.in == kBfloat16) && few;
-  return forward && (d.in == kFloat || half) && Products(d) >= kFewestProducts;
+  const bool half = d.in == kHalf || d.in == kBfloat16;
+  const bool few =
+      std::min(d.in_channels, d.out_channels) / d.group <= kFewChannels || HasFewResults(device, d);
+  return forward && (d.in == kFloat || (half && few)) && Products(d) >= kFewestProducts;
 }
 
 // For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than cuDNN in kNCHW.

@@ -16,16 +16,24 @@ using Tile = MatrixProduct::Tile;
 
 // Half kinds take as many products for the bytes of a step as codes of 8 bits. Float takes three
 // products, whose sums need registers of their own: it has smaller tiles.
-const std::vector<Tile> kHalfTiles{
-    {128, 128, 64, 3, 2, 2, 2, 760, 3500}, {128, 96, 64, 3, 2, 2, 2, 660, 2400},
-    {128, 64, 64, 4, 4, 1, 3, 435, 1320},  {128, 32, 64, 4, 4, 1, 4, 330, 800},
-    {64, 64, 128, 3, 2, 2, 3, 458, 950},   {32, 64, 128, 4, 2, 2, 4, 343, 750},
-    {16, 64, 128, 4, 1, 2, 5, 228, 510},   {16, 32, 256, 4, 1, 1, 4, 377, 520}};
-const std::vector<Tile> kFloatTiles{
-    {128, 96, 64, 3, 2, 2, 2, 800, 1700}, {128, 64, 64, 4, 2, 2, 2, 550, 1100},
-    {128, 48, 128, 2, 4, 1, 2, 930, 900}, {128, 32, 64, 4, 4, 1, 3, 305, 700},
-    {64, 64, 128, 3, 2, 2, 2, 680, 800},  {32, 64, 128, 4, 2, 2, 4, 480, 600},
-    {16, 64, 128, 4, 1, 2, 5, 400, 560},  {16, 32, 256, 4, 1, 1, 4, 400, 560}};
+// The last two numbers of tiles with 32, 48 and 96 columns are estimates between those of their
+// neighbours.
+const std::vector<Tile> kHalfTiles{{128, 128, 64, 3, 2, 2, 2, 760, 3500, 1, 1150, 1150},
+                                   {128, 96, 64, 3, 2, 2, 2, 660, 2400, 1, 1080, 920},
+                                   {128, 64, 64, 4, 4, 1, 3, 435, 1320, 1, 1000, 700},
+                                   {128, 32, 64, 4, 4, 1, 4, 330, 800, 1, 900, 480},
+                                   {64, 64, 128, 3, 2, 2, 3, 458, 950, 1, 900, 720},
+                                   {32, 64, 128, 4, 2, 2, 4, 343, 750, 1, 850, 500},
+                                   {16, 64, 128, 4, 1, 2, 5, 228, 510, 1, 750, 300},
+                                   {16, 32, 256, 4, 1, 1, 4, 377, 520, 1, 1550, 430}};
+const std::vector<Tile> kFloatTiles{{128, 96, 64, 3, 2, 2, 2, 800, 1700, 1, 2250, 2000},
+                                    {128, 64, 64, 4, 2, 2, 2, 550, 1100, 1, 1850, 1350},
+                                    {128, 48, 128, 2, 4, 1, 2, 930, 900, 1, 3200, 2200},
+                                    {128, 32, 64, 4, 4, 1, 3, 305, 700, 1, 1500, 800},
+                                    {64, 64, 128, 3, 2, 2, 2, 680, 800, 1, 2200, 1450},
+                                    {32, 64, 128, 4, 2, 2, 4, 480, 600, 1, 1650, 900},
+                                    {16, 64, 128, 4, 1, 2, 5, 400, 560, 1, 1600, 520},
+                                    {16, 32, 256, 4, 1, 1, 4, 400, 560, 1, 2950, 720}};
 // For images in C order, of which local memory has a part as well.
 const std::vector<Tile> kHalfImageTiles{{128, 96, 64, 2, 4, 1, 3, 640, 1800},
                                         {128, 64, 64, 3, 4, 1, 3, 450, 1200},
@@ -38,6 +46,7 @@ const std::vector<Tile> kFloatImageTiles{{128, 96, 64, 2, 2, 2, 2, 1100, 1800},
 constexpr int64_t kLocalBytes = 48 << 10;  // that each work group can have
 constexpr int64_t kPackedUnit = 64;        // bytes to which rows of packed weights are rounded up
 constexpr int64_t kChunk = 16;             // bytes of weights that are read at once
+constexpr int64_t kMostParts = 32;
 
 int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
@@ -98,6 +107,12 @@ const Tile* FastestOfImages(const MatrixProduct::Problem& p, int64_t units) {
   return best;
 }
 
+MatrixProduct::Division Fastest(const MatrixProduct::Problem& p, Device* device) {
+  if (p.image_channels > 0) return {FastestOfImages(p, device->info().compute_units), 1};
+  return MatrixProduct::Fastest(TilesFor(p), p, device, 1,
+                                MatrixUnits(device) > 0 ? kMostParts : 1);
+}
+
 }  // namespace
 
 bool FloatProduct::KnowsTypes(DataType in, DataType out) {
@@ -135,13 +150,16 @@ int FloatProduct::Tilings(const Problem& problem) {
   return static_cast<int>(TilesFor(problem).size());
 }
 
-FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile)
-    : problem_(problem), stages_(problem.epilogue) {
+FloatProduct::FloatProduct(Device* device, const Problem& problem)
+    : FloatProduct(device, problem, Fastest(problem, device)) {}
+
+FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile, int64_t parts)
+    : FloatProduct(device, problem, MatrixProduct::Division{&TilesFor(problem).at(tile), parts}) {}
+
+FloatProduct::FloatProduct(Device* device, const Problem& problem,
+                           const MatrixProduct::Division& division)
+    : problem_(problem), stages_(problem.epilogue), tile_(division.tile), parts_(division.parts) {
   const Problem& p = problem_;
-  const std::vector<Tile>& tiles = TilesFor(p);
-  tile_ = tile >= 0              ? &tiles.at(tile)
-          : p.image_channels > 0 ? FastestOfImages(p, device->info().compute_units)
-                                 : MatrixProduct::Fastest(tiles, p, device, 1);
   if (p.image_channels > 0) {
     const Area area = AreaOf(*tile_, p);
     area_[0] = area.height;
@@ -164,11 +182,17 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile)
       .Define("POINTWISE", MatrixProduct::Pointwise(p))
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
+      .Define("SPLIT", parts_ > 1)
       .Define("ROW_GROUPS", p.row_groups)
       .Define("IMAGES", p.image_channels > 0);
   if (p.image_channels > 0) DefineImages(&builder);
   stages_.Define(&builder, "added[c]");
   product_ = builder.Body("conv/matrix_convolution").Build()->CreateKernel("matrix_convolution");
+  if (parts_ > 1) {
+    const int64_t bytes = Tiles() * p.group * static_cast<int64_t>(sizeof(int32_t));
+    arrived_ = DeviceArray(device, bytes, "counters of a product in parts");
+    device->Fill(arrived_.get(), 0, bytes);
+  }
   if (ReadsWeights(p)) return;
   pack_ = ProgramBuilder(device, "pack weights")
               .Types({kFloat, p.type, p.type})
@@ -208,6 +232,15 @@ int64_t FloatProduct::RowTiles() const {
   return RowGroupTiles(p.batch, height * width, p.row_groups, tile_->m);
 }
 
+int64_t FloatProduct::Tiles() const {
+  return RowTiles() * Ceil(problem_.out_channels / problem_.group, tile_->n);
+}
+
+int64_t FloatProduct::workspace_bytes() const {
+  const int64_t sums = tile_->m * tile_->n * static_cast<int64_t>(sizeof(float));
+  return parts_ > 1 ? Tiles() * problem_.group * parts_ * sums : 0;
+}
+
 void FloatProduct::Run(const Operands& o) {
   const Problem& p = problem_;
   const int64_t vector =
@@ -219,13 +252,13 @@ void FloatProduct::Run(const Operands& o) {
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments = MatrixProduct::Geometry(p);
-  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row, column_tiles});
-  arguments.append({o.alpha, o.beta});
+  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row, column_tiles, parts_,
+                    Tiles(), o.alpha, o.beta});
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
-  arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none, o.y});
-  const int64_t tiles = RowTiles() * column_tiles;
-  product_->LaunchInGroups({{tiles, 1, p.group}, {tile_->items(), 1, 1}}, arguments);
+  arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none});
+  arguments.append({parts_ > 1 ? o.workspace : none, parts_ > 1 ? arrived_.get() : none, o.y});
+  product_->LaunchInGroups({{Tiles(), parts_, p.group}, {tile_->items(), 1, 1}}, arguments);
 }
 
 }  // namespace caffe

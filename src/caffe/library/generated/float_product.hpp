@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "caffe/library/device_array.hpp"
 #include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
 
@@ -23,6 +24,7 @@ class FloatProduct {
     EpilogueOperands epilogue = {};
     double alpha = 1, beta = 0;
     DevicePtr offsets = {};
+    DevicePtr workspace = {};
   };
 
   static bool KnowsTypes(DataType in, DataType out);
@@ -33,24 +35,35 @@ class FloatProduct {
   static std::optional<Problem> OfImages(Problem problem);
   // How many ways of dividing the result there are.
   static int Tilings(const Problem& problem);
-  // `tile`: one of these; negative: the fastest by an estimate.
-  FloatProduct(Device* device, const Problem& problem, int tile = -1);
+  // The fastest way by an estimate.
+  FloatProduct(Device* device, const Problem& problem);
+  // `tile`: one of Tilings; `parts`: the work groups that divide the depth of a result, 1 to
+  // MatrixProduct::Steps.
+  FloatProduct(Device* device, const Problem& problem, int tile, int64_t parts = 1);
   int64_t packed_bytes() const;  // of one group of rows
+  int64_t workspace_bytes() const;
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr weights, DevicePtr packed);
   void Run(const Operands& operands);
 
  private:
+  FloatProduct(Device* device, const Problem& problem, const MatrixProduct::Division& division);
   void DefineImages(ProgramBuilder* builder) const;
-  // The tiles of rows of y.
+  // The tiles of rows of y, and the work groups of the first index.
   int64_t RowTiles() const;
+  int64_t Tiles() const;
 
   const Problem problem_;
   const EpilogueStages stages_;
   const Tile* tile_;
+  const int64_t parts_;
   int64_t area_[2] = {1, 1};  // of the results of a tile, for images in C order
   int64_t packed_depth_;      // in bytes
   std::unique_ptr<Kernel> product_, pack_;
+  // If several work groups divide a depth: how many arrived, for each result of a group. All are 0
+  // between launches, because the last one that arrives sets its counter to 0. They belong to this
+  // product, since other steps write to a workspace.
+  DeviceArray arrived_;
 };
 
 }  // namespace caffe

@@ -9,6 +9,7 @@
 #include "caffe/library/generated/float_product.hpp"
 #include "caffe/library/generated/float_windows.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
+#include "caffe/library/generated/vector_product.hpp"
 #include "caffe/library/libraries.hpp"
 
 namespace caffe {
@@ -101,18 +102,24 @@ Problem ProblemOf(const ConvDescriptor& d) {
 }
 
 // A call of either product.
-void Compute(MatrixProduct* product, DevicePtr x, const ConvArguments& a) {
+void Compute(MatrixProduct* product, DevicePtr x, const ConvArguments& a, DevicePtr) {
   product->Run(x, a.prepared, a.y, *a.quant, a.epilogue.residual, a.offsets);
 }
-void Compute(FloatProduct* product, DevicePtr x, const ConvArguments& a) {
-  product->Run({x, a.prepared ? a.prepared : a.weights, a.bias, a.y, a.epilogue, 1, 0, a.offsets});
+template <class Product>
+void Compute(Product* product, DevicePtr x, const ConvArguments& a, DevicePtr workspace) {
+  product->Run({x, a.prepared ? a.prepared : a.weights, a.bias, a.y, a.epilogue, 1, 0, a.offsets,
+                workspace});
 }
 void Compute(MatrixProduct* product, const GemmArguments& g) {
   product->Run(g.a, g.prepared, g.c, *g.quant, g.epilogue.residual, g.offsets);
 }
-void Compute(FloatProduct* product, const GemmArguments& g) {
-  product->Run(
-      {g.a, g.prepared ? g.prepared : g.b, g.bias, g.c, g.epilogue, g.alpha, g.beta, g.offsets});
+template <class Product> void Compute(Product* product, const GemmArguments& g) {
+  product->Run({g.a, g.prepared ? g.prepared : g.b, g.bias, g.c, g.epilogue, g.alpha, g.beta,
+                g.offsets, g.workspace});
+}
+int64_t WorkspaceBytes(const MatrixProduct&) { return 0; }
+template <class Product> int64_t WorkspaceBytes(const Product& product) {
+  return product.workspace_bytes();
 }
 
 template <class Product> class MatrixConvOp final : public ConvOp {
@@ -136,24 +143,29 @@ template <class Product> class MatrixConvOp final : public ConvOp {
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     if (prepared_bytes() > 0) product_.Pack(weights, prepared);
   }
-  int64_t workspace_bytes() const override {
-    const MatrixProduct::Window& w = problem_.window;
-    return folds_ ? problem_.batch * w.input[0] * w.input[1] * problem_.channels *
-                        static_cast<int64_t>(problem_.type.bytes())
-                  : 0;
-  }
+  int64_t workspace_bytes() const override { return FoldedBytes() + WorkspaceBytes(product_); }
 
  protected:
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
     if (folds_) Fold(a.x, a.workspace, a.quant ? a.quant->zero_x : 0);
-    Compute(&product_, folds_ ? a.workspace : a.x, a);
+    const DevicePtr behind = a.workspace ? a.workspace + FoldedBytes() : a.workspace;
+    Compute(&product_, folds_ ? a.workspace : a.x, a, behind);
   }
 
  private:
   static constexpr const char* kGeometryNames[] = {
       "in_h",  "in_w",  "channels", "padded", "fold_h",         "fold_w",
       "pad_h", "pad_w", "out_h",    "out_w",  "channel_stride", "position_stride"};
+
+  // Of the workspace; what lies behind begins at a multiple of 256 bytes.
+  int64_t FoldedBytes() const {
+    const MatrixProduct::Window& w = problem_.window;
+    return folds_ ? RoundUp(problem_.batch * w.input[0] * w.input[1] * problem_.channels *
+                                static_cast<int64_t>(problem_.type.bytes()),
+                            256)
+                  : 0;
+  }
 
   KernelArguments FoldGeometry() const {
     const ConvDescriptor& d = descriptor_;
@@ -245,6 +257,7 @@ template <class Product> class MatrixGemmOp final : public GemmOp {
       : GemmOp(d), product_(device, ProblemOf(d)) {}
   const char* library() const override { return "matrix"; }
   int64_t prepared_bytes() const override { return product_.packed_bytes(); }
+  int64_t workspace_bytes() const override { return WorkspaceBytes(product_); }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     if (prepared_bytes() > 0) product_.Pack(weights, prepared);
   }
@@ -284,12 +297,19 @@ template <class D> bool Runs(Device* device, const D& d) {
   return !device->host_accessible() && (d.quantized() || device->info().matrix);
 }
 
-// Vendors' libraries multiply floats faster.
+// Whether the product takes the time of reading the weights, as they are.
+bool HasFewRows(const GemmDescriptor& d) {
+  constexpr int64_t kMostRows = 8;
+  return d.m <= kMostRows && FloatProduct::ReadsWeights(ProblemOf(d));
+}
+
+// Vendors' libraries multiply floats faster, but for a few rows.
 bool Prefers(Device* device, const ConvDescriptor& d) {
   return device->info().matrix && (d.quantized() || !CudnnLibrary().supports(device, d));
 }
 bool Prefers(Device* device, const GemmDescriptor& d) {
-  return device->info().matrix && (d.quantized() || !CublasLibrary().supports(device, d));
+  return device->info().matrix &&
+         (d.quantized() || HasFewRows(d) || !CublasLibrary().supports(device, d));
 }
 
 }  // namespace
@@ -314,8 +334,11 @@ std::unique_ptr<ConvOp> MakeMatrixConvolution(Device* device, const ConvDescript
   CAFFE_CHECK(ComputesConvolution(d), "the library matrix does not compute conv ", d.name());
   if (IsDepthwise(d))
     return d.quantized() ? MakeCodeWindows(device, d) : MakeFloatWindows(device, d);
-  if (!d.quantized()) return std::make_unique<MatrixConvOp<FloatProduct>>(device, d);
-  return std::make_unique<MatrixConvOp<MatrixProduct>>(device, d);
+  if (d.quantized()) return std::make_unique<MatrixConvOp<MatrixProduct>>(device, d);
+  if (!NeedsFold(d) && VectorProduct::Computes(Plain(d))) {
+    return std::make_unique<MatrixConvOp<VectorProduct>>(device, d);
+  }
+  return std::make_unique<MatrixConvOp<FloatProduct>>(device, d);
 }
 
 GemmLibrary MatrixGemmLibrary() {
@@ -333,6 +356,9 @@ GemmLibrary MatrixGemmLibrary() {
 std::unique_ptr<GemmOp> MakeMatrixGemm(Device* device, const GemmDescriptor& d) {
   CAFFE_CHECK(ComputesProduct(d), "the library matrix does not compute gemm ", d.name());
   if (d.quantized()) return std::make_unique<MatrixGemmOp<MatrixProduct>>(device, d);
+  if (VectorProduct::Computes(ProblemOf(d))) {
+    return std::make_unique<MatrixGemmOp<VectorProduct>>(device, d);
+  }
   return std::make_unique<MatrixGemmOp<FloatProduct>>(device, d);
 }
 

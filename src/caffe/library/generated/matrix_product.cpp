@@ -39,18 +39,26 @@ int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of each
 // step; several take turns. The groups of the last turn may be fewer. Windows take longer than points.
-double Cycles(const Tile& tile, int64_t groups, int64_t depth, bool points, int units) {
+double Cycles(const Tile& tile, int64_t groups, int64_t all_steps, bool points, int units) {
   const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
-  const double step = points ? tile.step : 1.2 * tile.step;
-  const double alone = std::max(latency, 1.3 * step);
-  const double steps = static_cast<double>(Ceil(depth, tile.k));
+  const int64_t share = Ceil(groups, units);
+  const bool at_once = tile.alone > 0 && share <= tile.resident;
+  const double step = at_once ? tile.shared : points ? tile.step : 1.2 * tile.step;
+  const double alone = at_once ? tile.alone : std::max(latency, 1.3 * step);
+  const double steps = static_cast<double>(all_steps);
   const auto turn = [&](int64_t together) {
     const double n = static_cast<double>(together);
     return n > 0 ? steps * std::max(alone, n * step) + n * tile.result : 0;
   };
-  const int64_t share = Ceil(groups, units);
   return static_cast<double>(share / tile.resident) * turn(tile.resident) +
          turn(share % tile.resident);
+}
+
+// What it adds that `parts` groups divide the steps of a result: they write their sums, and the last
+// one waits for these and reads all.
+double JoiningCycles(const Tile& tile, int64_t parts) {
+  constexpr double kArrival = 3500, kSumsPerCycle = 16;
+  return kArrival + static_cast<double>((parts + 4) * tile.m * tile.n) / kSumsPerCycle;
 }
 
 // The row tiles that have rows, if each group has as many items.
@@ -82,19 +90,30 @@ bool MatrixProduct::Pointwise(const Problem& p) {
   return p.group == 1;
 }
 
-const Tile* MatrixProduct::Fastest(const std::vector<Tile>& tiles, const Problem& problem,
-                                   Device* device, int most_units) {
-  const Tile* best = nullptr;
+int64_t MatrixProduct::Steps(const Tile& tile, const Problem& problem) {
+  return Ceil(DepthBytes(problem), tile.k);
+}
+
+MatrixProduct::Division MatrixProduct::Fastest(const std::vector<Tile>& tiles,
+                                               const Problem& problem, Device* device,
+                                               int most_units, int64_t most_parts) {
+  Division best{nullptr, 1};
   double least = 0;
   for (const Tile& tile : tiles) {
     if (tile.units > most_units || tile.k / Vector(problem) > tile.items()) continue;
     const int64_t groups = UsedRowTiles(problem, tile.m) *
                            Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
-    const double cycles =
-        Cycles(tile, groups, DepthBytes(problem), Pointwise(problem), device->info().compute_units);
-    if (!best || cycles < least) {
-      best = &tile;
-      least = cycles;
+    const int64_t steps = Steps(tile, problem), units = device->info().compute_units;
+    for (int64_t parts = 1; parts <= std::min(most_parts, steps); ++parts) {
+      // More groups than run at once gain nothing.
+      if (parts > 1 && groups * parts > units * tile.resident) break;
+      const double cycles = Cycles(tile, groups * parts, Ceil(steps, parts), Pointwise(problem),
+                                   static_cast<int>(units)) +
+                            (parts > 1 ? JoiningCycles(tile, parts) : 0);
+      if (!best.tile || cycles < least) {
+        best = {&tile, parts};
+        least = cycles;
+      }
     }
   }
   return best;
@@ -153,7 +172,7 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
     MakeVectorProduct(device);
   } else {
     const std::vector<Tile>& tiles = TilesFor(DepthBytes(), bytes_);
-    tile_ = tile < 0 ? Fastest(tiles, problem_, device, std::max(1, MatrixUnits(device)))
+    tile_ = tile < 0 ? Fastest(tiles, problem_, device, std::max(1, MatrixUnits(device))).tile
                      : &tiles.at(tile);
     MakeProduct(device);
   }

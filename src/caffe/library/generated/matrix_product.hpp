@@ -44,18 +44,28 @@ class MatrixProduct {
   // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
   // local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16
   // bytes for each item. `step` and `result`: the cycles of an H200 that a step of points and the
-  // results of a group take, measured with many groups. `units`: see kernels/dialect/matrix.h.
+  // results of a group take, measured with many groups. `units`: see kernels/dialect/matrix.h. The
+  // others are cycles of a step where all groups run at once: of a group that is `alone` on its compute
+  // unit, and of each one of several that share it; 0: not measured.
   struct Tile {
     int64_t m, n, k, stages, warps_m, warps_n, resident;
     double step, result;
     int units = 1;
+    double alone = 0, shared = 0;
     int64_t items() const { return warps_m * warps_n * 32; }
     int64_t local_bytes() const { return stages * (m + n) * k; }
   };
-  // The fastest one by an estimate, which has at most `most_units`, and an item for each vector of a
-  // step.
-  static const Tile* Fastest(const std::vector<Tile>& tiles, const Problem& problem, Device* device,
-                             int most_units);
+  // `parts`: the work groups that divide the depth of a result.
+  struct Division {
+    const Tile* tile;
+    int64_t parts;
+  };
+  // The fastest one by an estimate, whose tile has at most `most_units`, and an item for each vector of
+  // a step.
+  static Division Fastest(const std::vector<Tile>& tiles, const Problem& problem, Device* device,
+                          int most_units, int64_t most_parts = 1);
+  // The steps of a result.
+  static int64_t Steps(const Tile& tile, const Problem& problem);
   // The rows of y, the bytes of x that a result reads, and whether these are rows of x.
   static int64_t Rows(const Problem& problem);
   static int64_t DepthBytes(const Problem& problem);
