@@ -16,6 +16,7 @@
 #include "library/layout_runs.hpp"
 #include "library/library_support.hpp"
 #include "support/devices.hpp"
+#include "support/plain_kernels.hpp"
 #include "support/epilogues.hpp"
 
 namespace caffe {
@@ -231,6 +232,8 @@ class FloatProductTest : public testing::TestWithParam<DeviceType> {
 
 // Every way of dividing the result: whole tiles and ones that stick out, depths that end anywhere.
 TEST_P(FloatProductTest, EveryTile) {
+  // With optimization PoCL 5.0 on AVX-512 gave NaN for the last column of the tile of 128 x 32.
+  const PlainKernels plain;
   struct Sizes {
     int64_t m, n, k;
   };
