@@ -144,7 +144,8 @@ TEST(PreparedWeightsTest, StepsOfARecurrentLayerShareThem) {
       for (const DataTypeProto data_type : {CAFFE_FLOAT, CAFFE_BFLOAT16}) {
         const int64_t bytes = derived(type, phase, data_type, 6);
         EXPECT_GE(bytes, 32 * 32 * 4) << type << " " << phase << " " << data_type;
-        EXPECT_EQ(bytes, derived(type, phase, data_type, 2)) << type << " " << phase;
+        // The product of all steps with the input has too many rows for the library packed, here, too.
+        EXPECT_EQ(bytes, derived(type, phase, data_type, 3)) << type << " " << phase;
       }
     }
   }
