@@ -1,4 +1,4 @@
-// Work groups that wait for nobody: each writes a part of a result, and the one that arrives last
+// Work groups that do not wait for each other: each writes a part of a result, and the one that arrives last
 // reads the parts of all. One item of a group, behind a barrier after the writes, calls ARRIVE(counter),
 // the number of groups that arrived before; the others read behind another barrier. ARRIVE orders
 // what the group wrote before it and what the group reads after it.
