@@ -16,8 +16,8 @@
 #include "library/layout_runs.hpp"
 #include "library/library_support.hpp"
 #include "support/devices.hpp"
-#include "support/plain_kernels.hpp"
 #include "support/epilogues.hpp"
+#include "support/plain_kernels.hpp"
 
 namespace caffe {
 namespace {
