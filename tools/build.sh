@@ -11,6 +11,9 @@ options=()
 if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
   options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   export CCACHE_SLOPPINESS=pch_defines,time_macros  # precompiled headers need this
+  # Look for results by the contents of the headers, never by preprocessed text: that has no
+  # comments, but `#pragma once` fails where a header differs from the precompiled one in a comment.
+  export CCACHE_DEPEND=1
 fi
 cmake --preset "$preset" "${options[@]}"
 case "$preset" in
