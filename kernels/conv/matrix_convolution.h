@@ -28,7 +28,8 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(i32, column_tiles), ARG(i32, parts), ARG(i32, tiles), ARG(Acctype, alpha),
        ARG(Acctype, beta), ARG(Acctype, activation_a), ARG(Acctype, activation_b),
        ARG(Acctype, coefficient), IN(MOtype, residual), IN(Mastertype, slopes), IN(f32, offsets),
-       IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(f32, partial), OUT(i32, arrived), OUT(MOtype, y)) {
+       IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(f32, partial),
+       OUT(i32, arrived), OUT(MOtype, y)) {
   LOCAL u8 memory[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;

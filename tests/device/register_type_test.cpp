@@ -18,6 +18,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 namespace {
@@ -34,16 +35,6 @@ std::string MessageOf(const std::function<void()>& call) {
 void ExpectMessage(const std::function<void()>& call, const std::string& part) {
   EXPECT_NE(MessageOf(call).find(part), std::string::npos) << MessageOf(call);
 }
-
-// Sets a variable of the environment for a scope.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Variable() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 TEST(RegisterTypeTest, TextsGiveTheTableOfTheFormula) {
   const DataType type =
@@ -131,7 +122,7 @@ TEST(RegisterTypeTest, ValuesAreCached) {
   const char* const to = "(float)code * 0.5f";
   const char* const from = "v > 0 ? (v < 7.5f ? (u32)(v * 2.0f) : 15u) : 0u";
   const DataType first = RegisterType("cached_a", 4, to, from);
-  const Variable failing("CAFFE_CXX", "/bin/false");
+  const ScopedVariable failing("CAFFE_CXX", "/bin/false");
   const DataType second = RegisterType("cached_b", 4, to, from);
   EXPECT_NE(first, second);
   EXPECT_EQ(TableOf(second).values(), TableOf(first).values());
@@ -252,7 +243,7 @@ TEST(WideTypeTest, FunctionsAreCached) {
   const char* const to = "(float)code * 0.125f";
   const char* const from = "v > 0.0f ? v < 131071.0f ? (u32)(v * 8.0f) : 1048568u : 0u";
   RegisterType("wide_cached_a", 20, to, from);
-  const Variable failing("CAFFE_CXX", "/bin/false");
+  const ScopedVariable failing("CAFFE_CXX", "/bin/false");
   const DataType second = RegisterType("wide_cached_b", 20, to, from);
   EXPECT_EQ(CodeOf(second, 2.25f), 18u);
   EXPECT_EQ(ValueOf(second, 18), 2.25f);

@@ -17,6 +17,7 @@
 #include "library/exact_requantize.hpp"
 #include "library/library_support.hpp"
 #include "support/devices.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 namespace {
@@ -191,13 +192,14 @@ TEST(GemmlowpTest, ComputesProductsWhoseSumsFit32Bits) {
   if (std::find(known.begin(), known.end(), "gemmlowp") == known.end()) {
     GTEST_SKIP() << "built without gemmlowp";
   }
-  setenv("CAFFE_LIBRARY", "gemm=gemmlowp", 1);
-  const ConvDescriptor windows = Conv(kQuant8, 2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1});
-  EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), "gemmlowp");
-  EXPECT_STREQ(Multiplexer::Convolution(cpu, windows)->library(), "gemmlowp");
-  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant16, 64, 64, 100))->library(), "native");
-  EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant8, 64, 64, 40000))->library(), "native");
-  unsetenv("CAFFE_LIBRARY");
+  {
+    const ScopedVariable library("CAFFE_LIBRARY", "gemm=gemmlowp");
+    const ConvDescriptor windows = Conv(kQuant8, 2, 8, {12, 11}, 130, {3, 3}, {1, 1}, {1, 1});
+    EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), "gemmlowp");
+    EXPECT_STREQ(Multiplexer::Convolution(cpu, windows)->library(), "gemmlowp");
+    EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant16, 64, 64, 100))->library(), "native");
+    EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant8, 64, 64, 40000))->library(), "native");
+  }
 #if defined(__x86_64__)
   EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), "native");
 #endif

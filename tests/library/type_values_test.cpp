@@ -10,6 +10,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 namespace {
@@ -17,13 +18,12 @@ namespace {
 // Without a compiler a device computes the texts; the values are the same.
 TEST(TypeValuesTest, DevicesComputeTextsWithoutACompiler) {
   if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";
-  setenv("CAFFE_CXX", "/nonexistent/c++", 1);
+  const ScopedVariable no_compiler("CAFFE_CXX", "/nonexistent/c++");
   // The comment keeps values of an earlier run in the program cache from being found.
   const std::string comment = Concat(" /* ", getpid(), " */");
   const DataType type =
       RegisterType("e4m3_by_device", 8, "small_float_value(code, 4, 3, 0)" + comment,
                    "small_float_code(v, 4, 3, 0)" + comment);
-  unsetenv("CAFFE_CXX");
   const ValueTable &table = TableOf(type), &other = TableOf(DataTypeByName("fp8_e4m3"));
   for (uint32_t code = 0; code < 256; ++code) {
     const float value = table.Value(code), expected = other.Value(code);
@@ -39,12 +39,11 @@ TEST(TypeValuesTest, DevicesComputeTextsWithoutACompiler) {
 // Types without a table, too. The CPU cannot run nets in them.
 TEST(TypeValuesTest, DevicesComputeFunctionsWithoutACompiler) {
   if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";
-  setenv("CAFFE_CXX", "/nonexistent/c++", 1);
+  const ScopedVariable no_compiler("CAFFE_CXX", "/nonexistent/c++");
   const std::string comment = Concat(" /* ", getpid(), " */");
   const DataType type =
       RegisterType("float24_by_device", 24, "small_float_value(code, 8, 15, 1)" + comment,
                    "small_float_code(v, 8, 15, 1)" + comment);
-  unsetenv("CAFFE_CXX");
   const float values[] = {1, -2.5f, 1e-40f, 3.0001f};
   uint32_t codes[4];
   float back[4];

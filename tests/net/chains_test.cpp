@@ -11,6 +11,7 @@
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 namespace {
@@ -421,8 +422,7 @@ INSTANTIATE_TEST_SUITE_P(All, ChainsTest, testing::ValuesIn(DevicesAndFloats()),
 // Launches and calls of libraries in a warm forward on the CPU.
 class ChainCountsTest : public testing::Test {
  protected:
-  void SetUp() override { setenv("CAFFE_LIBRARY", "conv=native,gemm=native,pool=native", 1); }
-  void TearDown() override { unsetenv("CAFFE_LIBRARY"); }
+  const ScopedVariable library_{"CAFFE_LIBRARY", "conv=native,gemm=native,pool=native"};
   static int64_t WorkOf(Net* net) {
     Device* const device = Runtime::Get().cpu();
     for (int i = 0; i < 2; ++i) net->Forward();

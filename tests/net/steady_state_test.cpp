@@ -21,6 +21,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/solver.hpp"
 #include "net/net_support.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace {
 
@@ -296,7 +297,7 @@ TEST(SteadyStateTest, TrainingLooksNothingUpByName) {
 }
 
 TEST(SteadyStateTest, EveryModelComputesWithoutOneDnn) {
-  setenv("CAFFE_LIBRARY", "conv=openblas", 1);
+  const ScopedVariable library("CAFFE_LIBRARY", "conv=openblas");
   for (const auto& model : std::filesystem::directory_iterator(CAFFE_SOURCE_DIR "/models")) {
     const std::string name = model.path().filename().string();
     for (const std::string& file : {name + "/deploy.prototxt", name + "/" + name + ".prototxt"}) {
@@ -304,7 +305,6 @@ TEST(SteadyStateTest, EveryModelComputesWithoutOneDnn) {
       EXPECT_EQ(OfAWarmForward(file), kNone) << name;
     }
   }
-  unsetenv("CAFFE_LIBRARY");
 }
 
 }  // namespace

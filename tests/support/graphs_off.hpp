@@ -1,16 +1,13 @@
 #pragma once
 
-#include <cstdlib>
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 
 // Nets whose first forward runs during its lifetime never replay graphs.
-class GraphsOff {
+class GraphsOff : ScopedVariable {
  public:
-  GraphsOff() { setenv("CAFFE_GRAPHS", "off", 1); }
-  ~GraphsOff() { unsetenv("CAFFE_GRAPHS"); }
-  GraphsOff(const GraphsOff&) = delete;
-  GraphsOff& operator=(const GraphsOff&) = delete;
+  GraphsOff() : ScopedVariable("CAFFE_GRAPHS", "off") {}
 };
 
 }  // namespace caffe

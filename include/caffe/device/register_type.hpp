@@ -40,11 +40,11 @@ namespace caffe {
 DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
                       const std::string& from_float);
 
-// The same from functions, for at most 16 bits: they are called for every code and for about 200,000
-// floats; their exceptions are passed on. Without `from_float`, floats are rounded to the nearest value, and of
-// two that are equally near to the one whose code is even; see ValueTable::Nearest. Devices read
-// tables; those of types with more than 12 bits do not fit into the memory for constants of OpenCL
-// devices other than processors.
+// The same from functions, for at most 16 bits: they are called for every code and for about
+// 200,000 floats; their exceptions are passed on. Without `from_float`, floats are rounded to the
+// nearest value, and of two that are equally near to the one whose code is even; see
+// ValueTable::Nearest. Devices read tables; those of types with more than 12 bits do not fit into
+// the memory for constants of OpenCL devices other than processors.
 DataType RegisterType(const std::string& name, int bits,
                       const std::function<float(uint32_t code)>& to_float,
                       const std::function<uint32_t(float v)>& from_float = nullptr);

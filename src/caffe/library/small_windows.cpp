@@ -7,6 +7,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/rounding.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
@@ -15,8 +16,6 @@ namespace {
 constexpr int64_t kWindow = 3;
 // The most products for one of the convolution itself. Winograd's algorithm saves a factor of 4.
 constexpr double kMostProducts = 3;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // How a window becomes windows of 3x3 with stride 1, see kernels/conv/small_windows.h.
 struct Split {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "caffe/library/rounding.hpp"
+
 namespace caffe {
 
 // Arrays side by side in one workspace. Each begins at a multiple of 256 bytes, as libraries
@@ -11,7 +13,7 @@ class WorkspaceLayout {
   // Adds an array of this many bytes and returns its offset.
   int64_t Add(int64_t bytes) {
     const int64_t offset = bytes_;
-    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ += RoundUp(bytes, kAlignment);
     return offset;
   }
   int64_t bytes() const { return bytes_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe::cudnn {
 namespace {
@@ -22,10 +23,6 @@ bool Folds(const ConvDescriptor& d) {
   const ConvGeometry& g = d.geometry;
   return Few(d) && g.axes() <= 2 && !AllOnes(g.stride) && AllOnes(g.dilation) &&
          ShapeCount(g.stride) * d.in_channels <= kMostFolded;
-}
-
-int64_t RoundedUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
 }
 
 // A value of the last but `back` axis; `other` if there are not as many axes.
@@ -63,7 +60,7 @@ ConvDescriptor ChannelsLast::FormOf(const ConvDescriptor& d) {
       form.geometry.pad[i] = 0;
     }
   }
-  form.in_channels = RoundedUp(form.in_channels, kVector);
+  form.in_channels = RoundUp(form.in_channels, kVector);
   form.x_layout = Layout::kNHWC;
   // Kernels count elements in 32 bits.
   const int64_t images =

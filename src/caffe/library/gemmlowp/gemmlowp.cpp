@@ -12,6 +12,7 @@
 #include "caffe/library/native/code_patches.hpp"
 #include "caffe/library/native/code_sum.hpp"
 #include "caffe/library/native/quantized_product.hpp"
+#include "caffe/library/rounding.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
@@ -32,8 +33,6 @@ constexpr bool kPreferred = true;
 #endif
 // It packs weights for each call, which fewer rows of activations or channels are not worth.
 constexpr int64_t kLeastRows = 8;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 bool Indexable(int64_t elements) { return elements <= std::numeric_limits<int32_t>::max(); }
 

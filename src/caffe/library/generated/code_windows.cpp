@@ -8,13 +8,12 @@
 #include "caffe/library/generated/matrix_product.hpp"
 #include "caffe/library/generated/residual_stage.hpp"
 #include "caffe/library/layout_converter.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
 using Window = MatrixProduct::Window;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // Weights with channels last, so that neighbours are read at once.
 class WindowsOp : public ConvOp {

@@ -7,6 +7,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
+#include "caffe/library/rounding.hpp"
 #include "caffe/library/row_groups.hpp"
 
 namespace caffe {
@@ -47,8 +48,6 @@ constexpr int64_t kLocalBytes = 48 << 10;  // that each work group can have
 constexpr int64_t kPackedUnit = 64;        // bytes to which rows of packed weights are rounded up
 constexpr int64_t kChunk = 16;             // bytes of weights that are read at once
 constexpr int64_t kMostParts = 32;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 const std::vector<Tile>& TilesFor(const MatrixProduct::Problem& p) {
   if (p.image_channels > 0) return p.type == kFloat ? kFloatImageTiles : kHalfImageTiles;
@@ -168,16 +167,11 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem,
   const int64_t depth = MatrixProduct::DepthBytes(p);
   packed_depth_ = ReadsWeights(p) ? depth : Ceil(depth, kPackedUnit) * kPackedUnit;
   ProgramBuilder builder(device, "matrix convolution");
+  tile_->Define(&builder);
   builder.Types({kFloat, p.type, p.out})
       .Define("MATRIX_UNITS", std::min(1, MatrixUnits(device)))
       .Define("ELEMENT_BYTES", static_cast<int64_t>(p.type.bytes()))
       .Define("BFLOAT", p.type == kBfloat16)
-      .Define("TILE_M", tile_->m)
-      .Define("TILE_N", tile_->n)
-      .Define("TILE_K", tile_->k)
-      .Define("STAGES", tile_->stages)
-      .Define("WARPS_M", tile_->warps_m)
-      .Define("WARPS_N", tile_->warps_n)
       .Define("VECTOR", MatrixProduct::Vector(p))
       .Define("POINTWISE", MatrixProduct::Pointwise(p))
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)

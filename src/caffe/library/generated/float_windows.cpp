@@ -5,13 +5,12 @@
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int64_t kSpan = 8, kOutputs = 4;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 class FloatWindowsOp final : public ConvOp {
  public:

@@ -6,13 +6,12 @@
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int64_t kThreads = 16, kDepth = 16, kMaxGridDepth = 65535;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // The tile with the highest effective throughput: its speed if it is fully used and the device is
 // full (measured on an H200), times the used part of the tiles and of the device. Processors use

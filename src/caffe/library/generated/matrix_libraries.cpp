@@ -11,6 +11,7 @@
 #include "caffe/library/generated/matrix_product.hpp"
 #include "caffe/library/generated/vector_product.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
@@ -20,8 +21,6 @@ using Problem = MatrixProduct::Problem;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kSpan = 8;          // channels that an item of fold_channels computes
 constexpr int64_t kMostFolded = 128;  // channels of a folded image
-
-int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 bool IsDepthwise(const ConvDescriptor& d) {
   return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels;

@@ -8,6 +8,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/generated/residual_stage.hpp"
+#include "caffe/library/rounding.hpp"
 #include "caffe/library/row_groups.hpp"
 
 namespace caffe {
@@ -34,8 +35,6 @@ const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2, 600, 1500},
                                    {16, 32, 256, 4, 1, 2, 4, 400, 600}};
 constexpr int64_t kPackedUnit = 64;     // bytes to which rows of weights are rounded up
 constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of each
 // step; several take turns. The groups of the last turn may be fewer. Windows take longer than points.
@@ -88,6 +87,15 @@ bool MatrixProduct::Pointwise(const Problem& p) {
     if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0) return false;
   }
   return p.group == 1;
+}
+
+void MatrixProduct::Tile::Define(ProgramBuilder* builder) const {
+  builder->Define("TILE_M", m)
+      .Define("TILE_N", n)
+      .Define("TILE_K", k)
+      .Define("STAGES", stages)
+      .Define("WARPS_M", warps_m)
+      .Define("WARPS_N", warps_n);
 }
 
 int64_t MatrixProduct::Steps(const Tile& tile, const Problem& problem) {
@@ -213,14 +221,9 @@ void MatrixProduct::MakeProduct(Device* device) {
     builder.Option("--gpu-architecture=sm_90a");
     builder.Option(Concat("--maxrregcount=", std::min(most, kMost)));
   }
+  tile_->Define(&builder);
   product_ = builder.Types(p.type)
                  .Define("MATRIX_UNITS", matrix_units)
-                 .Define("TILE_M", tile_->m)
-                 .Define("TILE_N", tile_->n)
-                 .Define("TILE_K", tile_->k)
-                 .Define("STAGES", tile_->stages)
-                 .Define("WARPS_M", tile_->warps_m)
-                 .Define("WARPS_N", tile_->warps_n)
                  .Define("VECTOR", Vector(p))
                  .Define("POINTWISE", Pointwise(p))
                  .Define("CODE_BYTES", bytes_)

@@ -11,6 +11,7 @@
 namespace caffe {
 
 class Device;
+class ProgramBuilder;
 
 // Products of codes with channels last, by the matrix units of a device, or by loops where it has
 // none: kernels/quant/matrix_product.h.
@@ -54,6 +55,8 @@ class MatrixProduct {
     double alone = 0, shared = 0;
     int64_t items() const { return warps_m * warps_n * 32; }
     int64_t local_bytes() const { return stages * (m + n) * k; }
+    // The defines of kernels/dialect/matrix_tiles.h.
+    void Define(ProgramBuilder* builder) const;
   };
   // `parts`: the work groups that divide the depth of a result.
   struct Division {

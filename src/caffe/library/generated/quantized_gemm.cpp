@@ -5,13 +5,12 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/generated/residual_stage.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int64_t kThreads = 16, kMaxGridDepth = 65535;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // kernels/quant/gemm.h: every shape, with requantization, in one launch.
 class DeviceQuantizedGemmOp final : public GemmOp {

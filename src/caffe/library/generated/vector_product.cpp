@@ -7,14 +7,13 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int64_t kItems = 256;  // of a work group
 constexpr int64_t kChunk = 16;   // bytes that are read at once
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // Each channel of an item uses what the item reads of x. More items have more reads in flight: steps
 // read about 1800 times on each compute unit, and each item has at least two.

@@ -11,6 +11,7 @@
 #include "caffe/library/native/byte_conv_op.hpp"
 #include "caffe/library/native/byte_convolution.hpp"
 #include "caffe/library/native/byte_product.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
@@ -18,9 +19,6 @@ namespace {
 // Bytes of gathered rows that stay in a cache of the second level, and rows of a block.
 constexpr int64_t kGathered = 96 << 10, kMostRows = 256, kShared = 1 << 20;
 constexpr int64_t kSlack = 64;  // bytes after an array that copies of whole vectors read
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
-int64_t RoundUp(int64_t value, int64_t unit) { return Ceil(value, unit) * unit; }
 
 constexpr int64_t kShort = 16;  // the bytes of a copy in one instruction
 

@@ -8,11 +8,10 @@
 #include "caffe/library/native/byte_conv_op.hpp"
 #include "caffe/library/native/byte_convolution.hpp"
 #include "caffe/library/native/byte_product.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // Every channel is a group.
 template <class Code> class DepthwiseConvOp final : public ByteConvOp {

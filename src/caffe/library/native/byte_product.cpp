@@ -12,6 +12,7 @@
 #endif
 
 #include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 
@@ -23,8 +24,6 @@ extern const ByteSteps byte_steps_neon;
 #endif
 
 namespace {
-
-int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 #if defined(__x86_64__)
 

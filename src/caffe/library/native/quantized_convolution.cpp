@@ -11,14 +11,13 @@
 #include "caffe/library/native/code_patches.hpp"
 #include "caffe/library/native/code_sum.hpp"
 #include "caffe/library/native/quantized_product.hpp"
+#include "caffe/library/rounding.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int64_t kParallelProducts = 1 << 17;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // Images with padding around them. Each thread takes blocks of positions of one image, gathers
 // their patches and multiplies them with all channels, writing NCHW directly.

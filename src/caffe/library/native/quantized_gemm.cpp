@@ -8,14 +8,13 @@
 #include "caffe/library/native/byte_gemm.hpp"
 #include "caffe/library/native/code_sum.hpp"
 #include "caffe/library/native/quantized_product.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
 // Below this many multiplications one thread is faster.
 constexpr int64_t kParallelProducts = 1 << 17;
-
-int64_t Ceil(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 class HostQuantizedGemmOp final : public GemmOp {
  public:
