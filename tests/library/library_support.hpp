@@ -77,8 +77,12 @@ class Bytes {
 class Memory {
  public:
   Memory(Device* device, Operator* op)
-      : device_(device), op_(op), workspace_(device, op->workspace_bytes()) {}
-  DevicePtr workspace() const { return workspace_; }
+      : device_(device),
+        op_(op),
+        workspace_(device, op->workspace_bytes() > 0 ? kBegin + op->workspace_bytes() : 0) {}
+  DevicePtr workspace() const {
+    return op_->workspace_bytes() > 0 ? DevicePtr(workspace_) + kBegin : DevicePtr();
+  }
   DevicePtr Prepare(DevicePtr weights) {
     if (op_->prepared_bytes() == 0) return {};
     prepared_ = std::make_unique<Bytes>(device_, op_->prepared_bytes());
@@ -100,6 +104,8 @@ class Memory {
   }
 
  private:
+  // The workspace is a part of a buffer.
+  static constexpr int64_t kBegin = 3 * 256;
   Device* device_;
   Operator* op_;
   Bytes workspace_;

@@ -18,7 +18,8 @@ class Operator {
   virtual ~Operator() = default;
   // The name of its row: "openblas", "onednn", "cudnn", …; library/README.md lists them.
   virtual const char* library() const = 0;
-  // The most bytes of workspace that a call needs. The workspace begins at the start of its buffer.
+  // The most bytes of workspace that a call needs. The workspace begins at a multiple of 256 bytes in
+  // its buffer.
   virtual int64_t workspace_bytes() const { return 0; }
   // Bytes of the weights in the operator's own form: widened, packed, transformed. 0 if it uses the
   // weights unchanged. With groups of rows: of one group. Those of all groups follow each other, and

@@ -9,6 +9,8 @@ namespace caffe {
 namespace {
 
 constexpr int64_t kPartAlignment = 16;  // bytes; libraries need it for arrays
+// Smaller workspaces stay where they are, which processors have in a cache.
+constexpr int64_t kLeastWorkspace = 1 << 20;
 
 }  // namespace
 
@@ -56,13 +58,15 @@ void ActivationArena::FindOwn() {
   }
 }
 
-void ActivationArena::Update() {
+void ActivationArena::Update(const StepWorkspaces& workspaces) {
   ReshapeChannelsLast(wiring_, arrays_.channels_last);
   size_t blobs = 0;
   while (blobs < own_.size() && arrays_.arrays[blobs].kind != PassArrays::Kind::kOwn) ++blobs;
   const bool changed = Look(0, blobs);
   if (changed) FindOwn();  // their shapes follow those of the blobs
-  if (!Look(blobs, own_.size()) && !changed) return;
+  const bool needs = workspaces.bytes != workspaces_.bytes;
+  if (!Look(blobs, own_.size()) && !changed && !needs) return;
+  workspaces_ = workspaces;
   for (const auto* arrays : {&placed_, &part_arrays_}) {
     for (int array : *arrays) {
       SyncedMemory& memory = *Memory(array);
@@ -122,45 +126,96 @@ void ActivationArena::MakePlan() {
     steps[s].over = buffer(step.over, s);
     steps[s].written = buffer(step.written, s);
   }
-  std::vector<int64_t> bytes(2 * count, 0);
-  for (int i = 0; i < count; ++i) bytes[i] = bytes[count + i] = seen_[i].bytes;
-  plan_ = MemoryPlan::Make(steps, bytes, kept);
+  bytes_.assign(2 * count, 0);
+  for (int i = 0; i < count; ++i) bytes_[i] = bytes_[count + i] = seen_[i].bytes;
+  plan_ = MemoryPlan::Make(steps, bytes_, kept);
+  PlanWorkspaces(std::move(steps), bytes_, kept);
+  FindLost();
+  CountShares();
+}
 
+// Those that the net's workspace need not have in any case are larger than `most`.
+void ActivationArena::PlanWorkspaces(std::vector<MemoryPlan::Step> steps,
+                                     std::vector<int64_t> bytes, const std::set<int>& kept) {
+  const int64_t most = std::max(kLeastWorkspace, workspaces_.shared);
+  int64_t largest = workspaces_.shared, rest = workspaces_.shared;
+  for (size_t s = 0; s < workspaces_.bytes.size(); ++s) {
+    const int64_t need = workspaces_.bytes[s];
+    largest = std::max(largest, need);
+    if (need <= most) rest = std::max(rest, need);
+    if (need > most) steps[s].writes.push_back(static_cast<int>(bytes.size()));
+    bytes.push_back(need > most ? need : 0);
+  }
+  MemoryPlan plan = MemoryPlan::Make(steps, bytes, kept);
+  const bool fewer = plan.bytes + rest < plan_.bytes + largest;
+  shared_workspace_ = fewer ? rest : largest;
+  if (!fewer) return;
+  plan_ = std::move(plan);
+  bytes_ = std::move(bytes);
+  for (int s = 0; s < static_cast<int>(workspaces_.bytes.size()); ++s) {
+    first_.push_back(s);
+    last_.push_back(s);
+  }
+}
+
+DevicePtr ActivationArena::WorkspaceOf(size_t step, int64_t bytes) const {
+  const size_t buffer = 2 * seen_.size() + step;
+  if (!buffer_ || buffer >= bytes_.size() || bytes == 0 || bytes_[buffer] < bytes) return {};
+  return buffer_->pointer() + plan_.offsets[buffer];
+}
+
+// The buffers that have bytes in the arena.
+std::vector<int> ActivationArena::Held() const {
+  std::vector<int> held;
+  for (int id = 0; id < static_cast<int>(bytes_.size()); ++id) {
+    if (plan_.offsets[id] != MemoryPlan::kOwn && bytes_[id] > 0) held.push_back(id);
+  }
+  return held;
+}
+
+void ActivationArena::FindLost() {
   lost_.clear();
   dead_.clear();
   placed_.clear();
-  const int forward = arrays_.forward_steps;
-  std::vector<int> held;  // buffers
-  for (int id = 0; id < 2 * count; ++id) {
-    if (plan_.offsets[id] != MemoryPlan::kOwn && bytes[id] > 0) held.push_back(id);
-  }
+  const int count = static_cast<int>(seen_.size()), forward = arrays_.forward_steps;
+  const std::vector<int> held = Held();
   for (int id : held) {
     if (id >= count) continue;
     placed_.push_back(id);
     if (first_[id] >= forward) continue;
-    const int64_t begin = plan_.offsets[id], end = begin + bytes[id];
+    const int64_t begin = plan_.offsets[id], end = begin + bytes_[id];
     const bool lost = std::any_of(held.begin(), held.end(), [&](int other) {
       // A step may write another buffer over one that it reads.
       return first_[other] >= last_[id] && first_[other] > first_[id] && first_[other] < forward &&
-             plan_.offsets[other] < end && begin < plan_.offsets[other] + bytes[other];
+             plan_.offsets[other] < end && begin < plan_.offsets[other] + bytes_[other];
     });
     if (lost) lost_.push_back(id);
     if (last_[id] < forward) dead_.push_back(id);
   }
-  // The share of the diffs: that of the step at which most bytes are alive.
+}
+
+// The shares of diffs and workspaces: those at the step at which most bytes are alive.
+void ActivationArena::CountShares() {
+  const int count = static_cast<int>(seen_.size());
+  const std::vector<int> held = Held();
   int64_t most = -1;
-  diff_bytes_ = 0;
-  for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
-    int64_t all = 0, diffs = 0;
+  diff_bytes_ = workspace_bytes_ = 0;
+  for (int s = 0; s < static_cast<int>(arrays_.steps.size()); ++s) {
+    int64_t all = 0, diffs = 0, workspace = 0;
     for (int id : held) {
       if (first_[id] > s || last_[id] < s) continue;
+      all += bytes_[id];
+      if (id >= 2 * count) {
+        workspace += bytes_[id];
+        continue;
+      }
       const PassArrays::Array& array = arrays_.arrays[id % count];
-      all += bytes[id];
-      if (array.kind == PassArrays::Kind::kDiff || array.scratch) diffs += bytes[id];
+      if (array.kind == PassArrays::Kind::kDiff || array.scratch) diffs += bytes_[id];
     }
     if (all <= most) continue;
     most = all;
     diff_bytes_ = diffs;
+    workspace_bytes_ = workspace;
   }
 }
 

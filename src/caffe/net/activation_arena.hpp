@@ -13,11 +13,20 @@
 
 namespace caffe {
 
+// What the steps of a forward need besides their arrays.
+struct StepWorkspaces {
+  std::vector<int64_t> bytes;  // of each step; empty: none is placed in the arena
+  int64_t shared = 0;          // bytes that the net's workspace has in any case
+};
+
 // One allocation for the arrays of a net's whole passes: arrays that are not needed at the same time
 // share bytes. Kept arrays, those with a view, and those that are read before a step writes them
 // have separate memory, and so have those whose memory others hold, too.
 //
 // An array that layers run again before a backward has two lifetimes, with a slice for each.
+//
+// The large workspaces of steps lie in the arena as well, if the net then needs fewer bytes: few
+// arrays may be alive when a step needs most. The other steps use the net's workspace.
 class ActivationArena {
  public:
   ActivationArena(const Wiring& wiring, PassArrays arrays);
@@ -27,7 +36,7 @@ class ActivationArena {
   const std::shared_ptr<SyncedMemory>& Memory(int array) const;
 
   // Before a pass, when shapes are known: makes the plan if memories or sizes changed.
-  void Update();
+  void Update(const StepWorkspaces& workspaces = {});
   // Gives the arrays whose lifetimes begin in the steps [begin, end) their slices; their content is
   // lost. PlaceAgain does so for second lifetimes.
   void Place(Device* device, int begin, int end);
@@ -36,6 +45,10 @@ class ActivationArena {
   void Release() { buffer_.reset(); }
   // The allocation; null before the first Place and after Release.
   DevicePtr pointer() const { return buffer_ ? buffer_->pointer() : DevicePtr(); }
+  // The workspace of a step of the forward; null if it has none of `bytes` bytes in the arena.
+  DevicePtr WorkspaceOf(size_t step, int64_t bytes) const;
+  // For which Update made the plan.
+  const StepWorkspaces& workspaces() const { return workspaces_; }
 
   // The arrays whose bytes another one has at the end of the forward, and those that no later step
   // reads; one of each memory. All arrays of the arena.
@@ -54,10 +67,13 @@ class ActivationArena {
   // The part in kNHWC gets an array of its own again.
   void Detach(const Part& part);
 
-  // Bytes of the arena, and those of them that diffs and scratch of the backward pass occupy at the
-  // step that needs most.
+  // Bytes of the arena, and those of them that diffs and scratch of the backward pass, and a
+  // workspace, occupy at the step that needs most.
   int64_t bytes() const { return plan_.bytes; }
   int64_t diff_bytes() const { return diff_bytes_; }
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  // What the net's workspace must have for the steps whose workspaces are not in the arena.
+  int64_t shared_workspace() const { return shared_workspace_; }
   // Incremented when arrays get other slices.
   uint64_t plans() const { return plans_; }
   // Whether the array lies in the arena.
@@ -73,6 +89,12 @@ class ActivationArena {
   bool Look(size_t begin, size_t end);
   void FindOwn();
   void MakePlan();
+  // Adds buffers for workspaces to those of arrays, if that takes fewer bytes.
+  void PlanWorkspaces(std::vector<MemoryPlan::Step> steps, std::vector<int64_t> bytes,
+                      const std::set<int>& kept);
+  std::vector<int> Held() const;
+  void FindLost();
+  void CountShares();
   void Borrow(int buffer);
   void PlaceParts(const std::set<int>& kept);
   bool IsPart(int array) const;
@@ -83,16 +105,18 @@ class ActivationArena {
   std::vector<BlobBase*> own_;  // of arrays of kind kOwn
   std::vector<Seen> seen_;
   std::vector<int> root_;  // of each array: the first one with its memory
+  StepWorkspaces workspaces_;
   // Buffers of the plan: array i's first lifetime is buffer i, its second one i + the number of
-  // arrays.
+  // arrays. They are followed by the workspaces of steps, if these are in the plan.
   MemoryPlan plan_;
   std::vector<int> first_, last_;  // steps of each buffer; -1: unused
+  std::vector<int64_t> bytes_;     // of each buffer
   std::vector<int> lost_, dead_, placed_;
   // Of each array that is a part: the array that holds it, and the byte at which it begins there.
   std::map<int, std::pair<int, int64_t>> part_of_;
   std::vector<int> part_arrays_;
   std::set<std::pair<int, int>> in_place_;  // nodes and bottoms
-  int64_t diff_bytes_ = 0;
+  int64_t diff_bytes_ = 0, workspace_bytes_ = 0, shared_workspace_ = 0;
   uint64_t plans_ = 0;
   std::shared_ptr<DeviceBuffer> buffer_;
 };

@@ -1,5 +1,7 @@
 #include "count_memory.hpp"
 
+#include <algorithm>
+
 #include "caffe/core/error.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
@@ -13,8 +15,10 @@ std::string MemoryNeeds::ToString() const {
 
 MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
                         const ChannelsLast& channels_last, const ActivationArena* arena,
-                        const WorkMemory& works, bool backward) {
+                        const WorkMemory& works, const StepWorkspaces& workspaces, bool backward) {
   MemoryNeeds needs;
+  needs.workspace = workspaces.shared;
+  for (const int64_t bytes : workspaces.bytes) needs.workspace = std::max(needs.workspace, bytes);
   needs.derived = works.derived;
   std::set<const SyncedMemory*> seen;
   for (const Step& step : plan.steps) {
@@ -26,8 +30,17 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
   }
   if (arena) {
     ActivationArena planned(wiring, arena->arrays());  // the arena itself changes only in a forward
-    planned.Update();
-    needs.data += planned.bytes() - planned.diff_bytes();
+    if (planned.arrays().training) {
+      planned.Update();
+    } else {
+      StepWorkspaces known = workspaces;
+      // As in the last forward, even if the net's workspace has grown since.
+      if (arena->workspaces().bytes == known.bytes) known.shared = arena->workspaces().shared;
+      planned.Update(known);
+      needs.workspace =
+          planned.workspace_bytes() + std::max(planned.shared_workspace(), workspaces.shared);
+    }
+    needs.data += planned.bytes() - planned.diff_bytes() - planned.workspace_bytes();
     needs.diffs += planned.diff_bytes();
     for (size_t i = 0; i < planned.arrays().arrays.size(); ++i) {
       const int array = static_cast<int>(i);

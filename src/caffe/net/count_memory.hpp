@@ -8,10 +8,10 @@
 
 namespace caffe {
 
-// What a net needs, from shapes alone. `arena`: that of whole passes, or null. `backward`: diffs
-// count, too. Allocates nothing.
+// What a net needs, from shapes alone. `arena`: that of whole passes, or null. `workspaces`: those
+// of the forward. `backward`: diffs count, too. Allocates nothing.
 MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
                         const ChannelsLast& channels_last, const ActivationArena* arena,
-                        const WorkMemory& works, bool backward);
+                        const WorkMemory& works, const StepWorkspaces& workspaces, bool backward);
 
 }  // namespace caffe

@@ -252,7 +252,7 @@ void Executor::PrepareWork(size_t index) {
   StepWork& own = works_[index];
   InLayer(*wiring_.nodes[node].layer, [&] {
     own.work->Prepare();
-    workspace_->Need(own.work->workspace_bytes());
+    if (!PlansWorkspaces()) workspace_->Need(own.work->workspace_bytes());
   });
   own.prepared_epoch = runner_->shape_epoch(node);
 }
@@ -275,10 +275,37 @@ void Executor::Run(size_t index) {
   StepWork& own = works_[index];
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
     Convert(step.before);
-    own.work->Run(workspace_->Need(own.work->workspace_bytes()));
+    own.work->Run(WorkspaceOf(index));
     Convert(step.after);
   });
   NoteRun(index);
+}
+
+StepWorkspaces Executor::Workspaces() const {
+  StepWorkspaces workspaces;
+  if (!PlansWorkspaces()) return workspaces;
+  workspaces.shared = workspace_->bytes();
+  for (const StepWork& own : works_) {
+    workspaces.bytes.push_back(own.work ? own.work->workspace_bytes() : 0);
+  }
+  return workspaces;
+}
+
+DevicePtr Executor::WorkspaceOf(size_t index) {
+  const int64_t bytes = works_[index].work->workspace_bytes();
+  const DevicePtr planned = PlansWorkspaces() ? arena_->WorkspaceOf(index, bytes) : DevicePtr();
+  return planned ? planned : workspace_->Need(bytes);
+}
+
+void Executor::PlaceForward() {
+  KeepBlobsThatAreRead();
+  arena_->Update(Workspaces());
+  arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
+  if (!PlansWorkspaces()) return;
+  // Nothing is allocated while steps run.
+  for (size_t i = 0; i < works_.size(); ++i) {
+    if (works_[i].work) WorkspaceOf(i);
+  }
 }
 
 void Executor::NoteRun(size_t index) {
@@ -381,11 +408,7 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   };
   PrepareAll(first, last);
   try {
-    if (arena_) {
-      KeepBlobsThatAreRead();
-      arena_->Update();
-      arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
-    }
+    if (arena_) PlaceForward();
     const bool whole = first == 0 && last + 1 == static_cast<int>(wiring_.nodes.size());
     const bool per_step =
         std::any_of(observers.begin(), observers.end(),
@@ -603,9 +626,10 @@ void Executor::TakeForgotten(const Executor& other) {
   }
 }
 
-WorkMemory Executor::CountWorks(int64_t* workspace) const {
+WorkMemory Executor::CountWorks(StepWorkspaces* workspaces) const {
   WorkMemory memory;
-  *workspace = 0;
+  workspaces->bytes.assign(works_.size(), 0);
+  workspaces->shared = workspace_->bytes();
   try {
     ranges_->Update();
   } catch (const Error&) {
@@ -618,7 +642,7 @@ WorkMemory Executor::CountWorks(int64_t* workspace) const {
       const std::unique_ptr<Work> made = current ? nullptr : MakeWork(plan_.steps[i]);
       const Work& work = current ? *works_[i].work : *made;
       work.CountMemory(&memory);
-      *workspace = std::max(*workspace, work.workspace_bytes());
+      workspaces->bytes[i] = work.workspace_bytes();
     } catch (const Error&) {
       // A quantized layer has no operator if its ranges are not known.
     }

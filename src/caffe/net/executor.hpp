@@ -69,8 +69,8 @@ class Executor {
   // Call this before a pass of training outside the arena: diffs that were freed are written there
   // as if they were new. Frees the arena.
   void LeaveArena();
-  // What the steps need for the current shapes, and their largest workspace. Allocates nothing.
-  WorkMemory CountWorks(int64_t* workspace) const;
+  // What the steps need for the current shapes, and the workspaces of the forward. Allocates nothing.
+  WorkMemory CountWorks(StepWorkspaces* workspaces) const;
   // Null if every blob has memory of its own.
   const ActivationArena* arena() const { return arena_.get(); }
   // Marks the blobs that `other` would have to compute as this one's to compute.
@@ -92,6 +92,13 @@ class Executor {
     uint64_t serial = 0;      // of the work, among all works of the executor
     int prepared_epoch = -1;  // of shapes, when the work was last prepared
   };
+  // Of the forward, as they are made.
+  StepWorkspaces Workspaces() const;
+  // Gives the arrays of the forward their places in the arena.
+  void PlaceForward();
+  DevicePtr WorkspaceOf(size_t step);
+  // Workspaces of a forward in phase TEST may lie in the arena.
+  bool PlansWorkspaces() const { return arena_ && !trains(); }
   bool trains() const { return arena_ && arena_->arrays().training; }
   void ForgetLost();
   // Ends the lifetime of the content of an array of the arena.

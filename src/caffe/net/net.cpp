@@ -696,13 +696,10 @@ int64_t Net::parameter_bytes() const {
 MemoryNeeds Net::memory_needs() const {
   const bool backward = phase() == TRAIN || wiring_.parameter->force_backward() ||
                         !rooms_->gradients.requested().empty();
-  int64_t workspace = 0;
-  const WorkMemory works = rooms_->whole->CountWorks(&workspace);
-  MemoryNeeds needs =
-      CountMemory(wiring_, rooms_->gradients, plan(), rooms_->whole->channels_last(),
-                  rooms_->whole->arena(), works, backward);
-  needs.workspace = std::max(workspace, wiring_.workspace->bytes());
-  return needs;
+  StepWorkspaces workspaces;
+  const WorkMemory works = rooms_->whole->CountWorks(&workspaces);
+  return CountMemory(wiring_, rooms_->gradients, plan(), rooms_->whole->channels_last(),
+                     rooms_->whole->arena(), works, workspaces, backward);
 }
 
 }  // namespace caffe

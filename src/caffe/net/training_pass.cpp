@@ -156,11 +156,7 @@ void Executor::ForwardBackward(const TrainingPass& pass, const Observers& observ
   };
   pass_ = &pass;
   try {
-    if (arena_) {
-      KeepBlobsThatAreRead();
-      arena_->Update();
-      arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
-    }
+    if (arena_) PlaceForward();
     actions->Run(workspace_->device(), observers,
                  {[this](GraphEpoch* epoch) { AddToEpoch(epoch); }, make_stale});
   } catch (...) {

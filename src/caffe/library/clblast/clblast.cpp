@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
@@ -16,15 +18,30 @@ namespace {
 
 cl_mem Memory(DevicePtr pointer) { return static_cast<cl_mem>(pointer.handle); }
 
+struct ReleaseMemory {
+  void operator()(cl_mem memory) const { clReleaseMemObject(memory); }
+};
+using OwnMemory = std::unique_ptr<std::remove_pointer_t<cl_mem>, ReleaseMemory>;
+
+// A buffer for the bytes from `pointer` on; null if buffers of this device cannot begin there. What is
+// enqueued keeps it alive.
+OwnMemory BufferFrom(DevicePtr pointer, int64_t bytes) {
+  const cl_buffer_region region{static_cast<size_t>(pointer.offset), static_cast<size_t>(bytes)};
+  cl_int status = CL_SUCCESS;
+  const cl_mem memory = clCreateSubBuffer(Memory(pointer), CL_MEM_READ_WRITE,
+                                          CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
+  return OwnMemory(status == CL_SUCCESS ? memory : nullptr);
+}
+
 // CLBlast writes C in its last launch: an earlier failure has not changed it.
 void CheckCall(clblast::StatusCode code, const char* call) {
   if (code == clblast::StatusCode::kSuccess) return;
   throw LibraryRefusal(Concat("CLBlast's ", call, " failed with code ", static_cast<int>(code)));
 }
 
-// CLBlast, float and double. Its buffer for copies is the workspace. It needs more for matrices
-// that do not begin at the start of their buffer; only the call has these offsets, so the operator
-// holds that buffer. For batches CLBlast may allocate one itself.
+// CLBlast, float and double. Its buffer for copies is the workspace, which it takes as a buffer of
+// its own. It needs more for matrices that do not begin at the start of their buffer; only the call
+// has these offsets, so the operator holds that buffer. For batches CLBlast may allocate one itself.
 template <class T> class ClBlastGemmOp final : public GemmOp {
  public:
   ClBlastGemmOp(Device* device, const GemmDescriptor& d)
@@ -46,12 +63,14 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
     if (d.batch == 1) {
       // A matrix that does not begin at the start of its buffer is copied even if its shape needs
       // no copy.
-      const DevicePtr copies = a0 + b0 + c0 > 0 ? MakeRoom(a0, b0, c0, g.workspace) : g.workspace;
+      DevicePtr copies = a0 + b0 + c0 > 0 ? MakeRoom(a0, b0, c0, g.workspace) : g.workspace;
+      const OwnMemory part = copies.offset > 0 ? BufferFrom(copies, bytes_) : nullptr;
+      if (copies.offset > 0 && !part) copies = OwnRoom(bytes_);
       device_->NoteUse({copies});
       CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n,
                                  d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(), Memory(b),
                                  b0, d.row_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),
-                                 &queue, nullptr, Memory(copies)),
+                                 &queue, nullptr, part ? part.get() : Memory(copies)),
                 "Gemm");
     } else {
       CheckCall(clblast::GemmStridedBatched<T>(
@@ -83,12 +102,15 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
     const Offsets offsets{a0 > 0, b0 > 0, c0 > 0};
     if (offsets_ != offsets) {
       needed_ = Room(a0, b0, c0);
-      if (needed_ > std::max(bytes_, own_.bytes())) {
-        own_ = DeviceArray(device_, needed_, "CLBlast's copies");
-      }
       offsets_ = offsets;
     }
-    return needed_ > bytes_ ? own_.get() : workspace;
+    return needed_ > bytes_ ? OwnRoom(needed_) : workspace;
+  }
+
+  // At least `bytes` bytes.
+  DevicePtr OwnRoom(int64_t bytes) {
+    if (bytes > own_.bytes()) own_ = DeviceArray(device_, bytes, "CLBlast's copies");
+    return own_.get();
   }
 
   static clblast::Transpose Op(bool transposed) {

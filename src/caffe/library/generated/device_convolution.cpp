@@ -139,7 +139,7 @@ class DeviceConvOp final : public ConvOp {
     return count * static_cast<int64_t>(type.bytes());
   }
 
-  // The products' workspace comes first: libraries need it at the start of a buffer.
+  // The products' workspace comes first.
   void PlanWorkspace(int64_t part) {
     const ConvDescriptor& d = descriptor_;
     int64_t products = 0;
