@@ -54,6 +54,8 @@ class Work {
   virtual const char* library() const { return ""; }
   // Bytes that Run needs in the workspace.
   virtual int64_t workspace_bytes() const { return 0; }
+  // Whether Run takes these from the net's workspace, and not from what it is given.
+  virtual bool uses_net_workspace() const { return false; }
   // Adds what Prepare will allocate; may be called before it.
   virtual void CountMemory(WorkMemory* memory) const {}
   // Bytes of parameters that Run reads, in the form in which it reads them.
@@ -78,6 +80,7 @@ class LayerWork : public Work {
   LayerWork(LayerBase* layer, const BlobVec& bottom, const BlobVec& top)
       : layer_(layer), bottom_(bottom), top_(top) {}
   // Of blobs().
+  bool uses_net_workspace() const override { return true; }
   int64_t parameter_bytes() const override;
   void CountMemory(WorkMemory* memory) const override;
   void Prepare() override;

@@ -14,6 +14,12 @@ constexpr int64_t kLeastWorkspace = 1 << 20;
 
 }  // namespace
 
+void StepWorkspaces::Set(size_t step, const Work& work) {
+  const int64_t need = work.workspace_bytes();
+  bytes[step] = work.uses_net_workspace() ? 0 : need;
+  if (work.uses_net_workspace()) shared = std::max(shared, need);
+}
+
 ActivationArena::ActivationArena(const Wiring& wiring, PassArrays arrays)
     : wiring_(wiring),
       arrays_(std::move(arrays)),

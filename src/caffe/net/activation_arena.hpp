@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/layer/work.hpp"
 #include "caffe/memory/device_buffer.hpp"
 #include "caffe/net/memory_plan.hpp"
 #include "pass_arrays.hpp"
@@ -17,6 +18,7 @@ namespace caffe {
 struct StepWorkspaces {
   std::vector<int64_t> bytes;  // of each step; empty: none is placed in the arena
   int64_t shared = 0;          // bytes that the net's workspace has in any case
+  void Set(size_t step, const Work& work);
 };
 
 // One allocation for the arrays of a net's whole passes: arrays that are not needed at the same time

@@ -281,14 +281,14 @@ void Executor::Run(size_t index) {
   NoteRun(index);
 }
 
-StepWorkspaces Executor::Workspaces() const {
-  StepWorkspaces workspaces;
-  if (!PlansWorkspaces()) return workspaces;
-  workspaces.shared = workspace_->bytes();
-  for (const StepWork& own : works_) {
-    workspaces.bytes.push_back(own.work ? own.work->workspace_bytes() : 0);
+const StepWorkspaces& Executor::FindWorkspaces() {
+  if (!PlansWorkspaces()) return workspaces_;
+  workspaces_.shared = workspace_->bytes();
+  workspaces_.bytes.resize(works_.size());
+  for (size_t i = 0; i < works_.size(); ++i) {
+    if (works_[i].work) workspaces_.Set(i, *works_[i].work);
   }
-  return workspaces;
+  return workspaces_;
 }
 
 DevicePtr Executor::WorkspaceOf(size_t index) {
@@ -299,7 +299,7 @@ DevicePtr Executor::WorkspaceOf(size_t index) {
 
 void Executor::PlaceForward() {
   KeepBlobsThatAreRead();
-  arena_->Update(Workspaces());
+  arena_->Update(FindWorkspaces());
   arena_->Place(workspace_->device(), 0, arena_->arrays().forward_steps);
   if (!PlansWorkspaces()) return;
   // Nothing is allocated while steps run.
@@ -642,7 +642,7 @@ WorkMemory Executor::CountWorks(StepWorkspaces* workspaces) const {
       const std::unique_ptr<Work> made = current ? nullptr : MakeWork(plan_.steps[i]);
       const Work& work = current ? *works_[i].work : *made;
       work.CountMemory(&memory);
-      workspaces->bytes[i] = work.workspace_bytes();
+      workspaces->Set(i, work);
     } catch (const Error&) {
       // A quantized layer has no operator if its ranges are not known.
     }

@@ -92,8 +92,8 @@ class Executor {
     uint64_t serial = 0;      // of the work, among all works of the executor
     int prepared_epoch = -1;  // of shapes, when the work was last prepared
   };
-  // Of the forward, as they are made.
-  StepWorkspaces Workspaces() const;
+  // Those of the works, in workspaces_.
+  const StepWorkspaces& FindWorkspaces();
   // Gives the arrays of the forward their places in the arena.
   void PlaceForward();
   DevicePtr WorkspaceOf(size_t step);
@@ -163,6 +163,7 @@ class Executor {
   Plan plan_;
   std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
   std::vector<StepWork> works_;             // one for each step
+  StepWorkspaces workspaces_;               // empty if the arena holds none
   std::map<int, size_t> trained_;           // steps with a backward pass, by their last node
   ChannelsLast channels_last_;
   std::map<DataType, LayoutConverter> converters_;
