@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,12 +61,25 @@ class KeepingDevice final : public Device {
   Stream* DoBeginCapture() override {
     recording_ = true;
     calls_.clear();
+    after_.clear();
     return stream_.get();
   }
   std::unique_ptr<Graph> DoEndCapture(bool keep) override {
     recording_ = false;
     ++(keep ? recorded : abandoned);
-    return keep ? std::make_unique<Calls>(std::move(calls_)) : nullptr;
+    if (!keep) return nullptr;
+    if (after_.empty()) {  // in the order of the record
+      for (int i = 0; i < static_cast<int>(calls_.size()); ++i) {
+        after_.push_back(i > 0 ? std::vector<int>{i - 1} : std::vector<int>{});
+      }
+    }
+    CAFFE_CHECK(after_.size() == calls_.size(), "a call without its buffers");
+    return std::make_unique<Calls>(std::move(calls_), std::move(after_));
+  }
+  bool DoOrderAfter(std::span<const int> pieces) override {
+    CAFFE_CHECK(after_.size() == calls_.size(), "two notes of buffers for one call");
+    after_.emplace_back(pieces.begin(), pieces.end());
+    return true;
   }
   bool DoKeep(const std::function<void()>& call) override {
     if (static_cast<int>(calls_.size()) == fails_at) {
@@ -78,13 +94,35 @@ class KeepingDevice final : public Device {
   using CallList = std::vector<std::function<void()>>;
   class Calls final : public Graph {
    public:
-    explicit Calls(CallList calls) : calls_(std::move(calls)) {}
+    Calls(CallList calls, std::vector<std::vector<int>> after)
+        : calls_(std::move(calls)), after_(std::move(after)) {}
 
    private:
     void DoLaunch() override {
-      for (const auto& call : calls_) call();
+      std::vector<int> missing;  // of each call: those before it that were not made
+      std::vector<std::vector<int>> then(calls_.size());
+      std::vector<int> ready;
+      for (int i = 0; i < static_cast<int>(calls_.size()); ++i) {
+        missing.push_back(static_cast<int>(after_[i].size()));
+        for (const int before : after_[i]) then[before].push_back(i);
+        if (missing[i] == 0) ready.push_back(i);
+      }
+      while (!ready.empty()) {
+        const auto next = launches_ == 0 ? std::max_element(ready.begin(), ready.end())
+                                         : ready.begin() + random_() % ready.size();
+        const int call = *next;
+        ready.erase(next);
+        calls_[call]();
+        for (const int later : then[call]) {
+          if (--missing[later] == 0) ready.push_back(later);
+        }
+      }
+      ++launches_;
     }
     CallList calls_;
+    std::vector<std::vector<int>> after_;
+    int launches_ = 0;
+    std::minstd_rand random_;
   };
 
   class InnerKernel final : public Kernel {
@@ -139,6 +177,7 @@ class KeepingDevice final : public Device {
   Device* const on_;
   bool recording_ = false;
   CallList calls_;
+  std::vector<std::vector<int>> after_;  // of each call: the calls before it
   const std::unique_ptr<Stream> stream_;
 };
 

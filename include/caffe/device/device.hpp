@@ -98,7 +98,8 @@ class Device {
   // Call this before work that uses `pointers` is enqueued on the current stream other than through
   // Kernel and the functions above, for example by a vendor's library: the stream waits for the
   // work of other streams on these buffers. Read-only pointers count as read, the others as
-  // written.
+  // written. One call for each piece of work, with all of its pointers: in a graph, pieces without
+  // common buffers may run at the same time.
   void NoteUse(std::initializer_list<DevicePtr> pointers) {
     NoteUse(std::span(pointers.begin(), pointers.size()));
   }
@@ -148,6 +149,9 @@ class Device {
   // For devices whose stream of a record does not record by itself: takes a call that would enqueue
   // work, for Graph::DoLaunch to make it. Returns false if the caller is to make the call now.
   virtual bool DoKeep(const std::function<void()>& call) { return false; }
+  // The work that is recorded next may run as soon as these pieces of the record have run; piece n
+  // is what was recorded after the call n, from 0. False if graphs of the device have no branches.
+  virtual bool DoOrderAfter(std::span<const int> pieces) { return false; }
   // Derived destructors call this first, while DoFree still works.
   void FreeEverything() noexcept;
 

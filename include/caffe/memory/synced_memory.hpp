@@ -134,6 +134,7 @@ class SyncedMemory : public std::enable_shared_from_this<SyncedMemory> {
   }
   bool one_copy() const;
   DevicePtr pointer() const;
+  void NoteExtent() const;
   void NeedHost();
   void NeedDevice();
   void ToHost();

@@ -13,6 +13,9 @@ namespace caffe {
 //
 // A need is stated where it becomes known, when shapes or plans change; then Need returns a pointer
 // inside a forward without allocating.
+//
+// In a record (Capture), computations that need little lie one after the other in the workspace, so
+// that they can run at the same time.
 class Workspace {
  public:
   // Allocates nothing. `purpose` names the memory in messages.
@@ -25,15 +28,21 @@ class Workspace {
   // is freed first: pointers from earlier calls are then invalid. Throws OutOfMemory, after which the
   // workspace is empty and smaller needs can still be met.
   DevicePtr Need(int64_t bytes);
+  // The computations that follow read nothing that earlier ones have written to the workspace. Until
+  // the next call Need returns the same place, unless it does not suffice.
+  void Next();
   // Frees the memory and uses the other device from now on.
   void SetDevice(Device* device);
   // Frees the memory.
   void Release() { buffer_.reset(); }
 
  private:
+  bool Recording() const;
+
   Device* device_;
   std::string purpose_;
   std::unique_ptr<DeviceBuffer> buffer_;
+  int64_t place_ = 0, used_ = 0;  // in a record: of the current computation, in bytes
 };
 
 }  // namespace caffe

@@ -37,6 +37,7 @@ class ArenaArray {
     int64_t offset;
   };
   SyncedMemory& MemoryOf(const Slice& slice) const;
+  DevicePtr Whole() const;
 
   Of of_;
   int64_t bytes_;

@@ -62,6 +62,7 @@ void Device::Download(void* target, DevicePtr source, int64_t bytes) {
 void Device::Copy(DevicePtr target, DevicePtr source, int64_t bytes) {
   if (bytes == 0 || target == source) return;
   CheckWritable(target, "Copy");
+  for (const DevicePtr& pointer : {source, target}) Capture::NoteExtent(this, pointer, bytes);
   NoteUse({source.ReadOnly(), target});
   const auto copy = [=, this] { DoCopy(target, source, bytes); };
   if (!Capture::Recording(this) || !Capture::Keep(this, copy)) copy();
@@ -71,6 +72,7 @@ void Device::Copy(DevicePtr target, DevicePtr source, int64_t bytes) {
 void Device::Fill(DevicePtr target, uint8_t byte, int64_t bytes) {
   if (bytes == 0) return;
   CheckWritable(target, "Fill");
+  Capture::NoteExtent(this, target, bytes);
   NoteUse({target});
   const auto fill = [=, this] { DoFill(target, byte, bytes); };
   if (!Capture::Recording(this) || !Capture::Keep(this, fill)) fill();

@@ -73,19 +73,26 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
     PrepareParameters();
   }
   ConvOp& conv = Own().conv();
-  ConvGradients gradients = Own().Gradients(workspace().Need(conv.workspace_bytes()));
+  ConvGradients gradients = Own().Gradients({});
+  const auto next = [&] {
+    workspace().Next();
+    gradients.workspace = workspace().Need(conv.workspace_bytes());
+  };
   for (size_t i = 0; i < top.size(); ++i) {
     gradients.y_diff = top[i]->device_diff();
     if (setup_.has_bias && param_propagate_down(1)) {
+      next();
       gradients.b_diff = blobs_[1]->mutable_device_diff();
       conv.BackwardBias(gradients);
     }
     if (param_propagate_down(0)) {
+      next();
       gradients.x = bottom[i]->device_data();
       gradients.w_diff = blobs_[0]->mutable_device_diff();
       conv.BackwardWeights(gradients);
     }
     if (propagate_down[i]) {
+      next();
       gradients.x_diff = bottom[i]->mutable_device_diff();
       conv.BackwardData(gradients);
     }

@@ -147,6 +147,7 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
       prepared_data_->Refresh(backward_data_.get());
       product.prepared = prepared_data_->data();
     }
+    workspace().Next();
     product.workspace = workspace().Need(backward_data_->workspace_bytes());
     backward_data_->Run(product);
   }

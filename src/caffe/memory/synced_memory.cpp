@@ -5,6 +5,7 @@
 #include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/graph.hpp"
 #include "caffe/memory/access_log.hpp"
 
 namespace caffe {
@@ -127,6 +128,7 @@ void* SyncedMemory::mutable_host_data() {
 DevicePtr SyncedMemory::device_data() {
   AccessLog::Note(this, AccessLog::Kind::kRead);
   ToDevice();
+  NoteExtent();
   return pointer().ReadOnly();
 }
 
@@ -136,7 +138,13 @@ DevicePtr SyncedMemory::mutable_device_data() {
   head_ == Head::kUndefined ? NeedDevice() : ToDevice();
   head_ = Head::kDevice;
   Written();
+  NoteExtent();
   return pointer();
+}
+
+// Other memories in the same buffer are not used through this memory's pointers.
+void SyncedMemory::NoteExtent() const {
+  if (room_ != Room::kOwn) Capture::NoteExtent(device_, pointer(), bytes_);
 }
 
 DevicePtr SyncedMemory::PrepareToWrite() {

@@ -1,8 +1,16 @@
 #include "caffe/memory/workspace.hpp"
 
+#include <algorithm>
+
 #include "caffe/core/error.hpp"
+#include "caffe/device/graph.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // bytes, as of buffers
+
+}  // namespace
 
 Workspace::Workspace(Device* device, std::string purpose)
     : device_(device), purpose_(std::move(purpose)) {}
@@ -14,7 +22,20 @@ DevicePtr Workspace::Need(int64_t bytes) {
     buffer_.reset();  // first, so that the two buffers never exist at the same time
     buffer_ = std::make_unique<DeviceBuffer>(device_, bytes, purpose_);
   }
-  return buffer_->pointer();
+  if (!Recording()) return buffer_->pointer();
+  if (place_ + bytes > this->bytes()) place_ = 0;
+  used_ = std::max(used_, bytes);
+  const DevicePtr pointer = buffer_->pointer() + place_;
+  Capture::NoteExtent(device_, pointer, bytes);
+  return pointer;
+}
+
+bool Workspace::Recording() const { return device_->tracks_use() && Capture::Of(device_); }
+
+void Workspace::Next() {
+  const int64_t end = place_ + used_;
+  place_ = Recording() ? (end + kAlignment - 1) / kAlignment * kAlignment : 0;
+  used_ = 0;
 }
 
 void Workspace::SetDevice(Device* device) {

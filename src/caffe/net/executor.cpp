@@ -1,9 +1,7 @@
 #include "executor.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -11,17 +9,11 @@
 #include "in_layer.hpp"
 
 namespace caffe {
-namespace {
-
-bool GraphsAreOff() {
-  const char* value = std::getenv("CAFFE_GRAPHS");
-  return value && std::string_view(value) == "off";
-}
-
-}  // namespace
 
 bool Executor::Replays() {
-  if (!replays_) replays_ = workspace_->device()->can_capture() && !GraphsAreOff();
+  if (!replays_) {
+    replays_ = workspace_->device()->can_capture() && GraphModeOfEnvironment() != GraphMode::kOff;
+  }
   return *replays_;
 }
 
@@ -270,9 +262,28 @@ void Executor::PrepareAll(int first, int last) {
   }
 }
 
+void Executor::BeginStep() {
+  if (Capture* capture = Capture::Of(workspace_->device())) capture->NextStep();
+  workspace_->Next();
+}
+
+// The step writes some columns of the array of which its top is a part.
+void Executor::NoteColumns(const Step& step) const {
+  const SyncedMemory& whole =
+      *Array(wiring_.nodes[step.part.node].top_ids[0], Layout::kNHWC)->data_memory();
+  if (!whole.buffer()) return;
+  const BlobBase& top = *Array(step.tops[0], Layout::kNHWC);
+  const int64_t size = static_cast<int64_t>(top.type().bytes());
+  const int64_t first = OffsetOf(wiring_, step.part, Layout::kNHWC) * size;
+  Capture::NoteColumns(workspace_->device(), whole.buffer()->pointer() + whole.offset(),
+                       whole.bytes(), Pitch(step) * size, first, first + top.shape(1) * size);
+}
+
 void Executor::Run(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
+  BeginStep();
+  if (step.part) NoteColumns(step);
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
     Convert(step.before);
     own.work->Run(WorkspaceOf(index));
@@ -294,7 +305,9 @@ const StepWorkspaces& Executor::FindWorkspaces() {
 DevicePtr Executor::WorkspaceOf(size_t index) {
   const int64_t bytes = works_[index].work->workspace_bytes();
   const DevicePtr planned = PlansWorkspaces() ? arena_->WorkspaceOf(index, bytes) : DevicePtr();
-  return planned ? planned : workspace_->Need(bytes);
+  if (!planned) return workspace_->Need(bytes);
+  Capture::NoteExtent(workspace_->device(), planned, bytes);
+  return planned;
 }
 
 void Executor::PlaceForward() {
@@ -566,6 +579,7 @@ void Executor::LoseSwallowedDiffs() {
 }
 
 void Executor::RunAgain(int index) {
+  BeginStep();
   const auto trained = trained_.find(index);
   if (trained == trained_.end()) return runner_->RepeatForward(index);
   Work& work = *works_[trained->second].work;
@@ -574,6 +588,7 @@ void Executor::RunAgain(int index) {
 }
 
 void Executor::RunBackward(int index, const Gradients& gradients) {
+  BeginStep();
   const auto trained = trained_.find(index);
   if (trained == trained_.end()) return runner_->Backward(index, gradients.bottoms(index));
   const Step& step = plan_.steps[trained->second];

@@ -116,6 +116,7 @@ bool PassActions::Record(Segment* segment, Device* device, const State& state) {
     Capture capture(device);
     std::vector<std::vector<SyncedMemory*>> writes;
     for (size_t i = range.begin; i < range.end; ++i) {
+      capture.NextStep();
       actions_[i].run();
       writes.push_back(log.TakeWritten());
     }

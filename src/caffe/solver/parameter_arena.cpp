@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "../../../kernels/dialect/training.h"
+#include "caffe/device/graph.hpp"
 
 namespace caffe {
 namespace {
@@ -47,13 +48,20 @@ void ArenaArray::Gather() {
 DevicePtr ArenaArray::Read() {
   Gather();
   for (const Slice& slice : slices_) MemoryOf(slice).device_data();
-  return buffer_.lock()->pointer();
+  return Whole();
 }
 
 DevicePtr ArenaArray::ReadAndWrite() {
   Gather();
   for (const Slice& slice : slices_) MemoryOf(slice).mutable_device_data();
-  return buffer_.lock()->pointer();
+  return Whole();
+}
+
+// Not only its first slice is used through this pointer.
+DevicePtr ArenaArray::Whole() const {
+  const std::shared_ptr<DeviceBuffer> buffer = buffer_.lock();
+  Capture::NoteExtent(buffer->device(), buffer->pointer(), bytes_);
+  return buffer->pointer();
 }
 
 void ArenaArray::Clear() {

@@ -1,5 +1,6 @@
 #include "caffe/device/cuda/cuda_device.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -145,7 +146,56 @@ Stream* CudaDevice::DoBeginCapture() {
   if (!capture_stream_) capture_stream_ = std::make_unique<CudaStream>(this, context_);
   context_->MakeCurrent();
   Driver::Get().cuStreamBeginCapture(capture_stream_->stream(), cuda::kCaptureThreadLocal);
+  recorded_any_ = false;
+  ends_.clear();
   return capture_stream_.get();
+}
+
+// What the next recorded node depends on.
+CudaDevice::Dependencies CudaDevice::CaptureDependencies() const {
+  int status = 0;
+  unsigned long long id = 0;
+  cuda::CUgraph graph = nullptr;
+  const cuda::CUgraphNode* nodes = nullptr;
+  const cuda::CUgraphEdgeData* edges = nullptr;
+  size_t count = 0;
+  Driver::Get().cuStreamGetCaptureInfo(capture_stream_->stream(), &status, &id, &graph, &nodes,
+                                       &edges, &count);
+  Dependencies now;
+  for (size_t i = 0; i < count; ++i) {
+    now.push_back({nodes[i], edges ? edges[i] : cuda::CUgraphEdgeData{}});
+  }
+  return now;
+}
+
+// The stream's dependencies are the last nodes of what was recorded since they were set.
+bool CudaDevice::DoOrderAfter(std::span<const int> pieces) {
+  const Driver& driver = Driver::Get();
+  if (!driver.HasBranches()) return false;
+  context_->MakeCurrent();
+  Dependencies after;
+  const auto add = [&](const Dependencies& more) {
+    for (const Dependency& one : more) {
+      if (std::find(after.begin(), after.end(), one) == after.end()) after.push_back(one);
+    }
+  };
+  if (recorded_any_) {
+    ends_.push_back(CaptureDependencies());
+    // Nothing was recorded: the next node belongs to the piece before, too.
+    if (ends_.back() == newest_after_) add(newest_after_);
+  }
+  recorded_any_ = true;
+  for (const int piece : pieces) add(ends_[piece]);
+  std::vector<cuda::CUgraphNode> nodes;
+  std::vector<cuda::CUgraphEdgeData> edges;
+  for (const Dependency& one : after) {
+    nodes.push_back(one.node);
+    edges.push_back(one.edge);
+  }
+  driver.cuStreamUpdateCaptureDependencies(capture_stream_->stream(), nodes.data(), edges.data(),
+                                           nodes.size(), cuda::kSetCaptureDependencies);
+  newest_after_ = std::move(after);
+  return true;
 }
 
 std::unique_ptr<Graph> CudaDevice::DoEndCapture(bool keep) {

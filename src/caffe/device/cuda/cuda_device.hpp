@@ -4,8 +4,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "caffe/device/cuda/cuda_context.hpp"
+#include "caffe/device/cuda/cuda_driver.hpp"
 #include "caffe/device/cuda/cuda_stream.hpp"
 #include "caffe/device/device.hpp"
 
@@ -37,10 +39,20 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> DoCreateStream() override;
   Stream* DoBeginCapture() override;
   std::unique_ptr<Graph> DoEndCapture(bool keep) override;
+  bool DoOrderAfter(std::span<const int> pieces) override;
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
 
  private:
+  // A node of the graph that is recorded, and what waiting for it means.
+  struct Dependency {
+    cuda::CUgraphNode node;
+    cuda::CUgraphEdgeData edge;
+    bool operator==(const Dependency&) const = default;
+  };
+  using Dependencies = std::vector<Dependency>;
+
   cuda::CudaStream& stream();
+  Dependencies CaptureDependencies() const;
 
   std::shared_ptr<cuda::CudaContext> context_;
   std::mutex default_stream_mutex_;
@@ -48,6 +60,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<cuda::CudaStream> made_default_stream_;  // created at the first use
   // That of captures. It never runs work, so no buffer's use is ordered after it.
   std::unique_ptr<cuda::CudaStream> capture_stream_;
+  bool recorded_any_ = false;
+  std::vector<Dependencies> ends_;  // the last nodes of each piece of recorded work but the newest
+  Dependencies newest_after_;       // that of the newest piece
   std::string target_;
 };
 

@@ -13,7 +13,7 @@ const Driver* loaded = nullptr;
 
 std::string PlainName(const char* call) {
   const std::string name = call;
-  const size_t suffix = name.rfind("_v2");
+  const size_t suffix = name.rfind("_v");
   return suffix == std::string::npos ? name : name.substr(0, suffix);
 }
 
@@ -93,12 +93,18 @@ Driver::Driver(const DynamicLibrary& l)
       cuGraphInstantiate(l, "cuGraphInstantiateWithFlags"),
       cuGraphLaunch(l, "cuGraphLaunch"),
       cuGraphExecDestroy(l, "cuGraphExecDestroy"),
-      cuGraphDestroy(l, "cuGraphDestroy") {}
+      cuGraphDestroy(l, "cuGraphDestroy"),
+      cuStreamGetCaptureInfo(l, "cuStreamGetCaptureInfo_v3"),
+      cuStreamUpdateCaptureDependencies(l, "cuStreamUpdateCaptureDependencies_v2") {}
 
 bool Driver::HasGraphs() const {
   return cuStreamBeginCapture.present() && cuStreamEndCapture.present() &&
          cuGraphInstantiate.present() && cuGraphLaunch.present() && cuGraphExecDestroy.present() &&
          cuGraphDestroy.present();
+}
+
+bool Driver::HasBranches() const {
+  return cuStreamGetCaptureInfo.present() && cuStreamUpdateCaptureDependencies.present();
 }
 
 const char* Driver::Missing() const {

@@ -20,6 +20,12 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+// What an edge of a graph waits for: zeros stand for the whole node.
+struct CUgraphEdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+  bool operator==(const CUgraphEdgeData&) const = default;
+};
 struct CUuuid {
   unsigned char bytes[16];
 };
@@ -35,6 +41,8 @@ inline constexpr int kComputeModeProhibited = 2;
 inline constexpr int kMaxDynamicSharedBytes = 8;
 // CUstreamCaptureMode: calls of other threads are not checked.
 inline constexpr int kCaptureThreadLocal = 1;
+// CUstreamUpdateCaptureDependencies_flags: the nodes replace the stream's.
+inline constexpr unsigned kSetCaptureDependencies = 1;
 
 [[noreturn]] void ThrowDriverError(const char* call, CUresult result);
 // "CUDA_ERROR_INVALID_VALUE: invalid argument".
@@ -84,8 +92,9 @@ struct Driver {
   static const Driver& Get();
   // The first function that the driver lacks, or null.
   const char* Missing() const;
-  // Whether it has the functions of graphs, which are optional.
+  // Whether it has the functions of graphs, which are optional, and those of their branches.
   bool HasGraphs() const;
+  bool HasBranches() const;
 
   DriverCall<unsigned> cuInit;
   DriverCall<int*> cuDriverGetVersion;
@@ -129,6 +138,12 @@ struct Driver {
   DriverCall<CUgraphExec, CUstream> cuGraphLaunch;
   DriverCall<CUgraphExec> cuGraphExecDestroy;
   DriverCall<CUgraph> cuGraphDestroy;
+  // Since CUDA 12.3.
+  DriverCall<CUstream, int*, unsigned long long*, CUgraph*, const CUgraphNode**,
+             const CUgraphEdgeData**, size_t*>
+      cuStreamGetCaptureInfo;
+  DriverCall<CUstream, CUgraphNode*, const CUgraphEdgeData*, size_t, unsigned>
+      cuStreamUpdateCaptureDependencies;
 };
 
 // 12040 -> "12.4".

@@ -357,8 +357,7 @@ class CublasLtGemmOp final : public GemmOp {
       throw LibraryRefusal("no algorithm of cuBLASLt for operands that are not aligned");
     }
     const Choice& choice = aligned ? *aligned_ : *any_;
-    device_->NoteUse({g.a.ReadOnly(), g.b.ReadOnly(), g.c, g.workspace});
-    if (g.bias) device_->NoteUse({g.bias.ReadOnly()});
+    device_->NoteUse({g.a.ReadOnly(), g.b.ReadOnly(), g.c, g.workspace, g.bias.ReadOnly()});
     Compute(choice, g);
     device_->CountLibraryCall();
   }
