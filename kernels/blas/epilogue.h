@@ -11,7 +11,8 @@ KERNEL(bias_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, x_o
        ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
        IN(Mastertype, slopes), IN(MItype, x), IN(Mastertype, bias), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
-    const i64 outer = r / per, row = r - outer * per, at = outer * y_outer + row * y_stride + i;
+    const i64 outer = r / (Index)per, row = r - outer * per;
+    const i64 at = outer * y_outer + row * y_stride + i;
     const Acctype v = LOAD(MItype, x, outer * x_outer + row * x_stride + i);
     const Acctype sum = v + LOAD(Mastertype, bias, row);
     STORE(MOtype, y, at, EPILOGUE(sum, row, i, at));
@@ -23,7 +24,8 @@ KERNEL(bias_columns, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, 
        ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
        IN(Mastertype, slopes), IN(MItype, x), IN(Mastertype, bias), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
-    const i64 outer = r / per, row = r - outer * per, at = outer * y_outer + row * y_stride + i;
+    const i64 outer = r / (Index)per, row = r - outer * per;
+    const i64 at = outer * y_outer + row * y_stride + i;
     const Acctype v = LOAD(MItype, x, outer * x_outer + row * x_stride + i);
     const Acctype sum = v + LOAD(Mastertype, bias, i);
     STORE(MOtype, y, at, EPILOGUE(sum, row, i, at));
@@ -35,7 +37,8 @@ KERNEL(bias_none, ARG(i64, rows), ARG(i64, columns), ARG(i64, per), ARG(i64, x_o
        ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
        IN(Mastertype, slopes), IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
-    const i64 outer = r / per, row = r - outer * per, at = outer * y_outer + row * y_stride + i;
+    const i64 outer = r / (Index)per, row = r - outer * per;
+    const i64 at = outer * y_outer + row * y_stride + i;
     const Acctype sum = LOAD(MItype, x, outer * x_outer + row * x_stride + i);
     STORE(MOtype, y, at, EPILOGUE(sum, row, i, at));
   }

@@ -7,11 +7,23 @@ KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner
        ARG(i32, slices), IN(MItype, y_diff), OUT(MOtype, b_diff)) {
   LOCAL Acctype parts[256];
   const i32 t = LOCAL_ID(0), c = (i32)GROUP_ID(0), slice = (i32)GROUP_ID(1);
-  const i32 total = outer * inner;
+  const i32 total = outer * inner, step = slices * 256, image = channels * inner;
+  // Element j is element p of image o. Divisions take long, so o and p are moved along with j.
+  const i32 step_o = step / inner, step_p = step - step_o * inner;
+  i32 j = slice * 256 + t, o = j / inner, p = j - o * inner;
   Acctype sum = 0;
-  for (i32 j = slice * 256 + t; j < total; j += slices * 256) {
-    const i32 o = j / inner;
-    sum += LOAD(MItype, y_diff, ((i64)o * channels + c) * inner + (j - o * inner));
+  while (j < total) {
+    // All loads of a round are made before one is waited for.
+    Acctype v[4];
+    UNROLL for (i32 k = 0; k < 4; ++k) {
+      v[k] = j < total ? LOAD(MItype, y_diff, (i64)o * image + c * inner + p) : (Acctype)0;
+      j += step;
+      o += step_o;
+      p += step_p;
+      o += p >= inner;
+      p -= p >= inner ? inner : 0;
+    }
+    UNROLL for (i32 k = 0; k < 4; ++k) sum += v[k];
   }
   parts[t] = sum;
   BARRIER;
@@ -35,8 +47,14 @@ KERNEL(bias_backward_rows, ARG(i64, rows), ARG(i64, channels), ARG(i64, slices),
   const i64 c = (i64)GROUP_ID(0) * 32 + lane, slice = GROUP_ID(1);
   Acctype sum = 0;
   if (c < channels) {
-    for (i64 r = slice * 8 + t / 32; r < rows; r += slices * 8) {
-      sum += LOAD(MItype, y_diff, r * channels + c);
+    const i64 step = slices * 8;
+    for (i64 r = slice * 8 + t / 32; r < rows; r += 8 * step) {
+      Acctype v[8];
+      UNROLL for (i32 k = 0; k < 8; ++k) {
+        const i64 row = r + k * step;
+        v[k] = row < rows ? LOAD(MItype, y_diff, row * channels + c) : (Acctype)0;
+      }
+      UNROLL for (i32 k = 0; k < 8; ++k) sum += v[k];
     }
   }
   parts[t] = sum;

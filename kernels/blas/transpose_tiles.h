@@ -8,15 +8,42 @@ KERNEL(transpose_tiles, ARG(i64, rows), ARG(i64, columns), ARG(i64, x_row), ARG(
   // One element of padding avoids bank conflicts.
   LOCAL Acctype tile[32][33];
   const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1);
-  const i64 from = GROUP_ID(1) * rows * x_row, to = GROUP_ID(1) * columns * y_row;
-  const i64 r0 = GROUP_ID(0) / column_tiles * 32, c0 = GROUP_ID(0) % column_tiles * 32;
-  for (i32 i = ty; i < 32; i += 8) {
-    const i32 inside = r0 + i < rows && c0 + tx < columns;
-    if (inside) tile[i][tx] = LOAD(MItype, x, from + (r0 + i) * x_row + c0 + tx);
+  const i32 tile_row = (i32)GROUP_ID(0) / (i32)column_tiles;
+  const i64 r0 = (i64)tile_row * 32, c0 = (i64)((i32)GROUP_ID(0) - tile_row * column_tiles) * 32;
+  const i32 rows_left = (i32)(rows - r0 < 32 ? rows - r0 : 32);
+  const i32 columns_left = (i32)(columns - c0 < 32 ? columns - c0 : 32);
+  i64 at = GROUP_ID(1) * rows * x_row + (r0 + ty) * x_row + c0 + tx;
+  // All loads of an item are made before one is waited for.
+  Acctype v[4];
+  UNROLL for (i32 i = 0; i < 4; ++i) {
+    const i32 inside = ty + 8 * i < rows_left && tx < columns_left;
+    v[i] = inside ? LOAD(MItype, x, at) : (Acctype)0;
+    at += 8 * x_row;
   }
+  UNROLL for (i32 i = 0; i < 4; ++i) tile[ty + 8 * i][tx] = v[i];
   BARRIER;
-  for (i32 i = ty; i < 32; i += 8) {
-    const i32 inside = c0 + i < columns && r0 + tx < rows;
-    if (inside) STORE(MOtype, y, to + (c0 + i) * y_row + r0 + tx, tile[tx][i]);
+  at = GROUP_ID(1) * columns * y_row + (c0 + ty) * y_row + r0 + tx;
+  UNROLL for (i32 i = 0; i < 4; ++i) {
+    const i32 inside = ty + 8 * i < columns_left && tx < rows_left;
+    if (inside) STORE(MOtype, y, at, tile[tx][ty + 8 * i]);
+    at += 8 * y_row;
+  }
+}
+
+// The same where an image has at most 8 rows or at most 8 columns: their elements lie x_few and
+// y_few apart, those of the `many` others x_many and y_many. An item moves those of one of the many;
+// a group has 256 items.
+KERNEL(transpose_few, ARG(i64, many), ARG(i64, few), ARG(i64, x_many), ARG(i64, x_few),
+       ARG(i64, y_many), ARG(i64, y_few), ARG(i64, x_image), ARG(i64, y_image), IN(MItype, x),
+       OUT(MOtype, y)) {
+  const i64 i = (i64)GROUP_ID(0) * 256 + LOCAL_ID(0);
+  if (i >= many) return;
+  const i64 from = GROUP_ID(1) * x_image + i * x_many, to = GROUP_ID(1) * y_image + i * y_many;
+  Acctype v[8];
+  UNROLL for (i32 k = 0; k < 8; ++k) {
+    if (k < few) v[k] = LOAD(MItype, x, from + k * x_few);
+  }
+  UNROLL for (i32 k = 0; k < 8; ++k) {
+    if (k < few) STORE(MOtype, y, to + k * y_few, v[k]);
   }
 }

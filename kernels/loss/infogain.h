@@ -34,7 +34,7 @@ KERNEL(infogain_backward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner), 
        ARG(i32, ignored), IN(MOtype, p), IN(f32, labels), IN(f32, h), IN(Mastertype, row_sums),
        IN(MOtype, loss_diff), IN(Mastertype, divisor), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer * channels, s, inner) {
-    const Index o = r / channels, c = r - o * channels, term = o * inner + s;
+    const Index o = r / (Index)channels, c = r - o * channels, term = o * inner + s;
     const i32 label = class_of(LOAD(f32, labels, term), channels, ignoring, ignored);
     const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
     const Acctype d = LOAD(MOtype, p, r * inner + s) * LOAD(Mastertype, row_sums, term) -

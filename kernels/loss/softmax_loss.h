@@ -2,11 +2,7 @@
 // x and p are [outer, channels, inner], labels [outer, inner]; p = softmax(x). Terms are [2, outer
 // inner]: -log p[label], at most -log(FLT_MIN), times the label's class weight if `weighted`, and
 // the item's class_weight. The loss is computed from x, because p may have a narrow type.
-DEVICE_FN Acctype softmax_loss_term(Acctype v, Acctype top, Acctype sum) {
-  const Acctype loss = LOG(sum) - (v - top);
-  const Acctype most = REAL(87.33654475055310);
-  return loss > most ? most : loss;
-}
+#include "math/softmax_loss_term.h"
 
 KERNEL(softmax_loss_forward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
        ARG(i32, ignored), ARG(i32, weighted), IN(MItype, x), IN(f32, labels),
@@ -79,7 +75,7 @@ KERNEL(softmax_loss_backward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inne
        IN(f32, class_weights), IN(MOtype, loss_diff), IN(Mastertype, divisor),
        OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer * channels, s, inner) {
-    const Index o = r / channels, c = r - o * channels;
+    const Index o = r / (Index)channels, c = r - o * channels;
     const i32 label = class_of(LOAD(f32, labels, o * inner + s), channels, ignoring, ignored);
     const Acctype weight = weighted ? LOAD(f32, class_weights, label < 0 ? 0 : label) : 1.0f;
     const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;

@@ -21,7 +21,7 @@ KERNEL(moe_combine_backward, ARG(i64, rows), ARG(i64, columns), ARG(i64, select)
     const Index pair = (Index)LOAD(f32, source, r);
     Acctype v = 0;
     if (pair >= 0) {
-      v = LOAD(MItype, weights, pair) * LOAD(MOtype, y_diff, pair / select * columns + c);
+      v = LOAD(MItype, weights, pair) * LOAD(MOtype, y_diff, pair / (Index)select * columns + c);
     }
     STORE(MItype, x_diff, r * columns + c, v);
   }
@@ -32,7 +32,7 @@ KERNEL(moe_combine_weight_parts, ARG(i64, pairs), ARG(i64, columns), ARG(i64, se
        ARG(i64, lanes), IN(MOtype, y_diff), IN(MItype, x), IN(f32, slots), OUT(Mastertype, parts)) {
   FOR_EACH_GROUP(g, pairs * lanes) {
     const Index pair = g / lanes, lane = g - pair * lanes, slot = (Index)LOAD(f32, slots, pair);
-    const Index dy = pair / select * columns, row = slot * columns;
+    const Index dy = pair / (Index)select * columns, row = slot * columns;
     Acctype sum = 0;
     if (slot >= 0) {
       SIMD_SUM(sum)

@@ -8,7 +8,7 @@ KERNEL(prelu_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MIt
        IN(MOtype, slope), OUT(MItype, y)) {
   FOR_EACH_ROW(r, rows, i, columns) {
     const Acctype v = LOAD(MItype, x, r * columns + i);
-    STORE(MItype, y, r * columns + i, leaky_value(v, 1, LOAD(MOtype, slope, r % channels)));
+    STORE(MItype, y, r * columns + i, leaky_value(v, 1, LOAD(MOtype, slope, r % (Index)channels)));
   }
 }
 
@@ -25,7 +25,8 @@ KERNEL(prelu_backward_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels
   FOR_EACH_ROW(r, rows, i, columns) {
     const Acctype d = LOAD(MItype, y_diff, r * columns + i);
     const i32 positive = LOAD(MItype, x, r * columns + i) > 0;
-    STORE(MItype, x_diff, r * columns + i, positive ? d : d * LOAD(MOtype, slope, r % channels));
+    const Index c = r % (Index)channels;
+    STORE(MItype, x_diff, r * columns + i, positive ? d : d * LOAD(MOtype, slope, c));
   }
 }
 

@@ -10,7 +10,7 @@ KERNEL(lrn_codes_across, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), 
        ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low), ARG(Acctype, high),
        IN(MItype, x), OUT(MOtype, y)) {
   FOR_EACH_ROW(r, planes, i, inner) {
-    const Index c = r % channels;
+    const Index c = r % (Index)channels;
     const Index first = r - (c < reach ? c : (Index)reach);
     const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
     Acctype sum = 0;

@@ -1,6 +1,6 @@
 //! types: float quantized
 //! runs: host max_pool_forward_rows max_pool_backward_rows
-//! runs: device max_pool_forward_tiles max_pool_backward_tiles
+//! runs: device max_pool_forward_tiles max_pool_backward_tiles max_pool_backward_blocks
 // x is [planes, height, width], y and mask are [planes, out_height, out_width]. mask is the index h
 // width + w in the plane of the element that y comes from, or -1 for a window that is empty or
 // holds only NaN.
@@ -52,6 +52,50 @@ KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), A
       }
     }
     STORE(MItype, x_diff, r * width + c, sum);
+  }
+}
+#endif
+
+#if FLOAT_KIND
+// The same for devices: an item computes a block of stride_h x stride_w elements, at most 16, to
+// which the same windows belong. Blocks begin where windows do.
+KERNEL(max_pool_backward_blocks, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
+       ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
+       FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w),
+       ARG(i32, blocks_h), ARG(i32, blocks_w), IN(MOtype, y_diff), IN(f32, mask),
+       OUT(MItype, x_diff)) {
+  FOR_EACH_ROW(r, planes * blocks_h, c, blocks_w) {
+    const Index plane = r / blocks_h;
+    const i32 bh = (i32)(r - plane * blocks_h), bw = (i32)c;
+    const i32 top = bh * stride_h - pad_h, left = bw * stride_w - pad_w;
+    const i32 oh0 = bh > (kernel_h - 1) / stride_h ? bh - (kernel_h - 1) / stride_h : 0;
+    const i32 ow0 = bw > (kernel_w - 1) / stride_w ? bw - (kernel_w - 1) / stride_w : 0;
+    const i32 oh1 = bh < out_height ? bh + 1 : out_height;
+    const i32 ow1 = bw < out_width ? bw + 1 : out_width;
+    const Index base = plane * out_height * out_width;
+    Acctype sums[16];
+    UNROLL for (i32 e = 0; e < stride_h * stride_w; ++e) sums[e] = 0;
+    for (i32 oh = oh0; oh < oh1; ++oh) {
+      for (i32 ow = ow0; ow < ow1; ++ow) {
+        const Index at = base + oh * out_width + ow;
+        const float place = LOAD(f32, mask, at);
+        const Acctype d = LOAD(MOtype, y_diff, at);
+        UNROLL for (i32 i = 0; i < stride_h; ++i) {
+          UNROLL for (i32 j = 0; j < stride_w; ++j) {
+            const float own = (float)((top + i) * width + left + j);
+            sums[i * stride_w + j] += place == own ? d : 0;
+          }
+        }
+      }
+    }
+    const Index to = plane * height * width;
+    UNROLL for (i32 i = 0; i < stride_h; ++i) {
+      UNROLL for (i32 j = 0; j < stride_w; ++j) {
+        const i32 h = top + i, w = left + j;
+        const i32 inside = h >= 0 && h < height && w >= 0 && w < width;
+        if (inside) STORE(MItype, x_diff, to + h * width + w, sums[i * stride_w + j]);
+      }
+    }
   }
 }
 #endif

@@ -1,8 +1,9 @@
 //! types: float
 //! tests: solver
-// sums[g] = the sum of diff^2 over runs g, g + groups, … of `unit` elements each. unit is 1 on
-// devices, so that neighbouring work items read neighbouring elements, and large on the host.
-KERNEL(gradient_squares, ARG(i64, groups), ARG(i64, n), FOLD(i64, unit), IN(Dtype, diff),
+//! runs: host
+// sums[g] = the sum of diff^2 over runs g, g + groups, … of `unit` elements each, for processors;
+// gradient_groups.h has the kernel of devices.
+KERNEL(gradient_squares, ARG(i64, groups), ARG(i64, n), ARG(i64, unit), IN(Dtype, diff),
        OUT(f32, sums)) {
   FOR_EACH_GROUP(g, groups) {
     Acctype sum = 0;

@@ -566,7 +566,7 @@ TEST(ReplayFactsTest, AReplayComputesWhatTheLayerComputes) {
           {
             // Recorded with the bottoms and parameters of this pass, replayed with the next ones.
             AccessLog log;
-            Capture capture(&keeping);
+            Capture capture(&keeping, GraphMode::kBranches);
             one.Run();
             graph = capture.End();
             written = log.TakeWritten();

@@ -5,7 +5,7 @@
 #include "caffe/net/step_info.hpp"
 #include "layers/recurrence.hpp"
 #include "support/devices.hpp"
-#include "support/keeping_device.hpp"
+#include "support/recording.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -251,11 +251,9 @@ TEST(RecurrentTest, MemoryPlanAndRecompute) {
 
 // A recorded forward changes the state in each replay, also after the host has read it.
 TEST(RecurrentTest, ForwardsAreReplayed) {
-  for (Device* device : TestDevices()) {
-    const bool keeps = device->info().is_cpu_type && !device->host_accessible();
-    if (!keeps && !device->can_capture()) continue;
-    KeepingDevice keeping(device);
-    Device* const recording = device->can_capture() ? device : &keeping;
+  for (Device* device : RecordingDevices()) {
+    Recording one_device(device);
+    Device* const recording = one_device.device();
     for (const auto kind : kKinds) {
       RecurrentNet one(kind, recording, kFloat, {});
       for (int pass = 0; pass < 8; ++pass) {

@@ -71,15 +71,18 @@ TEST_P(SoftmaxWithLossLayerTest, ForwardAndBackward) {
       {{2, 5, 3, 4}, {2, 3, 4}, "normalize: false normalization: FULL", -1, 24},
       {{8, 5}, {8}, "normalization: PRE_FIXED pre_fixed_normalizer: 12.5", -1, 12.5},
       {{8, 5}, {8}, "normalization: PRE_FIXED pre_fixed_normalizer: 0.5", -1, 1},
+      {{3, 600}, {3}, "", -1, 0},
+      {{5, 65}, {5}, "ignore_label: 3", 3, 0},
   };
   for (const Case& c : cases) {
     LayerTester layer(LossText(c.loss_param), device, TypeTriple::Equal(type), {c.scores, c.labels},
                       2);
     const int64_t inner = ShapeCount(c.scores, 2);
-    const std::vector<double> labels = Labels(c.scores[0] * inner, 5);
+    const int64_t channels = c.scores[1];
+    const std::vector<double> labels = Labels(c.scores[0] * inner, channels);
     layer.SetBottom(1, labels);
     layer.Forward();
-    const Reference expected(layer.Bottom(0), labels, c.scores[0], 5, inner, c.ignored);
+    const Reference expected(layer.Bottom(0), labels, c.scores[0], channels, inner, c.ignored);
     const double divisor = c.divisor > 0 ? c.divisor : expected.valid;
     ExpectNear(layer.Top(0), {expected.loss / divisor}, Tolerance(type), c.loss_param);
     ExpectNear(layer.Top(1), expected.p, Tolerance(type), "p");
@@ -129,10 +132,11 @@ TEST_P(SoftmaxWithLossLayerTest, ClassWeights) {
     const int64_t inner = ShapeCount(c.scores, 2);
     LayerTester layer(LossText(text), device, TypeTriple::Equal(type),
                       {c.scores, {c.scores[0], inner}});
-    const std::vector<double> labels = Labels(c.scores[0] * inner, 5);
+    const int64_t channels = c.scores[1];
+    const std::vector<double> labels = Labels(c.scores[0] * inner, channels);
     layer.SetBottom(1, labels);
     layer.Forward();
-    const Reference expected(layer.Bottom(0), labels, c.scores[0], 5, inner, c.ignored);
+    const Reference expected(layer.Bottom(0), labels, c.scores[0], channels, inner, c.ignored);
     const double divisor = c.divisor > 0 ? c.divisor : expected.valid;
     double loss = 0;
     std::vector<double> gradient = expected.gradient;

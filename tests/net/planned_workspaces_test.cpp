@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kName[] = "spacious";
 constexpr int kOutputs = 12;         // of the convolutions that this library computes
-constexpr int64_t kRoom = 24 << 20;  // bytes of workspace that they overwrite
+constexpr int64_t kRoom = 96 << 20;  // bytes of workspace that they overwrite
 
 // Overwrites its workspace before it computes.
 class SpaciousConv final : public ConvOp {

@@ -12,8 +12,8 @@
 #include "solver/training_state.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
-#include "support/keeping_device.hpp"
 #include "support/layer_tester.hpp"
+#include "support/recording.hpp"
 
 namespace caffe {
 namespace {
@@ -186,37 +186,6 @@ class Pair {
   Own replayed_, plain_;
 };
 
-// A device that can record: the given one, or one that keeps calls on it.
-class Recording {
- public:
-  explicit Recording(Device* device) {
-    if (!device->can_capture()) keeping_ = std::make_unique<KeepingDevice>(device);
-    device_ = keeping_ ? keeping_.get() : device;
-  }
-  Device* device() { return device_; }
-  KeepingDevice* keeping() { return keeping_.get(); }  // null if the device itself records
-
- private:
-  std::unique_ptr<KeepingDevice> keeping_;
-  Device* device_;
-};
-
-std::vector<Device*> Devices() {
-  std::vector<Device*> all;
-  for (Device* device : TestDevices()) {
-    // OpenCL's matrix products on GPUs are calls of a library.
-    const bool keeps = device->info().is_cpu_type && !device->host_accessible();
-    if (keeps || device->can_capture()) all.push_back(device);
-  }
-  return all;
-}
-
-std::string DeviceName(const Device& device) {
-  std::string name = device.info().id;
-  for (char& c : name) c = c == ':' ? '_' : c;
-  return name;
-}
-
 std::vector<Case> Cases() {
   std::vector<Case> cases{
       {"sgd", "momentum: 0.9 weight_decay: 0.01"},
@@ -254,7 +223,7 @@ void PrintTo(const CaseOnDevice& value, std::ostream* out) { *out << value.one.n
 
 std::vector<CaseOnDevice> CasesOnDevices() {
   std::vector<CaseOnDevice> all;
-  for (Device* device : Devices()) {
+  for (Device* device : RecordingDevices()) {
     for (const Case& one : Cases()) all.push_back({device, one});
   }
   return all;
@@ -558,7 +527,7 @@ TEST_P(RecordedIterationsTest, SolversOfSeveralThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecordedIterationsTest,
-                         testing::Combine(testing::ValuesIn(Devices()), testing::Bool()),
+                         testing::Combine(testing::ValuesIn(RecordingDevices()), testing::Bool()),
                          [](const auto& info) {
                            return DeviceName(*std::get<0>(info.param)) +
                                   (std::get<1>(info.param) ? "_freed" : "_stored");

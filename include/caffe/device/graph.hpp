@@ -46,16 +46,19 @@ class Graph {
 // recorded and does not run. Uploads, downloads, allocations, waits and timed events cannot be
 // recorded: they throw, and then the record must be abandoned. Other threads are not affected.
 //
-// A graph may run pieces of work at the same time if the memory that they use allows it: NoteUse
-// gives the buffers of each piece, and NoteExtent which bytes of a buffer belong to a pointer.
+// With GraphMode::kBranches the graph may run pieces of work at the same time if the memory that they
+// use allows it: NoteUse gives the buffers of each piece, and NoteExtent which bytes of a buffer belong
+// to a pointer.
 class Capture {
  public:
   // Waits until no other thread records for the device. Throws unless Device::can_capture().
-  explicit Capture(Device* device);
+  explicit Capture(Device* device, GraphMode mode = GraphMode::kLinear);
   // Abandons the record unless End was called.
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
+  // Whether some of the work recorded so far may run at the same time.
+  bool has_branches() const;
   // Ends the record. Throws if something could not be recorded.
   std::unique_ptr<Graph> End();
 

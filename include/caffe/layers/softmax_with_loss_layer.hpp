@@ -35,7 +35,7 @@ class SoftmaxWithLoss : public LossBase {
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   std::shared_ptr<BlobBase> probabilities_;
   std::shared_ptr<BlobBase> class_weights_;  // null: all are 1
-  std::unique_ptr<Kernel> forward_rows_, forward_, backward_rows_, backward_;
+  std::unique_ptr<Kernel> forward_rows_, forward_, forward_groups_, backward_rows_, backward_;
 };
 
 template <class Dtype, class MItype = Dtype, class MOtype = Dtype>

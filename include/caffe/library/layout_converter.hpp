@@ -28,7 +28,7 @@ class LayoutConverter {
  private:
   Device* device_;
   int64_t element_bytes_;
-  std::unique_ptr<Kernel> transpose_;
+  std::unique_ptr<Kernel> transpose_, few_;
 };
 
 }  // namespace caffe

@@ -41,12 +41,12 @@ void Graph::Launch() {
   device_->CountGraphLaunch();
 }
 
-Capture::Capture(Device* device) : device_(device) {
+Capture::Capture(Device* device, GraphMode mode) : device_(device) {
   CAFFE_CHECK(device->can_capture(), device->info().id, ": this device cannot record work");
   CAFFE_CHECK(!current, device->info().id, ": this thread records work already");
   Stream* const stream = device->BeginCapture();
   scope_ = std::make_unique<StreamScope>(device, stream);
-  if (GraphModeOfEnvironment() == GraphMode::kBranches) order_ = std::make_unique<WorkOrder>();
+  if (mode == GraphMode::kBranches) order_ = std::make_unique<WorkOrder>();
   current = this;
 }
 
@@ -61,6 +61,8 @@ void Capture::Stop() noexcept {
   scope_.reset();
   ended_ = true;
 }
+
+bool Capture::has_branches() const { return order_ && order_->longest_chain() < order_->pieces(); }
 
 std::unique_ptr<Graph> Capture::End() {
   Stop();

@@ -15,6 +15,10 @@ void SoftmaxWithLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   SetUpClassWeights();
   forward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward_rows");
   forward_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward");
+  forward_groups_ = nullptr;
+  if (!device()->host_accessible()) {
+    forward_groups_ = MakeKernel("loss/softmax_loss_groups", "softmax_loss_forward_groups");
+  }
   backward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward_rows");
   backward_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward");
 }
@@ -72,7 +76,10 @@ void SoftmaxWithLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
   KernelArguments arguments = Arguments(bottom[0]->Data(), bottom[1]->Data());
   arguments.push_back(Probabilities(top).MutableData());
   arguments.push_back(sum_.terms().MutableData());
-  if (inner_ == 1) {
+  // A group of work items is not worth its waits for a few classes.
+  if (forward_groups_ && inner_ == 1 && channels_ > 64) {
+    forward_groups_->LaunchInGroups(LaunchGroups{{outer_, 1, 1}, {256, 1, 1}}, arguments);
+  } else if (inner_ == 1) {
     forward_rows_->Launch(outer_, arguments);
   } else {
     forward_->Launch({outer_, inner_}, arguments);

@@ -18,7 +18,11 @@ using Method = PoolDescriptor::Method;
 class KernelPoolOp final : public PoolOp {
  public:
   KernelPoolOp(Device* device, const PoolDescriptor& d)
-      : PoolOp(d), host_(device->host_accessible()), device_(device), tiles_(Tiles()) {
+      : PoolOp(d),
+        host_(device->host_accessible()),
+        device_(device),
+        tiles_(Tiles()),
+        blocks_(Blocks()) {
     const std::string tiles = host_ ? "_rows" : "_tiles";
     if (d.has_private_layout() && d.quantized() && d.method == Method::kAverage) {
       Make(host_ ? "pool/average_quantized_rows" : "pool/average_quantized_spans",
@@ -31,7 +35,10 @@ class KernelPoolOp final : public PoolOp {
            method + "_pool_channels" + (host_ ? "_rows" : ""), "");
     } else if (d.method == Method::kMax) {
       Make("pool/max", "max_pool_forward" + (tiles_ ? tiles : ""),
-           d.quantized() ? "" : "max_pool_backward" + (tiles_ ? tiles : ""));
+           d.quantized() ? ""
+                         : "max_pool_backward" + (blocks_  ? "_blocks"
+                                                  : tiles_ ? tiles
+                                                           : ""));
     } else if (d.quantized()) {
       Make("pool/average_quantized", "average_pool_quantized", "");
     } else if (d.method == Method::kAverage) {
@@ -79,10 +86,17 @@ class KernelPoolOp final : public PoolOp {
   void DoBackward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
     KernelArguments arguments = Geometry();
+    const auto blocks = [](const PoolDescriptor::Axis& axis) {
+      return (axis.input + axis.pad + axis.stride - 1) / axis.stride;
+    };
+    const int64_t blocks_h = blocks(d.height), blocks_w = blocks(d.width);
+    if (blocks_) arguments.append({blocks_h, blocks_w});
     arguments.push_back(a.y_diff);
     if (d.has_mask()) arguments.push_back(a.mask);
     arguments.push_back(a.x_diff);
-    if (tiles_) {
+    if (blocks_) {
+      backward_->Launch({d.planes * blocks_h, blocks_w}, arguments);
+    } else if (tiles_) {
       backward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
     } else {
       backward_->Launch({d.planes * d.height.input, d.width.input}, arguments);
@@ -99,6 +113,13 @@ class KernelPoolOp final : public PoolOp {
     const bool wide = !host_ || d.width.output >= 4;
     return d.method == Method::kMax && exact(d.height) && exact(d.width) && wide &&
            !d.has_private_layout();
+  }
+
+  // Whether an item of the backward pass computes a block of elements (max_pool_backward_blocks).
+  bool Blocks() const {
+    const PoolDescriptor& d = descriptor_;
+    const int64_t block = d.height.stride * d.width.stride;
+    return d.method == Method::kMax && !host_ && !tiles_ && block > 1 && block <= 16;
   }
 
   // Of the channels of a position.
@@ -164,7 +185,7 @@ class KernelPoolOp final : public PoolOp {
 
   const bool host_;
   Device* device_;
-  const bool tiles_;
+  const bool tiles_, blocks_;
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

@@ -9,7 +9,7 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kTile = 32;  // of kernels/blas/transpose_tiles.h
+constexpr int64_t kTile = 32, kFew = 8, kGroup = 256;  // of kernels/blas/transpose_tiles.h
 constexpr int64_t kSpan = 256;
 
 int64_t Tiles(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; }
@@ -19,11 +19,12 @@ int64_t Tiles(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile;
 LayoutConverter::LayoutConverter(Device* device, DataType type)
     : device_(device), element_bytes_(static_cast<int64_t>(type.bytes())) {
   const bool host = device->host_accessible();
-  transpose_ = ProgramBuilder(device, "transpose")
-                   .Types(type)
-                   .Body(host ? "blas/transpose" : "blas/transpose_tiles")
-                   .Build()
-                   ->CreateKernel(host ? "transpose" : "transpose_tiles");
+  const auto program = ProgramBuilder(device, "transpose")
+                           .Types(type)
+                           .Body(host ? "blas/transpose" : "blas/transpose_tiles")
+                           .Build();
+  transpose_ = program->CreateKernel(host ? "transpose" : "transpose_tiles");
+  if (!host) few_ = program->CreateKernel("transpose_few");
 }
 
 void LayoutConverter::Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to, int64_t pitch) {
@@ -54,10 +55,19 @@ void LayoutConverter::Run(int64_t batch, int64_t channels, int64_t positions, De
   constexpr int64_t kMostGroups = 65535;
   for (int64_t first = 0; first < batch; first += kMostGroups) {
     const int64_t images = std::min(kMostGroups, batch - first);
-    transpose_->LaunchInGroups(
-        {{Tiles(rows, kTile) * column_tiles, images, 1}, {kTile, 8, 1}},
-        {rows, columns, x_row, y_row, column_tiles, x + first * rows * x_row * element_bytes_,
-         y + first * columns * y_row * element_bytes_});
+    const int64_t x_image = rows * x_row, y_image = columns * y_row;
+    const DevicePtr from = x + first * x_image * element_bytes_;
+    const DevicePtr to = y + first * y_image * element_bytes_;
+    if (std::min(rows, columns) > kFew) {
+      transpose_->LaunchInGroups({{Tiles(rows, kTile) * column_tiles, images, 1}, {kTile, 8, 1}},
+                                 {rows, columns, x_row, y_row, column_tiles, from, to});
+    } else if (rows < columns) {
+      few_->LaunchInGroups({{Tiles(columns, kGroup), images, 1}, {kGroup, 1, 1}},
+                           {columns, rows, 1, x_row, y_row, 1, x_image, y_image, from, to});
+    } else {
+      few_->LaunchInGroups({{Tiles(rows, kGroup), images, 1}, {kGroup, 1, 1}},
+                           {rows, columns, x_row, 1, 1, y_row, x_image, y_image, from, to});
+    }
   }
 }
 

@@ -262,9 +262,12 @@ void Executor::PrepareAll(int first, int last) {
   }
 }
 
-void Executor::BeginStep() {
-  if (Capture* capture = Capture::Of(workspace_->device())) capture->NextStep();
+// Returns whether the step is recorded.
+bool Executor::BeginStep() {
+  Capture* const capture = Capture::Of(workspace_->device());
+  if (capture) capture->NextStep();
   workspace_->Next();
+  return capture != nullptr;
 }
 
 // The step writes some columns of the array of which its top is a part.
@@ -282,8 +285,7 @@ void Executor::NoteColumns(const Step& step) const {
 void Executor::Run(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
-  BeginStep();
-  if (step.part) NoteColumns(step);
+  if (BeginStep() && step.part) NoteColumns(step);
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
     Convert(step.before);
     own.work->Run(WorkspaceOf(index));

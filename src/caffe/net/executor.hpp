@@ -149,7 +149,7 @@ class Executor {
   int64_t Pitch(const Step& step) const;
   // Makes the step's top in kNHWC a part of the whole array, which gets memory if it has none.
   void PlacePart(const Step& step);
-  void BeginStep();
+  bool BeginStep();
   void NoteColumns(const Step& step) const;
   // The array of a blob in a layout, as a blob of the same shape.
   BlobBase* Array(int blob, Layout layout) const;

@@ -83,9 +83,8 @@ bool GraphSegment::Record(Device* device, const std::function<BlobVec()>& own,
   std::vector<uint64_t> versions;
   for (const SyncedMemory* memory : memories) versions.push_back(memory->version());
   try {
-    Capture capture(device);
-    run();
-    graph_ = capture.End();
+    graph_ = RecordChoice(
+        device, [&](Capture*) { run(); }, [] {});
     graph_->Launch();
   } catch (const std::exception& error) {
     graph_.reset();

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "caffe/device/graph.hpp"
+#include "caffe/device/graph_choice.hpp"
 #include "caffe/memory/blob.hpp"
 
 namespace caffe {
@@ -59,7 +59,7 @@ class GraphSegment {
   StepRange steps_;
   BlobVec inputs_, targets_;
   GraphEpoch epoch_;
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<GraphChoice> graph_;
   std::vector<SyncedMemory*> written_;  // by the graph
   int runs_ = 0;
   bool refused_ = false;

@@ -1,6 +1,7 @@
 #include "pass_actions.hpp"
 
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -110,29 +111,41 @@ void PassActions::RunSegment(Segment* segment, Device* device, const Observers& 
 // Returns false if the actions could not be recorded. Then nothing of them has run.
 bool PassActions::Record(Segment* segment, Device* device, const State& state) {
   const StepRange& range = segment->range;
-  state.make_stale();
-  AccessLog log;
-  try {
-    Capture capture(device);
-    std::vector<std::vector<SyncedMemory*>> writes;
+  std::optional<AccessLog> log;
+  const auto begin = [&] {
+    state.make_stale();
+    log.emplace();
+  };
+  begin();
+  std::vector<std::vector<SyncedMemory*>> writes;
+  const auto run = [&](Capture* capture) {
+    writes.clear();
     for (size_t i = range.begin; i < range.end; ++i) {
-      capture.NextStep();
+      capture->NextStep();
       actions_[i].run();
-      writes.push_back(log.TakeWritten());
+      writes.push_back(log->TakeWritten());
     }
-    segment->graph = capture.End();
+  };
+  const auto again = [&] {
+    log->Undo();
+    state.undone();
+    begin();
+  };
+  try {
+    segment->graph = RecordChoice(device, run, again);
     segment->graph->Launch();
     segment->writes = std::move(writes);
   } catch (const std::exception& error) {
     segment->graph.reset();
     segment->refused = true;
-    log.Undo();
+    log->Undo();
+    state.undone();
     state.make_stale();
     log::Debug(Concat("actions ", range.begin, " to ", range.end - 1,
                       " of a pass are not replayed as a graph: ", error.what()));
     return false;
   }
-  segment->uses = log.End();
+  segment->uses = log->End();
   return true;
 }
 

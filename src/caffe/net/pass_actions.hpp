@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "caffe/device/graph.hpp"
+#include "caffe/device/graph_choice.hpp"
 #include "caffe/memory/access_log.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "graph_segment.hpp"
@@ -40,6 +40,8 @@ class PassActions {
     std::function<void(GraphEpoch*)> epoch;
     // Makes all copies of parameters stale, so that the work that renews them is recorded.
     std::function<void()> make_stale;
+    // Adapts what is known of memories after AccessLog::Undo.
+    std::function<void()> undone;
   };
 
   explicit PassActions(std::vector<PassAction> actions);
@@ -51,7 +53,7 @@ class PassActions {
     GraphEpoch epoch;
     std::vector<AccessLog::Use> uses;                // in the last run that was logged
     std::vector<std::vector<SyncedMemory*>> writes;  // of each action, in the graph
-    std::unique_ptr<Graph> graph;
+    std::unique_ptr<GraphChoice> graph;
     bool refused = false;
   };
   void RunNormally(const StepRange& range, const Observers& observers);

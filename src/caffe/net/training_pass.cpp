@@ -158,7 +158,8 @@ void Executor::ForwardBackward(const TrainingPass& pass, const Observers& observ
   try {
     if (arena_) PlaceForward();
     actions->Run(workspace_->device(), observers,
-                 {[this](GraphEpoch* epoch) { AddToEpoch(epoch); }, make_stale});
+                 {[this](GraphEpoch* epoch) { AddToEpoch(epoch); }, make_stale,
+                  [this] { pass_->seeds->NoteSeeded(); }});
   } catch (...) {
     if (arena_) {
       for (int array : arena_->placed()) Lose(array);

@@ -9,21 +9,22 @@
 namespace caffe {
 namespace {
 
-// For the sum of squares: most items of the first launch, and most partial sums for one last item.
-constexpr int64_t kMaxItems = 65536, kLastSums = 256;
-// Consecutive elements that one item adds up on the host.
-constexpr int64_t kHostUnit = 4096;
-
-int64_t Unit(const Device& device) { return device.host_accessible() ? kHostUnit : 1; }
+// For the sum of squares: most partial sums of the first launch, and of one last item.
+constexpr int64_t kMaxSums = 65536, kMaxGroups = 2048, kLastSums = 256;
+// Consecutive elements that one item adds up on the host. Elements that a work group of a device adds
+// up at least.
+constexpr int64_t kHostUnit = 4096, kGroupUnit = 1024;
+constexpr int64_t kGroup = 256;  // of kernels/solver/gradient_groups.h
 
 // Elements of an update that one item takes: on the host a block, which has one pair of multipliers.
 int64_t UpdateUnit(const Device& device) {
   return device.host_accessible() ? ParameterArena::kBlock : 1;
 }
 
-int64_t Items(const Device& device, int64_t count) {
-  const int64_t unit = Unit(device);
-  return std::min(kMaxItems, (count + unit - 1) / unit);
+// Partial sums of `count` elements.
+int64_t Sums(const Device& device, int64_t count) {
+  if (device.host_accessible()) return std::min(kMaxSums, (count + kHostUnit - 1) / kHostUnit);
+  return std::min(kMaxGroups, (count + kGroupUnit - 1) / kGroupUnit);
 }
 
 }  // namespace
@@ -98,13 +99,13 @@ void Updater::MakePrograms() {
                          .Build()
                          ->CreateKernel(rule_.body + "_update");
     if (needs_norm) {
+      const std::string groups = device_->host_accessible() ? "" : "_groups";
       program.squares = ProgramBuilder(device_, "gradient")
                             .Types(part.type)
-                            .Fold("unit", Unit(*device_))
-                            .Body("solver/gradient")
+                            .Body("solver/gradient" + groups)
                             .Build()
-                            ->CreateKernel("gradient_squares");
-      items += Items(*device_, part.count);
+                            ->CreateKernel("gradient_squares" + groups);
+      items += Sums(*device_, part.count);
     }
     programs_.push_back(std::move(program));
   }
@@ -130,9 +131,14 @@ void Updater::Decide() {
   constexpr int64_t kBytes = sizeof(float);
   for (size_t i = 0; i < programs_.size(); ++i) {
     ParameterArena::Part& part = arena_.parts()[i];
-    const int64_t own = Items(*device_, part.count);
-    programs_[i].squares->Launch(
-        own, {own, part.count, Unit(*device_), part.diff.Read(), sums + items * kBytes});
+    const int64_t own = Sums(*device_, part.count);
+    const DevicePtr diff = part.diff.Read(), to = sums + items * kBytes;
+    if (device_->host_accessible()) {
+      programs_[i].squares->Launch(own, {own, part.count, kHostUnit, diff, to});
+    } else {
+      programs_[i].squares->LaunchInGroups({{own, 1, 1}, {kGroup, 1, 1}},
+                                           {own, part.count, diff, to});
+    }
     items += own;
   }
   DevicePtr last = sums;
