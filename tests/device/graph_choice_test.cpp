@@ -94,6 +94,7 @@ class GraphChoiceTest : public testing::Test {
     for (int i = 0; i < times; ++i) choice->Launch();
   }
 
+  const ScopedVariable mode_{"CAFFE_GRAPHS", "branches"};
   ClockDevice device_;
   DevicePtr buffers_[2];
   int runs_ = 0, again_ = 0;
@@ -137,8 +138,8 @@ TEST_F(GraphChoiceTest, WorkThatCannotRunAtTheSameTimeIsRecordedOnce) {
   EXPECT_EQ(counters.graph_launches, 1);
 }
 
-TEST_F(GraphChoiceTest, TheEnvironmentSwitchesBranchesOff) {
-  const ScopedVariable linear("CAFFE_GRAPHS", "linear");
+TEST_F(GraphChoiceTest, TheEnvironmentAsksForBranches) {
+  const ScopedVariable linear("CAFFE_GRAPHS", "");
   const auto choice = Record({0, 1});
   EXPECT_EQ(device_.recorded, 1);
   Launch(choice.get(), 1);

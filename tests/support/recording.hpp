@@ -1,25 +1,31 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "support/devices.hpp"
 #include "support/keeping_device.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 
-// A device that can record: the given one, or one that keeps calls on it.
+// A device that can record: the given one, or one that keeps calls on it and records branches.
 class Recording {
  public:
   explicit Recording(Device* device) {
-    if (!device->can_capture()) keeping_ = std::make_unique<KeepingDevice>(device);
+    if (!device->can_capture()) {
+      keeping_ = std::make_unique<KeepingDevice>(device);
+      branches_.emplace("CAFFE_GRAPHS", "branches");
+    }
     device_ = keeping_ ? keeping_.get() : device;
   }
   Device* device() { return device_; }
   KeepingDevice* keeping() { return keeping_.get(); }  // null if the device itself records
 
  private:
+  std::optional<ScopedVariable> branches_;
   std::unique_ptr<KeepingDevice> keeping_;
   Device* device_;
 };

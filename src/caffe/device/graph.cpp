@@ -21,7 +21,7 @@ GraphMode GraphModeOfEnvironment() {
   const char* value = std::getenv("CAFFE_GRAPHS");
   const std::string_view mode = value ? value : "";
   if (mode == "off") return GraphMode::kOff;
-  return mode == "linear" ? GraphMode::kLinear : GraphMode::kBranches;
+  return mode == "branches" ? GraphMode::kBranches : GraphMode::kLinear;
 }
 
 bool Graph::valid() {

@@ -30,7 +30,10 @@ DevicePtr Workspace::Need(int64_t bytes) {
   return pointer;
 }
 
-bool Workspace::Recording() const { return device_->tracks_use() && Capture::Of(device_); }
+bool Workspace::Recording() const {
+  return device_->tracks_use() && Capture::Of(device_) &&
+         GraphModeOfEnvironment() == GraphMode::kBranches;
+}
 
 void Workspace::Next() {
   const int64_t end = place_ + used_;
