@@ -98,7 +98,10 @@ TEST_P(PlannedWorkspacesTest, LieWhereFewArraysAre) {
   EXPECT_NEAR(static_cast<double>(device_->bytes_in_use() - before), total, 0.02 * total)
       << needs.ToString();
   EXPECT_EQ(net->memory_needs().total(), needs.total());
-  EXPECT_LT(SharedBytes(*net), kRoom);
+  // On some processors and GPUs the workspace of other types is not in the arena.
+  if (GetParam().type == kFloat) {
+    EXPECT_LT(SharedBytes(*net), kRoom);
+  }
 
   const auto apart = Make("reduced_memory_inference: false " + LateText());
   apart->Forward();

@@ -14,8 +14,8 @@ namespace caffe {
 // A need is stated where it becomes known, when shapes or plans change; then Need returns a pointer
 // inside a forward without allocating.
 //
-// In a record (Capture), computations that need little lie one after the other in the workspace, so
-// that they can run at the same time.
+// With CAFFE_GRAPHS=branches, computations of a record (Capture) that need little lie one after the
+// other in the workspace, so that they can run at the same time.
 class Workspace {
  public:
   // Allocates nothing. `purpose` names the memory in messages.
@@ -42,7 +42,7 @@ class Workspace {
   Device* device_;
   std::string purpose_;
   std::unique_ptr<DeviceBuffer> buffer_;
-  int64_t place_ = 0, used_ = 0;  // in a record: of the current computation, in bytes
+  int64_t place_ = 0, used_ = 0;  // in such a record: of the current computation, in bytes
 };
 
 }  // namespace caffe
