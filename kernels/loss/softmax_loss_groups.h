@@ -6,31 +6,9 @@
 KERNEL(softmax_loss_forward_groups, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
        ARG(i32, ignored), ARG(i32, weighted), IN(MItype, x), IN(f32, labels),
        IN(f32, class_weights), OUT(MOtype, p), OUT(Mastertype, terms)) {
-  LOCAL Acctype parts[256];
   const i32 t = LOCAL_ID(0);
   const i64 r = GROUP_ID(0), at = r * channels;
-  Acctype top = LOWEST;
-  for (i64 c = t; c < channels; c += 256) {
-    const Acctype v = LOAD(MItype, x, at + c);
-    top = v > top ? v : top;
-  }
-  parts[t] = top;
-  BARRIER;
-  for (i32 half_way = 128; half_way > 0; half_way /= 2) {
-    if (t < half_way && parts[t + half_way] > parts[t]) parts[t] = parts[t + half_way];
-    BARRIER;
-  }
-  top = parts[0];
-  BARRIER;
-  Acctype sum = 0;
-  for (i64 c = t; c < channels; c += 256) sum += EXP(LOAD(MItype, x, at + c) - top);
-  parts[t] = sum;
-  BARRIER;
-  for (i32 half_way = 128; half_way > 0; half_way /= 2) {
-    if (t < half_way) parts[t] += parts[t + half_way];
-    BARRIER;
-  }
-  sum = parts[0];
+#include "math/softmax_group.h"
   for (i64 c = t; c < channels; c += 256) {
     STORE(MOtype, p, at + c, EXP(LOAD(MItype, x, at + c) - top) / sum);
   }

@@ -13,22 +13,13 @@ namespace {
 using Numbers = std::vector<double>;
 using Copies = std::map<std::string, int>;
 
-std::string ConvText(const std::string& name, const std::string& bottom, int outputs,
-                     int kernel = 1) {
-  return LayerText("Convolution", name, {bottom}, name,
-                   Concat("convolution_param { num_output: ", outputs, " kernel_size: ", kernel,
-                          " pad: ", kernel / 2,
-                          " weight_filler { type: 'uniform' min: -0.4 max: 0.4 } "
-                          "bias_filler { type: 'uniform' min: -0.4 max: 0.4 } }"));
-}
-
 // The outputs have 16 channels, 8 x 6 positions: all parts are aligned.
 std::string FireText(int batch) {
-  return InputText("data", {batch, 3, 8, 6}) + ConvText("squeeze", "data", 4) +
-         ReluText("relu_squeeze", "squeeze") + ConvText("one", "squeeze", 8) +
-         ReluText("relu_one", "one") + ConvText("three", "squeeze", 8, 3) +
+  return InputText("data", {batch, 3, 8, 6}) + PaddedConvText("squeeze", "data", 4) +
+         ReluText("relu_squeeze", "squeeze") + PaddedConvText("one", "squeeze", 8) +
+         ReluText("relu_one", "one") + PaddedConvText("three", "squeeze", 8, 3) +
          ReluText("relu_three", "three") + LayerText("Concat", "fire", {"one", "three"}, "fire") +
-         ConvText("last", "fire", 5, 3);
+         PaddedConvText("last", "fire", 5, 3);
 }
 
 class ConcatPartsTest : public testing::TestWithParam<DeviceType> {
@@ -116,8 +107,8 @@ TEST_P(ConcatPartsTest, OtherShapes) {
 }
 
 TEST_P(ConcatPartsTest, AnyAxisWithoutAnOuterOne) {
-  const std::string parts =
-      InputText("data", {1, 1, 8, 6}) + ConvText("one", "data", 1) + ConvText("two", "data", 1, 3);
+  const std::string parts = InputText("data", {1, 1, 8, 6}) + PaddedConvText("one", "data", 1) +
+                            PaddedConvText("two", "data", 1, 3);
   for (const auto& [axis, copies] : {std::pair{0, 0}, {1, 0}, {2, 0}, {3, 2}}) {
     const std::string text = parts +
                              LayerText("Concat", "joined", {"one", "two"}, "joined",
@@ -132,7 +123,7 @@ TEST_P(ConcatPartsTest, AnyAxisWithoutAnOuterOne) {
 // Every layer that writes a top can write a part: a sum, a softmax, and a concat.
 TEST_P(ConcatPartsTest, PartsOfParts) {
   const std::string text =
-      InputText("data", {1, 4, 4, 4}) + ConvText("a", "data", 8) +
+      InputText("data", {1, 4, 4, 4}) + PaddedConvText("a", "data", 8) +
       LayerText("TanH", "b", {"a"}, "b") + LayerText("Concat", "ab", {"a", "b"}, "ab") +
       LayerText("Softmax", "c", {"ab"}, "c") + LayerText("Concat", "abc", {"ab", "c"}, "abc") +
       LayerText("Eltwise", "d", {"abc", "abc"}, "d") +
@@ -143,8 +134,8 @@ TEST_P(ConcatPartsTest, PartsOfParts) {
 }
 
 TEST_P(ConcatPartsTest, WhatIsCopied) {
-  const std::string begin =
-      InputText("data", {1, 8, 4, 4}) + ConvText("a", "data", 8) + ConvText("b", "data", 8, 3);
+  const std::string begin = InputText("data", {1, 8, 4, 4}) + PaddedConvText("a", "data", 8) +
+                            PaddedConvText("b", "data", 8, 3);
   const std::string end = LayerText("AbsVal", "last", {"joined"}, "last");
   const std::pair<std::string, int> cases[] = {
       // An input.
@@ -152,8 +143,9 @@ TEST_P(ConcatPartsTest, WhatIsCopied) {
       // A blob twice, and a blob in two layers.
       {begin + LayerText("Concat", "joined", {"a", "a"}, "joined") + end, 1},
       // Parts that do not begin at multiples of 16 bytes.
-      {InputText("data", {1, 2, 3, 1}) + ConvText("a", "data", 1) + ConvText("b", "data", 3) +
-           LayerText("Concat", "joined", {"a", "b"}, "joined") + end,
+      {InputText("data", {1, 2, 3, 1}) + PaddedConvText("a", "data", 1) +
+           PaddedConvText("b", "data", 3) + LayerText("Concat", "joined", {"a", "b"}, "joined") +
+           end,
        1},
       // An output.
       {begin + LayerText("Concat", "joined", {"a", "b"}, "joined"), 2},
@@ -178,10 +170,11 @@ TEST_P(ConcatPartsTest, WhatIsCopied) {
 }
 
 TEST_P(ConcatPartsTest, ABlobInTwoJoinsIsAPartOfOne) {
-  const std::string text =
-      InputText("data", {1, 8, 4, 4}) + ConvText("a", "data", 8) + ConvText("b", "data", 8, 3) +
-      LayerText("Concat", "ab", {"a", "b"}, "ab") + LayerText("Concat", "ba", {"b", "a"}, "ba") +
-      LayerText("Eltwise", "sum", {"ab", "ba"}, "sum");
+  const std::string text = InputText("data", {1, 8, 4, 4}) + PaddedConvText("a", "data", 8) +
+                           PaddedConvText("b", "data", 8, 3) +
+                           LayerText("Concat", "ab", {"a", "b"}, "ab") +
+                           LayerText("Concat", "ba", {"b", "a"}, "ba") +
+                           LayerText("Eltwise", "sum", {"ab", "ba"}, "sum");
   const auto net = Make(text), apart = MakeApart(text);
   EXPECT_EQ(CopiesOf(net.get()), Copies({{"ab", 0}, {"ba", 2}}));
   ExpectSame(net.get(), apart.get());
@@ -231,17 +224,17 @@ class ChannelsLastPartsTest : public ConcatPartsTest {
 
 // A convolution, a pooling, a convolution that another layer reads, and one with a sum.
 std::string BranchesText(int batch) {
-  return InputText("data", {batch, 3, 8, 6}) + ConvText("stem", "data", 8) +
-         ReluText("relu_stem", "stem") + ConvText("one", "stem", 8) +
+  return InputText("data", {batch, 3, 8, 6}) + PaddedConvText("stem", "data", 8) +
+         ReluText("relu_stem", "stem") + PaddedConvText("one", "stem", 8) +
          LayerText("ELU", "elu", {"one"}, "one") +
          LayerText("Pooling", "max", {"stem"}, "max",
                    "pooling_param { kernel_size: 3 stride: 1 pad: 1 }") +
          LayerText("Pooling", "mean", {"stem"}, "mean",
                    "pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }") +
-         ConvText("read", "stem", 8) + ConvText("added", "stem", 8) +
+         PaddedConvText("read", "stem", 8) + PaddedConvText("added", "stem", 8) +
          LayerText("Eltwise", "sum", {"added", "stem"}, "sum") +
          LayerText("Concat", "joined", {"one", "max", "mean", "read", "sum"}, "joined") +
-         ConvText("next", "joined", 8, 3) + ConvText("other", "read", 8) +
+         PaddedConvText("next", "joined", 8, 3) + PaddedConvText("other", "read", 8) +
          LayerText("Eltwise", "last", {"next", "other"}, "last");
 }
 
@@ -292,7 +285,7 @@ TEST_P(ChannelsLastPartsTest, TheWholeArrayMayHaveOtherChannels) {
                      "pooling_param { kernel_size: 3 stride: 1 pad: 1 }");
   };
   const std::string text = InputText("data", {2, 8, 6, 5}) + InputText("more", {2, 8, 6, 5}) +
-                           ConvText("one", "data", 8) + pool("pool", "one") +
+                           PaddedConvText("one", "data", 8) + pool("pool", "one") +
                            pool("pool_more", "more") +
                            LayerText("Concat", "joined", {"pool", "pool_more"}, "joined") +
                            LayerText("AbsVal", "last", {"joined"}, "last");

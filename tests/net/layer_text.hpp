@@ -21,4 +21,14 @@ inline std::string LayerText(const std::string& type, const std::string& name,
   return text + "top: '" + top + "' " + more + " } ";
 }
 
+// A convolution whose top has the extents of its bottom; the kernel is odd.
+inline std::string PaddedConvText(const std::string& name, const std::string& bottom, int outputs,
+                                  int kernel = 1) {
+  return LayerText("Convolution", name, {bottom}, name,
+                   "convolution_param { num_output: " + std::to_string(outputs) + " kernel_size: " +
+                       std::to_string(kernel) + " pad: " + std::to_string(kernel / 2) +
+                       " weight_filler { type: 'uniform' min: -0.4 max: 0.4 }"
+                       " bias_filler { type: 'uniform' min: -0.4 max: 0.4 } }");
+}
+
 }  // namespace caffe
