@@ -2,6 +2,7 @@
 // graphs. Devices that record themselves replay them in order.
 #include "caffe/core/error.hpp"
 #include "caffe/device/graph_choice.hpp"
+#include "caffe/io/proto_io.hpp"
 #include "net/channels_last_library.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
@@ -13,12 +14,13 @@ namespace {
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs,
                      int kernel = 1) {
-  return LayerText("Convolution", name, {bottom}, name,
-                   Concat("convolution_param { num_output: ", outputs, " kernel_size: ", kernel,
-                          " pad: ", kernel / 2,
-                          " weight_filler { type: 'uniform' min: -0.4 max: 0.4 } "
-                          "bias_filler { type: 'uniform' min: -0.4 max: 0.4 } }")) +
+  return PaddedConvText(name, bottom, outputs, kernel) +
          LayerText("ReLU", "relu_" + name, {name}, name);
+}
+
+std::string ChainText() {
+  return InputText("data", {2, 3, 6, 5}) + ConvText("one", "data", 4, 3) +
+         ConvText("two", "one", 5, 3) + ConvText("three", "two", 2);
 }
 
 // Two modules of four branches, as in GoogLeNet, and a sum.
@@ -49,8 +51,22 @@ class GraphBranchesTest : public testing::TestWithParam<std::tuple<Device*, Data
   std::unique_ptr<Net> Make(const std::string& text) {
     return MakeNet(TypeText(std::get<1>(GetParam())) + text, device());
   }
+  // Both graphs are tried in so many passes, and one stays.
+  static constexpr int kPasses = 2 * GraphChoice::kTrials + 8;
+  void ExpectClose(const std::vector<double>& actual, const std::vector<double>& expected) {
+    if (recording_.keeping()) {
+      ASSERT_EQ(actual, expected);
+      return;
+    }
+    // Each net measures which library computes a layer.
+    ASSERT_EQ(actual.size(), expected.size());
+    const double tolerance = std::get<1>(GetParam()) == kFloat ? 1e-4 : 5e-2;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i])));
+    }
+  }
   // `graphs`: records of the net; of a device of the tests.
-  void ExpectSame(const std::string& text, int graphs) {
+  void ExpectSame(const std::string& text, int graphs, int passes = kPasses) {
     const auto net = Make(text), plain = Make(text);
     const auto outputs = [](Net* one, uint64_t seed) {
       FillInputs(one, seed);
@@ -62,20 +78,10 @@ class GraphBranchesTest : public testing::TestWithParam<std::tuple<Device*, Data
       outputs(plain.get(), 1);
     }
     const int before = recording_.keeping() ? recording_.keeping()->recorded : 0;
-    // Both graphs are tried, and one stays.
-    for (int pass = 0; pass < 2 * GraphChoice::kTrials + 8; ++pass) {
+    for (int pass = 0; pass < passes; ++pass) {
       const std::vector<double> expected = outputs(plain.get(), 3 + pass);
       const std::vector<double> actual = outputs(net.get(), 3 + pass);
-      if (recording_.keeping()) {
-        ASSERT_EQ(actual, expected) << "pass " << pass;
-      } else {
-        // Each net measures which library computes a layer.
-        ASSERT_EQ(actual.size(), expected.size());
-        const double tolerance = std::get<1>(GetParam()) == kFloat ? 1e-4 : 5e-2;
-        for (size_t i = 0; i < actual.size(); ++i) {
-          ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i])));
-        }
-      }
+      ASSERT_NO_FATAL_FAILURE(ExpectClose(actual, expected)) << "pass " << pass;
     }
     if (recording_.keeping()) {
       const int recorded = recording_.keeping()->recorded - before;
@@ -111,10 +117,50 @@ TEST_P(GraphBranchesTest, WithoutTheArena) {
   ExpectSame("reduced_memory_inference: false " + ModulesText(1), 2);
 }
 
-TEST_P(GraphBranchesTest, AChainIsRecordedOnce) {
-  ExpectSame(InputText("data", {2, 3, 6, 5}) + ConvText("one", "data", 4, 3) +
-                 ConvText("two", "one", 5, 3) + ConvText("three", "two", 2),
-             1);
+// Fire modules, with the shapes of the published net.
+TEST_P(GraphBranchesTest, SqueezeNet) {
+  if (std::get<1>(GetParam()) != kFloat) GTEST_SKIP() << "PoCL takes long for half";
+  NetParameter model = ReadNetParameter(CAFFE_SOURCE_DIR "/models/squeezenet/deploy.prototxt");
+  model.mutable_layer(0)->mutable_input_param()->mutable_shape(0)->set_dim(0, 1);
+  ExpectSame(model.DebugString(), 2, 6);
+}
+
+TEST_P(GraphBranchesTest, AChainIsRecordedOnce) { ExpectSame(ChainText(), 1); }
+
+// A blob that is read in every pass is then converted to kNCHW in every pass.
+TEST_P(GraphBranchesTest, BlobsThatAreReadInEveryPass) {
+  AddLibrary(ChannelsLastLibrary("chain_channels_last"));
+  for (const int first : {0, 1, 3, 5}) {
+    const auto net = Make(ChainText()), plain = Make(ChainText());
+    const auto forward = [](Net* one, int pass) {
+      FillInputs(one, 3 + pass);
+      one->Forward();
+    };
+    for (int pass = 0; pass < 12; ++pass) {
+      {
+        const GraphsOff off;
+        forward(plain.get(), pass);
+      }
+      forward(net.get(), pass);
+      for (const char* blob : {"two", "three"}) {
+        if (pass < first && blob == std::string("two")) continue;
+        ASSERT_NO_FATAL_FAILURE(ExpectClose(Values(*net, blob), Values(*plain, blob)))
+            << blob << ", pass " << pass << ", read from pass " << first;
+      }
+    }
+    device()->ResetCounters();
+    forward(net.get(), 0);
+    EXPECT_EQ(device()->counters().graph_launches, 1);
+    EXPECT_EQ(device()->counters().launches, 1);
+  }
+  RemoveLibrary("chain_channels_last");
+}
+
+// The output of a layer and of one in place behind it is converted as part of the pass.
+TEST_P(GraphBranchesTest, AChainInNhwc) {
+  AddLibrary(ChannelsLastLibrary("chain_channels_last"));
+  ExpectSame(ChainText(), 1);
+  RemoveLibrary("chain_channels_last");
 }
 
 TEST_P(GraphBranchesTest, LinearGraphs) {

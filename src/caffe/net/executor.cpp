@@ -459,6 +459,7 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
 
 void Executor::MakeSegments() {
   made_segments_ = true;
+  segments_.clear();
   std::vector<bool> replayable;
   for (const Step& step : plan_.steps) {
     const LayerBase& layer = *wiring_.nodes[step.nodes[0]].layer;
@@ -612,6 +613,7 @@ void Executor::KeepBlobsThatAreRead() {
       // In kNHWC only, so far.
       if (std::erase(step.unstored, static_cast<int>(blob)) == 0) continue;
       step.after.push_back({static_cast<int>(blob), Layout::kNCHW});
+      made_segments_ = false;  // they write one more array
       if (!step.part) continue;
       arena_->Detach(step.part);
       step.part = {};

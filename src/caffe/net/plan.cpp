@@ -53,11 +53,17 @@ class LayoutChooser {
   }
 
  private:
-  // Memory that a later layer reads. What is not read is an output.
+  // Memory that a later step reads. What is not read is an output.
   void MarkRead() {
     read_.assign(root_.size(), false);
-    for (const PlanNode& node : nodes_) {
-      for (const int id : node.bottoms) read_[root_[id]] = true;
+    for (const Step& step : plan_.steps) {
+      std::set<int> own;  // blobs that the step has computed
+      for (const int n : step.nodes) {
+        for (const int id : nodes_[n].bottoms) {
+          if (!own.count(id)) read_[root_[id]] = true;
+        }
+        own.insert(nodes_[n].tops.begin(), nodes_[n].tops.end());
+      }
     }
   }
 
