@@ -159,6 +159,7 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
     list(APPEND level_flags -mprefer-vector-width=512)
   endif()
   set(level_sources ${winograd_steps} ${row_steps}
+      ${CMAKE_SOURCE_DIR}/src/caffe/layer/random_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/quantized_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/pool_steps.cpp

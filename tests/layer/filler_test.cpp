@@ -4,13 +4,36 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/random.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/random_steps.hpp"
 
 namespace caffe {
+
+#if defined(__x86_64__)
+extern const RandomSteps random_steps_v2, random_steps_v3, random_steps_v4;
+#else
+extern const RandomSteps random_steps_neon;
+#endif
+
 namespace {
+
+// Of the levels that this processor has.
+std::vector<const RandomSteps*> LevelsOfRandomSteps() {
+#if defined(__x86_64__)
+  std::vector<const RandomSteps*> all;
+  if (__builtin_cpu_supports("x86-64-v2")) all.push_back(&random_steps_v2);
+  if (__builtin_cpu_supports("x86-64-v3")) all.push_back(&random_steps_v3);
+  if (__builtin_cpu_supports("x86-64-v4")) all.push_back(&random_steps_v4);
+  return all;
+#else
+  return {&random_steps_neon};
+#endif
+}
 
 FillerParameter Filler(const std::string& type) {
   FillerParameter parameter;
@@ -126,6 +149,61 @@ TEST(FillerTest, Bilinear) {
   }
   EXPECT_THROW(Filled(Filler("bilinear"), {1, 1, 3, 4}), Error);
   EXPECT_THROW(Filled(Filler("bilinear"), {4, 4}), Error);
+}
+
+// From these numbers all training runs with a seed begin.
+TEST(FillerTest, NumbersOfASeed) {
+  FillerParameter parameter = Filler("uniform");
+  parameter.set_max(1);
+  const auto words = [](uint64_t i) { return Philox(i, 7); };
+  const auto unit = [](uint32_t high, uint32_t low) {
+    return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
+  };
+  const std::vector<double> uniform = Filled(parameter, {70, 1001});
+  parameter = Filler("gaussian");
+  const std::vector<double> normal = Filled(parameter, {70, 1001});
+  for (size_t i = 0; i < uniform.size(); ++i) {
+    const auto word = words(i);
+    const double u = unit(word[0], word[1]), v = unit(word[2], word[3]);
+    ASSERT_EQ(uniform[i], u) << i;
+    const double expected = std::sqrt(-2 * std::log(1 - u)) * std::cos(2 * std::numbers::pi * v);
+    ASSERT_NEAR(normal[i], expected, 1e-14) << i;
+  }
+}
+
+TEST(FillerTest, AllInstructionLevelsGiveTheSameBits) {
+  std::vector<double> units, turns;
+  for (int i = 0; i < 54; ++i) {
+    for (const double near : {0x1p-53, 0.1, 0.125, 0.25, 0.5, 0.707106781186547, 0.75, 0.9, 1.0}) {
+      units.push_back(near * std::ldexp(1, -i));
+      for (const double v : {near, near - std::ldexp(1, -i), std::ldexp(near, -i)}) {
+        if (v >= 0 && v < 1) turns.push_back(v);
+      }
+    }
+  }
+  for (int i = 0; i < 100000; ++i) units.push_back((i + 1) / 1e5), turns.push_back(i / 1e5);
+  std::vector<std::vector<double>> all;
+  for (const RandomSteps* steps : LevelsOfRandomSteps()) {
+    std::vector<double> uniform(3001), normal(3001), logs(units.size()), cosines(turns.size());
+    steps->uniform(11, uint64_t{1} << 33, 3001, uniform.data());
+    steps->normal(11, uint64_t{1} << 33, 3001, normal.data());
+    steps->log(units.data(), static_cast<long>(units.size()), logs.data());
+    steps->cos_of_turns(turns.data(), static_cast<long>(turns.size()), cosines.data());
+    for (size_t i = 0; i < units.size(); ++i) {
+      const double expected = std::log(units[i]);
+      ASSERT_NEAR(logs[i], expected, 4e-16 * std::abs(expected)) << units[i];
+    }
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const long double turn = 2 * std::numbers::pi_v<long double> * turns[i];
+      ASSERT_NEAR(cosines[i], static_cast<double>(std::cos(turn)), 3e-16) << turns[i];
+    }
+    std::vector<double> numbers = uniform;
+    for (const auto* more : {&normal, &logs, &cosines}) {
+      numbers.insert(numbers.end(), more->begin(), more->end());
+    }
+    all.push_back(numbers);
+  }
+  for (const auto& one : all) EXPECT_EQ(one, all[0]);
 }
 
 TEST(FillerTest, SeedDecides) {

@@ -4,44 +4,39 @@
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/layer/random_steps.hpp"
 
 namespace caffe {
-namespace {
 
-using i32 = int32_t;
-using u32 = uint32_t;
-using u64 = uint64_t;
-#define DEVICE_FN inline
-#include "../../../kernels/math/random.h"
-#undef DEVICE_FN
+#if defined(__x86_64__)
+extern const RandomSteps random_steps_v2, random_steps_v3, random_steps_v4;
+#else
+extern const RandomSteps random_steps_neon;
+#endif
+
+namespace {
 
 // Elements are generated and converted in pieces that fit into the cache.
 constexpr int64_t kPiece = 4096;
-// Counters from this one on select the weights that `sparse` keeps.
-constexpr u64 kSparseCounters = u64{1} << 62;
+// Numbers from this one on select the weights that `sparse` keeps.
+constexpr uint64_t kSparseNumbers = uint64_t{1} << 62;
 
-// A number in [0, 1) from 53 random bits.
-double Unit(u32 high, u32 low) {
-  return static_cast<double>(((static_cast<u64>(high) << 32) | low) >> 11) * 0x1p-53;
-}
-
-double Uniform(u64 seed, u64 element) {
-  const Random4 random = philox(element, seed);
-  return Unit(random.v0, random.v1);
-}
-
-// Box and Muller's transform: a standard normal number from two uniform ones.
-double Normal(u64 seed, u64 element) {
-  const Random4 random = philox(element, seed);
-  const double radius = std::sqrt(-2 * std::log(1 - Unit(random.v0, random.v1)));
-  return radius * std::cos(2 * std::numbers::pi * Unit(random.v2, random.v3));
+const RandomSteps& HostSteps() {
+#if defined(__x86_64__)
+  const InstructionLevel level = HostLevelNumber();
+  return level == InstructionLevel::kV4   ? random_steps_v4
+         : level == InstructionLevel::kV3 ? random_steps_v3
+                                          : random_steps_v2;
+#else
+  return random_steps_neon;
+#endif
 }
 
 // What a filler fills.
@@ -55,19 +50,54 @@ struct Target {
 // Writes all elements, in the type of the target.
 using Writer = std::function<void(void* data)>;
 
-// Sets every element to value(its index).
-template <class Value> Writer ByElement(const Target& target, const Value& value) {
-  return [type = target.type, count = target.count, value](void* data) {
+// fill(first, size, values) computes `size` elements from `first` on.
+template <class Fill> Writer ByPiece(const Target& target, const Fill& fill) {
+  return [type = target.type, count = target.count, fill](void* data) {
     const int64_t element_bytes = static_cast<int64_t>(type.bytes());
     char* const elements = static_cast<char*>(data);
 #pragma omp parallel for schedule(static) if (count > 4 * kPiece)
     for (int64_t begin = 0; begin < count; begin += kPiece) {
       double piece[kPiece];
       const int64_t size = std::min(kPiece, count - begin);
-      for (int64_t i = 0; i < size; ++i) piece[i] = value(begin + i);
+      fill(begin, size, piece);
       ConvertElements(kDouble, piece, type, elements + begin * element_bytes, size);
     }
   };
+}
+
+// Sets every element to value(its index).
+template <class Value> Writer ByElement(const Target& target, const Value& value) {
+  return ByPiece(target, [value](int64_t first, int64_t size, double* values) {
+    for (int64_t i = 0; i < size; ++i) values[i] = value(first + i);
+  });
+}
+
+// Sets every element to value(a uniform number in [0, 1)).
+template <class Value> Writer Uniform(const Target& target, uint64_t seed, const Value& value) {
+  return ByPiece(target, [=](int64_t first, int64_t size, double* values) {
+    HostSteps().uniform(seed, first, size, values);
+    for (int64_t i = 0; i < size; ++i) values[i] = value(values[i]);
+  });
+}
+
+Writer Normal(const Target& target, uint64_t seed, double mean, double deviation) {
+  return ByPiece(target, [=](int64_t first, int64_t size, double* values) {
+    HostSteps().normal(seed, first, size, values);
+    for (int64_t i = 0; i < size; ++i) values[i] = mean + deviation * values[i];
+  });
+}
+
+// The share `kept` of the elements is normal, and the others are zero.
+Writer SparseNormal(const Target& target, uint64_t seed, double mean, double deviation,
+                    double kept) {
+  return ByPiece(target, [=](int64_t first, int64_t size, double* values) {
+    double chance[kPiece];
+    HostSteps().uniform(seed, kSparseNumbers + first, size, chance);
+    HostSteps().normal(seed, first, size, values);
+    for (int64_t i = 0; i < size; ++i) {
+      values[i] = chance[i] < kept ? mean + deviation * values[i] : 0;
+    }
+  });
 }
 
 // The divisor n of the variance in xavier and msra.
@@ -84,11 +114,10 @@ Writer UnitBall(const Target& target, uint64_t seed) {
   return [type = target.type, count = target.count, rows, seed](void* data) {
     const int64_t columns = count / rows;
     std::vector<double> values(count);
+    HostSteps().uniform(seed, 0, count, values.data());
     for (int64_t row = 0; row < rows; ++row) {
       double sum = 0;
-      for (int64_t i = row * columns; i < (row + 1) * columns; ++i) {
-        sum += values[i] = Uniform(seed, i);
-      }
+      for (int64_t i = row * columns; i < (row + 1) * columns; ++i) sum += values[i];
       for (int64_t i = row * columns; i < (row + 1) * columns; ++i) values[i] /= sum;
     }
     ConvertElements(kDouble, values.data(), type, data, count);
@@ -124,7 +153,7 @@ Writer WriterOf(const FillerParameter& parameter, uint64_t seed, const BlobBase&
   if (type == "uniform") {
     const double low = parameter.min(), high = parameter.max();
     CAFFE_CHECK(low <= high, "filler uniform: min ", low, " is above max ", high);
-    return ByElement(target, [=](int64_t i) { return low + (high - low) * Uniform(seed, i); });
+    return Uniform(target, seed, [=](double u) { return low + (high - low) * u; });
   }
   if (type == "gaussian") {
     const double mean = parameter.mean(), deviation = parameter.std();
@@ -132,19 +161,16 @@ Writer WriterOf(const FillerParameter& parameter, uint64_t seed, const BlobBase&
     const double kept = parameter.sparse() < 0 || target.axes() == 0
                             ? 1
                             : parameter.sparse() / static_cast<double>(target.shape[0]);
-    return ByElement(target, [=](int64_t i) {
-      if (kept < 1 && Uniform(seed, kSparseCounters + i) >= kept) return 0.0;
-      return mean + deviation * Normal(seed, i);
-    });
+    return kept < 1 ? SparseNormal(target, seed, mean, deviation, kept)
+                    : Normal(target, seed, mean, deviation);
   }
   if (type == "positive_unitball") return UnitBall(target, seed);
   if (type == "xavier") {
     const double bound = std::sqrt(3 / FanOf(parameter, target));
-    return ByElement(target, [=](int64_t i) { return bound * (2 * Uniform(seed, i) - 1); });
+    return Uniform(target, seed, [=](double u) { return bound * (2 * u - 1); });
   }
   if (type == "msra") {
-    const double deviation = std::sqrt(2 / FanOf(parameter, target));
-    return ByElement(target, [=](int64_t i) { return deviation * Normal(seed, i); });
+    return Normal(target, seed, 0, std::sqrt(2 / FanOf(parameter, target)));
   }
   if (type == "bilinear") return Bilinear(target);
   CAFFE_THROW("unknown filler '", type, "'; the fillers are bilinear, constant, gaussian, msra, ",
