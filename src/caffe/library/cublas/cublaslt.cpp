@@ -333,9 +333,6 @@ class CublasLtGemmOp final : public GemmOp {
   CublasLtGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), device_(device), handle_(HandleOf(device)), plain_(d, Fusion::kNone) {
     Choose();
-    for (const Found& found : plain_.Algorithms(handle_, MinimumAlignment(), 1)) {
-      any_ = Choice{Fusion::kNone, found.algorithm, found.workspace};
-    }
     if (!any_ && !aligned_) throw LibraryRefusal("no algorithm of cuBLASLt computes " + d.name());
     const bool all = aligned_ && aligned_->fusion == Fusion::kAll;
     if (!all || any_) rest_[0] = Rest(Fusion::kNone);
@@ -364,6 +361,7 @@ class CublasLtGemmOp final : public GemmOp {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::string_view kUnaligned = "; unaligned ", kNone = "none";
   struct Candidate {
     Choice choice;
     double milliseconds;
@@ -401,17 +399,15 @@ class CublasLtGemmOp final : public GemmOp {
     rest_[choice.fusion == Fusion::kBias]->Run(g);
   }
 
-  // Sets aligned_, which has no value if there is no algorithm.
+  // Sets aligned_ and any_, which have no value if there is no algorithm.
   void Choose() {
     const TunedOperation operation = OperationOf(device_, descriptor_);
-    if (const auto row = FindTuned(operation)) {
-      aligned_ = Choice::Parse(row->configuration);
-      if (aligned_ && Suits(aligned_->fusion)) {
-        ReportTuned(operation, *row, 0);
-        return;
-      }
+    if (const auto row = FindTuned(operation); row && Read(row->configuration)) {
+      ReportTuned(operation, *row, 0);
+      return;
     }
     aligned_.reset();
+    any_ = FindUnaligned();
     // One measurement at a time: two would disturb each other.
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
@@ -423,6 +419,32 @@ class CublasLtGemmOp final : public GemmOp {
     }
     fused_.reset();
     rest_ = {};
+  }
+
+  std::optional<Choice> FindUnaligned() const {
+    for (const Found& found : plain_.Algorithms(handle_, MinimumAlignment(), 1)) {
+      return Choice{Fusion::kNone, found.algorithm, found.workspace};
+    }
+    return std::nullopt;
+  }
+
+  // "fused algorithm 9-0-… workspace 1024; unaligned algorithm 3-1-… workspace 0", or at the end
+  // "unaligned none": a warm start asks no heuristics, which load many kernels.
+  std::string Text() const {
+    return Concat(aligned_->text(), kUnaligned, any_ ? any_->text() : std::string(kNone));
+  }
+  // Returns false if the text was written by another version and gives no algorithm.
+  bool Read(const std::string& text) {
+    const size_t end = text.find(kUnaligned);
+    aligned_ = Choice::Parse(text.substr(0, end));
+    if (!aligned_ || !Suits(aligned_->fusion)) return false;
+    if (end == std::string::npos) {
+      any_ = FindUnaligned();
+      return true;
+    }
+    const std::string rest = text.substr(end + kUnaligned.size());
+    any_ = Choice::Parse(rest);
+    return any_ ? any_->fusion == Fusion::kNone : rest == kNone;
   }
 
   bool Suits(Fusion fusion) const {
@@ -491,7 +513,7 @@ class CublasLtGemmOp final : public GemmOp {
     for (const Candidate& candidate : candidates) {
       if (candidate.choice.fusion == Fusion::kAll && !KeepsNan(candidate.choice, a, g)) continue;
       aligned_ = candidate.choice;
-      StoreTuned(operation, {exhaustive, candidate.milliseconds, aligned_->text()},
+      StoreTuned(operation, {exhaustive, candidate.milliseconds, Text()},
                  static_cast<int>(candidates.size()));
       return;
     }
