@@ -48,7 +48,8 @@ void StoreTuned(const TunedOperation& operation, const TunedRow& row, int measur
 void ReportTuned(const TunedOperation& operation, const TunedRow& row, int measured);
 
 // The time of `run`, which enqueues work on the current stream of the device, in milliseconds. It
-// runs several times; if the first runs take much longer than `best`, their time is returned.
+// runs several times. The first run, which may load or compile kernels, does not count; if the second
+// takes much longer than `best`, its time is returned.
 double MeasureMilliseconds(Device* device, const std::function<void()>& run, double best);
 
 }  // namespace caffe
