@@ -1,7 +1,9 @@
 // oneDNN's maximum turns NaN into 0. A convolution that computes ReLU in oneDNN's call must keep NaN.
+// Operands of bfloat16 are widened where the processor multiplies float faster.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -44,9 +46,9 @@ class OneDnnTest : public ::testing::TestWithParam<Case> {
 // One operator, with the same weights for all calls.
 class Convolution {
  public:
-  Convolution(Device* device, const ConvDescriptor& d)
+  Convolution(Device* device, const ConvDescriptor& d, const char* library = "onednn")
       : device_(device),
-        op_(Multiplexer::ConvolutionBy("onednn", device, d)),
+        op_(Multiplexer::ConvolutionBy(library, device, d)),
         memory_(device, op_.get()),
         weights_(device, d.in, Values(d.weight_count(), 2)),
         bias_(device, d.master(), Values(d.out_channels, 3)),
@@ -58,13 +60,16 @@ class Convolution {
   }
   std::vector<double> operator()(const std::vector<double>& x) {
     const Array from(device_, op_->descriptor().in, x);
-    ConvArguments arguments{from, weights_, prepared_, bias_, y_};
-    arguments.workspace = memory_.workspace();
-    if (op_->descriptor().epilogue.sum()) arguments.epilogue.residual = residual_;
     const int64_t launches = device_->counters().launches;
-    op_->Forward(arguments);
+    Run(from);
     launches_ = device_->counters().launches - launches;
     return y_.Read();
+  }
+  void Run(DevicePtr x) {
+    ConvArguments arguments{x, weights_, prepared_, bias_, y_};
+    arguments.workspace = memory_.workspace();
+    if (op_->descriptor().epilogue.sum()) arguments.epilogue.residual = residual_;
+    op_->Forward(arguments);
   }
   int64_t launches() const { return launches_; }  // of the last call
 
@@ -163,6 +168,78 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, OneDnnTest,
                                            Case{64, 64, 30, 3, 1, 64, false},
                                            Case{3, 32, 40, 3, 1, 1, false},
                                            Case{64, 256, 28, 1, 0, 1, true}));
+
+ConvDescriptor Bfloat16(int64_t in, int64_t out, int64_t extent, int64_t kernel, int64_t group) {
+  ConvDescriptor d;
+  d.batch = 1;
+  d.in_channels = in;
+  d.out_channels = out;
+  d.group = group;
+  d.geometry = {{extent, extent}, {kernel, kernel}, {}, {kernel / 2, kernel / 2}, {}};
+  d.in = d.out = kBfloat16;
+  d.x_layout = d.y_layout = Layout::kNHWC;
+  d.backward_data = d.backward_weights = false;
+  d.Normalize();
+  return d;
+}
+
+double Seconds(Device* device, const ConvDescriptor& d, const char* library) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRuns = 10;
+  Convolution op(device, d, library);
+  const Array x(device, d.in, Values(d.in_channels * d.geometry.input_count(), 1));
+  op.Run(x);
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRuns; ++i) {
+    const auto begin = Clock::now();
+    op.Run(x);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+// Which of the two is faster depends on the processor, where there are many products for an element.
+TEST(OneDnnBfloat16Test, TheFasterProductsArePreferred) {
+  constexpr double kClearly = 1.3;
+  Device* device = Runtime::Get().cpu();
+  const auto first = [&](const ConvDescriptor& d) {
+    return Multiplexer::ConvolutionLibraries(device, d)[0];
+  };
+  const ConvDescriptor many = Bfloat16(128, 128, 28, 3, 1);
+  const auto libraries = Multiplexer::ConvolutionLibraries(device, many);
+  if (std::find(libraries.begin(), libraries.end(), "onednn_float") == libraries.end()) {
+    GTEST_SKIP() << "without oneDNN, or without products of bfloat16";
+  }
+  const double wide = Seconds(device, many, "onednn_float"), own = Seconds(device, many, "onednn");
+  if (own > kClearly * wide) {
+    EXPECT_EQ(first(many), "onednn_float") << own / wide;
+  }
+  if (wide > kClearly * own) {
+    EXPECT_EQ(first(many), "onednn") << own / wide;
+  }
+  // Bound by reading x and y, and by reading weights.
+  EXPECT_EQ(first(Bfloat16(256, 256, 28, 3, 256)), "onednn");
+  EXPECT_EQ(first(Bfloat16(1024, 1000, 1, 1, 1)), "onednn");
+}
+
+// Sums of widened operands differ from those of the processor's products in their order only.
+TEST(OneDnnBfloat16Test, WidenedOperandsGiveTheSameResults) {
+  Device* device = Runtime::Get().cpu();
+  for (const ConvDescriptor& d :
+       {Bfloat16(64, 48, 9, 3, 1), Bfloat16(32, 64, 12, 1, 1), Bfloat16(32, 32, 9, 3, 32)}) {
+    const auto libraries = Multiplexer::ConvolutionLibraries(device, d);
+    if (std::find(libraries.begin(), libraries.end(), "onednn_float") == libraries.end()) {
+      GTEST_SKIP() << "without oneDNN, or without products of bfloat16";
+    }
+    const auto x = Values(d.in_channels * d.geometry.input_count(), 1);
+    const auto own = Convolution(device, d)(x), wide = Convolution(device, d, "onednn_float")(x);
+    double scale = 0;
+    for (const double value : own) scale = std::max(scale, std::abs(value));
+    for (size_t i = 0; i < own.size(); ++i) {
+      ASSERT_NEAR(own[i], wide[i], std::ldexp(scale, -8)) << d.name() << " " << i;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace caffe

@@ -53,8 +53,9 @@ using GemmFactory = std::function<std::unique_ptr<GemmOp>(const GemmDescriptor& 
 ConvLibrary DepthwiseLibrary();
 // On the CPU, for windows of 3x3 and 5x5; useful if images are small and batches large.
 ConvLibrary WinogradLibrary();
-// On the CPU, with arrays in kNHWC; those in kNCHW are converted.
-ConvLibrary OneDnnLibrary();
+// On the CPU, with arrays in kNHWC; those in kNCHW are converted. `widens`: operands of bfloat16 are
+// widened although the processor multiplies them.
+ConvLibrary OneDnnLibrary(bool widens);
 // On the CPU, image by image, with the products of `gemms`, which is called at the first use.
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)());
 ConvLibrary HostQuantizedConvolutionLibrary();

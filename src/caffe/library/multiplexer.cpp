@@ -69,7 +69,7 @@ struct Tables {
        NativeQuantizedLibrary(), MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(),
        ClBlastLibrary(), GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
-      {OneDnnLibrary(), DepthwiseLibrary(), WinogradLibrary(),
+      {OneDnnLibrary(false), OneDnnLibrary(true), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), GemmlowpConvolutionLibrary(),
        HostQuantizedConvolutionLibrary(), MatrixConvolutionLibrary(),

@@ -2,9 +2,9 @@
 
 namespace caffe {
 
-ConvLibrary OneDnnLibrary() {
-  return {"onednn", [](Device*, const ConvDescriptor&) { return false; }, nullptr, nullptr,
-          nullptr};
+ConvLibrary OneDnnLibrary(bool widens) {
+  return {widens ? "onednn_float" : "onednn", [](Device*, const ConvDescriptor&) { return false; },
+          nullptr, nullptr, nullptr};
 }
 
 }  // namespace caffe

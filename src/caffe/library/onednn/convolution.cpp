@@ -33,12 +33,13 @@ struct WeightForm {
 
 class OneDnnConvOp final : public ConvOp {
  public:
-  OneDnnConvOp(Device* device, const ConvDescriptor& d)
+  OneDnnConvOp(Device* device, const ConvDescriptor& d, bool widens)
       : ConvOp(d),
         device_(device),
+        widens_(widens),
         threads_(omp_in_parallel() ? 1 : omp_get_max_threads()),
         positions_(d.geometry.output_count()),
-        problem_(d),
+        problem_(d, widens ? Element::f32 : Inner(d.in)),
         codes_{d.batch * d.out_channels * positions_, d.out_channels},
         bias_(device, d.in, d.master(), BiasOuter(d), d.out_channels, BiasInner(d), std::nullopt,
               d.backward_weights) {
@@ -49,7 +50,7 @@ class OneDnnConvOp final : public ConvOp {
       CAFFE_THROW("oneDNN: ", error.what(), " (status ", error.status, ")");
     }
   }
-  const char* library() const override { return "onednn"; }
+  const char* library() const override { return widens_ ? kWideRow : kRow; }
   int64_t workspace_bytes() const override { return workspace_; }
   int64_t prepared_bytes() const override { return prepared_.bytes(); }
 
@@ -206,7 +207,7 @@ class OneDnnConvOp final : public ConvOp {
 
   void MakeForward(const ForwardPlan& plan) {
     const ConvDescriptor& d = descriptor_;
-    const Element stored = Stored(d);
+    const Element stored = Stored(d, problem_.element);
     WorkspaceLayout layout;
     x_ = ConvertX();
     x_->PlanIn(&layout);
@@ -216,8 +217,8 @@ class OneDnnConvOp final : public ConvOp {
     // The fast convolutions write whole arrays only; the pass over the result writes the part.
     const bool part = d.y_pitch > 0;
     if (part && !y_->narrow()) dense_y_ = Add(&layout, Bytes(plan.dst_desc()));
-    adds_to_y_ = AddsToY(d);
-    Epilogue epilogue = Rest(d);
+    adds_to_y_ = AddsToY(d, problem_.element);
+    Epilogue epilogue = Rest(d, problem_.element);
     const EpilogueStages stages(epilogue);
     clips_codes_ = !stages.none() && ClipsCodes(stages);
     if (clips_codes_) {
@@ -296,7 +297,8 @@ class OneDnnConvOp final : public ConvOp {
 
   // Bounds that bfloat16 has exactly, the lower one 0: they are applied to codes.
   bool ClipsCodes(const EpilogueStages& stages) const {
-    if (Stored(descriptor_) != Element::bf16 || stages.a() != 0 || stages.b() < 0) return false;
+    if (Stored(descriptor_, problem_.element) != Element::bf16 || stages.a() != 0 || stages.b() < 0)
+      return false;
     return Code(stages.b()).second;
   }
   // The stages, over rows of channels or of positions, in the layout of y. `y` is what oneDNN wrote
@@ -316,6 +318,7 @@ class OneDnnConvOp final : public ConvOp {
   }
 
   Device* device_;
+  const bool widens_;
   const int threads_;
   const int64_t positions_;  // of an image of y; counting them allocates
   const Problem problem_;
@@ -340,8 +343,9 @@ class OneDnnConvOp final : public ConvOp {
 
 }  // namespace
 
-std::unique_ptr<ConvOp> MakeConvolution(Device* device, const ConvDescriptor& descriptor) {
-  return std::make_unique<OneDnnConvOp>(device, descriptor);
+std::unique_ptr<ConvOp> MakeConvolution(Device* device, const ConvDescriptor& descriptor,
+                                        bool widens) {
+  return std::make_unique<OneDnnConvOp>(device, descriptor, widens);
 }
 
 }  // namespace caffe::onednn

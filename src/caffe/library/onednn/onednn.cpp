@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/onednn/bfloat16_time.hpp"
 #include "caffe/library/onednn/convolution.hpp"
 #include "caffe/library/onednn/onednn_call.hpp"
 #include "caffe/library/onednn/problem.hpp"
@@ -25,14 +27,16 @@ bool WindowsFit(const ConvGeometry& g) {
   return true;
 }
 
-bool Supports(Device* device, const ConvDescriptor& d) {
+bool Supports(Device* device, const ConvDescriptor& d, bool widens) {
+  if (widens && onednn::Inner(d.in) == onednn::Element::f32) return false;
   if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble) return false;
   if (d.geometry.axes() > 3 || d.workspace_limit > 0 || onednn::Level() != HostLevel())
     return false;
   if (!WindowsFit(d.geometry)) return false;
   const auto lock = onednn::Making();
   try {
-    const onednn::Plans plans = onednn::PlanAll(d, onednn::Problem(d));
+    const auto inner = widens ? onednn::Element::f32 : onednn::Inner(d.in);
+    const onednn::Plans plans = onednn::PlanAll(d, onednn::Problem(d, inner));
     return !(plans.forward && Slow(plans.forward->impl_info_str())) &&
            !(plans.data && Slow(plans.data->impl_info_str())) &&
            !(plans.weights && Slow(plans.weights->impl_info_str()));
@@ -65,6 +69,16 @@ bool WinogradIsFaster(Device* device, ConvDescriptor d) {
 
 constexpr int64_t kFewChannels = 32;
 
+// Whether widened operands take less time. Widening costs about as much as kWidening products of
+// float for each element, and weights that are read for few positions take twice the time.
+bool WideIsFaster(const ConvDescriptor& d) {
+  constexpr double kWidening = 15;
+  if (onednn::Inner(d.in) != onednn::Element::bf16) return false;
+  const double gain = onednn::Bfloat16Time() - 1;
+  return gain * static_cast<double>(Products(d)) >
+         kWidening * static_cast<double>(Elements(d) + d.weight_count());
+}
+
 bool Prefers(Device* device, const ConvDescriptor& d) {
   if (d.has_private_layout()) return true;
   if (d.backward_data || d.backward_weights || WinogradIsFaster(device, d)) return false;
@@ -82,9 +96,18 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& d) {
 
 }  // namespace
 
-ConvLibrary OneDnnLibrary() {
-  return {"onednn", &Supports,    &onednn::MakeConvolution,
-          &Prefers, &PrefersNhwc, true /* knows_pitch */};
+ConvLibrary OneDnnLibrary(bool widens) {
+  using namespace std::placeholders;
+  ConvLibrary row;
+  row.name = widens ? onednn::kWideRow : onednn::kRow;
+  row.supports = std::bind(&Supports, _1, _2, widens);
+  row.make = std::bind(&onednn::MakeConvolution, _1, _2, widens);
+  row.prefers = [widens](Device* device, const ConvDescriptor& d) {
+    return Prefers(device, d) && WideIsFaster(d) == widens;
+  };
+  row.prefers_nhwc = &PrefersNhwc;
+  row.knows_pitch = true;
+  return row;
 }
 
 }  // namespace caffe

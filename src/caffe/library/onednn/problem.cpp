@@ -18,9 +18,9 @@ Dims With(int64_t first, int64_t second, const Shape& axes) {
   return dims;
 }
 
-bool PadsCopy(const ConvDescriptor& d) {
+bool PadsCopy(const ConvDescriptor& d, Element inner) {
   const ConvGeometry& g = d.geometry;
-  if (Inner(d.in) != Element::bf16 || d.backward_data || d.backward_weights || d.group > 1) {
+  if (inner != Element::bf16 || d.backward_data || d.backward_weights || d.group > 1) {
     return false;
   }
   const auto all = [](const Shape& extents, int64_t value) {
@@ -29,16 +29,16 @@ bool PadsCopy(const ConvDescriptor& d) {
   return g.axes() == 2 && all(g.kernel, 1) && all(g.stride, 1) && !all(g.pad, 0);
 }
 
-bool StoresBfloat16(const ConvDescriptor& d) {
-  return d.out == kBfloat16 && Inner(d.in) == Element::bf16;
+bool StoresBfloat16(const ConvDescriptor& d, Element inner) {
+  return d.out == kBfloat16 && inner == Element::bf16;
 }
 
 bool HasBias(const ConvDescriptor& d) { return d.epilogue.bias != Epilogue::Bias::kNone; }
 
-dnnl::primitive_attr ForwardAttributes(const ConvDescriptor& d, bool relu) {
+dnnl::primitive_attr ForwardAttributes(const ConvDescriptor& d, Element inner, bool relu) {
   dnnl::primitive_attr attributes = Attributes();
   dnnl::post_ops stages;
-  if (AddsToY(d)) stages.append_sum();
+  if (AddsToY(d, inner)) stages.append_sum();
   if (relu) stages.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   if (stages.len() > 0) attributes.set_post_ops(stages);
   return attributes;
@@ -46,17 +46,17 @@ dnnl::primitive_attr ForwardAttributes(const ConvDescriptor& d, bool relu) {
 
 // A ReLU alone follows the convolution. Parts of a larger array are written by a pass, and so are
 // half kinds that oneDNN does not store.
-bool EndsWithReLU(const ConvDescriptor& d) {
-  const EpilogueStages rest(Rest(d));
+bool EndsWithReLU(const ConvDescriptor& d, Element inner) {
+  const EpilogueStages rest(Rest(d, inner));
   const bool relu = rest.bounds() && rest.a() == 0 && std::isinf(rest.b());
-  return relu && d.y_pitch == 0 && (d.out == kFloat || Stored(d) == Element::bf16);
+  return relu && d.y_pitch == 0 && (d.out == kFloat || Stored(d, inner) == Element::bf16);
 }
 
 }  // namespace
 
-Problem::Problem(const ConvDescriptor& d)
-    : element(Inner(d.in)),
-      pads_copy(PadsCopy(d)),
+Problem::Problem(const ConvDescriptor& d, Element inner)
+    : element(inner),
+      pads_copy(PadsCopy(d, inner)),
       x_dims(With(d.batch, d.in_channels, d.geometry.input)),
       y_dims(With(d.batch, d.out_channels, d.geometry.output())) {
   const ConvGeometry& g = d.geometry;
@@ -98,17 +98,17 @@ Description Problem::Describe(Element y_type, Element weight_type, bool bias) co
   return c;
 }
 
-bool AddsToY(const ConvDescriptor& d) {
+bool AddsToY(const ConvDescriptor& d, Element inner) {
   const EpilogueStages stages(d.epilogue);
-  return StoresBfloat16(d) && d.y_layout == Layout::kNHWC && d.y_pitch == 0 &&
+  return StoresBfloat16(d, inner) && d.y_layout == Layout::kNHWC && d.y_pitch == 0 &&
          stages.sum() == EpilogueStages::Sum::kBefore && d.epilogue.sum()->coefficient == 1 &&
          stages.formula() == ActivationFormula::kBounds;
 }
 
-Epilogue Rest(const ConvDescriptor& d) {
+Epilogue Rest(const ConvDescriptor& d, Element inner) {
   Epilogue rest = d.epilogue;
   rest.bias = Epilogue::Bias::kNone;
-  if (AddsToY(d)) {
+  if (AddsToY(d, inner)) {
     std::erase_if(rest.stages, [](const Epilogue::Stage& stage) {
       return std::holds_alternative<ResidualSum>(stage);
     });
@@ -116,9 +116,10 @@ Epilogue Rest(const ConvDescriptor& d) {
   return rest;
 }
 
-Element Stored(const ConvDescriptor& d) {
+Element Stored(const ConvDescriptor& d, Element inner) {
   // Rounding does not change the order of numbers: bounds are exact after it.
-  return StoresBfloat16(d) && EpilogueStages(Rest(d)).bounds() ? Element::bf16 : Element::f32;
+  return StoresBfloat16(d, inner) && EpilogueStages(Rest(d, inner)).bounds() ? Element::bf16
+                                                                             : Element::f32;
 }
 
 Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
@@ -126,8 +127,8 @@ Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
   const auto attributes = Attributes();
   Plans plans;
   if (d.forward) {
-    plans.forward = PlanForward(Engine(), p.Describe(Stored(d), p.element, bias), false,
-                                ForwardAttributes(d, false));
+    plans.forward = PlanForward(Engine(), p.Describe(Stored(d, p.element), p.element, bias), false,
+                                ForwardAttributes(d, p.element, false));
   }
   if (!d.backward_data && !d.backward_weights) return plans;
   const auto hint =
@@ -145,11 +146,12 @@ Plans PlanAll(const ConvDescriptor& d, const Problem& p) {
 
 std::optional<ForwardPlan> PlanReLU(const ConvDescriptor& d, const Problem& p,
                                     const ForwardPlan& plain) {
-  if (!kHasInvalidFlags || !EndsWithReLU(d)) return std::nullopt;
-  Description description = p.Describe(Stored(d), p.element, HasBias(d));
+  if (!kHasInvalidFlags || !EndsWithReLU(d, p.element)) return std::nullopt;
+  Description description = p.Describe(Stored(d, p.element), p.element, HasBias(d));
   description.weights = plain.weights_desc();
   try {
-    ForwardPlan plan = PlanForward(Engine(), description, false, ForwardAttributes(d, true));
+    ForwardPlan plan =
+        PlanForward(Engine(), description, false, ForwardAttributes(d, p.element, true));
     const bool same = std::string_view(plan.impl_info_str()) == plain.impl_info_str();
     if (same) return plan;
   } catch (const dnnl::error&) {

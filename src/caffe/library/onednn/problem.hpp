@@ -10,7 +10,8 @@ namespace caffe::onednn {
 
 // A descriptor in the terms of oneDNN. It computes with arrays in kNHWC.
 struct Problem {
-  explicit Problem(const ConvDescriptor& d);
+  // The elements of products are of the type `inner`.
+  Problem(const ConvDescriptor& d, Element inner);
   Desc Y(Element type, Layout layout) const { return Desc(y_dims, type, Plain(layout, axes())); }
   // In C order.
   Desc Weights(Element type) const;
@@ -29,13 +30,13 @@ struct Problem {
 // The residual is copied to y before the convolution, which adds its sums to y and rounds once. This
 // reads and writes less memory than a pass over float sums. In float it does not. oneDNN contracts
 // the product with another coefficient.
-bool AddsToY(const ConvDescriptor& d);
+bool AddsToY(const ConvDescriptor& d, Element inner);
 
 // The stages that follow oneDNN's convolution.
-Epilogue Rest(const ConvDescriptor& d);
+Epilogue Rest(const ConvDescriptor& d, Element inner);
 
 // What oneDNN's convolution writes: the result, or float sums for a pass that rounds.
-Element Stored(const ConvDescriptor& d);
+Element Stored(const ConvDescriptor& d, Element inner);
 
 struct Plans {
   std::optional<onednn::ForwardPlan> forward;
