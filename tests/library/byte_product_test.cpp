@@ -131,6 +131,50 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     }
   }
 
+  // Windows of `runs` lines of an image: rows overlap.
+  void CheckImage(int64_t lines, int64_t rows, int64_t runs, int64_t run, int64_t channels,
+                  Kind kind) {
+    const ByteSteps& steps = *GetParam();
+    Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + run));
+    constexpr int64_t kRow = 12, kGap = 5;
+    const int64_t k = runs * run, pitch = channels + 3, line = rows * kRow + run + kGap;
+    const int64_t next_run = line * 2;
+    const PackedBytes packed(channels, k, 1);
+    std::vector<uint8_t> a((lines + 2 * runs) * line), w(channels * k);
+    std::vector<uint8_t> y(lines * rows * pitch, 7);
+    for (uint8_t& code : a) code = static_cast<uint8_t>(numbers.Next(0, 255));
+    for (uint8_t& code : w) code = static_cast<uint8_t>(numbers.Next(1, 255));
+    std::vector<char> b(packed.bytes());
+    PackedBytes::Order order(k);
+    for (int64_t i = 0; i < k; ++i) order[i] = i;
+    packed.Pack(w.data(), order, b.data());
+    const Channels all = RandomChannels(channels, k, kind, 5);
+    ByteTile tile{rows,
+                  packed.depth(),
+                  k,
+                  a.data(),
+                  kRow,
+                  reinterpret_cast<const signed char*>(b.data()),
+                  all.Output(y.data(), pitch)};
+    tile.lines = lines;
+    tile.line_stride = line;
+    tile.runs = runs;
+    tile.run_stride = next_run;
+    steps.tile(tile);
+    for (int64_t i = 0; i < lines * rows; ++i) {
+      const uint8_t* row = &a[i / rows * line + i % rows * kRow];
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          sum += row[p / run * next_run + p % run] * (w[c * k + p] - 128);
+        }
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << steps.name << " " << lines << " lines of " << rows << " at " << i << ", " << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
+
   void CheckWindows(int64_t positions, int64_t channels, int64_t taps, Kind kind, int worst = 0) {
     const ByteSteps& steps = *GetParam();
     Numbers numbers(static_cast<uint64_t>(positions * 1000 + channels + taps));
@@ -231,6 +275,16 @@ TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
     Check(19, 35, k, Kind::kPlain);
   }
   Check(14, 300, 1100, Kind::kPlain);
+}
+
+TEST_P(ByteStepsTest, WindowsOfImages) {
+  if (!GetParam()->reads_windows) GTEST_SKIP() << GetParam()->name << " reads rows";
+  for (const int64_t rows : {1, 2, 8, 13, 14, 15, 28, 29, 55}) {
+    CheckImage(3, rows, 3, 36, 40, Kind::kPlain);
+  }
+  CheckImage(1, 9, 1, 4, 32, Kind::kRelu);
+  CheckImage(2, 20, 11, 44, 70, Kind::kRelu);
+  CheckImage(2, 20, 2, 120, 70, Kind::kSlope);
 }
 
 TEST_P(ByteStepsTest, EveryEpilogue) {
@@ -488,6 +542,20 @@ TEST_P(ByteConvolutionTest, PointwiseWithAndWithoutCopies) {
 TEST_P(ByteConvolutionTest, WeightsThatAreLargerThanTheImages) {
   Check(Conv(2, 40, {5, 5}, 300, {3, 3}, {}, {1, 1}));
   Check(Conv(1, 64, {4, 4}, 130, {3, 3}, {}, {1, 1}, {}, 2));
+}
+
+// Lines of at least 8 outputs are read as windows of the image where instructions can.
+TEST_P(ByteConvolutionTest, LongLines) {
+  Check(Conv(2, 8, {9, 17}, 130, {3, 3}, {1, 1}, {1, 1}));
+  Check(Conv(1, 12, {25, 30}, 40, {5, 2}, {2, 3}, {3, 1}, {2, 1}));
+  Check(Conv(1, 64, {9, 9}, 256, {3, 3}, {1, 1}, {1, 1}));
+  Check(Conv(3, 64, {17, 16}, 96, {1, 1}, {2, 2}));
+  Check(Conv(2, 8, {5, 12}, 20, {1, 1}, {1, 1}, {1, 2}));
+  Check(Conv(2, 4, {37}, 6, {3}, {2}, {1}));
+  for (const int64_t channels : {1, 2, 4}) {
+    Check(Conv(2, channels, {20, 33}, 34, {7, 7}, {2, 2}, {3, 3}));
+  }
+  Check(Conv(2, 8, {9, 17}, 20, {3, 3}, {1, 1}, {1, 1}), 33);
 }
 
 TEST_P(ByteConvolutionTest, OneAxisAndWindowsBeyondThePadding) {

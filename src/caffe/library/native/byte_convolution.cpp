@@ -40,7 +40,9 @@ void Fill(uint8_t* to, int32_t zero, int64_t element, int64_t bytes) {
 }
 
 // Rows of activations are gathered from the image, block by block, and multiplied with all weights;
-// or, if weights are larger than all rows, each thread multiplies all rows with its channels.
+// or, if weights are larger than all rows, each thread multiplies all rows with its channels. If steps
+// read windows, and lines of outputs are long enough, nothing is gathered: a row of a window is a run of
+// bytes in the image with its padding.
 class ByteProductConvOp final : public ByteConvOp {
  public:
   ByteProductConvOp(Device* device, const ConvDescriptor& d)
@@ -50,32 +52,44 @@ class ByteProductConvOp final : public ByteConvOp {
         group_out_(d.out_channels / d.group),
         positions_(d.geometry.output_count()),
         steps_(HostByteSteps()),
-        weights_(d.out_channels, d.depth(), d.group,
+        direct_(element_ == 1 && d.geometry.pointwise() && d.group == 1 &&
+                d.x_layout == Layout::kNHWC && ReadsRowsOf(steps_, d.in_channels)),
+        pixels_(d.x_layout == Layout::kNCHW && d.group == 1 && d.in_channels <= kPixel &&
+                window_.dilation[1] == 1),
+        windows_(!direct_ && ReadsWindows()),
+        pixel_(windows_ && pixels_ ? kPixel : d.in_channels),
+        weights_(d.out_channels, windows_ ? pixel_ * d.geometry.kernel_count() : d.depth(), d.group,
                  d.in == kQuant16 ? steps_.word_form : CodeForm::kBytes) {
     const int threads = omp_get_max_threads();
     const int64_t depth = weights_.row_bytes(), rows = d.batch * positions_;
-    direct_ = element_ == 1 && d.geometry.pointwise() && d.group == 1 &&
-              d.x_layout == Layout::kNHWC && ReadsRowsOf(steps_, d.in_channels);
     shares_ = rows * depth <= kShared && weights_.group_bytes() > rows * depth;
-    if (shares_) {
+    // Lines are divided more evenly than few channels.
+    if (windows_ && Ceil(group_out_, kPair) % threads != 0) shares_ = false;
+    plane_height_ = window_.input[0];
+    plane_width_ = window_.input[1];
+    if (d.x_layout == Layout::kNCHW || (windows_ && (window_.pad[0] > 0 || window_.pad[1] > 0))) {
+      plane_height_ = (window_.output[0] - 1) * window_.stride[0] +
+                      (window_.kernel[0] - 1) * window_.dilation[0] + 1;
+      plane_width_ = (window_.output[1] - 1) * window_.stride[1] +
+                     (window_.kernel[1] - 1) * window_.dilation[1] + 1;
+      planes_at_ = layout_.Add(d.batch * pixel_ * plane_height_ * plane_width_ * element_ + kSlack);
+    }
+    if (windows_) {
+      // Blocks of lines.
+      const int64_t lines = window_.output[0], bytes = plane_height_ * plane_width_ * pixel_;
+      const int64_t blocks = RoundUp(Ceil(bytes, kLines), d.batch % threads == 0 ? 1 : threads);
+      block_ = Ceil(lines, std::min(blocks, lines));
+    } else if (shares_) {
       if (!direct_) gathered_at_ = layout_.Add(d.group * rows * depth);
     } else {
       block_ = std::clamp<int64_t>(kGathered / depth / 32 * 32, 32, kMostRows);
       // As many blocks as threads, or a multiple.
       const int64_t blocks = RoundUp(Ceil(rows, block_), threads);
-      block_ = std::max<int64_t>(std::min(block_, RoundUp(Ceil(rows, blocks), 16)), 16);
+      const int64_t least = steps_.matrix || element_ == 2 ? 16 : 1;
+      block_ = std::max(std::min(block_, RoundUp(Ceil(rows, blocks), least)), least);
       if (!direct_) {
         for (int i = 0; i < threads; ++i) blocks_at_.push_back(layout_.Add(block_ * depth));
       }
-    }
-    if (d.x_layout == Layout::kNCHW) {
-      pixels_ = d.group == 1 && d.in_channels <= kPixel && window_.dilation[1] == 1;
-      plane_height_ = (window_.output[0] - 1) * window_.stride[0] +
-                      (window_.kernel[0] - 1) * window_.dilation[0] + 1;
-      plane_width_ = (window_.output[1] - 1) * window_.stride[1] +
-                     (window_.kernel[1] - 1) * window_.dilation[1] + 1;
-      planes_at_ =
-          layout_.Add(d.batch * d.in_channels * plane_height_ * plane_width_ * element_ + kSlack);
     }
     for (int i = 0; element_ == 2 && i < threads; ++i) {
       raws_at_.push_back(layout_.Add(2 * weights_.depth() + kSlack));
@@ -86,7 +100,7 @@ class ByteProductConvOp final : public ByteConvOp {
     const ConvDescriptor& d = descriptor_;
     return Concat("byte windows ", d.in.name(), " ", d.out_channels, "x", d.depth(), " of ",
                   d.geometry.kernel_count(), " group ", d.group,
-                  ByChannel() ? " by channel" : " by tap");
+                  ByChannel() ? " by channel" : " by tap", " of ", pixel_);
   }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
@@ -95,8 +109,11 @@ class ByteProductConvOp final : public ByteConvOp {
     if (ByChannel()) {
       for (int64_t i = 0; i < descriptor_.depth(); ++i) order.push_back(i);
     } else {
+      const int64_t channels = windows_ ? pixel_ : group_in_;
       for (int64_t t = 0; t < taps; ++t) {
-        for (int64_t c = 0; c < group_in_; ++c) order.push_back(c * taps + t);
+        for (int64_t c = 0; c < channels; ++c) {
+          order.push_back(c < group_in_ ? c * taps + t : PackedBytes::kNone);
+        }
       }
     }
     weights_.Pack(codes.address(), order, prepared.address());
@@ -125,8 +142,10 @@ class ByteProductConvOp final : public ByteConvOp {
         for (int64_t i = 0; i < (pixels_ ? d.batch * plane_height_ : 0); ++i) {
           const int64_t image = i / plane_height_;
           const int64_t size = d.in_channels * window_.input[0] * window_.input[1] * element_;
-          uint8_t* row = planes + i * plane_width_ * d.in_channels * element_;
-          if (element_ == 1) {
+          uint8_t* row = planes + i * plane_width_ * pixel_ * element_;
+          if (windows_) {
+            InterleavePixels(x + image * size, i % plane_height_, zero, row);
+          } else if (element_ == 1) {
             InterleaveRow(x + image * size, i % plane_height_, zero, row);
           } else {
             InterleaveRow(reinterpret_cast<const uint16_t*>(x + image * size), i % plane_height_,
@@ -134,13 +153,28 @@ class ByteProductConvOp final : public ByteConvOp {
           }
         }
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < (pixels_ ? 0 : d.batch * d.in_channels); ++i) {
+        for (int64_t i = 0; i < (windows_ && !pixels_ ? d.batch * plane_height_ : 0); ++i) {
+          PadRow(x, i, zero, planes + i * plane_width_ * pixel_);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < (pixels_ || windows_ ? 0 : d.batch * d.in_channels); ++i) {
           PadPlane(x + i * window_.input[0] * window_.input[1] * element_,
                    planes + i * plane_height_ * plane_width_ * element_, zero);
         }
         source = planes;
       }
-      if (shares_) {
+      if (windows_) {
+        const int64_t parts = shares_ ? omp_get_num_threads() : 1;
+        const int64_t lines = window_.output[0], blocks = shares_ ? 1 : Ceil(lines, block_);
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < parts * d.batch * blocks; ++task) {
+          const int64_t part = task / (d.batch * blocks), rest = task % (d.batch * blocks);
+          const int64_t image = rest / blocks, block = rest % blocks;
+          const int64_t first = block * lines / blocks, last = (block + 1) * lines / blocks;
+          const auto [channel, channels] = ChannelPart(part, parts);
+          MultiplyWindows(arguments, channel, channels, image, first, last - first, source);
+        }
+      } else if (shares_) {
         const uint8_t* all = source;
         if (!direct_) {
           uint8_t* gathered = reinterpret_cast<uint8_t*>(workspace + gathered_at_);
@@ -153,12 +187,15 @@ class ByteProductConvOp final : public ByteConvOp {
           }
           all = gathered;
         }
-        const int64_t columns = Ceil(group_out_, kPair);
+        // Of 8 bits, neighbouring channels, whose weights are fetched early.
+        const int64_t parts =
+            element_ == 2 ? Ceil(group_out_, kPair) : Ceil(omp_get_num_threads(), d.group);
 #pragma omp for schedule(static)
-        for (int64_t task = 0; task < d.group * columns; ++task) {
-          const int64_t group = task / columns, channel = task % columns * kPair;
-          Multiply(arguments, group, channel, std::min(kPair, group_out_ - channel), 0, rows,
-                   all + group * rows * AStride());
+        for (int64_t task = 0; task < d.group * parts; ++task) {
+          const int64_t group = task / parts;
+          const auto [channel, channels] = ChannelPart(task % parts, parts);
+          if (channels == 0) continue;
+          Multiply(arguments, group, channel, channels, 0, rows, all + group * rows * AStride());
         }
       } else {
         const int64_t parts = Ceil(rows, block_);
@@ -186,7 +223,84 @@ class ByteProductConvOp final : public ByteConvOp {
 
   static constexpr int64_t kPart = 16;                 // rows that are gathered at a time
   static constexpr int64_t kPixel = 4;                 // channels that are interleaved
+  static constexpr int64_t kLeastWidth = 8;            // of lines that are read as windows
+  static constexpr int64_t kLines = 256 << 10;         // bytes of a block of lines
   static constexpr int64_t kPair = 2 * kByteChannels;  // channels of a task
+
+  // The first channel of a part of a group's outputs, and their number.
+  std::pair<int64_t, int64_t> ChannelPart(int64_t part, int64_t parts) const {
+    const int64_t pairs = Ceil(group_out_, kPair), first = part * pairs / parts * kPair;
+    return {first, std::min((part + 1) * pairs / parts * kPair, group_out_) - first};
+  }
+
+  // Whether rows of windows are runs of whole groups of products.
+  bool ReadsWindows() const {
+    const ConvDescriptor& d = descriptor_;
+    return steps_.reads_windows && element_ == 1 && d.group == 1 && window_.dilation[1] == 1 &&
+           window_.output[1] >= kLeastWidth &&
+           (pixels_ || (d.x_layout == Layout::kNHWC && window_.kernel[1] * d.in_channels % 4 == 0));
+  }
+
+  // Lines [line, line + lines) of the outputs of an image.
+  void MultiplyWindows(const ConvArguments& arguments, int64_t channel, int64_t channels,
+                       int64_t image, int64_t line, int64_t lines, const uint8_t* source) const {
+    const ConvDescriptor& d = descriptor_;
+    const int64_t pitch = plane_width_ * pixel_;
+    ByteTile tile{};
+    tile.rows = window_.output[1];
+    tile.lines = lines;
+    tile.depth = weights_.depth();
+    tile.runs = window_.kernel[0];
+    tile.used = tile.runs * window_.kernel[1] * pixel_;
+    tile.a = source + (image * plane_height_ + line * window_.stride[0]) * pitch;
+    tile.a_stride = window_.stride[1] * pixel_;
+    tile.line_stride = window_.stride[0] * pitch;
+    tile.run_stride = window_.dilation[0] * pitch;
+    tile.b = reinterpret_cast<const signed char*>(arguments.prepared.address() +
+                                                  channel * weights_.weight_row_bytes());
+    tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels);
+    const int64_t row = (image * window_.output[0] + line) * window_.output[1];
+    tile.output.y = reinterpret_cast<uint8_t*>(arguments.y.address()) + row * d.y_row() + channel;
+    tile.output.y_stride = d.y_row();
+    steps_.tile(tile);
+    AddResidual(arguments, row, lines * window_.output[1], channel, channels);
+  }
+
+  // Row `row` of all images with their padding.
+  void PadRow(const uint8_t* x, int64_t row, int32_t zero, uint8_t* to) const {
+    const int64_t pad = window_.pad[1] * pixel_, bytes = plane_width_ * pixel_;
+    const int64_t image = row / plane_height_, in = row % plane_height_ - window_.pad[0];
+    const int64_t width = std::min(window_.input[1] * pixel_, bytes - pad);
+    if (in < 0 || in >= window_.input[0] || width <= 0) {
+      std::memset(to, zero, bytes);
+      return;
+    }
+    std::memset(to, zero, pad);
+    std::memcpy(to + pad, x + (image * window_.input[0] + in) * window_.input[1] * pixel_, width);
+    std::memset(to + pad + width, zero, bytes - pad - width);
+  }
+
+  // InterleaveRow with pixels of 4 bytes, the last of which may be no channels.
+  void InterleavePixels(const uint8_t* image, int64_t row, int32_t zero, uint8_t* to) const {
+    const int64_t channels = descriptor_.in_channels, pad = window_.pad[1];
+    const int64_t in = row - window_.pad[0], plane = window_.input[0] * window_.input[1];
+    const bool inside = in >= 0 && in < window_.input[0];
+    const int64_t begin = inside ? std::min(pad, plane_width_) : plane_width_;
+    const int64_t end = std::clamp(pad + window_.input[1], begin, plane_width_);
+    std::memset(to, zero, begin * kPixel);
+    std::memset(to + end * kPixel, zero, (plane_width_ - end) * kPixel);
+    if (begin == end) return;
+    // A channel that is missing is multiplied with 0.
+    const uint8_t* from[kPixel];
+    for (int64_t c = 0; c < kPixel; ++c) {
+      from[c] = image + (c < channels ? c : 0) * plane + in * window_.input[1];
+    }
+    for (int64_t w = 0; w < end - begin; ++w) {
+      const uint32_t pixel = from[0][w] | uint32_t{from[1][w]} << 8 | uint32_t{from[2][w]} << 16 |
+                             uint32_t{from[3][w]} << 24;
+      std::memcpy(to + (begin + w) * kPixel, &pixel, kPixel);
+    }
+  }
 
   void Multiply(const ConvArguments& arguments, int64_t group, int64_t channel, int64_t channels,
                 int64_t row, int64_t rows, const uint8_t* a) const {
@@ -354,8 +468,10 @@ class ByteProductConvOp final : public ByteConvOp {
   const int64_t element_;  // bytes of a code
   const int64_t group_in_, group_out_, positions_;
   const ByteSteps& steps_;
+  const bool direct_, pixels_, windows_;
+  const int64_t pixel_;  // bytes of a pixel, if windows_
   PackedBytes weights_;
-  bool direct_, shares_, pixels_ = false;
+  bool shares_;
   int64_t block_ = 0, plane_height_ = 0, plane_width_ = 0, gathered_at_ = -1, planes_at_ = -1;
   std::vector<int64_t> blocks_at_, raws_at_;  // of each thread
 };

@@ -105,12 +105,14 @@ void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
   std::fill(to, to + bytes(), 0);
   if (form_ == CodeForm::kWords) return PackWords(static_cast<const uint16_t*>(codes), order, to);
   const int64_t rows = rows_ / groups_;
+  const int64_t source = k_ - std::count(order.begin(), order.end(), kNone);
   for (int64_t r = 0; r < rows_; ++r) {
     const int64_t row = r % rows;
     const int64_t plane = kByteChannels * depth_;
     char* block = to + r / rows * group_bytes_ + row / kByteChannels * weight_bytes() * plane;
     for (int64_t i = 0; i < k_; ++i) {
-      const int64_t from = r * k_ + order[i];
+      if (order[i] == kNone) continue;
+      const int64_t from = r * source + order[i];
       const int64_t at = (i / 4 * kByteChannels + row % kByteChannels) * 4 + i % 4;
       if (form_ == CodeForm::kWordPairs) {
         const int64_t word = (i / 2 * kByteChannels + row % kByteChannels) * 2 + i % 2;

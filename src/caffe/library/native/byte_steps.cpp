@@ -114,20 +114,35 @@ bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32
   return true;
 }
 
-// Two blocks of channels. kPositive: no code is below the zero point, as behind ReLU, so that sums below
-// 0 count as 0.
-template <bool kPositive>
-void StoreTwo(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
+// The requantization of two blocks of channels.
+struct PairFactors {
   Factors f[2];
-  __m512i bias[2];
+  __m512i bias[2], zero, low, high;
+};
+
+PairFactors MakePair(const ByteOutput& o, long channel) {
+  PairFactors p;
   for (int j = 0; j < 2; ++j) {
     const long at = channel + j * kByteChannels;
-    f[j] = MakeFactors(_mm512_loadu_si512(o.multiplier + at), _mm512_loadu_si512(o.shift + at));
-    bias[j] = Bias(o.bias + at, 0xffff);
+    p.f[j] = MakeFactors(_mm512_loadu_si512(o.multiplier + at), _mm512_loadu_si512(o.shift + at));
+    p.bias[j] = Bias(o.bias + at, 0xffff);
   }
-  const __m512i zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
-  const __m512i low = _mm512_set1_epi16(static_cast<short>(o.lowest));
-  const __m512i high = _mm512_set1_epi16(static_cast<short>(o.highest));
+  p.zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
+  p.low = _mm512_set1_epi16(static_cast<short>(o.lowest));
+  p.high = _mm512_set1_epi16(static_cast<short>(o.highest));
+  return p;
+}
+
+bool FastPair(const ByteOutput& o, long channel) {
+  return channel + kColumns <= o.channels && !o.negative_multiplier &&
+         Fast(o.shift + channel, 0xffff) && Fast(o.shift + channel + kByteChannels, 0xffff);
+}
+
+// kPositive: no code is below the zero point, as behind ReLU, so that sums below 0 count as 0. kBias:
+// the sums have no bias yet.
+template <bool kPositive, bool kBias>
+void StoreTwo(const ByteOutput& o, const PairFactors& p, long channel, long row, long rows,
+              const i32* sums) {
   // The 4 bytes of the first block in each 128 bits, then those of the second.
   const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
   unsigned char* y = o.y + row * o.y_stride + channel;
@@ -135,18 +150,25 @@ void StoreTwo(const ByteOutput& o, long channel, long row, long rows, const i32*
     __m512i v[2];
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      const i32* from = sums + i * kColumns + j * kByteChannels;
-      const __m512i sum = _mm512_add_epi32(_mm512_load_si512(from), bias[j]);
-      v[j] = kPositive ? Magnitude(_mm512_max_epi32(sum, _mm512_setzero_si512()), f[j])
-                       : Requantized(sum, f[j]);
+      __m512i sum = _mm512_load_si512(sums + i * kColumns + j * kByteChannels);
+      if (kBias) sum = _mm512_add_epi32(sum, p.bias[j]);
+      v[j] = kPositive ? Magnitude(_mm512_max_epi32(sum, _mm512_setzero_si512()), p.f[j])
+                       : Requantized(sum, p.f[j]);
     }
     // Saturation keeps values beyond the codes.
-    __m512i codes = _mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), zero);
-    codes = _mm512_min_epi16(_mm512_max_epi16(codes, low), high);
+    __m512i codes = _mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), p.zero);
+    codes = _mm512_min_epi16(_mm512_max_epi16(codes, p.low), p.high);
     codes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(codes, codes));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i * o.y_stride),
                         _mm512_castsi512_si256(codes));
   }
+}
+
+template <bool kBias>
+void StoreTwo(const ByteOutput& o, const PairFactors& p, long channel, long row, long rows,
+              const i32* sums) {
+  if (o.lowest >= o.zero_y) return StoreTwo<true, kBias>(o, p, channel, row, rows, sums);
+  StoreTwo<false, kBias>(o, p, channel, row, rows, sums);
 }
 
 #elif defined(CAFFE_WIDENS_BYTES)
@@ -289,10 +311,8 @@ void Store(const ByteOutput& o, const Factors& f, long channel, long row, long r
 // The same for two blocks of channels, or what there is of the second.
 void StorePair(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
 #if defined(__AVX512VNNI__)
-  if (channel + kColumns <= o.channels && !o.negative_multiplier &&
-      Fast(o.shift + channel, 0xffff) && Fast(o.shift + channel + kByteChannels, 0xffff)) {
-    return o.lowest >= o.zero_y ? StoreTwo<true>(o, channel, row, rows, sums)
-                                : StoreTwo<false>(o, channel, row, rows, sums);
+  if (FastPair(o, channel)) {
+    return StoreTwo<true>(o, MakePair(o, channel), channel, row, rows, sums);
   }
 #endif
   Store(o, channel, row, rows, sums, kColumns);
@@ -357,27 +377,36 @@ void StoreWord(const ByteOutput& o, const WordFactors& f, __m512i products, u16*
 
 #if defined(__AVX512VNNI__)
 
-// Sums of R rows and C blocks of channels.
+// The most rows whose sums with two blocks of channels are in registers.
+constexpr int kDotRows = 14;
+
+// Sums of R rows and C blocks of channels, added to `bias`. Another line of `next` is fetched for each
+// four products.
 template <int R, int C>
-void Dots(long depth, long used, const u8* a, long a_stride, const signed char* b, i32* sums) {
+void Dots(const ByteTile& t, const u8* a, const signed char* b, const __m512i* bias,
+          const signed char* next, i32* sums) {
   __m512i c[R][C];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int j = 0; j < C; ++j) c[r][j] = _mm512_setzero_si512();
+    for (int j = 0; j < C; ++j) c[r][j] = bias[j];
   }
-  const long block = depth * kByteChannels;
-  for (long k = 0; k < used; k += 4) {
-    __m512i w[C];
+  const long block = t.depth * kByteChannels, used = t.used / t.runs, stride = t.a_stride;
+  for (long run = 0; run < t.runs; ++run) {
+    const u8* x = a + run * t.run_stride;
+    for (const u8* const end = x + used; x < end; x += 4, b += 64, next += 64) {
+      _mm_prefetch(next, _MM_HINT_T1);
+      __m512i w[C];
 #pragma GCC unroll 2
-    for (int j = 0; j < C; ++j) w[j] = _mm512_loadu_si512(b + j * block + k * kByteChannels);
+      for (int j = 0; j < C; ++j) w[j] = _mm512_loadu_si512(b + j * block);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      int four;
-      __builtin_memcpy(&four, a + r * a_stride + k, 4);
-      const __m512i x = _mm512_set1_epi32(four);
+      for (int r = 0; r < R; ++r) {
+        int four;
+        __builtin_memcpy(&four, x + r * stride, 4);
+        const __m512i v = _mm512_set1_epi32(four);
 #pragma GCC unroll 2
-      for (int j = 0; j < C; ++j) c[r][j] = _mm512_dpbusd_epi32(c[r][j], x, w[j]);
+        for (int j = 0; j < C; ++j) c[r][j] = _mm512_dpbusd_epi32(c[r][j], v, w[j]);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -390,19 +419,62 @@ void Dots(long depth, long used, const u8* a, long a_stride, const signed char* 
 }
 
 template <int C>
-void Products(long rows, long depth, long used, const u8* a, long a_stride, const signed char* b,
-              i32* sums) {
-  long r = 0;
-  for (; r + 12 <= rows; r += 12) {
-    Dots<12, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
+void Products(long rows, const ByteTile& t, const u8* a, const signed char* b, const __m512i* bias,
+              const signed char* next, i32* sums) {
+  switch (rows) {
+    case 1: return Dots<1, C>(t, a, b, bias, next, sums);
+    case 2: return Dots<2, C>(t, a, b, bias, next, sums);
+    case 3: return Dots<3, C>(t, a, b, bias, next, sums);
+    case 4: return Dots<4, C>(t, a, b, bias, next, sums);
+    case 5: return Dots<5, C>(t, a, b, bias, next, sums);
+    case 6: return Dots<6, C>(t, a, b, bias, next, sums);
+    case 7: return Dots<7, C>(t, a, b, bias, next, sums);
+    case 8: return Dots<8, C>(t, a, b, bias, next, sums);
+    case 9: return Dots<9, C>(t, a, b, bias, next, sums);
+    case 10: return Dots<10, C>(t, a, b, bias, next, sums);
+    case 11: return Dots<11, C>(t, a, b, bias, next, sums);
+    case 12: return Dots<12, C>(t, a, b, bias, next, sums);
+    case 13: return Dots<13, C>(t, a, b, bias, next, sums);
+    default: return Dots<14, C>(t, a, b, bias, next, sums);
   }
-  for (; r + 6 <= rows; r += 6) {
-    Dots<6, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
+}
+
+void TileOf(const ByteTile& t) {
+  alignas(64) i32 sums[kDotRows * kColumns];
+  const ByteOutput& o = t.output;
+  const long parts = (t.rows + kDotRows - 1) / kDotRows, block = t.depth * kByteChannels;
+  for (long c = 0; c < o.channels; c += kColumns) {
+    const bool two = c + kByteChannels < o.channels, fast = FastPair(o, c);
+    PairFactors p;
+    __m512i bias[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    if (fast) {
+      p = MakePair(o, c);
+      bias[0] = p.bias[0];
+      bias[1] = p.bias[1];
+    }
+    const signed char* b = t.b + c * t.depth;
+    for (long line = 0; line < t.lines; ++line) {
+      // Equal parts, because few rows at once take longer.
+      for (long i = 0; i < parts; ++i) {
+        const long r = i * t.rows / parts, rows = (i + 1) * t.rows / parts - r;
+        const long pass = line * parts + i, row = line * t.rows + r;
+        const u8* a = t.a + line * t.line_stride + r * t.a_stride;
+        // The first passes fetch the weights of the next channels.
+        const bool fetches = pass < 2 && c + kColumns + pass * kByteChannels < o.channels;
+        const signed char* next = fetches ? b + (2 + pass) * block : b;
+        if (two) {
+          Products<2>(rows, t, a, b, bias, next, sums);
+        } else {
+          Products<1>(rows, t, a, b, bias, next, sums);
+        }
+        if (fast) {
+          StoreTwo<false>(o, p, c, row, rows, sums);
+        } else {
+          StorePair(o, c, row, rows, sums);
+        }
+      }
+    }
   }
-  for (; r + 2 <= rows; r += 2) {
-    Dots<2, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
-  }
-  if (r < rows) Dots<1, C>(depth, used, a + r * a_stride, a_stride, b, sums + r * kColumns);
 }
 
 #elif defined(CAFFE_WIDENS_BYTES)
@@ -546,7 +618,7 @@ void Products(long rows, long depth, long used, const u8* a, long a_stride, cons
 
 #endif
 
-#if !defined(CAFFE_WIDENS_BYTES)
+#if !defined(CAFFE_WIDENS_BYTES) && !defined(__AVX512VNNI__)
 
 void TileOf(const ByteTile& t) {
   alignas(64) i32 sums[kRows * kColumns];
@@ -918,6 +990,7 @@ void split_words_amx(const unsigned short*, long, long, void*);
 extern const ByteSteps byte_steps_amx;
 constinit const ByteSteps byte_steps_amx{"amx",
                                          true,
+                                         false,
                                          &MatrixTileOf,
                                          &WindowsOf,
                                          &WordTileOf,
@@ -929,13 +1002,16 @@ constinit const ByteSteps byte_steps_amx{"amx",
 #endif
 #if defined(__AVX512VNNI__)
 #define CAFFE_STEPS_NAME "vnni"
+#define CAFFE_READS_WINDOWS true
 #else
 #define CAFFE_STEPS_NAME CAFFE_STRING(CAFFE_HOST_LEVEL)
+#define CAFFE_READS_WINDOWS false
 #endif
 extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
 constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
     CAFFE_STEPS_NAME,
     false,
+    CAFFE_READS_WINDOWS,
     &TileOf,
     &WindowsOf,
     CAFFE_WORD_TILE,

@@ -38,6 +38,10 @@ struct ByteTile {
   long a_stride;
   const signed char* b;  // [channels / kByteChannels][depth / 4][kByteChannels][4]
   ByteOutput output;
+  // Windows of an image, if ByteSteps::reads_windows. There are `lines` times `rows` rows, which follow
+  // each other in y. A row is `runs` equal parts of `used` bytes.
+  long lines = 1, line_stride = 0;
+  long runs = 1, run_stride = 0;
 };
 
 // Positions of a depthwise convolution. Position i and tap t read `channels` codes from
@@ -49,7 +53,7 @@ struct ByteWindows {
   ByteOutput output;
 };
 
-// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are three forms of
+// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are four forms of
 // operands:
 // * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
 // * kWordPairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum of 2^8
@@ -96,7 +100,8 @@ struct WordWindows {
 
 struct ByteSteps {
   const char* name;
-  bool matrix;  // `tile` uses matrix units
+  bool matrix;         // `tile` uses matrix units
+  bool reads_windows;  // `tile` knows lines and runs
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
   void (*words)(const WordTile&);  // null if there is no fast one
