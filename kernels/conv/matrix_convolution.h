@@ -14,8 +14,8 @@
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
 // channels]. The third index of a work group is the group of the convolution. Rows of weights have
 // packed_depth bytes, those behind `depth` are 0. Defines: those of dialect/matrix_floats.h and
-// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); POINTWISE (1: rows of x
-// are rows of y's), BIAS and RESIDUAL (1: there is one), ROW_GROUPS (0, or the number of experts: rows
+// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); PATCH (1: each position is
+// copied once, see dialect/window_patch.h); POINTWISE (1: rows of x are rows of y's), BIAS and RESIDUAL (1: there is one), ROW_GROUPS (0, or the number of experts: rows
 // are ordered by expert, and each has weights, a bias and slopes for `channels` channels), SPLIT (1:
 // `parts` work groups, the second index, divide the depth of a tile, see dialect/tile_parts.h).
 #define LEAD (STAGES - 1)
@@ -48,14 +48,20 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 row0 = row_tile * TILE_M, end_row = rows;
   const i32 channel0 = group * group_out;
 #endif
+#if PATCH
+  const i32 all_steps = group_bytes / BLOCK_BYTES * PATCH_STEPS;
+#else
   const i32 all_steps = (depth + TILE_K - 1) / TILE_K;
+#endif
 #if SPLIT
   const i32 part = (i32)GROUP_ID(1), first_step = all_steps * part / parts;
   const i32 steps = all_steps * (part + 1) / parts - first_step;
 #else
   const i32 first_step = 0, steps = all_steps;
 #endif
-#if !IMAGES
+#if PATCH
+#include "dialect/patch_rows.h"
+#elif !IMAGES
 #include "dialect/tile_rows.h"
 #endif
   float sum[PARTS_M][PARTS_N][4];
@@ -69,11 +75,22 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
     BARRIER;
     if (s < steps) {
 #include "dialect/tile_steps.h"
+#if PATCH
+      // The products of the block before the last one, whose memory this is, are computed.
+      const i32 next = s / PATCH_STEPS + 1;
+      if (s % PATCH_STEPS == LEAD % PATCH_STEPS && next * PATCH_STEPS < steps) COPY_PATCH(next)
+#endif
     }
     COPY_END;
     if (s >= LEAD) {
+#if PATCH
+      const i32 number = (s - LEAD) / PATCH_STEPS;
+      LOCAL_PTR const u8* tile_a = patch + number % PATCH_BUFFERS * PATCH_BYTES;
+      LOCAL_PTR const u8* tile_b = memory + (s - LEAD) % STAGES * STAGE_BYTES;
+#else
       LOCAL_PTR const u8* tile_a = memory + (s - LEAD) % STAGES * STAGE_BYTES;
       LOCAL_PTR const u8* tile_b = tile_a + TILE_A_BYTES;
+#endif
 #include "dialect/float_steps.h"
     }
   }

@@ -21,8 +21,8 @@
 #define VECTORS (TILE_K / VECTOR)
 #define LOADS_A (TILE_M * VECTORS / ITEMS)
 #define LOADS_B (TILE_N * CHUNKS / ITEMS)
-// With IMAGES the tile of A is what dialect/image_tiles.h describes.
-#if IMAGES
+// With IMAGES or PATCH the tile of A is what dialect/image_tiles.h or dialect/window_patch.h describes.
+#if IMAGES || PATCH
 #define TILE_A_BYTES 0
 #else
 #define TILE_A_BYTES (TILE_M * TILE_K)
@@ -37,6 +37,8 @@
   ((column) / BLOCK * BLOCK + (column) % 8 / 2 * RUN + (column) % BLOCK / 8 * 2 + (column) % 2)
 #if IMAGES
 #include "dialect/image_tiles.h"
+#elif PATCH
+#include "dialect/window_patch.h"
 #else
 #define A_FLOAT tile_float
 #define LOAD_A(buffer, chunk)                                                    \

@@ -3,7 +3,7 @@
       // `padding` replaces elements outside of images; weights are those of the channels from
       // channel0 on.
       const i32 stage = s % STAGES * STAGE_BYTES;
-#if !IMAGES
+#if !IMAGES && !PATCH
       const i32 k = (first_step + s) * TILE_K + vector;
 #if POINTWISE
       const i32 used = k < depth;
@@ -49,7 +49,12 @@
 #endif
       REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
         const i32 e = t + l * ITEMS, r = e / CHUNKS, chunk = e % CHUNKS;
+#if PATCH
+        const i32 place = weight_places[s % PATCH_STEPS * CHUNKS + chunk];
+        const i32 at = place < 0 ? packed_depth : place + s / PATCH_STEPS * BLOCK_BYTES;
+#else
         const i32 at = (first_step + s) * TILE_K + chunk * 16;
+#endif
         const i32 channel = col0 + CHANNEL_OF(r);
         LOCAL_PTR u8* to = memory + stage + TILE_A_BYTES + TILE_AT(r, chunk);
         if (channel < group_out && at < packed_depth) {

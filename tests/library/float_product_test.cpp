@@ -292,6 +292,51 @@ TEST_P(FloatProductTest, EveryTileOfImages) {
   }
 }
 
+// Windows with a patch of images: tiles with parts of several images, strides, dilation, groups, depths
+// that end within a step; one block of channels, or several.
+TEST_P(FloatProductTest, EveryTileOfPatches) {
+  if (type() == kFloat) GTEST_SKIP() << "half kinds alone have patches";
+  const PlainKernels plain;
+  constexpr int64_t word = 8;  // elements of a chunk
+  std::vector<ConvDescriptor> cases{
+      Window(3, 3 * word, {7, 6}, 20, {3, 3}, {}, {1, 1}),
+      Window(2, 20 * word, {9, 8}, 40, {3, 2}, {1, 2}, {2, 0}, {2, 1}, 2),
+      Window(1, 6 * word, {5, 60}, 72, {5, 5}, {}, {2, 2})};
+  if (has_units()) {
+    cases.push_back(Window(40, 12 * word, {13, 13}, 130, {3, 3}, {}, {1, 1}, {}, 2));
+    cases.push_back(Window(5, 6 * word, {27, 27}, 256, {5, 5}, {}, {2, 2}, {}, 2));
+    cases.push_back(Window(3, 16 * word, {30, 31}, 33, {3, 3}, {2, 2}, {1, 1}));
+  }
+  bool one = false, several = false;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const ConvDescriptor& d = cases[i];
+    const MatrixProduct::Problem problem = ProblemOf(d);
+    const auto x = Numbers(type(), d.batch * d.in_channels * d.geometry.input_count(), 1);
+    const auto w = Numbers(type(), d.weight_count(), 2);
+    const auto bias = Numbers(kFloat, d.out_channels, 3);
+    const std::vector<double> none(d.batch * d.geometry.output_count() * d.out_channels);
+    const std::vector<double> expected = Exact(d, x, w, bias, none, {0});
+    const Array from(device(), type(),
+                     test::InLayout(x, Layout::kNHWC, d.in_channels, d.geometry.input_count()));
+    const Array weights(device(), type(), w), biases(device(), kFloat, bias);
+    const std::vector<int> tilings = FloatProduct::PatchTilings(problem);
+    ASSERT_FALSE(tilings.empty()) << d.name();
+    for (size_t k = 0; k < tilings.size(); ++k) {
+      // PoCL takes seconds for each.
+      if (!has_units() && (k + i) % (type() == kHalf ? 2 : 3) != 0) continue;
+      const Array y(device(), type(), std::vector<double>(none.size(), -7));
+      FloatProduct product(device(), problem, tilings[k]);
+      (product.patch()->blocks == 1 ? one : several) = true;
+      const test::Bytes packed(device(), product.packed_bytes());
+      product.Pack(weights, packed);
+      product.Run({from, packed, biases, y});
+      test::ExpectNear(y.Read(), expected, Tolerance(type()),
+                       Concat(device()->info().id, " ", d.name(), ", tile ", tilings[k]));
+    }
+  }
+  EXPECT_TRUE(one && several);
+}
+
 // Rows that are read as they are, and ones that are packed; sums of the result and C.
 TEST_P(FloatProductTest, ProductsOfManyShapes) {
   CheckProduct(37, 33, 102, type());

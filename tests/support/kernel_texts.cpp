@@ -286,6 +286,18 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
         if (tile % 4 == 1) p.epilogue.bias = Epilogue::Bias::kPerColumn;
         FloatProduct(&device, p, tile, 1 + tile / 3);
       }
+      // Windows with a patch: one and several blocks of channels.
+      p.epilogue = Epilogue();
+      p.batch = 3;
+      for (const int64_t channels : {24, 64}) {
+        p.channels = p.plain_channels = channels;
+        for (int axis = 0; axis < 2; ++axis) {
+          p.window.input[axis] = p.window.output[axis] = 13;
+          p.window.kernel[axis] = 3;
+          p.window.pad[axis] = 1;
+        }
+        for (const int tile : FloatProduct::PatchTilings(p)) FloatProduct(&device, p, tile);
+      }
     }
   }
   if (path == "blas/vector_matrix") {

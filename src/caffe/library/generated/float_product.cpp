@@ -44,6 +44,10 @@ const std::vector<Tile> kFloatImageTiles{{128, 96, 64, 2, 2, 2, 2, 1100, 1800},
                                          {128, 64, 64, 2, 2, 2, 2, 750, 1200},
                                          {128, 48, 128, 2, 4, 1, 2, 1300, 900},
                                          {32, 32, 64, 3, 2, 1, 6, 250, 400}};
+// With a patch of images (window_patch.hpp), of half kinds; those of float were slower than plain tiles.
+const std::vector<Tile> kPatchTiles{{256, 32, 128, 3, 4, 1, 3, 510, 2500},
+                                    {256, 32, 64, 4, 4, 1, 3, 282, 2500},
+                                    {128, 32, 64, 4, 4, 1, 4, 190, 1300}};
 constexpr int64_t kLocalBytes = 48 << 10;  // that each work group can have
 constexpr int64_t kPackedUnit = 64;        // bytes to which rows of packed weights are rounded up
 constexpr int64_t kChunk = 16;             // bytes of weights that are read at once
@@ -106,13 +110,35 @@ const Tile* FastestOfImages(const MatrixProduct::Problem& p, int64_t units) {
   return best;
 }
 
-MatrixProduct::Division Fastest(const MatrixProduct::Problem& p, Device* device) {
-  if (p.image_channels > 0) return {FastestOfImages(p, device->info().compute_units), 1};
-  return MatrixProduct::Fastest(TilesFor(p), p, device, 1,
-                                MatrixUnits(device) > 0 ? kMostParts : 1);
+std::optional<WindowPatch> PatchOf(const Tile& tile, const MatrixProduct::Problem& p) {
+  if (p.type == kFloat) return std::nullopt;
+  return WindowPatch::Of(tile, p, kLocalBytes);
 }
 
 }  // namespace
+
+FloatProduct::Way FloatProduct::Fastest(const Problem& p, Device* device) {
+  const int64_t units = device->info().compute_units;
+  if (p.image_channels > 0) return {FastestOfImages(p, units), 1, {}};
+  const MatrixProduct::Division plain =
+      MatrixProduct::Fastest(TilesFor(p), p, device, 1, MatrixUnits(device) > 0 ? kMostParts : 1);
+  Way best{plain.tile, plain.parts, {}};
+  double least = plain.cycles;
+  constexpr double kCyclesOfCopy = 1.56;
+  for (const Tile& tile : kPatchTiles) {
+    const auto patch = PatchOf(tile, p);
+    if (!patch) continue;
+    // Groups that run alone take as long as `resident` ones.
+    const int64_t turns = Ceil(MatrixProduct::Groups(tile, p), units * tile.resident);
+    const double cycles = static_cast<double>(turns * tile.resident) *
+                          (static_cast<double>(patch->blocks * patch->steps) * tile.step +
+                           kCyclesOfCopy * static_cast<double>(patch->copies()) + tile.result);
+    if (cycles >= least) continue;
+    best = {&tile, 1, patch};
+    least = cycles;
+  }
+  return best;
+}
 
 bool FloatProduct::KnowsTypes(DataType in, DataType out) {
   if (in == kFloat) return out == kFloat;
@@ -149,15 +175,34 @@ int FloatProduct::Tilings(const Problem& problem) {
   return static_cast<int>(TilesFor(problem).size());
 }
 
+std::vector<int> FloatProduct::PatchTilings(const Problem& problem) {
+  std::vector<int> numbers;
+  for (size_t i = 0; i < kPatchTiles.size(); ++i) {
+    const int number = Tilings(problem) + static_cast<int>(i);
+    if (PatchOf(kPatchTiles[i], problem)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 FloatProduct::FloatProduct(Device* device, const Problem& problem)
     : FloatProduct(device, problem, Fastest(problem, device)) {}
 
 FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile, int64_t parts)
-    : FloatProduct(device, problem, MatrixProduct::Division{&TilesFor(problem).at(tile), parts}) {}
+    : FloatProduct(device, problem, WayOf(problem, tile, parts)) {}
 
-FloatProduct::FloatProduct(Device* device, const Problem& problem,
-                           const MatrixProduct::Division& division)
-    : problem_(problem), stages_(problem.epilogue), tile_(division.tile), parts_(division.parts) {
+FloatProduct::Way FloatProduct::WayOf(const Problem& p, int tile, int64_t parts) {
+  const int plain = Tilings(p);
+  if (tile < plain) return {&TilesFor(p).at(tile), parts, {}};
+  const Tile& one = kPatchTiles.at(tile - plain);
+  return {&one, 1, PatchOf(one, p)};
+}
+
+FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& way)
+    : problem_(problem),
+      stages_(problem.epilogue),
+      tile_(way.tile),
+      parts_(way.parts),
+      patch_(way.patch) {
   const Problem& p = problem_;
   if (p.image_channels > 0) {
     const Area area = AreaOf(*tile_, p);
@@ -178,8 +223,10 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem,
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
       .Define("SPLIT", parts_ > 1)
       .Define("ROW_GROUPS", p.row_groups)
-      .Define("IMAGES", p.image_channels > 0);
+      .Define("IMAGES", p.image_channels > 0)
+      .Define("PATCH", patch_.has_value());
   if (p.image_channels > 0) DefineImages(&builder);
+  if (patch_) patch_->Define(&builder);
   stages_.Define(&builder, "added[c]");
   product_ = builder.Body("conv/matrix_convolution").Build()->CreateKernel("matrix_convolution");
   if (parts_ > 1) {

@@ -7,6 +7,7 @@
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
+#include "caffe/library/generated/window_patch.hpp"
 
 namespace caffe {
 
@@ -35,11 +36,15 @@ class FloatProduct {
   static std::optional<Problem> OfImages(Problem problem);
   // How many ways of dividing the result there are.
   static int Tilings(const Problem& problem);
+  // More ways, whose tiles have patches of images.
+  static std::vector<int> PatchTilings(const Problem& problem);
   // The fastest way by an estimate.
   FloatProduct(Device* device, const Problem& problem);
-  // `tile`: one of Tilings; `parts`: the work groups that divide the depth of a result, 1 to
+  // `tile`: below Tilings, or one of PatchTilings, which have one part; `parts`: the work groups that divide the depth of a result, 1 to
   // MatrixProduct::Steps.
   FloatProduct(Device* device, const Problem& problem, int tile, int64_t parts = 1);
+  // If the tile has one.
+  const std::optional<WindowPatch>& patch() const { return patch_; }
   int64_t packed_bytes() const;  // of one group of rows
   int64_t workspace_bytes() const;
   // Packs weights [out_channels, plain_channels, plain_kernel…].
@@ -47,7 +52,14 @@ class FloatProduct {
   void Run(const Operands& operands);
 
  private:
-  FloatProduct(Device* device, const Problem& problem, const MatrixProduct::Division& division);
+  struct Way {
+    const Tile* tile;
+    int64_t parts;
+    std::optional<WindowPatch> patch;
+  };
+  static Way Fastest(const Problem& problem, Device* device);
+  static Way WayOf(const Problem& problem, int tile, int64_t parts);
+  FloatProduct(Device* device, const Problem& problem, const Way& way);
   void DefineImages(ProgramBuilder* builder) const;
   // The tiles of rows of y, and the work groups of the first index.
   int64_t RowTiles() const;
@@ -57,6 +69,7 @@ class FloatProduct {
   const EpilogueStages stages_;
   const Tile* tile_;
   const int64_t parts_;
+  const std::optional<WindowPatch> patch_;
   int64_t area_[2] = {1, 1};  // of the results of a tile, for images in C order
   int64_t packed_depth_;      // in bytes
   std::unique_ptr<Kernel> product_, pack_;

@@ -106,11 +106,9 @@ MatrixProduct::Division MatrixProduct::Fastest(const std::vector<Tile>& tiles,
                                                const Problem& problem, Device* device,
                                                int most_units, int64_t most_parts) {
   Division best{nullptr, 1};
-  double least = 0;
   for (const Tile& tile : tiles) {
     if (tile.units > most_units || tile.k / Vector(problem) > tile.items()) continue;
-    const int64_t groups = UsedRowTiles(problem, tile.m) *
-                           Ceil(problem.out_channels / problem.group, tile.n) * problem.group;
+    const int64_t groups = Groups(tile, problem);
     const int64_t steps = Steps(tile, problem), units = device->info().compute_units;
     for (int64_t parts = 1; parts <= std::min(most_parts, steps); ++parts) {
       // More groups than run at once gain nothing.
@@ -118,13 +116,14 @@ MatrixProduct::Division MatrixProduct::Fastest(const std::vector<Tile>& tiles,
       const double cycles = Cycles(tile, groups * parts, Ceil(steps, parts), Pointwise(problem),
                                    static_cast<int>(units)) +
                             (parts > 1 ? JoiningCycles(tile, parts) : 0);
-      if (!best.tile || cycles < least) {
-        best = {&tile, parts};
-        least = cycles;
-      }
+      if (!best.tile || cycles < best.cycles) best = {&tile, parts, cycles};
     }
   }
   return best;
+}
+
+int64_t MatrixProduct::Groups(const Tile& tile, const Problem& p) {
+  return UsedRowTiles(p, tile.m) * Ceil(p.out_channels / p.group, tile.n) * p.group;
 }
 
 uint32_t PaddingWord(DataType type, int32_t zero) {

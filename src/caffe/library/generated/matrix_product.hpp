@@ -58,15 +58,18 @@ class MatrixProduct {
     // The defines of kernels/dialect/matrix_tiles.h.
     void Define(ProgramBuilder* builder) const;
   };
-  // `parts`: the work groups that divide the depth of a result.
+  // `parts`: the work groups that divide the depth of a result; `cycles`: an estimate.
   struct Division {
     const Tile* tile;
     int64_t parts;
+    double cycles = 0;
   };
   // The fastest one by an estimate, whose tile has at most `most_units`, and an item for each vector of
   // a step.
   static Division Fastest(const std::vector<Tile>& tiles, const Problem& problem, Device* device,
                           int most_units, int64_t most_parts = 1);
+  // The work groups of a result in tiles that have rows.
+  static int64_t Groups(const Tile& tile, const Problem& problem);
   // The steps of a result.
   static int64_t Steps(const Tile& tile, const Problem& problem);
   // The rows of y, the bytes of x that a result reads, and whether these are rows of x.
