@@ -214,6 +214,54 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     }
   }
 
+  // Windows of 3x3 in an image of rows with a gap.
+  void CheckLines(int64_t lines, int64_t width, int64_t channels, int64_t stride_h, int64_t stride,
+                  Kind kind, int worst = 0) {
+    const ByteSteps& steps = *GetParam();
+    Numbers numbers(static_cast<uint64_t>(lines * 1000 + width + channels));
+    const int64_t pitch = ((width - 1) * stride + 3) * channels + 5;
+    std::vector<uint8_t> x(((lines - 1) * stride_h + 3) * pitch), w(channels * 12, 128);
+    for (uint8_t& code : x) code = static_cast<uint8_t>(worst ? 255 : numbers.Next(0, 255));
+    const auto tap = [](int64_t row, int64_t column) { return column * 4 + row; };
+    for (int64_t i = 0; i < channels * 9; ++i) {
+      w[i / 9 * 12 + tap(i % 9 / 3, i % 3)] =
+          static_cast<uint8_t>(worst > 0   ? 255
+                               : worst < 0 ? 1
+                                           : numbers.Next(1, 255));
+    }
+    const PackedWindows packed(channels, 12);
+    std::vector<char> b(packed.bytes());
+    packed.Pack(w.data(), b.data());
+    for (const int64_t y_pitch : {channels, channels + 5}) {
+      std::vector<uint8_t> y(lines * width * y_pitch, 7);
+      const Channels all = RandomChannels(channels, 9, kind, 9);
+      const ByteLines tile{lines,
+                           width,
+                           stride_h * pitch,
+                           stride,
+                           x.data(),
+                           pitch,
+                           reinterpret_cast<const signed char*>(b.data()),
+                           all.Output(y.data(), y_pitch)};
+      const bool fast = !std::any_of(all.shift.begin(), all.shift.end(), [](int shift) {
+        return shift < 32;
+      }) && kind != Kind::kSlope;
+      ASSERT_EQ(steps.lines(tile), fast);
+      for (int64_t i = 0; i < lines * width; ++i) {
+        for (int64_t c = 0; c < y_pitch; ++c) {
+          int64_t sum = 0;
+          for (int64_t t = 0; t < 9 && c < channels; ++t) {
+            const int64_t row = i / width * stride_h + t / 3, column = i % width * stride + t % 3;
+            sum += x[row * pitch + column * channels + c] * (w[c * 12 + tap(t / 3, t % 3)] - 128);
+          }
+          ASSERT_EQ(y[i * y_pitch + c], fast && c < channels ? all.Code(sum, c) : 7)
+              << channels << " channels, " << lines << "x" << width << " windows at " << i << ", "
+              << c;
+        }
+      }
+    }
+  }
+
   // `worst`: the bias has the largest magnitude, with this sign.
   void CheckWords(int64_t rows, int64_t channels, int64_t k, Kind kind, int worst,
                   const std::vector<uint16_t>& x, const std::vector<uint16_t>& w) {
@@ -306,6 +354,22 @@ TEST_P(ByteStepsTest, WindowsOfSingleChannels) {
     for (const int64_t taps : {1, 4, 9, 25, 81}) CheckWindows(37, channels, taps, Kind::kPlain);
   }
   for (const int worst : {1, -1}) CheckWindows(9, 48, 49, Kind::kPlain, worst);
+}
+
+TEST_P(ByteStepsTest, LinesOfWindowsOfSingleChannels) {
+  if (!GetParam()->lines) GTEST_SKIP() << GetParam()->name << " has windows only";
+  for (const int64_t channels : {1, 16, 32, 63, 64, 65, 96, 130}) {
+    for (const int64_t width : {1, 2, 3, 6, 7}) {
+      CheckLines(width, width, channels, 1, 1, Kind::kPlain);
+      CheckLines(3, width, channels, 2, 2, Kind::kRelu);
+    }
+  }
+  CheckLines(4, 5, 32, 2, 1, Kind::kRelu);
+  CheckLines(4, 5, 70, 3, 1, Kind::kRelu);
+  CheckLines(4, 5, 70, 1, 2, Kind::kRelu);
+  CheckLines(2, 2, 70, 1, 1, Kind::kSlope);
+  CheckLines(2, 2, 70, 1, 1, Kind::kLargeFactors);
+  for (const int worst : {1, -1}) CheckLines(3, 5, 48, 1, 1, Kind::kPlain, worst);
 }
 
 // Codes and weights of 16 bits. Depths around the slices of sums of 32 bits.
@@ -542,6 +606,17 @@ TEST_P(ByteConvolutionTest, PointwiseWithAndWithoutCopies) {
 TEST_P(ByteConvolutionTest, WeightsThatAreLargerThanTheImages) {
   Check(Conv(2, 40, {5, 5}, 300, {3, 3}, {}, {1, 1}));
   Check(Conv(1, 64, {4, 4}, 130, {3, 3}, {}, {1, 1}, {}, 2));
+}
+
+TEST_P(ByteConvolutionTest, WindowsOf3x3OfSingleChannels) {
+  for (const int64_t channels : {32, 64, 70}) {
+    Check(Conv(2, channels, {13, 12}, channels, {3, 3}, {1, 1}, {1, 1}, {}, channels));
+    Check(Conv(1, channels, {13, 12}, channels, {3, 3}, {2, 2}, {1, 1}, {}, channels));
+    Check(Conv(3, channels, {6, 5}, channels, {3, 3}, {1, 2}, {0, 2}, {}, channels), channels + 9);
+    Check(Conv(1, channels, {6, 7}, channels, {3, 3}, {2, 1}, {}, {}, channels));
+  }
+  Check(Conv(1, 40, {2, 2}, 40, {3, 3}, {1, 3}, {1, 1}, {}, 40));
+  Check(Conv(1, 40, {7, 7}, 40, {3, 3}, {1, 1}, {2, 2}, {2, 2}, 40));
 }
 
 // Lines of at least 8 outputs are read as windows of the image where instructions can.

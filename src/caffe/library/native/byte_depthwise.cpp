@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -17,11 +18,23 @@ namespace {
 template <class Code> class DepthwiseConvOp final : public ByteConvOp {
  public:
   DepthwiseConvOp(Device* device, const ConvDescriptor& d)
-      : ByteConvOp(device, d), weights_(d.out_channels, d.geometry.kernel_count()) {
+      : ByteConvOp(device, d),
+        by_line_(ReadsLines(window_)),
+        weights_(d.out_channels, by_line_ ? kLineTaps : d.geometry.kernel_count()) {
     // Several lines at once have the factors of their channels computed once.
     const int64_t all = d.batch * window_.output[0], threads = omp_get_max_threads();
     lines_ = std::clamp<int64_t>(kWindows / window_.output[1], 1,
                                  std::max<int64_t>(all / (2 * threads), 1));
+    if (by_line_) {
+      // Blocks of an image with their padding that stay in a cache of the second level.
+      const int64_t height = window_.output[0], row = PaddedRow();
+      const int64_t blocks = RoundUp(Ceil(height * window_.stride[0] * row, kPadded),
+                                     d.batch % threads == 0 ? 1 : threads);
+      block_ = Ceil(height, std::min(blocks, height));
+      for (int i = 0; i < threads && Pads(); ++i) {
+        padded_at_.push_back(layout_.Add(PaddedRows(block_) * row));
+      }
+    }
     zeros_at_ = layout_.Add(ZeroCount() * kBytes);
     for (int i = 0; i < threads; ++i) {
       taps_at_.push_back(layout_.Add(lines_ * window_.output[1] * weights_.tap_stride() *
@@ -32,7 +45,14 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
     return kBytes == 1 ? weights_.bytes() : weights_.word_bytes();
   }
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
-    weights_.Pack(reinterpret_cast<const Code*>(codes.address()), prepared.address());
+    const Code* const from = reinterpret_cast<const Code*>(codes.address());
+    if (!by_line_) return weights_.Pack(from, prepared.address());
+    const int64_t taps = descriptor_.geometry.kernel_count();
+    std::vector<Code> ordered(descriptor_.out_channels * kLineTaps, Code{128});
+    for (int64_t i = 0; i < descriptor_.out_channels * taps; ++i) {
+      ordered[i / taps * kLineTaps + LineTap(i % taps / 3, i % 3)] = from[i];
+    }
+    weights_.Pack(ordered.data(), prepared.address());
   }
 
  protected:
@@ -45,6 +65,9 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
     std::fill_n(zeros, ZeroCount(), static_cast<Code>(arguments.quant->zero_x));
     const ByteSteps& steps = HostByteSteps();
     const int64_t height = window_.output[0], width = window_.output[1];
+    if constexpr (kBytes == 1) {
+      if (by_line_ && RunLines(arguments)) return device_->CountLibraryCall();
+    }
 #pragma omp parallel for schedule(static) if (Parallel())
     for (int64_t task = 0; task < Ceil(d.batch * height, lines_); ++task) {
       const int64_t line = task * lines_, lines = std::min(lines_, d.batch * height - line);
@@ -85,6 +108,81 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
  private:
   static constexpr int64_t kBytes = sizeof(Code);
   static constexpr int64_t kWindows = 112;  // of a task, about
+  static constexpr int64_t kLineTaps = 12;  // of 3 columns and 4 rows
+  static constexpr int64_t kPadded = 128 << 10;
+
+  // Whether ByteSteps::lines computes these windows.
+  static bool ReadsLines(const ConvWindow2d& w) {
+    return kBytes == 1 && HostByteSteps().lines && w.kernel[0] == 3 && w.kernel[1] == 3 &&
+           w.dilation[0] == 1 && w.dilation[1] == 1 && w.stride[1] <= 2;
+  }
+  static int64_t LineTap(int64_t row, int64_t column) { return column * 4 + row; }
+
+  bool Pads() const { return window_.pad[0] > 0 || window_.pad[1] > 0; }
+  // Bytes of a row of pixels that windows read, and the rows that windows of `lines` lines read.
+  int64_t PaddedRow() const {
+    const int64_t width =
+        Pads() ? (window_.output[1] - 1) * window_.stride[1] + 3 : window_.input[1];
+    return width * descriptor_.in_channels;
+  }
+  int64_t PaddedRows(int64_t lines) const { return (lines - 1) * window_.stride[0] + 3; }
+
+  // Rows of an image from `first` on, with their padding.
+  void Pad(const uint8_t* image, int64_t first, int64_t rows, int32_t zero, uint8_t* to) const {
+    const int64_t channels = descriptor_.in_channels, row = PaddedRow();
+    const int64_t left = std::min(window_.pad[1] * channels, row);
+    const int64_t width = std::min(window_.input[1] * channels, row - left);
+    for (int64_t i = first; i < first + rows; ++i, to += row) {
+      if (i < 0 || i >= window_.input[0]) {
+        std::memset(to, zero, row);
+        continue;
+      }
+      std::memset(to, zero, left);
+      std::memcpy(to + left, image + i * window_.input[1] * channels, width);
+      std::memset(to + left + width, zero, row - left - width);
+    }
+  }
+
+  // Returns false if the factors need the windows one by one.
+  bool RunLines(const ConvArguments& arguments) const {
+    const ConvDescriptor& d = descriptor_;
+    const int64_t height = window_.output[0], width = window_.output[1];
+    const int64_t blocks = Ceil(height, block_), row = PaddedRow();
+    bool done = true;
+#pragma omp parallel for schedule(static) reduction(&& : done) if (Parallel())
+    for (int64_t task = 0; task < d.batch * blocks; ++task) {
+      const int64_t image = task / blocks, block = task % blocks;
+      const int64_t line = block * height / blocks, last = (block + 1) * height / blocks;
+      const int64_t first = line * window_.stride[0] - window_.pad[0];
+      const uint8_t* source = reinterpret_cast<const uint8_t*>(arguments.x.address()) +
+                              image * window_.input[0] * window_.input[1] * d.in_channels;
+      const uint8_t* x = source + first * row;
+      if (Pads()) {
+        uint8_t* padded = reinterpret_cast<uint8_t*>(arguments.workspace.address() +
+                                                     padded_at_[omp_get_thread_num()]);
+        Pad(source, first, PaddedRows(last - line), arguments.quant->zero_x, padded);
+        x = padded;
+      }
+      ByteLines lines{};
+      lines.lines = last - line;
+      lines.width = width;
+      lines.line_stride = window_.stride[0] * row;
+      lines.stride = window_.stride[1];
+      lines.x = x;
+      lines.pitch = row;
+      lines.w = reinterpret_cast<const signed char*>(arguments.prepared.address());
+      lines.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels);
+      const int64_t position = (image * height + line) * width;
+      lines.output.y = reinterpret_cast<uint8_t*>(arguments.y.address()) + position * d.y_row();
+      lines.output.y_stride = d.y_row();
+      if (!HostByteSteps().lines(lines)) {
+        done = false;
+        continue;
+      }
+      AddResidual(arguments, position, lines.lines * width, 0, d.out_channels);
+    }
+    return done;
+  }
 
   int64_t ZeroCount() const { return Ceil(descriptor_.in_channels, kByteLanes) * kByteLanes; }
 
@@ -102,16 +200,17 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
         for (int64_t kw = 0; kw < window_.kernel[1]; ++kw, ++t) {
           const int64_t column = w * window_.stride[1] - window_.pad[1] + kw * window_.dilation[1];
           const bool within = inside && column >= 0 && column < window_.input[1];
-          taps[t] = within ? source + column * channels : zeros;
+          taps[by_line_ ? LineTap(kh, kw) : t] = within ? source + column * channels : zeros;
         }
       }
-      for (; t < stride; ++t) taps[t] = zeros;
+      for (t = by_line_ ? 3 : t; t < stride; t += by_line_ ? 4 : 1) taps[t] = zeros;
     }
   }
 
+  const bool by_line_;
   PackedWindows weights_;
-  int64_t zeros_at_, lines_ = 1;
-  std::vector<int64_t> taps_at_;
+  int64_t zeros_at_, lines_ = 1, block_ = 0;
+  std::vector<int64_t> taps_at_, padded_at_;  // of each thread
 };
 
 }  // namespace

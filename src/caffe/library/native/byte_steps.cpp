@@ -811,65 +811,221 @@ struct Taps {
   __m512i part[4];
 };
 
-Taps Interleaved(const u8* const* taps, long channel, __mmask64 mask) {
-  __m512i x[4];
-#pragma GCC unroll 4
-  for (int t = 0; t < 4; ++t) x[t] = _mm512_maskz_loadu_epi8(mask, taps[t] + channel);
+Taps Interleaved(const __m512i* x) {
   const __m512i low = _mm512_unpacklo_epi8(x[0], x[1]), high = _mm512_unpackhi_epi8(x[0], x[1]);
   const __m512i low2 = _mm512_unpacklo_epi8(x[2], x[3]), high2 = _mm512_unpackhi_epi8(x[2], x[3]);
   return {{_mm512_unpacklo_epi16(low, low2), _mm512_unpackhi_epi16(low, low2),
            _mm512_unpacklo_epi16(high, high2), _mm512_unpackhi_epi16(high, high2)}};
 }
 
-// The order of channels in the parts of Taps.
-void Scatter(const int* from, long count, int otherwise, i32* to) {
-  for (int q = 0; q < 4; ++q) {
-    for (int i = 0; i < 16; ++i) {
-      const int channel = i / 4 * 16 + 4 * q + i % 4;
-      to[16 * q + i] = channel < count ? from[channel] : otherwise;
-    }
-  }
-}
+// The requantization of 64 channels in the order of Taps.
+struct LaneFactors {
+  Factors f[4];
+  __m512i bias[4], zero, low, high;
+};
 
-bool WindowsFast(const ByteWindows& w, long channel, long count) {
-  const ByteOutput& o = w.output;
-  if (o.negative_multiplier) return false;
+bool FastLanes(const ByteOutput& o, long channel, long count) {
   for (long i = 0; i < count; ++i) {
     if (o.shift[channel + i] < 32) return false;
   }
+  return !o.negative_multiplier;
+}
+
+// `count` channels from `channel` on, repeated in the other lanes if there are 32.
+LaneFactors MakeLanes(const ByteOutput& o, long channel, long count) {
   alignas(64) i32 bias[kByteLanes], multiplier[kByteLanes], shift[kByteLanes];
-  int narrow[kByteLanes];
-  for (long i = 0; i < count; ++i) narrow[i] = static_cast<int>(o.bias[channel + i]);
-  Scatter(narrow, count, 0, bias);
-  Scatter(o.multiplier + channel, count, 0, multiplier);
-  Scatter(o.shift + channel, count, 32, shift);
-  Factors f[4];
   for (int q = 0; q < 4; ++q) {
-    f[q] = MakeFactors(_mm512_load_si512(multiplier + 16 * q), _mm512_load_si512(shift + 16 * q));
+    for (int i = 0; i < 16; ++i) {
+      const int lane = i / 4 * 16 + 4 * q + i % 4, at = 16 * q + i;
+      const long c = count == 32 ? lane % 32 : lane;
+      bias[at] = c < count ? static_cast<i32>(o.bias[channel + c]) : 0;
+      multiplier[at] = c < count ? o.multiplier[channel + c] : 0;
+      shift[at] = c < count ? o.shift[channel + c] : 32;
+    }
   }
+  LaneFactors l;
+  for (int q = 0; q < 4; ++q) {
+    l.f[q] = MakeFactors(_mm512_load_si512(multiplier + 16 * q), _mm512_load_si512(shift + 16 * q));
+    l.bias[q] = _mm512_load_si512(bias + 16 * q);
+  }
+  l.zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
+  l.low = _mm512_set1_epi16(static_cast<short>(o.lowest));
+  l.high = _mm512_set1_epi16(static_cast<short>(o.highest));
+  return l;
+}
+
+template <bool kPositive> __m512i LaneCodes(const __m512i* sum, const LaneFactors& l) {
+  __m512i v[4];
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    v[q] = kPositive ? Magnitude(_mm512_max_epi32(sum[q], _mm512_setzero_si512()), l.f[q])
+                     : Requantized(sum[q], l.f[q]);
+  }
+#pragma GCC unroll 2
+  for (int h = 0; h < 4; h += 2) {
+    // Saturation keeps values beyond the codes.
+    v[h] = _mm512_adds_epi16(_mm512_packs_epi32(v[h], v[h + 1]), l.zero);
+    v[h] = _mm512_min_epi16(_mm512_max_epi16(v[h], l.low), l.high);
+  }
+  return _mm512_packus_epi16(v[0], v[2]);
+}
+
+// Of LaneFactors.
+template <bool kPositive>
+void WindowsFast(const ByteWindows& w, const LaneFactors& l, long channel, long count) {
+  const ByteOutput& o = w.output;
   const __mmask64 mask = count == 64 ? ~0ull : (1ull << count) - 1;
-  const __m512i zero = _mm512_set1_epi32(o.zero_y);
-  const __m512i low = _mm512_set1_epi32(o.lowest), high = _mm512_set1_epi32(o.highest);
   const signed char* weights = w.w + channel * w.tap_stride;
   for (long i = 0; i < w.positions; ++i) {
     __m512i sum[4];
 #pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) sum[q] = _mm512_load_si512(bias + 16 * q);
+    for (int q = 0; q < 4; ++q) sum[q] = l.bias[q];
     for (long t = 0; t < w.tap_stride; t += kByteTaps) {
-      const Taps x = Interleaved(w.taps + i * w.tap_stride + t, channel, mask);
+      const u8* const* taps = w.taps + i * w.tap_stride + t;
+      __m512i r[4];
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; ++p) r[p] = _mm512_maskz_loadu_epi8(mask, taps[p] + channel);
+      const Taps x = Interleaved(r);
 #pragma GCC unroll 4
       for (int q = 0; q < 4; ++q) {
         const __m512i four = _mm512_loadu_si512(weights + t * kByteLanes + 64 * q);
         sum[q] = _mm512_dpbusd_epi32(sum[q], x.part[q], four);
       }
     }
+    _mm512_mask_storeu_epi8(o.y + i * o.y_stride + channel, mask, LaneCodes<kPositive>(sum, l));
+  }
+}
+
+bool WindowsFast(const ByteWindows& w, long channel, long count) {
+  if (!FastLanes(w.output, channel, count)) return false;
+  const LaneFactors l = MakeLanes(w.output, channel, count);
+  w.output.lowest >= w.output.zero_y ? WindowsFast<true>(w, l, channel, count)
+                                     : WindowsFast<false>(w, l, channel, count);
+  return true;
+}
+
+// A block of channels of ByteLines.
+struct LineBlock {
+  LaneFactors lanes;
+  __m512i weights[2][3]
+                 [4];  // of three columns, for the first line, and for the second, a row below
+  long column, pitch;  // bytes from one column of x to the next, and from one row to the next
+  long window, line;   // bytes of y from one window to the next, and from one line to the next
+  long half;           // bytes of y between both windows in the lanes; 0: there is one
+};
+
+// kLines x kWindows windows, which are kStride columns apart.
+template <int kLines, int kWindows, int kStride, bool kPositive>
+void LineWindows(const LineBlock& b, __mmask64 mask, const u8* x, u8* y) {
+  __m512i sum[kLines][kWindows][4];
+#pragma GCC unroll 2
+  for (int l = 0; l < kLines; ++l) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kWindows; ++i) {
 #pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) {
-      sum[q] = Bounded(_mm512_add_epi32(Requantized(sum[q], f[q]), zero), low, high);
+      for (int q = 0; q < 4; ++q) sum[l][i][q] = b.lanes.bias[q];
     }
-    const __m512i codes =
-        _mm512_packus_epi16(_mm512_packs_epi32(sum[0], sum[1]), _mm512_packs_epi32(sum[2], sum[3]));
-    _mm512_mask_storeu_epi8(o.y + i * o.y_stride + channel, mask, codes);
+  }
+#pragma GCC unroll 5
+  for (int column = 0; column < (kWindows - 1) * kStride + 3; ++column) {
+    __m512i r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      r[i] = i < kLines + 2 ? _mm512_maskz_loadu_epi8(mask, x + column * b.column + i * b.pitch)
+                            : _mm512_setzero_si512();
+    }
+    const Taps taps = Interleaved(r);
+#pragma GCC unroll 2
+    for (int i = 0; i < kWindows; ++i) {
+      const int tap = column - i * kStride;
+      if (tap < 0 || tap > 2) continue;
+#pragma GCC unroll 2
+      for (int l = 0; l < kLines; ++l) {
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; ++q) {
+          sum[l][i][q] = _mm512_dpbusd_epi32(sum[l][i][q], taps.part[q], b.weights[l][tap][q]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int l = 0; l < kLines; ++l) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kWindows; ++i) {
+      const __m512i codes = LaneCodes<kPositive>(sum[l][i], b.lanes);
+      u8* to = y + l * b.line + i * b.window;
+      if (b.half == 0) {
+        _mm512_mask_storeu_epi8(to, mask, codes);
+        continue;
+      }
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_castsi512_si256(codes));
+      if (mask >> 32 == 0) continue;
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + b.half),
+                          _mm512_extracti64x4_epi64(codes, 1));
+    }
+  }
+}
+
+template <int kLines, int kStride, bool kPositive>
+void LineOf(const LineBlock& b, __mmask64 mask, long width, const u8* x, u8* y) {
+  // Two windows of 32 channels are one.
+  const long windows = b.half ? width / 2 : width;
+  long i = 0;
+  for (; i + 2 <= windows; i += 2) {
+    LineWindows<kLines, 2, kStride, kPositive>(b, mask, x + i * kStride * b.column,
+                                               y + i * b.window);
+  }
+  if (i < windows) {
+    LineWindows<kLines, 1, kStride, kPositive>(b, mask, x + i * kStride * b.column,
+                                               y + i * b.window);
+    ++i;
+  }
+  if (b.half && width % 2 == 1) {
+    LineWindows<kLines, 1, kStride, kPositive>(b, 0xffffffff, x + i * kStride * b.column,
+                                               y + i * b.window);
+  }
+}
+
+template <int kStride, bool kPositive>
+void LinesOfBlock(const ByteLines& t, const LineBlock& b, __mmask64 mask, const u8* x, u8* y) {
+  long line = 0;
+  for (; t.line_stride == t.pitch && line + 2 <= t.lines; line += 2) {
+    LineOf<2, kStride, kPositive>(b, mask, t.width, x + line * t.line_stride, y + line * b.line);
+  }
+  for (; line < t.lines; ++line) {
+    LineOf<1, kStride, kPositive>(b, mask, t.width, x + line * t.line_stride, y + line * b.line);
+  }
+}
+
+bool LinesOf(const ByteLines& t) {
+  const ByteOutput& o = t.output;
+  if (!FastLanes(o, 0, o.channels)) return false;
+  for (long channel = 0; channel < o.channels; channel += kByteLanes) {
+    const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
+    // Windows beside each other, because the pixels of 32 channels are.
+    const bool pairs = o.channels == 32 && t.stride == 1;
+    LineBlock b;
+    b.lanes = MakeLanes(o, channel, count);
+    b.column = o.channels;
+    b.pitch = t.pitch;
+    b.window = pairs ? 2 * o.y_stride : o.y_stride;
+    b.line = t.width * o.y_stride;
+    b.half = pairs ? o.y_stride : 0;
+    for (int i = 0; i < 12; ++i) {
+      __m512i w = _mm512_loadu_si512(t.w + channel * 12 + 64 * i);
+      if (pairs) w = _mm512_shuffle_i64x2(w, w, 0x44);
+      b.weights[0][i / 4][i % 4] = w;
+      b.weights[1][i / 4][i % 4] = _mm512_slli_epi32(w, 8);
+    }
+    const __mmask64 mask = pairs || count == 64 ? ~0ull : (1ull << count) - 1;
+    const u8* x = t.x + channel;
+    u8* y = o.y + channel;
+    const bool positive = o.lowest >= o.zero_y;
+    if (t.stride == 2 || pairs) {
+      positive ? LinesOfBlock<2, true>(t, b, mask, x, y) : LinesOfBlock<2, false>(t, b, mask, x, y);
+    } else {
+      positive ? LinesOfBlock<1, true>(t, b, mask, x, y) : LinesOfBlock<1, false>(t, b, mask, x, y);
+    }
   }
   return true;
 }
@@ -993,6 +1149,7 @@ constinit const ByteSteps byte_steps_amx{"amx",
                                          false,
                                          &MatrixTileOf,
                                          &WindowsOf,
+                                         &LinesOf,
                                          &WordTileOf,
                                          CodeForm::kWordBytes,
                                          &split_words_amx,
@@ -1003,9 +1160,11 @@ constinit const ByteSteps byte_steps_amx{"amx",
 #if defined(__AVX512VNNI__)
 #define CAFFE_STEPS_NAME "vnni"
 #define CAFFE_READS_WINDOWS true
+#define CAFFE_BYTE_LINES &LinesOf
 #else
 #define CAFFE_STEPS_NAME CAFFE_STRING(CAFFE_HOST_LEVEL)
 #define CAFFE_READS_WINDOWS false
+#define CAFFE_BYTE_LINES nullptr
 #endif
 extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
 constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
@@ -1014,6 +1173,7 @@ constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
     CAFFE_READS_WINDOWS,
     &TileOf,
     &WindowsOf,
+    CAFFE_BYTE_LINES,
     CAFFE_WORD_TILE,
     CAFFE_WORD_FORM,
     &CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL),

@@ -53,6 +53,17 @@ struct ByteWindows {
   ByteOutput output;
 };
 
+// Windows of 3x3 of a depthwise convolution, in an image with its padding. The weights are those of
+// ByteWindows for the taps [column][row] of 3 columns and 4 rows; the 4th row is 0.
+struct ByteLines {
+  long lines, width;  // of outputs; lines follow each other in y
+  long line_stride, stride;  // of windows: in bytes, and in pixels, 1 or 2
+  const unsigned char* x;
+  long pitch;  // bytes of a row of the image
+  const signed char* w;
+  ByteOutput output;
+};
+
 // Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are four forms of
 // operands:
 // * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
@@ -104,6 +115,8 @@ struct ByteSteps {
   bool reads_windows;  // `tile` knows lines and runs
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
+  // Returns false if the factors of the output need `windows`. Null if there is no fast one.
+  bool (*lines)(const ByteLines&);
   void (*words)(const WordTile&);  // null if there is no fast one
   CodeForm word_form;              // of the operands of `words`
   // A row of a WordTile from `count` codes; the rest of both planes is 0.
