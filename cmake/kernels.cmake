@@ -148,6 +148,7 @@ set_source_files_properties(${winograd_steps} ${row_steps} PROPERTIES COMPILE_OP
 # GCC 12 reports the undefined vectors of its own headers.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
   ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp
+  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps_vnni.cpp
   ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp PROPERTIES
   COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
 foreach(level IN LISTS CAFFE_HOST_LEVELS)
@@ -192,7 +193,7 @@ endforeach()
 # Products of bytes, with instructions that only some processors of level v4 have.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   add_library(caffe_host_bytes OBJECT ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
-    ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp)
+    ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps_vnni.cpp)
   target_compile_definitions(caffe_host_bytes PRIVATE CAFFE_HOST_LEVEL=v4_bytes)
   target_include_directories(caffe_host_bytes PRIVATE ${CMAKE_SOURCE_DIR}/kernels
     ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)

@@ -60,7 +60,8 @@ struct Channels {
   }
 };
 
-enum class Kind { kPlain, kRelu, kSlope, kLargeFactors };
+// kHalves: small sums, many of which lie between two codes.
+enum class Kind { kPlain, kRelu, kSlope, kLargeFactors, kHalves };
 
 Channels RandomChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) {
   Numbers numbers(seed);
@@ -81,6 +82,24 @@ Channels RandomChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) 
   }
   channels.zero_y = static_cast<int>(numbers.Next(0, 255));
   if (kind == Kind::kRelu) channels.lowest = channels.zero_y;
+  return channels;
+}
+
+// Of codes of 16 bits, whose sums and codes are 257 times as large.
+Channels RandomWordChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) {
+  Channels channels = RandomChannels(count, depth, kind, seed);
+  channels.highest = 65535;
+  for (int64_t c = 0; c < count; ++c) {
+    if (kind == Kind::kHalves) {
+      channels.bias[c] = c % 5 - 2;
+      channels.multiplier[c] = 1 << 30;
+      channels.shift[c] = static_cast<int>(31 + c % 4);
+      continue;
+    }
+    channels.bias[c] *= 65536;
+    if (kind != Kind::kLargeFactors || c % 3) channels.shift[c] += 8;
+    if (!channels.negative_shift.empty()) channels.negative_shift[c] += 8;
+  }
   return channels;
 }
 
@@ -277,17 +296,10 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     PackedBytes::Order order(k);
     for (int64_t i = 0; i < k; ++i) order[i] = i;
     packed.Pack(w.data(), order, b.data());
-    Channels all = RandomChannels(channels, k, kind, 5);
-    // Sums and codes are 257 times as large as those of 8 bits.
-    for (int64_t c = 0; c < channels; ++c) {
-      all.bias[c] *= 65536;
-      if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
-      if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
-    }
+    Channels all = RandomWordChannels(channels, k, kind, 5);
     if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 46));
     all.zero_y = 12345;
     all.lowest = kind == Kind::kRelu ? all.zero_y : 0;
-    all.highest = 65535;
     WordTile tile{};
     tile.rows = rows;
     tile.depth = depth;
@@ -426,9 +438,36 @@ TEST_P(ByteStepsTest, WordsInRuns) {
   }
 }
 
+// Sums half way between two codes, and all lengths of slices of sums, from the largest weights on.
+TEST_P(ByteStepsTest, WordsBetweenCodesAndWeightsOfEverySize) {
+  if (!GetParam()->words) GTEST_SKIP() << GetParam()->name << " has no products of 16 bits";
+  Numbers numbers(7);
+  for (const int64_t rows : {1, 4, 7, 13}) {
+    constexpr int64_t kChannels = 41, kDepth = 35;
+    std::vector<uint16_t> x(rows * kDepth), w(kChannels * kDepth);
+    for (uint16_t& code : x) code = static_cast<uint16_t>(numbers.Next(0, 7));
+    for (uint16_t& code : w) code = static_cast<uint16_t>(32768 + numbers.Next(-3, 3));
+    CheckWords(rows, kChannels, kDepth, Kind::kHalves, 0, x, w);
+  }
+  for (const int largest : {32767, 32640, 20000, 128, 0}) {
+    for (const int code : {0, 255, 65280, 65535, -1}) {
+      constexpr int64_t kRows = 8, kChannels = 37, kDepth = 1100;
+      std::vector<uint16_t> x(kRows * kDepth), w(kChannels * kDepth);
+      for (uint16_t& v : x) v = static_cast<uint16_t>(code < 0 ? numbers.Next(0, 65535) : code);
+      for (int64_t i = 0; i < kChannels * kDepth; ++i) {
+        // Some channels have one sign.
+        const int64_t c = i / kDepth;
+        const int64_t sign = c % 3 == 0 ? 1 : c % 3 == 1 ? -1 : numbers.Next(0, 1) * 2 - 1;
+        w[i] = static_cast<uint16_t>(32768 + sign * (c < 20 ? largest : numbers.Next(0, largest)));
+      }
+      CheckWords(kRows, kChannels, kDepth, Kind::kPlain, 0, x, w);
+    }
+  }
+}
+
 TEST_P(ByteStepsTest, WindowsOfSingleChannelsOfWords) {
   const ByteSteps& steps = *GetParam();
-  for (const Kind kind : {Kind::kPlain, Kind::kSlope, Kind::kLargeFactors}) {
+  for (const Kind kind : {Kind::kPlain, Kind::kSlope, Kind::kLargeFactors, Kind::kHalves}) {
     for (const auto& [channels, kTaps] :
          {std::pair<int64_t, int64_t>{1, 9}, {8, 9}, {70, 9}, {64, 25}, {40, 1}, {33, 81}}) {
       constexpr int64_t kPositions = 7;
@@ -439,9 +478,11 @@ TEST_P(ByteStepsTest, WindowsOfSingleChannelsOfWords) {
       for (uint16_t& code : x) {
         code =
             static_cast<uint16_t>(channels == 64 ? numbers.Next(0, 1) : numbers.Next(65000, 65535));
+        if (kind == Kind::kHalves) code %= 8;
       }
       for (uint16_t& code : w) {
         code = static_cast<uint16_t>(channels == 40 ? 65535 : numbers.Next(1, 65535));
+        if (kind == Kind::kHalves) code = static_cast<uint16_t>(32768 - 3 + code % 7);
       }
       std::vector<char> b(packed.word_bytes());
       packed.Pack(w.data(), b.data());
@@ -452,13 +493,7 @@ TEST_P(ByteStepsTest, WindowsOfSingleChannelsOfWords) {
         }
       }
       std::vector<uint16_t> y(kPositions * pitch, 7);
-      Channels all = RandomChannels(channels, kTaps, kind, 9);
-      for (int64_t c = 0; c < channels; ++c) {
-        all.bias[c] *= 65536;
-        if (kind != Kind::kLargeFactors || c % 3) all.shift[c] += 8;
-        if (!all.negative_shift.empty()) all.negative_shift[c] += 8;
-      }
-      all.highest = 65535;
+      const Channels all = RandomWordChannels(channels, kTaps, kind, 9);
       WordWindows windows{kPositions,
                           stride,
                           list.data(),

@@ -96,14 +96,19 @@ PackedBytes::PackedBytes(int64_t rows, int64_t k, int64_t groups, CodeForm form)
       groups_(groups),
       form_(form),
       depth_(RoundUp(
-          k, form == CodeForm::kWordPairs || form == CodeForm::kWords ? kPairDepth : kByteDepth)),
-      header_(form == CodeForm::kWords ? WordHeaderBytes(depth_) : 0) {
+          k, form == CodeForm::kBytes || form == CodeForm::kWordBytes ? kByteDepth : kPairDepth)),
+      header_(form == CodeForm::kWords       ? WordHeaderBytes(depth_)
+              : form == CodeForm::kWordParts ? WordPartsHeaderBytes(depth_)
+                                             : 0) {
   group_bytes_ = RoundUp(rows / groups, kByteChannels) * weight_row_bytes();
 }
 
 void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
   std::fill(to, to + bytes(), 0);
   if (form_ == CodeForm::kWords) return PackWords(static_cast<const uint16_t*>(codes), order, to);
+  if (form_ == CodeForm::kWordParts) {
+    return PackParts(static_cast<const uint16_t*>(codes), order, to);
+  }
   const int64_t rows = rows_ / groups_;
   const int64_t source = k_ - std::count(order.begin(), order.end(), kNone);
   for (int64_t r = 0; r < rows_; ++r) {
@@ -160,6 +165,69 @@ void PackedBytes::PackWords(const uint16_t* codes, const Order& order, char* to)
         return true;
       };
       while (run > 1 && !fit(run)) run /= 2;
+    }
+  }
+}
+
+namespace {
+
+// A weight is 256 upper + lower.
+int Upper(int weight) { return std::min((weight + 128) >> 8, 127); }
+int Lower(int weight) { return weight - 256 * Upper(weight); }
+
+// The largest slice in which the magnitudes of all parts of the weights of a row have a sum below
+// 2^16 - 1. `chunks` are the sums of kPairDepth products.
+int64_t SliceOf(const std::vector<int>& chunks, int64_t per_row) {
+  for (int64_t slices = 1;; ++slices) {
+    const int64_t slice = (per_row + slices - 1) / slices;
+    if (slice * kPairDepth <= kLeastSlice) return kLeastSlice;
+    bool fits = true;
+    for (size_t row = 0; row < chunks.size() && fits; row += per_row) {
+      for (int64_t begin = 0; begin < per_row; begin += slice) {
+        const int* from = chunks.data() + row;
+        const int* end = from + std::min(begin + slice, per_row);
+        if (std::accumulate(from + begin, end, 0) >= 65535) fits = false;
+      }
+    }
+    if (fits) return slice * kPairDepth;
+  }
+}
+
+}  // namespace
+
+void PackedBytes::PackParts(const uint16_t* codes, const Order& order, char* to) const {
+  const int64_t rows = rows_ / groups_, block_bytes = kByteChannels * weight_row_bytes();
+  const int64_t chunks = depth_ / kPairDepth;
+  const int64_t source = k_ - std::count(order.begin(), order.end(), kNone);
+  for (int64_t group = 0; group < groups_; ++group) {
+    const auto weight = [&](int64_t row, int64_t i) {
+      return order[i] == kNone ? 0 : codes[(group * rows + row) * source + order[i]] - 32768;
+    };
+    std::vector<int> parts(rows * chunks);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < k_; ++i) {
+        const int w = weight(r, i);
+        parts[r * chunks + i / kPairDepth] += std::abs(Upper(w)) + std::abs(Lower(w));
+      }
+    }
+    const int64_t slice = SliceOf(parts, chunks);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t lane = r % kByteChannels;
+      char* block = to + group * group_bytes_ + r / kByteChannels * block_bytes;
+      WordPartsHeader* header = reinterpret_cast<WordPartsHeader*>(block);
+      header->slice = slice;
+      std::vector<int> uppers(Ceil(depth_, slice));
+      for (int64_t i = 0; i < k_; ++i) {
+        const int w = weight(r, i);
+        header->sums[lane] += w;
+        uppers[i / slice] += Upper(w);
+        char* four = block + header_ + i / 4 * 3 * 64;
+        reinterpret_cast<int16_t*>(four + i % 4 / 2 * 64)[2 * lane + i % 2] =
+            static_cast<int16_t>(w);
+        four[128 + 4 * lane + i % 4] = static_cast<char>(Upper(w));
+      }
+      // A code - 32768 is 256 times its upper byte, less 32640, and at most 128 more or less.
+      for (size_t s = 0; s < uppers.size(); ++s) header->starts[s][lane] = (-255 * uppers[s]) >> 1;
     }
   }
 }

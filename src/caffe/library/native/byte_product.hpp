@@ -47,7 +47,10 @@ class PackedBytes {
 
  private:
   void PackWords(const uint16_t* codes, const Order& order, char* to) const;
-  int64_t weight_bytes() const { return form_ == CodeForm::kBytes ? 1 : 2; }
+  void PackParts(const uint16_t* codes, const Order& order, char* to) const;
+  int64_t weight_bytes() const {
+    return form_ == CodeForm::kBytes ? 1 : form_ == CodeForm::kWordParts ? 3 : 2;
+  }
 
   int64_t rows_, k_, groups_;
   CodeForm form_;

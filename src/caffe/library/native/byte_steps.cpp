@@ -1126,10 +1126,12 @@ void WindowsOf(const ByteWindows& w) {
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 #define CAFFE_STRING_(a) #a
 #define CAFFE_STRING(a) CAFFE_STRING_(a)
-// Of word_steps.cpp.
+// Of word_steps.cpp and word_steps_vnni.cpp.
 void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows&);
 void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short*, long, long, void*);
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
+#define CAFFE_WORD_FORM CodeForm::kWordParts
+#elif defined(__AVX512F__)
 #define CAFFE_WORD_FORM CodeForm::kWordPairs
 #else
 #define CAFFE_WORD_FORM CodeForm::kWords

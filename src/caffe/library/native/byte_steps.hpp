@@ -14,8 +14,8 @@ inline constexpr long kRunDepth = 16;      // products of 16 bits that have one 
 inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
 inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
 
-// The forms of packed weights: for ByteTile, and the three of WordTile.
-enum class CodeForm { kBytes, kWordBytes, kWordPairs, kWords };
+// The forms of packed weights: for ByteTile, and the four of WordTile.
+enum class CodeForm { kBytes, kWordBytes, kWordPairs, kWords, kWordParts };
 
 // The requantization of the channels of a product, for all its rows.
 struct ByteOutput {
@@ -56,7 +56,7 @@ struct ByteWindows {
 // Windows of 3x3 of a depthwise convolution, in an image with its padding. The weights are those of
 // ByteWindows for the taps [column][row] of 3 columns and 4 rows; the 4th row is 0.
 struct ByteLines {
-  long lines, width;  // of outputs; lines follow each other in y
+  long lines, width;         // of outputs; lines follow each other in y
   long line_stride, stride;  // of windows: in bytes, and in pixels, 1 or 2
   const unsigned char* x;
   long pitch;  // bytes of a row of the image
@@ -71,16 +71,20 @@ struct ByteLines {
 //   products fits 32 bits.
 // * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one of a
 //   run of 4 or 8 products where weights are small enough.
+// * kWordParts: the products of codes - 32768 and weights are summed modulo 2^32, and those of their upper
+//   bytes in 32 bits. The second sum is so close to the first one, in a slice, that it has its upper bits.
 struct WordTile {
   long rows;
   long depth;  // elements of a row or plane, a multiple of kByteDepth or kPairDepth, at most 2^15
-  // kWords: rows of codes - 32768. Else rows of two planes, of bytes or of 16 bits: the low bytes of the
-  // codes, then the high ones.
+  // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes. Else
+  // rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high ones.
   const unsigned char* a;
   long a_stride;  // in bytes
   // kWordBytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight =
   // 256 high + low; high has a sign. kWordPairs: [channels / kByteChannels][depth / 2][kByteChannels][2]
-  // of 16 bits. kWords: the same with a WordHeader before each block of channels.
+  // of 16 bits. kWords: the same with a WordHeader before each block of channels. kWordParts:
+  // [channels / kByteChannels][depth / 4], each two pairs [2][kByteChannels][2] and the upper bytes
+  // [kByteChannels][4], with a WordPartsHeader before each block.
   const unsigned char* b;
   // The y of `output` is not used.
   ByteOutput output;
@@ -97,6 +101,24 @@ struct WordHeader {
 constexpr long WordHeaderBytes(long depth) {
   const long runs = (depth + kRunDepth - 1) / kRunDepth;
   return kByteChannels * static_cast<long>(sizeof(long)) + (runs + 63) / 64 * 64;
+}
+
+constexpr long kLeastSlice = 160;  // of kWordParts
+
+// Before a block of weights of kWordParts. Only WordPartsHeaderBytes(depth) are stored. Where weight =
+// 256 upper + lower, the magnitudes of all `upper` and `lower` of a slice have a sum below 2^16 - 1. The
+// difference of the two sums of products is at most 2^15 times that.
+struct WordPartsHeader {
+  long sums[kByteChannels];  // of the weights of a channel
+  long slice;                // products, a multiple of kPairDepth; the same in all blocks
+  long unused[7];
+  // What the sums of the products of upper bytes begin with, slice by slice.
+  int starts[205][kByteChannels];
+};
+constexpr long WordPartsHeaderBytes(long depth) {
+  const long slices = (depth + kLeastSlice - 1) / kLeastSlice;
+  return kByteChannels * static_cast<long>(sizeof(long)) + 64 +
+         slices * kByteChannels * static_cast<long>(sizeof(int));
 }
 
 // ByteWindows for codes and weights (code - 32768) of 16 bits.

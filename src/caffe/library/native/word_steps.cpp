@@ -1,5 +1,5 @@
 // Products of codes of 16 bits, see byte_steps.hpp. Compiled once per instruction level, as
-// CAFFE_HOST_LEVEL, and once with AVX512-VNNI, as v4_bytes.
+// CAFFE_HOST_LEVEL.
 #include "caffe/library/native/byte_steps.hpp"
 
 #if defined(__AVX2__)
@@ -59,13 +59,7 @@ DEVICE_FN V Sub(V a, V b) { return _mm512_sub_epi32(a, b); }
 DEVICE_FN V Add64(V a, V b) { return _mm512_add_epi64(a, b); }
 DEVICE_FN V Flip(V v, V bits) { return _mm512_xor_si512(v, bits); }
 DEVICE_FN V Pairs(V a, V b) { return _mm512_madd_epi16(a, b); }
-DEVICE_FN V AddPairs(V sum, V a, V b) {
-#if defined(__AVX512VNNI__)
-  return _mm512_dpwssd_epi32(sum, a, b);
-#else
-  return Add(sum, Pairs(a, b));
-#endif
-}
+DEVICE_FN V AddPairs(V sum, V a, V b) { return Add(sum, Pairs(a, b)); }
 DEVICE_FN V LowWords(V a, V b) { return _mm512_unpacklo_epi16(a, b); }
 DEVICE_FN V HighWords(V a, V b) { return _mm512_unpackhi_epi16(a, b); }
 DEVICE_FN V UpperHalf(V v) { return _mm512_srai_epi32(v, 16); }
@@ -528,11 +522,5 @@ void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short* from, long
   for (long i = count; i < depth; ++i) codes[i] = 0;
 #endif
 }
-
-#if defined(__AMX_INT8__)
-void split_words_amx(const unsigned short* from, long count, long depth, void* to) {
-  Split(from, count, depth, static_cast<u8*>(to));
-}
-#endif
 
 }  // namespace caffe
