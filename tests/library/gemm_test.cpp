@@ -1,3 +1,5 @@
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -233,6 +235,25 @@ TEST(GemmTest, InstructionLevels) {
 }
 
 // Few rows of A, many of B: parts of vectors, of blocks of rows and of threads' shares.
+// OpenBLAS knows processors by their model: for a new one it must not stay with code without AVX.
+TEST(GemmTest, OpenBlasUsesTheInstructionsOfTheProcessor) {
+  Device* cpu = Runtime::Get().cpu();
+  GemmDescriptor d;
+  d.m = d.n = d.k = 64;
+  const auto libraries = Multiplexer::GemmLibraries(cpu, d);
+  const auto name =
+      reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_corename"));
+  if (std::find(libraries.begin(), libraries.end(), "openblas") == libraries.end() || !name) {
+    GTEST_SKIP() << "without OpenBLAS";
+  }
+  if (std::getenv("OPENBLAS_CORETYPE") || (HostLevel() != "v3" && HostLevel() != "v4")) {
+    GTEST_SKIP() << "the code for Prescott is right, or the user's choice";
+  }
+  Multiplexer::GemmBy("openblas", cpu, d);
+  EXPECT_NE(name(), std::string("Prescott"));
+  EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), nullptr);
+}
+
 TEST(GemmTest, FewRows) {
   Device* cpu = Runtime::Get().cpu();
   const std::string before = HostLevel();

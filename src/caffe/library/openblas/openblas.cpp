@@ -1,7 +1,13 @@
 #include <cblas.h>
+#include <dlfcn.h>
 #include <pthread.h>
 
+#include <cstdlib>
+#include <string>
+
+#include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/library/native/host_gemm.hpp"
 
 namespace caffe {
@@ -41,7 +47,37 @@ void Dgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double a
               ldc);
 }
 
+#if defined(__x86_64__)
+// OpenBLAS knows processors by their model. For a newer one it may choose the code for Prescott,
+// without AVX, which takes four times as long. Its own functions choose again, by its variable.
+void ChooseCode() {
+  constexpr char kVariable[] = "OPENBLAS_CORETYPE", kOldest[] = "Prescott";
+  const InstructionLevel level = HostLevelNumber();
+  const char* code = level == InstructionLevel::kV4   ? "SkylakeX"
+                     : level == InstructionLevel::kV3 ? "Haswell"
+                                                      : nullptr;
+  if (!code || std::getenv(kVariable) || openblas_get_corename() != std::string(kOldest)) return;
+  using Function = void (*)();
+  const auto forget = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "gotoblas_dynamic_quit"));
+  const auto choose = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "gotoblas_dynamic_init"));
+  if (!forget || !choose) {
+    log::Info(Concat("OpenBLAS does not know this processor and computes without AVX; set ",
+                     kVariable, "=", code));
+    return;
+  }
+  setenv(kVariable, code, 1);
+  forget();
+  choose();
+  unsetenv(kVariable);
+  log::Debug(Concat("OpenBLAS does not know this processor; it now computes with the code for ",
+                    openblas_get_corename()));
+}
+#else
+void ChooseCode() {}
+#endif
+
 HostGemms Find() {
+  ChooseCode();
   pthread_atfork(&ComputeAlone, &ComputeAgain, &ComputeInChild);
   constexpr int kOpenMp = 2;
   const bool openmp = openblas_get_parallel() == kOpenMp;
