@@ -213,6 +213,19 @@ TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
   }
 }
 
+// On the CPU, too, where convolutions widen images of half kinds: a few of them at a time.
+TEST_P(MemoryUseTest, HalfKindsNeedLessThanFloat) {
+  if (GetParam().type != kHalf && GetParam().type != kBfloat16) return;
+  for (const char* file : {"squeezenet/train_val.prototxt", "mobilenet_v1/deploy.prototxt"}) {
+    const std::string text = ModelText(file, {10, 3, 224, 224});
+    const auto total = [&](DataType type) {
+      return MakeNet(TypeText(type) + text, device_)->memory_needs().total();
+    };
+    EXPECT_LT(static_cast<double>(total(GetParam().type)), 0.8 * static_cast<double>(total(kFloat)))
+        << file;
+  }
+}
+
 // Partial sums per channel have more parts on a device with more compute units. Layers take them
 // from the workspace in turn.
 TEST_P(MemoryUseTest, ManyComputeUnitsAgreeWithThePrediction) {

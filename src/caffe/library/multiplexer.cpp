@@ -16,6 +16,8 @@ namespace {
 // Of a forward pass of a convolution by cuDNN. Its fast algorithms for float need workspaces as large
 // as several of the blobs.
 constexpr int64_t kMostWorkspace = int64_t{224} << 20;
+// By oneDNN: images that are widened or brought to another layout stay in the caches of two cores.
+constexpr int64_t kMostHostWorkspace = 4 << 20;
 
 // The product of a convolution on a device.
 GemmDescriptor ProductOf(const ConvDescriptor& d) {
@@ -69,7 +71,8 @@ struct Tables {
        NativeQuantizedLibrary(), MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(),
        ClBlastLibrary(), GeneratedLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
-      {OneDnnLibrary(false), OneDnnLibrary(true), DepthwiseLibrary(), WinogradLibrary(),
+      {InPieces(OneDnnLibrary(false), kMostHostWorkspace),
+       InPieces(OneDnnLibrary(true), kMostHostWorkspace), DepthwiseLibrary(), WinogradLibrary(),
        HostConvolutionLibrary("openblas", &OpenBlasGemms),
        HostConvolutionLibrary("native", &NativeGemms), GemmlowpConvolutionLibrary(),
        HostQuantizedConvolutionLibrary(), MatrixConvolutionLibrary(),
