@@ -281,6 +281,64 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     }
   }
 
+  void CheckWordLines(int64_t lines, int64_t width, int64_t channels, int64_t stride_h,
+                      int64_t stride, Kind kind, int worst = 0) {
+    const ByteSteps& steps = *GetParam();
+    Numbers numbers(static_cast<uint64_t>(lines * 1000 + width + channels));
+    const int64_t pitch = ((width - 1) * stride + 4) * channels, y_pitch = channels + 5;
+    std::vector<uint16_t> x(((lines - 1) * stride_h + 3) * pitch), w(channels * 12, 32768);
+    std::vector<int16_t> centred;
+    for (uint16_t& code : x) {
+      code = static_cast<uint16_t>(worst                   ? 65535
+                                   : kind == Kind::kHalves ? numbers.Next(0, 7)
+                                                           : numbers.Next(0, 65535));
+      centred.push_back(static_cast<int16_t>(code - 32768));
+    }
+    const auto tap = [](int64_t row, int64_t column) { return column * 4 + row; };
+    for (int64_t i = 0; i < channels * 9; ++i) {
+      w[i / 9 * 12 + tap(i % 9 / 3, i % 3)] =
+          static_cast<uint16_t>(worst > 0               ? 65535
+                                : worst < 0             ? 1
+                                : kind == Kind::kHalves ? 32768 + numbers.Next(-3, 3)
+                                                        : numbers.Next(1, 65535));
+    }
+    const PackedWindows packed(channels, 12);
+    std::vector<char> b(packed.word_bytes());
+    packed.Pack(w.data(), b.data());
+    std::vector<uint16_t> y(lines * width * y_pitch, 7);
+    Channels all = RandomWordChannels(channels, 9, kind, 9);
+    if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 46));
+    const WordLines tile{lines,
+                         width,
+                         stride_h * pitch,
+                         stride,
+                         pitch,
+                         centred.data(),
+                         reinterpret_cast<const int16_t*>(b.data()),
+                         all.Output(nullptr, 0),
+                         y.data(),
+                         y_pitch};
+    const bool computes = steps.word_lines(tile);
+    // Very large biases and factors may be left to the windows one by one.
+    if (worst == 0 && kind != Kind::kLargeFactors) {
+      ASSERT_EQ(computes, channels % 32 == 0 && kind != Kind::kSlope);
+    }
+    if (!computes) return;
+    for (int64_t i = 0; i < lines * width; ++i) {
+      for (int64_t c = 0; c < y_pitch; ++c) {
+        int64_t sum = 0;
+        for (int64_t t = 0; t < 9 && c < channels; ++t) {
+          const int64_t row = i / width * stride_h + t / 3, column = i % width * stride + t % 3;
+          sum += static_cast<int64_t>(x[row * pitch + column * channels + c]) *
+                 (w[c * 12 + tap(t / 3, t % 3)] - 32768);
+        }
+        ASSERT_EQ(y[i * y_pitch + c], c < channels ? all.Code(sum, c) : 7)
+            << channels << " channels, " << lines << "x" << width << " windows at " << i << ", "
+            << c;
+      }
+    }
+  }
+
   // `worst`: the bias has the largest magnitude, with this sign.
   void CheckWords(int64_t rows, int64_t channels, int64_t k, Kind kind, int worst,
                   const std::vector<uint16_t>& x, const std::vector<uint16_t>& w) {
@@ -382,6 +440,21 @@ TEST_P(ByteStepsTest, LinesOfWindowsOfSingleChannels) {
   CheckLines(2, 2, 70, 1, 1, Kind::kSlope);
   CheckLines(2, 2, 70, 1, 1, Kind::kLargeFactors);
   for (const int worst : {1, -1}) CheckLines(3, 5, 48, 1, 1, Kind::kPlain, worst);
+}
+
+TEST_P(ByteStepsTest, LinesOfWindowsOfSingleChannelsOfWords) {
+  if (!GetParam()->word_lines) GTEST_SKIP() << GetParam()->name << " has no lines of windows";
+  for (const Kind kind : {Kind::kPlain, Kind::kRelu, Kind::kLargeFactors, Kind::kHalves}) {
+    for (const int64_t channels : {32, 96}) {
+      for (const int64_t width : {1, 2, 5}) {
+        CheckWordLines(width, width, channels, 1, 1, kind);
+        CheckWordLines(3, width, channels, 2, 2, kind);
+      }
+    }
+  }
+  CheckWordLines(2, 2, 48, 1, 1, Kind::kPlain);
+  CheckWordLines(2, 2, 64, 1, 1, Kind::kSlope);
+  for (const int worst : {1, -1}) CheckWordLines(3, 5, 32, 1, 1, Kind::kPlain, worst);
 }
 
 // Codes and weights of 16 bits. Depths around the slices of sums of 32 bits.

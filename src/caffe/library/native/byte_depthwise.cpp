@@ -1,8 +1,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "caffe/device/device.hpp"
@@ -28,11 +29,11 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
     if (by_line_) {
       // Blocks of an image with their padding that stay in a cache of the second level.
       const int64_t height = window_.output[0], row = PaddedRow();
-      const int64_t blocks = RoundUp(Ceil(height * window_.stride[0] * row, kPadded),
+      const int64_t blocks = RoundUp(Ceil(height * window_.stride[0] * row * kBytes, kPadded),
                                      d.batch % threads == 0 ? 1 : threads);
       block_ = Ceil(height, std::min(blocks, height));
-      for (int i = 0; i < threads && Pads(); ++i) {
-        padded_at_.push_back(layout_.Add(PaddedRows(block_) * row));
+      for (int i = 0; i < threads && Copies(); ++i) {
+        padded_at_.push_back(layout_.Add(PaddedRows(block_) * row * kBytes));
       }
     }
     zeros_at_ = layout_.Add(ZeroCount() * kBytes);
@@ -48,7 +49,7 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
     const Code* const from = reinterpret_cast<const Code*>(codes.address());
     if (!by_line_) return weights_.Pack(from, prepared.address());
     const int64_t taps = descriptor_.geometry.kernel_count();
-    std::vector<Code> ordered(descriptor_.out_channels * kLineTaps, Code{128});
+    std::vector<Code> ordered(descriptor_.out_channels * kLineTaps, kTop);
     for (int64_t i = 0; i < descriptor_.out_channels * taps; ++i) {
       ordered[i / taps * kLineTaps + LineTap(i % taps / 3, i % 3)] = from[i];
     }
@@ -65,9 +66,7 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
     std::fill_n(zeros, ZeroCount(), static_cast<Code>(arguments.quant->zero_x));
     const ByteSteps& steps = HostByteSteps();
     const int64_t height = window_.output[0], width = window_.output[1];
-    if constexpr (kBytes == 1) {
-      if (by_line_ && RunLines(arguments)) return device_->CountLibraryCall();
-    }
+    if (by_line_ && RunLines(arguments)) return device_->CountLibraryCall();
 #pragma omp parallel for schedule(static) if (Parallel())
     for (int64_t task = 0; task < Ceil(d.batch * height, lines_); ++task) {
       const int64_t line = task * lines_, lines = std::min(lines_, d.batch * height - line);
@@ -107,39 +106,46 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
 
  private:
   static constexpr int64_t kBytes = sizeof(Code);
+  static constexpr Code kTop = static_cast<Code>(1 << (8 * kBytes - 1));
   static constexpr int64_t kWindows = 112;  // of a task, about
   static constexpr int64_t kLineTaps = 12;  // of 3 columns and 4 rows
   static constexpr int64_t kPadded = 128 << 10;
 
-  // Whether ByteSteps::lines computes these windows.
+  // Whether `lines` or `word_lines` of ByteSteps computes these windows.
   static bool ReadsLines(const ConvWindow2d& w) {
-    return kBytes == 1 && HostByteSteps().lines && w.kernel[0] == 3 && w.kernel[1] == 3 &&
-           w.dilation[0] == 1 && w.dilation[1] == 1 && w.stride[1] <= 2;
+    const ByteSteps& steps = HostByteSteps();
+    const bool knows = kBytes == 1 ? steps.lines != nullptr : steps.word_lines != nullptr;
+    return knows && w.kernel[0] == 3 && w.kernel[1] == 3 && w.dilation[0] == 1 &&
+           w.dilation[1] == 1 && w.stride[1] <= 2;
   }
   static int64_t LineTap(int64_t row, int64_t column) { return column * 4 + row; }
 
   bool Pads() const { return window_.pad[0] > 0 || window_.pad[1] > 0; }
-  // Bytes of a row of pixels that windows read, and the rows that windows of `lines` lines read.
+  // Codes of 16 bits are read as codes - 32768, with one more column.
+  bool Copies() const { return Pads() || kBytes == 2; }
+  // Codes of a row of pixels that windows read, and the rows that windows of `lines` lines read.
   int64_t PaddedRow() const {
     const int64_t width =
-        Pads() ? (window_.output[1] - 1) * window_.stride[1] + 3 : window_.input[1];
+        Copies() ? (window_.output[1] - 1) * window_.stride[1] + 2 + kBytes : window_.input[1];
     return width * descriptor_.in_channels;
   }
   int64_t PaddedRows(int64_t lines) const { return (lines - 1) * window_.stride[0] + 3; }
 
   // Rows of an image from `first` on, with their padding.
-  void Pad(const uint8_t* image, int64_t first, int64_t rows, int32_t zero, uint8_t* to) const {
+  void Pad(const Code* image, int64_t first, int64_t rows, int32_t zero, Code* to) const {
     const int64_t channels = descriptor_.in_channels, row = PaddedRow();
     const int64_t left = std::min(window_.pad[1] * channels, row);
     const int64_t width = std::min(window_.input[1] * channels, row - left);
+    const Code flips = kBytes == 2 ? kTop : 0, padding = static_cast<Code>(zero ^ flips);
     for (int64_t i = first; i < first + rows; ++i, to += row) {
       if (i < 0 || i >= window_.input[0]) {
-        std::memset(to, zero, row);
+        std::fill_n(to, row, padding);
         continue;
       }
-      std::memset(to, zero, left);
-      std::memcpy(to + left, image + i * window_.input[1] * channels, width);
-      std::memset(to + left + width, zero, row - left - width);
+      const Code* from = image + i * window_.input[1] * channels;
+      std::fill_n(to, left, padding);
+      for (int64_t c = 0; c < width; ++c) to[left + c] = static_cast<Code>(from[c] ^ flips);
+      std::fill_n(to + left + width, row - left - width, padding);
     }
   }
 
@@ -154,28 +160,41 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
       const int64_t image = task / blocks, block = task % blocks;
       const int64_t line = block * height / blocks, last = (block + 1) * height / blocks;
       const int64_t first = line * window_.stride[0] - window_.pad[0];
-      const uint8_t* source = reinterpret_cast<const uint8_t*>(arguments.x.address()) +
-                              image * window_.input[0] * window_.input[1] * d.in_channels;
-      const uint8_t* x = source + first * row;
-      if (Pads()) {
-        uint8_t* padded = reinterpret_cast<uint8_t*>(arguments.workspace.address() +
-                                                     padded_at_[omp_get_thread_num()]);
+      const Code* source = reinterpret_cast<const Code*>(arguments.x.address()) +
+                           image * window_.input[0] * window_.input[1] * d.in_channels;
+      const Code* x = source + first * row;
+      if (Copies()) {
+        Code* padded = reinterpret_cast<Code*>(arguments.workspace.address() +
+                                               padded_at_[omp_get_thread_num()]);
         Pad(source, first, PaddedRows(last - line), arguments.quant->zero_x, padded);
         x = padded;
       }
-      ByteLines lines{};
+      std::conditional_t<kBytes == 1, ByteLines, WordLines> lines{};
       lines.lines = last - line;
       lines.width = width;
       lines.line_stride = window_.stride[0] * row;
       lines.stride = window_.stride[1];
-      lines.x = x;
       lines.pitch = row;
-      lines.w = reinterpret_cast<const signed char*>(arguments.prepared.address());
-      lines.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels);
+      lines.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels,
+                                    std::numeric_limits<Code>::max());
       const int64_t position = (image * height + line) * width;
-      lines.output.y = reinterpret_cast<uint8_t*>(arguments.y.address()) + position * d.y_row();
-      lines.output.y_stride = d.y_row();
-      if (!HostByteSteps().lines(lines)) {
+      Code* y = reinterpret_cast<Code*>(arguments.y.address()) + position * d.y_row();
+      const char* w = arguments.prepared.address();
+      bool computes = false;
+      if constexpr (kBytes == 1) {
+        lines.x = x;
+        lines.w = reinterpret_cast<const signed char*>(w);
+        lines.output.y = y;
+        lines.output.y_stride = d.y_row();
+        computes = HostByteSteps().lines(lines);
+      } else {
+        lines.x = reinterpret_cast<const int16_t*>(x);
+        lines.w = reinterpret_cast<const int16_t*>(w);
+        lines.y = y;
+        lines.y_stride = d.y_row();
+        computes = HostByteSteps().word_lines(lines);
+      }
+      if (!computes) {
         done = false;
         continue;
       }

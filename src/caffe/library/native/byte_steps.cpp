@@ -1130,6 +1130,12 @@ void WindowsOf(const ByteWindows& w) {
 void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows&);
 void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short*, long, long, void*);
 #if defined(__AVX512VNNI__)
+bool CAFFE_JOIN(word_lines_, CAFFE_HOST_LEVEL)(const WordLines&);
+#define CAFFE_WORD_LINES &CAFFE_JOIN(word_lines_, CAFFE_HOST_LEVEL)
+#else
+#define CAFFE_WORD_LINES nullptr
+#endif
+#if defined(__AVX512VNNI__)
 #define CAFFE_WORD_FORM CodeForm::kWordParts
 #elif defined(__AVX512F__)
 #define CAFFE_WORD_FORM CodeForm::kWordPairs
@@ -1156,6 +1162,7 @@ constinit const ByteSteps byte_steps_amx{"amx",
                                          CodeForm::kWordBytes,
                                          &split_words_amx,
                                          &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
+                                         CAFFE_WORD_LINES,
                                          nullptr,
                                          &EndMatrix};
 #endif
@@ -1180,6 +1187,7 @@ constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
     CAFFE_WORD_FORM,
     &CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL),
     &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
+    CAFFE_WORD_LINES,
     nullptr,
     nullptr};
 

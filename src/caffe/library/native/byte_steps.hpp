@@ -131,6 +131,17 @@ struct WordWindows {
   long y_stride;
 };
 
+// ByteLines for codes - 32768 of 16 bits. The weights are those of WordWindows for the taps of ByteLines.
+// Rows of the image have one more column, whose content does not matter.
+struct WordLines {
+  long lines, width;
+  long line_stride, stride, pitch;  // in codes; `stride` in pixels, 1 or 2
+  const short *x, *w;
+  ByteOutput output;  // its y is not used
+  unsigned short* y;
+  long y_stride;
+};
+
 struct ByteSteps {
   const char* name;
   bool matrix;         // `tile` uses matrix units
@@ -144,6 +155,7 @@ struct ByteSteps {
   // A row of a WordTile from `count` codes; the rest of both planes is 0.
   void (*split)(const unsigned short* from, long count, long depth, void* to);
   void (*word_windows)(const WordWindows&);
+  bool (*word_lines)(const WordLines&);  // like `lines`
   // A thread calls these before and after its tiles; null if there is nothing to do.
   void (*begin)();
   void (*end)();

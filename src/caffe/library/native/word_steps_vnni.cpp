@@ -39,7 +39,7 @@ u16 Code(const ByteOutput& o, i64 sum, long channel) {
 // Of 8 channels: a code is floor(sum * factor + offset). `offset` has the bias, the zero point and 0.5.
 struct Eight {
   __m512d factor, offset;
-  bool small;  // offsets are below 2^32: the rounding errors of a code are below 2^-19
+  bool small;  // offsets are below 2^34: the rounding errors of a code are below 2^-18
 };
 
 // `sums` of the weights count 32768 times.
@@ -57,7 +57,7 @@ Eight MakeEight(const ByteOutput& o, long channel, long count, V sums) {
   Eight e;
   e.factor = _mm512_mul_pd(multiplier, _mm512_castsi512_pd(exponent));
   e.offset = _mm512_fmadd_pd(_mm512_cvtepi64_pd(bias), e.factor, _mm512_set1_pd(o.zero_y + 0.5));
-  const __m512d most = _mm512_set1_pd(0x1p32);
+  const __m512d most = _mm512_set1_pd(0x1p34);
   e.small = _mm512_cmp_pd_mask(_mm512_abs_pd(e.offset), most, _CMP_NLT_UQ) == 0;
   return e;
 }
@@ -218,10 +218,46 @@ void StoreRow(const ByteOutput& o, const Block& block, __m512d first, __m512d se
   }
 }
 
+// Rows of two whole blocks. The sums of earlier slices are in `wide`, if there are any.
+void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, const i32* sums,
+                const __m512d (*wide)[2]) {
+  const ByteOutput& o = t.output;
+  const Factors first = blocks[0].factors, second = blocks[1].factors;
+  // The four channels of each vector of 128 bits, of both blocks.
+  const V order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+  V least = _mm512_set1_epi32(-1);
+  for (long r = 0; r < rows; ++r) {
+    __m512d v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const i32* lower = sums + (2 * r + i / 2) * 2 * kLanes;
+      v[i] = Half<kScale>(lower, lower + kLanes, i % 2);
+      if (wide) v[i] = _mm512_add_pd(v[i], wide[2 * r + i / 2][i % 2]);
+    }
+    const V a = Fixed(v[0], v[1], first), b = Fixed(v[2], v[3], second);
+    least = _mm512_min_epu16(least, _mm512_min_epu16(a, b));
+    const V codes = _mm512_packus_epi32(_mm512_srli_epi32(a, 16), _mm512_srli_epi32(b, 16));
+    _mm512_storeu_si512(t.y + (row + r) * t.y_stride + blocks[0].channel,
+                        _mm512_permutexvar_epi64(order, codes));
+  }
+  if (__builtin_expect(Unsure(least) == 0, 1)) return;
+  for (long i = 0; i < 2 * rows; ++i) {
+    const i32* lower = sums + i * 2 * kLanes;
+    __m512d v[2];
+    for (int h = 0; h < 2; ++h) {
+      v[h] = Half<kScale>(lower, lower + kLanes, h);
+      if (wide) v[h] = _mm512_add_pd(v[h], wide[i][h]);
+    }
+    StoreRow(o, blocks[i % 2], v[0], v[1], t.y + (row + i / 2) * t.y_stride);
+  }
+}
+
 void Rows(const WordTile& t, long row, long rows, const Block* blocks, int count) {
   alignas(64) i32 sums[24 * kLanes];
   __m512d wide[12][2];
   const long slice = blocks[0].header->slice;
+  const bool pairs = count == 2 && blocks[1].count == kByteChannels && blocks[0].factors.fast &&
+                     blocks[1].factors.fast;
   for (long begin = 0, s = 0; begin < t.depth; begin += slice, ++s) {
     const long end = t.depth - begin < slice ? t.depth : begin + slice;
     const u8* words = t.a + row * t.a_stride;
@@ -233,23 +269,19 @@ void Rows(const WordTile& t, long row, long rows, const Block* blocks, int count
     }
     kSlices[count - 1][rows - 1]((end - begin) / 4, words + 2 * begin, words + 2 * t.depth + begin,
                                  t.a_stride, b, starts, sums);
-    for (int j = 0; j < count; ++j) {
-      for (long r = 0; r < rows; ++r) {
-        const long at = r * count + j;
-        const i32* lower = sums + at * 2 * kLanes;
-        __m512d first = Half<kScale>(lower, lower + kLanes, 0);
-        __m512d second = Half<kScale>(lower, lower + kLanes, 1);
-        if (begin > 0) {
-          first = _mm512_add_pd(first, wide[at][0]);
-          second = _mm512_add_pd(second, wide[at][1]);
-        }
-        if (end == t.depth) {
-          StoreRow(t.output, blocks[j], first, second, t.y + (row + r) * t.y_stride);
-        } else {
-          wide[at][0] = first;
-          wide[at][1] = second;
-        }
+    if (pairs && end == t.depth) {
+      return StorePairs(t, row, rows, blocks, sums, begin > 0 ? wide : nullptr);
+    }
+    for (long i = 0; i < rows * count; ++i) {
+      const i32* lower = sums + i * 2 * kLanes;
+      __m512d v[2];
+      for (int h = 0; h < 2; ++h) {
+        v[h] = Half<kScale>(lower, lower + kLanes, h);
+        if (begin > 0) v[h] = _mm512_add_pd(v[h], wide[i][h]);
+        wide[i][h] = v[h];
       }
+      if (end < t.depth) continue;
+      StoreRow(t.output, blocks[i % count], v[0], v[1], t.y + (row + i / count) * t.y_stride);
     }
   }
 }
@@ -273,6 +305,14 @@ void WindowsSlowly(const WordWindows& w, long begin, long end) {
   }
 }
 
+// Whether the weights of two taps, from `tap` on, are 0: taps are rounded up.
+bool HasNoWeights(const WordWindows& w, long tap) {
+  for (long i = 0; i < 2 * w.output.channels; ++i) {
+    if (w.w[tap * w.output.channels + i] != 0) return false;
+  }
+  return true;
+}
+
 // The weights of two taps of 16 channels, and their upper bytes.
 struct Pair {
   V words, upper;
@@ -285,52 +325,75 @@ void Interleave(V a, V b, V* to) {
   to[1] = _mm512_unpackhi_epi16(a, b);
 }
 
-// The sums of kVector channels are 256 times those of the products with upper bytes, plus 32 bits.
+Pair MakePair(V words) {
+  // A weight of 32767 is 256 * 127 + 255.
+  const V upper = _mm512_adds_epi16(words, _mm512_set1_epi16(128));
+  return {words, _mm512_srai_epi16(upper, 8)};
+}
+
+// The requantization of kVector channels in this order. `sums` of their weights have the order, too.
+struct VectorFactors {
+  Factors f[2];
+  bool fast;
+};
+
+VectorFactors MakeVectorFactors(const ByteOutput& o, long channel, const V* sums) {
+  alignas(64) i32 ordered[2][kLanes];
+  _mm512_store_si512(ordered[0], sums[0]);
+  _mm512_store_si512(ordered[1], sums[1]);
+  const auto four = [&ordered](int half, int i) {
+    const i32* p = ordered[half] + 4 * i;
+    return _mm256_cvtepi32_epi64(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
+  };
+  Eight e[4];
+  for (int i = 0; i < 4; ++i) {
+    const V eight = _mm512_inserti64x4(_mm512_castsi256_si512(four(0, i)), four(1, i), 1);
+    e[i] = MakeEight(o, channel + 8 * i, 8, eight);
+  }
+  const auto low = [](__m512d a, __m512d b) { return _mm512_shuffle_f64x2(a, b, 0x44); };
+  const auto high = [](__m512d a, __m512d b) { return _mm512_shuffle_f64x2(a, b, 0xee); };
+  VectorFactors v;
+  v.f[0] = MakeFactors(o, low(e[0].factor, e[1].factor), low(e[2].factor, e[3].factor),
+                       low(e[0].offset, e[1].offset), low(e[2].offset, e[3].offset), true);
+  v.f[1] = MakeFactors(o, high(e[0].factor, e[1].factor), high(e[2].factor, e[3].factor),
+                       high(e[0].offset, e[1].offset), high(e[2].offset, e[3].offset), true);
+  v.fast = v.f[0].fast && e[0].small && e[1].small && e[2].small && e[3].small;
+  return v;
+}
+
+// Sums are 256 times those of the products with upper bytes, plus 32 bits. Returns the same as Unsure.
+DEVICE_FN unsigned StoreVector(const V* sum, const V* upper, const VectorFactors& v, u16* y) {
+  alignas(64) i32 parts[2][2][kLanes];
+  V fixed[2];
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    _mm512_store_si512(parts[h][0], _mm512_sub_epi32(sum[h], _mm512_slli_epi32(upper[h], 8)));
+    _mm512_store_si512(parts[h][1], upper[h]);
+    fixed[h] = Fixed(Half<256>(parts[h][0], parts[h][1], 0), Half<256>(parts[h][0], parts[h][1], 1),
+                     v.f[h]);
+  }
+  _mm512_storeu_si512(
+      y, _mm512_packus_epi32(_mm512_srli_epi32(fixed[0], 16), _mm512_srli_epi32(fixed[1], 16)));
+  return Unsure(_mm512_min_epu16(fixed[0], fixed[1]));
+}
+
 template <int kPairs> void WindowsOfVector(const WordWindows& w, long channel, long pairs) {
   const ByteOutput& o = w.output;
   if (kPairs > 0) pairs = kPairs;
   Pair weights[2][kMostTaps / 2];
   V sums[2] = {Zero(), Zero()};
-  const V half = _mm512_set1_epi16(128), one = _mm512_set1_epi16(1);
   for (long p = 0; p < pairs; ++p) {
     const short* first = w.w + 2 * p * o.channels + channel;
     V words[2];
     Interleave(Load(first), Load(first + o.channels), words);
     for (int h = 0; h < 2; ++h) {
-      // A weight of 32767 is 256 * 127 + 255.
-      const V upper = _mm512_srai_epi16(_mm512_adds_epi16(words[h], half), 8);
-      weights[h][p] = {words[h], upper};
-      sums[h] = _mm512_dpwssd_epi32(sums[h], words[h], one);
+      weights[h][p] = MakePair(words[h]);
+      sums[h] = _mm512_dpwssd_epi32(sums[h], words[h], _mm512_set1_epi16(1));
     }
   }
-  // Vectors of 8 channels, and of their first and last halves.
-  const auto wide = [](V v, int index) {
-    const __m128i four = index == 0   ? _mm512_extracti32x4_epi32(v, 0)
-                         : index == 1 ? _mm512_extracti32x4_epi32(v, 1)
-                         : index == 2 ? _mm512_extracti32x4_epi32(v, 2)
-                                      : _mm512_extracti32x4_epi32(v, 3);
-    return _mm256_cvtepi32_epi64(four);
-  };
-  Eight eights[4];
-  for (int i = 0; i < 4; ++i) {
-    const V eight =
-        _mm512_inserti64x4(_mm512_castsi256_si512(wide(sums[0], i)), wide(sums[1], i), 1);
-    eights[i] = MakeEight(o, channel + 8 * i, 8, eight);
-  }
-  const bool small = eights[0].small && eights[1].small && eights[2].small && eights[3].small;
-  if (!small || o.negative_multiplier) return WindowsSlowly(w, channel, channel + kVector);
-  const auto low = [](__m512d a, __m512d b) { return _mm512_shuffle_f64x2(a, b, 0x44); };
-  const auto high = [](__m512d a, __m512d b) { return _mm512_shuffle_f64x2(a, b, 0xee); };
-  const Factors f[2] = {
-      MakeFactors(o, low(eights[0].factor, eights[1].factor),
-                  low(eights[2].factor, eights[3].factor), low(eights[0].offset, eights[1].offset),
-                  low(eights[2].offset, eights[3].offset), true),
-      MakeFactors(o, high(eights[0].factor, eights[1].factor),
-                  high(eights[2].factor, eights[3].factor),
-                  high(eights[0].offset, eights[1].offset),
-                  high(eights[2].offset, eights[3].offset), true)};
+  const VectorFactors v = MakeVectorFactors(o, channel, sums);
+  if (!v.fast) return WindowsSlowly(w, channel, channel + kVector);
   const V top = _mm512_set1_epi16(static_cast<short>(0x8000));
-  alignas(64) i32 parts[2][2][kLanes];
   for (long i = 0; i < w.positions; ++i) {
     const u16* const* taps = w.taps + i * w.tap_stride;
     V sum[2] = {Zero(), Zero()}, upper[2] = {Zero(), Zero()};
@@ -345,23 +408,88 @@ template <int kPairs> void WindowsOfVector(const WordWindows& w, long channel, l
         upper[h] = _mm512_dpwssd_epi32(upper[h], x[h], weights[h][p].upper);
       }
     }
-    V fixed[2];
+    u16* y = w.y + i * w.y_stride;
+    if (__builtin_expect(StoreVector(sum, upper, v, y + channel) != 0, 0)) {
+      WordWindows position = w;
+      position.positions = 1;
+      position.taps = taps;
+      position.y = y;
+      WindowsSlowly(position, channel, channel + kVector);
+    }
+  }
+}
+
+// --- Lines of windows of 3x3 ---------------------------------------------------------------------
+
+constexpr long kLinePairs = 5;
+
+// The weights of a window: rows 0 and 1 of its columns; row 2 of columns 0 and 1; row 2 of column 2.
+void LinePairs(const WordLines& w, long channel, Pair (*weights)[kLinePairs], V* sums) {
+  constexpr long kTaps[kLinePairs][2] = {{0, 1}, {4, 5}, {8, 9}, {2, 6}, {10, 11}};
+  for (long p = 0; p < kLinePairs; ++p) {
+    V words[2];
+    const short* at = w.w + channel;
+    Interleave(Load(at + kTaps[p][0] * w.output.channels),
+               Load(at + kTaps[p][1] * w.output.channels), words);
+    for (int h = 0; h < 2; ++h) {
+      weights[h][p] = MakePair(words[h]);
+      sums[h] = _mm512_dpwssd_epi32(sums[h], words[h], _mm512_set1_epi16(1));
+    }
+  }
+}
+
+// kVector channels of the window at x, with integers.
+void LineSlowly(const WordLines& w, long channel, const short* x, u16* y) {
+  const ByteOutput& o = w.output;
+  for (long c = channel; c < channel + kVector; ++c) {
+    i64 sum = o.bias[c];
+    for (long t = 0; t < 9; ++t) {
+      const i32 code = x[t % 3 * w.pitch + t / 3 * o.channels + c] + 32768;
+      sum += static_cast<i64>(code) * w.w[(t / 3 * 4 + t % 3) * o.channels + c];
+    }
+    y[c] = Code(o, sum, c);
+  }
+}
+
+template <int kStride>
+void LineOf(const WordLines& w, long channel, const Pair (*weights)[kLinePairs],
+            const VectorFactors& v, const short* line, u16* y) {
+  const long next = w.output.channels;
+  // Rows 0 and 1 of a column; rows 2 of a column and the next one.
+  struct Column {
+    V upper[2], lower[2];
+  };
+  const auto read = [&w, next](const short* x, Column& column) {
+    Interleave(Load(x), Load(x + w.pitch), column.upper);
+    const short* last = x + 2 * w.pitch;
+    Interleave(Load(last), Load(last + next), column.lower);
+  };
+  Column a, b, c;
+  const short* x = line + channel;
+  read(x, a);
+  if (kStride == 1) read(x + next, b);
+  for (long i = 0; i < w.width; ++i, x += kStride * next, y += w.y_stride) {
+    if (kStride == 2) Interleave(Load(x + next), Load(x + next + w.pitch), b.upper);
+    read(x + 2 * next, c);
+    V sum[2], upper[2];
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      _mm512_store_si512(parts[h][0], _mm512_sub_epi32(sum[h], _mm512_slli_epi32(upper[h], 8)));
-      _mm512_store_si512(parts[h][1], upper[h]);
-      fixed[h] = Fixed(Half<256>(parts[h][0], parts[h][1], 0),
-                       Half<256>(parts[h][0], parts[h][1], 1), f[h]);
+      const V pairs[kLinePairs] = {a.upper[h], b.upper[h], c.upper[h], a.lower[h], c.lower[h]};
+      sum[h] = upper[h] = Zero();
+#pragma GCC unroll 5
+      for (int p = 0; p < kLinePairs; ++p) {
+        sum[h] = _mm512_dpwssd_epi32(sum[h], pairs[p], weights[h][p].words);
+        upper[h] = _mm512_dpwssd_epi32(upper[h], pairs[p], weights[h][p].upper);
+      }
     }
-    u16* y = w.y + i * w.y_stride + channel;
-    _mm512_storeu_si512(
-        y, _mm512_packus_epi32(_mm512_srli_epi32(fixed[0], 16), _mm512_srli_epi32(fixed[1], 16)));
-    if (__builtin_expect((Unsure(fixed[0]) | Unsure(fixed[1])) != 0, 0)) {
-      WordWindows one_position = w;
-      one_position.positions = 1;
-      one_position.taps = taps;
-      one_position.y = w.y + i * w.y_stride;
-      WindowsSlowly(one_position, channel, channel + kVector);
+    if (__builtin_expect(StoreVector(sum, upper, v, y + channel) != 0, 0)) {
+      LineSlowly(w, channel, x - channel, y);
+    }
+    if (kStride == 1) {
+      a = b;
+      b = c;
+    } else {
+      a = c;
     }
   }
 }
@@ -390,15 +518,39 @@ void word_tile_v4_bytes(const WordTile& t) {
 
 void word_windows_v4_bytes(const WordWindows& w) {
   long channel = 0;
+  long taps = w.tap_stride;
+  while (taps > 2 && HasNoWeights(w, taps - 2)) taps -= 2;
   for (; channel + kVector <= w.output.channels; channel += kVector) {
-    const long pairs = w.tap_stride / 2;
-    if (w.tap_stride > kMostTaps) {
+    if (taps > kMostTaps) {
       WindowsSlowly(w, channel, channel + kVector);
+    } else if (taps == 10) {
+      WindowsOfVector<5>(w, channel, 5);  // of 3x3 taps
     } else {
-      WindowsOfVector<0>(w, channel, pairs);
+      WindowsOfVector<0>(w, channel, taps / 2);
     }
   }
   WindowsSlowly(w, channel, w.output.channels);
+}
+
+bool word_lines_v4_bytes(const WordLines& w) {
+  if (w.output.channels % kVector != 0) return false;
+  for (long channel = 0; channel < w.output.channels; channel += kVector) {
+    Pair weights[2][kLinePairs];
+    V sums[2] = {Zero(), Zero()};
+    LinePairs(w, channel, weights, sums);
+    const VectorFactors v = MakeVectorFactors(w.output, channel, sums);
+    if (!v.fast) return false;
+    for (long i = 0; i < w.lines; ++i) {
+      const short* line = w.x + i * w.line_stride;
+      u16* y = w.y + i * w.width * w.y_stride;
+      if (w.stride == 1) {
+        LineOf<1>(w, channel, weights, v, line, y);
+      } else {
+        LineOf<2>(w, channel, weights, v, line, y);
+      }
+    }
+  }
+  return true;
 }
 
 void split_words_v4_bytes(const unsigned short* from, long count, long depth, void* to) {
