@@ -234,7 +234,6 @@ TEST(GemmTest, InstructionLevels) {
   SetHostLevel(before);
 }
 
-// Few rows of A, many of B: parts of vectors, of blocks of rows and of threads' shares.
 // OpenBLAS knows processors by their model: for a new one it must not stay with code without AVX.
 TEST(GemmTest, OpenBlasUsesTheInstructionsOfTheProcessor) {
   Device* cpu = Runtime::Get().cpu();
@@ -254,20 +253,22 @@ TEST(GemmTest, OpenBlasUsesTheInstructionsOfTheProcessor) {
   EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), nullptr);
 }
 
+// Few rows of A, many of B: parts of vectors, of blocks of rows and of threads' shares.
 TEST(GemmTest, FewRows) {
   Device* cpu = Runtime::Get().cpu();
   const std::string before = HostLevel();
   for (const std::string& level : HostLevels()) {
     SetHostLevel(level);
     for (const TypePair& pair : kPairs) {
-      for (const int64_t m : {1, 2, 3, 5, 8, 9}) {
+      for (const int64_t m : {1, 2, 3, 5, 8, 9, 48, 49}) {
         for (const int64_t n : {1, 7, 333}) {
           GemmDescriptor d = Product(m, n, n == 333 ? 1001 : 13, false, true);
           d.in = pair.in;
           d.out = pair.out;
           const auto libraries = Multiplexer::GemmLibraries(cpu, d);
           const bool widens = d.in != kHalf || level == "v3" || level == "v4";
-          EXPECT_EQ(libraries[0] == "rows", m <= 8 && d.in != kDouble && widens) << d.name();
+          const bool few = m <= (d.in == kFloat ? 8 : 48) && d.in != kDouble;
+          EXPECT_EQ(libraries[0] == "rows", few && widens) << d.name();
           const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2), c = Values(SizeC(d), 3);
           auto expected = c;
           Reference(d, a, b, {}, 2, 0.5, &expected);

@@ -34,6 +34,8 @@ namespace {
 
 // The most rows of A; for more, libraries that copy B to a better order are faster.
 constexpr int64_t kMostRows = 8;
+// Of half kinds, whose B those libraries widen first (tools/benchmark/results/packed_cpu.md).
+constexpr int64_t kMostNarrowRows = 48;
 // Below this many products one thread is faster.
 constexpr int64_t kParallelProducts = 1 << 16;
 // Rows of B that a thread takes at a time.
@@ -154,7 +156,8 @@ bool Supports(Device* device, const GemmDescriptor& d) {
   if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble || d.in.is_custom()) {
     return false;
   }
-  return d.m <= kMostRows && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
+  const int64_t most = d.in == kFloat ? kMostRows : kMostNarrowRows;
+  return d.m <= most && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
 }
 
 }  // namespace
