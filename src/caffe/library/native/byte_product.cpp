@@ -18,7 +18,7 @@ namespace caffe {
 
 #if defined(__x86_64__)
 extern const ByteSteps byte_steps_v2, byte_steps_v3, byte_steps_v4, byte_steps_v4_bytes;
-extern const ByteSteps byte_steps_amx;
+extern const ByteSteps byte_steps_amx, byte_steps_ifma;
 #else
 extern const ByteSteps byte_steps_neon;
 #endif
@@ -42,6 +42,9 @@ bool HasMatrixUnits() {
 
 bool MultipliesBytes() { return HostLevel() == "v4" && __builtin_cpu_supports("avx512vnni") != 0; }
 
+// Whether 52 bits are multiplied, too, for requantization.
+bool MultipliesMore() { return MultipliesBytes() && __builtin_cpu_supports("avx512ifma") != 0; }
+
 #endif
 
 }  // namespace
@@ -52,7 +55,8 @@ std::vector<const ByteSteps*> AllByteSteps() {
   if (HostLevel() != "v2") all.push_back(&byte_steps_v3);
   if (HostLevel() == "v4") all.push_back(&byte_steps_v4);
   if (MultipliesBytes()) all.push_back(&byte_steps_v4_bytes);
-  if (MultipliesBytes() && HasMatrixUnits()) all.push_back(&byte_steps_amx);
+  if (MultipliesMore()) all.push_back(&byte_steps_ifma);
+  if (MultipliesMore() && HasMatrixUnits()) all.push_back(&byte_steps_amx);
   return all;
 #else
   return {&byte_steps_neon};
@@ -64,9 +68,8 @@ const ByteSteps& HostByteSteps() {
   const std::string& level = HostLevel();
   if (level == "v2") return byte_steps_v2;
   if (level == "v3") return byte_steps_v3;
-  return !MultipliesBytes() ? byte_steps_v4
-         : HasMatrixUnits() ? byte_steps_amx
-                            : byte_steps_v4_bytes;
+  if (!MultipliesMore()) return MultipliesBytes() ? byte_steps_v4_bytes : byte_steps_v4;
+  return HasMatrixUnits() ? byte_steps_amx : byte_steps_ifma;
 #else
   return byte_steps_neon;
 #endif

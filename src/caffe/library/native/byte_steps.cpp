@@ -76,9 +76,49 @@ __m512i Magnitude(__m512i a, const Factors& f) {
   return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
 }
 
+// The same for shifts of at most 53, with AVX512-IFMA: 2^53 / 2^shift times the multipliers.
+struct UpperFactors {
+  __m512i even, odd;
+};
+
+constexpr int kMostUpperShift = 53;
+
+// sum + the bits of a * b from 2^52 on. The statement lets processors without the instruction have the
+// other functions of this file.
+__m512i AddUpper(__m512i sum, __m512i a, __m512i b) {
+  asm("vpmadd52huq %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
+}
+
+// Twice the quotient, rounded down, is halved and rounded.
+__m512i Magnitude(__m512i a, const UpperFactors& f) {
+  const __m512i one = _mm512_set1_epi64(1);
+  const __m512i even = AddUpper(one, _mm512_and_epi64(a, _mm512_set1_epi64(0xffffffff)), f.even);
+  const __m512i odd = AddUpper(one, _mm512_srli_epi64(a, 32), f.odd);
+  return _mm512_srli_epi32(_mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA), 1);
+}
+
+void MakeFactors(__m512i multiplier, __m512i shift, Factors* f) {
+  *f = MakeFactors(multiplier, shift);
+}
+
+void MakeFactors(__m512i multiplier, __m512i shift, UpperFactors* f) {
+  const __m512i left = _mm512_sub_epi32(_mm512_set1_epi32(kMostUpperShift), shift);
+  const __m512i low = _mm512_set1_epi64(0xffffffff);
+  f->even = _mm512_sllv_epi64(_mm512_and_epi64(multiplier, low), _mm512_and_epi64(left, low));
+  f->odd = _mm512_sllv_epi64(_mm512_srli_epi64(multiplier, 32), _mm512_srli_epi64(left, 32));
+}
+
+bool FitsUpper(const int* shift, long count) {
+  for (long i = 0; i < count; ++i) {
+    if (shift[i] > kMostUpperShift) return false;
+  }
+  return true;
+}
+
 // sum * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A shift of more
 // than 63 yields 0, because both shift instructions do.
-__m512i Requantized(__m512i sum, const Factors& f) {
+template <class F> __m512i Requantized(__m512i sum, const F& f) {
   const __m512i r = Magnitude(_mm512_abs_epi32(sum), f);
   return _mm512_mask_sub_epi32(r, _mm512_movepi32_mask(sum), _mm512_setzero_si512(), r);
 }
@@ -114,23 +154,21 @@ bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32
   return true;
 }
 
-// The requantization of two blocks of channels.
-struct PairFactors {
-  Factors f[2];
+// The requantization of two blocks of channels. F: Factors or UpperFactors.
+template <class F> struct PairFactors {
+  F f[2];
   __m512i bias[2], zero, low, high;
 };
 
-PairFactors MakePair(const ByteOutput& o, long channel) {
-  PairFactors p;
+template <class F> void MakePair(const ByteOutput& o, long channel, PairFactors<F>* p) {
   for (int j = 0; j < 2; ++j) {
     const long at = channel + j * kByteChannels;
-    p.f[j] = MakeFactors(_mm512_loadu_si512(o.multiplier + at), _mm512_loadu_si512(o.shift + at));
-    p.bias[j] = Bias(o.bias + at, 0xffff);
+    MakeFactors(_mm512_loadu_si512(o.multiplier + at), _mm512_loadu_si512(o.shift + at), &p->f[j]);
+    p->bias[j] = Bias(o.bias + at, 0xffff);
   }
-  p.zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
-  p.low = _mm512_set1_epi16(static_cast<short>(o.lowest));
-  p.high = _mm512_set1_epi16(static_cast<short>(o.highest));
-  return p;
+  p->zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
+  p->low = _mm512_set1_epi16(static_cast<short>(o.lowest));
+  p->high = _mm512_set1_epi16(static_cast<short>(o.highest));
 }
 
 bool FastPair(const ByteOutput& o, long channel) {
@@ -138,34 +176,44 @@ bool FastPair(const ByteOutput& o, long channel) {
          Fast(o.shift + channel, 0xffff) && Fast(o.shift + channel + kByteChannels, 0xffff);
 }
 
-// kPositive: no code is below the zero point, as behind ReLU, so that sums below 0 count as 0. kBias:
-// the sums have no bias yet.
-template <bool kPositive, bool kBias>
-void StoreTwo(const ByteOutput& o, const PairFactors& p, long channel, long row, long rows,
+// The codes of a row, as 16 bits. kPositive: no code is below the zero point, as behind ReLU, so that
+// sums below 0 count as 0. kBias: the sums have no bias yet.
+template <class F, bool kPositive, bool kBias>
+__m512i PairCodes(const PairFactors<F>& p, const i32* sums) {
+  __m512i v[2];
+#pragma GCC unroll 2
+  for (int j = 0; j < 2; ++j) {
+    __m512i sum = _mm512_load_si512(sums + j * kByteChannels);
+    if (kBias) sum = _mm512_add_epi32(sum, p.bias[j]);
+    v[j] = kPositive ? Magnitude(_mm512_max_epi32(sum, _mm512_setzero_si512()), p.f[j])
+                     : Requantized(sum, p.f[j]);
+  }
+  // Saturation keeps values beyond the codes.
+  const __m512i codes = _mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), p.zero);
+  return _mm512_min_epi16(_mm512_max_epi16(codes, p.low), p.high);
+}
+
+template <bool kPositive, bool kBias, class F>
+void StoreTwo(const ByteOutput& o, const PairFactors<F>& p, long channel, long row, long rows,
               const i32* sums) {
-  // The 4 bytes of the first block in each 128 bits, then those of the second.
+  // 128 bits have 4 bytes of each block of the first row, then those of the second row.
   const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
   unsigned char* y = o.y + row * o.y_stride + channel;
-  for (long i = 0; i < rows; ++i) {
-    __m512i v[2];
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) {
-      __m512i sum = _mm512_load_si512(sums + i * kColumns + j * kByteChannels);
-      if (kBias) sum = _mm512_add_epi32(sum, p.bias[j]);
-      v[j] = kPositive ? Magnitude(_mm512_max_epi32(sum, _mm512_setzero_si512()), p.f[j])
-                       : Requantized(sum, p.f[j]);
-    }
-    // Saturation keeps values beyond the codes.
-    __m512i codes = _mm512_adds_epi16(_mm512_packs_epi32(v[0], v[1]), p.zero);
-    codes = _mm512_min_epi16(_mm512_max_epi16(codes, p.low), p.high);
-    codes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(codes, codes));
+  for (long i = 0; i < rows; i += 2) {
+    const long second = i + 1 < rows ? i + 1 : i;
+    const __m512i both =
+        _mm512_packus_epi16(PairCodes<F, kPositive, kBias>(p, sums + i * kColumns),
+                            PairCodes<F, kPositive, kBias>(p, sums + second * kColumns));
+    const __m512i codes = _mm512_permutexvar_epi32(order, both);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i * o.y_stride),
                         _mm512_castsi512_si256(codes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + second * o.y_stride),
+                        _mm512_extracti64x4_epi64(codes, 1));
   }
 }
 
-template <bool kBias>
-void StoreTwo(const ByteOutput& o, const PairFactors& p, long channel, long row, long rows,
+template <bool kBias, class F>
+void StoreTwo(const ByteOutput& o, const PairFactors<F>& p, long channel, long row, long rows,
               const i32* sums) {
   if (o.lowest >= o.zero_y) return StoreTwo<true, kBias>(o, p, channel, row, rows, sums);
   StoreTwo<false, kBias>(o, p, channel, row, rows, sums);
@@ -312,7 +360,9 @@ void Store(const ByteOutput& o, const Factors& f, long channel, long row, long r
 void StorePair(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
 #if defined(__AVX512VNNI__)
   if (FastPair(o, channel)) {
-    return StoreTwo<true>(o, MakePair(o, channel), channel, row, rows, sums);
+    PairFactors<Factors> p;
+    MakePair(o, channel, &p);
+    return StoreTwo<true>(o, p, channel, row, rows, sums);
   }
 #endif
   Store(o, channel, row, rows, sums, kColumns);
@@ -439,16 +489,20 @@ void Products(long rows, const ByteTile& t, const u8* a, const signed char* b, c
   }
 }
 
-void TileOf(const ByteTile& t) {
+// kUpper: the processor has AVX512-IFMA.
+template <bool kUpper> void TileOf(const ByteTile& t) {
   alignas(64) i32 sums[kDotRows * kColumns];
   const ByteOutput& o = t.output;
   const long parts = (t.rows + kDotRows - 1) / kDotRows, block = t.depth * kByteChannels;
   for (long c = 0; c < o.channels; c += kColumns) {
     const bool two = c + kByteChannels < o.channels, fast = FastPair(o, c);
-    PairFactors p;
+    const bool upper = kUpper && fast && FitsUpper(o.shift + c, kColumns);
+    PairFactors<Factors> p;
+    PairFactors<UpperFactors> u;
     __m512i bias[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     if (fast) {
-      p = MakePair(o, c);
+      MakePair(o, c, &p);
+      if (upper) MakePair(o, c, &u);
       bias[0] = p.bias[0];
       bias[1] = p.bias[1];
     }
@@ -467,7 +521,9 @@ void TileOf(const ByteTile& t) {
         } else {
           Products<1>(rows, t, a, b, bias, next, sums);
         }
-        if (fast) {
+        if (upper) {
+          StoreTwo<false>(o, u, c, row, rows, sums);
+        } else if (fast) {
           StoreTwo<false>(o, p, c, row, rows, sums);
         } else {
           StorePair(o, c, row, rows, sums);
@@ -567,7 +623,7 @@ void Blocks(long rows, long channels, long used, const i16* x, const signed char
   }
 }
 
-void TileOf(const ByteTile& t) {
+template <bool> void TileOf(const ByteTile& t) {
   alignas(32) i16 x[kWideRows * kWidePitch];
   alignas(32) i32 sums[kWideRows * kWideChannels];
   Factors factors[kWideChannels / kByteChannels];
@@ -620,7 +676,7 @@ void Products(long rows, long depth, long used, const u8* a, long a_stride, cons
 
 #if !defined(CAFFE_WIDENS_BYTES) && !defined(__AVX512VNNI__)
 
-void TileOf(const ByteTile& t) {
+template <bool> void TileOf(const ByteTile& t) {
   alignas(64) i32 sums[kRows * kColumns];
   for (long c = 0; c < t.output.channels; c += kColumns) {
     const bool two = c + kByteChannels < t.output.channels;
@@ -729,7 +785,7 @@ void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
 constexpr long kFewRows = 3;
 
 void MatrixTileOf(const ByteTile& t) {
-  if (t.rows < kFewRows) return TileOf(t);
+  if (t.rows < kFewRows) return TileOf<true>(t);
   alignas(64) i32 sums[kRows * kColumns];
   const long whole = t.rows / kRows * kRows;
   if (whole > 0) MatrixRows(t, 0, whole, kRows, sums);
@@ -819,8 +875,8 @@ Taps Interleaved(const __m512i* x) {
 }
 
 // The requantization of 64 channels in the order of Taps.
-struct LaneFactors {
-  Factors f[4];
+template <class F> struct LaneFactors {
+  F f[4];
   __m512i bias[4], zero, low, high;
 };
 
@@ -832,7 +888,8 @@ bool FastLanes(const ByteOutput& o, long channel, long count) {
 }
 
 // `count` channels from `channel` on, repeated in the other lanes if there are 32.
-LaneFactors MakeLanes(const ByteOutput& o, long channel, long count) {
+template <class F>
+void MakeLanes(const ByteOutput& o, long channel, long count, LaneFactors<F>* lanes) {
   alignas(64) i32 bias[kByteLanes], multiplier[kByteLanes], shift[kByteLanes];
   for (int q = 0; q < 4; ++q) {
     for (int i = 0; i < 16; ++i) {
@@ -843,18 +900,17 @@ LaneFactors MakeLanes(const ByteOutput& o, long channel, long count) {
       shift[at] = c < count ? o.shift[channel + c] : 32;
     }
   }
-  LaneFactors l;
+  LaneFactors<F>& l = *lanes;
   for (int q = 0; q < 4; ++q) {
-    l.f[q] = MakeFactors(_mm512_load_si512(multiplier + 16 * q), _mm512_load_si512(shift + 16 * q));
+    MakeFactors(_mm512_load_si512(multiplier + 16 * q), _mm512_load_si512(shift + 16 * q), &l.f[q]);
     l.bias[q] = _mm512_load_si512(bias + 16 * q);
   }
   l.zero = _mm512_set1_epi16(static_cast<short>(o.zero_y));
   l.low = _mm512_set1_epi16(static_cast<short>(o.lowest));
   l.high = _mm512_set1_epi16(static_cast<short>(o.highest));
-  return l;
 }
 
-template <bool kPositive> __m512i LaneCodes(const __m512i* sum, const LaneFactors& l) {
+template <bool kPositive, class F> __m512i LaneCodes(const __m512i* sum, const LaneFactors<F>& l) {
   __m512i v[4];
 #pragma GCC unroll 4
   for (int q = 0; q < 4; ++q) {
@@ -870,9 +926,8 @@ template <bool kPositive> __m512i LaneCodes(const __m512i* sum, const LaneFactor
   return _mm512_packus_epi16(v[0], v[2]);
 }
 
-// Of LaneFactors.
-template <bool kPositive>
-void WindowsFast(const ByteWindows& w, const LaneFactors& l, long channel, long count) {
+template <bool kPositive, class F>
+void WindowsFast(const ByteWindows& w, const LaneFactors<F>& l, long channel, long count) {
   const ByteOutput& o = w.output;
   const __mmask64 mask = count == 64 ? ~0ull : (1ull << count) - 1;
   const signed char* weights = w.w + channel * w.tap_stride;
@@ -896,17 +951,22 @@ void WindowsFast(const ByteWindows& w, const LaneFactors& l, long channel, long 
   }
 }
 
-bool WindowsFast(const ByteWindows& w, long channel, long count) {
+template <bool kUpper> bool WindowsFast(const ByteWindows& w, long channel, long count) {
   if (!FastLanes(w.output, channel, count)) return false;
-  const LaneFactors l = MakeLanes(w.output, channel, count);
-  w.output.lowest >= w.output.zero_y ? WindowsFast<true>(w, l, channel, count)
-                                     : WindowsFast<false>(w, l, channel, count);
+  const auto compute = [&](auto* l) {
+    MakeLanes(w.output, channel, count, l);
+    w.output.lowest >= w.output.zero_y ? WindowsFast<true>(w, *l, channel, count)
+                                       : WindowsFast<false>(w, *l, channel, count);
+  };
+  LaneFactors<UpperFactors> upper;
+  LaneFactors<Factors> factors;
+  kUpper&& FitsUpper(w.output.shift + channel, count) ? compute(&upper) : compute(&factors);
   return true;
 }
 
 // A block of channels of ByteLines.
-struct LineBlock {
-  LaneFactors lanes;
+template <class F> struct LineBlock {
+  LaneFactors<F> lanes;
   __m512i weights[2][3]
                  [4];  // of three columns, for the first line, and for the second, a row below
   long column, pitch;  // bytes from one column of x to the next, and from one row to the next
@@ -915,8 +975,8 @@ struct LineBlock {
 };
 
 // kLines x kWindows windows, which are kStride columns apart.
-template <int kLines, int kWindows, int kStride, bool kPositive>
-void LineWindows(const LineBlock& b, __mmask64 mask, const u8* x, u8* y) {
+template <int kLines, int kWindows, int kStride, bool kPositive, class F>
+void LineWindows(const LineBlock<F>& b, __mmask64 mask, const u8* x, u8* y) {
   __m512i sum[kLines][kWindows][4];
 #pragma GCC unroll 2
   for (int l = 0; l < kLines; ++l) {
@@ -966,8 +1026,8 @@ void LineWindows(const LineBlock& b, __mmask64 mask, const u8* x, u8* y) {
   }
 }
 
-template <int kLines, int kStride, bool kPositive>
-void LineOf(const LineBlock& b, __mmask64 mask, long width, const u8* x, u8* y) {
+template <int kLines, int kStride, bool kPositive, class F>
+void LineOf(const LineBlock<F>& b, __mmask64 mask, long width, const u8* x, u8* y) {
   // Two windows of 32 channels are one.
   const long windows = b.half ? width / 2 : width;
   long i = 0;
@@ -986,8 +1046,8 @@ void LineOf(const LineBlock& b, __mmask64 mask, long width, const u8* x, u8* y) 
   }
 }
 
-template <int kStride, bool kPositive>
-void LinesOfBlock(const ByteLines& t, const LineBlock& b, __mmask64 mask, const u8* x, u8* y) {
+template <int kStride, bool kPositive, class F>
+void LinesOfBlock(const ByteLines& t, const LineBlock<F>& b, __mmask64 mask, const u8* x, u8* y) {
   long line = 0;
   for (; t.line_stride == t.pitch && line + 2 <= t.lines; line += 2) {
     LineOf<2, kStride, kPositive>(b, mask, t.width, x + line * t.line_stride, y + line * b.line);
@@ -997,35 +1057,42 @@ void LinesOfBlock(const ByteLines& t, const LineBlock& b, __mmask64 mask, const 
   }
 }
 
-bool LinesOf(const ByteLines& t) {
+// The channels from `channel` on.
+template <class F> void LinesOf(const ByteLines& t, long channel, long count) {
+  const ByteOutput& o = t.output;
+  // Windows beside each other, because the pixels of 32 channels are.
+  const bool pairs = o.channels == 32 && t.stride == 1;
+  LineBlock<F> b;
+  MakeLanes(o, channel, count, &b.lanes);
+  b.column = o.channels;
+  b.pitch = t.pitch;
+  b.window = pairs ? 2 * o.y_stride : o.y_stride;
+  b.line = t.width * o.y_stride;
+  b.half = pairs ? o.y_stride : 0;
+  for (int i = 0; i < 12; ++i) {
+    __m512i w = _mm512_loadu_si512(t.w + channel * 12 + 64 * i);
+    if (pairs) w = _mm512_shuffle_i64x2(w, w, 0x44);
+    b.weights[0][i / 4][i % 4] = w;
+    b.weights[1][i / 4][i % 4] = _mm512_slli_epi32(w, 8);
+  }
+  const __mmask64 mask = pairs || count == 64 ? ~0ull : (1ull << count) - 1;
+  const u8* x = t.x + channel;
+  u8* y = o.y + channel;
+  const bool positive = o.lowest >= o.zero_y;
+  if (t.stride == 2 || pairs) {
+    positive ? LinesOfBlock<2, true>(t, b, mask, x, y) : LinesOfBlock<2, false>(t, b, mask, x, y);
+  } else {
+    positive ? LinesOfBlock<1, true>(t, b, mask, x, y) : LinesOfBlock<1, false>(t, b, mask, x, y);
+  }
+}
+
+template <bool kUpper> bool LinesOf(const ByteLines& t) {
   const ByteOutput& o = t.output;
   if (!FastLanes(o, 0, o.channels)) return false;
   for (long channel = 0; channel < o.channels; channel += kByteLanes) {
     const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
-    // Windows beside each other, because the pixels of 32 channels are.
-    const bool pairs = o.channels == 32 && t.stride == 1;
-    LineBlock b;
-    b.lanes = MakeLanes(o, channel, count);
-    b.column = o.channels;
-    b.pitch = t.pitch;
-    b.window = pairs ? 2 * o.y_stride : o.y_stride;
-    b.line = t.width * o.y_stride;
-    b.half = pairs ? o.y_stride : 0;
-    for (int i = 0; i < 12; ++i) {
-      __m512i w = _mm512_loadu_si512(t.w + channel * 12 + 64 * i);
-      if (pairs) w = _mm512_shuffle_i64x2(w, w, 0x44);
-      b.weights[0][i / 4][i % 4] = w;
-      b.weights[1][i / 4][i % 4] = _mm512_slli_epi32(w, 8);
-    }
-    const __mmask64 mask = pairs || count == 64 ? ~0ull : (1ull << count) - 1;
-    const u8* x = t.x + channel;
-    u8* y = o.y + channel;
-    const bool positive = o.lowest >= o.zero_y;
-    if (t.stride == 2 || pairs) {
-      positive ? LinesOfBlock<2, true>(t, b, mask, x, y) : LinesOfBlock<2, false>(t, b, mask, x, y);
-    } else {
-      positive ? LinesOfBlock<1, true>(t, b, mask, x, y) : LinesOfBlock<1, false>(t, b, mask, x, y);
-    }
+    kUpper&& FitsUpper(o.shift + channel, count) ? LinesOf<UpperFactors>(t, channel, count)
+                                                 : LinesOf<Factors>(t, channel, count);
   }
   return true;
 }
@@ -1089,7 +1156,7 @@ bool WindowsFast(const ByteWindows& w) {
 
 #endif
 
-void WindowsOf(const ByteWindows& w) {
+template <bool kUpper> void WindowsOf(const ByteWindows& w) {
   const ByteOutput& o = w.output;
 #if defined(CAFFE_WIDENS_BYTES)
   if (WindowsFast(w)) return;
@@ -1097,7 +1164,7 @@ void WindowsOf(const ByteWindows& w) {
   for (long channel = 0; channel < o.channels; channel += kByteLanes) {
     const long count = o.channels - channel < kByteLanes ? o.channels - channel : kByteLanes;
 #if defined(__AVX512VNNI__)
-    if (WindowsFast(w, channel, count)) continue;
+    if (WindowsFast<kUpper>(w, channel, count)) continue;
 #endif
     alignas(64) i32 sums[kWindowRows * kByteLanes];
     i32 weights[kByteLanes];
@@ -1156,8 +1223,8 @@ constinit const ByteSteps byte_steps_amx{"amx",
                                          true,
                                          false,
                                          &MatrixTileOf,
-                                         &WindowsOf,
-                                         &LinesOf,
+                                         &WindowsOf<true>,
+                                         &LinesOf<true>,
                                          &WordTileOf,
                                          CodeForm::kWordBytes,
                                          &split_words_amx,
@@ -1169,19 +1236,35 @@ constinit const ByteSteps byte_steps_amx{"amx",
 #if defined(__AVX512VNNI__)
 #define CAFFE_STEPS_NAME "vnni"
 #define CAFFE_READS_WINDOWS true
-#define CAFFE_BYTE_LINES &LinesOf
+#define CAFFE_BYTE_LINES &LinesOf<false>
 #else
 #define CAFFE_STEPS_NAME CAFFE_STRING(CAFFE_HOST_LEVEL)
 #define CAFFE_READS_WINDOWS false
 #define CAFFE_BYTE_LINES nullptr
+#endif
+#if defined(__AVX512VNNI__)
+extern const ByteSteps byte_steps_ifma;
+constinit const ByteSteps byte_steps_ifma{"vnni_ifma",
+                                          false,
+                                          true,
+                                          &TileOf<true>,
+                                          &WindowsOf<true>,
+                                          &LinesOf<true>,
+                                          CAFFE_WORD_TILE,
+                                          CAFFE_WORD_FORM,
+                                          &CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL),
+                                          &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
+                                          CAFFE_WORD_LINES,
+                                          nullptr,
+                                          nullptr};
 #endif
 extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
 constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
     CAFFE_STEPS_NAME,
     false,
     CAFFE_READS_WINDOWS,
-    &TileOf,
-    &WindowsOf,
+    &TileOf<false>,
+    &WindowsOf<false>,
     CAFFE_BYTE_LINES,
     CAFFE_WORD_TILE,
     CAFFE_WORD_FORM,
