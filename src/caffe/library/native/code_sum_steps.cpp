@@ -70,23 +70,21 @@ struct Vectors {
   static V Joined(V even, V odd) {
     return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
   }
-  // Lanes of 16 bits.
-  static constexpr long kWords = 32;
+  // Codes of 8 bits, and lanes of 16 bits.
+  static constexpr long kBytes = 64;
   static V SetWords(int v) { return _mm512_set1_epi16(static_cast<short>(v)); }
-  static V LoadWords(const u8* p) {
-    return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  static void StoreWords(u8* p, V v) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi16_epi8(v));
-  }
+  static V LoadBytes(const u8* p) { return _mm512_loadu_si512(p); }
+  static void StoreBytes(u8* p, V v) { _mm512_storeu_si512(p, v); }
+  static V LowBytes(V a, V b) { return _mm512_unpacklo_epi8(a, b); }
+  static V HighBytes(V a, V b) { return _mm512_unpackhi_epi8(a, b); }
+  static V LowWords(V a, V b) { return _mm512_unpacklo_epi16(a, b); }
+  static V HighWords(V a, V b) { return _mm512_unpackhi_epi16(a, b); }
   static V SubWords(V a, V b) { return _mm512_sub_epi16(a, b); }
   static V AddSaturated(V a, V b) { return _mm512_adds_epi16(a, b); }
-  static V BetweenWords(V v, V low, V high) {
-    return _mm512_min_epi16(_mm512_max_epi16(v, low), high);
-  }
-  static V LowPairs(V a, V b) { return _mm512_unpacklo_epi16(a, b); }
-  static V HighPairs(V a, V b) { return _mm512_unpackhi_epi16(a, b); }
-  static V Packed(V low, V high) { return _mm512_packs_epi32(low, high); }
+  static V LeastUnsigned(V a, V b) { return _mm512_min_epu16(a, b); }
+  static V Words(V low, V high) { return _mm512_packs_epi32(low, high); }
+  static V PositiveWords(V low, V high) { return _mm512_packus_epi32(low, high); }
+  static V Bytes(V low, V high) { return _mm512_packus_epi16(low, high); }
   static V Pairs(V a, V b) { return _mm512_madd_epi16(a, b); }
   static V UpperProduct(V a, V b) { return _mm512_mulhi_epu16(a, b); }
   template <int kBits> static V Right(V v) { return _mm512_srai_epi32(v, kBits); }
@@ -130,24 +128,22 @@ struct Vectors {
   static V Joined(V even, V odd) {
     return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
   }
-  static constexpr long kWords = 16;
+  static constexpr long kBytes = 32;
   static V SetWords(int v) { return _mm256_set1_epi16(static_cast<short>(v)); }
-  static V LoadWords(const u8* p) {
-    return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  static V LoadBytes(const u8* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
-  static void StoreWords(u8* p, V v) {
-    const __m128i high = _mm256_extracti128_si256(v, 1);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                     _mm_packus_epi16(_mm256_castsi256_si128(v), high));
-  }
+  static void StoreBytes(u8* p, V v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  static V LowBytes(V a, V b) { return _mm256_unpacklo_epi8(a, b); }
+  static V HighBytes(V a, V b) { return _mm256_unpackhi_epi8(a, b); }
+  static V LowWords(V a, V b) { return _mm256_unpacklo_epi16(a, b); }
+  static V HighWords(V a, V b) { return _mm256_unpackhi_epi16(a, b); }
   static V SubWords(V a, V b) { return _mm256_sub_epi16(a, b); }
   static V AddSaturated(V a, V b) { return _mm256_adds_epi16(a, b); }
-  static V BetweenWords(V v, V low, V high) {
-    return _mm256_min_epi16(_mm256_max_epi16(v, low), high);
-  }
-  static V LowPairs(V a, V b) { return _mm256_unpacklo_epi16(a, b); }
-  static V HighPairs(V a, V b) { return _mm256_unpackhi_epi16(a, b); }
-  static V Packed(V low, V high) { return _mm256_packs_epi32(low, high); }
+  static V LeastUnsigned(V a, V b) { return _mm256_min_epu16(a, b); }
+  static V Words(V low, V high) { return _mm256_packs_epi32(low, high); }
+  static V PositiveWords(V low, V high) { return _mm256_packus_epi32(low, high); }
+  static V Bytes(V low, V high) { return _mm256_packus_epi16(low, high); }
   static V Pairs(V a, V b) { return _mm256_madd_epi16(a, b); }
   static V UpperProduct(V a, V b) { return _mm256_mulhi_epu16(a, b); }
   template <int kBits> static V Right(V v) { return _mm256_srai_epi32(v, kBits); }
@@ -195,42 +191,49 @@ template <bool kReLU> void AddBytes(const CodeSumRows& r) {
     return T::Set(static_cast<int>(static_cast<u32>(second) << 16 | static_cast<u16>(first)));
   };
   const auto half = [](int shift) { return T::Set(static_cast<int>(1L << (shift - 17))); };
-  const V zero_own = T::SetWords(r.zero_own), zero_residual = T::SetWords(r.zero_residual);
+  const V zeros = factors(r.zero_own, r.zero_residual);
   const V upper = factors(Upper(r.own), Upper(r.factor));
   const V lower = factors(Lower(r.own), Lower(r.factor));
   const V half_sum = half(r.shift);
   const __m128i shift = _mm_cvtsi32_si128(r.shift - 16);
-  const V none = T::Set(0), all = T::SetWords(255), zero_sum = T::SetWords(r.zero_sum);
+  const V none = T::Set(0), zero_sum = T::SetWords(r.zero_sum);
   const V most = T::SetWords(255 - r.zero_sum), zero_result = T::SetWords(r.zero_result);
   // Values without a sign times a multiplier: 2^16 (v upper + the upper half of v lower) + less.
   const V rescale_lower = T::SetWords(r.multiplier & 0xffff);
   const V rescale_upper = factors(r.multiplier >> 16, 1);
   const V half_rescale = kReLU ? half(r.rescale_shift) : none;
   const __m128i rescale_shift = _mm_cvtsi32_si128(r.rescale_shift - 16);
+  const auto quotient = [&](V codes) {
+    const V pairs = T::SubWords(codes, zeros);
+    return Quotient<kReLU>(T::Pairs(pairs, upper), T::Pairs(pairs, lower), half_sum, shift);
+  };
+  const auto rescaled = [&](V pairs) {
+    return T::Right(T::Add(T::Pairs(pairs, rescale_upper), half_rescale), rescale_shift);
+  };
+  // Of bytes of y and of the residual in turns: the results in lanes of 16 bits. Bytes() bounds them.
+  const auto sums = [&](V bytes) {
+    const V low = quotient(T::LowBytes(bytes, none)), high = quotient(T::HighBytes(bytes, none));
+    if (!kReLU) return T::AddSaturated(T::Words(low, high), zero_sum);
+    const V v = T::LeastUnsigned(T::PositiveWords(low, high), most);
+    const V less = T::UpperProduct(v, rescale_lower);
+    return T::AddSaturated(
+        T::Words(rescaled(T::LowWords(v, less)), rescaled(T::HighWords(v, less))), zero_result);
+  };
   const auto add = [&](const u8* residual, u8* y) {
-    const V a = T::SubWords(T::LoadWords(y), zero_own);
-    const V b = T::SubWords(T::LoadWords(residual), zero_residual);
-    const V low = T::LowPairs(a, b), high = T::HighPairs(a, b);
-    const V sum =
-        T::Packed(Quotient<kReLU>(T::Pairs(low, upper), T::Pairs(low, lower), half_sum, shift),
-                  Quotient<kReLU>(T::Pairs(high, upper), T::Pairs(high, lower), half_sum, shift));
-    if (!kReLU) {
-      T::StoreWords(y, T::BetweenWords(T::AddSaturated(sum, zero_sum), none, all));
-      return;
-    }
-    const V v = T::BetweenWords(sum, none, most), less = T::UpperProduct(v, rescale_lower);
-    const auto rescaled = [&](V pairs) {
-      return T::Right(T::Add(T::Pairs(pairs, rescale_upper), half_rescale), rescale_shift);
-    };
-    const V code = T::Packed(rescaled(T::LowPairs(v, less)), rescaled(T::HighPairs(v, less)));
-    T::StoreWords(y, T::BetweenWords(T::AddSaturated(code, zero_result), none, all));
+    const V own = T::LoadBytes(y), other = T::LoadBytes(residual);
+    T::StoreBytes(y, T::Bytes(sums(T::LowBytes(own, other)), sums(T::HighBytes(own, other))));
   };
   for (long row = 0; row < r.rows; ++row) {
     const u8* residual = static_cast<const u8*>(r.residual) + row * r.residual_stride;
     u8* y = static_cast<u8*>(r.y) + row * r.y_stride;
     long i = 0;
-    for (; i + T::kWords <= r.n; i += T::kWords) add(residual + i, y + i);
-    AddSome(r, residual, y, i, r.n);
+    for (; i + T::kBytes <= r.n; i += T::kBytes) add(residual + i, y + i);
+    if (i == r.n) continue;
+    u8 own[T::kBytes] = {}, other[T::kBytes] = {};
+    __builtin_memcpy(own, y + i, r.n - i);
+    __builtin_memcpy(other, residual + i, r.n - i);
+    add(other, own);
+    __builtin_memcpy(y + i, own, r.n - i);
   }
 }
 
