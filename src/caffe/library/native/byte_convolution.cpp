@@ -62,7 +62,10 @@ class ByteProductConvOp final : public ByteConvOp {
                  d.in == kQuant16 ? steps_.word_form : CodeForm::kBytes) {
     const int threads = omp_get_max_threads();
     const int64_t depth = weights_.row_bytes(), rows = d.batch * positions_;
-    shares_ = rows * depth <= kShared && weights_.group_bytes() > rows * depth;
+    // The rows of a thread are in its cache if it has written them: of 8 bits without matrix units, that
+    // is worth up to 4 times as many weights.
+    const int64_t worth = steps_.reads_windows && element_ == 1 ? 4 : 1;
+    shares_ = rows * depth <= kShared && weights_.group_bytes() > worth * rows * depth;
     // Lines are divided more evenly than few channels.
     if (windows_ && Ceil(group_out_, kPair) % threads != 0) shares_ = false;
     plane_height_ = window_.input[0];
