@@ -280,7 +280,10 @@ TEST(SteadyStateTest, ModelsAllocateNothing) {
       EXPECT_EQ(counts.allocations, 0) << one.file << " " << type.name();
       EXPECT_EQ(counts.locks, 0) << one.file << " " << type.name();
       EXPECT_EQ(counts.names, 0) << one.file << " " << type.name();
-      EXPECT_LE(counts.onednn_calls, one.convolutions) << one.file << " " << type.name();
+      // Where operands are widened, a call may compute a block of a convolution.
+      constexpr int64_t kBlocks = 16;
+      EXPECT_LE(counts.onednn_calls, one.convolutions * (type == kFloat ? 1 : kBlocks))
+          << one.file << " " << type.name();
       // Its lists of arguments, but no array: scratch memory is in the net's workspace.
       constexpr int64_t kLists = 2 << 10;
       EXPECT_LE(onednn_bytes, kLists * counts.onednn_calls) << one.file << " " << type.name();

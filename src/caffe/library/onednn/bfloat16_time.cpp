@@ -1,7 +1,5 @@
 #include "caffe/library/onednn/bfloat16_time.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -12,6 +10,7 @@
 #include "caffe/library/onednn/arrays.hpp"
 #include "caffe/library/onednn/onednn_api.hpp"
 #include "caffe/library/onednn/onednn_call.hpp"
+#include "caffe/library/onednn/threads.hpp"
 
 namespace caffe::onednn {
 namespace {
@@ -57,8 +56,7 @@ class Probe {
 
 double Measure() {
   constexpr int kRuns = 12;
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
+  const OneThread one;
   double ratio = 1;
   try {
     const auto lock = Making();
@@ -73,7 +71,6 @@ double Measure() {
   } catch (const dnnl::error&) {
     // Convolutions in bfloat16 are not supported either.
   }
-  omp_set_num_threads(threads);
   if (log::Topic("library")) {
     log::Info(Concat("oneDNN's convolutions in bfloat16 take ", ratio, " of the time in float"));
   }

@@ -18,6 +18,7 @@
 #include "caffe/library/onednn/invalid_flags.hpp"
 #include "caffe/library/onednn/problem.hpp"
 #include "caffe/library/onednn/threads.hpp"
+#include "caffe/library/onednn/wide_points.hpp"
 
 namespace caffe::onednn {
 namespace {
@@ -345,6 +346,14 @@ class OneDnnConvOp final : public ConvOp {
 
 std::unique_ptr<ConvOp> MakeConvolution(Device* device, const ConvDescriptor& descriptor,
                                         bool widens) {
+  if (IsPoints(descriptor) && (widens || Inner(descriptor.in) == Element::f32)) {
+    const auto lock = Making();
+    try {
+      return MakeWidePoints(device, descriptor, widens ? kWideRow : kRow);
+    } catch (const dnnl::error& error) {
+      CAFFE_THROW("oneDNN: ", error.what(), " (status ", error.status, ")");
+    }
+  }
   return std::make_unique<OneDnnConvOp>(device, descriptor, widens);
 }
 

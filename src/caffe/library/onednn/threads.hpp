@@ -34,4 +34,15 @@ class Threads {
   int restore_ = 0;
 };
 
+// Primitives that are made meanwhile are for one thread; they can be called anywhere.
+class OneThread {
+ public:
+  OneThread() : restore_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(restore_); }
+  OneThread(const OneThread&) = delete;
+
+ private:
+  int restore_;
+};
+
 }  // namespace caffe::onednn
