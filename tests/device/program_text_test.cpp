@@ -15,6 +15,7 @@
 #include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/kernel_texts.hpp"
+#include "support/plain_kernels.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -32,6 +33,7 @@ class EveryBodyOnOpenCl : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryBodyOnOpenCl, Builds) {
   if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
+  const PlainKernels plain;
   const std::string& path = GetParam();
   int built = 0;
   for (Device* device : OpenClDevices()) {
@@ -57,6 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(KernelBod
 // The same in types of users, each body in one of them: of texts, of a table, or of four bytes.
 TEST_P(EveryBodyOnOpenCl, BuildsInTypesOfUsers) {
   if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
+  const PlainKernels plain;
   const DataType table = RegisterType("text_fixed10", 10, [](uint32_t code) {
     return static_cast<float>(static_cast<int>(code ^ 512) - 512) / 32;
   });

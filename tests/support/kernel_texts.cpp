@@ -289,14 +289,16 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       // Windows with a patch: one and several blocks of channels.
       p.epilogue = Epilogue();
       p.batch = 3;
-      for (const int64_t channels : {24, 64}) {
+      for (int axis = 0; axis < 2; ++axis) {
+        p.window.input[axis] = p.window.output[axis] = 13;
+        p.window.kernel[axis] = 3;
+        p.window.pad[axis] = 1;
+      }
+      for (const int64_t channels : {24, 160}) {
+        if (type == kBfloat16 && channels == 160) continue;
         p.channels = p.plain_channels = channels;
-        for (int axis = 0; axis < 2; ++axis) {
-          p.window.input[axis] = p.window.output[axis] = 13;
-          p.window.kernel[axis] = 3;
-          p.window.pad[axis] = 1;
-        }
-        for (const int tile : FloatProduct::PatchTilings(p)) FloatProduct(&device, p, tile);
+        const std::vector<int> tilings = FloatProduct::PatchTilings(p);
+        if (!tilings.empty()) FloatProduct(&device, p, tilings[channels == 24 ? 0 : 1]);
       }
     }
   }
