@@ -64,13 +64,16 @@ TEST(BoundedSpinTest, TheLoopIsShortWhileCoresAreTakenAway) {
   const bool waits = omp_get_max_threads() > 1 && !std::getenv("OMP_WAIT_POLICY") &&
                      !std::getenv("GOMP_SPINCOUNT");
   const double longer = waits ? SecondsOfWaiting() : 0;
+  EXPECT_EQ(SerialFactor(), 1);
   EXPECT_TRUE(after(0.05, 1000));
+  EXPECT_GT(SerialFactor(), 1) << "waking a thread takes longer than small work";
   if (waits) {
     EXPECT_LT(SecondsOfWaiting(), longer / 2);
   }
   EXPECT_TRUE(after(0.1, 0)) << "too short a look";
   EXPECT_TRUE(after(0.5, 30));
   EXPECT_FALSE(after(0.6, 3));
+  EXPECT_EQ(SerialFactor(), 1);
   EXPECT_FALSE(after(1, 30));
   after(1, 0);
 }

@@ -47,7 +47,7 @@ struct Spin {
   std::mutex mutex;
   std::atomic<uint64_t*> rounds{nullptr};  // libgomp's variable
   uint64_t long_rounds = 0, short_rounds = 0;
-  bool busy = false;
+  std::atomic<bool> busy{false};
   int64_t stops = 0;  // at the beginning of an observation
   double seconds = 0;
   std::atomic<int64_t> next_look{0};
@@ -145,6 +145,8 @@ bool AdaptSpinning(int64_t stops, double seconds) {
   spin.seconds = seconds;
   return busy;
 }
+
+bool CoresAreShared() { return State().busy.load(std::memory_order_relaxed); }
 
 void AdaptSpinning() {
   Spin& spin = State();

@@ -184,7 +184,7 @@ class CpuKernel final : public Kernel {
     }
     void** arguments_of = pointers_.data();
     const int64_t rows = range.rows;
-    const bool parallel = rows > 1 && rows * range.columns >= kParallelElements &&
+    const bool parallel = rows > 1 && rows * range.columns >= kParallelElements * SerialFactor() &&
                           !omp_in_parallel() && omp_get_max_threads() > 1;
     if (!parallel) {
       entry_->run({0, static_cast<long>(rows)}, arguments_of);

@@ -61,7 +61,7 @@ class PackedGemmOp final : public GemmOp {
     CheckMemory(g);
     AdaptSpinning();
     const int64_t panels = Panels(d);
-    if (d.m * d.n * d.k < kParallelProducts || omp_in_parallel()) {
+    if (d.m * d.n * d.k < kParallelProducts * SerialFactor() || omp_in_parallel()) {
       Multiply(g, 0, panels);
     } else {
 #pragma omp parallel

@@ -108,7 +108,8 @@ class RowsGemmOp final : public GemmOp {
   void Multiply(const RowProducts& products) const {
     const GemmDescriptor& d = descriptor_;
     AdaptSpinning();
-    if (d.m * d.n * d.k < kParallelProducts || omp_in_parallel()) return dots_(products);
+    const bool few = d.m * d.n * d.k < kParallelProducts * SerialFactor();
+    if (few || omp_in_parallel()) return dots_(products);
 #pragma omp parallel
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
