@@ -493,6 +493,44 @@ TEST(ConvolutionTest, OneDnnCopiesItsInput) {
   }
 }
 
+// Windows of one element of half kinds, which oneDNN's rows widen block by block: several blocks and
+// parts of output rows, strides, bounds, and other types of y.
+TEST(ConvolutionTest, OneDnnWidensBlocksOfPoints) {
+  for (const DataType type : {kHalf, kBfloat16}) {
+    for (ConvDescriptor d :
+         {Conv(1, 600, {9, 11}, 500, {1, 1}), Conv(3, 24, {8, 9}, 40, {1, 1}),
+          Conv(2, 32, {15, 13}, 24, {1, 1}, {2, 3}), Conv(2, 16, {37}, 8, {1}, {2}),
+          Conv(2, 16, {5, 7, 9}, 8, {1, 1, 1}, {1, 2, 2}), Conv(1, 1024, {1, 1}, 40, {1, 1})}) {
+      d.in = d.out = type;
+      d.backward_data = d.backward_weights = false;
+      Check(d);
+      d.epilogue.bias = Epilogue::Bias::kPerRow;
+      d.epilogue.stages = {kPlainReLU};
+      Check(d);
+      d.out = kFloat;
+      Check(d);
+    }
+  }
+}
+
+// Few products of one image: the threads share its channels, and read blocks of input channels.
+TEST(ConvolutionTest, ThreadsShareChannelsOfSmallImages) {
+  for (const DataType type : {kFloat, kDouble, kBfloat16}) {
+    for (ConvDescriptor d :
+         {Conv(1, 20, {12, 12}, 50, {5, 5}), Conv(1, 1, {28, 28}, 20, {5, 5}),
+          Conv(1, 24, {18, 18}, 33, {3, 3}), Conv(1, 40, {9, 24}, 7, {1, 1}),
+          Conv(1, 8, {34, 34}, 6, {3, 3}, {}, {}, {}, 2), Conv(1, 30, {18}, 12, {3}),
+          Conv(1, 3, {5, 7, 26}, 9, {3, 3, 3}), Conv(1, 4, {9, 9}, 1, {2, 2}, {}, {}, {2, 2})}) {
+      d.in = d.out = type;
+      d.backward_data = d.backward_weights = false;
+      d.epilogue.bias = Epilogue::Bias::kPerRow;
+      Check(d);
+      d.epilogue.stages = {kPlainReLU};
+      Check(d);
+    }
+  }
+}
+
 // Where oneDNN is the fastest: with many products for each element that is converted to NHWC; without
 // conversions almost everywhere; never for gradients.
 TEST(ConvolutionTest, OneDnnIsPreferredWhereItIsFaster) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/bias.hpp"
@@ -23,6 +24,11 @@ namespace {
 constexpr int64_t kFewChannels = 96, kLongSum = 64;
 // A block of columns of this size stays in the second cache between its two uses.
 constexpr int64_t kColumnBytes = 1 << 20;
+// A block of this size stays in the first cache.
+constexpr int64_t kFewColumnBytes = 32 << 10;
+// Up to this many products the threads share the channels of an image rather than its rows: the
+// layers behind it, such as pooling, divide channels, too.
+constexpr int64_t kFewProducts = 4 << 20;
 // From this many elements on, the threads' gradients of weights are added in parallel, in blocks.
 constexpr int64_t kSumBlock = 1024, kParallelSum = 1 << 16;
 
@@ -74,6 +80,8 @@ class RowWalker {
     for (int64_t tap = 0; tap < taps_; ++tap) {
       for (int64_t row = 0; row < rows_; ++row) start_.push_back(Start(g, padded, out, tap, row));
     }
+    // Over one or two axes, the distance of output rows is the same for all.
+    if (last <= 1) pitch_ = rows_ > 1 ? start_[1] - start_[0] : padded_;
     image_width_ = g.input[last];
     for (int64_t row = 0; row < ShapeCount(g.input, 0, last); ++row) {
       int64_t at = g.pad[last], stride = padded[last], left = row;
@@ -122,6 +130,14 @@ class RowWalker {
   // [planes, taps…, (end - begin) * width].
   template <class T>
   void Gather(const T* planes, T* columns, int64_t count, int64_t begin, int64_t end) const {
+    if (stride_ == 1 && pitch_ > 0) {
+      switch (width_) {
+        case 8: return GatherImage<8>(planes, columns, count, begin, end);
+        case 16: return GatherImage<16>(planes, columns, count, begin, end);
+        case 24: return GatherImage<24>(planes, columns, count, begin, end);
+        case 32: return GatherImage<32>(planes, columns, count, begin, end);
+      }
+    }
     Walk(count, begin, end, [=, this](auto w, int64_t plane, int64_t at, int64_t column) {
       const T* source = planes + plane + at;
       T* target = columns + column;
@@ -162,6 +178,22 @@ class RowWalker {
     return at;
   }
 
+  // Output rows of W elements that begin at equal distances.
+  template <int W, class T>
+  void GatherImage(const T* planes, T* columns, int64_t count, int64_t begin, int64_t end) const {
+    for (int64_t plane = 0; plane < count; ++plane, planes += padded_) {
+      for (int64_t tap = 0; tap < taps_; ++tap) {
+        const T* source = planes + start_[tap * rows_ + begin];
+        for (int64_t k = 0; k < last_taps_; ++k, source += dilation_) {
+          const T* from = source;
+          for (int64_t r = begin; r < end; ++r, from += pitch_, columns += W) {
+            std::memcpy(columns, from, W * sizeof(T));
+          }
+        }
+      }
+    }
+  }
+
   // Calls visit for each row of columns, with common widths as constants.
   template <class Visit>
   void Walk(int64_t count, int64_t begin, int64_t end, const Visit& visit) const {
@@ -194,6 +226,7 @@ class RowWalker {
   }
 
   int64_t width_, stride_, dilation_, taps_, last_taps_, rows_, padded_, image_width_;
+  int64_t pitch_ = 0;  // between the input rows of two output rows, if that is always the same
   std::vector<int64_t> start_, image_rows_;
 };
 
@@ -225,7 +258,11 @@ template <class T> class HostConvOp final : public ConvOp {
     block_ = std::clamp<int64_t>(limit / row_bytes, 1, rows_.rows());
     threads_.resize(std::max(1, omp_get_max_threads()));
     const int64_t needed = (static_cast<int64_t>(threads_.size()) + d.batch - 1) / d.batch;
-    if (d.forward && needed > 1) {
+    chunk_ = std::max<int64_t>(1, d.in_channels / d.group);
+    if (d.forward && SplitsChannels(d)) {
+      if (needed > 1) parts_ = static_cast<int64_t>(threads_.size());
+      chunk_ = std::clamp<int64_t>(kFewColumnBytes * chunk_ / (row_bytes * block_), 1, chunk_);
+    } else if (d.forward && needed > 1) {
       block_ = std::min(block_, std::max<int64_t>(1, (rows_.rows() + needed - 1) / needed));
     }
     PlanWorkspace();
@@ -260,20 +297,20 @@ template <class T> class HostConvOp final : public ConvOp {
     const bool bounded = stages_.bounds() && !stages_.none();
     const T low = static_cast<T>(stages_.a()), high = static_cast<T>(stages_.b());
     const int64_t blocks = (rows_.rows() + block_ - 1) / block_;
-    const int64_t group_out = d.out_channels / d.group;
-    InParallel(d.batch * blocks, [&](Thread& thread, int64_t begin, int64_t end) {
+    const int64_t all_out = d.out_channels / d.group;
+    InParallel(d.batch * parts_ * blocks, [&](Thread& thread, int64_t begin, int64_t end) {
       int64_t current = -1;
       const T* image = nullptr;
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t i = unit / blocks, row = unit % blocks * block_;
+        const int64_t i = unit / blocks / parts_, row = unit % blocks * block_;
+        const int64_t part = unit / blocks % parts_, first_out = all_out * part / parts_;
+        const int64_t group_out = all_out * (part + 1) / parts_ - first_out;
         const int64_t row_end = std::min(rows_.rows(), row + block_);
         const int64_t first = row * rows_.width(), count = (row_end - row) * rows_.width();
         if (i != current) image = Padded(thread, x, i);
         current = i;
         for (int64_t g = 0; g < d.group; ++g) {
-          const int64_t channel = g * group_out;
-          const T* columns = image + g * (d.in_channels / d.group) * in_ + first;
-          if (!pointwise_) columns = Gather(thread, image, g, row, row_end);
+          const int64_t channel = g * all_out + first_out;
           T* target =
               narrow_out_ ? thread.y : At<T>(y) + (i * d.out_channels + channel) * out_ + first;
           const int64_t stride = narrow_out_ ? count : out_;
@@ -281,8 +318,19 @@ template <class T> class HostConvOp final : public ConvOp {
           for (int64_t o = 0; b && o < group_out; ++o) {
             std::fill_n(target + o * stride, count, b[channel + o]);
           }
-          forward_gemm_(false, false, group_out, count, depth_, 1, w + channel * depth_, depth_,
-                        columns, pointwise_ ? in_ : count, b ? 1 : 0, target, stride);
+          const int64_t group_in = d.in_channels / d.group, taps = d.geometry.kernel_count();
+          const T* planes = image + g * group_in * rows_.padded();
+          for (int64_t c = 0; c < group_in; c += chunk_) {
+            const int64_t channels = std::min(chunk_, group_in - c);
+            const T* columns = planes + c * rows_.padded() + first;
+            if (!pointwise_) {
+              rows_.Gather(planes + c * rows_.padded(), thread.columns, channels, row, row_end);
+              columns = thread.columns;
+            }
+            forward_gemm_(false, false, group_out, count, channels * taps, 1,
+                          w + channel * depth_ + c * taps, depth_, columns,
+                          pointwise_ ? in_ : count, b || c > 0 ? 1 : 0, target, stride);
+          }
           if (thread.finish) {
             const int64_t at = ((i * d.out_channels + channel) * out_ + first) *
                                static_cast<int64_t>(d.out.bytes());
@@ -405,6 +453,11 @@ template <class T> class HostConvOp final : public ConvOp {
            d.in_channels / d.group * d.geometry.kernel_count() >= kLongSum;
   }
 
+  // Few products of one image: each thread computes some of the channels of y, all rows of them.
+  static bool SplitsChannels(const ConvDescriptor& d) {
+    return d.batch * d.weight_count() * d.geometry.output_count() <= kFewProducts;
+  }
+
   static DevicePtr Pointer(T* address) { return {address, 0}; }
 
   void PlanWorkspace() {
@@ -454,8 +507,10 @@ template <class T> class HostConvOp final : public ConvOp {
 
   // Calls work with each thread's share [begin, end) of `units`.
   template <class Work> void InParallel(int64_t units, const Work& work) {
+    AdaptSpinning();
     const int count = static_cast<int>(std::min<int64_t>(threads_.size(), units));
-    if (count == 1 || omp_in_parallel()) {
+    const bool small = SplitsChannels(descriptor_) && CoresAreShared();
+    if (count == 1 || small || omp_in_parallel()) {
       work(threads_[0], int64_t{0}, units);
     } else {
 #pragma omp parallel num_threads(count)
@@ -502,7 +557,9 @@ template <class T> class HostConvOp final : public ConvOp {
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
   const EpilogueStages stages_;
   BiasOp bias_;
-  int64_t block_;  // output rows at a time
+  int64_t block_;      // output rows at a time
+  int64_t parts_ = 1;  // of the channels of a group, if threads share images
+  int64_t chunk_;      // input channels at a time, in a forward pass
   std::vector<Thread> threads_;
   WorkspaceLayout layout_;
   // Bytes of a thread's part of the workspace, and the offsets of the arrays of Thread in it.
