@@ -79,7 +79,10 @@ class KernelPoolOp final : public PoolOp {
       arguments.push_back(a.seed);
       forward_->Launch(d.planes * d.height.output * d.width.output, arguments);
     } else {
-      forward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
+      // On the host the second extent is the cost of a row.
+      // Elements of the window are compared one by one.
+      const int64_t cost = host_ ? 2 * d.height.kernel * d.width.kernel : 1;
+      forward_->Launch({d.planes * d.height.output, d.width.output * cost}, arguments);
     }
   }
 

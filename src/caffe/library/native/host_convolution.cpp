@@ -26,9 +26,10 @@ constexpr int64_t kFewChannels = 96, kLongSum = 64;
 constexpr int64_t kColumnBytes = 1 << 20;
 // A block of this size stays in the first cache.
 constexpr int64_t kFewColumnBytes = 32 << 10;
-// Up to this many products the threads share the channels of an image rather than its rows: the
-// layers behind it, such as pooling, divide channels, too.
-constexpr int64_t kFewProducts = 4 << 20;
+// Up to this many products the time of a call is also that of reading what another thread wrote. For
+// short sums the threads then share the channels of an image rather than its rows, as pooling behind
+// it does; all of them gather all columns.
+constexpr int64_t kFewProducts = 4 << 20, kShortSum = 64;
 // From this many elements on, the threads' gradients of weights are added in parallel, in blocks.
 constexpr int64_t kSumBlock = 1024, kParallelSum = 1 << 16;
 
@@ -259,11 +260,14 @@ template <class T> class HostConvOp final : public ConvOp {
     threads_.resize(std::max(1, omp_get_max_threads()));
     const int64_t needed = (static_cast<int64_t>(threads_.size()) + d.batch - 1) / d.batch;
     chunk_ = std::max<int64_t>(1, d.in_channels / d.group);
-    if (d.forward && SplitsChannels(d)) {
-      if (needed > 1) parts_ = static_cast<int64_t>(threads_.size());
-      chunk_ = std::clamp<int64_t>(kFewColumnBytes * chunk_ / (row_bytes * block_), 1, chunk_);
+    const bool few = d.forward && FewProducts(d);
+    if (few && needed > 1 && depth_ <= kShortSum) {
+      parts_ = static_cast<int64_t>(threads_.size());
     } else if (d.forward && needed > 1) {
       block_ = std::min(block_, std::max<int64_t>(1, (rows_.rows() + needed - 1) / needed));
+    }
+    if (few) {
+      chunk_ = std::clamp<int64_t>(kFewColumnBytes * chunk_ / (row_bytes * block_), 1, chunk_);
     }
     PlanWorkspace();
     if (!d.forward || (stages_.bounds() && !narrow_out_)) return;
@@ -453,8 +457,7 @@ template <class T> class HostConvOp final : public ConvOp {
            d.in_channels / d.group * d.geometry.kernel_count() >= kLongSum;
   }
 
-  // Few products of one image: each thread computes some of the channels of y, all rows of them.
-  static bool SplitsChannels(const ConvDescriptor& d) {
+  static bool FewProducts(const ConvDescriptor& d) {
     return d.batch * d.weight_count() * d.geometry.output_count() <= kFewProducts;
   }
 
@@ -509,7 +512,7 @@ template <class T> class HostConvOp final : public ConvOp {
   template <class Work> void InParallel(int64_t units, const Work& work) {
     AdaptSpinning();
     const int count = static_cast<int>(std::min<int64_t>(threads_.size(), units));
-    const bool small = SplitsChannels(descriptor_) && CoresAreShared();
+    const bool small = FewProducts(descriptor_) && CoresAreShared();
     if (count == 1 || small || omp_in_parallel()) {
       work(threads_[0], int64_t{0}, units);
     } else {
