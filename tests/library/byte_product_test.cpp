@@ -348,7 +348,10 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     std::vector<uint16_t> y(rows * pitch, 7);
     std::vector<uint8_t> a(rows * packed.row_bytes(), 99);
     for (int64_t i = 0; i < rows; ++i) {
-      steps.split(&x[i * k], k, depth, &a[i * packed.row_bytes()]);
+      // In two parts.
+      uint8_t* row = &a[i * packed.row_bytes()];
+      steps.split(&x[i * k], k / 3, 0, k / 3, depth, row);
+      steps.split(&x[i * k + k / 3], k - k / 3, k / 3, depth, depth, row);
     }
     std::vector<char> b(packed.bytes());
     PackedBytes::Order order(k);

@@ -88,7 +88,9 @@ class ByteProductConvOp final : public ByteConvOp {
       block_ = std::clamp<int64_t>(kGathered / depth / 32 * 32, 32, kMostRows);
       // As many blocks as threads, or a multiple.
       const int64_t blocks = RoundUp(Ceil(rows, block_), threads);
-      const int64_t least = steps_.matrix || element_ == 2 ? 16 : 1;
+      const bool divides =
+          element_ == 2 ? steps_.word_form == CodeForm::kWordParts : !steps_.matrix;
+      const int64_t least = divides ? 1 : 16;
       block_ = std::max(std::min(block_, RoundUp(Ceil(rows, blocks), least)), least);
       if (!direct_) {
         for (int i = 0; i < threads; ++i) blocks_at_.push_back(layout_.Add(block_ * depth));
@@ -376,28 +378,40 @@ class ByteProductConvOp final : public ByteConvOp {
   }
 
   // Rows of activations from position `first` on, in the order of the packed weights. Codes of 16
-  // bits are first gathered in `raw`.
+  // bits are divided run by run; `raw` has codes of the padding, or a row of short runs.
   void Gather(const uint8_t* x, int64_t group, int64_t first, int64_t count, int32_t zero,
               uint8_t* raw, uint8_t* to) const {
     const int64_t depth = weights_.depth(), used = descriptor_.depth();
+    const bool words = element_ == 2;
+    if (words && planes_at_ < 0) Fill(raw, zero, element_, used * element_);
     int64_t image = first / positions_, row = first % positions_ / window_.output[1];
     int64_t column = first % positions_ % window_.output[1];
     for (int64_t i = 0; i < count; ++i, to += weights_.row_bytes()) {
       const int64_t h = row * window_.stride[0], w = column * window_.stride[1];
-      uint8_t* target = element_ == 1 ? to : raw;
+      uint8_t* const target = words ? raw : to;
+      int64_t at = 0;
+      // The codes of a run; of the padding, if `from` is null.
+      const auto divide = [&](const uint8_t* from, int64_t bytes) {
+        const int64_t begin = at / element_, end = (at += bytes) / element_;
+        steps_.split(reinterpret_cast<const uint16_t*>(from ? from : raw), bytes / element_, begin,
+                     end == used ? depth : end, depth, to);
+      };
+      const auto copy = [&](const uint8_t* from, int64_t bytes) {
+        from ? Copy(to + at, from, bytes) : Fill(to + at, zero, element_, bytes);
+        at += bytes;
+      };
       if (pixels_) {
         GatherRows(x + image * plane_height_ * plane_width_ * descriptor_.in_channels * element_, h,
                    w, target);
       } else if (planes_at_ >= 0) {
         GatherPlanes(x, image * descriptor_.in_channels + group * group_in_, h, w, target);
+      } else if (words) {
+        GatherPixels(x, image, group, h - window_.pad[0], w - window_.pad[1], divide);
       } else {
-        GatherPixels(x, image, group, h - window_.pad[0], w - window_.pad[1], zero, target);
+        GatherPixels(x, image, group, h - window_.pad[0], w - window_.pad[1], copy);
       }
-      if (element_ == 2) {
-        steps_.split(reinterpret_cast<const uint16_t*>(raw), used, depth, to);
-      } else if (used < depth) {
-        std::memset(to + used, 0, depth - used);
-      }
+      if (words && planes_at_ >= 0) divide(raw, used * element_);
+      if (!words && used < depth) std::memset(to + used, 0, depth - used);
       if (++column < window_.output[1]) continue;
       column = 0;
       if (++row < window_.output[0]) continue;
@@ -439,31 +453,30 @@ class ByteProductConvOp final : public ByteConvOp {
     }
   }
 
+  // `put` gets runs of codes, or null for the padding.
+  template <class Put>
   void GatherPixels(const uint8_t* x, int64_t image, int64_t group, int64_t h, int64_t w,
-                    int32_t zero, uint8_t* to) const {
+                    const Put& put) const {
     const int64_t pixel = descriptor_.in_channels * element_, width = window_.kernel[1];
     const int64_t part = group_in_ * element_, run = width * part;
     const bool inside =
         part == pixel && window_.dilation[1] == 1 && w >= 0 && w + width <= window_.input[1];
-    for (int64_t kh = 0; kh < window_.kernel[0]; ++kh, to += run) {
+    for (int64_t kh = 0; kh < window_.kernel[0]; ++kh) {
       const int64_t row = h + kh * window_.dilation[0];
       if (row < 0 || row >= window_.input[0]) {
-        Fill(to, zero, element_, run);
+        put(nullptr, run);
         continue;
       }
       const uint8_t* source =
           x + (image * window_.input[0] + row) * window_.input[1] * pixel + group * part;
       if (inside) {
-        Copy(to, source + w * pixel, run);
+        put(source + w * pixel, run);
         continue;
       }
       for (int64_t kw = 0; kw < width; ++kw) {
         const int64_t column = w + kw * window_.dilation[1];
-        if (column < 0 || column >= window_.input[1]) {
-          Fill(to + kw * part, zero, element_, part);
-        } else {
-          Copy(to + kw * part, source + column * pixel, part);
-        }
+        const bool within = column >= 0 && column < window_.input[1];
+        put(within ? source + column * pixel : nullptr, part);
       }
     }
   }

@@ -1195,7 +1195,8 @@ template <bool kUpper> void WindowsOf(const ByteWindows& w) {
 #define CAFFE_STRING(a) CAFFE_STRING_(a)
 // Of word_steps.cpp and word_steps_vnni.cpp.
 void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows&);
-void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short*, long, long, void*);
+void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short*, long, long, long, long,
+                                                void*);
 #if defined(__AVX512VNNI__)
 bool CAFFE_JOIN(word_lines_, CAFFE_HOST_LEVEL)(const WordLines&);
 #define CAFFE_WORD_LINES &CAFFE_JOIN(word_lines_, CAFFE_HOST_LEVEL)
@@ -1217,7 +1218,7 @@ void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile&);
 #endif
 
 #if defined(__AMX_INT8__)
-void split_words_amx(const unsigned short*, long, long, void*);
+void split_words_amx(const unsigned short*, long, long, long, long, void*);
 extern const ByteSteps byte_steps_amx;
 constinit const ByteSteps byte_steps_amx{"amx",
                                          true,

@@ -152,8 +152,9 @@ struct ByteSteps {
   bool (*lines)(const ByteLines&);
   void (*words)(const WordTile&);  // null if there is no fast one
   CodeForm word_form;              // of the operands of `words`
-  // A row of a WordTile from `count` codes; the rest of both planes is 0.
-  void (*split)(const unsigned short* from, long count, long depth, void* to);
+  // Elements [begin, begin + count) of a row of a WordTile from codes; those up to `end` are 0.
+  void (*split)(const unsigned short* from, long count, long begin, long end, long depth,
+                void* row);
   void (*word_windows)(const WordWindows&);
   bool (*word_lines)(const WordLines&);  // like `lines`
   // A thread calls these before and after its tiles; null if there is nothing to do.

@@ -483,11 +483,13 @@ void WindowsOfVector(const WordWindows& w, long channel) {
 
 #endif
 
-template <class T> void Split(const u16* from, long count, long depth, T* to) {
-  for (long i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] & 255);
-  for (long i = 0; i < count; ++i) to[depth + i] = static_cast<T>(from[i] >> 8);
-  for (long i = count; i < depth; ++i) to[i] = to[depth + i] = 0;
+#if defined(__AVX512F__)
+void Split(const u16* from, long count, long begin, long end, u16* low, u16* high) {
+  for (long i = 0; i < count; ++i) low[begin + i] = static_cast<u16>(from[i] & 255);
+  for (long i = 0; i < count; ++i) high[begin + i] = static_cast<u16>(from[i] >> 8);
+  for (long i = begin + count; i < end; ++i) low[i] = high[i] = 0;
 }
+#endif
 
 }  // namespace
 
@@ -512,14 +514,14 @@ void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows& w) {
   for (long i = 0; i < w.positions; ++i) WindowsOf(w, i, channel, w.output.channels);
 }
 
-void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short* from, long count, long depth,
-                                                void* to) {
+void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short* from, long count, long begin,
+                                                long end, [[maybe_unused]] long depth, void* row) {
+  u16* codes = static_cast<u16*>(row);
 #if defined(__AVX512F__)
-  Split(from, count, depth, static_cast<u16*>(to));
+  Split(from, count, begin, end, codes, codes + depth);
 #else
-  u16* codes = static_cast<u16*>(to);
-  for (long i = 0; i < count; ++i) codes[i] = static_cast<u16>(from[i] ^ 0x8000);
-  for (long i = count; i < depth; ++i) codes[i] = 0;
+  for (long i = 0; i < count; ++i) codes[begin + i] = static_cast<u16>(from[i] ^ 0x8000);
+  for (long i = begin + count; i < end; ++i) codes[i] = 0;
 #endif
 }
 

@@ -109,6 +109,8 @@ DEVICE_FN unsigned Unsure(V fixed) { return _mm512_cmpeq_epi16_mask(fixed, Zero(
 constexpr int kScale = 65536;
 // Of a tile with one block of channels, and with two.
 constexpr int kMostRows[2] = {12, 6};
+// Rows whose sums of slices stay in the caches.
+constexpr long kMostWide = 96;
 
 // Adds two products of words, or four of bytes, to R x C sums.
 template <int R, int C, bool kOfBytes>
@@ -252,37 +254,35 @@ void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, con
   }
 }
 
-void Rows(const WordTile& t, long row, long rows, const Block* blocks, int count) {
+// Products [begin, end) of rows, slice number `slice`. The sums of slices are added in `wide`.
+void Rows(const WordTile& t, long row, long rows, const Block* blocks, int count, long slice,
+          long begin, long end, __m512d (*wide)[2]) {
   alignas(64) i32 sums[24 * kLanes];
-  __m512d wide[12][2];
-  const long slice = blocks[0].header->slice;
-  const bool pairs = count == 2 && blocks[1].count == kByteChannels && blocks[0].factors.fast &&
-                     blocks[1].factors.fast;
-  for (long begin = 0, s = 0; begin < t.depth; begin += slice, ++s) {
-    const long end = t.depth - begin < slice ? t.depth : begin + slice;
-    const u8* words = t.a + row * t.a_stride;
-    const u8* b[2];
-    const i32* starts[2];
-    for (int j = 0; j < count; ++j) {
-      b[j] = blocks[j].weights + 3 * kByteChannels * begin;
-      starts[j] = blocks[j].header->starts[s];
+  const u8* words = t.a + row * t.a_stride;
+  const u8* b[2];
+  const i32* starts[2];
+  for (int j = 0; j < count; ++j) {
+    b[j] = blocks[j].weights + 3 * kByteChannels * begin;
+    starts[j] = blocks[j].header->starts[slice];
+  }
+  kSlices[count - 1][rows - 1]((end - begin) / 4, words + 2 * begin, words + 2 * t.depth + begin,
+                               t.a_stride, b, starts, sums);
+  const bool last = end == t.depth;
+  if (last && count == 2 && blocks[1].count == kByteChannels && blocks[0].factors.fast &&
+      blocks[1].factors.fast) {
+    return StorePairs(t, row, rows, blocks, sums, begin > 0 ? wide : nullptr);
+  }
+  for (long i = 0; i < rows * count; ++i) {
+    const i32* lower = sums + i * 2 * kLanes;
+    __m512d v[2];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      v[h] = Half<kScale>(lower, lower + kLanes, h);
+      if (begin > 0) v[h] = _mm512_add_pd(v[h], wide[i][h]);
+      if (!last) wide[i][h] = v[h];
     }
-    kSlices[count - 1][rows - 1]((end - begin) / 4, words + 2 * begin, words + 2 * t.depth + begin,
-                                 t.a_stride, b, starts, sums);
-    if (pairs && end == t.depth) {
-      return StorePairs(t, row, rows, blocks, sums, begin > 0 ? wide : nullptr);
-    }
-    for (long i = 0; i < rows * count; ++i) {
-      const i32* lower = sums + i * 2 * kLanes;
-      __m512d v[2];
-      for (int h = 0; h < 2; ++h) {
-        v[h] = Half<kScale>(lower, lower + kLanes, h);
-        if (begin > 0) v[h] = _mm512_add_pd(v[h], wide[i][h]);
-        wide[i][h] = v[h];
-      }
-      if (end < t.depth) continue;
-      StoreRow(t.output, blocks[i % count], v[0], v[1], t.y + (row + i / count) * t.y_stride);
-    }
+    if (!last) continue;
+    StoreRow(t.output, blocks[i % count], v[0], v[1], t.y + (row + i / count) * t.y_stride);
   }
 }
 
@@ -494,12 +494,6 @@ void LineOf(const WordLines& w, long channel, const Pair (*weights)[kLinePairs],
   }
 }
 
-template <class T> void Split(const u16* from, long count, long depth, T* to) {
-  for (long i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] & 255);
-  for (long i = 0; i < count; ++i) to[depth + i] = static_cast<T>(from[i] >> 8);
-  for (long i = count; i < depth; ++i) to[i] = to[depth + i] = 0;
-}
-
 }  // namespace
 
 void word_tile_v4_bytes(const WordTile& t) {
@@ -507,11 +501,20 @@ void word_tile_v4_bytes(const WordTile& t) {
     const int count = channel + kByteChannels < t.output.channels ? 2 : 1;
     Block blocks[2];
     for (int j = 0; j < count; ++j) blocks[j] = MakeBlock(t, channel + j * kByteChannels);
-    // Tiles of about the same number of rows.
-    const long most = kMostRows[count - 1], tiles = (t.rows + most - 1) / most;
-    for (long i = 0; i < tiles; ++i) {
-      const long row = i * t.rows / tiles;
-      Rows(t, row, (i + 1) * t.rows / tiles - row, blocks, count);
+    for (long first = 0; first < t.rows; first += kMostWide) {
+      const long all = t.rows - first < kMostWide ? t.rows - first : kMostWide;
+      __m512d wide[2 * kMostWide][2];
+      // Tiles of about the same number of rows.
+      const long most = kMostRows[count - 1], tiles = (all + most - 1) / most;
+      const long slice = blocks[0].header->slice;
+      // The weights of a slice stay in the first cache.
+      for (long begin = 0, s = 0; begin < t.depth; begin += slice, ++s) {
+        const long end = t.depth - begin < slice ? t.depth : begin + slice;
+        for (long i = 0; i < tiles; ++i) {
+          const long row = i * all / tiles, rows = (i + 1) * all / tiles - row;
+          Rows(t, first + row, rows, blocks, count, s, begin, end, wide + row * count);
+        }
+      }
     }
   }
 }
@@ -553,26 +556,36 @@ bool word_lines_v4_bytes(const WordLines& w) {
   return true;
 }
 
-void split_words_v4_bytes(const unsigned short* from, long count, long depth, void* to) {
-  u16* words = static_cast<u16*>(to);
-  u8* bytes = static_cast<u8*>(to) + 2 * depth;
+void split_words_v4_bytes(const unsigned short* from, long count, long begin, long end, long depth,
+                          void* row) {
+  u16* words = static_cast<u16*>(row) + begin;
+  u8* bytes = static_cast<u8*>(row) + 2 * depth + begin;
   const V top = _mm512_set1_epi16(static_cast<short>(0x8000));
-  for (long i = 0; i < depth; i += kVector) {
-    const auto mask = [i](long end) {
-      return static_cast<__mmask32>(end - i >= kVector ? ~0u
-                                    : end <= i         ? 0
-                                                       : (1u << (end - i)) - 1);
-    };
-    const __mmask32 used = mask(count), all = mask(depth);
-    const V v = _mm512_maskz_loadu_epi16(used, from + i);
-    _mm512_mask_storeu_epi16(words + i, all,
-                             _mm512_maskz_mov_epi16(used, _mm512_xor_si512(v, top)));
-    _mm256_mask_storeu_epi8(bytes + i, all, _mm512_cvtepi16_epi8(_mm512_srli_epi16(v, 8)));
+  long i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    const V v = Load(from + i);
+    _mm512_storeu_si512(words + i, _mm512_xor_si512(v, top));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + i),
+                        _mm512_cvtepi16_epi8(_mm512_srli_epi16(v, 8)));
+  }
+  if (i < count) {
+    const __mmask32 mask = (1u << (count - i)) - 1;
+    const V v = _mm512_maskz_loadu_epi16(mask, from + i);
+    _mm512_mask_storeu_epi16(words + i, mask, _mm512_xor_si512(v, top));
+    _mm256_mask_storeu_epi8(bytes + i, mask, _mm512_cvtepi16_epi8(_mm512_srli_epi16(v, 8)));
+  }
+  for (i = count; i < end - begin; ++i) {
+    words[i] = 0;
+    bytes[i] = 0;
   }
 }
 
-void split_words_amx(const unsigned short* from, long count, long depth, void* to) {
-  Split(from, count, depth, static_cast<u8*>(to));
+void split_words_amx(const unsigned short* from, long count, long begin, long end, long depth,
+                     void* row) {
+  u8 *low = static_cast<u8*>(row), *high = low + depth;
+  for (long i = 0; i < count; ++i) low[begin + i] = static_cast<u8>(from[i] & 255);
+  for (long i = 0; i < count; ++i) high[begin + i] = static_cast<u8>(from[i] >> 8);
+  for (long i = begin + count; i < end; ++i) low[i] = high[i] = 0;
 }
 
 }  // namespace caffe
