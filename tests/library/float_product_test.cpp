@@ -305,7 +305,7 @@ TEST_P(FloatProductTest, EveryTileOfPatches) {
   if (has_units()) {
     cases.push_back(Window(40, 12 * word, {13, 13}, 130, {3, 3}, {}, {1, 1}, {}, 2));
     cases.push_back(Window(5, 6 * word, {27, 27}, 256, {5, 5}, {}, {2, 2}, {}, 2));
-    cases.push_back(Window(3, 16 * word, {20, 11}, 33, {3, 3}, {2, 2}, {1, 1}));
+    cases.push_back(Window(3, 8 * word, {16, 11}, 33, {5, 5}, {2, 2}, {2, 2}));
   }
   bool one = false, several = false;
   for (size_t i = 0; i < cases.size(); ++i) {
