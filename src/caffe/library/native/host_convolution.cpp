@@ -250,6 +250,7 @@ template <class T> class HostConvOp final : public ConvOp {
         in_(d.geometry.input_count()),
         out_(d.geometry.output_count()),
         depth_(d.in_channels / d.group * d.geometry.kernel_count()),
+        few_(d.batch * d.weight_count() * out_ <= kFewProducts),
         stages_(d.epilogue),
         bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, std::nullopt,
               d.backward_weights) {
@@ -260,13 +261,12 @@ template <class T> class HostConvOp final : public ConvOp {
     threads_.resize(std::max(1, omp_get_max_threads()));
     const int64_t needed = (static_cast<int64_t>(threads_.size()) + d.batch - 1) / d.batch;
     chunk_ = std::max<int64_t>(1, d.in_channels / d.group);
-    const bool few = d.forward && FewProducts(d);
-    if (few && needed > 1 && depth_ <= kShortSum) {
+    if (few_ && d.forward && needed > 1 && depth_ <= kShortSum) {
       parts_ = static_cast<int64_t>(threads_.size());
     } else if (d.forward && needed > 1) {
       block_ = std::min(block_, std::max<int64_t>(1, (rows_.rows() + needed - 1) / needed));
     }
-    if (few) {
+    if (few_) {
       chunk_ = std::clamp<int64_t>(kFewColumnBytes * chunk_ / (row_bytes * block_), 1, chunk_);
     }
     PlanWorkspace();
@@ -302,7 +302,7 @@ template <class T> class HostConvOp final : public ConvOp {
     const T low = static_cast<T>(stages_.a()), high = static_cast<T>(stages_.b());
     const int64_t blocks = (rows_.rows() + block_ - 1) / block_;
     const int64_t all_out = d.out_channels / d.group;
-    InParallel(d.batch * parts_ * blocks, [&](Thread& thread, int64_t begin, int64_t end) {
+    const auto compute = [&](Thread& thread, int64_t begin, int64_t end) {
       int64_t current = -1;
       const T* image = nullptr;
       for (int64_t unit = begin; unit < end; ++unit) {
@@ -355,7 +355,8 @@ template <class T> class HostConvOp final : public ConvOp {
           }
         }
       }
-    });
+    };
+    InParallel(d.batch * parts_ * blocks, compute, few_ && CoresAreShared());
   }
 
   void DoBackwardData(const ConvGradients& gradients) override {
@@ -457,10 +458,6 @@ template <class T> class HostConvOp final : public ConvOp {
            d.in_channels / d.group * d.geometry.kernel_count() >= kLongSum;
   }
 
-  static bool FewProducts(const ConvDescriptor& d) {
-    return d.batch * d.weight_count() * d.geometry.output_count() <= kFewProducts;
-  }
-
   static DevicePtr Pointer(T* address) { return {address, 0}; }
 
   void PlanWorkspace() {
@@ -508,12 +505,12 @@ template <class T> class HostConvOp final : public ConvOp {
     }
   }
 
-  // Calls work with each thread's share [begin, end) of `units`.
-  template <class Work> void InParallel(int64_t units, const Work& work) {
+  // Calls work with each thread's share [begin, end) of `units`. `serial`: with all of them, by the
+  // caller alone, which is allowed if the shares do not change the results.
+  template <class Work> void InParallel(int64_t units, const Work& work, bool serial = false) {
     AdaptSpinning();
     const int count = static_cast<int>(std::min<int64_t>(threads_.size(), units));
-    const bool small = FewProducts(descriptor_) && CoresAreShared();
-    if (count == 1 || small || omp_in_parallel()) {
+    if (count == 1 || serial || omp_in_parallel()) {
       work(threads_[0], int64_t{0}, units);
     } else {
 #pragma omp parallel num_threads(count)
@@ -558,6 +555,7 @@ template <class T> class HostConvOp final : public ConvOp {
   const RowWalker rows_;
   const bool pointwise_, padded_, narrow_in_, narrow_out_;
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
+  const bool few_;                  // products
   const EpilogueStages stages_;
   BiasOp bias_;
   int64_t block_;      // output rows at a time
