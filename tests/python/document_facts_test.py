@@ -63,6 +63,8 @@ def test_values_of_variables_are_those_that_sources_know():
     operations, libraries = code_words(meanings['CAFFE_LIBRARY'])
     rows_of_tables = ''.join(sources('.cpp', folders=('src/caffe/library',)))
     known = re.findall(r'Library \w+Library\(.*?\) \{\s*return \{"(\w+)"', rows_of_tables)
+    for two in re.findall(r'return \{\w+ \? "(\w+)" : "(\w+)", \[\]', rows_of_tables):
+        known += two
     known += re.findall(r'HostConvolutionLibrary\("(\w+)"', rows_of_tables)
     known += re.findall(r'Library \w+\(\) \{\n  \w+ row;\n  row\.name = "(\w+)"', rows_of_tables)
     assert set(libraries.split()) == set(known)

@@ -41,7 +41,7 @@ struct WorkRequest {
 struct WorkMemory {
   int64_t derived = 0;               // bytes of derived weights
   std::set<const BlobBase*> absent;  // parameters that the device need not hold
-  std::set<const void*> counted;     // prepared weights in `derived`, which several works may share
+  std::set<const void*> counted;     // weights in `derived` that several works may share
 };
 
 // One way of computing a layer. A step of a plan owns it; it is immutable. When shapes, ranges,

@@ -97,7 +97,10 @@ void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* 
   }
   const bool converts = copy_.converts();
   const bool adopts = converts && on_host && copy_.takes_stored();
-  if (converts && !frees && !adopts) memory->derived += copy_.blob().bytes();
+  // Steps of a recurrent layer share the copy.
+  if (converts && !frees && !adopts && memory->counted.insert(&copy_).second) {
+    memory->derived += copy_.blob().bytes();
+  }
   if (pseudo_) memory->derived += pseudo_->blob().bytes();
   const bool frees_source = free_sources && (converts || prepared);
   if (folded_) {
