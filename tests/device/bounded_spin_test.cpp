@@ -71,6 +71,8 @@ TEST(BoundedSpinTest, TheLoopIsShortWhileCoresAreTakenAway) {
     EXPECT_LT(SecondsOfWaiting(), longer / 2);
   }
   EXPECT_TRUE(after(0.1, 0)) << "too short a look";
+  EXPECT_TRUE(after(0.5, 300));
+  EXPECT_EQ(SerialFactor(), 1) << "quiet machines have a few stops in a row, too";
   EXPECT_TRUE(after(0.5, 30));
   EXPECT_FALSE(after(0.6, 3));
   EXPECT_EQ(SerialFactor(), 1);

@@ -40,6 +40,9 @@ constexpr auto kShortSpin = std::chrono::microseconds(20);
 // times beside one busy process with the short loop. The short loop starts after a short
 // observation and ends after a long one, because a quiet machine also has a few stops in a row.
 constexpr double kBusyStops = 75, kQuietStops = 25;
+// From here on cores are shared for long. With a few stops in a row, as quiet machines have, too, small
+// work still pays for a second thread: LeNet with one image takes 0.05 ms, and 0.08 ms in one thread.
+constexpr double kSharedStops = 500;
 constexpr double kShortLook = 0.05, kLongLook = 0.5;  // seconds of processor time
 constexpr auto kInterval = std::chrono::milliseconds(10);
 
@@ -47,7 +50,8 @@ struct Spin {
   std::mutex mutex;
   std::atomic<uint64_t*> rounds{nullptr};  // libgomp's variable
   uint64_t long_rounds = 0, short_rounds = 0;
-  std::atomic<bool> busy{false};
+  bool busy = false;
+  std::atomic<bool> shared{false};
   int64_t stops = 0;  // at the beginning of an observation
   double seconds = 0;
   std::atomic<int64_t> next_look{0};
@@ -141,12 +145,13 @@ bool AdaptSpinning(int64_t stops, double seconds) {
         .store(busy ? spin.short_rounds : spin.long_rounds, std::memory_order_relaxed);
   }
   spin.busy = busy;
+  spin.shared.store(rate > kSharedStops, std::memory_order_relaxed);
   spin.stops = stops;
   spin.seconds = seconds;
   return busy;
 }
 
-bool CoresAreShared() { return State().busy.load(std::memory_order_relaxed); }
+bool CoresAreShared() { return State().shared.load(std::memory_order_relaxed); }
 
 void AdaptSpinning() {
   Spin& spin = State();

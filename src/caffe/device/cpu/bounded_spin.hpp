@@ -18,8 +18,8 @@ void AdaptSpinning();
 // false if another thread is checking.
 bool AdaptSpinning(int64_t stops, double seconds);
 
-// Whether the short loop is in use. Another thread then sleeps between parallel regions, and waking it
-// takes longer than the work of a small region.
+// Whether other processes take cores away most of the time. Another thread then sleeps between parallel
+// regions, and waking it takes longer than the work of a small region.
 bool CoresAreShared();
 // The factor by which small work may be larger for one thread, compared with a quiet machine.
 inline int64_t SerialFactor() {
