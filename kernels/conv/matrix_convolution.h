@@ -50,7 +50,7 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 channel0 = group * group_out;
 #endif
 #if PATCH
-  const i32 all_steps = group_bytes / BLOCK_BYTES * PATCH_STEPS;
+  const i32 all_steps = group_bytes / PATCH_BLOCK * PATCH_STEPS;
 #else
   const i32 all_steps = (depth + TILE_K - 1) / TILE_K;
 #endif

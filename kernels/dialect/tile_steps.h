@@ -51,7 +51,7 @@
         const i32 e = t + l * ITEMS, r = e / CHUNKS, chunk = e % CHUNKS;
 #if PATCH
         const i32 place = weight_places[s % PATCH_STEPS * CHUNKS + chunk];
-        const i32 at = place < 0 ? packed_depth : place + s / PATCH_STEPS * BLOCK_BYTES;
+        const i32 at = place < 0 ? packed_depth : place + s / PATCH_STEPS * PATCH_BLOCK;
 #else
         const i32 at = (first_step + s) * TILE_K + chunk * 16;
 #endif

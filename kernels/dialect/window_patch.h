@@ -3,18 +3,19 @@
 // A patch has at most PATCH_LINES lines of PATCH_WIDTH positions, padding included, with a block of
 // channels: PATCH_CHUNKS chunks of 16 bytes. Results may belong to several images, whose lines follow
 // one another. The depth is [blocks, taps, chunks]; a block takes PATCH_STEPS steps. If it ends within
-// a step, weights are 0 behind its end, and A repeats its last chunk.
+// a step, weights are 0 behind its end, and A repeats its last chunk. An infinite element of
+// that makes the result NaN.
 // If there are several blocks, PATCH_BUFFERS is 2: one is copied while the other is used.
 //
 // Positions lie an odd number of chunks apart, so that the same chunk of 8 neighbours lies in 8
 // different places modulo 128 bytes.
 #define PATCH_PITCH ((PATCH_CHUNKS | 1) * 16)
 #define PATCH_BYTES (PATCH_LINES * PATCH_WIDTH * PATCH_PITCH)
-#define BLOCK_BYTES (PATCH_CHUNKS * 16)
+#define PATCH_BLOCK (PATCH_CHUNKS * 16)
 #define COPY_PATCH(number)                                                               \
   {                                                                                      \
     LOCAL_PTR u8* to_ = patch + (number) % PATCH_BUFFERS * PATCH_BYTES;                  \
-    GLOBAL const u8* from_ = BYTES_AT(x, 0) + group * group_bytes + (number) * BLOCK_BYTES; \
+    GLOBAL const u8* from_ = BYTES_AT(x, 0) + group * group_bytes + (number) * PATCH_BLOCK; \
     for (i32 e_ = t; e_ < patch_lines * (PATCH_WIDTH * PATCH_CHUNKS); e_ += ITEMS) {     \
       const i32 position_ = e_ / PATCH_CHUNKS, part_ = e_ % PATCH_CHUNKS;                \
       const i32 line_ = lines[position_ / PATCH_WIDTH];                                  \

@@ -555,7 +555,7 @@ template <class T> class HostConvOp final : public ConvOp {
   const RowWalker rows_;
   const bool pointwise_, padded_, narrow_in_, narrow_out_;
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
-  const bool few_;                  // products
+  const bool few_;                  // at most kFewProducts
   const EpilogueStages stages_;
   BiasOp bias_;
   int64_t block_;      // output rows at a time

@@ -70,7 +70,7 @@ double Measure() {
     }
     ratio = narrow_time / wide_time;
   } catch (const dnnl::error&) {
-    // Convolutions in bfloat16 are not supported either.
+    // Then the rows do not support bfloat16, and nothing needs the ratio.
   }
   if (log::Topic("library")) {
     log::Info(Concat("oneDNN's convolutions in bfloat16 take ", ratio, " of the time in float"));
