@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "caffe/library/onednn/bfloat16_time.hpp"
 #include "library/library_support.hpp"
 
 namespace caffe {
@@ -183,24 +183,9 @@ ConvDescriptor Bfloat16(int64_t in, int64_t out, int64_t extent, int64_t kernel,
   return d;
 }
 
-double Seconds(Device* device, const ConvDescriptor& d, const char* library) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kRuns = 10;
-  Convolution op(device, d, library);
-  const Array x(device, d.in, Values(d.in_channels * d.geometry.input_count(), 1));
-  op.Run(x);
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRuns; ++i) {
-    const auto begin = Clock::now();
-    op.Run(x);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  return best;
-}
-
-// Which of the two is faster depends on the processor, where there are many products for an element.
+// Which of the two is faster depends on the processor, and is measured once. Noise does not change the
+// ratio, which is rounded to halves.
 TEST(OneDnnBfloat16Test, TheFasterProductsArePreferred) {
-  constexpr double kClearly = 1.3;
   Device* device = Runtime::Get().cpu();
   const auto first = [&](const ConvDescriptor& d) {
     return Multiplexer::ConvolutionLibraries(device, d)[0];
@@ -210,13 +195,10 @@ TEST(OneDnnBfloat16Test, TheFasterProductsArePreferred) {
   if (std::find(libraries.begin(), libraries.end(), "onednn_float") == libraries.end()) {
     GTEST_SKIP() << "without oneDNN, or without products of bfloat16";
   }
-  const double wide = Seconds(device, many, "onednn_float"), own = Seconds(device, many, "onednn");
-  if (own > kClearly * wide) {
-    EXPECT_EQ(first(many), "onednn_float") << own / wide;
-  }
-  if (wide > kClearly * own) {
-    EXPECT_EQ(first(many), "onednn") << own / wide;
-  }
+  const double time = onednn::Bfloat16Time();
+  EXPECT_GE(time, 0);
+  EXPECT_EQ(std::fmod(2 * time, 1), 0);
+  EXPECT_EQ(first(many), time > 1 ? "onednn_float" : "onednn") << time;
   // Bound by reading x and y, and by reading weights.
   EXPECT_EQ(first(Bfloat16(256, 256, 28, 3, 256)), "onednn");
   EXPECT_EQ(first(Bfloat16(1024, 1000, 1, 1, 1)), "onednn");
