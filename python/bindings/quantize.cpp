@@ -5,9 +5,9 @@
 #include "caffe.pb.h"
 #include "caffe/calibration/quantize_net.hpp"
 #include "caffe/device/runtime.hpp"
-#include "caffe/io/proto_io.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/transform/transform.hpp"
 #include "gil.hpp"
 
 namespace py = pybind11;
@@ -65,6 +65,8 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
     const auto [low, high] = range.cast<std::pair<double, double>>();
     options.ranges[name.cast<std::string>()] = {low, high};
   }
+  const std::string prefix = out.is_none() ? "" : ToFile(out, "quantize");
+  if (!prefix.empty()) caffe::CheckWritable(prefix);
   NetParameter model, weights;
   if (weights_path.is_none()) {
     net.cast<caffe::Net&>().ToProto(&weights);
@@ -72,9 +74,8 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
     for (caffe::LayerParameter& layer : *model.mutable_layer()) layer.clear_blobs();
   } else {
     model = IsMessage(net) ? ToNetParameter(net) : caffe::ReadNetFile(ToFile(net, "quantize"));
-    weights = caffe::ReadNetParameterBinary(ToFile(weights_path, "quantize"));
+    weights = caffe::ReadModel(model, ToFile(weights_path, "quantize"));
   }
-  const std::string prefix = out.is_none() ? "" : ToFile(out, "quantize");
   options.device = caffe::Runtime::Get().default_device();
   caffe::BatchReader reader;
   py::function function;

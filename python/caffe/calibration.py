@@ -30,7 +30,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
              equalize=False, float_scores=True, rounding='nearest', tune_ranges=False):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
-    net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a caffemodel.
+    net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a caffemodel or
+    HDF5 file, or several, separated by commas.
     batches: a list of batches; None: the net's own data layers. A batch is a dict of arrays by the
     names of the inputs, an array for a Net with one input, or (either of them, labels).
     type: 'int8', 'int16', 'half' or 'bfloat16'.

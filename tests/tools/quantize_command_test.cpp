@@ -148,6 +148,43 @@ TEST_F(QuantizeCommandTest, DataLayersNeedNoImages) {
   std::filesystem::remove(Prefix() + ".html");
   EXPECT_EQ(1, Run(Images()));
   EXPECT_NE(err_.find("use one of them"), std::string::npos) << err_;
+  EXPECT_EQ(1, Run({"-mean", "104", "-rgb"}));
+  EXPECT_NE(err_.find("without -images nothing uses -mean, -rgb"), std::string::npos) << err_;
+}
+
+TEST_F(QuantizeCommandTest, WeightsAreListsHdf5FilesAndCodes) {
+  ASSERT_EQ(0, Run(Images())) << err_;
+  const std::string expected = ReadFile(Prefix() + ".caffemodel");
+  NetOptions options;
+  options.device = Runtime::Get().cpu();
+  Net net(model_, options);
+  net.CopyTrainedLayersFrom(weights_);
+  net.SaveHDF5(folder_ / "net.h5");
+  NetParameter zeros;
+  net.ToProto(&zeros);
+  for (LayerParameter& layer : *zeros.mutable_layer()) {
+    for (BlobProto& blob : *layer.mutable_blobs()) {
+      for (float& value : *blob.mutable_data()) value = 0;
+    }
+  }
+  WriteBinaryProto(folder_ / "zeros.caffemodel", zeros);
+  const std::string whole = weights_;
+  for (const std::string& weights :
+       {(folder_ / "net.h5"), (folder_ / "zeros.caffemodel") + "," + whole}) {
+    weights_ = weights;
+    ASSERT_EQ(0, Run(Images())) << err_;
+    EXPECT_EQ(expected, ReadFile(Prefix() + ".caffemodel")) << weights;
+  }
+  // Codes are read as the numbers that they stand for.
+  weights_ = folder_.Put("codes.caffemodel", expected);
+  ASSERT_EQ(0, Run(Images({"-type", "int16"}))) << err_;
+  EXPECT_NE(out_.find("same class as float: 100.00 %"), std::string::npos) << out_;
+}
+
+TEST_F(QuantizeCommandTest, WhatCannotBeWrittenIsSaidFirst) {
+  EXPECT_EQ(1, Run(Images({"-out", folder_ / "absent/result"})));
+  EXPECT_NE(err_.find("absent/result"), std::string::npos) << err_;
+  EXPECT_EQ(err_.find("Quantizing"), std::string::npos) << err_;
 }
 
 TEST_F(QuantizeCommandTest, Errors) {
@@ -157,6 +194,9 @@ TEST_F(QuantizeCommandTest, Errors) {
   ExpectError(Images({"-crop", "left"}), "unknown -crop 'left'");
   ExpectError(Images({"-rgb", "-bgr"}), "either -bgr or -rgb");
   ExpectError(Images({"-mean", "1,x"}), "'x', which is not a number");
+  ExpectError(Images({"-scale", "0"}), "-scale is 0");
+  ExpectError(Images({"-max_drop", "-1"}), "'-1' is not a number of at least 0");
+  ExpectError(Images({"-iterations", "6"}), "12 images, which are 6 batches");
   ExpectError({}, "give -images LIST");
   ExpectError({"-images", list_, "-root", folder_ / ""}, "-mean is missing");
   ExpectError({"-images", folder_ / "absent.txt", "-mean", "0"}, "absent.txt");

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 #include <sstream>
 
@@ -20,6 +21,14 @@ std::string Positive(const std::string& text) {
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc() && rest == end && value > 0) return "";
   return "'" + text + "' is not a positive whole number";
+}
+
+std::string NotNegative(const std::string& text) {
+  double value = -1;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && rest == end && value >= 0 && std::isfinite(value)) return "";
+  return "'" + text + "' is not a number of at least 0";
 }
 
 struct Parser {
@@ -131,7 +140,7 @@ struct Parser {
     Add("--max_drop", options.max_drop, "quantize",
         "percentage points of top-1 that may be lost: layers that hurt get wider types")
         ->type_name("POINTS")
-        ->check(CLI::NonNegativeNumber);
+        ->check(NotNegative);
     Add("--rounding", options.rounding, "quantize",
         "nearest (default): the code of a weight; adaround: the one above or below it, so that the "
         "layer's sums on the calibration data change least")

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 #include <sstream>
 
@@ -7,8 +8,8 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/progress_bar.hpp"
-#include "caffe/io/proto_io.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/transform/transform.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 
@@ -34,6 +35,18 @@ DataType QuantizedType(const std::string& name) {
   CAFFE_CHECK(name == "half" || name == "bfloat16", "quantize: unknown -type '", name,
               "' (known: int8 int16 half bfloat16)");
   return DataTypeByName(name);
+}
+
+// Flags that only -images reads.
+std::string ImageFlags(const Options& options) {
+  std::string list;
+  for (const std::string& flag : options.flags) {
+    const std::string name = flag.substr(2, flag.find('=') - 2);
+    for (const char* known : {"root", "mean", "scale", "crop", "bgr", "rgb"}) {
+      if (name == known) list += (list.empty() ? "-" : ", -") + name;
+    }
+  }
+  return list;
 }
 
 // A progress bar for each kind of work, or a log line where there is no terminal.
@@ -68,6 +81,8 @@ int QuantizeCommand(const Options& options) {
   CAFFE_CHECK(options.crop.empty() || options.crop == "centre" || options.crop == "center" ||
                   options.crop == "none",
               "quantize: unknown -crop '", options.crop, "' (known: centre none)");
+  CAFFE_CHECK(std::isfinite(options.scale) && options.scale != 0, "quantize: -scale is ",
+              options.scale, ", but it must be a number other than 0");
   QuantizeOptions quantize;
   const std::string type = options.type.empty() ? "int8" : options.type;
   quantize.type = QuantizedType(type);
@@ -83,8 +98,9 @@ int QuantizeCommand(const Options& options) {
   const bool given_iterations = options.iterations_given;
   quantize.calibration_batches = given_iterations ? options.iterations : 10;
 
+  CheckWritable(options.out);
   const NetParameter model = ReadNetFile(options.model);
-  const NetParameter weights = ReadNetParameterBinary(options.weights);
+  const NetParameter weights = ReadModel(model, options.weights);
   quantize.device = ChooseDevice(options.gpu);
   const bool has_data = HasDataLayers(model);
   CAFFE_CHECK(has_data || !options.images.empty(), "quantize: ", options.model,
@@ -93,6 +109,8 @@ int QuantizeCommand(const Options& options) {
   BatchReader read;
   std::shared_ptr<ImageBatches> images;
   if (options.images.empty()) {
+    CAFFE_CHECK(ImageFlags(options).empty(), "quantize: without -images nothing uses ",
+                ImageFlags(options), ": data layers have a transform_param of their own");
     quantize.held_out_batches =
         options.held_out >= 0 ? options.held_out : quantize.calibration_batches;
     const auto batches = std::make_shared<DataLayerBatches>(model, quantize.device);
@@ -119,6 +137,10 @@ int QuantizeCommand(const Options& options) {
       settings.first = quantize.calibration_batches * shape[0];
       images = std::make_shared<ImageBatches>(settings, blob, shape);
     }
+    CAFFE_CHECK(quantize.calibration_batches < std::max<int64_t>(all, 2),
+                "quantize: ", options.images, " has ", images->images(), " images, which are ", all,
+                " batches: with -iterations ", quantize.calibration_batches,
+                " none are left to compare with the float net");
     read = [images](int64_t index, Batch* batch) { return images->Read(index, batch); };
   }
   log::Info(Concat(

@@ -117,6 +117,7 @@ NetParameter TransformModel(NetParameter model, const TransformOptions& options,
 NetParameter JoinModel(const NetParameter& net, NetParameter weights);
 // JoinModel with files; `weights` may name several caffemodels or HDF5 files, separated by commas.
 // Later files replace weights of earlier ones.
+NetParameter ReadModel(const NetParameter& net, const std::string& weights);
 NetParameter ReadModel(const std::string& net, const std::string& weights);
 // Writes prefix.prototxt and prefix.caffemodel. Both are complete before either gets its name.
 void WriteModel(const NetParameter& model, const std::string& prefix);

@@ -219,13 +219,16 @@ NetParameter JoinModel(const NetParameter& net, NetParameter weights) {
 }
 
 NetParameter ReadModel(const std::string& net, const std::string& weights) {
-  NetParameter model = ReadNetFile(net);
+  return ReadModel(ReadNetFile(net), weights);
+}
+
+NetParameter ReadModel(const NetParameter& net, const std::string& weights) {
   const std::vector<std::string> paths = SplitAtCommas(weights);
   CAFFE_CHECK(!paths.empty(), "no file name in '", weights, "'");
   NetParameter joined;
   for (const std::string& path : paths) {
     NetParameter one =
-        JoinModel(model, IsHdf5File(path) ? ReadNetHdf5(path) : ReadNetParameterBinary(path));
+        JoinModel(net, IsHdf5File(path) ? ReadNetHdf5(path) : ReadNetParameterBinary(path));
     if (&path == &paths.front()) {
       joined = std::move(one);
       continue;
