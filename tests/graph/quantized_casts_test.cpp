@@ -52,6 +52,8 @@ TEST(QuantizedCastsTest, LayersThatCannotRunInCodesStayFloat) {
                     batch = "batch_norm_param { use_global_stats: false } ";
   EXPECT_EQ(type_of("type: 'BatchNorm' " + global, "TRAIN"), kQuant16);
   EXPECT_EQ(type_of("type: 'BatchNorm' " + batch, "TEST"), kFloat);
+  EXPECT_EQ(type_of("type: 'ReLU' relu_param { negative_slope: 0.1 }", "TEST"), kQuant16);
+  EXPECT_EQ(type_of("type: 'ReLU' relu_param { negative_slope: -0.1 }", "TEST"), kFloat);
   EXPECT_EQ(type_of("type: 'Upsample'", "TEST"), kQuant16);
   EXPECT_EQ(type_of("type: 'Upsample' " + two, "TEST"), kFloat);
   EXPECT_EQ(type_of("type: 'Eltwise' " + four, "TEST"), kQuant16);

@@ -43,6 +43,10 @@ void RegisterReLULayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
   traits.types = BuiltInTypes();
+  // Factors of codes are not negative.
+  traits.quantizes = [](const LayerParameter& layer) {
+    return layer.relu_param().negative_slope() >= 0;
+  };
   traits.backward_reads = [](const LayerParameter& layer) {
     return BackwardReads{{0}, {}, layer.relu_param().negative_slope() < 0, true};
   };
