@@ -464,6 +464,9 @@ TEST(TransformTest, Errors) {
   EXPECT_TRUE(Holds(message({"round"}, "int8"), "pass round does not have type 'int8'"));
   EXPECT_TRUE(Holds(message({"fold"}, "half"), "neither is named"));
   EXPECT_TRUE(Holds(message({"round", "quantize_weights"}), "exclude each other"));
+  options.strip.outputs = {"conv"};
+  EXPECT_TRUE(Holds(message({"fold"}), "outputs are for the pass strip"));
+  EXPECT_EQ(message({"all"}), "");
   options = {};
   options.passes = {"fold"};
   options.inputs["none"] = {1};

@@ -153,6 +153,8 @@ void CheckPasses(const TransformOptions& options) {
   const bool rounds = Names(options, "round"), codes = Names(options, "quantize_weights");
   CAFFE_CHECK(!rounds || !codes,
               "the passes round and quantize_weights exclude each other; name one of them");
+  CAFFE_CHECK(options.strip.outputs.empty() || Names(options, "strip") || Names(options, "all"),
+              "outputs are for the pass strip, which is not named");
   if (options.type.empty()) return;
   CAFFE_CHECK(rounds || codes, "type ", options.type,
               " is for the passes round and quantize_weights, and neither is named");
