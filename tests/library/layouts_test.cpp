@@ -135,7 +135,13 @@ TEST(ChannelsLastPoolingTest, EqualsPoolingInCOrder) {
           const int64_t in = d.height.input * d.width.input, out = d.height.output * d.width.output;
           std::vector<double> x = Stored(device, type, Values(d.planes * in, 1));
           if (method == Method::kMax) {
-            x[2] = x[x.size() - 3] = std::numeric_limits<double>::quiet_NaN();
+            constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+            constexpr double kInfinity = std::numeric_limits<double>::infinity();
+            x[2] = x[x.size() - 3] = kNaN;
+            x[in - 1] = kInfinity;
+            // Planes of nothing else.
+            std::fill(x.begin() + in, x.begin() + 2 * in, kNaN);
+            std::fill(x.begin() + 2 * in, x.begin() + 3 * in, -kInfinity);
           }
           const Array dx(device, type, x), dy(device, type, Values(d.planes * out, 2));
           const Array mask(device, kFloat, Values(d.planes * out, 3));

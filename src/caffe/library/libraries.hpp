@@ -93,8 +93,8 @@ std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& descr
 
 // Pooling: the same bodies, except for some that only the CPU or only devices have.
 PoolLibrary NativePoolingLibrary();
-// On the CPU, codes with channels last.
-PoolLibrary NativeCodePoolingLibrary();
+// On the CPU, codes and maxima of half kinds, with channels last.
+PoolLibrary NativeChannelsLastPoolingLibrary();
 PoolLibrary GeneratedPoolingLibrary();
 
 }  // namespace caffe

@@ -81,7 +81,7 @@ struct Tables {
        ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary(),
        SmallWindowsLibrary(&Multiplexer::Convolution)}};
   Table<PoolDescriptor, PoolOp> pool{
-      {NativeCodePoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
+      {NativeChannelsLastPoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
   const auto& Of(const GemmDescriptor&) const { return gemm; }
   const auto& Of(const ConvDescriptor&) const { return conv; }

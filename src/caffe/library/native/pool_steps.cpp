@@ -23,34 +23,53 @@ constexpr long kBytes = 16;
 // Channels whose sums stay in registers or in the first cache.
 constexpr long kSums = 64;
 
-template <class Code, long bytes> struct VectorOf {
-  typedef Code Type __attribute__((vector_size(bytes), aligned(1), may_alias));
+template <class Element, long bytes> struct VectorOf {
+  typedef Element Type __attribute__((vector_size(bytes), aligned(1), may_alias));
+};
+
+// Elements in the form in which they are compared.
+template <class Code> struct CodeOrder {
+  using Element = Code;
+  static constexpr Code kLeast = 0;
+  template <class V> static V From(V v) { return v; }
+  template <class V> static V To(V v) { return v; }
+};
+
+// The bits of a half kind as integers of the same order: those of negative numbers are inverted. NaN
+// becomes the least number or less.
+template <i16 infinity> struct HalfOrder {
+  using Element = i16;
+  static constexpr i16 kLeast = ~infinity;
+  template <class V> static V From(V v) {
+    const V ordered = To(v);
+    return ordered > infinity ? V{} + kLeast : ordered;
+  }
+  template <class V> static V To(V v) { return v ^ ((v >> 15) & 0x7fff); }
 };
 
 // Channels from `c` on, as many as fit vectors of `bytes` bytes; then smaller vectors.
-template <class Code, long bytes> void MaxFrom(const CodeWindow& w, long c) {
-  using V = typename VectorOf<Code, bytes>::Type;
-  constexpr long kLanes = bytes / static_cast<long>(sizeof(Code));
-  const Code* x = static_cast<const Code*>(w.x);
+template <class Order, long bytes> void MaxFrom(const PoolWindow& w, long c) {
+  using Element = typename Order::Element;
+  using V = typename VectorOf<Element, bytes>::Type;
+  constexpr long kLanes = bytes / static_cast<long>(sizeof(Element));
+  const Element* x = static_cast<const Element*>(w.x);
   for (; c + kLanes <= w.channels; c += kLanes) {
-    V best = *reinterpret_cast<const V*>(x + c);
+    V best = V{} + Order::kLeast;
     for (long h = 0; h < w.rows; ++h) {
-      const Code* tap = x + h * w.row_stride + c;
+      const Element* tap = x + h * w.row_stride + c;
       for (long i = 0; i < w.columns; ++i, tap += w.column_stride) {
-        const V v = *reinterpret_cast<const V*>(tap);
+        const V v = Order::From(*reinterpret_cast<const V*>(tap));
         best = v > best ? v : best;
       }
     }
-    *reinterpret_cast<V*>(static_cast<Code*>(w.y) + c) = best;
+    *reinterpret_cast<V*>(static_cast<Element*>(w.y) + c) = Order::To(best);
   }
-  if constexpr (bytes > sizeof(Code)) {
-    if (c < w.channels) MaxFrom<Code, bytes / 2>(w, c);
+  if constexpr (bytes > sizeof(Element)) {
+    if (c < w.channels) MaxFrom<Order, bytes / 2>(w, c);
   }
 }
 
-template <class Code> void MaxOf(const CodeWindow& w) { MaxFrom<Code, kBytes>(w, 0); }
-
-template <class Code> void MeanOf(const CodeWindow& w) {
+template <class Code> void MeanOf(const PoolWindow& w) {
   const i32 most = static_cast<Code>(~Code{0});
   Code* y = static_cast<Code*>(w.y);
   for (long begin = 0; begin < w.channels; begin += kSums) {
@@ -79,8 +98,17 @@ template <class Code> void MeanOf(const CodeWindow& w) {
   }
 }
 
-void Max(const CodeWindow& w) { w.bytes == 1 ? MaxOf<u8>(w) : MaxOf<u16>(w); }
-void Mean(const CodeWindow& w) { w.bytes == 1 ? MeanOf<u8>(w) : MeanOf<u16>(w); }
+void Max(const PoolWindow& w) {
+  switch (w.element) {
+    case PoolElement::kCode8: return MaxFrom<CodeOrder<u8>, kBytes>(w, 0);
+    case PoolElement::kCode16: return MaxFrom<CodeOrder<u16>, kBytes>(w, 0);
+    case PoolElement::kHalf: return MaxFrom<HalfOrder<0x7c00>, kBytes>(w, 0);
+    case PoolElement::kBfloat16: return MaxFrom<HalfOrder<0x7f80>, kBytes>(w, 0);
+  }
+}
+void Mean(const PoolWindow& w) {
+  w.element == PoolElement::kCode8 ? MeanOf<u8>(w) : MeanOf<u16>(w);
+}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Pooling of codes whose channels are neighbours, for one window.
+// Pooling of codes and half kinds whose channels are neighbours, for one window.
 //
 // Uses no standard headers and no inline functions, because the file is compiled once per
 // instruction level, see kernels/dialect/host.h.
@@ -6,12 +6,16 @@
 
 namespace caffe {
 
-// y [channels] = the largest or the mean code of rows x columns taps, each of which is [channels].
-struct CodeWindow {
+enum class PoolElement { kCode8, kCode16, kHalf, kBfloat16 };
+
+// y [channels] = the largest or the mean element of rows x columns taps, each of which is
+// [channels]. Half kinds have maxima only; they ignore NaN, and are -infinity if there is nothing
+// else.
+struct PoolWindow {
+  PoolElement element;
   long channels;
   long rows, columns;              // at least one
   long row_stride, column_stride;  // elements from one to the next
-  int bytes;                       // of a code
   const void* x;                   // the first tap
   void* y;
   // Of means: y = clamp(round((sum - offset) multiplier / 2^shift) + zero_y). Sums fit 32 bits.
@@ -19,8 +23,8 @@ struct CodeWindow {
 };
 
 struct PoolSteps {
-  void (*max)(const CodeWindow&);
-  void (*mean)(const CodeWindow&);
+  void (*max)(const PoolWindow&);
+  void (*mean)(const PoolWindow&);
 };
 
 }  // namespace caffe

@@ -36,10 +36,18 @@ const PoolSteps& HostSteps() {
 #endif
 }
 
-// Codes with channels last. A maximum needs no zero points: bottom and top have one range.
-class CodePoolOp final : public PoolOp {
+PoolElement ElementOf(DataType type) {
+  return type == kQuant8    ? PoolElement::kCode8
+         : type == kQuant16 ? PoolElement::kCode16
+         : type == kHalf    ? PoolElement::kHalf
+                            : PoolElement::kBfloat16;
+}
+
+// Codes and half kinds with channels last. A maximum of codes needs no zero points: bottom and top
+// have one range.
+class ChannelsLastPoolOp final : public PoolOp {
  public:
-  CodePoolOp(Device* device, const PoolDescriptor& d)
+  ChannelsLastPoolOp(Device* device, const PoolDescriptor& d)
       : PoolOp(d),
         device_(device),
         bytes_(static_cast<int64_t>(d.types.in.bytes())),
@@ -70,7 +78,8 @@ class CodePoolOp final : public PoolOp {
     const int64_t h1 = std::min(h0 + d.height.kernel, d.height.input);
     const int64_t w1 = std::min(w0 + d.width.kernel, d.width.input);
     const int64_t h = std::max<int64_t>(h0, 0), v = std::max<int64_t>(w0, 0);
-    CodeWindow w{};
+    PoolWindow w{};
+    w.element = ElementOf(d.types.in);
     w.rows = h1 - h;
     w.columns = w1 - v;
     w.row_stride = d.width.input * d.channels;
@@ -78,7 +87,6 @@ class CodePoolOp final : public PoolOp {
     w.x = a.x.address() +
           (((image * d.height.input + h) * d.width.input + v) * d.channels + channel) * bytes_;
     w.channels = parts_ > 1 ? std::min(kChannels, d.channels - channel) : d.channels;
-    w.bytes = static_cast<int>(bytes_);
     w.y = a.y.address() + (window * d.y_row() + channel) * bytes_;
     if (d.method == Method::kMax) return HostSteps().max(w);
     // The area within the padded image; 0 for a window beyond it.
@@ -97,25 +105,34 @@ class CodePoolOp final : public PoolOp {
   const int64_t bytes_, windows_, parts_;
 };
 
-// A stride larger than the kernel can have windows beyond the image, which have no codes.
-bool EveryWindowHasCodes(const PoolDescriptor::Axis& axis) {
+// A stride larger than the kernel can have windows beyond the image, which have no elements.
+bool EveryWindowHasElements(const PoolDescriptor::Axis& axis) {
   const int64_t last = (axis.output - 1) * axis.stride - axis.pad;
   return axis.output > 0 && last < axis.input && axis.kernel > axis.pad;
 }
 
+// Averages of half kinds are computed in float, by KernelPoolOp.
+bool HasSteps(const PoolDescriptor& d) {
+  if (d.method == Method::kMax) {
+    const bool half =
+        d.types == TypeTriple::Equal(kHalf) || d.types == TypeTriple::Equal(kBfloat16);
+    return d.quantized() || half;
+  }
+  return d.method == Method::kAverage && d.quantized();
+}
+
 }  // namespace
 
-PoolLibrary NativeCodePoolingLibrary() {
+PoolLibrary NativeChannelsLastPoolingLibrary() {
   PoolLibrary row;
   row.name = "native";
   row.supports = [](Device* device, const PoolDescriptor& d) {
-    return device->host_accessible() && d.quantized() && d.has_private_layout() &&
-           (d.method == Method::kMax || d.method == Method::kAverage) &&
-           EveryWindowHasCodes(d.height) && EveryWindowHasCodes(d.width) &&
+    return device->host_accessible() && d.has_private_layout() && HasSteps(d) &&
+           EveryWindowHasElements(d.height) && EveryWindowHasElements(d.width) &&
            d.height.kernel * d.width.kernel <= kMostTaps;
   };
   row.make = [](Device* device, const PoolDescriptor& d) -> std::unique_ptr<PoolOp> {
-    return std::make_unique<CodePoolOp>(device, d);
+    return std::make_unique<ChannelsLastPoolOp>(device, d);
   };
   row.prefers_nhwc = [](Device*, const PoolDescriptor&) { return false; };
   row.knows_pitch = true;
