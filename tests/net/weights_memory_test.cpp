@@ -69,6 +69,27 @@ TEST_P(WeightsMemoryTest, TheDeviceHoldsNoSecondForm) {
   }
 }
 
+TEST_P(WeightsMemoryTest, EveryLayerCounts) {
+  constexpr int kLayers = 8, kChannels = 64;
+  std::string text =
+      Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type_.info().proto)), " ",
+             InputText("x0", {1, kChannels, 8, 8}));
+  for (int i = 0; i < kLayers; ++i) {
+    text += Concat("layer { name: 'conv", i, "' type: 'Convolution' bottom: 'x", i, "' top: 'x",
+                   i + 1, "' convolution_param { num_output: ", kChannels,
+                   " kernel_size: 3 pad: 1 bias_term: false weight_filler { type: 'xavier' } } } ",
+                   "layer { name: 'scale", i, "' type: 'Scale' bottom: 'x", i + 1, "' top: 'x",
+                   i + 1, "' } ");
+  }
+  const auto net = MakeNet(text, device_);
+  FillInputs(net.get());
+  const int64_t bytes = int64_t{kLayers} * kChannels * kChannels * 9 * type_.bytes();
+  const MemoryNeeds before = net->memory_needs();
+  EXPECT_GE(before.derived, bytes);
+  net->Forward();
+  EXPECT_EQ(net->memory_needs().derived, before.derived);
+}
+
 TEST_P(WeightsMemoryTest, WholeAndPartialPassesMakeNothingAgain) {
   const auto net = Make();
   const auto pass = [&] {

@@ -17,7 +17,7 @@ namespace caffe {
 
 // Weights and bias of a layer in the type in which an operator multiplies: the parameters
 // themselves, or copies, into which affine maps may be folded. For quantized types they are codes.
-class OperatorWeights {
+class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
  public:
   struct Source {
     const BlobBase* weights = nullptr;

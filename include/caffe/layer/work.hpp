@@ -41,7 +41,9 @@ struct WorkRequest {
 struct WorkMemory {
   int64_t derived = 0;               // bytes of derived weights
   std::set<const BlobBase*> absent;  // parameters that the device need not hold
-  std::set<const void*> counted;     // weights in `derived` that several works may share
+  // Weights in `derived` that several works may share. They live on, so that no others get their
+  // addresses.
+  std::set<std::shared_ptr<const void>> counted;
 };
 
 // One way of computing a layer. A step of a plan owns it; it is immutable. When shapes, ranges,

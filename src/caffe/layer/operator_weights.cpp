@@ -98,7 +98,8 @@ void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* 
   const bool converts = copy_.converts();
   const bool adopts = converts && on_host && copy_.takes_stored();
   // Steps of a recurrent layer share the copy.
-  if (converts && !frees && !adopts && memory->counted.insert(&copy_).second) {
+  if (converts && !frees && !adopts &&
+      memory->counted.emplace(weak_from_this().lock(), &copy_).second) {
     memory->derived += copy_.blob().bytes();
   }
   if (pseudo_) memory->derived += pseudo_->blob().bytes();

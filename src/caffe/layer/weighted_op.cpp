@@ -29,7 +29,7 @@ void WeightedOp::CountMemory(WorkMemory* memory) const {
 void WeightedOp::CountPrepared(WorkMemory* memory) const {
   // The works of a quantized layer have codes of their own.
   const bool shares = !weights_->quantized() && !op().prepared_form().empty();
-  if (shares && !memory->counted.insert(&weights_->weights()).second) return;
+  if (shares && !memory->counted.emplace(weights_, &weights_->weights()).second) return;
   memory->derived += op().prepared_bytes();
 }
 
