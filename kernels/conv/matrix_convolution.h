@@ -15,11 +15,11 @@
 // channels]. The third index of a work group is the group of the convolution. Rows of weights have
 // packed_depth bytes, those behind `depth` are 0. Defines: those of dialect/matrix_floats.h and
 // dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); PATCH (1: each position is
-// copied once, see dialect/window_patch.h); POINTWISE (1: rows of x are rows of y's), BIAS and RESIDUAL
-// (1: there is one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has
-// weights, a bias and slopes for `channels` channels), SPLIT (1: `parts` work groups, the second index,
-// divide the depth of a tile, see dialect/tile_parts.h).
-#define LEAD (STAGES - 1)
+// copied once, see dialect/window_patch.h); POINTWISE (1: rows of x are rows of y's), WHOLE_CHUNKS (1:
+// vectors of x have 16 bytes and pass by the first cache), BIAS and RESIDUAL (1: there is one),
+// ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has weights, a bias and
+// slopes for `channels` channels), SPLIT (1: `parts` work groups, the second index, divide the depth of
+// a tile, see dialect/tile_parts.h).
 
 KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h),
@@ -31,7 +31,7 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(Acctype, coefficient), IN(MOtype, residual), IN(Mastertype, slopes), IN(f32, offsets),
        IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(f32, partial),
        OUT(i32, arrived), OUT(MOtype, y)) {
-  LOCAL u8 memory[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
+  STAGE_MEMORY(memory);
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
   const i32 col0 = ((i32)GROUP_ID(0) - row_tile * column_tiles) * TILE_N;
@@ -66,13 +66,16 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
 #include "dialect/tile_rows.h"
 #endif
   float sum[PARTS_M][PARTS_N][4];
+#if MATRIX_UNITS != 2
   REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
     REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
       REPEAT for (i32 e = 0; e < 4; ++e) sum[i][j][e] = 0;
     }
   }
+#endif
   for (i32 s = 0; s < steps + LEAD; ++s) {
     COPY_WAIT(LEAD - 1);
+    GROUP_SEES;
     BARRIER;
     if (s < steps) {
 #include "dialect/tile_steps.h"
@@ -95,6 +98,9 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
 #include "dialect/float_steps.h"
     }
   }
+#if OVERLAP
+  GROUP_END(0);
+#endif
 #if SPLIT
 #include "dialect/tile_parts.h"
 #endif

@@ -12,6 +12,8 @@
           MULTIPLY_FLOATS(sum[i], PARTS_N, i, a, low_a, b, low_b)
         }
       }
+#elif MATRIX_UNITS == 2
+#include "dialect/group_steps.h"
 #elif MATRIX_UNITS
       // The chunks of the next products are loaded before the last ones are computed.
       u32 a[2][PARTS_M][4], b[2][PARTS_N / 2][4];

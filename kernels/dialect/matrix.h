@@ -32,10 +32,12 @@ DEVICE_FN u32 local_address(const u8* p) {
 #define COPY_CHUNK(to, from)                                                             \
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(local_address(to)), "l"((u64)(from)))
 // The same; 0 instead of what is not `inside`. An address outside is not read.
-#define COPY_INSIDE(to, from, bytes, inside)                                             \
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"                           \
+#define COPY_INSIDE_(cache, to, from, bytes, inside)                                     \
+  asm volatile("cp.async." cache ".shared.global [%0], [%1], %2, %3;"                    \
                :                                                                         \
                : "r"(local_address(to)), "l"((u64)(from)), "n"(bytes), "r"((inside) ? (bytes) : 0))
+#define COPY_INSIDE(to, from, bytes, inside) COPY_INSIDE_("ca", to, from, bytes, inside)
+#define COPY_CHUNK_INSIDE(to, from, inside) COPY_INSIDE_("cg", to, from, 16, inside)
 #define COPY_END asm volatile("cp.async.commit_group;")
 #define COPY_WAIT(n) asm volatile("cp.async.wait_group %0;" : : "n"(n))
 
@@ -82,14 +84,34 @@ DEVICE_FN void split_words(u32* low, u32* high, const u32* f) {
                :                                                                         \
                : "n"(n)                                                                  \
                : "memory")
-// Makes what this item wrote to local memory visible to products, after COPY_WAIT.
+// Makes what this item wrote to local memory visible to products, after COPY_WAIT; empty without
+// warpgroups.
 #define GROUP_SEES asm volatile("fence.proxy.async.shared::cta;" : : : "memory")
 // Rows of TILE_K bytes: the distance of 8 rows, and the order of chunks (1: 128 bytes, 2: 64).
 DEVICE_FN u64 tile_descriptor(const u8* tile) {
   return (u64)(local_address(tile) >> 4) | (u64)1 << 16 | (u64)(8 * TILE_K >> 4) << 32 |
          (u64)(TILE_K == 128 ? 1 : 2) << 62;
 }
-#define SUMS_4_(s, i) "+r"(s[i]), "+r"(s[i + 1]), "+r"(s[i + 2]), "+r"(s[i + 3])
+// Of floats (dialect/matrix_floats.h), or of bytes.
+#ifdef ELEMENT_BYTES
+#define GroupSum float
+#define GROUP_SUM_ "+f"
+#define GROUP_DEPTH_ "k16.f32."
+#if BFLOAT
+#define GROUP_TYPES_ "bf16.bf16"
+#else
+#define GROUP_TYPES_ "f16.f16"
+#endif
+#define GROUP_SHARED_END_ ", 1, 1, 0, 0;"
+#else
+#define GroupSum i32
+#define GROUP_SUM_ "+r"
+#define GROUP_DEPTH_ "k32.s32."
+#define GROUP_TYPES_ "u8.s8"
+#define GROUP_SHARED_END_ ";"
+#endif
+#define SUMS_4_(s, i)                                                                    \
+  GROUP_SUM_(s[i]), GROUP_SUM_(s[i + 1]), GROUP_SUM_(s[i + 2]), GROUP_SUM_(s[i + 3])
 #define SUMS_16_(s, i) SUMS_4_(s, i), SUMS_4_(s, i + 4), SUMS_4_(s, i + 8), SUMS_4_(s, i + 12)
 #define NAMES_0_ "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define NAMES_16_ ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -97,34 +119,36 @@ DEVICE_FN u64 tile_descriptor(const u8* tile) {
 #define NAMES_48_ ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #if TILE_N == 128
 #define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32), SUMS_16_(sum, 48)
-#define GROUP_(types, a, b, one)                                                         \
-  GROUP_PRODUCT_("m64n128k32", types, NAMES_0_ NAMES_16_ NAMES_32_ NAMES_48_, a, b, one)
-#define GROUP_SHARED_(types) GROUP_(types, "%64", "%65", "%66")
-#define GROUP_REGISTERS_(types) GROUP_(types, "{%64,%65,%66,%67}", "%68", "%69")
+#define GROUP_(types, a, b, one, end)                                                    \
+  GROUP_PRODUCT_("n128", types, NAMES_0_ NAMES_16_ NAMES_32_ NAMES_48_, a, b, one, end)
+#define GROUP_SHARED_(types) GROUP_(types, "%64", "%65", "%66", GROUP_SHARED_END_)
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%64,%65,%66,%67}", "%68", "%69", ";")
 #elif TILE_N == 96
 #define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16), SUMS_16_(sum, 32)
-#define GROUP_(types, a, b, one)                                                         \
-  GROUP_PRODUCT_("m64n96k32", types, NAMES_0_ NAMES_16_ NAMES_32_, a, b, one)
-#define GROUP_SHARED_(types) GROUP_(types, "%48", "%49", "%50")
-#define GROUP_REGISTERS_(types) GROUP_(types, "{%48,%49,%50,%51}", "%52", "%53")
+#define GROUP_(types, a, b, one, end)                                                    \
+  GROUP_PRODUCT_("n96", types, NAMES_0_ NAMES_16_ NAMES_32_, a, b, one, end)
+#define GROUP_SHARED_(types) GROUP_(types, "%48", "%49", "%50", GROUP_SHARED_END_)
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%48,%49,%50,%51}", "%52", "%53", ";")
 #elif TILE_N == 32
 #define GROUP_SUMS_ SUMS_16_(sum, 0)
-#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n32k32", types, NAMES_0_, a, b, one)
-#define GROUP_SHARED_(types) GROUP_(types, "%16", "%17", "%18")
-#define GROUP_REGISTERS_(types) GROUP_(types, "{%16,%17,%18,%19}", "%20", "%21")
+#define GROUP_(types, a, b, one, end) GROUP_PRODUCT_("n32", types, NAMES_0_, a, b, one, end)
+#define GROUP_SHARED_(types) GROUP_(types, "%16", "%17", "%18", GROUP_SHARED_END_)
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%16,%17,%18,%19}", "%20", "%21", ";")
 #else
 #define GROUP_SUMS_ SUMS_16_(sum, 0), SUMS_16_(sum, 16)
-#define GROUP_(types, a, b, one) GROUP_PRODUCT_("m64n64k32", types, NAMES_0_ NAMES_16_, a, b, one)
-#define GROUP_SHARED_(types) GROUP_(types, "%32", "%33", "%34")
-#define GROUP_REGISTERS_(types) GROUP_(types, "{%32,%33,%34,%35}", "%36", "%37")
+#define GROUP_(types, a, b, one, end)                                                    \
+  GROUP_PRODUCT_("n64", types, NAMES_0_ NAMES_16_, a, b, one, end)
+#define GROUP_SHARED_(types) GROUP_(types, "%32", "%33", "%34", GROUP_SHARED_END_)
+#define GROUP_REGISTERS_(types) GROUP_(types, "{%32,%33,%34,%35}", "%36", "%37", ";")
 #endif
-#define GROUP_PRODUCT_(shape, types, names, a, b, one)                                   \
-  "{ .reg .pred p; setp.ne.b32 p, " one ", 0; wgmma.mma_async.sync.aligned." shape       \
-  ".s32." types " " names "}, " a ", " b ", p; }"
-// sum [columns / 8][4] += products of 32 bytes.
-DEVICE_FN void multiply_group(i32* sum, u64 a, u64 b, i32 more) {
-  asm volatile(GROUP_SHARED_("u8.s8") : GROUP_SUMS_ : "l"(a), "l"(b), "r"(more));
+#define GROUP_PRODUCT_(columns, types, names, a, b, one, end)                            \
+  "{ .reg .pred p; setp.ne.b32 p, " one ", 0; wgmma.mma_async.sync.aligned.m64" columns  \
+  GROUP_DEPTH_ types " " names "}, " a ", " b ", p" end " }"
+// sum [columns / 8][4] += products of 32 bytes; without `more` it becomes these.
+DEVICE_FN void multiply_group(GroupSum* sum, u64 a, u64 b, i32 more) {
+  asm volatile(GROUP_SHARED_(GROUP_TYPES_) : GROUP_SUMS_ : "l"(a), "l"(b), "r"(more));
 }
+#ifndef ELEMENT_BYTES
 #define MULTIPLY_GROUP_(name, types)                                                     \
   DEVICE_FN void name(i32* sum, const u32* a, u64 b) {                                   \
     asm volatile(GROUP_REGISTERS_(types)                                                 \
@@ -133,6 +157,7 @@ DEVICE_FN void multiply_group(i32* sum, u64 a, u64 b, i32 more) {
   }
 MULTIPLY_GROUP_(multiply_group_u8_s8, "u8.s8")
 MULTIPLY_GROUP_(multiply_group_u8_u8, "u8.u8")
+#endif
 #endif
 // sum += the products of 32 bytes of A (u8) and B (s8).
 #define MULTIPLY_BYTES(sum, a, tile_a, b, tile_b, lane) multiply_u8_s8(sum, a, b)
@@ -149,6 +174,7 @@ MULTIPLY_GROUP_(multiply_group_u8_u8, "u8.u8")
 #define COPY_CHUNK(to, from) COPY_BYTES(to, from, 16)
 #define COPY_INSIDE(to, from, bytes, inside) \
   for (i32 byte_ = 0; byte_ < (bytes); ++byte_) (to)[byte_] = (inside) ? (from)[byte_] : 0
+#define COPY_CHUNK_INSIDE(to, from, inside) COPY_INSIDE(to, from, 16, inside)
 #define COPY_END
 #define COPY_WAIT(n)
 // What is loaded is a place: row and chunk.
@@ -187,4 +213,7 @@ DEVICE_FN i32 tile_byte(LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 byte) 
       (low)[e_] += x0_ * w0_;                                                            \
     }                                                                                    \
   }
+#endif
+#if MATRIX_UNITS != 2
+#define GROUP_SEES
 #endif

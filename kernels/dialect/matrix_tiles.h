@@ -21,6 +21,15 @@
 #define VECTORS (TILE_K / VECTOR)
 #define LOADS_A (TILE_M * VECTORS / ITEMS)
 #define LOADS_B (TILE_N * CHUNKS / ITEMS)
+// Steps of A and B are read LEAD steps before their products. With warpgroups and four steps in memory
+// products overlap with those of the next step; for codes of 16 bits, whose A is in registers, they do
+// not.
+#if MATRIX_UNITS == 2 && CODE_BYTES != 2 && STAGES >= 4
+#define OVERLAP 1
+#else
+#define OVERLAP 0
+#endif
+#define LEAD (STAGES - 1 - OVERLAP)
 // With IMAGES or PATCH the tile of A is what dialect/image_tiles.h or dialect/window_patch.h describes.
 #if IMAGES || PATCH
 #define TILE_A_BYTES 0
@@ -28,6 +37,11 @@
 #define TILE_A_BYTES (TILE_M * TILE_K)
 #endif
 #define STAGE_BYTES (TILE_A_BYTES + TILE_N * TILE_K)
+#if MATRIX_UNITS == 2
+#define STAGE_MEMORY(name) LOCAL_DYNAMIC(u8, name)
+#else
+#define STAGE_MEMORY(name) LOCAL u8 name[STAGES * STAGE_BYTES] __attribute__((aligned(128)))
+#endif
 // Columns of products are channels in another order, so that an item has RUN neighbouring channels
 // of a row among BLOCK of them: its sums of columns quad * 2 and quad * 2 + 1 of BLOCK / 8 parts.
 #define OWN_COLUMNS (TILE_N / WARPS_N)

@@ -29,9 +29,14 @@
 #endif
         LOCAL_PTR u8* to = memory + stage + TILE_AT(r, vector >> 4) + (vector & 15);
 #ifdef ELEMENT_BYTES
-        // Padding of floats is 0. Other taps read the same bytes again, from the first cache.
+        // Padding of floats is 0. Other taps read the same bytes again, from the first cache unless
+        // WHOLE_CHUNKS.
         GLOBAL const u8* source = BYTES_AT(x, 0) + at;
+#if WHOLE_CHUNKS
+        COPY_CHUNK_INSIDE(to, source, inside);
+#else
         COPY_INSIDE(to, source, VECTOR, inside);
+#endif
 #else
         if (inside) {
           GLOBAL const u8* source = BYTES_AT(x, 0) + at;

@@ -24,10 +24,6 @@
 // sum with a residual follows, whose rows are y_row elements apart; 2: also ReLU), OUT_VECTOR
 // (bytes of y that are written at once), ROW_GROUPS (groups of items, see math/row_groups.h, each
 // of which has weights and factors of its own, those of `channels` channels; 0: no such groups).
-// Steps of A and B are read LEAD steps before their products. With warpgroups and four steps in
-// memory products overlap with those of the next step.
-#define OVERLAP (MATRIX_UNITS == 2 && CODE_BYTES == 1 && STAGES >= 4)
-#define LEAD (STAGES - 1 - OVERLAP)
 // Rolled loops save registers in text that is seldom needed.
 #if MATRIX_UNITS
 #define ROLLED _Pragma("unroll 1")
@@ -147,11 +143,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
        IN(i32, negative_multiplier), IN(i32, negative_shift), IN(MOtype, residual),
        ARG(i32, factor), ARG(i32, residual_factor), ARG(i32, sum_shift), ARG(i32, sum_low),
        ARG(i32, sum_high), ARG(i32, relu), ARG(Requant, rescale), OUT(MOtype, y)) {
-#if MATRIX_UNITS == 2
-  LOCAL_DYNAMIC(u8, memory);
-#else
-  LOCAL u8 memory[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
-#endif
+  STAGE_MEMORY(memory);
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
   const i32 group = (i32)GROUP_ID(2);
@@ -202,9 +194,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   const i32 steps = (depth + TILE_K - 1) / TILE_K;
   for (i32 s = 0; s < steps + LEAD; ++s) {
     COPY_WAIT(LEAD - 1);
-#if MATRIX_UNITS == 2
     GROUP_SEES;
-#endif
     BARRIER;
     if (s < steps) {
 #include "dialect/tile_steps.h"
@@ -232,15 +222,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       LOCAL_PTR const u8* tile_a = memory + (s - LEAD) % STAGES * STAGE_BYTES;
       LOCAL_PTR const u8* tile_b = tile_a + TILE_M * TILE_K;
 #if CODE_BYTES == 1 && MATRIX_UNITS == 2
-      const u64 b = tile_descriptor(tile_b);
-      GROUP_BEGIN;
-      REPEAT for (i32 chunk = 0; chunk < CHUNKS; chunk += 2) {
-        REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
-          const u64 a = tile_descriptor(tile_a + ROW_OF(warp & ~3, i) * TILE_K);
-          multiply_group(sum[i][0], a + chunk, b + chunk, s > LEAD || chunk > 0);
-        }
-      }
-      GROUP_END(OVERLAP);
+#include "dialect/group_steps.h"
 #elif MATRIX_UNITS == 2
       const u64 b = tile_descriptor(tile_b);
       u32 low_a[PARTS_M][CHUNKS / 4][4], high_a[PARTS_M][CHUNKS / 4][4];
@@ -418,8 +400,6 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
 }
 #undef ROLLED
 #undef WORD_SUMS
-#undef OVERLAP
-#undef LEAD
 #undef FACTOR_AT
 #undef PART
 #undef WITH_RESIDUAL

@@ -276,8 +276,10 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       MatrixProduct::Problem p;
       p.type = p.out = type;
       // All of them in float.
-      const int next = type == kFloat ? 1 : 3;
-      for (int tile = 0; tile < FloatProduct::Tilings(p); tile += next) {
+      const size_t next = type == kFloat ? 1 : 3;
+      const std::vector<int> tilings = FloatProduct::Tilings(&device, p);
+      for (size_t k = type == kBfloat16 ? 1 : 0; k < tilings.size(); k += next) {
+        const int tile = tilings[k];
         const bool points = tile % 2 == 0;
         p.channels = p.plain_channels = tile % 3 == 0 ? 64 : tile % 3 == 1 ? 12 : 6;
         p.out_channels = p.y_row = 40;
@@ -297,8 +299,8 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       for (const int64_t channels : {24, 160}) {
         if (type == kBfloat16 && channels == 160) continue;
         p.channels = p.plain_channels = channels;
-        const std::vector<int> tilings = FloatProduct::PatchTilings(p);
-        if (!tilings.empty()) FloatProduct(&device, p, tilings[channels == 24 ? 0 : 1]);
+        const std::vector<int> patches = FloatProduct::PatchTilings(p);
+        if (!patches.empty()) FloatProduct(&device, p, patches[channels == 24 ? 0 : 1]);
       }
     }
   }
@@ -323,7 +325,8 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
       p.window.stride[0] = p.window.stride[1] = 2;
       p.window.output[0] = p.window.output[1] = 7;
       p = FloatProduct::OfImages(p).value();
-      for (int tile = 0; tile < FloatProduct::Tilings(p); tile += 2) FloatProduct(&device, p, tile);
+      const std::vector<int> tilings = FloatProduct::Tilings(&device, p);
+      for (size_t k = 0; k < tilings.size(); k += 2) FloatProduct(&device, p, tilings[k]);
     }
   }
   if (path == "pool/average_quantized_spans" || path == "pool/max_codes") {

@@ -20,7 +20,7 @@ namespace {
 enum class Pass { kForward, kData, kWeights };
 constexpr std::array kPasses{Pass::kForward, Pass::kData, Pass::kWeights};
 // Changes when the choice or what is measured changes.
-constexpr char kVersion[] = "2";
+constexpr char kVersion[] = "3";
 
 const char* PassName(Pass pass) {
   return pass == Pass::kForward ? "forward" : pass == Pass::kData ? "data" : "weights";

@@ -19,7 +19,11 @@ using Tile = MatrixProduct::Tile;
 // products, whose sums need registers of their own: it has smaller tiles.
 // The last two numbers of tiles with 32, 48 and 96 columns are estimates between those of their
 // neighbours.
-const std::vector<Tile> kHalfTiles{{128, 128, 64, 3, 2, 2, 2, 760, 3500, 1, 1150, 1150},
+const std::vector<Tile> kHalfTiles{{128, 128, 128, 3, 8, 1, 2, 870, 3300, 2, 1385, 1040},
+                                   {128, 96, 64, 4, 4, 1, 3, 400, 1900, 2, 1120, 760},
+                                   {128, 64, 64, 4, 4, 1, 4, 315, 1300, 2, 1115, 765},
+                                   {64, 128, 128, 3, 4, 1, 3, 580, 1800, 2, 950, 650},
+                                   {128, 128, 64, 3, 2, 2, 2, 760, 3500, 1, 1150, 1150},
                                    {128, 96, 64, 3, 2, 2, 2, 660, 2400, 1, 1080, 920},
                                    {128, 64, 64, 4, 4, 1, 3, 435, 1320, 1, 1000, 700},
                                    {128, 32, 64, 4, 4, 1, 4, 330, 800, 1, 900, 480},
@@ -50,7 +54,7 @@ const std::vector<Tile> kPatchTiles{{256, 32, 128, 3, 4, 1, 3, 510, 2500},
                                     {128, 32, 64, 4, 4, 1, 4, 190, 1300}};
 constexpr int64_t kLocalBytes = 48 << 10;  // that each work group can have
 constexpr int64_t kPackedUnit = 64;        // bytes to which rows of packed weights are rounded up
-constexpr int64_t kChunk = 16;             // bytes of weights that are read at once
+constexpr int64_t kChunk = 16;             // bytes that are read at once, of weights always
 constexpr int64_t kMostParts = 32;
 
 const std::vector<Tile>& TilesFor(const MatrixProduct::Problem& p) {
@@ -110,6 +114,15 @@ const Tile* FastestOfImages(const MatrixProduct::Problem& p, int64_t units) {
   return best;
 }
 
+// Whether the vectors of x pass by the first cache. The steps of warpgroups leave little of it; windows
+// still gain from it if a group reads short pieces of positions.
+bool PassesCache(const Tile& tile, const MatrixProduct::Problem& p, Device* device) {
+  constexpr int64_t kShortPiece = 64;  // bytes
+  const int64_t piece = p.channels / p.group * static_cast<int64_t>(p.type.bytes());
+  return tile.UnitsOn(device) == 2 && MatrixProduct::Vector(p) == kChunk &&
+         (MatrixProduct::Pointwise(p) || piece > kShortPiece);
+}
+
 std::optional<WindowPatch> PatchOf(const Tile& tile, const MatrixProduct::Problem& p) {
   if (p.type == kFloat) return std::nullopt;
   return WindowPatch::Of(tile, p, kLocalBytes);
@@ -121,7 +134,8 @@ FloatProduct::Way FloatProduct::Fastest(const Problem& p, Device* device) {
   const int64_t units = device->info().compute_units;
   if (p.image_channels > 0) return {FastestOfImages(p, units), 1, {}};
   const MatrixProduct::Division plain =
-      MatrixProduct::Fastest(TilesFor(p), p, device, 1, MatrixUnits(device) > 0 ? kMostParts : 1);
+      MatrixProduct::Fastest(TilesFor(p), p, device, std::max(1, MatrixUnits(device)),
+                             MatrixUnits(device) > 0 ? kMostParts : 1);
   Way best{plain.tile, plain.parts, {}};
   double least = plain.cycles;
   constexpr double kCyclesOfCopy = 1.56;
@@ -171,14 +185,14 @@ std::optional<FloatProduct::Problem> FloatProduct::OfImages(Problem p) {
   return std::nullopt;
 }
 
-int FloatProduct::Tilings(const Problem& problem) {
-  return static_cast<int>(TilesFor(problem).size());
+std::vector<int> FloatProduct::Tilings(Device* device, const Problem& problem) {
+  return MatrixProduct::TilesOn(device, TilesFor(problem), problem);
 }
 
 std::vector<int> FloatProduct::PatchTilings(const Problem& problem) {
   std::vector<int> numbers;
   for (size_t i = 0; i < kPatchTiles.size(); ++i) {
-    const int number = Tilings(problem) + static_cast<int>(i);
+    const int number = static_cast<int>(TilesFor(problem).size() + i);
     if (PatchOf(kPatchTiles[i], problem)) numbers.push_back(number);
   }
   return numbers;
@@ -191,7 +205,7 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, int tile, int
     : FloatProduct(device, problem, WayOf(problem, tile, parts)) {}
 
 FloatProduct::Way FloatProduct::WayOf(const Problem& p, int tile, int64_t parts) {
-  const int plain = Tilings(p);
+  const int plain = static_cast<int>(TilesFor(p).size());
   if (tile < plain) return {&TilesFor(p).at(tile), parts, {}};
   const Tile& one = kPatchTiles.at(tile - plain);
   return {&one, 1, PatchOf(one, p)};
@@ -202,7 +216,8 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& wa
       stages_(problem.epilogue),
       tile_(way.tile),
       parts_(way.parts),
-      patch_(way.patch) {
+      patch_(way.patch),
+      local_bytes_(way.tile->dynamic_bytes(device)) {
   const Problem& p = problem_;
   if (p.image_channels > 0) {
     const Area area = AreaOf(*tile_, p);
@@ -212,13 +227,13 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& wa
   const int64_t depth = MatrixProduct::DepthBytes(p);
   packed_depth_ = ReadsWeights(p) ? depth : Ceil(depth, kPackedUnit) * kPackedUnit;
   ProgramBuilder builder(device, "matrix convolution");
-  tile_->Define(&builder);
+  tile_->Define(device, &builder);
   builder.Types({kFloat, p.type, p.out})
-      .Define("MATRIX_UNITS", std::min(1, MatrixUnits(device)))
       .Define("ELEMENT_BYTES", static_cast<int64_t>(p.type.bytes()))
       .Define("BFLOAT", p.type == kBfloat16)
       .Define("VECTOR", MatrixProduct::Vector(p))
       .Define("POINTWISE", MatrixProduct::Pointwise(p))
+      .Define("WHOLE_CHUNKS", PassesCache(*tile_, p, device))
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
       .Define("SPLIT", parts_ > 1)
@@ -299,7 +314,8 @@ void FloatProduct::Run(const Operands& o) {
   const DevicePtr none = BufferOf(o.y);
   arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none});
   arguments.append({parts_ > 1 ? o.workspace : none, parts_ > 1 ? arrived_.get() : none, o.y});
-  product_->LaunchInGroups({{Tiles(), parts_, p.group}, {tile_->items(), 1, 1}}, arguments);
+  product_->LaunchInGroups({{Tiles(), parts_, p.group}, {tile_->items(), 1, 1}, local_bytes_},
+                           arguments);
 }
 
 }  // namespace caffe

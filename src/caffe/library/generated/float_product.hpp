@@ -34,15 +34,16 @@ class FloatProduct {
   // The problem on images in C order, for one on images with channels last without groups and
   // dilation; none if local memory cannot hold the part of an image that a tile reads.
   static std::optional<Problem> OfImages(Problem problem);
-  // How many ways of dividing the result there are.
-  static int Tilings(const Problem& problem);
+  // The ways of dividing the result that the device has.
+  static std::vector<int> Tilings(Device* device, const Problem& problem);
   // More ways, whose tiles have patches of images.
   static std::vector<int> PatchTilings(const Problem& problem);
   // The fastest way by an estimate.
   FloatProduct(Device* device, const Problem& problem);
-  // `tile`: below Tilings, or one of PatchTilings, which have one part; `parts`: the work groups that divide the depth of a result, 1 to
-  // MatrixProduct::Steps.
+  // `tile`: one of Tilings, or of PatchTilings, which have one part; `parts`: the work groups that
+  // divide the depth of a result, 1 to MatrixProduct::Steps.
   FloatProduct(Device* device, const Problem& problem, int tile, int64_t parts = 1);
+  const Tile& tile() const { return *tile_; }
   // If the tile has one.
   const std::optional<WindowPatch>& patch() const { return patch_; }
   int64_t packed_bytes() const;  // of one group of rows
@@ -72,6 +73,7 @@ class FloatProduct {
   const std::optional<WindowPatch> patch_;
   int64_t area_[2] = {1, 1};  // of the results of a tile, for images in C order
   int64_t packed_depth_;      // in bytes
+  const int64_t local_bytes_;
   std::unique_ptr<Kernel> product_, pack_;
   // If several work groups divide a depth: how many arrived, for each result of a group. All are 0
   // between launches, because the last one that arrives sets its counter to 0. They belong to this

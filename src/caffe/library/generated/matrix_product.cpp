@@ -60,6 +60,11 @@ double JoiningCycles(const Tile& tile, int64_t parts) {
   return kArrival + static_cast<double>((parts + 4) * tile.m * tile.n) / kSumsPerCycle;
 }
 
+// Whether there is an item for each vector of a step.
+bool HasItems(const Tile& tile, const MatrixProduct::Problem& p) {
+  return tile.k <= tile.items() * MatrixProduct::Vector(p);
+}
+
 // The row tiles that have rows, if each group has as many items.
 int64_t UsedRowTiles(const MatrixProduct::Problem& p, int64_t tile) {
   const int64_t groups = std::clamp<int64_t>(p.row_groups, 1, p.batch);
@@ -89,8 +94,25 @@ bool MatrixProduct::Pointwise(const Problem& p) {
   return p.group == 1;
 }
 
-void MatrixProduct::Tile::Define(ProgramBuilder* builder) const {
-  builder->Define("TILE_M", m)
+bool MatrixProduct::Tile::RunsOn(Device* device) const {
+  const DeviceInfo& info = device->info();
+  if (units <= std::max(1, MatrixUnits(device))) return true;
+  return info.is_cpu_type && local_bytes() <= info.local_memory_bytes;
+}
+
+int MatrixProduct::Tile::UnitsOn(Device* device) const {
+  return std::min(units, MatrixUnits(device));
+}
+
+void MatrixProduct::Tile::Define(Device* device, ProgramBuilder* builder) const {
+  if (UnitsOn(device) == 2) {
+    constexpr int64_t kRegisters = 65536, kMost = 255, kUnit = 8;  // of a compute unit, of an item
+    const int64_t most = kRegisters / (items() * resident) / kUnit * kUnit;
+    builder->Option("--gpu-architecture=sm_90a");
+    builder->Option(Concat("--maxrregcount=", std::min(most, kMost)));
+  }
+  builder->Define("MATRIX_UNITS", UnitsOn(device))
+      .Define("TILE_M", m)
       .Define("TILE_N", n)
       .Define("TILE_K", k)
       .Define("STAGES", stages)
@@ -107,7 +129,7 @@ MatrixProduct::Division MatrixProduct::Fastest(const std::vector<Tile>& tiles,
                                                int most_units, int64_t most_parts) {
   Division best{nullptr, 1};
   for (const Tile& tile : tiles) {
-    if (tile.units > most_units || tile.k / Vector(problem) > tile.items()) continue;
+    if (tile.units > most_units || !HasItems(tile, problem)) continue;
     const int64_t groups = Groups(tile, problem);
     const int64_t steps = Steps(tile, problem), units = device->info().compute_units;
     for (int64_t parts = 1; parts <= std::min(most_parts, steps); ++parts) {
@@ -211,18 +233,10 @@ void MatrixProduct::MakeProduct(Device* device) {
     if (out_vector == bytes_ && row_bytes % vector == 0 && part % vector == 0) out_vector = vector;
   }
   const bool relu = p.epilogue.activation().kind == Activation::Kind::kReLU;
-  const int matrix_units = std::min(tile_->units, MatrixUnits(device));
-  local_bytes_ = matrix_units == 2 ? tile_->local_bytes() : 0;
+  local_bytes_ = tile_->dynamic_bytes(device);
   ProgramBuilder builder(device, "matrix product");
-  if (matrix_units == 2) {
-    constexpr int64_t kRegisters = 65536, kMost = 255, kUnit = 8;  // of a compute unit, of an item
-    const int64_t most = kRegisters / (tile_->items() * tile_->resident) / kUnit * kUnit;
-    builder.Option("--gpu-architecture=sm_90a");
-    builder.Option(Concat("--maxrregcount=", std::min(most, kMost)));
-  }
-  tile_->Define(&builder);
+  tile_->Define(device, &builder);
   product_ = builder.Types(p.type)
-                 .Define("MATRIX_UNITS", matrix_units)
                  .Define("VECTOR", Vector(p))
                  .Define("POINTWISE", Pointwise(p))
                  .Define("CODE_BYTES", bytes_)
@@ -238,15 +252,19 @@ void MatrixProduct::MakeProduct(Device* device) {
                  ->CreateKernel("matrix_product");
 }
 
+std::vector<int> MatrixProduct::TilesOn(Device* device, const std::vector<Tile>& tiles,
+                                        const Problem& p) {
+  std::vector<int> numbers;
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    if (tiles[i].RunsOn(device) && HasItems(tiles[i], p)) numbers.push_back(static_cast<int>(i));
+  }
+  return numbers;
+}
+
 std::vector<int> MatrixProduct::Tilings(Device* device, const Problem& p) {
   const int64_t bytes = static_cast<int64_t>(p.type.bytes());
   const int64_t depth = p.channels / p.group * p.window.kernel[0] * p.window.kernel[1] * bytes;
-  const std::vector<Tile>& tiles = TilesFor(depth, bytes);
-  std::vector<int> numbers;
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    if (tiles[i].units <= std::max(1, MatrixUnits(device))) numbers.push_back(static_cast<int>(i));
-  }
-  return numbers;
+  return TilesOn(device, TilesFor(depth, bytes), p);
 }
 
 int64_t MatrixProduct::Rows(const Problem& p) {

@@ -55,8 +55,14 @@ class MatrixProduct {
     double alone = 0, shared = 0;
     int64_t items() const { return warps_m * warps_n * 32; }
     int64_t local_bytes() const { return stages * (m + n) * k; }
-    // The defines of kernels/dialect/matrix_tiles.h.
-    void Define(ProgramBuilder* builder) const;
+    // Whether the device computes it: by instructions, or by loops if local memory holds all steps.
+    bool RunsOn(Device* device) const;
+    // MATRIX_UNITS for a device.
+    int UnitsOn(Device* device) const;
+    // Local memory whose size a launch states, and the defines of kernels/dialect/matrix.h and
+    // matrix_tiles.h.
+    int64_t dynamic_bytes(Device* device) const { return UnitsOn(device) == 2 ? local_bytes() : 0; }
+    void Define(Device* device, ProgramBuilder* builder) const;
   };
   // `parts`: the work groups that divide the depth of a result; `cycles`: an estimate.
   struct Division {
@@ -86,6 +92,9 @@ class MatrixProduct {
   // Whether all indices fit into those of the kernels.
   static bool Counts(const Problem& problem);
 
+  // The numbers of the tiles by which the device computes a problem.
+  static std::vector<int> TilesOn(Device* device, const std::vector<Tile>& tiles,
+                                  const Problem& problem);
   // The ways of dividing the result that the device has.
   static std::vector<int> Tilings(Device* device, const Problem& problem);
   // `tile`: one of Tilings; negative: the fastest by an estimate.
