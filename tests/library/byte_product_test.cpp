@@ -384,6 +384,55 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
       for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
     }
   }
+
+  // CheckImage for codes of 16 bits.
+  void CheckWordImage(int64_t lines, int64_t rows, int64_t runs, int64_t run, int64_t channels,
+                      Kind kind) {
+    const ByteSteps& steps = *GetParam();
+    Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + run));
+    constexpr int64_t kRow = 3, kGap = 5;
+    const int64_t k = runs * run, pitch = channels + 3, line = rows * kRow + run + kGap;
+    const int64_t next_run = line * 2, count = (lines + 2 * runs) * line;
+    const PackedBytes packed(channels, k, 1, steps.word_form);
+    std::vector<uint16_t> x(count), w(channels * k), y(lines * rows * pitch, 7);
+    for (uint16_t& code : x) code = static_cast<uint16_t>(numbers.Next(0, 65535));
+    for (uint16_t& code : w) code = static_cast<uint16_t>(numbers.Next(1, 65535));
+    std::vector<uint8_t> image(3 * count);
+    steps.split(x.data(), count, 0, count, count, image.data());
+    std::vector<char> b(packed.bytes());
+    PackedBytes::Order order(k);
+    for (int64_t i = 0; i < k; ++i) order[i] = i;
+    packed.Pack(w.data(), order, b.data());
+    const Channels all = RandomWordChannels(channels, k, kind, 5);
+    WordTile tile{};
+    tile.rows = rows;
+    tile.depth = packed.depth();
+    tile.a = image.data();
+    tile.a_stride = kRow;
+    tile.b = reinterpret_cast<const uint8_t*>(b.data());
+    tile.output = all.Output(nullptr, 0);
+    tile.y = y.data();
+    tile.y_stride = pitch;
+    tile.upper = image.data() + 2 * count;
+    tile.used = k;
+    tile.lines = lines;
+    tile.line_stride = line;
+    tile.runs = runs;
+    tile.run_stride = next_run;
+    steps.words(tile);
+    for (int64_t i = 0; i < lines * rows; ++i) {
+      const uint16_t* row = &x[i / rows * line + i % rows * kRow];
+      for (int64_t c = 0; c < channels; ++c) {
+        int64_t sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          sum += static_cast<int64_t>(row[p / run * next_run + p % run]) * (w[c * k + p] - 32768);
+        }
+        ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
+            << steps.name << " " << lines << " lines of " << rows << " at " << i << ", " << c;
+      }
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(y[i * pitch + c], 7);
+    }
+  }
 };
 
 TEST_P(ByteStepsTest, ProductsOfEveryNumberOfRowsAndChannels) {
@@ -406,6 +455,20 @@ TEST_P(ByteStepsTest, WindowsOfImages) {
   CheckImage(1, 9, 1, 4, 32, Kind::kRelu);
   CheckImage(2, 20, 11, 44, 70, Kind::kRelu);
   CheckImage(2, 20, 2, 120, 70, Kind::kSlope);
+}
+
+TEST_P(ByteStepsTest, WindowsOfImagesOfWords) {
+  const ByteSteps& steps = *GetParam();
+  if (!steps.reads_windows || steps.word_form != CodeForm::kWordParts) {
+    GTEST_SKIP() << steps.name << " reads rows";
+  }
+  for (const int64_t rows : {1, 2, 8, 13, 55, 97, 200}) {
+    CheckWordImage(3, rows, 3, 36, 40, Kind::kPlain);
+  }
+  CheckWordImage(1, 9, 1, 4, 32, Kind::kRelu);
+  // Slices end within a run.
+  CheckWordImage(9, 20, 11, 44, 20, Kind::kRelu);
+  CheckWordImage(2, 20, 2, 340, 70, Kind::kSlope);
 }
 
 TEST_P(ByteStepsTest, EveryEpilogue) {
@@ -738,9 +801,13 @@ TEST_P(ByteConvolutionTest, LongLines) {
   Check(Conv(3, 64, {17, 16}, 96, {1, 1}, {2, 2}));
   Check(Conv(2, 8, {5, 12}, 20, {1, 1}, {1, 1}, {1, 2}));
   Check(Conv(2, 4, {37}, 6, {3}, {2}, {1}));
-  for (const int64_t channels : {1, 2, 4}) {
+  for (const int64_t channels : {1, 2, 3, 4}) {
     Check(Conv(2, channels, {20, 33}, 34, {7, 7}, {2, 2}, {3, 3}));
   }
+  // Rows of windows that are no whole groups of products, without padding.
+  Check(Conv(2, 10, {12, 12}, 5, {5, 5}));
+  Check(Conv(3, 1, {28, 28}, 20, {5, 5}));
+  Check(Conv(1, 7, {4, 230}, 17, {3, 3}, {1, 2}));
   Check(Conv(2, 8, {9, 17}, 20, {3, 3}, {1, 1}, {1, 1}), 33);
 }
 

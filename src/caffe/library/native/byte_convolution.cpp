@@ -42,7 +42,8 @@ void Fill(uint8_t* to, int32_t zero, int64_t element, int64_t bytes) {
 // Rows of activations are gathered from the image, block by block, and multiplied with all weights;
 // or, if weights are larger than all rows, each thread multiplies all rows with its channels. If steps
 // read windows, and lines of outputs are long enough, nothing is gathered: a row of a window is a run of
-// bytes in the image with its padding.
+// codes in the image with its padding. Runs are rounded up to groups of products: the weights of the
+// codes behind a row are 0.
 class ByteProductConvOp final : public ByteConvOp {
  public:
   ByteProductConvOp(Device* device, const ConvDescriptor& d)
@@ -57,8 +58,8 @@ class ByteProductConvOp final : public ByteConvOp {
         pixels_(d.x_layout == Layout::kNCHW && d.group == 1 && d.in_channels <= kPixel &&
                 window_.dilation[1] == 1),
         windows_(!direct_ && ReadsWindows()),
-        pixel_(windows_ && pixels_ ? kPixel : d.in_channels),
-        weights_(d.out_channels, windows_ ? pixel_ * d.geometry.kernel_count() : d.depth(), d.group,
+        run_(RoundUp(window_.kernel[1] * d.in_channels, 4)),
+        weights_(d.out_channels, windows_ ? window_.kernel[0] * run_ : d.depth(), d.group,
                  d.in == kQuant16 ? steps_.word_form : CodeForm::kBytes) {
     const int threads = omp_get_max_threads();
     const int64_t depth = weights_.row_bytes(), rows = d.batch * positions_;
@@ -70,16 +71,21 @@ class ByteProductConvOp final : public ByteConvOp {
     if (windows_ && Ceil(group_out_, kPair) % threads != 0) shares_ = false;
     plane_height_ = window_.input[0];
     plane_width_ = window_.input[1];
-    if (d.x_layout == Layout::kNCHW || (windows_ && (window_.pad[0] > 0 || window_.pad[1] > 0))) {
+    const bool reads_beyond = run_ != window_.kernel[1] * d.in_channels;
+    const bool pads = window_.pad[0] > 0 || window_.pad[1] > 0;
+    if (d.x_layout == Layout::kNCHW || (windows_ && (pads || reads_beyond || element_ == 2))) {
       plane_height_ = (window_.output[0] - 1) * window_.stride[0] +
                       (window_.kernel[0] - 1) * window_.dilation[0] + 1;
       plane_width_ = (window_.output[1] - 1) * window_.stride[1] +
                      (window_.kernel[1] - 1) * window_.dilation[1] + 1;
-      planes_at_ = layout_.Add(d.batch * pixel_ * plane_height_ * plane_width_ * element_ + kSlack);
+      plane_codes_ = RoundUp(d.batch * d.in_channels * plane_height_ * plane_width_, kSlack);
+      // Windows of 16 bits read codes and their upper bytes.
+      planes_at_ = layout_.Add(plane_codes_ * (element_ == 2 && windows_ ? 3 : element_) + kSlack);
     }
     if (windows_) {
       // Blocks of lines.
-      const int64_t lines = window_.output[0], bytes = plane_height_ * plane_width_ * pixel_;
+      const int64_t lines = window_.output[0];
+      const int64_t bytes = plane_height_ * plane_width_ * d.in_channels * (element_ == 2 ? 3 : 1);
       const int64_t blocks = RoundUp(Ceil(bytes, kLines), d.batch % threads == 0 ? 1 : threads);
       block_ = Ceil(lines, std::min(blocks, lines));
     } else if (shares_) {
@@ -97,7 +103,8 @@ class ByteProductConvOp final : public ByteConvOp {
       }
     }
     for (int i = 0; element_ == 2 && i < threads; ++i) {
-      raws_at_.push_back(layout_.Add(2 * weights_.depth() + kSlack));
+      const int64_t line = windows_ ? plane_width_ * d.in_channels : 0;
+      raws_at_.push_back(layout_.Add(2 * std::max(weights_.depth(), line) + kSlack));
     }
   }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
@@ -105,7 +112,7 @@ class ByteProductConvOp final : public ByteConvOp {
     const ConvDescriptor& d = descriptor_;
     return Concat("byte windows ", d.in.name(), " ", d.out_channels, "x", d.depth(), " of ",
                   d.geometry.kernel_count(), " group ", d.group,
-                  ByChannel() ? " by channel" : " by tap", " of ", pixel_);
+                  ByChannel() ? " by channel" : " by tap", " in runs of ", windows_ ? run_ : 0);
   }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
@@ -114,11 +121,10 @@ class ByteProductConvOp final : public ByteConvOp {
     if (ByChannel()) {
       for (int64_t i = 0; i < descriptor_.depth(); ++i) order.push_back(i);
     } else {
-      const int64_t channels = windows_ ? pixel_ : group_in_;
       for (int64_t t = 0; t < taps; ++t) {
-        for (int64_t c = 0; c < channels; ++c) {
-          order.push_back(c < group_in_ ? c * taps + t : PackedBytes::kNone);
-        }
+        for (int64_t c = 0; c < group_in_; ++c) order.push_back(c * taps + t);
+        if (!windows_ || (t + 1) % window_.kernel[1] != 0) continue;
+        order.resize((t + 1) / window_.kernel[1] * run_, PackedBytes::kNone);
       }
     }
     weights_.Pack(codes.address(), order, prepared.address());
@@ -144,22 +150,23 @@ class ByteProductConvOp final : public ByteConvOp {
       if (planes_at_ >= 0) {
         uint8_t* planes = reinterpret_cast<uint8_t*>(workspace + planes_at_);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < (pixels_ ? d.batch * plane_height_ : 0); ++i) {
-          const int64_t image = i / plane_height_;
-          const int64_t size = d.in_channels * window_.input[0] * window_.input[1] * element_;
-          uint8_t* row = planes + i * plane_width_ * pixel_ * element_;
-          if (windows_) {
-            InterleavePixels(x + image * size, i % plane_height_, zero, row);
-          } else if (element_ == 1) {
-            InterleaveRow(x + image * size, i % plane_height_, zero, row);
+        for (int64_t i = 0; i < (pixels_ || windows_ ? d.batch * plane_height_ : 0); ++i) {
+          const int64_t codes = plane_width_ * d.in_channels;
+          const bool splits = windows_ && element_ == 2;
+          uint8_t* row = splits ? raw : planes + i * codes * element_;
+          if (!pixels_) {
+            PadRow(x, i, zero, row);
+          } else if (element_ == 2) {
+            const uint16_t* from = reinterpret_cast<const uint16_t*>(x) + Image(i);
+            InterleaveRow(from, i % plane_height_, zero, reinterpret_cast<uint16_t*>(row));
+          } else if (windows_) {
+            InterleavePixels(x + Image(i), i % plane_height_, zero, row);
           } else {
-            InterleaveRow(reinterpret_cast<const uint16_t*>(x + image * size), i % plane_height_,
-                          zero, reinterpret_cast<uint16_t*>(row));
+            InterleaveRow(x + Image(i), i % plane_height_, zero, row);
           }
-        }
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < (windows_ && !pixels_ ? d.batch * plane_height_ : 0); ++i) {
-          PadRow(x, i, zero, planes + i * plane_width_ * pixel_);
+          if (!splits) continue;
+          steps_.split(reinterpret_cast<const uint16_t*>(raw), codes, i * codes, (i + 1) * codes,
+                       plane_codes_, planes);
         }
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < (pixels_ || windows_ ? 0 : d.batch * d.in_channels); ++i) {
@@ -238,73 +245,105 @@ class ByteProductConvOp final : public ByteConvOp {
     return {first, std::min((part + 1) * pairs / parts * kPair, group_out_) - first};
   }
 
-  // Whether rows of windows are runs of whole groups of products.
   bool ReadsWindows() const {
     const ConvDescriptor& d = descriptor_;
-    return steps_.reads_windows && element_ == 1 && d.group == 1 && window_.dilation[1] == 1 &&
+    const bool knows = element_ == 1 ||
+                       (steps_.word_form == CodeForm::kWordParts && d.geometry.kernel_count() > 1);
+    return steps_.reads_windows && knows && d.group == 1 && window_.dilation[1] == 1 &&
            window_.output[1] >= kLeastWidth &&
-           (pixels_ || (d.x_layout == Layout::kNHWC && window_.kernel[1] * d.in_channels % 4 == 0));
+           window_.kernel[0] * RoundUp(window_.kernel[1] * d.in_channels, 4) <= kNarrowDepth &&
+           (pixels_ || d.x_layout == Layout::kNHWC);
+  }
+
+  // The first code of the image of row `row` of all planes.
+  int64_t Image(int64_t row) const {
+    return row / plane_height_ * descriptor_.in_channels * window_.input[0] * window_.input[1];
   }
 
   // Lines [line, line + lines) of the outputs of an image.
   void MultiplyWindows(const ConvArguments& arguments, int64_t channel, int64_t channels,
                        int64_t image, int64_t line, int64_t lines, const uint8_t* source) const {
     const ConvDescriptor& d = descriptor_;
-    const int64_t pitch = plane_width_ * pixel_;
-    ByteTile tile{};
-    tile.rows = window_.output[1];
-    tile.lines = lines;
-    tile.depth = weights_.depth();
-    tile.runs = window_.kernel[0];
-    tile.used = tile.runs * window_.kernel[1] * pixel_;
-    tile.a = source + (image * plane_height_ + line * window_.stride[0]) * pitch;
-    tile.a_stride = window_.stride[1] * pixel_;
-    tile.line_stride = window_.stride[0] * pitch;
-    tile.run_stride = window_.dilation[0] * pitch;
-    tile.b = reinterpret_cast<const signed char*>(arguments.prepared.address() +
-                                                  channel * weights_.weight_row_bytes());
-    tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels);
+    const int64_t pitch = plane_width_ * d.in_channels;
+    const int64_t first = (image * plane_height_ + line * window_.stride[0]) * pitch;
     const int64_t row = (image * window_.output[0] + line) * window_.output[1];
-    tile.output.y = reinterpret_cast<uint8_t*>(arguments.y.address()) + row * d.y_row() + channel;
-    tile.output.y_stride = d.y_row();
-    steps_.tile(tile);
+    const char* b = arguments.prepared.address() + channel * weights_.weight_row_bytes();
+    char* y = arguments.y.address() + (row * d.y_row() + channel) * element_;
+    const auto set = [&](auto* tile) {
+      tile->rows = window_.output[1];
+      tile->lines = lines;
+      tile->depth = weights_.depth();
+      tile->runs = window_.kernel[0];
+      tile->used = tile->runs * run_;
+      tile->a = source + first * element_;
+      tile->a_stride = window_.stride[1] * d.in_channels;
+      tile->line_stride = window_.stride[0] * pitch;
+      tile->run_stride = window_.dilation[0] * pitch;
+    };
+    if (element_ == 2) {
+      WordTile tile{};
+      set(&tile);
+      tile.upper = source + 2 * plane_codes_ + first;
+      tile.b = reinterpret_cast<const uint8_t*>(b);
+      tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels, 65535);
+      tile.y = reinterpret_cast<uint16_t*>(y);
+      tile.y_stride = d.y_row();
+      steps_.words(tile);
+    } else {
+      ByteTile tile{};
+      set(&tile);
+      tile.b = reinterpret_cast<const signed char*>(b);
+      tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels);
+      tile.output.y = reinterpret_cast<uint8_t*>(y);
+      tile.output.y_stride = d.y_row();
+      steps_.tile(tile);
+    }
     AddResidual(arguments, row, lines * window_.output[1], channel, channels);
   }
 
   // Row `row` of all images with their padding.
   void PadRow(const uint8_t* x, int64_t row, int32_t zero, uint8_t* to) const {
-    const int64_t pad = window_.pad[1] * pixel_, bytes = plane_width_ * pixel_;
+    const int64_t pixel = descriptor_.in_channels * element_;
+    const int64_t pad = window_.pad[1] * pixel, bytes = plane_width_ * pixel;
     const int64_t image = row / plane_height_, in = row % plane_height_ - window_.pad[0];
-    const int64_t width = std::min(window_.input[1] * pixel_, bytes - pad);
+    const int64_t width = std::min(window_.input[1] * pixel, bytes - pad);
     if (in < 0 || in >= window_.input[0] || width <= 0) {
-      std::memset(to, zero, bytes);
+      Fill(to, zero, element_, bytes);
       return;
     }
-    std::memset(to, zero, pad);
-    std::memcpy(to + pad, x + (image * window_.input[0] + in) * window_.input[1] * pixel_, width);
-    std::memset(to + pad + width, zero, bytes - pad - width);
+    Fill(to, zero, element_, pad);
+    std::memcpy(to + pad, x + (image * window_.input[0] + in) * window_.input[1] * pixel, width);
+    Fill(to + pad + width, zero, element_, bytes - pad - width);
   }
 
-  // InterleaveRow with pixels of 4 bytes, the last of which may be no channels.
+  // InterleaveRow of bytes, a pixel at a time.
   void InterleavePixels(const uint8_t* image, int64_t row, int32_t zero, uint8_t* to) const {
     const int64_t channels = descriptor_.in_channels, pad = window_.pad[1];
     const int64_t in = row - window_.pad[0], plane = window_.input[0] * window_.input[1];
     const bool inside = in >= 0 && in < window_.input[0];
     const int64_t begin = inside ? std::min(pad, plane_width_) : plane_width_;
     const int64_t end = std::clamp(pad + window_.input[1], begin, plane_width_);
-    std::memset(to, zero, begin * kPixel);
-    std::memset(to + end * kPixel, zero, (plane_width_ - end) * kPixel);
-    if (begin == end) return;
-    // A channel that is missing is multiplied with 0.
-    const uint8_t* from[kPixel];
-    for (int64_t c = 0; c < kPixel; ++c) {
-      from[c] = image + (c < channels ? c : 0) * plane + in * window_.input[1];
+    std::memset(to, zero, begin * channels);
+    if (begin < end && channels == 1) {
+      std::memcpy(to + begin, image + in * window_.input[1], end - begin);
+    } else if (begin < end) {
+      const uint8_t* from[kPixel];
+      for (int64_t c = 0; c < kPixel; ++c) {
+        from[c] = image + (c < channels ? c : 0) * plane + in * window_.input[1];
+      }
+      for (int64_t w = 0; w < end - begin; ++w) {
+        const uint32_t pixel = from[0][w] | uint32_t{from[1][w]} << 8 | uint32_t{from[2][w]} << 16 |
+                               uint32_t{from[3][w]} << 24;
+        // The next pixel overwrites what is more than one. The last one must stay in its row, because
+        // the next row may belong to another thread.
+        if (w + 1 < end - begin) {
+          std::memcpy(to + (begin + w) * channels, &pixel, kPixel);
+        } else {
+          std::memcpy(to + (begin + w) * channels, &pixel, channels);
+        }
+      }
     }
-    for (int64_t w = 0; w < end - begin; ++w) {
-      const uint32_t pixel = from[0][w] | uint32_t{from[1][w]} << 8 | uint32_t{from[2][w]} << 16 |
-                             uint32_t{from[3][w]} << 24;
-      std::memcpy(to + (begin + w) * kPixel, &pixel, kPixel);
-    }
+    std::memset(to + end * channels, zero, (plane_width_ - end) * channels);
   }
 
   void Multiply(const ConvArguments& arguments, int64_t group, int64_t channel, int64_t channels,
@@ -485,10 +524,11 @@ class ByteProductConvOp final : public ByteConvOp {
   const int64_t group_in_, group_out_, positions_;
   const ByteSteps& steps_;
   const bool direct_, pixels_, windows_;
-  const int64_t pixel_;  // bytes of a pixel, if windows_
+  const int64_t run_;  // products of a row of a window, if windows_
   PackedBytes weights_;
   bool shares_;
   int64_t block_ = 0, plane_height_ = 0, plane_width_ = 0, gathered_at_ = -1, planes_at_ = -1;
+  int64_t plane_codes_ = 0;
   std::vector<int64_t> blocks_at_, raws_at_;  // of each thread
 };
 

@@ -14,29 +14,33 @@ namespace {
 
 constexpr int64_t kParallelProducts = 1 << 17;
 constexpr int64_t kChannels = 2 * kByteChannels, kRows = 64;  // of a task
+// Packed weights of 16 bits have 3 bytes. More of them than the caches hold are read faster with 2 bytes.
+constexpr int64_t kMostWords = 1 << 21;
 
-// The rows of B are weights. Rows of A are copied unless their length is a multiple of kByteDepth.
+// The rows of B are weights. Rows of A are copied unless their length is a multiple of kByteDepth; codes
+// of 16 bits are divided into the operands of ByteSteps::words.
 class ByteGemmOp final : public GemmOp {
  public:
   ByteGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d),
         device_(device),
-        weights_(d.n, d.k, 1),
-        copies_(d.k % kByteDepth != 0),
-        steps_(HostByteSteps()) {}
+        steps_(HostByteSteps()),
+        words_(d.in == kQuant16),
+        weights_(d.n, d.k, 1, words_ ? steps_.word_form : CodeForm::kBytes),
+        copies_(words_ || d.k % kByteDepth != 0) {}
   const char* library() const override { return "native"; }
   int64_t workspace_bytes() const override {
-    return copies_ ? descriptor_.m * weights_.depth() : 0;
+    return copies_ ? descriptor_.m * weights_.row_bytes() : 0;
   }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
   std::string prepared_form() const override {
-    return Concat("bytes ", descriptor_.n, "x", descriptor_.k);
+    return Concat(words_ ? "word parts " : "bytes ", descriptor_.n, "x", descriptor_.k);
   }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
     PackedBytes::Order order(descriptor_.k);
     for (int64_t i = 0; i < descriptor_.k; ++i) order[i] = i;
-    weights_.Pack(reinterpret_cast<const uint8_t*>(codes.address()), order, prepared.address());
+    weights_.Pack(codes.address(), order, prepared.address());
   }
 
  protected:
@@ -44,42 +48,34 @@ class ByteGemmOp final : public GemmOp {
     CheckMemory(g);
     const GemmDescriptor& d = descriptor_;
     const int64_t columns = (d.n + kChannels - 1) / kChannels, rows = (d.m + kRows - 1) / kRows;
-    const int64_t depth = weights_.depth();
     const bool parallel = d.m * d.n * d.k >= kParallelProducts && !omp_in_parallel();
     const ResidualCodes residual(d.epilogue, d.in, *g.quant, g.epilogue.residual, g.c);
+    const int64_t element = static_cast<int64_t>(d.in.bytes());
+    const int64_t stride = copies_ ? weights_.row_bytes() : d.row_a();
     for (int64_t i = 0; i < d.batch; ++i) {
-      const uint8_t* a = reinterpret_cast<const uint8_t*>(g.a.address()) + i * d.batch_stride_a();
-      uint8_t* c = reinterpret_cast<uint8_t*>(g.c.address()) + i * d.batch_stride_c();
+      const uint8_t* a =
+          reinterpret_cast<const uint8_t*>(g.a.address()) + i * d.batch_stride_a() * element;
+      uint8_t* c = reinterpret_cast<uint8_t*>(g.c.address()) + i * d.batch_stride_c() * element;
       const uint8_t* source = a;
       if (copies_) {
         uint8_t* copy = reinterpret_cast<uint8_t*>(g.workspace.address());
         for (int64_t r = 0; r < d.m; ++r) {
-          std::memcpy(copy + r * depth, a + r * d.row_a(), d.k);
-          std::memset(copy + r * depth + d.k, 0, depth - d.k);
+          CopyRow(a + r * d.row_a() * element, copy + r * stride);
         }
         source = copy;
       }
-      const int64_t stride = copies_ ? depth : d.row_a();
 #pragma omp parallel if (parallel)
       {
         if (steps_.begin) steps_.begin();
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < columns * rows; ++task) {
           const int64_t channel = task / rows * kChannels, row = task % rows * kRows;
-          ByteTile tile{};
-          tile.rows = std::min(kRows, d.m - row);
-          tile.depth = depth;
-          tile.used = UsedDepth(steps_, d.k);
-          tile.a = source + row * stride;
-          tile.a_stride = stride;
-          tile.b = reinterpret_cast<const signed char*>(g.prepared.address()) + channel * depth;
-          tile.output =
-              MakeByteOutput(d.epilogue, *g.quant, channel, std::min(kChannels, d.n - channel));
-          tile.output.y = c + row * d.row_c() + channel;
-          tile.output.y_stride = d.row_c();
-          steps_.tile(tile);
+          const int64_t count = std::min(kRows, d.m - row);
+          const int64_t channels = std::min(kChannels, d.n - channel);
           const int64_t first = i * d.batch_stride_c() + row * d.row_c() + channel;
-          residual.Add(tile.rows, tile.output.channels, first, d.row_c(), first, d.row_c());
+          Multiply(g, channel, channels, count, source + row * stride, stride,
+                   c + (row * d.row_c() + channel) * element);
+          residual.Add(count, channels, first, d.row_c(), first, d.row_c());
         }
         if (steps_.end) steps_.end();
       }
@@ -88,10 +84,51 @@ class ByteGemmOp final : public GemmOp {
   }
 
  private:
+  void CopyRow(const uint8_t* from, uint8_t* to) const {
+    const int64_t depth = weights_.depth(), k = descriptor_.k;
+    if (words_) {
+      steps_.split(reinterpret_cast<const uint16_t*>(from), k, 0, depth, depth, to);
+      return;
+    }
+    std::memcpy(to, from, k);
+    std::memset(to + k, 0, depth - k);
+  }
+
+  void Multiply(const GemmArguments& g, int64_t channel, int64_t channels, int64_t rows,
+                const uint8_t* a, int64_t stride, uint8_t* c) const {
+    const GemmDescriptor& d = descriptor_;
+    const char* b = g.prepared.address() + channel * weights_.weight_row_bytes();
+    if (words_) {
+      WordTile tile{};
+      tile.rows = rows;
+      tile.depth = weights_.depth();
+      tile.a = a;
+      tile.a_stride = stride;
+      tile.b = reinterpret_cast<const uint8_t*>(b);
+      tile.output = MakeByteOutput(d.epilogue, *g.quant, channel, channels, 65535);
+      tile.y = reinterpret_cast<uint16_t*>(c);
+      tile.y_stride = d.row_c();
+      steps_.words(tile);
+      return;
+    }
+    ByteTile tile{};
+    tile.rows = rows;
+    tile.depth = weights_.depth();
+    tile.used = UsedDepth(steps_, d.k);
+    tile.a = a;
+    tile.a_stride = stride;
+    tile.b = reinterpret_cast<const signed char*>(b);
+    tile.output = MakeByteOutput(d.epilogue, *g.quant, channel, channels);
+    tile.output.y = c;
+    tile.output.y_stride = d.row_c();
+    steps_.tile(tile);
+  }
+
   Device* device_;
+  const ByteSteps& steps_;
+  const bool words_;
   const PackedBytes weights_;
   const bool copies_;
-  const ByteSteps& steps_;
 };
 
 }  // namespace
@@ -99,7 +136,10 @@ class ByteGemmOp final : public GemmOp {
 bool SupportsByteProduct(const GemmDescriptor& d) {
   const bool weights_are_rows =
       d.trans_b && d.row_b() == d.k && (d.batch == 1 || d.batch_stride_b() == 0);
-  return HasFastByteSteps() && d.in == kQuant8 && !d.trans_a && d.k <= kNarrowDepth &&
+  const bool words = d.in == kQuant16 && HasFastWordSteps() &&
+                     HostByteSteps().word_form == CodeForm::kWordParts && d.n * d.k <= kMostWords;
+  const bool type = d.in == kQuant8 ? HasFastByteSteps() : words;
+  return type && !d.trans_a && d.k <= kNarrowDepth &&
          d.epilogue.bias == Epilogue::Bias::kPerColumn && weights_are_rows;
 }
 

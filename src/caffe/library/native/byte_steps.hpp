@@ -90,6 +90,13 @@ struct WordTile {
   ByteOutput output;
   unsigned short* y;
   long y_stride;
+  // Windows of an image like those of ByteTile, if `upper` is not null, for kWordParts and
+  // ByteSteps::reads_windows. `a` are the codes - 32768 of the image, `upper` their high bytes. A row has
+  // `used` products in `runs` equal parts; a_stride, line_stride and run_stride are in codes.
+  const unsigned char* upper = nullptr;
+  long used = 0;
+  long lines = 1, line_stride = 0;
+  long runs = 1, run_stride = 0;
 };
 
 // Before a block of weights of kWords. Only WordHeaderBytes(depth) are stored.
@@ -145,7 +152,7 @@ struct WordLines {
 struct ByteSteps {
   const char* name;
   bool matrix;         // `tile` uses matrix units
-  bool reads_windows;  // `tile` knows lines and runs
+  bool reads_windows;  // `tile` knows lines and runs, and `words` of kWordParts
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
   // Returns false if the factors of the output need `windows`. Null if there is no fast one.

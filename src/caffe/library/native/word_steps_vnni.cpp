@@ -134,12 +134,24 @@ DEVICE_FN void AddProducts(const u8* a, long stride, const u8* const* b, long ve
   }
 }
 
+// What rows begin with, in `fours` steps of 4 codes. Windows of an image have `left` steps to the end of
+// the first run, and `run` ones in the next runs, which begin `gap` codes after the one before.
+struct Operand {
+  long fours;
+  const u8 *words, *bytes;
+  long stride;  // of rows: in bytes; of windows: in codes
+  long run, left, gap;
+};
+
 // The sums of a slice, of R rows and C blocks of channels: for each, the lower and the upper part.
 // The products with words are sums modulo 2^32; those with the upper bytes, which begin at `starts`, are
 // the upper parts. Their difference has 32 bits.
-template <int R, int C>
-__attribute__((noinline)) void Slice(long fours, const u8* words, const u8* bytes, long stride,
-                                     const u8* const* b, const i32* const* starts, i32* sums) {
+template <bool kWindows, int R, int C>
+__attribute__((noinline)) void Slice(const Operand& a, const u8* const* b, const i32* const* starts,
+                                     i32* sums) {
+  const u8 *words = a.words, *bytes = a.bytes;
+  const long fours = a.fours, stride = a.stride, pitch = kWindows ? 2 * stride : stride;
+  long left = a.left;
   V low[R][C], high[R][C];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -150,9 +162,16 @@ __attribute__((noinline)) void Slice(long fours, const u8* words, const u8* byte
     }
   }
   for (long k = 0; k < fours; ++k) {
-    AddProducts<R, C, false>(words + 8 * k, stride, b, 3 * k, low);
-    AddProducts<R, C, false>(words + 8 * k + 4, stride, b, 3 * k + 1, low);
-    AddProducts<R, C, true>(bytes + 4 * k, stride, b, 3 * k + 2, high);
+    AddProducts<R, C, false>(words, pitch, b, 3 * k, low);
+    AddProducts<R, C, false>(words + 4, pitch, b, 3 * k + 1, low);
+    AddProducts<R, C, true>(bytes, stride, b, 3 * k + 2, high);
+    words += 8;
+    bytes += 4;
+    if (kWindows && --left == 0) {
+      words += 2 * a.gap;
+      bytes += a.gap;
+      left = a.run;
+    }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -166,12 +185,18 @@ __attribute__((noinline)) void Slice(long fours, const u8* words, const u8* byte
   }
 }
 
-using SliceFunction = void (*)(long, const u8*, const u8*, long, const u8* const*,
-                               const i32* const*, i32*);
+using SliceFunction = void (*)(const Operand&, const u8* const*, const i32* const*, i32*);
+template <bool kWindows>
 constexpr SliceFunction kSlices[2][12] = {
-    {&Slice<1, 1>, &Slice<2, 1>, &Slice<3, 1>, &Slice<4, 1>, &Slice<5, 1>, &Slice<6, 1>,
-     &Slice<7, 1>, &Slice<8, 1>, &Slice<9, 1>, &Slice<10, 1>, &Slice<11, 1>, &Slice<12, 1>},
-    {&Slice<1, 2>, &Slice<2, 2>, &Slice<3, 2>, &Slice<4, 2>, &Slice<5, 2>, &Slice<6, 2>}};
+    {&Slice<kWindows, 1, 1>, &Slice<kWindows, 2, 1>, &Slice<kWindows, 3, 1>, &Slice<kWindows, 4, 1>,
+     &Slice<kWindows, 5, 1>, &Slice<kWindows, 6, 1>, &Slice<kWindows, 7, 1>, &Slice<kWindows, 8, 1>,
+     &Slice<kWindows, 9, 1>, &Slice<kWindows, 10, 1>, &Slice<kWindows, 11, 1>,
+     &Slice<kWindows, 12, 1>},
+    {&Slice<kWindows, 1, 2>, &Slice<kWindows, 2, 2>, &Slice<kWindows, 3, 2>, &Slice<kWindows, 4, 2>,
+     &Slice<kWindows, 5, 2>, &Slice<kWindows, 6, 2>}};
+
+// The products of a sum: all after them have weights of 0.
+long UsedBy(const WordTile& t) { return t.upper ? t.used : t.depth; }
 
 struct Block {
   const WordPartsHeader* header;
@@ -254,20 +279,36 @@ void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, con
   }
 }
 
-// Products [begin, end) of rows, slice number `slice`. The sums of slices are added in `wide`.
-void Rows(const WordTile& t, long row, long rows, const Block* blocks, int count, long slice,
-          long begin, long end, __m512d (*wide)[2]) {
+// Products [begin, end) of rows of a line, slice number `slice`. The sums of slices are added in `wide`.
+void Rows(const WordTile& t, long line, long first, long rows, const Block* blocks, int count,
+          long slice, long begin, long end, __m512d (*wide)[2]) {
   alignas(64) i32 sums[24 * kLanes];
-  const u8* words = t.a + row * t.a_stride;
   const u8* b[2];
   const i32* starts[2];
   for (int j = 0; j < count; ++j) {
     b[j] = blocks[j].weights + 3 * kByteChannels * begin;
     starts[j] = blocks[j].header->starts[slice];
   }
-  kSlices[count - 1][rows - 1]((end - begin) / 4, words + 2 * begin, words + 2 * t.depth + begin,
-                               t.a_stride, b, starts, sums);
-  const bool last = end == t.depth;
+  Operand a{};
+  a.fours = (end - begin) / 4;
+  a.stride = t.a_stride;
+  if (t.upper) {
+    const long run = t.used / t.runs, in = begin % run;
+    const long from = line * t.line_stride + first * t.a_stride + begin / run * t.run_stride + in;
+    a.words = t.a + 2 * from;
+    a.bytes = t.upper + from;
+    a.run = run / 4;
+    a.left = (run - in) / 4;
+    a.gap = t.run_stride - run;
+    kSlices<true>[count - 1][rows - 1](a, b, starts, sums);
+  } else {
+    const u8* words = t.a + first * t.a_stride;
+    a.words = words + 2 * begin;
+    a.bytes = words + 2 * t.depth + begin;
+    kSlices<false>[count - 1][rows - 1](a, b, starts, sums);
+  }
+  const long row = line * t.rows + first;
+  const bool last = end == UsedBy(t);
   if (last && count == 2 && blocks[1].count == kByteChannels && blocks[0].factors.fast &&
       blocks[1].factors.fast) {
     return StorePairs(t, row, rows, blocks, sums, begin > 0 ? wide : nullptr);
@@ -497,22 +538,30 @@ void LineOf(const WordLines& w, long channel, const Pair (*weights)[kLinePairs],
 }  // namespace
 
 void word_tile_v4_bytes(const WordTile& t) {
+  const long used = UsedBy(t);
+  // Lines whose sums stay in the caches together.
+  const long group = t.rows > 0 && t.rows < kMostWide ? kMostWide / t.rows : 1;
   for (long channel = 0; channel < t.output.channels; channel += 2 * kByteChannels) {
     const int count = channel + kByteChannels < t.output.channels ? 2 : 1;
     Block blocks[2];
     for (int j = 0; j < count; ++j) blocks[j] = MakeBlock(t, channel + j * kByteChannels);
-    for (long first = 0; first < t.rows; first += kMostWide) {
-      const long all = t.rows - first < kMostWide ? t.rows - first : kMostWide;
-      __m512d wide[2 * kMostWide][2];
-      // Tiles of about the same number of rows.
-      const long most = kMostRows[count - 1], tiles = (all + most - 1) / most;
-      const long slice = blocks[0].header->slice;
-      // The weights of a slice stay in the first cache.
-      for (long begin = 0, s = 0; begin < t.depth; begin += slice, ++s) {
-        const long end = t.depth - begin < slice ? t.depth : begin + slice;
-        for (long i = 0; i < tiles; ++i) {
-          const long row = i * all / tiles, rows = (i + 1) * all / tiles - row;
-          Rows(t, first + row, rows, blocks, count, s, begin, end, wide + row * count);
+    for (long line = 0; line < t.lines; line += group) {
+      const long lines = t.lines - line < group ? t.lines - line : group;
+      for (long first = 0; first < t.rows; first += kMostWide) {
+        const long all = t.rows - first < kMostWide ? t.rows - first : kMostWide;
+        __m512d wide[2 * kMostWide][2];
+        // Tiles of about the same number of rows.
+        const long most = kMostRows[count - 1], tiles = (all + most - 1) / most;
+        const long slice = blocks[0].header->slice;
+        // The weights of a slice stay in the first cache.
+        for (long begin = 0, s = 0; begin < used; begin += slice, ++s) {
+          const long end = used - begin < slice ? used : begin + slice;
+          for (long i = 0; i < lines * tiles; ++i) {
+            const long l = i / tiles, tile = i % tiles;
+            const long row = tile * all / tiles, rows = (tile + 1) * all / tiles - row;
+            Rows(t, line + l, first + row, rows, blocks, count, s, begin, end,
+                 wide + (l * all + row) * count);
+          }
         }
       }
     }
