@@ -178,6 +178,66 @@ TEST(ChannelsLastPoolingTest, EqualsPoolingInCOrder) {
   }
 }
 
+// Maxima, masks, means and their gradients.
+TEST(ChannelsLastPoolingTest, TrainsAsInCOrder) {
+  using Method = PoolDescriptor::Method;
+  struct Case {
+    int64_t images, channels;
+    PoolDescriptor::Axis height, width;
+  };
+  const Case cases[] = {{2, 3, {7, 3, 3, 2, 0}, {9, 4, 3, 2, 0}},
+                        {1, 300, {6, 3, 2, 2, 0}, {4, 2, 2, 2, 0}},
+                        {2, 16, {5, 3, 3, 2, 1}, {6, 4, 3, 2, 1}},
+                        {3, 24, {4, 1, 4, 1, 0}, {4, 1, 4, 1, 0}}};
+  for (Device* device : AllDevices()) {
+    for (const DataType type : FloatTypes()) {
+      for (const Case& one : cases) {
+        for (const Method method : {Method::kMax, Method::kAverage}) {
+          PoolDescriptor d;
+          d.method = method;
+          d.types = TypeTriple::Equal(type);
+          d.planes = one.images * one.channels;
+          d.height = one.height;
+          d.width = one.width;
+          const int64_t in = d.height.input * d.width.input, out = d.height.output * d.width.output;
+          const std::vector<double> x = Values(d.planes * in, 1), e = Values(d.planes * out, 2);
+          // y, mask and x_diff, in C order or in kNHWC.
+          const auto run = [&](bool last) {
+            PoolDescriptor own = d;
+            if (last) {
+              own.layout = Layout::kNHWC;
+              own.channels = one.channels;
+              own.trains = true;
+            }
+            EXPECT_TRUE(own.has_gradient() && own.has_mask() == (method == Method::kMax));
+            const auto order = [&](const std::vector<double>& v, int64_t positions) {
+              return last ? ChannelsLast(v, one.channels, positions) : v;
+            };
+            const Array dx(device, type, order(x, in)), de(device, type, order(e, out));
+            const Array y(device, type, order(e, out)), mask(device, kFloat, order(e, out));
+            const Array x_diff(device, type, order(x, in));
+            PoolArguments a;
+            a.x = dx;
+            a.y = y;
+            a.y_diff = de;
+            a.x_diff = x_diff;
+            if (own.has_mask()) a.mask = mask;
+            const auto op = Multiplexer::Pooling(device, own);
+            op->Forward(a);
+            op->Backward(a);
+            return std::vector<std::vector<double>>{y.Read(), mask.Read(), x_diff.Read()};
+          };
+          const auto expected = run(false), results = run(true);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            EXPECT_EQ(results[i], ChannelsLast(expected[i], one.channels, i == 2 ? in : out))
+                << device->info().id << " " << d.name() << ", result " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(ChannelsLastPoolingTest, DrawsHaveCOrderOnly) {
   PoolDescriptor d;
   d.planes = 4;

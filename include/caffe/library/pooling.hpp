@@ -24,9 +24,10 @@ struct PoolDescriptor {
   Method method = Method::kMax;
   TypeTriple types = TypeTriple::Equal(kFloat);
   int64_t planes = 0;
-  // With kNHWC, x and y are [planes / channels, height, width, channels]. It has forward passes of
-  // kMax and kAverage, without mask and gradient; those of quantized types are for the CPU.
+  // With kNHWC, x and y are [planes / channels, height, width, channels]. It has passes of kMax and
+  // kAverage, with mask and gradient only if `trains`; those of quantized types are for the CPU.
   Layout layout = Layout::kNCHW;
+  bool trains = false;   // of kNHWC; else there is a gradient in any case
   int64_t channels = 1;  // of kNHWC; else 1
   // The elements from one position of a y in kNHWC to the next, if y is a part of the channels of a
   // larger array; 0: channels.
@@ -41,11 +42,11 @@ struct PoolDescriptor {
   int64_t y_row() const { return y_pitch ? y_pitch : channels; }
   // kMax and kDraw write, as float, the index h width + w in its plane that each output came from.
   bool has_mask() const {
-    return (method == Method::kMax || method == Method::kDraw) && !has_private_layout();
+    return method == Method::kDraw || (method == Method::kMax && (!has_private_layout() || trains));
   }
   // kExpect and quantized types have no gradient.
   bool has_gradient() const {
-    return method != Method::kExpect && !quantized() && !has_private_layout();
+    return method != Method::kExpect && !quantized() && (!has_private_layout() || trains);
   }
   // The largest possible window in the padded image.
   int64_t largest_area() const;

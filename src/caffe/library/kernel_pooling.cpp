@@ -29,6 +29,17 @@ class KernelPoolOp final : public PoolOp {
            Concat("average_pool_quantized_", host_ ? "rows" : "channels"), "");
     } else if (Vector() > 0) {
       Make("pool/max_codes", "max_pool_codes", "");
+    } else if (d.has_private_layout() && d.trains) {
+      const std::string rows = host_ ? "_rows" : "";
+      const char* const body =
+          host_ ? "pool/channels_last_training" : "pool/channels_last_training_spans";
+      if (d.method == Method::kMax) {
+        Make(body, "max_pool_channels_mask" + rows, "max_pool_channels_backward" + rows);
+      } else {
+        Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
+             "average_pool_channels" + rows, "");
+        backward_ = Program(body)->CreateKernel("average_pool_channels_backward" + rows);
+      }
     } else if (d.has_private_layout()) {
       const std::string method = d.method == Method::kMax ? "max" : "average";
       Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
@@ -61,6 +72,7 @@ class KernelPoolOp final : public PoolOp {
       arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
       arguments.push_back({a.y, a.quant ? a.quant->zero_y : 0});
       if (a.quant) arguments.append({a.quant->multiplier, a.quant->shift});
+      if (d.has_mask()) arguments.push_back(a.mask);
       const int64_t windows = d.planes / d.channels * d.height.output * d.width.output;
       // On the host the second extent is the cost of a window; on devices it is an axis.
       const int64_t vector = Vector();
@@ -97,7 +109,10 @@ class KernelPoolOp final : public PoolOp {
     arguments.push_back(a.y_diff);
     if (d.has_mask()) arguments.push_back(a.mask);
     arguments.push_back(a.x_diff);
-    if (blocks_) {
+    if (d.has_private_layout()) {
+      const int64_t positions = d.planes / d.channels * d.height.input * d.width.input;
+      backward_->Launch({positions, d.channels}, arguments);
+    } else if (blocks_) {
       backward_->Launch({d.planes * blocks_h, blocks_w}, arguments);
     } else if (tiles_) {
       backward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
@@ -122,7 +137,8 @@ class KernelPoolOp final : public PoolOp {
   bool Blocks() const {
     const PoolDescriptor& d = descriptor_;
     const int64_t block = d.height.stride * d.width.stride;
-    return d.method == Method::kMax && !host_ && !tiles_ && block > 1 && block <= 16;
+    return d.method == Method::kMax && !host_ && !tiles_ && !d.has_private_layout() && block > 1 &&
+           block <= 16;
   }
 
   // Of the channels of a position.

@@ -19,7 +19,7 @@ std::string PoolDescriptor::name() const {
                 height.input, "x", width.input, " -> ", height.output, "x", width.output, ", ",
                 height.kernel, "x", width.kernel, "/", height.stride, "x", width.stride, " pad ",
                 height.pad, "x", width.pad, fixed_window ? "" : " variable",
-                has_private_layout() ? Concat(" NHWC of ", channels) : "",
+                has_private_layout() ? Concat(" NHWC of ", channels) : "", trains ? " trains" : "",
                 y_pitch ? Concat(" pitch ", y_pitch) : "");
 }
 

@@ -127,7 +127,7 @@ PoolLibrary NativeChannelsLastPoolingLibrary() {
   PoolLibrary row;
   row.name = "native";
   row.supports = [](Device* device, const PoolDescriptor& d) {
-    return device->host_accessible() && d.has_private_layout() && HasSteps(d) &&
+    return device->host_accessible() && d.has_private_layout() && !d.trains && HasSteps(d) &&
            EveryWindowHasElements(d.height) && EveryWindowHasElements(d.width) &&
            d.height.kernel * d.width.kernel <= kMostTaps;
   };
