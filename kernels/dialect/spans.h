@@ -3,10 +3,18 @@
 // host.h has the loops of the CPU.
 #define LOAD_SPAN(T, v, p, i, n) CAT(load_span_, T)(v, p, AT(p, i), AT(p, n), p##_zero)
 #define STORE_SPAN(T, p, i, n, v) CAT(store_span_, T)(p, AT(p, i), AT(p, n), p##_zero, v)
+// Of a span that lies in the array and at a multiple of 16 bytes, without looking: several such loads
+// do not wait for each other. BEGINS_WHOLE(p) says whether the array begins so.
+#define LOAD_WHOLE_SPAN(T, v, p, i) CAT(load_whole_span_, T)(v, p, AT(p, i), p##_zero)
+#define BEGINS_WHOLE(p) (((u64)BYTES_AT(p, 0) & 15) == 0)
 #define SPAN_IS_WHOLE(p, i, n) ((i) + SPAN <= (n) && ((u64)((p) + (i)) & 15) == 0)
 #define FOR_SPAN(k) UNROLL for (i32 k = 0; k < SPAN; ++k)
 // One by one, for types without a shorter way.
 #define SPAN_BY_ELEMENTS(T)                                                              \
+  DEVICE_FN void load_whole_span_##T(acc_##T* v, GLOBAL const storage_##T* p, i64 i,     \
+                                     i32 zero) {                                         \
+    FOR_SPAN(k) v[k] = load_##T(p, i + k, zero);                                         \
+  }                                                                                      \
   DEVICE_FN void load_span_##T(acc_##T* v, GLOBAL const storage_##T* p, i64 i, i64 n,    \
                                i32 zero) {                                               \
     FOR_SPAN(k) v[k] = i + k < n ? load_##T(p, i + k, zero) : 0;                         \

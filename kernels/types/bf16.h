@@ -20,15 +20,20 @@ DEVICE_FN float mul_bf16(float v, float s) { return v * s; }
 #define rescale_bf16(v, s) (v)
 #define from_real_bf16(v, low, high) CAT(round_to_odd_, Dtype)(v)
 #ifdef SPAN
-DEVICE_FN void load_span_bf16(float* v, GLOBAL const u16* p, i64 i, i64 n, i32 zero) {
+DEVICE_FN void load_whole_span_bf16(float* v, GLOBAL const u16* p, i64 i, i32 zero) {
 #if SPAN == 8
-  if (SPAN_IS_WHOLE(p, i, n)) {
-    const uint4 q = *(GLOBAL const uint4*)(p + i);
-    const u32 words[4] = {q.x, q.y, q.z, q.w};
-    FOR_SPAN(k) v[k] = as_f32(k % 2 ? words[k / 2] & 0xffff0000u : words[k / 2] << 16);
+  const uint4 q = *(GLOBAL const uint4*)(p + i);
+  const u32 words[4] = {q.x, q.y, q.z, q.w};
+  FOR_SPAN(k) v[k] = as_f32(k % 2 ? words[k / 2] & 0xffff0000u : words[k / 2] << 16);
+#else
+  FOR_SPAN(k) v[k] = load_bf16(p, i + k, zero);
+#endif
+}
+DEVICE_FN void load_span_bf16(float* v, GLOBAL const u16* p, i64 i, i64 n, i32 zero) {
+  if (SPAN == 8 && SPAN_IS_WHOLE(p, i, n)) {
+    load_whole_span_bf16(v, p, i, zero);
     return;
   }
-#endif
   FOR_SPAN(k) v[k] = i + k < n ? load_bf16(p, i + k, zero) : 0;
 }
 DEVICE_FN void store_span_bf16(GLOBAL u16* p, i64 i, i64 n, i32 zero, const float* v) {

@@ -27,6 +27,9 @@ DEVICE_FN float mul_NAME(float v, float s) { return v * s; }
 // An access has up to 16 bytes, and the address is a multiple of them.
 #define SPAN_IS_WHOLE_NAME(p, i, n) \
   ((i) + SPAN <= (n) && ((u64)((p) + (i)) & (BYTES == 1 ? 7 : 15)) == 0)
+DEVICE_FN void load_whole_span_NAME(float* v, GLOBAL const CODE* p, i64 i, i32 zero) {
+  FOR_SPAN(k) v[k] = load_NAME(p, i + k, zero);
+}
 DEVICE_FN void load_span_NAME(float* v, GLOBAL const CODE* p, i64 i, i64 n, i32 zero) {
 #if SPAN == 8
   if (SPAN_IS_WHOLE_NAME(p, i, n)) {

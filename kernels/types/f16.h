@@ -16,13 +16,18 @@ DEVICE_FN float mul_f16(float v, float s) { return v * s; }
 #define rescale_f16(v, s) (v)
 #define from_real_f16(v, low, high) CAT(round_to_odd_, Dtype)(v)
 #ifdef SPAN
-DEVICE_FN void load_span_f16(float* v, GLOBAL const u16* p, i64 i, i64 n, i32 zero) {
+DEVICE_FN void load_whole_span_f16(float* v, GLOBAL const u16* p, i64 i, i32 zero) {
 #if SPAN == 8
-  if (SPAN_IS_WHOLE(p, i, n)) {
-    halves_to_floats(v, p + i);
+  halves_to_floats(v, p + i);
+#else
+  FOR_SPAN(k) v[k] = half_to_float(p, i + k);
+#endif
+}
+DEVICE_FN void load_span_f16(float* v, GLOBAL const u16* p, i64 i, i64 n, i32 zero) {
+  if (SPAN == 8 && SPAN_IS_WHOLE(p, i, n)) {
+    load_whole_span_f16(v, p, i, zero);
     return;
   }
-#endif
   FOR_SPAN(k) v[k] = i + k < n ? half_to_float(p, i + k) : 0;
 }
 DEVICE_FN void store_span_f16(GLOBAL u16* p, i64 i, i64 n, i32 zero, const float* v) {

@@ -18,15 +18,20 @@ DEVICE_FN i32 round_f32(float v) {
   return whole + (rest >= 0.5f) - (rest <= -0.5f);
 }
 #ifdef SPAN
-DEVICE_FN void load_span_f32(float* v, GLOBAL const float* p, i64 i, i64 n, i32 zero) {
+DEVICE_FN void load_whole_span_f32(float* v, GLOBAL const float* p, i64 i, i32 zero) {
 #if SPAN == 8
-  if (SPAN_IS_WHOLE(p, i, n)) {
-    const float4 a = *(GLOBAL const float4*)(p + i), b = *(GLOBAL const float4*)(p + i + 4);
-    const float values[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    FOR_SPAN(k) v[k] = values[k];
+  const float4 a = *(GLOBAL const float4*)(p + i), b = *(GLOBAL const float4*)(p + i + 4);
+  const float values[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+  FOR_SPAN(k) v[k] = values[k];
+#else
+  FOR_SPAN(k) v[k] = p[i + k];
+#endif
+}
+DEVICE_FN void load_span_f32(float* v, GLOBAL const float* p, i64 i, i64 n, i32 zero) {
+  if (SPAN == 8 && SPAN_IS_WHOLE(p, i, n)) {
+    load_whole_span_f32(v, p, i, zero);
     return;
   }
-#endif
   FOR_SPAN(k) v[k] = i + k < n ? p[i + k] : 0;
 }
 DEVICE_FN void store_span_f32(GLOBAL float* p, i64 i, i64 n, i32 zero, const float* v) {

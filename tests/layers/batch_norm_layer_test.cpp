@@ -5,6 +5,9 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/work.hpp"
+#include "caffe/memory/blob.hpp"
 #include "support/devices.hpp"
 #include "support/in_place.hpp"
 #include "support/layer_tester.hpp"
@@ -117,6 +120,78 @@ TEST_P(BatchNormLayerTest, BatchStatistics) {
       ExpectNear(blobs[0]->DataAsDouble(), means, blob_tolerance, "blob 0");
       ExpectNear(blobs[1]->DataAsDouble(), variances, blob_tolerance, "blob 1");
       EXPECT_EQ(blobs[2]->DataAsDouble(), std::vector<double>{1.75});
+    }
+  }
+}
+
+// The work of a training step, with Scale and ReLU, for a bottom whose channels are neighbours: it is
+// [rows, channels].
+TEST_P(BatchNormLayerTest, TrainsWithScaleAndChannelsLast) {
+  const auto [device, type] = GetParam();
+  const double tolerance = 4 * Tolerance(type), sum_tolerance = type == kDouble ? 1e-9 : 2e-4;
+  const DataType master = type == kDouble ? kDouble : kFloat;
+  for (const Shape& shape : {Shape{3, 5, 7, 11}, Shape{70, 9, 4, 3}, Shape{60, 16, 5, 3},
+                             Shape{1, 8, 1, 2}, Shape{3, 300, 2, 1}}) {
+    for (const bool relu : {false, true}) {
+      const Shape rows{ShapeCount(shape) / shape[1], shape[1]};
+      LayerTester layer(BatchNormText("moving_average_fraction: 0.75 eps: 0.0078125"), device,
+                        TypeTriple::Equal(type), {shape});
+      layer.SetBottom(0, Bottoms(rows, 1));
+      const auto scale = MakeBlob(master, device, {shape[1]}, "scale");
+      const auto shift = MakeBlob(master, device, {shape[1]}, "shift");
+      scale->SetData(TestNumbers(shape[1], 2));
+      shift->SetData(TestNumbers(shape[1], 3));
+      for (BlobBase* blob : {scale.get(), shift.get()}) {
+        blob->SetDiff(std::vector<double>(shape[1], 0.5));
+      }
+      WorkRequest request;
+      request.scale = ChannelScale{1, scale.get(), shift.get()};
+      if (relu) request.stages.push_back(kPlainReLU);
+      request.layouts = {Layout::kNHWC, Layout::kNHWC};
+      request.gradients = {true};
+      ASSERT_TRUE(layer.layer().Facts().layouts.trains);
+      const auto work = layer.layer().MakeWork(request, {&layer.bottom()}, {&layer.top()});
+      work->Prepare();
+      work->Run({});
+
+      const std::vector<double> x = layer.Bottom(0);
+      const std::vector<double> a = scale->DataAsDouble(), b = shift->DataAsDouble();
+      const Statistics s = StatisticsOf(x, rows);
+      const std::vector<double> v = Normalized(x, rows, s.mean, s.variance, 0.0078125);
+      std::vector<double> y(v.size());
+      for (size_t i = 0; i < v.size(); ++i) {
+        const size_t c = i % a.size();
+        y[i] = v[i] * a[c] + b[c];
+        if (relu) y[i] = std::max(y[i], 0.0);
+      }
+      ExpectNear(layer.Top(), y, tolerance, "y");
+      const auto& blobs = layer.layer().blobs();
+      std::vector<double> variances = s.variance;
+      for (double& variance : variances) variance *= s.m / (s.m - 1);
+      ExpectNear(blobs[0]->DataAsDouble(), s.mean, sum_tolerance, "blob 0");
+      ExpectNear(blobs[1]->DataAsDouble(), variances, sum_tolerance, "blob 1");
+      EXPECT_EQ(blobs[2]->DataAsDouble(), std::vector<double>{1});
+
+      layer.RandomTopDiff();
+      work->Backward({});
+      std::vector<double> d = layer.top().DiffAsDouble(), by_shift(a.size(), 0.5),
+                          by_scale = by_shift;
+      for (size_t i = 0; i < d.size(); ++i) {
+        const size_t c = i % a.size();
+        if (relu && v[i] * a[c] + b[c] <= 0) d[i] = 0;
+        by_shift[c] += d[i];
+        by_scale[c] += d[i] * v[i];
+        d[i] *= a[c];
+      }
+      ExpectNear(layer.BottomDiff(0), GradientOf(v, d, rows, s, 0.0078125), tolerance, "dE/dx");
+      ExpectNear(scale->DiffAsDouble(), by_scale, sum_tolerance, "dE/dscale");
+      ExpectNear(shift->DiffAsDouble(), by_shift, sum_tolerance, "dE/dshift");
+
+      // Other forwards of the same statistics do not count.
+      const std::vector<double> once = layer.Top();
+      work->Repeat({});
+      EXPECT_EQ(layer.Top(), once);
+      EXPECT_EQ(blobs[2]->DataAsDouble(), std::vector<double>{1});
     }
   }
 }

@@ -28,6 +28,8 @@ class ChannelNorm {
   ChannelNorm(Workspace* workspace, const TypeTriple& types);
   // Called in Reshape. `trains`: states the need of workspace of Sum.
   void Reshape(int64_t outer, int64_t channels, int64_t inner, bool trains);
+  // The same for [rows, channels] with kernels that read spans of channels, on devices.
+  void ReshapeSpans(int64_t rows, int64_t channels);
   int64_t workspace_bytes() const { return sums_.workspace_bytes(); }
 
   void Forward(const Operands& of, KernelArgument y);
@@ -35,6 +37,9 @@ class ChannelNorm {
   void Sum(const Operands& of, KernelArgument y_diff);
   void AddSlopeGradient(KernelArgument slope_diff) { Add(1, slope_diff); }
   void AddBiasGradient(KernelArgument bias_diff) { Add(0, bias_diff); }
+  // The three in one.
+  void SumAndAdd(const Operands& of, KernelArgument y_diff, KernelArgument slope_diff,
+                 KernelArgument bias_diff);
   // `batch`: the statistics are those of x. Without it, Sum and x are not needed. x_diff may be
   // y_diff.
   void Backward(const Operands& of, bool batch, KernelArgument y_diff, KernelArgument x_diff);
@@ -42,11 +47,16 @@ class ChannelNorm {
  private:
   void Add(int which, KernelArgument diff);
 
+  Device* device_ = nullptr;
+  TypeTriple types_;
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   ChannelSums sums_;
   std::shared_ptr<BlobBase> totals_;  // [2, channels]: sums of d and of v d
   std::unique_ptr<Kernel> rows_, columns_, gradient_parts_, accumulate_;
   std::unique_ptr<Kernel> gradient_rows_, gradient_columns_;
+  // Of ReshapeSpans; null without it.
+  std::unique_ptr<Kernel> spans_, gradient_parts_of_spans_, gradient_finish_, gradient_spans_;
+  int64_t items_ = 0, slices_ = 0;  // of passes that write elements
 };
 
 }  // namespace caffe

@@ -21,6 +21,9 @@ class ChannelSums {
   ChannelSums(Workspace* workspace, const TypeTriple& types, DataType out, int sums = 1);
   // Called in Reshape. States the need of workspace if `runs`: a pass will probably be computed.
   void Reshape(int64_t outer, int64_t channels, int64_t inner, bool runs);
+  // The same for [rows, channels], by kernels of norm/channel_norm_spans.h: a work item computes a
+  // span of channels. Devices only; not for Sum, Dot and SumAndDot.
+  void ReshapeSpans(int64_t rows, int64_t channels);
   int64_t workspace_bytes() const { return workspace_bytes_; }
   // Launches such a kernel. Its first arguments are channels, outer, inner, slices, lanes, and its
   // last one is the array of parts: [sums, slices * lanes, channels].
@@ -41,6 +44,8 @@ class ChannelSums {
 
  private:
   int64_t bytes(int64_t parts) const;
+  // The parts of `slices_` and `lanes_`.
+  void PlanParts();
   DevicePtr AllParts() { return workspace_->Need(workspace_bytes_); }
   DevicePtr Folded();
 
@@ -52,6 +57,7 @@ class ChannelSums {
   // If there are many parts, they are first added up to this many: a single work item per channel
   // would wait for memory too often.
   int64_t folds_ = 0;
+  int64_t span_ = 1;  // channels of a work item
   int64_t workspace_bytes_ = 0;
   std::unique_ptr<Kernel> sum_, dot_, sum_dot_, fold_, finish_;
 };

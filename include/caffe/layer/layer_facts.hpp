@@ -88,8 +88,11 @@ struct LayerFacts {
     bool nhwc = false;
     // That is faster than kNCHW.
     bool prefers_nhwc = false;
-    // MakeWork may also be asked for tops in kNHWC of bottoms in kNCHW.
+    // MakeWork may also be asked for tops in kNHWC of bottoms in kNCHW. With a backward pass, only
+    // if that does not compute the gradients of bottoms.
     bool reads_nchw = false;
+    // MakeWork may be asked for a work with a backward pass in kNHWC. Layers with `any` are, too.
+    bool trains = false;
     // MakeWork may be asked for a top in kNHWC that is a part of the channels of a larger array:
     // LayoutPair::y_pitch.
     bool parts = false;

@@ -55,6 +55,10 @@ class WeightedLayer : public OperatorLayer {
   virtual std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                              std::shared_ptr<OperatorWeights> weights,
                                              bool backward, LayoutPair layouts) const = 0;
+  // Backward by an operator that was made with its passes of gradients. Called only for layers whose
+  // Facts say Layouts::trains.
+  virtual void BackwardBy(WeightedOp* op, const BlobVec& top,
+                          const std::vector<bool>& propagate_down, const BlobVec& bottom);
 
  protected:
   // Weights, bias and layout; no maps.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "caffe/core/layout.hpp"
@@ -30,8 +31,10 @@ struct WorkRequest {
   std::optional<SumRanges> sum_ranges;
   // Computed after the layer itself, before the stages. The work then has a backward pass.
   std::optional<ChannelScale> scale;
-  // Of bottoms and tops; the residual has that of the tops.
+  // Of bottoms and tops; the residual has that of the tops. Diffs have the layouts of their data.
   LayoutPair layouts;
+  // Not empty: the work has a backward pass, which computes the gradients of these bottoms.
+  std::vector<bool> gradients;
 
   // No later layers.
   bool empty() const { return maps.empty() && stages.empty() && !scale; }
@@ -76,11 +79,12 @@ class Work {
   virtual void Backward(DevicePtr workspace);
 };
 
-// The layer's own PrepareParameters and Forward. It uses the layer's workspace.
+// The layer's own PrepareParameters, Forward and Backward. It uses the layer's workspace.
 class LayerWork : public Work {
  public:
-  LayerWork(LayerBase* layer, const BlobVec& bottom, const BlobVec& top)
-      : layer_(layer), bottom_(bottom), top_(top) {}
+  LayerWork(LayerBase* layer, const BlobVec& bottom, const BlobVec& top,
+            std::vector<bool> gradients = {})
+      : layer_(layer), bottom_(bottom), top_(top), gradients_(std::move(gradients)) {}
   // Of blobs().
   bool uses_net_workspace() const override { return true; }
   int64_t parameter_bytes() const override;
@@ -88,10 +92,12 @@ class LayerWork : public Work {
   void Prepare() override;
   void Run(DevicePtr workspace) override;
   void Repeat(DevicePtr workspace) override;
+  void Backward(DevicePtr workspace) override;
 
  private:
   LayerBase* layer_;
   BlobVec bottom_, top_;
+  std::vector<bool> gradients_;  // WorkRequest::gradients
 };
 
 }  // namespace caffe

@@ -53,7 +53,7 @@ class BatchNorm : public LayerBase {
   bool KeepsInput() const {
     return need_backward() && types().compute.is_float() && GradientNeedsInput();
   }
-  void ComputeBatchStatistics(const BlobBase& x);
+  void ComputeBatchStatistics(const BlobBase& x, ChannelSums* sums);
   bool GradientNeedsInput() const { return !global_ || fused_relu_; }
 
   bool global_ = false, fused_relu_ = false;

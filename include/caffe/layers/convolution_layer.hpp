@@ -32,6 +32,8 @@ class Convolution : public WeightedLayer {
   std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                      std::shared_ptr<OperatorWeights> weights, bool backward,
                                      LayoutPair layouts) const override;
+  void BackwardBy(WeightedOp* op, const BlobVec& top, const std::vector<bool>& propagate_down,
+                  const BlobVec& bottom) override;
 
  protected:
   OperatorWeights::Source WeightSource() const override;

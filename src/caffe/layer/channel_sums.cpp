@@ -16,6 +16,9 @@ constexpr int64_t kMaxLanes = 4096;
 // Work items that fill a compute unit, and the fewest elements per item.
 constexpr int64_t kItemsPerUnit = 1024;
 constexpr int64_t kElementsPerItem = 8;
+// The same for spans of channels: fewer items have more loads each, and write fewer parts.
+constexpr int64_t kSpanItemsPerUnit = 512;
+constexpr int64_t kRowsPerItem = 16;
 // Most parts that one work item adds up, and the fewest groups to fold parts into.
 constexpr int64_t kFewParts = 64;
 constexpr int64_t kFolds = 16;
@@ -53,7 +56,7 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner, bool r
   outer_ = outer;
   channels_ = channels;
   inner_ = inner;
-  slices_ = lanes_ = 1;
+  slices_ = lanes_ = span_ = 1;
   const int64_t count = outer * channels * inner;
   if (count > 0 && device.host_accessible()) {
     slices_ = std::clamp<int64_t>(kHostParts / channels, 1, outer);
@@ -66,11 +69,29 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner, bool r
       lanes_ *= 2;
     }
     slices_ = std::clamp<int64_t>(items / (channels * lanes_), 1, outer);
-    // Groups of a power of two divide the parts evenly.
-    int64_t grain = 1;
-    while (grain * grain <= slices_) grain *= 2;
-    if (slices_ > grain) slices_ -= slices_ % grain;
   }
+  PlanParts();
+  if (runs) workspace_->Need(workspace_bytes_);
+}
+
+void ChannelSums::ReshapeSpans(int64_t rows, int64_t channels) {
+  const Device& device = *workspace_->device();
+  outer_ = rows;
+  channels_ = channels;
+  inner_ = lanes_ = 1;
+  span_ = device.info().span();
+  const int64_t items = device.info().compute_units * kSpanItemsPerUnit;
+  const int64_t spans = std::max<int64_t>(1, (channels + span_ - 1) / span_);
+  slices_ = std::max<int64_t>(1, std::min(items / spans, rows / kRowsPerItem));
+  PlanParts();
+}
+
+void ChannelSums::PlanParts() {
+  // Groups of a power of two divide the parts evenly.
+  int64_t grain = 1;
+  while (grain * grain <= slices_) grain *= 2;
+  const bool host = workspace_->device()->host_accessible();
+  if (!host && slices_ > grain) slices_ -= slices_ % grain;
   const int64_t parts = slices_ * lanes_;
   folds_ = 0;
   if (parts > kFewParts && parts % kFolds == 0) {
@@ -78,14 +99,13 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner, bool r
     while (folds_ * folds_ < parts && parts % (2 * folds_) == 0) folds_ *= 2;
   }
   workspace_bytes_ = bytes(parts) + bytes(folds_);
-  if (runs) workspace_->Need(workspace_bytes_);
 }
 
 void ChannelSums::Launch(Kernel* kernel, const KernelArguments& arguments) {
   KernelArguments all{channels_, outer_, inner_, slices_, lanes_};
   all.append(arguments.begin(), arguments.end());
   all.push_back(AllParts());
-  const int64_t groups = channels_ * slices_ * lanes_;
+  const int64_t groups = (channels_ + span_ - 1) / span_ * slices_ * lanes_;
   // On the host `columns` is the cost of a group; on devices it would be a second dimension.
   const int64_t elements =
       workspace_->device()->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;

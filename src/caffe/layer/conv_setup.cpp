@@ -116,9 +116,14 @@ LayerFacts::Layouts ConvLayouts(Device* device, ConvDescriptor d) {
   if (d.quantized()) d.epilogue.bias = Epilogue::Bias::kPerRow;
   layouts.prefers_nhwc = Multiplexer::PreferredLayout(device, d) == Layout::kNHWC;
   d.y_layout = Layout::kNHWC;
-  layouts.reads_nchw = Multiplexer::KnowsLayouts(device, d);
+  ConvDescriptor first = d;
+  first.backward_data = false;
+  layouts.reads_nchw = Multiplexer::KnowsLayouts(device, first);
   d.x_layout = Layout::kNHWC;
   layouts.nhwc = Multiplexer::KnowsLayouts(device, d, &layouts.parts);
+  // Depthwise convolutions have kernels of our own, in C order.
+  const bool depthwise = d.group > 1 && d.group == d.in_channels;
+  layouts.trains = layouts.nhwc && d.backward_weights && !depthwise;
   return layouts;
 }
 

@@ -42,7 +42,7 @@ LayerFacts CompositeLayer::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   facts.range = LayerFacts::Range::kCarried;
-  facts.layouts.any = true;
+  facts.layouts.any = phase() == TEST;
   for (int t = 0; t < outputs_; ++t) facts.aliases.push_back({t, t});
   return facts;
 }

@@ -144,11 +144,13 @@ namespace {
 
 class WeightedWork final : public Work {
  public:
-  WeightedWork(std::unique_ptr<WeightedOp> op, const WorkRequest& request, const BlobBase* bottom,
-               BlobBase* top)
-      : op_(std::move(op)),
+  WeightedWork(WeightedLayer* layer, std::unique_ptr<WeightedOp> op, const WorkRequest& request,
+               BlobBase* bottom, BlobBase* top)
+      : layer_(layer),
+        op_(std::move(op)),
         bottom_(bottom),
         top_(top),
+        gradients_(request.gradients),
         residual_(request.residual),
         slopes_(request.slopes),
         stages_(static_cast<int64_t>(request.stages.size())) {}
@@ -173,11 +175,16 @@ class WeightedWork final : public Work {
     operands.workspace = workspace;
     op_->Run(operands);
   }
+  void Backward(DevicePtr workspace) override {
+    if (gradients_.empty()) return Work::Backward(workspace);
+    layer_->BackwardBy(op_.get(), {top_}, gradients_, {bottom_});
+  }
 
  private:
+  WeightedLayer* layer_;
   std::unique_ptr<WeightedOp> op_;
-  const BlobBase* bottom_;
-  BlobBase* top_;
+  BlobBase *bottom_, *top_;
+  const std::vector<bool> gradients_;
   const BlobBase *residual_, *slopes_;
   int64_t stages_;
 };
@@ -200,10 +207,15 @@ std::unique_ptr<Work> WeightedLayer::MakeWork(const WorkRequest& request, const 
     if (request.maps.empty()) work_weights_ = weights;
   }
   std::unique_ptr<WeightedOp> op =
-      MakeOp(EpilogueOf(request), std::move(weights), false, request.layouts);
+      MakeOp(EpilogueOf(request), std::move(weights), !request.gradients.empty(), request.layouts);
   if (!op) return std::make_unique<OwnWork>(this, bottom, top);  // an empty shape
   op->set_forward_only(phase() == TEST);
-  return std::make_unique<WeightedWork>(std::move(op), request, bottom[0], top[0]);
+  return std::make_unique<WeightedWork>(this, std::move(op), request, bottom[0], top[0]);
+}
+
+void WeightedLayer::BackwardBy(WeightedOp*, const BlobVec&, const std::vector<bool>&,
+                               const BlobVec&) {
+  CAFFE_THROW(Where(), ": has no backward pass besides its own");
 }
 
 std::vector<double> WeightedLayer::CodeScales() const {

@@ -21,6 +21,11 @@ void LayerWork::Run(DevicePtr) { layer_->Forward(bottom_, top_); }
 
 void LayerWork::Repeat(DevicePtr) { layer_->RepeatForward(bottom_, top_); }
 
+void LayerWork::Backward(DevicePtr workspace) {
+  if (gradients_.empty()) return Work::Backward(workspace);
+  layer_->Backward(top_, gradients_, bottom_);
+}
+
 void LayerBase::NoteHostParameters(WorkMemory* memory) const {
   if (device()->host_accessible()) return;
   for (const auto& blob : blobs_) memory->absent.insert(blob.get());
@@ -29,7 +34,7 @@ void LayerBase::NoteHostParameters(WorkMemory* memory) const {
 std::unique_ptr<Work> LayerBase::MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                           const BlobVec& top) {
   CAFFE_CHECK(request.empty(), Where(), ": this layer cannot compute later layers");
-  return std::make_unique<LayerWork>(this, bottom, top);
+  return std::make_unique<LayerWork>(this, bottom, top, request.gradients);
 }
 
 }  // namespace caffe

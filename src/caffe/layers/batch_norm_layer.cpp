@@ -1,7 +1,9 @@
 #include "caffe/layers/batch_norm_layer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "caffe.pb.h"
 #include "caffe/layer/channel_norm.hpp"
@@ -95,22 +97,21 @@ void BatchNorm::PrepareParameters() {
   global_statistics_.Refresh();
 }
 
-void BatchNorm::ComputeBatchStatistics(const BlobBase& x) {
+void BatchNorm::ComputeBatchStatistics(const BlobBase& x, ChannelSums* sums) {
   const double m = static_cast<double>(outer_ * inner_);
-  const int64_t parts = forward_sums_.parts_per_channel();
-  forward_sums_.Sum(x.Data());
-  mean_kernel_->Launch(channels_,
-                       {channels_, parts, forward_sums_.parts(), 1 / m, mean_->MutableData()});
-  forward_sums_.Launch(square_parts_.get(), {x.Data(), mean_->Data()});
-  variance_->Launch(channels_,
-                    {channels_, parts, forward_sums_.parts(), mean_->Data(), 1 / m,
-                     m > 1 ? m / (m - 1) : 1.0, fraction_, eps_, inverse_->MutableData(),
-                     blobs_[0]->MutableData(), blobs_[1]->MutableData(), blobs_[2]->MutableData()});
+  const int64_t parts = sums->parts_per_channel();
+  sums->Sum(x.Data());
+  mean_kernel_->Launch(channels_, {channels_, parts, sums->parts(), 1 / m, mean_->MutableData()});
+  sums->Launch(square_parts_.get(), {x.Data(), mean_->Data()});
+  variance_->Launch(
+      channels_, {channels_, parts, sums->parts(), mean_->Data(), 1 / m, m > 1 ? m / (m - 1) : 1.0,
+                  fraction_, eps_, inverse_->MutableData(), blobs_[0]->MutableData(),
+                  blobs_[1]->MutableData(), blobs_[2]->MutableData()});
 }
 
 void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (bottom[0]->count() == 0) return;
-  if (!global_) ComputeBatchStatistics(*bottom[0]);
+  if (!global_) ComputeBatchStatistics(*bottom[0], &forward_sums_);
   RepeatForward(bottom, top);
 }
 
@@ -164,16 +165,36 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
 // With a learned scale and shift, and ReLU if requested. The layer keeps the statistics.
 class BatchNorm::TrainingWork final : public Work {
  public:
-  TrainingWork(BatchNorm* layer, BlobBase* x, BlobBase* y, const ChannelScale& scale, bool relu)
+  TrainingWork(BatchNorm* layer, BlobBase* x, BlobBase* y, const ChannelScale& scale, bool relu,
+               bool channels_last)
       : layer_(*layer),
         x_(*x),
         y_(*y),
         scale_(scale),
         relu_(relu),
+        rows_(layer->outer_ * layer->inner_),
         norm_(&layer->workspace(), layer->types()) {
-    norm_.Reshape(layer->outer_, layer->channels_, layer->inner_, false);
+    const int64_t channels = layer->channels_;
+    const bool host = layer->device()->host_accessible();
+    if (!channels_last) {
+      norm_.Reshape(layer->outer_, channels, layer->inner_, false);
+      return;
+    }
+    own_sums_ =
+        ChannelSums(&layer->workspace(), layer->types(), layer->master_type(), host ? 1 : 2);
+    if (host) {
+      own_sums_->Reshape(rows_, channels, 1, false);
+      norm_.Reshape(rows_, channels, 1, false);
+      return;
+    }
+    own_sums_->ReshapeSpans(rows_, channels);
+    norm_.ReshapeSpans(rows_, channels);
+    moments_ = layer->MakeKernel("norm/channel_norm_spans", "channel_moments");
+    finish_ = layer->MakeKernel("norm/channel_norm_spans", "channel_moments_finish");
   }
-  int64_t workspace_bytes() const override { return norm_.workspace_bytes(); }
+  int64_t workspace_bytes() const override {
+    return std::max(norm_.workspace_bytes(), own_sums_ ? own_sums_->workspace_bytes() : 0);
+  }
   int64_t parameter_bytes() const override {
     int64_t bytes = scale_.scale->bytes() + scale_.shift->bytes();
     for (const auto& blob : layer_.blobs()) bytes += blob->bytes();
@@ -184,7 +205,7 @@ class BatchNorm::TrainingWork final : public Work {
     for (const BlobBase* blob : {scale_.scale, scale_.shift}) blob->device_data();
   }
   void Run(DevicePtr workspace) override {
-    if (x_.count() > 0) layer_.ComputeBatchStatistics(x_);
+    if (x_.count() > 0) ComputeStatistics();
     Repeat(workspace);
   }
   void Repeat(DevicePtr) override {
@@ -194,9 +215,7 @@ class BatchNorm::TrainingWork final : public Work {
     if (x_.count() == 0) return;
     const ChannelNorm::Operands operands = Operands();
     const KernelArgument y_diff = y_.Diff();
-    norm_.Sum(operands, y_diff);
-    norm_.AddSlopeGradient(scale_.scale->MutableDiff());
-    norm_.AddBiasGradient(scale_.shift->MutableDiff());
+    norm_.SumAndAdd(operands, y_diff, scale_.scale->MutableDiff(), scale_.shift->MutableDiff());
     // The two diffs may share memory, so this one is computed last.
     norm_.Backward(operands, true, y_diff, x_.MutableDiff());
   }
@@ -211,11 +230,28 @@ class BatchNorm::TrainingWork final : public Work {
             relu_};
   }
 
+  void ComputeStatistics() {
+    if (!own_sums_) return layer_.ComputeBatchStatistics(x_, &layer_.forward_sums_);
+    if (!moments_) return layer_.ComputeBatchStatistics(x_, &*own_sums_);
+    own_sums_->Launch(moments_.get(), {x_.Data()});
+    const double m = static_cast<double>(rows_);
+    finish_->Launch(layer_.channels_,
+                    {layer_.channels_, rows_, own_sums_->parts_per_channel(), x_.Data(),
+                     own_sums_->parts(), 1 / m, m > 1 ? m / (m - 1) : 1.0, layer_.fraction_,
+                     layer_.eps_, layer_.mean_->MutableData(), layer_.inverse_->MutableData(),
+                     layer_.blobs_[0]->MutableData(), layer_.blobs_[1]->MutableData(),
+                     layer_.blobs_[2]->MutableData()});
+  }
+
   BatchNorm& layer_;
   BlobBase &x_, &y_;
   const ChannelScale scale_;
   const bool relu_;
+  const int64_t rows_;  // positions of all items
   ChannelNorm norm_;
+  // Of x in kNHWC: the sums of the statistics, and their kernels on devices.
+  std::optional<ChannelSums> own_sums_;
+  std::unique_ptr<Kernel> moments_, finish_;
 };
 
 std::unique_ptr<Work> BatchNorm::MakeWork(const WorkRequest& request, const BlobVec& bottom,
@@ -225,7 +261,8 @@ std::unique_ptr<Work> BatchNorm::MakeWork(const WorkRequest& request, const Blob
   CAFFE_CHECK(!global_ && !fused_relu_ && request.maps.empty() && bottom[0] != top[0] &&
                   (!relu || request.stages == std::vector<Epilogue::Stage>{kPlainReLU}),
               Where(), ": this layer cannot compute these later layers");
-  return std::make_unique<TrainingWork>(this, bottom[0], top[0], *request.scale, relu);
+  return std::make_unique<TrainingWork>(this, bottom[0], top[0], *request.scale, relu,
+                                        request.layouts.y == Layout::kNHWC);
 }
 
 CodeAffine::Function BatchNorm::GlobalAffine() const {
@@ -251,7 +288,10 @@ LayerFacts BatchNorm::Facts() const {
   LayerFacts facts;
   // In phase TEST, statistics of a batch change parameters, which a plan does not expect.
   facts.replayable = global_ || phase() == TRAIN;
-  if (!global_ && !fused_relu_) facts.normalized = LayerFacts::Normalized{channels_};
+  if (!global_ && !fused_relu_) {
+    facts.normalized = LayerFacts::Normalized{channels_};
+    facts.layouts.trains = true;
+  }
   if (!global_ || fused_relu_) return facts;
   Affine affine{1, channels_, {blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, nullptr};
   affine.evaluate = GlobalAffine();

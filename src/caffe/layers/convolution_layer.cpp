@@ -57,7 +57,9 @@ std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
   d.y_layout = layouts.y;
   d.y_pitch = layouts.y_pitch;
   d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
-  d.backward_data = d.backward_weights = backward && !weights->quantized();
+  d.backward_weights = backward && !weights->quantized();
+  // With two layouts, the gradient of the bottom is not wanted.
+  d.backward_data = d.backward_weights && layouts.x == layouts.y;
   return std::make_unique<WeightedConv>(device(), d, std::move(weights));
 }
 
@@ -72,8 +74,14 @@ void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagat
     ResetOps(true);
     PrepareParameters();
   }
-  ConvOp& conv = Own().conv();
-  ConvGradients gradients = Own().Gradients({});
+  BackwardBy(&Own(), top, propagate_down, bottom);
+}
+
+void Convolution::BackwardBy(WeightedOp* op, const BlobVec& top,
+                             const std::vector<bool>& propagate_down, const BlobVec& bottom) {
+  auto& own = static_cast<WeightedConv&>(*op);
+  ConvOp& conv = own.conv();
+  ConvGradients gradients = own.Gradients({});
   const auto next = [&] {
     workspace().Next();
     gradients.workspace = workspace().Need(conv.workspace_bytes());
@@ -151,7 +159,9 @@ LayerFacts Convolution::Facts() const {
   facts.weighted = std::move(weighted);
   const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
   if (images && ShapeCount(input_) > 0) {
-    facts.layouts = ConvLayouts(device(), setup_.Descriptor(input_, types()));
+    ConvDescriptor d = setup_.Descriptor(input_, types());
+    d.backward_data = d.backward_weights = phase() == TRAIN && types().compute.is_float();
+    facts.layouts = ConvLayouts(device(), d);
   }
   return facts;
 }

@@ -201,9 +201,13 @@ class Pooling::OwnWork final : public LayerWork {
 // Images whose channels are neighbours.
 class Pooling::ChannelsLastWork final : public Work {
  public:
-  ChannelsLastWork(Pooling* layer, std::unique_ptr<PoolOp> op, const BlobBase* bottom,
-                   BlobBase* top)
-      : layer_(layer), op_(std::move(op)), bottom_(bottom), top_(top) {}
+  ChannelsLastWork(Pooling* layer, std::unique_ptr<PoolOp> op, std::vector<bool> gradients,
+                   BlobBase* bottom, BlobBase* top)
+      : layer_(layer),
+        op_(std::move(op)),
+        gradients_(std::move(gradients)),
+        bottom_(bottom),
+        top_(top) {}
   const char* library() const override { return op_->library(); }
   int64_t workspace_bytes() const override { return op_->workspace_bytes(); }
   void Prepare() override { layer_->PrepareParameters(); }
@@ -217,14 +221,25 @@ class Pooling::ChannelsLastWork final : public Work {
     arguments.x = bottom_->device_data();
     arguments.y = top_->mutable_device_data();
     arguments.workspace = workspace;
+    if (op_->descriptor().has_mask()) arguments.mask = layer_->mask_->mutable_device_data();
     op_->Forward(arguments);
+  }
+  void Backward(DevicePtr workspace) override {
+    if (gradients_.empty()) return Work::Backward(workspace);
+    if (!gradients_[0]) return;
+    PoolArguments arguments;
+    arguments.y_diff = top_->device_diff();
+    if (op_->descriptor().has_mask()) arguments.mask = layer_->mask_->device_data();
+    arguments.x_diff = bottom_->mutable_device_diff();
+    arguments.workspace = workspace;
+    op_->Backward(arguments);
   }
 
  private:
   Pooling* layer_;
   std::unique_ptr<PoolOp> op_;
-  const BlobBase* bottom_;
-  BlobBase* top_;
+  const std::vector<bool> gradients_;
+  BlobBase *bottom_, *top_;
 };
 
 std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVec& bottom,
@@ -235,7 +250,9 @@ std::unique_ptr<Work> Pooling::MakeWork(const WorkRequest& request, const BlobVe
     d.layout = Layout::kNHWC;
     d.channels = bottom[0]->shape(1);
     d.y_pitch = request.layouts.y_pitch;
-    return std::make_unique<ChannelsLastWork>(this, MakeOp(d), bottom[0], top[0]);
+    d.trains = !request.gradients.empty();
+    return std::make_unique<ChannelsLastWork>(this, MakeOp(d), request.gradients, bottom[0],
+                                              top[0]);
   }
   return std::make_unique<OwnWork>(this, bottom, top);
 }
@@ -303,9 +320,10 @@ void Pooling::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
 LayerFacts Pooling::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
-  // Without the mask, which only gradients and a second top need.
-  facts.layouts.nhwc = phase() == TEST && !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
-  facts.layouts.parts = facts.layouts.nhwc;
+  // A second top is in C order.
+  const bool nhwc = !has_mask_top_ && pool_ != PoolingParameter::STOCHASTIC;
+  facts.layouts.nhwc = facts.layouts.parts = phase() == TEST && nhwc;
+  facts.layouts.trains = phase() == TRAIN && nhwc && types().compute.is_float();
   if (pool_ == PoolingParameter::MAX) facts.range = LayerFacts::Range::kCarried;
   return facts;
 }
