@@ -357,6 +357,53 @@ TEST(PlanTest, LayoutsOfChains) {
   EXPECT_EQ(layouts(lrn, Scale("b", 2, 3)), "NHWC NHWC* 2");
 }
 
+// In training, steps use kNHWC if their layers have a backward pass in it. Diffs are converted to the
+// layout in which the step that wrote the blob reads them.
+TEST(PlanTest, LayoutsOfTraining) {
+  PlanNode conv = Plain("conv", {0}, {1}), split = Plain("split", {1}, {2, 3});
+  conv.facts.layouts = {.nhwc = true, .prefers_nhwc = true, .reads_nchw = true, .trains = true};
+  split.facts.layouts.any = true;
+  split.facts.aliases = {{0, 0}, {1, 0}};
+  PlanNode pool = Plain("pool", {2}, {4}), lrn = Plain("lrn", {3}, {5});
+  pool.facts.layouts.trains = true;
+  lrn.facts.layouts.nhwc = true;
+  PlanNode sum = Plain("sum", {4, 5}, {6});
+  sum.facts.layouts.any = true;
+  const std::vector<PlanNode> nodes{Plain("data", {}, {0}), conv, split, pool, lrn, sum,
+                                    Plain("loss", {6}, {7})};
+  const auto text = [&](const PlanOptions& options) {
+    std::string result;
+    for (const Step& step : Plan::Make(nodes, options).steps) {
+      if (!step.channels_last() && step.diffs.empty()) continue;
+      result += nodes[step.nodes[0]].name + " " + LayoutName(step.layouts.x) + "/" +
+                LayoutName(step.layouts.y);
+      for (const Conversion& one : step.before) result += " " + std::to_string(one.blob);
+      for (const Conversion& one : step.diffs) result += " d" + std::to_string(one.blob);
+      result += "; ";
+    }
+    return result;
+  };
+  PlanOptions options;
+  options.fuse = false;
+  EXPECT_EQ(text(options), "");
+  options.gradients = {{}, {false}, {true}, {true}, {true}, {true, true}, {true}};
+  // LRN has a backward pass in C order only, and `sum` has one bottom in kNHWC.
+  EXPECT_EQ(text(options),
+            "conv NCHW/NHWC; split NHWC/NHWC; pool NHWC/NHWC; lrn NCHW/NCHW 3 d3; "
+            "sum NHWC/NHWC 5 d5; loss NCHW/NCHW 6 d6; ");
+  // The gradient of the data is wanted.
+  options.gradients[1] = {true};
+  EXPECT_EQ(text(options).substr(0, 21), "conv NHWC/NHWC 0 d0; ");
+  // Kept blobs are in C order, and so are their diffs.
+  options.kept = {4};
+  EXPECT_EQ(text(options),
+            "conv NHWC/NHWC 0 d0; split NHWC/NHWC; pool NCHW/NCHW 2 d2; lrn NCHW/NCHW d3; ");
+  // Nothing runs backward.
+  options.kept = {};
+  options.gradients = std::vector<std::vector<bool>>(nodes.size());
+  EXPECT_EQ(text(options).substr(0, 16), "conv NCHW/NHWC; ");
+}
+
 // Of a layer with a layout, bottoms without one are not converted; later layers join its step.
 TEST(PlanTest, BottomsWithoutALayout) {
   PlanNode producer = Plain("pool", {0}, {1});

@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
@@ -61,7 +62,15 @@ struct Step {
   int laid_out = -1;                      // LayerFacts::Layouts::bottoms
   std::vector<Conversion> before, after;  // of its inputs and tops
   std::vector<int> unstored;              // tops that it writes in kNHWC alone
-  Part part;                              // what its only top is
+  // Of a step whose work has a backward pass, which runs in place of those of its nodes: the bottoms
+  // whose gradients it computes.
+  std::vector<bool> gradients;
+  // Tops whose arrays in kNHWC have the memory of those of bottoms, in training.
+  std::vector<std::pair<int, int>> shared;
+  // Diffs of bottoms that are converted after the step's backward pass, to the layout in which an
+  // earlier step reads them.
+  std::vector<Conversion> diffs;
+  Part part;  // what its only top is
   // Of a step that computes its nodes' backward passes, too.
   std::optional<ChannelScale> scale;
 
@@ -71,8 +80,9 @@ struct Step {
     return has ? layouts.x : Layout::kNCHW;
   }
   bool fused() const { return nodes.size() > 1; }
-  // The step's work has a backward pass, which runs in place of those of its nodes.
+  // The step covers several nodes and has their backward pass.
   bool trains() const { return scale.has_value(); }
+  bool channels_last() const { return layouts != LayoutPair{}; }
 };
 
 struct PlanOptions {
@@ -85,6 +95,9 @@ struct PlanOptions {
   std::set<int> trained;
   // Steps may write their tops as parts of arrays in kNHWC. The executor must have an arena.
   bool parts = false;
+  // Not empty: steps of training may use kNHWC. For each node, the bottoms whose gradients the
+  // backward pass computes; empty if the node has no backward pass. The executor must have an arena.
+  std::vector<std::vector<bool>> gradients = {};
 };
 
 // The steps of a net's forward, a pure function of the properties of its layers. A node joins the
@@ -93,7 +106,7 @@ struct PlanOptions {
 struct Plan {
   std::vector<Step> steps;
   // For each blob, the blob whose array in kNHWC it uses: another one if it is a copy of that blob
-  // without memory of its own (Split).
+  // without memory of its own (Split). In training each has one of its own, whose data they share.
   std::vector<int> channels_last;
   static Plan Make(const std::vector<PlanNode>& nodes, const PlanOptions& options);
   // A line for each step that covers several nodes: "conv1 + bn1 + relu1".

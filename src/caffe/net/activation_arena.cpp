@@ -32,6 +32,7 @@ const std::shared_ptr<SyncedMemory>& ActivationArena::Memory(int array) const {
     case PassArrays::Kind::kData: return wiring_.blobs[one.blob]->data_memory();
     case PassArrays::Kind::kDiff: return wiring_.blobs[one.blob]->diff_memory();
     case PassArrays::Kind::kChannelsLast: return arrays_.channels_last[one.blob]->data_memory();
+    case PassArrays::Kind::kChannelsLastDiff: return arrays_.channels_last[one.blob]->diff_memory();
     default: return own_[array]->data_memory();
   }
 }
@@ -216,7 +217,7 @@ void ActivationArena::CountShares() {
         continue;
       }
       const PassArrays::Array& array = arrays_.arrays[id % count];
-      if (array.kind == PassArrays::Kind::kDiff || array.scratch) diffs += bytes_[id];
+      if (array.is_diff() || array.scratch) diffs += bytes_[id];
     }
     if (all <= most) continue;
     most = all;

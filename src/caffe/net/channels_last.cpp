@@ -13,7 +13,20 @@ ChannelsLast MakeChannelsLast(const Wiring& wiring, const Plan& plan) {
       }
     });
   }
+  for (const Step& step : plan.steps) ShareChannelsLast(wiring, step, arrays);
   return arrays;
+}
+
+void ShareChannelsLast(const Wiring& wiring, const Step& step, const ChannelsLast& arrays) {
+  if (!step.channels_last() || step.gradients.empty()) return;
+  for (const auto& [top, bottom] : step.shared) arrays[top]->ShareData(*arrays[bottom]);
+  for (const int bottom : wiring.nodes[step.nodes[0]].bottom_ids) {
+    for (const int top : step.tops) {
+      if (bottom == top || !arrays[bottom] || !arrays[top]) continue;
+      const BlobBase &from = *wiring.blobs[bottom], &to = *wiring.blobs[top];
+      if (from.diff_memory() == to.diff_memory()) arrays[top]->ShareDiff(*arrays[bottom]);
+    }
+  }
 }
 
 void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays) {

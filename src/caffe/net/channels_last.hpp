@@ -14,6 +14,9 @@ using ChannelsLast = std::vector<std::shared_ptr<BlobBase>>;
 
 // Those that the steps of the plan read or write. Nothing is allocated.
 ChannelsLast MakeChannelsLast(const Wiring& wiring, const Plan& plan);
+// For training: the arrays that a step reads and writes share data and diffs as their blobs do. Call it
+// again when one of them was reshaped.
+void ShareChannelsLast(const Wiring& wiring, const Step& step, const ChannelsLast& arrays);
 // Gives them the shapes of their blobs.
 void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays);
 

@@ -49,9 +49,10 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
       if (planned.Holds(array)) {
         seen.insert(&memory);
       } else if ((one.kind == PassArrays::Kind::kOwn ||
-                  one.kind == PassArrays::Kind::kChannelsLast) &&
+                  one.kind == PassArrays::Kind::kChannelsLast ||
+                  one.kind == PassArrays::Kind::kChannelsLastDiff) &&
                  seen.insert(&memory).second) {
-        (one.scratch ? needs.diffs : needs.data) += memory.bytes();
+        (one.scratch || one.is_diff() ? needs.diffs : needs.data) += memory.bytes();
       }
     }
   }

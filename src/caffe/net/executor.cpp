@@ -117,7 +117,9 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       sources_(wiring.blobs.size()),
       freed_diffs_(wiring.blobs.size()) {
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
-    if (plan_.steps[s].trains()) trained_[plan_.steps[s].nodes.back()] = s;
+    const Step& step = plan_.steps[s];
+    if (step.trains() || !step.gradients.empty()) trained_[step.nodes.back()] = s;
+    if (!step.diffs.empty()) converts_diffs_[step.nodes.back()] = s;
   }
 }
 
@@ -141,6 +143,7 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   request.stages = step.stages;
   request.slopes = step.slopes;
   request.scale = step.scale;
+  request.gradients = step.gradients;
   if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
   const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
   if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
@@ -195,8 +198,21 @@ void Executor::PrepareArrays(const Step& step) {
     BlobBase& array = *Array(id, Layout::kNHWC);
     if (array.shape() != wiring_.blobs[id]->shape()) array.ReshapeLike(*wiring_.blobs[id]);
   });
-  for (const std::vector<Conversion>* conversions : {&step.before, &step.after}) {
+  ShareChannelsLast(wiring_, step, channels_last_);
+  for (const std::vector<Conversion>* conversions : {&step.before, &step.after, &step.diffs}) {
     for (const Conversion& one : *conversions) Converter(wiring_.blobs[one.blob]->type());
+  }
+}
+
+void Executor::ConvertDiffs(const std::vector<Conversion>& conversions) {
+  for (const Conversion& conversion : conversions) {
+    const bool to_nhwc = conversion.to == Layout::kNHWC;
+    const BlobBase* from = Array(conversion.blob, to_nhwc ? Layout::kNCHW : Layout::kNHWC);
+    BlobBase* to = Array(conversion.blob, conversion.to);
+    SyncedMemory& memory = *to->diff_memory();
+    if (!memory.stored()) memory.ForgetHostWrites();  // it is not made to be overwritten
+    Converter(from->type())
+        .Run(from->shape(), from->device_diff(), to->mutable_device_diff(), conversion.to, 0);
   }
 }
 
@@ -569,14 +585,37 @@ void Executor::LoseDiff(int blob) {
 }
 
 void Executor::LoseSwallowedDiffs() {
+  std::set<const SyncedMemory*> written;  // diffs in C order
+  for (const int index : arena_->arrays().backward) {
+    const auto found = trained_.find(index);
+    const Node& node =
+        wiring_.nodes[found == trained_.end() ? index : plan_.steps[found->second].nodes[0]];
+    const LayoutPair layouts =
+        found == trained_.end() ? LayoutPair{} : plan_.steps[found->second].layouts;
+    if (layouts.y == Layout::kNCHW) {
+      for (const int id : wiring_.nodes[index].top_ids) {
+        written.insert(wiring_.blobs[id]->diff_memory().get());
+      }
+    }
+    if (layouts.x == Layout::kNCHW) {
+      for (const int id : node.bottom_ids) written.insert(wiring_.blobs[id]->diff_memory().get());
+    }
+    const auto converts = converts_diffs_.find(index);
+    if (converts == converts_diffs_.end()) continue;
+    for (const Conversion& one : plan_.steps[converts->second].diffs) {
+      if (one.to == Layout::kNCHW) written.insert(wiring_.blobs[one.blob]->diff_memory().get());
+    }
+  }
   for (const auto& [node, s] : trained_) {
     const Step& step = plan_.steps[s];
-    for (int blob : step.swallowed) {
-      const auto shares = [&](int other) {
-        return wiring_.blobs[other]->diff_memory() == wiring_.blobs[blob]->diff_memory();
-      };
-      const int bottom = wiring_.nodes[step.nodes[0]].bottom_ids[0];
-      if (!shares(bottom) && !shares(step.tops[0])) LoseDiff(blob);
+    std::vector<int> lost = step.swallowed;
+    if (step.channels_last()) {
+      const std::vector<int>& bottoms = wiring_.nodes[step.nodes[0]].bottom_ids;
+      lost.insert(lost.end(), step.tops.begin(), step.tops.end());
+      lost.insert(lost.end(), bottoms.begin(), bottoms.end());
+    }
+    for (const int blob : lost) {
+      if (!written.count(wiring_.blobs[blob]->diff_memory().get())) LoseDiff(blob);
     }
   }
 }
@@ -593,13 +632,18 @@ void Executor::RunAgain(int index) {
 void Executor::RunBackward(int index, const Gradients& gradients) {
   BeginStep();
   const auto trained = trained_.find(index);
-  if (trained == trained_.end()) return runner_->Backward(index, gradients.bottoms(index));
-  const Step& step = plan_.steps[trained->second];
-  const LayerBase& first = *wiring_.nodes[step.nodes[0]].layer;
-  CAFFE_CHECK(HasNotedShapes(step), first.name(), " (", first.type(),
-              "): a bottom or top was reshaped since the last forward; run forward first");
-  Work& work = *works_[trained->second].work;
-  InLayer(first, [&] { work.Backward(workspace_->Need(work.workspace_bytes())); });
+  if (trained == trained_.end()) {
+    runner_->Backward(index, gradients.bottoms(index));
+  } else {
+    const Step& step = plan_.steps[trained->second];
+    const LayerBase& first = *wiring_.nodes[step.nodes[0]].layer;
+    CAFFE_CHECK(HasNotedShapes(step), first.name(), " (", first.type(),
+                "): a bottom or top was reshaped since the last forward; run forward first");
+    Work& work = *works_[trained->second].work;
+    InLayer(first, [&] { work.Backward(workspace_->Need(work.workspace_bytes())); });
+  }
+  const auto converts = converts_diffs_.find(index);
+  if (converts != converts_diffs_.end()) ConvertDiffs(plan_.steps[converts->second].diffs);
 }
 
 // Blobs that the caller reads after every forward are stored from then on: computing them each time

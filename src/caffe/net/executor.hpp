@@ -138,7 +138,8 @@ class Executor {
   void RunBackward(int node, const Gradients& gradients);
   // Computes the tops of a node, or of a step that ends with it, as in the last forward.
   void RunAgain(int node);
-  // Diffs between the nodes of steps that train are not computed.
+  // Diffs between the nodes of steps that train are not computed, and diffs in kNHWC have no content
+  // in C order.
   void LoseSwallowedDiffs();
   void LoseDiff(int blob);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
@@ -157,6 +158,7 @@ class Executor {
   void PrepareArrays(const Step& step);
   // `pitch`: of the arrays in kNHWC; 0: they have no gaps.
   void Convert(const std::vector<Conversion>& conversions, int64_t pitch = 0);
+  void ConvertDiffs(const std::vector<Conversion>& conversions);
 
   const Wiring& wiring_;
   NodeRunner* runner_;
@@ -166,7 +168,9 @@ class Executor {
   std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
   std::vector<StepWork> works_;             // one for each step
   StepWorkspaces workspaces_;               // empty if the arena holds none
-  std::map<int, size_t> trained_;           // steps with a backward pass, by their last node
+  // Steps by their last node: those whose work has a backward pass, and those after whose backward
+  // pass diffs are converted.
+  std::map<int, size_t> trained_, converts_diffs_;
   ChannelsLast channels_last_;
   std::map<DataType, LayoutConverter> converters_;
   std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten

@@ -164,6 +164,14 @@ void Net::MakePlans() {
         options.trained.insert(n);
       }
     }
+    // Layers that run again do so in C order.
+    const bool again =
+        std::any_of(wiring_.nodes.begin(), wiring_.nodes.end(),
+                    [](const Node& node) { return node.layer->layer_param().recompute(); });
+    for (int n = 0; !again && n <= wiring_.last_node(); ++n) {
+      const bool needed = rooms_->gradients.needed(n);
+      options.gradients.push_back(needed ? rooms_->gradients.bottoms(n) : std::vector<bool>());
+    }
   }
   // In phase TEST most nets never run backward, though a loss gives their layers gradients.
   options.fuse = phase() == TEST && !wiring_.parameter->force_backward() &&
@@ -178,13 +186,15 @@ void Net::MakePlans() {
   std::unique_ptr<ActivationArena> arena;
   if (phase() == TRAIN) {
     arena = std::make_unique<ActivationArena>(
-        wiring_, PassArrays::Training(wiring_, nodes, plan, rooms_->gradients, options.kept));
+        wiring_,
+        PassArrays::Training(wiring_, nodes, plan, channels_last, rooms_->gradients, options.kept));
   } else if (options.parts) {
     arena = std::make_unique<ActivationArena>(
         wiring_, PassArrays::Forward(wiring_, nodes, plan, channels_last, options.kept));
   }
   options.fuse = options.parts = false;
   options.trained.clear();
+  options.gradients.clear();
   const auto make = [this](Plan plan, ChannelsLast channels_last = {},
                            std::unique_ptr<ActivationArena> arena = nullptr) {
     return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,
@@ -203,14 +213,16 @@ void Net::Keep(const std::vector<std::string>& blobs) {
   if (kept_.size() != before) MakePlans();
 }
 
-// Blobs inside steps that train are not stored: those that the caller sees through views are, from
-// now on.
+// Blobs inside steps that train, and blobs in kNHWC, are not stored: those that the caller sees
+// through views are, from now on.
 void Net::StoreViewed() {
   if (phase() != TRAIN || !frees_memory_) return;
   const size_t before = viewed_.size();
   for (const Step& step : plan().steps) {
-    if (!step.trains()) continue;
-    for (int id : step.swallowed) {
+    if (!step.trains() && !step.channels_last()) continue;
+    std::vector<int> hidden = step.swallowed;
+    if (step.channels_last()) hidden.insert(hidden.end(), step.tops.begin(), step.tops.end());
+    for (int id : hidden) {
       const BlobBase& blob = *wiring_.blobs[id];
       if (blob.data_memory()->has_view() || (blob.has_diff() && blob.diff_memory()->has_view())) {
         viewed_.insert(id);

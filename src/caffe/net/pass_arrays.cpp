@@ -15,9 +15,11 @@ class Builder {
       : wiring_(wiring),
         nodes_(nodes),
         plan_(plan),
+        step_of_(nodes.size(), nullptr),
         trained_(nodes.size(), nullptr),
         own_(nodes.size()) {
     for (const Step& step : plan.steps) {
+      for (int n : step.nodes) step_of_[n] = &step;
       if (!step.trains()) continue;
       for (int n : step.nodes) trained_[n] = &step;
     }
@@ -30,23 +32,19 @@ class Builder {
   }
 
   PassArrays Forward(ChannelsLast channels_last, const std::set<int>& kept) {
-    for (size_t id = 0; id < channels_last.size(); ++id) {
-      in_channels_last_.push_back(static_cast<int>(out_.arrays.size()));
-      if (channels_last[id]) {
-        out_.arrays.push_back({PassArrays::Kind::kChannelsLast, static_cast<int>(id)});
-      }
-    }
-    out_.channels_last = std::move(channels_last);
+    AddChannelsLast(std::move(channels_last));
     Keep(kept);
     AddForward();
     FindParts();
     return std::move(out_);
   }
 
-  PassArrays Training(const Gradients& gradients, const std::set<int>& kept) {
+  PassArrays Training(ChannelsLast channels_last, const Gradients& gradients,
+                      const std::set<int>& kept) {
     const int blobs = static_cast<int>(wiring_.blobs.size());
     out_.training = true;
     for (int id = 0; id < blobs; ++id) out_.arrays.push_back({PassArrays::Kind::kDiff, id});
+    AddChannelsLast(std::move(channels_last));
     Keep(kept);
     for (int id : kept) out_.kept.insert(Diff(id));
     for (const PlanNode& node : nodes_) {
@@ -74,7 +72,26 @@ class Builder {
     return nodes_[trained_[n] ? trained_[n]->nodes[0] : n].bottoms;
   }
 
-  int Diff(int blob) const { return static_cast<int>(wiring_.blobs.size()) + blob; }
+  void AddChannelsLast(ChannelsLast channels_last) {
+    using Kind = PassArrays::Kind;
+    for (const Kind kind : {Kind::kChannelsLast, Kind::kChannelsLastDiff}) {
+      if (kind == Kind::kChannelsLastDiff && !out_.training) break;
+      std::vector<int>& list = kind == Kind::kChannelsLast ? in_channels_last_ : diffs_last_;
+      for (size_t id = 0; id < channels_last.size(); ++id) {
+        list.push_back(static_cast<int>(out_.arrays.size()));
+        if (channels_last[id]) out_.arrays.push_back({kind, static_cast<int>(id)});
+      }
+    }
+    out_.channels_last = std::move(channels_last);
+  }
+
+  int Data(int blob, Layout layout) const {
+    return layout == Layout::kNCHW ? blob : in_channels_last_[plan_.channels_last[blob]];
+  }
+  int Diff(int blob, Layout layout = Layout::kNCHW) const {
+    return layout == Layout::kNCHW ? static_cast<int>(wiring_.blobs.size()) + blob
+                                   : diffs_last_[plan_.channels_last[blob]];
+  }
 
   // Whether the node gives its top the memory of a bottom and writes nothing.
   bool IsAlias(int n) const {
@@ -125,18 +142,12 @@ class Builder {
       MemoryPlan::Step use;
       for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
         ForEachArray(nodes_[first].bottoms, step, layout, [&](int blob, bool written) {
-          const int array =
-              layout == Layout::kNCHW ? blob : in_channels_last_[plan_.channels_last[blob]];
-          (written ? use.writes : use.reads).push_back(array);
+          (written ? use.writes : use.reads).push_back(Data(blob, layout));
         });
       }
       if (!step.chain.empty()) {
-        const auto array = [&](int blob) {
-          return step.layouts.y == Layout::kNCHW ? blob
-                                                 : in_channels_last_[plan_.channels_last[blob]];
-        };
-        use.over = array(nodes_[first].bottoms[0]);
-        use.written = array(step.tops[0]);
+        use.over = Data(nodes_[first].bottoms[0], step.layouts.y);
+        use.written = Data(step.tops[0], step.layouts.y);
       }
       out_.writes_nothing.push_back(IsAlias(first));
       if (!step.fused()) {
@@ -199,19 +210,26 @@ class Builder {
         out_.steps.push_back(std::move(use));
       }
     }
-    if (IsAlias(n) && (nodes_[n].tops.size() == 1 || wiring_.nodes[n].composite)) {
+    const Step& step = *step_of_[n];
+    if (IsAlias(n) && !step.channels_last() &&
+        (nodes_[n].tops.size() == 1 || wiring_.nodes[n].composite)) {
       for (size_t b = 0; b < gradients.size() && b < nodes_[n].tops.size(); ++b) {
         if (!gradients[b]) continue;
         out_.joined.push_back({Diff(nodes_[n].bottoms[b]), Diff(nodes_[n].tops[b])});
       }
     }
     MemoryPlan::Step use;
-    use.reads = BackwardData(n);
-    use.reads.insert(use.reads.end(), own_[n].kept.begin(), own_[n].kept.end());
-    for (int id : nodes_[n].tops) use.reads.push_back(Diff(id));
-    for (size_t b = 0; b < gradients.size(); ++b) {
-      if (gradients[b]) use.writes.push_back(Diff(Bottoms(n)[b]));
+    for (int id : BackwardData(n)) {
+      const std::vector<int>& bottoms = Bottoms(n);
+      const bool bottom = std::find(bottoms.begin(), bottoms.end(), id) != bottoms.end();
+      use.reads.push_back(Data(id, bottom ? step.layouts.x : step.layouts.y));
     }
+    use.reads.insert(use.reads.end(), own_[n].kept.begin(), own_[n].kept.end());
+    for (int id : nodes_[n].tops) use.reads.push_back(Diff(id, step.layouts.y));
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      if (gradients[b]) use.writes.push_back(Diff(Bottoms(n)[b], step.bottom_layout(b)));
+    }
+    for (const Conversion& one : step.diffs) use.writes.push_back(Diff(one.blob, one.to));
     use.writes.insert(use.writes.end(), own_[n].scratch.begin(), own_[n].scratch.end());
     out_.steps.push_back(std::move(use));
   }
@@ -335,9 +353,11 @@ class Builder {
   const Wiring& wiring_;
   const std::vector<PlanNode>& nodes_;
   const Plan& plan_;
+  std::vector<const Step*> step_of_;   // of each node
   std::vector<const Step*> trained_;   // of each node: its step, if that trains
   std::vector<int> root_;              // of each blob: the first one with its memory
   std::vector<int> in_channels_last_;  // of each blob: its array in kNHWC
+  std::vector<int> diffs_last_;        // of each blob: that of its diff, in training
   std::set<int> kept_roots_;
   std::vector<Own> own_;  // arrays of each node's layer
   PassArrays out_;
@@ -352,9 +372,9 @@ PassArrays PassArrays::Forward(const Wiring& wiring, const std::vector<PlanNode>
 }
 
 PassArrays PassArrays::Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
-                                const Plan& plan, const Gradients& gradients,
-                                const std::set<int>& kept) {
-  return Builder(wiring, nodes, plan).Training(gradients, kept);
+                                const Plan& plan, ChannelsLast channels_last,
+                                const Gradients& gradients, const std::set<int>& kept) {
+  return Builder(wiring, nodes, plan).Training(std::move(channels_last), gradients, kept);
 }
 
 }  // namespace caffe

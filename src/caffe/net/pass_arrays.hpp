@@ -36,15 +36,16 @@ struct ArrayPart {
 // for training by those of the backward pass. From this ActivationArena finds when each array is
 // needed.
 struct PassArrays {
-  // kData, kDiff: of a blob, in C order; kChannelsLast: a blob's data in kNHWC; kOwn: of a layer
-  // (LayerArrays).
-  enum class Kind { kData, kDiff, kChannelsLast, kOwn };
+  // kData, kDiff: of a blob, in C order; kChannelsLast, kChannelsLastDiff: of a blob, in kNHWC; kOwn:
+  // of a layer (LayerArrays).
+  enum class Kind { kData, kDiff, kChannelsLast, kChannelsLastDiff, kOwn };
   struct Array {
     Kind kind;
     int blob = -1;  // in Wiring::blobs; not for kOwn
     int node = -1;  // kOwn
     bool scratch = false;
     size_t index = 0;  // kOwn: in LayerArrays
+    bool is_diff() const { return kind == Kind::kDiff || kind == Kind::kChannelsLastDiff; }
   };
   std::vector<Array> arrays;  // the data of blob i is array i
   ChannelsLast channels_last;
@@ -68,8 +69,8 @@ struct PassArrays {
                             const std::set<int>& kept);
   // Of a whole forward and backward.
   static PassArrays Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
-                             const Plan& plan, const Gradients& gradients,
-                             const std::set<int>& kept);
+                             const Plan& plan, ChannelsLast channels_last,
+                             const Gradients& gradients, const std::set<int>& kept);
 };
 
 }  // namespace caffe

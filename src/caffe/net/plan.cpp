@@ -12,7 +12,8 @@ namespace {
 // Chooses the layouts of the steps, in their order. A step uses kNHWC if its layer is faster then,
 // or if the layer, or the chain, can and an input is there in kNHWC. Inputs that are not there in
 // the layout of their reader are converted before it, once for all later readers; outputs and kept blobs are
-// converted to kNCHW.
+// converted to kNCHW. A plan for training (PlanOptions::gradients) uses kNHWC only for steps that
+// also have their backward pass in it.
 class LayoutChooser {
  public:
   LayoutChooser(const std::vector<PlanNode>& nodes, const PlanOptions& options, Plan* plan)
@@ -25,12 +26,14 @@ class LayoutChooser {
     }
     for (size_t id = 0; id < blobs; ++id) root_.push_back(static_cast<int>(id));
     plan_.channels_last = root_;
+    diff_layouts_.assign(blobs, Layout::kNCHW);
     for (const PlanNode& node : nodes) {
       for (const Alias& alias : node.facts.aliases) {
         if (alias.bottom < 0) continue;
         const int top = node.tops[alias.top], bottom = node.bottoms[alias.bottom];
         root_[top] = root_[bottom];
-        if (node.facts.layouts.any) plan_.channels_last[top] = plan_.channels_last[bottom];
+        if (node.facts.layouts.any && !trains())
+          plan_.channels_last[top] = plan_.channels_last[bottom];
       }
     }
     in_c_order_.assign(blobs, true);
@@ -79,11 +82,38 @@ class LayoutChooser {
     }
   }
 
+  bool trains() const { return !options_.gradients.empty(); }
+  bool Any(const std::vector<bool>& values) const {
+    return std::find(values.begin(), values.end(), true) != values.end();
+  }
+
+  // Whether the step's work can compute a forward in kNHWC that is followed by a backward.
+  bool CanTrain(const Step& step) const {
+    const PlanNode& first = nodes_[step.nodes[0]];
+    const LayerFacts::Layouts& can = first.facts.layouts;
+    if (first.facts.host || first.facts.shapes_from_data || can.bottoms >= 0) return false;
+    if (step.fused() && !step.trains()) return false;
+    if (first.facts.normalized && !step.trains()) return false;
+    if (!can.any && (first.bottoms.size() > 1 || first.tops.size() > 1)) return false;
+    const bool backward = !options_.gradients[step.nodes.back()].empty();
+    if (!can.any && !(backward ? can.trains : can.nhwc)) return false;
+    for (const int top : step.tops) {
+      // These are read in C order, and so are their diffs.
+      if (!read_[root_[top]] || options_.kept.count(top)) return false;
+      for (const int bottom : first.bottoms) {
+        // In place: the array that is there must be the one that was written last.
+        if (bottom == top && diff_layouts_[bottom] != Layout::kNHWC) return false;
+      }
+    }
+    return true;
+  }
+
   LayoutPair LayoutsOf(const Step& step) const {
     const PlanNode& first = nodes_[step.nodes[0]];
     const LayerFacts::Layouts& can = first.facts.layouts;
     const bool converts = first.types.in != first.types.out;
-    if (!options_.fuse || (converts && !can.any) || first.bottoms.empty()) return {};
+    if ((converts && !can.any) || first.bottoms.empty()) return {};
+    if (trains() ? !CanTrain(step) : !options_.fuse) return {};
     const int bottoms = static_cast<int>(first.bottoms.size());
     const int laid_out = can.bottoms < 0 ? bottoms : can.bottoms;
     const bool there = std::any_of(first.bottoms.begin(), first.bottoms.begin() + laid_out,
@@ -92,8 +122,10 @@ class LayoutChooser {
       const bool nhwc = there && (step.chain.channels == 1 || step.chain.axis == 1);
       return nhwc ? LayoutPair{Layout::kNHWC, Layout::kNHWC} : LayoutPair{};
     }
-    if (!can.prefers_nhwc && !(there && (can.any || can.nhwc))) return {};
-    if (!there && can.reads_nchw) return {Layout::kNCHW, Layout::kNHWC};
+    const bool able = can.any || can.nhwc || (trains() && can.trains);
+    if (!can.prefers_nhwc && !(there && able)) return {};
+    const bool reads_nchw = can.reads_nchw && !(trains() && Any(options_.gradients[step.nodes[0]]));
+    if (!there && reads_nchw) return {Layout::kNCHW, Layout::kNHWC};
     return {Layout::kNHWC, Layout::kNHWC};
   }
 
@@ -114,9 +146,13 @@ class LayoutChooser {
       Need(first.bottoms[b], step->bottom_layout(b), &step->before);
     }
     for (const int id : step->summands) Need(id, step->layouts.y, &step->before);
+    if (trains()) ChooseDiffs(step);
     for (size_t t = 0; t < step->tops.size(); ++t) {
       const int top = step->tops[t];
-      if (IsAlias(first, static_cast<int>(t))) continue;
+      if (IsAlias(first, static_cast<int>(t))) {
+        if (trains()) Set(top, Layout::kNHWC, step->layouts.y == Layout::kNHWC);
+        continue;
+      }
       const bool nhwc = step->layouts.y == Layout::kNHWC;
       Set(top, Layout::kNHWC, nhwc);
       Set(top, Layout::kNCHW, !nhwc);
@@ -129,6 +165,25 @@ class LayoutChooser {
     }
   }
 
+  // Diffs have the layout of the data that the last step wrote.
+  void ChooseDiffs(Step* step) {
+    const PlanNode& first = nodes_[step->nodes[0]];
+    const std::vector<bool>& gradients = options_.gradients[step->nodes[0]];
+    if (step->channels_last()) {
+      step->gradients = gradients;
+      for (const Alias& alias : first.facts.aliases) {
+        if (alias.bottom < 0) continue;
+        step->shared.push_back({first.tops[alias.top], first.bottoms[alias.bottom]});
+      }
+    }
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      const int bottom = first.bottoms[b];
+      if (!gradients[b] || diff_layouts_[bottom] == step->bottom_layout(b)) continue;
+      step->diffs.push_back({bottom, diff_layouts_[bottom]});
+    }
+    for (const int top : step->tops) diff_layouts_[top] = step->layouts.y;
+  }
+
   static bool IsAlias(const PlanNode& node, int top) {
     return std::any_of(node.facts.aliases.begin(), node.facts.aliases.end(),
                        [top](const Alias& alias) { return alias.top == top; });
@@ -139,6 +194,7 @@ class LayoutChooser {
   Plan& plan_;
   std::vector<int> root_;  // of each blob: the blob whose memory it shares
   std::vector<bool> read_, in_c_order_, channels_last_;
+  std::vector<Layout> diff_layouts_;  // of each blob, as far as steps are chosen
 };
 
 // Finds the steps that can write their top in kNHWC as a part of the top of a layer that joins blobs.
