@@ -134,23 +134,48 @@ __m512i Bias(const long* bias, __mmask16 mask) {
                             _mm512_cvtepi64_epi32(high), 1);
 }
 
-bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32* sums,
-               long stride) {
+// The requantization of a block of channels, or of a part of one. F: Factors or UpperFactors.
+template <class F> struct SingleFactors {
+  __mmask16 mask;
+  F f;
+  __m512i bias;
+};
+
+template <class F> void MakeSingle(const ByteOutput& o, long channel, SingleFactors<F>* s) {
   const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
-  const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
-  if (o.negative_multiplier || !Fast(o.shift + channel, mask)) return false;
-  const Factors f = MakeFactors(_mm512_maskz_loadu_epi32(mask, o.multiplier + channel),
-                                _mm512_maskz_loadu_epi32(mask, o.shift + channel));
-  const __m512i bias = Bias(o.bias + channel, mask);
+  s->mask = static_cast<__mmask16>((1u << count) - 1);
+  MakeFactors(_mm512_maskz_loadu_epi32(s->mask, o.multiplier + channel),
+              _mm512_maskz_loadu_epi32(s->mask, o.shift + channel), &s->f);
+  s->bias = Bias(o.bias + channel, s->mask);
+}
+
+template <class F>
+void StoreSingle(const ByteOutput& o, const SingleFactors<F>& s, long channel, long row, long rows,
+                 const i32* sums, long stride) {
   const __m512i zero = _mm512_set1_epi32(o.zero_y);
   const __m512i low = _mm512_set1_epi32(o.lowest), high = _mm512_set1_epi32(o.highest);
   unsigned char* y = o.y + row * o.y_stride + channel;
   for (long i = 0; i < rows; ++i) {
-    const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + i * stride), bias);
-    const __m512i code = Bounded(_mm512_add_epi32(Requantized(sum, f), zero), low, high);
+    const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + i * stride), s.bias);
+    const __m512i code = Bounded(_mm512_add_epi32(Requantized(sum, s.f), zero), low, high);
     // A store that narrows has more steps than both.
-    _mm_mask_storeu_epi8(y + i * o.y_stride, mask, _mm512_cvtepi32_epi8(code));
+    _mm_mask_storeu_epi8(y + i * o.y_stride, s.mask, _mm512_cvtepi32_epi8(code));
   }
+}
+
+// Whether the factors of the block that begins at `channel` are fast.
+bool FastSingle(const ByteOutput& o, long channel) {
+  const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
+  return !o.negative_multiplier &&
+         Fast(o.shift + channel, static_cast<__mmask16>((1u << count) - 1));
+}
+
+bool StoreFast(const ByteOutput& o, long channel, long row, long rows, const i32* sums,
+               long stride) {
+  if (!FastSingle(o, channel)) return false;
+  SingleFactors<Factors> s;
+  MakeSingle(o, channel, &s);
+  StoreSingle(o, s, channel, row, rows, sums, stride);
   return true;
 }
 
@@ -496,9 +521,18 @@ template <bool kUpper> void TileOf(const ByteTile& t) {
   const long parts = (t.rows + kDotRows - 1) / kDotRows, block = t.depth * kByteChannels;
   for (long c = 0; c < o.channels; c += kColumns) {
     const bool two = c + kByteChannels < o.channels, fast = FastPair(o, c);
-    const bool upper = kUpper && fast && FitsUpper(o.shift + c, kColumns);
+    // A single block, or a block and a part of one, has factors for each of them.
+    const bool alone = !fast && FastSingle(o, c) && (!two || FastSingle(o, c + kByteChannels));
+    const long count = o.channels - c < kColumns ? o.channels - c : kColumns;
+    const bool upper = kUpper && (fast || alone) && FitsUpper(o.shift + c, count);
     PairFactors<Factors> p;
     PairFactors<UpperFactors> u;
+    SingleFactors<Factors> single[2];
+    SingleFactors<UpperFactors> single_upper[2];
+    for (int j = 0; alone && j <= static_cast<int>(two); ++j) {
+      MakeSingle(o, c + j * kByteChannels, &single[j]);
+      if (upper) MakeSingle(o, c + j * kByteChannels, &single_upper[j]);
+    }
     __m512i bias[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     if (fast) {
       MakePair(o, c, &p);
@@ -521,7 +555,17 @@ template <bool kUpper> void TileOf(const ByteTile& t) {
         } else {
           Products<1>(rows, t, a, b, bias, next, sums);
         }
-        if (upper) {
+        if (alone) {
+          for (int j = 0; j <= static_cast<int>(two); ++j) {
+            const long channel = c + j * kByteChannels;
+            const i32* from = sums + j * kByteChannels;
+            if (upper) {
+              StoreSingle(o, single_upper[j], channel, row, rows, from, kColumns);
+            } else {
+              StoreSingle(o, single[j], channel, row, rows, from, kColumns);
+            }
+          }
+        } else if (upper) {
           StoreTwo<false>(o, u, c, row, rows, sums);
         } else if (fast) {
           StoreTwo<false>(o, p, c, row, rows, sums);

@@ -245,13 +245,15 @@ void StoreRow(const ByteOutput& o, const Block& block, __m512d first, __m512d se
   }
 }
 
-// Rows of two whole blocks. The sums of earlier slices are in `wide`, if there are any.
+// Rows of two blocks, or a block and a part of one. The sums of earlier slices are in `wide`, if there are any.
 void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, const i32* sums,
                 const __m512d (*wide)[2]) {
   const ByteOutput& o = t.output;
   const Factors first = blocks[0].factors, second = blocks[1].factors;
   // The four channels of each vector of 128 bits, of both blocks.
   const V order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+  // Lanes without a channel have the factor 0 and the fraction 0.5.
+  const __mmask32 mask = 0xffffffffu >> (kByteChannels - blocks[1].count);
   V least = _mm512_set1_epi32(-1);
   for (long r = 0; r < rows; ++r) {
     __m512d v[4];
@@ -264,8 +266,8 @@ void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, con
     const V a = Fixed(v[0], v[1], first), b = Fixed(v[2], v[3], second);
     least = _mm512_min_epu16(least, _mm512_min_epu16(a, b));
     const V codes = _mm512_packus_epi32(_mm512_srli_epi32(a, 16), _mm512_srli_epi32(b, 16));
-    _mm512_storeu_si512(t.y + (row + r) * t.y_stride + blocks[0].channel,
-                        _mm512_permutexvar_epi64(order, codes));
+    _mm512_mask_storeu_epi16(t.y + (row + r) * t.y_stride + blocks[0].channel, mask,
+                             _mm512_permutexvar_epi64(order, codes));
   }
   if (__builtin_expect(Unsure(least) == 0, 1)) return;
   for (long i = 0; i < 2 * rows; ++i) {
@@ -309,8 +311,7 @@ void Rows(const WordTile& t, long line, long first, long rows, const Block* bloc
   }
   const long row = line * t.rows + first;
   const bool last = end == UsedBy(t);
-  if (last && count == 2 && blocks[1].count == kByteChannels && blocks[0].factors.fast &&
-      blocks[1].factors.fast) {
+  if (last && count == 2 && blocks[0].factors.fast && blocks[1].factors.fast) {
     return StorePairs(t, row, rows, blocks, sums, begin > 0 ? wide : nullptr);
   }
   for (long i = 0; i < rows * count; ++i) {
