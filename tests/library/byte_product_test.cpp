@@ -859,10 +859,15 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
     int64_t kernel, stride, pad;
   };
   const Method methods[] = {Method::kMax, Method::kAverage};
-  for (int i = 0; i < 4; ++i) {
-    const Method method = methods[i % 2];
-    // Devices read 8 channels at once where 8 divides their number.
-    const int64_t channels = i < 2 ? 300 : 304;
+  // Devices read 8 channels at once where 8 divides their number; the CPU reads lines of windows with few
+  // channels, in vectors of three sizes.
+  std::vector<int64_t> numbers_of_channels{300, 300, 304, 304};
+  if (device->host_accessible()) {
+    numbers_of_channels.insert(numbers_of_channels.end(), {1, 2, 10, 10, 16, 20, 32, 33, 50, 65});
+  }
+  for (size_t i = 0; i < numbers_of_channels.size(); ++i) {
+    const int64_t channels = numbers_of_channels[i];
+    const Method method = methods[i < 4 ? i % 2 : 0];
     std::vector<Window> windows{{3, 2, 0}, {3, 1, 1}, {2, 2, 0}};
     // On devices each of them is a program. With a stride of 4 the last windows lie beyond the image.
     if (device->host_accessible()) {

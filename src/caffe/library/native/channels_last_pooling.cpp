@@ -60,6 +60,11 @@ class ChannelsLastPoolOp final : public PoolOp {
     const PoolDescriptor& d = descriptor_;
     const int64_t taps = d.height.kernel * d.width.kernel, tasks = windows_ * parts_;
     const bool parallel = windows_ * taps * d.channels >= kParallelElements && !omp_in_parallel();
+    if (ReadsLines()) {
+#pragma omp parallel for schedule(static) if (parallel)
+      for (int64_t line = 0; line < windows_ / d.width.output; ++line) ComputeLine(a, line);
+      return device_->CountLibraryCall();
+    }
 #pragma omp parallel for schedule(static) if (parallel)
     for (int64_t task = 0; task < tasks; ++task) {
       const int64_t first = task % parts_ * kChannels;
@@ -70,6 +75,35 @@ class ChannelsLastPoolOp final : public PoolOp {
   void DoBackward(const PoolArguments&) override {}
 
  private:
+  // Whether `max_line` computes lines of windows, each of which has elements.
+  bool ReadsLines() const {
+    const PoolDescriptor& d = descriptor_;
+    const int64_t pixel = d.channels * bytes_;
+    return d.quantized() && d.method == Method::kMax && d.y_row() == d.channels &&
+           pixel <= kPoolLinePixel && d.width.input * pixel <= kPoolLineBytes &&
+           d.width.output * pixel <= kPoolLineBytes;
+  }
+
+  void ComputeLine(const PoolArguments& a, int64_t line) const {
+    const PoolDescriptor& d = descriptor_;
+    const int64_t image = line / d.height.output;
+    const int64_t first = line % d.height.output * d.height.stride - d.height.pad;
+    const int64_t h = std::max<int64_t>(first, 0), pixel = d.channels * bytes_;
+    PoolLine p{};
+    p.element = ElementOf(d.types.in);
+    p.channels = d.channels;
+    p.rows = std::min(first + d.height.kernel, d.height.input) - h;
+    p.row_stride = d.width.input * d.channels;
+    p.x = a.x.address() + (image * d.height.input + h) * d.width.input * pixel;
+    p.width = d.width.input;
+    p.windows = d.width.output;
+    p.kernel = d.width.kernel;
+    p.stride = d.width.stride;
+    p.pad = d.width.pad;
+    p.y = a.y.address() + line * d.width.output * pixel;
+    HostSteps().max_line(p);
+  }
+
   void Compute(const PoolArguments& a, int64_t window, int64_t channel) const {
     const PoolDescriptor& d = descriptor_;
     const int64_t line = window / d.width.output, image = line / d.height.output;

@@ -69,6 +69,53 @@ template <class Order, long bytes> void MaxFrom(const PoolWindow& w, long c) {
   }
 }
 
+// Channels in vectors of `bytes` bytes: those behind a window are overwritten by the next one.
+template <class Code, long bytes> void MaxLineOf(const PoolLine& p) {
+  using V = typename VectorOf<Code, bytes>::Type;
+  using Whole = typename VectorOf<Code, kBytes>::Type;
+  constexpr long kSize = static_cast<long>(sizeof(Code)), kSlack = kPoolLinePixel / kSize;
+  constexpr long kLanes = kBytes / kSize;
+  alignas(64) Code line[kPoolLineBytes / kSize + kSlack], out[kPoolLineBytes / kSize + kSlack];
+  const Code* x = static_cast<const Code*>(p.x);
+  const long count = p.width * p.channels;
+  long i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    Whole best = *reinterpret_cast<const Whole*>(x + i);
+    for (long h = 1; h < p.rows; ++h) {
+      const Whole v = *reinterpret_cast<const Whole*>(x + h * p.row_stride + i);
+      best = v > best ? v : best;
+    }
+    *reinterpret_cast<Whole*>(line + i) = best;
+  }
+  for (; i < count; ++i) {
+    Code best = x[i];
+    for (long h = 1; h < p.rows; ++h) {
+      const Code v = x[h * p.row_stride + i];
+      best = v > best ? v : best;
+    }
+    line[i] = best;
+  }
+  for (long j = 0; j < kSlack; ++j) line[count + j] = 0;
+  for (long w = 0; w < p.windows; ++w) {
+    const long from = w * p.stride - p.pad, to = from + p.kernel;
+    const long begin = from < 0 ? 0 : from, end = to < p.width ? to : p.width;
+    V best = V{};
+    for (long c = begin; c < end; ++c) {
+      const V v = *reinterpret_cast<const V*>(line + c * p.channels);
+      best = v > best ? v : best;
+    }
+    *reinterpret_cast<V*>(out + w * p.channels) = best;
+  }
+  __builtin_memcpy(p.y, out, p.windows * p.channels * kSize);
+}
+
+template <class Code> void MaxLineOf(const PoolLine& p) {
+  const long bytes = p.channels * static_cast<long>(sizeof(Code));
+  if (bytes <= 16) return MaxLineOf<Code, 16>(p);
+  if (bytes <= 32) return MaxLineOf<Code, 32>(p);
+  MaxLineOf<Code, 64>(p);
+}
+
 template <class Code> void MeanOf(const PoolWindow& w) {
   const i32 most = static_cast<Code>(~Code{0});
   Code* y = static_cast<Code*>(w.y);
@@ -106,6 +153,9 @@ void Max(const PoolWindow& w) {
     case PoolElement::kBfloat16: return MaxFrom<HalfOrder<0x7f80>, kBytes>(w, 0);
   }
 }
+void MaxLine(const PoolLine& p) {
+  p.element == PoolElement::kCode8 ? MaxLineOf<u8>(p) : MaxLineOf<u16>(p);
+}
 void Mean(const PoolWindow& w) {
   w.element == PoolElement::kCode8 ? MeanOf<u8>(w) : MeanOf<u16>(w);
 }
@@ -115,6 +165,6 @@ void Mean(const PoolWindow& w) {
 #define CAFFE_JOIN_(a, b) a##b
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 extern const PoolSteps CAFFE_JOIN(pool_steps_, CAFFE_HOST_LEVEL);
-constinit const PoolSteps CAFFE_JOIN(pool_steps_, CAFFE_HOST_LEVEL){&Max, &Mean};
+constinit const PoolSteps CAFFE_JOIN(pool_steps_, CAFFE_HOST_LEVEL){&Max, &MaxLine, &Mean};
 
 }  // namespace caffe

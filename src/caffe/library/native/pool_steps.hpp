@@ -1,4 +1,4 @@
-// Pooling of codes and half kinds whose channels are neighbours, for one window.
+// Pooling of codes and half kinds whose channels are neighbours, for one window or a line of them.
 //
 // Uses no standard headers and no inline functions, because the file is compiled once per
 // instruction level, see kernels/dialect/host.h.
@@ -22,8 +22,24 @@ struct PoolWindow {
   int offset, multiplier, shift, zero_y;
 };
 
+// The largest codes of a line of windows with few channels: `windows` times `channels` codes follow each
+// other in y. Each window has columns of the image.
+struct PoolLine {
+  PoolElement element;  // a code
+  long channels;
+  long rows, row_stride;  // in elements
+  const void* x;          // column 0 of the first row
+  long width;             // columns of the image
+  long windows, kernel, stride, pad;
+  void* y;
+};
+
+// Bytes of a line of x or y, and of the channels, that `max_line` computes at most.
+inline constexpr long kPoolLineBytes = 4096, kPoolLinePixel = 64;
+
 struct PoolSteps {
   void (*max)(const PoolWindow&);
+  void (*max_line)(const PoolLine&);
   void (*mean)(const PoolWindow&);
 };
 
