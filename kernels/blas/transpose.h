@@ -16,11 +16,13 @@ KERNEL(transpose, ARG(i64, batch), ARG(i64, rows), ARG(i64, columns), ARG(i64, x
       const Index width = last - c0 < 16 ? last - c0 : 16;
       const Index from = (b * rows + r0) * x_row + c0, to = (b * columns + c0) * y_row + r0;
       Acctype tile[256];
-      if (height == 16 && width == 16) {
+      if (height == 16) {
         for (Index r = 0; r < 16; ++r) {
-          SIMD for (Index c = 0; c < 16; ++c) tile[c * 16 + r] = LOAD(MItype, x, from + r * x_row + c);
+          SIMD for (Index c = 0; c < width; ++c) {
+            tile[c * 16 + r] = LOAD(MItype, x, from + r * x_row + c);
+          }
         }
-        for (Index c = 0; c < 16; ++c) {
+        for (Index c = 0; c < width; ++c) {
           SIMD for (Index r = 0; r < 16; ++r) STORE(MOtype, y, to + c * y_row + r, tile[c * 16 + r]);
         }
       } else {

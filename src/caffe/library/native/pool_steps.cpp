@@ -69,32 +69,32 @@ template <class Order, long bytes> void MaxFrom(const PoolWindow& w, long c) {
   }
 }
 
+// The largest codes of rows, from code `i` on, as many as fit vectors of `bytes` bytes; then smaller vectors.
+template <class Code, long bytes> void RowsFrom(const PoolLine& p, long i, Code* line) {
+  using V = typename VectorOf<Code, bytes>::Type;
+  constexpr long kLanes = bytes / static_cast<long>(sizeof(Code));
+  const Code* x = static_cast<const Code*>(p.x);
+  const long count = p.width * p.channels;
+  for (; i + kLanes <= count; i += kLanes) {
+    V best = *reinterpret_cast<const V*>(x + i);
+    for (long h = 1; h < p.rows; ++h) {
+      const V v = *reinterpret_cast<const V*>(x + h * p.row_stride + i);
+      best = v > best ? v : best;
+    }
+    *reinterpret_cast<V*>(line + i) = best;
+  }
+  if constexpr (bytes > sizeof(Code)) {
+    if (i < count) RowsFrom<Code, bytes / 2>(p, i, line);
+  }
+}
+
 // Channels in vectors of `bytes` bytes: those behind a window are overwritten by the next one.
 template <class Code, long bytes> void MaxLineOf(const PoolLine& p) {
   using V = typename VectorOf<Code, bytes>::Type;
-  using Whole = typename VectorOf<Code, kBytes>::Type;
   constexpr long kSize = static_cast<long>(sizeof(Code)), kSlack = kPoolLinePixel / kSize;
-  constexpr long kLanes = kBytes / kSize;
   alignas(64) Code line[kPoolLineBytes / kSize + kSlack], out[kPoolLineBytes / kSize + kSlack];
-  const Code* x = static_cast<const Code*>(p.x);
   const long count = p.width * p.channels;
-  long i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    Whole best = *reinterpret_cast<const Whole*>(x + i);
-    for (long h = 1; h < p.rows; ++h) {
-      const Whole v = *reinterpret_cast<const Whole*>(x + h * p.row_stride + i);
-      best = v > best ? v : best;
-    }
-    *reinterpret_cast<Whole*>(line + i) = best;
-  }
-  for (; i < count; ++i) {
-    Code best = x[i];
-    for (long h = 1; h < p.rows; ++h) {
-      const Code v = x[h * p.row_stride + i];
-      best = v > best ? v : best;
-    }
-    line[i] = best;
-  }
+  RowsFrom<Code, kBytes>(p, 0, line);
   for (long j = 0; j < kSlack; ++j) line[count + j] = 0;
   for (long w = 0; w < p.windows; ++w) {
     const long from = w * p.stride - p.pad, to = from + p.kernel;
