@@ -603,6 +603,61 @@ NetParameter ZeroWeights(const std::string& file) {
   return net;
 }
 
+// Layers that contain nets: the matrices of all of them are narrow, and biases stay.
+TEST(NarrowWeightsTest, NestedLayersAreNarrow) {
+  const std::string inner = "layer { name: 'x' type: 'Input' top: 'x' } ",
+                    filler = " weight_filler { type: 'uniform' min: -0.5 max: 0.5 } ";
+  const auto product = [&](const std::string& name, int outputs) {
+    return "layer { name: '" + name + "' type: 'InnerProduct' bottom: 'x' top: '" + name +
+           "' inner_product_param { num_output: " + std::to_string(outputs) + filler + "} } ";
+  };
+  const std::string input =
+      "layer { name: 'in' type: 'Input' top: 'data' input_param { shape { dim: 3 dim: 4 dim: 6 } } "
+      "} ";
+  const std::string mixture =
+      input +
+      "layer { name: 'flat' type: 'Reshape' bottom: 'data' top: 'flat' reshape_param { shape { "
+      "dim: "
+      "12 dim: 6 } } } layer { name: 'nested' type: 'MOE' bottom: 'flat' top: 'nested' moe_param { "
+      "expert_instances: 2 gating_net { " +
+      inner + product("choice", 2) +
+      "layer { name: 'gate' type: 'Softmax' bottom: 'choice' top: 'gate' } } expert_net { " +
+      inner + product("ip", 5) + "} } } ";
+  const auto recurrent = [&](const std::string& type) {
+    return input +
+           "layer { name: 'cont' type: 'Input' top: 'cont' input_param { shape { dim: 3 dim: 4 } } "
+           "} layer { name: 'nested' type: '" +
+           type + "' bottom: 'data' bottom: 'cont' top: 'nested' recurrent_param { num_output: 5" +
+           filler + "} } ";
+  };
+  for (const std::string& text : {mixture, recurrent("LSTM"), recurrent("RNN"), recurrent("GRU")}) {
+    const NetParameter model = Model(text);
+    const LayerParameter& exact = model.layer(2);
+    for (const DataType type : {kQuant8, kQuant16, kHalf, kBfloat16}) {
+      TransformNotes notes;
+      const NetParameter narrow = type.is_quantized() ? QuantizeWeights(model, type, &notes)
+                                                      : RoundWeights(model, type, &notes);
+      NetOptions options;
+      options.device = Runtime::Get().cpu();
+      const Net loaded(narrow, options);
+      for (int b = 0; b < exact.blobs_size(); ++b) {
+        const BlobProto &before = exact.blobs(b), &after = narrow.layer(2).blobs(b);
+        const bool matrix = before.shape().dim_size() > 1;
+        const auto count = static_cast<size_t>(before.data_size());
+        EXPECT_EQ(after.packed_data().size(), matrix ? count * type.bytes() : 0u)
+            << exact.type() << " " << type.name() << " " << b;
+        const std::vector<double> values = loaded.layers()[2]->blobs()[b]->DataAsDouble();
+        double worst = 0;
+        for (int i = 0; i < before.data_size(); ++i) {
+          worst = std::max(worst, std::abs(before.data(i) - values[i]));
+        }
+        EXPECT_EQ(worst > 0, matrix);
+        EXPECT_LT(worst, 0.5 / 127);
+      }
+    }
+  }
+}
+
 // AlexNet, CaffeNet and VGG have more weights per channel, and are too large for a test.
 TEST(NarrowWeightsTest, FilesOfModelsAreSmall) {
   for (const char* const file : {"lenet/lenet.prototxt", "cifar10_quick/cifar10_quick.prototxt",

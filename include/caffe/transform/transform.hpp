@@ -50,10 +50,11 @@ NetParameter FoldConstants(NetParameter model, TransformNotes* notes);
 NetParameter RemoveCasts(NetParameter model, TransformNotes* notes);
 
 // Stores parameters as packed data of type half or bfloat16: weights of convolutions and inner
-// products, and other parameters of at least 4096 elements. A parameter that overflows half stays.
+// products, matrices of recurrent layers and of mixtures of experts, and other parameters of at least
+// 4096 elements. A parameter that overflows half stays.
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes);
 
-// Stores weights of convolutions and inner products as symmetric codes of quant8 or quant16, with
+// Stores the same weights, without other parameters, as symmetric codes of quant8 or quant16, with
 // their scales in NetParameter.quantizer: one for each output channel if channels are the first axis
 // of the weights, else one for all. Nets that compute in the type take the codes as they are; others
 // decode them to float.

@@ -8,6 +8,7 @@
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/sub_net.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 #include "flow.hpp"
@@ -64,6 +65,20 @@ double LargestRounded(DataType type) {
   return largest;
 }
 
+// Whether a parameter has the weights of a layer, or of a layer in its nets: recurrent layers and
+// mixtures of experts, whose weights have several axes with the output channels first.
+bool IsWeights(const LayerBase& layer, int parameter) {
+  if (dynamic_cast<const CompositeLayer*>(&layer)) return layer.blobs()[parameter]->num_axes() > 1;
+  return parameter == 0 && layer.Facts().weighted.has_value();
+}
+
+// The equal parts of a parameter with weights that have a scale each.
+int64_t ScalesOf(const LayerBase& layer, int parameter) {
+  const auto weighted = layer.Facts().weighted;
+  if (!weighted) return layer.blobs()[parameter]->shape(0);
+  return weighted->outer == 1 ? weighted->channels : 1;
+}
+
 bool IsFinite(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(),
                      [](double value) { return std::isfinite(value); });
@@ -79,10 +94,10 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
   int rounded = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);
-    const bool weighted = net->layers()[i]->Facts().weighted.has_value();
+    const LayerBase& made = *net->layers()[i];
     for (int b = 0; b < layer->blobs_size(); ++b) {
-      const BlobBase& blob = *net->layers()[i]->blobs()[b];
-      if (!(weighted && b == 0) && blob.count() < kLarge) continue;
+      const BlobBase& blob = *made.blobs()[b];
+      if (!IsWeights(made, b) && blob.count() < kLarge) continue;
       const std::vector<double> values = blob.DataAsDouble();
       if (std::any_of(values.begin(), values.end(),
                       [&](double value) { return !(std::abs(value) <= limit); })) {
@@ -107,19 +122,23 @@ NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* 
   int quantized = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);
-    const LayerFacts facts = net->layers()[i]->Facts();
-    if (!facts.weighted || layer->blobs_size() == 0) continue;
-    const std::vector<double> values = net->layers()[i]->blobs()[0]->DataAsDouble();
-    if (values.empty()) continue;
-    if (!IsFinite(values)) {
-      notes->push_back(LayerTitle(*layer) + " stays: its weights are not finite");
-      continue;
+    const LayerBase& made = *net->layers()[i];
+    bool stored = false;
+    for (int b = 0; b < layer->blobs_size(); ++b) {
+      if (!IsWeights(made, b)) continue;
+      const std::vector<double> values = made.blobs()[b]->DataAsDouble();
+      if (values.empty()) continue;
+      if (!IsFinite(values)) {
+        notes->push_back(LayerTitle(*layer) + (b > 0 ? Concat(", parameter ", b, ",") : "") +
+                         " stays: its weights are not finite");
+        continue;
+      }
+      const SymmetricCodes codes = EncodeSymmetric(
+          values.data(), static_cast<int64_t>(values.size()), ScalesOf(made, b), type);
+      StoreCodes(codes, type, layer->name(), b, layer->mutable_blobs(b), &model);
+      stored = true;
     }
-    const bool by_channel = facts.weighted->outer == 1;
-    const SymmetricCodes codes = EncodeSymmetric(values.data(), static_cast<int64_t>(values.size()),
-                                                 by_channel ? facts.weighted->channels : 1, type);
-    StoreCodes(codes, type, layer->name(), 0, layer->mutable_blobs(0), &model);
-    ++quantized;
+    quantized += stored;
   }
   notes->push_back(Concat("the weights of ", quantized, quantized == 1 ? " layer" : " layers",
                           " are stored as codes of ", type.name()));
