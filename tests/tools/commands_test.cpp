@@ -493,6 +493,25 @@ TEST_F(CommandsTest, ThePlanOfTimeAsJson) {
   EXPECT_FALSE(Holds(out, "\"steps\""));
 }
 
+// Dropout has codes in phase TEST only, while the command's phase is TRAIN without a flag.
+TEST_F(CommandsTest, TimeProposesThePhaseInWhichANetHasCodes) {
+  const std::string codes = folder.Put(
+      "codes.prototxt",
+      "data_type: CAFFE_INT8_QUANTIZED "
+      "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 8 } } } "
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { "
+      "        num_output: 4 weight_filler { type: 'xavier' } } } "
+      "layer { name: 'drop' type: 'Dropout' bottom: 'ip' top: 'drop' } ");
+  EXPECT_EQ(1, Run({"time", "-model", codes, "-iterations=1", "-gpu=cpu"}));
+  EXPECT_TRUE(Holds(err, "drop (Dropout): quant8 blobs pass through in the TEST phase only"))
+      << err;
+  EXPECT_TRUE(Holds(err, "give -phase TEST")) << err;
+  ASSERT_EQ(0, Run({"time", "-model", codes, "-iterations=1", "-gpu=cpu", "-phase=TEST"})) << err;
+  // Errors that phase TEST has, too.
+  EXPECT_EQ(1, Run({"time", "-model", codes, "-weights", folder / "none", "-gpu=cpu"}));
+  EXPECT_FALSE(Holds(err, "give -phase TEST")) << err;
+}
+
 // Without a loss no layer needs backward; as in BVLC's Caffe it is timed nevertheless.
 TEST_F(CommandsTest, TimeRunsADeployNetBackward) {
   const std::string net = folder.Put(

@@ -51,9 +51,29 @@ bool InFloats(const Net& net) {
 
 double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-}  // namespace
+// Whether the net runs in phase TEST and computes in codes there.
+bool HasCodesInTest(const Options& options) {
+  try {
+    NetOptions net_options;
+    const NetParameter parameter = ReadNetFile(options.model, &net_options.lines);
+    net_options.device = ChooseDevice(options.gpu);
+    net_options.phase = TEST;
+    net_options.level = options.level;
+    net_options.stages = options.stages;
+    Net net(parameter, net_options);
+    if (InFloats(net)) return false;
+    if (!options.weights.empty()) {
+      net.CopyTrainedLayersFrom(options.weights, options.map_weights);
+    }
+    net.UsePlaceholderRanges();
+    net.Forward();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
-int TimeCommand(const Options& options) {
+int Time(const Options& options) {
   CAFFE_CHECK(!options.model.empty(), "time: Need a model definition to time: -model FILE");
   NetOptions net_options;
   NetParameter parameter = ReadNetFile(options.model, &net_options.lines);
@@ -186,6 +206,20 @@ int TimeCommand(const Options& options) {
   if (options.plan) text += ",\n \"steps\": " + StepsJson(steps, step_times);
   std::cout << text << "}" << std::endl;
   return 0;
+}
+
+}  // namespace
+
+int TimeCommand(const Options& options) {
+  try {
+    return Time(options);
+  } catch (const Error& error) {
+    // Some layers have codes in phase TEST only.
+    if (options.model.empty() || options.phase == "TEST" || !HasCodesInTest(options)) throw;
+    throw Error(Concat(error.what(),
+                       "; this is phase TRAIN, in which the net cannot be timed with ",
+                       "codes: give -phase TEST"));
+  }
 }
 
 }  // namespace caffe
