@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kParallelProducts = 1 << 17;
 constexpr int64_t kChannels = 2 * kByteChannels, kRows = 64;  // of a task
 // Packed weights of 16 bits have 3 bytes. More of them than the caches hold are read faster with 2 bytes.
-constexpr int64_t kMostWords = 1 << 21;
+constexpr int64_t kMostWords = 1 << 19;
 
 // The rows of B are weights. Rows of A are copied unless their length is a multiple of kByteDepth; codes
 // of 16 bits are divided into the operands of ByteSteps::words.
