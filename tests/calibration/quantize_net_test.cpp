@@ -12,6 +12,7 @@
 #include "caffe/net/step_info.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "net/net_support.hpp"
+#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -153,7 +154,7 @@ TEST(QuantizeNetTest, ExpertsGetTheType) {
   EXPECT_FALSE(mixture(net).gating_net().has_data_type());
   EXPECT_GT(*net.report.agreement, 85);
   EXPECT_LT(net.report.agreement, 100 + 1e-9);
-  // The weights of experts are codes in the file; the gate's are not.
+  // The weights of experts and of the gate are codes in the file. The gate computes in float.
   const auto loaded = Loaded(net);
   const std::string codes = "conv1 moe score", now = [&] {
     std::string names;
@@ -167,7 +168,8 @@ TEST(QuantizeNetTest, ExpertsGetTheType) {
   EXPECT_EQ(now, codes);
   for (const LayerParameter& layer : net.weights->layer()) {
     if (layer.name() == "moe") {
-      EXPECT_GT(layer.blobs(0).data_size(), 0) << "the gate's weights";
+      EXPECT_EQ(layer.blobs(0).data_size(), 0) << "the gate's weights";
+      EXPECT_EQ(layer.blobs(0).packed_data().size(), 4u * 8 * 64);
     }
   }
   bool steps = false;
@@ -186,6 +188,115 @@ TEST(QuantizeNetTest, ExpertsGetTheType) {
       quantize(MixtureText("data_type: CAFFE_INT16_QUANTIZED ", "data_type: CAFFE_HALF "));
   EXPECT_EQ(mixture(given).gating_net().data_type(), CAFFE_INT16_QUANTIZED);
   EXPECT_EQ(mixture(given).expert_net(0).data_type(), CAFFE_HALF);
+}
+
+// The files make the net that the report compared: scores of both are equal bit for bit.
+void ExpectComparedNet(const QuantizedNet& net, const std::string& text, const Batch* batches,
+                       int count) {
+  const auto loaded = Loaded(net);
+  const auto real = MakeNet(text, Cpu());
+  double signal = 0, noise = 0;
+  int64_t same = 0, items = 0;
+  for (int b = 0; b < count; ++b) {
+    for (Net* each : {loaded.get(), real.get()}) {
+      for (const auto& [input, values] : batches[b].values) {
+        each->BlobByName(input)->SetData({values.begin(), values.end()});
+      }
+      each->Forward();
+    }
+    const std::vector<double> exact = Values(*real, "prob"), found = Values(*loaded, "prob");
+    for (size_t k = 0; k < exact.size(); ++k) {
+      signal += exact[k] * exact[k];
+      noise += (exact[k] - found[k]) * (exact[k] - found[k]);
+    }
+    const int64_t rows = real->BlobByName("prob")->shape(0),
+                  size = static_cast<int64_t>(exact.size()) / rows;
+    for (int64_t k = 0; k < rows; ++k, ++items) {
+      const auto best = [&](const std::vector<double>& scores) {
+        const auto first = scores.begin() + k * size;
+        return std::max_element(first, first + size) - first;
+      };
+      same += best(exact) == best(found);
+    }
+  }
+  EXPECT_DOUBLE_EQ(Row(net.report, "prob").snr, 10 * std::log10(signal / noise));
+  EXPECT_DOUBLE_EQ(*net.report.agreement, 100.0 * static_cast<double>(same) / items);
+}
+
+// A mixture so large that names, biases and scales do not count.
+TEST(QuantizeNetTest, MixturesAreSmallAndComparedAsTheyAreWritten) {
+  const std::string input = "layer { name: 'data' type: 'Input' top: 'data' } ";
+  const std::string text =
+      "name: 'mixture' " + InputText("data", {kBatch, 3, 8, 8}) + ConvText("conv1", "data", 16) +
+      "layer { name: 'moe' type: 'MOE' bottom: 'conv1' top: 'moe' moe_param { select_experts: 2 "
+      "expert_instances: 4 gating_net { " +
+      input + InnerProductText("hidden", "data", 64) + InnerProductText("choice", "hidden", 4) +
+      "layer { name: 'gate' type: 'Softmax' bottom: 'choice' top: 'gate' } } expert_net { " +
+      input + ConvText("conv", "data", 32) + ReluText("relu", "conv") +
+      InnerProductText("ip", "conv", 24) + "} } } " + InnerProductText("score", "moe", 10) +
+      "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' } ";
+  Data data(text, 12);
+  for (const DataType type : {kQuant8, kQuant16, kHalf, kBfloat16}) {
+    const QuantizedNet net =
+        QuantizeNet(ParseNet(text), Weights(text), data.Reader(), Options(type));
+    const double part = static_cast<double>(net.report.bytes) / net.report.float_bytes;
+    EXPECT_LT(part, type == kQuant8 ? 0.26 : 0.51) << type.name();
+    ExpectComparedNet(net, text, &data.batches()[4], 8);
+  }
+  // A gate that the user wants in float keeps its weights.
+  NetParameter model = ParseNet(text);
+  model.mutable_layer(2)->mutable_moe_param()->mutable_gating_net()->set_data_type(CAFFE_FLOAT);
+  const QuantizedNet net = QuantizeNet(model, Weights(text), data.Reader(), Options());
+  EXPECT_GT(net.weights->layer(1).blobs(0).data_size(), 0);
+  EXPECT_EQ(net.weights->layer(1).blobs(4).data_size(), 0);
+}
+
+// Recurrent layers compute in float or in a half kind; their weights are as narrow as others.
+TEST(QuantizeNetTest, RecurrentLayersAreSmallAndComparedAsTheyAreWritten) {
+  for (const std::string layer : {"LSTM", "RNN", "GRU"}) {
+    const std::string text =
+        "name: 'sequence' " + InputText("data", {4, 6, 100}) + InputText("cont", {4, 6}) +
+        "layer { name: 'states' type: '" + layer +
+        "' bottom: 'data' bottom: 'cont' top: 'states' recurrent_param { num_output: 150 "
+        "weight_filler { type: 'xavier' } "
+        "bias_filler { type: 'uniform' min: -0.1 max: 0.1 } } } "
+        "layer { name: 'score' type: 'InnerProduct' bottom: 'states' top: 'score' "
+        "inner_product_param { num_output: 60 axis: 2 weight_filler { type: 'xavier' } } } "
+        "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' softmax_param { axis: 2 "
+        "} } ";
+    std::vector<Batch> batches(6);
+    for (int b = 0; b < 6; ++b) {
+      const std::vector<double> numbers = TestNumbers(4 * 6 * 100, 70 + b);
+      batches[b].values["data"].assign(numbers.begin(), numbers.end());
+      // The states go on in the next batch. Both nets begin with 0.
+      batches[b].values["cont"].assign(4 * 6, 1);
+    }
+    const BatchReader read = [&](int64_t index, Batch* batch) {
+      if (index >= 6) return false;
+      *batch = batches[index];
+      return true;
+    };
+    for (const DataType type : {kQuant8, kQuant16, kHalf, kBfloat16}) {
+      QuantizeOptions options = Options(type);
+      options.calibration_batches = 2;
+      const QuantizedNet net = QuantizeNet(ParseNet(text), Weights(text), read, options);
+      const double part = static_cast<double>(net.report.bytes) / net.report.float_bytes;
+      EXPECT_LT(part, type == kQuant8 ? 0.28 : 0.52) << layer << " " << type.name();
+      EXPECT_EQ(net.report.scores, "prob") << "and not what a float bottom of the layer reads";
+      EXPECT_EQ(Row(net.report, "states").type, type.is_quantized() ? "float" : type.name());
+      EXPECT_GT(Row(net.report, "states").snr, type == kQuant8 ? 25 : 35);
+      ExpectComparedNet(net, text, &batches[2], 4);
+    }
+    // A type in the prototxt counts.
+    NetParameter model = ParseNet(text);
+    model.mutable_layer(2)->set_compute_data_type(CAFFE_FLOAT);
+    const QuantizedNet own = QuantizeNet(model, Weights(text), read, [] {
+      QuantizeOptions options = Options();
+      options.calibration_batches = 2;
+      return options;
+    }());
+    EXPECT_GT(own.weights->layer(0).blobs(0).data_size(), 0);
+  }
 }
 
 // The signal to noise ratio in the report is that of the loaded net.
@@ -459,6 +570,40 @@ TEST(QuantizeNetTest, Errors) {
   QuantizeOptions options = Options();
   options.ranges["nothing"] = {0, 1};
   EXPECT_NE(message(weights, options, data.Reader()).find("'nothing'"), std::string::npos);
+}
+
+// A blob without a finite value is named, with the layer that made it.
+TEST(QuantizeNetTest, BlobsWithoutAFiniteValueAreNamed) {
+  const auto text = [](const std::string& function) {
+    return "name: 'lost' " + InputText("data", {kBatch, 3, 8, 8}) + ConvText("conv1", "data", 4) +
+           "layer { name: 'abs' type: 'AbsVal' bottom: 'conv1' top: 'abs' } "
+           "layer { name: 'minus' type: 'Power' bottom: 'abs' top: 'minus' power_param { scale: -1 "
+           "shift: -1 } } layer { name: 'function' type: " +
+           function + InnerProductText("score", "function", 10) +
+           "layer { name: 'prob' type: 'Softmax' bottom: 'score' top: 'prob' } ";
+  };
+  const std::string power = "'Power' bottom: 'minus' top: 'function' power_param { power: 0.5 } } ",
+                    log = "'Log' bottom: 'minus' top: 'function' } ";
+  for (const auto& [type, function] : {std::pair{"Power", power}, std::pair{"Log", log}}) {
+    std::vector<float> values(kBatch * 3 * 64, 0.5f);
+    const BatchReader read = [&](int64_t index, Batch* batch) {
+      batch->values["data"] = values;
+      return index < 8;
+    };
+    for (const DataType codes : {kQuant8, kQuant16}) {
+      const std::string message = MessageOf([&, made = text(function)] {
+        QuantizeNet(ParseNet(made), Weights(made), read, Options(codes));
+      });
+      EXPECT_TRUE(Holds(message, Concat("layer 'function' (", type, "): all ", 4 * kBatch * 4 * 64,
+                                        " values of its blob 'function' were NaN or infinite")))
+          << message;
+      EXPECT_TRUE(Holds(message, Concat("no range for ", codes.name()))) << message;
+      EXPECT_FALSE(Holds(message, "calibrate:")) << message;
+    }
+    // Half kinds need no ranges.
+    const std::string made = text(function);
+    EXPECT_NO_THROW(QuantizeNet(ParseNet(made), Weights(made), read, Options(kHalf)));
+  }
 }
 
 TEST(QuantizeNetTest, WritesAllFilesOrNone) {

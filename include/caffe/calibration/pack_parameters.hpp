@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "caffe/net/net.hpp"
 
 namespace caffe {
@@ -8,10 +11,13 @@ namespace caffe {
 //   quant8, quant16  the weights as codes, with the scale of each output channel in the file's
 //                    quantizers; loading them gives the same codes
 //   half, bfloat16   all parameters of layers with weights but biases, and other large ones
-// Weights within a mixture of experts are stored in the data_type of the gating net, and in that of
-// the expert nets if they have one in common.
-// Parameters stay float if their layer computes in float, if a value does not fit into half, and
+// Weights within a mixture of experts are stored in the type that the expert nets have in common.
+// Those of the gate are stored in the data_type of the gating net, or like those of the experts if it
+// has none: the gate then computes in float with rounded weights. `stored` has such types for recurrent
+// layers, by their names; without an entry they are stored in the type in which they compute.
+// Other parameters stay float if their layer computes in float, if a value does not fit into half, and
 // where an output channel is not one block of the weights (transposed InnerProduct, Deconvolution).
-void PackParameters(const Net& net, NetParameter* file);
+void PackParameters(const Net& net, NetParameter* file,
+                    const std::map<std::string, DataType>& stored = {});
 
 }  // namespace caffe

@@ -35,6 +35,7 @@ std::vector<int> Quantization::GroupsByHarm() {
     if (batch.items > 0) break;
   }
   Fill(batch, float_net_.get());
+  ResetStates();
   float_net_->Forward();
   real = RealValues(*float_net_->BlobByName(scores_));
   for (size_t g = 0; g < groups_.size(); ++g) {

@@ -15,6 +15,7 @@ int64_t Quantization::HeldOutEnd() const {
 
 MeasuredAccuracy Quantization::Measure(bool compare) {
   const auto net = QuantizedTestNet();
+  ResetStates();
   if (compare) {
     comparisons_.clear();
     net->Keep(net->blob_names());

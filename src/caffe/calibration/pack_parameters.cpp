@@ -7,6 +7,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/has_experts.hpp"
 #include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/sub_net.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
@@ -40,39 +41,51 @@ DataType TypeOf(const NetParameter& net) {
   return net.has_data_type() ? DataTypeByProto(net.data_type()) : kFloat;
 }
 
-// The blobs of a mixture of experts are those of its gating net and of each expert. Those with several
-// axes are weights with the output channels first.
-void PackNestedParameters(const LayerBase& made, LayerParameter* layer, NetParameter* file) {
+// Stores a blob of a nested layer. Those with several axes are weights with the output channels first.
+void PackMatrix(DataType type, const BlobBase& parameter, const std::string& layer, int index,
+                BlobProto* blob, NetParameter* file) {
+  if (type == kFloat || type == kDouble) return;
+  if (blob->data_size() == 0 || parameter.num_axes() < 2) return;
+  if (!type.is_quantized()) return PackAsHalf(type, blob);
+  const SymmetricCodes codes =
+      EncodeSymmetric(blob->data().data(), blob->data_size(), parameter.shape(0), type);
+  StoreCodes(codes, type, layer, index, blob, file);
+}
+
+// The blobs of a mixture of experts are those of its gating net and of each expert.
+void PackMixture(const LayerBase& made, LayerParameter* layer, NetParameter* file) {
   const MOEParameter& moe = made.layer_param().moe_param();
+  const DataType experts = TypeOf(moe.expert_net());
+  const bool own = moe.gating_net().has_data_type() || moe.gating_net().has_data_type_name();
+  const DataType gate = own ? TypeOf(moe.gating_net()) : experts;
   std::set<const BlobBase*> of_experts;
   if (const auto* mixture = dynamic_cast<const HasExperts*>(&made)) {
     for (const ExpertBlob& one : mixture->ExpertBlobs()) of_experts.insert(one.blob.get());
   }
   for (int b = 0; b < layer->blobs_size(); ++b) {
-    BlobProto* blob = layer->mutable_blobs(b);
     const BlobBase& parameter = *made.blobs()[b];
-    const DataType type =
-        of_experts.count(&parameter) ? TypeOf(moe.expert_net()) : TypeOf(moe.gating_net());
-    if (type == kFloat || type == kDouble) continue;
-    if (blob->data_size() == 0 || parameter.num_axes() < 2) continue;
-    if (!type.is_quantized()) {
-      PackAsHalf(type, blob);
-      continue;
-    }
-    const SymmetricCodes codes =
-        EncodeSymmetric(blob->data().data(), blob->data_size(), parameter.shape(0), type);
-    StoreCodes(codes, type, layer->name(), b, blob, file);
+    PackMatrix(of_experts.count(&parameter) ? experts : gate, parameter, layer->name(), b,
+               layer->mutable_blobs(b), file);
   }
 }
 
 }  // namespace
 
-void PackParameters(const Net& net, NetParameter* file) {
+void PackParameters(const Net& net, NetParameter* file,
+                    const std::map<std::string, DataType>& stored) {
   for (LayerParameter& layer : *file->mutable_layer()) {
     if (layer.blobs_size() == 0 || !net.has_layer(layer.name())) continue;
     const LayerBase& made = *net.LayerByName(layer.name());
-    if (made.layer_param().has_moe_param()) PackNestedParameters(made, &layer, file);
     const DataType type = made.types().compute;
+    if (made.layer_param().has_moe_param()) {
+      PackMixture(made, &layer, file);
+    } else if (dynamic_cast<const CompositeLayer*>(&made)) {
+      const auto found = stored.find(layer.name());
+      for (int b = 0; b < layer.blobs_size(); ++b) {
+        PackMatrix(found != stored.end() ? found->second : type, *made.blobs()[b], layer.name(), b,
+                   layer.mutable_blobs(b), file);
+      }
+    }
     if (type == kFloat || type == kDouble) continue;
     const LayerFacts facts = made.Facts();
     for (int b = 0; b < layer.blobs_size(); ++b) {

@@ -1,4 +1,8 @@
 // Ranges of blobs from calibration data, and weights to be quantized.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "quantization.hpp"
@@ -10,6 +14,7 @@ namespace caffe {
 void Quantization::Prepare() {
   Calibrate();
   ChooseRanges();
+  CheckRanges();
   ChangeWeights();
 }
 
@@ -62,6 +67,50 @@ void Quantization::ChooseRanges() {
   }
   Progress("choosing ranges", count, count);
   TieRanges();
+}
+
+void Quantization::CheckRanges() {
+  if (!quantized()) return;
+  const auto net = TestNet(Typed(model_), device_);
+  const auto& names = net->blob_names();
+  std::set<int> codes;  // blobs that are quantized, or that a layer reads as codes
+  for (size_t i = 0; i < net->layers().size(); ++i) {
+    const int layer = static_cast<int>(i);
+    if (!net->layers()[i]->types().in.is_quantized()) continue;
+    codes.insert(net->bottom_ids(layer).begin(), net->bottom_ids(layer).end());
+  }
+  struct Missing {
+    const LayerBase* layer;  // the last one that writes the blob
+    int64_t values = 0, lost = 0;
+  };
+  std::map<std::string, Missing> missing;
+  std::vector<std::string> order;
+  for (size_t i = 0; i < net->layers().size(); ++i) {
+    for (const int top : net->top_ids(static_cast<int>(i))) {
+      if (ranges_.count(names[top])) continue;
+      if (!codes.count(top) && !net->blobs()[top]->type().is_quantized()) continue;
+      if (!missing.count(names[top])) order.push_back(names[top]);
+      missing[names[top]].layer = net->layers()[i].get();
+    }
+  }
+  if (missing.empty()) return;
+  ForEachCalibrationBatch("looking for values that are not finite", [&] {
+    for (auto& [blob, counts] : missing) {
+      const std::vector<float> values = RealValues(*float_net_->BlobByName(blob));
+      counts.values += static_cast<int64_t>(values.size());
+      counts.lost += std::count_if(values.begin(), values.end(),
+                                   [](float value) { return !std::isfinite(value); });
+    }
+  });
+  for (const std::string& blob : order) {
+    const auto& [layer, values, lost] = missing.at(blob);
+    CAFFE_CHECK(values == 0 || lost < values, "layer '", layer->name(), "' (", layer->type(),
+                "): all ", lost, " values of its blob '", blob, "' were NaN or infinite on the ",
+                "calibration data, so that it has no range for ", options_.type.name(),
+                "; look at the values that the layer reads, since functions such as Log and Power ",
+                "are not defined for all numbers, and at the weights and the preparation of the ",
+                "data");
+  }
 }
 
 void Quantization::TieRanges() {

@@ -1,7 +1,6 @@
 // From a float net to the files of a quantized one, and the report.
 #include <algorithm>
 
-#include "caffe/calibration/pack_parameters.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -65,6 +64,7 @@ void Quantization::MakeFloatNet() {
     }
   }
   float_net_ = TestNet(model_, device_);
+  float_net_->WriteRunState(&first_states_);
   CheckWeights(*float_net_);
   for (const auto& [blob, range] : float_net_->Ranges()) given_ranges_[blob] = range;
   for (const auto& [blob, range] : options_.ranges) {
@@ -80,6 +80,8 @@ void Quantization::MakeFloatNet() {
 void Quantization::FindScores() {
   for (const LayerParameter& layer : model_.layer()) {
     const LayerTraits& traits = TraitsOf(layer.type());
+    // Others have float bottoms without labels, such as cont of a recurrent layer.
+    if (!traits.loss && layer.type() != "Accuracy") continue;
     if (traits.float_bottoms.empty() || layer.bottom_size() < 2) continue;
     scores_ = layer.bottom(0);
     labels_ = layer.bottom(traits.float_bottoms[0]);
@@ -134,7 +136,7 @@ QuantizedNet Quantization::Result() {
   }
   report_.float_bytes = static_cast<int64_t>(file->ByteSizeLong());
   *file->mutable_quantizer() = WithRanges().quantizer();
-  PackParameters(*net, file.get());
+  Pack(*net, file.get());
   report_.bytes = static_cast<int64_t>(file->ByteSizeLong());
   result.weights = file;
   FillReport(*net);

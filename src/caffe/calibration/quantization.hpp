@@ -53,6 +53,8 @@ class Quantization {
   void CheckWeights(const Net& net) const;
   void MakeFloatNet();
   void FindScores();
+  // Recurrent layers of the float net begin with a state of 0, as those of a new net do.
+  void ResetStates() { float_net_->ReadRunState(first_states_); }
   bool Read(int64_t index, Batch* batch) const;
   QuantizedNet Result();
   void FillReport(const Net& net);
@@ -61,6 +63,8 @@ class Quantization {
   void Prepare();
   void Calibrate();
   void ChooseRanges();
+  // Throws if a blob that will be quantized never had a finite value.
+  void CheckRanges();
   // A blob that only a Concat reads gets the range of the Concat's top: its codes are then copied,
   // while another range would round them a second time.
   void TieRanges();
@@ -102,6 +106,9 @@ class Quantization {
   // Takes them, and what the report says about changed weights.
   void KeepFittingWeights();
   NetParameter WithRanges() const;
+  // Stores weights in narrow types.
+  void Pack(const Net& net, NetParameter* file) const;
+  // With weights as they are written.
   std::unique_ptr<Net> QuantizedTestNet() const;
 
   // measure_net.cpp
@@ -130,6 +137,7 @@ class Quantization {
   std::map<std::string, double>
       rounding_gains_;  // of layers with other codes than the nearest, in dB
   std::unique_ptr<Net> float_net_;
+  NetRunState first_states_;                         // of the float net before its first forward
   std::map<std::string, LayerParameter> own_types_;  // layers with types in the given model
   std::map<std::string, MOEParameter> mixtures_;     // with the types in the given model
   std::map<std::string, ObservedRange> given_ranges_, observed_;

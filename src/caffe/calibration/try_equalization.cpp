@@ -20,6 +20,7 @@ Quantization::Prepared Quantization::Take(const NetParameter& weights) {
 
 double Quantization::OutputNoise() {
   const auto net = QuantizedTestNet();
+  ResetStates();
   Comparison comparison;
   Batch batch;
   for (int64_t i = 0; i < calibration_batches_ && comparison.count == 0 && Read(i, &batch); ++i) {

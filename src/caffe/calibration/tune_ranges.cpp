@@ -50,6 +50,7 @@ void Quantization::TuneRanges() {
   std::vector<Batch> batches;
   std::vector<std::vector<float>> exact;
   Batch batch;
+  ResetStates();
   for (int64_t i = 0; i < calibration_batches_ && batches.size() < kBatches && Read(i, &batch);
        ++i) {
     if (batch.items == 0) continue;

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <set>
 
+#include "caffe/calibration/pack_parameters.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
+#include "caffe/layer/sub_net.hpp"
 #include "quantization.hpp"
 
 namespace caffe {
@@ -12,8 +14,9 @@ void Quantization::FindGroups() {
   std::map<std::string, int> group_of_blob;
   std::set<int> inner;  // groups that another group reads
   for (const LayerParameter& layer : model_.layer()) {
-    const bool weighted = mixtures_.count(layer.name()) > 0 ||
-                          float_net_->LayerByName(layer.name())->Facts().weighted.has_value();
+    const LayerBase& made = *float_net_->LayerByName(layer.name());
+    const bool weighted =
+        made.Facts().weighted.has_value() || dynamic_cast<const CompositeLayer*>(&made) != nullptr;
     int group = -1;
     for (const std::string& bottom : layer.bottom()) {
       const int source = group_of_blob.count(bottom) ? group_of_blob.at(bottom) : -1;
@@ -130,9 +133,23 @@ NetParameter Quantization::WithRanges() const {
   return file;
 }
 
+void Quantization::Pack(const Net& net, NetParameter* file) const {
+  std::map<std::string, DataType> stored;
+  for (const LayerParameter& layer : model_.layer()) {
+    if (own_types_.count(layer.name())) continue;
+    const auto fixed = fixed_.find(layer.name()), wide = wider_.find(layer.name());
+    stored[layer.name()] = fixed != fixed_.end()  ? fixed->second
+                           : wide != wider_.end() ? wide->second
+                                                  : options_.type;
+  }
+  PackParameters(net, file, stored);
+}
+
 std::unique_ptr<Net> Quantization::QuantizedTestNet() const {
   auto net = TestNet(Typed(model_), device_);
-  net->CopyTrainedLayersFrom(WithRanges());
+  NetParameter file = WithRanges();
+  Pack(*net, &file);
+  net->CopyTrainedLayersFrom(file);
   return net;
 }
 
