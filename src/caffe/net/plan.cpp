@@ -93,6 +93,7 @@ class LayoutChooser {
     const LayerFacts::Layouts& can = first.facts.layouts;
     if (first.facts.host || first.facts.shapes_from_data || can.bottoms >= 0) return false;
     if (step.fused() && !step.trains()) return false;
+    // Alone, such a layer runs its own passes.
     if (first.facts.normalized && !step.trains()) return false;
     if (!can.any && (first.bottoms.size() > 1 || first.tops.size() > 1)) return false;
     const bool backward = !options_.gradients[step.nodes.back()].empty();
