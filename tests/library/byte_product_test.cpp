@@ -804,7 +804,7 @@ TEST_P(ByteConvolutionTest, LongLines) {
   for (const int64_t channels : {1, 2, 3, 4}) {
     Check(Conv(2, channels, {20, 33}, 34, {7, 7}, {2, 2}, {3, 3}));
   }
-  // Rows of windows that are no whole groups of products, without padding.
+  // The products of a row of a window are not a multiple of 4, and there is no padding.
   Check(Conv(2, 10, {12, 12}, 5, {5, 5}));
   Check(Conv(3, 1, {28, 28}, 20, {5, 5}));
   Check(Conv(1, 7, {4, 230}, 17, {3, 3}, {1, 2}));
