@@ -3,9 +3,10 @@
 
 Every fifth image is for calibration (100), the others are classified (400). Prints a row of a
 table for each run. --parts quantizes parts of the net in mode pseudo instead: all weights, all
-blobs, and each blob and each layer's weights alone. With --export, nets of other libraries can be calibrated with the same images:
+blobs, and each blob and each layer's weights alone. With --export, nets of other libraries can be
+calibrated with the same images:
 --onnxruntime FILE, in a Python that has onnx and onnxruntime, reads that file; if it has OpenVINO,
-that runs the same files.
+that runs the same files, and with NNCF it quantizes the float net itself.
 """
 import argparse
 import os
@@ -48,8 +49,9 @@ def parse_arguments():
                         help='batches to compare on (default: all 20)')
     parser.add_argument('--parts', metavar='PREFIX',
                         help='instead: the noise of parts of the net; writes PREFIX.caffemodel')
-    parser.add_argument('--export', metavar='FILE', help='write net and images for --onnxruntime')
-    parser.add_argument('--onnxruntime', metavar='FILE', help='quantize by ONNX Runtime')
+    parser.add_argument('--export', metavar='FILE.npz',
+                        help='write net and images for --onnxruntime')
+    parser.add_argument('--onnxruntime', metavar='FILE.npz', help='quantize by ONNX Runtime')
     return parser.parse_args()
 
 
@@ -169,6 +171,41 @@ def run_ours(arguments):
         run_and_classify(name, (model, weights), batches, held, answers, exact)
 
 
+def classify_in_openvino(net, images, model):
+    """The classes of the images that are not for calibration."""
+    import numpy as np
+    import openvino
+    # Without it, what is not quantized is in bfloat16 where the processor has products of it.
+    compiled = openvino.Core().compile_model(model, 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})
+    found = [next(iter(compiled({net.input: images[i:i + BATCH]}).values())).reshape(BATCH, -1)
+             for i in range(100, len(images), BATCH)]
+    return np.concatenate(found).argmax(axis=1)
+
+
+def run_nncf(net, images, labels, source):
+    """OpenVINO with the calibration of NNCF, which is another package."""
+    try:
+        import nncf
+    except ImportError:
+        print('without NNCF, OpenVINO has no calibration of its own')
+        return
+    import openvino
+    exact = classify_in_openvino(net, images, source)
+    print('OpenVINO %s, float: %d right' % (
+        openvino.__version__.split('-')[0], (exact == labels).sum()))
+    batches = [{net.input: images[i:i + BATCH]} for i in range(0, 100, BATCH)]
+    for name, options in {
+            'as it is': {},
+            'mixed, accurate biases': dict(preset=nncf.QuantizationPreset.MIXED,
+                                           fast_bias_correction=False)}.items():
+        quantized = nncf.quantize(openvino.Core().read_model(source), nncf.Dataset(batches),
+                                  subset_size=len(batches), **options)
+        found = classify_in_openvino(net, images, quantized)
+        print('NNCF %s, %s: %d right, same class %.2f %%' % (
+            nncf.__version__, name, (found == labels).sum(), 100 * (found == exact).mean()),
+            flush=True)
+
+
 def run_onnxruntime(path):
     import numpy as np
     import onnx
@@ -202,12 +239,6 @@ def run_onnxruntime(path):
     except ImportError:
         openvino = None
 
-    def classify_in_openvino(model):
-        compiled = openvino.Core().compile_model(model, 'CPU')
-        found = [next(iter(compiled({net.input: images[i:i + BATCH]}).values())).reshape(BATCH, -1)
-                 for i in range(100, len(images), BATCH)]
-        return np.concatenate(found).argmax(axis=1)
-
     exact = classify(source)
     print('ONNX Runtime %s, float: %d right' % (onnxruntime.__version__, (exact == labels).sum()))
     for method in ('MinMax', 'Percentile', 'Entropy'):
@@ -218,11 +249,13 @@ def run_onnxruntime(path):
         found = classify(target)
         print('%s: %d right, same class %.2f %%' % (
             method, (found == labels).sum(), 100 * (found == exact).mean()), flush=True)
-        if openvino:  # it has no calibration of its own; that of NNCF is another package
-            found = classify_in_openvino(target)
+        if openvino:
+            found = classify_in_openvino(net, images, target)
             print('%s, run by OpenVINO %s: %d right, same class %.2f %%' % (
                 method, openvino.__version__.split('-')[0], (found == labels).sum(),
                 100 * (found == exact).mean()), flush=True)
+    if openvino:
+        run_nncf(net, images, labels, source)
 
 
 def main():
