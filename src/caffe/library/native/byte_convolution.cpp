@@ -233,8 +233,9 @@ class ByteProductConvOp final : public ByteConvOp {
   // The order of the products of a sum: channels first, or taps.
   bool ByChannel() const { return descriptor_.x_layout == Layout::kNCHW && !pixels_; }
 
-  static constexpr int64_t kPart = 16;                 // rows that are gathered at a time
-  static constexpr int64_t kPixel = 4;                 // channels that are interleaved
+  static constexpr int64_t kPart = 16;  // rows that are gathered at a time
+  static constexpr int64_t kPixel = 4;  // channels that are interleaved
+  static constexpr int64_t kManyOutputs = 64;
   static constexpr int64_t kLeastWidth = 8;            // of lines that are read as windows
   static constexpr int64_t kLines = 256 << 10;         // bytes of a block of lines
   static constexpr int64_t kPair = 2 * kByteChannels;  // channels of a task
@@ -247,8 +248,9 @@ class ByteProductConvOp final : public ByteConvOp {
 
   bool ReadsWindows() const {
     const ConvDescriptor& d = descriptor_;
-    const bool knows = element_ == 1 ||
-                       (steps_.word_form == CodeForm::kWordParts && d.geometry.kernel_count() > 1);
+    // Of 16 bits, gathered rows of many channels have fuller tiles, and are gathered for many products.
+    const bool few = d.geometry.kernel_count() > 1 && (pixels_ || d.out_channels < kManyOutputs);
+    const bool knows = element_ == 1 || (steps_.word_form == CodeForm::kWordParts && few);
     return steps_.reads_windows && knows && d.group == 1 && window_.dilation[1] == 1 &&
            window_.output[1] >= kLeastWidth &&
            window_.kernel[0] * RoundUp(window_.kernel[1] * d.in_channels, 4) <= kNarrowDepth &&
