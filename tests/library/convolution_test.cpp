@@ -333,6 +333,25 @@ TEST(ConvolutionTest, Depthwise) {
   }
 }
 
+// Images or results of one position: several strides of their arrays are equal.
+TEST(ConvolutionTest, OnePosition) {
+  for (ConvDescriptor d :
+       {Conv(8, 64, {1, 1}, 40, {1, 1}), Conv(3, 33, {1, 1}, 24, {1, 1}),
+        Conv(4, 16, {7, 7}, 24, {7, 7}), Conv(4, 16, {1, 1}, 24, {3, 3}, {}, {1, 1}),
+        Conv(5, 16, {1}, 32, {1}), Conv(4, 32, {1, 5}, 16, {1, 1})}) {
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      d.in = d.out = type;
+      d.epilogue.stages.clear();
+      d.epilogue.bias = Epilogue::Bias::kNone;
+      Check(d);
+      d.epilogue.bias = Epilogue::Bias::kPerRow;
+      Check(d);
+      d.epilogue.stages = {kPlainReLU};
+      Check(d);
+    }
+  }
+}
+
 // One launch a pass, no allocation, no wait, no workspace but for sums; the same bits again.
 TEST(ConvolutionTest, DepthwiseCountersAndRepetition) {
   for (Device* device : AllDevices()) {

@@ -45,16 +45,25 @@ Dimensions PerAxis(const Shape& values, int64_t first) {
   return result;
 }
 
+// With one position and one tap both layouts are the same. In kNCHW several strides are then 1, and
+// cuDNN 9.19 has fused engines for half kinds that compute another result.
+Layout LayoutOf(const ConvDescriptor& d) {
+  const ConvGeometry& g = d.geometry;
+  const bool one = g.input_count() == 1 && g.output_count() == 1 && g.kernel_count() == 1;
+  return one ? Layout::kNHWC : d.x_layout;
+}
+
 class Builder {
  public:
-  Builder(const ConvDescriptor& d, std::vector<Descriptor>* parts) : d_(d), parts_(parts) {}
+  Builder(const ConvDescriptor& d, std::vector<Descriptor>* parts)
+      : d_(d), layout_(LayoutOf(d)), parts_(parts) {}
 
   size_t Tensor(int64_t id, const Dimensions& shape, DataType type, bool is_virtual = false,
                 int64_t pitch = 0) {
     Descriptor tensor(descriptor::kTensor);
     tensor.SetEnum(attribute::kTensorType, type::kDataType, DataTypeCode(type));
     tensor.SetIntegers(attribute::kTensorShape, shape);
-    tensor.SetIntegers(attribute::kTensorStrides, Strides(shape, d_.x_layout, pitch));
+    tensor.SetIntegers(attribute::kTensorStrides, Strides(shape, layout_, pitch));
     tensor.SetInteger(attribute::kTensorId, id);
     tensor.SetInteger(attribute::kTensorAlignment, 16);
     tensor.SetFlag(attribute::kTensorVirtual, is_virtual);
@@ -126,6 +135,7 @@ class Builder {
   }
 
   const ConvDescriptor& d_;
+  const Layout layout_;
   std::vector<Descriptor>* parts_;
   std::vector<void*> operations_;
   int64_t next_ = 100;

@@ -20,7 +20,7 @@ namespace caffe::cudnn {
 namespace {
 
 // Changes with the conditions for engines: choices made under others are made again.
-constexpr int kRules = 2;
+constexpr int kRules = 3;
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 constexpr int64_t kAlignment = 16;  // of the graphs' arrays
 constexpr int kRecommended = 8;     // engines of the heuristics that are always candidates
