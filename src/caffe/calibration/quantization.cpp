@@ -80,8 +80,9 @@ void Quantization::MakeFloatNet() {
 void Quantization::FindScores() {
   for (const LayerParameter& layer : model_.layer()) {
     const LayerTraits& traits = TraitsOf(layer.type());
-    // Others have float bottoms without labels, such as cont of a recurrent layer.
-    if (!traits.loss && layer.type() != "Accuracy") continue;
+    // A loss, or a measure such as the accuracy. Others have float bottoms without labels, such as cont of
+    // a recurrent layer.
+    if (!traits.loss && traits.backward) continue;
     if (traits.float_bottoms.empty() || layer.bottom_size() < 2) continue;
     scores_ = layer.bottom(0);
     labels_ = layer.bottom(traits.float_bottoms[0]);
