@@ -10,9 +10,9 @@
     for (Index r = at_ / channels, c = at_ - r * channels, once_ = 1; once_; once_ = 0)
 
 SPAN_KERNEL(max_pool_channels_mask, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
-       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
-       FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y), OUT(f32, mask)) {
+            FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
+            FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
+            FOLD(i32, pad_w), FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y), OUT(f32, mask)) {
   const Index n = (Index)images * out_height * out_width * channels;
   EACH_POSITION(n, r, c) {
     const Index line = r / out_width, image = line / out_height, base = image * height * width;
@@ -46,10 +46,10 @@ SPAN_KERNEL(max_pool_channels_mask, ARG(i64, images), FOLD(i32, channels), FOLD(
 
 // Gathers, as max_pool_backward.
 SPAN_KERNEL(max_pool_channels_backward, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
-       FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
-       FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MOtype, y_diff), IN(f32, mask),
-       OUT(MItype, x_diff)) {
+            FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
+            FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
+            FOLD(i32, pad_w), FOLD(i32, y_row), IN(MOtype, y_diff), IN(f32, mask),
+            OUT(MItype, x_diff)) {
   const Index n = (Index)images * height * width * channels;
   EACH_POSITION(n, r, c) {
     const Index line = r / width, image = line / height, base = image * out_height * out_width;
@@ -80,8 +80,8 @@ SPAN_KERNEL(max_pool_channels_backward, ARG(i64, images), FOLD(i32, channels), F
 SPAN_KERNEL(average_pool_channels_backward, ARG(i64, images), FOLD(i32, channels),
             FOLD(i32, height), FOLD(i32, width), FOLD(i32, out_height),
             FOLD(i32, out_width), FOLD(i32, kernel_h),
-       FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
-       FOLD(i32, pad_w), FOLD(i32, y_row), IN(MOtype, y_diff), OUT(MItype, x_diff)) {
+            FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
+            FOLD(i32, pad_w), FOLD(i32, y_row), IN(MOtype, y_diff), OUT(MItype, x_diff)) {
   const Index n = (Index)images * height * width * channels;
   EACH_POSITION(n, r, c) {
     const Index line = r / width, image = line / height, base = image * out_height * out_width;

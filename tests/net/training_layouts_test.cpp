@@ -6,18 +6,16 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
-#include "caffe/net/pass_observer.hpp"
 #include "caffe/net/step_info.hpp"
 #include "caffe/solver/solver.hpp"
 #include "net/channels_last_library.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
+#include "net/training_support.hpp"
 #include "support/devices.hpp"
 
 namespace caffe {
 namespace {
-
-using Numbers = std::vector<double>;
 
 constexpr int kTrain = 0;
 
@@ -61,15 +59,6 @@ std::string NetText() {
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } ";
 }
 
-// An observer of every layer: the layers run one by one.
-class Looks final : public PassObserver {};
-
-double Distance(const Numbers& a, const Numbers& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum);
-}
-
 // "conv1: NHWC +1", for steps that are not computed in C order alone.
 std::string Layouts(Net* net) {
   std::string text;
@@ -91,26 +80,10 @@ class TrainingLayoutsTest : public testing::TestWithParam<DeviceType> {
     FillInputs(net.get());
     return net;
   }
-  static void Pass(Net* net) {
-    net->Forward();
-    net->ClearParamDiffs();
-    net->Backward();
-  }
-  // All gradients of parameters, the statistics and the loss, of a pass.
-  static std::vector<Numbers> Results(Net* net) {
-    Pass(net);
-    std::vector<Numbers> results;
-    for (size_t i = 0; i < net->learnable_params().size(); ++i) {
-      const BlobBase& blob = *net->learnable_params()[i];
-      results.push_back(net->params_lr()[i] == 0 ? blob.DataAsDouble() : blob.DiffAsDouble());
-    }
-    results.push_back(Values(*net, "loss"));
-    return results;
-  }
   static std::vector<Numbers> ResultsInCOrder(Net* net) {
     Looks looks;
     net->AddObserver(&looks);
-    const auto results = Results(net);
+    const auto results = TrainingResults(net);
     net->RemoveObserver(&looks);
     return results;
   }
@@ -145,9 +118,9 @@ TEST_P(TrainingLayoutsTest, AStepComputesWhatItsLayersComputeInCOrder) {
     }
   }
   const auto expected = ResultsInCOrder(exact.get()), in_c_order = ResultsInCOrder(apart.get());
-  ExpectAgree(Results(own.get()), in_c_order, expected);
+  ExpectAgree(TrainingResults(own.get()), in_c_order, expected);
   // The arrays have their places now; statistics are counted once more.
-  const auto again = Results(own.get());
+  const auto again = TrainingResults(own.get());
   for (size_t i = 0; i < again.size(); ++i) {
     if (i < own->params_lr().size() && own->params_lr()[i] == 0) continue;
     EXPECT_LT(Distance(again[i], expected[i]),
@@ -162,30 +135,7 @@ TEST_P(TrainingLayoutsTest, AStepComputesWhatItsLayersComputeInCOrder) {
 TEST_P(TrainingLayoutsTest, GradientsAreDerivatives) {
   if (GetParam().type != kDouble) return;
   const auto net = Make();
-  Pass(net.get());
-  std::vector<Numbers> gradients;
-  for (const BlobBase* blob : net->learnable_params()) gradients.push_back(blob->DiffAsDouble());
-  constexpr double kStep = 1e-6;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (net->params_lr()[i] == 0) continue;  // statistics
-    BlobBase& blob = *net->learnable_params()[i];
-    const Numbers values = blob.DataAsDouble(), direction = TestNumbers(blob.count(), 20 + i);
-    double expected = 0, losses[2];
-    for (size_t j = 0; j < values.size(); ++j) expected += gradients[i][j] * direction[j];
-    for (const int side : {0, 1}) {
-      Numbers moved = values;
-      for (size_t j = 0; j < values.size(); ++j) {
-        moved[j] += (side == 0 ? -kStep : kStep) * direction[j];
-      }
-      blob.SetData(moved);
-      net->Forward();
-      losses[side] = Values(*net, "loss")[0];
-    }
-    blob.SetData(values);
-    EXPECT_NEAR((losses[1] - losses[0]) / (2 * kStep), expected,
-                1e-5 * std::max(1.0, std::abs(expected)))
-        << "parameter " << i;
-  }
+  ExpectGradientsAreDerivatives(net.get(), 1e-6, 1e-5);
 }
 
 // Blobs in kNHWC alone are computed in C order when they are read; their gradients are not kept.
@@ -220,7 +170,7 @@ TEST_P(TrainingLayoutsTest, KeptAndViewedBlobs) {
   net->Keep({"pool1", "conv5"});
   const auto view = net->BlobByName("conv4")->data_memory()->View();
   const auto diff = net->BlobByName("sum")->diff_memory()->View();
-  const auto results = Results(net.get());
+  const auto results = TrainingResults(net.get());
   const double tolerance = 10 * Tolerance(GetParam().type);
   for (const char* blob : {"pool1", "conv4", "conv5"}) {
     ExpectNear(Values(*net, blob), Values(*layers, blob), tolerance, blob);
@@ -235,14 +185,14 @@ TEST_P(TrainingLayoutsTest, KeptAndViewedBlobs) {
 // Other shapes.
 TEST_P(TrainingLayoutsTest, Reshapes) {
   const auto net = Make(), layers = Make();
-  Pass(net.get());
+  TrainingPass(net.get());
   for (const int64_t images : {5, 50}) {
     for (Net* one : {net.get(), layers.get()}) {
       one->BlobByName("data")->Reshape({images, 3, 8, 7});
       one->BlobByName("label")->Reshape({images});
       FillInputs(one);
     }
-    const auto expected = ResultsInCOrder(layers.get()), results = Results(net.get());
+    const auto expected = ResultsInCOrder(layers.get()), results = TrainingResults(net.get());
     for (size_t i = 0; i < results.size(); ++i) {
       if (i < net->params_lr().size() && net->params_lr()[i] == 0) continue;
       const double norm = Distance(expected[i], Numbers(expected[i].size())) + 1e-2;

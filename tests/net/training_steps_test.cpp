@@ -5,17 +5,15 @@
 
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
-#include "caffe/net/pass_observer.hpp"
 #include "caffe/net/step_info.hpp"
 #include "caffe/solver/solver.hpp"
 #include "net/net_support.hpp"
+#include "net/training_support.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
 
 namespace caffe {
 namespace {
-
-using Numbers = std::vector<double>;
 
 constexpr int kTrain = 0;
 
@@ -60,15 +58,6 @@ std::string BlockText(bool in_place, const std::string& more = "") {
          "} ";
 }
 
-// An observer of every layer: the layers run one by one.
-class Looks final : public PassObserver {};
-
-double Distance(const Numbers& a, const Numbers& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum);
-}
-
 std::vector<size_t> Sizes(const Net& net) {
   std::vector<size_t> sizes;
   for (const Step& step : net.plan().steps) {
@@ -91,22 +80,6 @@ class TrainingStepsTest : public testing::TestWithParam<DeviceType> {
     FillInputs(net.get());
     return net;
   }
-  static void Pass(Net* net) {
-    net->Forward();
-    net->ClearParamDiffs();
-    net->Backward();
-  }
-  // All gradients of parameters and the statistics, of a pass.
-  static std::vector<Numbers> Results(Net* net) {
-    Pass(net);
-    std::vector<Numbers> results;
-    for (size_t i = 0; i < net->learnable_params().size(); ++i) {
-      const BlobBase& blob = *net->learnable_params()[i];
-      results.push_back(net->params_lr()[i] == 0 ? blob.DataAsDouble() : blob.DiffAsDouble());
-    }
-    results.push_back(Values(*net, "loss"));
-    return results;
-  }
 };
 
 // The error against a net in double is that of the layers one by one.
@@ -123,8 +96,8 @@ TEST_P(TrainingStepsTest, AStepComputesWhatItsLayersCompute) {
     Looks looks;
     layers->AddObserver(&looks);
     EXPECT_EQ(Sizes(*steps), kSizes);
-    const auto expected = Results(exact.get()), together = Results(steps.get()),
-               apart = Results(layers.get());
+    const auto expected = TrainingResults(exact.get()), together = TrainingResults(steps.get()),
+               apart = TrainingResults(layers.get());
     layers->RemoveObserver(&looks);
     for (size_t i = 0; i < expected.size(); ++i) {
       const double norm = Distance(expected[i], Numbers(expected[i].size())) + 1e-3;
@@ -141,30 +114,7 @@ TEST_P(TrainingStepsTest, GradientsAreDerivatives) {
   if (GetParam().type != kDouble) return;
   const auto net = Make(BlockText(true));
   ASSERT_EQ(Sizes(*net), kSizes);
-  Pass(net.get());
-  std::vector<Numbers> gradients;
-  for (const BlobBase* blob : net->learnable_params()) gradients.push_back(blob->DiffAsDouble());
-  constexpr double kStep = 1e-5;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (net->params_lr()[i] == 0) continue;  // statistics
-    BlobBase& blob = *net->learnable_params()[i];
-    const Numbers values = blob.DataAsDouble(), direction = TestNumbers(blob.count(), 20 + i);
-    double expected = 0, losses[2];
-    for (size_t j = 0; j < values.size(); ++j) expected += gradients[i][j] * direction[j];
-    for (const int side : {0, 1}) {
-      Numbers moved = values;
-      for (size_t j = 0; j < values.size(); ++j) {
-        moved[j] += (side == 0 ? -kStep : kStep) * direction[j];
-      }
-      blob.SetData(moved);
-      net->Forward();
-      losses[side] = Values(*net, "loss")[0];
-    }
-    blob.SetData(values);
-    EXPECT_NEAR((losses[1] - losses[0]) / (2 * kStep), expected,
-                1e-6 * std::max(1.0, std::abs(expected)))
-        << "parameter " << i;
-  }
+  ExpectGradientsAreDerivatives(net.get(), 1e-5, 1e-6);
 }
 
 // What a step does not write is computed when it is read, without counting a pass again.
@@ -195,7 +145,7 @@ TEST_P(TrainingStepsTest, PartialPasses) {
     const auto net = Make(BlockText(in_place)), layers = Make(BlockText(in_place));
     Looks looks;
     layers->AddObserver(&looks);
-    const auto expected = Results(layers.get());
+    const auto expected = TrainingResults(layers.get());
     layers->RemoveObserver(&looks);
     const int last = static_cast<int>(net->layers().size()) - 1;
     for (const int cut : {4, 7, 9}) {
@@ -209,7 +159,7 @@ TEST_P(TrainingStepsTest, PartialPasses) {
                    10 * Tolerance(GetParam().type), Concat("cut ", cut, ", parameter ", i));
       }
     }
-    Pass(net.get());
+    TrainingPass(net.get());
     const Numbers whole = Values(*net, "ip2");
     net->Forward(0, 5);
     net->Forward(6, last);
@@ -221,12 +171,12 @@ TEST_P(TrainingStepsTest, KeptAndViewedBlobsAreStored) {
   const auto net = Make(BlockText(false)), layers = Make(BlockText(false));
   Looks looks;
   layers->AddObserver(&looks);
-  Pass(layers.get());
+  TrainingPass(layers.get());
   net->Keep({"conv1_bn"});
   EXPECT_EQ(Sizes(*net), std::vector<size_t>({2, 3}));
   const auto view = net->BlobByName("conv2_bn")->data_memory()->View();
   const auto diff = net->BlobByName("ip1_scale")->diff_memory()->View();
-  Pass(net.get());
+  TrainingPass(net.get());
   EXPECT_EQ(Sizes(*net), std::vector<size_t>({2}));  // ip1_bn and ip1_scale
   const double tolerance = 4 * Tolerance(GetParam().type);
   for (const char* blob : {"conv1_bn", "conv2_bn"}) {
@@ -241,7 +191,7 @@ TEST_P(TrainingStepsTest, KeptAndViewedBlobsAreStored) {
   const auto in_place = Make(BlockText(true));
   in_place->Keep({"conv1"});
   EXPECT_EQ(Sizes(*in_place), kSizes);
-  Pass(in_place.get());
+  TrainingPass(in_place.get());
   ExpectNear(Values(*in_place, "conv1"), Values(*layers, "conv1_relu"), tolerance, "conv1");
   ExpectNear(in_place->BlobByName("conv1")->DiffAsDouble(),
              layers->BlobByName("conv1")->DiffAsDouble(), tolerance, "diff of conv1");
@@ -267,9 +217,9 @@ TEST_P(TrainingStepsTest, FewerLaunchesAndBytes) {
   int64_t launches[2], bytes[2];
   for (const int i : {0, 1}) {
     Net& one = i == 0 ? *net : *kept;
-    Pass(&one);
+    TrainingPass(&one);
     GetParam().device->ResetCounters();
-    Pass(&one);
+    TrainingPass(&one);
     EXPECT_EQ(GetParam().device->counters().allocations, 0);
     EXPECT_EQ(GetParam().device->counters().copies, 0);
     launches[i] = GetParam().device->counters().launches;
@@ -286,7 +236,7 @@ TEST_P(TrainingStepsTest, RecomputedSteps) {
     const auto again = Make(BlockText(in_place, "recompute: true")),
                once = Make(BlockText(in_place));
     EXPECT_EQ(Sizes(*again), kSizes);
-    const auto own = Results(again.get()), expected = Results(once.get());
+    const auto own = TrainingResults(again.get()), expected = TrainingResults(once.get());
     const std::vector<Step>& steps = once->plan().steps;
     if (std::none_of(steps.begin(), steps.end(),
                      [](const Step& step) { return step.channels_last(); })) {
