@@ -1,4 +1,5 @@
 //! types: float
+#include "math/pool_windows.h"
 // The mean of windows. The divisor is the window's area within the padded image.
 KERNEL(average_pool_forward, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
@@ -29,19 +30,14 @@ KERNEL(average_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width
   FOR_EACH_ROW(r, planes * height, c, width) {
     const Index plane = r / height;
     const i32 h = (i32)(r - plane * height) + pad_h, w = (i32)c + pad_w;
-    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
-    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
-    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
-    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const i32 h0 = first_window(h, kernel_h, stride_h), h1 = end_window(h, stride_h, out_height);
+    const i32 w0 = first_window(w, kernel_w, stride_w), w1 = end_window(w, stride_w, out_width);
     const Index base = plane * out_height * out_width;
     Acctype sum = 0;
     for (i32 oh = h0; oh < h1; ++oh) {
-      // The window in the padded image, whose coordinates are h and w.
-      const i32 end_h = height + 2 * pad_h - oh * stride_h;
-      const i32 extent_h = kernel_h < end_h ? kernel_h : end_h;
+      const i32 extent_h = window_extent(oh, kernel_h, stride_h, height, pad_h);
       for (i32 ow = w0; ow < w1; ++ow) {
-        const i32 end_w = width + 2 * pad_w - ow * stride_w;
-        const i32 area = extent_h * (kernel_w < end_w ? kernel_w : end_w);
+        const i32 area = extent_h * window_extent(ow, kernel_w, stride_w, width, pad_w);
         sum += LOAD(MOtype, y_diff, base + oh * out_width + ow) / (Acctype)area;
       }
     }

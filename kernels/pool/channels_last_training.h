@@ -5,6 +5,7 @@
 // channels], y and mask are [images, out_height, out_width, channels]. Values and the order of sums
 // are those of max.h and average.h. An item is a position, computed for 256 channels at a time.
 // channels_last_training_spans.h has the kernels of devices.
+#include "math/pool_windows.h"
 KERNEL(max_pool_channels_mask_rows, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
        FOLD(i32, width), FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h),
        FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h),
@@ -49,11 +50,10 @@ KERNEL(max_pool_channels_backward_rows, ARG(i64, images), FOLD(i32, channels), F
   FOR_EACH_GROUP(r, images * height * width) {
     const Index line = r / width, image = line / height, base = image * out_height * out_width;
     const i32 row = (i32)(line - image * height), column = (i32)(r - line * width);
-    const i32 h = row + pad_h, w = column + pad_w;
-    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
-    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
-    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
-    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const i32 h0 = first_window(row + pad_h, kernel_h, stride_h);
+    const i32 h1 = end_window(row + pad_h, stride_h, out_height);
+    const i32 w0 = first_window(column + pad_w, kernel_w, stride_w);
+    const i32 w1 = end_window(column + pad_w, stride_w, out_width);
     const float place = (float)(row * width + column);
     for (Index start = 0; start < channels; start += 256) {
       const Index count = channels - start < 256 ? channels - start : 256;
@@ -83,22 +83,19 @@ KERNEL(average_pool_channels_backward_rows, ARG(i64, images), FOLD(i32, channels
   FOR_EACH_GROUP(r, images * height * width) {
     const Index line = r / width, image = line / height, base = image * out_height * out_width;
     const i32 row = (i32)(line - image * height), column = (i32)(r - line * width);
-    const i32 h = row + pad_h, w = column + pad_w;
-    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
-    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
-    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
-    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const i32 h0 = first_window(row + pad_h, kernel_h, stride_h);
+    const i32 h1 = end_window(row + pad_h, stride_h, out_height);
+    const i32 w0 = first_window(column + pad_w, kernel_w, stride_w);
+    const i32 w1 = end_window(column + pad_w, stride_w, out_width);
     for (Index start = 0; start < channels; start += 256) {
       const Index count = channels - start < 256 ? channels - start : 256;
       Acctype sums[256];
       SIMD for (Index i = 0; i < count; ++i) sums[i] = 0;
       for (i32 oh = h0; oh < h1; ++oh) {
-        // The window in the padded image, whose coordinates are h and w.
-        const i32 end_h = height + 2 * pad_h - oh * stride_h;
-        const i32 extent_h = kernel_h < end_h ? kernel_h : end_h;
+        const i32 extent_h = window_extent(oh, kernel_h, stride_h, height, pad_h);
         for (i32 ow = w0; ow < w1; ++ow) {
-          const i32 end_w = width + 2 * pad_w - ow * stride_w;
-          const Acctype area = (Acctype)(extent_h * (kernel_w < end_w ? kernel_w : end_w));
+          const i32 extent_w = window_extent(ow, kernel_w, stride_w, width, pad_w);
+          const Acctype area = (Acctype)(extent_h * extent_w);
           const Index at = (base + oh * out_width + ow) * channels + start;
           SIMD for (Index i = 0; i < count; ++i) sums[i] += LOAD(MOtype, y_diff, at + i) / area;
         }

@@ -3,6 +3,7 @@
 // Pooling with its gradient, of images whose channels are neighbours, on devices; see
 // channels_last_training.h. An item computes SPAN channels of a position if SPAN divides their
 // number, otherwise each element of its span alone.
+#include "math/pool_windows.h"
 #define POOL_STEP (channels % SPAN == 0 ? SPAN : 1)
 #define EACH_POSITION(n, r, c)                                                             \
   FOR_EACH_SPAN(begin, n)                                                                  \
@@ -54,11 +55,10 @@ SPAN_KERNEL(max_pool_channels_backward, ARG(i64, images), FOLD(i32, channels), F
   EACH_POSITION(n, r, c) {
     const Index line = r / width, image = line / height, base = image * out_height * out_width;
     const i32 row = (i32)(line - image * height), column = (i32)(r - line * width);
-    const i32 h = row + pad_h, w = column + pad_w;
-    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
-    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
-    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
-    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const i32 h0 = first_window(row + pad_h, kernel_h, stride_h);
+    const i32 h1 = end_window(row + pad_h, stride_h, out_height);
+    const i32 w0 = first_window(column + pad_w, kernel_w, stride_w);
+    const i32 w1 = end_window(column + pad_w, stride_w, out_width);
     const float place = (float)(row * width + column);
     Acctype sums[SPAN];
     FOR_SPAN(k) sums[k] = 0;
@@ -86,20 +86,17 @@ SPAN_KERNEL(average_pool_channels_backward, ARG(i64, images), FOLD(i32, channels
   EACH_POSITION(n, r, c) {
     const Index line = r / width, image = line / height, base = image * out_height * out_width;
     const i32 row = (i32)(line - image * height), column = (i32)(r - line * width);
-    const i32 h = row + pad_h, w = column + pad_w;
-    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
-    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
-    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
-    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const i32 h0 = first_window(row + pad_h, kernel_h, stride_h);
+    const i32 h1 = end_window(row + pad_h, stride_h, out_height);
+    const i32 w0 = first_window(column + pad_w, kernel_w, stride_w);
+    const i32 w1 = end_window(column + pad_w, stride_w, out_width);
     Acctype sums[SPAN];
     FOR_SPAN(k) sums[k] = 0;
     for (i32 oh = h0; oh < h1; ++oh) {
-      // The window in the padded image, whose coordinates are h and w.
-      const i32 end_h = height + 2 * pad_h - oh * stride_h;
-      const i32 extent_h = kernel_h < end_h ? kernel_h : end_h;
+      const i32 extent_h = window_extent(oh, kernel_h, stride_h, height, pad_h);
       for (i32 ow = w0; ow < w1; ++ow) {
-        const i32 end_w = width + 2 * pad_w - ow * stride_w;
-        const Acctype area = (Acctype)(extent_h * (kernel_w < end_w ? kernel_w : end_w));
+        const i32 extent_w = window_extent(ow, kernel_w, stride_w, width, pad_w);
+        const Acctype area = (Acctype)(extent_h * extent_w);
         const Index at = (base + oh * out_width + ow) * channels + c;
         Acctype d[SPAN];
         LOAD_SPAN(MOtype, d, y_diff, at, at + POOL_STEP);

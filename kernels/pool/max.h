@@ -1,6 +1,7 @@
 //! types: float quantized
 //! runs: host max_pool_forward_rows max_pool_backward_rows
 //! runs: device max_pool_forward_tiles max_pool_backward_tiles max_pool_backward_blocks
+#include "math/pool_windows.h"
 // x is [planes, height, width], y and mask are [planes, out_height, out_width]. mask is the index h
 // width + w in the plane of the element that y comes from, or -1 for a window that is empty or
 // holds only NaN.
@@ -38,10 +39,8 @@ KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), A
   FOR_EACH_ROW(r, planes * height, c, width) {
     const Index plane = r / height;
     const i32 row = (i32)(r - plane * height), h = row + pad_h, w = (i32)c + pad_w;
-    const i32 h0 = h < kernel_h ? 0 : (h - kernel_h) / stride_h + 1;
-    const i32 w0 = w < kernel_w ? 0 : (w - kernel_w) / stride_w + 1;
-    const i32 h1 = h / stride_h + 1 < out_height ? h / stride_h + 1 : out_height;
-    const i32 w1 = w / stride_w + 1 < out_width ? w / stride_w + 1 : out_width;
+    const i32 h0 = first_window(h, kernel_h, stride_h), h1 = end_window(h, stride_h, out_height);
+    const i32 w0 = first_window(w, kernel_w, stride_w), w1 = end_window(w, stride_w, out_width);
     const Index base = plane * out_height * out_width;
     const float place = (float)(row * width + (i32)c);
     Acctype sum = 0;
