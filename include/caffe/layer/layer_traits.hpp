@@ -84,10 +84,6 @@ struct LayerTraits {
   bool reads_any_float = false;
   // Bottoms and tops that are float whatever the layer's types are: labels.
   std::vector<int> float_bottoms, float_tops;
-  // Float bottoms whose values are class indices, integers.
-  std::vector<int> class_bottoms;
-  // Data layers: gets the tops that others read as class indices and as nothing else.
-  std::function<void(const std::vector<int>& tops, LayerParameter* layer)> note_class_tops;
   // Bottoms without a gradient: labels.
   std::vector<int> no_gradient_bottoms;
   // The layer has a backward pass at all.
