@@ -50,10 +50,11 @@ KERNEL(histogram_parts, ARG(i64, parts), IN(MItype, x), IN(Mastertype, limit), O
         const Acctype v = LOAD(MItype, x, i);
         if (v >= LOWEST && v <= -LOWEST) {
           const Acctype position = v * scale;  // exact: scale is a power of two
-          Index bin = position >= (Acctype)half_bins    ? half_bins - 1
-                      : position < -(Acctype)half_bins ? -half_bins
-                                                       : (Index)position;
-          bin = (Acctype)bin > position ? bin - 1 : bin;
+          const Acctype inside = position >= (Acctype)half_bins    ? (Acctype)(half_bins - 1)
+                                 : position < -(Acctype)half_bins ? -(Acctype)half_bins
+                                                                  : position;
+          Index bin = (Index)inside;
+          bin = (Acctype)bin > inside ? bin - 1 : bin;
           bin = v == 0 ? 2 * half_bins : bin + half_bins;
           STORE(i32, part_counts, row + bin, LOAD(i32, part_counts, row + bin) + 1);
         }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "caffe/core/error.hpp"
 #include "caffe/quant/histogram.hpp"
@@ -93,6 +95,39 @@ TEST_P(ObservedRangesTest, HistogramsAreExact) {
     EXPECT_EQ(histogram.zeros, 6);
     EXPECT_EQ(histogram.total(), 2 * 20305 - 6);
   }
+}
+
+// Values beyond the largest limit of a histogram are in its first and last bin; none is lost, and
+// none changes a neighbour's count.
+TEST_P(ObservedRangesTest, ExtremeValuesAreCounted) {
+  const auto net = Make();
+  const DataType type = GetParam().type;
+  const double largest = type == kDouble     ? std::numeric_limits<double>::max()
+                         : type == kFloat    ? std::numeric_limits<float>::max()
+                         : type == kBfloat16 ? 0x1.fep127
+                                             : 65504;
+  constexpr int64_t kLong = 20000;  // several parts
+  std::vector<double> values(kLong, 0.25 * largest);
+  values[0] = -INFINITY;
+  values[1] = NAN;
+  values[2] = INFINITY;
+  for (const int i : {3, 4097, 8195, 19999}) values[i] = -largest;
+  for (const int i : {4, 9000}) values[i] = largest;
+  values[5] = type == kHalf ? 0x1p-24 : 0x1p-133;
+  values[6] = 0;
+  BlobBase& data = *net->BlobByName("data");
+  data.Reshape({kLong});
+  data.SetData(values);
+  net->Forward();
+  const Histogram histogram = net->Histograms().at("data");
+  EXPECT_EQ(histogram.total(), kLong - 3);
+  EXPECT_EQ(histogram.counts.front(), 4);
+  EXPECT_EQ(histogram.counts[Histogram::kBins / 2], 2);
+  const int64_t above = std::accumulate(histogram.counts.begin() + Histogram::kBins / 2 + 1,
+                                        histogram.counts.end(), int64_t{0});
+  EXPECT_EQ(above, kLong - 3 - 4 - 2);
+  EXPECT_EQ(net->Ranges().at("data").low, -largest);
+  EXPECT_EQ(net->Ranges().at("data").high, largest);
 }
 
 TEST_P(ObservedRangesTest, WithoutANumberThereIsNoRange) {

@@ -82,6 +82,17 @@ TEST(HistogramTest, CountsEachValueInItsBin) {
   EXPECT_EQ(histogram.counts[Histogram::kBins / 2 - 1], 1);  // -1e-3, bins have 2 / 1024
 }
 
+TEST(HistogramTest, TheLargestValuesAreInTheLastBins) {
+  Histogram histogram;
+  for (const double value : {1.0, 1.7e308, -1.7e308, INFINITY, double{NAN}, 5e-324}) {
+    histogram.Add(value);
+  }
+  EXPECT_EQ(histogram.limit, 0x1p1023);
+  EXPECT_EQ(histogram.counts.front(), 1);
+  EXPECT_EQ(histogram.counts.back(), 1);
+  EXPECT_EQ(histogram.total(), 4);
+}
+
 TEST(HistogramTest, TheOrderOfValuesDoesNotMatter) {
   Sample sample = Draw(std::normal_distribution<double>(0.3, 20));
   std::vector<double> values = sample.values;

@@ -27,7 +27,7 @@ void Histogram::Add(double value) {
   if (!std::isfinite(value)) return;
   int exponent = -100;
   if (value != 0) std::frexp(value, &exponent);
-  Widen(std::ldexp(1, std::max(exponent, -100)));
+  Widen(std::ldexp(1, std::clamp(exponent, -100, 1023)));
   const double position = std::floor(value / limit * (kBins / 2));
   ++counts[static_cast<int>(std::clamp<double>(position, -kBins / 2, kBins / 2 - 1)) + kBins / 2];
   zeros += value == 0;
