@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/number_text.hpp"
 
 namespace caffe {
 namespace {
@@ -14,13 +14,8 @@ constexpr const char* kColours[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                     "#66ccee", "#aa3377", "#bbbbbb", "#332288"};
 
 std::string Number(double value) {
-  char text[32];
-  if (value >= 10000) {
-    std::snprintf(text, sizeof(text), "%.0fk", value / 1000);
-  } else {
-    std::snprintf(text, sizeof(text), value < 10 ? "%.2g" : "%.0f", value);
-  }
-  return text;
+  if (value >= 10000) return FixedText(value / 1000, 0) + "k";
+  return value < 10 ? GeneralText(value, 2) : FixedText(value, 0);
 }
 
 std::string Escaped(const std::string& text) {

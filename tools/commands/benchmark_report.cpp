@@ -1,28 +1,21 @@
 #include "commands/benchmark_report.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/number_text.hpp"
 #include "commands/bar_chart.hpp"
 #include "commands/thesis_tables.hpp"
 
 namespace caffe {
 namespace {
 
-std::string Fixed(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
 // Four digits of a number above 1, and never an exponent.
 std::string Digits(double value) {
-  if (value >= 1000) return Fixed("%.0f", value);
-  return Fixed(value >= 100 ? "%.1f" : value >= 10 ? "%.2f" : "%.3f", value);
+  return FixedText(value, value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : 3);
 }
 
 std::string MiB(const std::optional<int64_t>& bytes) {
@@ -86,7 +79,7 @@ std::string Head(const Columns& columns) {
 }
 
 std::string Percent(const std::optional<double>& value) {
-  return value ? Fixed("%.2f %%", *value) : "-";
+  return value ? FixedText(*value, 2) + " %" : "-";
 }
 
 std::string Row(const BenchmarkRun& run, const Columns& columns, const BenchmarkCell& cell) {
@@ -99,7 +92,7 @@ std::string Row(const BenchmarkRun& run, const Columns& columns, const Benchmark
   add(cell.type);
   add(measured ? Digits(cell.milliseconds) : "failed");
   add(measured ? Digits(cell.images_per_second()) : "-");
-  add(measured && exact ? Fixed("%.2f", cell.milliseconds / exact->milliseconds) : "-");
+  add(measured && exact ? FixedText(cell.milliseconds / exact->milliseconds, 2) : "-");
   add(MiB(cell.memory));
   add(MiB(cell.predicted));
   if (columns.plain) add(MiB(cell.plain_memory));

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/number_text.hpp"
 #include "caffe/device/program_cache.hpp"
 
 namespace caffe {
@@ -64,9 +65,7 @@ std::string SizeText(int64_t bytes) {
   for (; value >= 1024 && unit < 3; ++unit) {
     value /= 1024;
   }
-  char text[32];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
+  return Concat(FixedText(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
 }
 
 std::string TimeText(int64_t seconds) {
@@ -92,10 +91,10 @@ int List(ProgramCache& cache) {
                 "LAST USED", "DEVICE", "PROGRAM");
   }
   for (const ProgramCache::Row& row : rows) {
-    std::printf("%-12s  %10s  %8.3f  %-16s  %-16s  %-24s  %s%s\n", row.key.substr(0, 12).c_str(),
-                SizeText(row.bytes).c_str(), row.build_seconds, TimeText(row.created).c_str(),
-                TimeText(row.last_used).c_str(), row.device.c_str(), row.program.c_str(),
-                row.refused ? " (refused by the device)" : "");
+    std::printf("%-12s  %10s  %8s  %-16s  %-16s  %-24s  %s%s\n", row.key.substr(0, 12).c_str(),
+                SizeText(row.bytes).c_str(), FixedText(row.build_seconds, 3).c_str(),
+                TimeText(row.created).c_str(), TimeText(row.last_used).c_str(), row.device.c_str(),
+                row.program.c_str(), row.refused ? " (refused by the device)" : "");
   }
   std::printf("%s, %s, in %s\n", Counted(state.rows).c_str(), SizeText(state.bytes).c_str(),
               state.path.c_str());

@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
+#include "caffe/core/number_text.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "commands/commands.hpp"
@@ -27,13 +28,9 @@ std::string Capabilities(const DeviceInfo& info) {
 }
 
 std::string Size(int64_t bytes) {
-  char text[32];
-  if (bytes >= int64_t{1} << 30) {
-    std::snprintf(text, sizeof(text), "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
-  } else {
-    std::snprintf(text, sizeof(text), "%.1f KiB", static_cast<double>(bytes) / (1 << 10));
-  }
-  return text;
+  const bool large = bytes >= int64_t{1} << 30;
+  return FixedText(static_cast<double>(bytes) / (large ? 1 << 30 : 1 << 10), 1) +
+         (large ? " GiB" : " KiB");
 }
 
 void Print(int index, const DeviceInfo& info) {
@@ -103,9 +100,9 @@ int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices,
                    ", \"message\": ", JsonString(row.message), "}");
         return;
       }
-      std::printf("%-10s %-9s %-24s %-6s %-9.2g %s\n", row.device.c_str(), row.type.c_str(),
-                  row.family.c_str(), row.passed ? "pass" : "FAIL", row.difference,
-                  row.message.c_str());
+      std::printf("%-10s %-9s %-24s %-6s %-9s %s\n", row.device.c_str(), row.type.c_str(),
+                  row.family.c_str(), row.passed ? "pass" : "FAIL",
+                  GeneralText(row.difference, 2).c_str(), row.message.c_str());
       std::fflush(stdout);
     });
   }

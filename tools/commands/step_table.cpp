@@ -1,10 +1,10 @@
 #include "commands/step_table.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
+#include "caffe/core/number_text.hpp"
 
 namespace caffe {
 namespace {
@@ -12,15 +12,9 @@ namespace {
 using Row = std::vector<std::string>;
 constexpr size_t kTextColumns = 4;  // step, library, types, layout; the others hold numbers
 
-std::string Decimal(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof(text), "%.*f", digits, value);
-  return text;
-}
-
 // In units of 10^9 per second.
 std::string Rate(double amount, double milliseconds) {
-  return milliseconds > 0 ? Decimal(amount / (1e6 * milliseconds), 1) : "-";
+  return milliseconds > 0 ? FixedText(amount / (1e6 * milliseconds), 1) : "-";
 }
 
 Row MakeRow(const StepInfo& step, const std::string& types, const std::string& layout,
@@ -30,10 +24,10 @@ Row MakeRow(const StepInfo& step, const std::string& types, const std::string& l
           step.library.empty() ? "-" : step.library,
           types,
           layout,
-          Decimal(static_cast<double>(step.workspace_bytes) / 1024, 1),
-          Decimal(static_cast<double>(step.bytes) / (1 << 20), 3),
-          operations ? Decimal(1e-6 * static_cast<double>(*operations), 3) : "-",
-          Decimal(milliseconds, 4),
+          FixedText(static_cast<double>(step.workspace_bytes) / 1024, 1),
+          FixedText(static_cast<double>(step.bytes) / (1 << 20), 3),
+          operations ? FixedText(1e-6 * static_cast<double>(*operations), 3) : "-",
+          FixedText(milliseconds, 4),
           Rate(static_cast<double>(step.bytes), milliseconds),
           operations ? Rate(static_cast<double>(*operations), milliseconds) : "-"};
 }

@@ -1,9 +1,9 @@
 #include "commands/thesis_tables.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/number_text.hpp"
 
 namespace caffe {
 namespace {
@@ -47,14 +47,8 @@ constexpr Times kTimes[] = {
     {"Intel Iris Pro 540", "OpenCL", 64, {1209, 0, 24737, 9926}, {3600, 0, 41403, 14789}},
     {"ARM Mali T764", "OpenCL", 4, {4321, 2461, 4045, 3606}, {2422, 1435, 5837, 6096}}};
 
-std::string Fixed(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
 std::string MiB(const std::optional<int64_t>& bytes) {
-  return bytes ? Fixed("%.1f", static_cast<double>(*bytes) / (1 << 20)) : "-";
+  return bytes ? FixedText(static_cast<double>(*bytes) / (1 << 20), 1) : "-";
 }
 
 // A framework on a device with a batch size: a row of our own.
@@ -83,8 +77,8 @@ class Tables {
         "| type | ImageNet, thesis | caffenet | ImageNet-MOE, thesis | caffenet_moe |\n"
         "|---|---:|---:|---:|---:|\n";
     for (size_t t = 0; t < std::size(kTypes); ++t) {
-      text += Concat("| ", kTypeNames[t], " | ", Fixed("%.1f", kStorage[t].dense), " | ",
-                     StorageOf(kDense, kTypes[t]), " | ", Fixed("%.1f", kStorage[t].experts), " | ",
+      text += Concat("| ", kTypeNames[t], " | ", FixedText(kStorage[t].dense, 1), " | ",
+                     StorageOf(kDense, kTypes[t]), " | ", FixedText(kStorage[t].experts, 1), " | ",
                      StorageOf(kExperts, kTypes[t]), " |\n");
     }
     return text;
@@ -132,7 +126,7 @@ class Tables {
         const BenchmarkCell* cell = Find(side, net, type);
         any |= cell != nullptr;
         cells += !cell                    ? " - |"
-                 : cell->milliseconds > 0 ? Concat(" ", Fixed("%.4g", cell->milliseconds), " |")
+                 : cell->milliseconds > 0 ? Concat(" ", GeneralText(cell->milliseconds, 4), " |")
                                           : std::string(" failed |");
       }
       if (any) {
@@ -164,7 +158,7 @@ class Tables {
   std::string StorageOf(const std::string& net, const std::string& type) const {
     for (const BenchmarkCell& cell : run_.cells) {
       if (cell.net == net && cell.type == type && cell.storage) {
-        return Fixed("%.1f", static_cast<double>(*cell.storage) / 1e6);
+        return FixedText(static_cast<double>(*cell.storage) / 1e6, 1);
       }
     }
     return "-";

@@ -8,6 +8,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/number_text.hpp"
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
@@ -27,11 +28,7 @@ double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-std::string Fixed(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", value);
-  return text;
-}
+std::string Fixed(double value) { return GeneralText(value, 6); }
 
 std::string LayerLine(const std::string& name, const char* direction, double milliseconds) {
   char head[32];

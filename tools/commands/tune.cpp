@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/number_text.hpp"
 #include "caffe/library/tuning.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
@@ -57,10 +57,8 @@ void TunePhase(const Options& options, Device* device, Phase phase, const Result
 }
 
 std::string ChoiceLine(const TunedChoice& choice) {
-  char time[32];
-  std::snprintf(time, sizeof(time), "%.4f", choice.milliseconds);
-  return Concat(choice.library, "  ", choice.operation, "  ", choice.configuration, "  ", time,
-                " ms, the fastest of ", choice.measured);
+  return Concat(choice.library, "  ", choice.operation, "  ", choice.configuration, "  ",
+                FixedText(choice.milliseconds, 4), " ms, the fastest of ", choice.measured);
 }
 
 }  // namespace

@@ -1,30 +1,25 @@
 // The report of QuantizeNet as text, JSON and HTML.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "caffe/calibration/quantize_net.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
+#include "caffe/core/number_text.hpp"
 
 namespace caffe {
 namespace {
 
-std::string Format(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
 bool HasRange(const LayerReport& row) { return row.low <= row.high; }
 
 std::string DecibelText(double value) {
-  return std::isfinite(value) ? Format("%.1f", value) : "equal";
+  return std::isfinite(value) ? FixedText(value, 1) : "equal";
 }
 
 std::string RoundingText(const LayerReport& row) {
   if (row.rounding.empty()) return "-";
-  return row.rounding + (row.rounding_gain > 0 ? Format(" +%.1f dB", row.rounding_gain) : "");
+  return row.rounding +
+         (row.rounding_gain > 0 ? " +" + FixedText(row.rounding_gain, 1) + " dB" : "");
 }
 
 // The cells of a row, in the order of kHeads.
@@ -37,13 +32,13 @@ std::vector<std::string> Cells(const LayerReport& row) {
   return {row.layer,
           row.type,
           row.blob,
-          range ? Format("%.4g", row.low) + " to " + Format("%.4g", row.high) : "-",
+          range ? GeneralText(row.low, 4) + " to " + GeneralText(row.high, 4) : "-",
           row.method.empty() || !range ? "-" : row.method,
           RoundingText(row),
-          range ? Format("%.3f", row.clipped_percent) : "-",
+          range ? FixedText(row.clipped_percent, 3) : "-",
           DecibelText(row.own_snr),
           DecibelText(row.snr),
-          Format("%.5f", row.cosine)};
+          FixedText(row.cosine, 5)};
 }
 
 // Each line is a fact about the whole net.
@@ -55,15 +50,15 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
   lines.push_back(Concat(report.calibration_items, " items to calibrate, ", report.held_out_items,
                          " held out to compare with the float net"));
   if (report.float_top1) {
-    lines.push_back(Concat("top-1: float ", Format("%.2f", *report.float_top1), " %, ", report.type,
-                           " ", Format("%.2f", *report.quantized_top1), " %"));
+    lines.push_back(Concat("top-1: float ", FixedText(*report.float_top1, 2), " %, ", report.type,
+                           " ", FixedText(*report.quantized_top1, 2), " %"));
   }
   if (report.agreement) {
-    lines.push_back(Concat("same class as float: ", Format("%.2f", *report.agreement), " %"));
+    lines.push_back(Concat("same class as float: ", FixedText(*report.agreement, 2), " %"));
   }
   if (report.max_drop) {
     lines.push_back(
-        Concat("at most ", Format("%g", *report.max_drop),
+        Concat("at most ", GeneralText(*report.max_drop, 6),
                " percentage points may be lost: ", report.within_max_drop ? "met" : "NOT met",
                ", with ", report.wider.size(), " layers in a wider type"));
   }
@@ -78,8 +73,9 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
   }
   lines.push_back(
       Concat("weights: ", report.bytes, " bytes, ",
-             Format("%.3f", static_cast<double>(report.bytes) /
-                                static_cast<double>(std::max<int64_t>(report.float_bytes, 1))),
+             FixedText(static_cast<double>(report.bytes) /
+                           static_cast<double>(std::max<int64_t>(report.float_bytes, 1)),
+                       3),
              " of the ", report.float_bytes, " in float"));
   return lines;
 }
@@ -126,18 +122,18 @@ std::string Drawing(const LayerReport& row) {
     const auto at = [&](double value) {
       return std::clamp((value - low) / (high - low), 0.0, 1.0) * kWidth;
     };
-    svg += Concat("<rect class=\"range\" x=\"", Format("%.1f", at(row.low)), "\" y=\"0\" width=\"",
-                  Format("%.1f", at(row.high) - at(row.low)), "\" height=\"", kHeight, "\"/>");
+    svg += Concat("<rect class=\"range\" x=\"", FixedText(at(row.low), 1), "\" y=\"0\" width=\"",
+                  FixedText(at(row.high) - at(row.low), 1), "\" height=\"", kHeight, "\"/>");
   }
   svg += "<path d=\"";
   for (int c = 0; c < kColumns; ++c) {
     const double height = std::log1p(columns[c]) / most * kHeight;
     if (height > 0) {
-      svg += Concat("M", c * kWidth / kColumns + 1, " ", kHeight, "V",
-                    Format("%.1f", kHeight - height));
+      svg +=
+          Concat("M", c * kWidth / kColumns + 1, " ", kHeight, "V", FixedText(kHeight - height, 1));
     }
   }
-  return svg + Concat("\"/></svg><br><small>", Format("%.3g", low), " to ", Format("%.3g", high),
+  return svg + Concat("\"/></svg><br><small>", GeneralText(low, 3), " to ", GeneralText(high, 3),
                       ", ", histogram.total(), " values</small>");
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "caffe/core/number_text.hpp"
+
 namespace caffe {
 
 std::string JsonString(std::string_view text) {
@@ -24,9 +26,7 @@ std::string JsonString(std::string_view text) {
 
 std::string JsonNumber(double value) {
   if (!std::isfinite(value)) return "null";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.9g", value);
-  return text;
+  return GeneralText(value, 9);
 }
 
 }  // namespace caffe

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/number_text.hpp"
 
 namespace caffe {
 namespace {
@@ -24,11 +25,7 @@ std::string Duration(double seconds) {
   return text;
 }
 
-std::string Number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), value < 100 ? "%.1f" : "%.0f", value);
-  return text;
-}
+std::string Number(double value) { return FixedText(value, value < 100 ? 1 : 0); }
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 #include "custom_type.hpp"
 
 #include <bit>
-#include <sstream>
+#include <string>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/value_table.hpp"
@@ -20,12 +20,12 @@ std::string Function(const std::string& head, const std::string& title, const st
 template <class T, class Value>
 std::string Array(const std::string& type, const std::string& name, const std::vector<T>& rows,
                   const Value& value) {
-  std::ostringstream text;
-  text << "CONSTANT " << type << " " << name << "[" << rows.size() << "] = {";
-  for (size_t i = 0; i < rows.size(); ++i)
-    text << (i == 0 ? "" : i % 16 ? "," : ",\n") << value(rows[i]) << "u";
-  text << "};\n";
-  return text.str();
+  std::string text = Concat("CONSTANT ", type, " ", name, "[", rows.size(), "] = {");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    text += i == 0 ? "" : i % 16 ? "," : ",\n";
+    text += std::to_string(value(rows[i])) + "u";
+  }
+  return text + "};\n";
 }
 
 // The functions from the table: values by index, and the step of a float by halving.

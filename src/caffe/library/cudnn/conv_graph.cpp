@@ -240,6 +240,7 @@ std::string EngineChoice::text() const {
 
 std::optional<EngineChoice> EngineChoice::Parse(const std::string& text) {
   std::istringstream in(text);
+  in.imbue(std::locale::classic());
   std::string word;
   EngineChoice choice;
   if (!(in >> word >> choice.engine) || word != "engine" || choice.engine < 0) {
