@@ -4,6 +4,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/data/databases.hpp"
 #include "caffe/data/transformer.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "commands/data_tool.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 
 void ComputeMean(const ToolCommand& command) {
   const std::string& path = command.positional[0];
+  if (command.positional.size() > 1)
+    CheckKeepsInputs({command.positional[1]}, {path, path + "/data.mdb"});
   const auto source = OpenDatabase(command.flags.at("backend"), path);
   // With default parameters it decodes a record, checks it and converts it to float.
   const Transformer transformer(TransformationParameter(), false, 0);

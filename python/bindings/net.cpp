@@ -77,7 +77,10 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
     AnswerSignals(*net);
     if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
   }
-  AddNet(*net, std::make_shared<NetLock>(NameOf(*net)));
+  const auto lock = std::make_shared<NetLock>(NameOf(*net));
+  lock->AddFiles(path);
+  lock->AddFiles(weights_path);
+  AddNet(*net, lock);
   return OwnedNet(net.release());
 }
 
@@ -257,6 +260,7 @@ void BindNet(py::module_& module) {
           [](Net& net, const py::object& given, bool map_weights) {
             const std::string path = ToFile(given, "copy_from");
             const Computing computing(net);
+            LockOf(net)->AddFiles(path);
             net.CopyTrainedLayersFrom(path, map_weights);
             net.SyncViews();
           },
@@ -326,6 +330,7 @@ void BindNet(py::module_& module) {
           "load_hdf5",
           [](Net& net, const py::object& given) {
             const std::string path = ToFile(given, "load_hdf5");
+            LockOf(net)->AddFiles(path);
             const Computing computing(net);
             net.LoadHDF5(path);
           },

@@ -1,9 +1,11 @@
 #include "net_lock.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <unordered_map>
 
 #include "caffe/core/error.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/net/net.hpp"
 
@@ -88,6 +90,14 @@ void NetLock::WakeLine() noexcept {
   for (const auto& waiter : line_) {
     waiter->wake_up.try_acquire();  // a binary semaphore must not be released twice
     waiter->wake_up.release();
+  }
+}
+
+void NetLock::AddFiles(const std::string& list) {
+  for (const std::string& path : caffe::PathAndParts(list)) {
+    std::error_code error;
+    const auto absolute = std::filesystem::absolute(path, error);
+    if (!path.empty() && !error) files.push_back(absolute.string());
   }
 }
 

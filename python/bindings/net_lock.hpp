@@ -8,6 +8,7 @@
 #include <semaphore>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "bindings.hpp"
 #include "caffe/core/process_mark.hpp"
@@ -28,6 +29,10 @@ class Net;
 class NetLock {
  public:
   explicit NetLock(std::string name) : name_(std::move(name)) {}
+
+  // Files that the net, or the nets of the solver, were read from, as absolute paths.
+  std::vector<std::string> files;
+  void AddFiles(const std::string& list);
 
   // While a thread waits, it calls `check` every 50 ms or sooner; an exception ends the waiting.
   void lock(const std::function<void()>& check = &CheckSignals);

@@ -5,10 +5,12 @@
 #include "caffe.pb.h"
 #include "caffe/calibration/quantize_net.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/transform/transform.hpp"
 #include "gil.hpp"
+#include "net_lock.hpp"
 
 namespace py = pybind11;
 
@@ -66,15 +68,29 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
     options.ranges[name.cast<std::string>()] = {low, high};
   }
   const std::string prefix = out.is_none() ? "" : ToFile(out, "quantize");
-  if (!prefix.empty()) caffe::CheckWritable(prefix);
+  const auto check = [&](const NetParameter& read, std::vector<std::string> inputs) {
+    if (prefix.empty()) return;
+    for (const std::string& file : caffe::InputFiles(read)) inputs.push_back(file);
+    caffe::CheckResults(prefix, caffe::QuantizedNetExtensions(), inputs);
+  };
   NetParameter model, weights;
   if (weights_path.is_none()) {
-    net.cast<caffe::Net&>().ToProto(&weights);
+    caffe::Net& made = net.cast<caffe::Net&>();
+    made.ToProto(&weights);
     model = weights;
     for (caffe::LayerParameter& layer : *model.mutable_layer()) layer.clear_blobs();
+    check(model, LockOf(made)->files);
   } else {
-    model = IsMessage(net) ? ToNetParameter(net) : caffe::ReadNetFile(ToFile(net, "quantize"));
-    weights = caffe::ReadModel(model, ToFile(weights_path, "quantize"));
+    const std::string list = ToFile(weights_path, "quantize");
+    std::vector<std::string> inputs = caffe::PathAndParts(list);
+    if (IsMessage(net)) {
+      model = ToNetParameter(net);
+    } else {
+      inputs.push_back(ToFile(net, "quantize"));
+      model = caffe::ReadNetFile(inputs.back());
+    }
+    check(model, inputs);
+    weights = caffe::ReadModel(model, list);
   }
   options.device = caffe::Runtime::Get().default_device();
   caffe::BatchReader reader;

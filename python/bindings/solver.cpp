@@ -127,6 +127,9 @@ struct PythonSolver : Solver {
       one->set_interruption([this] { interruption.Check(); });
       AddNet(*one, lock);
     }
+    for (const std::string& path : {parameter.net(), parameter.train_net()}) lock->AddFiles(path);
+    for (const std::string& path : parameter.test_net()) lock->AddFiles(path);
+    for (const std::string& path : parameter.weights()) lock->AddFiles(path);
     solvers().insert(this);
   }
   // Virtual, so that Python sees the derived class.

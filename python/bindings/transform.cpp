@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/transform/transform.hpp"
@@ -52,17 +53,26 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
   }
   caffe::CheckPasses(options);
   const std::string prefix = out.is_none() ? "" : ToFile(out, "transform");
-  if (!prefix.empty()) caffe::CheckWritable(prefix);
+  const auto check = [&](const NetParameter& read, std::vector<std::string> inputs) {
+    if (prefix.empty()) return;
+    for (const std::string& file : caffe::InputFiles(read)) inputs.push_back(file);
+    caffe::CheckResults(prefix, {".caffemodel", ".prototxt"}, inputs);
+  };
   NetParameter model;
   if (weights.is_none()) {
     NetParameter parameter;
     caffe::Net& made = net.cast<caffe::Net&>();
     LockOf(made)->WaitUntilIdle();
     made.ToProto(&parameter);
+    check(parameter, LockOf(made)->files);
     model = caffe::JoinModel(parameter, parameter);
   } else {
-    const std::string path = ToFile(weights, "transform");
-    model = caffe::ReadModel(ToFile(net, "transform"), path);
+    const std::string path = ToFile(net, "transform"), list = ToFile(weights, "transform");
+    const NetParameter parameter = caffe::ReadNetFile(path);
+    std::vector<std::string> inputs = caffe::PathAndParts(list);
+    inputs.push_back(path);
+    check(parameter, inputs);
+    model = caffe::ReadModel(parameter, list);
   }
   caffe::TransformReport report;
   std::string bytes;

@@ -37,7 +37,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     type: 'int8', 'int16', 'half' or 'bfloat16'.
     method: 'auto', 'min_max', 'percentile', 'mse', 'kl' or 'margin'; auto takes for each blob the
     one with the least squared error, and for int16 'margin'.
-    out: writes out.caffemodel, out.prototxt, out.json and out.html.
+    out: writes out.caffemodel, out.prototxt, out.json and out.html. A file that the net was read from
+    is not replaced: that is an error.
     calibrate: the number of batches for calibration, the first ones (default: half, at most 10).
     held_out: the number of batches after them, to compare with the float net (default: the rest).
     max_drop: percentage points of top-1 that may be lost: layers that hurt get wider types.

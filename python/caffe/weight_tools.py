@@ -10,8 +10,9 @@ def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs
     net: a caffe.Net, or (model, weights): a prototxt, and a caffemodel or HDF5 file.
     passes: names, a list or separated by commas: strip, fold, constants, casts, round and
     quantize_weights; all is the first four. `caffe help transform` explains them.
-    out: writes out.prototxt and out.caffemodel; the model that is returned is None then. Without
-    it the model is a caffe_pb2.NetParameter, whose layers hold their weights in blobs.
+    out: writes out.prototxt and out.caffemodel, which must not be files of net; the model that is
+    returned is None then. Without it the model is a caffe_pb2.NetParameter, whose layers hold their
+    weights in blobs.
     type: for round 'half', 'bfloat16' or a type such as 'fp8_e4m3', for quantize_weights 'int8'
     or 'int16'.
     shape: of the inputs that replace data layers.

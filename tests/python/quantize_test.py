@@ -138,6 +138,28 @@ def test_adaround_lowers_the_error_of_sums(net):
         caffe.quantize(net, data, rounding='up')
 
 
+def test_out_replaces_no_file_that_the_net_was_read_from(net, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    weights, model = tmp_path / 'net.caffemodel', tmp_path / 'net.prototxt'
+    net.save(str(weights))
+    model.write_text(str(make_net()))
+    before = weights.read_bytes()
+    from_files = caffe.Net('net.prototxt', weights='./net.caffemodel')
+    copied = caffe.Net(make_net(), caffe.TEST)
+    copied.copy_from(str(weights))
+    refused = pytest.raises(RuntimeError, match='the result .*net.* would replace the input .*net')
+    for source in (('net.prototxt', 'net.caffemodel'), (model, '%s,other' % weights), from_files,
+                   copied):
+        for out in ('net', str(tmp_path / 'net')):
+            with refused:
+                caffe.quantize(source, batches(2), out=out)
+            if source is not copied:
+                with refused:
+                    caffe.transform(source, out=out, passes='fold')
+    assert weights.read_bytes() == before and model.read_text() == str(make_net())
+    caffe.quantize(copied, batches(2), out='new')
+
+
 # ---- Mode pseudo.
 
 def training_net(data_type=0):

@@ -193,6 +193,9 @@ TEST_F(BenchmarkCommandTest, FilesOfEarlierRunsAndAccuraciesAreMerged) {
   EXPECT_TRUE(Printed("| PyTorch 2 | float | 0.001 | 1000000 |")) << out_;
   EXPECT_TRUE(Printed("| 98.50 % | - |\n")) << out_;
   EXPECT_TRUE(Printed("| 98.25 % | 99.50 % |\n")) << out_;
+  // An input is not replaced.
+  EXPECT_EQ(1, Run({"-merge", Prefix() + ".json", "-out", Prefix()}));
+  EXPECT_NE(std::string::npos, err_.find("would replace the input " + Prefix() + ".json")) << err_;
   // The files alone make the same report again.
   ASSERT_EQ(0, Run({"-merge", Prefix() + ".json", "--json"}));
   folder_.Put("again.json", out_);

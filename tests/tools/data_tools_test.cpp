@@ -197,6 +197,8 @@ TEST_F(DataToolsTest, ComputeImageMeanErrors) {
   const std::string tool = "compute_image_mean";
   ExpectError(tool, {folder_ / "none"}, "the folder does not exist");
   ExpectError(tool, {"a", "b", "c"}, "3 arguments are given");
+  folder_.Put("data.mdb", "records");
+  ExpectError(tool, {folder_ / "", folder_ / "./data.mdb"}, "would replace the input");
   const auto writer = CreateDatabase("lmdb", folder_ / "mixed");
   writer->Put("a", TestDatum(0, 1, 2, 2));
   writer->Put("b", TestDatum(1, 1, 2, 3));

@@ -13,6 +13,7 @@
 #include "caffe/net/net.hpp"
 #include "commands/commands.hpp"
 #include "io/temporary_folder.hpp"
+#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -185,6 +186,33 @@ TEST_F(QuantizeCommandTest, WhatCannotBeWrittenIsSaidFirst) {
   EXPECT_EQ(1, Run(Images({"-out", folder_ / "absent/result"})));
   EXPECT_NE(err_.find("absent/result"), std::string::npos) << err_;
   EXPECT_EQ(err_.find("Quantizing"), std::string::npos) << err_;
+}
+
+TEST_F(QuantizeCommandTest, ResultsReplaceNoInput) {
+  const std::string before = ReadFile(weights_);
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& input) {
+    EXPECT_EQ(1, Run(Images(more)));
+    EXPECT_TRUE(Holds(err_, "would replace the input " + input)) << more.back();
+    EXPECT_FALSE(Holds(err_, "Quantizing")) << err_;
+  };
+  refused({"-out", folder_ / "./net"}, weights_);
+  const std::string first = weights_, list = list_;
+  weights_ += "," + (folder_ / "other.caffemodel");
+  refused({"-out", folder_ / "net"}, first);
+  weights_ = first;
+  std::filesystem::create_symlink(model_, folder_ / "result.html");
+  refused({}, model_);
+  std::filesystem::remove(folder_ / "result.html");
+  list_ = folder_.Put("result.json", ReadFile(list_));
+  refused({}, list_);
+  EXPECT_EQ(before, ReadFile(weights_));
+  for (const char* command : {"transform", "moe-init"}) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(1, CaffeMain({command, "-gpu", "cpu", "-model", model_, "-weights", weights_, "-out",
+                            folder_ / "net"}));
+    EXPECT_TRUE(Holds(testing::internal::GetCapturedStderr(), "would replace the input"));
+    EXPECT_EQ(before, ReadFile(weights_));
+  }
 }
 
 TEST_F(QuantizeCommandTest, Errors) {

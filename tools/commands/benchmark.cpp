@@ -9,6 +9,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/benchmark_report.hpp"
 #include "commands/commands.hpp"
@@ -142,6 +143,14 @@ int BenchmarkCommand(const Options& options) {
               "runs: -merge a.json,b.json");
   CAFFE_CHECK(options.weights.empty() || models == 1,
               "benchmark: -weights needs one model, and there are ", models);
+  if (!options.out.empty()) {
+    std::vector<std::string> inputs;
+    for (const std::string& list :
+         {options.models, options.weights, options.merge, options.accuracy}) {
+      for (const std::string& path : PathAndParts(list)) inputs.push_back(path);
+    }
+    CheckResults(options.out, {".md", ".json", ".svg"}, inputs);
+  }
   return Benchmark(options).Run();
 }
 

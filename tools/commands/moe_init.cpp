@@ -5,6 +5,7 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
@@ -23,7 +24,11 @@ int MoeInitCommand(const Options& options) {
   net_options.device = Runtime::Get().cpu();
   net_options.phase = TEST;
   net_options.seed = static_cast<uint64_t>(options.seed);
-  Net net(ReadNetFile(options.model), net_options);
+  const NetParameter model = ReadNetFile(options.model);
+  std::vector<std::string> inputs = InputFiles(model);
+  inputs.insert(inputs.end(), {options.model, options.weights});
+  CheckResults(options.out, {".caffemodel"}, inputs);
+  Net net(model, net_options);
   const NetParameter dense = IsHdf5File(options.weights) ? ReadNetHdf5(options.weights)
                                                          : ReadNetParameterBinary(options.weights);
   const auto starts = InitExperts(dense, options.noise, static_cast<uint64_t>(options.seed), &net);

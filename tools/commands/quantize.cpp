@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <sstream>
@@ -8,6 +10,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/progress_bar.hpp"
+#include "caffe/io/input_files.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/transform/transform.hpp"
 #include "commands/choose_device.hpp"
@@ -20,10 +23,14 @@ std::vector<float> Numbers(const std::string& flag, const std::string& text) {
   std::vector<float> numbers;
   std::istringstream list(text);
   for (std::string part; std::getline(list, part, ',');) {
-    std::istringstream stream(part);
-    float number;
-    CAFFE_CHECK(stream >> number && (stream >> std::ws).eof(), "quantize: ", flag, " has '", part,
-                "', which is not a number");
+    const size_t first = part.find_first_not_of(" \t");
+    part = part.substr(std::min(first, part.size()));
+    part.resize(part.find_last_not_of(" \t") + 1);
+    float number = 0;
+    const char* end = part.data() + part.size();
+    const auto [rest, error] = std::from_chars(part.data(), end, number);
+    CAFFE_CHECK(error == std::errc() && rest == end && std::isfinite(number), "quantize: ", flag,
+                " has '", part, "', which is not a number");
     numbers.push_back(number);
   }
   return numbers;
@@ -98,8 +105,11 @@ int QuantizeCommand(const Options& options) {
   const bool given_iterations = options.iterations_given;
   quantize.calibration_batches = given_iterations ? options.iterations : 10;
 
-  CheckWritable(options.out);
+  std::vector<std::string> inputs = PathAndParts(options.weights);
+  inputs.insert(inputs.end(), {options.model, options.images});
   const NetParameter model = ReadNetFile(options.model);
+  for (const std::string& file : InputFiles(model)) inputs.push_back(file);
+  CheckResults(options.out, QuantizedNetExtensions(), inputs);
   const NetParameter weights = ReadModel(model, options.weights);
   quantize.device = ChooseDevice(options.gpu);
   const bool has_data = HasDataLayers(model);

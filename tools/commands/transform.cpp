@@ -8,6 +8,9 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
+#include "caffe/core/number_text.hpp"
+#include "caffe/io/input_files.hpp"
+#include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 
@@ -56,8 +59,10 @@ std::string Text(const TransformReport& report) {
                 "relative", "cosine", "same argmax");
   text += line;
   for (const OutputDifference& output : report.outputs) {
-    std::snprintf(line, sizeof line, "%-22s%12.4g%12.4g%12.4g%14.9f%14s\n", output.blob.c_str(),
-                  output.largest, output.largest_difference, output.relative, output.cosine,
+    std::snprintf(line, sizeof line, "%-22s%12s%12s%12s%14s%14s\n", output.blob.c_str(),
+                  GeneralText(output.largest, 4).c_str(),
+                  GeneralText(output.largest_difference, 4).c_str(),
+                  GeneralText(output.relative, 4).c_str(), FixedText(output.cosine, 9).c_str(),
                   Concat(output.same_argmax, " of ", output.items).c_str());
     text += line;
   }
@@ -117,8 +122,12 @@ int TransformCommand(const Options& options) {
   transform.strip.outputs = List(options.outputs);
   transform.seed = static_cast<uint64_t>(options.seed);
   CheckPasses(transform);
-  CheckWritable(options.out);
-  NetParameter model = ReadModel(options.model, options.weights);
+  std::vector<std::string> inputs = PathAndParts(options.weights);
+  inputs.push_back(options.model);
+  const NetParameter net = ReadNetFile(options.model);
+  for (const std::string& file : InputFiles(net)) inputs.push_back(file);
+  CheckResults(options.out, {".caffemodel", ".prototxt"}, inputs);
+  NetParameter model = ReadModel(net, options.weights);
   transform.device = ChooseDevice(options.gpu);
   TransformReport report;
   model = TransformModel(std::move(model), transform, &report);

@@ -112,7 +112,8 @@ QuantizedNet QuantizeNet(const NetParameter& model, const NetParameter& weights,
                          const BatchReader& read, const QuantizeOptions& options);
 
 // Writes PREFIX.caffemodel, PREFIX.prototxt, PREFIX.json and PREFIX.html. Existing files are
-// replaced only when all are complete.
+// replaced only when all are complete. CheckResults (io/input_files.hpp) is for use before the work.
+std::vector<std::string> QuantizedNetExtensions();
 void WriteQuantizedNet(const QuantizedNet& net, const std::string& prefix);
 
 // The report as lines of text, as JSON, and as one HTML page without scripts.

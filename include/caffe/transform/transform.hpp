@@ -122,7 +122,5 @@ NetParameter ReadModel(const NetParameter& net, const std::string& weights);
 NetParameter ReadModel(const std::string& net, const std::string& weights);
 // Writes prefix.prototxt and prefix.caffemodel. Both are complete before either gets its name.
 void WriteModel(const NetParameter& model, const std::string& prefix);
-// Throws if WriteModel could not make its files; leaves existing ones unchanged.
-void CheckWritable(const std::string& prefix);
 
 }  // namespace caffe

@@ -13,6 +13,10 @@ QuantizedNet QuantizeNet(const NetParameter& model, const NetParameter& weights,
   return Quantization(model, weights, read, options).Run();
 }
 
+std::vector<std::string> QuantizedNetExtensions() {
+  return {".caffemodel", ".prototxt", ".json", ".html"};
+}
+
 void WriteQuantizedNet(const QuantizedNet& net, const std::string& prefix) {
   AtomicFile weights(prefix + ".caffemodel"), model(prefix + ".prototxt"), json(prefix + ".json"),
       html(prefix + ".html");

@@ -244,10 +244,6 @@ NetParameter ReadModel(const NetParameter& net, const std::string& weights) {
   return joined;
 }
 
-void CheckWritable(const std::string& prefix) {
-  const AtomicFile weights(prefix + ".caffemodel"), net(prefix + ".prototxt");
-}
-
 void WriteModel(const NetParameter& model, const std::string& prefix) {
   const size_t bytes = model.ByteSizeLong();
   CAFFE_CHECK(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()), "cannot write ",

@@ -1,0 +1,87 @@
+#include "caffe/io/input_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/io/file.hpp"
+
+namespace caffe {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The list of an HDF5Data layer has a path in each line.
+void AddListed(const std::string& list, std::vector<std::string>* files) {
+  std::error_code error;
+  if (!fs::is_regular_file(list, error)) return;  // the layer names the fault
+  std::istringstream lines(ReadFile(list));
+  for (std::string line; std::getline(lines, line);) {
+    files->push_back(line.substr(0, line.find_last_not_of(" \t\r") + 1));
+  }
+}
+
+void AddFiles(const google::protobuf::Message& message, std::vector<std::string>* files) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->name() == "blobs") continue;  // large, and without names
+    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (!field->is_repeated()) {
+        AddFiles(reflection.GetMessage(message, field), files);
+        continue;
+      }
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+        AddFiles(reflection.GetRepeatedMessage(message, field, i), files);
+      }
+    } else if (field->name() == "source" || field->name() == "mean_file") {
+      files->push_back(reflection.GetString(message, field));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> InputFiles(const NetParameter& net) {
+  std::vector<std::string> files;
+  for (const LayerParameter& layer : net.layer()) {
+    AddFiles(layer, &files);
+    if (layer.has_hdf5_data_param()) AddListed(layer.hdf5_data_param().source(), &files);
+  }
+  return files;
+}
+
+std::vector<std::string> PathAndParts(const std::string& paths) {
+  std::vector<std::string> list{paths};
+  std::istringstream stream(paths);
+  for (std::string part; std::getline(stream, part, ',');) {
+    const size_t first = std::min(part.find_first_not_of(' '), part.size());
+    list.push_back(part.substr(first, part.find_last_not_of(' ') + 1 - first));
+  }
+  return list;
+}
+
+void CheckKeepsInputs(const std::vector<std::string>& outputs,
+                      const std::vector<std::string>& inputs) {
+  std::error_code error;
+  for (const std::string& output : outputs) {
+    for (const std::string& input : inputs) {
+      CAFFE_CHECK(!fs::is_regular_file(input, error) || !fs::equivalent(input, output, error),
+                  "the result ", output, " would replace the input ", input,
+                  "; give the results another name");
+    }
+  }
+}
+
+void CheckResults(const std::string& prefix, const std::vector<std::string>& extensions,
+                  const std::vector<std::string>& inputs) {
+  std::vector<std::string> outputs;
+  for (const std::string& extension : extensions) outputs.push_back(prefix + extension);
+  CheckKeepsInputs(outputs, inputs);
+  for (const std::string& output : outputs) const AtomicFile file(output);
+}
+
+}  // namespace caffe
