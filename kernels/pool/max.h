@@ -55,7 +55,9 @@ KERNEL(max_pool_backward, ARG(i64, planes), ARG(i32, height), ARG(i32, width), A
 }
 #endif
 
-#if FLOAT_KIND
+// Absent for larger strides: PoCL compiles every kernel of a program before it stores the program,
+// and unrolls these loops for minutes.
+#if FLOAT_KIND && (!defined(stride_h) || stride_h * stride_w <= 16)
 // The same for devices: an item computes a block of stride_h x stride_w elements, at most 16, to
 // which the same windows belong. Blocks begin where windows do.
 KERNEL(max_pool_backward_blocks, ARG(i64, planes), ARG(i32, height), ARG(i32, width),
