@@ -133,7 +133,7 @@ TEST_P(ConversionTest, NarrowCodesComeBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ConversionTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, ConversionTest, testing::ValuesIn(DevicesAndTypes(FloatTypes())),
                          [](const auto& info) { return TestName(info.param); });
 
 // Real numbers to codes: x * (1 / scale), half away from zero, clamped; NaN is the zero point.

@@ -503,7 +503,7 @@ TEST_P(PointwiseLayerTest, SignsOfZeroAndSaturation) {
   EXPECT_TRUE(std::isnan(run("type: 'Power' power_param { power: 0.5 }", {-1})[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PointwiseLayerTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, PointwiseLayerTest, testing::ValuesIn(DevicesAndTypes(FloatTypes())),
                          [](const auto& info) { return TestName(info.param); });
 
 // Float, half and bfloat16 use no function of a vendor's library.

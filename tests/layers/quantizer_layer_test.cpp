@@ -73,7 +73,7 @@ TEST_P(QuantizerLayerTest, QuantizesAndBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizerLayerTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, QuantizerLayerTest, testing::ValuesIn(DevicesAndTypes(FloatTypes())),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(QuantizerLayerRequantizeTest, ChangesTheRange) {

@@ -147,7 +147,7 @@ const ChainOp::Shape kShapes[] = {{1, 1, 1},         {3001, 1, 1},          {3 *
 TEST_P(ChainTest, RandomChains) {
   const auto [device, type] = GetParam();
   // PoCL takes seconds for a program, and each chain is one.
-  const bool slow = device->info().is_cpu_type && !device->host_accessible();
+  const bool slow = CompilesSlowly(*device);
   const int chains = slow ? 3 : 40;
   for (int seed = 0; seed < chains; ++seed) {
     const int length = slow ? 6 + 3 * seed : 1 + seed % ChainOp::kMaxStages;
@@ -159,7 +159,7 @@ TEST_P(ChainTest, RandomChains) {
 
 TEST_P(ChainTest, EachFormula) {
   const auto [device, type] = GetParam();
-  if (device->info().is_cpu_type && !device->host_accessible() && type != kFloat) {
+  if (CompilesSlowly(*device) && type != kFloat) {
     GTEST_SKIP() << "each formula in float alone";
   }
   // The second one is constant, so that the first does not matter; later ones do.

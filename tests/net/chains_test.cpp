@@ -106,11 +106,6 @@ class ChainsTest : public testing::TestWithParam<DeviceType> {
  protected:
   void TearDown() override { RemoveLibrary("chains_channels_last"); }
 
-  static bool Slow() {
-    const Device& device = *GetParam().device;
-    return device.info().is_cpu_type && !device.host_accessible();
-  }
-
   static std::unique_ptr<Net> Make(const std::string& text) {
     const auto [device, type] = GetParam();
     auto net = MakeNet(TypeText(type) + text, device);
@@ -170,7 +165,7 @@ TEST_P(ChainsTest, PreActivation) {
             "a1_bn a1_scale a1_relu | a1_conv a2_bn a2_scale a2_relu | a2_conv a | "
             "b1_bn b1_scale b1_relu | b1_conv b2_bn b2_scale b2_relu | b2_conv b | "
             "c_bn c_scale c_relu");
-  ExpectPassesAgree(net.get(), !Slow() || GetParam().type == kFloat);
+  ExpectPassesAgree(net.get(), !CompilesSlowly(*GetParam().device) || GetParam().type == kFloat);
 }
 
 TEST_P(ChainsTest, DenseBlock) {
@@ -178,7 +173,7 @@ TEST_P(ChainsTest, DenseBlock) {
   EXPECT_EQ(FusedSteps(net.get()),
             "x1_bn x1_scale x1_relu | x1_conv y1_bn y1_scale y1_relu | x2_bn x2_scale x2_relu | "
             "x2_conv y2_bn y2_scale y2_relu | t_bn t_scale t_relu | ip shifted gate | root out");
-  ExpectPassesAgree(net.get(), !Slow() || GetParam().type == kFloat);
+  ExpectPassesAgree(net.get(), !CompilesSlowly(*GetParam().device) || GetParam().type == kFloat);
 }
 
 // With a library that prefers kNHWC, chains convert nothing.
@@ -198,7 +193,7 @@ TEST_P(ChainsTest, ChannelsLast) {
     expected->Forward();
     net->Forward();
     ExpectSame(All(*net), All(*expected));
-    ExpectPassesAgree(net.get(), !Slow());
+    ExpectPassesAgree(net.get(), !CompilesSlowly(*GetParam().device));
     RemoveLibrary("chains_channels_last");
   }
 }
@@ -231,7 +226,7 @@ TEST_P(ChainsTest, SingleLayersInChannelsLast) {
     net->Forward();
     ExpectSame(All(*net), All(*expected), type + " ");
     RemoveLibrary("chains_channels_last");
-    if (Slow() && GetParam().type != kFloat) break;
+    if (CompilesSlowly(*GetParam().device) && GetParam().type != kFloat) break;
   }
 }
 
@@ -290,8 +285,7 @@ class RandomLayers {
 };
 
 TEST_P(ChainsTest, RandomLayers) {
-  const bool slow = Slow();
-  if (slow && GetParam().type == kDouble) GTEST_SKIP() << "PoCL takes seconds for a program";
+  const bool slow = CompilesSlowly(*GetParam().device);
   for (int seed = 0; seed < (slow ? 3 : 25); ++seed) {
     for (const bool channels_last : {false, true}) {
       const std::string head =

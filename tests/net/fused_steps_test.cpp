@@ -113,9 +113,7 @@ TEST_P(FusedStepsTest, EveryActivation) {
       {"Sigmoid", ""},
       {"TanH", ""},
       {"Swish", ""}};
-  // PoCL takes seconds to compile a program.
-  const DeviceInfo& info = GetParam().device->info();
-  const bool slow = info.is_cpu_type && info.backend != Backend::kCpu;
+  const bool slow = CompilesSlowly(*GetParam().device);
   if (slow && GetParam().type != kFloat) GTEST_SKIP() << "all activations in float alone";
   for (const auto& [type, parameter] : activations) {
     for (const char* const top : {"conv", "act"}) {

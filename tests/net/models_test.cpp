@@ -49,7 +49,7 @@ std::vector<ModelOnDevice> ModelsAndDevices() {
   std::vector<ModelOnDevice> all;
   for (const std::string& model : Models()) {
     for (const DeviceType& on : DevicesAndTypes({kFloat, kHalf})) {
-      const bool slow = on.device->info().is_cpu_type && !on.device->host_accessible();
+      const bool slow = CompilesSlowly(*on.device);
       const bool small = model == "lenet" || model == "squeezenet";
       const bool wide = model == "vgg16" || model == "alexnet";  // 0.5 s and more a forward
       if ((slow && (!small || on.type == kHalf)) || (wide && on.type == kHalf)) continue;

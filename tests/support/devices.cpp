@@ -1,5 +1,7 @@
 #include "support/devices.hpp"
 
+#include <cstdlib>
+
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 
@@ -21,6 +23,21 @@ std::vector<DeviceType> DevicesAndTypes(const std::vector<DataType>& types) {
       if (type != kDouble || device->info().fp64) all.push_back({device, type});
     }
   }
+  return all;
+}
+
+bool CompilesSlowly(const Device& device) {
+  return device.info().is_cpu_type && !device.host_accessible();
+}
+
+bool IsTested(const Device& device, DataType type) {
+  static const bool every = std::getenv("CAFFE_TEST_EVERY_TYPE") != nullptr;
+  return every || !CompilesSlowly(device) || (type != kDouble && type != kBfloat16);
+}
+
+std::vector<DeviceType> DevicesAndFloats() {
+  std::vector<DeviceType> all = DevicesAndTypes(FloatTypes());
+  std::erase_if(all, [](const DeviceType& on) { return !IsTested(*on.device, on.type); });
   return all;
 }
 

@@ -55,6 +55,12 @@ std::string MissingLaunches(const std::string& folder, const std::set<LaunchedKe
         }
         continue;
       }
+      // Whether a device that runs the kernel runs tests of float kinds in this type.
+      const auto tested = [&](DataType type) {
+        return std::any_of(devices.begin(), devices.end(), [&](const Device* device) {
+          return RunsOn(body, kernel.name, device->host_accessible()) && IsTested(*device, type);
+        });
+      };
       bool taken = false;
       for (const Device* device : devices) {
         const std::string& id = device->info().id;
@@ -67,7 +73,7 @@ std::string MissingLaunches(const std::string& folder, const std::set<LaunchedKe
       // Quantized types have no gradient.
       const bool gradient = kernel.name.find("_backward") != std::string::npos;
       for (DataType type : types) {
-        if (!taken || (gradient && type.is_quantized())) continue;
+        if (!taken || (gradient && type.is_quantized()) || !tested(type)) continue;
         if (!any([&](const auto& l) {
               return l.kernel == kernel.name && (l.types.compute == type || l.types.in == type);
             })) {

@@ -35,8 +35,7 @@ inline std::vector<Device*> RecordingDevices() {
   std::vector<Device*> all;
   for (Device* device : TestDevices()) {
     // OpenCL's matrix products on GPUs are calls of a library.
-    const bool keeps = device->info().is_cpu_type && !device->host_accessible();
-    if (keeps || device->can_capture()) all.push_back(device);
+    if (CompilesSlowly(*device) || device->can_capture()) all.push_back(device);
   }
   return all;
 }
