@@ -84,7 +84,7 @@ TEST(HistogramTest, CountsEachValueInItsBin) {
 
 TEST(HistogramTest, TheLargestValuesAreInTheLastBins) {
   Histogram histogram;
-  for (const double value : {1.0, 1.7e308, -1.7e308, INFINITY, double{NAN}, 5e-324}) {
+  for (const double value : {1.0, 1.7e308, -1.7e308, double{INFINITY}, double{NAN}, 5e-324}) {
     histogram.Add(value);
   }
   EXPECT_EQ(histogram.limit, 0x1p1023);
