@@ -10,6 +10,7 @@
 #include "caffe.pb.h"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
+#include "caffe/net/input_shape.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/step_info.hpp"
 #include "caffe/quant/histogram.hpp"
@@ -156,6 +157,10 @@ py::dict MemoryDict(const caffe::MemoryNeeds& needs) {
 }
 
 void BindNet(py::module_& module) {
+  module.def("_shape_fault", [](const std::string& name, const std::vector<int64_t>& given,
+                                const std::vector<int64_t>& wanted) {
+    return caffe::InputShapeFault(name, given, wanted, caffe::InputUser::kForward);
+  });
   py::class_<NetLock, std::shared_ptr<NetLock>>(module, "_NetLock")
       .def("__enter__", [](NetLock& lock) { lock.lock(); })
       .def("__exit__", [](NetLock& lock, const py::args&) { lock.unlock(); });

@@ -7,7 +7,7 @@ from itertools import zip_longest
 import numpy as np
 
 from . import bfloat16, names
-from ._caffe import Net, TEST, TRAIN, quantizer_mode
+from ._caffe import Net, TEST, TRAIN, _shape_fault, quantizer_mode
 from .codes import Codes
 from .scalar_view import scalar_view
 
@@ -144,32 +144,6 @@ def _check_names(given, wanted, what):
     if set(given) != set(wanted):
         raise ValueError('%s are %s, not %s' % (what, ', '.join(sorted(wanted)) or 'none',
                                                 ', '.join(sorted(given)) or 'none'))
-
-
-def _shape_fault(name, given, wanted):
-    """The message for an input of a wrong shape, with the cure."""
-    text = '%s: shape %s does not fit blob %s, whose shape is %s' % (name, given, name, wanted)
-    reshape = "net.blobs['%s'].reshape(%s)" % (name, ', '.join(str(extent) for extent in given))
-    if len(wanted) == 4 and len(given) in (3, 4) and given[-3:] == (*wanted[2:], wanted[1]) and (
-            given[-3:] != wanted[1:]):
-        order = '(2, 0, 1)' if len(given) == 3 else '(0, 3, 1, 2)'
-        text += '; it looks like height x width x channels: give %s.transpose%s%s' % (
-            name, order, '[numpy.newaxis]' if len(given) == 3 else '')
-        if len(given) == 4 and given[0] != wanted[0]:
-            text += ', and that to net.forward_all, which takes any number of items'
-        return text
-    if given == wanted[1:]:
-        text += '; one item has no axis for the batch: '
-        return text + ('give %s[numpy.newaxis]' % name if wanted[0] == 1 else
-                       'net.forward_all(%s=%s[numpy.newaxis]) runs it' % (name, name))
-    if len(given) == len(wanted) and given[1:] == wanted[1:]:
-        return '%s: shape %s is not one batch of %d; net.forward_all(%s=…) takes any number of ' \
-            'items, or call %s first' % (name, given, wanted[0], name, reshape)
-    if np.prod(given, dtype=np.int64) == np.prod(wanted, dtype=np.int64):
-        return text + '; it has as many elements: give %s.reshape%s' % (name, wanted)
-    if len(given) == len(wanted):
-        return text + '; for inputs of this size call %s first' % reshape
-    return text
 
 
 def _check_fit(name, given, wanted):
