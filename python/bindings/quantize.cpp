@@ -19,7 +19,7 @@ namespace {
 using caffe::NetParameter;
 
 // Reads batches by a function of Python: read(index) is None after the last one, or a dict of
-// float arrays and a list of labels.
+// float arrays and an array of labels.
 class PythonBatches {
  public:
   explicit PythonBatches(const py::function& read) : read_(read) {}
@@ -29,13 +29,15 @@ class PythonBatches {
     const py::object answer = CallPython(read_, py::make_tuple(index));
     if (answer.is_none()) return false;
     using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
-    const auto [values, labels] = answer.cast<std::pair<py::dict, std::vector<int>>>();
-    batch->values.clear();
-    for (const auto& [name, value] : values) {
+    const auto [values, labels] = answer.cast<std::pair<py::dict, Array>>();
+    for (const auto& [key, value] : values) {
       const auto array = value.cast<Array>();
-      batch->values[name.cast<std::string>()].assign(array.data(), array.data() + array.size());
+      const auto name = key.cast<std::string>();
+      batch->values[name].assign(array.data(), array.data() + array.size());
+      batch->shapes[name].assign(array.shape(), array.shape() + array.ndim());
     }
-    batch->labels = labels;
+    batch->labels.assign(labels.data(), labels.data() + labels.size());
+    batch->labels_shape.assign(labels.shape(), labels.shape() + labels.ndim());
     return true;
   }
 
@@ -62,6 +64,8 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   options.equalize = settings["equalize"].cast<bool>();
   options.tune_ranges = settings["tune_ranges"].cast<bool>();
   options.float_scores = settings["float_scores"].cast<bool>();
+  options.scores = settings["scores"].cast<std::string>();
+  options.batches = settings["batches"].cast<int64_t>();
   if (!settings["max_drop"].is_none()) options.max_drop = settings["max_drop"].cast<double>();
   for (const auto& [name, range] : settings["ranges"].cast<py::dict>()) {
     const auto [low, high] = range.cast<std::pair<double, double>>();
@@ -97,6 +101,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   py::function function;
   if (read.is_none()) {
     const auto batches = std::make_shared<caffe::DataLayerBatches>(model, options.device);
+    batches->Divide(settings["default_number"].cast<bool>(), &options);
     reader = [batches](int64_t index, caffe::Batch* batch) { return batches->Read(index, batch); };
   } else {
     function = read.cast<py::function>();

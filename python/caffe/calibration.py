@@ -10,7 +10,10 @@ TYPES = ('int8', 'int16', 'half', 'bfloat16')
 
 
 def _read_batch(batch, inputs):
-    """The values of the inputs by name, and the labels, of one of the caller's batches."""
+    """Copies of the values of the inputs by name, and of the labels, of one of the caller's batches.
+
+    A label is -1 where it is None.
+    """
     labels = ()
     if isinstance(batch, tuple):
         if len(batch) != 2:
@@ -21,19 +24,35 @@ def _read_batch(batch, inputs):
             raise TypeError('a batch is %s; give a dict of arrays by the names of the inputs'
                             % type(batch).__name__)
         batch = {inputs[0]: batch}
-    values = {name: np.ascontiguousarray(value, np.float32) for name, value in batch.items()}
-    return values, [int(label) for label in np.asarray(labels).ravel()]
+    values = {name: np.array(value, np.float32, order='C') for name, value in batch.items()}
+    labels = np.asarray(() if labels is None else labels)
+    if labels.dtype == object:
+        labels = np.vectorize(lambda label: -1 if label is None else label, otypes=[float])(labels)
+    return values, np.array(labels, np.float32, order='C')
+
+
+def _pair(blob, given):
+    """The range of a blob as two numbers."""
+    try:
+        low, high = (float(number) for number in given)
+    except (TypeError, ValueError):
+        raise TypeError("ranges['%s'] is %r, not a pair of numbers: (smallest, largest)"
+                        % (blob, given)) from None
+    return low, high
 
 
 def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=None,
              held_out=None, max_drop=None, percentile=99.99, ranges=None, bias_correction=False,
-             equalize=False, float_scores=True, rounding='nearest', tune_ranges=False):
+             equalize=False, float_scores=True, rounding='nearest', tune_ranges=False, scores=None):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
     net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a caffemodel or
     HDF5 file, or several, separated by commas.
-    batches: a list of batches; None: the net's own data layers. A batch is a dict of arrays by the
-    names of the inputs, an array for a Net with one input, or (either of them, labels).
+    batches: a list of batches, or what iterates over them and may reuse its arrays; None: the net's
+    own data layers, once around. A batch is a dict of arrays by the names of the inputs, an array for
+    a Net with one input, or (either of them, labels). An array has the input's shape, or fewer items
+    on axis 0. There is a label for each item, or for each position (pixel, time step) of the scores,
+    in that order; -1 or None: it is unknown.
     type: 'int8', 'int16', 'half' or 'bfloat16'.
     method: 'auto', 'min_max', 'percentile', 'mse', 'kl' or 'margin'; auto takes for each blob the
     one with the least squared error, and for int16 'margin'.
@@ -50,9 +69,14 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     rounding: 'nearest', or 'adaround': each weight gets the code above or below it, so that the
     layer's sums on the calibration data change least.
     tune_ranges: make ranges narrower or wider as long as that lowers the noise of the scores.
+    scores: the name of the blob with the scores of classes, if several heads have some. By default
+    what the last loss or Accuracy with labels of classes reads; without one, the last output of a
+    Softmax, or any output with several elements along axis 1. The axis of the classes is that of the
+    loss, the Accuracy or the Softmax.
 
     The report has the content of out.json; its 'layers' begin with the one of the worst quality.
-    RuntimeError for data, weights or options that do not fit.
+    'float_top1', 'quantized_top1' and 'agreement' are percentages of 'labels' and of 'positions';
+    'no_top1' says why there is no top-1. RuntimeError for data, weights or options that do not fit.
     """
     if type not in TYPES:
         raise ValueError('type is %r; the types are %s' % (type, ', '.join(TYPES)))
@@ -64,20 +88,24 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
         if not isinstance(net, (tuple, list)) or len(net) != 2:
             raise TypeError('quantize needs a caffe.Net or (model, weights), not %r' % (net,))
         (model, weights), inputs = net, None
-    read = None
+    ranges = {blob: _pair(blob, given) for blob, given in (ranges or {}).items()}
+    read, count, default_number = None, 0, calibrate is None
     if batches is not None:
-        batches = list(batches)
+        if not isinstance(batches, (list, tuple)):  # it may reuse its arrays
+            batches = [_read_batch(batch, inputs) for batch in batches]
+        count = len(batches)
         if calibrate is None:
-            calibrate = min(max(len(batches) // 2, 1), 10)
+            calibrate = min(max(count // 2, 1), 10)
 
         def read(index):
-            return _read_batch(batches[index], inputs) if index < len(batches) else None
+            return _read_batch(batches[index], inputs) if index < count else None
     elif calibrate is None:
         calibrate = 10
     if held_out is None:
-        held_out = calibrate if batches is None else -1
+        held_out = -1
     settings = dict(type=type, method=method, percentile=percentile, calibrate=calibrate,
-                    held_out=held_out, max_drop=max_drop, ranges=dict(ranges or {}),
+                    held_out=held_out, max_drop=max_drop, ranges=ranges,
                     bias_correction=bias_correction, equalize=equalize,
-                    float_scores=float_scores, rounding=rounding, tune_ranges=tune_ranges)
+                    float_scores=float_scores, rounding=rounding, tune_ranges=tune_ranges,
+                    scores=scores or '', batches=count, default_number=default_number)
     return json.loads(_caffe._quantize(model, weights, read, settings, out))

@@ -54,7 +54,7 @@ TEST_F(ImageBatchesTest, CropsTheCentreAndSubtractsTheMean) {
     ImageBatches batches(options, "data", {1, 3, 2, 2});
     Batch batch;
     ASSERT_TRUE(batches.Read(0, &batch));
-    EXPECT_EQ(batch.labels, std::vector<int>{7});
+    EXPECT_EQ(batch.labels, std::vector<float>{7});
     // The crop begins at row 1, column 2.
     const std::vector<float> blue{11, 11, 12, 12}, green{12, 13, 12, 13}, red{60, 60, 60, 60};
     std::vector<float> expected;
@@ -99,7 +99,7 @@ TEST_F(ImageBatchesTest, UnreadableImagesAreLeftOutWithAWarning) {
   EXPECT_NE(log.find("leaving out an image"), std::string::npos);
   EXPECT_EQ(log.find("missing.png"), log.rfind("missing.png"));  // once
   EXPECT_EQ(batch.items, 2);
-  EXPECT_EQ(batch.labels, (std::vector<int>{1, 4}));
+  EXPECT_EQ(batch.labels, (std::vector<float>{1, 4}));
   EXPECT_EQ(batches.unreadable(), 2);
   // The rest of the batch repeats the images.
   const std::vector<float>& values = batch.values.at("data");
@@ -119,7 +119,7 @@ TEST_F(ImageBatchesTest, TheFirstImagesAreSpreadOverTheList) {
   ImageBatches batches(options, "data", {10, 3, 2, 2});
   Batch batch;
   ASSERT_TRUE(batches.Read(0, &batch));
-  EXPECT_EQ(batch.labels, (std::vector<int>{0, 2, 5, 7, 1, 3, 4, 6, 8, 9}));
+  EXPECT_EQ(batch.labels, (std::vector<float>{0, 2, 5, 7, 1, 3, 4, 6, 8, 9}));
 }
 
 TEST_F(ImageBatchesTest, Errors) {

@@ -59,7 +59,7 @@ class Data {
       batch.values["data"].assign(numbers.begin(), numbers.end());
       for (int k = 0; k < kBatch; ++k) {
         const auto first = scores.begin() + k * 10;
-        batch.labels.push_back(static_cast<int>(std::max_element(first, first + 10) - first));
+        batch.labels.push_back(static_cast<float>(std::max_element(first, first + 10) - first));
       }
     }
   }
@@ -209,8 +209,8 @@ void ExpectComparedNet(const QuantizedNet& net, const std::string& text, const B
       signal += exact[k] * exact[k];
       noise += (exact[k] - found[k]) * (exact[k] - found[k]);
     }
-    const int64_t rows = real->BlobByName("prob")->shape(0),
-                  size = static_cast<int64_t>(exact.size()) / rows;
+    const int64_t size = real->BlobByName("prob")->shape(-1),  // of the axis of the classes
+        rows = static_cast<int64_t>(exact.size()) / size;
     for (int64_t k = 0; k < rows; ++k, ++items) {
       const auto best = [&](const std::vector<double>& scores) {
         const auto first = scores.begin() + k * size;

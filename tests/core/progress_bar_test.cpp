@@ -12,6 +12,8 @@ TEST(ProgressBarTest, Line) {
             bar.Line(300, 10, ""));
   EXPECT_EQ("[====================] 100%  1100/1100  testing 3/9",
             bar.Line(1100, 10, "testing 3/9"));
+  const ProgressBar unknown(nullptr, 0, 0, 0);
+  EXPECT_EQ("comparing layers 7", unknown.Line(7, 1, "comparing layers 7"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@ import json
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
 import caffe
 from caffe import layers as L
@@ -158,6 +159,255 @@ def test_out_replaces_no_file_that_the_net_was_read_from(net, tmp_path, monkeypa
                     caffe.transform(source, out=out, passes='fold')
     assert weights.read_bytes() == before and model.read_text() == str(make_net())
     caffe.quantize(copied, batches(2), out='new')
+
+
+def quantized(net, batches, **options):
+    options.setdefault('calibrate', 1)
+    return caffe.quantize(net, batches, **options)
+
+
+@pytest.mark.parametrize('change, cure', [
+    (lambda x: x.transpose(0, 2, 3, 1), r'looks like height x width x channels: give data.transpose'),
+    (lambda x: x.transpose(0, 1, 3, 2), r'as many elements: give data.reshape\(2, 3, 8, 10\)'),
+    (lambda x: x.reshape(6, 1, 8, 10), r'give data.reshape\(2, 3, 8, 10\)'),
+    (lambda x: x.ravel(), r'as many elements: give data.reshape'),
+    (lambda x: x[0], r'no axis for the batch: give data\[numpy.newaxis\]'),
+    (lambda x: np.concatenate([x, x]), 'more than one batch of 2; give at most 2 items'),
+    (lambda x: x[:, :2], 'does not fit blob data'),
+])
+def test_batches_are_checked_as_forward_checks_them(change, cure):
+    net = caffe.Net(make_net((2, 3, 8, 10)), caffe.TEST)
+    x = np.zeros((2, 3, 8, 10))
+    with pytest.raises(RuntimeError, match='batch 0: data: shape .*' + cure):
+        quantized(net, [change(x)] * 2)
+    with pytest.raises(RuntimeError, match='batch 1: data: shape'):
+        quantized(net, [x, change(x)])
+
+
+def test_inputs_are_complete_and_have_equally_many_items():
+    proto = make_net()
+    proto.layer.add(name='more', type='Input', top=['more']).input_param.shape.add(dim=[8, 2])
+    net = caffe.Net(proto, caffe.TEST)
+    x, more = np.zeros((8, 3, 6, 6)), np.zeros((8, 2))
+    for batch, error in (({'data': x}, 'no values for input more; there are some for data'),
+                         ({'data': x, 'more': more, 'mor': more}, "'mor', which is not an input of"),
+                         ({'data': x[:3], 'more': more}, '3 items of input data, but 8 of input more')):
+        with pytest.raises(RuntimeError, match='batch 0: .*' + error):
+            quantized(net, [batch] * 2)
+    assert quantized(net, [{'data': x[:3], 'more': more[:3]}] * 2)['held_out_items'] == 3
+
+
+@pytest.mark.parametrize('labels, error', [
+    (np.arange(7) % 5, 'there are 7 of shape 7 .* labels, but the scores .prob. have 8 items'),
+    (np.arange(9) % 5, 'there are 9 '),
+    (np.eye(5)[np.arange(8) % 5], r'8 positions of 5 classes; give .*labels.argmax\(axis=1\)'),
+    (np.full(8, 0.5), 'label 0.5 of item 0 is not an integer; it must be one of 5 classes'),
+    ([0] * 7 + [5], r'label 5 of item 7 is not one of 5 classes \(0 to 4\); set num_output'),
+    ([0, -2] + [0] * 6, 'label -2 of item 1 is not one of 5 classes.*-1 is an unknown label'),
+    ([float('nan')] * 8, 'label nan of item 0 is not an integer'),
+])
+def test_labels_are_checked(net, labels, error):
+    with pytest.raises(RuntimeError, match='batch 0: .*' + error):
+        quantized(net, [(x, labels) for x in batches(2)])
+
+
+def test_unknown_labels_do_not_count(net):
+    x = batches(2)
+    right = [net.forward(data=b)['prob'].argmax(axis=1) for b in x]
+    labels = [int(right[1][0]), int(right[1][1] + 1) % 5, -1, None] + [None] * 4
+    report = quantized(net, [(x[0], right[0]), (x[1], labels)])
+    assert (report['float_top1'], report['labels'], report['positions']) == (50, 2, 8)
+    report = quantized(net, [(b, None) for b in x])
+    assert report['float_top1'] is None and report['no_top1'] == 'the data have no labels'
+    assert report['agreement'] is not None
+
+
+def test_batches_of_an_iterator_may_share_a_buffer(net):
+    def reused():
+        x = np.zeros((8, 3, 6, 6), np.float32)
+        for i in range(4):
+            x[...] = i + 1
+            yield {'data': x}
+
+    report = quantized(net, reused(), calibrate=3, method='min_max')
+    assert [row['range'] for row in report['layers'] if row['blob'] == 'data'] == [[0, 3]]
+
+
+def test_bad_options(net):
+    for value in (-1, float('nan'), float('inf')):
+        with pytest.raises(RuntimeError, match='max_drop is .*of at least 0'):
+            quantized(net, batches(2), max_drop=value)
+    for given in ((1, 0), (0, float('nan'))):
+        with pytest.raises(RuntimeError, match=r"the range of blob 'conv' is \(.*smallest"):
+            quantized(net, batches(2), ranges={'conv': given})
+    for given in ((0, 3, 4), 3, ('a', 1)):
+        with pytest.raises(TypeError, match=r"ranges\['conv'\] is .*not a pair of numbers"):
+            quantized(net, batches(2), ranges={'conv': given})
+    with pytest.raises(RuntimeError, match='batches to calibrate with is 0'):
+        quantized(net, batches(2), calibrate=0)
+    with pytest.raises(RuntimeError, match="no blob 'nothing'"):
+        quantized(net, batches(2), scores='nothing')
+
+
+def parsed(text):
+    return text_format.Parse(text, caffe_pb2.NetParameter())
+
+
+SEGMENTATION = '''
+layer { name: "d" type: "HDF5Data" top: "data" top: "label"
+        hdf5_data_param { source: "%s" batch_size: 10 } }
+layer { name: "score" type: "Convolution" bottom: "data" top: "score"
+        convolution_param { num_output: 4 kernel_size: 1 } }
+layer { name: "acc" type: "Accuracy" bottom: "score" bottom: "label" top: "acc"
+        accuracy_param { ignore_label: 255 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss"
+        loss_param { ignore_label: 255 } }'''
+
+
+def segmentation(folder, items):
+    """A net whose label at each pixel is the largest channel, but for a tenth, which are ignored."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(items, 4, 6, 5)).astype('f4')
+    label = x.argmax(axis=1)[:, None].astype('f4')
+    label[rng.random(label.shape) < 0.1] = 255
+    label[0, 0, 0, 0] = x[0, :, 0, 0].argmin()
+    writer = parsed('''
+        layer { name: "in" type: "Input" top: "data" top: "label"
+                input_param { shape { dim: %d dim: 4 dim: 6 dim: 5 }
+                              shape { dim: %d dim: 1 dim: 6 dim: 5 } } }
+        layer { name: "out" type: "HDF5Output" bottom: "data" bottom: "label"
+                hdf5_output_param { file_name: "%s" } }''' % (items, items, folder / 'data.h5'))
+    caffe.Net(writer, caffe.TEST).forward(data=x, label=label)
+    (folder / 'list.txt').write_text('%s\n' % (folder / 'data.h5'))
+    net = caffe.Net(parsed(SEGMENTATION % (folder / 'list.txt')), caffe.TEST)
+    net.params['score'][0].data[...] = np.eye(4).reshape(4, 4, 1, 1)
+    return net, x, label
+
+
+def test_pixels_are_counted_as_the_accuracy_layer_counts_them(tmp_path):
+    net, x, label = segmentation(tmp_path, 20)
+    report = quantized(net, None, out=tmp_path / 'int8')
+    int8 = caffe.Net(str(tmp_path / 'int8.prototxt'), weights=str(tmp_path / 'int8.caffemodel'))
+    int8.forward()
+    assert report['scores'] == 'score' and report['held_out_items'] == 10
+    assert report['labels'] == report['positions'] == (label[10:] != 255).sum()
+    assert report['float_top1'] == 100
+    assert report['quantized_top1'] == pytest.approx(100 * int8.forward()['acc'], abs=1e-3)
+    assert report['agreement'] > 90
+    # Deploy form: the axis of the classes is 1, and labels may have any shape of that many numbers.
+    deploy = caffe.Net(parsed('''
+        layer { name: "in" type: "Input" top: "data"
+                input_param { shape { dim: 10 dim: 4 dim: 6 dim: 5 } } }
+        layer { name: "score" type: "Convolution" bottom: "data" top: "score"
+                convolution_param { num_output: 4 kernel_size: 1 } }'''), caffe.TEST)
+    deploy.params['score'][0].data[...] = np.eye(4).reshape(4, 4, 1, 1)
+    label[label == 255] = -1
+    damaged = quantized(deploy, [(x[:10], label[:10]), (x[10:], label[10:, 0])],
+                        ranges={'score': (-0.5, 0.5)}, out=tmp_path / 'damaged')
+    int8 = caffe.Net(str(tmp_path / 'damaged.prototxt'),
+                     weights=str(tmp_path / 'damaged.caffemodel'))
+    same = int8.forward(data=x[10:])['score'].argmax(axis=1) == x[10:].argmax(axis=1)
+    assert damaged['agreement'] == pytest.approx(100 * same.mean()) and same.mean() < 0.9
+    assert (damaged['positions'], damaged['labels']) == (300, report['labels'])
+    with pytest.raises(RuntimeError, match='300 positions, 30 for each item'):
+        quantized(deploy, [(x[:10], np.zeros(10))] * 2)
+
+
+def test_time_steps_are_counted():
+    net = caffe.Net(parsed('''
+        layer { name: "x" type: "Input" top: "x" top: "cont"
+                input_param { shape { dim: 4 dim: 6 dim: 5 } shape { dim: 4 dim: 6 } } }
+        layer { name: "l" type: "LSTM" bottom: "x" bottom: "cont" top: "h"
+                recurrent_param { num_output: 8 weight_filler { type: "uniform" min: -1 max: 1 } } }
+        layer { name: "o" type: "InnerProduct" bottom: "h" top: "o"
+                inner_product_param { num_output: 3 axis: 2 weight_filler { type: "xavier" } } }
+        '''), caffe.TEST)
+    rng = np.random.default_rng(1)
+    cont = np.ones((4, 6))
+    cont[0] = 0
+    data = [{'x': rng.normal(size=(4, 6, 5)), 'cont': cont} for _ in range(4)]
+    labelled = [(batch, net.forward(**batch)['o'].argmax(axis=2)) for batch in data]
+    report = quantized(net, labelled)
+    assert report['float_top1'] == 100 and report['quantized_top1'] == report['agreement'] > 80
+    assert (report['calibration_items'], report['held_out_items'], report['labels']) == (6, 18, 72)
+    with pytest.raises(RuntimeError, match='a net with recurrent layers takes whole batches'):
+        quantized(net, [{name: array[:3] for name, array in data[0].items()}] * 2)
+
+
+def test_heads_and_nets_without_classes(net):
+    heads = parsed('''
+        layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 8 dim: 6 } } }
+        layer { name: "a" type: "InnerProduct" bottom: "data" top: "a"
+                inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+        layer { name: "b" type: "InnerProduct" bottom: "data" top: "b"
+                inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }''')
+    data = [np.random.default_rng(i).normal(size=(8, 6)) for i in range(2)]
+    two = caffe.Net(heads, caffe.TEST)
+    assert quantized(two, data)['scores'] == 'b'
+    report = quantized(two, [(x, np.full(8, 2)) for x in data], scores='a')
+    assert report['scores'] == 'a' and report['float_top1'] is not None
+    with pytest.raises(RuntimeError, match='label 3 of item 0 is not one of 3 classes'):
+        quantized(two, [(x, np.full(8, 3)) for x in data], scores='a')
+    heads.layer.add(name='truth', type='Input', top=['t']).input_param.shape.add(dim=[8, 4])
+    heads.layer.add(name='loss', type='EuclideanLoss', bottom=['b', 't'], top=['loss'])
+    values = [{'data': x, 't': x[:, :4]} for x in data]
+    regression = caffe.Net(heads, caffe.TEST)
+    report = quantized(regression, values)
+    assert report['scores'] is None and report['agreement'] is None
+    assert report['no_top1'] == "layer 'loss' (EuclideanLoss) does not compare classes"
+    with pytest.raises(RuntimeError, match='max_drop needs .* does not compare classes'):
+        quantized(regression, values, max_drop=1)
+    with pytest.raises(RuntimeError, match='there are labels, but the net has no scores'):
+        quantized(regression, [(batch, np.zeros(8)) for batch in values])
+
+
+def test_data_layers_are_read_once(tmp_path, capfd):
+    net, _, _ = segmentation(tmp_path, 25)
+    with pytest.raises(RuntimeError, match=r"'d' \(HDF5Data\) has 25 records, which are 3 batches of "
+                                           ' ?10: none are left'):
+        quantized(net, None, calibrate=10)
+    report = caffe.quantize(net)
+    assert (report['calibration_items'], report['held_out_items']) == (10, 10)
+    report = quantized(net, None, calibrate=2, held_out=4)
+    assert (report['calibration_items'], report['held_out_items']) == (20, 5)
+    assert '1 of them, not 4, are left' in capfd.readouterr().err
+
+
+class Repeating(caffe.Layer):
+    """Items 0 to 24, and then again."""
+    def setup(self, bottom, top):
+        self.next = 0
+
+    def reshape(self, bottom, top):
+        top[0].reshape(10, 6)
+
+    def forward(self, bottom, top):
+        numbers = (self.next + np.arange(10)) % 25
+        self.next += 10
+        top[0].data[...] = np.sin(numbers[:, None] * np.arange(1, 7))
+
+    def backward(self, top, propagate_down, bottom):
+        pass
+
+
+def test_python_layers_that_begin_again_are_noticed(capfd):
+    net = caffe.Net(parsed('''
+        layer { name: "p" type: "Python" top: "data"
+                python_param { module: "quantize_test" layer: "Repeating" } }
+        layer { name: "o" type: "InnerProduct" bottom: "data" top: "o"
+                inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }'''),
+                    caffe.TEST)
+    report = quantized(net, None, held_out=5)
+    assert (report['calibration_items'], report['held_out_items']) == (10, 15)
+    assert "'p' (Python) begins again after 25 records" in capfd.readouterr().err
+
+
+def test_a_loss_below_one_item_cannot_be_judged(net, capfd):
+    quantized(net, batches(4), max_drop=0.3)
+    assert ('max_drop 0.3 cannot be judged: one of 24 held-out items is 4.16667 percentage points'
+            in capfd.readouterr().err)
+    quantized(net, batches(4), max_drop=5)
+    assert 'cannot be judged' not in capfd.readouterr().err
 
 
 # ---- Mode pseudo.

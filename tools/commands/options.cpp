@@ -141,6 +141,10 @@ struct Parser {
         "percentage points of top-1 that may be lost: layers that hurt get wider types")
         ->type_name("POINTS")
         ->check(NotNegative);
+    Add("--scores", options.scores, "quantize",
+        "the blob with the scores of classes that count (default: what the last loss or Accuracy "
+        "reads, else the last Softmax or output)")
+        ->type_name("BLOB");
     Add("--rounding", options.rounding, "quantize",
         "nearest (default): the code of a weight; adaround: the one above or below it, so that the "
         "layer's sums on the calibration data change least")

@@ -64,7 +64,7 @@ class Progress {
     if (what != what_) {
       what_ = what;
       bar_.reset();
-      if (bars_) bar_ = std::make_unique<ProgressBar>(&std::cerr, 0, std::max(all, done), 0);
+      if (bars_) bar_ = std::make_unique<ProgressBar>(&std::cerr, 0, all, 0);
       log::Info(Concat(what, all > 0 ? Concat(": ", all, " steps") : ""));
     }
     if (bar_) bar_->Show(done, Concat(what, " ", done, all > 0 ? Concat("/", all) : ""));
@@ -101,6 +101,7 @@ int QuantizeCommand(const Options& options) {
   quantize.bias_correction = options.bias_correction;
   quantize.equalize = options.equalize;
   quantize.tune_ranges = options.tune_ranges;
+  quantize.scores = options.scores;
   if (options.max_drop >= 0) quantize.max_drop = options.max_drop;
   const bool given_iterations = options.iterations_given;
   quantize.calibration_batches = given_iterations ? options.iterations : 10;
@@ -121,9 +122,9 @@ int QuantizeCommand(const Options& options) {
   if (options.images.empty()) {
     CAFFE_CHECK(ImageFlags(options).empty(), "quantize: without -images nothing uses ",
                 ImageFlags(options), ": data layers have a transform_param of their own");
-    quantize.held_out_batches =
-        options.held_out >= 0 ? options.held_out : quantize.calibration_batches;
+    quantize.held_out_batches = options.held_out;
     const auto batches = std::make_shared<DataLayerBatches>(model, quantize.device);
+    batches->Divide(!given_iterations, &quantize);
     read = [batches](int64_t index, Batch* batch) { return batches->Read(index, batch); };
   } else {
     CAFFE_CHECK(!has_data, "quantize: ", options.model,
@@ -151,6 +152,7 @@ int QuantizeCommand(const Options& options) {
                 "quantize: ", options.images, " has ", images->images(), " images, which are ", all,
                 " batches: with -iterations ", quantize.calibration_batches,
                 " none are left to compare with the float net");
+    quantize.batches = all;
     read = [images](int64_t index, Batch* batch) { return images->Read(index, batch); };
   }
   log::Info(Concat(

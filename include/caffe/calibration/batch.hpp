@@ -6,12 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "caffe/core/shape.hpp"
+
 namespace caffe {
 
 // The inputs of a net for one forward.
 struct Batch {
   std::map<std::string, std::vector<float>> values;  // by blob
-  std::vector<int> labels;                           // one for each item; empty: unknown
+  // Of the values, where they are known. Images may have another height and width than the input of
+  // the net; its inputs are then reshaped.
+  std::map<std::string, Shape> shapes;
+  // One for each item, or for each position of the scores; -1: unknown. Empty: all are unknown, or they
+  // are an input of the net.
+  std::vector<float> labels;
+  Shape labels_shape;  // for messages
   // The first items count; the others only fill the blobs. 0: leave out this batch. Negative: all.
   int64_t items = -1;
 };

@@ -43,6 +43,10 @@ struct QuantizeOptions {
   // the float net if there are no labels. The layers that hurt most get wider types until the
   // held-out batches meet it.
   std::optional<double> max_drop;
+  // The blob with the scores of classes that count; empty: see FindScores (scores.hpp).
+  std::string scores;
+  // How many batches there are; 0: unknown. For progress.
+  int64_t batches = 0;
   // Ranges of blobs that are not calibrated.
   std::map<std::string, ObservedRange> ranges;
   // Null: the default device.
@@ -73,9 +77,11 @@ struct QuantizeReport {
   std::string net, type, method, device;
   int64_t calibration_items = 0, held_out_items = 0;
   std::vector<LayerReport> layers;  // the smallest own_snr first
-  // Percentages of the held-out items; empty without labels or without scores of classes.
-  std::string scores;
+  // Percentages of the positions of the held-out items: an item is one position, or has one for each
+  // pixel or time step. Empty without labels or without scores of classes, and no_top1 says why.
+  std::string scores, no_top1;
   std::optional<double> float_top1, quantized_top1, agreement;
+  int64_t positions = 0, labels = 0;  // that were compared
   std::optional<double> max_drop;
   bool within_max_drop = true;
   std::map<std::string, std::string> wider;  // layers in a wider type, with their type
@@ -89,12 +95,20 @@ struct QuantizedNet {
   QuantizeReport report;
 };
 
-// A reader of the data layers of a net in phase TEST. `model` must have no Input layer.
+// A reader of the data layers of a net in phase TEST. `model` must have no Input layer. It ends where a
+// data layer begins again, so that held-out batches have other records than those of the calibration:
+// layers with HasRecords say how many they have; of other ones, such as Python layers, a batch ends the
+// data if all its items were read before.
 class DataLayerBatches {
  public:
   DataLayerBatches(const NetParameter& model, Device* device);
   ~DataLayerBatches();
   bool Read(int64_t index, Batch* batch);
+  // The number of batches, of which the last may have fewer items; -1 if it is unknown or endless.
+  int64_t batches() const;
+  // Divides the batches into those to calibrate with and those to compare: half of a short source, if
+  // the number to calibrate with is a default. Throws if none are left to compare.
+  void Divide(bool default_number, QuantizeOptions* options) const;
 
  private:
   struct State;

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "caffe/layer/class_labels.hpp"
+#include "caffe/layer/class_scores.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/term_sum.hpp"
 
@@ -11,13 +12,15 @@ namespace caffe {
 // The common part of losses: bottom 0 and bottom 1 have the same number of items, and top 0 has no
 // axes and stays on the device. The gradient is multiplied by the diff of top 0, which is read on
 // the device, so that a loss weight and a loss scale are factors in it.
-class LossBase : public LayerBase {
+class LossBase : public LayerBase, public HasClassScores {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void CheckData() override;
   LayerFacts Facts() const override;
+  // Those of SetLabels.
+  std::optional<ClassScores> class_scores() const override;
 
  protected:
   // The divisor for TermSum::Divide by loss_param.normalization: FULL outer * inner, VALID 0,

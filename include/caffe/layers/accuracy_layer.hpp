@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/class_scores.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/term_sum.hpp"
 
@@ -15,7 +16,7 @@ class LayerRegistry;
 // accuracy_param: top_k (1), axis (1), ignore_label.
 // Types: float kinds, quant8 and quant16: codes have the order of their values. Tops are always
 // float.
-class Accuracy : public LayerBase {
+class Accuracy : public LayerBase, public HasClassScores {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -25,6 +26,7 @@ class Accuracy : public LayerBase {
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   void CheckData() override;
+  std::optional<ClassScores> class_scores() const override;
 
  private:
   int64_t channels_ = 0, inner_ = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/class_scores.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -15,7 +16,7 @@ class LayerRegistry;
 //   bottom's number of axes. No gradient.
 // argmax_param: out_max_val (false), top_k (1), axis (unset).
 // Types: float kinds; quant8 and quant16 forward, which compare codes. The top is float.
-class ArgMax : public LayerBase {
+class ArgMax : public LayerBase, public HasClassScores {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -23,6 +24,9 @@ class ArgMax : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  std::optional<ClassScores> class_scores() const override {
+    return ClassScores{channels_, inner_};
+  }
 
  private:
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;

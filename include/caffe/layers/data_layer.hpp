@@ -5,6 +5,7 @@
 #include "caffe/data/data_source.hpp"
 #include "caffe/data/prefetcher.hpp"
 #include "caffe/data/transformer.hpp"
+#include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -21,7 +22,7 @@ class LayerRegistry;
 // batches), rand_skip (up to this many records are left out at the start). transform_param: see
 // Transformer; random choices depend on the layer's seed and the number of records read so far.
 // Types: float kinds.
-class Data : public LayerBase {
+class Data : public LayerBase, public HasRecords {
  public:
   using LayerBase::LayerBase;
   // Opens the database once: its position is kept when the layer moves to another device.
@@ -30,6 +31,7 @@ class Data : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   LayerFacts Facts() const override;
+  int64_t records() const override { return source_->count() < 0 ? kUnknown : source_->count(); }
   // Records skipped at the start, records delivered.
   std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;

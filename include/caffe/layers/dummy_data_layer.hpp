@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -13,7 +14,7 @@ class LayerRegistry;
 //   height, width, each once or once per top.
 // dummy_data_param: data_filler, none (constant 0), one for all or one per top.
 // Types: float kinds.
-class DummyData : public LayerBase {
+class DummyData : public LayerBase, public HasRecords {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -22,6 +23,7 @@ class DummyData : public LayerBase {
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   std::vector<uint64_t> RunState() const override { return {forwards_}; }
   LayerFacts Facts() const override;
+  int64_t records() const override { return kEndless; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -18,7 +19,7 @@ class LayerRegistry;
 // Random choices depend on the layer's seed and on the number of rows read so far. All files are
 // opened at the start, so that a missing or damaged file is reported there.
 // Types: float kinds, from integers and floats of every size; each top has its own.
-class HDF5Data : public LayerBase {
+class HDF5Data : public LayerBase, public HasRecords {
  public:
   using LayerBase::LayerBase;
   // Reads the list once: the position is kept when the layer moves to another device.
@@ -28,6 +29,7 @@ class HDF5Data : public LayerBase {
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   std::vector<uint64_t> RunState() const override { return {given_}; }
   LayerFacts Facts() const override;
+  int64_t records() const override { return rows_; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
  private:

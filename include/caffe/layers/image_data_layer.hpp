@@ -7,6 +7,7 @@
 #include "caffe/data/image_list.hpp"
 #include "caffe/data/prefetcher.hpp"
 #include "caffe/data/transformer.hpp"
+#include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -26,7 +27,7 @@ class LayerRegistry;
 //   Transformer. data_param: prefetch (4 batches). Random choices depend on the layer's seed and on
 //   the number of images read so far.
 // Types: float kinds.
-class ImageData : public LayerBase {
+class ImageData : public LayerBase, public HasRecords {
  public:
   using LayerBase::LayerBase;
   // Reads the list once: the position is kept when the layer moves to another device.
@@ -35,6 +36,7 @@ class ImageData : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   LayerFacts Facts() const override;
+  int64_t records() const override { return static_cast<int64_t>(entries_.size()); }
   // Images skipped at the start, images delivered.
   std::vector<uint64_t> RunState() const override { return {skipped_, given_}; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -11,7 +12,7 @@ class LayerRegistry;
 // memory_data_param: batch_size, channels, height, width; or dim, the whole shape with the batch
 //   first. transform_param is ignored with a warning.
 // Types: float kinds.
-class MemoryData : public LayerBase {
+class MemoryData : public LayerBase, public HasRecords {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -20,6 +21,7 @@ class MemoryData : public LayerBase {
   void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
   std::vector<uint64_t> RunState() const override { return {static_cast<uint64_t>(position_)}; }
   LayerFacts Facts() const override;
+  int64_t records() const override { return count_ > 0 ? count_ : kUnknown; }
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
   // Sets `count` items of item_count() values and as many labels, read until the next Reset. They

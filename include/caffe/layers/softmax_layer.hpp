@@ -1,5 +1,6 @@
 #pragma once
 
+#include "caffe/layer/class_scores.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -11,7 +12,7 @@ class LayerRegistry;
 // bottom 0, top 0: any shape, the same. In place allowed.
 // softmax_param: axis (1).
 // Types: float kinds.
-class Softmax : public LayerBase {
+class Softmax : public LayerBase, public HasClassScores {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -20,6 +21,9 @@ class Softmax : public LayerBase {
   LayerFacts Facts() const override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
+  std::optional<ClassScores> class_scores() const override {
+    return ClassScores{channels_, inner_};
+  }
 
  private:
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;

@@ -47,18 +47,6 @@ void Fill(const Batch& batch, Net* net) {
   }
 }
 
-std::vector<int> Classes(const Net& net, const std::string& scores, int64_t items) {
-  const BlobBase& blob = *net.BlobByName(scores);
-  const std::vector<float> values = RealValues(blob);
-  const int64_t count = blob.count() / blob.shape(0);
-  std::vector<int> classes;
-  for (int64_t i = 0; i < items; ++i) {
-    const auto first = values.begin() + i * count;
-    classes.push_back(static_cast<int>(std::max_element(first, first + count) - first));
-  }
-  return classes;
-}
-
 double Decibels(double signal, double noise) {
   return noise > 0 ? 10 * std::log10(signal / noise) : INFINITY;
 }

@@ -12,8 +12,6 @@ namespace caffe {
 std::vector<float> RealValues(const BlobBase& blob);
 // Writes the inputs of a net. A short batch is repeated.
 void Fill(const Batch& batch, Net* net);
-// The classes with the largest scores.
-std::vector<int> Classes(const Net& net, const std::string& scores, int64_t items);
 double Decibels(double signal, double noise);
 
 // Signal and noise of a blob over the held-out batches.

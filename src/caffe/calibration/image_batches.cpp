@@ -13,6 +13,8 @@
 namespace caffe {
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 std::optional<int> LabelOf(const std::string& text) {
   int label = 0;
   const char* end = text.data() + text.size();
@@ -41,7 +43,8 @@ void ImageBatches::ReadList() {
   std::istringstream list(ReadFile(options_.list));
   std::string line;
   size_t labels = 0;
-  while (std::getline(list, line)) {
+  for (bool first = true; std::getline(list, line); first = false) {
+    if (first && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     const size_t last = line.find_last_not_of(" \t\r");
     if (last == std::string::npos) continue;
     line.resize(last + 1);
@@ -55,7 +58,11 @@ void ImageBatches::ReadList() {
     entries_.push_back(entry);
   }
   CAFFE_CHECK(!entries_.empty(), options_.list, ": the list has no images");
-  labelled_ = labels == entries_.size();
+  labelled_ = labels > 0;
+  if (labelled_ && labels < entries_.size()) {
+    log::Warning(Concat(options_.list, ": ", entries_.size() - labels, " of ", entries_.size(),
+                        " lines have no label; these images do not count for top-1"));
+  }
   const auto count = static_cast<int64_t>(entries_.size());
   const int64_t first = std::clamp<int64_t>(options_.first, 0, count);
   std::vector<Entry> front, rest;
@@ -124,7 +131,7 @@ bool ImageBatches::Read(int64_t index, Batch* batch) {
   for (int64_t i = begin; i < end; ++i) {
     if (!Load(&entries_[i], values.data() + batch->items * size)) continue;
     ++batch->items;
-    if (labelled_) batch->labels.push_back(*entries_[i].label);
+    if (labelled_) batch->labels.push_back(static_cast<float>(entries_[i].label.value_or(-1)));
   }
   // The rest repeats the images, so that it does not change what is observed.
   for (int64_t i = batch->items; batch->items > 0 && i < most; ++i) {

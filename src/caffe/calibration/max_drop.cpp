@@ -1,5 +1,6 @@
 // Wider types for the layers that hurt most.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "caffe/core/error.hpp"
@@ -7,6 +8,18 @@
 #include "quantization.hpp"
 
 namespace caffe {
+
+void Quantization::WarnOfResolution() const {
+  const bool labels = accuracy_.top1.has_value();
+  const int64_t count = labels ? accuracy_.labels : accuracy_.positions;
+  const double point = 100.0 / static_cast<double>(count), most = *options_.max_drop;
+  if (most == 0 || point <= most) return;
+  log::Warning(
+      Concat("max_drop ", most, " cannot be judged: one of ", count,
+             labels ? " labels" : " held-out items", " is ", point,
+             " percentage points, so that no loss at all is allowed; compare with at least ",
+             static_cast<int64_t>(std::ceil(100 / most - 1e-9))));
+}
 
 double Quantization::Drop(const MeasuredAccuracy& accuracy) const {
   if (accuracy.top1) return *accuracy.float_top1 - *accuracy.top1;
@@ -61,10 +74,13 @@ std::vector<int> Quantization::GroupsByHarm() {
 }
 
 void Quantization::MeetMaxDrop() {
-  CAFFE_CHECK(!scores_.empty(), "max_drop needs a net with scores of classes, but no output of ",
-              "this net has several numbers for each item");
+  CAFFE_CHECK(!scores_.empty(), "max_drop needs a net with scores of classes, but ",
+              class_scores_.why);
   report_.max_drop = options_.max_drop;
   accuracy_ = Measure();
+  CAFFE_CHECK(accuracy_.agreement, "max_drop needs labels that are not ignored, but all labels of ",
+              "the held-out batches are ", *class_scores_.ignore_label);
+  WarnOfResolution();
   const double most = *options_.max_drop + 1e-9;
   if (Drop(accuracy_) <= most) return;
   const std::vector<int> order = GroupsByHarm();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/quant/observer.hpp"
 #include "quantization.hpp"
@@ -22,46 +23,59 @@ MeasuredAccuracy Quantization::Measure(bool compare) {
     float_net_->Keep(float_net_->blob_names());
   }
   Batch batch;
-  int64_t items = 0, labelled = 0, same = 0, right = 0, float_right = 0;
+  int64_t items = 0, batches = 0, positions = 0, labelled = 0, same = 0, right = 0;
+  int64_t float_right = 0;
+  const int64_t wanted = options_.held_out_batches;
+  int64_t all = std::max<int64_t>(options_.batches - calibration_batches_, 0);
+  if (wanted > 0) all = all > 0 ? std::min(all, wanted) : wanted;
   for (int64_t i = calibration_batches_; i < HeldOutEnd() && Read(i, &batch); ++i) {
     if (batch.items == 0) continue;
-    const size_t position = static_cast<size_t>(i - calibration_batches_);
-    const bool known = position < float_classes_.size() && !float_classes_[position].empty();
-    if (!known || compare) {
+    if (!float_answers_.count(i) || compare) {
       Fill(batch, float_net_.get());
       float_net_->Forward();
-      if (!known && !scores_.empty()) {
-        float_classes_.resize(std::max(float_classes_.size(), position + 1));
-        float_classes_[position] = Classes(*float_net_, scores_, batch.items);
-      }
+      float_answers_[i] = FloatAnswers(batch, i);
     }
     Fill(batch, net.get());
     net->Forward();
     if (!scores_.empty()) {
-      const std::vector<int> mine = Classes(*net, scores_, batch.items);
-      const std::vector<int>& theirs = float_classes_[position];
-      for (int64_t k = 0; k < batch.items; ++k) {
-        same += mine[k] == theirs[k];
-        if (k >= static_cast<int64_t>(batch.labels.size())) continue;
+      const auto& [theirs, labels] = float_answers_.at(i);
+      const std::vector<Answer> mine =
+          AnswersOf(*net, class_scores_, PositionsOf(*net, class_scores_, batch.items));
+      for (size_t k = 0; k < mine.size(); ++k) {
+        const float label = k < labels.size() ? labels[k] : kUnknownLabel;
+        if (class_scores_.ignore_label && k < labels.size() &&
+            label == static_cast<float>(*class_scores_.ignore_label)) {
+          continue;
+        }
+        ++positions;
+        same += mine[k].best == theirs[k].best && mine[k].best >= 0;  // NaN equals nothing
+        if (label == kUnknownLabel) continue;
         ++labelled;
-        right += mine[k] == batch.labels[k];
-        float_right += theirs[k] == batch.labels[k];
+        right += class_scores_.Right(mine[k], label);
+        float_right += class_scores_.Right(theirs[k], label);
       }
     }
     items += batch.items;
+    ++batches;
     if (compare) Compare(*net);
     Progress(compare ? "comparing layers" : "measuring accuracy", i - calibration_batches_ + 1,
-             options_.held_out_batches < 0 ? 0 : options_.held_out_batches);
+             all);
   }
   CAFFE_CHECK(items > 0,
               "no data is left to compare with the float net: ", report_.calibration_items,
               " items were used to calibrate; give more, or ", "calibrate with fewer batches");
   report_.held_out_items = items;
+  if (compare && wanted > 0 && batches < wanted) {
+    log::Warning(Concat("the data end after ", batches,
+                        " batches to compare with the float net, not ", wanted));
+  }
   MeasuredAccuracy accuracy;
+  accuracy.positions = positions;
+  accuracy.labels = labelled;
   const auto percent = [](int64_t part, int64_t all) {
     return 100.0 * static_cast<double>(part) / static_cast<double>(all);
   };
-  if (!scores_.empty()) accuracy.agreement = percent(same, items);
+  if (positions > 0) accuracy.agreement = percent(same, positions);
   if (labelled > 0) {
     accuracy.top1 = percent(right, labelled);
     accuracy.float_top1 = percent(float_right, labelled);

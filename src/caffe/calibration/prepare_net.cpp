@@ -28,6 +28,7 @@ void Quantization::Calibrate() {
     if (batch.items == 0) continue;
     Fill(batch, float_net_.get());
     float_net_->Forward();
+    if (!batch.labels.empty()) FloatAnswers(batch, i);
     report_.calibration_items += batch.items;
     Progress("calibrating", i + 1, options_.calibration_batches);
   }

@@ -1,5 +1,6 @@
 // From a float net to the files of a quantized one, and the report.
 #include <algorithm>
+#include <cmath>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
@@ -21,6 +22,16 @@ QuantizedNet Quantization::Run() {
                   options_.type == kBfloat16,
               "a net cannot be quantized to ", options_.type.name(),
               " (known: int8 int16 half bfloat16)");
+  CAFFE_CHECK(options_.calibration_batches > 0, "the number of batches to calibrate with is ",
+              options_.calibration_batches, "; it must be positive");
+  CAFFE_CHECK(!options_.max_drop || (std::isfinite(*options_.max_drop) && *options_.max_drop >= 0),
+              "max_drop is ", *options_.max_drop,
+              "; it must be a number of percentage points of at least 0");
+  for (const auto& [blob, range] : options_.ranges) {
+    CAFFE_CHECK(std::isfinite(range.low) && std::isfinite(range.high) && range.low <= range.high,
+                "the range of blob '", blob, "' is (", range.low, ", ", range.high,
+                "); give its smallest and its largest value, two finite numbers in this order");
+  }
   MakeFloatNet();
   FindGroups();
   Prepare();
@@ -74,46 +85,28 @@ void Quantization::MakeFloatNet() {
   }
   weights_.clear_quantizer();
   float_net_->CopyTrainedLayersFrom(weights_);
-  FindScores();
-}
-
-void Quantization::FindScores() {
-  for (const LayerParameter& layer : model_.layer()) {
-    const LayerTraits& traits = TraitsOf(layer.type());
-    // A loss, or a measure such as the accuracy. Others have float bottoms without labels, such as cont of
-    // a recurrent layer.
-    if (!traits.loss && traits.backward) continue;
-    if (traits.float_bottoms.empty() || layer.bottom_size() < 2) continue;
-    scores_ = layer.bottom(0);
-    labels_ = layer.bottom(traits.float_bottoms[0]);
-    return;
-  }
-  for (const int index : float_net_->output_blob_indices()) {
-    const BlobBase& blob = *float_net_->blobs()[index];
-    if (blob.num_axes() > 1 && blob.count() >= 2 * blob.shape(0)) {
-      scores_ = float_net_->blob_names()[index];
-    }
-  }
+  class_scores_ = FindScores(*float_net_, options_.scores);
+  scores_ = class_scores_.blob;
+  batch_check_ = BatchCheck(*float_net_);
 }
 
 bool Quantization::Read(int64_t index, Batch* batch) const {
-  batch->items = -1;
+  *batch = {};
   if (!read_(index, batch)) return false;
-  if (batch->items < 0) {
-    CAFFE_CHECK(!float_net_->input_blobs().empty(), "the net has no inputs");
-    const BlobBase& first = *float_net_->input_blobs()[0];
-    const auto found = batch->values.find(first.name());
-    CAFFE_CHECK(found != batch->values.end(), "a batch has no values for input ", first.name());
-    batch->items = static_cast<int64_t>(found->second.size()) /
-                   std::max<int64_t>(first.count() / first.shape(0), 1);
-  }
-  const auto labels = batch->values.find(labels_);
-  if (batch->labels.empty() && labels != batch->values.end()) {
-    for (int64_t i = 0; i < batch->items && i < static_cast<int64_t>(labels->second.size()); ++i) {
-      batch->labels.push_back(static_cast<int>(labels->second[i]));
-    }
-  }
+  if (batch->items != 0) batch_check_.Check(index, batch);
   return true;
+}
+
+Quantization::Answers Quantization::FloatAnswers(const Batch& batch, int64_t index) const {
+  if (scores_.empty()) {
+    CAFFE_CHECK(batch.labels.empty(),
+                "there are labels, but the net has no scores of classes: ", class_scores_.why,
+                "; give the batches without labels, or name the scores");
+    return {};
+  }
+  const Positions positions = PositionsOf(*float_net_, class_scores_, batch.items);
+  return {AnswersOf(*float_net_, class_scores_, positions),
+          LabelsOf(*float_net_, class_scores_, positions, batch, index)};
 }
 
 QuantizedNet Quantization::Result() {
@@ -154,6 +147,11 @@ void Quantization::FillReport(const Net& net) {
   report_.float_top1 = accuracy_.float_top1;
   report_.quantized_top1 = accuracy_.top1;
   report_.agreement = accuracy_.agreement;
+  report_.positions = accuracy_.positions;
+  report_.labels = accuracy_.labels;
+  if (!accuracy_.top1) {
+    report_.no_top1 = scores_.empty() ? class_scores_.why : "the data have no labels";
+  }
   for (const auto& [layer, type] : wider_) report_.wider[layer] = type.name();
   for (const LayerParameter& parameter : model_.layer()) {
     if (parameter.top_size() == 0 || IsInPlace(parameter)) continue;

@@ -8,16 +8,19 @@
 #include <utility>
 #include <vector>
 
+#include "batch_check.hpp"
 #include "caffe.pb.h"
 #include "caffe/calibration/quantize_net.hpp"
 #include "caffe/net/net.hpp"
 #include "comparison.hpp"
+#include "scores.hpp"
 #include "test_nets.hpp"
 
 namespace caffe {
 
 struct MeasuredAccuracy {
   std::optional<double> float_top1, top1, agreement;
+  int64_t positions = 0, labels = 0;
 };
 
 // The state of QuantizeNet. Its functions are defined in files by subject.
@@ -43,6 +46,12 @@ class Quantization {
     int64_t corrected_biases = 0;
   };
 
+  // Of the float net at the positions.
+  struct Answers {
+    std::vector<Answer> answers;
+    std::vector<float> labels;
+  };
+
   bool quantized() const { return options_.type.is_quantized(); }
   void Progress(const std::string& what, int64_t done, int64_t all) const {
     if (options_.progress) options_.progress(what, done, all);
@@ -52,10 +61,12 @@ class Quantization {
   // The weights must have all parameters of the net: fillers would hide what is missing.
   void CheckWeights(const Net& net) const;
   void MakeFloatNet();
-  void FindScores();
   // Recurrent layers of the float net begin with a state of 0, as those of a new net do.
   void ResetStates() { float_net_->ReadRunState(first_states_); }
+  // Checks the batch.
   bool Read(int64_t index, Batch* batch) const;
+  // After a forward of the float net: checks the labels.
+  Answers FloatAnswers(const Batch& batch, int64_t index) const;
   QuantizedNet Result();
   void FillReport(const Net& net);
 
@@ -121,6 +132,8 @@ class Quantization {
   void Compare(const Net& net);
 
   // max_drop.cpp
+  // Warns if a single item is more than max_drop.
+  void WarnOfResolution() const;
   double Drop(const MeasuredAccuracy& accuracy) const;
   void Widen(const std::vector<int>& order, int64_t count);
   // The groups by the noise that each makes in the scores when only its layers are quantized.
@@ -146,8 +159,10 @@ class Quantization {
   std::vector<std::vector<std::string>> groups_;  // of layers
   std::map<std::string, DataType> fixed_, wider_;
   std::map<std::string, Comparison> comparisons_;
-  std::vector<std::vector<int>> float_classes_;  // of the held-out batches
-  std::string scores_, labels_;
+  std::map<int64_t, Answers> float_answers_;  // of held-out batches
+  Scores class_scores_;
+  std::string scores_;  // its blob
+  BatchCheck batch_check_;
   int64_t calibration_batches_ = 0;
   MeasuredAccuracy accuracy_;
   QuantizeReport report_;

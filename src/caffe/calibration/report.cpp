@@ -10,6 +10,15 @@
 namespace caffe {
 namespace {
 
+constexpr int64_t kFewItems = 200;  // one of them is 0.5 percentage points
+
+// ", of 40 labels: one is 2.50 percentage points".
+std::string Resolution(int64_t count, const std::string& what) {
+  const double point = 100.0 / static_cast<double>(std::max<int64_t>(count, 1));
+  return Concat(", of ", count, " ", what, ": one is ", GeneralText(point, 2), " percentage points",
+                count < kFewItems ? ", which is too coarse to judge a small loss" : "");
+}
+
 bool HasRange(const LayerReport& row) { return row.low <= row.high; }
 
 std::string DecibelText(double value) {
@@ -51,10 +60,14 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
                          " held out to compare with the float net"));
   if (report.float_top1) {
     lines.push_back(Concat("top-1: float ", FixedText(*report.float_top1, 2), " %, ", report.type,
-                           " ", FixedText(*report.quantized_top1, 2), " %"));
+                           " ", FixedText(*report.quantized_top1, 2), " %",
+                           Resolution(report.labels, "labels")));
   }
+  if (!report.no_top1.empty()) lines.push_back("no top-1: " + report.no_top1);
   if (report.agreement) {
-    lines.push_back(Concat("same class as float: ", FixedText(*report.agreement, 2), " %"));
+    const bool dense = report.positions != report.held_out_items;
+    lines.push_back(Concat("same class as float: ", FixedText(*report.agreement, 2), " %",
+                           Resolution(report.positions, dense ? "positions" : "items")));
   }
   if (report.max_drop) {
     lines.push_back(
@@ -172,6 +185,8 @@ std::string ReportJson(const QuantizeReport& report) {
       ",\n \"calibration_items\": ", report.calibration_items,
       ", \"held_out_items\": ", report.held_out_items,
       ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
+      ", \"positions\": ", report.positions, ", \"labels\": ", report.labels,
+      ", \"no_top1\": ", report.no_top1.empty() ? "null" : JsonString(report.no_top1),
       ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
       ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
       ", \"agreement\": ", OptionalNumber(report.agreement),

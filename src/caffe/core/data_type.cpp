@@ -206,6 +206,8 @@ void CheckTypeName(const std::string& name) {
                   !std::isdigit(static_cast<unsigned char>(name[0])),
               "a data type cannot be named '", name,
               "': a name has letters, digits and _ and does not begin with a digit");
+  CAFFE_CHECK(name != "int8" && name != "int16", "a data type cannot be named '", name,
+              "': commands and caffe.quantize call ", name == "int8" ? "quant8" : "quant16", " so");
 }
 
 DataType AddDataType(TypeInfo info, std::shared_ptr<const TypeFunctions> functions) {

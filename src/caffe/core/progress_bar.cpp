@@ -40,8 +40,8 @@ ProgressBar::ProgressBar(std::ostream* out, int64_t first, int64_t last, int64_t
 ProgressBar::~ProgressBar() { Clear(); }
 
 std::string ProgressBar::Line(int64_t done, double seconds, const std::string& what) const {
-  const double share =
-      last_ > 0 ? std::clamp(static_cast<double>(done) / static_cast<double>(last_), 0.0, 1.0) : 1;
+  if (last_ <= 0) return what.empty() ? Concat(done) : what;  // the number is unknown
+  const double share = std::clamp(static_cast<double>(done) / static_cast<double>(last_), 0.0, 1.0);
   const int filled = static_cast<int>(share * kWidth);
   std::string bar(filled, '=');
   if (filled < kWidth) bar += '>';

@@ -12,12 +12,10 @@ bool IsInteger(double value) { return std::isfinite(value) && value == std::floo
 
 }  // namespace
 
-void CheckClassLabels(const ClassLabels& labels, TermSum* sum) {
-  const auto invalid = sum->TakeInvalid();
-  if (!invalid) return;
-  const double value = invalid->value;
-  std::string item = Concat(" of item ", invalid->index / labels.inner);
-  if (labels.inner > 1) item += Concat(" at position ", invalid->index % labels.inner);
+void CheckClassLabel(const ClassLabels& labels, double value, int64_t index) {
+  if (IsInteger(value) && value >= 0 && value < static_cast<double>(labels.classes)) return;
+  std::string item = Concat(" of item ", index / labels.inner);
+  if (labels.inner > 1) item += Concat(" at position ", index % labels.inner);
   const std::string classes = Concat(labels.classes, " classes (0 to ", labels.classes - 1, ")");
   CAFFE_CHECK(IsInteger(value), labels.where, ": label ", value, item,
               " is not an integer; it must be one of ", classes);
@@ -34,6 +32,12 @@ void CheckClassLabels(const ClassLabels& labels, TermSum* sum) {
                    " { ignore_label: ", label, " }");
   }
   CAFFE_THROW(labels.where, ": label ", label, item, " is not one of ", classes, cure);
+}
+
+void CheckClassLabels(const ClassLabels& labels, TermSum* sum) {
+  if (const auto invalid = sum->TakeInvalid()) {
+    CheckClassLabel(labels, invalid->value, invalid->index);
+  }
 }
 
 }  // namespace caffe

@@ -75,6 +75,16 @@ void LossBase::SetLabels(int64_t classes, int64_t inner, bool ignores) {
   labels_ = ClassLabels{Where(), classes, inner, ignores ? "loss_param" : ""};
 }
 
+std::optional<ClassScores> LossBase::class_scores() const {
+  if (!labels_) return std::nullopt;
+  ClassScores scores{labels_->classes, labels_->inner, true};
+  const LossParameter& parameter = layer_param().loss_param();
+  if (!labels_->ignore_field.empty() && parameter.has_ignore_label()) {
+    scores.ignore_label = parameter.ignore_label();
+  }
+  return scores;
+}
+
 void LossBase::CheckData() {
   if (labels_) CheckClassLabels(*labels_, &sum_);
 }

@@ -46,6 +46,14 @@ void Accuracy::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (device()->host_accessible()) CheckData();
 }
 
+std::optional<ClassScores> Accuracy::class_scores() const {
+  ClassScores scores{channels_, inner_, true};
+  scores.ties_above = true;
+  const AccuracyParameter& parameter = layer_param().accuracy_param();
+  if (parameter.has_ignore_label()) scores.ignore_label = parameter.ignore_label();
+  return scores;
+}
+
 void Accuracy::CheckData() {
   CheckClassLabels({Where(), channels_, inner_, "accuracy_param"}, &sum_);
 }
