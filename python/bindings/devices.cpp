@@ -3,6 +3,7 @@
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/freed_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "gil.hpp"
 
@@ -95,7 +96,10 @@ void BindDevices(py::module_& module) {
           "The driver and its version, str; empty for the CPU.")
       .def_property_readonly(
           "bytes_in_use", [](const Device& device) { return device.bytes_in_use(); },
-          "Bytes of the device's memory that this process holds now, int.")
+          "Bytes of the device's memory that this process uses now, int.")
+      .def_property_readonly(
+          "bytes_cached", [](const Device& device) { return caffe::FreedBytes(device); },
+          "Bytes that were freed and are kept for later requests, int. See release_memory().")
       .def_property_readonly(
           "bytes_peak", [](const Device& device) { return device.bytes_peak(); },
           "The largest bytes_in_use since the start, or since reset_peak().")
@@ -111,6 +115,11 @@ void BindDevices(py::module_& module) {
   module.def(
       "device", [] { return Runtime::Get().default_device(); }, py::return_value_policy::reference,
       "This thread's default device, a caffe.Device: that of set_device, otherwise the best one.");
+  module.def(
+      "release_memory", &caffe::ReleaseMemory, py::call_guard<WithoutGil>(),
+      "Returns freed memory that is kept for later requests to the system, on all devices, and\n"
+      "that of the C library's allocator. What nets and arrays hold stays. Returns the bytes that\n"
+      "the devices gave back, int.");
   module.def("enumerate_devices", &EnumerateDevices, py::arg("silent") = false,
              "The number of devices besides the CPU, int; prints them unless silent.");
   module.def(

@@ -25,7 +25,7 @@ def test_importing_is_quiet():
 
 def test_what_scripts_look_for_is_there():
     for name in ('Net SGDSolver NesterovSolver AdamSolver init_log log set_mode_cpu set_mode_gpu '
-                 'set_device set_devices select_device enumerate_devices get_solver '
+                 'set_device set_devices select_device enumerate_devices release_memory get_solver '
                  'get_solver_from_file layer_type_list set_random_seed solver_count '
                  'set_solver_count solver_rank set_solver_rank set_multiprocess has_nccl Layer '
                  'LayerParameter NetParameter NetState SolverParameter data_type quantizer_mode '
@@ -231,3 +231,16 @@ def test_nets_by_different_threads():
         thread.join()
     expected = (results[1] + results[2]) / 2
     assert abs(results[1.5] - expected).max() < 1e-2 * abs(expected).max()
+
+
+def test_release_memory(tmp_path):
+    net = caffe.Net(write(tmp_path, small_net()), caffe.TEST)
+    device = caffe.devices()[-1]
+    device_of_net = caffe.device()
+    first = {name: blob.copy() for name, blob in net.forward().items()}
+    in_use = device_of_net.bytes_in_use
+    assert isinstance(caffe.release_memory(), int)
+    assert (device.bytes_cached, device_of_net.bytes_cached) == (0, 0)
+    assert device_of_net.bytes_in_use == in_use
+    for name, blob in net.forward().items():
+        assert (blob == first[name]).all()

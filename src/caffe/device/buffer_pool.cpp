@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/host_memory.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/freed_memory.hpp"
+#include "caffe/device/graph.hpp"
 #include "caffe/device/out_of_memory.hpp"
 
 namespace caffe {
@@ -21,7 +27,49 @@ int64_t RoundUp(int64_t bytes) {
 // that a device holds what was asked for.
 int64_t MostWaste(int64_t bytes) { return bytes < (1 << 20) ? bytes / 4 : bytes / 64; }
 
+// The same where a new buffer would have cached ones go back to the driver first.
+int64_t MostSpared(int64_t bytes) { return std::min<int64_t>(bytes / 2, 64 << 20); }
+
+// The allocations over which the peak of what was in use is remembered, once or twice.
+constexpr int kPeriod = 256;
+// Freed buffers of this size are always kept.
+constexpr int64_t kLeastCached = 1 << 20;
+
+// CAFFE_FREED_MEMORY in bytes; negative if it is not set.
+int64_t LimitOfEnvironment() {
+  const char* const value = std::getenv("CAFFE_FREED_MEMORY");
+  if (!value || !*value) return -1;
+  int64_t mebibytes = 0;
+  const char* const end = value + std::strlen(value);
+  const auto [stop, error] = std::from_chars(value, end, mebibytes);
+  if (error == std::errc() && stop == end && mebibytes >= 0 && mebibytes < int64_t{1} << 40) {
+    return mebibytes << 20;
+  }
+  log::Warning(Concat("CAFFE_FREED_MEMORY is ", value, ", which is not a number of MiB; ignored"));
+  return -1;
+}
+
+// The pools of this process. Never destroyed, because devices may outlive static objects.
+struct Pools {
+  std::mutex mutex;
+  std::vector<BufferPool*> all;
+};
+Pools& AllPools() {
+  static Pools* const pools = new Pools;
+  return *pools;
+}
+
 }  // namespace
+
+BufferPool::BufferPool(Device* device) : device_(device), cache_limit_(LimitOfEnvironment()) {
+  const std::lock_guard lock(AllPools().mutex);
+  AllPools().all.push_back(this);
+}
+
+BufferPool::~BufferPool() {
+  const std::lock_guard lock(AllPools().mutex);
+  std::erase(AllPools().all, this);
+}
 
 // If there is only the default stream, this does not ask for it: the device may not be open yet.
 int BufferPool::CurrentIndex() const {
@@ -66,21 +114,70 @@ void BufferPool::OrderUse(std::span<const DevicePtr> pointers) {
   WaitFor(others);
 }
 
-// Takes a cached buffer that is not much too large; null if there is none. Prefers a buffer that no
-// other stream has used.
-DevicePtr BufferPool::TakeCached(int64_t size, int index) {
-  const auto first = cached_.lower_bound(size);
-  const auto end = cached_.upper_bound(size + MostWaste(size));
+// The smallest cached buffer of at least `size` and at most `most` bytes. Prefers one that no other
+// stream has used.
+BufferPool::Cache::iterator BufferPool::FindCached(int64_t size, int64_t most, int index) {
+  const auto first = cached_.lower_bound(size), end = cached_.upper_bound(most);
   auto found = first;
-  while (found != end && (found->second.second.users & ~BitOf(index))) ++found;
+  while (found != end && (found->second.buffer.users & ~BitOf(index))) ++found;
   if (found == end) found = first;
-  if (found == end) return {};
-  auto [handle, buffer] = found->second;
+  return found == end ? cached_.end() : found;
+}
+
+// Takes a cached buffer that is not much too large; null if there is none.
+DevicePtr BufferPool::TakeCached(int64_t size, int index) {
+  auto found = FindCached(size, size + MostWaste(size), index);
+  if (found == cached_.end() && bytes_held_ + size > MostHeld()) {
+    found = FindCached(size, size + MostSpared(size), index);
+  }
+  if (found == cached_.end()) return {};
+  auto [handle, buffer, freed] = found->second;
   WaitFor(OthersBefore(&buffer, index, true));
   cached_.erase(found);
+  buffer.requested = size;
   used_[handle] = buffer;
-  bytes_in_use_ += buffer.bytes;
+  bytes_cached_ -= buffer.bytes;
+  bytes_in_use_ += size;
   return {handle, 0};
+}
+
+void BufferPool::NoteInUse() {
+  if (++period_ > kPeriod) {
+    period_ = 0;
+    earlier_peak_ = std::exchange(recent_peak_, 0);
+  }
+  recent_peak_ = std::max(recent_peak_, bytes_in_use_.load());
+  if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_.load();
+}
+
+// A quarter more than the peak, so that requests of many sizes in turn find buffers.
+int64_t BufferPool::MostHeld() const {
+  const int64_t peak = std::max({recent_peak_, earlier_peak_, bytes_in_use_.load()});
+  return std::max(peak + peak / 4, peak + kLeastCached);
+}
+
+int64_t BufferPool::MostCached() const {
+  if (cache_limit_ >= 0) return cache_limit_;
+  if (trims_) return std::max(bytes_in_use_.load(), kLeastCached);
+  return std::max<int64_t>(MostHeld() - (bytes_held_ - bytes_cached_), 0);
+}
+
+// Returns cached buffers to the driver, the longest unused ones first, until they have at most
+// `most` bytes. The driver waits for work that still uses them.
+void BufferPool::Evict(int64_t most) noexcept {
+  if (bytes_cached_ <= most) return;
+  std::vector<Cache::iterator> order;
+  for (auto i = cached_.begin(); i != cached_.end(); ++i) order.push_back(i);
+  std::sort(order.begin(), order.end(),
+            [](const auto& a, const auto& b) { return a->second.freed < b->second.freed; });
+  for (const auto& one : order) {
+    if (bytes_cached_ <= most) return;
+    const int64_t bytes = one->second.buffer.bytes;
+    device_->DoFree(one->second.handle);
+    cached_.erase(one);
+    bytes_cached_ -= bytes;
+    bytes_held_ -= bytes;
+  }
 }
 
 DevicePtr BufferPool::Allocate(int64_t bytes, std::string_view purpose) {
@@ -89,12 +186,14 @@ DevicePtr BufferPool::Allocate(int64_t bytes, std::string_view purpose) {
   const DeviceInfo& info = device_->info();
   const int index = CurrentIndex();
   const std::lock_guard lock(mutex_);
+  trims_ = false;
   DevicePtr pointer = TakeCached(size, index);
   if (!pointer) {
+    // First, so that old and new buffers do not exist at the same time.
+    if (cache_limit_ < 0) Evict(std::max<int64_t>(MostCached() - size, 0));
     void* handle = device_->DoAllocate(size);
     if (!handle && !cached_.empty()) {
-      for (auto& [cached_size, cached] : cached_) device_->DoFree(cached.first);
-      cached_.clear();
+      Evict(0);
       handle = device_->DoAllocate(size);
     }
     if (!handle) {
@@ -104,12 +203,13 @@ DevicePtr BufferPool::Allocate(int64_t bytes, std::string_view purpose) {
                                "; use a smaller batch or a narrower type"));
     }
     ++device_->allocations_;
-    used_[handle] = {size, BitOf(index), BitOf(index), index, 0};
+    used_[handle] = {size, size, BitOf(index), BitOf(index), index, 0};
     bytes_in_use_ += size;
+    bytes_held_ += size;
     pointer = {handle, 0};
   }
   used_[pointer.handle].allocation = ++last_allocation_;
-  if (bytes_in_use_ > bytes_peak_) bytes_peak_ = bytes_in_use_.load();
+  NoteInUse();
   if (log::Topic("memory")) {
     log::Info(Concat(info.id, ": ", used_[pointer.handle].bytes, " bytes for ", purpose, "; ",
                      bytes_in_use_.load(), " in use, at most ", bytes_peak_.load()));
@@ -119,6 +219,7 @@ DevicePtr BufferPool::Allocate(int64_t bytes, std::string_view purpose) {
 
 void BufferPool::Free(DevicePtr pointer) noexcept {
   if (!pointer) return;
+  const bool recording = device_->tracks_use() && Capture::Of(device_);
   const std::lock_guard lock(mutex_);
   const auto found = used_.find(pointer.handle);
   if (found == used_.end()) {
@@ -126,10 +227,12 @@ void BufferPool::Free(DevicePtr pointer) noexcept {
     return;
   }
   const Buffer& buffer = found->second;
-  bytes_in_use_ -= buffer.bytes;
-  cached_.emplace(buffer.bytes, std::pair(pointer.handle, buffer));
+  bytes_in_use_ -= buffer.requested;
+  bytes_cached_ += buffer.bytes;
+  cached_.emplace(buffer.bytes, Cached{pointer.handle, buffer, ++frees_});
   used_.erase(found);
-  ++frees_;
+  // A driver cannot free memory for a thread that records a graph.
+  if (!recording) Evict(MostCached());
 }
 
 std::vector<uint64_t> BufferPool::Allocations(std::span<const DevicePtr> pointers) {
@@ -142,10 +245,26 @@ std::vector<uint64_t> BufferPool::Allocations(std::span<const DevicePtr> pointer
   return numbers;
 }
 
-void BufferPool::ReleaseCache() noexcept {
+int64_t BufferPool::ReleaseCache() noexcept {
   const std::lock_guard lock(mutex_);
-  for (auto& [size, cached] : cached_) device_->DoFree(cached.first);
-  cached_.clear();
+  const int64_t before = bytes_cached_;
+  Evict(0);
+  recent_peak_ = earlier_peak_ = bytes_in_use_;
+  return before;
+}
+
+void BufferPool::TrimCache() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (cache_limit_ >= 0) return;
+  recent_peak_ = earlier_peak_ = bytes_in_use_;
+  trims_ = true;
+  Evict(MostCached());
+}
+
+void BufferPool::SetCacheLimit(int64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  cache_limit_ = bytes;
+  Evict(MostCached());
 }
 
 void BufferPool::FreeEverything() noexcept {
@@ -153,7 +272,25 @@ void BufferPool::FreeEverything() noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [handle, buffer] : used_) device_->DoFree(handle);
   used_.clear();
-  bytes_in_use_ = 0;
+  bytes_in_use_ = bytes_held_ = 0;
+}
+
+int64_t FreedBytes(const Device& device) { return BufferPool::Of(device).bytes_cached(); }
+
+void SetMostFreedBytes(Device* device, int64_t bytes) noexcept {
+  BufferPool::Of(*device).SetCacheLimit(bytes);
+}
+
+void TrimFreedMemory(Device* device) noexcept { BufferPool::Of(*device).TrimCache(); }
+
+int64_t ReleaseMemory() noexcept {
+  int64_t bytes = 0;
+  {
+    const std::lock_guard lock(AllPools().mutex);
+    for (BufferPool* pool : AllPools().all) bytes += pool->ReleaseCache();
+  }
+  ReleaseHostMemory();
+  return bytes;
 }
 
 void BufferPool::Add(Stream* stream) {
@@ -175,7 +312,7 @@ void BufferPool::Retire(const Stream* stream) noexcept {
     if (buffer->writer == index) buffer->writer = -1;
   };
   for (auto& [handle, buffer] : used_) forget(&buffer);
-  for (auto& [size, cached] : cached_) forget(&cached.second);
+  for (auto& [size, cached] : cached_) forget(&cached.buffer);
   streams_[index] = nullptr;
 }
 

@@ -2,16 +2,16 @@
 
 #include <atomic>
 #include <cstring>
-#include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/host_memory.hpp"
 #include "caffe/device/graph.hpp"
 #include "caffe/memory/access_log.hpp"
 
 namespace caffe {
 namespace {
 
-constexpr std::align_val_t kHostAlignment{256};
+constexpr int64_t kHostAlignment = 256;
 
 // One counter for all memories: two memories never have the same version, unless neither was
 // written. So an equal version means equal content, even if a blob got another memory.
@@ -21,9 +21,9 @@ uint64_t NextVersion() {
 }
 
 std::shared_ptr<char> AllocateHost(int64_t bytes, const std::string& purpose) {
-  char* memory = static_cast<char*>(::operator new(bytes, kHostAlignment, std::nothrow));
+  char* memory = static_cast<char*>(AllocateHostMemory(bytes, kHostAlignment));
   CAFFE_CHECK(memory, purpose, ": out of host memory: ", bytes, " bytes were requested");
-  return std::shared_ptr<char>(memory, [](char* p) { ::operator delete(p, kHostAlignment); });
+  return std::shared_ptr<char>(memory, [](char* p) { FreeHostMemory(p, kHostAlignment); });
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/freed_memory.hpp"
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/memory/workspace.hpp"
@@ -82,7 +83,14 @@ Net::Net(const std::string& path, const NetOptions& options) {
   Init(parameter, with_lines);
 }
 
-Net::~Net() = default;
+// In the order in which members are destroyed; then the device need not keep what they had.
+Net::~Net() {
+  Device* const device = device_;
+  rooms_.reset();
+  wiring_ = Wiring();
+  step_state_.reset();
+  if (device) TrimFreedMemory(device);
+}
 
 void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   NetParameter given = parameter;

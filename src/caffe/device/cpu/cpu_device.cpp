@@ -13,6 +13,7 @@
 #include <new>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/host_memory.hpp"
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/cpu/bounded_spin.hpp"
@@ -298,20 +299,16 @@ std::unique_ptr<Stream> CpuDevice::DoCreateStream() { return std::make_unique<Cp
 void* CpuDevice::DoAllocate(int64_t bytes) {
   // Linux overcommits memory, and kills a process that then touches it.
   if (bytes > info().memory_bytes) return nullptr;
-  if (bytes < kLargeBytes) {
-    return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
-  }
+  if (bytes < kLargeBytes) return AllocateHostMemory(bytes, kAlignment);
   // Weights that are read once in a forward are read a sixth faster from huge pages. The last part of
   // the allocation keeps small ones, so that it takes no more memory than asked for.
-  void* const memory = ::operator new(bytes, std::align_val_t(kHugePage), std::nothrow);
+  void* const memory = AllocateHostMemory(bytes, kHugePage);
   if (memory) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return memory;
 }
 
 // The alignment is only a hint for `operator delete`.
-void CpuDevice::DoFree(void* handle) noexcept {
-  ::operator delete(handle, std::align_val_t(kAlignment));
-}
+void CpuDevice::DoFree(void* handle) noexcept { FreeHostMemory(handle, kAlignment); }
 
 void CpuDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
   std::memcpy(target.address(), source, bytes);
