@@ -64,6 +64,7 @@ def main():
     if arguments.device:
         caffe.set_device(arguments.device)
     solver = caffe.get_solver(settings(arguments))
+    solver.frees_memory = True
     if arguments.weights:
         solver.net.copy_from(arguments.weights)
     begin = time.perf_counter()

@@ -26,6 +26,7 @@
 #include "in_layer.hpp"
 #include "layer_callbacks.hpp"
 #include "loss_seeds.hpp"
+#include "memory_forecast.hpp"
 #include "net_builder.hpp"
 #include "net_ranges.hpp"
 #include "net_weights.hpp"
@@ -54,6 +55,7 @@ struct Net::Rooms {
         versions(wiring, &ranges),
         views(wiring),
         runner(wiring),
+        forecast(wiring, &runner),
         debug_lines(wiring, gradients),
         finite_check(wiring, gradients),
         callbacks(wiring, gradients, views, &versions) {}
@@ -64,6 +66,7 @@ struct Net::Rooms {
   BlobVersions versions;
   Views views;
   NodeRunner runner;
+  MemoryForecast forecast;
   Interruption interruption;
   DebugLines debug_lines;
   FiniteCheck finite_check;
@@ -73,6 +76,29 @@ struct Net::Rooms {
   // Of each node, for the plans: NetRanges::TiedBottoms at an epoch of the ranges.
   std::vector<std::vector<bool>> tied;
   int planned_epoch = 0;
+
+  // The bytes of a pass that stores every blob.
+  static MemoryNeeds NeedsByLayer(const Net& net, bool backward) {
+    const Rooms& own = *net.rooms_;
+    StepWorkspaces workspaces;
+    const WorkMemory works = own.by_layer->CountWorks(&workspaces);
+    return CountMemory(net.wiring_, own.gradients, own.by_layer->plan(),
+                       own.by_layer->channels_last(), nullptr, works, workspaces, backward);
+  }
+  // Throws if the pass needs more memory than there is.
+  static void CheckMemory(const Net& net, MemoryForecast::Pass pass) {
+    using Pass = MemoryForecast::Pass;
+    const auto needs = [&] {
+      return pass == Pass::kArena ? net.memory_needs() : NeedsByLayer(net, pass == Pass::kBackward);
+    };
+    const auto cure = [&](const MemoryNeeds& need) -> std::string {
+      if (pass != Pass::kBackward || net.phase() != TRAIN || net.frees_memory_) return "";
+      const int64_t less = net.memory_needs().total();
+      if (less >= need.total()) return "";
+      return Concat("; a solver with frees_memory set needs ", less, " bytes");
+    };
+    net.rooms_->forecast.Check(pass, needs, cure);
+  }
 };
 
 Net::Net(const NetParameter& parameter, const NetOptions& options) { Init(parameter, options); }
@@ -213,6 +239,7 @@ void Net::MakePlans() {
   rooms_->whole = make(std::move(plan), std::move(channels_last), std::move(arena));
   if (previous) rooms_->whole->TakeForgotten(*previous);
   forward_in_arena_ = false;
+  rooms_->forecast.Forget();
 }
 
 void Net::Keep(const std::vector<std::string>& blobs) {
@@ -341,6 +368,10 @@ void Net::Forward(int start, int end) {
   rooms_->views.ForgetOverwritten(first, last, whole);
   if (start > 0) rooms_->versions.Take(first, last);
   Executor& executor = in_whole ? *rooms_->whole : *rooms_->by_layer;
+  if (whole) {
+    using Pass = MemoryForecast::Pass;
+    Rooms::CheckMemory(*this, in_whole ? Pass::kArena : Pass::kForward);
+  }
   WithNeeds([&] { executor.Forward(first, last, observers, per_layer); });
   forward_in_arena_ = trains && in_whole;
   if (end < last_layer) rooms_->versions.Publish(first, last);
@@ -371,6 +402,9 @@ void Net::Backward(int start, int end) {
       forward_in_arena_ && frees_memory_ && start == last_layer && end == 0 && !LooksAtLayers();
   forward_in_arena_ = false;
   if (phase() == TRAIN && !in_arena) rooms_->whole->LeaveArena();
+  if (!in_arena && start == last_layer && end == 0) {
+    Rooms::CheckMemory(*this, MemoryForecast::Pass::kBackward);
+  }
   WithNeeds([&] {
     const std::vector<int> run = wiring_.BackwardNodes(start, end);
     if (end > 0) ClearUnreadDiffs(run, first, last);
@@ -395,6 +429,8 @@ void Net::ForwardBackward(const std::function<void()>& then, const void* owner) 
   StoreViewed();
   Executor& executor = frees_memory_ ? *rooms_->whole : *rooms_->by_layer;
   const std::vector<PassObserver*> observers = ActiveObservers();
+  using Pass = MemoryForecast::Pass;
+  Rooms::CheckMemory(*this, frees_memory_ && !LooksAtLayers() ? Pass::kArena : Pass::kBackward);
   const bool per_step = std::any_of(observers.begin(), observers.end(),
                                     [](const PassObserver* o) { return o->per_step(); });
   if (phase() != TRAIN || !executor.Replays() || per_step || LooksAtLayers() ||

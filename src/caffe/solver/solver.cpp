@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/available_memory.hpp"
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/expert_usage.hpp"
@@ -220,6 +222,18 @@ void Solver::Step(int64_t iterations) {
   displayed_at_ = std::chrono::steady_clock::now();
   displayed_iter_ = iter_;
   stop_ = false;
+  // The net's forecast leaves room for the history, which the first update fills.
+  const Device* const device = net_->device();
+  int64_t history = 0;
+  for (const auto& blob : updater_->history()) {
+    const SyncedMemory& memory = *blob->data_memory();
+    // On the CPU memory is taken when it is written.
+    const bool taken =
+        device->host_accessible() ? memory.version() != 0 : memory.buffer() != nullptr;
+    if (!taken) history += blob->bytes();
+  }
+  std::optional<MemoryReservation> reserved;
+  reserved.emplace(device, history, "the solver's history");
   while (iter_ < end) {
     updater_->ClearDiffs();
     if (p.test_interval() && iter_ % p.test_interval() == 0 &&
@@ -242,6 +256,7 @@ void Solver::Step(int64_t iterations) {
       }
       losses_->Record();
     }
+    reserved.reset();
     if (at_once) {
       FinishUpdate();
     } else {

@@ -8,6 +8,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/cuda/cuda_program.hpp"
+#include "caffe/device/cuda/free_memory.hpp"
 #include "caffe/device/cuda/nvrtc.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
@@ -229,6 +230,18 @@ void* CudaDevice::DoAllocate(int64_t bytes) {
   if (result == cuda::kOutOfMemory) return nullptr;
   if (result != cuda::kSuccess) cuda::ThrowDriverError(allocate.name(), result);
   return reinterpret_cast<void*>(address);
+}
+
+int64_t CudaDevice::FreeBytes() const {
+  context_->MakeCurrent();
+  size_t free = 0, all = 0;
+  Driver::Get().cuMemGetInfo(&free, &all);
+  return static_cast<int64_t>(free);
+}
+
+std::optional<int64_t> FreeCudaMemory(const Device& device) {
+  const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);
+  return cuda ? std::optional(cuda->FreeBytes()) : std::nullopt;
 }
 
 void CudaDevice::DoFree(void* handle) noexcept {

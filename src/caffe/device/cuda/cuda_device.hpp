@@ -25,6 +25,8 @@ class CudaDevice final : public Device {
   Stream* default_stream() override;
   void* native_stream() override;
   bool can_capture() const override;
+  // What the driver says is free, in bytes.
+  int64_t FreeBytes() const;
 
   // The key of this text's binary in the program cache.
   std::string ProgramKey(const ProgramText& text) const;

@@ -68,6 +68,7 @@ Driver::Driver(const DynamicLibrary& l)
       cuCtxGetDevice(l, "cuCtxGetDevice"),
       cuMemAlloc(l, "cuMemAlloc_v2"),
       cuMemFree(l, "cuMemFree_v2"),
+      cuMemGetInfo(l, "cuMemGetInfo_v2"),
       cuMemHostAlloc(l, "cuMemHostAlloc"),
       cuMemFreeHost(l, "cuMemFreeHost"),
       cuMemcpyHtoDAsync(l, "cuMemcpyHtoDAsync_v2"),
@@ -115,11 +116,11 @@ const char* Driver::Missing() const {
   check(cuInit, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuDeviceGetCount, cuDeviceGet,
         cuDeviceGetName, cuDeviceGetUuid, cuDeviceTotalMem, cuDeviceGetAttribute,
         cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRelease, cuCtxSetCurrent, cuCtxGetCurrent,
-        cuCtxGetDevice, cuMemAlloc, cuMemFree, cuMemHostAlloc, cuMemFreeHost, cuMemcpyHtoDAsync,
-        cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemsetD8Async, cuStreamCreate, cuStreamSynchronize,
-        cuStreamDestroy, cuEventCreate, cuEventRecord, cuStreamWaitEvent, cuEventSynchronize,
-        cuEventDestroy, cuEventElapsedTime, cuModuleLoadData, cuModuleUnload, cuModuleGetFunction,
-        cuFuncSetAttribute, cuLaunchKernel);
+        cuCtxGetDevice, cuMemAlloc, cuMemFree, cuMemGetInfo, cuMemHostAlloc, cuMemFreeHost,
+        cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemsetD8Async, cuStreamCreate,
+        cuStreamSynchronize, cuStreamDestroy, cuEventCreate, cuEventRecord, cuStreamWaitEvent,
+        cuEventSynchronize, cuEventDestroy, cuEventElapsedTime, cuModuleLoadData, cuModuleUnload,
+        cuModuleGetFunction, cuFuncSetAttribute, cuLaunchKernel);
   return missing;
 }
 

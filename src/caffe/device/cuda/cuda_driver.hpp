@@ -112,6 +112,7 @@ struct Driver {
   DriverCall<CUdevice*> cuCtxGetDevice;
   DriverCall<CUdeviceptr*, size_t> cuMemAlloc;
   DriverCall<CUdeviceptr> cuMemFree;
+  DriverCall<size_t*, size_t*> cuMemGetInfo;
   DriverCall<void**, size_t, unsigned> cuMemHostAlloc;
   DriverCall<void*> cuMemFreeHost;
   DriverCall<CUdeviceptr, const void*, size_t, CUstream> cuMemcpyHtoDAsync;
