@@ -165,7 +165,7 @@ void FillWeights(const RandomNumbers& random, const Net& net) {
 // A net of a cell on its device, with weights and inputs. Passes only enqueue work.
 class CellNet {
  public:
-  CellNet(const BenchmarkModel& model, const NetParameter& typed, Device* device, bool train)
+  CellNet(const NetParameter& weights, const NetParameter& typed, Device* device, bool train)
       : device_(device), train_(train), net_(MakeNet(typed, device, train)) {
     if (train) {
       net_->CheckTrainable();
@@ -177,7 +177,7 @@ class CellNet {
       }
       net_->set_frees_memory(true);
     }
-    net_->CopyTrainedLayersFrom(model.weights());
+    net_->CopyTrainedLayersFrom(weights);
     net_->UsePlaceholderRanges();
     net_->Reshape();
     FillInputs(RandomNumbers(), *net_);
@@ -210,14 +210,6 @@ int64_t PeakOfAPass(CellNet* net, Device* device, int64_t before, double* second
   device->ResetPeak();
   *seconds = net->Seconds(1);
   return device->bytes_peak() - before;
-}
-
-std::optional<int64_t> StorageBytes(const Net& net, DataType type) {
-  if (type.is_custom()) return std::nullopt;  // `caffe transform` writes such files
-  NetParameter file;
-  net.ToProto(&file);
-  if (type != kFloat && type != kDouble) PackParameters(net, &file);
-  return static_cast<int64_t>(file.ByteSizeLong());
 }
 
 std::vector<double> Samples(CellNet* net, double seconds_of_a_pass,
@@ -260,13 +252,18 @@ void Measure(const BenchmarkModel& model, Device* device, const BenchmarkSetting
              const std::function<bool()>& stop, BenchmarkCell* cell) {
   const DataType type = BenchmarkType(cell->type);
   NetParameter typed = model.Typed(type, cell->batch);
+  // A net that trains has masters in float.
+  const NetParameter& weights = settings.train ? model.weights() : model.WeightsIn(type);
+  // `caffe transform` writes files in types of users.
+  if (!type.is_custom()) {
+    cell->storage = static_cast<int64_t>(model.WeightsIn(type).ByteSizeLong());
+  }
   const int64_t before = device->bytes_in_use();
   double seconds = 0;
   std::vector<double> samples;
   {
-    CellNet net(model, typed, device, settings.train);
+    CellNet net(weights, typed, device, settings.train);
     cell->random_ranges = type.is_quantized() && model.random_ranges();
-    cell->storage = StorageBytes(net.net(), type);
     cell->predicted = net.net().memory_needs().total();
     cell->memory = PeakOfAPass(&net, device, before, &seconds);
     if (!stop()) samples = Samples(&net, seconds, settings, stop);
@@ -279,7 +276,7 @@ void Measure(const BenchmarkModel& model, Device* device, const BenchmarkSetting
   ForEachNet(&typed, [](NetParameter* net) { net->set_reduced_memory_inference(false); });
   device->ReleaseCache();
   try {
-    CellNet net(model, typed, device, settings.train);
+    CellNet net(weights, typed, device, settings.train);
     cell->plain_memory = PeakOfAPass(&net, device, before, &seconds);
   } catch (const std::exception& error) {
     cell->error = OneLine(Concat("with a memory for each blob: ", error.what()));
@@ -298,7 +295,8 @@ std::string BenchmarkTypeName(DataType type) {
   return type == kQuant8 ? "int8" : type == kQuant16 ? "int16" : type.name();
 }
 
-BenchmarkModel::BenchmarkModel(const std::string& model, const std::string& weights) {
+BenchmarkModel::BenchmarkModel(const std::string& model, const std::string& weights)
+    : narrow_weights_(std::make_shared<std::map<DataType, NetParameter>>()) {
   const std::string path = ModelPath(model);
   model_ = std::make_shared<NetParameter>(ReadNetFile(path));
   net_ = NetName(path);
@@ -325,6 +323,24 @@ NetParameter BenchmarkModel::Typed(DataType type, int64_t batch) const {
   NetParameter typed = WithTypeAndBatch(*model_, type, batch);
   ForEachNet(&typed, MakeFillersConstant);
   return typed;
+}
+
+const NetParameter& BenchmarkModel::WeightsIn(DataType type) const {
+  if (type == kFloat || type.is_custom()) return *weights_;
+  const auto [found, added] = narrow_weights_->try_emplace(type);
+  if (added) {
+    try {
+      const std::unique_ptr<Net> net = MakeNet(Typed(type, 1), Runtime::Get().cpu(), false);
+      net->CopyTrainedLayersFrom(*weights_);
+      net->UsePlaceholderRanges();
+      net->ToProto(&found->second);
+      PackParameters(*net, &found->second);
+    } catch (...) {
+      narrow_weights_->erase(found);
+      throw;
+    }
+  }
+  return found->second;
 }
 
 void MeasureCell(const BenchmarkModel& model, Device* device, const BenchmarkSettings& settings,

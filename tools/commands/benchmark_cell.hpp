@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,11 +61,15 @@ class BenchmarkModel {
   // The model in a type and with a batch size, with constant fillers.
   NetParameter Typed(DataType type, int64_t batch) const;
   const NetParameter& weights() const { return *weights_; }
+  // The weights as a file for a net of this type has them: see PackParameters. For types of users they
+  // are float.
+  const NetParameter& WeightsIn(DataType type) const;
   bool random_ranges() const { return random_ranges_; }
 
  private:
   std::string net_, name_;
   std::shared_ptr<NetParameter> model_, weights_;
+  std::shared_ptr<std::map<DataType, NetParameter>> narrow_weights_;
   bool random_ranges_ = false;
 };
 
