@@ -232,6 +232,17 @@ TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
   const std::string jpeg = FromBase64(kJpeg), png = PngOf(TestImage(5, 7, 3));
   EXPECT_TRUE(Holds(error(""), "some/file is empty"));
   EXPECT_TRUE(Holds(error("GIF89a"), "some/file is neither a JPEG nor a PNG file"));
+  const std::string tiff("II*\0", 4);
+  for (const auto& [bytes, format] :
+       std::vector<std::pair<std::string, std::string>>{{"BM", "BMP"},
+                                                        {"P6\n2 2\n255\n", "PNM (PBM, PGM or PPM)"},
+                                                        {tiff, "TIFF"},
+                                                        {"RIFF1234WEBPVP8", "WebP"}}) {
+    EXPECT_EQ(ErrorOf([&, &text = bytes] { DecodeImage(text, "a b/x.y", true); }),
+              "a b/x.y is neither a JPEG nor a PNG file, but a " + format + " file; convert it: " +
+                  "python3 -c \"from PIL import Image; Image.open('a b/x.y').convert('RGB')" +
+                  ".save('a b/x.png')\"");
+  }
   EXPECT_TRUE(Holds(error("\xff\xd8\xff"), "some/file is not a complete JPEG file"));
   EXPECT_TRUE(Holds(error(png.substr(0, 8)), "some/file is not a complete PNG file"));
   for (const double part : {0.1, 0.5, 0.9}) {

@@ -215,7 +215,8 @@ TEST(TransformerTest, DamagedEncodedRecords) {
   };
   const std::string cure = "; convert the images again, or without -encoded";
   EXPECT_EQ(error(""), "the encoded image is empty" + cure);
-  EXPECT_EQ(error("GIF89a"), "the encoded image is neither a JPEG nor a PNG file" + cure);
+  EXPECT_EQ(error("GIF89a"),
+            "the encoded image is neither a JPEG nor a PNG file, but a GIF file" + cure);
   for (const ImageFormat format : {ImageFormat::kPng, ImageFormat::kJpeg}) {
     const std::string file = EncodeImage(TestImage(20, 20, 3), format);
     const std::string cut = error(file.substr(0, file.size() / 2));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <string_view>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -76,6 +78,35 @@ Image Halve(const Image& image) {
   return half;
 }
 
+// The name of a format that is not read; empty if the bytes are of no known one.
+std::string_view UnreadFormat(std::string_view bytes) {
+  if (bytes.starts_with("BM")) return "BMP";
+  if (bytes.starts_with("GIF8")) return "GIF";
+  if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP")) return "WebP";
+  if (bytes.starts_with(std::string_view("II*\0", 4)) ||
+      bytes.starts_with(std::string_view("MM\0*", 4))) {
+    return "TIFF";
+  }
+  const bool portable = bytes.size() > 2 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '6' &&
+                        (bytes[2] == '\n' || bytes[2] == ' ' || bytes[2] == '\r');
+  return portable ? "PNM (PBM, PGM or PPM)" : "";
+}
+
+[[noreturn]] void ThrowNotRead(std::string_view bytes, const std::string& name) {
+  if (bytes.empty()) CAFFE_THROW(name, " is empty");
+  std::string text = name + " is neither a JPEG nor a PNG file";
+  if (const std::string_view format = UnreadFormat(bytes); !format.empty()) {
+    text += Concat(", but a ", format, " file");
+    const std::filesystem::path path(name);
+    if (path.has_extension()) {
+      const std::string png = std::filesystem::path(path).replace_extension(".png").string();
+      text += Concat("; convert it: python3 -c \"from PIL import Image; Image.open('", name,
+                     "').convert('RGB').save('", png, "')\"");
+    }
+  }
+  CAFFE_THROW(text);
+}
+
 }  // namespace
 
 ImageFormat FormatOf(std::string_view bytes) {
@@ -94,7 +125,7 @@ Image DecodeImage(std::string_view bytes, const std::string& name, std::optional
     case ImageFormat::kPng: return DecodePng(bytes, name, color);
     case ImageFormat::kNone: break;
   }
-  CAFFE_THROW(name, bytes.empty() ? " is empty" : " is neither a JPEG nor a PNG file");
+  ThrowNotRead(bytes, name);
 }
 
 std::string EncodeImage(const Image& image, ImageFormat format) {
