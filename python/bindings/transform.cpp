@@ -49,7 +49,9 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
   using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
   for (const auto& [name, value] : settings["inputs"].cast<py::dict>()) {
     const auto array = value.cast<Array>();
-    options.inputs[name.cast<std::string>()].assign(array.data(), array.data() + array.size());
+    const auto key = name.cast<std::string>();
+    options.inputs[key].assign(array.data(), array.data() + array.size());
+    options.input_shapes[key].assign(array.shape(), array.shape() + array.ndim());
   }
   caffe::CheckPasses(options);
   const std::string prefix = out.is_none() ? "" : ToFile(out, "transform");

@@ -64,7 +64,10 @@ def test_errors(net, tmp_path):
         caffe.transform(net, passes='fuld')
     with pytest.raises(TypeError, match='caffe.Net or .model, weights.'):
         caffe.transform('net.prototxt')
-    with pytest.raises(RuntimeError, match='input data has 96 elements, but 1 values'):
-        caffe.transform(net, inputs={'data': [1]})
+    for array, error in (([1], 'does not fit blob data'),
+                         (np.ones((2, 4, 4, 3)), r'give data.transpose\(0, 3, 1, 2\)'),
+                         (np.ones((3, 4, 4)), r'give data\[numpy.newaxis\]')):
+        with pytest.raises(RuntimeError, match='data: shape .*' + error):
+            caffe.transform(net, inputs={'data': array})
     with pytest.raises(RuntimeError, match='cannot write'):
         caffe.transform(net, out=tmp_path / 'none' / 'x')

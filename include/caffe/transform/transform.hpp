@@ -71,6 +71,7 @@ struct TransformOptions {
   uint64_t seed = 1;
   // Values of inputs by name; other inputs are uniform in [-1, 1].
   std::map<std::string, std::vector<float>> inputs;
+  std::map<std::string, Shape> input_shapes;  // of these values, if they are known
 };
 
 // The names that TransformOptions::passes may have, without "all".

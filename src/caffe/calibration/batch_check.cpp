@@ -70,7 +70,7 @@ void BatchCheck::Check(int64_t index, Batch* batch) const {
         (counts && shape.size() == wanted.size() && shape[0] > 0 && shape[0] <= wanted[0] &&
          std::equal(shape.begin() + 1, shape.end(), wanted.begin() + 1));
     const bool other = counts && IsOtherSize(shape, wanted) && shape[0] > 0;
-    CAFFE_CHECK(fits || other, where, InputShapeFault(name, shape, wanted, InputUser::kQuantize),
+    CAFFE_CHECK(fits || other, where, InputShapeFault(name, shape, wanted, InputUser::kBatch),
                 sequences_ > 0 ? "; a net with recurrent layers takes whole batches" : "");
     if (!counts) continue;
     CAFFE_CHECK(items < 0 || shape[0] == items, where, "there are ", items, " items of input ",

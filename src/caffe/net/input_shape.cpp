@@ -18,7 +18,7 @@ Shape Tail(const Shape& shape, size_t axes) {
   return {shape.end() - static_cast<std::ptrdiff_t>(axes), shape.end()};
 }
 
-// The cure for an array of height x width x channels; empty if it is none.
+// The cure for an array of height x width x channels; empty for other arrays.
 std::string LayoutCure(const std::string& name, const Shape& given, const Shape& wanted,
                        InputUser user) {
   if (wanted.size() != 4 || (given.size() != 3 && given.size() != 4)) return "";

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "caffe/core/error.hpp"
+#include "caffe/net/input_shape.hpp"
 #include "caffe/net/net.hpp"
 #include "flow.hpp"
 
@@ -73,6 +74,9 @@ std::vector<OutputDifference> CompareOutputs(const NetParameter& first, const Ne
     std::vector<double> values = RandomValues(input->count(), &random);
     const auto given = options.inputs.find(name);
     if (given != options.inputs.end()) {
+      const auto shape = options.input_shapes.find(name);
+      CAFFE_CHECK(shape == options.input_shapes.end() || shape->second == input->shape(),
+                  InputShapeFault(name, shape->second, input->shape(), InputUser::kBatch));
       CAFFE_CHECK(static_cast<int64_t>(given->second.size()) == input->count(), "input ", name,
                   " has ", input->count(), " elements, but ", given->second.size(),
                   " values are given");
