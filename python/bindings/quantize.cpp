@@ -100,7 +100,8 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   caffe::BatchReader reader;
   py::function function;
   if (read.is_none()) {
-    const auto batches = std::make_shared<caffe::DataLayerBatches>(model, options.device);
+    const auto batches = std::make_shared<caffe::DataLayerBatches>(
+        model, options.device, weights_path.is_none() ? &net.cast<const caffe::Net&>() : nullptr);
     batches->Divide(settings["default_number"].cast<bool>(), &options);
     reader = [batches](int64_t index, caffe::Batch* batch) { return batches->Read(index, batch); };
   } else {

@@ -142,6 +142,9 @@ def test_errors():
     to, code = '(float)code', 'v > 1.0f ? 1u : 0u'
     with pytest.raises(RuntimeError, match="'fp8_e4m3' exists and is another type"):
         caffe.register_type('fp8_e4m3', 8, to, code)
+    for name in ('int8', 'int16', 'quant8', 'float'):
+        with pytest.raises(RuntimeError, match="'?%s'?" % name):
+            caffe.register_type(name, 8, to, code)
     with pytest.raises(RuntimeError, match='2 to 32 bits, not 33'):
         caffe.register_type('python_bad', 33, to, code)
     with pytest.raises(RuntimeError, match='at most 16 bits, not 24; give to_float and from_float '

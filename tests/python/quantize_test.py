@@ -373,6 +373,20 @@ def test_data_layers_are_read_once(tmp_path, capfd):
     assert '1 of them, not 4, are left' in capfd.readouterr().err
 
 
+def test_arrays_of_memory_data_are_read_once():
+    net = caffe.Net(parsed('''
+        layer { name: "m" type: "MemoryData" top: "data" top: "label"
+                memory_data_param { batch_size: 4 channels: 3 height: 2 width: 2 } }
+        layer { name: "o" type: "InnerProduct" bottom: "data" top: "o"
+                inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+        layer { name: "a" type: "Accuracy" bottom: "o" bottom: "label" top: "a" }'''), caffe.TEST)
+    net.set_input_arrays(np.ones((12, 3, 2, 2), np.float32), np.zeros(12, np.float32))
+    report = quantized(net, None)
+    assert (report['calibration_items'], report['held_out_items']) == (4, 4)
+    with pytest.raises(RuntimeError, match="'m' .MemoryData. has 12 records, which are 3 batches of 4"):
+        quantized(net, None, calibrate=3)
+
+
 class Repeating(caffe.Layer):
     """Items 0 to 24, and then again."""
     def setup(self, bottom, top):

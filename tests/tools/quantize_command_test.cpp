@@ -188,6 +188,34 @@ TEST_F(QuantizeCommandTest, WhatCannotBeWrittenIsSaidFirst) {
   EXPECT_EQ(err_.find("Quantizing"), std::string::npos) << err_;
 }
 
+TEST_F(QuantizeCommandTest, LabelsOfAListAreChecked) {
+  ASSERT_EQ(0, Run(Images())) << err_;
+  EXPECT_TRUE(Holds(out_, ", of 6 labels: one is 17 percentage points, which is too coarse"));
+  std::string list = ReadFile(list_);
+  // The first line has a byte order mark, two images have no label.
+  list_ = folder_.Put("some.txt",
+                      "\xEF\xBB\xBF" + list.substr(0, list.find("10.png")) + "10.png\n11.png -1\n");
+  ASSERT_EQ(0, Run(Images())) << err_;
+  EXPECT_TRUE(Holds(err_, "1 of 12 lines have no label"));
+  EXPECT_FALSE(Holds(err_, "leaving out an image"));
+  EXPECT_TRUE(Holds(out_, "top-1: float "));
+  EXPECT_TRUE(Holds(out_, ", of 5 labels"));
+  list_ = folder_.Put("none.txt", "0.png\n1.png\n2.png\n3.png\n");
+  ASSERT_EQ(0, Run(Images())) << err_;
+  EXPECT_TRUE(Holds(out_, "no top-1: the data have no labels"));
+  std::filesystem::remove_all(folder_ / "result.html");
+  list_ = folder_.Put("wrong.txt", "0.png 0\n1.png 4\n2.png 0\n3.png 0\n");
+  EXPECT_EQ(1, Run(Images()));
+  EXPECT_TRUE(Holds(err_, "batch 1: label 4 of item 0 is not one of 4 classes (0 to 3)")) << err_;
+}
+
+TEST_F(QuantizeCommandTest, ScoresAreNamedAndAMaxDropNeedsEnoughImages) {
+  ASSERT_EQ(0, Run(Images({"-scores", "score", "-max_drop", "0.3", "--json"}))) << err_;
+  EXPECT_TRUE(Holds(out_, "\"scores\": \"score\""));
+  EXPECT_TRUE(Holds(err_, "max_drop 0.3 cannot be judged: one of 6 labels is 16.6667"));
+  EXPECT_TRUE(Holds(err_, "compare with at least 334"));
+}
+
 TEST_F(QuantizeCommandTest, ResultsReplaceNoInput) {
   const std::string before = ReadFile(weights_);
   const auto refused = [&](const std::vector<std::string>& more, const std::string& input) {
@@ -225,6 +253,7 @@ TEST_F(QuantizeCommandTest, Errors) {
   ExpectError(Images({"-scale", "0"}), "-scale is 0");
   ExpectError(Images({"-max_drop", "-1"}), "'-1' is not a number of at least 0");
   ExpectError(Images({"-iterations", "6"}), "12 images, which are 6 batches");
+  ExpectError(Images({"-scores", "nothing"}), "scores: the net has no blob 'nothing'");
   ExpectError({}, "give -images LIST");
   ExpectError({"-images", list_, "-root", folder_ / ""}, "-mean is missing");
   ExpectError({"-images", folder_ / "absent.txt", "-mean", "0"}, "absent.txt");

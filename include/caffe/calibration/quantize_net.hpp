@@ -15,6 +15,7 @@
 namespace caffe {
 
 class Device;
+class Net;
 class NetParameter;
 
 struct QuantizeOptions {
@@ -101,7 +102,9 @@ struct QuantizedNet {
 // data if all its items were read before.
 class DataLayerBatches {
  public:
-  DataLayerBatches(const NetParameter& model, Device* device);
+  // `source`, if it is not null, is a net of this model that outlives the reader: MemoryData layers
+  // read its arrays.
+  DataLayerBatches(const NetParameter& model, Device* device, const Net* source = nullptr);
   ~DataLayerBatches();
   bool Read(int64_t index, Batch* batch);
   // The number of batches, of which the last may have fewer items; -1 if it is unknown or endless.

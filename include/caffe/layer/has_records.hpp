@@ -12,6 +12,8 @@ class HasRecords {
   virtual ~HasRecords() = default;
   // The number of records that it reads before it begins again. kEndless: it makes data.
   virtual int64_t records() const = 0;
+  // Takes what the caller has given to another layer of this type, such as arrays.
+  virtual void TakeRecordsOf(const HasRecords&) {}
 };
 
 }  // namespace caffe

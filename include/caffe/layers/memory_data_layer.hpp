@@ -22,6 +22,7 @@ class MemoryData : public LayerBase, public HasRecords {
   std::vector<uint64_t> RunState() const override { return {static_cast<uint64_t>(position_)}; }
   LayerFacts Facts() const override;
   int64_t records() const override { return count_ > 0 ? count_ : kUnknown; }
+  void TakeRecordsOf(const HasRecords& other) override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
   // Sets `count` items of item_count() values and as many labels, read until the next Reset. They

@@ -53,6 +53,7 @@ class SeenItems {
 struct DataLayerBatches::State {
   NetParameter model;
   Device* device;
+  const Net* source;
   std::unique_ptr<Net> net;
   std::vector<Source> sources;
   int64_t next = 0;
@@ -64,6 +65,13 @@ struct DataLayerBatches::State {
   void MakeNet() {
     net = TestNet(model, device);
     next = 0;
+    for (size_t i = 0; source && i < net->layers().size(); ++i) {
+      const std::string& name = net->layer_names()[i];
+      auto* const mine = dynamic_cast<HasRecords*>(net->layers()[i].get());
+      if (!mine || !source->has_layer(name)) continue;
+      const auto* const given = dynamic_cast<const HasRecords*>(source->LayerByName(name).get());
+      if (given) mine->TakeRecordsOf(*given);
+    }
   }
   // How many items of a batch are not items of an earlier batch, by the numbers of records; of a
   // source with batches of another size, all or none.
@@ -111,8 +119,9 @@ int64_t DataLayerBatches::State::FreshItems() {
   return items;
 }
 
-DataLayerBatches::DataLayerBatches(const NetParameter& model, Device* device)
+DataLayerBatches::DataLayerBatches(const NetParameter& model, Device* device, const Net* source)
     : state_(std::make_shared<State>()) {
+  state_->source = source;
   state_->model = Layers(*TestNet(model, device));
   state_->device = device;
   auto* layers = state_->model.mutable_layer();

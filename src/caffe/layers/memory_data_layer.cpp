@@ -25,6 +25,12 @@ void MemoryData::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[1]->Reshape({shape_[0]});
 }
 
+void MemoryData::TakeRecordsOf(const HasRecords& other) {
+  const auto* const layer = dynamic_cast<const MemoryData*>(&other);
+  if (!layer || !layer->data_) return;
+  Reset(layer->data_, layer->labels_, layer->count_, layer->owner_);
+}
+
 void MemoryData::Reset(const float* data, const float* labels, int64_t count,
                        std::shared_ptr<void> owner) {
   CAFFE_CHECK(data && labels, Where(), ": Reset needs data and labels");
