@@ -76,7 +76,7 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
 
     The report has the content of out.json; its 'layers' begin with the one of the worst quality.
     'float_top1', 'quantized_top1' and 'agreement' are percentages of 'labels' and of 'positions';
-    'no_top1' says why there is no top-1. RuntimeError for data, weights or options that do not fit.
+    'resolution' is how many percentage points one of them is; 'no_top1' says why there is no top-1. RuntimeError for data, weights or options that do not fit.
     """
     if type not in TYPES:
         raise ValueError('type is %r; the types are %s' % (type, ', '.join(TYPES)))

@@ -83,6 +83,11 @@ struct QuantizeReport {
   std::string scores, no_top1;
   std::optional<double> float_top1, quantized_top1, agreement;
   int64_t positions = 0, labels = 0;  // that were compared
+  // How many percentage points one of them is; labels, if there are some. 0: nothing was compared.
+  double resolution() const {
+    const int64_t count = float_top1 ? labels : positions;
+    return count > 0 ? 100.0 / static_cast<double>(count) : 0;
+  }
   std::optional<double> max_drop;
   bool within_max_drop = true;
   std::map<std::string, std::string> wider;  // layers in a wider type, with their type

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
@@ -10,6 +11,11 @@
 #include "weight_changes.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr double kCoarse = 0.5;  // percentage points
+
+}  // namespace
 
 Quantization::Quantization(const NetParameter& model, const NetParameter& weights,
                            const BatchReader& read, const QuantizeOptions& options)
@@ -151,6 +157,10 @@ void Quantization::FillReport(const Net& net) {
   report_.labels = accuracy_.labels;
   if (!accuracy_.top1) {
     report_.no_top1 = scores_.empty() ? class_scores_.why : "the data have no labels";
+  }
+  if (report_.resolution() > kCoarse) {
+    log::Warning(Concat("few held-out items: one ", report_.float_top1 ? "label" : "item", " is ",
+                        report_.resolution(), " percentage points of the comparison"));
   }
   for (const auto& [layer, type] : wider_) report_.wider[layer] = type.name();
   for (const LayerParameter& parameter : model_.layer()) {

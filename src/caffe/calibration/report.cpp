@@ -186,6 +186,7 @@ std::string ReportJson(const QuantizeReport& report) {
       ", \"held_out_items\": ", report.held_out_items,
       ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),
       ", \"positions\": ", report.positions, ", \"labels\": ", report.labels,
+      ", \"resolution\": ", report.resolution() > 0 ? JsonNumber(report.resolution()) : "null",
       ", \"no_top1\": ", report.no_top1.empty() ? "null" : JsonString(report.no_top1),
       ",\n \"float_top1\": ", OptionalNumber(report.float_top1),
       ", \"quantized_top1\": ", OptionalNumber(report.quantized_top1),
