@@ -34,5 +34,10 @@ if grep -q '^\[  SKIPPED \] [^0-9]' "$log" 2>/dev/null; then
   echo "skipped:"
   grep '^\[  SKIPPED \] [^0-9]' "$log" | sed 's/ (.*//' | sort -u
 fi
-"$python" -m pytest -q -rs tests/python || status=1
+# Tests that measure time, fork or use every core run alone, after the others.
+results=build/Testing/python
+"$python" -m pytest -q -rs -m "not serial" -n "$(nproc)" --dist loadfile \
+  --junitxml="$results.xml" tests/python || status=1
+"$python" -m pytest -q -rs -m serial --junitxml="$results-serial.xml" tests/python || status=1
+"$python" tools/slowest_tests.py "$log" "$results.xml" "$results-serial.xml" || status=1
 exit $status

@@ -9,6 +9,8 @@ import pytest
 
 import caffe
 
+pytestmark = pytest.mark.serial
+
 PRELUDE = '''
 import os, sys, threading, time
 sys.path[:0] = %r

@@ -9,6 +9,8 @@ import pytest
 import caffe
 from nets import feed, settings, small_net, write
 
+pytestmark = pytest.mark.serial
+
 
 def python(code, *arguments, **more):
     return subprocess.Popen([sys.executable, '-c', code, *arguments], stdout=subprocess.PIPE,

@@ -13,6 +13,8 @@ import caffe
 from caffe import layers as L, NetSpec
 from nets import feed, settings
 
+pytestmark = pytest.mark.serial
+
 MODULE = __name__
 DEVICES = [device.name for device in caffe.devices()]
 
