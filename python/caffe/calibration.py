@@ -10,7 +10,7 @@ TYPES = ('int8', 'int16', 'half', 'bfloat16')
 
 
 def _read_batch(batch, inputs):
-    """Copies of the values of the inputs by name, and of the labels, of one of the caller's batches.
+    """Copies of the inputs' values by name, and of the labels, of one of the caller's batches.
 
     A label is -1 where it is None.
     """
@@ -46,20 +46,22 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
              equalize=False, float_scores=True, rounding='nearest', tune_ranges=False, scores=None):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
-    net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a caffemodel or
-    HDF5 file, or several, separated by commas.
-    batches: a list of batches, or what iterates over them and may reuse its arrays; None: the net's
-    own data layers, once around. A batch is a dict of arrays by the names of the inputs, an array for
-    a Net with one input, or (either of them, labels). An array has the input's shape, or fewer items
-    on axis 0. There is a label for each item, or for each position (pixel, time step) of the scores,
-    in that order; -1 or None: it is unknown.
+    net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a
+    caffemodel or HDF5 file, or several, separated by commas.
+    batches: a list of batches, or what iterates over them and may reuse its arrays; None: the
+    net's own data layers, once around. A batch is a dict of arrays by the names of the inputs,
+    an array for a Net with one input, or (either of them, labels). An array has the input's
+    shape, or fewer items on axis 0. There is a label for each item, or for each position
+    (pixel, time step) of the scores, in that order; -1 or None: it is unknown.
     type: 'int8', 'int16', 'half' or 'bfloat16'.
-    method: 'auto', 'min_max', 'percentile', 'mse', 'kl' or 'margin'; auto takes for each blob the
-    one with the least squared error, and for int16 'margin'.
-    out: writes out.caffemodel, out.prototxt, out.json and out.html. A file that the net was read from
-    is not replaced: that is an error.
-    calibrate: the number of batches for calibration, the first ones (default: half, at most 10).
-    held_out: the number of batches after them, to compare with the float net (default: the rest).
+    method: 'auto', 'min_max', 'percentile', 'mse', 'kl' or 'margin'; auto takes for each blob
+    the one with the least squared error, and for int16 'margin'.
+    out: writes out.caffemodel, out.prototxt, out.json and out.html. A file that the net was
+    read from is not replaced: that is an error.
+    calibrate: the number of batches for calibration, the first ones (default: half, at most
+    10).
+    held_out: the number of batches after them, to compare with the float net (default: the
+    rest).
     max_drop: percentage points of top-1 that may be lost: layers that hurt get wider types.
     percentile: the percentage of the values in the range, for that method.
     ranges: a dict of (smallest, largest) by the name of a blob, instead of calibration.
@@ -69,14 +71,15 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     rounding: 'nearest', or 'adaround': each weight gets the code above or below it, so that the
     layer's sums on the calibration data change least.
     tune_ranges: make ranges narrower or wider as long as that lowers the noise of the scores.
-    scores: the name of the blob with the scores of classes, if several heads have some. By default
-    what the last loss or Accuracy with labels of classes reads; without one, the last output of a
-    Softmax, or any output with several elements along axis 1. The axis of the classes is that of the
-    loss, the Accuracy or the Softmax.
+    scores: the name of the blob with the scores of classes, if several heads have some. By
+    default what the last loss or Accuracy with labels of classes reads; without one, the last
+    output of a Softmax, or any output with several elements along axis 1. The axis of the
+    classes is that of the loss, the Accuracy or the Softmax.
 
-    The report has the content of out.json; its 'layers' begin with the one of the worst quality.
-    'float_top1', 'quantized_top1' and 'agreement' are percentages of 'labels' and of 'positions';
-    'resolution' is how many percentage points one of them is; 'no_top1' says why there is no top-1. RuntimeError for data, weights or options that do not fit.
+    The report has the content of out.json; its 'layers' begin with the one of the worst
+    quality. 'float_top1', 'quantized_top1' and 'agreement' are percentages of 'labels' and of
+    'positions'; 'resolution' is how many percentage points one of them is; 'no_top1' says why
+    there is no top-1. RuntimeError for data, weights or options that do not fit.
     """
     if type not in TYPES:
         raise ValueError('type is %r; the types are %s' % (type, ', '.join(TYPES)))

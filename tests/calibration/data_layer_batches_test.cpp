@@ -66,6 +66,21 @@ TEST(DataLayerBatchesTest, ImagesOfAListAreReadOnce) {
   EXPECT_EQ((std::vector<int64_t>{5, 2}), Items(&batches));
 }
 
+TEST(DataLayerBatchesTest, RecurrentLayersGetWholeBatches) {
+  const TemporaryFolder folder;
+  MakeDatabase(folder / "db", 11, 1, 1, 2);
+  const NetParameter model =
+      ParseNet("layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { source: '" +
+               (folder / "db") +
+               "' backend: LMDB batch_size: 4 } } "
+               "layer { name: 'c' type: 'DummyData' top: 'cont' dummy_data_param { shape { dim: 4 "
+               "dim: 1 } } } "
+               "layer { name: 'l' type: 'LSTM' bottom: 'data' bottom: 'cont' top: 'h'"
+               " recurrent_param { num_output: 2 } } ");
+  DataLayerBatches batches(model, Runtime::Get().cpu());
+  EXPECT_EQ(2, batches.batches());
+}
+
 TEST(DataLayerBatchesTest, BatchesAreDivided) {
   const TemporaryFolder folder;
   MakeDatabase(folder / "db", 12, 1, 2, 2);

@@ -54,6 +54,7 @@ struct DataLayerBatches::State {
   NetParameter model;
   Device* device;
   const Net* source;
+  bool whole = false;  // recurrent layers cannot read a part of a batch
   std::unique_ptr<Net> net;
   std::vector<Source> sources;
   int64_t next = 0;
@@ -80,10 +81,8 @@ struct DataLayerBatches::State {
     for (const Source& source : sources) {
       if (source.records < 0) continue;
       const int64_t left = source.records - index * source.size;
-      const bool whole = left >= source.size;
-      items = std::min(items, whole                   ? items
-                              : source.size == size() ? std::max<int64_t>(left, 0)
-                                                      : 0);
+      const bool part = source.size == size() && !whole;
+      if (left < source.size) items = std::min(items, part ? std::max<int64_t>(left, 0) : 0);
     }
     return items;
   }
@@ -110,7 +109,8 @@ int64_t DataLayerBatches::State::FreshItems() {
       }
     }
     const int64_t fresh = seen[s].Add(rows);
-    items = std::min(items, fresh == source.size ? items : source.size == size() ? fresh : 0);
+    const bool part = source.size == size() && !whole;
+    if (fresh < source.size) items = std::min(items, part ? fresh : 0);
     if (fresh < source.size) {
       log::Warning(Concat(source.layer, " begins again after ", next * source.size + fresh,
                           " records: its data end there"));
@@ -125,6 +125,9 @@ DataLayerBatches::DataLayerBatches(const NetParameter& model, Device* device, co
   state_->model = Layers(*TestNet(model, device));
   state_->device = device;
   auto* layers = state_->model.mutable_layer();
+  state_->whole = std::any_of(layers->begin(), layers->end(), [](const LayerParameter& layer) {
+    return layer.has_recurrent_param();
+  });
   for (int i = layers->size(); i-- > 0;) {
     if (!TraitsOf(layers->Get(i).type()).data) layers->DeleteSubrange(i, 1);
   }
@@ -149,7 +152,7 @@ int64_t DataLayerBatches::batches() const {
   for (const Source& source : state_->sources) {
     if (source.records == HasRecords::kUnknown) return -1;
     if (source.records < 0) continue;
-    const int64_t count = source.size == state_->size()
+    const int64_t count = source.size == state_->size() && !state_->whole
                               ? (source.records + source.size - 1) / source.size
                               : source.records / source.size;
     all = all < 0 ? count : std::min(all, count);
