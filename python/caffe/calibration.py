@@ -61,7 +61,7 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     calibrate: the number of batches for calibration, the first ones (default: half, at most
     10).
     held_out: the number of batches after them, to compare with the float net (default: the
-    rest).
+    rest; of data layers at most as many).
     max_drop: percentage points of top-1 that may be lost: layers that hurt get wider types.
     percentile: the percentage of the values in the range, for that method.
     ranges: a dict of (smallest, largest) by the name of a blob, instead of calibration.
