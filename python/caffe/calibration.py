@@ -1,5 +1,6 @@
 """caffe.quantize: calibrates a float net and stores it in a narrow type."""
 import json
+import operator
 
 import numpy as np
 
@@ -41,6 +42,24 @@ def _pair(blob, given):
     return low, high
 
 
+def _count(name, value):
+    """A positive whole number."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError('%s is %r, not a whole number' % (name, value)) from None
+    if number <= 0:
+        raise ValueError('%s is %d; it must be positive' % (name, number))
+    return number
+
+
+def _number(name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError('%s is %r, not a number' % (name, value)) from None
+
+
 def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=None,
              held_out=None, max_drop=None, percentile=99.99, ranges=None, bias_correction=False,
              equalize=False, float_scores=True, rounding='nearest', tune_ranges=False, scores=None):
@@ -60,8 +79,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     read from is not replaced: that is an error.
     calibrate: the number of batches for calibration, the first ones (default: half, at most
     10).
-    held_out: the number of batches after them, to compare with the float net (default: the
-    rest; of data layers at most as many).
+    held_out: the number of batches after them, to compare with the float net (default, or
+    -1: the rest; of data layers at most as many).
     max_drop: percentage points of top-1 that may be lost: layers that hurt get wider types.
     percentile: the percentage of the values in the range, for that method.
     ranges: a dict of (smallest, largest) by the name of a blob, instead of calibration.
@@ -79,7 +98,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     The report has the content of out.json; its 'layers' begin with the one of the worst
     quality. 'float_top1', 'quantized_top1' and 'agreement' are percentages of 'labels' and of
     'positions'; 'resolution' is how many percentage points one of them is; 'no_top1' says why
-    there is no top-1. RuntimeError for data, weights or options that do not fit.
+    there is no top-1. RuntimeError for data, weights or options that do not fit,
+    TypeError and ValueError for options of another kind.
     """
     if type not in TYPES:
         raise ValueError('type is %r; the types are %s' % (type, ', '.join(TYPES)))
@@ -91,7 +111,16 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
         if not isinstance(net, (tuple, list)) or len(net) != 2:
             raise TypeError('quantize needs a caffe.Net or (model, weights), not %r' % (net,))
         (model, weights), inputs = net, None
+    for name, value, kind in (('ranges', ranges, dict), ('scores', scores, str)):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError('%s is %r, not a %s' % (name, value, kind.__name__))
+    if isinstance(batches, dict):
+        raise TypeError('batches is a dict; give a list of such batches')
     ranges = {blob: _pair(blob, given) for blob, given in (ranges or {}).items()}
+    percentile = _number('percentile', percentile)
+    max_drop = None if max_drop is None else _number('max_drop', max_drop)
+    calibrate = None if calibrate is None else _count('calibrate', calibrate)
+    held_out = -1 if held_out in (None, -1) else _count('held_out', held_out)
     read, count, default_number = None, 0, calibrate is None
     if batches is not None:
         if not isinstance(batches, (list, tuple)):  # it may reuse its arrays
@@ -104,8 +133,6 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
             return _read_batch(batches[index], inputs) if index < count else None
     elif calibrate is None:
         calibrate = 10
-    if held_out is None:
-        held_out = -1
     settings = dict(type=type, method=method, percentile=percentile, calibrate=calibrate,
                     held_out=held_out, max_drop=max_drop, ranges=ranges,
                     bias_correction=bias_correction, equalize=equalize,

@@ -243,8 +243,16 @@ def test_bad_options(net):
     for given in ((0, 3, 4), 3, ('a', 1)):
         with pytest.raises(TypeError, match=r"ranges\['conv'\] is .*not a pair of numbers"):
             quantized(net, batches(2), ranges={'conv': given})
-    with pytest.raises(RuntimeError, match='batches to calibrate with is 0'):
-        quantized(net, batches(2), calibrate=0)
+    for options, error in ((dict(calibrate=0), 'calibrate is 0; it must be positive'),
+                           (dict(held_out=-3), 'held_out is -3; it must be positive'),
+                           (dict(held_out=1.5), 'held_out is 1.5, not a whole number'),
+                           (dict(max_drop='a'), "max_drop is 'a', not a number"),
+                           (dict(ranges=5), 'ranges is 5, not a dict'),
+                           (dict(scores=3), 'scores is 3, not a str')):
+        with pytest.raises((TypeError, ValueError), match=error):
+            quantized(net, batches(2), **options)
+    with pytest.raises(TypeError, match='batches is a dict; give a list'):
+        quantized(net, {'data': batches(1)[0]})
     with pytest.raises(RuntimeError, match="no blob 'nothing'"):
         quantized(net, batches(2), scores='nothing')
 
