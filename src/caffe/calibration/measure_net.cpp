@@ -8,6 +8,11 @@
 #include "quantization.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr int64_t kMostKeptAnswers = 1 << 24;  // if there are more, the float net runs again
+
+}  // namespace
 
 int64_t Quantization::HeldOutEnd() const {
   return options_.held_out_batches < 0 ? INT64_MAX
@@ -30,15 +35,17 @@ MeasuredAccuracy Quantization::Measure(bool compare) {
   if (wanted > 0) all = all > 0 ? std::min(all, wanted) : wanted;
   for (int64_t i = calibration_batches_; i < HeldOutEnd() && Read(i, &batch); ++i) {
     if (batch.items == 0) continue;
-    if (!float_answers_.count(i) || compare) {
+    const auto known = float_answers_.find(i);
+    Answers fresh;
+    if (known == float_answers_.end() || compare) {
       Fill(batch, float_net_.get());
       float_net_->Forward();
-      float_answers_[i] = FloatAnswers(batch, i);
+      fresh = FloatAnswers(batch, i);
     }
     Fill(batch, net.get());
     net->Forward();
     if (!scores_.empty()) {
-      const auto& [theirs, labels] = float_answers_.at(i);
+      const auto& [theirs, labels] = fresh.answers.empty() ? known->second : fresh;
       const std::vector<Answer> mine =
           AnswersOf(*net, class_scores_, PositionsOf(*net, class_scores_, batch.items));
       for (size_t k = 0; k < mine.size(); ++k) {
@@ -53,6 +60,15 @@ MeasuredAccuracy Quantization::Measure(bool compare) {
         ++labelled;
         right += class_scores_.Right(mine[k], label);
         float_right += class_scores_.Right(theirs[k], label);
+      }
+    }
+    const auto count = static_cast<int64_t>(fresh.answers.size());
+    if (!compare && count > 0) {
+      kept_answers_ = std::min(kept_answers_ + count, kMostKeptAnswers + 1);
+      if (kept_answers_ <= kMostKeptAnswers) {
+        float_answers_[i] = std::move(fresh);
+      } else {
+        float_answers_.clear();  // all or none, since recurrent layers go on in the next batch
       }
     }
     items += batch.items;

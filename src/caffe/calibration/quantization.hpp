@@ -159,7 +159,8 @@ class Quantization {
   std::vector<std::vector<std::string>> groups_;  // of layers
   std::map<std::string, DataType> fixed_, wider_;
   std::map<std::string, Comparison> comparisons_;
-  std::map<int64_t, Answers> float_answers_;  // of held-out batches
+  std::map<int64_t, Answers> float_answers_;  // of held-out batches, as far as they are kept
+  int64_t kept_answers_ = 0;
   Scores class_scores_;
   std::string scores_;  // its blob
   BatchCheck batch_check_;
