@@ -11,12 +11,16 @@ namespace caffe {
 
 void Quantization::WarnOfResolution() const {
   const bool labels = accuracy_.top1.has_value();
+  const bool dense = accuracy_.positions != report_.held_out_items;
   const int64_t count = labels ? accuracy_.labels : accuracy_.positions;
   const double point = 100.0 / static_cast<double>(count), most = *options_.max_drop;
   if (most == 0 || point <= most) return;
   log::Warning(
       Concat("max_drop ", most, " cannot be judged: one of ", count,
-             labels ? " labels" : " held-out items", " is ", point,
+             labels  ? " labels"
+             : dense ? " positions"
+                     : " held-out items",
+             " is ", point,
              " percentage points, so that no loss at all is allowed; compare with at least ",
              static_cast<int64_t>(std::ceil(100 / most - 1e-9))));
 }
