@@ -7,6 +7,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/near_name.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/file_list.hpp"
 
 namespace caffe {
 namespace {
@@ -75,8 +76,7 @@ class Rewriter {
       value = *next;
     }
     if (file) {
-      std::istringstream paths(value);
-      for (std::string path; std::getline(paths, path, ',');) File(path, depth);
+      for (const std::string& path : FilesInList(value)) File(path, depth);
     } else {
       result.flags.push_back("--" + name + "=" + value);
     }
