@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -103,6 +104,51 @@ TEST(FileTest, ADeviceIsWrittenNotReplaced) {
 
 TEST(FileTest, AMissingFileIsNamed) {
   EXPECT_EQ(ErrorOf([] { ReadFile("no/such/file"); }), "File not found: no/such/file");
+}
+
+TEST(FileTest, AFinishedFileIsNotVisibleBeforeItsCommit) {
+  TemporaryFolder folder;
+  AtomicFile one(folder / "one"), two(folder / "two");
+  one.Write("1");
+  one.Finish();
+  two.Write("2");
+  two.Finish();
+  EXPECT_FALSE(fs::exists(folder / "one"));
+  one.Commit();
+  two.Commit();
+  EXPECT_EQ(folder.Get("one") + folder.Get("two"), "12");
+}
+
+// A process that has ended: its number, which is that of no process for a while.
+pid_t EndedProcess() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(FileTest, LeftoversOfEndedProcessesOfThisHostAreRemoved) {
+  TemporaryFolder folder;
+  AtomicFile open_file(folder / "own");
+  const std::string own = open_file.temporary_path();  // <file>.tmp.HOST.PID.N
+  const std::string name = fs::path(own).filename().string();
+  const std::string host = name.substr(8, 8), pid = std::to_string(getpid());
+  const std::string ended = std::to_string(EndedProcess());
+  folder.Put("a.tmp." + host + "." + ended + ".0", "left");
+  folder.Put("b.c.tmp." + host + "." + pid + ".9000", "left by a container with our number");
+  const std::vector<std::string> stay = {
+      "a.tmp." + ended + ".0",  // no host
+      "a.tmp." + std::string(host == "00000000" ? "1" : "0") + host.substr(1) + "." + ended + ".0",
+      "a.tmp." + host + "." + std::to_string(getppid()) + ".0",  // it runs
+      ".tmp." + host + "." + ended + ".0",
+      "a.tmp." + host + "." + ended + ".x",
+      "a.tmp"};
+  for (const std::string& other : stay) folder.Put(other, "stays");
+  EXPECT_EQ(RemoveLeftovers(folder.path().string()), 2);
+  for (const std::string& other : stay) EXPECT_TRUE(fs::exists(folder / other)) << other;
+  EXPECT_TRUE(fs::exists(own));
+  open_file.Commit();
+  EXPECT_EQ(RemoveLeftovers(folder / "missing"), 0);
 }
 
 }  // namespace

@@ -61,7 +61,11 @@ class Hdf5Writer {
   void WriteInteger(const std::string& dataset, int value);
   void WriteString(const std::string& dataset, const std::string& value);
   void WriteBytes(const std::string& dataset, std::string_view bytes);
+  // As AtomicFile's.
+  void Finish();
   void Commit();
+
+  const std::string& path() const;
 
  private:
   struct State;

@@ -26,6 +26,8 @@ void ReadTextProto(const std::string& path, google::protobuf::Message* message);
 void ReadBinaryProto(const std::string& path, google::protobuf::Message* message);
 void WriteTextProto(const std::string& path, const google::protobuf::Message& message);
 void WriteBinaryProto(const std::string& path, const google::protobuf::Message& message);
+// Without a commit.
+void WriteBinaryProto(const google::protobuf::Message& message, AtomicFile* file);
 
 // ReadTextProto from memory; `name` stands for the file in errors.
 void ParseTextProto(std::string_view text, const std::string& name,

@@ -1,14 +1,21 @@
 #include "caffe/io/file.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
@@ -46,12 +53,112 @@ std::string ResolveLink(const std::string& path) {
   return error ? path : target.string();
 }
 
+// A hash of the host's name (FNV-1a), which every file system can store.
+std::string HostMark() {
+  char name[256] = {};
+  if (gethostname(name, sizeof(name) - 1) != 0) return "";
+  uint32_t hash = 2166136261u;
+  for (const char* c = name; *c; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 16777619u;
+  char text[9];
+  std::snprintf(text, sizeof(text), "%08x", hash);
+  return text;
+}
+
 std::string TemporaryName(const std::string& path) {
   static std::atomic<int> count{0};
-  return Concat(path, ".tmp.", getpid(), ".", count++);
+  return Concat(path, ".tmp.", HostMark(), ".", getpid(), ".", count++);
+}
+
+bool AllDigits(std::string_view text) {
+  return !text.empty() && text.size() < 10 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The process in the name of a temporary file of this host; 0 if it is not such a name.
+pid_t ProcessInName(const std::string& name) {
+  std::string_view rest = name;
+  const auto take_last = [&rest] {
+    const size_t dot = rest.rfind('.');
+    if (dot == std::string_view::npos) return std::string_view();
+    const std::string_view last = rest.substr(dot + 1);
+    rest = rest.substr(0, dot);
+    return last;
+  };
+  const std::string_view number = take_last(), process = take_last(), host = take_last();
+  if (!AllDigits(number) || !AllDigits(process) || host.size() != 8 || host != HostMark() ||
+      take_last() != "tmp" || rest.empty()) {
+    return 0;
+  }
+  return static_cast<pid_t>(std::stol(std::string(process)));
+}
+
+// The names of the temporary files of this process. Its own number says nothing about a file: an
+// earlier container with the same name may have left it.
+class OwnFiles {
+ public:
+  static OwnFiles& Get() {
+    static auto* const own = new OwnFiles;
+    return *own;
+  }
+  void Add(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    names_.insert(name);
+  }
+  void Remove(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    names_.erase(name);
+  }
+  bool Has(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return names_.contains(name);
+  }
+  // Whether this is the first call with the folder.
+  bool Enters(const std::string& folder) {
+    const std::lock_guard lock(mutex_);
+    return folders_.insert(folder).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> names_, folders_;
+};
+
+std::string NameOf(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+std::string FolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// Removes a temporary file unless a process holds its lock.
+bool RemoveUnlessLocked(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat status;
+  if (file.get() < 0 || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  return unlink(path.c_str()) == 0;
 }
 
 }  // namespace
+
+int RemoveLeftovers(const std::string& folder) {
+  int removed = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const pid_t process = ProcessInName(name);
+    if (process == 0 || OwnFiles::Get().Has(name)) continue;
+    const bool ended = process == getpid() || (kill(process, 0) != 0 && errno == ESRCH);
+    if (!ended || !RemoveUnlessLocked(entry->path().string())) continue;
+    log::Info(Concat("Removed ", entry->path().string(),
+                     ", which a process that was ended has left half-written"));
+    ++removed;
+  }
+  return removed;
+}
 
 std::string ReadFile(const std::string& path) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -82,8 +189,21 @@ AtomicFile::AtomicFile(const std::string& path) : path_(ResolveLink(path)) {
     temporary_ = path_;
     descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
+    if (OwnFiles::Get().Enters(FolderOf(path_))) RemoveLeftovers(FolderOf(path_));
     temporary_ = TemporaryName(path_);
+    OwnFiles::Get().Add(NameOf(temporary_));
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int reason = errno;
+    // Without a lock, where the file system has none, the number of the process protects the file.
+    if (descriptor_ < 0) {
+      OwnFiles::Get().Remove(NameOf(temporary_));
+    } else {
+      lock_ = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+      if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+        log::Debug(Concat(temporary_, ": no lock: ", Reason()));
+      }
+    }
+    errno = reason;
   }
   CAFFE_CHECK(descriptor_ >= 0, "cannot write ", path, ": ", Reason(),
               " (its folder must exist and be writable)");
@@ -95,9 +215,11 @@ AtomicFile::AtomicFile(const std::string& path) : path_(ResolveLink(path)) {
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) close(descriptor_);
+  if (lock_ >= 0) close(lock_);
   if (!committed_ && temporary_ != path_ && unlink(temporary_.c_str()) != 0 && errno != ENOENT) {
     log::Warning(Concat("cannot remove ", temporary_, ": ", Reason()));
   }
+  OwnFiles::Get().Remove(NameOf(temporary_));
 }
 
 void AtomicFile::Write(std::string_view bytes) {
@@ -109,18 +231,26 @@ void AtomicFile::Write(std::string_view bytes) {
   }
 }
 
-void AtomicFile::Commit() {
-  CAFFE_CHECK(!committed_, path_, " was already committed");
+void AtomicFile::Finish() {
+  if (finished_) return;
   CAFFE_CHECK(Flush(descriptor_), "cannot write ", path_, ": ", Reason());
   const int closing = descriptor_;
   descriptor_ = -1;
   CAFFE_CHECK(close(closing) == 0, "cannot write ", path_, ": ", Reason());
+  finished_ = true;
+}
+
+void AtomicFile::Commit() {
+  CAFFE_CHECK(!committed_, path_, " was already committed");
+  Finish();
   if (temporary_ != path_) {
+    // HDF5 refuses to read a file that is locked.
+    if (lock_ >= 0) close(std::exchange(lock_, -1));
     CAFFE_CHECK(rename(temporary_.c_str(), path_.c_str()) == 0, "cannot rename ", temporary_,
                 " to ", path_, ": ", Reason());
     committed_ = true;
-    const std::string parent = std::filesystem::path(path_).parent_path().string();
-    Descriptor folder(open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_CLOEXEC));
+    const std::string parent = FolderOf(path_);
+    Descriptor folder(open(parent.c_str(), O_RDONLY | O_CLOEXEC));
     // A folder without read permission can be written to but not flushed.
     CAFFE_CHECK(folder.get() < 0 ? errno == EACCES : Flush(folder.get()), "cannot flush ", parent,
                 " after writing ", path_, ": ", Reason());

@@ -272,16 +272,19 @@ void WriteTextProto(const std::string& path, const pb::Message& message) {
 }
 
 void WriteBinaryProto(const std::string& path, const pb::Message& message) {
-  const size_t bytes = message.ByteSizeLong();
-  CAFFE_CHECK(bytes <= static_cast<size_t>(kLimit), "cannot write ", path, ": it would have ",
-              bytes, " bytes, but protobuf holds at most 2 GiB - 1; use snapshot_format: HDF5");
   AtomicFile file(path);
-  {
-    pb::io::FileOutputStream stream(file.descriptor(), 1 << 20);
-    const bool written = message.SerializeToZeroCopyStream(&stream) && stream.Flush();
-    CAFFE_CHECK(written, "cannot write ", path, ": ", std::strerror(stream.GetErrno()));
-  }
+  WriteBinaryProto(message, &file);
   file.Commit();
+}
+
+void WriteBinaryProto(const pb::Message& message, AtomicFile* file) {
+  const size_t bytes = message.ByteSizeLong();
+  CAFFE_CHECK(bytes <= static_cast<size_t>(kLimit), "cannot write ", file->path(),
+              ": it would have ", bytes,
+              " bytes, but protobuf holds at most 2 GiB - 1; use snapshot_format: HDF5");
+  pb::io::FileOutputStream stream(file->descriptor(), 1 << 20);
+  const bool written = message.SerializeToZeroCopyStream(&stream) && stream.Flush();
+  CAFFE_CHECK(written, "cannot write ", file->path(), ": ", std::strerror(stream.GetErrno()));
 }
 
 NetParameter ReadNetParameter(const std::string& path, const HasLayerType& has_type,

@@ -36,6 +36,13 @@ std::string Reason() {
       },
       &reason);
   H5Eclear2(H5E_DEFAULT);
+  // "file write failed: time = …, error message = 'No space left on device', …", in several lines.
+  const std::string quoted = "error message = '";
+  const size_t begin = reason.find(quoted);
+  if (begin != std::string::npos) {
+    reason = reason.substr(begin + quoted.size());
+    reason = reason.substr(0, reason.find('\''));
+  }
   return reason.empty() ? "" : " (" + reason + ")";
 }
 
@@ -254,8 +261,12 @@ struct Hdf5Writer::State {
 
 Hdf5Writer::Hdf5Writer(const std::string& path) : state_(std::make_unique<State>(path)) {
   const Turn turn;
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+#if H5_VERSION_GE(1, 10, 7)
+  H5Pset_file_locking(access, false, true);  // AtomicFile has locked the file
+#endif
   state_->file =
-      H5Fcreate(state_->target.temporary_path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+      H5Fcreate(state_->target.temporary_path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
   CAFFE_CHECK(state_->file >= 0, "cannot write ", path, Reason());
 }
 
@@ -303,13 +314,22 @@ void Hdf5Writer::WriteBytes(const std::string& dataset, std::string_view bytes) 
   state_->WriteArray(dataset, {static_cast<int64_t>(bytes.size())}, H5T_NATIVE_UINT8, bytes.data());
 }
 
-void Hdf5Writer::Commit() {
+void Hdf5Writer::Finish() {
   const Turn turn;
   const hid_t file = std::exchange(state_->file, -1);
-  const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
-  const std::string reason = flushed ? "" : Reason();
-  CAFFE_CHECK(H5Fclose(file) >= 0 && flushed, "cannot write ", state_->path, reason);
+  if (file >= 0) {
+    const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
+    const std::string reason = flushed ? "" : Reason();
+    CAFFE_CHECK(H5Fclose(file) >= 0 && flushed, "cannot write ", state_->path, reason);
+  }
+  state_->target.Finish();
+}
+
+void Hdf5Writer::Commit() {
+  Finish();
   state_->target.Commit();
 }
+
+const std::string& Hdf5Writer::path() const { return state_->path; }
 
 }  // namespace caffe
