@@ -12,6 +12,25 @@ std::string ToFile(const py::object& object, const std::string& what) {
   return path;
 }
 
+py::object PathObject(const std::string& path) {
+  PyObject* const text =
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size()));
+  if (!text) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(text);
+}
+
+std::vector<std::string> ToFiles(const py::object& object, const std::string& what) {
+  if (!py::isinstance<py::list>(object) && !py::isinstance<py::tuple>(object)) {
+    return {ToFile(object, what)};
+  }
+  std::vector<std::string> files;
+  for (const py::handle file : object) {
+    files.push_back(ToFile(py::reinterpret_borrow<py::object>(file), what));
+  }
+  if (files.empty()) throw py::value_error(what + ": the list of files is empty");
+  return files;
+}
+
 std::string Described(const py::handle& value) {
   const std::string type = py::type::handle_of(value).attr("__name__").cast<std::string>();
   if (value.is_none()) return "None";

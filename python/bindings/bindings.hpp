@@ -35,6 +35,10 @@ bool IsMessage(const pybind11::object& object);
 
 // A str or an os.PathLike as a path.
 std::string ToPath(const pybind11::object& object);
+// A path as a str of Python, whose bytes may be invalid UTF-8.
+pybind11::object PathObject(const std::string& path);
+// A path, or a list or a tuple of paths.
+std::vector<std::string> ToFiles(const pybind11::object& object, const std::string& what);
 // ToPath for a file that `what` reads or writes; throws a ValueError that names `what` for ''.
 std::string ToFile(const pybind11::object& object, const std::string& what);
 

@@ -48,10 +48,16 @@ std::vector<std::string> ToStages(const py::object& stages) {
   return names;
 }
 
+caffe::WeightsOptions Strictness(bool strict) {
+  caffe::WeightsOptions options;
+  if (strict) options.missing = caffe::MissingWeights::kRefuse;
+  return options;
+}
+
 std::string NameOf(const Net& net) { return net.name().empty() ? "the net" : "net " + net.name(); }
 
 OwnedNet MakeNet(const py::object& network, int phase, int level, const py::object& stages,
-                 const py::object& weights) {
+                 const py::object& weights, bool strict) {
   if (phase != caffe::TRAIN && phase != caffe::TEST) {
     throw py::value_error(
         caffe::Concat("phase ", phase, " is neither caffe.TRAIN (0) nor TEST (1)"));
@@ -61,7 +67,11 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
   options.level = level;
   options.seed = NextSeed();
   options.stages = ToStages(stages);
-  const std::string weights_path = weights.is_none() ? "" : ToFile(weights, "weights");
+  std::vector<std::string> files;
+  if (!weights.is_none()) files = ToFiles(weights, "weights");
+  if (strict && files.empty()) {
+    throw py::value_error("strict is True, but there are no weights to compare with the net");
+  }
   const bool message = IsMessage(network);
   caffe::NetParameter parameter;
   std::string path;
@@ -76,11 +86,11 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
     if (!message) parameter = caffe::ReadNetFile(path, &options.lines);
     net = std::make_unique<Net>(parameter, options);
     AnswerSignals(*net);
-    if (!weights_path.empty()) net->CopyTrainedLayersFrom(weights_path);
+    if (!files.empty()) net->CopyTrainedLayersFrom(files, Strictness(strict));
   }
   const auto lock = std::make_shared<NetLock>(NameOf(*net));
-  lock->AddFiles(path);
-  lock->AddFiles(weights_path);
+  if (!message) lock->AddFiles({path});
+  lock->AddFiles(files);
   AddNet(*net, lock);
   return OwnedNet(net.release());
 }
@@ -205,16 +215,16 @@ void BindNet(py::module_& module) {
   py::class_<Net, OwnedNet>(
       module, "Net", py::dynamic_attr(),
       "A net from a prototxt or a message, on this thread's default device.\n\n"
-      "Net(network_file, phase=TEST, level=0, stages=None, weights=None)\n\n"
+      "Net(network_file, phase=TEST, level=0, stages=None, weights=None, strict=False)\n\n"
       "network_file: a prototxt's path, a caffe_pb2.NetParameter or a caffe.NetParameter.\n"
       "phase: caffe.TRAIN or caffe.TEST, or their names.\n"
       "level, stages: select layers by their include and exclude rules; stages is a name or a\n"
       "list of names.\n"
-      "weights: a caffemodel or HDF5 file, or several, separated by commas.\n\n"
+      "weights, strict: see copy_from.\n\n"
       "The RuntimeError for an invalid net names the layer, the blob and the values. If several\n"
       "threads use a net, one runs it at a time.")
       .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level"),
-           py::arg("stages"), py::arg("weights"))
+           py::arg("stages"), py::arg("weights"), py::arg("strict"))
       .def("exclusive", &LockOf,
            "with net.exclusive(): other threads that run the net wait until the block ends.\n\n"
            "During the block no other thread overwrites the views that forward returns.")
@@ -262,18 +272,23 @@ void BindNet(py::module_& module) {
           "Sets the gradients of all parameters to zero. backward adds to them.")
       .def(
           "copy_from",
-          [](Net& net, const py::object& given, bool map_weights) {
-            const std::string path = ToFile(given, "copy_from");
+          [](Net& net, const py::object& given, bool map_weights, bool strict) {
+            const std::vector<std::string> files = ToFiles(given, "copy_from");
             const Computing computing(net);
-            LockOf(net)->AddFiles(path);
-            net.CopyTrainedLayersFrom(path, map_weights);
+            LockOf(net)->AddFiles(files);
+            caffe::WeightsOptions options = Strictness(strict);
+            options.map = map_weights;
+            net.CopyTrainedLayersFrom(files, options);
             net.SyncViews();
           },
-          py::arg("path"), py::arg("map_weights") = false,
+          py::arg("path"), py::arg("map_weights") = false, py::arg("strict") = false,
           "Copies weights, and ranges of blobs, from a caffemodel or HDF5 file, by the names of\n"
           "layers.\n\n"
-          "Several files are separated by commas. Layers that are not in the file keep their\n"
-          "values. RuntimeError if a file cannot be read or a shape differs.\n"
+          "path: a file, or a list of files; later ones replace weights of earlier ones.\n"
+          "strict: a layer with parameters that no file has keeps its values, with a warning that\n"
+          "suggests a name of the file. True makes it a RuntimeError, also for parameters that no\n"
+          "layer of the net takes; nothing is copied then.\n"
+          "RuntimeError if a file cannot be read or a shape differs.\n"
           "map_weights=True uses aligned weights in the file, without a copy: the file must not "
           "be\n"
           "changed or truncated while the net exists. caffe transform writes aligned files.")
@@ -315,12 +330,14 @@ void BindNet(py::module_& module) {
             const std::string path = ToFile(given, "save");
             const Computing computing(net);
             net.TakeViews();
+            if (path.ends_with(".h5")) return net.SaveHDF5(path, write_diff);
             caffe::NetParameter parameter;
             net.ToProto(&parameter, write_diff);
             caffe::WriteBinaryProto(path, parameter);
           },
           py::arg("path"), py::arg("write_diff") = false,
           "Writes a caffemodel: weights, ranges of blobs, and the gradients if write_diff.\n\n"
+          "For a name that ends in .h5 it does what save_hdf5 does.\n"
           "RuntimeError if the file cannot be written; an existing file is then unchanged.")
       .def(
           "save_hdf5",
@@ -330,16 +347,20 @@ void BindNet(py::module_& module) {
             net.SaveHDF5(path, write_diff);
           },
           py::arg("path"), py::arg("write_diff") = false,
-          "Writes the weights as HDF5 in BVLC Caffe's layout; errors are those of save.")
+          "Writes the weights as HDF5 in BVLC Caffe's layout; errors are those of save.\n\n"
+          "A RuntimeError also if such a file could not be read back: a layer with parameters has\n"
+          "no name, or two names are one path ('a/0' is parameter 0 of 'a').")
       .def(
           "load_hdf5",
-          [](Net& net, const py::object& given) {
+          [](Net& net, const py::object& given, bool strict) {
             const std::string path = ToFile(given, "load_hdf5");
-            LockOf(net)->AddFiles(path);
+            LockOf(net)->AddFiles({path});
             const Computing computing(net);
-            net.LoadHDF5(path);
+            net.LoadHDF5(path, Strictness(strict));
+            net.SyncViews();
           },
-          py::arg("path"), "Copies the weights of an HDF5 file; errors are those of copy_from.")
+          py::arg("path"), py::arg("strict") = false,
+          "Copies the weights of an HDF5 file; strict and errors are those of copy_from.")
       .def_property_readonly(
           "name", [](const Net& net) { return Initialized(net).name(); },
           "The name in the prototxt, str.")

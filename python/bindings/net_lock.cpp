@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "caffe/core/error.hpp"
-#include "caffe/io/input_files.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/net/net.hpp"
 
@@ -93,8 +92,8 @@ void NetLock::WakeLine() noexcept {
   }
 }
 
-void NetLock::AddFiles(const std::string& list) {
-  for (const std::string& path : caffe::PathAndParts(list)) {
+void NetLock::AddFiles(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
     std::error_code error;
     const auto absolute = std::filesystem::absolute(path, error);
     if (!path.empty() && !error) files.push_back(absolute.string());

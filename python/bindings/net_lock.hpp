@@ -32,7 +32,7 @@ class NetLock {
 
   // Files that the net, or the nets of the solver, were read from, as absolute paths.
   std::vector<std::string> files;
-  void AddFiles(const std::string& list);
+  void AddFiles(const std::vector<std::string>& paths);
 
   // While a thread waits, it calls `check` every 50 ms or sooner; an exception ends the waiting.
   void lock(const std::function<void()>& check = &CheckSignals);

@@ -122,6 +122,7 @@ void BindParameters(py::module_& module) {
   FIELD(layer_wise_reduce, bool);
   FIELD(debug_info, bool);
   FIELD(test_compute_loss, bool);
+  FIELD(strict_weights, bool);
 #undef FIELD
 #define LIST(field, Type)                                             \
   solver.def_property(                                                \

@@ -85,8 +85,8 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
     for (caffe::LayerParameter& layer : *model.mutable_layer()) layer.clear_blobs();
     check(model, LockOf(made)->files);
   } else {
-    const std::string list = ToFile(weights_path, "quantize");
-    std::vector<std::string> inputs = caffe::PathAndParts(list);
+    const std::vector<std::string> files = ToFiles(weights_path, "quantize");
+    std::vector<std::string> inputs = files;
     if (IsMessage(net)) {
       model = ToNetParameter(net);
     } else {
@@ -94,7 +94,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
       model = caffe::ReadNetFile(inputs.back());
     }
     check(model, inputs);
-    weights = caffe::ReadModel(model, list);
+    weights = caffe::ReadModel(model, files);
   }
   options.device = caffe::Runtime::Get().default_device();
   caffe::BatchReader reader;

@@ -69,12 +69,13 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
     check(parameter, LockOf(made)->files);
     model = caffe::JoinModel(parameter, parameter);
   } else {
-    const std::string path = ToFile(net, "transform"), list = ToFile(weights, "transform");
+    const std::string path = ToFile(net, "transform");
+    const std::vector<std::string> files = ToFiles(weights, "transform");
     const NetParameter parameter = caffe::ReadNetFile(path);
-    std::vector<std::string> inputs = caffe::PathAndParts(list);
+    std::vector<std::string> inputs = files;
     inputs.push_back(path);
     check(parameter, inputs);
-    model = caffe::ReadModel(parameter, list);
+    model = caffe::ReadModel(parameter, files);
   }
   caffe::TransformReport report;
   std::string bytes;

@@ -66,7 +66,7 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
     net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a
-    caffemodel or HDF5 file, or several, separated by commas.
+    caffemodel or HDF5 file, or a list of several.
     batches: a list of batches, or what iterates over them and may reuse its arrays; None: the
     net's own data layers, once around. A batch is a dict of arrays by the names of the inputs,
     an array for a Net with one input, or (either of them, labels). An array has the input's

@@ -7,7 +7,8 @@ from .pycaffe import Net
 def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs=None, seed=1):
     """Rewrite a trained model by passes; return (model, report).
 
-    net: a caffe.Net, or (model, weights): a prototxt, and a caffemodel or HDF5 file.
+    net: a caffe.Net, or (model, weights): a prototxt, and a caffemodel or HDF5 file, or a list of
+    several.
     passes: names, a list or separated by commas: strip, fold, constants, casts, round and
     quantize_weights; all is the first four. `caffe help transform` explains them.
     out: writes out.prototxt and out.caffemodel, which must not be files of net; the model that is

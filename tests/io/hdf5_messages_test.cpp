@@ -128,15 +128,38 @@ TEST(Hdf5MessagesTest, GroupsInGroupsHaveALimit) {
     std::string name = "a";
     for (int i = 1; i < depth; ++i) name += "/a";
     net.mutable_layer(0)->set_name(name);
-    WriteNetHdf5(folder / "w.h5", net);
-    const std::string error = ErrorOf([&] { ReadNetHdf5(folder / "w.h5"); });
+    const std::string refused = ErrorOf([&] { WriteNetHdf5(folder / "w.h5", net); });
     if (depth == 99) {
-      EXPECT_EQ(error, "");
-    } else {
-      EXPECT_TRUE(Holds(error, "w.h5: group '/data/a/a"));
-      EXPECT_TRUE(Holds(error, "nested in more than 100 groups"));
+      EXPECT_EQ(refused, "");
+      EXPECT_EQ(ErrorOf([&] { ReadNetHdf5(folder / "w.h5"); }), "");
+      continue;
     }
+    EXPECT_TRUE(Holds(refused, "it is nested in 100 groups or more"));
+    const float one = 1;
+    Hdf5Writer file(folder / "deep.h5");
+    file.Write("/data/" + name + "/0", {1}, &one);
+    file.Commit();
+    const std::string error = ErrorOf([&] { ReadNetHdf5(folder / "deep.h5"); });
+    EXPECT_TRUE(Holds(error, "deep.h5: group '/data/a/a"));
+    EXPECT_TRUE(Holds(error, "nested in more than 100 groups"));
   }
+}
+
+// A layer without parameters may have any name: its group is omitted where it is in the way.
+TEST(Hdf5MessagesTest, LayersWithoutParametersMayHaveAnyName) {
+  const TemporaryFolder folder;
+  const std::string one = "blobs { shape { dim: 1 } data: 3 }";
+  WriteNetHdf5(folder / "w.h5", Parse<NetParameter>("layer { name: 'a' " + one +
+                                                    "} layer { name: 'a/0' } "
+                                                    "layer { name: '' } layer { name: './x' } "
+                                                    "layer { name: 'b' } layer { name: 'b/1' " +
+                                                    one + "}"));
+  std::set<std::string> empty;
+  const NetParameter net = ReadNetHdf5(folder / "w.h5", &empty);
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.layer(0).name(), "a");
+  EXPECT_EQ(net.layer(1).name(), "b/1");
+  EXPECT_TRUE(empty.contains("b"));
 }
 
 }  // namespace

@@ -70,10 +70,5 @@ TEST(InputFilesTest, LayersNameTheFilesThatTheyRead) {
             InputFiles(net));
 }
 
-TEST(InputFilesTest, AListOfWeightsIsSplitAndKept) {
-  EXPECT_EQ((std::vector<std::string>{"a, b", "a", "b"}), PathAndParts("a, b"));
-  EXPECT_EQ((std::vector<std::string>{"a", "a"}), PathAndParts("a"));
-}
-
 }  // namespace
 }  // namespace caffe

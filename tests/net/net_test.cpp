@@ -304,9 +304,12 @@ TEST(NetParameterTest, FillersRunWhenTheirValuesAreRead) {
 
 TEST(NetParameterTest, WeightsWithoutANameAreAnError) {
   const auto net = MakeNet(InputText("data", {2, 3}) + InnerProductText("fc1", "data", 4), Cpu());
-  for (const char* path : {"", " ", ","}) {
-    EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(std::string(path)); }),
-                      "no file name in"));
+  EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(""); }), "is empty"));
+  EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(std::vector<std::string>()); }),
+                    "no file of weights is named"));
+  for (const char* path : {" ", ",", "a,b"}) {  // a path is a path
+    EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(path); }),
+                      Concat("File not found: ", path)));
   }
 }
 

@@ -276,7 +276,7 @@ TEST_P(PackedWeightsTest, AlignedElementsAreMapped) {
   }
   const auto load = [&](bool map) {
     auto net = MakeNet(NetText(type_), device_);
-    net->CopyTrainedLayersFrom(folder / "w.caffemodel", map);
+    net->CopyTrainedLayersFrom(folder / "w.caffemodel", {.map = map});
     FillInputs(net.get());
     return net;
   };
@@ -437,7 +437,7 @@ TEST(PackedWeightsTypesTest, FloatsAreMapped) {
   folder.Put("w.caffemodel", bytes);
   const auto load = [&](int phase) {
     auto net = MakeNet(NetText(kFloat), Cpu(), phase);
-    net->CopyTrainedLayersFrom(folder / "w.caffemodel", true);
+    net->CopyTrainedLayersFrom(folder / "w.caffemodel", {.map = true});
     FillInputs(net.get());
     net->Forward();
     return net;

@@ -150,5 +150,20 @@ TEST_F(MoeInitCommandTest, Errors) {
   EXPECT_TRUE(Holds(Run(Moe("", 8), {"-noise", "-1"}), "-noise -1 is negative"));
 }
 
+TEST_F(MoeInitCommandTest, StrictUsesAllWeights) {
+  Run(Moe("", 8), {"-strict"});
+  EXPECT_EQ(status_, 0);
+  std::string renamed = Moe("", 8);
+  for (size_t at; (at = renamed.find("'hidden'")) != std::string::npos;) {
+    renamed.replace(at, 8, "'other'");
+  }
+  EXPECT_TRUE(Holds(Run(renamed, {"-strict"}), "moe/other would keep its filler"));
+  EXPECT_EQ(status_, 1);
+  renamed = Moe("", 8);
+  renamed.replace(renamed.find("'first'"), 7, "'third'");
+  EXPECT_TRUE(Holds(Run(renamed, {"-strict"}), "no layer takes the parameters of 'first'"));
+  EXPECT_TRUE(Holds(Run(renamed, {}), "the dense net has no parameters for layer 'third'"));
+}
+
 }  // namespace
 }  // namespace caffe

@@ -489,10 +489,10 @@ TEST(TransformTest, FilesAndGivenInputs) {
   const NetParameter model = Model(kData + Conv("conv", "data", "conv"));
   WriteModel(model, folder / "a");
   EXPECT_EQ(folder.count(), 2u);
-  const NetParameter read = ReadModel(folder / "a.prototxt", folder / "a.caffemodel");
+  const NetParameter read = ReadModel(folder / "a.prototxt", {folder / "a.caffemodel"});
   EXPECT_EQ(read.SerializeAsString(), model.SerializeAsString());
   WriteNetHdf5(folder / "a.h5", model);
-  EXPECT_EQ(ReadModel(folder / "a.prototxt", folder / "a.h5").layer(1).blobs(0).data(5),
+  EXPECT_EQ(ReadModel(folder / "a.prototxt", {folder / "a.h5"}).layer(1).blobs(0).data(5),
             model.layer(1).blobs(0).data(5));
   // A file that cannot be written leaves the other one unchanged.
   const std::string before = folder.Get("a.caffemodel");
@@ -694,7 +694,7 @@ TEST(RealWeightsTest, SqueezeNet) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".caffemodel") weights = entry.path().string();
   }
-  const NetParameter model = ReadModel(folder + "deploy.prototxt", weights);
+  const NetParameter model = ReadModel(folder + "deploy.prototxt", {weights});
   TransformOptions options;
   options.passes = {"all"};
   TransformReport report;

@@ -9,6 +9,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/file_list.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/benchmark_report.hpp"
@@ -66,13 +67,13 @@ class Benchmark {
     run_.version = std::string("caffe ") + kVersion;
     run_.host = Runtime::Get().cpu()->info().name;
     if (devices_.empty()) devices_.push_back(Runtime::Get().BestDevice()->info().id);
-    for (const std::string& path : Parts(options.merge)) ReadBenchmarkJson(path, &run_);
-    for (const std::string& path : Parts(options.accuracy)) ReadAccuracyJson(path, &run_);
+    for (const std::string& path : FilesInList(options.merge)) ReadBenchmarkJson(path, &run_);
+    for (const std::string& path : FilesInList(options.accuracy)) ReadAccuracyJson(path, &run_);
   }
 
   int Run() {
-    for (const std::string& name : Parts(options_.models)) {
-      const BenchmarkModel model(name, options_.weights);
+    for (const std::string& name : FilesInList(options_.models)) {
+      const BenchmarkModel model(name, FilesInList(options_.weights), options_.strict);
       for (const std::string& device : devices_) {
         for (const int64_t batch : batches_) {
           for (const std::string& type : types_) {
@@ -147,7 +148,7 @@ int BenchmarkCommand(const Options& options) {
     std::vector<std::string> inputs;
     for (const std::string& list :
          {options.models, options.weights, options.merge, options.accuracy}) {
-      for (const std::string& path : PathAndParts(list)) inputs.push_back(path);
+      for (const std::string& path : FilesInList(list)) inputs.push_back(path);
     }
     CheckResults(options.out, {".md", ".json", ".svg"}, inputs);
   }

@@ -295,7 +295,8 @@ std::string BenchmarkTypeName(DataType type) {
   return type == kQuant8 ? "int8" : type == kQuant16 ? "int16" : type.name();
 }
 
-BenchmarkModel::BenchmarkModel(const std::string& model, const std::string& weights)
+BenchmarkModel::BenchmarkModel(const std::string& model, const std::vector<std::string>& weights,
+                               bool strict)
     : narrow_weights_(std::make_shared<std::map<DataType, NetParameter>>()) {
   const std::string path = ModelPath(model);
   model_ = std::make_shared<NetParameter>(ReadNetFile(path));
@@ -308,7 +309,9 @@ BenchmarkModel::BenchmarkModel(const std::string& model, const std::string& weig
   if (weights.empty()) {
     FillWeights(random, *net);
   } else {
-    net->CopyTrainedLayersFrom(weights);
+    WeightsOptions options;
+    if (strict) options.missing = MissingWeights::kRefuse;
+    net->CopyTrainedLayersFrom(weights, options);
   }
   random_ranges_ = net->Ranges().empty();
   if (random_ranges_) {

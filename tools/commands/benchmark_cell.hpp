@@ -54,7 +54,7 @@ class BenchmarkModel {
  public:
   // `model` is a prototxt, or a name: models/NAME/deploy.prototxt or models/NAME/NAME.prototxt.
   // `weights` are files; later ones replace weights of earlier ones.
-  BenchmarkModel(const std::string& model, const std::string& weights);
+  BenchmarkModel(const std::string& model, const std::vector<std::string>& weights, bool strict);
 
   const std::string& net() const { return net_; }
   const std::string& name() const { return name_; }

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <set>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -7,12 +8,39 @@
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/layer/has_experts.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/transform/init_experts.hpp"
 #include "commands/commands.hpp"
 
 namespace caffe {
+namespace {
+
+// -strict: every expert starts from weights, and all weights of the dense net are used.
+void CheckAllUsed(const Net& net, const NetParameter& dense,
+                  const std::vector<ExpertStart>& starts) {
+  std::set<std::string> used(net.layer_names().begin(), net.layer_names().end());
+  for (const ExpertStart& start : starts) {
+    CAFFE_CHECK(!start.dense.empty(), "moe-init: -strict: ", start.layer,
+                " would keep its filler, since ", start.why);
+    used.insert(start.dense);
+  }
+  std::set<std::string> stored;
+  for (const LayerParameter& layer : dense.layer()) {
+    if (layer.blobs_size() > 0) stored.insert(layer.name());
+    CAFFE_CHECK(layer.blobs_size() == 0 || used.contains(layer.name()), "moe-init: -strict: no ",
+                "layer takes the parameters of '", layer.name(), "'");
+  }
+  for (const auto& layer : net.layers()) {
+    const bool has = layer->blobs().empty() || stored.contains(layer->name()) ||
+                     dynamic_cast<const HasExperts*>(layer.get());
+    CAFFE_CHECK(has, "moe-init: -strict: the dense net has no parameters for layer '",
+                layer->name(), "' (", layer->type(), ")");
+  }
+}
+
+}  // namespace
 
 int MoeInitCommand(const Options& options) {
   CAFFE_CHECK(!options.model.empty(), "moe-init: Need a model with MOE layers: -model FILE");
@@ -32,6 +60,7 @@ int MoeInitCommand(const Options& options) {
   const NetParameter dense = IsHdf5File(options.weights) ? ReadNetHdf5(options.weights)
                                                          : ReadNetParameterBinary(options.weights);
   const auto starts = InitExperts(dense, options.noise, static_cast<uint64_t>(options.seed), &net);
+  if (options.strict) CheckAllUsed(net, dense, starts);
   for (const ExpertStart& start : starts) {
     std::cout << Concat(
         start.layer, " of ", start.experts, " experts: ",

@@ -50,9 +50,12 @@ struct Parser {
         "the net, a prototxt")
         ->type_name("FILE");
     Add("--weights", options.weights, "train test time tune transform quantize moe-init benchmark",
-        "caffemodels or HDF5 files, separated by commas; later files replace weights of earlier "
-        "ones")
+        "caffemodels or HDF5 files, separated by commas (a name that exists is taken whole); later "
+        "files replace weights of earlier ones")
         ->type_name("FILE");
+    Add("--strict", options.strict, "train test time tune transform quantize moe-init benchmark",
+        "with -weights: a layer with parameters that the files lack, and parameters that no layer "
+        "takes, are errors");
     Add("--map_weights", options.map_weights, "test time",
         "use aligned weights of -weights in the file, which must not be changed or truncated "
         "meanwhile, instead of a copy");
@@ -195,9 +198,9 @@ struct Parser {
 
 bool IsBoolean(const std::string& name) {
   static const std::set<std::string> names{
-      "lt",          "plan", "train",   "map_weights", "json", "self_test",       "self-test",
-      "progress",    "help", "version", "bgr",         "rgb",  "bias_correction", "equalize",
-      "tune_ranges", "plain"};
+      "lt",       "plan",        "train", "map_weights", "json", "self_test", "self-test",
+      "strict",   "progress",    "help",  "version",     "bgr",  "rgb",       "bias_correction",
+      "equalize", "tune_ranges", "plain"};
   return names.count(name) > 0;
 }
 
@@ -237,7 +240,7 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   for (size_t i = rewritten.flags.size(); i-- > 0;) {
     const std::string& flag = rewritten.flags[i];
     if (!seen.insert(flag.substr(0, flag.find('='))).second) continue;
-    if (flag.ends_with("=")) continue;  // an empty value is the default
+    if (flag.find('=') + 1 == flag.size()) continue;  // an empty value is the default
     flags.push_back(flag);
   }
   parser.options.flags = {flags.rbegin(), flags.rend()};

@@ -20,7 +20,7 @@ struct Options {
   bool lt = true;      // caffe time: print a line for each layer
   bool plan = false;   // caffe time: print a table of the steps
   bool train = false;  // caffe tune: phase TRAIN, too
-  bool map_weights = false;
+  bool map_weights = false, strict = false;
   // caffe transform and caffe quantize
   std::string type, out;
   // caffe transform

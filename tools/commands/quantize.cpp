@@ -10,6 +10,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/progress_bar.hpp"
+#include "caffe/io/file_list.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/transform/transform.hpp"
@@ -106,12 +107,13 @@ int QuantizeCommand(const Options& options) {
   const bool given_iterations = options.iterations_given;
   quantize.calibration_batches = given_iterations ? options.iterations : 10;
 
-  std::vector<std::string> inputs = PathAndParts(options.weights);
+  const std::vector<std::string> files = FilesInList(options.weights);
+  std::vector<std::string> inputs = files;
   inputs.insert(inputs.end(), {options.model, options.images});
   const NetParameter model = ReadNetFile(options.model);
   for (const std::string& file : InputFiles(model)) inputs.push_back(file);
   CheckResults(options.out, QuantizedNetExtensions(), inputs);
-  const NetParameter weights = ReadModel(model, options.weights);
+  const NetParameter weights = ReadModel(model, files, options.strict);
   quantize.device = ChooseDevice(options.gpu);
   const bool has_data = HasDataLayers(model);
   CAFFE_CHECK(has_data || !options.images.empty(), "quantize: ", options.model,

@@ -12,6 +12,7 @@
 #include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
+#include "commands/copy_weights.hpp"
 #include "commands/results.hpp"
 
 namespace caffe {
@@ -26,7 +27,7 @@ int TestCommand(const Options& options) {
   net_options.level = options.level;
   net_options.stages = options.stages;
   Net net(parameter, net_options);
-  net.CopyTrainedLayersFrom(options.weights, options.map_weights);
+  CopyWeights(options, &net);
   log::Info(Concat("Running for ", options.iterations, " iterations."));
 
   std::unique_ptr<ProgressBar> bar;

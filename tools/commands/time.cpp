@@ -15,6 +15,7 @@
 #include "caffe/net/step_info.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
+#include "commands/copy_weights.hpp"
 #include "commands/pass_timers.hpp"
 #include "commands/results.hpp"
 #include "commands/step_table.hpp"
@@ -60,7 +61,7 @@ bool HasCodesInTest(const Options& options) {
     Net net(parameter, net_options);
     if (InFloats(net)) return false;
     if (!options.weights.empty()) {
-      net.CopyTrainedLayersFrom(options.weights, options.map_weights);
+      CopyWeights(options, &net);
     }
     net.UsePlaceholderRanges();
     net.Forward();
@@ -91,7 +92,7 @@ int Time(const Options& options) {
   }
   Net& net = *made;
   if (!options.weights.empty()) {
-    net.CopyTrainedLayersFrom(options.weights, options.map_weights);
+    CopyWeights(options, &net);
   }
   net.UsePlaceholderRanges();
 

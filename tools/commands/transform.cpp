@@ -9,6 +9,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 #include "caffe/core/number_text.hpp"
+#include "caffe/io/file_list.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
@@ -122,12 +123,13 @@ int TransformCommand(const Options& options) {
   transform.strip.outputs = List(options.outputs);
   transform.seed = static_cast<uint64_t>(options.seed);
   CheckPasses(transform);
-  std::vector<std::string> inputs = PathAndParts(options.weights);
+  const std::vector<std::string> files = FilesInList(options.weights);
+  std::vector<std::string> inputs = files;
   inputs.push_back(options.model);
   const NetParameter net = ReadNetFile(options.model);
   for (const std::string& file : InputFiles(net)) inputs.push_back(file);
   CheckResults(options.out, {".caffemodel", ".prototxt"}, inputs);
-  NetParameter model = ReadModel(net, options.weights);
+  NetParameter model = ReadModel(net, files, options.strict);
   transform.device = ChooseDevice(options.gpu);
   TransformReport report;
   model = TransformModel(std::move(model), transform, &report);

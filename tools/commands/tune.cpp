@@ -12,6 +12,7 @@
 #include "caffe/net/step_info.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
+#include "commands/copy_weights.hpp"
 #include "commands/pass_timers.hpp"
 #include "commands/results.hpp"
 #include "commands/step_table.hpp"
@@ -44,7 +45,7 @@ void TunePhase(const Options& options, Device* device, Phase phase, const Result
     net.reset();
     net = std::make_unique<Net>(parameter, net_options);
   }
-  if (!options.weights.empty()) net->CopyTrainedLayersFrom(options.weights);
+  if (!options.weights.empty()) CopyWeights(options, net.get());
   net->UsePlaceholderRanges();
   net->Forward();
   if (phase == TRAIN) net->Backward();

@@ -10,9 +10,6 @@ class NetParameter;
 // The files and folders that layers of a net read: sources of data, and means.
 std::vector<std::string> InputFiles(const NetParameter& net);
 
-// The path as given, and the parts of it that commas separate: a list of weights may be either.
-std::vector<std::string> PathAndParts(const std::string& paths);
-
 // Throws if a file of `outputs` is one of `inputs`, so that writing it would replace an input. Files are
 // compared by identity: links and other spellings of a path do not matter. What is not a file is
 // ignored.

@@ -36,6 +36,20 @@ struct NetOptions {
   LayerLines lines;
 };
 
+// What a copy of weights does if a layer of the net has parameters and the source has none for it:
+// the layer keeps its values. kRefuse throws, before anything has changed, and it also refuses
+// parameters that no layer takes.
+enum class MissingWeights { kAllow, kWarn, kRefuse };
+
+struct WeightsOptions {
+  MissingWeights missing = MissingWeights::kWarn;
+  // Aligned arrays that are used as the file stores them are not copied: see WeightsFile::Map. Such
+  // a file must not be changed or truncated while the net exists.
+  bool map = false;
+  // Reads files whole before anything changes, so that a file that cannot be read changes nothing.
+  bool whole = false;
+};
+
 // Ordered layers and named blobs: the façade of src/caffe/net. NetBuilder makes the Wiring from a
 // NetParameter through the passes of graph/; an Executor runs a Plan of steps. There are two plans:
 // one for whole passes, whose steps may cover several layers, and one that runs layer by layer, for
@@ -138,18 +152,32 @@ class Net {
 
   // Shares the parameters of the other net's layers of the same names: one memory.
   void ShareTrainedLayersWith(const Net& other);
-  void CopyTrainedLayersFrom(const NetParameter& trained);
-  // Reads a caffemodel, or several separated by commas. With `map`, aligned arrays that are used as
-  // the file stores them are not copied: see WeightsFile::Map. Such a file must not be changed or
-  // truncated while the net exists.
-  void CopyTrainedLayersFrom(const std::string& path, bool map = false);
+  // Copies parameters to the layers of the same names, and reads ranges. Throws before anything has
+  // changed if they do not fit. Returns the layers that have parameters and got none, by their
+  // indices in layers().
+  std::vector<int> CopyTrainedLayersFrom(const NetParameter& trained,
+                                         MissingWeights missing = MissingWeights::kWarn);
+  // Reads a caffemodel or an HDF5 file, or several: later ones replace weights of earlier ones, and
+  // all together are what layers get. A path may hold any character; FilesInList splits lists.
+  std::vector<int> CopyTrainedLayersFrom(const std::string& path,
+                                         const WeightsOptions& options = {});
+  std::vector<int> CopyTrainedLayersFrom(const std::vector<std::string>& paths,
+                                         const WeightsOptions& options = {});
   void ToProto(NetParameter* parameter, bool write_diff = false) const;
   // Writes weights as HDF5 in BVLC's layout. CopyTrainedLayersFrom reads such files, too.
+  // Throws CheckHdf5Names' error.
   void SaveHDF5(const std::string& path, bool write_diff = false) const;
-  void LoadHDF5(const std::string& path);
+  std::vector<int> LoadHDF5(const std::string& path, const WeightsOptions& options = {});
+  // SaveHDF5 in two parts.
+  void ToHDF5(NetParameter* parameter, bool write_diff = false) const;
+  // Throws if an HDF5 file could not be read back, because of the names of layers.
+  void CheckHdf5Names() const;
+  // A hash of the values of all parameters.
+  std::string WeightsId() const;
 
   // The state that a run needs to continue exactly, besides parameters: positions in data, seeds,
-  // counters. Layers are found by name; a layer that the state does not contain is not changed.
+  // counters. Layers are found by name, those of one name in their order; a layer that the state does
+  // not contain is not changed.
   void WriteRunState(NetRunState* state) const;
   void ReadRunState(const NetRunState& state);
 

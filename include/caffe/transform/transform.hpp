@@ -117,10 +117,13 @@ NetParameter TransformModel(NetParameter model, const TransformOptions& options,
 // The layers of a net in phase TEST with the parameters of the same names from `weights`. Codes are
 // decoded to float.
 NetParameter JoinModel(const NetParameter& net, NetParameter weights);
-// JoinModel with files; `weights` may name several caffemodels or HDF5 files, separated by commas.
-// Later files replace weights of earlier ones.
-NetParameter ReadModel(const NetParameter& net, const std::string& weights);
-NetParameter ReadModel(const std::string& net, const std::string& weights);
+// JoinModel with caffemodels or HDF5 files; later files replace weights of earlier ones. `strict`:
+// throws for parameters that no layer of the net takes. A layer without its parameters is always an
+// error of what is made of the model.
+NetParameter ReadModel(const NetParameter& net, const std::vector<std::string>& weights,
+                       bool strict = false);
+NetParameter ReadModel(const std::string& net, const std::vector<std::string>& weights,
+                       bool strict = false);
 // Writes prefix.prototxt and prefix.caffemodel. Both are complete before either gets its name.
 void WriteModel(const NetParameter& model, const std::string& prefix);
 

@@ -46,4 +46,9 @@ std::string NearName(std::string_view name, std::span<const std::string> candida
   return best;
 }
 
+std::string DidYouMean(std::string_view name, std::span<const std::string> candidates) {
+  const std::string near = NearName(name, candidates);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
 }  // namespace caffe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
 #include "caffe.pb.h"
 #include "caffe/core/data_type.hpp"
@@ -14,6 +15,7 @@ namespace caffe {
 namespace {
 
 const char* const kRanges = "/cortado/quantizer";
+const char* const kWeightsId = "/cortado/weights_id";
 const char* const kState = "/cortado/state";
 constexpr int kMostGroups = 100;  // nested in each other
 
@@ -64,7 +66,7 @@ using Groups = std::map<std::string, std::string>;
 
 // A layer is a group that holds datasets named by an index; the layer's name may contain slashes.
 void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::string& layer,
-                NetParameter* net, Groups* read) {
+                NetParameter* net, Groups* read, std::set<std::string>* empty) {
   const auto [known, fresh] = read->emplace(file.Identity(group), group);
   CAFFE_CHECK(fresh, "group '", group, "' is the same as group '", known->second,
               "'; the file is damaged");
@@ -74,7 +76,7 @@ void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::str
   for (const std::string& child : file.Children(group)) {
     const std::string path = group + "/" + child;
     if (file.IsGroup(path)) {
-      ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net, read);
+      ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net, read, empty);
       continue;
     }
     const int index = IndexOf(child);
@@ -88,6 +90,7 @@ void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::str
     const std::string diff = "/diff/" + layer + "/" + child;
     if (file.Has(diff)) ReadBlob(file, diff, parameter->mutable_blobs(index), true);
   }
+  if (!parameter && empty && !layer.empty()) empty->insert(layer);
 }
 
 bool HasValues(const BlobProto& blob) {
@@ -99,37 +102,126 @@ bool HasDiff(const BlobProto& blob) {
   return blob.diff_size() > 0 || blob.double_diff_size() > 0 || blob.has_packed_diff();
 }
 
+// Why HDF5 would not find a group under this name; empty if it would.
+std::string PathFault(const std::string& name) {
+  if (name.empty()) return "a layer with parameters has no name";
+  if (name.find('\0') != std::string::npos) return "it holds a zero byte";
+  if (name.front() == '/' || name.back() == '/' || name.find("//") != std::string::npos) {
+    return "HDF5 ignores its additional slashes";
+  }
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    if (name.substr(begin, end - begin) == ".") return "HDF5 ignores the part '.' of a path";
+    begin = end + 1;
+  }
+  if (std::count(name.begin(), name.end(), '/') + 2 > kMostGroups) {
+    return Concat("it is nested in ", kMostGroups, " groups or more");
+  }
+  return "";
+}
+
+// The layers with parameters by name.
+std::map<std::string, int> StoredLayers(const std::vector<Hdf5Layer>& layers) {
+  std::map<std::string, int> stored;
+  for (const Hdf5Layer& layer : layers) {
+    if (layer.parameters > 0) stored[layer.name] = layer.parameters;
+  }
+  return stored;
+}
+
+// The layer with a parameter whose path is this name or the beginning of it; empty if there is none.
+std::string LayerInTheWay(const std::string& name, const std::map<std::string, int>& stored) {
+  for (size_t slash = name.find('/'); slash != std::string::npos;
+       slash = name.find('/', slash + 1)) {
+    const auto layer = stored.find(name.substr(0, slash));
+    if (layer == stored.end()) continue;
+    const size_t end = std::min(name.find('/', slash + 1), name.size());
+    const std::string part = name.substr(slash + 1, end - slash - 1);
+    const int index = IndexOf(part);
+    if (index >= 0 && index < layer->second && part == std::to_string(index)) return layer->first;
+  }
+  return "";
+}
+
+std::vector<Hdf5Layer> LayersOf(const NetParameter& net) {
+  std::vector<Hdf5Layer> layers;
+  for (const LayerParameter& layer : net.layer()) {
+    layers.push_back({layer.name(), layer.blobs_size()});
+  }
+  return layers;
+}
+
 }  // namespace
+
+std::string Hdf5NameFault(const std::vector<Hdf5Layer>& layers) {
+  constexpr char kCure[] =
+      "; rename the layer, or store the weights as a .caffemodel "
+      "(snapshot_format: BINARYPROTO)";
+  const std::map<std::string, int> stored = StoredLayers(layers);
+  std::set<std::string> names;
+  for (const Hdf5Layer& layer : layers) {
+    if (layer.parameters == 0) continue;
+    if (!names.insert(layer.name).second) {
+      return Concat("two layers with parameters are called '", layer.name,
+                    "', but an HDF5 file finds layers by name", kCure);
+    }
+    const std::string fault = PathFault(layer.name);
+    if (!fault.empty()) {
+      return Concat("an HDF5 file cannot store layer '", layer.name,
+                    "' so that it is found again: ", fault, kCure);
+    }
+    const std::string other = LayerInTheWay(layer.name, stored);
+    if (!other.empty()) {
+      return Concat("an HDF5 file cannot store the layers '", other, "' and '", layer.name,
+                    "': the name of the latter is the path of a parameter of the former", kCure);
+    }
+  }
+  return "";
+}
 
 void WriteNetHdf5(const std::string& path, const NetParameter& net) {
   Hdf5Writer file(path);
-  file.MakeGroup("/data");
+  WriteNetHdf5(net, &file);
+  file.Commit();
+}
+
+void WriteNetHdf5(const NetParameter& net, Hdf5Writer* file) {
+  const std::vector<Hdf5Layer> layers = LayersOf(net);
+  const std::string fault = Hdf5NameFault(layers);
+  CAFFE_CHECK(fault.empty(), file->path(), ": ", fault);
+  const std::map<std::string, int> stored = StoredLayers(layers);
+  file->MakeGroup("/data");
   for (const LayerParameter& layer : net.layer()) {
+    // The group of a layer without parameters says nothing: it is omitted if HDF5 cannot store it.
+    const bool fits =
+        PathFault(layer.name()).empty() && LayerInTheWay(layer.name(), stored).empty();
+    if (layer.blobs_size() == 0 && !fits) continue;
     const std::string group = "/data/" + layer.name();
-    file.MakeGroup(group);
+    file->MakeGroup(group);
     for (int i = 0; i < layer.blobs_size(); ++i) {
       const BlobProto& blob = layer.blobs(i);
       if (!HasValues(blob)) continue;
       const std::string name = layer.name() + "/" + std::to_string(i);
-      WriteBlob(&file, "/data/" + name, blob, false);
-      if (HasDiff(blob)) WriteBlob(&file, "/diff/" + name, blob, true);
+      WriteBlob(file, "/data/" + name, blob, false);
+      if (HasDiff(blob)) WriteBlob(file, "/diff/" + name, blob, true);
     }
   }
   if (net.quantizer_size() > 0) {
     NetParameter ranges;
     *ranges.mutable_quantizer() = net.quantizer();
-    file.WriteBytes(kRanges, ranges.SerializeAsString());
+    file->WriteBytes(kRanges, ranges.SerializeAsString());
   }
-  file.Commit();
+  if (net.has_weights_id()) file->WriteString(kWeightsId, net.weights_id());
 }
 
-NetParameter ReadNetHdf5(const std::string& path) {
+NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty) {
   const Hdf5Reader file(path);
   NetParameter net;
   try {
     CAFFE_CHECK(file.Has("/data"), "it has no group '/data', so it is not a file of weights");
     Groups read;
-    ReadLayers(file, "/data", "", &net, &read);
+    ReadLayers(file, "/data", "", &net, &read, empty);
+    if (file.Has(kWeightsId)) net.set_weights_id(file.ReadString(kWeightsId));
     if (file.Has(kRanges)) {
       NetParameter ranges;
       CAFFE_CHECK(ranges.ParseFromString(file.ReadBytes(kRanges)), "dataset '", kRanges,
@@ -143,22 +235,31 @@ NetParameter ReadNetHdf5(const std::string& path) {
   return net;
 }
 
+std::string ReadWeightsIdHdf5(const std::string& path) {
+  const Hdf5Reader file(path);
+  return file.Has(kWeightsId) ? file.ReadString(kWeightsId) : "";
+}
+
 void WriteSolverStateHdf5(const std::string& path, const SolverState& state) {
   Hdf5Writer file(path);
-  file.WriteInteger("/iter", state.iter());
-  file.WriteInteger("/current_step", state.current_step());
-  if (state.has_learned_net()) file.WriteString("/learned_net", state.learned_net());
-  file.MakeGroup("/history");
+  WriteSolverStateHdf5(state, &file);
+  file.Commit();
+}
+
+void WriteSolverStateHdf5(const SolverState& state, Hdf5Writer* file) {
+  file->WriteInteger("/iter", state.iter());
+  file->WriteInteger("/current_step", state.current_step());
+  if (state.has_learned_net()) file->WriteString("/learned_net", state.learned_net());
+  file->MakeGroup("/history");
   for (int i = 0; i < state.history_size(); ++i) {
-    WriteBlob(&file, "/history/" + std::to_string(i), state.history(i), false);
+    WriteBlob(file, "/history/" + std::to_string(i), state.history(i), false);
   }
   SolverState rest = state;
   rest.clear_iter();
   rest.clear_current_step();
   rest.clear_learned_net();
   rest.clear_history();
-  file.WriteBytes(kState, rest.SerializeAsString());
-  file.Commit();
+  file->WriteBytes(kState, rest.SerializeAsString());
 }
 
 SolverState ReadSolverStateHdf5(const std::string& path) {

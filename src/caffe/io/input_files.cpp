@@ -54,16 +54,6 @@ std::vector<std::string> InputFiles(const NetParameter& net) {
   return files;
 }
 
-std::vector<std::string> PathAndParts(const std::string& paths) {
-  std::vector<std::string> list{paths};
-  std::istringstream stream(paths);
-  for (std::string part; std::getline(stream, part, ',');) {
-    const size_t first = std::min(part.find_first_not_of(' '), part.size());
-    list.push_back(part.substr(first, part.find_last_not_of(' ') + 1 - first));
-  }
-  return list;
-}
-
 void CheckKeepsInputs(const std::vector<std::string>& outputs,
                       const std::vector<std::string>& inputs) {
   std::error_code error;

@@ -13,6 +13,7 @@
 #include "caffe/device/freed_memory.hpp"
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/hdf5_messages.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/step_info.hpp"
@@ -604,22 +605,38 @@ std::vector<BlobBase*> Net::output_blobs() const {
 
 void Net::ShareTrainedLayersWith(const Net& other) { ShareWeights(wiring_, other.wiring_); }
 
-void Net::CopyTrainedLayersFrom(const NetParameter& trained) {
-  CopyWeights(wiring_, trained);
+std::vector<int> Net::CopyTrainedLayersFrom(const NetParameter& trained, MissingWeights missing) {
+  WeightsOptions options;
+  options.missing = missing;
+  const WeightsSource source{Concat("the weights of net '", trained.name(), "'"), &trained,
+                             nullptr};
+  std::vector<int> without = CopyWeights(wiring_, {source}, options);
   rooms_->ranges.Read(trained);
+  return without;
 }
 
-void Net::CopyTrainedLayersFrom(const std::string& paths, bool map) {
-  const std::vector<std::string> list = SplitPaths(paths);
-  CAFFE_CHECK(!list.empty(), "net ", name(), ": no file name in '", paths, "'");
-  for (const std::string& path : list) {
-    try {
-      const WeightsFile file = ReadWeights(wiring_, path);
-      CopyWeights(wiring_, file, map);
-      rooms_->ranges.Read(file.net());
-    } catch (const Error&) {
-      RethrowWithAdvice(path);
+std::vector<int> Net::CopyTrainedLayersFrom(const std::string& path,
+                                            const WeightsOptions& options) {
+  return CopyTrainedLayersFrom(std::vector<std::string>{path}, options);
+}
+
+std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& paths,
+                                            const WeightsOptions& options) {
+  CAFFE_CHECK(!paths.empty(), "net ", name(), ": no file of weights is named");
+  try {
+    std::vector<WeightsFile> files;
+    std::vector<WeightsSource> sources;
+    files.reserve(paths.size());
+    for (const std::string& path : paths) {
+      CAFFE_CHECK(!path.empty(), "net ", name(), ": the name of a file of weights is empty");
+      files.push_back(ReadWeights(wiring_, path, options.whole));
+      sources.push_back({path, &files.back().net(), &files.back()});
     }
+    std::vector<int> without = CopyWeights(wiring_, sources, options);
+    for (const WeightsFile& file : files) rooms_->ranges.Read(file.net());
+    return without;
+  } catch (const Error&) {
+    RethrowWithAdvice(paths);
   }
 }
 
@@ -629,15 +646,29 @@ void Net::ToProto(NetParameter* parameter, bool write_diff) const {
   WriteWeights(wiring_, parameter, Narrow::kAsStored, write_diff);
 }
 
-void Net::SaveHDF5(const std::string& path, bool write_diff) const {
-  NetParameter parameter = *wiring_.parameter;
-  rooms_->ranges.Write(&parameter);
-  WriteWeights(wiring_, &parameter, Narrow::kAsFloat, write_diff);
-  WriteHdf5Weights(wiring_, std::move(parameter), path);
+void Net::ToHDF5(NetParameter* parameter, bool write_diff) const {
+  CheckHdf5Names();
+  *parameter = *wiring_.parameter;
+  rooms_->ranges.Write(parameter);
+  WriteWeights(wiring_, parameter, Narrow::kAsFloat, write_diff);
+  RemoveSharedParameters(wiring_, parameter);
 }
 
-void Net::LoadHDF5(const std::string& path) {
-  CopyTrainedLayersFrom(ReadHdf5Weights(wiring_, path));
+void Net::SaveHDF5(const std::string& path, bool write_diff) const {
+  NetParameter parameter;
+  ToHDF5(&parameter, write_diff);
+  WriteNetHdf5(path, parameter);
+}
+
+void Net::CheckHdf5Names() const { caffe::CheckHdf5Names(wiring_); }
+
+std::string Net::WeightsId() const { return caffe::WeightsId(wiring_); }
+
+std::vector<int> Net::LoadHDF5(const std::string& path, const WeightsOptions& options) {
+  const WeightsFile file(ReadHdf5Weights(wiring_, path));
+  std::vector<int> without = CopyWeights(wiring_, {{path, &file.net(), &file}}, options);
+  rooms_->ranges.Read(file.net());
+  return without;
 }
 
 void Net::WriteRunState(NetRunState* state) const {
@@ -651,16 +682,20 @@ void Net::WriteRunState(NetRunState* state) const {
 }
 
 void Net::ReadRunState(const NetRunState& state) {
+  // Layers of one name match in their order.
+  std::map<std::string, std::vector<LayerBase*>> layers;
+  for (const Node& node : wiring_.nodes) {
+    if (!node.added()) layers[node.layer->name()].push_back(node.layer.get());
+  }
+  std::map<std::string, size_t> given;
   for (const LayerRunState& one : state.layer()) {
-    const auto node =
-        std::find_if(wiring_.nodes.begin(), wiring_.nodes.end(), [&](const Node& candidate) {
-          return !candidate.added() && candidate.layer->name() == one.name();
-        });
-    if (node == wiring_.nodes.end()) {
+    const std::vector<LayerBase*>& namesakes = layers[one.name()];
+    const size_t place = given[one.name()]++;
+    if (place >= namesakes.size()) {
       log::Info(Concat("Ignoring the position of layer ", one.name(), ": ", name(), " has none"));
       continue;
     }
-    node->layer->SetRunState(one.seed(), {one.value().begin(), one.value().end()});
+    namesakes[place]->SetRunState(one.seed(), {one.value().begin(), one.value().end()});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "net_builder.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -35,6 +36,18 @@ void LogCasts(const NetLevel& level) {
                    " moved to where there are fewer elements"));
 }
 
+void WarnOfEqualNames(const NetParameter& net) {
+  std::map<std::string, int> counts;
+  for (const LayerParameter& layer : net.layer()) ++counts[layer.name()];
+  for (const auto& [name, count] : counts) {
+    if (count == 1) continue;
+    log::Warning(Concat("net ", net.name(), ": ", count, " layers ",
+                        name.empty() ? "have no name" : "are called '" + name + "'",
+                        ". In files of weights they match in their order; HDF5 files cannot store "
+                        "them, and in Python a name finds one of them"));
+  }
+}
+
 }  // namespace
 
 NetLevel::NetLevel(NetParameter filtered_net) : filtered(std::move(filtered_net)) {
@@ -58,6 +71,8 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   std::vector<int> kept;
   wiring_.parameter = std::make_unique<NetParameter>(FilterNet(given, &kept));
   NetParameter& filtered = *wiring_.parameter;
+  filtered.clear_weights_id();  // of a file that was given as the net
+  WarnOfEqualNames(filtered);
   CheckLayerTypes(filtered, lines_.Of(kept));
   NetLevel level(filtered);
   LogCasts(level);

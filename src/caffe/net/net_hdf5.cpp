@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -17,53 +18,101 @@ bool HasValues(const BlobProto& blob) {
 
 }  // namespace
 
-void WriteHdf5Weights(const Wiring& wiring, NetParameter net, const std::string& path) {
+void RemoveSharedParameters(const Wiring& wiring, NetParameter* net) {
   std::set<int> written;  // in Wiring::learnable
   size_t parameter = 0;
-  std::set<std::string> names;
   for (size_t i = 0; i < wiring.layers.size(); ++i) {
-    CAFFE_CHECK(wiring.layers[i]->blobs().empty() || names.insert(wiring.layer_names[i]).second,
-                path, ": two layers with parameters are called '", wiring.layer_names[i],
-                "', but an HDF5 file finds layers by name; rename one of them");
-    LayerParameter* layer = net.mutable_layer(static_cast<int>(i));
-    const auto& blobs = wiring.layers[i]->blobs();
-    for (size_t b = 0; b < blobs.size(); ++b) {
+    LayerParameter* layer = net->mutable_layer(static_cast<int>(i));
+    for (size_t b = 0; b < wiring.layers[i]->blobs().size(); ++b) {
       if (!written.insert(wiring.learnable_ids[parameter++]).second) {
         layer->mutable_blobs(static_cast<int>(b))->Clear();
       }
     }
   }
-  WriteNetHdf5(path, net);
 }
 
+void CheckHdf5Names(const Wiring& wiring) {
+  std::vector<Hdf5Layer> layers;
+  for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    layers.push_back({wiring.layer_names[i], static_cast<int>(wiring.layers[i]->blobs().size())});
+  }
+  const std::string fault = Hdf5NameFault(layers);
+  CAFFE_CHECK(fault.empty(), "net ", wiring.name, ": ", fault);
+}
+
+namespace {
+
+// Orders the layers of a file as those of the net, in which layers without parameters may have the
+// names of others: CopyWeights matches equal names in their order.
+NetParameter InOrderOf(const Wiring& wiring, NetParameter file) {
+  std::map<std::string, LayerParameter*> stored;
+  for (LayerParameter& layer : *file.mutable_layer()) stored[layer.name()] = &layer;
+  std::set<std::string> takers;  // layers with parameters
+  for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    if (!wiring.layers[i]->blobs().empty()) takers.insert(wiring.layer_names[i]);
+  }
+  NetParameter ordered;
+  for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    const auto found = stored.find(wiring.layer_names[i]);
+    if (found == stored.end()) continue;
+    LayerParameter* layer = ordered.add_layer();
+    layer->set_name(found->first);
+    if (wiring.layers[i]->blobs().empty() && takers.contains(found->first)) continue;
+    layer->Swap(found->second);
+    stored.erase(found);
+  }
+  for (const auto& [name, layer] : stored) ordered.add_layer()->Swap(layer);
+  file.mutable_layer()->Swap(ordered.mutable_layer());
+  return file;
+}
+
+}  // namespace
+
 NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
-  NetParameter net = ReadNetHdf5(path);
+  std::set<std::string> empty;
+  NetParameter net = ReadNetHdf5(path, &empty);
   std::map<std::string, LayerParameter*> layers;
   for (LayerParameter& layer : *net.mutable_layer()) layers[layer.name()] = &layer;
-  std::map<int, const BlobProto*> owners;  // by the index in Wiring::learnable
-  size_t parameter = 0;
+  // A layer whose parameters are all shared ones has a group without datasets.
   for (size_t i = 0; i < wiring.layers.size(); ++i) {
-    const auto& blobs = wiring.layers[i]->blobs();
-    const size_t first = parameter;
-    parameter += blobs.size();
-    const auto found = layers.find(wiring.layer_names[i]);
-    if (found == layers.end()) continue;  // all of its parameters may be shared ones
-    LayerParameter& layer = *found->second;
-    for (size_t b = 0; b < blobs.size(); ++b) {
-      if (layer.blobs_size() <= static_cast<int>(b)) layer.add_blobs();
-      BlobProto* blob = layer.mutable_blobs(static_cast<int>(b));
-      const BlobProto*& owner = owners[wiring.learnable_ids[first + b]];
-      if (!HasValues(*blob)) {
-        CAFFE_CHECK(owner, path, ": no parameter ", b, " of layer '", layer.name(), "'");
-        *blob = *owner;
-        blob->mutable_shape()->clear_dim();
-        for (const int64_t extent : blobs[b]->shape()) blob->mutable_shape()->add_dim(extent);
-      } else if (!owner) {
-        owner = blob;
+    const std::string& name = wiring.layer_names[i];
+    if (wiring.layers[i]->blobs().empty() || !empty.contains(name) || layers.contains(name)) {
+      continue;
+    }
+    layers[name] = net.add_layer();
+    layers[name]->set_name(name);
+  }
+  std::map<int, const BlobProto*> owners;  // with values; by the index in Wiring::learnable
+  const auto each = [&](const auto& visit) {
+    size_t parameter = 0;
+    for (size_t i = 0; i < wiring.layers.size(); ++i) {
+      const auto found = layers.find(wiring.layer_names[i]);
+      for (size_t b = 0; b < wiring.layers[i]->blobs().size(); ++b, ++parameter) {
+        if (found == layers.end()) continue;  // all of its parameters may be shared ones
+        LayerParameter& layer = *found->second;
+        while (layer.blobs_size() <= static_cast<int>(b)) layer.add_blobs();
+        visit(*wiring.layers[i], static_cast<int>(b), wiring.learnable_ids[parameter], &layer);
       }
     }
-  }
-  return net;
+  };
+  each([&](const LayerBase&, int b, int id, LayerParameter* layer) {
+    const BlobProto& blob = layer->blobs(b);
+    if (HasValues(blob)) owners.emplace(id, &blob);
+  });
+  each([&](const LayerBase& target, int b, int id, LayerParameter* layer) {
+    BlobProto* blob = layer->mutable_blobs(b);
+    if (HasValues(*blob)) return;
+    const auto owner = owners.find(id);
+    CAFFE_CHECK(owner != owners.end(), path, ": no parameter ", b, " of layer '", layer->name(),
+                "'; a net that shares parameters stores each of them once, at its owner, and ",
+                "here the layer shares it with no layer of the file. Load the weights from a ",
+                ".caffemodel, which stores them for each layer, or name the parameter as the ",
+                "stored net does (param { name: ... })");
+    *blob = *owner->second;
+    blob->mutable_shape()->clear_dim();
+    for (const int64_t extent : target.blobs()[b]->shape()) blob->mutable_shape()->add_dim(extent);
+  });
+  return InOrderOf(wiring, std::move(net));
 }
 
 }  // namespace caffe

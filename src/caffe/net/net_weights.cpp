@@ -1,12 +1,14 @@
 #include "net_weights.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
-#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/near_name.hpp"
+#include "caffe/core/sha256.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
@@ -59,21 +61,45 @@ void ReadStored(const WeightsFile& file, int index, bool map, BlobBase* target) 
 class Namesakes {
  public:
   explicit Namesakes(const Wiring& net) {
-    for (const auto& layer : net.layers) layers_[layer->name()].push_back(layer.get());
+    for (size_t i = 0; i < net.layers.size(); ++i) {
+      layers_[net.layer_names[i]].push_back(static_cast<int>(i));
+    }
   }
-  // Null, with a log line, if there are no more layers of this name.
-  LayerBase* Next(const std::string& name) {
+  // The index of a layer; -1, with a log line, if there are no more layers of this name.
+  int Next(const std::string& name) {
     const auto found = layers_.find(name);
     const size_t place = given_[name]++;
     if (found != layers_.end() && place < found->second.size()) return found->second[place];
     log::Info("Ignoring source layer " + name);
-    return nullptr;
+    return -1;
   }
 
  private:
-  std::map<std::string, std::vector<LayerBase*>> layers_;
+  std::map<std::string, std::vector<int>> layers_;
   std::map<std::string, size_t> given_;
 };
+
+// A hash that any change of one element changes; several times faster than SHA-256.
+uint64_t HashOf(const void* data, size_t bytes) {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
+  constexpr size_t kLanes = 4;
+  const auto mix = [](uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * kFactor;
+    return hash ^ (hash >> 29);
+  };
+  uint64_t lanes[kLanes] = {1, 2, 3, 4};
+  const char* const begin = static_cast<const char*>(data);
+  size_t done = 0;
+  for (; done + sizeof(lanes) <= bytes; done += sizeof(lanes)) {
+    uint64_t words[kLanes];
+    std::memcpy(words, begin + done, sizeof(words));
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
+  }
+  uint64_t hash = bytes;
+  for (const uint64_t lane : lanes) hash = mix(hash, lane);
+  for (; done < bytes; ++done) hash = mix(hash, static_cast<unsigned char>(begin[done]));
+  return hash;
+}
 
 // Advice for a solver state that is given as weights; empty if the file is not a solver state.
 std::string SolverStateAdvice(const std::string& path, bool hdf5) {
@@ -101,9 +127,9 @@ void ShareWeights(const Wiring& net, const Wiring& other) {
   Namesakes namesakes(net);
   for (size_t i = 0; i < other.layers.size(); ++i) {
     const std::string& name = other.layer_names[i];
-    LayerBase* layer = namesakes.Next(name);
-    if (!layer) continue;
-    auto& targets = layer->blobs();
+    const int layer = namesakes.Next(name);
+    if (layer < 0) continue;
+    auto& targets = net.layers[layer]->blobs();
     auto& sources = other.layers[i]->blobs();
     CAFFE_CHECK(targets.size() == sources.size(), "layer '", name, "' has ", targets.size(),
                 " parameters here and ", sources.size(), " in net ", other.name);
@@ -133,13 +159,13 @@ Wiring::NestedBlob TargetOf(const Wiring& net, LayerBase* layer, int parameter) 
   return net.nested_blobs.at(layer->blobs()[parameter].get());
 }
 
-// A parameter of a file, and the parameter of a net that gets its content.
+// A parameter of a source, and the parameter of a net that gets its content.
 struct ParameterSource {
   Wiring::NestedBlob target;  // of a composite layer: the nested layer's
-  const std::string* name;    // of the layer in the file
+  const std::string* name;    // of the layer in the source
   int parameter;
   const BlobProto* proto;
-  int index;               // in the file
+  int index;               // in the source
   int64_t stored, packed;  // elements in the file, and elements of packed data, or -1
 
   BlobBase* blob() const { return target.layer->blobs()[target.index].get(); }
@@ -149,21 +175,33 @@ struct ParameterSource {
   }
 };
 
+// What a source gives to a net.
+struct FoundWeights {
+  std::vector<ParameterSource> parameters;
+  std::vector<int> layers;                     // of the net, which get parameters
+  std::vector<const LayerParameter*> surplus;  // layers with parameters that no layer takes
+};
+
 // Throws before anything has changed if the parameters do not fit.
-std::vector<ParameterSource> FindSources(const Wiring& net, const NetParameter& trained,
-                                         const WeightsFile* file, const PackedReader& reader) {
-  std::vector<ParameterSource> sources;
+FoundWeights FindSources(const Wiring& net, const WeightsSource& trained,
+                         const PackedReader& reader) {
+  FoundWeights found;
   int index = 0;
   Namesakes namesakes(net);
-  for (const LayerParameter& source : trained.layer()) {
+  for (const LayerParameter& source : trained.net->layer()) {
     const int first = index;
     index += source.blobs_size();
-    LayerBase* layer = namesakes.Next(source.name());
-    if (!layer) continue;
+    const int place = namesakes.Next(source.name());
+    if (place < 0) {
+      if (source.blobs_size() > 0) found.surplus.push_back(&source);
+      continue;
+    }
+    LayerBase* layer = net.layers[place].get();
     const size_t targets = layer->blobs().size();
     CAFFE_CHECK(static_cast<int>(targets) == source.blobs_size(), "layer '", source.name(),
                 "' has ", targets, " parameters, but the file has ", source.blobs_size(),
                 " for it; rename the layer to skip them");
+    if (targets > 0) found.layers.push_back(place);
     for (int b = 0; b < source.blobs_size(); ++b) {
       const BlobProto& blob = source.blobs(b);
       const int64_t packed = reader.Elements(blob, first + b);
@@ -172,7 +210,7 @@ std::vector<ParameterSource> FindSources(const Wiring& net, const NetParameter& 
                           b,
                           &blob,
                           first + b,
-                          file ? file->Elements(first + b) : -1,
+                          trained.file ? trained.file->Elements(first + b) : -1,
                           packed};
       if (packed >= 0) reader.Check(source.name(), b, blob, first + b);
       try {
@@ -181,70 +219,191 @@ std::vector<ParameterSource> FindSources(const Wiring& net, const NetParameter& 
         CAFFE_THROW("layer '", source.name(), "', parameter ", b, ": ", error.what(),
                     "; to train it from its filler rename the layer");
       }
-      sources.push_back(one);
+      found.parameters.push_back(one);
     }
   }
-  return sources;
+  return found;
 }
 
-// `file` may be null: then all arrays are in `trained`.
-void Copy(const Wiring& net, const NetParameter& trained, const WeightsFile* file, bool map) {
-  const PackedReader reader(trained, file, map);
-  const std::vector<ParameterSource> sources = FindSources(net, trained, file, reader);
-  WeightLosses losses;
-  for (const ParameterSource& source : sources) {
+void CopyParameters(const WeightsSource& trained, const PackedReader& reader, bool map,
+                    const std::vector<ParameterSource>& parameters, WeightLosses* losses) {
+  for (const ParameterSource& source : parameters) {
     if (source.packed >= 0) {
       reader.Read(*source.name, source.parameter, *source.proto, source.index, *source.target.layer,
                   source.target.index);
     } else if (source.stored >= 0) {
-      ReadStored(*file, source.index, map, source.blob());
+      ReadStored(*trained.file, source.index, map, source.blob());
     } else {
       source.blob()->FromProto(*source.proto, false);
     }
-    if (source.target.index == 0) losses.Add(*source.target.layer, source.type());
+    if (source.target.index == 0) losses->Add(*source.target.layer, source.type());
   }
-  losses.Log(net.name);
-  if (sources.empty() && !net.parameters.empty()) {
+}
+
+// The layers with a parameter that no source gives, neither to them nor to a layer that shares it.
+std::vector<int> LayersWithout(const Wiring& net, const std::vector<FoundWeights>& sources) {
+  std::vector<size_t> begins;  // of each layer's parameters in Wiring::parameters
+  size_t parameters = 0;
+  for (const auto& layer : net.layers) {
+    begins.push_back(parameters);
+    parameters += layer->blobs().size();
+  }
+  const auto each = [&](int layer, const auto& visit) {
+    for (size_t b = 0; b < net.layers[layer]->blobs().size(); ++b) {
+      visit(net.learnable_ids[begins[layer] + b]);
+    }
+  };
+  std::vector<bool> given(net.learnable.size(), false);
+  for (const FoundWeights& source : sources) {
+    for (const int layer : source.layers) each(layer, [&](int id) { given[id] = true; });
+  }
+  std::vector<int> missing;
+  for (int layer = 0; layer < static_cast<int>(net.layers.size()); ++layer) {
+    bool complete = true;
+    each(layer, [&](int id) { complete = complete && given[id]; });
+    if (!complete) missing.push_back(layer);
+  }
+  return missing;
+}
+
+bool SameShapes(const LayerBase& layer, const LayerParameter& source) {
+  const auto& blobs = layer.blobs();
+  if (static_cast<int>(blobs.size()) != source.blobs_size()) return false;
+  for (size_t b = 0; b < blobs.size(); ++b) {
+    if (!blobs[b]->ShapeEquals(source.blobs(static_cast<int>(b)))) return false;
+  }
+  return true;
+}
+
+// The layer of the sources that a layer without weights probably is: one with nearly the same name,
+// or the only one whose parameters have the same shapes. Only layers that no other layer takes.
+std::string NearestLayer(const LayerBase& layer, const std::vector<FoundWeights>& sources) {
+  std::vector<std::string> names, fitting;
+  for (const FoundWeights& source : sources) {
+    for (const LayerParameter* one : source.surplus) {
+      names.push_back(one->name());
+      if (SameShapes(layer, *one)) fitting.push_back(one->name());
+    }
+  }
+  const std::string near = NearName(layer.name(), names);
+  if (!near.empty()) return near;
+  return fitting.size() == 1 ? fitting[0] : "";
+}
+
+constexpr size_t kMostListed = 12;  // layers in a message
+
+template <class Item, class Describe>
+std::string Listed(const std::vector<Item>& items, const Describe& describe) {
+  std::string text;
+  for (size_t i = 0; i < items.size() && i < kMostListed; ++i) {
+    text += (i > 0 ? ", " : "") + describe(items[i]);
+  }
+  if (items.size() > kMostListed) {
+    text += Concat(" and ", items.size() - kMostListed, " more");
+  }
+  return text;
+}
+
+std::string DescribeMissing(const Wiring& net, const std::vector<int>& missing,
+                            const std::vector<FoundWeights>& sources) {
+  const auto describe = [&](int index) {
+    const LayerBase& layer = *net.layers[index];
+    const std::string near = NearestLayer(layer, sources);
+    return Concat("'", layer.name(), "' (", layer.type(),
+                  near.empty() ? "" : "; did you mean '" + near + "'?", ")");
+  };
+  return Concat(missing.size() == 1 ? "layer " : Concat(missing.size(), " layers: "),
+                Listed(missing, describe));
+}
+
+// Warns or throws, as the options say, if weights and net do not have the same layers.
+void Judge(const Wiring& net, const std::vector<WeightsSource>& sources,
+           const std::vector<FoundWeights>& found, const std::vector<int>& missing,
+           MissingWeights action) {
+  if (action == MissingWeights::kAllow || net.parameters.empty()) {
+    if (action != MissingWeights::kRefuse) return;
+  }
+  const std::string names = Listed(sources, [](const WeightsSource& one) { return one.name; });
+  const char* const have = sources.size() == 1 ? " has" : " have";
+  if (action == MissingWeights::kRefuse) {
+    std::string fault;
+    if (!missing.empty()) {
+      fault = Concat(names, have, " no parameters for ", DescribeMissing(net, missing, found));
+    }
+    std::vector<const LayerParameter*> surplus;
+    for (const FoundWeights& one : found) {
+      surplus.insert(surplus.end(), one.surplus.begin(), one.surplus.end());
+    }
+    if (!surplus.empty()) {
+      fault += Concat(fault.empty() ? "" : "; ", names, have, " parameters that no layer takes: ",
+                      Listed(surplus, [](const LayerParameter* one) {
+                        return Concat("those of '", one->name(), "'");
+                      }));
+    }
+    CAFFE_CHECK(fault.empty(), "net ", net.name, ": ", fault,
+                "; all weights must fit here, so nothing was copied");
+    return;
+  }
+  const bool none = std::all_of(found.begin(), found.end(),
+                                [](const FoundWeights& one) { return one.parameters.empty(); });
+  if (none) {
+    log::Warning(Concat("net ", net.name, ": no layer of ", names,
+                        " with parameters has the name of a layer of this net; nothing was copied",
+                        missing.empty() ? "" : " to " + DescribeMissing(net, missing, found)));
+  } else if (!missing.empty()) {
     log::Warning(
-        Concat("net ", net.name, ": no layer of the weights of net '", trained.name(),
-               "' with parameters has the name of a layer of this net; nothing was copied"));
+        Concat("net ", net.name, ": ", names, have, " no parameters for ",
+               DescribeMissing(net, missing, found),
+               missing.size() == 1 ? ", which keeps its values" : ", which keep their values"));
   }
 }
 
 }  // namespace
 
-void CopyWeights(const Wiring& net, const NetParameter& trained) {
-  Copy(net, trained, nullptr, false);
+std::vector<int> CopyWeights(const Wiring& net, const std::vector<WeightsSource>& sources,
+                             const WeightsOptions& options) {
+  std::vector<PackedReader> readers;
+  std::vector<FoundWeights> found;
+  readers.reserve(sources.size());
+  for (const WeightsSource& source : sources) {
+    readers.emplace_back(*source.net, source.file, options.map);
+    found.push_back(FindSources(net, source, readers.back()));
+  }
+  std::vector<int> missing = LayersWithout(net, found);
+  Judge(net, sources, found, missing, options.missing);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    WeightLosses losses;
+    CopyParameters(sources[i], readers[i], options.map, found[i].parameters, &losses);
+    losses.Log(net.name);
+  }
+  return missing;
 }
 
-void CopyWeights(const Wiring& net, const WeightsFile& file, bool map) {
-  Copy(net, file.net(), &file, map);
+WeightsFile ReadWeights(const Wiring& net, const std::string& path, bool whole) {
+  if (IsHdf5File(path)) return WeightsFile(ReadHdf5Weights(net, path));
+  return whole ? WeightsFile(ReadNetParameterBinary(path)) : WeightsFile(path);
 }
 
-WeightsFile ReadWeights(const Wiring& net, const std::string& path) {
-  return IsHdf5File(path) ? WeightsFile(ReadHdf5Weights(net, path)) : WeightsFile(path);
+std::string WeightsId(const Wiring& net) {
+  Sha256 hash;
+  for (const BlobBase* blob : net.learnable) {
+    hash.UpdateFramed(Concat(blob->type().name(), " ", blob->shape_string()));
+    const uint64_t values = HashOf(blob->host_data(), static_cast<size_t>(blob->bytes()));
+    hash.Update(&values, sizeof(values));
+  }
+  return Sha256::Hex(hash.Finish()).substr(0, 32);
 }
 
-void RethrowWithAdvice(const std::string& path) {
+void RethrowWithAdvice(const std::vector<std::string>& paths) {
   try {
     throw;
   } catch (const Error&) {
-    const std::string advice = SolverStateAdvice(path, IsHdf5File(path));
-    if (advice.empty()) throw;
-    throw Error(advice);
+    for (const std::string& path : paths) {
+      const std::string advice = SolverStateAdvice(path, IsHdf5File(path));
+      if (!advice.empty()) throw Error(advice);
+    }
+    throw;
   }
-}
-
-std::vector<std::string> SplitPaths(const std::string& paths) {
-  std::vector<std::string> list;
-  std::stringstream stream(paths);
-  std::string path;
-  while (std::getline(stream, path, ',')) {
-    const size_t first = path.find_first_not_of(' ');
-    if (first == std::string::npos) continue;
-    list.push_back(path.substr(first, path.find_last_not_of(' ') - first + 1));
-  }
-  return list;
 }
 
 void WriteWeights(const Wiring& net, NetParameter* parameter, Narrow narrow, bool write_diff) {

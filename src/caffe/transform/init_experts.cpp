@@ -8,6 +8,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/has_experts.hpp"
 #include "caffe/net/net.hpp"
@@ -109,7 +110,12 @@ class Starter {
 
 std::vector<ExpertStart> InitExperts(const NetParameter& dense, double noise, uint64_t seed,
                                      Net* net) {
-  net->CopyTrainedLayersFrom(dense);
+  for (const int layer : net->CopyTrainedLayersFrom(dense, MissingWeights::kAllow)) {
+    const LayerBase& missing = *net->layers()[layer];
+    if (dynamic_cast<const HasExperts*>(&missing)) continue;  // it starts below
+    log::Warning(Concat("net ", net->name(), ": the dense net has no parameters for layer '",
+                        missing.name(), "' (", missing.type(), "), which keeps its filler"));
+  }
   Starter starter(dense, noise, seed);
   bool any = false;
   for (const auto& layer : net->layers()) {

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -115,15 +114,6 @@ bool Names(const TransformOptions& options, const std::string& pass) {
   return std::find(options.passes.begin(), options.passes.end(), pass) != options.passes.end();
 }
 
-std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  return parts;
-}
-
 // Entries of parameters that are decoded have no use.
 void RemoveParameterRanges(const std::set<std::string>& names, NetParameter* model) {
   auto* entries = model->mutable_quantizer();
@@ -220,18 +210,26 @@ NetParameter JoinModel(const NetParameter& net, NetParameter weights) {
   return model;
 }
 
-NetParameter ReadModel(const std::string& net, const std::string& weights) {
-  return ReadModel(ReadNetFile(net), weights);
+NetParameter ReadModel(const std::string& net, const std::vector<std::string>& weights,
+                       bool strict) {
+  return ReadModel(ReadNetFile(net), weights, strict);
 }
 
-NetParameter ReadModel(const NetParameter& net, const std::string& weights) {
-  const std::vector<std::string> paths = SplitAtCommas(weights);
-  CAFFE_CHECK(!paths.empty(), "no file name in '", weights, "'");
+NetParameter ReadModel(const NetParameter& net, const std::vector<std::string>& weights,
+                       bool strict) {
+  CAFFE_CHECK(!weights.empty(), "no file of weights is named");
   NetParameter joined;
-  for (const std::string& path : paths) {
-    NetParameter one =
-        JoinModel(net, IsHdf5File(path) ? ReadNetHdf5(path) : ReadNetParameterBinary(path));
-    if (&path == &paths.front()) {
+  std::string surplus;
+  for (const std::string& path : weights) {
+    NetParameter file = IsHdf5File(path) ? ReadNetHdf5(path) : ReadNetParameterBinary(path);
+    std::map<std::string, int> stored;  // layers with parameters that no layer has taken
+    for (const LayerParameter& layer : file.layer()) stored[layer.name()] += layer.blobs_size() > 0;
+    NetParameter one = JoinModel(net, std::move(file));
+    for (const LayerParameter& layer : one.layer()) stored[layer.name()] -= layer.blobs_size() > 0;
+    for (const auto& [name, count] : stored) {
+      if (count > 0) surplus += Concat(surplus.empty() ? "" : ", ", "'", name, "' of ", path);
+    }
+    if (&path == &weights.front()) {
       joined = std::move(one);
       continue;
     }
@@ -241,6 +239,8 @@ NetParameter ReadModel(const NetParameter& net, const std::string& weights) {
     }
     joined.mutable_quantizer()->MergeFrom(one.quantizer());
   }
+  CAFFE_CHECK(!strict || surplus.empty(), "net ", net.name(),
+              ": no layer of phase TEST takes the parameters of ", surplus);
   return joined;
 }
 
