@@ -335,6 +335,51 @@ TEST_F(CommandsTest, EveryCommandTakesListsOfWeightsOfBothFormats) {
   EXPECT_TRUE(Holds(err, solver + ": it is text")) << err;
 }
 
+TEST_F(CommandsTest, StrictRefusesWeightsThatAreMissingOrLeftOver) {
+  NetParameter weights;
+  ParseTextProto(
+      "layer { name: 'ip2' blobs { shape { dim: 2 dim: 3 } data: [1, 1, 1, 1, 1, 1] } "
+      "blobs { shape { dim: 2 } data: [1, 1] } }",
+      "weights", &weights);
+  const std::string file = folder / "with,comma=";
+  WriteBinaryProto(file, weights);
+  const std::string solver = Solver("snapshot_after_train: false"), net = folder / "net.prototxt";
+  const std::vector<std::vector<std::string>> commands = {
+      {"test", "-model", net, "-iterations=1"},
+      {"time", "-model", net, "-iterations=1", "-nolt"},
+      {"tune", "-model", net, "-iterations=1"},
+      {"benchmark", "-models", net, "-types=float", "-iterations=1", "-out", folder / "b"},
+      {"train", "-solver", solver}};
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.end(), {"-weights", file});
+    if (command[0] != "benchmark") command.push_back("-gpu=cpu");
+    EXPECT_EQ(0, Run(command)) << command[0] << err;
+    EXPECT_TRUE(Holds(err, "did you mean 'ip2'?")) << command[0] << err;
+    command.push_back("-strict");
+    EXPECT_EQ(1, Run(command)) << command[0];
+    EXPECT_TRUE(Holds(err, "has no parameters for layer 'ip' (InnerProduct")) << err;
+  }
+  LayerParameter* ip = weights.add_layer();
+  *ip = weights.layer(0);
+  ip->set_name("ip");
+  WriteBinaryProto(file, weights);
+  ExpectError({"transform", "-model", net, "-weights", file, "-strict", "-out", folder / "t"},
+              "takes the parameters of 'ip2' of " + file);
+}
+
+TEST_F(CommandsTest, TrainGivesItsStagesToTestNets) {
+  std::string net = kNet;
+  const std::string ip = "bottom: 'x' top: 'y'";
+  net.insert(net.find(ip), "include { stage: 'deep' } ");
+  const std::string more = "snapshot_after_train: false test_iter: 1 test_interval: 1 ";
+  for (const std::string states : {"", "test_state { stage: 'other' }"}) {
+    const std::string solver = Solver(more + states);
+    folder.Put("net.prototxt", net);
+    EXPECT_EQ(0, Run({"train", "-solver", solver, "-stage", "deep", "-gpu=cpu"})) << err;
+    EXPECT_TRUE(Holds(err, "Test net output #0: loss")) << err;
+  }
+}
+
 TEST_F(CommandsTest, SolverModeChoosesTheDevice) {
   ASSERT_EQ(0, Run({"train", "-solver", Solver("solver_mode: CPU")})) << err;
   EXPECT_TRUE(Holds(err, "] Use CPU."));

@@ -59,6 +59,26 @@ std::string ResumeLine(const Options& options, const std::string& snapshot) {
   return line + " -snapshot " + Quoted(snapshot);
 }
 
+// The number of test nets that the solver will make.
+int TestNets(const SolverParameter& solver) {
+  if (solver.has_net() || solver.has_net_param()) return solver.test_iter_size();
+  return solver.test_net_size() + solver.test_net_param_size();
+}
+
+// -level and -stage are for all nets, besides the states in the solver.
+void SetStates(const Options& options, SolverParameter* solver) {
+  if (options.level == 0 && options.stages.empty()) return;
+  std::vector<NetState*> states = {solver->mutable_train_state()};
+  if (solver->test_state_size() == 0) {
+    for (int i = 0; i < TestNets(*solver); ++i) solver->add_test_state();
+  }
+  for (NetState& state : *solver->mutable_test_state()) states.push_back(&state);
+  for (NetState* state : states) {
+    if (options.level != 0) state->set_level(options.level);
+    for (const std::string& stage : options.stages) state->add_stage(stage);
+  }
+}
+
 // Prints how to resume an interrupted training, at every level of the log.
 void TellHowToResume(const Options& options, const Solver& solver, int signal) {
   std::string text = Concat("Training was stopped by ",
@@ -93,10 +113,8 @@ int TrainCommand(const Options& options) {
     parameter.clear_weights();
     parameter.add_weights(options.weights);
   }
-  if (options.level != 0) parameter.mutable_train_state()->set_level(options.level);
-  for (const std::string& stage : options.stages) {
-    parameter.mutable_train_state()->add_stage(stage);
-  }
+  if (options.strict) parameter.set_strict_weights(true);
+  SetStates(options, &parameter);
   Device* device = ChooseDevice(options.gpu, &parameter);
   SignalHandler signals(ActionByName(options.sigint_effect), ActionByName(options.sighup_effect),
                         ActionByName(options.sigterm_effect));
@@ -104,6 +122,7 @@ int TrainCommand(const Options& options) {
   Solver solver(parameter, device);
   solver.set_frees_memory(true);
   solver.SetActionFunction([&signals] { return signals.Poll(); });
+  solver.SetResumeLine([&options](const std::string& state) { return ResumeLine(options, state); });
   if (!options.snapshot.empty()) {
     log::Info("Resuming from " + options.snapshot);
     solver.Restore(options.snapshot);

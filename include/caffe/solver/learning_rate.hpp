@@ -8,8 +8,11 @@ class SolverParameter;
 
 enum class RatePolicy { kFixed, kStep, kExp, kInv, kMultistep, kPoly, kSigmoid };
 
-// lr_policy. Throws for an unknown policy, and for missing parameters of the policy.
+// lr_policy. Throws for an unknown or missing policy, and for missing parameters of the policy.
 RatePolicy ReadRatePolicy(const SolverParameter& parameter);
+
+// Throws for a base_lr that is negative or not finite; warns if it is 0 or missing.
+void CheckBaseRate(const SolverParameter& parameter);
 
 // The learning rate of an iteration, before a parameter's lr_mult. With b = base_lr, g = gamma,
 // i = iteration, by lr_policy:

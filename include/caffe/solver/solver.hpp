@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,13 +59,21 @@ class Solver {
   // The last part of an iteration: updates the parameters by the gradients in their diffs, and
   // increments the iteration.
   void ApplyUpdate();
-  // Reads a solverstate and the weights that it names. If the weights are not at that path, they
-  // are searched next to the solverstate.
+  // Reads a solverstate and the weights that were written with it: the file of their name next to the
+  // solverstate, else the path that the solverstate has. Throws if the files are of two snapshots
+  // (weights_id). After an error nothing has changed.
   void Restore(const std::string& path);
-  // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate.
+  // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate. Both are complete before either
+  // gets its name; after an error neither is left.
   void Snapshot();
-  // The solverstate of the last Snapshot; empty if there was none.
+  // The solverstate of the last Snapshot or Restore, and its iteration; empty and -1 if there was
+  // none.
   const std::string& last_snapshot() const { return last_snapshot_; }
+  int64_t last_snapshot_iter() const { return last_snapshot_iter_; }
+  // Says how to resume from a solverstate, for the messages about a snapshot that was not written.
+  void SetResumeLine(std::function<std::string(const std::string& state)> line) {
+    resume_line_ = std::move(line);
+  }
   void TestAll();
   // Means over test_iter batches of the elements of all output blobs, logged as well. Empty if
   // interrupted.
@@ -112,6 +121,14 @@ class Solver {
   bool AnswerRequests();
   std::string SnapshotName(const std::string& extension) const;
   void CheckSnapshotCanBeWritten() const;
+  // Throws if Restore would not find the net's layers in the file.
+  void CheckSnapshotCanBeRead() const;
+  // Snapshot between iterations: an error is a warning, and the next snapshot is the next attempt.
+  void TrySnapshot();
+  // Snapshot at the end; its error says how to resume from an earlier one.
+  void LastSnapshot();
+  std::string HowToResume() const;
+  void ReadInitialWeights();
 
   std::unique_ptr<SolverParameter> param_;
   std::unique_ptr<Net> net_;
@@ -121,6 +138,9 @@ class Solver {
   std::vector<Callback*> callbacks_;
   ActionFunction action_;
   std::string last_snapshot_;
+  int64_t last_snapshot_iter_ = -1;
+  int64_t failed_snapshot_iter_ = -1;  // of the last TrySnapshot that failed
+  std::function<std::string(const std::string& state)> resume_line_;
   bool stop_ = false;
   int64_t iter_ = 0;
   RatePolicy rate_policy_ = RatePolicy::kFixed;

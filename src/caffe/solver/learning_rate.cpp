@@ -5,9 +5,12 @@
 #include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
+#include "caffe/core/near_name.hpp"
 
 namespace caffe {
 
@@ -20,17 +23,31 @@ RatePolicy ReadRatePolicy(const SolverParameter& parameter) {
       {"multistep", RatePolicy::kMultistep},
       {"poly", RatePolicy::kPoly},
       {"sigmoid", RatePolicy::kSigmoid}};
+  constexpr char kKnown[] = " (known: fixed, step, exp, inv, multistep, poly, sigmoid)";
   const std::string& name = parameter.lr_policy();
+  CAFFE_CHECK(!name.empty(), "lr_policy is not set", kKnown);
   const auto* const found = std::find_if(std::begin(kPolicies), std::end(kPolicies),
                                          [&](const auto& one) { return name == one.first; });
-  CAFFE_CHECK(found != std::end(kPolicies), "Unknown learning rate policy: ", name,
-              " (known: fixed, step, exp, inv, multistep, poly, sigmoid)");
+  if (found == std::end(kPolicies)) {
+    std::vector<std::string> names;
+    for (const auto& one : kPolicies) names.emplace_back(one.first);
+    CAFFE_THROW("Unknown learning rate policy: ", name, DidYouMean(name, names), kKnown);
+  }
   const RatePolicy policy = found->second;
   CAFFE_CHECK(policy != RatePolicy::kStep || parameter.stepsize() > 0,
               "the learning rate policy step needs a positive stepsize");
   CAFFE_CHECK(policy != RatePolicy::kPoly || parameter.max_iter() > 0,
               "the learning rate policy poly needs a positive max_iter");
   return policy;
+}
+
+void CheckBaseRate(const SolverParameter& parameter) {
+  const float rate = parameter.base_lr();
+  CAFFE_CHECK(std::isfinite(rate) && rate >= 0, "base_lr is ", rate,
+              "; a learning rate is a finite number of 0 or more");
+  if (rate > 0) return;
+  log::Warning(Concat(parameter.has_base_lr() ? "base_lr is 0" : "base_lr is not set, so it is 0",
+                      ": training will not change any parameter"));
 }
 
 int LearningRateStep(const SolverParameter& parameter, RatePolicy policy, int64_t iteration) {

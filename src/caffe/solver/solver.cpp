@@ -9,6 +9,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/available_memory.hpp"
 #include "caffe/device/out_of_memory.hpp"
+#include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/expert_usage.hpp"
 #include "caffe/net/net_file.hpp"
@@ -77,24 +78,48 @@ Solver::~Solver() = default;
 void Solver::Init(Device* device) {
   log::Info(Concat("Initializing solver from parameters: \n", param_->DebugString()));
   rate_policy_ = ReadRatePolicy(*param_);
+  CheckBaseRate(*param_);
   FindUpdateRule(param_->type());
   CAFFE_CHECK(param_->snapshot() >= 0, "snapshot must not be negative; it is ", param_->snapshot(),
               " (0 writes none while training)");
   if (param_->snapshot() > 0) CheckSnapshotCanBeWritten();
   InitTrainNet(device);
+  if (param_->snapshot() > 0) CheckSnapshotCanBeRead();
   LearnableParameters learnable{net_->learnable_params(), net_->params_lr(),
                                 net_->params_weight_decay()};
   updater_ = std::make_unique<Updater>(*param_, learnable, &net_->step_state(), net_->device(),
                                        net_->has_narrow_gradients());
   losses_ = std::make_unique<LossWindow>(net_.get(), param_->average_loss(), param_->iter_size());
   InitTestNets(device);
-  for (const std::string& weights : param_->weights()) {
-    log::Info(Concat("Finetuning from ", weights));
-    net_->CopyTrainedLayersFrom(weights);
-    for (const auto& test_net : test_nets_) test_net->CopyTrainedLayersFrom(weights);
-  }
+  ReadInitialWeights();
   displayed_at_ = std::chrono::steady_clock::now();
   log::Info("Solver scaffolding done.");
+}
+
+void Solver::ReadInitialWeights() {
+  std::vector<std::string> files;
+  for (const std::string& list : param_->weights()) {
+    for (const std::string& file : FilesInList(list)) files.push_back(file);
+  }
+  if (files.empty()) return;
+  for (const std::string& file : files) log::Info(Concat("Finetuning from ", file));
+  const bool strict = param_->strict_weights();
+  WeightsOptions options;
+  options.missing = strict ? MissingWeights::kRefuse : MissingWeights::kWarn;
+  net_->CopyTrainedLayersFrom(files, options);
+  // Layers of a test net that the trained net has, too, take its weights in every test.
+  options.missing = MissingWeights::kAllow;
+  for (const auto& test_net : test_nets_) {
+    for (const int layer : test_net->CopyTrainedLayersFrom(files, options)) {
+      const std::string& name = test_net->layer_names()[layer];
+      if (net_->has_layer(name)) continue;
+      const std::string fault = Concat("layer '", name, "' of test net ", test_net->name(),
+                                       " has parameters, but neither the trained net nor the "
+                                       "given weights have any for it");
+      CAFFE_CHECK(!strict, fault);
+      log::Warning(fault + "; it keeps its values");
+    }
+  }
 }
 
 NetOptions Solver::OptionsFor(Device* device) const {
@@ -205,7 +230,7 @@ bool Solver::AnswerRequests() {
   while (action_) {
     const SolverAction request = action_();
     if (request == SolverAction::kNone) break;
-    if (request == SolverAction::kSnapshot) Snapshot();
+    if (request == SolverAction::kSnapshot) TrySnapshot();
     if (request == SolverAction::kStop) {
       stop_ = true;
       break;  // the request may persist: do not ask again
@@ -265,7 +290,7 @@ void Solver::Step(int64_t iterations) {
       ApplyUpdate();
     }
     if (p.snapshot() && iter_ % p.snapshot() == 0) {
-      Snapshot();
+      TrySnapshot();
       net_->CheckData();
     }
     if (AnswerRequests()) break;
@@ -376,7 +401,10 @@ void Solver::DisplayUpdate() {
 
 void Solver::Solve(const std::string& resume) {
   const SolverParameter& p = *param_;
-  if (p.snapshot_after_train()) CheckSnapshotCanBeWritten();
+  if (p.snapshot_after_train()) {
+    CheckSnapshotCanBeWritten();
+    CheckSnapshotCanBeRead();
+  }
   log::Info(Concat("Solving ", net_->name()));
   log::Info(Concat("Learning Rate Policy: ", p.lr_policy()));
   stop_ = false;
@@ -386,7 +414,8 @@ void Solver::Solve(const std::string& resume) {
   }
   Step(std::max<int64_t>(0, p.max_iter() - iter_));
   // Not if the last iteration wrote one.
-  if (p.snapshot_after_train() && (!p.snapshot() || iter_ % p.snapshot() != 0)) Snapshot();
+  const bool due = p.snapshot_after_train() && (!p.snapshot() || iter_ % p.snapshot() != 0);
+  if (due || failed_snapshot_iter_ == iter_) LastSnapshot();
   net_->CheckData();
   if (stop_) {
     log::Info("Optimization stopped early.");

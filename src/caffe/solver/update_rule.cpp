@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/near_name.hpp"
 
 namespace caffe {
 namespace {
@@ -52,7 +53,8 @@ const UpdateRule& FindUpdateRule(const std::string& name) {
   if (found != Rules().end()) return found->second;
   std::string known;
   for (const std::string& other : UpdateRuleNames()) known += (known.empty() ? "" : ", ") + other;
-  CAFFE_THROW("Unknown solver type: ", name, " (known solver types: ", known, ")");
+  CAFFE_THROW("Unknown solver type: ", name, DidYouMean(name, UpdateRuleNames()),
+              " (known solver types: ", known, ")");
 }
 
 std::vector<std::string> UpdateRuleNames() {
