@@ -3,6 +3,8 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <signal.h>
+
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -15,7 +17,9 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/progress_bar.hpp"
+#include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/solver/signal_handler.hpp"
 #include "caffe/solver/train_progress.hpp"
 #include "net_lock.hpp"
 
@@ -76,6 +80,68 @@ class Interruption {
   std::optional<py::error_already_set> pending_;
 };
 
+// SIGTERM and SIGHUP while solvers train, in any thread: as the command answers them, unless the
+// script has a handler for them or they are ignored (nohup).
+class TrainingSignals {
+ public:
+  TrainingSignals() {
+    const std::lock_guard lock(All().mutex);
+    if (All().trainings++ == 0) {
+      using caffe::SolverAction;
+      All().handler.emplace(SolverAction::kNone, SolverAction::kSnapshot, SolverAction::kStop,
+                            caffe::SignalHandler::Process::kOfOthers);
+    }
+    terminations_ = All().terminations;
+    hangups_ = All().hangups;
+  }
+  ~TrainingSignals() {
+    const std::lock_guard lock(All().mutex);
+    if (--All().trainings == 0) All().handler.reset();
+  }
+  TrainingSignals(const TrainingSignals&) = delete;
+  TrainingSignals& operator=(const TrainingSignals&) = delete;
+
+  caffe::SolverAction Poll() {
+    const std::lock_guard lock(All().mutex);
+    Look();
+    if (All().terminations != terminations_) return caffe::SolverAction::kStop;
+    return std::exchange(hangups_, All().hangups) != All().hangups ? caffe::SolverAction::kSnapshot
+                                                                   : caffe::SolverAction::kNone;
+  }
+  bool terminated() { return Poll() == caffe::SolverAction::kStop; }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    int trainings = 0;
+    std::optional<caffe::SignalHandler> handler;
+    int64_t terminations = 0, hangups = 0;  // every training answers each of them
+  };
+  static State& All() {
+    static auto* const state = new State;
+    return *state;
+  }
+  static void Look() {
+    for (;;) {
+      const caffe::SolverAction action = All().handler->Poll();
+      if (action == caffe::SolverAction::kNone) return;
+      ++(action == caffe::SolverAction::kStop ? All().terminations : All().hangups);
+    }
+  }
+
+  int64_t terminations_ = 0, hangups_ = 0;
+};
+
+// Ends the process after SIGTERM: in the main thread by SystemExit with the status 143, so that
+// `finally` and `with` blocks run; in another one, where SystemExit would end the thread only, by
+// the signal itself.
+[[noreturn]] void EndAfterTerminate() {
+  const py::module_ threading = py::module_::import("threading");
+  if (!threading.attr("current_thread")().is(threading.attr("main_thread")())) ::raise(SIGTERM);
+  PyErr_SetObject(PyExc_SystemExit, py::int_(128 + SIGTERM).ptr());
+  throw py::error_already_set();
+}
+
 // Calls the Python callbacks, answers Ctrl-C between passes, shows progress, and lets waiting
 // threads use the nets.
 class PythonCallback final : public Solver::Callback {
@@ -109,6 +175,14 @@ class PythonCallback final : public Solver::Callback {
   Interruption* const interruption_;
 };
 
+// The calls that resume from a solverstate. Without the GIL.
+std::string ResumeLine(const std::string& state) {
+  const InPython python;
+  const std::string quoted = py::repr(PathObject(state)).cast<std::string>();
+  return caffe::Concat("solver.solve(", quoted, "), or solver.restore(", quoted,
+                       ") and solver.step(n)");
+}
+
 struct PythonSolver;
 
 // All solvers that exist; protected by the GIL.
@@ -121,15 +195,19 @@ std::set<const PythonSolver*>& solvers() {
 struct PythonSolver : Solver {
   explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
     AddCallback(&callback);
-    SetActionFunction([this] { return interruption.action(); });
+    SetActionFunction([this] {
+      const caffe::SolverAction action = interruption.action();
+      return action == caffe::SolverAction::kNone && signals ? signals->Poll() : action;
+    });
+    SetResumeLine([](const std::string& state) { return ResumeLine(state); });
     const InPython python;
     for (caffe::Net* one : nets()) {
       one->set_interruption([this] { interruption.Check(); });
       AddNet(*one, lock);
     }
-    for (const std::string& path : {parameter.net(), parameter.train_net()}) lock->AddFiles(path);
-    for (const std::string& path : parameter.test_net()) lock->AddFiles(path);
-    for (const std::string& path : parameter.weights()) lock->AddFiles(path);
+    lock->AddFiles({parameter.net(), parameter.train_net()});
+    lock->AddFiles({parameter.test_net().begin(), parameter.test_net().end()});
+    for (const std::string& list : parameter.weights()) lock->AddFiles(caffe::FilesInList(list));
     solvers().insert(this);
   }
   // Virtual, so that Python sees the derived class.
@@ -147,6 +225,7 @@ struct PythonSolver : Solver {
 
   const std::shared_ptr<NetLock> lock = std::make_shared<NetLock>("the solver");
   Interruption interruption;
+  TrainingSignals* signals = nullptr;  // while it trains
   PythonCallback callback{lock, &interruption};
 };
 
@@ -170,7 +249,7 @@ caffe::SolverParameter Settings(const py::object& given) {
   } else {
     parameter = caffe::ReadSolverParameter(ToFile(given, "the solver"));
   }
-  if (!parameter.has_random_seed()) {
+  if (parameter.random_seed() < 0) {
     const int64_t seed = NextSeed();
     if (seed >= 0) parameter.set_random_seed(seed);
   }
@@ -238,9 +317,7 @@ std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
     return caffe::Concat(stopped, " without a snapshot: ", error.what(),
                          "; until this process ends solver.net has the weights");
   }
-  const std::string& state = solver.last_snapshot();
-  return caffe::Concat(stopped, "; to resume: solver.solve('", state, "'), or solver.restore('",
-                       state, "') and solver.step(n)");
+  return caffe::Concat(stopped, "; to resume: ", ResumeLine(solver.last_snapshot()));
 }
 
 // Runs `train` with a progress bar up to iteration `last`. Returns the KeyboardInterrupt, if any.
@@ -256,33 +333,52 @@ std::optional<py::error_already_set> RunInterruptibly(PythonSolver& solver, int6
   return solver.interruption.Answer(train);
 }
 
-// Step and Solve: after Ctrl-C a snapshot is written before the KeyboardInterrupt is raised.
+// Step and Solve: after Ctrl-C or SIGTERM a snapshot is written before the exception is raised.
 void Train(PythonSolver& solver, const py::object& progress, bool solves, int64_t iterations,
            const std::function<void()>& train) {
   const bool shows = WantsProgress(progress);
   std::string message;
+  bool terminated = false;
   const std::optional<py::error_already_set> interrupt =
       [&]() -> std::optional<py::error_already_set> {
     const Computing computing(*Initialized(solver).net());
+    struct Signals : TrainingSignals {
+      explicit Signals(PythonSolver* solver) : solver(solver), outer(solver->signals) {
+        solver->signals = this;
+      }
+      ~Signals() { solver->signals = outer; }
+      PythonSolver* const solver;
+      TrainingSignals* const outer;  // of a step whose callback calls step
+    } signals(&solver);
     const caffe::SolverParameter& parameter = solver.param();
     const int64_t begin = solver.iter();
     bool returned = false;
-    std::optional<py::error_already_set> stopped_by =
-        RunInterruptibly(solver, solves ? parameter.max_iter() : begin + iterations, shows, [&] {
-          train();
-          returned = true;
-        });
-    if (stopped_by) {
+    std::optional<py::error_already_set> stopped_by;
+    try {
+      stopped_by =
+          RunInterruptibly(solver, solves ? parameter.max_iter() : begin + iterations, shows, [&] {
+            train();
+            returned = true;
+          });
+    } catch (const caffe::Error& error) {
+      terminated = signals.terminated();
+      if (!terminated) throw;
+      message = error.what();
+    }
+    terminated = terminated || signals.terminated();
+    if (message.empty() && (stopped_by || terminated)) {
       const bool regular = solver.iter() > begin && parameter.snapshot() > 0 &&
                            solver.iter() % parameter.snapshot() == 0;
       const bool last = solves && returned && parameter.snapshot_after_train();
-      message = SnapshotAfterInterruption(solver, regular || last);
+      const bool written = (regular || last) && solver.last_snapshot_iter() == solver.iter();
+      message = SnapshotAfterInterruption(solver, written);
     }
     SyncViews(solver);
     return stopped_by;
   }();
-  if (!interrupt) return;
+  if (!interrupt && !terminated) return;
   py::print(message, py::arg("file") = py::module_::import("sys").attr("stderr"));
+  if (terminated) EndAfterTerminate();
   throw py::error_already_set(*interrupt);
 }
 
@@ -383,8 +479,10 @@ void BindSolver(py::module_& module) {
            "if standard error is a terminal and the call takes longer than half a second.\n\n"
            "Ctrl-C finishes the iteration, writes a snapshot if snapshot_prefix can be written,\n"
            "prints how to resume and raises KeyboardInterrupt. A second Ctrl-C ends at once,\n"
-           "without a snapshot. ValueError for a negative number, RuntimeError for errors of\n"
-           "layers.")
+           "without a snapshot. SIGTERM does the same and raises SystemExit with status 143; in\n"
+           "another thread than the main one it then ends the process. SIGHUP writes a snapshot.\n"
+           "Signals for which the script has a handler, or that are ignored, are left alone.\n\n"
+           "ValueError for a negative number, RuntimeError for errors of layers.")
       .def("solve", &Solve, py::arg("resume") = py::none(), py::arg("progress") = py::none(),
            "Trains up to max_iter, with the tests and snapshots of the settings, from the current\n"
            "iteration or from that of `resume`, a solverstate's path. For progress and Ctrl-C see\n"
@@ -399,16 +497,21 @@ void BindSolver(py::module_& module) {
           },
           py::arg("path"),
           "Resumes from a solverstate: iteration, weights, history, positions in the data.\n\n"
-          "RuntimeError if the file, or the caffemodel that it names, cannot be read or does\n"
-          "not fit.")
+          "The weights are those next to the solverstate, else those of the path that it has.\n"
+          "RuntimeError if a file cannot be read or does not fit, or if the weights were not\n"
+          "written with the solverstate; nothing has changed then.")
       .def(
           "snapshot",
           [](PythonSolver& solver) {
-            const Computing computing(*Initialized(solver).net());
-            solver.net()->TakeViews();
-            solver.Snapshot();
+            {
+              const Computing computing(*Initialized(solver).net());
+              solver.net()->TakeViews();
+              solver.Snapshot();
+            }
+            return PathObject(solver.last_snapshot());
           },
-          "Writes <snapshot_prefix>_iter_<iteration>.caffemodel and .solverstate.\n\n"
+          "Writes <snapshot_prefix>_iter_<iteration>.caffemodel and .solverstate, and returns the\n"
+          "path of the latter, str.\n\n"
           "RuntimeError without a snapshot_prefix, or if the files cannot be written.")
       .def(
           "apply_update",

@@ -12,8 +12,13 @@ namespace caffe {
 // process with SIGKILL. The first signal that stops prints a line about this.
 class SignalHandler {
  public:
+  // Whose the process is. In a process of others SIGINT is left alone, and so is a signal that is
+  // ignored (nohup) or for which there is a handler already. There the destructor raises a signal
+  // again if Poll was not called after it.
+  enum class Process { kOwn, kOfOthers };
+
   SignalHandler(SolverAction on_interrupt, SolverAction on_hangup,
-                SolverAction on_terminate = SolverAction::kStop);
+                SolverAction on_terminate = SolverAction::kStop, Process process = Process::kOwn);
   ~SignalHandler();
   SignalHandler(const SignalHandler&) = delete;
   SignalHandler& operator=(const SignalHandler&) = delete;
@@ -27,6 +32,7 @@ class SignalHandler {
   SolverAction Answer(int signal, SolverAction action);
 
   SolverAction on_interrupt_, on_hangup_, on_terminate_;
+  Process process_;
   int stopped_by_ = 0;
 };
 

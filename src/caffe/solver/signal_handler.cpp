@@ -17,7 +17,14 @@ volatile sig_atomic_t stops = 0;
 // Whether the action of the signal is kStop.
 volatile sig_atomic_t interrupt_stops = 0, terminate_stops = 0;
 std::atomic<bool> installed{false};
-struct sigaction old_interrupt, old_hangup, old_terminate;
+
+// A signal, whether its handler is OnSignal, and what it was before.
+struct Hooked {
+  int signal;
+  bool taken;
+  struct sigaction old;
+};
+Hooked hooked[] = {{SIGINT, false, {}}, {SIGHUP, false, {}}, {SIGTERM, false, {}}};
 
 bool on_terminal = false;
 
@@ -51,8 +58,11 @@ void OnSignal(int signal) {
 }  // namespace
 
 SignalHandler::SignalHandler(SolverAction on_interrupt, SolverAction on_hangup,
-                             SolverAction on_terminate)
-    : on_interrupt_(on_interrupt), on_hangup_(on_hangup), on_terminate_(on_terminate) {
+                             SolverAction on_terminate, Process process)
+    : on_interrupt_(on_interrupt),
+      on_hangup_(on_hangup),
+      on_terminate_(on_terminate),
+      process_(process) {
   CAFFE_CHECK(!installed.exchange(true), "Tried to hookup signal handlers more than once.");
   interrupted = 0;
   hung_up = 0;
@@ -65,16 +75,25 @@ SignalHandler::SignalHandler(SolverAction on_interrupt, SolverAction on_hangup,
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  sigaction(SIGINT, &action, &old_interrupt);
-  sigaction(SIGHUP, &action, &old_hangup);
-  sigaction(SIGTERM, &action, &old_terminate);
+  for (Hooked& one : hooked) {
+    sigaction(one.signal, nullptr, &one.old);
+    const bool free = !(one.old.sa_flags & SA_SIGINFO) && one.old.sa_handler == SIG_DFL;
+    one.taken = process == Process::kOwn || (free && one.signal != SIGINT);
+    if (one.taken) sigaction(one.signal, &action, nullptr);
+  }
 }
 
 SignalHandler::~SignalHandler() {
-  sigaction(SIGINT, &old_interrupt, nullptr);
-  sigaction(SIGHUP, &old_hangup, nullptr);
-  sigaction(SIGTERM, &old_terminate, nullptr);
+  for (Hooked& one : hooked) {
+    struct sigaction now {};
+    sigaction(one.signal, nullptr, &now);
+    // Others may have installed a handler meanwhile.
+    if (one.taken && now.sa_handler == OnSignal) sigaction(one.signal, &one.old, nullptr);
+  }
   installed = false;
+  if (process_ == Process::kOwn) return;
+  if (hung_up) ::raise(SIGHUP);
+  if (terminated) ::raise(SIGTERM);
 }
 
 SolverAction SignalHandler::Answer(int signal, SolverAction action) {
