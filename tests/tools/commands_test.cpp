@@ -359,6 +359,8 @@ TEST_F(CommandsTest, StrictRefusesWeightsThatAreMissingOrLeftOver) {
     EXPECT_EQ(1, Run(command)) << command[0];
     EXPECT_TRUE(Holds(err, "has no parameters for layer 'ip' (InnerProduct")) << err;
   }
+  ExpectError({"time", "-model", net, "-strict"}, "-strict compares the files of -weights");
+  ExpectError({"train", "-solver", solver, "-strict"}, "-strict compares weights with the net");
   LayerParameter* ip = weights.add_layer();
   *ip = weights.layer(0);
   ip->set_name("ip");

@@ -156,6 +156,8 @@ int Run(const std::vector<std::string>& arguments, const std::string& program) {
   CAFFE_CHECK(command->takes_arguments || options.arguments.empty(), name,
               ": unexpected argument '", options.arguments.empty() ? "" : options.arguments[0],
               "'");
+  CAFFE_CHECK(!options.strict || !options.weights.empty() || name == "train", name,
+              ": -strict compares the files of -weights with the net, and none is given");
   return command->run(options);
 }
 

@@ -113,6 +113,8 @@ int TrainCommand(const Options& options) {
     parameter.clear_weights();
     parameter.add_weights(options.weights);
   }
+  CAFFE_CHECK(!options.strict || parameter.weights_size() > 0,
+              "train: -strict compares weights with the net, and none are given: -weights FILE");
   if (options.strict) parameter.set_strict_weights(true);
   SetStates(options, &parameter);
   Device* device = ChooseDevice(options.gpu, &parameter);
