@@ -4,7 +4,7 @@ Editors and type checkers read this file; tests/python/stubs_test.py compares it
 """
 from contextlib import AbstractContextManager
 from os import PathLike
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union, overload
+from typing import Any, Callable, Iterator, Mapping, Optional, Protocol, Sequence, Union, overload
 
 import numpy
 from google.protobuf.message import Message
@@ -13,6 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 _Path = Union[str, PathLike[str]]
 _Paths = Union[_Path, Sequence[_Path]]
 _Range = tuple[float, float]
+
+
+class _Spec(Protocol):
+    """A NetSpec, or one of its tops."""
+
+    def to_proto(self) -> Message: ...
+
+
 # Names that a class below uses for an attribute, too.
 _DataType = data_type
 _SnapshotFormat = snapshot_format
@@ -194,7 +202,7 @@ class Step:
 
 
 class Net:
-    def __init__(self, network_file: Union[_Path, Message, NetParameter],
+    def __init__(self, network_file: Union[_Path, Message, NetParameter, _Spec],
                  phase: Union[int, str, None] = None, level: Optional[int] = None,
                  stages: Optional[Sequence[str]] = None, weights: Optional[_Paths] = None,
                  weights_file: Optional[_Paths] = None, strict: bool = False) -> None: ...

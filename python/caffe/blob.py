@@ -2,7 +2,7 @@
 import numpy as np
 
 from . import _caffe
-from ._caffe import Blob
+from ._caffe import Blob, BlobVec
 from .codes import Codes
 from .float_values import FloatValues
 
@@ -118,6 +118,30 @@ def _set_float_diff(self, values):
     _assign(self, view, values)
 
 
+def _array(self, dtype=None, copy=None):
+    """np.asarray(blob): blob.data; of codes, float_data, because an array should hold numbers."""
+    view = self.data
+    if isinstance(view, Codes):
+        if copy is False:
+            raise ValueError('blob %s (%s) holds codes; its numbers are a copy: numpy.asarray(blob)'
+                             % (self.name, self._type_name))
+        return np.array(self.float_data, dtype=dtype)
+    array = np.asarray(view, dtype=dtype)
+    if copy and np.may_share_memory(array, view):
+        return array.copy()
+    if copy is False and not np.may_share_memory(array, view):
+        raise ValueError('blob %s (%s) is converted to %s by a copy: numpy.asarray(blob, %r)'
+                         % (self.name, self._type_name, array.dtype, str(array.dtype)))
+    return array
+
+
+def _refuse_item(self, index, value):
+    raise TypeError("a list of a layer's parameters cannot be changed; write "
+                    'net.params[layer][%r].data[...] = x' % (index,))
+
+
+Blob.__array__ = _array
+BlobVec.__setitem__ = _refuse_item
 Blob.scale = property(_scale, doc=_scale.__doc__)
 Blob.zero_point = property(_zero_point, doc=_zero_point.__doc__)
 Blob.range = property(_range, doc=_range.__doc__)

@@ -22,6 +22,20 @@ def make_transformer(net, mean, input_scale, raw_scale, channel_swap):
     return transformer
 
 
+def check_images(images):
+    """Raises unless images are a sequence of height x width x channels."""
+    for image in images:
+        shape = np.shape(image)
+        if len(shape) == 3:
+            continue
+        text = 'an image is height x width x channels, but one has the shape %s' % (shape,)
+        if np.ndim(images) == 3 and np.shape(images)[-1] in (1, 3, 4):
+            raise ValueError(text + '; give a list of images: [image]')
+        if len(shape) == 2:
+            text += '; give image[:, :, numpy.newaxis]'
+        raise ValueError(text)
+
+
 class Classifier(Net):
     """A Net in the TEST phase with image preparation.
 
@@ -41,6 +55,7 @@ class Classifier(Net):
 
         With `oversample` the mean over ten crops, else the centre crop's.
         """
+        check_images(inputs)
         images = [io.resize_image(image, self.image_dims) for image in inputs]
         if oversample:
             crops = io.oversample(images, self.crop_dims)

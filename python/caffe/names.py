@@ -55,7 +55,53 @@ class NamedDict(OrderedDict):
             self.what, key, did_you_mean(key, self) or '.', listed(self)))
 
     def __reduce__(self):
-        return type(self), (list(self.items()), self.what)
+        return NamedDict, (list(self.items()), self.what)
 
     def copy(self):
-        return type(self)(self.items(), self.what)
+        """A dict of the same items that can be changed."""
+        return NamedDict(self.items(), self.what)
+
+    def __or__(self, other):
+        if not isinstance(other, dict):
+            return NotImplemented
+        return NamedDict([*self.items(), *other.items()], self.what)
+
+    def __ror__(self, other):
+        if not isinstance(other, dict):
+            return NotImplemented
+        return NamedDict([*other.items(), *self.items()], self.what)
+
+
+def _refused(name):
+    """A method of dict that changes it, as one that is refused."""
+    def method(self, *arguments, **keywords):
+        key = arguments[0] if arguments and isinstance(arguments[0], str) else None
+        raise TypeError(self.refusal(key))
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+class NetDict(NamedDict):
+    """A NamedDict that describes a net and cannot be changed; its copy() can.
+
+    `cure` is the statement that does what an assignment to an item was meant to do, with %r for
+    the item's name, or ''.
+    """
+
+    def __init__(self, items, what, owner, cure=''):
+        OrderedDict.__init__(self)
+        for key, value in items:
+            OrderedDict.__setitem__(self, key, value)
+        self.what, self.owner, self.cure = what, owner, cure
+
+    def refusal(self, key=None):
+        """The text of the TypeError for a change of an item."""
+        text = '%s describes the net and cannot be changed' % self.owner
+        if self.cure:
+            text += '; write ' + self.cure % (key or next(iter(self), 'name'))
+        return text
+
+    __setitem__, __delitem__, __ior__ = map(_refused, ('__setitem__', '__delitem__', '__ior__'))
+    update, setdefault, pop, popitem, clear, move_to_end = map(_refused, (
+        'update', 'setdefault', 'pop', 'popitem', 'clear', 'move_to_end'))

@@ -39,17 +39,19 @@ def _blobs(self):
 
     An unknown name is a KeyError that suggests the nearest one.
     """
-    return names.NamedDict(zip(self._blob_names, self._blobs), 'blob')
+    return names.NetDict(zip(self._blob_names, self._blobs), 'blob', 'net.blobs',
+                         'net.blobs[%r].data[...] = x')
 
 
 def _blob_loss_weights(self):
     """The weight of each blob in the loss, a dict of float by name; 0 if it is not a loss."""
-    return names.NamedDict(zip(self._blob_names, self._blob_loss_weights), 'blob')
+    return names.NetDict(zip(self._blob_names, self._blob_loss_weights), 'blob',
+                         'net.blob_loss_weights')
 
 
 def _layer_dict(self):
     """The layers by name, a dict of caffe.Layer in the order of a forward."""
-    return names.NamedDict(zip(self._layer_names, self.layers), 'layer')
+    return names.NetDict(zip(self._layer_names, self.layers), 'layer', 'net.layer_dict')
 
 
 def _params(self):
@@ -57,9 +59,10 @@ def _params(self):
 
     Layers without parameters are left out.
     """
-    return names.NamedDict(((name, layer.blobs) for name, layer
-                            in zip(self._layer_names, self.layers) if len(layer.blobs) > 0),
-                           'layer with parameters')
+    return names.NetDict(((name, layer.blobs) for name, layer
+                          in zip(self._layer_names, self.layers) if len(layer.blobs) > 0),
+                         'layer with parameters', 'net.params',
+                         'net.params[%r][0].data[...] = x')
 
 
 def _last_layer(self):
@@ -78,14 +81,14 @@ def _outputs(self):
 
 def _top_names(self):
     """The names of each layer's tops, a dict of lists of str by layer."""
-    return names.NamedDict(((layer, [self._blob_names[k] for k in self._top_ids(i)])
-                            for i, layer in enumerate(self._layer_names)), 'layer')
+    return names.NetDict(((layer, [self._blob_names[k] for k in self._top_ids(i)])
+                          for i, layer in enumerate(self._layer_names)), 'layer', 'net.top_names')
 
 
 def _bottom_names(self):
     """The names of each layer's bottoms, a dict of lists of str by layer."""
-    return names.NamedDict(((layer, [self._blob_names[k] for k in self._bottom_ids(i)])
-                            for i, layer in enumerate(self._layer_names)), 'layer')
+    return names.NetDict(((layer, [self._blob_names[k] for k in self._bottom_ids(i)])
+                          for i, layer in enumerate(self._layer_names)), 'layer', 'net.bottom_names')
 
 
 def _layer_index(self, name):
@@ -116,10 +119,14 @@ def _feed(blob, values, codes):
 
 
 def _result(view):
-    """A view as forward and backward return it; bfloat16, which NumPy lacks, becomes float32."""
-    if view.dtype != bfloat16.dtype:
-        return view
-    return scalar_view(np.asarray(view).astype(np.float32))
+    """A view as forward and backward return it.
+
+    bfloat16, which NumPy lacks, becomes float32. A number without axes (a loss) is a copy:
+    scripts append it to a list.
+    """
+    if view.dtype == bfloat16.dtype:
+        return scalar_view(np.asarray(view).astype(np.float32))
+    return view.copy() if view.ndim == 0 else view
 
 
 def _output(blob, codes):
@@ -141,9 +148,15 @@ def _diff(blob):
 
 
 def _check_names(given, wanted, what):
-    if set(given) != set(wanted):
-        raise ValueError('%s are %s, not %s' % (what, ', '.join(sorted(wanted)) or 'none',
-                                                ', '.join(sorted(given)) or 'none'))
+    unknown = [name for name in given if name not in wanted]
+    missing = [name for name in wanted if name not in given]
+    if unknown or missing:
+        text = '%s are %s' % (what, ', '.join(wanted) or 'none')
+        for name in unknown:
+            text += '; %s is not one of them%s' % (name, names.did_you_mean(name, wanted))
+        if missing and (not given or len(unknown) < len(given)):
+            text += '; without a value: ' + ', '.join(missing)
+        raise ValueError(text)
 
 
 def _check_fit(name, given, wanted):
@@ -185,7 +198,8 @@ def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
     Keywords are the net's inputs by name, either all or none, as arrays of the blobs' shapes.
     Returns a dict of arrays: the outputs (with `end`, that layer's tops) and the blobs named in
     `blobs`. Arrays of float, half and double are views, which the next pass overwrites; those of
-    bfloat16 and of codes (quant8, quant16) are copies as float32.
+    bfloat16 and of codes (quant8, quant16) are copies as float32. Numbers without axes, such as
+    losses, are copies.
 
     An input that holds codes quantizes floats by its range; integers are codes. With `codes` the
     outputs are codes as well, and floats are refused.
@@ -224,7 +238,7 @@ def _backward(self, diffs=None, start=None, end=None, **kwargs):
 
     Keywords are the diffs of the outputs (with `start`, of that layer's tops). Returns a dict of
     views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in `diffs`;
-    diffs of bfloat16 are copies as float32. Inputs without a gradient, such as labels, are left
+    diffs of bfloat16 are copies as float32, numbers without axes are copies. Inputs without a gradient, such as labels, are left
     out; naming one in `diffs` is an error. Other errors are those of forward.
     """
     if start is None:
@@ -375,7 +389,7 @@ def _check_file(network_file):
                          % (start if len(start) <= 40 else start[:37] + '...'))
     if not isinstance(network_file, (str, os.PathLike)) and not hasattr(network_file,
                                                                         'SerializeToString'):
-        raise TypeError('the net is %r (%s), not a file name or a NetParameter'
+        raise TypeError('the net is %r (%s), not a file name, a NetParameter or a NetSpec'
                         % (network_file, type(network_file).__name__))
 
 
@@ -387,6 +401,8 @@ def _init(self, network_file, phase=None, level=None, stages=None, weights=None,
     if weights_file is None and level is not None and isinstance(phase, (str, os.PathLike)) and (
             str(phase).upper() not in _PHASES):
         weights_file, phase, level = phase, level, None
+    if hasattr(network_file, 'to_proto'):  # a NetSpec or one of its tops
+        network_file = network_file.to_proto()
     if weights_file is not None:
         warnings.warn('Net(file, weights, phase) is deprecated: use Net(file, phase, '
                       'weights=weights)', DeprecationWarning, stacklevel=2)
@@ -489,7 +505,8 @@ def _quantizers(self):
     A blob that layers change in place has one for each version; the names are those of ranges. The
     quantizer of a layer's weights is <layer>_blobs_0_quant.
     """
-    return {name: Quantizer(self, name) for name in self._quantizer_names()}
+    return names.NetDict(((name, Quantizer(self, name)) for name in self._quantizer_names()),
+                         'quantizer', 'net.quantizers', "net.quantizers[%r].mode = 'pseudo'")
 
 
 for _name, _function in (('__init__', _init), ('forward', _forward), ('backward', _backward),

@@ -204,7 +204,7 @@ def test_inputs_by_keyword(net):
     loss = float(net.forward(data=data, label=label)['loss'])
     np.testing.assert_allclose(net.blobs['data'].data, data, rtol=1e-6)
     assert float(net.forward()['loss']) == loss
-    with pytest.raises(ValueError, match="the net's inputs are data, label, not data"):
+    with pytest.raises(ValueError, match="the net's inputs are data, label; without a value: label"):
         net.forward(data=data)
     with pytest.raises(ValueError, match=r'data: shape \(4, 2, 3, 4\) is not one batch of 5'):
         net.forward(data=data[:4], label=label)

@@ -376,3 +376,16 @@ def test_the_classifier_predicts_floats(kind, tmp_path):
         found = classifier.predict(images, oversample)
         assert found.dtype == np.float32 and found.shape == (2, 3)
     np.testing.assert_allclose(classifier.predict(images), expected, atol=0.05)
+
+
+def test_an_array_of_a_blob_of_codes_has_its_numbers(tmp_path):
+    net = scores_net('quant8', tmp_path)
+    net.forward(x=[[-4, 0, 2], [1, 0.5, 3]])
+    blob = net.blobs['ip']
+    array = np.asarray(blob)
+    assert type(array) is np.ndarray and array.dtype == np.float32
+    np.testing.assert_array_equal(array, blob.float_data)
+    assert np.asarray(blob, dtype=np.float64).dtype == np.float64
+    codes = caffe.Net(caffe.to_proto(L.Input(shape=dict(dim=[2]), data_type='quant8')))
+    with pytest.raises(RuntimeError, match='its range was never observed'):
+        np.asarray(codes.blobs[codes.inputs[0]])

@@ -46,6 +46,49 @@ def test_inputs_change_between_forwards(device, keep):
         assert net.forward(data=np.full((2, 3), -value))['ip'].ravel().tolist() == [-3 * value] * 2
 
 
+@pytest.mark.parametrize('kind', ['CAFFE_FLOAT', 'CAFFE_HALF', 'CAFFE_BFLOAT16'])
+def test_a_loss_that_forward_returns_is_a_copy(device, kind):
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[2, 1]))
+    spec.label = L.Input(shape=dict(dim=[2, 1]))
+    spec.same = L.Power(spec.data)
+    spec.loss = L.EuclideanLoss(spec.same, spec.label)
+    net = caffe.Net(spec.to_proto(data_type=kind), caffe.TEST)
+    losses, views = [], []
+    for value in (1, 2, 3):
+        result = net.forward(data=np.full((2, 1), value), label=np.zeros((2, 1)), blobs=['same'])
+        losses.append(result['loss'])
+        views.append(result['same'])
+    assert [float(loss) for loss in losses] == [0.5, 2, 4.5]
+    assert abs(np.mean(losses) - 7 / 3) < 0.01
+    assert all(loss.shape == () and loss[0] == loss and loss + 1 > loss for loss in losses)
+    assert '%.1f' % losses[0] == '0.5'
+    losses[0] += 1
+    assert float(losses[0]) == 1.5 and float(losses[1]) == 2
+    assert float(net.blobs['loss'].data) == 4.5
+    if kind != 'CAFFE_BFLOAT16':  # an array is a view
+        assert (views[0] == 3).all()
+
+
+def test_an_array_of_a_blob_is_a_view_of_its_numbers(device):
+    spec = NetSpec()
+    spec.data = L.Input(shape=dict(dim=[2, 3]))
+    spec.ip = L.InnerProduct(spec.data, num_output=2)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    blob = net.blobs['data']
+    blob.data[...] = [[1, 2, 3], [4, 5, 6]]
+    array = np.asarray(blob)
+    assert array.dtype == np.float32 and array.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert np.mean(blob) == 3.5 and np.asarray(blob, dtype=int).sum() == 21
+    array[0, 0] = 7
+    assert blob.data[0, 0] == 7  # a view, as blob.data
+    np.array(blob)[...] = 0
+    assert blob.data[0, 0] == 7
+    other = caffe.Net(spec.to_proto(), caffe.TEST)
+    other.blobs['data'].data[...] = blob
+    assert np.asarray(other.blobs['data']).tolist() == blob.data.tolist()
+
+
 def test_weights_and_the_middle_of_a_net_change(device, keep):
     net = caffe.Net(small_net(), caffe.TRAIN)
     net.blobs['data'].data[...] = 1
