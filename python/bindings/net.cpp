@@ -8,6 +8,7 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
+#include "caffe/io/foreign_names.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "caffe/net/input_shape.hpp"
@@ -503,6 +504,7 @@ void BindNet(py::module_& module) {
             WaitUntilIdle(net).set_after_backward(MakeCallback(f));
           },
           py::arg("function"), "As before_forward, after each layer's backward.");
+  module.def("_describe_foreign_layer", &caffe::DescribeForeignLayer);
   module.def("_read_net", [](const py::object& given) {
     return py::bytes(caffe::ReadNetFile(ToFile(given, "the net")).SerializeAsString());
   });

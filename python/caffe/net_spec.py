@@ -29,7 +29,7 @@ import operator
 from google.protobuf.message import Message
 
 from . import names as _names
-from ._caffe import layer_type_list
+from ._caffe import _describe_foreign_layer, layer_type_list
 from .proto import caffe_pb2
 
 # Layers that use the message of another type; all others are found by the message's name.
@@ -120,6 +120,21 @@ def _is_repeated(field):
         field.label == field.LABEL_REPEATED)
 
 
+# The fields of height and of width that a list of two values of pooling fills.
+_OF_AXES = {name: (name.split('_')[0] + '_h', name.split('_')[0] + '_w')
+            for name in ('kernel_size', 'stride', 'pad')}
+
+
+def _assign_axes(pooling, name, values):
+    """Assigns a list of pooling: one value, or one for height and one for width."""
+    values = list(values)
+    if len(values) not in (1, 2):
+        raise ValueError('%s is one value, or one for height and one for width, not %r'
+                         % (name, values))
+    for field, value in zip((name,) if len(values) == 1 else _OF_AXES[name], values):
+        assign_proto(pooling, field, value)
+
+
 def assign_proto(proto, name, value):
     """Assigns a Python value to a field: a dict to a message, a sequence to a repeated field."""
     field = proto.DESCRIPTOR.fields_by_name.get(name)
@@ -129,7 +144,8 @@ def assign_proto(proto, name, value):
             _names.did_you_mean(name, proto.DESCRIPTOR.fields_by_name)))
     if _is_repeated(field):
         if (isinstance(value, (str, bytes, dict, Message, NetSpec))
-                or not hasattr(value, '__iter__')):
+                or not hasattr(value, '__iter__')
+                or field.message_type is caffe_pb2.BlobShape.DESCRIPTOR and _is_shape(value)):
             value = [value]
         repeated = getattr(proto, name)
         for item in value:
@@ -139,11 +155,22 @@ def assign_proto(proto, name, value):
                 _assign_message(repeated.add(), item)
     elif field.message_type is not None:
         _assign_message(getattr(proto, name), value)
+    elif (isinstance(proto, caffe_pb2.PoolingParameter) and name in _OF_AXES
+            and hasattr(value, '__iter__') and not isinstance(value, (str, bytes))):
+        _assign_axes(proto, name, value)
     else:
         setattr(proto, name, _plain_for(field, value))
 
 
+def _is_shape(value):
+    """Whether this is a list of integers, such as [4, 1, 28, 28]."""
+    return hasattr(value, '__iter__') and not isinstance(value, (str, bytes, dict, Message)) and (
+        all(hasattr(extent, '__index__') for extent in value))
+
+
 def _assign_message(message, value):
+    if isinstance(message, caffe_pb2.BlobShape) and _is_shape(value):
+        value = dict(dim=value)
     if isinstance(value, NetSpec):
         value = value.to_proto()
     if isinstance(value, Message):
@@ -167,6 +194,9 @@ class Top:
     def to_proto(self):
         """The NetParameter with every layer that is needed for this top."""
         return to_proto(self)
+
+    def __repr__(self):
+        return '<caffe top %d of %r>' % (self.n, self.fn)
 
 
 def _is_bundle(value):
@@ -192,12 +222,36 @@ class Function:
                 _check_bundle(bottom, '%s input %d' % (type_name, index))
         self.inputs = tuple(inputs)
         self.params = dict(params)
-        self.ntop = self.params.pop('ntop', 1)
+        if self.inputs and 'bottom' in self.params:
+            raise TypeError('%s: the bottoms are given twice, as arguments and as bottom=%r'
+                            % (type_name, self.params['bottom']))
         self.in_place = self.params.pop('in_place', False)
         self.name = self.params.pop('name', None)
-        if self.in_place and (not self.inputs or self.ntop != 1):
-            raise TypeError('%s works in place: it needs a bottom and has one top' % type_name)
+        self.top_names = self.take_top_names()
+        if self.in_place and (not self.inputs or self.ntop != 1 or self.top_names):
+            raise TypeError('%s works in place: it needs a bottom and has one top, the bottom'
+                            % type_name)
         self.tops = tuple(Top(self, n) for n in range(self.ntop))
+
+    def take_top_names(self):
+        """The names of the keyword top, or None; sets ntop.
+
+        With ntop=0 the names are written, but there are no Tops to use.
+        """
+        names = self.params.pop('top', None)
+        if isinstance(names, str):
+            names = [names]
+        self.ntop = self.params.pop('ntop', 1 if names is None else len(names))
+        if names is None:
+            return None
+        if not all(isinstance(name, str) for name in names) or self.ntop not in (0, len(names)):
+            raise TypeError('%s: top=%r are not the names of ntop=%r blobs; leave one of them out'
+                            % (self.type_name, names, self.ntop))
+        return list(names)
+
+    def __repr__(self):
+        return '<caffe layer %s(%s)>' % (self.type_name, ', '.join(
+            '%s=%r' % item for item in self.params.items()))
 
     def assign_params(self, layer):
         """Fills a LayerParameter from the keywords."""
@@ -228,8 +282,9 @@ class Function:
         """The message for an unknown parameter or an unknown layer type."""
         known_types = set(layer_type_list()) | set(_param_names)
         if own_field is None and self.type_name not in known_types:
+            foreign = _describe_foreign_layer(self.type_name)
             return '%s %s: unknown layer type %s%s; no message has its parameter %s' % (
-                self.type_name, layer.name, self.type_name,
+                self.type_name, layer.name, self.type_name, '; ' + foreign if foreign else
                 _names.did_you_mean(self.type_name, sorted(known_types)), key)
         known = list(layer.DESCRIPTOR.fields_by_name) + ['ntop', 'in_place', 'data_type']
         messages = 'LayerParameter'
@@ -260,6 +315,8 @@ class _Emission:
             self.emit(item.fn if isinstance(item, Top) else item)
 
     def top_name(self, top):
+        if top.fn.top_names:
+            return top.fn.top_names[top.n]
         if top not in self.names:
             self.names[top] = top.name or self.autoname(top.fn)
         return self.names[top]
@@ -324,13 +381,16 @@ class _Emission:
         if fn.in_place:
             layer.top.append(layer.bottom[0])
         else:
-            layer.top.extend(self.top_name(top) for top in fn.tops)
+            layer.top.extend(fn.top_names or (self.top_name(top) for top in fn.tops))
         fn.assign_params(layer)
         return layer
 
 
 class NetSpec:
-    """Tops by name. Names are given by attribute or item assignment and become blob names."""
+    """Tops by name. Names are given by attribute or item assignment and become blob names.
+
+    A layer with the keyword top=['a', 'b'] has these names, whatever its tops are assigned to.
+    """
 
     def __init__(self):
         super().__setattr__('tops', OrderedDict())
@@ -369,6 +429,9 @@ class NetSpec:
 
     def __contains__(self, name):
         return name in self.tops
+
+    def __repr__(self):
+        return '<caffe.NetSpec of %d tops: %s>' % (len(self.tops), _names.listed(self.tops))
 
     def keys(self):
         """The names, in order of assignment."""

@@ -347,3 +347,71 @@ def test_a_net_with_moe_runs():
     assert out['moe'].shape == (5, 3)
     assert np.allclose(out['observed'].sum(axis=1), 2) and np.all(out['expected'] == 0.5)
     assert len(net.params['moe']) == 2 + 4 * 2
+
+
+def test_explicit_names_of_tops_win_and_set_their_number():
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[2, 4]))
+    n.first, n.second = L.Slice(n.data, top=['a', 'b'], axis=1)
+    n.relu = L.ReLU(n.second, top='c')
+    n.sum = L.Eltwise(n.first, n.relu)
+    layers = n.to_proto().layer
+    assert [list(layer.top) for layer in layers] == [['data'], ['a', 'b'], ['c'], ['sum']]
+    assert [list(layer.bottom) for layer in layers] == [[], ['data'], ['b'], ['a', 'c']]
+    assert [layer.name for layer in layers] == ['data', 'a', 'c', 'sum']
+    assert caffe.Net(n.to_proto()).forward(data=np.ones((2, 4)))['sum'].tolist() == [[2, 2]] * 2
+
+    both = NetSpec()
+    both.data, both.label = L.DummyData(shape=[dict(dim=[1])] * 2, ntop=2, top=('data', 'label'))
+    assert list(both.to_proto().layer[0].top) == ['data', 'label']
+    # Without tops to use, as scripts of others write it.
+    silent = NetSpec()
+    silent.data = L.Python(ntop=0, top=['x', 'y'], module='m', layer='L')
+    silent.out = L.Eltwise(bottom=['x', 'y'])
+    layers = silent.to_proto().layer
+    assert list(layers[0].top) == ['x', 'y'] and list(layers[1].bottom) == ['x', 'y']
+
+    for make in (lambda: L.Slice(n.data, ntop=3, top=['a', 'b']), lambda: L.ReLU(n.data, top=[1]),
+                 lambda: L.ReLU(n.data, top='x', in_place=True),
+                 lambda: L.ReLU(n.data, bottom='data')):
+        with pytest.raises(TypeError):
+            make()
+
+
+def test_lists_of_integers_are_shapes():
+    n = NetSpec()
+    n.x = L.Input(shape=[4, 1, 28, 28])
+    n.y, n.z = L.DummyData(shape=[[2, 3], dict(dim=[4])], ntop=2)
+    n.flat = L.Reshape(n.x, shape=(0, -1))
+    layers = n.to_proto().layer
+    assert list(layers[0].input_param.shape[0].dim) == [4, 1, 28, 28]
+    assert [list(shape.dim) for shape in layers[1].dummy_data_param.shape] == [[2, 3], [4]]
+    assert list(layers[2].reshape_param.shape.dim) == [0, -1]
+    with pytest.raises(TypeError, match='BlobShape takes a dict or a message'):
+        to_proto(L.Input(shape=[2, 'x']))
+
+
+def test_lists_of_pooling_are_height_and_width():
+    def pooling(**parameters):
+        return to_proto(L.Pooling(L.Input(shape=[1, 1, 6, 7]), **parameters)).layer[1].pooling_param
+
+    param = pooling(kernel_size=[3, 2], stride=(2,), pad=np.array([1, 0]))
+    assert (param.kernel_h, param.kernel_w, param.stride, param.pad_h, param.pad_w) == (3, 2, 2, 1, 0)
+    assert not param.HasField('kernel_size') and param.HasField('pad_w')
+    with pytest.raises(ValueError, match='kernel_size is one value, or one for height and one'):
+        pooling(kernel_size=[1, 2, 3])
+    spec = NetSpec()
+    spec.x = L.Input(shape=[1, 1, 6, 7])
+    spec.pool = L.Pooling(spec.x, kernel_size=[3, 2])
+    assert caffe.Net(spec).blobs['pool'].shape == (1, 1, 4, 6)
+
+
+def test_a_net_is_made_of_a_spec_or_a_top():
+    n = NetSpec()
+    n.x = L.Input(shape=[2])
+    n.y = L.Power(n.x, scale=3)
+    for given in (n, n.y):
+        assert caffe.Net(given, caffe.TEST).forward(**{
+            caffe.Net(given).inputs[0]: [1, 2]}).popitem()[1].tolist() == [3, 6]
+    assert repr(n) == '<caffe.NetSpec of 2 tops: x, y>'
+    assert repr(n.y) == '<caffe top 0 of <caffe layer Power(scale=3)>>'
