@@ -11,7 +11,6 @@ import io
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -20,7 +19,7 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.append(os.path.join(ROOT, 'examples', 'mnist'))
-from create_mnist import default_tools  # noqa: E402
+from create_mnist import default_tools, run_tool  # noqa: E402
 
 ADDRESS = 'https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz'
 MD5 = 'c32a1d4ab5d03f1284b67883e8d87530'
@@ -104,13 +103,6 @@ def unpack(data, folder):
             file.write(b''.join(part))
 
 
-def run(tools, *command):
-    result = subprocess.run([os.path.join(tools, command[0]), *command[1:]],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if result.returncode != 0:
-        raise SystemExit(result.stdout)
-
-
 def create(data, output, tools=None):
     """Makes the missing files in `output`; returns the paths of train and test LMDB and the mean."""
     tools = tools or default_tools()
@@ -125,8 +117,8 @@ def create(data, output, tools=None):
             shutil.rmtree(path, ignore_errors=True)
         with tempfile.TemporaryDirectory() as scratch:
             unpack(data, scratch)
-            run(tools, 'convert_cifar_data', scratch, output, 'lmdb')
-        run(tools, 'compute_image_mean', '-backend=lmdb', paths[0], paths[2])
+            run_tool(tools, 'convert_cifar_data', scratch, output, 'lmdb')
+        run_tool(tools, 'compute_image_mean', '-backend=lmdb', paths[0], paths[2])
     return paths
 
 

@@ -6,10 +6,12 @@ wide. Writes ilsvrc12_train_lmdb, ilsvrc12_val_lmdb and imagenet_mean.binaryprot
 """
 import argparse
 import os
-import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.append(os.path.join(ROOT, 'examples', 'mnist'))
+from create_mnist import default_tools, run_tool  # noqa: E402
 
 
 def parse_arguments():
@@ -21,7 +23,7 @@ def parse_arguments():
     parser.add_argument('--val_root', required=True, metavar='FOLDER')
     parser.add_argument('--size', type=int, default=256)
     parser.add_argument('--output', default=HERE, metavar='FOLDER')
-    parser.add_argument('--tools', default=os.path.join(ROOT, 'build', 'tools'), metavar='FOLDER',
+    parser.add_argument('--tools', default=default_tools(), metavar='FOLDER',
                         help='with convert_imageset and compute_image_mean')
     return parser.parse_args()
 
@@ -35,12 +37,11 @@ def main():
 
     for name, listed, root in (('train', arguments.train, arguments.train_root),
                                ('val', arguments.val, arguments.val_root)):
-        subprocess.run([os.path.join(arguments.tools, 'convert_imageset'),
-                        '--resize_height=%d' % arguments.size, '--resize_width=%d' % arguments.size,
-                        '--shuffle', os.path.join(root, ''), listed,
-                        target('ilsvrc12_%s_lmdb' % name)], check=True)
-    subprocess.run([os.path.join(arguments.tools, 'compute_image_mean'),
-                    target('ilsvrc12_train_lmdb'), target('imagenet_mean.binaryproto')], check=True)
+        run_tool(arguments.tools, 'convert_imageset', '--resize_height=%d' % arguments.size,
+                 '--resize_width=%d' % arguments.size, '--shuffle', os.path.join(root, ''), listed,
+                 target('ilsvrc12_%s_lmdb' % name))
+    run_tool(arguments.tools, 'compute_image_mean', target('ilsvrc12_train_lmdb'),
+             target('imagenet_mean.binaryproto'))
 
 
 if __name__ == '__main__':

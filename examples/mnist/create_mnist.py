@@ -74,11 +74,11 @@ def default_tools():
     return os.path.join(os.path.dirname(package.origin), 'bin')
 
 
-def convert(tools, images, labels, database):
-    """Runs convert_mnist_data."""
-    tool = os.path.join(tools, 'convert_mnist_data')
+def run_tool(tools, name, *arguments):
+    """Runs a tool of this folder; ends the script if it is missing or fails."""
+    tool = os.path.join(tools, name)
     try:
-        subprocess.run([tool, '--backend=lmdb', images, labels, database], check=True)
+        subprocess.run([tool, *arguments], check=True)
     except OSError as error:
         raise SystemExit('%s: %s; build it (tools/build.sh), or give its folder with --tools'
                          % (tool, error.strerror)) from None
@@ -97,8 +97,9 @@ def create(data, output, tools):
             # Written under another name first, so that a folder with the final name is complete.
             partial = database + '.part'
             shutil.rmtree(partial, ignore_errors=True)
-            convert(tools, idx_file(data, part + '-images-idx3-ubyte', scratch),
-                    idx_file(data, part + '-labels-idx1-ubyte', scratch), partial)
+            run_tool(tools, 'convert_mnist_data', '--backend=lmdb',
+                     idx_file(data, part + '-images-idx3-ubyte', scratch),
+                     idx_file(data, part + '-labels-idx1-ubyte', scratch), partial)
             os.replace(partial, database)
         print('made', database)
     return databases
