@@ -73,6 +73,21 @@ TEST(UpgradeTest, V1LeNet) {
       loss_weight: 0.5 exclude { stage: "deploy" } })");
 }
 
+TEST(UpgradeTest, ListsOfPooling) {
+  ExpectUpgrade(R"(
+    layer { type: "Pooling" pooling_param { kernel_size_nd: 3 kernel_size_nd: 2 stride_nd: 2 } }
+    layer { type: "Pooling" pooling_param { kernel_size: 2 stride_nd: 1 stride_nd: 2 pad_nd: 0 } }
+    layer { type: "Pooling" pooling_param { kernel_size_nd: 2 kernel_size_nd: 2
+                                            kernel_size_nd: 2 stride: 2 stride_nd: 1 } }
+)",
+                R"(
+    layer { type: "Pooling" pooling_param { kernel_h: 3 kernel_w: 2 stride: 2 } }
+    layer { type: "Pooling" pooling_param { kernel_size: 2 stride_h: 1 stride_w: 2 pad: 0 } }
+    layer { type: "Pooling" pooling_param { kernel_size_nd: 2 kernel_size_nd: 2
+                                            kernel_size_nd: 2 stride: 2 stride_nd: 1 } }
+)");
+}
+
 TEST(UpgradeTest, V0WithPaddingLayer) {
   ExpectUpgrade(R"(
     name: "old"

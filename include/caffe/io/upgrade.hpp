@@ -5,13 +5,14 @@
 namespace caffe {
 
 class NetParameter;
+class PoolingParameter;
 class SolverParameter;
 
 // Upgrades nets and solvers from older formats to the current one. `source` (a path) appears in log
 // lines and errors. Nets inside nets (mixture of experts) are upgraded, too.
 //
 // Order: V0 layers -> V1 layers -> transformation fields of V1 data layers -> V2 layers ->
-// input fields -> BatchNorm's parameter settings.
+// input fields -> BatchNorm's parameter settings -> lists of pooling.
 bool NetNeedsUpgrade(const NetParameter& net);
 void UpgradeNetAsNeeded(const std::string& source, NetParameter* net);
 
@@ -36,6 +37,10 @@ void UpgradeNetInput(NetParameter* net);
 // BatchNorm's three blobs are statistics: a solver must not change them.
 bool NetNeedsBatchNormUpgrade(const NetParameter& net);
 void UpgradeNetBatchNorm(NetParameter* net);
+
+// A kernel_size, stride or pad of pooling that is a list (its _nd field) becomes the plain field if it
+// has one value, and the _h and _w fields if it has two. Other lists stay; the layer refuses them.
+void UpgradePooling(PoolingParameter* pooling);
 
 // solver_type -> type, device -> device_id, and the nets inside. Throws if a field and its
 // successor are both given and contradict each other.

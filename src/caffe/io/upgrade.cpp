@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "caffe.pb.h"
@@ -30,6 +31,25 @@ std::string ResolvePath(const std::string& source, const std::string& file) {
   log::Info(
       Concat(source, ": ", file, " is not in the working directory; using ", beside.string()));
   return beside.string();
+}
+
+using PoolingSetter = void (PoolingParameter::*)(uint32_t);
+
+// Moves a list of one or two values to the fields that these functions set. A value beyond 32 bits
+// becomes the largest, which the layer refuses.
+void Join(google::protobuf::RepeatedField<uint64_t>* list, PoolingParameter* p,
+          PoolingSetter set_both, PoolingSetter set_h, PoolingSetter set_w) {
+  const auto value = [&](int i) {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(list->Get(i), std::numeric_limits<uint32_t>::max()));
+  };
+  if (list->size() == 1) {
+    (p->*set_both)(value(0));
+  } else {
+    (p->*set_h)(value(0));
+    (p->*set_w)(value(1));
+  }
+  list->Clear();
 }
 
 void Step(const std::string& source, const std::string& what, NetParameter* net,
@@ -87,6 +107,24 @@ void UpgradeNetBatchNorm(NetParameter* net) {
   }
 }
 
+void UpgradePooling(PoolingParameter* p) {
+  const auto joinable = [](const auto& list, bool plain, bool h, bool w) {
+    return (list.size() == 1 || list.size() == 2) && !plain && !h && !w;
+  };
+  if (joinable(p->kernel_size_nd(), p->has_kernel_size(), p->has_kernel_h(), p->has_kernel_w())) {
+    Join(p->mutable_kernel_size_nd(), p, &PoolingParameter::set_kernel_size,
+         &PoolingParameter::set_kernel_h, &PoolingParameter::set_kernel_w);
+  }
+  if (joinable(p->stride_nd(), p->has_stride(), p->has_stride_h(), p->has_stride_w())) {
+    Join(p->mutable_stride_nd(), p, &PoolingParameter::set_stride, &PoolingParameter::set_stride_h,
+         &PoolingParameter::set_stride_w);
+  }
+  if (joinable(p->pad_nd(), p->has_pad(), p->has_pad_h(), p->has_pad_w())) {
+    Join(p->mutable_pad_nd(), p, &PoolingParameter::set_pad, &PoolingParameter::set_pad_h,
+         &PoolingParameter::set_pad_w);
+  }
+}
+
 bool NetNeedsUpgrade(const NetParameter& net) {
   return NetNeedsV0ToV1Upgrade(net) || NetNeedsDataUpgrade(net) || NetNeedsV1ToV2Upgrade(net) ||
          NetNeedsInputUpgrade(net) || NetNeedsBatchNormUpgrade(net);
@@ -104,6 +142,7 @@ void UpgradeNetAsNeeded(const std::string& source, NetParameter* net) {
     CAFFE_THROW(source, ": ", error.what());
   }
   for (LayerParameter& layer : *net->mutable_layer()) {
+    if (layer.has_pooling_param()) UpgradePooling(layer.mutable_pooling_param());
     if (!layer.has_moe_param()) continue;
     MOEParameter* moe = layer.mutable_moe_param();
     if (moe->has_gating_net()) UpgradeNetAsNeeded(source, moe->mutable_gating_net());

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "caffe.pb.h"
+#include "caffe/io/upgrade.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
@@ -17,10 +18,26 @@ namespace {
 // Limit for kernels, strides and images: indices are stored as float and computed in 32 bits.
 constexpr int64_t kLargest = int64_t{1} << 24;
 
+// The parameters with lists as plain fields.
+PoolingParameter Upgraded(const LayerParameter& layer) {
+  PoolingParameter parameter = layer.pooling_param();
+  UpgradePooling(&parameter);
+  return parameter;
+}
+
+// Throws if a list was not joined by UpgradePooling.
+void CheckList(const std::string& where, const std::string& name, const std::string& h,
+               const std::string& w, int count) {
+  CAFFE_CHECK(count < 3, where, ": ", name, " is given ", count,
+              " times, but pooling has two spatial axes; give it once, or once for height and once "
+              "for width");
+  CAFFE_CHECK(count == 0, where, ": give either ", name, ", or ", h, " and ", w);
+}
+
 }  // namespace
 
 void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  const PoolingParameter& parameter = layer_param().pooling_param();
+  const PoolingParameter parameter = Upgraded(layer_param());
   pool_ = parameter.pool();
   global_ = parameter.global_pooling();
   round_up_ = parameter.round_mode() == PoolingParameter::CEIL;
@@ -33,11 +50,17 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   }
   CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs a bottom of 4 axes, not of shape ",
               bottom[0]->shape_string());
-  CAFFE_CHECK(parameter.axis() == 1 && parameter.kernel_size_nd_size() == 0 &&
-                  parameter.stride_nd_size() == 0 && parameter.pad_nd_size() == 0 &&
-                  parameter.dilation_size() == 0,
-              Where(), ": pools the last two of four axes; axis, dilation and the _nd fields are ",
-              "not supported");
+  CAFFE_CHECK(bottom[0]->CanonicalAxisIndex(static_cast<int>(parameter.axis())) == 1, Where(),
+              ": axis ", parameter.axis(), " is not supported: the window covers the last two of ",
+              "four axes, so that the channel axis is 1");
+  CheckList(Where(), "kernel_size", "kernel_h", "kernel_w", parameter.kernel_size_nd_size());
+  CheckList(Where(), "stride", "stride_h", "stride_w", parameter.stride_nd_size());
+  CheckList(Where(), "pad", "pad_h", "pad_w", parameter.pad_nd_size());
+  CAFFE_CHECK(parameter.dilation_size() < 3, Where(), ": dilation is given ",
+              parameter.dilation_size(), " times, but pooling has two spatial axes");
+  for (const uint64_t dilation : parameter.dilation()) {
+    CAFFE_CHECK(dilation == 1, Where(), ": dilation ", dilation, " is not supported, only 1");
+  }
   CAFFE_CHECK(top.size() == 1 || pool_ == PoolingParameter::MAX, Where(),
               ": only MAX has a second top");
   has_mask_top_ = top.size() > 1;
@@ -56,7 +79,7 @@ void Pooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 bool Pooling::Draws() const { return pool_ == PoolingParameter::STOCHASTIC && phase() == TRAIN; }
 
 void Pooling::ReadWindow() {
-  const PoolingParameter& parameter = layer_param().pooling_param();
+  const PoolingParameter parameter = Upgraded(layer_param());
   if (global_) {
     CAFFE_CHECK(
         !parameter.has_kernel_size() && !parameter.has_kernel_h() && !parameter.has_kernel_w(),
@@ -330,7 +353,7 @@ LayerFacts Pooling::Facts() const {
 
 // A conversion does not change the order of numbers, so that it may follow a maximum.
 CastSide SideOfCasts(const LayerParameter& layer) {
-  const PoolingParameter& parameter = layer.pooling_param();
+  const PoolingParameter parameter = Upgraded(layer);
   const bool shrinks = parameter.global_pooling() || parameter.stride() > 1 ||
                        parameter.stride_h() > 1 || parameter.stride_w() > 1;
   const bool maximum = parameter.pool() == PoolingParameter::MAX;
