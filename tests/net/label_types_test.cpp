@@ -2,6 +2,8 @@
 // represent 2401, bfloat16 cannot represent 997.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
@@ -9,6 +11,7 @@
 #include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
+#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -99,6 +102,60 @@ TEST_P(LabelTypesTest, DummyData) {
   net->Forward();
   EXPECT_EQ(net->BlobByName("x")->type(), GetParam().type);
   EXPECT_EQ(Values(*net, "y"), std::vector<double>(2, 2401));
+}
+
+// BVLC Caffe truncates labels. `caffe time` is often given one filler for data and labels.
+TEST_P(LabelTypesTest, DummyDataIsTruncatedToClasses) {
+  const std::string dummy =
+      "layer { name: 'in' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+      "shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 } data_filler { value: 1.5 } } } ";
+  const std::string flat =
+      "layer { name: 'flat' type: 'Reshape' bottom: 'y' top: 'flat' reshape_param { shape { dim: "
+      "2 } } } ";
+  const std::string loss =
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'flat' top: 'loss' } "
+      "layer { name: 'hits' type: 'Accuracy' bottom: 'x' bottom: 'flat' top: 'hits' } ";
+  const std::string target =
+      "layer { name: 'target' type: 'SigmoidCrossEntropyLoss' bottom: 'y' bottom: 'y' } ";
+  testing::internal::CaptureStderr();
+  const auto net = Make(dummy + flat + loss);
+  net->Forward();
+  net->Forward();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(Values(*net, "x"), std::vector<double>(6, 1.5));
+  EXPECT_EQ(Values(*net, "y"), std::vector<double>(2, 1));
+  EXPECT_NEAR(Values(*net, "loss")[0], std::log(3), Tolerance(GetParam().type));
+  const std::string warning =
+      "in (DummyData): values of top y, such as 1.5, are truncated to integers, because layers "
+      "read them as classes";
+  const size_t first = said.find(warning);  // not again in the next case of this process
+  if (first != said.npos) EXPECT_EQ(said.find(warning, first + 1), said.npos);
+
+  // Other readers get what the filler says, and classes that are not integers are refused.
+  const auto targets = Make(dummy + target);
+  targets->Forward();
+  EXPECT_EQ(Values(*targets, "y"), std::vector<double>(2, 1.5));
+  const auto both = Make(dummy + flat + loss + target);
+  EXPECT_TRUE(Holds(ErrorOf([&] {
+                      both->Forward();
+                      both->CheckData();
+                    }),
+                    "label 1.5 of item 0 is not an integer"));
+}
+
+TEST(TruncatedLabelsTest, RandomLabelsStayClasses) {
+  const auto net = MakeNet(
+      "layer { name: 'random' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+      "shape { dim: 9 dim: 3 } shape { dim: 9 } data_filler { type: 'gaussian' std: 0.9 } } } "
+      "layer { name: 'loss' type: 'HingeLoss' bottom: 'x' bottom: 'y' top: 'loss' } ",
+      Runtime::Get().cpu());
+  testing::internal::CaptureStderr();
+  net->Forward();
+  EXPECT_TRUE(Holds(testing::internal::GetCapturedStderr(), "values of top y, such as "));
+  for (const double value : Values(*net, "y")) EXPECT_EQ(value, std::trunc(value));
+  testing::internal::CaptureStderr();
+  net->Forward();
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("truncated"), std::string::npos);
 }
 
 TEST_P(LabelTypesTest, MemoryData) {

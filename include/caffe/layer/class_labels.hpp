@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "caffe/layer/term_sum.hpp"
 
@@ -23,5 +24,13 @@ void CheckClassLabel(const ClassLabels& labels, double value, int64_t index);
 // Throws if a term of `sum` is invalid because its label is not a class. It is thrown once: the next
 // call reports later forwards.
 void CheckClassLabels(const ClassLabels& labels, TermSum* sum);
+
+// A layer that makes up values and rounds those that are read as labels of classes.
+class ClassSource {
+ public:
+  virtual ~ClassSource() = default;
+  // Layers read these tops as labels of classes, and as nothing else. Called once, after SetUp.
+  virtual void SetClassTops(const std::vector<int>& tops, const BlobVec& top) = 0;
+};
 
 }  // namespace caffe

@@ -1,8 +1,10 @@
 #include "caffe/layers/dummy_data_layer.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/core/log.hpp"
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -65,7 +67,28 @@ void DummyData::FillTops(const BlobVec& top, bool constant) {
     } catch (const Error& error) {
       CAFFE_THROW(Where(), ": top ", top[i]->name(), ": ", error.what());
     }
+    if (std::ranges::count(class_tops_, static_cast<int>(i)) > 0) Truncate(top[i]);
   }
+}
+
+void DummyData::SetClassTops(const std::vector<int>& tops, const BlobVec& top) {
+  class_tops_ = tops;
+  for (const int i : tops) Truncate(top[i]);
+}
+
+void DummyData::Truncate(BlobBase* top) {
+  const std::vector<double> given = top->DataAsDouble();
+  std::vector<double> whole = given;
+  for (double& value : whole) value = std::trunc(value);
+  const auto changed = std::ranges::mismatch(given, whole, [](double a, double b) {
+    return a == b || std::isnan(a);  // the layer that reads a NaN refuses it
+  });
+  if (changed.in1 == given.end()) return;
+  top->SetData(whole);
+  if (warned_) return;
+  warned_ = true;
+  log::WarnOnce(Concat(Where(), ": values of top ", top->name(), ", such as ", *changed.in1,
+                       ", are truncated to integers, because layers read them as classes"));
 }
 
 void DummyData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {

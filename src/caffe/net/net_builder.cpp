@@ -14,6 +14,7 @@
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/sub_net.hpp"
 #include "caffe/memory/workspace.hpp"
+#include "class_tops.hpp"
 #include "ignored_settings.hpp"
 #include "in_layer.hpp"
 
@@ -85,6 +86,7 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   FindConflicts(level);
   FindOrigins(level);
   ListForUser();
+  FindClassTops(wiring_);
   return std::move(wiring_);
 }
 
