@@ -91,7 +91,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
       model = ToNetParameter(net);
     } else {
       inputs.push_back(ToFile(net, "quantize"));
-      model = caffe::ReadNetFile(inputs.back());
+      model = caffe::ReadTestNetFile(inputs.back());
     }
     check(model, inputs);
     weights = caffe::ReadModel(model, files);

@@ -71,7 +71,7 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
   } else {
     const std::string path = ToFile(net, "transform");
     const std::vector<std::string> files = ToFiles(weights, "transform");
-    const NetParameter parameter = caffe::ReadNetFile(path);
+    const NetParameter parameter = caffe::ReadTestNetFile(path);
     std::vector<std::string> inputs = files;
     inputs.push_back(path);
     check(parameter, inputs);

@@ -178,9 +178,22 @@ TEST(ProtoIoTest, HarmlessFieldsOfForksAreSkippedWithAWarning) {
   EXPECT_EQ(net.layer(0).convolution_param().engine(), ConvolutionParameter::MKL2017);
 }
 
+// The layer would compute in integers elsewhere, so the results differ.
+TEST(ProtoIoTest, TheWarningSaysWhatAnIgnoredFieldWouldDo) {
+  testing::internal::CaptureStderr();
+  Parse("layer { name: 'c' quantization_param { bw_layer_in: 8 } backward_type: FLOAT16 }");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Contains(log,
+                       "LayerParameter field \"quantization_param\" of another Caffe makes the "
+                       "layer compute in integers"))
+      << log;
+  EXPECT_TRUE(Contains(log, "\"backward_type\" of another Caffe sets types of arithmetic")) << log;
+  EXPECT_FALSE(Contains(log, "does not change the result")) << log;
+}
+
 TEST(ProtoIoTest, AFieldThatChangesResultsIsNotHarmless) {
-  EXPECT_FALSE(IsIgnoredField("caffe.TransformationParameter", "crop_h"));
-  EXPECT_FALSE(IsIgnoredField("caffe.ConvolutionParameter", "relu"));
+  EXPECT_EQ(IgnoredFieldNote("caffe.TransformationParameter", "crop_h"), "");
+  EXPECT_EQ(IgnoredFieldNote("caffe.ConvolutionParameter", "relu"), "");
   EXPECT_TRUE(Contains(ParseError("layer { convolution_param { relu: true } }"), "\"relu\""));
 }
 
@@ -191,7 +204,7 @@ TEST(ProtoIoTest, IgnoredFieldsAreUnknownOnes) {
                               DataParameter::descriptor(), InnerProductParameter::descriptor(),
                               BatchNormParameter::descriptor(), DropoutParameter::descriptor()}) {
     for (int i = 0; i < message->field_count(); ++i) {
-      EXPECT_FALSE(IsIgnoredField(message->full_name(), message->field(i)->name()))
+      EXPECT_EQ(IgnoredFieldNote(message->full_name(), message->field(i)->name()), "")
           << message->field(i)->full_name();
     }
   }

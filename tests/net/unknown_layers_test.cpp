@@ -1,8 +1,12 @@
 // Nets with layers of types that are not here.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
+#include "caffe.pb.h"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/foreign_names.hpp"
+#include "caffe/io/proto_io.hpp"
 #include "caffe/net/net_file.hpp"
 #include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"
@@ -65,6 +69,106 @@ TEST(UnknownLayersTest, LayersThatAreLeftOutMayBeUnknown) {
                     "line 6: layer e (Embed)"));
 }
 
+// So may their fields and values, in a file with several layers on one line, too.
+TEST(UnknownLayersTest, LayersThatAreLeftOutMayHaveUnknownFields) {
+  const TemporaryFolder folder;
+  const std::string text =
+      "layer { name: 'data' type: 'AnnotatedData' top: 'data'\n"
+      "  include { phase: TRAIN }\n"
+      "  transform_param { resize_param { prob: 1 } mirror: true }\n"
+      "  annotated_data_param { batch_sampler { max_sample: 1 } } }\n"
+      "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'pool' exclude { phase: TEST }\n"
+      "  pooling_param { pool: LP kernel_size: 2 } }\n"
+      "layer { name: 'a' type: 'Silence' bottom: 'data' }  "
+      "layer { name: 'b' type: 'Relu6x' include { stage: 'x' } odd_param { a: 1 } }  "
+      "layer { name: 'data' type: 'Input' top: 'data' include { phase: TEST }\n"
+      "        input_param { shape { dim: 2 } } }\n";
+  EXPECT_EQ(FileError(folder, text), "");
+  EXPECT_EQ(
+      FileError(folder, text, 0),
+      folder / "net.prototxt" +
+          ": 3 unknown names:\n"
+          "  line 1: layer data (AnnotatedData) with annotated_data_param: there is no layer "
+          "type 'AnnotatedData'\n"
+          "  line 3: layer data (AnnotatedData): TransformationParameter has no field "
+          "\"resize_param\"\n"
+          "  line 6: layer pool (Pooling): PoolingParameter.pool has no value LP; it has MAX, "
+          "AVE, STOCHASTIC\n" +
+          DescribeForeignLayer("AnnotatedData") + "\n" +
+          DescribeForeignField("caffe.TransformationParameter", "resize_param"));
+}
+
+TEST(UnknownLayersTest, LayersThatStayMayNotHaveUnknownFields) {
+  const TemporaryFolder folder;
+  const std::string data =
+      "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 } } }\n";
+  const std::string left_out =
+      "layer { name: 'x' type: 'Input' include { phase: TRAIN } plugh_param { a: 1 } }\n";
+  EXPECT_EQ(FileError(folder, data + left_out), "");
+  // Rules that the phase meets, no rules, unknown rules, and names outside layers.
+  EXPECT_TRUE(Holds(FileError(folder, data + left_out, 0),
+                    "line 2: layer x (Input): LayerParameter has no field \"plugh_param\""));
+  EXPECT_TRUE(Holds(FileError(folder, data + left_out + "layer { name: 'r' relu_param { a: 1 } }"),
+                    "line 3: layer r: ReLUParameter has no field \"a\""));
+  EXPECT_TRUE(Holds(FileError(folder, data + "layer { name: 'y' include { phase: NEVER } }"),
+                    "line 2: layer y: NetStateRule.phase has no value NEVER"));
+  EXPECT_TRUE(Holds(FileError(folder, data + "layer { include { phase: TRAIN step: 1 } }"),
+                    "line 2: a layer: NetStateRule has no field \"step\""));
+  EXPECT_TRUE(Holds(FileError(folder, data + left_out + "colour: 1"),
+                    "line 3: NetParameter has no field \"colour\""));
+}
+
+TEST(UnknownLayersTest, LayersOfTheV1FormatThatAreLeftOut) {
+  const TemporaryFolder folder;
+  const std::string text =
+      "layers { name: 'data' type: ANNOTATED top: 'data' include: { phase: TRAIN }\n"
+      "  data_param { source: 'x' shuffle_pool: 3 } annotated_param { a: 1 } }\n"
+      "layers { name: 'data' type: DUMMY_DATA top: 'data' include: { phase: TEST }\n"
+      "  dummy_data_param { num: 1 channels: 1 height: 1 width: 1 } }\n";
+  EXPECT_EQ(FileError(folder, text), "");
+  const std::string error = FileError(folder, text, 0);
+  for (const char* part :
+       {"3 unknown names", "line 1: layer data (ANNOTATED): V1LayerParameter.type has no value",
+        "line 2: layer data (ANNOTATED): DataParameter has no field \"shuffle_pool\"",
+        "line 2: layer data (ANNOTATED): V1LayerParameter has no field \"annotated_param\""}) {
+    EXPECT_TRUE(Holds(error, part)) << error;
+  }
+}
+
+// What a message holds has no rules beside it: a net in a solver file is checked when it is read.
+TEST(UnknownLayersTest, NetsInSolverFiles) {
+  SolverParameter solver;
+  const std::string net = "layer { name: 'x' type: 'ReLU' include { phase: TRAIN } odd: 1 }";
+  EXPECT_TRUE(Holds(
+      ErrorOf([&] { ParseTextProto("train_net_param {" + net + "}", "solver.prototxt", &solver); }),
+      "layer x (ReLU): LayerParameter has no field \"odd\""));
+}
+
+TEST(UnknownLayersTest, InputsOfTheNetMoveTheLayers) {
+  const TemporaryFolder folder;
+  const std::string text =
+      "input: 'data' input_shape { dim: 2 }\n"
+      "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' }\n"
+      "layer { name: 'x' type: 'ReLU' bottom: 'r' top: 'x' include { phase: TRAIN } odd: 1 }\n";
+  EXPECT_EQ(FileError(folder, text), "");
+  EXPECT_TRUE(Holds(FileError(folder, text, 0), "line 3: layer x (ReLU): LayerParameter has no"));
+}
+
+// Programs that run phase TEST alone drop such layers.
+TEST(UnknownLayersTest, NetsOfPhaseTest) {
+  const TemporaryFolder folder;
+  const std::string text =
+      "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 } } }\n"
+      "layer { name: 'a' type: 'ReLU' bottom: 'data' top: 'a' include { phase: TRAIN } odd: 1 }\n"
+      "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b' include { phase: TRAIN } }\n";
+  const NetParameter net = ReadTestNetFile(folder.Put("net.prototxt", text));
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.layer(1).name(), "b");
+  const std::string path = folder.Put("test.prototxt", text + "layer { name: 'c' odd: 1 }");
+  EXPECT_TRUE(
+      Holds(ErrorOf([&] { ReadTestNetFile(path); }), "line 4: layer c: LayerParameter has"));
+}
+
 // Inputs become a layer, and layers of the first format are upgraded: both keep lines right.
 TEST(UnknownLayersTest, LinesOfUpgradedNets) {
   const TemporaryFolder folder;
@@ -78,6 +182,41 @@ TEST(UnknownLayersTest, LinesOfUpgradedNets) {
                               "layers { name: 'r' type: RELU bottom: 'data' top: 'r' }\n"
                               "layers { name: 'm' type: MVN bottom: 'r' top: 'm' }\n"),
                     "line 4: layer m (MVN)"));
+}
+
+// The fork's MergeCrop takes the centre of bottom 1, and sends it no gradient by default.
+TEST(UnknownLayersTest, TheAdviceForMergeCropIsRight) {
+  const std::string advice = DescribeForeignLayer("MergeCrop");
+  for (const char* part : {"then bottom 0; axis: 2", "offset: half of the difference",
+                           "propagate_down: false twice", "Concat (operation STACK)"}) {
+    EXPECT_TRUE(Holds(advice, part));
+  }
+  const auto net = MakeNet(
+      "force_backward: true " + InputText("a", {1, 1, 2, 2}) + InputText("b", {1, 1, 6, 8}) +
+          "layer { name: 'crop' type: 'Crop' bottom: 'b' bottom: 'a' top: 'crop' "
+          "crop_param { axis: 2 offset: 2 offset: 3 } propagate_down: false propagate_down: false "
+          "} "
+          "layer { name: 'merged' type: 'Concat' bottom: 'a' bottom: 'crop' top: 'merged' } ",
+      Runtime::Get().cpu());
+  std::vector<double> numbers(48);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  net->BlobByName("b")->SetData(numbers);
+  net->Forward();
+  EXPECT_EQ(Values(*net, "merged"), std::vector<double>({0, 0, 0, 0, 19, 20, 27, 28}));
+  net->BlobByName("merged")->SetDiff(std::vector<double>(8, 1));
+  net->Backward();
+  EXPECT_EQ(net->BlobByName("a")->DiffAsDouble(), std::vector<double>(4, 1));
+  EXPECT_EQ(net->BlobByName("b")->DiffAsDouble(), std::vector<double>(48, 0));
+}
+
+// Functions with names like those of other functions.
+TEST(UnknownLayersTest, NoOtherFunctionIsProposed) {
+  for (const char* type : {"GELU", "gelu", "SELU", "GLU", "CELU", "HSwish", "RReLU", "SReLU"}) {
+    const std::string error = MessageOf(
+        [&] { MakeNet(Concat("layer { name: 'a' type: '", type, "' }"), Runtime::Get().cpu()); });
+    EXPECT_TRUE(Holds(error, "not in Cortado; ")) << error;
+    EXPECT_FALSE(Holds(error, "did you mean")) << error;
+  }
 }
 
 TEST(UnknownLayersTest, MessagesHaveNoLines) {

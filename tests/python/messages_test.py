@@ -92,6 +92,24 @@ def test_unknown_fields_are_errors():
     assert caffe.Net(given, caffe.TEST).inputs == ['data']
 
 
+def test_unknown_fields_of_layers_that_the_phase_leaves_out(tmp_path):
+    path = tmp_path / 'net.prototxt'
+    path.write_text('''
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } }
+layer { name: "t" type: "AnnotatedData" top: "t" include { phase: TRAIN }
+  transform_param { resize_param { prob: 1 } } annotated_data_param { } }
+''')
+    assert list(caffe.Net(str(path), caffe.TEST).blobs) == ['x']
+    with pytest.raises(RuntimeError) as raised:
+        caffe.Net(str(path), caffe.TRAIN)
+    said = str(raised.value)
+    assert 'layer t (AnnotatedData) with annotated_data_param: there is no layer type' in said
+    assert 'line 4: layer t (AnnotatedData): TransformationParameter has no field "resize_' in said
+    solver = caffe_pb2.SolverParameter(net=str(path), base_lr=0.1, lr_policy='fixed')
+    with pytest.raises(RuntimeError, match='line 4: layer t'):
+        caffe.get_solver(solver)
+
+
 def test_unknown_layers_are_listed_at_once(tmp_path):
     text = '''layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 } } }
 layer { name: "norm" type: "Normalize" bottom: "data" top: "norm" }

@@ -299,7 +299,7 @@ BenchmarkModel::BenchmarkModel(const std::string& model, const std::vector<std::
                                bool strict)
     : narrow_weights_(std::make_shared<std::map<DataType, NetParameter>>()) {
   const std::string path = ModelPath(model);
-  model_ = std::make_shared<NetParameter>(ReadNetFile(path));
+  model_ = std::make_shared<NetParameter>(ReadTestNetFile(path));
   net_ = NetName(path);
   name_ = model_->name();
   weights_ = std::make_shared<NetParameter>();

@@ -52,7 +52,7 @@ int MoeInitCommand(const Options& options) {
   net_options.device = Runtime::Get().cpu();
   net_options.phase = TEST;
   net_options.seed = static_cast<uint64_t>(options.seed);
-  const NetParameter model = ReadNetFile(options.model);
+  const NetParameter model = ReadTestNetFile(options.model);
   std::vector<std::string> inputs = InputFiles(model);
   inputs.insert(inputs.end(), {options.model, options.weights});
   CheckResults(options.out, {".caffemodel"}, inputs);

@@ -110,7 +110,7 @@ int QuantizeCommand(const Options& options) {
   const std::vector<std::string> files = FilesInList(options.weights);
   std::vector<std::string> inputs = files;
   inputs.insert(inputs.end(), {options.model, options.images});
-  const NetParameter model = ReadNetFile(options.model);
+  const NetParameter model = ReadTestNetFile(options.model);
   for (const std::string& file : InputFiles(model)) inputs.push_back(file);
   CheckResults(options.out, QuantizedNetExtensions(), inputs);
   const NetParameter weights = ReadModel(model, files, options.strict);

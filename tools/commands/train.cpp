@@ -19,9 +19,10 @@ namespace {
 
 // Reports missing or invalid files before anything is built.
 void CheckFiles(const SolverParameter& solver) {
-  if (solver.has_net()) ReadNetFile(solver.net());
-  if (solver.has_train_net()) ReadNetFile(solver.train_net());
-  for (const std::string& net : solver.test_net()) ReadNetFile(net);
+  LayerLines lines;
+  if (solver.has_net()) ReadNetFile(solver.net(), &lines);
+  if (solver.has_train_net()) ReadNetFile(solver.train_net(), &lines);
+  for (const std::string& net : solver.test_net()) ReadNetFile(net, &lines);
 }
 
 // The value, quoted for a shell.

@@ -126,7 +126,7 @@ int TransformCommand(const Options& options) {
   const std::vector<std::string> files = FilesInList(options.weights);
   std::vector<std::string> inputs = files;
   inputs.push_back(options.model);
-  const NetParameter net = ReadNetFile(options.model);
+  const NetParameter net = ReadTestNetFile(options.model);
   for (const std::string& file : InputFiles(net)) inputs.push_back(file);
   CheckResults(options.out, {".caffemodel", ".prototxt"}, inputs);
   NetParameter model = ReadModel(net, files, options.strict);

@@ -6,6 +6,15 @@
 
 namespace caffe {
 
+// An unknown field or value of a layer that has include or exclude rules, which may leave the layer
+// out. It is an error if the layer stays.
+struct OptionalName {
+  int layer = 0;  // its index in the net
+  int line = 0;
+  std::string what, description;  // see UnknownNames::Add
+  std::string layer_field;        // the name if it is a field of the layer itself
+};
+
 // Collects the unknown names of a file or a message for one error.
 class UnknownNames {
  public:
@@ -28,5 +37,7 @@ class UnknownNames {
 
 // "layer conv1 (Convolution)", with name and type as far as they are known.
 std::string LayerLabel(const std::string& name, const std::string& type);
+// "net lenet", or "the net" if it has no name.
+std::string NetLabel(const std::string& name);
 
 }  // namespace caffe

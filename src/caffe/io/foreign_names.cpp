@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "caffe/core/error.hpp"
 
@@ -24,6 +25,11 @@ constexpr std::string_view kBoxes =
 constexpr std::string_view kFixedPoint =
     "use the layer without the suffix Ristretto, whose parameters are the same, and a quantized "
     "data_type for integer arithmetic";
+constexpr std::string_view kPyTorch = "PyTorch", kTensorFlow = "TensorFlow", kKeras = "Keras";
+constexpr std::string_view kHardSwish =
+    "use Power (shift 3), ReLU6, Power (scale 0.1666667) and Eltwise (operation PROD) of the "
+    "bottom "
+    "and their result";
 constexpr std::string_view kMklNorm = "use BatchNorm, followed by Scale if it has weights";
 
 // Sorted by origin. Remove a row when its layer is added: a test compares with the registry.
@@ -44,7 +50,12 @@ constexpr std::array kLayers{
     ForeignLayer{"ConnectedComponent", kOpenCl, "", kPython},
     ForeignLayer{"MalisLoss", kOpenCl, "malis_param", kPython},
     ForeignLayer{"MergeCrop", kOpenCl, "",
-                 "use Crop, and Concat (operation STACK) or Eltwise (operation ADD) after it"},
+                 "crop bottom 1 to its centre with a Crop layer (bottom: bottom 1, then bottom 0; "
+                 "axis: 2; offset: half of the difference of the heights, and half of that of the "
+                 "widths, because the default 0 takes a corner), then join bottom 0 and its top by "
+                 "Concat (operation STACK) or Eltwise (operation ADD); the fork gives bottom 1 no "
+                 "gradient unless `backward` is true for it: to train the same, write "
+                 "propagate_down: false twice in the Crop layer"},
 
     ForeignLayer{"AnnotatedData", kSsd, "annotated_data_param", kSource},
     ForeignLayer{"DetectionEvaluate", kSsd, "detection_evaluate_param", kBoxes},
@@ -118,6 +129,28 @@ constexpr std::array kLayers{
                  "use ELU with alpha 1.67326 and Power with scale 1.0507 after it"},
     ForeignLayer{"SpatialTransformer", "a fork", "st_param", kPython},
     ForeignLayer{"TripletLoss", "a fork for faces", "triplet_loss_param", kPython},
+
+    // Functions whose names are near those of other functions, and names that Caffe never had.
+    ForeignLayer{"CELU", kPyTorch, "", kPython},
+    ForeignLayer{"CReLU", kTensorFlow, "",
+                 "use Concat of the bottom and of its negative (Power with scale -1), and ReLU"},
+    ForeignLayer{
+        "GELU", kPyTorch, "",
+        "use Swish with beta 1.702, which differs by at most 0.021, or write it as a layer "
+        "in Python (docs/python.md, \"Layers in Python\")"},
+    ForeignLayer{"GLU", kPyTorch, "", "use Slice, Sigmoid and Eltwise (operation PROD)"},
+    ForeignLayer{"HSwish", kPyTorch, "", kHardSwish},
+    ForeignLayer{"HardSwish", kPyTorch, "", kHardSwish},
+    ForeignLayer{"LeakyReLU", kPyTorch, "", "use ReLU with negative_slope"},
+    ForeignLayer{"Mish", "Darknet and PyTorch", "mish_param",
+                 "use BNLL, TanH and Eltwise (operation PROD) of the bottom and their result"},
+    ForeignLayer{"RReLU", kPyTorch, "",
+                 "to run the net use ReLU with the mean of the slopes; to train it write the layer "
+                 "in Python (docs/python.md, \"Layers in Python\")"},
+    ForeignLayer{"SReLU", kKeras, "", kPython},
+    ForeignLayer{"SiLU", kPyTorch, "", "use Swish, which is the same function"},
+    ForeignLayer{"SoftmaxLoss", "the V1 format", "", "use SoftmaxWithLoss, its present name"},
+    ForeignLayer{"Softplus", kPyTorch, "", "use BNLL, which is the same function"},
 };
 
 constexpr std::string_view kLoss = "caffe.LossParameter", kSolver = "caffe.SolverParameter",
@@ -246,8 +279,16 @@ constexpr std::array kFields{
 std::span<const ForeignLayer> ForeignLayers() { return kLayers; }
 std::span<const ForeignField> ForeignFields() { return kFields; }
 
+namespace {
+
+int Lower(char c) { return std::tolower(static_cast<unsigned char>(c)); }
+
+}  // namespace
+
 std::string DescribeForeignLayer(std::string_view type) {
-  const auto found = std::ranges::find(kLayers, type, &ForeignLayer::type);
+  const auto found = std::ranges::find_if(kLayers, [&](const ForeignLayer& layer) {
+    return std::ranges::equal(layer.type, type, {}, Lower, Lower);
+  });
   if (found == kLayers.end()) return "";
   return Concat(found->type, ": a layer of ", found->origin, ", not in Cortado; ", found->advice);
 }

@@ -8,34 +8,45 @@ namespace {
 
 struct Field {
   std::string_view message, name;
+  std::string_view note = "does not change the result and is ignored";
 };
+
+constexpr std::string_view kTypes =
+    "sets types of arithmetic and is ignored; data_type sets them here (docs/types.md)";
+constexpr std::string_view kScale =
+    "scales gradients and is ignored; loss_scale of the solver does that here";
+constexpr std::string_view kSeed =
+    "seeds random numbers and is ignored; those of Cortado differ anyway";
+constexpr std::string_view kIntegers =
+    "makes the layer compute in integers of these ranges and is ignored: it computes in its own "
+    "type; `caffe quantize` makes nets of integers (docs/quantization.md)";
 
 constexpr std::array kIgnored{
     // NVIDIA Caffe: types of arithmetic and storage, loss scaling, algorithm choice, buckets.
-    Field{"caffe.NetParameter", "default_forward_type"},
-    Field{"caffe.NetParameter", "default_backward_type"},
-    Field{"caffe.NetParameter", "default_forward_math"},
-    Field{"caffe.NetParameter", "default_backward_math"},
-    Field{"caffe.NetParameter", "global_grad_scale"},
-    Field{"caffe.NetParameter", "global_grad_scale_adaptive"},
+    Field{"caffe.NetParameter", "default_forward_type", kTypes},
+    Field{"caffe.NetParameter", "default_backward_type", kTypes},
+    Field{"caffe.NetParameter", "default_forward_math", kTypes},
+    Field{"caffe.NetParameter", "default_backward_math", kTypes},
+    Field{"caffe.NetParameter", "global_grad_scale", kScale},
+    Field{"caffe.NetParameter", "global_grad_scale_adaptive", kScale},
     Field{"caffe.NetParameter", "default_conv_algos_override"},
     Field{"caffe.NetParameter", "default_cudnn_math_override"},
     Field{"caffe.NetParameter", "reduce_buckets"},
     Field{"caffe.NetParameter", "eltwise_mem_sharing"},
-    Field{"caffe.SolverParameter", "solver_data_type"},
+    Field{"caffe.SolverParameter", "solver_data_type", kTypes},
     Field{"caffe.SolverParameter", "store_blobs_in_old_format"},
     Field{"caffe.SolverParameter", "show_per_class_result"},
-    Field{"caffe.LayerParameter", "forward_type"},
-    Field{"caffe.LayerParameter", "backward_type"},
-    Field{"caffe.LayerParameter", "forward_math"},
-    Field{"caffe.LayerParameter", "backward_math"},
+    Field{"caffe.LayerParameter", "forward_type", kTypes},
+    Field{"caffe.LayerParameter", "backward_type", kTypes},
+    Field{"caffe.LayerParameter", "forward_math", kTypes},
+    Field{"caffe.LayerParameter", "backward_math", kTypes},
     Field{"caffe.LayerParameter", "debug"},
     Field{"caffe.LayerParameter", "cudnn_math_override"},
     Field{"caffe.ConvolutionParameter", "cudnn_convolution_algo_seeker"},
     Field{"caffe.ConvolutionParameter", "conv_algos_override"},
     Field{"caffe.DropoutParameter", "engine"},
     // NVIDIA Caffe: reader threads and caches; random seeds, since random streams differ anyway.
-    Field{"caffe.DropoutParameter", "random_seed"},
+    Field{"caffe.DropoutParameter", "random_seed", kSeed},
     Field{"caffe.DataParameter", "threads"},
     Field{"caffe.DataParameter", "parser_threads"},
     Field{"caffe.DataParameter", "cache"},
@@ -45,7 +56,7 @@ constexpr std::array kIgnored{
     Field{"caffe.ImageDataParameter", "precache"},
     Field{"caffe.ImageDataParameter", "dataset_share_per_node"},
     Field{"caffe.TransformationParameter", "use_gpu_transform"},
-    Field{"caffe.TransformationParameter", "random_seed"},
+    Field{"caffe.TransformationParameter", "random_seed", kSeed},
     Field{"caffe.TransformationParameter", "display"},
     Field{"caffe.TransformationParameter", "forward_packing"},
     // Intel Caffe: engines, graph compilation, distribution, INT8 execution of float nets.
@@ -56,7 +67,7 @@ constexpr std::array kIgnored{
     Field{"caffe.LayerParameter", "engine"},
     Field{"caffe.LayerParameter", "multinode"},
     Field{"caffe.LayerParameter", "mn_grad_compress_param"},
-    Field{"caffe.LayerParameter", "quantization_param"},
+    Field{"caffe.LayerParameter", "quantization_param", kIntegers},
     Field{"caffe.LayerParameter", "split_param"},
     Field{"caffe.ConvolutionParameter", "conv_algorithm"},
     Field{"caffe.BatchNormParameter", "engine"},
@@ -68,10 +79,11 @@ constexpr std::array kIgnored{
 
 }  // namespace
 
-bool IsIgnoredField(std::string_view message, std::string_view field) {
-  return std::any_of(kIgnored.begin(), kIgnored.end(), [&](const Field& known) {
+std::string_view IgnoredFieldNote(std::string_view message, std::string_view field) {
+  const auto found = std::ranges::find_if(kIgnored, [&](const Field& known) {
     return known.message == message && known.name == field;
   });
+  return found == kIgnored.end() ? "" : found->note;
 }
 
 }  // namespace caffe

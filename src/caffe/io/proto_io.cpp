@@ -177,7 +177,7 @@ template <class Message> Message ParseMessage(const std::string& bytes, const st
 namespace {
 
 void ParseTextProto(std::string_view text, const std::string& name, const HasLayerType& has_type,
-                    pb::Message* message) {
+                    pb::Message* message, std::vector<OptionalName>* optional = nullptr) {
   const std::string failed =
       Concat("Failed to parse ", MessageName(*message), " file: ", name, ": ");
   const std::string recognised = Recognise(text.substr(0, 64));
@@ -189,7 +189,7 @@ void ParseTextProto(std::string_view text, const std::string& name, const HasLay
   const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
   CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists are nested more than ",
               kMostNesting, " deep; the file is damaged or not a prototxt");
-  ParseText(RenameRepeatedPoolingFields(text), name, failed, has_type, message);
+  ParseText(RenameRepeatedPoolingFields(text), name, failed, has_type, message, optional);
 }
 
 std::string ReadText(const std::string& path, const pb::Message& message) {
@@ -199,23 +199,33 @@ std::string ReadText(const std::string& path, const pb::Message& message) {
   return text;
 }
 
-// The line of each layer of a net that was read from this text and upgraded; empty if layers were
-// joined.
-std::vector<int> LinesOfLayers(std::string_view text, const NetParameter& net) {
+// The layers of a net's text. If their number is that of the net's layers after it was upgraded, they
+// have the same order, behind `added`, the layer of the net's inputs.
+struct LayersOfText {
+  LayersOfText(std::string_view text, const NetParameter& net) {
+    for (TextLayer& layer : FindLayers(text)) {
+      if (layer.depth == 0) layers.push_back(std::move(layer));
+    }
+    added = net.layer_size() - static_cast<int>(layers.size());
+  }
+
+  // False if the upgrade joined layers.
+  bool match() const { return added == 0 || added == 1; }
+
+  // The line of each layer; empty if they do not match.
+  std::vector<int> Lines(const NetParameter& net) const {
+    if (!match()) return {};
+    std::vector<int> lines(static_cast<size_t>(added), 0);
+    for (const TextLayer& layer : layers) {
+      const bool same = layer.name == net.layer(static_cast<int>(lines.size())).name();
+      lines.push_back(same ? layer.line : 0);
+    }
+    return lines;
+  }
+
   std::vector<TextLayer> layers;
-  for (TextLayer& layer : FindLayers(text)) {
-    if (layer.depth == 0) layers.push_back(std::move(layer));
-  }
-  const size_t count = static_cast<size_t>(net.layer_size());
-  if (count == layers.size() + 1) layers.insert(layers.begin(), TextLayer());  // inputs of the net
-  std::vector<int> lines;
-  for (size_t i = 0; i < layers.size() && layers.size() == count; ++i) {
-    const bool same =
-        layers[i].line == 0 || layers[i].name == net.layer(static_cast<int>(i)).name();
-    lines.push_back(same ? layers[i].line : 0);
-  }
-  return lines;
-}
+  int added = 0;
+};
 
 }  // namespace
 
@@ -288,12 +298,17 @@ void WriteBinaryProto(const pb::Message& message, AtomicFile* file) {
 }
 
 NetParameter ReadNetParameter(const std::string& path, const HasLayerType& has_type,
-                              std::vector<int>* lines) {
+                              std::vector<int>* lines, std::vector<OptionalName>* optional) {
   NetParameter net;
   const std::string text = ReadText(path, net);
-  ParseTextProto(text, path, has_type, &net);
+  ParseTextProto(text, path, has_type, &net, optional);
   UpgradeNetAsNeeded(path, &net);
-  if (lines) *lines = LinesOfLayers(text, net);
+  const LayersOfText layers(text, net);
+  if (lines) *lines = layers.Lines(net);
+  if (!optional) return net;
+  // Without an index that is right, the names are errors at once.
+  if (!layers.match() && !optional->empty()) ParseTextProto(text, path, has_type, &net);
+  for (OptionalName& name : *optional) name.layer += layers.added;
   return net;
 }
 

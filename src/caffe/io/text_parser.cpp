@@ -75,8 +75,14 @@ class Collector final : public pb::io::ErrorCollector {
 class TextParser {
  public:
   TextParser(std::string_view text, const std::string& name,
-             const std::function<bool(const std::string&)>& has_type, pb::Message* message)
-      : original_(text), text_(text), name_(name), has_type_(has_type), message_(message) {}
+             const std::function<bool(const std::string&)>& has_type, pb::Message* message,
+             std::vector<OptionalName>* optional)
+      : original_(text),
+        text_(text),
+        name_(name),
+        has_type_(has_type),
+        message_(message),
+        optional_(optional) {}
 
   // Returns a description of all errors, or "".
   std::string Parse() {
@@ -92,11 +98,15 @@ class TextParser {
     layers_ = FindLayers(original_);
     const std::string other = OtherKind();
     if (!other.empty()) return other;
-    for (const Value& value : values_) DescribeValue(value);
+    if (AllAreOptional()) {
+      for (const std::string& warning : warnings_) log::WarnOnce(warning);
+      return "";
+    }
+    for (const Value& value : values_) Add(Describe(value));
     const std::map<const TextLayer*, std::string> own_fields = OwnFieldsOfUnknownTypes();
     for (const Field& field : fields_) {
       if (field.message != "caffe.LayerParameter" || !own_fields.count(LayerAround(field.at))) {
-        DescribeField(field);
+        Add(Describe(field));
       }
     }
     DescribeTypes(own_fields);
@@ -181,10 +191,10 @@ class TextParser {
       if (syntax_.empty()) syntax_ = line + remark.text;
     } else if (words.size() != 2 || remark.text.find("has no field named") == std::string::npos) {
       warnings_.push_back(Concat(name_, ": ", line, remark.text));
-    } else if (IsIgnoredField(words[0], words[1])) {
+    } else if (const auto note = IgnoredFieldNote(words[0], words[1]); !note.empty()) {
       // protobuf says: Message type "M" has no field named "F".
-      warnings_.push_back(Concat(name_, ": ", words[0], " field \"", words[1],
-                                 "\" of another Caffe does not change the result and is ignored"));
+      warnings_.push_back(
+          Concat(name_, ": ", words[0], " field \"", words[1], "\" of another Caffe ", note));
     } else {
       fields_.push_back({Find(remark, words[1]), words[0], words[1]});
     }
@@ -204,7 +214,58 @@ class TextParser {
     return layer ? LayerLabel(layer->name, layer->type) + ": " : "";
   }
 
-  void DescribeField(const Field& field) {
+  // Fills `optional_` if all unknown names are in layers that have rules.
+  bool AllAreOptional() {
+    if (!optional_ || !syntax_.empty()) return false;
+    std::vector<OptionalName> names;
+    for (const Field& field : fields_) {
+      OptionalName name = Describe(field);
+      name.layer = RuledLayerAround(field.at);
+      if (field.message == "caffe.LayerParameter") name.layer_field = field.field;
+      if (name.layer < 0 || field.message == "caffe.NetStateRule") return false;
+      names.push_back(std::move(name));
+    }
+    for (const Value& value : values_) {
+      OptionalName name = Describe(value);
+      name.layer = RuledLayerAround(value.at);
+      if (name.layer < 0 || MessageAt(value.at) == NetStateRule::descriptor()) return false;
+      names.push_back(std::move(name));
+    }
+    *optional_ = std::move(names);
+    return true;
+  }
+
+  // The index in the net of the layer around a position, if it has rules; else -1.
+  int RuledLayerAround(size_t at) const {
+    if (message_->GetDescriptor() != NetParameter::descriptor()) return -1;
+    const auto& net = *static_cast<const NetParameter*>(message_);
+    const auto ruled = [](const auto& layer) {
+      return layer.include_size() + layer.exclude_size() > 0;
+    };
+    int index = 0, found = -1;
+    for (const TextLayer& layer : layers_) {
+      if (layer.depth > 0) continue;
+      if (layer.begin <= at && at < layer.end) found = index;
+      ++index;
+    }
+    if (found < 0) return -1;
+    // A net has layers of one format.
+    if (index == net.layer_size() && net.layers_size() == 0) {
+      return ruled(net.layer(found)) ? found : -1;
+    }
+    return index == net.layers_size() && net.layer_size() == 0 && ruled(net.layers(found)) ? found
+                                                                                           : -1;
+  }
+
+  OptionalName Named(size_t at, const std::string& what, const std::string& description) const {
+    OptionalName name;
+    name.line = LineAt(text_, at);
+    name.what = what;
+    name.description = description;
+    return name;
+  }
+
+  OptionalName Describe(const Field& field) const {
     const auto* descriptor =
         pb::DescriptorPool::generated_pool()->FindMessageTypeByName(field.message);
     const std::string description = DescribeForeignField(field.message, field.field);
@@ -218,10 +279,10 @@ class TextParser {
       const std::string near = NearName(field.field, names);
       if (!near.empty()) what += Concat("; did you mean \"", near, "\"?");
     }
-    unknown_.Add(LineAt(text_, field.at), what, description);
+    return Named(field.at, what, description);
   }
 
-  void DescribeValue(const Value& value) {
+  OptionalName Describe(const Value& value) const {
     const auto* type = EnumAt(value.at, value.field);
     std::vector<std::string> names;
     std::string list;
@@ -234,8 +295,10 @@ class TextParser {
                               " has no value ", value.value);
     if (type->value_count() <= kMostValues) what += "; it has " + list;
     if (!near.empty()) what += Concat("; did you mean ", near, "?");
-    unknown_.Add(LineAt(text_, value.at), what, "");
+    return Named(value.at, what, "");
   }
+
+  void Add(const OptionalName& name) { unknown_.Add(name.line, name.what, name.description); }
 
   // Layers of unknown types, and those of their fields that are unknown for that reason.
   std::map<const TextLayer*, std::string> OwnFieldsOfUnknownTypes() const {
@@ -258,10 +321,13 @@ class TextParser {
 
   void DescribeTypes(const std::map<const TextLayer*, std::string>& own_fields) {
     for (const auto& [layer, fields] : own_fields) {
+      const std::string known = DescribeForeignLayer(layer->type);
       unknown_.Add(layer->line,
                    Concat(LayerLabel(layer->name, layer->type), ": unknown type",
                           fields.empty() ? "" : fields),
-                   DescribeForeignLayer(layer->type));
+                   known.empty() ? "`caffe layers` lists all types; write a missing one in Python "
+                                   "(docs/python.md, \"Layers in Python\")"
+                                 : known);
     }
   }
 
@@ -291,6 +357,7 @@ class TextParser {
   const std::string& name_;
   const std::function<bool(const std::string&)>& has_type_;
   pb::Message* message_;
+  std::vector<OptionalName>* optional_;
   std::vector<Field> fields_;
   std::vector<Value> values_;
   std::vector<std::string> warnings_;
@@ -302,8 +369,9 @@ class TextParser {
 }  // namespace
 
 void ParseText(std::string_view text, const std::string& name, const std::string& failed,
-               const std::function<bool(const std::string&)>& has_type, pb::Message* message) {
-  const std::string error = TextParser(text, name, has_type, message).Parse();
+               const std::function<bool(const std::string&)>& has_type, pb::Message* message,
+               std::vector<OptionalName>* optional) {
+  const std::string error = TextParser(text, name, has_type, message, optional).Parse();
   CAFFE_CHECK(error.empty(), failed, error);
 }
 

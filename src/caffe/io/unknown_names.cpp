@@ -37,4 +37,6 @@ std::string LayerLabel(const std::string& name, const std::string& type) {
   return Concat("layer ", name, type.empty() ? "" : " (" + type + ")");
 }
 
+std::string NetLabel(const std::string& name) { return name.empty() ? "the net" : "net " + name; }
+
 }  // namespace caffe

@@ -28,8 +28,13 @@ std::string ThereIsNoLayerType(const std::string& type) {
 }
 
 LayerLines LayerLines::Of(const std::vector<int>& places) const {
-  LayerLines some{file, {}};
+  LayerLines some{file, {}, {}};
   for (const int place : places) {
+    for (OptionalName name : names) {
+      if (name.layer != place) continue;
+      name.layer = static_cast<int>(some.lines.size());
+      some.names.push_back(std::move(name));
+    }
     some.lines.push_back(static_cast<size_t>(place) < lines.size() ? lines[place] : 0);
   }
   return some;
@@ -40,12 +45,26 @@ void CheckLayerTypes(const NetParameter& net, const LayerLines& lines) {
   UnknownNames unknown;
   for (int i = 0; i < net.layer_size(); ++i) {
     const LayerParameter& layer = net.layer(i);
-    if (registry.Has(layer.type())) continue;
+    const bool known = registry.Has(layer.type());
+    std::string own_fields;  // of an unknown type
+    bool has_names = false;
+    for (const OptionalName& name : lines.names) {
+      if (name.layer != i) continue;
+      has_names = true;
+      if (known || name.layer_field.empty()) {
+        unknown.Add(name.line, name.what, name.description);
+      } else {
+        own_fields += (own_fields.empty() ? " with " : ", ") + name.layer_field;
+      }
+    }
+    // The parser replaces an unknown type of the V1 format by none.
+    if (known || (layer.type().empty() && has_names)) continue;
     const std::string description = DescribeForeignLayer(layer.type());
-    unknown.Add(static_cast<size_t>(i) < lines.lines.size() ? lines.lines[i] : 0,
-                Concat(LayerLabel(layer.name(), layer.type()), ": there is no layer type '",
-                       layer.type(), "'", description.empty() ? Hint(layer.type()) : ""),
-                description);
+    unknown.Add(
+        static_cast<size_t>(i) < lines.lines.size() ? lines.lines[i] : 0,
+        Concat(LayerLabel(layer.name(), layer.type()), own_fields, ": there is no layer type '",
+               layer.type(), "'", description.empty() ? Hint(layer.type()) : ""),
+        description);
   }
   CAFFE_CHECK(unknown.empty(), lines.file.empty() ? "" : lines.file + ": ", unknown.ToString());
 }

@@ -145,8 +145,9 @@ void NetBuilder::Inline(const TypedLayer& typed, CompositeLayer* layer, Node* no
   const std::string prefix = typed.layer.name() + "/";
   const int begin = static_cast<int>(wiring_.nodes.size());
   InLayer(*layer, [&] {
-    CheckLayerTypes(*sub.net);
-    NetLevel level(WithEnds(FilterNet(*sub.net), inputs, types, sub.outputs, typed));
+    const NetParameter filtered = FilterNet(*sub.net);
+    CheckLayerTypes(filtered);
+    NetLevel level(WithEnds(filtered, inputs, types, sub.outputs, typed));
     level.Prefix(prefix);
     for (const auto& [name, id] : ids) {
       CAFFE_CHECK(blob_ids_.emplace(prefix + name, id).second, "blob '", prefix + name,

@@ -212,7 +212,7 @@ NetParameter JoinModel(const NetParameter& net, NetParameter weights) {
 
 NetParameter ReadModel(const std::string& net, const std::vector<std::string>& weights,
                        bool strict) {
-  return ReadModel(ReadNetFile(net), weights, strict);
+  return ReadModel(ReadTestNetFile(net), weights, strict);
 }
 
 NetParameter ReadModel(const NetParameter& net, const std::vector<std::string>& weights,
