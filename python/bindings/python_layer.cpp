@@ -99,7 +99,7 @@ std::shared_ptr<BlobBase> BlobAt(const LayerBlobs& blobs, int64_t index) {
   const auto count = static_cast<int64_t>(blobs.list().size());
   if (index < -count || index >= count) {
     throw py::index_error(
-        caffe::Concat(blobs.layer->name(), " has ", count, " blobs, not ", index));
+        caffe::Concat(blobs.layer->name(), " has ", count, " blobs; there is no blob ", index));
   }
   return blobs.list()[index < 0 ? index + count : index];
 }

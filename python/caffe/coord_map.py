@@ -96,15 +96,20 @@ def _spatial_bottoms(fn):
         yield from bottom if isinstance(bottom, (list, tuple)) else (bottom,)
 
 
-def _maps_to(top):
-    """Blob -> map to `top`, for every blob with a path of mapped layers to it, nearest first."""
+def _maps_to(top, without_map):
+    """Blob -> map to `top`, for every blob with a path of mapped layers to it, nearest first.
+
+    Adds to `without_map` the layers that end a path because they have no map.
+    """
     maps = {top: IDENTITY}
     waiting = deque([top])
     while waiting:
         current = waiting.popleft()
         try:
             step = coord_map(current.fn)
-        except UndefinedMapException:
+        except UndefinedMapException as error:
+            if current.fn.inputs:
+                without_map.append(str(error))
             continue
         for bottom in _spatial_bottoms(current.fn):
             if bottom not in maps:
@@ -115,11 +120,15 @@ def _maps_to(top):
 
 def coord_map_from_to(top_from, top_to):
     """The map from one top of a NetSpec to another, through a common ancestor."""
-    from_maps = _maps_to(top_from)
-    for blob, to_map in _maps_to(top_to).items():
+    without_map = []
+    from_maps = _maps_to(top_from, without_map)
+    for blob, to_map in _maps_to(top_to, without_map).items():
         if blob in from_maps:
             return compose(to_map, inverse(from_maps[blob]))
-    raise RuntimeError('no path of layers with a coordinate map connects the tops')
+    text = 'no path of layers with a coordinate map connects the tops'
+    if without_map:
+        text += '; paths end at ' + ', '.join(dict.fromkeys(without_map))
+    raise RuntimeError(text)
 
 
 def crop(top_from, top_to):

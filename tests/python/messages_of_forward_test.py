@@ -94,6 +94,45 @@ def test_nothing_is_written_where_one_input_is_wrong():
     assert net.forward()['out'].tolist() == [[2] * 3] * 2
 
 
+def test_inputs_that_are_missing_or_misspelt():
+    net = caffe.Net(small_net(), caffe.TEST)
+    data, label = np.zeros((5, 2, 3, 4)), np.zeros((5, 1, 1, 1))
+    assert told(ValueError, net.forward, data=data) == (
+        "the net's inputs are data, label; without a value: label")
+    assert told(ValueError, net.forward, dta=data) == (
+        "the net's inputs are data, label; dta is not one of them; did you mean data?")
+    assert told(ValueError, net.forward, data=data, lable=label) == (
+        "the net's inputs are data, label; lable is not one of them; did you mean label?"
+        "; without a value: label")
+    assert 'the diffs to begin with are loss; los is not one of them; did you mean loss?' == told(
+        ValueError, net.backward, los=1)
+
+
+def test_an_image_without_channels(tmp_path):
+    net = net_of(2, 1, 6, 6)
+    net.save(str(tmp_path / 'w'))
+    spec = NetSpec()
+    spec.data = L.Input(shape=[2, 1, 6, 6])
+    spec.out = L.Power(spec.data)
+    model = write(tmp_path, spec.to_proto())
+    classifier = caffe.Classifier(model, str(tmp_path / 'w'))
+    image = np.zeros((6, 6))
+    assert told(ValueError, classifier.predict, [image]) == (
+        'an image is height x width x channels, but one has the shape (6, 6); '
+        'give image[:, :, numpy.newaxis]')
+    assert told(ValueError, classifier.predict, image[:, :, np.newaxis]).endswith(
+        '; give a list of images: [image]')
+    assert classifier.predict([image[:, :, np.newaxis]]).shape == (1, 36)
+
+
+def test_a_net_without_a_name_has_one_blank():
+    net = net_of(2, 3)
+    net.forward()
+    assert "the net has no blob 'foo'" in told(RuntimeError, net.backward, diffs=['foo'])
+    assert 'data has 0 blobs; there is no blob 0' == told(
+        IndexError, lambda: net.layers[0].blobs[0])
+
+
 def test_diffs_of_a_wrong_shape():
     net = net_of(2, 3)
     net.forward()
@@ -118,6 +157,49 @@ def test_unknown_names_are_key_errors_that_name_the_nearest():
     assert said == "there is no blob 'fc7'. There are data, label, conv, ip, loss"
     assert told(KeyError, net.forward, blobs=['fc7']) == said
     assert 'no layer convv; did you mean conv?' in told(ValueError, net.forward, end='convv')
+
+
+def changes_of(use, key, value):
+    return [lambda: use.__setitem__(key, value), lambda: use.update({key: value}),
+            lambda: use.update(**{key: value}), lambda: use.setdefault(key, value),
+            lambda: use.pop(key), lambda: use.popitem(), lambda: use.__delitem__(key),
+            lambda: use.clear(), lambda: use.move_to_end(key),
+            lambda: use.__ior__({key: value}), lambda: use.__setitem__('new', value)]
+
+
+def test_dicts_of_a_net_refuse_changes_and_say_what_to_write():
+    net = caffe.Net(small_net(), caffe.TEST)
+    for use in ('blobs', 'params', 'layer_dict', 'top_names', 'bottom_names',
+                'blob_loss_weights', 'quantizers'):
+        items = list(getattr(net, use).items())
+        for change in changes_of(getattr(net, use), 'conv', np.zeros(3)):
+            assert 'net.%s describes the net and cannot be changed' % use in told(TypeError, change)
+        assert [key for key, _ in items] == list(getattr(net, use))
+
+    x = np.full((5, 2, 3, 4), 2)
+    cure = told(TypeError, net.blobs.__setitem__, 'data', x).split('write ')[1]
+    assert cure == "net.blobs['data'].data[...] = x"
+    exec(cure)
+    assert (net.blobs['data'].data == 2).all()
+    x = np.full((11, 2, 2, 2), 3)
+    exec(told(TypeError, net.params.__setitem__, 'conv', [x]).split('write ')[1])
+    assert (net.params['conv'][0].data == 3).all()
+    said = told(TypeError, net.params['conv'].__setitem__, 1, np.zeros(11))
+    assert said.endswith('write net.params[layer][1].data[...] = x')
+    exec(told(TypeError, net.quantizers.__setitem__, 'conv', 1).split('write ')[1])
+    assert net.quantizers['conv'].mode == caffe.quantizer_mode.CAFFE_QUANT_PSEUDO
+
+
+def test_a_copy_of_a_dict_of_a_net_can_be_changed():
+    net = caffe.Net(small_net(), caffe.TEST)
+    for copied in (net.top_names.copy(), net.top_names | {}, {} | net.top_names,
+                   pickle.loads(pickle.dumps(net.top_names))):
+        assert copied == net.top_names
+        copied['more'] = ['x']
+        copied |= {'most': ['y']}
+        assert 'did you mean more?' in told(KeyError, lambda: copied['moer'])
+    assert 'more' not in net.top_names
+    assert "did you mean conv?" in told(KeyError, lambda: net.quantizers['cnv'])
 
 
 def test_a_net_of_a_file_alone(tmp_path):

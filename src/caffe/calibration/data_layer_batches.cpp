@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "comparison.hpp"
@@ -227,7 +228,7 @@ bool HasDataLayers(const NetParameter& model) {
 std::string ImageInput(const NetParameter& model, std::vector<int64_t>* shape) {
   const auto net = TestNet(model, Runtime::Get().cpu());
   const std::vector<int>& inputs = net->input_blob_indices();
-  CAFFE_CHECK(inputs.size() == 1, "net ", net->name(), " has ", inputs.size(),
+  CAFFE_CHECK(inputs.size() == 1, NetLabel(net->name()), " has ", inputs.size(),
               " inputs; a list of images fills one");
   *shape = net->blobs()[inputs[0]]->shape();
   return net->blob_names()[inputs[0]];

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 #include "caffe/core/number_text.hpp"
+#include "caffe/io/unknown_names.hpp"
 
 namespace caffe {
 namespace {
@@ -53,7 +54,7 @@ std::vector<std::string> Cells(const LayerReport& row) {
 // Each line is a fact about the whole net.
 std::vector<std::string> Summary(const QuantizeReport& report) {
   std::vector<std::string> lines;
-  lines.push_back(Concat("net ", report.net, " in ", report.type,
+  lines.push_back(Concat(NetLabel(report.net), " in ", report.type,
                          report.method.empty() ? "" : ", method " + report.method, ", on ",
                          report.device));
   lines.push_back(Concat(report.calibration_items, " items to calibrate, ", report.held_out_items,

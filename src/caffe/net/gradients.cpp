@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/io/unknown_names.hpp"
 
 namespace caffe {
 namespace {
@@ -208,8 +209,8 @@ std::string Gradients::WhyNone(int id) const {
 bool Gradients::Request(const std::string& name, std::string* why) {
   const auto found =
       std::find(wiring_.user_blob_names.begin(), wiring_.user_blob_names.end(), name);
-  CAFFE_CHECK(found != wiring_.user_blob_names.end(), "net ", wiring_.name, " has no blob '", name,
-              "'");
+  CAFFE_CHECK(found != wiring_.user_blob_names.end(), NetLabel(wiring_.name), " has no blob '",
+              name, "'");
   const auto& blob = wiring_.user_blobs[found - wiring_.user_blob_names.begin()];
   const int id = static_cast<int>(std::find(wiring_.blobs.begin(), wiring_.blobs.end(), blob) -
                                   wiring_.blobs.begin());
@@ -239,7 +240,7 @@ void Gradients::CheckConflicts() const {
   for (const Wiring::GradientConflict& conflict : wiring_.gradient_conflicts) {
     if (!nodes_[conflict.reader].needed) continue;
     const LayerBase& writer = *wiring_.nodes[conflict.writer].layer;
-    CAFFE_THROW("net ", wiring_.name, ": ", writer.name(), " (", writer.type(),
+    CAFFE_THROW(NetLabel(wiring_.name), ": ", writer.name(), " (", writer.type(),
                 "): works in place, but ", conflict.reason, ", and nets in phase TEST keep no ",
                 "memory for gradients; build the net with force_backward: true");
   }
@@ -286,8 +287,8 @@ std::set<int> Gradients::ToRepeat(const std::vector<bool>& needed_before,
   }
   for (int n : repeated) {
     CAFFE_CHECK(
-        !nodes[n].bottom.empty(), "net ", wiring_.name, ": the requested gradients need ", "blob '",
-        nodes[n].top[0]->name(), "' as layer '", nodes[n].layer->name(),
+        !nodes[n].bottom.empty(), NetLabel(wiring_.name), ": the requested gradients need ",
+        "blob '", nodes[n].top[0]->name(), "' as layer '", nodes[n].layer->name(),
         "' made it, and another layer has changed it in place; run forward once more, then ",
         "backward");
   }

@@ -10,6 +10,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/unknown_names.hpp"
 
 namespace caffe {
 namespace {
@@ -27,7 +28,7 @@ bool Has(Autotune autotune) { return autotune != CAFFE_AUTOTUNE_DISABLED; }
 }  // namespace
 
 void WarnOfIgnoredSettings(const NetParameter& net, const Device& device) {
-  const std::string name = "net " + net.name();
+  const std::string name = NetLabel(net.name());
   std::map<int64_t, std::string> elsewhere;  // device -> layers
   std::string losses;
   bool autotune = Has(net.autotune());

@@ -14,6 +14,7 @@
 #include "caffe/device/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_messages.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/step_info.hpp"
@@ -345,9 +346,9 @@ void Net::Forward() { Forward(0, wiring_.last_layer()); }
 void Net::Forward(int start, int end) {
   const int last_layer = wiring_.last_layer();
   if (last_layer < 0) return;
-  CAFFE_CHECK(start >= 0 && start <= last_layer && end >= start - 1 && end <= last_layer, "net ",
-              name(), ": layers ", start, " to ", end, " were requested, but the layers are 0 to ",
-              last_layer);
+  CAFFE_CHECK(start >= 0 && start <= last_layer && end >= start - 1 && end <= last_layer,
+              NetLabel(name()), ": layers ", start, " to ", end,
+              " were requested, but the layers are 0 to ", last_layer);
   if (end < start) return;
   FollowDefaultDevice();
   const bool whole = start == 0 && end == last_layer;
@@ -384,7 +385,7 @@ void Net::Backward() { Backward(wiring_.last_layer(), 0); }
 void Net::Backward(int start, int end) {
   const int last_layer = wiring_.last_layer();
   if (last_layer < 0) return;
-  CAFFE_CHECK(end >= 0 && start <= last_layer && start >= end - 1, "net ", name(),
+  CAFFE_CHECK(end >= 0 && start <= last_layer && start >= end - 1, NetLabel(name()),
               ": backward from layer ", start, " to ", end, ", but the layers are 0 to ",
               last_layer);
   if (start < end) return;
@@ -486,7 +487,7 @@ void Net::RequestGradients(const std::vector<std::string>& blobs) {
     std::string why;
     if (rooms_->gradients.Request(blob, &why)) continue;
     rooms_->gradients.Restore(before);
-    CAFFE_THROW("net ", name(), ": no gradient for blob '", blob, "': ", why);
+    CAFFE_THROW(NetLabel(name()), ": no gradient for blob '", blob, "': ", why);
   }
   if (rooms_->gradients.requested() != before) TakeNewGradients(needed);
 }
@@ -501,7 +502,7 @@ std::vector<std::string> Net::RequestGradientsWhereKnown(const std::vector<std::
     if (rooms_->gradients.Request(blob, &why)) {
       known.push_back(blob);
     } else if (first.empty()) {
-      first = Concat("net ", name(), ": no gradient for blob '", blob, "': ", why);
+      first = Concat(NetLabel(name()), ": no gradient for blob '", blob, "': ", why);
     }
   }
   CAFFE_CHECK(rooms_->gradients.any() || first.empty() || !known.empty(), first);
@@ -583,7 +584,7 @@ bool Net::has_blob(const std::string& blob) const {
 
 const std::shared_ptr<BlobBase>& Net::BlobByName(const std::string& blob) const {
   const int index = IndexOf(wiring_.user_blob_names, blob);
-  CAFFE_CHECK(index >= 0, "net ", name(), " has no blob '", blob, "'");
+  CAFFE_CHECK(index >= 0, NetLabel(name()), " has no blob '", blob, "'");
   return wiring_.user_blobs[index];
 }
 
@@ -593,7 +594,7 @@ bool Net::has_layer(const std::string& layer) const {
 
 const std::shared_ptr<LayerBase>& Net::LayerByName(const std::string& layer) const {
   const int index = IndexOf(wiring_.layer_names, layer);
-  CAFFE_CHECK(index >= 0, "net ", name(), " has no layer '", layer, "'");
+  CAFFE_CHECK(index >= 0, NetLabel(name()), " has no layer '", layer, "'");
   return wiring_.layers[index];
 }
 
@@ -622,13 +623,13 @@ std::vector<int> Net::CopyTrainedLayersFrom(const std::string& path,
 
 std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& paths,
                                             const WeightsOptions& options) {
-  CAFFE_CHECK(!paths.empty(), "net ", name(), ": no file of weights is named");
+  CAFFE_CHECK(!paths.empty(), NetLabel(name()), ": no file of weights is named");
   try {
     std::vector<WeightsFile> files;
     std::vector<WeightsSource> sources;
     files.reserve(paths.size());
     for (const std::string& path : paths) {
-      CAFFE_CHECK(!path.empty(), "net ", name(), ": the name of a file of weights is empty");
+      CAFFE_CHECK(!path.empty(), NetLabel(name()), ": the name of a file of weights is empty");
       files.push_back(ReadWeights(wiring_, path, options.whole));
       sources.push_back({path, &files.back().net(), &files.back()});
     }

@@ -4,6 +4,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/weighted_layer.hpp"
 #include "caffe/quant/observer.hpp"
@@ -21,7 +22,7 @@ bool NetRanges::set_mode(QuantizerMode mode) {
 }
 
 bool NetRanges::set_pseudo_type(DataType type) {
-  CAFFE_CHECK(type == kQuant8 || type == kQuant16, "net ", wiring_.name,
+  CAFFE_CHECK(type == kQuant8 || type == kQuant16, NetLabel(wiring_.name),
               ": pseudo-quantization to ", type.name(), " is not supported (known: int8 int16)");
   TakeMovedRanges();
   pseudo_type_ = type;
@@ -42,7 +43,7 @@ void NetRanges::TakeMovedRanges() {
 
 void NetRanges::CheckQuantizer(const std::string& name) const {
   const std::vector<std::string> known = Quantizers();
-  CAFFE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), "net ", wiring_.name,
+  CAFFE_CHECK(std::find(known.begin(), known.end(), name) != known.end(), NetLabel(wiring_.name),
               " has no quantizer '", name, "'");
 }
 
@@ -168,7 +169,7 @@ void NetRanges::ForwardPseudo(const Node& node, int top, const std::string& name
   if (quantizer.has_range()) {
     quantizer.Quantize(&blob);
   } else {
-    log::WarnOnce(Concat("net ", wiring_.name, ": blob ", name, " has no range yet; mode pseudo ",
+    log::WarnOnce(Concat(NetLabel(wiring_.name), ": blob ", name, " has no range yet; mode pseudo ",
                          "does not quantize it. Train in mode pseudo, or load a calibrated file"));
   }
 }

@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "net_ranges.hpp"
@@ -48,7 +49,7 @@ void CheckQuantizers(const LayerParameter& layer) {
 
 void NetRanges::ReadModes(const NetParameter& given) {
   mode_ = given.state().quantizer_mode();
-  pseudo_type_ = PseudoType("net " + wiring_.name + ": state", given.state().pseudo_target_type());
+  pseudo_type_ = PseudoType(NetLabel(wiring_.name) + ": state", given.state().pseudo_target_type());
 }
 
 void NetRanges::ReadLayerQuantizers() {

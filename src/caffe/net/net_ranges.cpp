@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
@@ -53,7 +54,7 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
     const RangeObserver::Range range = observer->Read();
     if (range.observed) ranges[name] = {range.low, range.high};
     if (range.lost) {
-      log::WarnOnce(Concat("net ", wiring_.name, ": blob ", name,
+      log::WarnOnce(Concat(NetLabel(wiring_.name), ": blob ", name,
                            " had infinities or NaN while its range ",
                            "was observed; the range leaves them out"));
     }
@@ -163,7 +164,7 @@ void NetRanges::Resolve() {
     }
   }
   if (placeholders > 0) {
-    log::Warning("net " + wiring_.name +
+    log::Warning(NetLabel(wiring_.name) +
                  ": quantized blobs without an observed range use [-1, 1] as a " +
                  "placeholder; times are valid, results are not");
   }

@@ -13,6 +13,7 @@
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/sub_net.hpp"
 #include "packed_weights.hpp"
 
@@ -340,19 +341,19 @@ void Judge(const Wiring& net, const std::vector<WeightsSource>& sources,
                         return Concat("those of '", one->name(), "'");
                       }));
     }
-    CAFFE_CHECK(fault.empty(), "net ", net.name, ": ", fault,
+    CAFFE_CHECK(fault.empty(), NetLabel(net.name), ": ", fault,
                 "; all weights must fit here, so nothing was copied");
     return;
   }
   const bool none = std::all_of(found.begin(), found.end(),
                                 [](const FoundWeights& one) { return one.parameters.empty(); });
   if (none) {
-    log::Warning(Concat("net ", net.name, ": no layer of ", names,
+    log::Warning(Concat(NetLabel(net.name), ": no layer of ", names,
                         " with parameters has the name of a layer of this net; nothing was copied",
                         missing.empty() ? "" : " to " + DescribeMissing(net, missing, found)));
   } else if (!missing.empty()) {
     log::Warning(
-        Concat("net ", net.name, ": ", names, have, " no parameters for ",
+        Concat(NetLabel(net.name), ": ", names, have, " no parameters for ",
                DescribeMissing(net, missing, found),
                missing.size() == 1 ? ", which keeps its values" : ", which keep their values"));
   }

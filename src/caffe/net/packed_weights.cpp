@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
@@ -128,7 +129,7 @@ void WeightLosses::Add(const LayerBase& layer, DataType stored) {
 
 void WeightLosses::Log(const std::string& net) const {
   for (const auto& [types, layers] : layers_) {
-    log::Info(Concat("net ", net, ": the weights of ", layers,
+    log::Info(Concat(NetLabel(net), ": the weights of ", layers,
                      layers == 1 ? " layer are " : " layers are ", types));
   }
 }

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "caffe/core/error.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/net/input_shape.hpp"
 #include "caffe/net/net.hpp"
 #include "flow.hpp"
@@ -94,7 +95,7 @@ std::vector<OutputDifference> CompareOutputs(const NetParameter& first, const Ne
     const auto& inputs = a->input_blob_indices();
     CAFFE_CHECK(std::any_of(inputs.begin(), inputs.end(),
                             [&](int index) { return a->blob_names()[index] == name; }),
-                "net ", a->name(), " has no input '", name, "'");
+                NetLabel(a->name()), " has no input '", name, "'");
   }
   a->Forward();
   b->Forward();

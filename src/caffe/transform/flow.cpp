@@ -5,6 +5,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/net/net.hpp"
 
@@ -141,7 +142,7 @@ std::unique_ptr<Net> MakeNet(const NetParameter& model, Device* device) {
   options.phase = TEST;
   options.seed = 1;
   auto made = std::make_unique<Net>(net, options);
-  CAFFE_CHECK(static_cast<int>(made->layers().size()) == model.layer_size(), "net ", model.name(),
+  CAFFE_CHECK(static_cast<int>(made->layers().size()) == model.layer_size(), NetLabel(model.name()),
               ": the rules of layers exclude some of them; pass the layers of phase TEST");
   for (int i = 0; i < model.layer_size(); ++i) {
     const size_t wanted = made->layers()[i]->blobs().size();

@@ -9,6 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/has_experts.hpp"
 #include "caffe/net/net.hpp"
@@ -113,7 +114,7 @@ std::vector<ExpertStart> InitExperts(const NetParameter& dense, double noise, ui
   for (const int layer : net->CopyTrainedLayersFrom(dense, MissingWeights::kAllow)) {
     const LayerBase& missing = *net->layers()[layer];
     if (dynamic_cast<const HasExperts*>(&missing)) continue;  // it starts below
-    log::Warning(Concat("net ", net->name(), ": the dense net has no parameters for layer '",
+    log::Warning(Concat(NetLabel(net->name()), ": the dense net has no parameters for layer '",
                         missing.name(), "' (", missing.type(), "), which keeps its filler"));
   }
   Starter starter(dense, noise, seed);
@@ -124,7 +125,7 @@ std::vector<ExpertStart> InitExperts(const NetParameter& dense, double noise, ui
     any = true;
     starter.Start(layer->name(), *moe);
   }
-  CAFFE_CHECK(any, "net ", net->name(), " has no MOE layer");
+  CAFFE_CHECK(any, NetLabel(net->name()), " has no MOE layer");
   std::vector<ExpertStart> report = starter.TakeReport();
   CAFFE_CHECK(std::any_of(report.begin(), report.end(),
                           [](const ExpertStart& start) { return !start.dense.empty(); }),

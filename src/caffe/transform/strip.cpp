@@ -2,6 +2,7 @@
 #include <set>
 
 #include "caffe/core/error.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/net/net.hpp"
@@ -69,7 +70,7 @@ std::vector<BlobUse> NamedOutputs(const NetParameter& model,
         if (model.layer(i).top(t) == name) last = {i, t};
       }
     }
-    CAFFE_CHECK(last.layer >= 0, "net ", model.name(), ": there is no blob '", name,
+    CAFFE_CHECK(last.layer >= 0, NetLabel(model.name()), ": there is no blob '", name,
                 "' to keep as an output");
     uses.push_back(last);
   }
@@ -176,8 +177,8 @@ NetParameter MakeRunnable(NetParameter model, const StripOptions& options, Trans
     }
   }
   for (const BlobUse& use : *wanted) {
-    CAFFE_CHECK(!IsSink(TraitsOf(model.layer(use.layer).type())), "net ", model.name(), ": blob '",
-                model.layer(use.layer).top(use.index), "' is a result of ",
+    CAFFE_CHECK(!IsSink(TraitsOf(model.layer(use.layer).type())), NetLabel(model.name()),
+                ": blob '", model.layer(use.layer).top(use.index), "' is a result of ",
                 LayerTitle(model.layer(use.layer)), ", which is removed; choose another output");
   }
   for (LayerParameter& layer : *model.mutable_layer()) {
@@ -197,7 +198,7 @@ NetParameter StripForInference(NetParameter model, const StripOptions& options,
                                TransformNotes* notes) {
   std::vector<BlobUse> wanted;
   model = MakeRunnable(std::move(model), options, notes, &wanted);
-  CAFFE_CHECK(!wanted.empty(), "net ", model.name(),
+  CAFFE_CHECK(!wanted.empty(), NetLabel(model.name()),
               ": no layer computes an output that inference needs; name outputs with -outputs");
   KeepOnly(&model, wanted, notes);
   ClearTraining(&model);
