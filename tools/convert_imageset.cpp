@@ -161,6 +161,11 @@ void ConvertList(const ToolCommand& command) {
               "'");
   database->Finish();
   if (count % kReport != 0) log::Info(Concat("Processed ", count, " files."));
+  const int64_t skipped = total - count;
+  if (skipped > 0) {
+    log::Warning(Concat(skipped, " of ", total, total == 1 ? " image" : " images",
+                        skipped == 1 ? " was skipped" : " were skipped"));
+  }
 }
 
 }  // namespace
@@ -178,7 +183,7 @@ int main(int argc, char** argv) {
        "  encoded       stores files, unchanged if possible, instead of pixels\n"
        "  encode_type   jpg or png; default: the format of each file\n"
        "  check_size    fails if an image does not have the size of the first\n"
-       "Images that cannot be read are skipped.",
+       "Images that cannot be read are skipped; the last line counts them.",
        {"root_folder", "list_file", "output_db"},
        {{"backend", "lmdb"},
         {"check_size", "false"},

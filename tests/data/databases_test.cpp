@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <thread>
 
 #include "data/test_database.hpp"
@@ -148,6 +149,25 @@ TEST(DatabasesTest, TruncatedFileIsAnErrorAtEveryLength) {
     const std::string error = OpenError(folder / "cut");
     EXPECT_TRUE(Holds(error, "cut off") || Holds(error, "not an LMDB file"))
         << size << " of " << bytes.size() << " bytes";
+  }
+}
+
+// LMDB crashes on noise in the pages that describe the file, or calls it a lack of memory.
+TEST(DatabasesTest, NoiseInAMetaPageIsDamage) {
+  const TemporaryFolder folder;
+  MakeDatabase(folder / "whole", 20, 1, 16, 16);
+  const std::string bytes = folder.Get("whole/data.mdb");
+  std::filesystem::create_directory(folder / "noise");
+  std::mt19937 random(1);
+  for (size_t begin = 16; begin < 144; begin += 4) {
+    for (const size_t page : {0, 4096}) {
+      std::string damaged = bytes;
+      for (size_t i = 0; i < 64; ++i) damaged[page + begin + i] = static_cast<char>(random() | 128);
+      folder.Put("noise/data.mdb", damaged);
+      const std::string error = OpenError(folder / "noise");
+      EXPECT_TRUE(begin == 16 ? Holds(error, "not an LMDB file") : Holds(error, "damaged"))
+          << page + begin;
+    }
   }
 }
 

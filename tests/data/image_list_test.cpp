@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "caffe/io/file.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/text.hpp"
 
@@ -20,6 +21,27 @@ TEST(ImageListTest, TheLabelStandsBehindTheLastBlank) {
   EXPECT_EQ(entries[1].label, -1);
   EXPECT_EQ(entries[1].line, 4);
   EXPECT_EQ(entries[2].label, 2000000000);  // more than a float holds
+}
+
+TEST(ImageListTest, AMarkOfUtf8IsSkipped) {
+  const TemporaryFolder folder;
+  const auto entries = ReadImageList(folder.Put("list",
+                                                "\xef\xbb\xbf"
+                                                "a.png 1\nb.png 2\n"));
+  EXPECT_EQ(entries[0].path, "a.png");
+  EXPECT_EQ(entries[1].path, "b.png");
+}
+
+// A path may end with a blank, as one does before two blanks.
+TEST(ImageListTest, BlanksOfAPathAreSeen) {
+  const TemporaryFolder folder;
+  const auto entries = ReadImageList(folder.Put("list", "a.png  1\n"));
+  EXPECT_EQ(entries[0].path, "a.png ");
+  EXPECT_TRUE(Holds(ErrorOf([&] { ReadFile(folder / entries[0].path); }),
+                    "File not found: '" + (folder / "a.png") + " '"));
+  EXPECT_TRUE(Holds(ErrorOf([&] { ReadFile(folder / "a\tb"); }), "/a\\x09b'"));
+  EXPECT_TRUE(
+      Holds(ErrorOf([&] { ReadFile(folder / "a b"); }), "File not found: " + (folder / "a b")));
 }
 
 TEST(ImageListTest, BadLinesAreNamed) {

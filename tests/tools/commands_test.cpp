@@ -24,6 +24,8 @@
 #include "commands/self_test.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
+#include "support/scoped_variable.hpp"
+#include "tools/command_process.hpp"
 
 namespace caffe {
 namespace {
@@ -587,6 +589,16 @@ TEST_F(CommandsTest, DeviceQueryListsWhatIsThere) {
   EXPECT_TRUE(Holds(out, "\"index\": -1, \"id\": \"cpu\"")) << out;
   EXPECT_FALSE(Holds(out, "opencl:0")) << out;
   ExpectError({"device_query", "-gpu", "77"}, "there is no device 77");
+}
+
+TEST_F(CommandsTest, DeviceQuerySaysThatTheCacheCannotBeWritten) {
+  folder.Put("file", "");
+  const ScopedVariable directory("CAFFE_CACHE_DIR", folder / "file");
+  CommandProcess query({"device_query", "-gpu", "cpu"}, folder / "log");
+  ASSERT_EQ(0, query.Wait());
+  const std::string log = folder.Get("log");
+  EXPECT_FALSE(Holds(log, "read-write")) << log;
+  EXPECT_TRUE(Holds(log, "programs.db (off), 0 programs, 0.0 KiB: ")) << log;
 }
 
 TEST_F(CommandsTest, SelfTestHasARowForEachFamilyAndType) {

@@ -392,6 +392,7 @@ TEST_F(ConvertImagesetTest, LeavesOutWhatItCanNotRead) {
   EXPECT_TRUE(Holds(log_, "list, line 3: " + folder_ / "cut.jpg is not a complete JPEG file: "));
   EXPECT_TRUE(Holds(log_, "; the image is skipped"));
   EXPECT_TRUE(Holds(log_, "] Processed 2 files."));
+  EXPECT_TRUE(Holds(log_.substr(log_.rfind("] ")), "] 2 of 4 images were skipped\n")) << log_;
 }
 
 TEST_F(ConvertImagesetTest, ReportsEveryThousand) {

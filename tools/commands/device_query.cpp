@@ -138,6 +138,8 @@ int DeviceQueryCommand(const Options& options) {
   CAFFE_CHECK(options.arguments.empty(), "device_query: unexpected argument '",
               options.arguments.empty() ? "" : options.arguments[0],
               "'; types are arguments of --self-test");
+  // Opens the file as the first program does, which finds out whether it can be written.
+  runtime.program_cache().Find("");
   const ProgramCache::State cache = runtime.program_cache().state();
   if (options.json) {
     std::string text;

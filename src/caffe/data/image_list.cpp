@@ -14,6 +14,8 @@ std::vector<ImageEntry> ReadImageList(const std::string& path) {
   std::istringstream list(ReadFile(path));
   std::string line;
   for (int64_t number = 1; std::getline(list, line); ++number) {
+    // Editors on Windows mark UTF-8.
+    if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (line.empty()) continue;
     const size_t blank = line.find_last_of(" \t");

@@ -64,6 +64,22 @@ std::string HostMark() {
   return text;
 }
 
+// The path, quoted and with escapes if it has characters at an end that a reader would not see.
+std::string Visible(const std::string& path) {
+  const auto unseen = [](char c) { return static_cast<unsigned char>(c) <= 32; };
+  if (path.empty() || (!unseen(path.front()) && !unseen(path.back()) &&
+                       std::ranges::none_of(path, [](char c) { return c > 0 && c < 32; }))) {
+    return path;
+  }
+  std::string text;
+  for (const char c : path) {
+    char code[8];
+    std::snprintf(code, sizeof(code), c > 0 && c < 32 ? "\\x%02x" : "%c", c);
+    text += code;
+  }
+  return "'" + text + "'";
+}
+
 std::string TemporaryName(const std::string& path) {
   static std::atomic<int> count{0};
   return Concat(path, ".tmp.", HostMark(), ".", getpid(), ".", count++);
@@ -163,7 +179,7 @@ int RemoveLeftovers(const std::string& folder) {
 std::string ReadFile(const std::string& path) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
-    CAFFE_CHECK(errno != ENOENT, "File not found: ", path);
+    CAFFE_CHECK(errno != ENOENT, "File not found: ", Visible(path));
     CAFFE_THROW("cannot open ", path, ": ", Reason());
   }
   struct stat status;

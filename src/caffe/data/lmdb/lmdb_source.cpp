@@ -1,9 +1,13 @@
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <csetjmp>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 
@@ -44,6 +48,49 @@ std::string Printable(std::string_view key) {
     text += code;
   }
   return text;
+}
+
+// The fields of a meta page of a 64-bit machine that LMDB uses without a check: with noise in them it
+// crashes, or reports a lack of memory.
+struct MetaPage {
+  char page_header[16];
+  uint32_t magic, version;
+  uint64_t address, map_size;
+  struct Tree {
+    uint32_t page_size;
+    uint16_t flags, depth;
+    uint64_t pages[3], entries, root;
+  } free, records;
+  uint64_t last_page, transaction;
+
+  bool IsSound() const {
+    constexpr uint64_t kMostMapped = uint64_t{1} << 47, kNone = ~uint64_t{0};
+    const uint32_t size = free.page_size;
+    if (size < 256 || size > 65536 || !std::has_single_bit(size)) return false;
+    if (map_size > kMostMapped || last_page > kMostMapped / size) return false;
+    return std::ranges::all_of(std::initializer_list<Tree>{free, records}, [&](const Tree& tree) {
+      return tree.flags < 128 && tree.depth <= 32 && (tree.root == kNone || tree.root <= last_page);
+    });
+  }
+};
+static_assert(sizeof(MetaPage) == 152);
+
+// Throws if a meta page has impossible values. A file that is too short or that has another magic
+// number is left to LMDB.
+void CheckMetaPages(const std::string& path) {
+  constexpr uint32_t kMagic = 0xBEEFC0DE;
+  std::ifstream in(path + "/data.mdb", std::ios::binary);
+  MetaPage first, second;
+  const auto read = [&](std::streamoff at, MetaPage* page) {
+    in.seekg(at);
+    return in.read(reinterpret_cast<char*>(page), sizeof(*page)) && page->magic == kMagic;
+  };
+  if (!read(0, &first)) return;
+  bool sound = first.IsSound();
+  if (sound && read(first.free.page_size, &second)) {
+    sound = second.IsSound() && second.free.page_size == first.free.page_size;
+  }
+  CAFFE_CHECK(sound, "cannot open LMDB ", path, ": data.mdb is damaged; copy or make it again");
 }
 
 // An open database file. LMDB forbids opening a file twice in a process, so all sources of a file
@@ -102,6 +149,7 @@ Environment::Environment(const std::string& path) {
 }
 
 void Environment::Open(const std::string& path) {
+  CheckMetaPages(path);
   // Without a lock file (missing permission) reading is safe as long as no process writes.
   for (unsigned flags : {0, MDB_NOLOCK}) {
     CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
@@ -127,8 +175,10 @@ void Environment::CheckLength(const std::string& path) const {
   CheckLmdb(mdb_env_stat(env_, &stat), "mdb_env_stat", path);
   const uint64_t needed = (uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
   const uint64_t size = std::filesystem::file_size(path + "/data.mdb");
-  CAFFE_CHECK(size >= needed, "cannot open LMDB ", path, ": data.mdb is cut off: it has ", size,
-              " bytes of ", needed, "; copy or make it again");
+  // Not size >= needed: a damaged number of the last page makes the product wrap around.
+  CAFFE_CHECK(info.me_last_pgno < size / stat.ms_psize, "cannot open LMDB ", path,
+              ": data.mdb is cut off: it has ", size, " bytes of ", needed,
+              "; copy or make it again");
 }
 
 // Keeps one transaction open, so that it sees the database as it was when it was opened.
