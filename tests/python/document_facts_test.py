@@ -2,12 +2,15 @@
 import functools
 import json
 import os
+import pickle
 import re
 import subprocess
 
 import pytest
+from google.protobuf import text_format
 
 import caffe
+from caffe.proto import caffe_pb2
 from documents import DOCUMENTS, ROOT, blocks, code_words, read, rows, section, without_blocks
 
 FOLDERS = ('src', 'include', 'python', 'tools', 'examples', 'tests', '.ci')
@@ -352,6 +355,108 @@ def test_layers_that_documents_name_are_there_and_missing_ones_are_not():
     forks = section(differences, 'Layers').split('come from other forks')[0]
     for name in code_words(forks):
         assert name in known or name.endswith('_filler'), name
+
+
+def fields_of(message):
+    return set(getattr(caffe_pb2, message).DESCRIPTOR.fields_by_name)
+
+
+def refused(call):
+    try:
+        call()
+    except (AttributeError, RuntimeError, TypeError):
+        return True
+    return False
+
+
+def solver_with(**settings):
+    net = text_format.Parse(NET_OF_A_SOLVER, caffe_pb2.NetParameter())
+    return caffe.get_solver(caffe_pb2.SolverParameter(
+        **{**dict(net_param=net, base_lr=0.1, lr_policy='fixed'), **settings}))
+
+
+NET_OF_A_SOLVER = """
+    layer { name: "x" type: "Input" top: "x" top: "y" input_param { shape { dim: 2 dim: 1 dim: 4 dim: 4 } } }
+    layer { name: "p" type: "InnerProduct" bottom: "x" top: "p" inner_product_param { num_output: 16 } }
+    layer { name: "loss" type: "EuclideanLoss" bottom: "p" bottom: "y" } """
+
+
+def pooled(**fields):
+    pooling = ' '.join('%s: %s' % item for item in fields.items())
+    return caffe.Net(text_format.Parse(NET_OF_A_SOLVER + """layer { name: "pool" type: "Pooling"
+        bottom: "x" top: "pool" pooling_param { %s } }""" % pooling, caffe_pb2.NetParameter()))
+
+
+def trains_with_narrow_weights():
+    net = text_format.Parse(NET_OF_A_SOLVER, caffe_pb2.NetParameter())
+    net.data_type = caffe_pb2.CAFFE_HALF
+    return solver_with(net_param=net).net.params['p'][0].data.dtype != 'float32'
+
+
+def written(word, *paths):
+    """Whether a word is in the sources, but for the list of names of other Caffes."""
+    return any(word in text for text in sources('.cpp', '.hpp', '.py', folders=paths)
+               if 'kLayers' not in text)
+
+
+# What the items of "What is missing" name, and whether it exists all the same. Whoever adds one of
+# these removes it from the page, or this test fails.
+MISSING = {
+    'LevelDB': lambda: os.path.isdir(os.path.join(ROOT, 'src', 'caffe', 'data', 'leveldb')),
+    'resize_param': lambda: 'resize_param' in fields_of('TransformationParameter'),
+    'distort_param': lambda: 'distort_param' in fields_of('TransformationParameter'),
+    'dilation': lambda: not refused(lambda: pooled(kernel_size=2, dilation=2)),
+    '-gpu 0,1': caffe.has_nccl,
+    'caffe.NCCL': caffe.has_nccl,
+    'AdamW': lambda: not refused(lambda: solver_with(type='AdamW')),
+    'LARS': lambda: not refused(lambda: solver_with(type='LARS')),
+    'larc': lambda: 'larc' in fields_of('SolverParameter'),
+    'cosine': lambda: not refused(lambda: solver_with(lr_policy='cosine')),
+    'warmup_iter': lambda: 'warmup_iter' in fields_of('SolverParameter'),
+    'Training with weights': trains_with_narrow_weights,
+    'ONNX': lambda: written('import onnx', 'python'),
+    'TensorBoard': lambda: written('tensorboard', 'python', 'tools'),
+    '__dlpack__': lambda: hasattr(caffe.Blob, '__dlpack__'),
+    'pickle': lambda: not refused(lambda: pickle.dumps(pooled(kernel_size=2))),
+    'C++ programs': lambda: written('configure_package_config_file', 'cmake') or (
+        'CONFIG' in re.findall(r'^install\(.*', read('CMakeLists.txt'), re.M)),
+    'MatCaffe': lambda: os.path.isdir(os.path.join(ROOT, 'matlab')),
+}
+# What the items name because it is there.
+THERE = {
+    'ImageData': lambda: 'ImageData' in caffe.layer_type_list(),
+    'new_height': lambda: 'new_height' in fields_of('ImageDataParameter'),
+    'new_width': lambda: 'new_width' in fields_of('ImageDataParameter'),
+    'Pooling': lambda: pooled(kernel_size=2, dilation=1),
+}
+
+
+@needs_tool
+def test_what_is_listed_as_missing_is_missing():
+    caffe.set_device('cpu')
+    text = section(read('docs/differences.md'), 'What is missing')
+    items = re.split(r'\n(?=\* )', text.strip())
+    assert len(items) > 10 and all(item.startswith('* ') for item in items)
+    commands = {name for name in re.findall(r'^  ([\w-]+) +', subprocess.run(
+        [TOOL, 'help'], check=True, capture_output=True, text=True).stdout, re.M)}
+    tools = {name for folder in (os.path.dirname(TOOL), 'tools', 'python', 'python/caffe')
+             for name in os.listdir(os.path.join(ROOT, folder))}
+    for item in items:
+        words = code_words(re.sub(r'\[`?[^]]*\]\([^)]*\)', '', item))
+        assert not {'float', 'half', 'bfloat16'} & set(words), item
+        if item.startswith(('* Layers of ', '* Tools: ')):
+            known = set(caffe.layer_type_list()) | commands | tools
+            assert not set(words) & known, item
+            continue
+        probes = [word for word in MISSING if '`%s`' % word in item or item.startswith('* ' + word)]
+        assert probes, 'no probe in MISSING for: ' + item
+        for word in words:
+            assert word in MISSING or THERE[word](), word
+        for word in probes:
+            assert not MISSING[word](), '%s exists: take it out of "What is missing"' % word
+    # Types of users are registered, and weights are stored in less than float.
+    assert hasattr(caffe, 'register_type') and not re.search(r'users define|types of users', text)
+    assert not re.search(r'\* Memory', text)
 
 
 @pytest.mark.parametrize('data_type, tolerance', [('float', 1e-2), ('half', 3e-2),

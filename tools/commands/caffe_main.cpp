@@ -45,7 +45,7 @@ constexpr Command kCommands[] = {
      "  constants         compute constant layers once, join linear layers\n"
      "  casts             remove pairs of Quantizer layers that cancel\n"
      "  all               strip,fold,constants,casts\n"
-     "  round             store weights as half or bfloat16\n"
+     "  round             store weights as half, bfloat16 or a type such as fp8_e4m3\n"
      "  quantize_weights  store weights as codes of int8 or int16\n"
      "Prints what each pass did, and how far the outputs of both nets differ for random inputs.\n"},
     {"quantize", QuantizeCommand, false, "calibrate a float model and store it in a narrow type",
