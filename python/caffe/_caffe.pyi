@@ -93,6 +93,7 @@ class Device:
 
 
 class Blob:
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> NDArray[Any]: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property

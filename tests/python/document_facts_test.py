@@ -399,8 +399,8 @@ def written(word, *paths):
                if 'kLayers' not in text)
 
 
-# What the items of "What is missing" name, and whether it exists all the same. Whoever adds one of
-# these removes it from the page, or this test fails.
+# What the items of "What is missing" name, and whether it exists all the same: a change that adds
+# one of these takes it out of the page.
 MISSING = {
     'LevelDB': lambda: os.path.isdir(os.path.join(ROOT, 'src', 'caffe', 'data', 'leveldb')),
     'resize_param': lambda: 'resize_param' in fields_of('TransformationParameter'),

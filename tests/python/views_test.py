@@ -4,6 +4,7 @@ import pytest
 
 import caffe
 from caffe import layers as L, NetSpec
+from caffe.proto import caffe_pb2
 from nets import feed, settings, small_net
 
 DEVICES = [device.name for device in caffe.devices()]
@@ -53,7 +54,9 @@ def test_a_loss_that_forward_returns_is_a_copy(device, kind):
     spec.label = L.Input(shape=dict(dim=[2, 1]))
     spec.same = L.Power(spec.data)
     spec.loss = L.EuclideanLoss(spec.same, spec.label)
-    net = caffe.Net(spec.to_proto(data_type=kind), caffe.TEST)
+    proto = spec.to_proto()
+    proto.data_type = getattr(caffe_pb2, kind)
+    net = caffe.Net(proto, caffe.TEST)
     losses, views = [], []
     for value in (1, 2, 3):
         result = net.forward(data=np.full((2, 1), value), label=np.zeros((2, 1)), blobs=['same'])
