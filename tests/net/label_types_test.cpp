@@ -146,7 +146,7 @@ TEST_P(LabelTypesTest, DummyDataIsTruncatedToClasses) {
 TEST(TruncatedLabelsTest, RandomLabelsStayClasses) {
   const auto net = MakeNet(
       "layer { name: 'random' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
-      "shape { dim: 9 dim: 3 } shape { dim: 9 } data_filler { type: 'gaussian' std: 0.9 } } } "
+      "shape { dim: 9 dim: 3 } shape { dim: 9 } data_filler { type: 'uniform' max: 2.9 } } } "
       "layer { name: 'loss' type: 'HingeLoss' bottom: 'x' bottom: 'y' top: 'loss' } ",
       Runtime::Get().cpu());
   testing::internal::CaptureStderr();

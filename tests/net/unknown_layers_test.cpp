@@ -79,10 +79,10 @@ TEST(UnknownLayersTest, LayersThatAreLeftOutMayHaveUnknownFields) {
       "  annotated_data_param { batch_sampler { max_sample: 1 } } }\n"
       "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'pool' exclude { phase: TEST }\n"
       "  pooling_param { pool: LP kernel_size: 2 } }\n"
-      "layer { name: 'a' type: 'Silence' bottom: 'data' }  "
-      "layer { name: 'b' type: 'Relu6x' include { stage: 'x' } odd_param { a: 1 } }  "
       "layer { name: 'data' type: 'Input' top: 'data' include { phase: TEST }\n"
-      "        input_param { shape { dim: 2 } } }\n";
+      "        input_param { shape { dim: 2 } } }  "
+      "layer { name: 'b' type: 'Relu6x' include { stage: 'x' } odd_param { a: 1 } }  "
+      "layer { name: 'a' type: 'Silence' bottom: 'data' }\n";
   EXPECT_EQ(FileError(folder, text), "");
   EXPECT_EQ(
       FileError(folder, text, 0),
@@ -191,22 +191,31 @@ TEST(UnknownLayersTest, TheAdviceForMergeCropIsRight) {
                            "propagate_down: false twice", "Concat (operation STACK)"}) {
     EXPECT_TRUE(Holds(advice, part));
   }
-  const auto net = MakeNet(
-      "force_backward: true " + InputText("a", {1, 1, 2, 2}) + InputText("b", {1, 1, 6, 8}) +
-          "layer { name: 'crop' type: 'Crop' bottom: 'b' bottom: 'a' top: 'crop' "
-          "crop_param { axis: 2 offset: 2 offset: 3 } propagate_down: false propagate_down: false "
-          "} "
-          "layer { name: 'merged' type: 'Concat' bottom: 'a' bottom: 'crop' top: 'merged' } ",
-      Runtime::Get().cpu());
-  std::vector<double> numbers(48);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  net->BlobByName("b")->SetData(numbers);
-  net->Forward();
-  EXPECT_EQ(Values(*net, "merged"), std::vector<double>({0, 0, 0, 0, 19, 20, 27, 28}));
-  net->BlobByName("merged")->SetDiff(std::vector<double>(8, 1));
-  net->Backward();
-  EXPECT_EQ(net->BlobByName("a")->DiffAsDouble(), std::vector<double>(4, 1));
-  EXPECT_EQ(net->BlobByName("b")->DiffAsDouble(), std::vector<double>(48, 0));
+  const auto convolution = [](const std::string& name, const std::string& bottom) {
+    return "layer { name: '" + name + "' type: 'Convolution' bottom: '" + bottom + "' top: '" +
+           name + "' convolution_param { num_output: 1 kernel_size: 1 weight_filler { type: " +
+           "'constant' value: 1 } } } ";
+  };
+  for (const std::string& propagate : {"", "propagate_down: false propagate_down: false"}) {
+    const auto net = MakeNet(
+        InputText("x", {1, 1, 2, 2}) + InputText("y", {1, 1, 6, 8}) + convolution("a", "x") +
+            convolution("b", "y") +
+            "layer { name: 'crop' type: 'Crop' bottom: 'b' bottom: 'a' top: 'crop' " + propagate +
+            " crop_param { axis: 2 offset: 2 offset: 3 } } "
+            "layer { name: 'merged' type: 'Concat' bottom: 'a' bottom: 'crop' top: 'merged' "
+            "loss_weight: 1 } ",
+        Runtime::Get().cpu(), 0);
+    std::vector<double> numbers(48);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    net->BlobByName("x")->SetData({1, 1, 1, 1});
+    net->BlobByName("y")->SetData(numbers);
+    net->Forward();
+    EXPECT_EQ(Values(*net, "merged"), std::vector<double>({1, 1, 1, 1, 19, 20, 27, 28}));
+    net->Backward();
+    EXPECT_EQ(net->LayerByName("a")->blobs()[0]->DiffAsDouble(), std::vector<double>{4});
+    EXPECT_EQ(net->LayerByName("b")->blobs()[0]->DiffAsDouble(),
+              std::vector<double>{propagate.empty() ? 94.0 : 0.0});
+  }
 }
 
 // Functions with names like those of other functions.
