@@ -118,7 +118,7 @@ TEST_P(LabelTypesTest, DummyDataIsTruncatedToClasses) {
   const std::string target =
       "layer { name: 'target' type: 'SigmoidCrossEntropyLoss' bottom: 'y' bottom: 'y' } ";
   testing::internal::CaptureStderr();
-  const auto net = Make(dummy + flat + loss);
+  const auto net = Make(dummy + flat + loss, "");
   net->Forward();
   net->Forward();
   const std::string said = testing::internal::GetCapturedStderr();
@@ -132,10 +132,10 @@ TEST_P(LabelTypesTest, DummyDataIsTruncatedToClasses) {
   if (first != said.npos) EXPECT_EQ(said.find(warning, first + 1), said.npos);
 
   // Other readers get what the filler says, and classes that are not integers are refused.
-  const auto targets = Make(dummy + target);
+  const auto targets = Make(dummy + target, "");
   targets->Forward();
   EXPECT_EQ(Values(*targets, "y"), std::vector<double>(2, 1.5));
-  const auto both = Make(dummy + flat + loss + target);
+  const auto both = Make(dummy + flat + loss + target, "");
   EXPECT_TRUE(Holds(ErrorOf([&] {
                       both->Forward();
                       both->CheckData();

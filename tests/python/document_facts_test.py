@@ -5,8 +5,10 @@ import os
 import pickle
 import re
 import subprocess
+import tempfile
 
 import pytest
+from PIL import Image
 from google.protobuf import text_format
 
 import caffe
@@ -393,6 +395,18 @@ def trains_with_narrow_weights():
     return solver_with(net_param=net).net.params['p'][0].data.dtype != 'float32'
 
 
+def reads_bmp():
+    with tempfile.TemporaryDirectory() as folder:
+        image, images = os.path.join(folder, 'a.bmp'), os.path.join(folder, 'list')
+        Image.new('RGB', (4, 4)).save(image)
+        with open(images, 'w', encoding='utf-8') as file:
+            file.write(image + ' 0\n')
+        return not refused(lambda: caffe.Net(text_format.Parse(
+            """layer { name: "x" type: "ImageData" top: "x" top: "y"
+            image_data_param { source: "%s" batch_size: 1 } }""" % images,
+            caffe_pb2.NetParameter())).forward())
+
+
 def written(word, *paths):
     """Whether a word is in the sources, but for the list of names of other Caffes."""
     return any(word in text for text in sources('.cpp', '.hpp', '.py', folders=paths)
@@ -405,6 +419,7 @@ MISSING = {
     'LevelDB': lambda: os.path.isdir(os.path.join(ROOT, 'src', 'caffe', 'data', 'leveldb')),
     'resize_param': lambda: 'resize_param' in fields_of('TransformationParameter'),
     'distort_param': lambda: 'distort_param' in fields_of('TransformationParameter'),
+    'BMP': reads_bmp,
     'dilation': lambda: not refused(lambda: pooled(kernel_size=2, dilation=2)),
     '-gpu 0,1': caffe.has_nccl,
     'caffe.NCCL': caffe.has_nccl,
@@ -426,6 +441,7 @@ MISSING = {
 THERE = {
     'ImageData': lambda: 'ImageData' in caffe.layer_type_list(),
     'new_height': lambda: 'new_height' in fields_of('ImageDataParameter'),
+    'caffe.io.load_image': lambda: hasattr(caffe.io, 'load_image'),
     'new_width': lambda: 'new_width' in fields_of('ImageDataParameter'),
     'Pooling': lambda: pooled(kernel_size=2, dilation=1),
 }
