@@ -74,8 +74,7 @@ def test_paths_labels_and_short_batches(net, tmp_path):
     assert (report['calibration_items'], report['held_out_items']) == (16, 19)
     assert report['float_top1'] == 100 and report['quantized_top1'] == report['agreement']
     net.save_hdf5(str(tmp_path / 'float.h5'))
-    again = caffe.quantize((make_net(), '%s,%s' % (tmp_path / 'float.caffemodel',
-                                                   tmp_path / 'float.h5')),
+    again = caffe.quantize((make_net(), [tmp_path / 'float.caffemodel', tmp_path / 'float.h5']),
                            labelled, type='int16', method='min_max', out=tmp_path / 'out')
     assert again == report
     with pytest.raises(RuntimeError, match='absent/out'):

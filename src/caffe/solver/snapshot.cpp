@@ -111,7 +111,13 @@ void Solver::Snapshot() {
   state_file.Write(state);
   state_file.Finish();
   model_file.Commit();
-  state_file.Commit();
+  try {
+    state_file.Commit();
+  } catch (const Error&) {
+    std::error_code error;
+    std::filesystem::remove(model, error);
+    throw;
+  }
   last_snapshot_ = file;
   last_snapshot_iter_ = iter_;
 }
