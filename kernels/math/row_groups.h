@@ -10,13 +10,17 @@ typedef struct {
   i32 group, begin, end;  // of the rows of a tile; `end` is that of its group's rows
 } RowTile;
 
-// Declares `found`: the rows of a tile, begin = end if there are none.
+// Declares `found`: the rows of a tile, begin = end if there are none. Offsets that no routing gives,
+// such as NaN, are bounded by the rows before and by all rows.
 #define FIND_ROW_TILE(found, tile, tile_rows, item_rows, rows)                             \
   RowTile found = {0, 0, 0};                                                               \
   {                                                                                        \
     i32 first_ = 0, left_ = (tile);                                                        \
     _Pragma("unroll 16") for (i32 group_ = 0; group_ < ROW_GROUPS; ++group_) {             \
-      const i32 next_ = (i32)LOAD(f32, offsets, group_ + 1) * (item_rows);                 \
+      const float given_ = LOAD(f32, offsets, group_ + 1);                                 \
+      const float most_ = (float)((rows) / (item_rows));                                   \
+      const i32 item_ = given_ > 0.0f ? (i32)(given_ < most_ ? given_ : most_) : 0;        \
+      const i32 at_ = item_ * (item_rows), next_ = at_ > first_ ? at_ : first_;            \
       const i32 end_ = group_ + 1 < ROW_GROUPS ? next_ : (rows);                           \
       const i32 tiles_ = (end_ - first_ + (tile_rows) - 1) / (tile_rows);                  \
       if (left_ >= 0 && left_ < tiles_) {                                                  \

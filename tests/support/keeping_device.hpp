@@ -19,7 +19,7 @@ namespace caffe {
 // Another device with separate memory that can also record work: it keeps the calls and makes them
 // in a replay. So what a replay computes can be compared with a normal run, without CUDA. Calls of
 // vendors' libraries are not kept: native_stream() refuses while it records.
-class KeepingDevice final : public Device {
+class KeepingDevice : public Device {
  public:
   explicit KeepingDevice(Device* on) : KeepingDevice(on, on->info()) {}
   // With other properties than those of the device on which it computes.

@@ -28,13 +28,21 @@ const std::vector<RowParts::Part>& RowParts::Find(const BlobBase& offsets) {
   const void* const data =
       offsets.device()->host_accessible() ? offsets.device_data().address() : offsets.host_data();
   const auto* const first = static_cast<const float*>(data);
+  // -1 for NaN, too.
+  const auto offset = [&](int group) {
+    const float given = first[group];
+    const bool valid = given >= 0 && given <= static_cast<float>(rows_);
+    return valid ? static_cast<int64_t>(given) : int64_t{-1};
+  };
   parts_.clear();
   parts_.reserve(most_parts_);  // a copy of this object has no room yet
   for (int group = 0; group < groups_; ++group) {
-    auto row = static_cast<int64_t>(first[group]);
-    const int64_t end = group + 1 < groups_ ? static_cast<int64_t>(first[group + 1]) : rows_;
-    CAFFE_CHECK(row >= 0 && row <= end && end <= rows_, "the rows of expert ", group, " are from ",
-                row, " to ", end, " in blob ", offsets.name(), ", but there are ", rows_);
+    int64_t row = offset(group);
+    const bool last = group + 1 == groups_;
+    const int64_t end = last ? rows_ : offset(group + 1);
+    CAFFE_CHECK(row >= 0 && row <= end, "the rows of expert ", group, " are from ", first[group],
+                " to ", last ? static_cast<float>(rows_) : first[group + 1], " in blob ",
+                offsets.name(), ", but there are ", rows_);
     for (size_t size = sizes_.size(); size-- > 0;) {
       for (; end - row >= sizes_[size]; row += sizes_[size]) parts_.push_back({group, size, row});
     }

@@ -35,7 +35,7 @@ void MOECombine::Reshape(const BlobVec& bottom, const BlobVec& top) {
 
 void MOECombine::Forward(const BlobVec& bottom, const BlobVec& top) {
   forward_->Launch({items_, columns_},
-                   {items_, columns_, select_, bottom[0]->Data(), bottom[1]->Data(),
+                   {items_, columns_, select_, rows_, bottom[0]->Data(), bottom[1]->Data(),
                     bottom[2]->Data(), top[0]->MutableData()});
 }
 
@@ -44,15 +44,15 @@ void MOECombine::Backward(const BlobVec& top, const std::vector<bool>& propagate
   if (propagate_down[1]) {
     const int64_t pairs = items_ * select_;
     parts_->Reshape({pairs, lanes_});
-    weight_parts_->Launch(pairs * lanes_,
-                          {pairs, columns_, select_, lanes_, top[0]->Diff(), bottom[0]->Data(),
-                           bottom[2]->Data(), parts_->MutableData()});
+    weight_parts_->Launch(
+        pairs * lanes_, {pairs, columns_, select_, lanes_, rows_, top[0]->Diff(), bottom[0]->Data(),
+                         bottom[2]->Data(), parts_->MutableData()});
     weight_sums_->Launch(pairs, {pairs, lanes_, parts_->Data(), bottom[1]->MutableDiff()});
   }
   if (propagate_down[0]) {
     backward_->Launch({rows_, columns_},
-                      {rows_, columns_, select_, top[0]->Diff(), bottom[1]->Data(),
-                       bottom[3]->Data(), bottom[0]->MutableDiff()});
+                      {rows_, columns_, select_, items_ * select_, top[0]->Diff(),
+                       bottom[1]->Data(), bottom[3]->Data(), bottom[0]->MutableDiff()});
   }
 }
 

@@ -42,15 +42,16 @@ bool MOEGather::CopyVectors(const BlobVec& bottom, const BlobVec& top) {
   const int64_t lanes = std::min(vectors, std::max(kLanes, kItems / std::max<int64_t>(rows_, 1)));
   const auto zero = static_cast<uint32_t>(Out(top, 0).zero);
   const uint32_t padding = bytes == 1 ? zero * 0x01010101u : zero * 0x00010001u;
-  vectors_->Launch(rows_ * lanes,
-                   {rows_, vectors, select_, lanes, padding, x, bottom[1]->Data(), y});
+  const uint32_t lost = types().in.is_float() ? 0xffffffffu : padding;  // NaN in every float kind
+  vectors_->Launch(rows_ * lanes, {rows_, vectors, select_, lanes, items_ * select_, padding, lost,
+                                   x, bottom[1]->Data(), y});
   return true;
 }
 
 void MOEGather::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (CopyVectors(bottom, top)) return;
   const int64_t lanes = device()->host_accessible() ? 1 : std::clamp<int64_t>(columns_, 1, 256);
-  forward_->Launch(rows_ * lanes, {rows_, columns_, select_, lanes, In(bottom, 0),
+  forward_->Launch(rows_ * lanes, {rows_, columns_, select_, lanes, items_ * select_, In(bottom, 0),
                                    bottom[1]->Data(), Out(top, 0)});
 }
 
@@ -58,7 +59,7 @@ void MOEGather::Backward(const BlobVec& top, const std::vector<bool>& propagate_
                          const BlobVec& bottom) {
   if (!propagate_down[0]) return;
   if (!backward_) return LayerBase::Backward(top, propagate_down, bottom);
-  backward_->Launch({items_, columns_}, {items_, columns_, select_, top[0]->Diff(),
+  backward_->Launch({items_, columns_}, {items_, columns_, select_, rows_, top[0]->Diff(),
                                          bottom[2]->Data(), bottom[0]->MutableDiff()});
 }
 
