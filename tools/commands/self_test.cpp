@@ -4,15 +4,18 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/host_level.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/quant/histogram.hpp"
 #include "caffe/solver/solver.hpp"
 
 namespace caffe {
@@ -35,6 +38,8 @@ struct Family {
   bool second = false;  // reads x2, of the shape of x
   bool labels = false;  // reads `label`, one for each item of the first axis
   bool rois = false;    // reads `rois`, regions of the images
+  // Libraries compute a value from those of its neighbours, too: Winograd's convolution, products.
+  bool spreads = false;
 };
 
 std::string Layer(const std::string& type, const std::string& parameter,
@@ -108,6 +113,21 @@ std::string MixtureOfExperts() {
                           "expert_net { " +
                           input + product("out", 6, 0.05) +
                           "} expert_instances: 2 select_experts: 2 }");
+}
+
+// The largest numbers of a type, infinities, NaN and the smallest number, at some places of the first
+// item. The largest ones are apart from each other, so that sums do not depend on their order.
+void PutExtremes(DataType type, int64_t item, std::vector<double>* values) {
+  const double largest = type == kHalf       ? 65504
+                         : type == kBfloat16 ? 0x1.fep127
+                         : type == kDouble   ? std::numeric_limits<double>::max()
+                                             : std::numeric_limits<float>::max();
+  const double smallest = type == kHalf ? 0x1p-24 : type == kDouble ? 0x1p-1074 : 0x1p-133;
+  const double extremes[] = {largest,  NAN,      -INFINITY, smallest,
+                             -largest, INFINITY, -smallest, -0.0};
+  for (int64_t i = 0, e = 0; i < std::min<int64_t>(item, std::ssize(*values)); i += 13, ++e) {
+    (*values)[i] = extremes[e % std::ssize(extremes)];
+  }
 }
 
 std::vector<Family> Families() {
@@ -249,6 +269,9 @@ std::vector<Family> Families() {
   all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), false,
                  false, false, true});
   AddVisionFamilies(&all);
+  for (Family& family : all) {
+    family.spreads = family.layers.find("onvolution'") != std::string::npos;
+  }
   AddRecurrentFamilies(&all);
   all.push_back({"MOE", kRows, MixtureOfExperts()});
   return all;
@@ -311,15 +334,22 @@ std::unique_ptr<Net> MakeNet(const Family& family, DataType type, Device* device
   return std::make_unique<Net>(NetOf(family, type), options);
 }
 
-void FillInputs(const Family& family, Net* net) {
+void FillInputs(const Family& family, Net* net, bool extreme = false) {
   int64_t seed = 1;
   for (BlobBase* blob : net->input_blobs()) {
     std::vector<double> values = Numbers(blob->count(), seed++);
+    if (extreme && blob == net->BlobByName("x").get()) {
+      PutExtremes(blob->type(), blob->count() / blob->shape(0), &values);
+    }
     if (family.labels && blob == net->BlobByName("label").get()) {
       for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 4);
     }
     if (family.rois && blob == net->BlobByName("rois").get()) {
       values = {2, 0, 0, 17, 17, 0, 3, 5, 12, 11, 2, -4, 8, 9, 30};
+      if (extreme) {
+        const std::vector<double> region{0, -INFINITY, NAN, INFINITY, 3e38};
+        std::copy(region.begin(), region.end(), values.begin());
+      }
     }
     blob->SetData(values);
   }
@@ -348,11 +378,11 @@ std::pair<Values, Values> RunDecoded(const Family& family, DataType type, Device
   return {{{"y", codes}}, {{"y", expected}}};
 }
 
-Values RunNet(const Family& family, DataType type, Device* device) {
+Values RunNet(const Family& family, DataType type, Device* device, bool extreme = false) {
   const auto made = MakeNet(family, type, device);
   Net& net = *made;
   if (!type.is_float()) net.UsePlaceholderRanges();
-  FillInputs(family, &net);
+  FillInputs(family, &net, extreme);
   net.Forward();
   const BlobBase& y = *net.BlobByName("y");
   Values values{{"y", type.is_float() ? y.DataAsDouble() : Codes(y)}};
@@ -368,7 +398,25 @@ Values RunNet(const Family& family, DataType type, Device* device) {
   return values;
 }
 
-Values RunSolver(const std::string& rule, DataType type, Device* device) {
+// Ranges and histograms of extreme values, in several parts.
+Values RunObservers(DataType type, Device* device) {
+  const Family family{"", "shape { dim: 2 dim: 9000 }", Layer("Power", "power_param { scale: 2 }")};
+  const auto net = MakeNet(family, type, device);
+  net->set_observe(true);
+  FillInputs(family, net.get(), true);
+  net->Forward();
+  Values values;
+  for (const auto& [name, range] : net->Ranges()) {
+    values.emplace_back("range of " + name, std::vector<double>{range.low, range.high});
+  }
+  for (const auto& [name, histogram] : net->Histograms()) {
+    values.emplace_back("histogram of " + name,
+                        std::vector<double>(histogram.counts.begin(), histogram.counts.end()));
+  }
+  return values;
+}
+
+Values RunSolver(const std::string& rule, DataType type, Device* device, bool extreme = false) {
   SolverParameter parameter;
   const bool adam = rule == "Adam";
   ParseTextProto(
@@ -389,6 +437,7 @@ Values RunSolver(const std::string& rule, DataType type, Device* device) {
     const auto& blob = solver.net()->BlobByName(name);
     std::vector<double> values = Numbers(blob->count(), 3);
     for (double& value : values) value = *name == 'x' ? std::abs(value) / 4 + 0.25 : value + 6;
+    if (extreme && *name == 'x') PutExtremes(type, 1, &values);
     blob->SetData(values);
   }
   solver.Step(3);
@@ -435,6 +484,52 @@ void Compare(const Values& values, const Values& reference, double tolerance, Se
   }
 }
 
+// The same for results of extreme values: NaN equals NaN, and of sums that overflow only some need
+// be infinite. What is computed from other values is compared as usual. `first`: of families that
+// spread values, the part of the array that is not compared is 1 / first.
+void CompareExtremes(const Values& values, const Values& reference, DataType type, double tolerance,
+                     int64_t first, SelfTestRow* row) {
+  const double huge = type == kHalf ? 0x1p12 : type == kDouble ? 0x1p1000 : 0x1p100;
+  const auto large = [huge](double v) { return !(std::abs(v) < huge); };  // or NaN
+  row->passed = values.size() == reference.size();
+  if (!row->passed) row->message = "the numbers of results differ";
+  for (size_t v = 0; v < std::min(values.size(), reference.size()); ++v) {
+    const auto& [name, actual] = values[v];
+    const auto& expected = reference[v].second;
+    if (first > 0 && name.starts_with("gradient of parameter")) continue;
+    for (size_t i = first > 0 ? actual.size() / first : 0;
+         i < std::max(actual.size(), expected.size()); ++i) {
+      const double a = i < actual.size() ? actual[i] : 0;
+      const double b = i < expected.size() ? expected[i] : -1;
+      const bool same = a == b || (large(a) && large(b));
+      const double difference = same ? 0 : std::abs(a - b) / std::max(1.0, std::abs(b));
+      if (!(difference <= tolerance) && row->passed) {
+        row->message = Concat(name, ", element ", i, ": ", a, " instead of ", b);
+        row->passed = false;
+      }
+      if (!(difference <= row->difference)) row->difference = difference;
+    }
+  }
+}
+
+constexpr char kExtreme[] = ", extreme values";
+
+// During its lifetime the CPU's kernels are those of the lowest instruction level.
+class LowestLevel {
+ public:
+  explicit LowestLevel(bool lowers) : level_(lowers ? HostLevel() : "") {
+    if (lowers) SetHostLevel(HostLevels().front());
+  }
+  ~LowestLevel() {
+    if (!level_.empty()) SetHostLevel(level_);
+  }
+  LowestLevel(const LowestLevel&) = delete;
+  LowestLevel& operator=(const LowestLevel&) = delete;
+
+ private:
+  const std::string level_;
+};
+
 }  // namespace
 
 std::set<std::string> SelfTestLayers() {
@@ -450,6 +545,9 @@ std::vector<std::string> SelfTestFamilies() {
   std::vector<std::string> names;
   for (const Family& family : Families()) names.push_back(family.name);
   for (const char* rule : kRules) names.push_back(Concat("solver ", rule));
+  const size_t count = names.size();
+  for (size_t i = 0; i < count; ++i) names.push_back(names[i] + kExtreme);
+  names.push_back("Observers");
   return names;
 }
 
@@ -479,10 +577,21 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
         Compare(run(type, device), run(reference, cpu), tolerance, row);
       });
     };
+    // Extreme values: another device is compared with the CPU, the CPU with its kernels for older
+    // processors, in the same type.
+    const auto test_extremes = [&](const std::string& name, int64_t first, const auto& run) {
+      report_row(name, [&](SelfTestRow* row) {
+        const Values values = run(device);
+        const LowestLevel level(against_double);
+        CompareExtremes(values, run(cpu), type, Tolerance(type, false), first, row);
+      });
+    };
     const double tolerance = Tolerance(reference == kFloat ? kFloat : type, against_double);
     if (type == kDouble && !device->info().fp64) continue;
     for (const Family& family : Families()) {
       if (!type.is_float() && !family.quantized) continue;
+      test_extremes(family.name + std::string(kExtreme), family.spreads ? 3 : 0,
+                    [&](Device* d) { return RunNet(family, type, d, true); });
       if (!type.is_float() && against_double) {
         report_row(family.name, [&](SelfTestRow* row) {
           const auto [codes, expected] = RunDecoded(family, type, device);
@@ -497,7 +606,10 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
       // The rate and the clipping factor are floats in every type.
       test(Concat("solver ", rule), std::max(tolerance, 1e-6),
            [&](DataType t, Device* d) { return RunSolver(rule, t, d); });
+      test_extremes(Concat("solver ", rule, kExtreme), 0,
+                    [&](Device* d) { return RunSolver(rule, type, d, true); });
     }
+    test_extremes("Observers", 0, [&](Device* d) { return RunObservers(type, d); });
   }
 }
 
