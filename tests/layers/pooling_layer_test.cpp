@@ -78,13 +78,13 @@ std::vector<Case> Cases() {
       {"kernel_size: 3 stride: 2 pad: 1", {1, 2, 7, 5}, {1, 2, 4, 3}, {3, 3, 2, 2, 1, 1}},
       // Rounded up to 4, and the window that would begin beyond the image is dropped.
       {"kernel_size: 3 stride: 3 pad: 2", {1, 2, 6, 5}, {1, 2, 3, 3}, {3, 3, 3, 3, 2, 2}},
-      // Lists, a dilation of 1 and the axis from the end, as the OpenCL fork has them.
-      {"kernel_size: 3 kernel_size: 2 stride: [2, 1] pad: 1 pad: 0 dilation: 1 dilation: 1 axis: "
-       "-3",
+      // Lists, which a prototxt writes without _nd, a dilation of 1 and the axis from the end, as the
+      // OpenCL fork has them.
+      {"kernel_size_nd: [3, 2] stride_nd: [2, 1] pad_nd: [1, 0] dilation: [1, 1] axis: -3",
        {1, 2, 7, 5},
        {1, 2, 4, 4},
        {3, 2, 2, 1, 1, 0}},
-      {"kernel_size: [2] stride: [2] pad: 0 pad: 0 dilation: 1 axis: 1",
+      {"kernel_size_nd: 2 stride_nd: 2 pad_nd: [0, 0] dilation: 1 axis: 1",
        {2, 3, 6, 8},
        {2, 3, 3, 4},
        {2, 2, 2, 2, 0, 0}},
@@ -303,15 +303,18 @@ TEST(PoolingLayerShapeTest, RefusesWhatDoesNotFit) {
             "tested (Pooling): ceil_mode true contradicts round_mode FLOOR; give one of them");
   EXPECT_THROW(make("kernel_size: 2 ceil_mode: false round_mode: CEIL"), Error);
   for (const auto& [text, said] : std::map<std::string, std::string>{
-           {"kernel_size: [2, 2, 2]", "kernel_size is given 3 times, but pooling has two spatial "},
-           {"kernel_size: 2 stride: 1 stride: 1 stride: 1", "stride is given 3 times"},
-           {"kernel_size: [2, 2] kernel_h: 2", "give either kernel_size, or kernel_h and kernel_w"},
-           {"kernel_size: 2 pad: [1, 1] pad_w: 1", "give either pad, or pad_h and pad_w"},
+           {"kernel_size_nd: [2, 2, 2]",
+            "kernel_size is given 3 times, but pooling has two spatial "},
+           {"kernel_size: 2 stride_nd: [1, 1, 1]", "stride is given 3 times"},
+           {"kernel_size_nd: [2, 2] kernel_h: 2",
+            "give either kernel_size, or kernel_h and kernel_w"},
+           {"kernel_size: 2 pad_nd: [1, 1] pad_w: 1", "give either pad, or pad_h and pad_w"},
            {"kernel_size: 2 dilation: 2", "dilation 2 is not supported, only 1"},
            {"kernel_size: 2 dilation: [1, 3]", "dilation 3 is not supported, only 1"},
            {"kernel_size: 2 axis: -2", "axis -2 is not supported"},
-           {"kernel_size: [0, 2]", "the kernel of 0x2 must be positive"},
-           {"global_pooling: true kernel_size: [2, 2]", "must not be given with a kernel size"}}) {
+           {"kernel_size_nd: [0, 2]", "the kernel of 0x2 must be positive"},
+           {"global_pooling: true kernel_size_nd: [2, 2]",
+            "must not be given with a kernel size"}}) {
     EXPECT_NE(ErrorOf([&] { make(text); }).find(said), std::string::npos)
         << text << ": " << ErrorOf([&] { make(text); });
   }
