@@ -140,7 +140,15 @@ def _refuse_item(self, index, value):
                     'net.params[layer][%r].data[...] = x' % (index,))
 
 
+def _set_attribute(self, name, value):
+    if name in ('data', 'diff'):
+        raise AttributeError('blob %s: %s is a view and cannot be replaced; write blob.%s[...] = x, '
+                             'and blob.%s[...] += x' % (self.name, name, name, name))
+    object.__setattr__(self, name, value)
+
+
 Blob.__array__ = _array
+Blob.__setattr__ = _set_attribute
 BlobVec.__setitem__ = _refuse_item
 Blob.scale = property(_scale, doc=_scale.__doc__)
 Blob.zero_point = property(_zero_point, doc=_zero_point.__doc__)

@@ -190,6 +190,16 @@ def test_dicts_of_a_net_refuse_changes_and_say_what_to_write():
     assert net.quantizers['conv'].mode == caffe.quantizer_mode.CAFFE_QUANT_PSEUDO
 
 
+def test_data_of_a_blob_cannot_be_replaced():
+    blob = caffe.Net(small_net(), caffe.TEST).blobs['data']
+    for name in ('data', 'diff'):
+        said = told(AttributeError, setattr, blob, name, np.zeros((5, 2, 3, 4)))
+        assert said == ('blob data: %s is a view and cannot be replaced; write blob.%s[...] = x, and '
+                        'blob.%s[...] += x' % (name, name, name))
+    blob.float_data = np.ones((5, 2, 3, 4))
+    assert (blob.data == 1).all()
+
+
 def test_a_copy_of_a_dict_of_a_net_can_be_changed():
     net = caffe.Net(small_net(), caffe.TEST)
     for copied in (net.top_names.copy(), net.top_names | {}, {} | net.top_names,
