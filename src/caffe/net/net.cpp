@@ -369,6 +369,8 @@ void Net::Forward(int start, int end) {
   if (trains && !in_whole) rooms_->whole->LeaveArena();
   rooms_->views.ForgetOverwritten(first, last, whole);
   if (start > 0) rooms_->versions.Take(first, last);
+  // The arena needs the memories of diffs as the backward pass will find them.
+  if (trains && in_whole) rooms_->versions.ShareDiffs();
   Executor& executor = in_whole ? *rooms_->whole : *rooms_->by_layer;
   if (whole) {
     using Pass = MemoryForecast::Pass;
@@ -452,6 +454,7 @@ void Net::ForwardBackward(const std::function<void()>& then, const void* owner) 
     rooms_->versions.ShareDiffs();
     rooms_->losses.Seed(nodes, device_);
   };
+  rooms_->versions.ShareDiffs();  // before the arena is planned
   WithNeeds([&] { executor.ForwardBackward(pass, observers); });
   for (PassObserver* observer : observers) observer->AfterBackwardPass();
 }

@@ -247,8 +247,10 @@ class Builder {
     return true;
   }
 
-  // Removes nodes that share a top's array with a writer outside their segment, and those of steps
-  // that are not in one segment as a whole.
+  // A segment computes an array again only as a whole. Removes nodes whose top's array has a writer
+  // outside their segment (a view counts with the writers of its array, so that no view runs again
+  // without them), nodes that read an array which a later node outside their segment overwrites, and
+  // those of steps that are not in one segment as a whole.
   static constexpr int kNone = -1;
   void NarrowToWholeArrays(std::vector<bool>* marked) const {
     for (bool changed = true; changed;) {
@@ -268,19 +270,28 @@ class Builder {
         (*marked)[n] = false;
         changed = true;
       }
-      std::map<int, std::set<int>> segments_of;  // of the writers of each array
-      for (size_t n = 0; n < nodes_.size(); ++n) {
-        if (IsAlias(static_cast<int>(n))) continue;
-        for (int top : nodes_[n].tops) segments_of[root_[top]].insert(segment[n]);
+      std::map<int, std::vector<int>> writers;  // of each array
+      for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+        if (IsAlias(n)) continue;
+        for (int top : nodes_[n].tops) writers[root_[top]].push_back(n);
       }
-      for (size_t n = 0; n < nodes_.size(); ++n) {
-        if (!(*marked)[n] || IsAlias(static_cast<int>(n))) continue;
-        for (int top : nodes_[n].tops) {
-          if (segments_of[root_[top]].size() > 1) {
-            (*marked)[n] = false;
-            changed = true;
-          }
-        }
+      // Whether a writer of the blob's array, at or after `from`, is outside the segment of `n`.
+      const auto written_outside = [&](int blob, int n, int from) {
+        const std::vector<int>& all = writers[root_[blob]];
+        return std::any_of(all.begin(), all.end(), [&](int writer) {
+          return writer >= from && segment[writer] != segment[n];
+        });
+      };
+      for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+        if (!(*marked)[n]) continue;
+        const auto& [bottoms, tops] = std::tie(nodes_[n].bottoms, nodes_[n].tops);
+        const bool whole = std::none_of(tops.begin(), tops.end(),
+                                        [&](int top) { return written_outside(top, n, 0); }) &&
+                           std::none_of(bottoms.begin(), bottoms.end(),
+                                        [&](int bottom) { return written_outside(bottom, n, n); });
+        if (whole) continue;
+        (*marked)[n] = false;
+        changed = true;
       }
     }
   }
@@ -298,20 +309,32 @@ class Builder {
     }
     if (!any) return;
     NarrowToWholeArrays(&marked);
-    std::set<int> read;  // arrays that a backward step reads
-    std::map<int, std::set<int>> reads_of;
-    for (int n : out_.backward) {
-      for (int id : BackwardData(n)) {
-        read.insert(root_[id]);
-        reads_of[n].insert(root_[id]);
-      }
-    }
+    std::vector<std::pair<int, int>> ranges;
     for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
       if (!marked[n] || (n > 0 && marked[n - 1])) continue;
       int end = n;
       while (end < static_cast<int>(nodes_.size()) && marked[end]) ++end;
-      AddSegment(n, end, read, reads_of);
+      ranges.push_back({n, end});
     }
+    std::set<int> read;                     // arrays that a backward step or another segment reads
+    std::map<int, std::set<int>> reads_of;  // of each node of the backward pass
+    for (int n : out_.backward) {
+      std::set<int>& of_node = reads_of[n];
+      for (int id : BackwardData(n)) {
+        read.insert(root_[id]);
+        of_node.insert(root_[id]);
+      }
+    }
+    for (const auto& [begin, end] : ranges) {
+      std::set<int> written;
+      for (int n = begin; n < end; ++n) {
+        for (int id : nodes_[n].bottoms) {
+          if (!written.count(root_[id])) read.insert(root_[id]);
+        }
+        for (int id : nodes_[n].tops) written.insert(root_[id]);
+      }
+    }
+    for (const auto& [begin, end] : ranges) AddSegment(begin, end, read, reads_of);
   }
 
   // From the nodes [begin, end) those that compute what backward reads.
@@ -321,7 +344,7 @@ class Builder {
     std::set<int> wanted, written;
     for (int n = end - 1; n >= begin; --n) {
       if (!StandsForStep(n)) continue;
-      bool repeat = !own_[n].kept.empty();
+      bool repeat = !own_[n].kept.empty() && reads_of.count(n) > 0;
       for (int top : nodes_[n].tops) {
         repeat = repeat || read.count(root_[top]) || wanted.count(root_[top]);
       }
