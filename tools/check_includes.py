@@ -24,7 +24,8 @@ _ALLOWED['solver'] = ['net'] + _ALLOWED['net']
 _ALLOWED['transform'] = ['net'] + _ALLOWED['net']
 
 # Single headers that are allowed in addition.
-_FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp'],
+_FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp',
+                    'caffe/layer/type_of_top.hpp'],
           'data': ['caffe/io/file.hpp', 'caffe/io/proto_io.hpp']}
 
 # Third-party headers -> the folders that may include them. Tests may include any.

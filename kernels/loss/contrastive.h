@@ -37,7 +37,7 @@ KERNEL(contrastive_terms, ARG(i64, pairs), ARG(i32, legacy), ARG(Acctype, margin
 
 KERNEL(contrastive_backward, ARG(i64, pairs), ARG(i64, length), ARG(i32, legacy),
        ARG(Acctype, margin), ARG(Acctype, factor), IN(MItype, a), IN(MItype, b),
-       IN(Mastertype, squares), IN(f32, y), IN(MOtype, loss_diff), OUT(MItype, diff)) {
+       IN(Mastertype, squares), IN(f32, y), IN(Mastertype, loss_diff), OUT(MItype, diff)) {
   FOR_EACH_ROW(r, pairs, c, length) {
     const float similar = LOAD(f32, y, r);
     const Acctype square = LOAD(Mastertype, squares, r), distance = SQRT(square);
@@ -45,7 +45,7 @@ KERNEL(contrastive_backward, ARG(i64, pairs), ARG(i64, length), ARG(i32, legacy)
     const Acctype apart = legacy ? -1 : -gap / (distance + REAL(1e-4));
     const Acctype slope = label_of(similar) != 0 ? 1 : gap <= 0 ? 0 : apart;
     const Acctype d = LOAD(MItype, a, r * length + c) - LOAD(MItype, b, r * length + c);
-    const Acctype value = slope * d * factor * LOAD(MOtype, loss_diff, 0);
+    const Acctype value = slope * d * factor * LOAD(Mastertype, loss_diff, 0);
     STORE(MItype, diff, r * length + c, similar - similar == 0.0f ? value : 0);
   }
 }

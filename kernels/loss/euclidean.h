@@ -15,10 +15,10 @@ KERNEL(euclidean_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, n), IN(MItyp
   }
 }
 
-KERNEL(euclidean_backward, ARG(i64, n), IN(MItype, a), IN(MItype, b), IN(MOtype, loss_diff),
+KERNEL(euclidean_backward, ARG(i64, n), IN(MItype, a), IN(MItype, b), IN(Mastertype, loss_diff),
        OUT(MItype, diff), ARG(Acctype, factor)) {
   FOR_EACH(i, n) {
     const Acctype d = LOAD(MItype, a, i) - LOAD(MItype, b, i);
-    STORE(MItype, diff, i, d * factor * LOAD(MOtype, loss_diff, 0));
+    STORE(MItype, diff, i, d * factor * LOAD(Mastertype, loss_diff, 0));
   }
 }

@@ -20,13 +20,13 @@ KERNEL(hinge_forward, ARG(i64, items), ARG(i64, classes), ARG(i32, squared), IN(
 }
 
 KERNEL(hinge_backward, ARG(i64, items), ARG(i64, classes), ARG(i32, squared), ARG(Acctype, factor),
-       IN(MItype, x), IN(f32, labels), IN(MOtype, loss_diff), OUT(MItype, diff)) {
+       IN(MItype, x), IN(f32, labels), IN(Mastertype, loss_diff), OUT(MItype, diff)) {
   FOR_EACH_ROW(i, items, c, classes) {
     const i32 label = class_of(LOAD(f32, labels, i), classes, 0, 0);
     const Acctype v = LOAD(MItype, x, i * classes + c);
     const Acctype sign = c == label ? -1 : 1, margin = 1 + sign * v;
     const Acctype slope = margin > 0 && label >= 0 ? sign : 0;
     const Acctype d = slope * (squared ? 2 * margin : 1);
-    STORE(MItype, diff, i * classes + c, d * factor * LOAD(MOtype, loss_diff, 0));
+    STORE(MItype, diff, i * classes + c, d * factor * LOAD(Mastertype, loss_diff, 0));
   }
 }

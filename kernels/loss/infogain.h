@@ -32,11 +32,11 @@ KERNEL(infogain_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner), A
 
 KERNEL(infogain_backward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner), ARG(i32, ignoring),
        ARG(i32, ignored), IN(MOtype, p), IN(f32, labels), IN(f32, h), IN(Mastertype, row_sums),
-       IN(MOtype, loss_diff), IN(Mastertype, divisor), OUT(MItype, x_diff)) {
+       IN(Mastertype, loss_diff), IN(Mastertype, divisor), OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer * channels, s, inner) {
     const Index o = r / (Index)channels, c = r - o * channels, term = o * inner + s;
     const i32 label = class_of(LOAD(f32, labels, term), channels, ignoring, ignored);
-    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
+    const Acctype factor = LOAD(Mastertype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
     const Acctype d = LOAD(MOtype, p, r * inner + s) * LOAD(Mastertype, row_sums, term) -
                       LOAD(f32, h, (label < 0 ? 0 : label) * channels + c);
     STORE(MItype, x_diff, r * inner + s, label < 0 ? 0 : d * factor);

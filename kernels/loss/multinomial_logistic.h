@@ -14,12 +14,12 @@ KERNEL(multinomial_logistic_forward, ARG(i64, items), ARG(i64, classes), ARG(Acc
 }
 
 KERNEL(multinomial_logistic_backward, ARG(i64, items), ARG(i64, classes), ARG(Acctype, low),
-       ARG(Acctype, factor), IN(MItype, p), IN(f32, labels), IN(MOtype, loss_diff),
+       ARG(Acctype, factor), IN(MItype, p), IN(f32, labels), IN(Mastertype, loss_diff),
        OUT(MItype, diff)) {
   FOR_EACH_ROW(i, items, c, classes) {
     const i32 label = class_of(LOAD(f32, labels, i), classes, 0, 0);
     const Acctype v = LOAD(MItype, p, i * classes + c);
-    const Acctype d = -factor * LOAD(MOtype, loss_diff, 0) / (v < low ? low : v);
+    const Acctype d = -factor * LOAD(Mastertype, loss_diff, 0) / (v < low ? low : v);
     STORE(MItype, diff, i * classes + c, c == label ? d : 0);
   }
 }

@@ -22,14 +22,14 @@ KERNEL(sigmoid_cross_entropy_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, 
 }
 
 KERNEL(sigmoid_cross_entropy_backward, ARG(i64, n), ARG(i32, ignoring), ARG(i32, ignored),
-       IN(MItype, x), IN(f32, targets), IN(MOtype, loss_diff), IN(Mastertype, divisor),
+       IN(MItype, x), IN(f32, targets), IN(Mastertype, loss_diff), IN(Mastertype, divisor),
        OUT(MItype, diff)) {
   FOR_EACH(i, n) {
     const Acctype v = LOAD(MItype, x, i);
     const float target = LOAD(f32, targets, i);
     const Acctype e = EXP(v > 0 ? -v : v);
     const Acctype d = (v > 0 ? 1 : e) / (1 + e) - target;
-    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
+    const Acctype factor = LOAD(Mastertype, loss_diff, 0) / LOAD(Mastertype, divisor, 0);
     STORE(MItype, diff, i, ignoring && label_of(target) == ignored ? 0 : d * factor);
   }
 }

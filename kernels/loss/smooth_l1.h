@@ -21,7 +21,7 @@ KERNEL(smooth_l1_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, n), ARG(i32,
 }
 
 KERNEL(smooth_l1_backward, ARG(i64, n), ARG(i32, weights), ARG(Acctype, sigma2), IN(MItype, a),
-       IN(MItype, b), IN(f32, inside), IN(f32, outside), IN(MOtype, loss_diff), OUT(MItype, diff),
+       IN(MItype, b), IN(f32, inside), IN(f32, outside), IN(Mastertype, loss_diff), OUT(MItype, diff),
        ARG(Acctype, factor)) {
   FOR_EACH(i, n) {
     const Acctype u = weights > 0 ? LOAD(f32, inside, i) : 1.0f;
@@ -29,6 +29,6 @@ KERNEL(smooth_l1_backward, ARG(i64, n), ARG(i32, weights), ARG(Acctype, sigma2),
     const Acctype d = u * (LOAD(MItype, a, i) - LOAD(MItype, b, i)), size = d < 0 ? -d : d;
     const Acctype far = (Acctype)((d > 0) - (d < 0));
     const Acctype slope = size * sigma2 < 1 ? sigma2 * d : far;
-    STORE(MItype, diff, i, u * v * slope * factor * LOAD(MOtype, loss_diff, 0));
+    STORE(MItype, diff, i, u * v * slope * factor * LOAD(Mastertype, loss_diff, 0));
   }
 }

@@ -59,12 +59,12 @@ KERNEL(softmax_loss_forward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner
 // Items with an ignored or invalid label have a gradient of 0.
 KERNEL(softmax_loss_backward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),
        ARG(i32, ignored), ARG(i32, weighted), IN(MOtype, p), IN(f32, labels),
-       IN(f32, class_weights), IN(MOtype, loss_diff), IN(Mastertype, divisor),
+       IN(f32, class_weights), IN(Mastertype, loss_diff), IN(Mastertype, divisor),
        OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer, c, channels) {
     const i32 label = class_of(LOAD(f32, labels, r), channels, ignoring, ignored);
     const Acctype weight = weighted ? LOAD(f32, class_weights, label < 0 ? 0 : label) : 1.0f;
-    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;
+    const Acctype factor = LOAD(Mastertype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;
     const Acctype d = LOAD(MOtype, p, r * channels + c) - (Acctype)(label == c);
     STORE(MItype, x_diff, r * channels + c, label < 0 ? 0 : d * factor);
   }
@@ -72,13 +72,13 @@ KERNEL(softmax_loss_backward_rows, ARG(i64, outer), ARG(i64, channels), ARG(i32,
 
 KERNEL(softmax_loss_backward, ARG(i64, outer), ARG(i64, channels), ARG(i64, inner),
        ARG(i32, ignoring), ARG(i32, ignored), ARG(i32, weighted), IN(MOtype, p), IN(f32, labels),
-       IN(f32, class_weights), IN(MOtype, loss_diff), IN(Mastertype, divisor),
+       IN(f32, class_weights), IN(Mastertype, loss_diff), IN(Mastertype, divisor),
        OUT(MItype, x_diff)) {
   FOR_EACH_ROW(r, outer * channels, s, inner) {
     const Index o = r / (Index)channels, c = r - o * channels;
     const i32 label = class_of(LOAD(f32, labels, o * inner + s), channels, ignoring, ignored);
     const Acctype weight = weighted ? LOAD(f32, class_weights, label < 0 ? 0 : label) : 1.0f;
-    const Acctype factor = LOAD(MOtype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;
+    const Acctype factor = LOAD(Mastertype, loss_diff, 0) / LOAD(Mastertype, divisor, 0) * weight;
     const Acctype d = LOAD(MOtype, p, r * inner + s) - (Acctype)(label == c);
     STORE(MItype, x_diff, r * inner + s, label < 0 ? 0 : d * factor);
   }

@@ -19,7 +19,7 @@ KERNEL(term_sum_parts, ARG(i64, parts), ARG(i64, size), ARG(i64, count), IN(Mast
 // invalid term of all launches since the host cleared it: 1, its index, its value. While record
 // holds one, y is NaN.
 KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, parts), ARG(i64, count), ARG(Acctype, fixed),
-       IN(Mastertype, sums), IN(Mastertype, terms), OUT(MOtype, y), OUT(Mastertype, divisor),
+       IN(Mastertype, sums), IN(Mastertype, terms), OUT(Mastertype, y), OUT(Mastertype, divisor),
        OUT(f32, record)) {
   FOR_EACH_GROUP(i, n) {
     Acctype sum = 0, weight = 0;
@@ -48,7 +48,7 @@ KERNEL(term_sum_divide, ARG(i64, n), ARG(i64, parts), ARG(i64, count), ARG(Accty
     }
     const Acctype by = fixed > 0 ? fixed : weight;
     const Acctype at_least_1 = by > 1 ? by : 1;
-    STORE(MOtype, y, 0, invalid ? (Acctype)as_f32(0x7fc00000u) : sum / at_least_1);
+    STORE(Mastertype, y, 0, invalid ? (Acctype)as_f32(0x7fc00000u) : sum / at_least_1);
     STORE(Mastertype, divisor, 0, at_least_1);
   }
 }

@@ -31,18 +31,18 @@ KERNEL(moe_loss_forward, ARG(i64, items), ARG(i32, experts), ARG(Acctype, balanc
 
 // The usage counts as a constant. `scale` is 1 / items.
 KERNEL(moe_loss_p_diff, ARG(i64, n), ARG(Acctype, balance), ARG(Acctype, scale),
-       IN(MItype, observed), IN(MOtype, y_diff), OUT(MItype, p_diff)) {
+       IN(MItype, observed), IN(Mastertype, y_diff), OUT(MItype, p_diff)) {
   FOR_EACH(i, n) {
-    const Acctype d = LOAD(MOtype, y_diff, 0) * scale;
+    const Acctype d = LOAD(Mastertype, y_diff, 0) * scale;
     STORE(MItype, p_diff, i, balance * d * LOAD(MItype, observed, i));
   }
 }
 
 KERNEL(moe_loss_z_diff, ARG(i64, items), ARG(i32, experts), ARG(Acctype, z_weight),
-       ARG(Acctype, scale), IN(MItype, z), IN(MOtype, y_diff), OUT(MItype, z_diff)) {
+       ARG(Acctype, scale), IN(MItype, z), IN(Mastertype, y_diff), OUT(MItype, z_diff)) {
   FOR_EACH_GROUP(n, items) {
     const Index row = n * experts;
-    const Acctype d = LOAD(MOtype, y_diff, 0) * scale;
+    const Acctype d = LOAD(Mastertype, y_diff, 0) * scale;
     Acctype top = LOWEST, sum = 0;
     for (i32 e = 0; e < experts; ++e) {
       const Acctype v = LOAD(MItype, z, row + e);

@@ -31,7 +31,7 @@ TEST(AssignTypesTest, TheNetsTypeIsThatOfItsLayersButNotOfLabels) {
             "label (Input) -> label\n"
             "ip (InnerProduct) data -> ip half\n"
             "relu (ReLU) ip -> ip half\n"
-            "loss (SoftmaxWithLoss) ip, label -> loss half\n");
+            "loss (SoftmaxWithLoss) ip, label -> loss:float half\n");
 }
 
 const char* const kPair =
@@ -43,7 +43,7 @@ TEST(AssignTypesTest, EachTopOfASourceHasItsType) {
   const std::string pair = kPair, loss = kLoss;
   const std::string typed =
       "data (Input) -> x, y:float bfloat16\n"
-      "loss (SoftmaxWithLoss) x, y -> l bfloat16\n";
+      "loss (SoftmaxWithLoss) x, y -> l:float bfloat16\n";
   EXPECT_EQ(Typed(pair + loss), typed);
   // Others that read a label do not narrow it.
   EXPECT_EQ(Typed(pair +
@@ -53,14 +53,14 @@ TEST(AssignTypesTest, EachTopOfASourceHasItsType) {
             "data (Input) -> x, y:float bfloat16\n"
             "quiet (Silence) y ->\n"
             "ip (InnerProduct) y -> ip bfloat16\n"
-            "loss (SoftmaxWithLoss) x, y -> l bfloat16\n");
+            "loss (SoftmaxWithLoss) x, y -> l:float bfloat16\n");
   // All tops are labels: so is the layer.
   EXPECT_EQ(Typed("data_type: CAFFE_HALF layer { name: 'data' type: 'DummyData' top: 'y' } "
                   "layer { name: 'ip' type: 'InnerProduct' bottom: 'y' top: 'x' } " +
                   loss),
             "data (DummyData) -> y\n"
             "ip (InnerProduct) y -> x half\n"
-            "loss (SoftmaxWithLoss) x, y -> l half\n");
+            "loss (SoftmaxWithLoss) x, y -> l:float half\n");
   // A top that no layer reads as a label has the net's type.
   EXPECT_EQ(Typed(pair + "layer { name: 'l' type: 'EuclideanLoss' bottom: 'x' bottom: 'y' }"),
             "data (Input) -> x, y bfloat16\nl (EuclideanLoss) x, y -> bfloat16\n");
@@ -112,7 +112,7 @@ TEST(AssignTypesTest, ASourcesOwnTypesHoldForItsLabels) {
     EXPECT_EQ(Typed(Concat("data_type: CAFFE_BFLOAT16 layer { name: 'data' type: 'Input' top: 'x' "
                            "top: 'y' ",
                            field, ": CAFFE_HALF } ", kLoss)),
-              "data (Input) -> x, y half\nloss (SoftmaxWithLoss) x, y -> l bfloat16\n");
+              "data (Input) -> x, y half\nloss (SoftmaxWithLoss) x, y -> l:float bfloat16\n");
   }
   // So do those of a layer on the way.
   EXPECT_EQ(Typed(std::string(kPair) +

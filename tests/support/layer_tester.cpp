@@ -9,6 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/type_of_top.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -54,7 +55,7 @@ LayerTester::LayerTester(const std::string& prototxt, Device* device, const Type
     propagate_down_.push_back(!has(traits.no_gradient_bottoms, i));
   }
   for (int i = 0; i < tops; ++i) {
-    const DataType type = has(traits.float_tops, i) ? kFloat : types.out;
+    const DataType type = TypeOfTop(traits, i, types.out);
     tops_.push_back(MakeBlob(type, device, {0}, "top" + std::to_string(i)));
     top_vec_.push_back(tops_[i].get());
   }

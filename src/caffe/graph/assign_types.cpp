@@ -7,6 +7,7 @@
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/layer/layer_types.hpp"
+#include "caffe/layer/type_of_top.hpp"
 
 namespace caffe {
 namespace {
@@ -92,6 +93,15 @@ std::vector<std::vector<Use>> UsesOfTops(const NetParameter& net) {
   return uses;
 }
 
+// Whether a top counts as a loss by a loss_weight, although the layer itself need not be one.
+bool HasWeightedTop(const LayerParameter& layer) {
+  const int given = std::min(layer.loss_weight_size(), layer.top_size());
+  for (int t = TraitsOf(layer.type()).loss ? 1 : 0; t < given; ++t) {
+    if (layer.loss_weight(t) != 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool FollowsBottom(const LayerParameter& layer) {
@@ -152,6 +162,13 @@ TypedNet AssignTypes(const NetParameter& net) {
         }
         // Losses and other float layers stay float in quantized nets.
         if (!own_types && compute.is_quantized() && !Supports(layer, compute)) compute = kFloat;
+        // Losses are float in every net: a narrow type would overflow, or round all but few digits
+        // away.
+        const bool narrow = compute.is_float() && compute != kDouble;
+        if (!own_types && narrow && !traits.data && !FollowsBottom(layer) &&
+            HasWeightedTop(layer)) {
+          compute = kFloat;
+        }
         // Users' layers read numbers, and blobs of a user's type hold codes.
         if (typed_layer.reads_any_float && compute.is_custom()) compute = kFloat;
         types = TypeTriple::Equal(compute);
@@ -166,8 +183,8 @@ TypedNet AssignTypes(const NetParameter& net) {
         if (typed_layer.reads_any_float && IsInPlace(layer, t) && blob_types.count(layer.top(t)) &&
             ReadsAsItIs(blob_types.at(layer.top(t)))) {
           type = blob_types.at(layer.top(t));
-        } else if (Has(traits.float_tops, t) || (source && is_label(uses[index][t]))) {
-          type = kFloat;
+        } else {
+          type = source && is_label(uses[index][t]) ? kFloat : TypeOfTop(traits, t, type);
         }
         blob_types[layer.top(t)] = type;
         typed_layer.tops.push_back(type);

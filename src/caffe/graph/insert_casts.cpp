@@ -6,6 +6,7 @@
 #include "caffe/graph/passes.hpp"
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
+#include "caffe/layer/type_of_top.hpp"
 
 namespace caffe {
 namespace {
@@ -123,18 +124,19 @@ TypedNet Insert(const TypedNet& net, bool edges) {
       }
       cast_sources.erase(blob);
       const DataType type = source.tops[t];
+      const bool loss = traits.loss && t == 0;
+      const DataType own = loss ? TypeOfTop(traits, t, produced) : produced;
       // Tops of a fixed type, such as labels, are not cast.
-      if (Has(traits.float_tops, t) || type != wanted_top || produced == wanted_top) {
+      if (Has(traits.float_tops, t) || (type != wanted_top && !loss) || own == type) {
         types[blob] = type;
         continue;
       }
-      const std::string inner = blob + "_in_" + produced.name();
+      const std::string inner = blob + "_in_" + own.name();
       layer.set_top(t, inner);
-      typed.tops[t] = types[inner] = produced;
-      types[blob] = wanted_top;
+      typed.tops[t] = types[inner] = own;
+      types[blob] = type;
       cast_sources[blob] = inner;
-      top_casts.push_back(
-          Cast(blob + "_from_" + inner, inner, produced, blob, wanted_top, layer.phase()));
+      top_casts.push_back(Cast(blob + "_from_" + inner, inner, own, blob, type, layer.phase()));
     }
     out.layers.push_back(std::move(typed));
     for (TypedLayer& cast : top_casts) out.layers.push_back(std::move(cast));

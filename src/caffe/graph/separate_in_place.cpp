@@ -7,6 +7,7 @@
 #include "caffe/graph/passes.hpp"
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
+#include "caffe/layer/type_of_top.hpp"
 
 namespace caffe {
 namespace {
@@ -58,9 +59,8 @@ class Finder {
   static DataType TopType(const TypedLayer& typed, int top) {
     const LayerTraits& traits = TraitsOf(typed.layer.type());
     const DataType type = typed.tops[top];
-    if (traits.converts || type != typed.types.out) return type;
-    if (Contains(traits.float_tops, top)) return type;
-    return typed.types.compute;
+    if (traits.converts || (type != typed.types.out && !traits.loss)) return type;
+    return TypeOfTop(traits, top, typed.types.compute);
   }
   // Whether the layer reads the version without a cast.
   static bool ReadsDirectly(const TypedLayer& typed, int bottom, const Version& version) {

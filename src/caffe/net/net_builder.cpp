@@ -13,6 +13,7 @@
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/sub_net.hpp"
+#include "caffe/layer/type_of_top.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "class_tops.hpp"
 #include "ignored_settings.hpp"
@@ -192,7 +193,7 @@ void NetBuilder::MakeTops(const TypedLayer& typed, Node* node) {
   // A loss without a named top still needs memory for its value, which no layer can read.
   for (int t = layer.top_size(); traits.loss && t < traits.min_top; ++t) {
     Log(layer.name() + " -> (automatic)");
-    make(typed.types.out, "(automatic)");
+    make(TypeOfTop(traits, t, typed.types.out), "(automatic)");
   }
 }
 
