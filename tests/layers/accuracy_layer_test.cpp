@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/score_report.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 
@@ -65,10 +66,37 @@ TEST_P(AccuracyLayerTest, TiesCountAgainst) {
   layer.SetBottom(1, {0, 1});
   layer.Forward();
   EXPECT_EQ(layer.Top(), std::vector<double>({0.5}));
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  layer.SetBottom(0, std::vector<double>(6, nan));
-  layer.Forward();
-  EXPECT_EQ(layer.Top(), std::vector<double>({1})) << "no comparison with NaN holds";
+}
+
+TEST_P(AccuracyLayerTest, ScoresOfNaNAreMissesAndRankFirst) {
+  const auto [device, type] = GetParam();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  struct Case {
+    std::vector<double> scores;  // of three classes; the label is 1
+    double first, second;        // whether the label is among the top 1 and the top 2
+    bool lost;
+  };
+  for (const Case& c :
+       {Case{{kNaN, kNaN, kNaN}, 0, 0, true}, Case{{1, kNaN, 2}, 0, 0, true},
+        Case{{kNaN, 3, 2}, 0, 1, true}, Case{{kNaN, 3, kNaN}, 0, 0, true},
+        Case{{1, kInfinity, 2}, 1, 1, true}, Case{{-kInfinity, 3, -kInfinity}, 1, 1, false},
+        Case{{1, 3, 2}, 1, 1, false}}) {
+    for (const int top_k : {1, 2, 3}) {
+      LayerTester layer(AccuracyText("top_k: " + std::to_string(top_k)), device,
+                        TypeTriple::Equal(type), {{1, 3}, {1}}, 2);
+      layer.SetBottom(0, c.scores);
+      layer.SetBottom(1, {1});
+      layer.Forward();
+      const bool nan = c.scores[1] != c.scores[1];
+      const double hit = top_k == 1 ? c.first : top_k == 2 ? c.second : nan ? 0 : 1;
+      EXPECT_EQ(layer.Top(0), std::vector<double>({hit})) << top_k << " of " << c.scores[0];
+      EXPECT_EQ(layer.Top(1), std::vector<double>({0, hit, 0})) << top_k << " of " << c.scores[0];
+      auto& report = dynamic_cast<ScoreReport&>(layer.layer());
+      EXPECT_EQ(report.TakeLostScores(), c.lost);
+      EXPECT_FALSE(report.TakeLostScores());
+    }
+  }
 }
 
 TEST_P(AccuracyLayerTest, NothingCounts) {

@@ -217,6 +217,34 @@ TEST(SolverTest, ALossThatIsNotFiniteIsSaidOnce) {
   }
 }
 
+// Scores of a net that has diverged: the accuracy is 0, and a warning names the layer, once.
+TEST(SolverTest, ScoresThatAreNotFiniteAreSaidOnce) {
+  constexpr char kScores[] = R"(
+    layer { name: 'in' type: 'Input' top: 'x' top: 'label'
+            input_param { shape { dim: 2 dim: 3 } shape { dim: 2 } } }
+    layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y'
+            inner_product_param { num_output: 3 bias_filler { value: 0.5 } } }
+    layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' top: 'loss'
+            include { phase: TRAIN } }
+    layer { name: 'hits' type: 'Accuracy' bottom: 'y' bottom: 'label' top: 'hits'
+            include { phase: TEST } }
+  )";
+  for (Device* device : TestDevices()) {
+    Solver solver(
+        Parameter("max_iter: 4 snapshot_after_train: false test_iter: 2 test_interval: 1", kScores),
+        device);
+    testing::internal::CaptureStderr();
+    solver.Test(0);
+    EXPECT_EQ(0, Count(testing::internal::GetCapturedStderr(), "scores that are not finite"));
+    solver.net()->LayerByName("ip")->blobs()[1]->SetData({std::nan(""), 0, 0});
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(solver.Test(0), std::vector<double>{0});
+    solver.Solve();
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(1, Count(log, "hits (Accuracy): there are scores that are not finite")) << log;
+  }
+}
+
 // Gradients of half beyond 65504 are infinite: with a constant scale the weights stay what they were,
 // and a warning names the setting. Once the targets are small again training goes on.
 TEST(SolverTest, AConstantLossScaleThatIsTooLargeIsSaidAndHarmsNothing) {

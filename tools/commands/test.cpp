@@ -8,6 +8,7 @@
 #include "caffe/core/progress_bar.hpp"
 #include "caffe/net/batch_size.hpp"
 #include "caffe/net/expert_usage.hpp"
+#include "caffe/net/lost_scores.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 #include "commands/choose_device.hpp"
@@ -52,6 +53,8 @@ int TestCommand(const Options& options) {
     if (bar) bar->Show(i + 1);
   }
   bar.reset();
+  const std::string lost = TakeLostScores(net);
+  if (!lost.empty()) log::Warning(lost);
   const Results results(options.json);
   results.Print(Concat("Loss: ", static_cast<float>(loss / options.iterations)));
   size_t element = 0;

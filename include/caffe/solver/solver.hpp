@@ -117,6 +117,7 @@ class Solver {
   void Display();
   void DisplayUpdate();
   void CheckNumbers(double loss);
+  void WarnOfLostScores(const Net& net);
   // Handles requests; returns true if training is to stop.
   bool AnswerRequests();
   std::string SnapshotName(const std::string& extension) const;
@@ -146,7 +147,7 @@ class Solver {
   RatePolicy rate_policy_ = RatePolicy::kFixed;
   int learning_rate_step_ = 0;
   int64_t displayed_iter_ = 0, displayed_skips_ = 0;
-  bool warned_of_loss_ = false, warned_of_skips_ = false;
+  bool warned_of_loss_ = false, warned_of_skips_ = false, warned_of_scores_ = false;
   std::chrono::steady_clock::time_point displayed_at_;
 };
 

@@ -6,6 +6,7 @@
 #include "caffe/layer/class_labels.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
 
@@ -13,6 +14,7 @@ void Accuracy::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(layer_param().accuracy_param().top_k() > 0, Where(), ": top_k must be positive");
   const TypeTriple floats = TypeTriple::Equal(kFloat);
   sum_.Place(device(), floats);
+  PlaceBlob(&lost_, kFloat, device(), {0}, name() + " items with scores that are not finite");
   hits_ = MakeKernel("loss/accuracy", "accuracy_hits");
   if (top.size() > 1)
     per_class_ = MakeKernel("loss/accuracy_per_class", "accuracy_per_class", floats);
@@ -29,15 +31,20 @@ void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(items == bottom[1]->count(), Where(), ": scores of shape ", bottom[0]->shape_string(),
               " along axis ", axis, " need ", items, " labels, but there are ", bottom[1]->count());
   sum_.Reshape(items);
+  if (lost_->count() != items) {
+    lost_->Reshape({items});
+    lost_->SetData(std::vector<double>(items, 0));
+  }
   top[0]->Reshape({});
   if (top.size() > 1) top[1]->Reshape({channels_});
 }
 
 void Accuracy::Forward(const BlobVec& bottom, const BlobVec& top) {
   const AccuracyParameter& parameter = layer_param().accuracy_param();
-  hits_->Launch(sum_.count(), {sum_.count(), channels_, inner_, parameter.top_k(),
-                               parameter.has_ignore_label(), parameter.ignore_label(),
-                               In(bottom, 0), bottom[1]->Data(), sum_.terms().MutableData()});
+  hits_->Launch(sum_.count(),
+                {sum_.count(), channels_, inner_, parameter.top_k(), parameter.has_ignore_label(),
+                 parameter.ignore_label(), In(bottom, 0), bottom[1]->Data(),
+                 sum_.terms().MutableData(), lost_->MutableData()});
   sum_.Divide(0, top[0]);
   if (top.size() > 1) {
     per_class_->Launch(channels_, {channels_, sum_.count(), bottom[1]->Data(), sum_.terms().Data(),
@@ -56,6 +63,15 @@ std::optional<ClassScores> Accuracy::class_scores() const {
 
 void Accuracy::CheckData() {
   CheckClassLabels({Where(), channels_, inner_, "accuracy_param"}, &sum_);
+}
+
+bool Accuracy::TakeLostScores() {
+  if (types().in.is_quantized() || lost_->count() == 0) return false;
+  lost_->mutable_device_data();  // a replayed forward has written it
+  const std::vector<double> lost = lost_->DataAsDouble();
+  if (std::find(lost.begin(), lost.end(), 1) == lost.end()) return false;
+  lost_->SetData(std::vector<double>(lost.size(), 0));
+  return true;
 }
 
 void Accuracy::Backward(const BlobVec&, const std::vector<bool>& propagate_down, const BlobVec&) {

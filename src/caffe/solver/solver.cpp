@@ -12,6 +12,7 @@
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/expert_usage.hpp"
+#include "caffe/net/lost_scores.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/solver/learning_rate.hpp"
 
@@ -305,6 +306,7 @@ void Solver::Display() {
   log::Info(Concat("Iteration ", iter_, " (", speed, " iter/s, ", seconds, "s/", param_->display(),
                    " iters), loss = ", static_cast<float>(loss)));
   LogOutputs(*net_, "Train", OutputValues(*net_));
+  WarnOfLostScores(*net_);
   displayed_at_ = now;
   displayed_iter_ = iter_;
 }
@@ -336,6 +338,13 @@ void Solver::CheckNumbers(double loss) {
       "), or set CAFFE_DEBUG=nan, which ends with an error that ",
       "names the first layer and blob that is not finite. Other causes:",
       param_->has_loss_scale() ? scale : "", " NaN, infinity or very large values in the data"));
+}
+
+void Solver::WarnOfLostScores(const Net& net) {
+  if (warned_of_scores_) return;
+  const std::string warning = TakeLostScores(net);
+  warned_of_scores_ = !warning.empty();
+  if (warned_of_scores_) log::Warning(Concat("Iteration ", iter_, ": ", warning));
 }
 
 bool Solver::UpdatesAtOnce() const {
@@ -463,6 +472,7 @@ std::vector<double> Solver::Test(int test_net) {
     for (size_t j = 0; j < values.size(); ++j) sums[j] += values[j];
     for (Callback* callback : callbacks_) callback->OnTest(test_net, i + 1, iterations);
   }
+  WarnOfLostScores(net);
   if (param_->test_compute_loss()) {
     log::Info(Concat("Test loss: ", static_cast<float>(loss / iterations)));
   }
