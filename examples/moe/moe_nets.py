@@ -57,7 +57,8 @@ def convolution(net, name, bottom, outputs):
 class Mixture:
     """The sizes of a net. `select` is 0 for the dense net. `channels` are those of an expert's first
     convolution. `balance` is a key of BALANCES; `capacity` limits the items of an expert, relative to
-    even use; with 0 nothing does. With `super_classes` the gate also learns to tell two groups of
+    even use; with 0 nothing does. If `select` is 1 the output of an expert is multiplied by its
+    probability, because a normalized weight would be 1 and teach the gate nothing. With `super_classes` the gate also learns to tell two groups of
     classes apart."""
 
     def __init__(self, data, experts=8, select=2, channels=None, balance=None, capacity=0,
@@ -138,6 +139,7 @@ class Mixture:
             tops = L.MOE(bottom, name='moe', gating=self.gating(), expert=self.expert(),
                          experts=self.experts, select=self.select, gate_top=gate_top,
                          ntop=3 + len(gate_top), capacity_factor=self.capacity,
+                         normalize_weights=self.select > 1,
                          **BALANCES[self.balance])
             net.moe, net.observed, net.expected, net.gate = tops[:4]
             unused = [net.observed, net.expected] + ([net.gate] if loss else [])

@@ -137,8 +137,8 @@ def train(sizes, data, arguments):
 
 
 def selected_weights(gate, select, bias=0):
-    """The weights of the selected experts, which are renormalised; 0 for the others. The bias counts
-    in the selection alone."""
+    """The shares of the selected experts, whose sum is 1; 0 for the others. The bias counts in the
+    selection alone."""
     kept = np.sort(gate + bias, axis=1)[:, -select][:, None]
     weights = np.where(gate + bias >= kept, gate, 0)
     return weights / weights.sum(1, keepdims=True)

@@ -1,6 +1,6 @@
 // Selects the experts of item n of a mixture of experts: those with the largest p + bias; the earlier
-// one of equal ones; NaN is the smallest. Weights are the probabilities of the selected experts
-// divided by their sum. The names are arguments of the kernels in route.h and route_few.h.
+// one of equal ones; NaN is the smallest. Weights are the probabilities of the selected experts, if
+// `normalize` divided by their sum. The names are arguments of the kernels in route.h and route_few.h.
 #define SELECT_EXPERTS(n)                                                                 \
   {                                                                                       \
     Acctype sum = 0, last = 0;                                                            \
@@ -25,6 +25,7 @@
     for (i32 k = 0; k < select; ++k) {                                                    \
       const Index e = (Index)LOAD(f32, chosen, n * select + k);                           \
       const Acctype v = LOAD(MItype, p, n * experts + e);                                 \
-      STORE(MOtype, weights, n * select + k, sum != 0 ? v / sum : REAL(1.0) / (Acctype)select);\
+      const Acctype share = sum != 0 ? v / sum : REAL(1.0) / (Acctype)select;             \
+      STORE(MOtype, weights, n * select + k, normalize ? share : v);                      \
     }                                                                                     \
   }

@@ -4,8 +4,8 @@
 // counts are stored as whole numbers in f32.
 #include "math/select_experts.h"
 
-KERNEL(moe_select, ARG(i64, items), ARG(i32, experts), ARG(i32, select), IN(MItype, p),
-       IN(Mastertype, bias), OUT(MOtype, weights), OUT(f32, chosen)) {
+KERNEL(moe_select, ARG(i64, items), ARG(i32, experts), ARG(i32, select), ARG(i32, normalize),
+       IN(MItype, p), IN(Mastertype, bias), OUT(MOtype, weights), OUT(f32, chosen)) {
   FOR_EACH_GROUP(n, items) {
     SELECT_EXPERTS(n)
   }
@@ -129,7 +129,7 @@ KERNEL(moe_usage_sums, ARG(i64, items), ARG(i32, experts), IN(MOtype, observed_d
 // p_diff through the weights, and through observed = select * the mean of p, which also reaches the
 // experts that an item did not select.
 KERNEL(moe_route_backward, ARG(i64, items), ARG(i32, experts), ARG(i32, select),
-       ARG(Acctype, usage_factor), IN(MItype, p), IN(f32, chosen), IN(f32, slots),
+       ARG(i32, normalize), ARG(Acctype, usage_factor), IN(MItype, p), IN(f32, chosen), IN(f32, slots),
        IN(MOtype, weights), IN(MOtype, weights_diff), IN(Mastertype, usage_sums),
        OUT(MItype, p_diff)) {
   FOR_EACH_GROUP(i, items * experts) {
@@ -147,7 +147,8 @@ KERNEL(moe_route_backward, ARG(i64, items), ARG(i32, experts), ARG(i32, select),
         own = d;
       }
     }
-    const Acctype through_weight = selected && sum != 0 ? (own - dot) / sum : 0;
+    const Acctype through_share = selected && sum != 0 ? (own - dot) / sum : 0;
+    const Acctype through_weight = normalize ? through_share : own;
     STORE(MItype, p_diff, i, usage_factor * LOAD(Mastertype, usage_sums, e) + through_weight);
   }
 }

@@ -7,8 +7,8 @@
 #define ITEMS 256
 #define FOR_OWN(i, n) for (i32 i = LOCAL_ID(0); i < (n); i += ITEMS)
 
-KERNEL(moe_route_few, ARG(i32, items), ARG(i32, experts), ARG(i32, select), ARG(Acctype, share),
-       IN(MItype, p), IN(Mastertype, bias), OUT(MOtype, observed), OUT(MOtype, expected),
+KERNEL(moe_route_few, ARG(i32, items), ARG(i32, experts), ARG(i32, select), ARG(i32, normalize),
+       ARG(Acctype, even), IN(MItype, p), IN(Mastertype, bias), OUT(MOtype, observed), OUT(MOtype, expected),
        OUT(MOtype, weights), OUT(f32, slots), OUT(f32, rows), OUT(f32, offsets), OUT(f32, chosen),
        OUT(f32, totals), OUT(f32, used)) {
   LOCAL i32 expert_of[PAIRS];
@@ -47,7 +47,7 @@ KERNEL(moe_route_few, ARG(i32, items), ARG(i32, experts), ARG(i32, select), ARG(
   }
   FOR_OWN(i, items * experts) {
     STORE(MOtype, observed, i, (Acctype)total[i % experts] / (Acctype)items);
-    STORE(MOtype, expected, i, share);
+    STORE(MOtype, expected, i, even);
   }
 }
 #undef PAIRS

@@ -42,13 +42,16 @@ TEST_P(MOERouteLayerTest, AgreesWithLoops) {
        {std::tuple(1, 3, 1), std::tuple(37, 5, 2), std::tuple(130, 16, 4), std::tuple(9, 4, 4)}) {
     for (const bool all : {false, true}) {
       for (const char* phase : {"phase: TRAIN ", "phase: TEST "}) {
-        const std::string parameter = Concat("select_experts: ", select, " full_forward: ", all);
+        const bool normalize = items != 37;
+        const std::string parameter = Concat("select_experts: ", select, " full_forward: ", all,
+                                             " normalize_weights: ", normalize);
         LayerTester layer(phase + RouteText(parameter), device, TypeTriple::Equal(type),
                           {{items, experts}}, 6);
         const std::vector<double> p = Probabilities(items * experts, 7);
         layer.SetBottom(0, p);
         layer.Forward();
         RoutingSettings settings{items, experts, select, all};
+        settings.normalize = normalize;
         ExpectRouting(layer, Route(settings, p), type);
       }
     }
@@ -69,6 +72,28 @@ TEST_P(MOERouteLayerTest, CapacityKeepsTheFirstItems) {
     const Routing expected = Route(settings, p);
     EXPECT_EQ(expected.slots[47], -1) << "the last items find expert 0 full";
     ExpectRouting(layer, expected, type);
+  }
+}
+
+// The factor is the decimal number that was written, not the float, which is often a little larger.
+TEST(MOERouteCapacityTest, IsThatOfTheWrittenFactor) {
+  struct Case {
+    const char* factor;
+    int64_t capacity;  // of 20 items and 2 experts, of which each item selects 1
+  };
+  for (const Case& c :
+       {Case{"0.1", 1}, Case{"0.3", 3}, Case{"0.31", 4}, Case{"0.7", 7}, Case{"1", 10},
+        Case{"1.1", 11}, Case{"1.2", 12}, Case{"1.25", 13}, Case{"1.3", 13}, Case{"1.6", 16},
+        Case{"1.7", 17}, Case{"1.9", 19}, Case{"1.90001", 20}, Case{"1e-9", 1}, Case{"1e-40", 1},
+        Case{"2", 20}, Case{"7", 20}, Case{"1e30", 20}, Case{"inf", 20}}) {
+    LayerTester layer(
+        Concat("phase: TRAIN ", RouteText(Concat("select_experts: 1 capacity_factor: ", c.factor))),
+        Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{20, 2}}, 6);
+    std::vector<double> p(40, 0.25);
+    for (size_t i = 0; i < p.size(); i += 2) p[i] = 0.75;  // each item selects expert 0
+    layer.SetBottom(0, p);
+    layer.Forward();
+    EXPECT_EQ(layer.Top(5)[1], static_cast<double>(c.capacity)) << c.factor;
   }
 }
 
@@ -127,37 +152,41 @@ TEST_P(MOERouteLayerTest, NaNIsSelectedLastAndPropagates) {
 TEST_P(MOERouteLayerTest, Backward) {
   const auto [device, type] = GetParam();
   const int64_t items = 11, experts = 5, select = 2;
-  LayerTester layer(RouteText("select_experts: 2"), device, TypeTriple::Equal(type),
-                    {{items, experts}}, 6);
-  const std::vector<double> p = Probabilities(items * experts, 9);
-  layer.SetBottom(0, p);
-  layer.Forward();
-  for (int t = 0; t < 6; ++t) layer.RandomTopDiff(t);
-  layer.Backward();
-  const std::vector<double> a = layer.top(2).DiffAsDouble(), b = layer.top(0).DiffAsDouble();
-  const std::vector<double> rows = layer.Top(4), offsets = layer.Top(5);
-  std::vector<double> expected(items * experts);
-  std::vector<int64_t> expert_of(items * select);
-  for (int64_t e = 0; e < experts; ++e) {
-    for (auto r = static_cast<int64_t>(offsets[e]); r < offsets[e + 1]; ++r) {
-      expert_of[static_cast<int64_t>(rows[r])] = e;
+  for (const bool normalize : {true, false}) {
+    LayerTester layer(RouteText(Concat("select_experts: 2 normalize_weights: ", normalize)), device,
+                      TypeTriple::Equal(type), {{items, experts}}, 6);
+    const std::vector<double> p = Probabilities(items * experts, 9);
+    layer.SetBottom(0, p);
+    layer.Forward();
+    for (int t = 0; t < 6; ++t) layer.RandomTopDiff(t);
+    layer.Backward();
+    const std::vector<double> a = layer.top(2).DiffAsDouble(), b = layer.top(0).DiffAsDouble();
+    const std::vector<double> rows = layer.Top(4), offsets = layer.Top(5);
+    std::vector<double> expected(items * experts);
+    std::vector<int64_t> expert_of(items * select);
+    for (int64_t e = 0; e < experts; ++e) {
+      for (auto r = static_cast<int64_t>(offsets[e]); r < offsets[e + 1]; ++r) {
+        expert_of[static_cast<int64_t>(rows[r])] = e;
+      }
+      double sum = 0;
+      for (int64_t n = 0; n < items; ++n) sum += b[n * experts + e];
+      for (int64_t n = 0; n < items; ++n) expected[n * experts + e] = sum * select / items;
     }
-    double sum = 0;
-    for (int64_t n = 0; n < items; ++n) sum += b[n * experts + e];
-    for (int64_t n = 0; n < items; ++n) expected[n * experts + e] = sum * select / items;
+    for (int64_t n = 0; n < items; ++n) {
+      double sum = 0, dot = 0;
+      for (int64_t k = 0; k < select; ++k) {
+        const double v = p[n * experts + expert_of[n * select + k]];
+        sum += v;
+        dot += v * a[n * select + k];
+      }
+      for (int64_t k = 0; k < select; ++k) {
+        const double own = a[n * select + k];
+        expected[n * experts + expert_of[n * select + k]] +=
+            normalize ? (own - dot / sum) / sum : own;
+      }
+    }
+    ExpectNear(layer.BottomDiff(0), expected, 8 * Tolerance(type), "dE/dp");
   }
-  for (int64_t n = 0; n < items; ++n) {
-    double sum = 0, dot = 0;
-    for (int64_t k = 0; k < select; ++k) {
-      const double v = p[n * experts + expert_of[n * select + k]];
-      sum += v;
-      dot += v * a[n * select + k];
-    }
-    for (int64_t k = 0; k < select; ++k) {
-      expected[n * experts + expert_of[n * select + k]] += (a[n * select + k] - dot / sum) / sum;
-    }
-  }
-  ExpectNear(layer.BottomDiff(0), expected, 8 * Tolerance(type), "dE/dp");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MOERouteLayerTest, testing::ValuesIn(DevicesAndFloats()),

@@ -38,6 +38,7 @@ TEST_P(MoeNetTest, EveryModeAgreesWithLoops) {
       for (const bool full : {false, true}) {
         MoeCase c{items, experts, select, full};
         c.expert_type = TypeText(type);
+        c.normalize = items > 6;
         const auto net = MakeNet(MoeNetText(c), device, phase);
         FillInputs(net.get());
         net->Forward();
@@ -135,6 +136,45 @@ TEST(MoeGradientTest, AgreesWithDifferences) {
     FillInputs(net.get());
     EXPECT_EQ(net->BlobByName("moe")->type(), kDouble);
     CheckGradients(net.get(), 1e-5, 1e-6, [&] { return Values(*net, "loss")[0]; });
+  }
+}
+
+// With one expert for each item, a normalized weight is p / p = 1 and has no gradient.
+TEST(MoeGradientTest, WithOneExpertOnlyAWeightOfPTeachesTheGate) {
+  for (const bool normalize : {false, true}) {
+    for (const bool full : {false, true}) {
+      MoeCase c{5, 3, 1, full};
+      c.normalize = normalize;
+      const std::string text =
+          "force_backward: true data_type: CAFFE_DOUBLE " + MoeNetText(c) +
+          InputText("target", {5, 7}) +
+          "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'moe' bottom: 'target' top: 'loss' }";
+      testing::internal::CaptureStderr();
+      const auto net = MakeNet(text, Cpu(), 0);
+      const std::string log = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(
+          log.find("no gradient for the gate; set normalize_weights: false") != std::string::npos,
+          normalize)
+          << log;
+      testing::internal::CaptureStderr();
+      MakeNet(text, Cpu(), 1);
+      EXPECT_EQ(testing::internal::GetCapturedStderr().find("no gradient for the gate"),
+                std::string::npos)
+          << "phase TEST does not train";
+      FillInputs(net.get());
+      CheckGradients(net.get(), 1e-6, 1e-5, [&] { return Values(*net, "loss")[0]; });
+      double largest = 0;
+      for (int i = 0; i < 4; ++i) {
+        for (const double d : net->params()[i]->DiffAsDouble()) {
+          largest = std::max(largest, std::abs(d));
+        }
+      }
+      if (normalize) {
+        EXPECT_LT(largest, 1e-12);
+      } else {
+        EXPECT_GT(largest, 1e-4);
+      }
+    }
   }
 }
 
@@ -386,7 +426,9 @@ TEST_P(MoeNetTest, ExpertsInCodes) {
   const auto [device, type] = GetParam();
   if (type != kFloat) return;
   for (const bool observed_full : {false, true}) {
-    const auto real = MakeNet(MoeNetText({20, 4, 2, observed_full}), Cpu());
+    MoeCase of_real{20, 4, 2, observed_full};
+    of_real.normalize = observed_full;
+    const auto real = MakeNet(MoeNetText(of_real), Cpu());
     FillInputs(real.get());
     real->set_quantizer_mode(CAFFE_QUANT_OBSERVE);
     real->Forward();
@@ -395,6 +437,7 @@ TEST_P(MoeNetTest, ExpertsInCodes) {
     for (const char* codes : {"CAFFE_INT8_QUANTIZED", "CAFFE_INT16_QUANTIZED"}) {
       for (const bool full : {false, true}) {
         MoeCase c{20, 4, 2, full};
+        c.normalize = observed_full;
         c.expert_type = Concat("data_type: ", codes);
         const auto net = MakeNet(MoeNetText(c), device);
         net->CopyTrainedLayersFrom(weights);

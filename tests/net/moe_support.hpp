@@ -16,6 +16,7 @@ struct MoeCase {
   std::string more{};         // fields of moe_param
   std::string expert_type{};  // data_type of the expert net
   int tops = 3;
+  bool normalize = true;  // normalize_weights
 };
 
 inline std::string MoeGatingText(int experts) {
@@ -41,9 +42,9 @@ inline std::string MoeLayerText(const MoeCase& c, const std::string& name,
       "layer { name: '" + name + "' type: 'MOE' bottom: '" + bottom + "' top: '" + name + "' ";
   if (c.tops > 1) text += "top: '" + name + "_observed' top: '" + name + "_expected' ";
   return text + Concat("moe_param { select_experts: ", c.select, " full_forward: ", c.full,
-                       " expert_instances: ", c.experts, " ", c.more, " gating_net { ",
-                       MoeGatingText(c.experts), " } expert_net { ", c.expert_type, " ",
-                       MoeExpertText(), " } } } ");
+                       " normalize_weights: ", c.normalize, " expert_instances: ", c.experts, " ",
+                       c.more, " gating_net { ", MoeGatingText(c.experts), " } expert_net { ",
+                       c.expert_type, " ", MoeExpertText(), " } } } ");
 }
 
 inline std::string MoeNetText(const MoeCase& c) {
@@ -68,6 +69,7 @@ inline std::vector<double> MoeByLoops(const MoeCase& c, const Net& net, Device* 
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p[a] > p[b]; });
     double sum = 0;
     for (int k = 0; k < c.select; ++k) sum += p[order[k]];
+    if (!c.normalize) sum = 1;
     std::vector<double> out(7);
     for (int k = 0; k < c.select; ++k) {
       for (int i = 0; i < 4; ++i) {

@@ -17,6 +17,7 @@ struct RoutingSettings {
   bool all = false;          // full_forward
   int64_t capacity = 0;      // 0: no limit
   std::vector<double> bias;  // empty: 0
+  bool normalize = true;     // normalize_weights
 };
 
 inline Routing Route(const RoutingSettings& s, const std::vector<double>& p) {
@@ -34,7 +35,7 @@ inline Routing Route(const RoutingSettings& s, const std::vector<double>& p) {
     double sum = 0;
     for (int64_t k = 0; k < s.select; ++k) sum += p[n * s.experts + order[k]];
     for (int64_t k = 0; k < s.select; ++k) {
-      out.weights.push_back(p[n * s.experts + order[k]] / sum);
+      out.weights.push_back(p[n * s.experts + order[k]] / (s.normalize ? sum : 1));
       out.slots.push_back(-1);
       ++totals[order[k]];
       const bool full =

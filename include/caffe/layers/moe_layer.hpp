@@ -19,7 +19,7 @@ class LayerRegistry;
 // blobs: those of the gating net, then expert by expert; with balance_rate, then the bias.
 // moe_param: gating_net, expert_net (repeated), expert_instances (1 each), select_experts (all),
 //   map_bottom (both), full_forward (false), gate_top, usage_loss_weight, load_balance_loss_weight,
-//   z_loss_weight, balance_rate, capacity_factor.
+//   z_loss_weight, balance_rate, capacity_factor, normalize_weights (true).
 // Types: any bottoms. A nested net computes in its data_type; float if it has none. The gate is float,
 // or double if bottoms or tops are.
 class MOELayer final : public CompositeLayer, public UsageReport, public HasExperts {

@@ -13,6 +13,7 @@ class LayerRegistry;
 // the rows in which they compute it. A pair is an item and one of its experts, in falling order of
 // probability; of equal probabilities the earlier expert is first.
 //   weights[n, k] = p[n, e(n, k)] / sum over l of p[n, e(n, l)]        (thesis eq. 1.9, 1.10)
+// or p[n, e(n, k)] without normalize_weights.
 // bottom 0: the probabilities p of the gate, N items by E experts.
 // top 0: observed usage [N, E]: the share of items that selected an expert, the same in each row;
 //        it has this meaning in both phases.
@@ -24,10 +25,10 @@ class LayerRegistry;
 // There are N K rows, ordered by expert and by item. With full_forward there are E N: every expert
 // computes all items, and row e N + n belongs to expert e and item n.
 //
-// Gradients: dE/dp through the weights, as of a softmax over the selected experts; and through the
-// observed usage u as if u = K times the mean of p. The latter reaches unselected experts, too.
+// Gradients: dE/dp through the weights, as of a softmax over the selected experts, or as they are
+// without normalize_weights; and through the observed usage u as if u = K times the mean of p. The latter reaches unselected experts, too.
 //
-// moe_param: select_experts (E), full_forward, and
+// moe_param: select_experts (E), full_forward, normalize_weights (true), and
 //   balance_rate b: p + bias decides the selection. Each forward in TRAIN adds b to the bias of
 //     experts with less than the mean usage, and subtracts it from those with more. The bias is
 //     blobs()[0], which a solver must not change.
@@ -56,7 +57,7 @@ class MOERoute : public LayerBase, public UsageReport {
              BlobBase* used);
 
   int64_t items_ = 0, experts_ = 0, select_ = 0, capacity_ = 0, length_ = 0, blocks_ = 0;
-  bool all_ = false;
+  bool all_ = false, normalize_ = true;
   // bias_: that of the last forward. used_: sums of shares, and the number of forwards. unread_: the
   // same of repeated forwards, which do not count.
   std::shared_ptr<BlobBase> bias_, usage_sums_, chosen_, counts_, totals_, used_, unread_;

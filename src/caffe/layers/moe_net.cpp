@@ -28,6 +28,13 @@ SubNet MOENet::Build(int bottoms, int tops) {
   const std::string why = parameter_.full_forward() ? "full_forward is set" : WhyAll();
   all_ = !why.empty();
   if (all_) log::Info(Concat(Where(), ": each expert computes all items, because ", why));
+  if (layer_.phase() == TRAIN && parameter_.select_experts() == 1 && experts_ > 1 &&
+      parameter_.normalize_weights()) {
+    log::Warning(
+        Concat(Where(), ": with select_experts: 1 the weight of an expert is p / p = 1, so ",
+               "that the loss has no gradient for the gate; set normalize_weights: false, ",
+               "and the weight is p"));
+  }
   const std::string gate = AddGate(gating);
   if (layer_.phase() == TRAIN) AddLosses(gating, gate);
   all_ ? AddAllExperts() : AddGroupedExperts(inputs);
@@ -124,6 +131,7 @@ std::string MOENet::AddGate(const NestedLayers& gating) {
   parameter->set_full_forward(all_);
   parameter->set_balance_rate(parameter_.balance_rate());
   parameter->set_capacity_factor(parameter_.capacity_factor());
+  parameter->set_normalize_weights(parameter_.normalize_weights());
   return gate;
 }
 

@@ -1,7 +1,10 @@
 #include "caffe/layers/moe_route_layer.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <string>
 
 #include "caffe.pb.h"
 #include "caffe/device/device.hpp"
@@ -19,6 +22,36 @@ constexpr int64_t kLargestIndex = int64_t{1} << 24;
 // PAIRS and EXPERTS of kernels/moe/route_few.h.
 constexpr int64_t kFewPairs = 512, kFewExperts = 256;
 
+// The least integer at or above factor * pairs / experts; at most `most`. The factor stands for the
+// shortest decimal number that is read as this float, which is the one that the user wrote if it has
+// at most 6 digits: 1.1f is 1.10000002, and 1.1f * 10 is above 11.
+int64_t Capacity(float factor, int64_t pairs, int64_t experts, int64_t most) {
+  if (!std::isfinite(factor)) return most;
+  char text[32];
+  const char* const end =
+      std::to_chars(text, text + sizeof text, factor, std::chars_format::scientific).ptr;
+  int64_t digits = 0;  // factor = digits 10^exponent
+  int exponent = 0;
+  bool fraction = false;
+  for (const char* c = text; c < end; ++c) {
+    if (*c == 'e') {
+      exponent += std::atoi(std::string(c + 1, end).c_str());
+      break;
+    }
+    if (*c == '.') {
+      fraction = true;
+      continue;
+    }
+    digits = 10 * digits + (*c - '0');
+    exponent -= fraction;
+  }
+  // At most 10^9 * 2^24, so that products with 10 do not overflow.
+  int64_t above = digits * pairs, below = experts;
+  for (; exponent > 0 && above / below < most; --exponent) above *= 10;
+  for (; exponent < 0 && below <= above; ++exponent) below *= 10;
+  return std::min(most, (above + below - 1) / below);
+}
+
 }  // namespace
 
 void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
@@ -31,6 +64,7 @@ void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
               " experts");
   select_ = parameter.has_select_experts() ? parameter.select_experts() : experts_;
   all_ = parameter.full_forward();
+  normalize_ = parameter.normalize_weights();
   CAFFE_CHECK(select_ >= 1 && select_ <= experts_, Where(), ": select_experts ", select_,
               " is not between 1 and the number of experts, ", experts_);
   CAFFE_CHECK(parameter.capacity_factor() >= 0, Where(), ": capacity_factor ",
@@ -76,10 +110,8 @@ void MOERoute::Reshape(const BlobVec& bottom, const BlobVec& top) {
   const int64_t pairs = items_ * select_, rows = all_ ? items_ * experts_ : pairs;
   CAFFE_CHECK(rows <= kLargestIndex, Where(), ": ", rows, " rows of experts; at most ",
               kLargestIndex, " are supported");
-  const double factor = phase() == TRAIN ? layer_param().moe_param().capacity_factor() : 0;
-  const double even = static_cast<double>(pairs) / static_cast<double>(experts_);
-  capacity_ =
-      factor > 0 ? std::min<int64_t>(items_, std::llround(std::ceil(factor * even))) : items_;
+  const float factor = phase() == TRAIN ? layer_param().moe_param().capacity_factor() : 0;
+  capacity_ = factor > 0 ? Capacity(factor, pairs, experts_, items_) : items_;
   // As many blocks as pairs in a block: a pair counts those before it in both.
   length_ = std::max<int64_t>(1, std::llround(std::sqrt(static_cast<double>(pairs))));
   blocks_ = (pairs + length_ - 1) / length_;
@@ -125,12 +157,12 @@ void MOERoute::Route(const BlobVec& bottom, const BlobVec& top, double rate, Blo
     const auto out = [&](Top blob) { return top[blob]->MutableData(); };
     few_->LaunchInGroups(
         {{1, 1, 1}, {kItems, 1, 1}},
-        {items_, experts_, select_, share, bottom[0]->Data(), bias_->Data(), out(kObserved),
-         out(kExpected), out(kWeights), out(kSlots), out(kRows), out(kOffsets),
+        {items_, experts_, select_, normalize_, share, bottom[0]->Data(), bias_->Data(),
+         out(kObserved), out(kExpected), out(kWeights), out(kSlots), out(kRows), out(kOffsets),
          chosen_->MutableData(), totals_->MutableData(), used->MutableData()});
     return;
   }
-  choose_->Launch(items_, {items_, experts_, select_, bottom[0]->Data(), bias_->Data(),
+  choose_->Launch(items_, {items_, experts_, select_, normalize_, bottom[0]->Data(), bias_->Data(),
                            top[kWeights]->MutableData(), chosen_->MutableData()});
   count_->Launch(blocks_ * experts_,
                  {blocks_, length_, pairs, experts_, chosen_->Data(), counts_->MutableData()});
@@ -161,9 +193,9 @@ void MOERoute::Backward(const BlobVec& top, const std::vector<bool>& propagate_d
   // The mean of p over the items, times K.
   const double factor = static_cast<double>(select_) / static_cast<double>(items_);
   backward_->Launch(items_ * experts_,
-                    {items_, experts_, select_, factor, bottom[0]->Data(), chosen_->Data(),
-                     top[kSlots]->Data(), top[kWeights]->Data(), top[kWeights]->Diff(),
-                     usage_sums_->Data(), bottom[0]->MutableDiff()});
+                    {items_, experts_, select_, normalize_, factor, bottom[0]->Data(),
+                     chosen_->Data(), top[kSlots]->Data(), top[kWeights]->Data(),
+                     top[kWeights]->Diff(), usage_sums_->Data(), bottom[0]->MutableDiff()});
 }
 
 std::vector<ExpertUsage> MOERoute::TakeUsage() {
