@@ -36,6 +36,22 @@ std::string NetText() {
          InnerProductText("ip", "pool2", 3) + LayerText("Softmax", "prob", {"ip"}, "prob");
 }
 
+// Layers of two bottoms and two tops between layers in kNHWC: they have no work in it.
+std::string TwinsText() {
+  const auto twins = [](const std::string& type, const std::string& name, const std::string& a,
+                        const std::string& b, const std::string& window) {
+    return "layer { name: '" + name + "' type: '" + type + "' bottom: '" + a + "' bottom: '" + b +
+           "' top: '" + name + "_a' top: '" + name + "_b' convolution_param { num_output: 16 " +
+           window + " weight_filler { type: 'uniform' min: -0.4 max: 0.4 } } } ";
+  };
+  return InputText("a", {1, 3, 8, 9}) + InputText("b", {1, 3, 8, 9}) + ConvText("first", "a") +
+         ConvText("second", "b") +
+         twins("Convolution", "conv", "first", "second", "kernel_size: 3 pad: 1") +
+         ReluText("relu", "conv_a") +
+         twins("Deconvolution", "deconv", "conv_a", "conv_b", "kernel_size: 2 stride: 2") +
+         ConvText("last_a", "deconv_a") + ConvText("last_b", "deconv_b");
+}
+
 class LayoutsTest : public testing::TestWithParam<DeviceType> {
  protected:
   static std::unique_ptr<Net> Make(const std::string& text) {
@@ -92,6 +108,16 @@ TEST_P(LayoutsTest, BlobsStayInTheLayoutOfTheirReaders) {
             "pool2: NHWC\n"
             "ip: NCHW +1\n");
   EXPECT_EQ(net_->plan().conversions(), 2);
+}
+
+TEST_P(LayoutsTest, LayersOfSeveralBottomsStayInCOrder) {
+  expected_ = Make(TwinsText());
+  AddLibrary(ChannelsLastLibrary("channels_last", false));
+  net_ = Make(TwinsText());
+  expected_->Forward();
+  net_->Forward();
+  ExpectBlobsAgree();
+  EXPECT_NE(Layouts(net_.get()).find("conv: NCHW +2\n"), std::string::npos) << Layouts(net_.get());
 }
 
 TEST_P(LayoutsTest, ValuesAreTheSame) {

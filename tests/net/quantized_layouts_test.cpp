@@ -43,6 +43,24 @@ std::string Text(const std::string& norm) {
          InnerProductText("ip", "pool3", 5) + LayerText("Softmax", "prob", {"ip"}, "prob");
 }
 
+// Layers of two bottoms and two tops between layers in kNHWC: they have no work in it.
+std::string TwinsText() {
+  const auto twins = [](const std::string& type, const std::string& name, const std::string& a,
+                        const std::string& b, const std::string& window) {
+    return "layer { name: '" + name + "' type: '" + type + "' bottom: '" + a + "' bottom: '" + b +
+           "' top: '" + name + "_a' top: '" + name + "_b' convolution_param { num_output: 16 " +
+           window + " weight_filler { type: 'uniform' min: -0.4 max: 0.4 } } } ";
+  };
+  return InputText("a", {1, 3, 8, 9}) + InputText("b", {1, 3, 8, 9}) +
+         ConvText("first", "a", 16, "kernel_size: 1") +
+         ConvText("second", "b", 16, "kernel_size: 1") +
+         twins("Convolution", "conv", "first", "second", "kernel_size: 3 pad: 1") +
+         ReluText("relu", "conv_a") +
+         twins("Deconvolution", "deconv", "conv_a", "conv_b", "kernel_size: 2 stride: 2") +
+         ConvText("last_a", "deconv_a", 16, "kernel_size: 3") +
+         ConvText("last_b", "deconv_b", 16, "kernel_size: 3");
+}
+
 class QuantizedLayoutsTest : public testing::TestWithParam<DataType> {
  protected:
   void TearDown() override { SetHostLevel(level_); }
@@ -110,6 +128,16 @@ TEST_P(QuantizedLayoutsTest, CodesAreThoseOfCOrder) {
       EXPECT_TRUE(steps.count(layer)) << layer;
     }
   }
+}
+
+TEST_P(QuantizedLayoutsTest, LayersOfSeveralBottomsStayInCOrder) {
+  const NetParameter saved = Calibrated(TwinsText());
+  const auto expected = Run(TwinsText(), saved, HostLevels().front());
+  const auto net = Run(TwinsText(), saved, level_);
+  for (const char* blob : {"conv_a", "conv_b", "deconv_a", "deconv_b", "last_a", "last_b"}) {
+    EXPECT_EQ(Codes(*net, blob), Codes(*expected, blob)) << blob;
+  }
+  EXPECT_FALSE(StepsInNhwc(*net).count("conv"));
 }
 
 // LRN computes codes from codes in this layout, too.

@@ -95,7 +95,7 @@ class LayoutChooser {
     if (step.fused() && !step.trains()) return false;
     // Alone, such a layer runs its own passes.
     if (first.facts.normalized && !step.trains()) return false;
-    if (!can.any && (first.bottoms.size() > 1 || first.tops.size() > 1)) return false;
+    if (!can.any && first.bottoms.size() > 1) return false;
     const bool backward = !options_.gradients[step.nodes.back()].empty();
     if (!can.any && !(backward ? can.trains : can.nhwc)) return false;
     for (const int top : step.tops) {
@@ -114,6 +114,8 @@ class LayoutChooser {
     const LayerFacts::Layouts& can = first.facts.layouts;
     const bool converts = first.types.in != first.types.out;
     if ((converts && !can.any) || first.bottoms.empty()) return {};
+    // A work in kNHWC has one top; a Convolution may have several, each of a bottom of its own.
+    if (!can.any && first.tops.size() > 1) return {};
     if (trains() ? !CanTrain(step) : !options_.fuse) return {};
     const int bottoms = static_cast<int>(first.bottoms.size());
     const int laid_out = can.bottoms < 0 ? bottoms : can.bottoms;
