@@ -229,5 +229,29 @@ TEST(NetRandomTest, EveryForwardDrawsAnew) {
   }
 }
 
+// A gradient of blobs that no forward has computed would be a number without a meaning.
+TEST(BackwardTest, WithoutAForwardIsAnError) {
+  const std::string text = InputText("data", {2, 4}) + InputText("label", {2}) +
+                           InnerProductText("ip1", "data", 3) + InnerProductText("ip2", "ip1", 2) +
+                           "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' "
+                           "bottom: 'label' top: 'loss' } ";
+  for (const int phase : {0, 1}) {
+    const std::string force = phase == 0 ? "" : "force_backward: true ";
+    const auto net = MakeNet(force + text, Runtime::Get().cpu(), phase);
+    FillInputs(net.get());
+    const std::string none = MessageOf([&] { net->Backward(); });
+    EXPECT_NE(none.find("backward reads what a forward of layer loss (SoftmaxWithLoss) has "
+                        "computed, but there was none; call forward first"),
+              std::string::npos)
+        << none;
+    // Layers 0 to 2: the inputs and ip1.
+    net->Forward(0, 2);
+    EXPECT_NE(MessageOf([&] { net->Backward(); }).find("layer loss"), std::string::npos);
+    EXPECT_EQ(MessageOf([&] { net->Backward(2, 0); }), "");
+    net->Forward();
+    EXPECT_EQ(MessageOf([&] { net->Backward(); }), "");
+  }
+}
+
 }  // namespace
 }  // namespace caffe

@@ -391,6 +391,13 @@ void Net::Backward(int start, int end) {
               ": backward from layer ", start, " to ", end, ", but the layers are 0 to ",
               last_layer);
   if (start < end) return;
+  const std::vector<int> run = wiring_.BackwardNodes(start, end);
+  for (const int n : run) {
+    const LayerBase& layer = *wiring_.nodes[n].layer;
+    CAFFE_CHECK(rooms_->runner.ran()[n] || !rooms_->gradients.needed(n), NetLabel(name()),
+                ": backward reads what a forward of layer ", layer.name(), " (", layer.type(),
+                ") has computed, but there was none; call forward first");
+  }
   if (phase() == TEST && !layer_by_layer_ && rooms_->gradients.any()) {
     layer_by_layer_ = true;
     TakeNewGradients(NeededNodes());
@@ -410,7 +417,6 @@ void Net::Backward(int start, int end) {
     Rooms::CheckMemory(*this, MemoryForecast::Pass::kBackward);
   }
   WithNeeds([&] {
-    const std::vector<int> run = wiring_.BackwardNodes(start, end);
     if (end > 0) ClearUnreadDiffs(run, first, last);
     rooms_->losses.Seed(run, device_);
     if (in_arena) {
