@@ -5,14 +5,13 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <random>
 
 #include "caffe.pb.h"
 #include "caffe/calibration/pack_parameters.hpp"
+#include "caffe/calibration/random_batch.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/runtime.hpp"
-#include "caffe/layer/layer_facts.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
 
@@ -112,56 +111,6 @@ bool HasLoss(const Net& net) {
   return std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 0; });
 }
 
-// Random numbers with a mean and a deviation. A part of them is repeated: making all of them would
-// take longer than a forward.
-class RandomNumbers {
- public:
-  RandomNumbers() : numbers_(1 << 18) {
-    std::mt19937 random(2);
-    std::normal_distribution<double> normal;
-    for (double& number : numbers_) number = normal(random);
-  }
-  void Fill(BlobBase* blob, double mean, double deviation) const {
-    std::vector<double> part = numbers_;
-    for (double& number : part) number = mean + deviation * number;
-    char* target = static_cast<char*>(blob->mutable_host_data());
-    for (int64_t done = 0; done < blob->count();) {
-      const int64_t count = std::min<int64_t>(blob->count() - done, std::ssize(part));
-      ConvertElements(kDouble, part.data(), blob->type(), target, count);
-      target += count * static_cast<int64_t>(blob->type().bytes());
-      done += count;
-    }
-  }
-
- private:
-  std::vector<double> numbers_;
-};
-
-// Inputs with one axis, such as labels, stay 0.
-void FillInputs(const RandomNumbers& random, const Net& net) {
-  for (BlobBase* blob : net.input_blobs()) {
-    if (blob->num_axes() > 1 && blob->type().is_float()) random.Fill(blob, 0, 0.5);
-  }
-}
-
-// Scales, shifts and statistics of channels are near 1, other weights keep the size of the sums.
-void FillWeights(const RandomNumbers& random, const Net& net) {
-  for (const auto& layer : net.layers()) {
-    const LayerFacts facts = layer->Facts();
-    for (const auto& blob : layer->blobs()) {
-      if (facts.affine || facts.normalized) {
-        random.Fill(blob.get(), 1, 0.02);
-      } else if (blob->num_axes() > 1) {
-        const double inputs =
-            static_cast<double>(blob->count()) / static_cast<double>(blob->shape(0));
-        random.Fill(blob.get(), 0, std::sqrt(2 / std::max(inputs, 1.0)));
-      } else {
-        random.Fill(blob.get(), 0, 0.1);
-      }
-    }
-  }
-}
-
 // A net of a cell on its device, with weights and inputs. Passes only enqueue work.
 class CellNet {
  public:
@@ -178,9 +127,9 @@ class CellNet {
       net_->set_frees_memory(true);
     }
     net_->CopyTrainedLayersFrom(weights);
-    net_->UsePlaceholderRanges();
+    ObserveMissingRanges(net_.get());
     net_->Reshape();
-    FillInputs(RandomNumbers(), *net_);
+    FillInputsAtRandom(net_.get());
   }
 
   Net& net() { return *net_; }
@@ -305,20 +254,15 @@ BenchmarkModel::BenchmarkModel(const std::string& model, const std::vector<std::
   weights_ = std::make_shared<NetParameter>();
   const std::unique_ptr<Net> net =
       MakeNet(WithTypeAndBatch(*model_, kFloat, 1), Runtime::Get().cpu(), false);
-  const RandomNumbers random;
   if (weights.empty()) {
-    FillWeights(random, *net);
+    FillWeightsAtRandom(net.get());
   } else {
     WeightsOptions options;
     if (strict) options.missing = MissingWeights::kRefuse;
     net->CopyTrainedLayersFrom(weights, options);
   }
   random_ranges_ = net->Ranges().empty();
-  if (random_ranges_) {
-    net->set_observe(true);
-    FillInputs(random, *net);
-    net->Forward();
-  }
+  if (random_ranges_) ObserveRandomBatch(net.get());
   net->ToProto(weights_.get());
 }
 
@@ -335,7 +279,7 @@ const NetParameter& BenchmarkModel::WeightsIn(DataType type) const {
     try {
       const std::unique_ptr<Net> net = MakeNet(Typed(type, 1), Runtime::Get().cpu(), false);
       net->CopyTrainedLayersFrom(*weights_);
-      net->UsePlaceholderRanges();
+      ObserveMissingRanges(net.get());
       net->ToProto(&found->second);
       PackParameters(*net, &found->second);
     } catch (...) {

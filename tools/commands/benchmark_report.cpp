@@ -183,8 +183,8 @@ std::string BenchmarkMarkdown(const BenchmarkRun& run, const std::string& image)
   if (std::any_of(run.cells.begin(), run.cells.end(),
                   [](const BenchmarkCell& cell) { return cell.random_ranges; })) {
     text +=
-        "* int8 and int16 have ranges that were observed on random inputs: their times are valid, "
-        "their outputs mean nothing\n";
+        "* int8 and int16 have ranges that were observed on random inputs: their outputs mean "
+        "nothing\n";
   }
   if (run.interrupted) text += "* The run was interrupted: cells are missing\n";
   const Columns columns(run);

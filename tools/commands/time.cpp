@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "caffe.pb.h"
+#include "caffe/calibration/random_batch.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 #include "caffe/core/log.hpp"
@@ -63,7 +64,7 @@ bool HasCodesInTest(const Options& options) {
     if (!options.weights.empty()) {
       CopyWeights(options, &net);
     }
-    net.UsePlaceholderRanges();
+    ObserveMissingRanges(&net, options.weights.empty());
     net.Forward();
     return true;
   } catch (const Error&) {
@@ -94,7 +95,9 @@ int Time(const Options& options) {
   if (!options.weights.empty()) {
     CopyWeights(options, &net);
   }
-  net.UsePlaceholderRanges();
+  ObserveMissingRanges(&net, options.weights.empty());
+  device->ReleaseCache();
+  device->ResetPeak();
 
   // Stated before anything is allocated, but for the weights.
   net.Reshape();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "caffe.pb.h"
+#include "caffe/calibration/random_batch.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/number_text.hpp"
@@ -46,7 +47,7 @@ void TunePhase(const Options& options, Device* device, Phase phase, const Result
     net = std::make_unique<Net>(parameter, net_options);
   }
   if (!options.weights.empty()) CopyWeights(options, net.get());
-  net->UsePlaceholderRanges();
+  ObserveMissingRanges(net.get(), options.weights.empty());
   net->Forward();
   if (phase == TRAIN) net->Backward();
   device->Synchronize();

@@ -227,7 +227,9 @@ class Net {
   // Sets the ranges of quantized blobs from a file or from observing, as the next forward would,
   // for callers that read or write codes before it.
   void UpdateBlobRanges();
-  // Sets the range [-1, 1] for quantized blobs without a range and warns: only for measuring time.
+  // Whether a quantized blob has no range, so that a forward is an error.
+  bool lacks_ranges();
+  // Sets the range [-1, 1] for quantized blobs without a range: for tests of layers.
   void UsePlaceholderRanges();
 
   // Brings the host copies of all blobs with live views up to date.

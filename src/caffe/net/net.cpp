@@ -775,6 +775,18 @@ void Net::UpdateBlobRanges() {
   for (int n = 0; n <= wiring_.last_node(); ++n) rooms_->ranges.Publish(n);
 }
 
+bool Net::lacks_ranges() {
+  UpdateBlobRanges();
+  for (int n = 0; n <= wiring_.last_node(); ++n) {
+    const BlobVec& tops = wiring_.nodes[n].top;
+    for (size_t t = 0; t < tops.size(); ++t) {
+      const bool codes = tops[t]->type().is_quantized();
+      if (codes && !rooms_->ranges.top_ranges(n)[t].range.observed) return true;
+    }
+  }
+  return false;
+}
+
 void Net::SyncViews() { rooms_->views.Update(); }
 
 void Net::TakeViews() {

@@ -103,7 +103,6 @@ void NetRanges::Resolve() {
   };
   const std::map<std::string, ObservedRange> known = All();
   std::map<int, Version> versions;
-  int placeholders = 0;
   const auto find = [&](const std::string& name) -> std::optional<ObservedRange> {
     auto found = known.find(name);
     // The fork has one range for all versions of a blob.
@@ -121,7 +120,6 @@ void NetRanges::Resolve() {
         resolved.range = AffineRange(version.range->low, version.range->high, blob.type());
       } else if (placeholders_) {
         resolved.range = AffineRange(-1, 1, blob.type());
-        ++placeholders;
       }
     } catch (const Error& error) {
       CAFFE_THROW("blob ", version.name, ": ", error.what());
@@ -162,11 +160,6 @@ void NetRanges::Resolve() {
       ranges.top.push_back(resolve(version, *node.top[t]));
       versions[node.top_ids[t]] = version;
     }
-  }
-  if (placeholders > 0) {
-    log::Warning(NetLabel(wiring_.name) +
-                 ": quantized blobs without an observed range use [-1, 1] as a " +
-                 "placeholder; times are valid, results are not");
   }
 }
 
