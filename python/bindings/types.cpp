@@ -97,9 +97,12 @@ void BindTypes(py::module_& module) {
       "is\n"
       "at most 16. Without from_float, floats are rounded to the nearest value, ties to the even\n"
       "code.\n\n"
-      "from_float must be monotonic and give a code for NaN and infinities, too. The same call\n"
-      "again has no effect. RuntimeError if the name is taken, if bits is out of range, if a text\n"
-      "does not compile, or if a code has more bits. Exceptions of the functions are passed on.");
+      "from_float must be monotonic, give a code for NaN and infinities, too, and give back the\n"
+      "value of each code; to_float may be NaN for codes that are not used. The same call again "
+      "has\n"
+      "no effect. RuntimeError if the name is taken, if bits is out of range, if a text does not\n"
+      "compile or does not return on each path, if a code has more bits, or if a value does not\n"
+      "come back. Exceptions of the functions are passed on.");
   module.def("_values_of_codes", &ValuesOf);
   module.def("_codes_of_values", &CodesOf);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -96,7 +97,7 @@ TEST(RegisterTypeTest, RegisteringAgainReturnsTheSameType) {
 
 TEST(RegisterTypeTest, InvalidTypesAreErrors) {
   const char* const to = "(float)code";
-  const char* const from = "v > 1.0f ? 1u : 0u";
+  const char* const from = "v > 0 ? (v < 255.0f ? (u32)v : 255u) : 0u";
   ExpectMessage([&] { RegisterType("bad", 1, to, from); }, "2 to 32 bits, not 1");
   ExpectMessage([&] { RegisterType("bad", 33, to, from); }, "2 to 32 bits, not 33");
   ExpectMessage([&] { RegisterType("3d", 8, to, from); }, "cannot be named '3d'");
@@ -114,6 +115,35 @@ TEST(RegisterTypeTest, InvalidTypesAreErrors) {
                 "a type of functions has at most 16 bits, not 17; give to_float and from_float as");
   // The name stays free.
   EXPECT_NO_THROW(RegisterType("bad", 8, to, from));
+}
+
+// A function that returns nothing, or not on each path, is an error of the compiler; a value that
+// does not come back is one that names it.
+TEST(RegisterTypeTest, EachPathReturnsAndEachValueComesBack) {
+  const char* const to = "(float)code";
+  const char* const from = "v > 0 ? (v < 255.0f ? (u32)v : 255u) : 0u";
+  for (const char* empty : {"/* return */", "if (v > 3.0f) return 1u;"}) {
+    for (const int bits : {8, 20}) {
+      ExpectMessage([&] { RegisterType("lossy", bits, to, empty); },
+                    "'lossy': its texts do not compile");
+    }
+  }
+  ExpectMessage([&] { RegisterType("lossy", 8, "/* return */", from); }, "on each path");
+  ExpectMessage(
+      [&] { RegisterType("lossy", 8, to, "0u"); },
+      "'lossy': to_float of the code 1 is 1, for which from_float gives the code 0, which "
+      "is 0; each value must come back");
+  ExpectMessage([&] { RegisterType("lossy", 20, to, "v > 7.0f ? 7u : 0u"); },
+                "to_float of the code 15 is 15, for which from_float gives the code 7");
+  const auto value = [](uint32_t code) { return code == 3 ? 5 : static_cast<float>(code); };
+  const auto floor = [](float v) { return v > 0 ? static_cast<uint32_t>(v < 2 ? v : 2) : 0u; };
+  ExpectMessage([&] { RegisterType("lossy", 2, value, floor); },
+                "to_float of the code 3 is 5, for which from_float gives the code 2, which is 2");
+  // A code may be unused, and two codes may have one value.
+  const auto three = [](uint32_t code) { return code == 3 ? NAN : static_cast<float>(code); };
+  EXPECT_NO_THROW(RegisterType("lossless_a", 2, three, floor));
+  const auto twice = [](uint32_t code) { return static_cast<float>(std::min(code, 2u)); };
+  EXPECT_NO_THROW(RegisterType("lossless_b", 2, twice, floor));
 }
 
 // The program cache keeps the values, so that a second process needs no compiler. Here another name
@@ -241,7 +271,7 @@ TEST(WideTypeTest, InvalidTypesAreErrors) {
 // The program cache keeps the compiled functions.
 TEST(WideTypeTest, FunctionsAreCached) {
   const char* const to = "(float)code * 0.125f";
-  const char* const from = "v > 0.0f ? v < 131071.0f ? (u32)(v * 8.0f) : 1048568u : 0u";
+  const char* const from = "v > 0.0f ? v < 131071.875f ? (u32)(v * 8.0f) : 1048575u : 0u";
   RegisterType("wide_cached_a", 20, to, from);
   const ScopedVariable failing("CAFFE_CXX", "/bin/false");
   const DataType second = RegisterType("wide_cached_b", 20, to, from);

@@ -160,6 +160,11 @@ def test_errors():
         caffe.register_type('python_bad', 8, to, abs)
     with pytest.raises(TypeError, match="from_float's code is 0.5"):
         caffe.register_type('python_bad', 8, float, lambda v: 0.5)
+    with pytest.raises(RuntimeError, match="'python_bad'.*does not return a value on each path"):
+        caffe.register_type('python_bad', 8, to, 'if (v > 3.0f) return 1u;')
+    with pytest.raises(RuntimeError, match="'python_bad'.*code 2 is 2, for which from_float gives the "
+                                           "code 1, which is 1"):
+        caffe.register_type('python_bad', 8, float, lambda v: int(v > 0))
     with pytest.raises(RuntimeError, match="unknown data type 'python_bad'.*caffe.register_type"):
         input_net('python_bad')
 

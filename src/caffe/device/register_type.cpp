@@ -75,7 +75,7 @@ std::shared_ptr<const ValueTable> Evaluate(const TypeInfo& info) {
   nameless.name = nameless.word = "type";
   const std::string key =
       CacheKey({CustomFunctions(nameless, &included), Concat("values of ", info.bits, " bits"),
-                "cpu", "value table 1"});
+                "cpu", "value table 2"});
   if (const auto found = cache.Find(key)) {
     if (const auto known = Unpack(found->binary, info.bits)) {
       return std::make_shared<ValueTable>(info.name, info.bits, known->values,
@@ -117,8 +117,52 @@ std::vector<float> Probes() {
   return probes;
 }
 
-// What a table would refuse, tested by samples: codes of more bits, and rounding that is not
-// monotonic.
+// A number that a code stands for is rounded to itself, up to a relative error of `tolerance`. `back`
+// are the values of the codes that from_float gives for `values`. NaN stands for codes that are not
+// used.
+void CheckRoundTrips(const std::string& name, const std::vector<uint32_t>& codes,
+                     const std::vector<float>& values, const std::vector<uint32_t>& codes_back,
+                     const std::vector<float>& back, float tolerance) {
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const bool same = std::isnan(values[i]) || values[i] == back[i] ||
+                      std::abs(back[i] - values[i]) <= tolerance * std::abs(values[i]);
+    CAFFE_CHECK(
+        same, "data type '", name, "': to_float of the code ", codes[i], " is ", values[i],
+        ", for which from_float ", "gives the code ", codes_back[i], ", which is ", back[i],
+        "; each value must come ",
+        "back. Does from_float return a value on each path? to_float may give NaN for codes ",
+        "that are not used");
+  }
+}
+
+void CheckRoundTrips(const std::string& name, const ValueTable& table) {
+  std::vector<uint32_t> codes, codes_back;
+  std::vector<float> back;
+  for (const float value : table.values()) {
+    codes.push_back(static_cast<uint32_t>(codes.size()));
+    codes_back.push_back(table.Code(value));
+    back.push_back(table.Value(codes_back.back()));
+  }
+  CheckRoundTrips(name, codes, table.values(), codes_back, back, 0);
+}
+
+// Codes over the whole range of a type without a table, with both ends.
+std::vector<uint32_t> SomeCodes(int bits) {
+  constexpr uint64_t kSamples = 1 << 16;
+  const uint64_t all = uint64_t{1} << bits, step = std::max<uint64_t>(1, all / kSamples - 1);
+  std::vector<uint32_t> codes;
+  for (uint64_t code = 0; code < all; code += step) codes.push_back(static_cast<uint32_t>(code));
+  for (uint64_t code = 0; code < 64; ++code) {
+    codes.push_back(static_cast<uint32_t>(code));
+    codes.push_back(static_cast<uint32_t>(all / 2 - 1 - code));
+    codes.push_back(static_cast<uint32_t>(all / 2 + code));
+    codes.push_back(static_cast<uint32_t>(all - 1 - code));
+  }
+  return codes;
+}
+
+// What a table would refuse, tested by samples: codes of more bits, rounding that is not monotonic,
+// and values that do not come back.
 void CheckFunctions(const TypeInfo& info, const TypeFunctions& functions) {
   const std::vector<float> probes = Probes();
   std::vector<uint32_t> codes(probes.size());
@@ -136,6 +180,15 @@ void CheckFunctions(const TypeInfo& info, const TypeFunctions& functions) {
                 " to ", values[i], "; it must be monotonic");
     last = i;
   }
+  const std::vector<uint32_t> some = SomeCodes(info.bits);
+  codes.resize(some.size());
+  values.resize(some.size());
+  std::vector<float> back(some.size());
+  functions.Values(some.data(), values.data(), some.size());
+  functions.Codes(values.data(), codes.data(), some.size());
+  functions.Values(codes.data(), back.data(), some.size());
+  // Both functions compute in float, which has fewer bits than some of these types.
+  CheckRoundTrips(info.name, some, values, codes, back, 0x1p-22f);
 }
 
 // A type of this name that is equal; throws if it is another one.
@@ -184,7 +237,11 @@ DataType RegisterType(const std::string& name, int bits, const std::string& to_f
   info.from_float = from_float;
   const std::lock_guard lock(Registering());
   if (const auto known = Registered(info, nullptr)) return *known;
-  if (bits <= kMostTableBits) return Add(info, Evaluate(info));
+  if (bits <= kMostTableBits) {
+    const auto table = Evaluate(info);
+    CheckRoundTrips(name, *table);
+    return Add(info, table);
+  }
   std::shared_ptr<const TypeFunctions> functions = CompileType(info);
   CheckFunctions(info, *functions);
   return AddDataType(info, functions);
@@ -210,6 +267,7 @@ DataType RegisterType(const std::string& name, int bits,
       name, bits, values, from_float ? encoder : ValueTable::Nearest(name, values));
   const std::lock_guard lock(Registering());
   if (const auto known = Registered(info, table.get())) return *known;
+  CheckRoundTrips(name, *table);
   return Add(info, table);
 }
 

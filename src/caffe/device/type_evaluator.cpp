@@ -110,15 +110,9 @@ std::vector<std::string> LevelOptions() {
 }
 
 std::vector<std::string> Options() {
-  std::vector<std::string> options{"-std=c++11",
-                                   "-O3",
-                                   "-fopenmp-simd",
-                                   "-ffp-contract=off",
-                                   "-fno-trapping-math",
-                                   "-fno-math-errno",
-                                   "-fPIC",
-                                   "-shared",
-                                   "-w"};
+  std::vector<std::string> options{
+      "-std=c++11",      "-O3",   "-fopenmp-simd", "-ffp-contract=off",  "-fno-trapping-math",
+      "-fno-math-errno", "-fPIC", "-shared",       "-Werror=return-type"};
   const std::vector<std::string> level = LevelOptions();
   options.insert(options.end(), level.begin(), level.end());
   return options;
@@ -219,7 +213,7 @@ std::optional<std::string> CompileLibrary(const TypeInfo& info) {
     const int status = Run(command, log);
     if (status < 0) continue;
     CAFFE_CHECK(status == 0, "data type '", info.name, "': its texts do not compile by ", compiler,
-                ":\n", Contents(log));
+                ", or a function does not return a value on each path:\n", Contents(log));
     return Contents(library);
   }
   return std::nullopt;
@@ -244,7 +238,7 @@ std::unique_ptr<TypeFunctions> Compiled(const TypeInfo& info) {
   nameless.name = nameless.word = "type";
   std::string options;
   for (const std::string& option : Options()) options += option + " ";
-  const std::string key = CacheKey({HostText(nameless), options, "cpu", "type functions 1"});
+  const std::string key = CacheKey({HostText(nameless), options, "cpu", "type functions 2"});
   const bool cached = info.bits > kMostTableBits;
   if (const auto found = cached ? cache.Find(key) : std::nullopt) {
     return Load(found->binary, info.name);
