@@ -116,7 +116,12 @@ struct Wiring {
   const std::string& ShownName(int id) const;
   // The name of the range of a top: the name of the user's blob; <blob>@<layer> if a later layer
   // changes that blob in place.
-  std::string RangeName(const Node& node, int top) const;
+  const std::string& RangeName(const Node& node, int top) const {
+    return range_names[&node - nodes.data()][top];
+  }
+  // Of each top of each node; NameRanges sets them when nodes and blobs are complete.
+  std::vector<std::vector<std::string>> range_names;
+  void NameRanges();
 
   int last_node() const { return static_cast<int>(nodes.size()) - 1; }
   int last_layer() const { return static_cast<int>(layers.size()) - 1; }

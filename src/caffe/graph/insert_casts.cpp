@@ -119,8 +119,10 @@ TypedNet Insert(const TypedNet& net, bool edges) {
     for (int t = 0; t < layer.top_size(); ++t) {
       const std::string blob = layer.top(t);
       // This writes a new version of the blob: casts of the old one are stale.
-      for (auto& [key, cast] : present_casts) {
-        if (key.rfind(blob + ":", 0) == 0) cast.clear();
+      const std::string prefix = blob + ":";
+      for (auto cast = present_casts.lower_bound(prefix);
+           cast != present_casts.end() && cast->first.rfind(prefix, 0) == 0; ++cast) {
+        cast->second.clear();
       }
       cast_sources.erase(blob);
       const DataType type = source.tops[t];

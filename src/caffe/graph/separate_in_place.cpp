@@ -99,7 +99,7 @@ class Finder {
     std::vector<bool> in_place(layer.top_size(), false);
     for (int t = 0; t < layer.top_size(); ++t) {
       Version& version = versions_[tops_[index][t]];
-      version.content = contents_++;
+      SetContent(tops_[index][t], contents_++);
       if (IsInPlace(layer, t) && bottoms_[index][t] >= 0) {
         // Net reports the error for such a layer.
         if (!traits.in_place) continue;
@@ -113,7 +113,7 @@ class Finder {
       } else if (SharesBottomMemory(layer) && layer.bottom_size() > 0 && bottoms_[index][0] >= 0) {
         const Version& bottom = versions_[bottoms_[index][0]];
         if (bottom.type == BottomType(typed, 0) && TopType(typed, t) == version.type) {
-          version.content = bottom.content;
+          SetContent(tops_[index][t], bottom.content);
         }
       }
     }
@@ -131,6 +131,13 @@ class Finder {
         Need(index, tops_[index][t], reads.only_signs);
       }
     }
+  }
+
+  void SetContent(int version, int content) {
+    const auto before = with_content_.find(versions_[version].content);
+    if (before != with_content_.end()) before->second.erase(version);
+    versions_[version].content = content;
+    with_content_[content].insert(version);
   }
 
   void Need(int layer, int version, bool only_signs) {
@@ -158,22 +165,23 @@ class Finder {
       return Concat("it computes in ", TopType(typed, t).name(), ", but its top is ",
                     own.type.name());
     }
-    for (const Version& other : versions_) {
-      if (other.content != old.content) continue;
+    const std::set<int>& sharing = with_content_[old.content];
+    for (const int v : sharing) {
+      const Version& other = versions_[v];
       const LayerParameter& maker = Layer(other.layer);
       if (TraitsOf(maker.type()).top_memory == TopMemory::kParameter) {
         return Concat("blob ", other.blob, " is the parameter of ", Quoted(maker));
       }
     }
     if (old.readers > 1) return "other layers read blob " + old.blob + ", too";
-    for (size_t v = 0; v < versions_.size(); ++v) {
+    for (const int v : sharing) {
       const Version& other = versions_[v];
-      if (other.content != old.content || &other == &old) continue;
+      if (&other == &old) continue;
       if (other.last_reader >= index) {
         return Concat(Quoted(Layer(other.last_reader)), " reads blob ", other.blob,
                       ", which shares the memory of blob ", old.blob);
       }
-      if (final_.count(static_cast<int>(v))) {
+      if (final_.count(v)) {
         return Concat("blob ", other.blob, " shares the memory of blob ", old.blob);
       }
     }
@@ -209,6 +217,7 @@ class Finder {
   std::vector<std::vector<int>> bottoms_, tops_;  // versions
   std::set<int> final_;                           // the last versions of their blobs
   int contents_ = 0;
+  std::map<int, std::set<int>> with_content_;  // content -> versions
   struct Reader {
     int layer, version;
     bool only_signs;

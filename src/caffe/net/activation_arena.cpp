@@ -12,6 +12,65 @@ constexpr int64_t kPartAlignment = 16;  // bytes; libraries need it for arrays
 // Smaller workspaces stay where they are, which processors have in a cache.
 constexpr int64_t kLeastWorkspace = 1 << 20;
 
+// The last step that writes each byte of the arena, as far as buffers were added.
+class LastWrites {
+ public:
+  // `held`: the buffers that will be added or asked for.
+  LastWrites(const std::vector<int64_t>& offsets, const std::vector<int64_t>& bytes,
+             const std::vector<int>& held)
+      : offsets_(offsets), bytes_(bytes) {
+    for (const int id : held) bounds_.insert(bounds_.end(), {offsets[id], offsets[id] + bytes[id]});
+    std::sort(bounds_.begin(), bounds_.end());
+    bounds_.erase(std::unique(bounds_.begin(), bounds_.end()), bounds_.end());
+    while (size_ < bounds_.size()) size_ *= 2;
+    covering_.assign(2 * size_, -1);
+    within_.assign(2 * size_, -1);
+  }
+  void Add(int buffer, int step) {
+    const auto [begin, end] = Range(buffer);
+    Visit(1, 0, size_, begin, end, [&](size_t node, bool whole) {
+      within_[node] = std::max(within_[node], step);
+      if (whole) covering_[node] = std::max(covering_[node], step);
+    });
+  }
+  // Of the bytes of the buffer; -1 if no step writes them.
+  int Last(int buffer) const {
+    const auto [begin, end] = Range(buffer);
+    int last = -1;
+    Visit(1, 0, size_, begin, end, [&](size_t node, bool whole) {
+      last = std::max(last, whole ? within_[node] : covering_[node]);
+    });
+    return last;
+  }
+
+ private:
+  std::pair<size_t, size_t> Range(int buffer) const {
+    const auto at = [&](int64_t bound) {
+      return static_cast<size_t>(std::lower_bound(bounds_.begin(), bounds_.end(), bound) -
+                                 bounds_.begin());
+    };
+    return {at(offsets_[buffer]), at(offsets_[buffer] + bytes_[buffer])};
+  }
+  // Calls the function for nodes of a tree over the bounds, from its root: those within [begin, end),
+  // as a whole, and those above them.
+  template <class Function>
+  void Visit(size_t node, size_t low, size_t high, size_t begin, size_t end,
+             const Function& function) const {
+    if (end <= low || high <= begin) return;
+    const bool whole = begin <= low && high <= end;
+    function(node, whole);
+    if (whole) return;
+    const size_t middle = (low + high) / 2;
+    Visit(2 * node, low, middle, begin, end, function);
+    Visit(2 * node + 1, middle, high, begin, end, function);
+  }
+
+  const std::vector<int64_t>&offsets_, &bytes_;
+  std::vector<int64_t> bounds_;
+  size_t size_ = 1;
+  std::vector<int> covering_, within_;  // of each node of the tree
+};
+
 }  // namespace
 
 void StepWorkspaces::Set(size_t step, const Work& work) {
@@ -97,10 +156,7 @@ void ActivationArena::MakePlan() {
   for (int i = 0; i < count; ++i) {
     if (seen_[i].owners > holders[root_[i]]) shared.push_back(i);
   }
-  for (const auto& [bottom, top] : arrays_.joined) {
-    const int from = root_[bottom], to = root_[top];
-    std::replace(root_.begin(), root_.end(), from, to);
-  }
+  JoinRoots();
   std::set<int> kept;
   const auto keep = [&](int array) {
     kept.insert(root_[array]);
@@ -139,6 +195,26 @@ void ActivationArena::MakePlan() {
   PlanWorkspaces(std::move(steps), bytes_, kept);
   FindLost();
   CountShares();
+}
+
+// Gives the arrays of each pair in `joined` one root: that of the second.
+void ActivationArena::JoinRoots() {
+  if (arrays_.joined.empty()) return;
+  std::map<int, int> into;  // root -> the one that replaces it
+  const auto last = [&](int root) {
+    std::vector<int> passed;
+    for (auto next = into.find(root); next != into.end(); next = into.find(root)) {
+      passed.push_back(root);
+      root = next->second;
+    }
+    for (const int one : passed) into[one] = root;
+    return root;
+  };
+  for (const auto& [bottom, top] : arrays_.joined) {
+    const int from = last(root_[bottom]), to = last(root_[top]);
+    if (from != to) into[from] = to;
+  }
+  for (int& root : root_) root = last(root);
 }
 
 // Those that the net's workspace need not have in any case are larger than `most`.
@@ -186,17 +262,16 @@ void ActivationArena::FindLost() {
   placed_.clear();
   const int count = static_cast<int>(seen_.size()), forward = arrays_.forward_steps;
   const std::vector<int> held = Held();
+  LastWrites writes(plan_.offsets, bytes_, held);
+  for (int id : held) {
+    if (first_[id] < forward) writes.Add(id, first_[id]);
+  }
   for (int id : held) {
     if (id >= count) continue;
     placed_.push_back(id);
     if (first_[id] >= forward) continue;
-    const int64_t begin = plan_.offsets[id], end = begin + bytes_[id];
-    const bool lost = std::any_of(held.begin(), held.end(), [&](int other) {
-      // A step may write another buffer over one that it reads.
-      return first_[other] >= last_[id] && first_[other] > first_[id] && first_[other] < forward &&
-             plan_.offsets[other] < end && begin < plan_.offsets[other] + bytes_[other];
-    });
-    if (lost) lost_.push_back(id);
+    // A step may write another buffer over one that it reads.
+    if (writes.Last(id) >= std::max(last_[id], first_[id] + 1)) lost_.push_back(id);
     if (last_[id] < forward) dead_.push_back(id);
   }
 }
@@ -204,25 +279,32 @@ void ActivationArena::FindLost() {
 // The shares of diffs and workspaces: those at the step at which most bytes are alive.
 void ActivationArena::CountShares() {
   const int count = static_cast<int>(seen_.size());
-  const std::vector<int> held = Held();
-  int64_t most = -1;
-  diff_bytes_ = workspace_bytes_ = 0;
-  for (int s = 0; s < static_cast<int>(arrays_.steps.size()); ++s) {
-    int64_t all = 0, diffs = 0, workspace = 0;
-    for (int id : held) {
-      if (first_[id] > s || last_[id] < s) continue;
-      all += bytes_[id];
-      if (id >= 2 * count) {
-        workspace += bytes_[id];
-        continue;
-      }
-      const PassArrays::Array& array = arrays_.arrays[id % count];
-      if (array.is_diff() || array.scratch) diffs += bytes_[id];
+  const auto steps = arrays_.steps.size();
+  // The changes of sums at the beginning of each step.
+  std::vector<int64_t> all(steps + 1, 0), diffs(steps + 1, 0), workspaces(steps + 1, 0);
+  for (int id : Held()) {
+    const auto add = [&](std::vector<int64_t>* changes) {
+      (*changes)[first_[id]] += bytes_[id];
+      (*changes)[last_[id] + 1] -= bytes_[id];
+    };
+    add(&all);
+    if (id >= 2 * count) {
+      add(&workspaces);
+      continue;
     }
-    if (all <= most) continue;
-    most = all;
-    diff_bytes_ = diffs;
-    workspace_bytes_ = workspace;
+    const PassArrays::Array& array = arrays_.arrays[id % count];
+    if (array.is_diff() || array.scratch) add(&diffs);
+  }
+  int64_t most = -1, now = 0, diffs_now = 0, workspaces_now = 0;
+  diff_bytes_ = workspace_bytes_ = 0;
+  for (size_t s = 0; s < steps; ++s) {
+    now += all[s];
+    diffs_now += diffs[s];
+    workspaces_now += workspaces[s];
+    if (now <= most) continue;
+    most = now;
+    diff_bytes_ = diffs_now;
+    workspace_bytes_ = workspaces_now;
   }
 }
 
@@ -232,12 +314,26 @@ void ActivationArena::PlaceParts(const std::set<int>& kept) {
   part_of_.clear();
   part_arrays_.clear();
   in_place_.clear();
+  holding_.clear();
+  if (arrays_.parts.empty()) return;
+  FindUses();
+  Joined joined;
   for (const ArrayPart& part : arrays_.parts) {
+    if (joined.node != part.part.node) {
+      const Node& node = wiring_.nodes[part.part.node];
+      joined = {part.part.node, node.layer->Facts().join, {}};
+      int64_t elements = 0;
+      for (size_t b = 0; joined.join && b < node.bottom.size(); ++b) {
+        joined.offsets.push_back(elements);
+        elements += node.bottom[b]->count(joined.join->axis);
+      }
+    }
     int64_t offset = 0;
-    const bool can = CanBePart(part, kept, &offset);
+    const bool can = CanBePart(part, joined, kept, &offset);
     CAFFE_CHECK(can || !part.channels, "a part of a blob in NHWC has no place in it");
     if (!can) continue;
     part_of_[root_[part.array]] = {root_[part.whole], offset};
+    holding_.insert(root_[part.whole]);
     part_arrays_.push_back(root_[part.array]);
     in_place_.insert({part.part.node, part.part.bottom});
   }
@@ -249,18 +345,18 @@ void ActivationArena::PlaceParts(const std::set<int>& kept) {
 }
 
 // `offset`: in bytes.
-bool ActivationArena::CanBePart(const ArrayPart& part, const std::set<int>& kept,
-                                int64_t* offset) const {
+bool ActivationArena::CanBePart(const ArrayPart& part, const Joined& joined,
+                                const std::set<int>& kept, int64_t* offset) const {
   const int own = root_[part.array], whole = root_[part.whole];
   const BlobBase& top = *wiring_.nodes[part.part.node].top[0];
   const int64_t size = static_cast<int64_t>(top.type().bytes());
   if (part.channels) {
-    *offset = OffsetOf(wiring_, part.part, Layout::kNHWC) * size;
+    *offset = OffsetOf(wiring_, part.part) * size;
     return true;
   }
-  const auto join = wiring_.nodes[part.part.node].layer->Facts().join;
+  const auto& join = joined.join;
   if (!join || top.count(0, join->axis) != 1 || own == whole) return false;
-  *offset = OffsetOf(wiring_, part.part, Layout::kNCHW, join->axis) * size;
+  *offset = joined.offsets[part.part.bottom] * size;
   const BlobBase& bottom = *wiring_.nodes[part.part.node].bottom[part.part.bottom];
   if (*offset % kPartAlignment != 0 || kept.count(own) || kept.count(whole)) return false;
   if (seen_[own].bytes != bottom.bytes() || bottom.bytes() == 0 || bottom.type() != top.type()) {
@@ -274,7 +370,9 @@ bool ActivationArena::CanBePart(const ArrayPart& part, const std::set<int>& kept
   // Both are written before they are read; the part before the node runs, the whole array by the
   // node first. If later steps write the whole array, nothing reads the part then.
   bool own_written = false, whole_written_again = false;
-  for (int s = 0; s < arrays_.forward_steps; ++s) {
+  std::set<int> used(uses_[own].begin(), uses_[own].end());
+  used.insert(uses_[whole].begin(), uses_[whole].end());
+  for (const int s : used) {
     const auto uses = [&](const std::vector<int>& list, int root) {
       return std::any_of(list.begin(), list.end(), [&](int id) { return root_[id] == root; });
     };
@@ -288,9 +386,20 @@ bool ActivationArena::CanBePart(const ArrayPart& part, const std::set<int>& kept
     whole_written_again =
         whole_written_again || (s > part.step && writes_any && uses(step.writes, whole));
   }
-  const bool holds_parts = std::any_of(part_of_.begin(), part_of_.end(),
-                                       [&](const auto& one) { return one.second.first == own; });
-  return own_written && !(holds_parts && whole_written_again);
+  return own_written && !(holding_.count(own) > 0 && whole_written_again);
+}
+
+// The steps of the forward that use each root.
+void ActivationArena::FindUses() {
+  uses_.assign(root_.size(), {});
+  for (int s = 0; s < arrays_.forward_steps; ++s) {
+    for (const auto* arrays : {&arrays_.steps[s].reads, &arrays_.steps[s].writes}) {
+      for (const int array : *arrays) {
+        std::vector<int>& steps = uses_[root_[array]];
+        if (steps.empty() || steps.back() != s) steps.push_back(s);
+      }
+    }
+  }
 }
 
 void ActivationArena::Borrow(int buffer) {

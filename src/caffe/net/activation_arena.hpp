@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/work.hpp"
 #include "caffe/memory/device_buffer.hpp"
 #include "caffe/net/memory_plan.hpp"
@@ -98,9 +100,18 @@ class ActivationArena {
   void FindLost();
   void CountShares();
   void Borrow(int buffer);
+  void JoinRoots();
+  void FindUses();
   void PlaceParts(const std::set<int>& kept);
   bool IsPart(int array) const;
-  bool CanBePart(const ArrayPart& part, const std::set<int>& kept, int64_t* offset) const;
+  // A node that joins blobs, and the first element of each bottom in its top, in C order.
+  struct Joined {
+    int node = -1;
+    std::optional<LayerFacts::Join> join;
+    std::vector<int64_t> offsets;
+  };
+  bool CanBePart(const ArrayPart& part, const Joined& joined, const std::set<int>& kept,
+                 int64_t* offset) const;
 
   const Wiring& wiring_;
   PassArrays arrays_;
@@ -116,6 +127,8 @@ class ActivationArena {
   std::vector<int> lost_, dead_, placed_;
   // Of each array that is a part: the array that holds it, and the byte at which it begins there.
   std::map<int, std::pair<int, int64_t>> part_of_;
+  std::set<int> holding_;               // arrays that hold parts
+  std::vector<std::vector<int>> uses_;  // of each root, while parts are placed
   std::vector<int> part_arrays_;
   std::set<std::pair<int, int>> in_place_;  // nodes and bottoms
   int64_t diff_bytes_ = 0, workspace_bytes_ = 0, shared_workspace_ = 0;

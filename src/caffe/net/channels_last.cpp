@@ -41,12 +41,9 @@ int64_t PitchOf(const Wiring& wiring, const Part& part) {
   return wiring.nodes[part.node].top[0]->shape()[1];
 }
 
-int64_t OffsetOf(const Wiring& wiring, const Part& part, Layout layout, int axis) {
+int64_t OffsetOf(const Wiring& wiring, const Part& part) {
   int64_t offset = 0;
-  for (int b = 0; b < part.bottom; ++b) {
-    const BlobBase& blob = *wiring.nodes[part.node].bottom[b];
-    offset += layout == Layout::kNHWC ? blob.shape(axis) : blob.count(axis);
-  }
+  for (int b = 0; b < part.bottom; ++b) offset += wiring.nodes[part.node].bottom[b]->shape(1);
   return offset;
 }
 

@@ -22,9 +22,8 @@ void ReshapeChannelsLast(const Wiring& wiring, const ChannelsLast& arrays);
 
 // The elements of a part of a top in kNHWC, from one position to the next.
 int64_t PitchOf(const Wiring& wiring, const Part& part);
-// The first element of a part in the top of its node, in kNHWC (with the pitch above) or in a kNCHW
-// top whose axes outside the joined one have one element.
-int64_t OffsetOf(const Wiring& wiring, const Part& part, Layout layout, int axis = 1);
+// The first element of a part in the top of its node, in kNHWC.
+int64_t OffsetOf(const Wiring& wiring, const Part& part);
 
 // Calls use(blob, written) for each array in `layout` that the step reads or writes, in order.
 template <class Use>

@@ -30,7 +30,7 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
       return std::any_of(tops.begin(), tops.end(),
                          [&](int top) { return wiring.blobs[top]->data_memory().get() == memory; });
     };
-    for (size_t s = 0; s < executor->plan_.steps.size(); ++s) {
+    for (const size_t s : executor->WritersOf(memory)) {
       const Step& step = executor->plan_.steps[s];
       size_t count = 0;
       for (size_t i = 0; i < step.nodes.size(); ++i) {
@@ -176,7 +176,7 @@ void Executor::PlacePart(const Step& step) {
   BlobBase& whole = *Array(wiring_.nodes[step.part.node].top_ids[0], Layout::kNHWC);
   whole.mutable_device_data();
   const SyncedMemory& memory = *whole.data_memory();
-  const int64_t offset = OffsetOf(wiring_, step.part, Layout::kNHWC);
+  const int64_t offset = OffsetOf(wiring_, step.part);
   Array(step.tops[0], Layout::kNHWC)
       ->data_memory()
       ->Borrow(memory.buffer(),
@@ -293,7 +293,7 @@ void Executor::NoteColumns(const Step& step) const {
   if (!whole.buffer()) return;
   const BlobBase& top = *Array(step.tops[0], Layout::kNHWC);
   const int64_t size = static_cast<int64_t>(top.type().bytes());
-  const int64_t first = OffsetOf(wiring_, step.part, Layout::kNHWC) * size;
+  const int64_t first = OffsetOf(wiring_, step.part) * size;
   Capture::NoteColumns(workspace_->device(), whole.buffer()->pointer() + whole.offset(),
                        whole.bytes(), Pitch(step) * size, first, first + top.shape(1) * size);
 }
@@ -345,6 +345,21 @@ void Executor::NoteRun(size_t index) {
   for (int blob : step.swallowed) Forget(blob);
   for (int blob : step.unstored) Forget(blob);
   ranges_->Publish(step.nodes.back());
+}
+
+const std::vector<size_t>& Executor::WritersOf(const SyncedMemory* memory) {
+  const auto found = writers_.find(memory);
+  if (found != writers_.end()) return found->second;
+  writers_.clear();
+  for (size_t s = 0; s < plan_.steps.size(); ++s) {
+    for (const int node : plan_.steps[s].nodes) {
+      for (const int id : wiring_.nodes[node].top_ids) {
+        std::vector<size_t>& steps = writers_[wiring_.blobs[id]->data_memory().get()];
+        if (steps.empty() || steps.back() != s) steps.push_back(s);
+      }
+    }
+  }
+  return writers_[memory];
 }
 
 void Executor::Forget(int blob) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "activation_arena.hpp"
@@ -131,6 +132,8 @@ class Executor {
   void AddToEpoch(GraphEpoch* epoch) const;
   // Runs the segment's steps if they need no further preparation; returns false otherwise.
   bool RunSegment(GraphSegment* segment, const Observers& observers);
+  // The steps with a node that writes the memory.
+  const std::vector<size_t>& WritersOf(const SyncedMemory* memory);
   // Drops the blob's content: the next access computes it.
   void Forget(int blob);
   void RunNode(int node);
@@ -173,6 +176,8 @@ class Executor {
   std::map<int, size_t> trained_, converts_diffs_;
   ChannelsLast channels_last_;
   std::map<DataType, LayoutConverter> converters_;
+  // WritersOf, once a blob was forgotten.
+  std::unordered_map<const SyncedMemory*, std::vector<size_t>> writers_;
   std::vector<std::shared_ptr<RecomputedBlob>> sources_;  // of blobs; null until one is forgotten
   std::vector<std::shared_ptr<FreedDiff>> freed_diffs_;   // of blobs; null until one is freed
   std::vector<uint64_t> parameter_versions_;              // at the last forward, if it trains

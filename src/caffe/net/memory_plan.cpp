@@ -1,11 +1,16 @@
 #include "caffe/net/memory_plan.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 
 namespace caffe {
 namespace {
+
+// More buffers are not compared with each other.
+constexpr size_t kMostCompared = 3000;
 
 struct Buffer {
   int index;
@@ -54,11 +59,14 @@ int64_t HighestOffset(int64_t bytes, std::vector<Placed> neighbours, int64_t lim
 
 // Bytes that live at the busiest step: a lower bound for the arena.
 int64_t LeastBytes(const std::vector<Buffer>& buffers, int steps) {
-  std::vector<int64_t> alive(steps, 0);
+  std::vector<int64_t> changes(steps + 1, 0);
   for (const Buffer& buffer : buffers) {
-    for (int step = buffer.first; step <= buffer.last; ++step) alive[step] += buffer.bytes;
+    changes[buffer.first] += buffer.bytes;
+    changes[buffer.last + 1] -= buffer.bytes;
   }
-  return alive.empty() ? 0 : *std::max_element(alive.begin(), alive.end());
+  int64_t alive = 0, most = 0;
+  for (const int64_t change : changes) most = std::max(most, alive += change);
+  return most;
 }
 
 int64_t End(const std::vector<Placed>& placed) {
@@ -96,8 +104,67 @@ std::vector<Placed> PlaceAtBothEnds(std::vector<Buffer> buffers, int64_t limit) 
   return placed;
 }
 
-// The better of both, by the end of the arena.
+// In the order of the steps, each in the smallest gap where it fits, for more buffers than can be
+// compared with each other: an unrolled recurrent layer has tens of thousands.
+std::vector<Placed> PlaceByStep(std::vector<Buffer> buffers) {
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.first < b.first; });
+  std::map<int64_t, int64_t> gaps;              // offset -> bytes
+  std::set<std::pair<int64_t, int64_t>> sizes;  // (bytes, offset) of the gaps
+  int64_t end = 0;
+  const auto remove = [&](int64_t offset) {
+    sizes.erase({gaps.at(offset), offset});
+    gaps.erase(offset);
+  };
+  const auto add = [&](int64_t offset, int64_t bytes) {
+    const auto next = gaps.find(offset + bytes);
+    if (next != gaps.end()) {
+      bytes += next->second;
+      remove(next->first);
+    }
+    auto before = gaps.lower_bound(offset);
+    if (before != gaps.begin() && std::prev(before)->first + std::prev(before)->second == offset) {
+      --before;
+      offset = before->first;
+      bytes += before->second;
+      remove(offset);
+    }
+    gaps[offset] = bytes;
+    sizes.insert({bytes, offset});
+  };
+  std::vector<Placed> placed;
+  std::set<std::pair<int, size_t>> alive;  // (last step, index in `placed`)
+  for (const Buffer& buffer : buffers) {
+    while (!alive.empty() && alive.begin()->first < buffer.first) {
+      const Placed& dead = placed[alive.begin()->second];
+      if (dead.buffer.bytes > 0) add(dead.offset, dead.buffer.bytes);
+      alive.erase(alive.begin());
+    }
+    int64_t offset = end;
+    const auto gap = sizes.lower_bound({buffer.bytes, 0});
+    if (gap != sizes.end()) {
+      offset = gap->second;
+      const int64_t rest = gap->first - buffer.bytes;
+      remove(offset);
+      if (rest > 0) add(offset + buffer.bytes, rest);
+    } else {
+      // The last gap may lie at the end, and is enlarged then.
+      const auto last = gaps.empty() ? gaps.end() : std::prev(gaps.end());
+      if (last != gaps.end() && last->first + last->second == end) {
+        offset = last->first;
+        remove(offset);
+      }
+      end = offset + buffer.bytes;
+    }
+    alive.insert({buffer.last, placed.size()});
+    placed.push_back({buffer, offset});
+  }
+  return placed;
+}
+
+// The better of both orders, by the end of the arena.
 std::vector<Placed> Place(const std::vector<Buffer>& buffers, int steps) {
+  if (buffers.size() > kMostCompared) return PlaceByStep(buffers);
   const int64_t least = LeastBytes(buffers, steps);
   std::vector<Placed> best = PlaceBySize(buffers);
   if (End(best) > least) {

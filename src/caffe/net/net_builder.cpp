@@ -294,6 +294,7 @@ void NetBuilder::ListForUser() {
     w.loss_weights[index] = weights[id];
   }
   for (const auto& [name, index] : outputs) w.outputs.push_back(index);
+  w.NameRanges();
 }
 
 }  // namespace caffe

@@ -271,9 +271,10 @@ bool ShapesAreKnown(const std::vector<PlanNode>& nodes) {
 Plan Plan::Make(const std::vector<PlanNode>& nodes, const PlanOptions& options) {
   Plan plan;
   std::vector<int> step_of(nodes.size(), -1);
+  const BlobUses uses(nodes);
   for (int n = 0; n < static_cast<int>(nodes.size()); ++n) {
     if (step_of[n] >= 0) continue;
-    Step step = GrowStep(nodes, options, step_of, n);
+    Step step = GrowStep(nodes, uses, options, step_of, n);
     for (int member : step.nodes) step_of[member] = n;
     plan.steps.push_back(std::move(step));
   }

@@ -13,9 +13,9 @@ bool Has(const std::vector<int>& list, int value) {
 // The conditions under which a node joins a step, whatever computes it.
 class StepGrower {
  public:
-  StepGrower(const std::vector<PlanNode>& nodes, const PlanOptions& options,
+  StepGrower(const std::vector<PlanNode>& nodes, const BlobUses& uses, const PlanOptions& options,
              const std::vector<int>& step_of, int first)
-      : nodes_(nodes), options_(options), step_of_(step_of) {
+      : nodes_(nodes), uses_(uses), options_(options), step_of_(step_of) {
     step_.nodes = {first};
     step_.tops = nodes[first].tops;
   }
@@ -62,20 +62,22 @@ class StepGrower {
   }
 
   const std::vector<PlanNode>& nodes_;
+  const BlobUses& uses_;
   const PlanOptions& options_;
   Step step_;
 
  private:
   // The only node that reads the step's top; -1 if there is none, or several.
   int Reader() const {
-    int reader = -1;
-    for (int n = step_.nodes.back() + 1; n < static_cast<int>(nodes_.size()); ++n) {
-      const bool reads = Has(nodes_[n].bottoms, top());
-      if (reads && reader >= 0) return -1;
-      if (reads) reader = n;
-      if (Has(nodes_[n].tops, top())) break;  // another version of the blob
-    }
-    return reader;
+    const int last = step_.nodes.back();
+    const std::vector<int>&readers = uses_.readers(top()), &writers = uses_.writers(top());
+    const auto reader = std::upper_bound(readers.begin(), readers.end(), last);
+    const auto writer = std::upper_bound(writers.begin(), writers.end(), last);
+    // The next writer makes another version of the blob, which later nodes read.
+    const auto reads = [&](auto it) {
+      return it != readers.end() && (writer == writers.end() || *it <= *writer);
+    };
+    return reads(reader) && !reads(std::next(reader)) ? *reader : -1;
   }
 
   bool Absorb(int next) {
@@ -95,9 +97,10 @@ class StepGrower {
   // If the step includes `next`, it writes its top earlier: returns whether a node in between uses
   // the blob.
   bool IsUsedBefore(int next, int blob) const {
-    for (int n = step_.nodes[0] + 1; n < next; ++n) {
-      if (!Has(step_.nodes, n) && (Has(nodes_[n].bottoms, blob) || Has(nodes_[n].tops, blob))) {
-        return true;
+    for (const auto* users : {&uses_.readers(blob), &uses_.writers(blob)}) {
+      auto n = std::upper_bound(users->begin(), users->end(), step_.nodes[0]);
+      for (; n != users->end() && *n < next; ++n) {
+        if (!Has(step_.nodes, *n)) return true;
       }
     }
     return false;
@@ -105,8 +108,8 @@ class StepGrower {
 
   bool IsComplete(int blob, int next) const {
     const int position = step_.nodes[0];
-    for (int n = 0; n < next; ++n) {
-      if (!Has(nodes_[n].tops, blob)) continue;
+    for (const int n : uses_.writers(blob)) {
+      if (n >= next) break;
       const int runs_at = step_of_[n] >= 0 ? step_of_[n] : n;
       if (runs_at >= position) return false;
     }
@@ -208,11 +211,13 @@ class ChainGrower final : public StepGrower {
       step_.chain = {};
       return false;
     }
-    return node.tops[0] != node.bottoms[0] || !IsShared(node.tops[0]);
+    // Nodes in between may read it under another name.
+    return node.tops[0] != node.bottoms[0] || !uses_.shared(node.tops[0]);
   }
 
   bool Add(int next) override {
     const PlanNode& node = nodes_[next];
+    if (!node.facts.sum && node.bottoms.size() != 1) return false;
     const std::vector<int> others = OtherOperands(next);
     if (others.size() + 1 != node.bottoms.size()) return false;
     Chain before = step_.chain;
@@ -248,17 +253,6 @@ class ChainGrower final : public StepGrower {
     chain.Add(ElementFunction::Of(*facts.pointwise));
     return true;
   }
-
-  // Whether the blob's memory has other names, so that nodes in between may read it under these.
-  bool IsShared(int blob) const {
-    for (const PlanNode& node : nodes_) {
-      for (const Alias& alias : node.facts.aliases) {
-        if (node.tops[alias.top] == blob) return true;
-        if (alias.bottom >= 0 && node.bottoms[alias.bottom] == blob) return true;
-      }
-    }
-    return false;
-  }
 };
 
 // A step of training: a layer that normalises, a ChannelScale, and ReLU. Backward reads the bottom,
@@ -293,14 +287,36 @@ class TrainedGrower final : public StepGrower {
 
 }  // namespace
 
-Step GrowStep(const std::vector<PlanNode>& nodes, const PlanOptions& options,
+BlobUses::BlobUses(const std::vector<PlanNode>& nodes) {
+  const auto add = [this](int blob, int node, std::vector<std::vector<int>>* users) {
+    const auto count = static_cast<size_t>(blob) + 1;
+    for (auto* lists : {&readers_, &writers_}) {
+      if (lists->size() < count) lists->resize(count);
+    }
+    std::vector<int>& of_blob = (*users)[blob];
+    if (of_blob.empty() || of_blob.back() != node) of_blob.push_back(node);
+  };
+  for (int n = 0; n < static_cast<int>(nodes.size()); ++n) {
+    for (const int id : nodes[n].bottoms) add(id, n, &readers_);
+    for (const int id : nodes[n].tops) add(id, n, &writers_);
+  }
+  shared_.resize(readers_.size());
+  for (const PlanNode& node : nodes) {
+    for (const Alias& alias : node.facts.aliases) {
+      shared_[node.tops[alias.top]] = true;
+      if (alias.bottom >= 0) shared_[node.bottoms[alias.bottom]] = true;
+    }
+  }
+}
+
+Step GrowStep(const std::vector<PlanNode>& nodes, const BlobUses& uses, const PlanOptions& options,
               const std::vector<int>& step_of, int first) {
   if (nodes[first].facts.normalized && options.trained.count(first)) {
-    return TrainedGrower(nodes, options, step_of, first).Grow();
+    return TrainedGrower(nodes, uses, options, step_of, first).Grow();
   }
   const bool epilogue = nodes[first].facts.stages() != nullptr;
-  if (options.fuse && epilogue) return EpilogueGrower(nodes, options, step_of, first).Grow();
-  if (options.fuse) return ChainGrower(nodes, options, step_of, first).Grow();
+  if (options.fuse && epilogue) return EpilogueGrower(nodes, uses, options, step_of, first).Grow();
+  if (options.fuse) return ChainGrower(nodes, uses, options, step_of, first).Grow();
   Step step;
   step.nodes = {first};
   step.tops = nodes[first].tops;

@@ -42,19 +42,19 @@ const std::string& Wiring::ShownName(int id) const {
   return blobs[version == versions.end() ? id : version->second]->name();
 }
 
-std::string Wiring::RangeName(const Node& node, int top) const {
-  const int id = UserBlob(node.top_ids[top]);
-  bool after = false;
-  for (const Node& other : nodes) {
-    if (&other == &node) {
-      after = true;
-    } else if (after && !other.added() &&
-               std::any_of(other.top_ids.begin(), other.top_ids.end(),
-                           [&](int other_top) { return UserBlob(other_top) == id; })) {
-      return blobs[id]->name() + "@" + node.layer->name();
+void Wiring::NameRanges() {
+  range_names.assign(nodes.size(), {});
+  std::set<int> changed;  // the user's blobs that a later layer writes
+  for (size_t n = nodes.size(); n-- > 0;) {
+    const Node& node = nodes[n];
+    for (const int top : node.top_ids) {
+      const int id = UserBlob(top);
+      const std::string& name = blobs[id]->name();
+      range_names[n].push_back(changed.count(id) ? name + "@" + node.layer->name() : name);
     }
+    if (node.added()) continue;
+    for (const int top : node.top_ids) changed.insert(UserBlob(top));
   }
-  return blobs[id]->name();
 }
 
 int Wiring::EndOf(int layer) const {
