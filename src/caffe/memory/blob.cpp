@@ -5,6 +5,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/device/runtime.hpp"
+#include "caffe/memory/memory_watch.hpp"
 
 namespace caffe {
 namespace {
@@ -103,6 +104,7 @@ std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host
 void BlobBase::SetData(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
               " elements, but ", values.size(), " values were given");
+  MemoryWatcher::Note(data_memory().get(), false);
   data_memory()->ForgetHostWrites();  // what is not stored is not made for this
   ConvertElements(kDouble, values.data(), type_, mutable_host_data(), values.size());
 }
@@ -175,7 +177,10 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
                            bool diff) {
     CAFFE_CHECK(size == count_, "blob ", name_, " of shape ", shape_string(), " needs ", count_,
                 " elements, but its ", what, " in the file has ", size);
-    if (!diff) data_memory()->ForgetHostWrites();  // what is not stored is not made for this
+    if (!diff) {
+      MemoryWatcher::Note(data_memory().get(), false);
+      data_memory()->ForgetHostWrites();  // what is not stored is not made for this
+    }
     ConvertElements(type, source, type_, diff ? mutable_host_diff() : mutable_host_data(), count_);
   };
   const auto convert_packed = [&](const std::string& elements, const char* what, bool diff) {

@@ -7,6 +7,7 @@
 #include "caffe/core/host_memory.hpp"
 #include "caffe/device/graph.hpp"
 #include "caffe/memory/access_log.hpp"
+#include "caffe/memory/memory_watch.hpp"
 
 namespace caffe {
 namespace {
@@ -117,6 +118,7 @@ const void* SyncedMemory::host_data() {
 }
 
 void* SyncedMemory::mutable_host_data() {
+  MemoryWatcher::Note(this, false);
   AccessLog::Note(this, AccessLog::Kind::kMove);
   head_ == Head::kUndefined ? NeedHost() : ToHost();
   CopyAdopted();
@@ -133,6 +135,7 @@ DevicePtr SyncedMemory::device_data() {
 }
 
 DevicePtr SyncedMemory::mutable_device_data() {
+  MemoryWatcher::Note(this, false);
   AccessLog::Note(this, AccessLog::Kind::kWrite);
   CopyAdopted();
   head_ == Head::kUndefined ? NeedDevice() : ToDevice();
@@ -148,6 +151,7 @@ void SyncedMemory::NoteExtent() const {
 }
 
 DevicePtr SyncedMemory::PrepareToWrite() {
+  MemoryWatcher::Note(this, false);
   CopyAdopted();
   head_ == Head::kUndefined ? NeedDevice() : ToDevice();
   return pointer();
@@ -200,6 +204,7 @@ void SyncedMemory::SetDevice(Device* device) {
 }
 
 std::shared_ptr<void> SyncedMemory::View() {
+  MemoryWatcher::Note(this, true);
   if (head_ == Head::kElsewhere) Make();
   if (borrowed()) TakeOwnBuffer();
   CopyAdopted();
@@ -341,6 +346,7 @@ void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
 }
 
 void SyncedMemory::OwnSource(std::shared_ptr<Source> source) {
+  MemoryWatcher::Note(this, false);
   SetSource({});
   own_source_ = std::move(source);
   same_content_ = true;
@@ -358,6 +364,7 @@ void SyncedMemory::SetForm(std::shared_ptr<Source> form) {
 }
 
 void SyncedMemory::Adopt(std::shared_ptr<const void> bytes) {
+  MemoryWatcher::Note(this, false);
   ForgetHostWrites();
   if (has_view() || room_ == Room::kSlice) {
     std::memcpy(mutable_host_data(), bytes.get(), bytes_);

@@ -15,6 +15,7 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/sub_net.hpp"
+#include "caffe/memory/memory_watch.hpp"
 #include "packed_weights.hpp"
 
 namespace caffe {
@@ -41,6 +42,7 @@ void ReadStored(const WeightsFile& file, int index, bool map, BlobBase* target) 
   if (map && target->type() == kFloat && target->data_memory()->bytes() == target->bytes()) {
     if (auto mapped = file.Map(index)) return target->data_memory()->Adopt(std::move(mapped));
   }
+  MemoryWatcher::Note(target->data_memory().get(), false);
   target->data_memory()->ForgetHostWrites();  // what is not stored is not made for this
   void* const data = target->mutable_host_data();
   if (target->type() == kFloat) {
