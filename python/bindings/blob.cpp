@@ -26,6 +26,10 @@ py::dtype NumpyType(caffe::DataType type) {
   return py::dtype(type.bytes() == 1 ? "uint8" : type.bytes() == 2 ? "uint16" : "uint32");
 }
 
+py::object Shared(const BlobBase& blob) {
+  return py::cast(const_cast<BlobBase&>(blob).shared_from_this());
+}
+
 // A view of host memory that keeps the memory alive even if the blob is destroyed. Reads the blob
 // only before Python can switch to another thread.
 py::object View(std::string name, caffe::Shape shape, caffe::DataType type, SyncedMemory* memory) {
@@ -41,7 +45,24 @@ py::object View(std::string name, caffe::Shape shape, caffe::DataType type, Sync
 
 py::object Data(const BlobBase& blob) {
   WaitUntilIdle(blob);
-  return View(blob.name(), blob.shape(), blob.type(), blob.data_memory().get());
+  caffe::Net* const net = NetOf(blob);
+  const bool changed_input = net && net->FirstVersion(blob);
+  py::object view = View(blob.name(), blob.shape(), blob.type(), blob.data_memory().get());
+  const bool codes = blob.type().is_quantized() || blob.type().is_custom();
+  if (!changed_input || codes || blob.shape().empty()) return view;
+  return py::module_::import("caffe.input_view").attr("input_view")(view, Shared(blob));
+}
+
+// What the caller wrote to an input that layers change in place, or None for other blobs.
+py::object FirstVersion(const BlobBase& blob) {
+  WaitUntilIdle(blob);
+  caffe::Net* const net = NetOf(blob);
+  BlobBase* const first = net ? net->FirstVersion(blob) : nullptr;
+  return first ? Shared(*first) : py::object(py::none());
+}
+
+void NoteFirstVersion(const BlobBase& blob) {
+  if (caffe::Net* net = NetOf(blob)) net->NoteFirstVersion(blob);
 }
 
 py::object Diff(const BlobBase& blob) {
@@ -135,6 +156,12 @@ void BindBlob(py::module_& module) {
           "diff", &Diff,
           "A NumPy view of the gradient, with the shape and type of data. Backward writes it.")
       .def_property_readonly("_quantization", &Quantization)
+      .def_property_readonly("_first_version", &FirstVersion)
+      .def("_note_first_version", &NoteFirstVersion)
+      .def("_note_written",
+           [](const BlobBase& blob) {
+             if (caffe::Net* net = NetOf(blob)) net->NoteWritten(blob);
+           })
       .def_property_readonly(
           "_gpu_data_ptr",
           [](BlobBase& blob) {

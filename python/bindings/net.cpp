@@ -235,6 +235,7 @@ void BindNet(py::module_& module) {
              net.Forward(start, end);
              net.CheckData();
            })
+      .def("_expect_forward", [](Net& net, bool yes) { WaitUntilIdle(net).ExpectForward(yes); })
       .def("_loss",
            [](Net& net) {
              const Computing computing(net);
@@ -308,8 +309,9 @@ void BindNet(py::module_& module) {
           },
           "keep('conv1', 'fc7'): every forward writes these blobs.\n\n"
           "A whole forward in phase TEST computes some layers together and does not write the\n"
-          "blobs between them, and blobs share memory. Reading such a blob computes it from the\n"
-          "current values of the blobs before it. A solver frees blobs and gradients that no "
+          "blobs between them, and blobs share memory. Reading such a blob computes it, with the\n"
+          "values of the last forward, also if inputs or weights have changed since. Where that is\n"
+          "not possible, reading is a RuntimeError. A solver frees blobs and gradients that no "
           "layer\n"
           "needs. Keep blobs that you read after each forward or step. RuntimeError for an "
           "unknown\n"

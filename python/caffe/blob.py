@@ -109,6 +109,10 @@ def _assign(blob, view, values):
 def _set_float_data(self, values):
     view = self.data
     _assign(self, view, _codes(self, values) if isinstance(view, Codes) else values)
+    first = self._first_version
+    if first is not None:  # its type or its range may be another one
+        first.float_data = values
+        self._note_first_version()
 
 
 def _set_float_diff(self, values):

@@ -112,7 +112,7 @@ def _feed(blob, values, codes):
     """
     view = blob.data
     numbers = blob._is_custom or np.asarray(values).dtype.kind not in 'iub'
-    if isinstance(view, Codes) and not codes and numbers:
+    if not codes and numbers and (isinstance(view, Codes) or blob._first_version is not None):
         blob.float_data = values
     else:
         view[...] = values
@@ -220,8 +220,14 @@ def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
         _check_names(kwargs, self.inputs, "the net's inputs")
         for name, array in kwargs.items():
             _check_batch(name, array, self.blobs[name])
-        for name, array in kwargs.items():
-            _feed(self.blobs[name], array, codes)
+        # No blob can be read between the new inputs and a forward of all layers.
+        self._expect_forward(start is None and end is None)
+        try:
+            for name, array in kwargs.items():
+                _feed(self.blobs[name], array, codes)
+        except BaseException:
+            self._expect_forward(False)
+            raise
     self._run_forward(first, last)
     return {name: _output(blob, codes) for name, blob in found.items()}
 

@@ -137,14 +137,24 @@ TEST_P(RequestedGradientsTest, DataStayWhatTheyWere) {
 
 // A blob whose source was changed in place cannot be computed again: an error, until a forward.
 TEST_P(RequestedGradientsTest, AChangedSourceNeedsAForward) {
-  const std::string text = InputText("data", {4, 5}) + InPlaceText("prelu", "PReLU", "data") +
-                           InnerProductText("ip", "data", 3);
+  const std::string text =
+      "layer { name: 'data' type: 'DummyData' top: 'data' dummy_data_param { shape { dim: 4 dim: 5 "
+      "} "
+      "data_filler { type: 'uniform' min: -1 } } } " +
+      InPlaceText("prelu", "PReLU", "data") + InnerProductText("ip", "data", 3);
   const auto net = Make(text, kTest);
   net->Forward();
   const std::string message = MessageOf([&] { net->RequestGradients({"data"}); });
   for (const char* part : {"blob 'data'", "layer 'data'", "run forward once more"}) {
     EXPECT_TRUE(Holds(message, part)) << message;
   }
+}
+
+// Inputs stay as the caller wrote them.
+TEST_P(RequestedGradientsTest, AnInputThatIsChangedInPlaceNeedsNoForward) {
+  const std::string text = InputText("data", {4, 5}) + InPlaceText("prelu", "PReLU", "data") +
+                           InnerProductText("ip", "data", 3);
+  const auto net = Make(text, kTest);
   const auto forced = Make("force_backward: true " + text, kTest);
   for (Net* each : {net.get(), forced.get()}) {
     each->BlobByName("data")->SetData(TestNumbers(20, 3));

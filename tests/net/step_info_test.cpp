@@ -213,10 +213,11 @@ TEST_P(FloatStepInfoTest, EachLayerIsAStepInPhaseTrain) {
   EXPECT_EQ(steps[2].operations, 8);
   EXPECT_EQ(steps[3].operations, std::nullopt);
   // In phase TEST Dropout does nothing.
-  const auto test = Make("force_backward: true " + InputText("data", {2, 3}) +
-                         LayerText("Dropout", "drop", "data", "data"));
-  EXPECT_EQ(test->Steps()[1].bytes, 0);
-  EXPECT_EQ(test->Steps()[1].operations, 0);
+  const auto test =
+      Make("force_backward: true " + InputText("data", {2, 3}) + InnerProductText("ip", "data", 4) +
+           LayerText("Dropout", "drop", "ip", "ip"));
+  EXPECT_EQ(test->Steps()[2].bytes, 0);
+  EXPECT_EQ(test->Steps()[2].operations, 0);
 }
 
 TEST_P(QuantizedStepInfoTest, CodesAndTheirFactors) {

@@ -46,6 +46,8 @@ TypedNet MoveCasts(const TypedNet& net);
 // would overwrite, the blob has a type in which the layer does not compute, or, with `gradients`, a
 // backward pass reads it.
 std::vector<InPlaceConflict> FindInPlaceConflicts(const TypedNet& net, bool gradients);
+// The layers of a net after SeparateInPlace that overwrite a blob which a backward pass reads.
+std::vector<InPlaceConflict> FindGradientConflicts(const TypedNet& net);
 
 // Gives layers that work in place separate blobs where FindInPlaceConflicts finds a conflict. In a
 // net that keeps data for gradients, these are considered, and layers that would keep a copy of

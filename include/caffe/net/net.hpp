@@ -232,6 +232,13 @@ class Net {
   // Sets the range [-1, 1] for quantized blobs without a range: for tests of layers.
   void UsePlaceholderRanges();
 
+  // For an input that layers change in place: the blob with what the caller wrote, in its type and
+  // with its range; null for other blobs. After it was written, call NoteFirstVersion.
+  BlobBase* FirstVersion(const BlobBase& input);
+  void NoteFirstVersion(const BlobBase& input);
+  // Call this after a view of such an input was written. The next forward finds out by itself only if
+  // the content has changed.
+  void NoteWritten(const BlobBase& input);
   // Brings the host copies of all blobs with live views up to date.
   void SyncViews();
   // Marks the data of live views as written, as Forward does. Call this between two calls of the
@@ -246,9 +253,13 @@ class Net {
   std::vector<StepInfo> Steps();
   // A whole forward in phase TEST does not write all blobs: some are computed within a step, and
   // the memory of some is reused, unless reduced_memory_inference is false. Reading such a blob
-  // computes it from the current content of the blobs before it. Every forward, also one of a
-  // solver, stores the blobs named here, and a solver's backward their diffs.
+  // computes it as the last forward would have, also if inputs or parameters have changed since: they
+  // are copied before they change. Where that is not possible, reading is an error. Every forward,
+  // also one of a solver, stores the blobs named here, and a solver's backward their diffs.
   void Keep(const std::vector<std::string>& blobs);
+  // With true: inputs and parameters change now, and a whole Forward follows before any blob is read.
+  // So nothing is copied for reads in between, which are errors if they need what has changed.
+  void ExpectForward(bool yes);
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;
   int64_t parameter_bytes() const;
@@ -269,9 +280,11 @@ class Net {
   bool LooksAtLayers() const;
   // The observers that are active now, in the order of their calls.
   std::vector<PassObserver*> ActiveObservers() const;
+  void ShowInputDiffs();
   void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
   void TakeNewGradients(const std::vector<bool>& needed_before);
   std::vector<bool> NeededNodes() const;
+  template <class Work> void WithInputs(const Work& work);
   // Runs `work`; adds the memory needs of the whole net to an OutOfMemory error.
   template <class Work> void WithNeeds(const Work& work) const;
 

@@ -36,9 +36,10 @@ std::string Quoted(const LayerParameter& layer) { return "layer '" + layer.name(
 
 class Finder {
  public:
-  // `copies`: find layers that would copy their bottom, too.
-  Finder(const TypedNet& net, bool gradients, bool copies)
-      : net_(net), gradients_(gradients), copies_(copies) {}
+  // `copies`: find layers that would copy their bottom, too. `separated`: the net is that after the
+  // pass, so that only backward passes can have conflicts.
+  Finder(const TypedNet& net, bool gradients, bool copies, bool separated = false)
+      : net_(net), gradients_(gradients), copies_(copies), separated_(separated) {}
 
   std::vector<InPlaceConflict> Find() {
     Number();
@@ -154,6 +155,11 @@ class Finder {
   // The reason why a layer cannot overwrite its bottom; empty if it can.
   std::string Conflict(int index, int t) {
     reader_ = -1;
+    const std::string reason = separated_ ? "" : ForwardConflict(index, t);
+    return reason.empty() && gradients_ ? BackwardConflict(index, t) : reason;
+  }
+
+  std::string ForwardConflict(int index, int t) const {
     const TypedLayer& typed = net_.layers[index];
     const Version& old = versions_[bottoms_[index][t]];
     const Version& own = versions_[tops_[index][t]];
@@ -172,6 +178,9 @@ class Finder {
       if (TraitsOf(maker.type()).top_memory == TopMemory::kParameter) {
         return Concat("blob ", other.blob, " is the parameter of ", Quoted(maker));
       }
+      if (TraitsOf(maker.type()).input) {
+        return Concat("blob ", other.blob, " is an input, which keeps what the caller wrote");
+      }
     }
     if (old.readers > 1) return "other layers read blob " + old.blob + ", too";
     for (const int v : sharing) {
@@ -185,10 +194,13 @@ class Finder {
         return Concat("blob ", other.blob, " shares the memory of blob ", old.blob);
       }
     }
-    if (!gradients_) return "";
-    const auto found = readers_.find(old.content);
+    return "";
+  }
+
+  std::string BackwardConflict(int index, int t) {
+    const auto found = readers_.find(versions_[bottoms_[index][t]].content);
     if (found == readers_.end()) return "";
-    const bool keeps_signs = TraitsOf(typed.layer.type()).keeps_signs;
+    const bool keeps_signs = TraitsOf(Layer(index).type()).keeps_signs;
     for (const Reader& reader : found->second) {
       if (reader.only_signs && keeps_signs) continue;
       reader_ = reader.layer;
@@ -198,21 +210,19 @@ class Finder {
     return "";
   }
 
-  // Whether the layer would keep a copy of its bottom if it worked in place. A layer on the top of
-  // an input or of a data layer stays in place: the caller writes inputs under the blob's name, and
-  // without a gradient of its bottom the layer may need no copy.
+  // Whether the layer would keep a copy of its bottom if it worked in place. A layer on the top of a
+  // data layer stays in place: without a gradient of its bottom the layer may need no copy.
   bool Copies(int index) const {
     const LayerParameter& layer = Layer(index);
     const BackwardReads reads = BackwardReadsOf(layer);
     if (!reads.copies_in_place || !reads.Bottom(0)) return false;
     const bool fixed = layer.param_size() > 0 && layer.param(0).lr_mult() == 0;
     if (reads.for_parameter && fixed) return false;
-    const LayerTraits& maker = TraitsOf(Layer(versions_[bottoms_[index][0]].layer).type());
-    return !maker.input && !maker.data;
+    return !TraitsOf(Layer(versions_[bottoms_[index][0]].layer).type()).data;
   }
 
   const TypedNet& net_;
-  const bool gradients_, copies_;
+  const bool gradients_, copies_, separated_;
   std::vector<Version> versions_;
   std::vector<std::vector<int>> bottoms_, tops_;  // versions
   std::set<int> final_;                           // the last versions of their blobs
@@ -231,6 +241,10 @@ class Finder {
 
 std::vector<InPlaceConflict> FindInPlaceConflicts(const TypedNet& net, bool gradients) {
   return Finder(net, gradients, false).Find();
+}
+
+std::vector<InPlaceConflict> FindGradientConflicts(const TypedNet& net) {
+  return Finder(net, true, false, true).Find();
 }
 
 TypedNet SeparateInPlace(const TypedNet& net) {

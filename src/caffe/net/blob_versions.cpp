@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
 #include "caffe/device/device.hpp"
 #include "caffe/quant/observer.hpp"
+#include "late_reads.hpp"
 #include "net_ranges.hpp"
 
 namespace caffe {
@@ -51,11 +53,123 @@ void SetNumbers(BlobBase* blob, const std::vector<double>& values) {
 
 }  // namespace
 
+BlobVersions::BlobVersions(const Wiring& wiring, NetRanges* ranges)
+    : wiring_(wiring), ranges_(ranges) {
+  for (const Node& node : wiring.nodes) {
+    if (node.nested_in >= 0 || !TraitsOf(node.layer->type()).input) continue;
+    for (int top : node.top_ids) {
+      const auto version = wiring.versions.find(wiring.Version(top));
+      if (version == wiring.versions.end()) continue;
+      inputs_.push_back({version->first, version->second});
+    }
+  }
+  NoteInputs();
+}
+
+BlobVersions::Input* BlobVersions::Find(const BlobBase& blob) {
+  for (Input& input : inputs_) {
+    if (wiring_.blobs[input.last].get() == &blob) return &input;
+  }
+  return nullptr;
+}
+
+std::vector<std::pair<int, int>> BlobVersions::ChangedInputs() const {
+  std::vector<std::pair<int, int>> ids;
+  for (const Input& input : inputs_) ids.emplace_back(input.first, input.last);
+  return ids;
+}
+
+BlobBase* BlobVersions::FirstVersion(const BlobBase& blob) {
+  const Input* const input = Find(blob);
+  return input ? wiring_.blobs[input->first].get() : nullptr;
+}
+
+void BlobVersions::BeforeChange(SyncedMemory* memory, bool view) {
+  for (Input& input : inputs_) {
+    if (input.watched != memory || wiring_.blobs[input.last]->data_memory().get() != memory)
+      continue;
+    if (!view) {
+      input.written = true;
+    } else if (!input.has_shown && memory->version() == input.seen) {
+      KeepShown(&input);
+    }
+  }
+}
+
+bool BlobVersions::IsWritten(const Input& input) const {
+  const BlobBase& last = *wiring_.blobs[input.last];
+  // New memory, after a reshape.
+  if (last.data_memory().get() != input.watched) return last.data_version() != 0;
+  if (input.written) return true;
+  // A view may have been written and destroyed.
+  if (!input.has_shown) return last.data_version() != input.seen;
+  return static_cast<int64_t>(input.shown.size()) != last.bytes() ||
+         std::memcmp(input.shown.data(), last.host_data(), input.shown.size()) != 0;
+}
+
+void BlobVersions::ShapeInputs() {
+  for (const Input& input : inputs_) {
+    const BlobBase& last = *wiring_.blobs[input.last];
+    BlobBase& first = *wiring_.blobs[input.first];
+    if (first.shape() != last.shape()) first.ReshapeLike(last);
+  }
+}
+
+std::vector<int> BlobVersions::WrittenInputs() const {
+  std::vector<int> ids;
+  for (const Input& input : inputs_) {
+    if (IsWritten(input)) ids.push_back(input.first);
+  }
+  return ids;
+}
+
+void BlobVersions::TakeInputs() {
+  if (inputs_.empty()) return;
+  ShapeInputs();
+  ranges_->Update();
+  for (const Input& input : inputs_) {
+    if (IsWritten(input)) Copy(input.last, input.first, false);
+  }
+}
+
+void BlobVersions::KeepShown(Input* input) {
+  const BlobBase& last = *wiring_.blobs[input->last];
+  const char* const content = static_cast<const char*>(last.host_data());
+  input->shown.assign(content, content + last.bytes());
+  input->has_shown = true;
+}
+
+void BlobVersions::Note(Input* input) {
+  const BlobBase& last = *wiring_.blobs[input->last];
+  input->seen = last.data_version();
+  input->written = input->has_shown = false;
+  if (last.data_memory()->has_view()) KeepShown(input);
+  if (input->watched == last.data_memory().get()) return;
+  input->watched = last.data_memory().get();
+  UnwatchAll();
+  for (const Input& one : inputs_) {
+    if (one.watched) Watch(one.watched);
+  }
+}
+
+void BlobVersions::NoteInputs() {
+  for (Input& input : inputs_) Note(&input);
+}
+
+void BlobVersions::NoteInput(const BlobBase& blob) {
+  if (Input* input = Find(blob)) Note(input);
+}
+
+void BlobVersions::NoteWritten(const BlobBase& blob) {
+  if (Input* input = Find(blob)) input->written = true;
+}
+
 void BlobVersions::Copy(int from, int to, bool diff) {
   const BlobBase& source = *wiring_.blobs[from];
   BlobBase& target = *wiring_.blobs[to];
   if (target.shape() != source.shape()) target.ReshapeLike(source);
   if (source.count() == 0) return;
+  if (!diff && !target.data_memory()->stored()) target.data_memory()->ForgetHostWrites();
   const bool same = source.type() == target.type();
   if (diff) {
     if (same) {
@@ -79,18 +193,45 @@ void BlobVersions::Copy(int from, int to, bool diff) {
   }
 }
 
-void BlobVersions::Take(int first, int last) {
-  if (wiring_.versions.empty()) return;
+void BlobVersions::Separate(int version, Taken* taken) {
+  const BlobBase& blob = *wiring_.blobs[version];
+  const SyncedMemory* const memory = blob.data_memory().get();
+  std::vector<int> own;  // and those of added layers
+  bool shared = false;
+  for (int id = 0; id < static_cast<int>(wiring_.blobs.size()); ++id) {
+    if (wiring_.blobs[id]->data_memory().get() != memory) continue;
+    shared = shared || wiring_.UserBlob(id) != wiring_.UserBlob(version);
+    if (wiring_.Version(id) == version) own.push_back(id);
+  }
+  if (!shared) return;
+  if (!memory->stored()) blob.device_data();  // the other blobs need it
+  const auto separate = MakeBlob(blob.type(), blob.device(), blob.shape(), blob.name());
+  for (int id : own) {
+    BlobBase* const one = wiring_.blobs[id].get();
+    taken->push_back(std::shared_ptr<void>(nullptr, [one, holder = HolderOf(*one)](void*) {
+      if (one->count() == holder->count()) TakeMemory(one, *holder);
+    }));
+    TakeMemory(one, *separate);
+  }
+}
+
+BlobVersions::Taken BlobVersions::Take(int first, int last) {
+  Taken taken;
+  if (wiring_.versions.empty()) return taken;
   ranges_->Update();
   std::set<int> known;
+  for (const Input& input : inputs_) known.insert(input.first);
   for (int n = first; n <= last; ++n) {
     for (int id : wiring_.nodes[n].bottom_ids) {
       const auto version = wiring_.versions.find(wiring_.Version(id));
       if (version == wiring_.versions.end() || !known.insert(version->first).second) continue;
+      wiring_.blobs[version->second]->device_data();  // it may be computed from the version
+      Separate(version->first, &taken);
       Copy(version->second, version->first, false);
     }
     for (int id : wiring_.nodes[n].top_ids) known.insert(wiring_.Version(id));
   }
+  return taken;
 }
 
 void BlobVersions::Publish(int first, int last) {

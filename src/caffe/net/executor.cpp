@@ -17,6 +17,121 @@ bool Executor::Replays() {
   return *replays_;
 }
 
+// The scope in which nodes compute a blob again. Their bottoms and parameters have the content that
+// the last forward read. Their other tops are written only if they are not stored and nothing else
+// writes them, so that afterwards they, too, have the content of the last forward.
+class Executor::Making {
+ public:
+  Making(Executor* executor, int blob, const std::vector<int>& nodes, const std::vector<int>& tops)
+      : executor_(executor), made_(executor->wiring_.blobs[blob].get()), nodes_(nodes) {
+    if (executor_->making_ == 0) restored_.emplace(*executor_->late_reads_);
+    CheckReads(blob);
+    ++executor_->making_;
+    try {
+      for (int top : tops) SpareOrNote(top);
+    } catch (...) {
+      End();
+      throw;
+    }
+  }
+  ~Making() { End(); }
+
+  // All nodes have run.
+  void Finish() {
+    End();
+    for (const BlobBase* blob : written_) executor_->late_reads_->Renew(*blob);
+    executor_->late_reads_->Renew(*made_);
+    if (executor_->making_ == 0) executor_->NoteReads(true);
+  }
+
+ private:
+  const Wiring& wiring() const { return executor_->wiring_; }
+  bool Runs(int node) const {
+    return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end();
+  }
+  bool Writes(int node, const SyncedMemory* memory) const {
+    const Node& one = wiring().nodes[node];
+    for (const Alias& alias : one.layer->Facts().aliases) {
+      if (alias.bottom >= 0) return false;
+    }
+    return std::any_of(one.top.begin(), one.top.end(), [memory](const BlobBase* top) {
+      return top->data_memory().get() == memory;
+    });
+  }
+
+  void CheckReads(int made) const {
+    std::set<const SyncedMemory*> own;
+    for (int node : nodes_) {
+      for (const BlobBase* top : wiring().nodes[node].top) own.insert(top->data_memory().get());
+    }
+    const auto check = [&](const BlobBase& blob) {
+      const SyncedMemory& memory = *blob.data_memory();
+      if (own.count(&memory) || !memory.stored() || executor_->late_reads_->Has(blob)) return;
+      const std::string& name = wiring().ShownName(wiring().Version(made));
+      CAFFE_THROW("blob ", made_->name(), " was not kept by the last forward, and ",
+                  memory.purpose(), " has changed since; call net.keep('", name,
+                  "') before the forward");
+    };
+    for (int node : nodes_) {
+      for (const BlobBase* bottom : wiring().nodes[node].bottom) check(*bottom);
+      if (executor_->trains()) continue;  // ParametersChanged
+      for (const auto& blob : wiring().nodes[node].layer->blobs()) check(*blob);
+    }
+  }
+
+  void SpareOrNote(int top) {
+    BlobBase& blob = *wiring().blobs[top];
+    const SyncedMemory* const memory = blob.data_memory().get();
+    if (memory == made_->data_memory().get() || scratch_.count(memory)) return;
+    std::vector<int> others, own;  // that write it
+    for (int n = 0; n <= wiring().last_node(); ++n) {
+      if (Writes(n, memory)) (Runs(n) ? own : others).push_back(n);
+    }
+    if (own.empty()) return;
+    if (!memory->stored() && others.empty()) {
+      written_.push_back(&blob);
+      return;
+    }
+    const std::vector<int>& read = wiring().nodes[own[0]].bottom_ids;
+    const bool changes = std::any_of(read.begin(), read.end(), [&](int id) {
+      return wiring().blobs[id]->data_memory().get() == memory;
+    });
+    CAFFE_CHECK(!changes, "blob ", made_->name(),
+                " was not kept by the last forward, and computing ", "it changes blob ",
+                blob.name(), "; call net.keep('", wiring().ShownName(wiring().Version(top)),
+                "') before the forward");
+    const auto scratch = MakeBlob(blob.type(), blob.device(), blob.shape(), blob.name());
+    scratch_.insert(scratch->data_memory().get());
+    publish_.insert(others.begin(), others.end());
+    for (BlobBase* one : BlobsWith(wiring(), memory)) {
+      if (one->count() != blob.count() || one->type() != blob.type()) continue;
+      spared_.emplace_back(one, HolderOf(*one));
+      TakeMemory(one, *scratch);
+    }
+  }
+
+  void End() {
+    if (ended_) return;
+    ended_ = true;
+    for (const auto& [blob, holder] : spared_) TakeMemory(blob, *holder);
+    // The ranges that blobs show are those of their last writers.
+    for (int node : publish_) executor_->ranges_->Publish(node);
+    restored_.reset();
+    --executor_->making_;
+  }
+
+  Executor* executor_;
+  BlobBase* made_;
+  const std::vector<int>& nodes_;
+  const MemoryWatcher::Quiet quiet_;
+  std::optional<LateReads::Restored> restored_;
+  std::vector<std::pair<BlobBase*, std::shared_ptr<BlobBase>>> spared_;
+  std::set<const SyncedMemory*> scratch_;
+  std::set<int> publish_;
+  std::vector<const BlobBase*> written_;  // other blobs
+  bool ended_ = false;
+};
+
 // Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. Their
 // bottoms may be such blobs, too.
 class Executor::RecomputedBlob final : public SyncedMemory::Source {
@@ -51,25 +166,32 @@ class Executor::RecomputedBlob final : public SyncedMemory::Source {
 
   void Make(SyncedMemory*) override {
     const BlobBase& blob = *executor_->wiring_.blobs[blob_];
+    const std::string& name = executor_->wiring_.ShownName(executor_->wiring_.Version(blob_));
     CAFFE_CHECK(!executor_->ParametersChanged(), "blob ", blob.name(), " was not kept by the ",
                 "last iteration of training, and the parameters have changed since; call ",
-                "net.keep('", blob.name(), "') before training");
+                "net.keep('", name, "') before training");
     for (int node : nodes_) {
       CAFFE_CHECK(executor_->runner_->HasNotedShapes(node), "blob ", blob.name(),
                   " was not kept by the last forward, and blobs from which it is computed have ",
-                  "other shapes now; run forward first, or have the net keep the blob");
+                  "other shapes now; run forward first, or call net.keep('", name,
+                  "') before the forward");
     }
-    if (executor_->making_++ == 0) read_ = true;
-    try {
-      for (const Part& part : parts_) {
-        part.step >= 0 ? executor_->RepeatStep(part.step) : executor_->Repeat(part.node);
-      }
-    } catch (...) {
-      --executor_->making_;
-      throw;
+    if (executor_->making_ == 0) read_ = true;
+    std::vector<int> tops;
+    for (const Part& part : parts_) {
+      const std::vector<int>& written = part.step >= 0
+                                            ? executor_->plan_.steps[part.step].tops
+                                            : executor_->wiring_.nodes[part.node].top_ids;
+      tops.insert(tops.end(), written.begin(), written.end());
     }
-    --executor_->making_;
+    Making making(executor_, blob_, nodes_, tops);
+    for (const Part& part : parts_) {
+      part.step >= 0 ? executor_->RepeatStep(part.step) : executor_->Repeat(part.node);
+    }
+    making.Finish();
   }
+
+  const std::vector<int>& nodes() const { return nodes_; }
 
   // Whether the caller has read the blob since the last call, for the second time in a row.
   bool TakeRead() {
@@ -115,7 +237,8 @@ Executor::Executor(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges,
       works_(plan_.steps.size()),
       channels_last_(std::move(channels_last)),
       sources_(wiring.blobs.size()),
-      freed_diffs_(wiring.blobs.size()) {
+      freed_diffs_(wiring.blobs.size()),
+      late_reads_(std::make_unique<LateReads>(wiring)) {
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
     const Step& step = plan_.steps[s];
     if (step.trains() || !step.gradients.empty()) trained_[step.nodes.back()] = s;
@@ -444,6 +567,9 @@ std::vector<StepInfo> Executor::Describe() {
 }
 
 void Executor::Forward(int first, int last, const Observers& observers, bool per_layer) {
+  late_reads_->End();
+  // In phase TRAIN, forwards write parameters, which other nets may share.
+  const MemoryWatcher::Quiet quiet(wiring_.phase == TEST);
   ranges_->Update();
   if (first > 0) {
     const std::vector<int> before = wiring_.AddedNodesBefore(first, last);
@@ -482,10 +608,40 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
     }
   } catch (...) {
     ForgetLost();
+    NoteReads(false);
     throw;
   }
   ForgetLost();
   if (trains()) NoteParameters();
+  NoteReads(false);
+}
+
+void Executor::NoteReads(bool again) {
+  now_.clear();
+  for (size_t blob = 0; blob < sources_.size(); ++blob) {
+    if (sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
+      now_.push_back(static_cast<int>(blob));
+    }
+  }
+  if (now_ != forgotten_ || !late_reads_->Records(reads_)) FindReads();
+  late_reads_->Record(reads_, again);
+}
+
+// Of the blobs that are not stored, and of nodes that run again before a backward.
+void Executor::FindReads() {
+  forgotten_ = now_;
+  reads_.clear();
+  const auto add = [&](int node) {
+    const BlobVec& bottom = wiring_.nodes[node].bottom;
+    reads_.insert(reads_.end(), bottom.begin(), bottom.end());
+    if (trains()) return;  // ParametersChanged
+    for (const auto& blob : wiring_.nodes[node].layer->blobs()) reads_.push_back(blob.get());
+  };
+  for (int blob : forgotten_) {
+    for (int node : sources_[blob]->nodes()) add(node);
+  }
+  for (int node : lost_arrays_) add(node);
+  LateReads::Sort(&reads_);
 }
 
 void Executor::MakeSegments() {
@@ -575,8 +731,17 @@ bool Executor::RunSegment(GraphSegment* segment, const Observers& observers) {
 
 void Executor::ForgetLost() {
   if (!arena_) return;
+  if (lost_plan_ != arena_->plans()) {
+    lost_plan_ = arena_->plans();
+    lost_arrays_.clear();
+    forgotten_.assign(1, -1);  // FindReads
+  }
   for (const auto* arrays : {&arena_->lost_in_forward(), &arena_->parts()}) {
-    for (int array : *arrays) Lose(array);
+    for (int array : *arrays) {
+      const PassArrays::Array& one = arena_->arrays().arrays[array];
+      if (one.kind == PassArrays::Kind::kOwn && !trains()) lost_arrays_.insert(one.node);
+      Lose(array);
+    }
   }
 }
 
@@ -695,10 +860,11 @@ bool Executor::ParametersChanged() const {
   return false;
 }
 
-void Executor::TakeForgotten(const Executor& other) {
-  parameter_versions_ = other.parameter_versions_;
+void Executor::TakeForgotten(Executor* other) {
+  parameter_versions_ = other->parameter_versions_;
+  late_reads_.swap(other->late_reads_);
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
-    if (other.sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
+    if (other->sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
       Forget(static_cast<int>(blob));
     }
   }
@@ -744,10 +910,73 @@ bool Executor::HasNotedShapes(const Step& step) const {
 void Executor::MakeForgotten() {
   if (trains()) return;
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
-    if (sources_[blob] && !wiring_.blobs[blob]->data_memory()->stored()) {
+    if (!sources_[blob] || wiring_.blobs[blob]->data_memory()->stored()) continue;
+    try {
       wiring_.blobs[blob]->device_data();
+    } catch (const Error&) {
+      // Shapes have changed. Reading the blob reports it.
     }
   }
+}
+
+void Executor::MakeDependents(int first, int last, const std::vector<int>& written) {
+  if (std::none_of(sources_.begin(), sources_.end(), [](const auto& one) { return one; })) return;
+  // Memories that change in the pass, and those of blobs that depend on them; those that the pass
+  // writes before it reads them.
+  std::set<const SyncedMemory*> changes, overwritten, read;
+  const auto memory_of = [&](int id) { return wiring_.blobs[id]->data_memory().get(); };
+  const auto add = [&](int id) { changes.insert(memory_of(id)); };
+  for (int id : written) add(id);
+  const auto added = wiring_.AddedNodesBefore(first, last);
+  std::vector<int> run(added.begin(), added.end());
+  for (int n = first; n <= last; ++n) run.push_back(n);
+  std::reverse(run.begin(), run.begin() + static_cast<int>(added.size()));  // as they run
+  for (int n : run) {
+    const Node& node = wiring_.nodes[n];
+    for (int id : node.bottom_ids) {
+      const int version = wiring_.Version(id);
+      if (wiring_.versions.count(version)) {
+        add(version);
+        read.insert(memory_of(wiring_.UserBlob(version)));
+      }
+      if (!overwritten.count(memory_of(id))) read.insert(memory_of(id));
+    }
+    const LayerFacts facts = node.layer->Facts();
+    const bool alias = std::any_of(facts.aliases.begin(), facts.aliases.end(),
+                                   [](const Alias& one) { return one.bottom >= 0; });
+    if (alias && n < first) continue;
+    for (int id : node.top_ids) {
+      for (int one : {id, wiring_.UserBlob(id)}) {
+        add(one);
+        if (!alias && !read.count(memory_of(one))) overwritten.insert(memory_of(one));
+      }
+    }
+  }
+  std::vector<int> wanted;
+  std::set<const SyncedMemory*> made;
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (size_t blob = 0; blob < sources_.size(); ++blob) {
+      const SyncedMemory* const memory = wiring_.blobs[blob]->data_memory().get();
+      if (!sources_[blob] || memory->stored() || overwritten.count(memory)) continue;
+      if (made.count(memory)) continue;
+      for (int node : sources_[blob]->nodes()) {
+        const BlobVec& bottom = wiring_.nodes[node].bottom;
+        if (std::none_of(bottom.begin(), bottom.end(), [&](const BlobBase* one) {
+              const SyncedMemory* const source = one->data_memory().get();
+              return source != memory && changes.count(source) > 0;
+            })) {
+          continue;
+        }
+        changes.insert(memory);
+        made.insert(memory);
+        wanted.push_back(static_cast<int>(blob));
+        grows = true;
+        break;
+      }
+    }
+  }
+  for (int blob : wanted) wiring_.blobs[blob]->device_data();
 }
 
 void Executor::DropForgotten() {
@@ -773,6 +1002,7 @@ void Executor::BackwardInArena(const Gradients& gradients, const Observers& obse
   const auto end = [&] {
     for (int array : arena_->placed()) Lose(array);
     LoseSwallowedDiffs();
+    NoteReads(false);
   };
   for (int array : arena_->dead_after_forward()) Lose(array);
   arena_->Place(workspace_->device(), arrays.forward_steps, static_cast<int>(arrays.steps.size()));

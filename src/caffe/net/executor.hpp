@@ -17,6 +17,7 @@
 #include "caffe/net/step_info.hpp"
 #include "gradients.hpp"
 #include "graph_segment.hpp"
+#include "late_reads.hpp"
 #include "loss_seeds.hpp"
 #include "net_ranges.hpp"
 #include "node_runner.hpp"
@@ -75,15 +76,25 @@ class Executor {
   // Null if every blob has memory of its own.
   const ActivationArena* arena() const { return arena_.get(); }
   // Marks the blobs that `other` would have to compute as this one's to compute.
-  void TakeForgotten(const Executor& other);
+  void TakeForgotten(Executor* other);
   // Computes the blobs that the last forward did not keep; call it before the executor is destroyed
   // or layers move.
   void MakeForgotten();
   // Leaves their content undefined instead.
   void DropForgotten();
+  // Before nodes [first, last] run layer by layer, after `written` (blobs) was written: computes the
+  // blobs that the last forward did not keep, as it would have, as far as this pass changes what
+  // they are computed from. NotePart follows the pass.
+  void MakeDependents(int first, int last, const std::vector<int>& written);
+  void NotePart() { NoteReads(true); }
+  // What the last forward read.
+  LateReads& late_reads() { return *late_reads_; }
+  // Nodes whose arrays for the backward pass (LayerArrays::kept) the last forward did not keep.
+  const std::set<int>& lost_arrays() const { return lost_arrays_; }
 
  private:
   class RecomputedBlob;
+  class Making;
   class FreedDiff;
   struct StepWork {
     std::unique_ptr<Work> work;
@@ -104,6 +115,9 @@ class Executor {
   void ForgetLost();
   // Ends the lifetime of the content of an array of the arena.
   void Lose(int array);
+  // After a forward, and (`again`) after blobs of the same forward were computed or overwritten.
+  void NoteReads(bool again);
+  void FindReads();
   void NoteParameters();
   bool ParametersChanged() const;
   void KeepBlobsThatAreRead();
@@ -188,6 +202,12 @@ class Executor {
   const TrainingPass* pass_ = nullptr;       // during ForwardBackward
   std::unique_ptr<PassActions> actions_[2];  // [whether something follows]
   int making_ = 0;                           // nested calls of RecomputedBlob::Make
+  std::unique_ptr<LateReads> late_reads_;
+  // What the blobs that are not stored (`forgotten_`, `now_`) are computed from.
+  std::vector<BlobBase*> reads_;
+  std::vector<int> forgotten_, now_;
+  std::set<int> lost_arrays_;
+  uint64_t lost_plan_ = 0;  // of the arena
 };
 
 }  // namespace caffe

@@ -274,6 +274,8 @@ std::set<int> Gradients::ToRepeat(const std::vector<bool>& needed_before,
         continue;
       }
       repeated.insert(static_cast<int>(n));
+      // Its other tops may have been changed in place since.
+      for (const BlobBase* top : node.top) open.push_back(top->data_memory().get());
       // Its bottoms may have been overwritten since.
       for (const BlobBase* bottom : node.bottom) {
         const SyncedMemory* const source = bottom->data_memory().get();

@@ -60,7 +60,8 @@ struct Net::Rooms {
         forecast(wiring, &runner),
         debug_lines(wiring, gradients),
         finite_check(wiring, gradients),
-        callbacks(wiring, gradients, views, &versions) {}
+        callbacks(wiring, gradients, views, &versions),
+        in_steps(wiring.nodes.size(), false) {}
 
   Gradients gradients;
   NetRanges ranges;
@@ -78,6 +79,8 @@ struct Net::Rooms {
   // Of each node, for the plans: NetRanges::TiedBottoms at an epoch of the ranges.
   std::vector<std::vector<bool>> tied;
   int planned_epoch = 0;
+  // Of each node, whether it ran last in a whole forward of the plan of steps.
+  std::vector<bool> in_steps;
 
   // The bytes of a pass that stores every blob.
   static MemoryNeeds NeedsByLayer(const Net& net, bool backward) {
@@ -192,6 +195,9 @@ void Net::MakePlans() {
     const bool kept = !earlier && kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name());
     if (kept || viewed_.count(id)) options.kept.insert(id);
   }
+  for (const auto& [first, last] : rooms_->versions.ChangedInputs()) {
+    options.kept.insert({first, last});
+  }
   if (phase() == TRAIN && rooms_->gradients.requested().empty()) {
     for (int n = 0; n <= wiring_.last_node(); ++n) {
       const std::vector<bool>& bottoms = rooms_->gradients.bottoms(n);
@@ -239,7 +245,7 @@ void Net::MakePlans() {
   };
   rooms_->by_layer = make(Plan::Make(nodes, options));
   rooms_->whole = make(std::move(plan), std::move(channels_last), std::move(arena));
-  if (previous) rooms_->whole->TakeForgotten(*previous);
+  if (previous) rooms_->whole->TakeForgotten(previous.get());
   forward_in_arena_ = false;
   rooms_->forecast.Forget();
 }
@@ -273,6 +279,18 @@ void Net::set_debug_info(bool value) { debug_info_ = value; }
 
 const Plan& Net::plan() const { return rooms_->whole->plan(); }
 
+// Runs a pass that may write inputs, in layers that change them in place.
+template <class Work> void Net::WithInputs(const Work& work) {
+  rooms_->versions.TakeInputs();
+  try {
+    work();
+  } catch (...) {
+    rooms_->versions.NoteInputs();
+    throw;
+  }
+  rooms_->versions.NoteInputs();
+}
+
 template <class Work> void Net::WithNeeds(const Work& work) const {
   try {
     work();
@@ -284,6 +302,7 @@ template <class Work> void Net::WithNeeds(const Work& work) const {
 std::vector<StepInfo> Net::Steps() {
   FollowDefaultDevice();
   FollowRanges(false);
+  rooms_->versions.ShapeInputs();
   rooms_->views.TakeData();
   std::vector<StepInfo> steps;
   WithNeeds([&] { steps = rooms_->whole->Describe(); });
@@ -311,6 +330,7 @@ void Net::SetDevice(Device* device) {
 }
 
 void Net::Reshape() {
+  rooms_->versions.ShapeInputs();
   for (int n = 0; n <= wiring_.last_node(); ++n) rooms_->runner.Reshape(n);
 }
 
@@ -367,19 +387,29 @@ void Net::Forward(int start, int end) {
   const bool in_whole = whole && !per_layer && (!trains || (frees_memory_ && !LooksAtLayers()));
   forward_in_arena_ = false;
   if (trains && !in_whole) rooms_->whole->LeaveArena();
-  rooms_->views.ForgetOverwritten(first, last, whole);
-  if (start > 0) rooms_->versions.Take(first, last);
-  // The arena needs the memories of diffs as the backward pass will find them.
-  if (trains && in_whole) rooms_->versions.ShareDiffs();
-  Executor& executor = in_whole ? *rooms_->whole : *rooms_->by_layer;
-  if (whole) {
-    using Pass = MemoryForecast::Pass;
-    Rooms::CheckMemory(*this, in_whole ? Pass::kArena : Pass::kForward);
+  if (!whole && !trains) {
+    rooms_->whole->MakeDependents(first, last, rooms_->versions.WrittenInputs());
   }
-  WithNeeds([&] { executor.Forward(first, last, observers, per_layer); });
-  forward_in_arena_ = trains && in_whole;
-  if (end < last_layer) rooms_->versions.Publish(first, last);
-  SyncViews();
+  // What the pass changes is not needed for late reads any more.
+  const MemoryWatcher::Quiet quiet(!trains);
+  WithInputs([&] {
+    BlobVersions::Taken taken;
+    if (start > 0) taken = rooms_->versions.Take(first, last);
+    rooms_->views.ForgetOverwritten(first, last, whole);
+    // The arena needs the memories of diffs as the backward pass will find them.
+    if (trains && in_whole) rooms_->versions.ShareDiffs();
+    Executor& executor = in_whole ? *rooms_->whole : *rooms_->by_layer;
+    if (whole) {
+      using Pass = MemoryForecast::Pass;
+      Rooms::CheckMemory(*this, in_whole ? Pass::kArena : Pass::kForward);
+    }
+    for (int n = first; n <= last; ++n) rooms_->in_steps[n] = in_whole;
+    WithNeeds([&] { executor.Forward(first, last, observers, per_layer); });
+    if (!in_whole) rooms_->whole->NotePart();
+    forward_in_arena_ = trains && in_whole;
+    if (end < last_layer) rooms_->versions.Publish(first, last);
+    SyncViews();
+  });
 }
 
 void Net::Backward() { Backward(wiring_.last_layer(), 0); }
@@ -427,6 +457,8 @@ void Net::Backward(int start, int end) {
   });
   if (end > 0) {
     rooms_->versions.CopyDiffs(nodes[wiring_.layer_nodes[end]].named_bottom_ids(), false);
+  } else {
+    ShowInputDiffs();
   }
   if (start == last_layer && end == 0) {
     for (PassObserver* observer : observers) observer->AfterBackwardPass();
@@ -452,7 +484,6 @@ void Net::ForwardBackward(const std::function<void()>& then, const void* owner) 
   }
   forward_in_arena_ = false;
   if (!frees_memory_) rooms_->whole->LeaveArena();
-  rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
   const std::vector<int> nodes = wiring_.BackwardNodes(wiring_.last_layer(), 0);
   TrainingPass pass{&rooms_->gradients, &rooms_->losses, {}, then, owner};
   pass.before_backward = [&] {
@@ -461,8 +492,26 @@ void Net::ForwardBackward(const std::function<void()>& then, const void* owner) 
     rooms_->losses.Seed(nodes, device_);
   };
   rooms_->versions.ShareDiffs();  // before the arena is planned
-  WithNeeds([&] { executor.ForwardBackward(pass, observers); });
+  WithInputs([&] {
+    rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
+    WithNeeds([&] { executor.ForwardBackward(pass, observers); });
+  });
+  ShowInputDiffs();
   for (PassObserver* observer : observers) observer->AfterBackwardPass();
+}
+
+// The diff of an input is that of its first version.
+void Net::ShowInputDiffs() {
+  std::vector<int> known;
+  for (const auto& [first, last] : rooms_->versions.ChangedInputs()) {
+    for (int n = 0; n <= wiring_.last_node(); ++n) {
+      const std::vector<int>& bottoms = wiring_.nodes[n].bottom_ids;
+      for (size_t b = 0; b < bottoms.size(); ++b) {
+        if (bottoms[b] == first && rooms_->gradients.bottoms(n)[b]) known.push_back(first);
+      }
+    }
+  }
+  rooms_->versions.CopyDiffs(known, false);
 }
 
 // The gradient of a split's top before the pass is 0 if its reader would run later in the backward
@@ -520,23 +569,40 @@ std::vector<std::string> Net::RequestGradientsWhereKnown(const std::vector<std::
 }
 
 // Layers that work in place keep a copy of their bottom only if Backward will be called. A layer
-// that did not keep it runs again, and so does one that another layer's step computed, with all
-// layers that write the same memory.
+// that did not keep it runs again, and so does one that another layer's step computed, or whose own
+// arrays were not written or not kept, with all layers that write the same memory.
 void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   rooms_->gradients.CheckConflicts();
-  std::set<int> skipped;
+  std::set<int> skipped = rooms_->whole->lost_arrays(), in_nhwc;
   for (const Step& step : plan().steps) {
-    if (step.fused() && !step.trains()) skipped.insert(step.nodes.begin(), step.nodes.end());
+    if (step.trains()) continue;
+    if (step.fused()) skipped.insert(step.nodes.begin(), step.nodes.end());
+    if (step.channels_last()) in_nhwc.insert(step.nodes.begin(), step.nodes.end());
   }
   MakePlans();
+  for (int n = 0; n <= wiring_.last_node(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    if (!rooms_->in_steps[n] || !rooms_->gradients.needed(n)) continue;
+    const BlobVec kept = node.layer->Arrays(node.bottom, node.top).kept;
+    if (std::any_of(kept.begin(), kept.end(), [&](const BlobBase* array) {
+          return in_nhwc.count(n) || (array->count() > 0 && array->data_version() == 0);
+        })) {
+      skipped.insert(n);
+    }
+  }
+  std::erase_if(skipped, [this](int n) { return !rooms_->in_steps[n]; });
   NodeRunner& runner = rooms_->runner;
   const std::set<int> repeated = rooms_->gradients.ToRepeat(needed_before, runner.ran(), skipped);
-  for (int node : repeated) {
-    runner.Prepare(node);
-    runner.RepeatForward(node);
-    rooms_->ranges.AfterRepeat(wiring_.nodes[node]);
-  }
-  if (!repeated.empty()) SyncViews();
+  if (repeated.empty()) return;
+  WithInputs([&] {
+    const LateReads::Restored restored(rooms_->whole->late_reads());
+    for (int node : repeated) {
+      runner.Prepare(node);
+      runner.RepeatForward(node);
+      rooms_->ranges.AfterRepeat(wiring_.nodes[node]);
+    }
+    SyncViews();
+  });
 }
 
 void Net::CheckTrainable() const { rooms_->gradients.CheckTrainable(); }
@@ -613,9 +679,19 @@ std::vector<BlobBase*> Net::output_blobs() const {
   return Pick(wiring_.user_blobs, wiring_.outputs);
 }
 
-void Net::ShareTrainedLayersWith(const Net& other) { ShareWeights(wiring_, other.wiring_); }
+void Net::ShareTrainedLayersWith(const Net& other) {
+  std::set<const SyncedMemory*> shared;
+  for (const auto& blob : other.wiring_.parameters) shared.insert(blob->data_memory().get());
+  for (const auto& blob : wiring_.parameters) {
+    if (shared.count(blob->data_memory().get())) continue;
+    rooms_->whole->MakeForgotten();  // with the parameters of the last forward
+    break;
+  }
+  ShareWeights(wiring_, other.wiring_);
+}
 
 std::vector<int> Net::CopyTrainedLayersFrom(const NetParameter& trained, MissingWeights missing) {
+  rooms_->whole->MakeForgotten();  // with the parameters and ranges of the last forward
   WeightsOptions options;
   options.missing = missing;
   const WeightsSource source{Concat("the weights of net '", trained.name(), "'"), &trained,
@@ -633,6 +709,7 @@ std::vector<int> Net::CopyTrainedLayersFrom(const std::string& path,
 std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& paths,
                                             const WeightsOptions& options) {
   CAFFE_CHECK(!paths.empty(), NetLabel(name()), ": no file of weights is named");
+  rooms_->whole->MakeForgotten();
   try {
     std::vector<WeightsFile> files;
     std::vector<WeightsSource> sources;
@@ -676,6 +753,7 @@ std::string Net::WeightsId() const { return caffe::WeightsId(wiring_); }
 
 std::vector<int> Net::LoadHDF5(const std::string& path, const WeightsOptions& options) {
   const WeightsFile file(ReadHdf5Weights(wiring_, path));
+  rooms_->whole->MakeForgotten();
   std::vector<int> without = CopyWeights(wiring_, {{path, &file.net(), &file}}, options);
   rooms_->ranges.Read(file.net());
   return without;
@@ -692,6 +770,7 @@ void Net::WriteRunState(NetRunState* state) const {
 }
 
 void Net::ReadRunState(const NetRunState& state) {
+  rooms_->whole->MakeForgotten();  // with the random numbers of the last forward
   // Layers of one name match in their order.
   std::map<std::string, std::vector<LayerBase*>> layers;
   for (const Node& node : wiring_.nodes) {
@@ -764,7 +843,10 @@ DataType Net::PseudoTypeOf(const std::string& quantizer) const {
 }
 
 bool Net::is_pseudo() const { return rooms_->ranges.HasMode(CAFFE_QUANT_PSEUDO); }
-void Net::CopyRangesFrom(const Net& other) { rooms_->ranges.CopyFrom(other.rooms_->ranges); }
+void Net::CopyRangesFrom(const Net& other) {
+  rooms_->whole->MakeForgotten();  // with the ranges of the last forward
+  rooms_->ranges.CopyFrom(other.rooms_->ranges);
+}
 std::map<std::string, ObservedRange> Net::Ranges() const { return rooms_->ranges.All(); }
 std::map<std::string, Histogram> Net::Histograms() const { return rooms_->ranges.Histograms(); }
 void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }
@@ -788,6 +870,17 @@ bool Net::lacks_ranges() {
 }
 
 void Net::SyncViews() { rooms_->views.Update(); }
+
+BlobBase* Net::FirstVersion(const BlobBase& input) {
+  rooms_->versions.ShapeInputs();
+  return rooms_->versions.FirstVersion(input);
+}
+
+void Net::NoteWritten(const BlobBase& input) { rooms_->versions.NoteWritten(input); }
+
+void Net::ExpectForward(bool yes) { rooms_->whole->late_reads().ExpectForward(yes); }
+
+void Net::NoteFirstVersion(const BlobBase& input) { rooms_->versions.NoteInput(input); }
 
 void Net::TakeViews() {
   rooms_->views.TakeData();

@@ -199,8 +199,7 @@ void NetBuilder::MakeTops(const TypedLayer& typed, Node* node) {
 
 void NetBuilder::FindConflicts(const NetLevel& level) {
   if (level.separated.keeps_gradients) return;
-  for (const InPlaceConflict& conflict : FindInPlaceConflicts(level.separated, true)) {
-    if (conflict.reader < 0) continue;
+  for (const InPlaceConflict& conflict : FindGradientConflicts(level.separated)) {
     const int reader = level.nodes_of_layers[conflict.reader];
     const int writer = level.nodes_of_layers[conflict.layer];
     if (reader < 0 || writer < 0) continue;

@@ -137,6 +137,7 @@ void Executor::AddToEpoch(GraphEpoch* epoch) const {
 }
 
 void Executor::ForwardBackward(const TrainingPass& pass, const Observers& observers) {
+  late_reads_->End();
   ranges_->Update();
   for (size_t i = 0; i < works_.size(); ++i) {
     PrepareStep(i);
@@ -168,6 +169,7 @@ void Executor::ForwardBackward(const TrainingPass& pass, const Observers& observ
     throw;
   }
   pass_ = nullptr;
+  NoteReads(false);
 }
 
 }  // namespace caffe

@@ -478,6 +478,8 @@ std::vector<double> Solver::Test(int test_net) {
   }
   for (double& sum : sums) sum /= iterations;
   LogOutputs(net, "Test", sums);
+  // The next update changes all parameters. A run that frees memory keeps no copy of them for reads.
+  if (frees_memory_) net.ExpectForward(true);
   return sums;
 }
 
