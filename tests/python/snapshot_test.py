@@ -309,10 +309,9 @@ def run(tmp_path, code, signals, before=None):
                                preexec_fn=before)
     try:
         assert process.stdout.readline() == 'ready\n', process.stderr.read()
-        time.sleep(0.3)
         for one in signals:
+            time.sleep(0.1)
             process.send_signal(one)
-            time.sleep(0.3)
         out, said = process.communicate(timeout=60)
     finally:
         process.kill()
