@@ -159,7 +159,7 @@ class Finder {
     return reason.empty() && gradients_ ? BackwardConflict(index, t) : reason;
   }
 
-  std::string ForwardConflict(int index, int t) const {
+  std::string ForwardConflict(int index, int t) {
     const TypedLayer& typed = net_.layers[index];
     const Version& old = versions_[bottoms_[index][t]];
     const Version& own = versions_[tops_[index][t]];
