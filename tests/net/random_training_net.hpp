@@ -14,9 +14,9 @@ namespace caffe {
 // tops, mixtures of experts, recurrent layers, and losses. The number of the net decides all of it.
 // Layers that need an Input of their own (labels, goals) have it right before them, so that Inputs
 // stand between other layers.
-class RandomNet {
+class RandomTrainingNet {
  public:
-  explicit RandomNet(uint64_t seed) : random_(seed) {
+  explicit RandomTrainingNet(uint64_t seed) : random_(seed) {
     Input("data", {kItems, 4, 6, 5});
     blobs_.push_back({"data", 4, 6, 5});
     const int layers = 4 + Draw(12);
@@ -275,7 +275,7 @@ class RandomNet {
 };
 
 // Fills the inputs of such a net: labels get classes, and _cont 0 or 1.
-inline void FillRandomNet(Net* net, uint64_t seed) {
+inline void FillTrainingNet(Net* net, uint64_t seed) {
   for (BlobBase* blob : net->input_blobs()) {
     std::vector<double> values = TestNumbers(blob->count(), seed++);
     const auto ends = [&](const std::string& tail) {

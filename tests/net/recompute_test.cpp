@@ -6,7 +6,7 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/solver.hpp"
-#include "net/random_net.hpp"
+#include "net/random_training_net.hpp"
 #include "support/devices.hpp"
 
 namespace caffe {
@@ -32,7 +32,7 @@ Trained Train(const NetParameter& net, DataType type, int steps) {
   solver.set_frees_memory(true);
   Trained result;
   for (int step = 0; step < steps; ++step) {
-    FillRandomNet(solver.net(), 10 + 20 * step);
+    FillTrainingNet(solver.net(), 10 + 20 * step);
     solver.Step(1);
     result.losses.push_back(solver.SmoothedLoss());
   }
@@ -70,7 +70,7 @@ std::string Marks(const NetParameter& net) {
 
 // Net `seed` with random marks: all layers, or some.
 void Compare(uint64_t seed) {
-  const NetParameter plain = ParseNet(RandomNet(seed).text());
+  const NetParameter plain = ParseNet(RandomTrainingNet(seed).text());
   std::mt19937_64 random(seed);
   const DataType type = seed % 3 == 0 ? kDouble : kFloat;
   const Trained expected = Train(plain, type, 2);
