@@ -54,8 +54,8 @@ class Probe {
       const auto& none = traits_.no_gradient_bottoms;
       propagate_down_.push_back(std::find(none.begin(), none.end(), static_cast<int>(i)) ==
                                 none.end());
-      if (i == 1 && !sample.second.empty()) values_[i] = sample.second;
     }
+    for (const auto& [index, values] : sample.given) values_[index] = values;
     state_ = tester_.layer().RunState();
   }
 

@@ -53,7 +53,7 @@ class Probe {
       if (std::find(labels.begin(), labels.end(), bottom) != labels.end()) continue;
       tester_.SetBottom(bottom, ShortNumbers(tester_.bottom(bottom).count(), b + 3));
     }
-    if (!sample.second.empty()) tester_.SetBottom(1, sample.second);
+    for (const auto& [index, values] : sample.given) tester_.SetBottom(index, values);
   }
   LayerTester& tester() { return tester_; }
   std::vector<Numbers> Forward() {

@@ -43,8 +43,7 @@ class Probe {
       for (double& value : values) value = std::abs(value) + 0.25;  // variances are positive
       blob->SetData(values);
     }
-    if (sample.second.empty()) return;
-    tester_.SetBottom(1, sample.second);
+    for (const auto& [index, values] : sample.given) tester_.SetBottom(index, values);
   }
 
   LayerBase& layer() { return tester_.layer(); }
@@ -489,12 +488,12 @@ struct Replayed {
     for (size_t p = 0; p < layer.blobs().size(); ++p) {
       layer.set_param_propagate_down(static_cast<int>(p), true);
     }
-    if (!sample.second.empty()) tester.SetBottom(1, sample.second);
-    fixed = sample.second.empty() ? -1 : 1;
+    for (const auto& [index, values] : sample.given) tester.SetBottom(index, values);
+    given = sample.given;
   }
   void Fill(uint64_t seed) {
     for (size_t b = 0; b < bottom.size(); ++b) {
-      if (static_cast<int>(b) == fixed) continue;
+      if (given.count(static_cast<int>(b)) > 0) continue;
       if (!gradients[b] && traits.backward) continue;  // labels
       bottom[b]->SetData(TestNumbers(bottom[b]->count(), seed + b));
     }
@@ -536,7 +535,7 @@ struct Replayed {
   const LayerTraits& traits;
   BlobVec bottom, top;
   std::vector<bool> gradients;
-  int fixed = -1;
+  std::map<int, Numbers> given;
 };
 
 TEST(ReplayFactsTest, AReplayComputesWhatTheLayerComputes) {

@@ -49,7 +49,9 @@ TEST_P(LossTypesTest, TopsOfAllLossesAreFloat) {
           for (double& value : values) value = std::round(4 * (std::abs(value) + 0.25)) / 4;
           each->BlobByName(input->name())->SetData(values);
         }
-        if (!sample.second.empty()) each->BlobByName("bottom1")->SetData(sample.second);
+        for (const auto& [index, values] : sample.given) {
+          each->BlobByName("bottom" + std::to_string(index))->SetData(values);
+        }
         each->Forward();
         each->Backward();
       }

@@ -63,7 +63,7 @@ RULES = [
      Run((r'^(\S+)', r'[ ! -e \1 ] || \1'), more=' --gtest_list_tests')),
     ('tests/README.md', r'ctest --test-dir build -(L null|j 2)',
      Skip('tools/test.sh runs all of ctest; the names of its labels are in tests/CMakeLists.txt')),
-    ('tests/README.md', r'\.venv/bin/python3 -m pytest -q tests/python',
+    ('tests/README.md', r'\.venv/bin/python3 -m pytest -q -n 2 tests/python',
      Run((r'tests/python', 'tests/python/io_test.py'), more=' --collect-only')),
     ('docs/command_line.md', r'(caffe|convert_\w+|compute_image_mean) .*([|\[]|[A-Z]{2}).*', SYNOPSIS),
     ('', r'caffe (train|test|time|tune|quantize|cache)|convert_imageset -[a-z_]+', Skip('a name in the running text')),

@@ -30,7 +30,7 @@ std::vector<Case> Cases() {
     for (const char* model : {"lenet", "cifar10_quick"}) {
       // A driver that compiles slowly runs each model in one type.
       const bool lenet = std::string_view(model) == "lenet";
-      if (CompilesSlowly(*place.device) && lenet != (place.type == kFloat)) continue;
+      if (CompilesSlowly(*place.device) && lenet != (place.type == kHalf)) continue;
       for (const char* rule : {"SGD", "Adam"}) cases.push_back({place, model, rule});
     }
   }

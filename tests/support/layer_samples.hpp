@@ -13,7 +13,8 @@ struct LayerSample {
   std::string parameters;  // fields of the LayerParameter besides its type
   std::vector<Shape> bottoms{{2, 3, 4, 4}};
   int tops = 1;
-  std::vector<double> second{};  // what bottom 1 holds, where not any number will do
+  // What bottoms hold, by their index, where not any number will do.
+  std::map<int, std::vector<double>> given{};
 };
 
 // Whether layers of this type compute only in a net: composite layers, and those of their nets.
