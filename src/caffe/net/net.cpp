@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <random>
 #include <set>
 
@@ -197,6 +198,28 @@ void Net::MakePlans() {
   }
   for (const auto& [first, last] : rooms_->versions.ChangedInputs()) {
     options.kept.insert({first, last});
+  }
+  // Tops that could not be computed again, because a later layer works in place on the memory of a
+  // bottom (on a view of it).
+  std::map<const SyncedMemory*, size_t> last_writers;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const std::vector<Alias>& aliases = nodes[n].facts.aliases;
+    if (std::any_of(aliases.begin(), aliases.end(), [](const Alias& a) { return a.bottom >= 0; })) {
+      continue;
+    }
+    for (const BlobBase* top : wiring_.nodes[n].top) last_writers[top->data_memory().get()] = n;
+  }
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    for (const BlobBase* bottom : node.bottom) {
+      const auto writer = last_writers.find(bottom->data_memory().get());
+      if (writer == last_writers.end() || writer->second <= n) continue;
+      for (size_t t = 0; t < node.top.size(); ++t) {
+        if (node.top[t]->data_memory() != bottom->data_memory()) {
+          options.kept.insert(node.top_ids[t]);
+        }
+      }
+    }
   }
   if (phase() == TRAIN && rooms_->gradients.requested().empty()) {
     for (int n = 0; n <= wiring_.last_node(); ++n) {
