@@ -155,8 +155,10 @@ class Trial {
     apart_->Forward();
     net_->Forward();
     Expect(0, random_.last());
-    whole_ = true;
     if (draws_.Chance(30)) HoldOutput();
+    if (draws_.Chance(20)) {
+      for (int n = 0; n < 8; ++n) Read(draws_.Pick(net_->blob_names()));
+    }
   }
 
   // A view of an output, as forward returns it in Python.
@@ -203,7 +205,7 @@ class Trial {
     apart_->Forward(start, end);
     net_->Forward(start, end);
     Expect(start, end);
-    whole_ = false;
+    for (int n = draws_.Below(5); n > 0; --n) Read(draws_.Pick(net_->blob_names()));
   }
 
   void ForgetViewsOfVersion(const std::string& version) {
@@ -515,7 +517,7 @@ class Trial {
   Draws draws_;
   const uint64_t seed_;
   const bool train_;
-  bool float_ = false, whole_ = false;
+  bool float_ = false;
   RandomNet random_;
   std::unique_ptr<Net> net_, apart_, other_;
   Shape shape_;
@@ -577,10 +579,10 @@ std::string TryMarks(uint64_t seed) {
 
 class RandomNetsTest : public testing::TestWithParam<int> {
  protected:
-  // Runs every kParts-th of `cases` in 1,000, or of CAFFE_RANDOM_NETS.
+  // Runs every kParts-th of the cases, of which `cases` in 1,000 are of this kind.
   void ForSeeds(int cases, const std::function<std::string(uint64_t)>& run) {
     const int first = Setting("CAFFE_RANDOM_SEED", 1);
-    const int64_t count = static_cast<int64_t>(Setting("CAFFE_RANDOM_NETS", 1000)) * cases / 1000;
+    const int64_t count = static_cast<int64_t>(Setting("CAFFE_RANDOM_NETS", 2000)) * cases / 1000;
     int failures = 0;
     for (int64_t i = GetParam(); i < std::max<int64_t>(count, 1) && failures < 5; i += kParts) {
       const std::string report = run(first + i);

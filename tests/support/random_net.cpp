@@ -131,6 +131,7 @@ class Drawer {
         Concat("pooling_param { pool: ", maximum ? "MAX" : "AVE",
                " kernel_size: 2 stride: ", stride, " }"),
         {bottom}, tops, {shape, shape});
+    if (mask && draws_.Chance(50)) Add("ReLU", "", {tops[0]}, {tops[0]}, {shape});
   }
 
   void AddSlice() {
@@ -141,8 +142,10 @@ class Drawer {
     Shape a = shape, b = shape;
     a[1] = first;
     b[1] = shape[1] - first;
+    const std::string top = Fresh();
     Add("Slice", Concat("slice_param { axis: 1 slice_point: ", first, " }"), {bottom},
-        {Fresh(), Fresh()}, {a, b});
+        {top, Fresh()}, {a, b});
+    if (draws_.Chance(60)) Add("ReLU", "", {top}, {top}, {a});
   }
 
   std::vector<std::string> BlobsLike(const std::string& blob, bool channels) {
