@@ -160,6 +160,7 @@ TEST_P(RequestedGradientsTest, AnInputThatIsChangedInPlaceNeedsNoForward) {
     each->BlobByName("data")->SetData(TestNumbers(20, 3));
     each->Forward();
   }
+  net->RequestGradients({"data"});
   EXPECT_EQ(Gradient(net.get(), "ip", "data"), Gradient(forced.get(), "ip", "data"));
 }
 
