@@ -338,6 +338,22 @@ TEST(QuantizeNetTest, RangesOfConcatAreTied) {
   EXPECT_EQ(Row(net.report, "pool").method, "carried");
 }
 
+// A layer reads a blob before another one changes it in place. What the first one has read is lost
+// after the forward, so that its weights and biases stay as they are.
+TEST(QuantizeNetTest, LayersBeforeAChangeInPlaceAreNotAdapted) {
+  const std::string text =
+      InputText("data", {kBatch, 3, 8, 8}) + Product("h", "data", "h", 24) +
+      Product("before", "h", "before", 8) + LayerText("abs", "AbsVal", "h", "h") +
+      Product("after", "h", "after", 8) +
+      "layer { name: 'out' type: 'Eltwise' bottom: 'before' bottom: 'after' top: 'out' } ";
+  const double plain = OutcomeOf(text, Options()).snr;
+  QuantizeOptions options = Options();
+  options.bias_correction = true;
+  EXPECT_GT(OutcomeOf(text, options).snr, plain - 0.5);
+  options.adaround = true;
+  EXPECT_GT(OutcomeOf(text, options).snr, plain - 0.5);
+}
+
 TEST(QuantizeNetTest, TheFileKeepsTheMethod) {
   for (const char* method : {"min_max", "percentile", "mse", "kl"}) {
     QuantizeOptions options = Options();

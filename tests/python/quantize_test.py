@@ -126,6 +126,35 @@ def test_data_layers_are_used_without_batches():
     assert report['agreement'] > 80
 
 
+def test_values_that_are_not_finite_are_not_called_equal(tmp_path):
+    caffe.set_device('cpu')
+    net = caffe.NetSpec()
+    net.data = L.Input(shape=dict(dim=[4, 2]))
+    net.large = L.InnerProduct(net.data, num_output=2, bias_term=False)
+    net.zero = L.InnerProduct(net.large, num_output=3, bias_term=False)
+    net = caffe.Net(net.to_proto(), caffe.TEST)
+    net.params['large'][0].data[...] = 50000  # half ends at 65504
+    net.params['zero'][0].data[...] = [1, -1]
+    report = caffe.quantize(net, [np.ones((4, 2))] * 4, type='half', out=tmp_path / 'out')
+    rows = report['layers']
+    assert [(row['blob'], row['not_finite']) for row in rows] == [('large', 16), ('zero', 24),
+                                                                  ('data', 0)]
+    assert [row['snr'] for row in rows] == [row['cosine'] for row in rows[:2]] + [None]
+    page = (tmp_path / 'out.html').read_text()
+    assert 'blob zero of layer zero: 24 of 24 values are infinite or NaN' in page
+    assert page.count('>NaN<') == 6 and page.count('>equal<') == 1
+
+
+def test_weights_of_nan_have_no_codes(net):
+    net.params['score'][0].data[2, 3] = np.nan
+    with pytest.raises(RuntimeError, match='infinities or NaN in channel 2; it cannot be quantized'):
+        caffe.quantize(net, batches(8))
+    net.params['score'][0].data[2, 3] = 0
+    net.params['score'][1].data[1] = np.inf
+    with pytest.raises(RuntimeError, match='holds inf for channel 1; it cannot be quantized'):
+        caffe.quantize(net, batches(8))
+
+
 def test_adaround_lowers_the_error_of_sums(net):
     # Neighbours are alike, as in images: for independent values the nearest codes are the best.
     data = [np.cumsum(batch, axis=3) for batch in batches(8)]

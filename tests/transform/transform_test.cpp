@@ -412,6 +412,10 @@ TEST(NarrowWeightsTest, RoundedWeightsLoad) {
   TransformNotes notes;
   EXPECT_EQ(RoundWeights(large, kHalf, &notes).layer(1).blobs(0).data_size(), 144);
   EXPECT_EQ(notes[0], "conv (Convolution), parameter 0, stays: values beyond the range of half");
+  large.mutable_layer(1)->mutable_blobs(0)->set_data(3, NAN);
+  RoundWeights(large, kHalf, &notes);
+  EXPECT_EQ(notes[2],
+            "conv (Convolution), parameter 0, stays: it has values that are infinite or NaN");
 }
 
 TEST(NarrowWeightsTest, CodesAreWithinHalfAStepOfEachChannel) {
@@ -514,6 +518,13 @@ TEST(TransformTest, FilesAndGivenInputs) {
   const OutputDifference infinite = CompareOutputs(model, changed, options).at(0);
   EXPECT_EQ(infinite.not_finite, 2 * 5 * 5);
   EXPECT_EQ(infinite.largest_difference, 0) << "the other channels";
+  // Nothing is left to compare: no number says that the outputs are equal.
+  for (float& bias : *changed.mutable_layer(1)->mutable_blobs(1)->mutable_data()) bias = NAN;
+  const OutputDifference nothing = CompareOutputs(changed, changed, options).at(0);
+  EXPECT_EQ(nothing.not_finite, nothing.count);
+  EXPECT_TRUE(std::isnan(nothing.cosine));
+  EXPECT_TRUE(std::isnan(nothing.relative));
+  EXPECT_EQ(nothing.same_argmax, 0);
 }
 
 struct RealModel {

@@ -59,11 +59,14 @@ std::string Text(const TransformReport& report) {
   std::snprintf(line, sizeof line, "%-22s%12s%12s%12s%14s%14s\n", "blob", "largest", "difference",
                 "relative", "cosine", "same argmax");
   text += line;
+  const auto number = [](double value) {
+    return std::isnan(value) ? std::string("NaN") : GeneralText(value, 4);
+  };
   for (const OutputDifference& output : report.outputs) {
     std::snprintf(line, sizeof line, "%-22s%12s%12s%12s%14s%14s\n", output.blob.c_str(),
-                  GeneralText(output.largest, 4).c_str(),
-                  GeneralText(output.largest_difference, 4).c_str(),
-                  GeneralText(output.relative, 4).c_str(), FixedText(output.cosine, 9).c_str(),
+                  number(output.largest).c_str(), number(output.largest_difference).c_str(),
+                  number(output.relative).c_str(),
+                  std::isnan(output.cosine) ? "NaN" : FixedText(output.cosine, 9).c_str(),
                   Concat(output.same_argmax, " of ", output.items).c_str());
     text += line;
   }

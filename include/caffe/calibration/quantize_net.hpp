@@ -65,8 +65,12 @@ struct LayerReport {
   double clipped_percent = 0;
   // Signal to noise in dB against the float net: of this layer's own quantization, which is the
   // rounding of its blob and of its weights, and of all layers up to this one. Infinite if equal.
+  // NaN, as is the cosine, if there is no value to compare, or if one of the nets has an infinity or
+  // NaN where the other has none.
   double own_snr = 0, snr = 0;
   double cosine = 1;  // of all elements
+  // How many values were compared, and how many of them are infinite or NaN in one of the nets.
+  int64_t values = 0, not_finite = 0;
   // How the weights were rounded: nearest or adaround; empty for other layers. By how many dB
   // adaround lowers the squared error of the sums on the calibration data.
   std::string rounding;

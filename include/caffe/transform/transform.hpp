@@ -92,7 +92,8 @@ struct PassReport {
 struct OutputDifference {
   std::string blob;
   int64_t count = 0, items = 0;  // items: extent of axis 0
-  // Elements that are infinite or NaN in one of the nets; the others give the numbers below.
+  // Elements that are infinite or NaN in one of the nets; the others give the numbers below, which
+  // are NaN if there are none. An item with a NaN has no largest element.
   int64_t not_finite = 0;
   double largest = 0;  // magnitude, in the first net
   double largest_difference = 0;

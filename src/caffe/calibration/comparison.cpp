@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 
 namespace caffe {
@@ -48,12 +49,17 @@ void Fill(const Batch& batch, Net* net) {
 }
 
 double Decibels(double signal, double noise) {
-  return noise > 0 ? 10 * std::log10(signal / noise) : INFINITY;
+  return noise == 0 ? INFINITY : 10 * std::log10(signal / noise);
 }
 
 void Comparison::Add(const std::vector<float>& real, const std::vector<float>& quantized) {
   for (size_t i = 0; i < real.size(); ++i) {
     const double a = real[i], b = quantized[i];
+    if (!std::isfinite(a) || !std::isfinite(b)) {
+      ++not_finite;
+      lost += !(a == b || (std::isnan(a) && std::isnan(b)));
+      continue;
+    }
     signal += a * a;
     other += b * b;
     product += a * b;
@@ -66,15 +72,23 @@ void Comparison::AddOwn(const std::vector<float>& real, const QuantRange& range,
   const double low = range.scale * (type.info().code_min - range.zero),
                high = range.scale * (type.info().code_max - range.zero), half = range.scale / 2;
   for (const float value : real) {
+    if (!std::isfinite(value)) continue;
     const double rounded = std::clamp(std::round(value / range.scale) * range.scale, low, high);
     own_noise += (value - rounded) * (value - rounded);
     clipped += value < low - half || value > high + half;
   }
 }
 
+double Comparison::snr() const { return undefined() ? NAN : Decibels(signal, noise); }
+
 double Comparison::cosine() const {
+  if (undefined()) return NAN;
   const double length = std::sqrt(signal) * std::sqrt(other);
-  return length > 0 ? product / length : 1;
+  return length > 0 ? product / length : signal == other;
 }
+
+double Comparison::total_noise() const { return lost > 0 ? INFINITY : noise; }
+
+double Comparison::relative_noise() const { return total_noise() / std::max(signal, 1e-300); }
 
 }  // namespace caffe

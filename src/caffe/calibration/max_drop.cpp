@@ -66,9 +66,9 @@ std::vector<int> Quantization::GroupsByHarm() {
     net->Forward();
     Comparison comparison;
     comparison.Add(real, RealValues(*net->BlobByName(scores_)));
-    harm[g] = comparison.noise;
-    log::Info(Concat("only ", groups_[g][0], " quantized: ", scores_, " has ",
-                     Decibels(comparison.signal, comparison.noise), " dB"));
+    harm[g] = comparison.total_noise();
+    log::Info(Concat("only ", model_.layer(groups_[g][0]).name(), " quantized: ", scores_, " has ",
+                     comparison.snr(), " dB"));
     Progress("finding the layers that hurt", static_cast<int64_t>(g) + 1,
              static_cast<int64_t>(groups_.size()));
   }

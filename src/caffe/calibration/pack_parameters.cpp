@@ -29,6 +29,12 @@ void PackAsHalf(DataType type, BlobProto* blob) {
   if (type.is_custom()) blob->set_data_type_name(type.name());
 }
 
+// Infinities and NaN have no codes: the layer reports them when it quantizes its weights.
+bool HasCodes(const BlobProto& blob) {
+  return std::all_of(blob.data().begin(), blob.data().end(),
+                     [](float value) { return std::isfinite(value); });
+}
+
 // The data_type of these nets; float if they have several, or none.
 DataType TypeOf(const google::protobuf::RepeatedPtrField<NetParameter>& nets) {
   for (const NetParameter& net : nets) {
@@ -47,6 +53,7 @@ void PackMatrix(DataType type, const BlobBase& parameter, const std::string& lay
   if (type == kFloat || type == kDouble) return;
   if (blob->data_size() == 0 || parameter.num_axes() < 2) return;
   if (!type.is_quantized()) return PackAsHalf(type, blob);
+  if (!HasCodes(*blob)) return;
   const SymmetricCodes codes =
       EncodeSymmetric(blob->data().data(), blob->data_size(), parameter.shape(0), type);
   StoreCodes(codes, type, layer, index, blob, file);
@@ -93,7 +100,7 @@ void PackParameters(const Net& net, NetParameter* file,
       if (blob->data_size() == 0) continue;
       if (type.is_quantized()) {
         const bool whole = facts.weighted && b == 0 && facts.weighted->outer == 1;
-        if (!whole) continue;
+        if (!whole || !HasCodes(*blob)) continue;
         const SymmetricCodes codes =
             EncodeSymmetric(blob->data().data(), blob->data_size(), facts.weighted->channels, type);
         StoreCodes(codes, type, layer.name(), b, blob, file);

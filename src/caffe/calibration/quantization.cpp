@@ -185,8 +185,9 @@ void Quantization::FillReport(const Net& net) {
       } else if (chosen != ranges_.end()) {
         row.method = chosen->second.method;
       }
-      row.clipped_percent = 100 * comparison.clipped / std::max(comparison.count, 1.0);
-      noise = comparison.own_noise / std::max(comparison.signal, 1e-300);
+      const double finite = comparison.count - comparison.not_finite;
+      row.clipped_percent = 100 * comparison.clipped / std::max(finite, 1.0);
+      noise = finite > 0 ? comparison.own_noise / std::max(comparison.signal, 1e-300) : NAN;
     }
     if (layer.types().compute.is_quantized() && layer.Facts().weighted) {
       noise += WeightNoise(*float_net_, changed_, row.layer, layer.types().compute);
@@ -198,14 +199,19 @@ void Quantization::FillReport(const Net& net) {
     row.own_snr = Decibels(1, noise);
     row.snr = Decibels(comparison.signal, comparison.noise);
     row.cosine = comparison.cosine();
+    row.values = static_cast<int64_t>(comparison.count);
+    row.not_finite = static_cast<int64_t>(comparison.not_finite);
     const auto histogram = histograms_.find(row.blob);
     if (histogram != histograms_.end()) row.histogram = histogram->second;
     report_.layers.push_back(std::move(row));
   }
-  std::stable_sort(report_.layers.begin(), report_.layers.end(),
-                   [&](const LayerReport& a, const LayerReport& b) {
-                     return quantized() ? a.own_snr < b.own_snr : a.snr < b.snr;
-                   });
+  const auto quality = [&](const LayerReport& row) {
+    if (std::isnan(row.snr) || std::isnan(row.own_snr)) return -static_cast<double>(INFINITY);
+    return quantized() ? row.own_snr : row.snr;
+  };
+  std::stable_sort(
+      report_.layers.begin(), report_.layers.end(),
+      [&](const LayerReport& a, const LayerReport& b) { return quality(a) < quality(b); });
 }
 
 }  // namespace caffe

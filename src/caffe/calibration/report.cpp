@@ -23,7 +23,15 @@ std::string Resolution(int64_t count, const std::string& what) {
 bool HasRange(const LayerReport& row) { return row.low <= row.high; }
 
 std::string DecibelText(double value) {
-  return std::isfinite(value) ? FixedText(value, 1) : "equal";
+  if (std::isnan(value)) return "NaN";
+  return value == INFINITY ? "equal" : FixedText(value, 1);
+}
+
+// A layer in float, or in half, has no rounding of its own that is measured.
+std::string OwnDecibelText(const LayerReport& row) {
+  const bool measured = HasRange(row) || !row.rounding.empty();
+  if (!measured) return std::isnan(row.snr) ? "NaN" : "-";
+  return DecibelText(row.own_snr);
 }
 
 std::string RoundingText(const LayerReport& row) {
@@ -46,9 +54,9 @@ std::vector<std::string> Cells(const LayerReport& row) {
           row.method.empty() || !range ? "-" : row.method,
           RoundingText(row),
           range ? FixedText(row.clipped_percent, 3) : "-",
-          DecibelText(row.own_snr),
+          OwnDecibelText(row),
           DecibelText(row.snr),
-          FixedText(row.cosine, 5)};
+          std::isnan(row.cosine) ? "NaN" : FixedText(row.cosine, 5)};
 }
 
 // Each line is a fact about the whole net.
@@ -84,6 +92,11 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
   }
   if (report.tuned_ranges > 0) {
     lines.push_back(Concat("ranges tuned by the scores: ", report.tuned_ranges, " blobs"));
+  }
+  for (const LayerReport& row : report.layers) {
+    if (row.not_finite == 0) continue;
+    lines.push_back(Concat("blob ", row.blob, " of layer ", row.layer, ": ", row.not_finite, " of ",
+                           row.values, " values are infinite or NaN in one of the nets"));
   }
   lines.push_back(
       Concat("weights: ", report.bytes, " bytes, ",
@@ -217,7 +230,8 @@ std::string ReportJson(const QuantizeReport& report) {
         ", \"rounding_gain\": ", JsonNumber(row.rounding_gain),
         ", \"clipped_percent\": ", range ? JsonNumber(row.clipped_percent) : "null",
         ", \"own_snr\": ", JsonNumber(row.own_snr), ", \"snr\": ", JsonNumber(row.snr),
-        ", \"cosine\": ", JsonNumber(row.cosine), "}");
+        ", \"cosine\": ", JsonNumber(row.cosine), ", \"values\": ", row.values,
+        ", \"not_finite\": ", row.not_finite, "}");
     separator = ",\n  ";
   }
   return text + "\n]}\n";

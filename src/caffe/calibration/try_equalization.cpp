@@ -32,7 +32,7 @@ double Quantization::OutputNoise() {
     comparison.Add(RealValues(*float_net_->BlobByName(Output())),
                    RealValues(*net->BlobByName(Output())));
   }
-  return comparison.noise / std::max(comparison.signal, 1e-300);
+  return comparison.relative_noise();
 }
 
 const std::string& Quantization::Output() const {
@@ -43,7 +43,7 @@ double Quantization::Change(const Net& other) const {
   Comparison comparison;
   comparison.Add(RealValues(*other.BlobByName(Output())),
                  RealValues(*float_net_->BlobByName(Output())));
-  return comparison.noise / std::max(comparison.signal, 1e-300);
+  return comparison.relative_noise();
 }
 
 void Quantization::TryEqualization() {

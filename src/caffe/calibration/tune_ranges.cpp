@@ -21,7 +21,7 @@ double Quantization::ScoreNoise(const std::vector<Batch>& batches,
     net->Forward();
     comparison.Add(exact[i], RealValues(*net->BlobByName(Output())));
   }
-  return comparison.noise;
+  return comparison.total_noise();
 }
 
 bool Quantization::TuneRange(const std::string& blob, const std::function<double()>& noise,

@@ -145,14 +145,13 @@ std::vector<double> QuantizedParameters::FindScales(const Rows& weights, const f
   for (int64_t c = 0; c < source_.channels; ++c) {
     const float* row = weights.Row(c);
     double largest = 0;
-    bool finite = !bias || std::isfinite(bias[c]);
+    bool finite = true;
     for (int64_t i = 0; i < depth_; ++i) {
       const double value = row[i];
       finite = finite && std::isfinite(value);
       largest = std::max(largest, std::abs(value));
     }
-    CAFFE_CHECK(finite, "blob ", source_.weights->name(),
-                " or its bias holds infinities or NaN in ", "channel ", c,
+    CAFFE_CHECK(finite, "blob ", source_.weights->name(), " holds infinities or NaN in channel ", c,
                 "; it cannot be quantized");
     scales[c] = largest / most;
     const auto& limits = source_.options.limits;
@@ -246,6 +245,8 @@ void QuantizedParameters::StoreFactors(const std::vector<int64_t>& sums, const f
   std::vector<int32_t> factors(4 * channels);
   for (int64_t c = 0; c < channels; ++c) {
     const double product = in_.scale * scales_[c];
+    CAFFE_CHECK(!bias || std::isfinite(bias[c]), "blob ", source_.bias->name(), " holds ", bias[c],
+                " for channel ", c, "; it cannot be quantized");
     const double code = bias ? std::clamp(bias[c] / product, -most_bias, most_bias) : 0;
     bias_codes[c] = std::llround(code) - in_.zero * sums[c];
     const Requant factor = Requant::FromReal(product / out_.scale);

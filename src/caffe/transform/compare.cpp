@@ -47,17 +47,25 @@ OutputDifference Compare(const std::string& name, const BlobBase& first, const B
     square_a += a[i] * a[i];
     square_b += b[i] * b[i];
   }
+  if (difference.not_finite == difference.count) {
+    difference.largest = difference.largest_difference = NAN;
+  }
   difference.relative =
       difference.largest_difference == 0 ? 0 : difference.largest_difference / difference.largest;
-  difference.cosine =
-      square_a == square_b && dot == square_a ? 1 : dot / std::sqrt(square_a * square_b);
+  const bool equal = square_a == square_b && dot == square_a;
+  const bool compared = difference.not_finite < difference.count;
+  difference.cosine = !compared ? NAN : equal ? 1 : dot / std::sqrt(square_a * square_b);
   const size_t size = difference.items > 0 ? a.size() / difference.items : 0;
   for (int64_t item = 0; item < difference.items; ++item) {
+    // -1 if the item has a NaN.
     const auto largest = [&](const std::vector<double>& values) {
-      const auto start = values.begin() + static_cast<int64_t>(item * size);
-      return std::max_element(start, start + static_cast<int64_t>(size)) - start;
+      const auto start = values.begin() + static_cast<int64_t>(item * size),
+                 end = start + static_cast<int64_t>(size);
+      if (std::any_of(start, end, [](double value) { return std::isnan(value); }))
+        return int64_t{-1};
+      return static_cast<int64_t>(std::max_element(start, end) - start);
     };
-    difference.same_argmax += largest(a) == largest(b);
+    difference.same_argmax += largest(a) >= 0 && largest(a) == largest(b);
   }
   return difference;
 }

@@ -101,8 +101,9 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
       const std::vector<double> values = blob.DataAsDouble();
       if (std::any_of(values.begin(), values.end(),
                       [&](double value) { return !(std::abs(value) <= limit); })) {
-        notes->push_back(Concat(LayerTitle(*layer), ", parameter ", b, ", stays: values beyond ",
-                                "the range of ", type.name()));
+        notes->push_back(Concat(LayerTitle(*layer), ", parameter ", b, ", stays: ",
+                                IsFinite(values) ? "values beyond the range of " + type.name()
+                                                 : "it has values that are infinite or NaN"));
         continue;
       }
       std::string bytes(values.size() * type.bytes(), '\0');
