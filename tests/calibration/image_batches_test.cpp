@@ -85,6 +85,26 @@ TEST_F(ImageBatchesTest, ResizesWithoutCropAndEnlargesSmallImages) {
   EXPECT_EQ(batch.values.at("data").back(), 150);
 }
 
+TEST_F(ImageBatchesTest, ImagesMayKeepTheirSizes) {
+  WriteImage("a.png", 10, 4, 6);
+  WriteImage("b.png", 20, 3, 2);
+  ImageBatchOptions options = Options("a.png 7\nb.png 8\n");
+  options.crop_centre = false;
+  options.keep_sizes = true;
+  ImageBatches batches(options, "data", {8, 3, 5, 5});
+  EXPECT_EQ(batches.batch_size(), 1);
+  Batch batch;
+  ASSERT_TRUE(batches.Read(0, &batch));
+  EXPECT_EQ(batch.shapes.at("data"), (Shape{1, 3, 4, 6}));
+  EXPECT_EQ(batch.values.at("data").size(), 72u);
+  ASSERT_TRUE(batches.Read(1, &batch));
+  EXPECT_EQ(batch.shapes.at("data"), (Shape{1, 3, 3, 2}));
+  EXPECT_EQ(batch.values.at("data"), (std::vector<float>{19, 19, 20, 20, 21, 21, 18, 19, 18, 19, 18,
+                                                         19, 67, 67, 67, 67, 67, 67}));
+  EXPECT_EQ(batch.labels, std::vector<float>{8});
+  EXPECT_FALSE(batches.Read(2, &batch));
+}
+
 TEST_F(ImageBatchesTest, UnreadableImagesAreLeftOutWithAWarning) {
   WriteImage("a.png", 10);
   WriteImage("b.png", 20);

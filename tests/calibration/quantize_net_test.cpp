@@ -338,6 +338,44 @@ TEST(QuantizeNetTest, RangesOfConcatAreTied) {
   EXPECT_EQ(Row(net.report, "pool").method, "carried");
 }
 
+TEST(QuantizeNetTest, LayersOfOneNameAreLayersOfTheirOwn) {
+  // A layer without weights before the one with weights; four layers that change one blob; products
+  // of equal and of different shapes.
+  const std::string text =
+      InputText("data", {kBatch, 3, 8, 8}) +
+      LayerText("A", "Power", "data", "half", "power_param { scale: 0.5 }") +
+      LayerText("B", "Convolution", "half", "conv", kWide) +
+      LayerText("C", "BatchNorm", "conv", "conv") +
+      LayerText("D", "Scale", "conv", "conv",
+                "scale_param { filler { type: 'uniform' min: -2 max: 2 } bias_term: true }") +
+      LayerText("E", "Sigmoid", "conv", "conv") +
+      LayerText("F", "Convolution", "conv", "conv2", kWide) +
+      LayerText("G", "ReLU", "conv2", "conv2") + Product("H", "conv2", "h", 8) +
+      LayerText("I", "ReLU", "h", "h") + Product("J", "h", "k", 8) +
+      LayerText("K", "ReLU", "k", "k") + Product("L", "k", "out", 4);
+  std::vector<std::string> unique, repeated, unnamed(12);
+  for (int i = 0; i < 12; ++i) {
+    unique.push_back(Concat("layer", i));
+    repeated.push_back(i < 7 ? "c" : "fc");
+  }
+  QuantizeOptions adapted = Options(), tuned = Options();
+  adapted.bias_correction = adapted.adaround = true;
+  tuned.equalize = tuned.tune_ranges = true;
+  tuned.max_drop = 0;
+  tuned.calibration_batches = 1;
+  tuned.held_out_batches = 1;
+  for (const QuantizeOptions& options :
+       {Options(), Options(kQuant16), Options(kHalf), adapted, tuned}) {
+    const Outcome wanted = OutcomeOf(Named(text, unique), options),
+                  found = OutcomeOf(Named(text, repeated), options);
+    EXPECT_GT(wanted.snr, 20);
+    EXPECT_EQ(found.snr, wanted.snr);
+    EXPECT_EQ(found.values, wanted.values);
+  }
+  EXPECT_EQ(OutcomeOf(Named(text, unnamed), adapted).values,
+            OutcomeOf(Named(text, unique), adapted).values);
+}
+
 // A layer reads a blob before another one changes it in place. What the first one has read is lost
 // after the forward, so that its weights and biases stay as they are.
 TEST(QuantizeNetTest, LayersBeforeAChangeInPlaceAreNotAdapted) {

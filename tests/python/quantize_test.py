@@ -155,6 +155,44 @@ def test_weights_of_nan_have_no_codes(net):
         caffe.quantize(net, batches(8))
 
 
+def sized_net(pooling):
+    net = caffe.NetSpec()
+    net.data = L.Input(shape=dict(dim=[2, 2, 9, 12]))
+    net.conv = L.Convolution(net.data, num_output=4, kernel_size=3, weight_filler=dict(type='xavier'))
+    last = net.conv
+    if pooling:
+        net.pool = last = L.Pooling(net.conv, pool=caffe.params.Pooling.AVE, global_pooling=True)
+    net.score = L.InnerProduct(last, num_output=5, weight_filler=dict(type='xavier'))
+    net.prob = L.Softmax(net.score)
+    return caffe.Net(net.to_proto(), caffe.TEST)
+
+
+def test_images_of_several_sizes(options):
+    caffe.set_device('cpu')
+    caffe.set_random_seed(3)
+    net = sized_net(pooling=True)
+    rng = np.random.default_rng(1)
+    sizes = [(1, 9, 12), (2, 13, 8), (1, 12, 10), (2, 9, 12), (1, 8, 8), (2, 20, 9)]
+    data = [rng.normal(size=(n, 2, h, w)) for n, h, w in sizes]
+    report = caffe.quantize(net, data, **options)
+    assert (report['calibration_items'], report['held_out_items']) == (4, 5)
+    row, = (row for row in report['layers'] if row['blob'] == 'score')
+    assert row['snr'] > 25 and report['agreement'] > 50
+    ranges = caffe.quantize(net, data, method='min_max', calibrate=3, type='int16')['layers']
+    row, = (row for row in ranges if row['blob'] == 'data')
+    assert row['range'] == pytest.approx([min(x.min() for x in data[:3]),
+                                          max(x.max() for x in data[:3])], rel=1e-3)
+
+
+def test_images_of_another_size_for_weights_of_one_size():
+    caffe.set_device('cpu')
+    net = sized_net(pooling=False)
+    text = "images of another size than the net, but parameter 0 of layer 'score' depends on it"
+    for shape in ((2, 2, 8, 12), (2, 2, 18, 6)):
+        with pytest.raises(RuntimeError, match=text):
+            caffe.quantize(net, [np.ones(shape)] * 4)
+
+
 def test_adaround_lowers_the_error_of_sums(net):
     # Neighbours are alike, as in images: for independent values the nearest codes are the best.
     data = [np.cumsum(batch, axis=3) for batch in batches(8)]

@@ -87,8 +87,8 @@ int QuantizeCommand(const Options& options) {
               "PREFIX.prototxt, PREFIX.json, PREFIX.html)");
   CAFFE_CHECK(!options.bgr || !options.rgb, "quantize: give either -bgr or -rgb, not both");
   CAFFE_CHECK(options.crop.empty() || options.crop == "centre" || options.crop == "center" ||
-                  options.crop == "none",
-              "quantize: unknown -crop '", options.crop, "' (known: centre none)");
+                  options.crop == "none" || options.crop == "keep",
+              "quantize: unknown -crop '", options.crop, "' (known: centre none keep)");
   CAFFE_CHECK(std::isfinite(options.scale) && options.scale != 0, "quantize: -scale is ",
               options.scale, ", but it must be a number other than 0");
   QuantizeOptions quantize;
@@ -139,15 +139,17 @@ int QuantizeCommand(const Options& options) {
     settings.mean = Numbers("-mean", options.mean);
     settings.scale = static_cast<float>(options.scale);
     settings.crop_centre = options.crop == "centre" || options.crop == "center";
+    settings.keep_sizes = options.crop == "keep";
     settings.rgb = options.rgb;
-    settings.first = quantize.calibration_batches * shape[0];
+    const int64_t size = settings.keep_sizes ? 1 : shape[0];
+    settings.first = quantize.calibration_batches * size;
     quantize.held_out_batches = options.held_out;
     images = std::make_shared<ImageBatches>(settings, blob, shape);
     // A short list is divided: half of it to calibrate.
-    const int64_t all = (images->images() + shape[0] - 1) / shape[0];
+    const int64_t all = (images->images() + size - 1) / size;
     if (!given_iterations && all <= quantize.calibration_batches) {
       quantize.calibration_batches = std::max<int64_t>(all / 2, 1);
-      settings.first = quantize.calibration_batches * shape[0];
+      settings.first = quantize.calibration_batches * size;
       images = std::make_shared<ImageBatches>(settings, blob, shape);
     }
     CAFFE_CHECK(quantize.calibration_batches < std::max<int64_t>(all, 2),

@@ -20,6 +20,8 @@ struct Batch {
   // are an input of the net.
   std::vector<float> labels;
   Shape labels_shape;  // for messages
+  // Images by their own height and width, so that exchanged ones are allowed.
+  bool images = false;
   // The first items count; the others only fill the blobs. 0: leave out this batch. Negative: all.
   int64_t items = -1;
 };

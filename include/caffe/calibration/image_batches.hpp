@@ -17,6 +17,8 @@ struct ImageBatchOptions {
   float scale = 1;          // the input is (pixel - mean) * scale
   // Crop the centre, after enlarging images that are smaller than the input; otherwise resize.
   bool crop_centre = false;
+  // Neither: each image is a batch of its own, in its own size.
+  bool keep_sizes = false;
   bool rgb = false;  // the order of the channels; otherwise blue green red
   // So many images come first; they are spread equally over the list, which may be sorted.
   int64_t first = 0;
@@ -28,6 +30,8 @@ class ImageBatches {
   ImageBatches(const ImageBatchOptions& options, std::string blob, const Shape& shape);
   // A BatchReader. Images that cannot be read are left out, with a warning.
   bool Read(int64_t index, Batch* batch);
+  // The most images of a batch.
+  int64_t batch_size() const { return options_.keep_sizes ? 1 : shape_[0]; }
   int64_t images() const { return static_cast<int64_t>(entries_.size()); }
   // How many different images could not be read so far.
   int64_t unreadable() const;
@@ -39,7 +43,8 @@ class ImageBatches {
     bool unreadable = false;
   };
   void ReadList();
-  bool Load(Entry* entry, float* target) const;
+  // Appends the values of an image. Its height and width are written to `shape`.
+  bool Load(Entry* entry, std::vector<float>* values, Shape* shape) const;
 
   ImageBatchOptions options_;
   std::string blob_;

@@ -29,13 +29,41 @@ std::vector<float> RealValues(const BlobBase& blob) {
   return values;
 }
 
+Shape InputShape(const Net& net, int blob) {
+  for (size_t l = 0; l < net.layers().size(); ++l) {
+    const std::vector<int>& tops = net.top_ids(static_cast<int>(l));
+    const LayerParameter& layer = net.layers()[l]->layer_param();
+    const auto top = std::find(tops.begin(), tops.end(), blob);
+    if (top == tops.end() || !layer.has_input_param()) continue;
+    const InputParameter& input = layer.input_param();
+    const auto position = static_cast<int>(top - tops.begin());
+    const BlobShape& shape = input.shape(input.shape_size() == 1 ? 0 : position);
+    return {shape.dim().begin(), shape.dim().end()};
+  }
+  return net.blobs()[blob]->shape();
+}
+
+bool HasOtherSizes(const Batch& batch, const Net& net) {
+  return std::any_of(
+      net.input_blob_indices().begin(), net.input_blob_indices().end(), [&](int index) {
+        const auto given = batch.shapes.find(net.blob_names()[index]);
+        if (given == batch.shapes.end() || given->second.size() != 4) return false;
+        const Shape own = InputShape(net, index), &other = given->second;
+        return own.size() == 4 && own[1] == other[1] && (own[2] != other[2] || own[3] != other[3]);
+      });
+}
+
 void Fill(const Batch& batch, Net* net) {
+  const bool other_sizes = HasOtherSizes(batch, *net);
   for (const int index : net->input_blob_indices()) {
     const std::string& name = net->blob_names()[index];
     BlobBase& blob = *net->blobs()[index];
     const auto found = batch.values.find(name);
     CAFFE_CHECK(found != batch.values.end(), "a batch has no values for input ", name);
     const std::vector<float>& values = found->second;
+    const auto shape = batch.shapes.find(name);
+    const bool reshaped = other_sizes && shape != batch.shapes.end();
+    blob.Reshape(reshaped ? shape->second : InputShape(*net, index));
     const auto given = static_cast<int64_t>(values.size());
     const int64_t item = blob.count() / std::max<int64_t>(blob.num_axes() ? blob.shape(0) : 1, 1);
     CAFFE_CHECK(given > 0 && given <= blob.count() && given % item == 0, "a batch has ", given,

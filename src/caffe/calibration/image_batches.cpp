@@ -80,10 +80,10 @@ int64_t ImageBatches::unreadable() const {
                        [](const Entry& entry) { return entry.unreadable; });
 }
 
-bool ImageBatches::Load(Entry* entry, float* target) const {
+bool ImageBatches::Load(Entry* entry, std::vector<float>* values, Shape* shape) const {
   if (entry->unreadable) return false;
-  const auto channels = static_cast<int>(shape_[1]), height = static_cast<int>(shape_[2]),
-             width = static_cast<int>(shape_[3]);
+  const auto channels = static_cast<int>(shape_[1]);
+  auto height = static_cast<int>(shape_[2]), width = static_cast<int>(shape_[3]);
   std::string path = entry->path;
   if (!options_.root.empty())
     path = options_.root + (options_.root.ends_with("/") ? "" : "/") + path;
@@ -95,7 +95,10 @@ bool ImageBatches::Load(Entry* entry, float* target) const {
     entry->unreadable = true;
     return false;
   }
-  if (!options_.crop_centre) {
+  if (options_.keep_sizes) {
+    height = image.height;
+    width = image.width;
+  } else if (!options_.crop_centre) {
     if (image.height != height || image.width != width)
       image = ResizeBilinear(image, height, width);
   } else if (image.height < height || image.width < width) {
@@ -105,6 +108,7 @@ bool ImageBatches::Load(Entry* entry, float* target) const {
                            std::max(height, static_cast<int>(std::lround(image.height * factor))),
                            std::max(width, static_cast<int>(std::lround(image.width * factor))));
   }
+  *shape = {1, channels, height, width};
   const int top = (image.height - height) / 2, left = (image.width - width) / 2;
   for (int c = 0; c < channels; ++c) {
     const int source = options_.rgb ? channels - 1 - c : c;
@@ -112,8 +116,8 @@ bool ImageBatches::Load(Entry* entry, float* target) const {
       const uint8_t* row =
           image.pixels.data() + (static_cast<size_t>(y + top) * image.width + left) * channels;
       for (int x = 0; x < width; ++x) {
-        *target++ =
-            (static_cast<float>(row[x * channels + source]) - options_.mean[c]) * options_.scale;
+        values->push_back((static_cast<float>(row[x * channels + source]) - options_.mean[c]) *
+                          options_.scale);
       }
     }
   }
@@ -121,22 +125,25 @@ bool ImageBatches::Load(Entry* entry, float* target) const {
 }
 
 bool ImageBatches::Read(int64_t index, Batch* batch) {
-  const int64_t most = shape_[0], begin = index * most, end = std::min(begin + most, images());
+  const int64_t most = batch_size(), begin = index * most, end = std::min(begin + most, images());
   if (begin >= images()) return false;
-  const int64_t size = ShapeCount(shape_) / most;
   std::vector<float>& values = batch->values[blob_];
-  values.assign(ShapeCount(shape_), 0);
+  Shape shape;
+  values.clear();
   batch->labels.clear();
   batch->items = 0;
   for (int64_t i = begin; i < end; ++i) {
-    if (!Load(&entries_[i], values.data() + batch->items * size)) continue;
+    if (!Load(&entries_[i], &values, &shape)) continue;
     ++batch->items;
     if (labelled_) batch->labels.push_back(static_cast<float>(entries_[i].label.value_or(-1)));
   }
+  if (batch->items == 0) return true;
   // The rest repeats the images, so that it does not change what is observed.
-  for (int64_t i = batch->items; batch->items > 0 && i < most; ++i) {
-    std::copy_n(values.data() + (i - batch->items) * size, size, values.data() + i * size);
-  }
+  const size_t given = values.size(), size = given / batch->items;
+  for (size_t i = given; i < size * most; ++i) values.push_back(values[i - given]);
+  shape[0] = most;
+  batch->shapes[blob_] = shape;
+  batch->images = true;
   return true;
 }
 

@@ -100,6 +100,7 @@ bool Quantization::Read(int64_t index, Batch* batch) const {
   *batch = {};
   if (!read_(index, batch)) return false;
   if (batch->items != 0) batch_check_.Check(index, batch);
+  if (HasOtherSizes(*batch, *float_net_)) CheckOtherSizes(*batch);
   return true;
 }
 

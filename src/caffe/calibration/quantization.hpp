@@ -64,7 +64,9 @@ class Quantization {
   // Recurrent layers of the float net begin with a state of 0, as those of a new net do.
   void ResetStates() { float_net_->ReadRunState(first_states_); }
   // Checks the batch.
-  bool Read(int64_t index, Batch* batch) const;
+  bool Read(int64_t index, Batch* batch);
+  // Throws if the net cannot have images of another height and width, as those of the batch are.
+  void CheckOtherSizes(const Batch& batch);
   // After a forward of the float net: checks the labels.
   Answers FloatAnswers(const Batch& batch, int64_t index) const;
   QuantizedNet Result();
@@ -164,6 +166,7 @@ class Quantization {
   Scores class_scores_;
   std::string scores_;  // its blob
   BatchCheck batch_check_;
+  bool takes_other_sizes_ = false;  // CheckOtherSizes has found it out
   int64_t calibration_batches_ = 0;
   MeasuredAccuracy accuracy_;
   QuantizeReport report_;
