@@ -94,7 +94,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
       model = caffe::ReadTestNetFile(inputs.back());
     }
     check(model, inputs);
-    weights = caffe::ReadModel(model, files);
+    weights = caffe::ReadModel(model, files, false, &options.stored_types);
   }
   options.device = caffe::Runtime::Get().default_device();
   caffe::BatchReader reader;

@@ -145,6 +145,25 @@ def test_values_that_are_not_finite_are_not_called_equal(tmp_path):
     assert page.count('>NaN<') == 6 and page.count('>equal<') == 1
 
 
+def test_weights_that_are_codes_already_are_named(net, tmp_path):
+    first, second = str(tmp_path / 'first'), str(tmp_path / 'second')
+    data = [{'data': batch} for batch in batches(8)]
+    assert caffe.quantize(net, data, out=first)['given_weights'] is None
+    files = (first + '.prototxt', first + '.caffemodel')
+    report = caffe.quantize(files, data, type='int16', out=second)
+    assert report['given_weights'] == 'quant8'
+    with open(second + '.html') as page:
+        assert 'stored as quant8 already: the float net computes with them' in page.read()
+    loaded = caffe.Net(files[0], caffe.TEST, weights=files[1])
+    again = caffe.quantize(loaded, data, type='int16')
+    assert again['given_weights'] == 'quant8'
+    assert again['layers'] == report['layers']
+    half = str(tmp_path / 'half')
+    caffe.quantize(net, data, type='half', out=half)
+    report = caffe.quantize((half + '.prototxt', half + '.caffemodel'), data)
+    assert report['given_weights'] == 'half'
+
+
 def test_weights_of_nan_have_no_codes(net):
     net.params['score'][0].data[2, 3] = np.nan
     with pytest.raises(RuntimeError, match='infinities or NaN in channel 2; it cannot be quantized'):

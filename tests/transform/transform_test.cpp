@@ -373,6 +373,64 @@ std::string Cast(const std::string& name, const std::string& bottom, const std::
                 "bottom_data_type: CAFFE_" + from + " top_data_type: CAFFE_" + to);
 }
 
+// Passes find layers by their indices. The names of ranges count the layers of one name that stay.
+TEST(TransformTest, LayersOfOneName) {
+  const std::string text = kData + Conv("c", "data", "x", "bias_term: false") +
+                           Simple("c", "BatchNorm", "x", "x") + Simple("c", "Scale", "x", "x") +
+                           Simple("c", "Sigmoid", "x", "x") + Conv("c", "x", "y") +
+                           Simple("c", "ReLU", "y", "y");
+  NetParameter model = Model(text);
+  const auto add = [&](const std::string& name, double high) {
+    QuantizerParameter* entry = model.add_quantizer();
+    entry->set_name(name);
+    entry->set_observed_min(0);
+    entry->set_observed_max(high);
+  };
+  add("x@c", 1);    // the convolution
+  add("x@c#2", 2);  // BatchNorm
+  add("x@c#3", 3);  // Scale
+  add("x", 4);
+  add("y@c#5", 5);
+  add("c#5_blobs_0_quant", 6);
+  std::string notes;
+  const NetParameter folded = RunPass("fold", model, &notes);
+  EXPECT_EQ(Lines(folded),
+            "data (Input) -> data\n"
+            "c (Convolution) data -> x, 2 blobs\n"
+            "c (Sigmoid) x -> x\n"
+            "c (Convolution) x -> y, 2 blobs\n"
+            "c (ReLU) y -> y\n");
+  std::map<std::string, double> ranges;
+  for (const QuantizerParameter& entry : folded.quantizer()) {
+    EXPECT_TRUE(ranges.emplace(entry.name(), entry.observed_max()).second) << entry.name();
+  }
+  const std::map<std::string, double> wanted{
+      {"x@c", 3}, {"x", 4}, {"y@c#3", 5}, {"c#3_blobs_0_quant", 6}};
+  EXPECT_EQ(ranges, wanted);
+  // Each of the layers has codes and scales of its own.
+  model.clear_quantizer();
+  const NetParameter coded = RunPass("quantize_weights", model, &notes, 0.05);
+  ASSERT_EQ(coded.quantizer_size(), 2);
+  EXPECT_EQ(coded.quantizer(1).name(), "c#5_blobs_0_quant");
+  NetParameter unique = model;
+  for (int i = 0; i < unique.layer_size(); ++i) unique.mutable_layer(i)->set_name(Concat("l", i));
+  const NetParameter wanted_codes = RunPass("quantize_weights", unique, &notes, 0.05);
+  // As a file that a net loads, and decoded.
+  const auto outputs = [](const NetParameter& net, const NetParameter& weights) {
+    NetOptions options;
+    options.device = Runtime::Get().cpu();
+    options.phase = TEST;
+    Net made(net, options);
+    made.CopyTrainedLayersFrom(weights);
+    FillInputs(&made);
+    made.Forward();
+    return Values(made, "y");
+  };
+  const std::vector<double> values = outputs(unique, wanted_codes);
+  EXPECT_EQ(outputs(model, coded), values);
+  EXPECT_EQ(outputs(model, JoinModel(model, coded)), values);
+}
+
 TEST(CastsTest, PairsThatCancel) {
   std::string notes;
   NetParameter model = Model(

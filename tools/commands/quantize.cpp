@@ -113,7 +113,7 @@ int QuantizeCommand(const Options& options) {
   const NetParameter model = ReadTestNetFile(options.model);
   for (const std::string& file : InputFiles(model)) inputs.push_back(file);
   CheckResults(options.out, QuantizedNetExtensions(), inputs);
-  const NetParameter weights = ReadModel(model, files, options.strict);
+  const NetParameter weights = ReadModel(model, files, options.strict, &quantize.stored_types);
   quantize.device = ChooseDevice(options.gpu);
   const bool has_data = HasDataLayers(model);
   CAFFE_CHECK(has_data || !options.images.empty(), "quantize: ", options.model,

@@ -48,6 +48,8 @@ struct QuantizeOptions {
   std::string scores;
   // How many batches there are; 0: unknown. For progress.
   int64_t batches = 0;
+  // The types in which the given weights were stored, if ReadModel has decoded them.
+  std::set<std::string> stored_types;
   // Ranges of blobs that are not calibrated.
   std::map<std::string, ObservedRange> ranges;
   // Null: the default device.
@@ -80,6 +82,8 @@ struct LayerReport {
 
 struct QuantizeReport {
   std::string net, type, method, device;
+  // The narrow types in which the given weights are stored, "quant8" for instance; empty: float.
+  std::string given_weights;
   int64_t calibration_items = 0, held_out_items = 0;
   std::vector<LayerReport> layers;  // the smallest own_snr first
   // Percentages of the positions of the held-out items: an item is one position, or has one for each

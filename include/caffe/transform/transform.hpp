@@ -120,9 +120,9 @@ NetParameter TransformModel(NetParameter model, const TransformOptions& options,
 NetParameter JoinModel(const NetParameter& net, NetParameter weights);
 // JoinModel with caffemodels or HDF5 files; later files replace weights of earlier ones. `strict`:
 // throws for parameters that no layer of the net takes. A layer without its parameters is always an
-// error of what is made of the model.
+// error of what is made of the model. `coded` (may be null) gets the types of codes that were decoded.
 NetParameter ReadModel(const NetParameter& net, const std::vector<std::string>& weights,
-                       bool strict = false);
+                       bool strict = false, std::set<std::string>* coded = nullptr);
 NetParameter ReadModel(const std::string& net, const std::vector<std::string>& weights,
                        bool strict = false);
 // Writes prefix.prototxt and prefix.caffemodel. Both are complete before either gets its name.

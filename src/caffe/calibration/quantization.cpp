@@ -89,6 +89,8 @@ void Quantization::MakeFloatNet() {
                 "a range is given for blob '", blob, "', but the net has no such blob");
     given_ranges_[blob] = range;
   }
+  NoteStoredTypes();
+  DecodeParameters(&weights_);
   weights_.clear_quantizer();
   float_net_->CopyTrainedLayersFrom(weights_);
   class_scores_ = FindScores(*float_net_, options_.scores);
@@ -96,7 +98,52 @@ void Quantization::MakeFloatNet() {
   batch_check_ = BatchCheck(*float_net_);
 }
 
-bool Quantization::Read(int64_t index, Batch* batch) const {
+void Quantization::NoteStoredTypes() {
+  std::set<std::string> types = options_.stored_types;
+  for (const LayerParameter& layer : weights_.layer()) {
+    for (const BlobProto& blob : layer.blobs()) {
+      if (blob.has_packed_data()) types.insert(PackedType(blob).name());
+    }
+  }
+  for (const std::string& type : types) {
+    report_.given_weights += (report_.given_weights.empty() ? "" : ", ") + type;
+  }
+  if (types.empty()) return;
+  log::Warning(Concat("the given weights are stored as ", report_.given_weights,
+                      " already: the float net of the report computes with them, and is not the ",
+                      "net that was trained; give the trained weights"));
+}
+
+void Quantization::CheckOtherSizes(const Batch& batch) {
+  if (takes_other_sizes_) return;
+  // A third size: weights may have as many elements for images of 8 x 10 as for those of 10 x 8.
+  constexpr int64_t kMore[] = {0, 0, 32, 64};
+  NetParameter model = model_;
+  for (LayerParameter& layer : *model.mutable_layer()) {
+    if (!TraitsOf(layer.type()).input) continue;
+    for (int t = 0; t < layer.top_size(); ++t) {
+      const auto found = batch.shapes.find(layer.top(t));
+      if (found == batch.shapes.end()) continue;
+      InputParameter* input = layer.mutable_input_param();
+      auto* dims = input->mutable_shape(input->shape_size() == 1 ? 0 : t)->mutable_dim();
+      for (int a = 0; found->second.size() == 4 && a < dims->size(); ++a) {
+        dims->Set(a, found->second[a] + kMore[a]);
+      }
+    }
+  }
+  const auto net = TestNet(model, device_);
+  for (size_t l = 0; l < net->layers().size(); ++l) {
+    const auto &other = net->layers()[l]->blobs(), &own = float_net_->layers()[l]->blobs();
+    for (size_t b = 0; b < own.size(); ++b) {
+      CAFFE_CHECK(other[b]->shape() == own[b]->shape(), "a batch has images of another size than ",
+                  "the net, but parameter ", b, " of layer '", net->layer_names()[l],
+                  "' depends on it; resize or crop the images");
+    }
+  }
+  takes_other_sizes_ = true;
+}
+
+bool Quantization::Read(int64_t index, Batch* batch) {
   *batch = {};
   if (!read_(index, batch)) return false;
   if (batch->items != 0) batch_check_.Check(index, batch);

@@ -61,6 +61,8 @@ class Quantization {
   // The weights must have all parameters of the net: fillers would hide what is missing.
   void CheckWeights(const Net& net) const;
   void MakeFloatNet();
+  // Warns if the given weights are codes, or half.
+  void NoteStoredTypes();
   // Recurrent layers of the float net begin with a state of 0, as those of a new net do.
   void ResetStates() { float_net_->ReadRunState(first_states_); }
   // Checks the batch.

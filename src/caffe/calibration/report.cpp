@@ -67,6 +67,11 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
                          report.device));
   lines.push_back(Concat(report.calibration_items, " items to calibrate, ", report.held_out_items,
                          " held out to compare with the float net"));
+  if (!report.given_weights.empty()) {
+    lines.push_back(Concat("the given weights are stored as ", report.given_weights,
+                           " already: the float net computes with them, and is not the one that ",
+                           "was trained"));
+  }
   if (report.float_top1) {
     lines.push_back(Concat("top-1: float ", FixedText(*report.float_top1, 2), " %, ", report.type,
                            " ", FixedText(*report.quantized_top1, 2), " %",
@@ -195,7 +200,8 @@ std::string ReportJson(const QuantizeReport& report) {
   std::string text = Concat(
       "{\"net\": ", JsonString(report.net), ", \"type\": ", JsonString(report.type),
       ", \"method\": ", report.method.empty() ? "null" : JsonString(report.method),
-      ", \"device\": ", JsonString(report.device),
+      ", \"device\": ", JsonString(report.device), ", \"given_weights\": ",
+      report.given_weights.empty() ? "null" : JsonString(report.given_weights),
       ",\n \"calibration_items\": ", report.calibration_items,
       ", \"held_out_items\": ", report.held_out_items,
       ", \"scores\": ", report.scores.empty() ? "null" : JsonString(report.scores),

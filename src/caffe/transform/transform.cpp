@@ -179,10 +179,11 @@ NetParameter TransformModel(NetParameter model, const TransformOptions& options,
 NetParameter JoinModel(const NetParameter& net, NetParameter weights) {
   std::set<std::string> decoded;
   if (HasCodedParameters(weights)) {
-    for (const LayerParameter& layer : weights.layer()) {
-      for (int b = 0; b < layer.blobs_size(); ++b) {
-        if (layer.blobs(b).has_packed_data()) {
-          decoded.insert(Concat(layer.name(), "_blobs_", b, "_quant"));
+    const std::vector<std::string> names = UniqueLayerNames(weights);
+    for (int l = 0; l < weights.layer_size(); ++l) {
+      for (int b = 0; b < weights.layer(l).blobs_size(); ++b) {
+        if (weights.layer(l).blobs(b).has_packed_data()) {
+          decoded.insert(ParameterQuantizer(names[l], b));
         }
       }
     }
@@ -216,12 +217,18 @@ NetParameter ReadModel(const std::string& net, const std::vector<std::string>& w
 }
 
 NetParameter ReadModel(const NetParameter& net, const std::vector<std::string>& weights,
-                       bool strict) {
+                       bool strict, std::set<std::string>* coded) {
   CAFFE_CHECK(!weights.empty(), "no file of weights is named");
   NetParameter joined;
   std::string surplus;
   for (const std::string& path : weights) {
     NetParameter file = IsHdf5File(path) ? ReadNetHdf5(path) : ReadNetParameterBinary(path);
+    for (const LayerParameter& layer : file.layer()) {
+      for (const BlobProto& blob : layer.blobs()) {
+        if (!coded || !blob.has_packed_data() || !PackedType(blob).is_quantized()) continue;
+        coded->insert(PackedType(blob).name());
+      }
+    }
     std::map<std::string, int> stored;  // layers with parameters that no layer has taken
     for (const LayerParameter& layer : file.layer()) stored[layer.name()] += layer.blobs_size() > 0;
     NetParameter one = JoinModel(net, std::move(file));
