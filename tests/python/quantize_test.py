@@ -126,6 +126,83 @@ def test_data_layers_are_used_without_batches():
     assert report['agreement'] > 80
 
 
+class Twice(caffe.Layer):
+    """y = 2 x + 1; a second top has -x."""
+
+    def reshape(self, bottom, top):
+        for blob in top:
+            blob.reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        x = np.array(bottom[0].float_data)
+        top[0].float_data = 2 * x + 1
+        for blob in top[1:]:
+            blob.float_data = -x
+
+
+class Numbers(caffe.Layer):
+    """A data layer."""
+
+    def setup(self, bottom, top):
+        self.random = np.random.default_rng(5)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(8, 3, 6, 6)
+
+    def forward(self, bottom, top):
+        top[0].float_data = self.random.normal(size=(8, 3, 6, 6))
+
+
+def python_net(tops, in_place=False, data=None):
+    net = make_net()
+    layers = {layer.name: layer for layer in net.layer}
+    layer = caffe_pb2.LayerParameter(name='twice', type='Python', bottom=['conv'])
+    layer.top.extend(['conv' if in_place else 'twice', 'minus'][:tops])
+    layer.python_param.module, layer.python_param.layer = __name__, 'Twice'
+    if not in_place:
+        layers['score'].bottom[0] = 'twice'
+    if tops > 1:
+        both = caffe_pb2.LayerParameter(name='both', type='Eltwise', top=['both'])
+        both.bottom.extend([layer.top[0], 'minus'])
+        layers['score'].bottom[0] = 'both'
+    rest = list(net.layer)
+    del net.layer[:]
+    net.layer.extend(rest[:3] + [layer] + ([both] if tops > 1 else []) + rest[3:])
+    if data is not None:
+        net.layer[0].CopyFrom(data)
+    return net
+
+
+@pytest.mark.parametrize('kind', ['int8', 'int16', 'half'])
+@pytest.mark.parametrize('tops, in_place', [(1, False), (1, True), (2, False)])
+def test_layers_in_python_stay_float(kind, tops, in_place, tmp_path):
+    caffe.set_device('cpu')
+    caffe.set_random_seed(3)
+    proto = python_net(tops, in_place)
+    net = caffe.Net(proto, caffe.TEST)
+    out = str(tmp_path / 'out')
+    report = caffe.quantize(net, batches(8), type=kind, out=out, calibrate=3, float_scores=False)
+    rows = {row['layer']: row for row in report['layers']}
+    assert rows['score']['snr'] > (25 if kind == 'int8' else 55)
+    if not in_place:
+        assert rows['twice']['type'] == ('half' if kind == 'half' else 'float')
+    loaded = caffe.Net(out + '.prototxt', caffe.TEST, weights=out + '.caffemodel')
+    assert list(loaded.layer_dict) == [layer.name for layer in proto.layer]
+    data = batches(1)[0]
+    wanted = net.forward(data=data)['prob']
+    assert abs(loaded.forward(data=data)['prob'] - wanted).max() < 0.05
+
+
+def test_a_data_layer_in_python_is_data():
+    caffe.set_device('cpu')
+    data = caffe_pb2.LayerParameter(name='data', type='Python', top=['data'])
+    data.python_param.module, data.python_param.layer = __name__, 'Numbers'
+    net = caffe.Net(python_net(1, data=data), caffe.TEST)
+    report = caffe.quantize(net, calibrate=3)
+    assert report['calibration_items'] == 24
+    assert {row['layer']: row for row in report['layers']}['score']['snr'] > 20
+
+
 def test_values_that_are_not_finite_are_not_called_equal(tmp_path):
     caffe.set_device('cpu')
     net = caffe.NetSpec()

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/graph/passes.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer_traits.hpp"
@@ -130,7 +131,7 @@ DataLayerBatches::DataLayerBatches(const NetParameter& model, Device* device, co
     return layer.has_recurrent_param();
   });
   for (int i = layers->size(); i-- > 0;) {
-    if (!TraitsOf(layers->Get(i).type()).data) layers->DeleteSubrange(i, 1);
+    if (!IsDataLayer(layers->Get(i))) layers->DeleteSubrange(i, 1);
   }
   state_->model.clear_data_type();
   state_->MakeNet();
@@ -219,8 +220,7 @@ bool DataLayerBatches::Read(int64_t index, Batch* batch) {
 bool HasDataLayers(const NetParameter& model) {
   const NetParameter layers = Layers(*TestNet(model, Runtime::Get().cpu()));
   for (const LayerParameter& layer : layers.layer()) {
-    const LayerTraits& traits = TraitsOf(layer.type());
-    if (traits.data && !traits.input) return true;
+    if (IsDataLayer(layer) && !TraitsOf(layer.type()).input) return true;
   }
   return false;
 }

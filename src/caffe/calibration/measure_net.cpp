@@ -3,6 +3,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/quant/observer.hpp"
 #include "quantization.hpp"
@@ -112,7 +113,7 @@ std::optional<std::pair<QuantRange, DataType>> Quantization::RangeOf(
     const auto is_blob = [&](int id) { return net.blob_names()[id] == name; };
     const auto& tops = net.top_ids(static_cast<int>(i));
     const auto& bottoms = net.bottom_ids(static_cast<int>(i));
-    input |= TraitsOf(layer.type()).data && std::any_of(tops.begin(), tops.end(), is_blob);
+    input |= IsDataLayer(layer.layer_param()) && std::any_of(tops.begin(), tops.end(), is_blob);
     if (!input || !layer.types().in.is_quantized()) continue;
     if (std::none_of(bottoms.begin(), bottoms.end(), is_blob)) continue;
     const ObservedRange& range = chosen->second.range;

@@ -5,6 +5,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "quantization.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
@@ -75,7 +76,7 @@ NetParameter Layers(const Net& net) {
 NetParameter WithInputs(const Net& net) {
   NetParameter layers = Layers(net);
   for (LayerParameter& layer : *layers.mutable_layer()) {
-    if (!TraitsOf(layer.type()).data) continue;
+    if (!IsDataLayer(layer)) continue;
     LayerParameter input;
     input.set_name(layer.name());
     input.set_type("Input");

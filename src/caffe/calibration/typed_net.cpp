@@ -3,6 +3,7 @@
 #include <set>
 
 #include "caffe/calibration/pack_parameters.hpp"
+#include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/layer/sub_net.hpp"
@@ -43,43 +44,58 @@ void Quantization::FindGroups() {
   }
 }
 
-NetParameter Quantization::Typed(const NetParameter& layers) const {
-  NetParameter typed = layers;
-  typed.set_data_type(static_cast<DataTypeProto>(options_.type.info().proto));
-  typed.clear_data_type_name();
-  for (LayerParameter& layer : *typed.mutable_layer()) {
-    const LayerTraits& traits = TraitsOf(layer.type());
-    if (traits.input) RemoveTypes(&layer);
-    if (traits.data) continue;
-    DataType type = options_.type;
-    if (fixed_.count(layer.name())) type = fixed_.at(layer.name());
-    const auto wide = wider_.find(layer.name());
-    if (wide != wider_.end() && type != kFloat) type = wide->second;
-    const auto mixture = mixtures_.find(layer.name());
-    if (mixture != mixtures_.end()) {
-      *layer.mutable_moe_param() = mixture->second;
-      if (type != kFloat) SetExpertTypes(type, &layer);
-    }
-    const auto own = own_types_.find(layer.name());
-    if (own != own_types_.end()) {
-      RemoveTypes(&layer);
-      if (own->second.has_bottom_data_type())
-        layer.set_bottom_data_type(own->second.bottom_data_type());
-      if (own->second.has_compute_data_type())
-        layer.set_compute_data_type(own->second.compute_data_type());
-      if (own->second.has_top_data_type()) layer.set_top_data_type(own->second.top_data_type());
-      if (own->second.has_bottom_data_type_name())
-        layer.set_bottom_data_type_name(own->second.bottom_data_type_name());
-      if (own->second.has_compute_data_type_name())
-        layer.set_compute_data_type_name(own->second.compute_data_type_name());
-      if (own->second.has_top_data_type_name())
-        layer.set_top_data_type_name(own->second.top_data_type_name());
-      continue;
-    }
-    const auto& known = traits.types;
-    if (type != options_.type && std::find(known.begin(), known.end(), type) != known.end()) {
-      SetTypes(type, &layer);
-    }
+void Quantization::SetNetType(NetParameter* net) const {
+  net->set_data_type(static_cast<DataTypeProto>(options_.type.info().proto));
+  net->clear_data_type_name();
+}
+
+void Quantization::SetLayerTypes(int index, LayerParameter* layer) const {
+  const LayerTraits& traits = TraitsOf(layer->type());
+  if (traits.input) RemoveTypes(layer);
+  if (IsDataLayer(*layer)) return;
+  DataType type = options_.type;
+  if (fixed_.count(index)) type = fixed_.at(index);
+  const auto wide = wider_.find(index);
+  if (wide != wider_.end() && type != kFloat) type = wide->second;
+  const auto mixture = mixtures_.find(index);
+  if (mixture != mixtures_.end()) {
+    *layer->mutable_moe_param() = mixture->second;
+    if (type != kFloat) SetExpertTypes(type, layer);
+  }
+  const auto own = own_types_.find(index);
+  if (own != own_types_.end()) {
+    RemoveTypes(layer);
+    if (own->second.has_bottom_data_type())
+      layer->set_bottom_data_type(own->second.bottom_data_type());
+    if (own->second.has_compute_data_type())
+      layer->set_compute_data_type(own->second.compute_data_type());
+    if (own->second.has_top_data_type()) layer->set_top_data_type(own->second.top_data_type());
+    if (own->second.has_bottom_data_type_name())
+      layer->set_bottom_data_type_name(own->second.bottom_data_type_name());
+    if (own->second.has_compute_data_type_name())
+      layer->set_compute_data_type_name(own->second.compute_data_type_name());
+    if (own->second.has_top_data_type_name())
+      layer->set_top_data_type_name(own->second.top_data_type_name());
+    return;
+  }
+  const auto& known = traits.types;
+  if (type != options_.type && std::find(known.begin(), known.end(), type) != known.end()) {
+    SetTypes(type, layer);
+  }
+}
+
+NetParameter Quantization::TypedModel() const {
+  NetParameter typed = model_;
+  SetNetType(&typed);
+  for (int i = 0; i < typed.layer_size(); ++i) SetLayerTypes(i, typed.mutable_layer(i));
+  return typed;
+}
+
+NetParameter Quantization::TypedGiven() const {
+  NetParameter typed = given_;
+  SetNetType(&typed);
+  for (int i = 0; i < model_.layer_size(); ++i) {
+    SetLayerTypes(i, typed.mutable_layer(given_layers_[i]));
   }
   return typed;
 }

@@ -7,6 +7,10 @@
 
 namespace caffe {
 
+bool IsDataLayer(const LayerParameter& layer) {
+  return layer.bottom_size() == 0 && TraitsOf(layer.type()).data;
+}
+
 bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string* why) {
   const auto reject = [&](const std::string& reason) {
     if (why) *why = reason;

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "caffe/core/error.hpp"
+#include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/net/net.hpp"
@@ -42,7 +43,7 @@ void EvaluateConstants(NetParameter* model, const Net& net, TransformNotes* note
   const bool has_input =
       std::any_of(model->layer().begin(), model->layer().end(), [](const LayerParameter& layer) {
         const LayerTraits& traits = TraitsOf(layer.type());
-        return traits.input || (traits.data && !layer.has_dummy_data_param());
+        return traits.input || (IsDataLayer(layer) && !layer.has_dummy_data_param());
       });
   std::vector<bool> constant = ConstantLayers(*model, net);
   if (!has_input) {

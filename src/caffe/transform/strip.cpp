@@ -2,6 +2,7 @@
 #include <set>
 
 #include "caffe/core/error.hpp"
+#include "caffe/graph/passes.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
@@ -148,10 +149,10 @@ NetParameter MakeRunnable(NetParameter model, const StripOptions& options, Trans
   // DummyData of constants is a constant, unless the net has no other input.
   bool has_input = false;
   for (const LayerParameter& layer : model.layer()) {
-    has_input = has_input || (TraitsOf(layer.type()).data && !IsConstantData(layer));
+    has_input = has_input || (IsDataLayer(layer) && !IsConstantData(layer));
   }
   const auto is_source = [&](const LayerParameter& layer) {
-    return TraitsOf(layer.type()).data && !(has_input && IsConstantData(layer));
+    return IsDataLayer(layer) && !(has_input && IsConstantData(layer));
   };
   *wanted = NamedOutputs(model, options.outputs);
   if (wanted->empty()) {
