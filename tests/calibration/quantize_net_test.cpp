@@ -392,6 +392,19 @@ TEST(QuantizeNetTest, LayersBeforeAChangeInPlaceAreNotAdapted) {
   EXPECT_GT(OutcomeOf(text, options).snr, plain - 0.5);
 }
 
+TEST(QuantizeNetTest, DropoutMayScaleInTest) {
+  for (const char* top : {"conv", "drop"}) {
+    const std::string text =
+        InputText("data", {kBatch, 3, 8, 8}) +
+        LayerText("conv", "Convolution", "data", "conv", kWide) +
+        LayerText("relu", "ReLU", "conv", "conv") +
+        LayerText("drop", "Dropout", "conv", top, "dropout_param { scale_train: false }") +
+        LayerText("out", "Convolution", top, "out", kWide);
+    EXPECT_GT(OutcomeOf(text, Options()).snr, 30) << top;
+    EXPECT_GT(OutcomeOf(text, Options(kQuant16)).snr, 75) << top;
+  }
+}
+
 TEST(QuantizeNetTest, TheFileKeepsTheMethod) {
   for (const char* method : {"min_max", "percentile", "mse", "kl"}) {
     QuantizeOptions options = Options();

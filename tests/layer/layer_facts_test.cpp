@@ -396,7 +396,6 @@ TEST_P(RangeFactsTest, CodesFollowTheRule) {
       if (sample.bottoms.empty() || sample.tops == 0) continue;
       // What these layers compute in TRAIN, or by chance, they compute in float kinds only.
       if (sample.parameters.find("STOCHASTIC") != std::string::npos ||
-          sample.parameters.find("scale_train: false") != std::string::npos ||
           sample.parameters.find("negative_slope: -") != std::string::npos) {
         continue;
       }

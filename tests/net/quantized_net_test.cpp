@@ -181,6 +181,46 @@ TEST_P(QuantizedNetTest, LayersWithoutArithmeticCarryRanges) {
   for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 4 * scale) << i;
 }
 
+// The codes stay, and the range of the top is the bottom's, times 1 - ratio: exactly.
+TEST_P(QuantizedNetTest, DropoutThatScalesInTestScalesTheRange) {
+  const auto [device, type] = GetParam();
+  const auto text = [](DataType data_type) {
+    const std::string t = Typed(data_type);
+    const auto drop = [&](const std::string& bottom, const std::string& top) {
+      return "layer { name: 'drop_" + bottom + "' type: 'Dropout' bottom: '" + bottom + "' top: '" +
+             top + "' dropout_param { dropout_ratio: 0.3 scale_train: false }" + t + " } ";
+    };
+    return InputText("data", {2, 6}) + InnerProductText("a", "data", 8, t) + drop("a", "b") +
+           InnerProductText("c", "b", 8, t) + drop("c", "c") +
+           "layer { name: 'd' type: 'ReLU' bottom: 'c' top: 'd'" + t + " } " + drop("d", "e") +
+           "layer { name: 'f' type: 'Concat' bottom: 'b' bottom: 'e' top: 'f'" + t + " } " +
+           "layer { name: 'out' type: 'Quantizer' bottom: 'f' top: 'out' "
+           "top_data_type: CAFFE_FLOAT } ";
+  };
+  const NetParameter weights = Calibrated(text(kFloat));
+  const auto net = MakeNet(text(type), device), host = MakeNet(text(type), Cpu());
+  const auto reference = MakeNet(text(kFloat), device);
+  for (Net* each : {net.get(), host.get(), reference.get()}) {
+    each->CopyTrainedLayersFrom(weights);
+    FillInputs(each, 6);
+    each->Forward();
+  }
+  for (const char* blob : {"a", "b", "c", "d", "e", "f"}) {
+    EXPECT_EQ(Codes(*net->BlobByName(blob)), Codes(*host->BlobByName(blob))) << blob;
+  }
+  const auto check = [&](const char* from, const char* to) {
+    const QuantRange bottom = net->BlobByName(from)->range(), top = net->BlobByName(to)->range();
+    EXPECT_EQ(Codes(*net->BlobByName(to)), Codes(*net->BlobByName(from)));
+    EXPECT_EQ(top.zero, bottom.zero);
+    EXPECT_NEAR(top.scale / bottom.scale, 0.7, 1e-7);
+  };
+  check("a", "b");
+  check("d", "e");
+  const double scale = net->BlobByName("f")->range().scale;
+  const std::vector<double> actual = Values(*net, "out"), expected = Values(*reference, "out");
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 4 * scale) << i;
+}
+
 TEST_P(QuantizedNetTest, AFusedReluRoundsOnceAndAnUnfusedOneTwice) {
   const auto [device, type] = GetParam();
   const auto net = MakeNet(NetText(type), device);

@@ -14,8 +14,8 @@ void Dropout::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const bool train = phase() == TRAIN;
   if (train == parameter.scale_train()) scale_ = train ? 1 / (1 - ratio) : 1 - ratio;
   if (types().compute.is_quantized()) {
-    CAFFE_CHECK(!train && scale_ == 1, Where(), ": ", types().name(),
-                " blobs pass through in the TEST phase only, and only with scale_train");
+    CAFFE_CHECK(!train, Where(), ": ", types().name(),
+                " blobs pass through in the TEST phase only");
     return;
   }
   if (train) {
@@ -73,7 +73,8 @@ LayerFacts Dropout::Facts() const {
   facts.range = LayerFacts::Range::kCarried;
   if (mask_) return facts;
   facts.layouts.any = true;
-  if (multiply_) {
+  // Codes stay as they are: the scale is that of the top's range.
+  if (scale_ != 1) {
     facts.affine = Affine::Constant(scale_, 0);
   } else {
     facts.pointwise = Activation{};

@@ -16,6 +16,20 @@ namespace {
 
 bool IsQuantized(const BlobBase* blob) { return blob->type().is_quantized(); }
 
+// Of a layer that carries codes: y = scale x.
+double ScaleOf(const Affine& affine) {
+  std::vector<double> scale, shift;
+  affine.evaluate(&scale, &shift);
+  return scale[0];
+}
+
+// "<blob>@<layer>" for "<blob>@<layer>#2"; other names as they are.
+std::string OfFirstNamesake(const std::string& name) {
+  const size_t end = name.find_last_not_of("0123456789");
+  const bool numbered = end != std::string::npos && end + 1 < name.size() && name[end] == '#';
+  return numbered && name.rfind('@', end) != std::string::npos ? name.substr(0, end) : name;
+}
+
 }  // namespace
 
 NetRanges::NetRanges(const Wiring& wiring, const NetParameter& given, Device* device)
@@ -100,6 +114,7 @@ void NetRanges::Resolve() {
   struct Version {
     std::string name;
     std::optional<ObservedRange> range;
+    double scale = 1;  // of the real values: codes are carried, and their zero point stays
   };
   const std::map<std::string, ObservedRange> known = All();
   std::map<int, Version> versions;
@@ -121,16 +136,18 @@ void NetRanges::Resolve() {
       } else if (placeholders_) {
         resolved.range = AffineRange(-1, 1, blob.type());
       }
+      resolved.range.scale *= version.scale;
     } catch (const Error& error) {
       CAFFE_THROW("blob ", version.name, ": ", error.what());
     }
     return resolved;
   };
   const auto tied = [&](const Node& node) {
-    const std::optional<ObservedRange>& first = versions[node.bottom_ids[0]].range;
-    return first && std::all_of(node.bottom_ids.begin(), node.bottom_ids.end(), [&](int id) {
-             const std::optional<ObservedRange>& range = versions[id].range;
-             return range && range->low == first->low && range->high == first->high;
+    const Version& first = versions[node.bottom_ids[0]];
+    return first.range && std::all_of(node.bottom_ids.begin(), node.bottom_ids.end(), [&](int id) {
+             const Version& other = versions[id];
+             return other.range && other.range->low == first.range->low &&
+                    other.range->high == first.range->high && other.scale == first.scale;
            });
   };
   for (size_t n = 0; n < nodes_.size(); ++n) {
@@ -151,11 +168,13 @@ void NetRanges::Resolve() {
       const Version source = node.bottom.empty() ? Version() : versions[node.bottom_ids[from]];
       Version version = source;
       if (!carries) {
-        version.name = wiring_.RangeName(node, static_cast<int>(t));
-        version.range = find(version.name);
-        if (!version.range && (rule == Rule::kSame || (rule == Rule::kTied && tied(node)))) {
-          version.range = source.range;
-        }
+        const std::string name = wiring_.RangeName(node, static_cast<int>(t));
+        const std::optional<ObservedRange> range = find(name);
+        const bool same = rule == Rule::kSame || (rule == Rule::kTied && tied(node));
+        if (range || !same) version = {"", range};
+        version.name = name;
+      } else if (!node.added() && facts.affine) {
+        version.scale *= ScaleOf(*facts.affine);
       }
       ranges.top.push_back(resolve(version, *node.top[t]));
       versions[node.top_ids[t]] = version;
