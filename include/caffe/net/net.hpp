@@ -282,6 +282,9 @@ class Net {
   std::vector<PassObserver*> ActiveObservers() const;
   void ShowInputDiffs();
   void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
+  // In mode pseudo, the gradients of inputs are 0 outside of their ranges. No layer runs backward on
+  // inputs, so that no observer sees them.
+  void ClearInputGradientsOutsideRanges(const std::vector<int>& run, int first, int last);
   void TakeNewGradients(const std::vector<bool>& needed_before);
   std::vector<bool> NeededNodes() const;
   template <class Work> void WithInputs(const Work& work);

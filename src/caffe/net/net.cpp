@@ -476,6 +476,7 @@ void Net::Backward(int start, int end) {
       rooms_->whole->BackwardInArena(rooms_->gradients, observers);
     } else {
       rooms_->by_layer->Backward(run, rooms_->gradients, observers);
+      ClearInputGradientsOutsideRanges(run, first, last);
     }
   });
   if (end > 0) {
@@ -487,6 +488,27 @@ void Net::Backward(int start, int end) {
     for (PassObserver* observer : observers) observer->AfterBackwardPass();
   }
   SyncViews();
+}
+
+void Net::ClearInputGradientsOutsideRanges(const std::vector<int>& run, int first, int last) {
+  if (!is_pseudo()) return;
+  const auto has_gradient = [&](int id) {
+    return std::any_of(run.begin(), run.end(), [&](int n) {
+      const std::vector<int>& ids = wiring_.nodes[n].bottom_ids;
+      const std::vector<bool>& gradients = rooms_->gradients.bottoms(n);
+      for (size_t b = 0; b < ids.size() && b < gradients.size(); ++b) {
+        if (ids[b] == id && gradients[b]) return true;
+      }
+      return false;
+    });
+  };
+  for (int n = last; n <= first; ++n) {
+    const Node& node = wiring_.nodes[n];
+    if (!node.bottom.empty() || rooms_->gradients.needed(n)) continue;
+    if (std::any_of(node.top_ids.begin(), node.top_ids.end(), has_gradient)) {
+      rooms_->ranges.BeforeBackward(node);
+    }
+  }
 }
 
 void Net::ForwardBackward(const std::function<void()>& then, const void* owner) {
