@@ -241,6 +241,26 @@ def test_weights_that_are_codes_already_are_named(net, tmp_path):
     assert report['given_weights'] == 'half'
 
 
+def test_names_that_a_file_cannot_hold_are_refused_before_the_work():
+    caffe.set_device('cpu')
+    proto = make_net()
+    for layer in proto.layer:
+        for names in (layer.bottom, layer.top):
+            for i, name in enumerate(names):
+                names[i] = 'score_blobs_0_quant' if name == 'conv' else name
+    net = caffe.Net(proto, caffe.TEST)
+    text = "a file cannot hold the range of blob 'score_blobs_0_quant'"
+    with pytest.raises(RuntimeError, match=text):
+        caffe.quantize(net, batches(8))
+    with pytest.raises(RuntimeError, match=text):
+        net.quant_mode = 'observe'
+    with pytest.raises(RuntimeError, match=text):
+        caffe.transform(net, 'quantize_weights')
+    caffe.quantize(net, batches(8), type='half')
+    with pytest.raises(RuntimeError, match="a range is given for blob 'conv@conv', but"):
+        caffe.quantize(net, batches(8), ranges={'conv@conv': (0, 1)})
+
+
 def test_weights_of_nan_have_no_codes(net):
     net.params['score'][0].data[2, 3] = np.nan
     with pytest.raises(RuntimeError, match='infinities or NaN in channel 2; it cannot be quantized'):

@@ -222,6 +222,12 @@ class Net {
   // Takes the ranges that another net has now.
   void CopyRangesFrom(const Net& other);
   std::map<std::string, ObservedRange> Ranges() const;
+  // The names that ranges of this net's blobs may have.
+  std::vector<std::string> RangeNames() const { return wiring_.RangeNames(); }
+  // The names of ranges that are chosen together: Wiring::TiedRanges.
+  std::vector<std::pair<std::string, std::string>> TiedRanges() const {
+    return wiring_.TiedRanges();
+  }
   // The values that were observed, by the same names; waits for the device.
   std::map<std::string, Histogram> Histograms() const;
   // Sets the ranges of quantized blobs from a file or from observing, as the next forward would,

@@ -122,6 +122,14 @@ struct Wiring {
   // Of each top of each node; NameRanges sets them when nodes and blobs are complete.
   std::vector<std::vector<std::string>> range_names;
   void NameRanges();
+  // Those of all tops that have a name, in the order of the layers.
+  std::vector<std::string> RangeNames() const;
+  // The name of the range of the layer's weights.
+  std::string WeightsRange(const Node& node) const;
+  // The blobs of which a join is the only reader, and which are not joins' copies already: the names of
+  // their ranges, and of those of the joins' tops. If both have the same range, codes are copied, or
+  // written into the joined blob at once. Tops come before the bottoms that are joins themselves.
+  std::vector<std::pair<std::string, std::string>> TiedRanges() const;
 
   int last_node() const { return static_cast<int>(nodes.size()) - 1; }
   int last_layer() const { return static_cast<int>(layers.size()) - 1; }

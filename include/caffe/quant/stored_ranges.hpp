@@ -49,6 +49,11 @@ bool IsRange(const std::string& name, const StoredRange& range);
 // Resolves names with the layers of `file` and of `net`. Leaves out invalid ranges.
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net);
 
+// Throws if a file of this net could not hold ranges of blobs under these names, because two of them
+// are equal, or because ReadRanges takes one for something else: the range of a parameter, for
+// instance.
+void CheckRangeNames(const NetParameter& net, const std::vector<std::string>& blobs);
+
 // Parameters may be stored as codes, as in the fork's quantized nets. DecodeParameters converts
 // them to float by the ranges of the file: the affine range of a parameter or of each of its output
 // channels. Throws, naming layer and parameter, if a range is missing.

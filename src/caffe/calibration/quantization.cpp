@@ -85,6 +85,7 @@ void Quantization::MakeFloatNet() {
   float_net_->WriteRunState(&first_states_);
   CheckWeights(*float_net_);
   for (const auto& [blob, range] : float_net_->Ranges()) given_ranges_[blob] = range;
+  const std::vector<std::string> names = float_net_->RangeNames();
   for (const auto& [blob, range] : options_.ranges) {
     CAFFE_CHECK(float_net_->has_blob(blob.substr(0, blob.rfind('@'))),
                 "a range is given for blob '", blob, "', but the net has no such blob");

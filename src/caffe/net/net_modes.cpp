@@ -14,6 +14,7 @@
 namespace caffe {
 
 bool NetRanges::set_mode(QuantizerMode mode) {
+  if (mode != CAFFE_QUANT_PASSIVE) CheckRangeNames(*wiring_.parameter, wiring_.RangeNames());
   if (active()) changed_ = true;
   TakeMovedRanges();
   mode_ = mode;
@@ -49,6 +50,7 @@ void NetRanges::CheckQuantizer(const std::string& name) const {
 
 bool NetRanges::SetMode(const std::string& quantizer, QuantizerMode mode) {
   CheckQuantizer(quantizer);
+  if (mode != CAFFE_QUANT_PASSIVE) CheckRangeNames(*wiring_.parameter, wiring_.RangeNames());
   changed_ = true;
   modes_[quantizer] = mode;
   return SetWeights();

@@ -36,6 +36,7 @@ NetRanges::NetRanges(const Wiring& wiring, const NetParameter& given, Device* de
     : wiring_(wiring), device_(device), nodes_(wiring.nodes.size()) {
   ReadModes(given);
   ReadLayerQuantizers();
+  if (active()) CheckRangeNames(*wiring_.parameter, wiring_.RangeNames());
   Read(given);
   SetWeights();
 }

@@ -57,6 +57,21 @@ void Wiring::NameRanges() {
   }
 }
 
+std::vector<std::string> Wiring::RangeNames() const {
+  std::vector<std::string> names;
+  for (const Node& node : nodes) {
+    if (node.added()) continue;
+    for (int t = 0; t < node.layer->layer_param().top_size(); ++t) {
+      names.push_back(RangeName(node, t));
+    }
+  }
+  return names;
+}
+
+std::string Wiring::WeightsRange(const Node& node) const {
+  return ParameterQuantizer(unique_names[&node - nodes.data()], 0);
+}
+
 int Wiring::EndOf(int layer) const {
   return layer == last_layer() ? last_node() + 1 : layer_begins[layer + 1];
 }

@@ -181,6 +181,26 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
   return ranges;
 }
 
+void CheckRangeNames(const NetParameter& net, const std::vector<std::string>& blobs) {
+  std::set<std::string> known;
+  NetParameter file;
+  for (const std::string& blob : blobs) {
+    CAFFE_CHECK(known.insert(blob).second, "net ", net.name(), ": two blobs, or two versions of a ",
+                "blob that is changed in place, would store their ranges as '", blob,
+                "'; give one of the blobs another name");
+    QuantizerParameter* entry = file.add_quantizer();
+    entry->set_name(blob);
+    entry->set_observed_min(0);
+    entry->set_observed_max(1);
+  }
+  const StoredRanges stored = ReadRanges(file, net);
+  for (const std::string& blob : blobs) {
+    CAFFE_CHECK(stored.blobs.count(blob), "net ", net.name(), ": a file cannot hold the range of ",
+                "blob '", blob, "': the name means something else there, such as the range of a ",
+                "layer's parameter; give the blob another name");
+  }
+}
+
 bool HasCodedParameters(const NetParameter& file) {
   return std::any_of(file.layer().begin(), file.layer().end(), [](const LayerParameter& layer) {
     return std::any_of(layer.blobs().begin(), layer.blobs().end(), &IsCoded);

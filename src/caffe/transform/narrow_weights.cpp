@@ -120,6 +120,13 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
 NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* notes) {
   CAFFE_CHECK(type.is_quantized(), "weights are quantized to int8 or int16, not ", type.name());
   const auto net = MakeNet(model);
+  const std::vector<std::string> names = UniqueLayerNames(model);
+  // The scales of codes are stored beside the ranges of blobs.
+  std::vector<std::string> ranges;
+  for (int i = 0; i < model.layer_size(); ++i) {
+    for (int t = 0; t < model.layer(i).top_size(); ++t) ranges.push_back(RangeName(model, i, t));
+  }
+  CheckRangeNames(model, ranges);
   int quantized = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);
