@@ -115,23 +115,10 @@ void Quantization::CheckRanges() {
 }
 
 void Quantization::TieRanges() {
-  std::map<std::string, int> readers;
-  for (const LayerParameter& layer : model_.layer()) {
-    for (const std::string& bottom : layer.bottom()) {
-      if (!Contains(layer.top(), bottom)) ++readers[bottom];
-    }
-  }
-  for (int i = model_.layer_size(); i-- > 0;) {
-    const LayerParameter& layer = model_.layer(i);
-    const LayerFacts facts = float_net_->LayerByName(layer.name())->Facts();
-    if (!facts.join || !ranges_.count(layer.top(0))) continue;
-    for (const std::string& bottom : layer.bottom()) {
-      const auto found = ranges_.find(bottom);
-      if (found == ranges_.end() || readers[bottom] != 1 || found->second.method == "given") {
-        continue;
-      }
-      found->second = {ranges_.at(layer.top(0)).range, "tied"};
-    }
+  for (const auto& [bottom, top] : float_net_->TiedRanges()) {
+    const auto from = ranges_.find(top), to = ranges_.find(bottom);
+    if (from == ranges_.end() || to == ranges_.end() || to->second.method == "given") continue;
+    to->second = {from->second.range, "tied"};
   }
 }
 

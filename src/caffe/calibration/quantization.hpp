@@ -81,7 +81,7 @@ class Quantization {
   // Throws if a blob that will be quantized never had a finite value.
   void CheckRanges();
   // A blob that only a Concat reads gets the range of the Concat's top: its codes are then copied,
-  // while another range would round them a second time.
+  // while another range would round them a second time. See Wiring::TiedRanges.
   void TieRanges();
   // Runs the float net with all blobs kept.
   void ForEachCalibrationBatch(const char* what, const std::function<void()>& function);

@@ -92,8 +92,7 @@ class NetRanges final : public PassObserver {
   };
   void ReadLayerQuantizers();
   void ReadModes(const NetParameter& given);
-  // The blobs that only a join reads, whose ranges are observed: names of their ranges and of those of
-  // the joined tops. Tops come before the bottoms that are themselves joins.
+  // Those of Wiring::TiedRanges that are observed.
   std::vector<std::pair<std::string, std::string>> TiedNames() const;
   void Resolve();
   // Ends moving ranges: their last values are those of a file from then on.

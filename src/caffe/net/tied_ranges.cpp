@@ -32,25 +32,30 @@ bool HasOtherReaders(const std::vector<Node>& nodes, int blob, int writer, int r
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> NetRanges::TiedNames() const {
+std::vector<std::pair<std::string, std::string>> Wiring::TiedRanges() const {
   std::vector<std::pair<std::string, std::string>> names;
-  if (observers_.empty()) return names;
-  for (int n = static_cast<int>(wiring_.nodes.size()) - 1; n >= 0; --n) {
-    const Node& node = wiring_.nodes[n];
+  for (int n = last_node(); n >= 0; --n) {
+    const Node& node = nodes[n];
     if (node.added() || !node.layer->Facts().join) continue;
-    const std::string top = wiring_.RangeName(node, 0);
-    if (!observers_.count(top)) continue;
+    const std::string top = RangeName(node, 0);
     for (const int blob : node.bottom_ids) {
-      const int w = WriterOf(wiring_.nodes, blob, n);
-      if (w < 0 || HasOtherReaders(wiring_.nodes, blob, w, n)) continue;
-      const Node& writer = wiring_.nodes[w];
+      const int w = WriterOf(nodes, blob, n);
+      if (w < 0 || HasOtherReaders(nodes, blob, w, n)) continue;
+      const Node& writer = nodes[w];
       if (writer.added() || writer.layer->Facts().range == LayerFacts::Range::kCarried) continue;
       const auto at = std::find(writer.top_ids.begin(), writer.top_ids.end(), blob);
-      const std::string bottom =
-          wiring_.RangeName(writer, static_cast<int>(at - writer.top_ids.begin()));
-      if (observers_.count(bottom)) names.emplace_back(bottom, top);
+      names.emplace_back(RangeName(writer, static_cast<int>(at - writer.top_ids.begin())), top);
     }
   }
+  return names;
+}
+
+std::vector<std::pair<std::string, std::string>> NetRanges::TiedNames() const {
+  if (observers_.empty()) return {};
+  std::vector<std::pair<std::string, std::string>> names = wiring_.TiedRanges();
+  std::erase_if(names, [&](const auto& pair) {
+    return !observers_.count(pair.first) || !observers_.count(pair.second);
+  });
   return names;
 }
 
