@@ -462,7 +462,8 @@ void BindNet(py::module_& module) {
           "They are collected in quant_mode observe, or read from a caffemodel. A blob that "
           "layers\n"
           "change in place has one range for each version: the last has the blob's name, an\n"
-          "earlier one the name <blob>@<layer>.")
+          "earlier one the name <blob>@<layer>, or <blob>@<layer>#2 for the second layer of a "
+          "name.")
       .def_property_readonly(
           "histograms",
           [](Net& net) {

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
+#include "caffe/calibration/comparison.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/step_info.hpp"
@@ -338,6 +340,80 @@ TEST(QuantizeNetTest, RangesOfConcatAreTied) {
   EXPECT_EQ(Row(net.report, "pool").method, "carried");
 }
 
+// The report of the blob `out`, and what the written net computes.
+struct Outcome {
+  double snr;
+  std::vector<float> values;
+};
+
+Outcome OutcomeOf(const std::string& text, const QuantizeOptions& options) {
+  NetParameter weights = Weights(text);
+  for (LayerParameter& layer : *weights.mutable_layer()) {
+    if (layer.type() != "BatchNorm") continue;
+    for (float& value : *layer.mutable_blobs(1)->mutable_data()) value = 2;
+    layer.mutable_blobs(2)->set_data(0, 1);
+  }
+  const auto item = [](int64_t index) {
+    const std::vector<double> numbers = TestNumbers(kBatch * 3 * 64, 100 + index);
+    return std::vector<float>(numbers.begin(), numbers.end());
+  };
+  const QuantizedNet net = QuantizeNet(
+      ParseNet(text), weights,
+      [&](int64_t index, Batch* batch) {
+        batch->values["data"] = item(index);
+        if (text.find("'cont'") != std::string::npos) batch->values["cont"].assign(kBatch, 1);
+        return index < 6;
+      },
+      options);
+  const auto run = [](const QuantizedNet& written) {
+    const auto loaded = Loaded(written);
+    if (loaded->has_blob("cont")) {
+      loaded->BlobByName("cont")->SetData(std::vector<double>(kBatch, 1));
+    }
+    loaded->BlobByName("data")->SetData(TestNumbers(kBatch * 3 * 64, 1));
+    loaded->Forward();
+    NetParameter saved;
+    loaded->ToProto(&saved);
+    return std::pair{RealValues(*loaded->BlobByName("out")), saved};
+  };
+  const auto [values, saved] = run(net);
+  // The net that is loaded can be saved.
+  EXPECT_EQ(run({net.model, std::make_shared<NetParameter>(saved), {}}).first, values);
+  for (const LayerReport& row : net.report.layers) {
+    if (row.blob == "out") return {row.snr, values};
+  }
+  throw Error("no row of blob out");
+}
+
+// `names` stand for "A", "B", … in the text.
+std::string Named(std::string text, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string mark = Concat("'", static_cast<char>('A' + i), "'");
+    for (size_t at; (at = text.find(mark)) != std::string::npos;) {
+      text.replace(at, mark.size(), "'" + names[i] + "'");
+    }
+  }
+  return text;
+}
+
+std::string LayerText(const std::string& name, const std::string& type, const std::string& bottom,
+                      const std::string& top, const std::string& more = "") {
+  return "layer { name: '" + name + "' type: '" + type + "' bottom: '" + bottom + "' top: '" + top +
+         "' " + more + " } ";
+}
+
+const std::string kWide =
+    "convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: 'uniform' min: "
+    "-0.3 max: 0.3 } bias_filler { type: 'uniform' min: -0.2 max: 0.2 } }";
+
+std::string Product(const std::string& name, const std::string& bottom, const std::string& top,
+                    int outputs) {
+  return LayerText(name, "InnerProduct", bottom, top,
+                   "inner_product_param { num_output: " + std::to_string(outputs) +
+                       " weight_filler { type: 'uniform' min: -0.3 max: 0.3 } bias_filler { type: "
+                       "'uniform' min: -0.2 max: 0.2 } }");
+}
+
 TEST(QuantizeNetTest, LayersOfOneNameAreLayersOfTheirOwn) {
   // A layer without weights before the one with weights; four layers that change one blob; products
   // of equal and of different shapes.
@@ -376,6 +452,35 @@ TEST(QuantizeNetTest, LayersOfOneNameAreLayersOfTheirOwn) {
             OutcomeOf(Named(text, unique), adapted).values);
 }
 
+TEST(QuantizeNetTest, MixturesAndRecurrentLayersOfOneName) {
+  const auto mixture = [](const std::string& name, const std::string& bottom,
+                          const std::string& top) {
+    return "layer { name: '" + name + "' type: 'MOE' bottom: '" + bottom + "' top: '" + top +
+           "' moe_param { select_experts: 1 expert_instances: 2 gating_net { "
+           "layer { name: 'data' type: 'Input' top: 'data' } " +
+           InnerProductText("choice", "data", 2) +
+           "layer { name: 'gate' type: 'Softmax' bottom: 'choice' top: 'gate' } } expert_net { "
+           "layer { name: 'data' type: 'Input' top: 'data' } " +
+           Product("C", "data", "one", 8) + LayerText("D", "ReLU", "one", "one") +
+           Product("E", "one", "two", 8) + "} } } ";
+  };
+  const std::string text =
+      InputText("data", {1, kBatch, 192}) + InputText("cont", {1, kBatch}) +
+      "layer { name: 'A' type: 'LSTM' bottom: 'data' bottom: 'cont' top: 'first' recurrent_param { "
+      "num_output: 6 weight_filler { type: 'uniform' min: -0.3 max: 0.3 } } } "
+      "layer { name: 'B' type: 'LSTM' bottom: 'first' bottom: 'cont' top: 'second' recurrent_param "
+      "{ num_output: 6 weight_filler { type: 'uniform' min: -0.9 max: 0.9 } } } " +
+      LayerText("flat", "Reshape", "second", "flat", "reshape_param { shape { dim: 8 dim: 6 } }") +
+      mixture("A", "flat", "moe") + mixture("B", "moe", "out");
+  QuantizeOptions options = Options();
+  options.float_scores = false;
+  const Outcome wanted = OutcomeOf(Named(text, {"a", "b", "c", "d", "e"}), options);
+  EXPECT_GT(wanted.snr, 20);
+  const Outcome found = OutcomeOf(Named(text, {"a", "a", "c", "c", "c"}), options);
+  EXPECT_EQ(found.snr, wanted.snr);
+  EXPECT_EQ(found.values, wanted.values);
+}
+
 // A layer reads a blob before another one changes it in place. What the first one has read is lost
 // after the forward, so that its weights and biases stay as they are.
 TEST(QuantizeNetTest, LayersBeforeAChangeInPlaceAreNotAdapted) {
@@ -402,6 +507,45 @@ TEST(QuantizeNetTest, DropoutMayScaleInTest) {
         LayerText("out", "Convolution", top, "out", kWide);
     EXPECT_GT(OutcomeOf(text, Options()).snr, 30) << top;
     EXPECT_GT(OutcomeOf(text, Options(kQuant16)).snr, 75) << top;
+  }
+}
+
+// A layer changes the Concat's top in place: the bottoms have the range of what the Concat writes.
+TEST(QuantizeNetTest, RangesOfAConcatThatIsChangedInPlace) {
+  const std::string begin = InputText("data", {kBatch, 3, 8, 8}) +
+                            LayerText("a", "Convolution", "data", "a", kWide) +
+                            LayerText("b", "Convolution", "data", "b", kWide);
+  const std::string concat =
+      "layer { name: 'cat' type: 'Concat' bottom: 'a' bottom: 'b' top: 'cat' } ";
+  const std::string nested =
+      concat + LayerText("c", "Convolution", "data", "c", kWide) +
+      "layer { name: 'all' type: 'Concat' bottom: 'cat' bottom: 'c' top: 'all' } ";
+  const std::string sum =
+      "layer { name: 'all' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'all' } ";
+  struct Case {
+    std::string text, blob;
+  };
+  for (const Case& one : {Case{concat, "cat"}, Case{nested, "all"}, Case{sum, "all"}}) {
+    for (const std::string& change :
+         {std::string(), LayerText("x", "ReLU", one.blob, one.blob),
+          LayerText("x", "ReLU", one.blob, one.blob, "relu_param { negative_slope: 0.1 }"),
+          LayerText("x", "AbsVal", one.blob, one.blob),
+          LayerText("x", "Sigmoid", one.blob, one.blob),
+          LayerText("x", "PReLU", one.blob, one.blob),
+          LayerText("s", "Scale", one.blob, one.blob,
+                    "scale_param { filler { value: -1 } bias_term: true }") +
+              LayerText("x", "ReLU", one.blob, one.blob),
+          LayerText("s", "BatchNorm", one.blob, one.blob) +
+              LayerText("x", "ReLU", one.blob, one.blob)}) {
+      for (const DataType type : {kQuant8, kQuant16}) {
+        QuantizeOptions options = Options(type);
+        if (type == kQuant8) options.calibration.method = CalibrationMethod::kMinMax;
+        const std::string text =
+            begin + one.text + change + LayerText("out", "Convolution", one.blob, "out", kWide);
+        EXPECT_GT(OutcomeOf(text, options).snr, type == kQuant8 ? 27 : 70)
+            << one.blob << " " << change;
+      }
+    }
   }
 }
 

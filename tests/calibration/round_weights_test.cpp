@@ -115,8 +115,8 @@ TEST_P(WeightRoundingTest, SquaresAreThoseOfTheOutputs) {
   EXPECT_EQ(rounding.blobs(), std::vector<std::string>{"data"});
   rounding.Add(*net);
   const auto rounded = rounding.Round([](int64_t, int64_t) {});
-  ASSERT_EQ(rounded.count("a"), 1u);
-  const WeightRounding::Rounded& result = rounded.at("a");
+  ASSERT_EQ(rounded.count(1), 1u);
+  const WeightRounding::Rounded& result = rounded.at(1);
   EXPECT_LT(result.chosen, result.nearest);
   const auto other = MakeNet(text, Cpu());
   other->CopyTrainedLayersFrom(file);

@@ -292,6 +292,30 @@ TEST(NestedNetTest, SeveralTops) {
 }
 
 // Random numbers of a nested layer: in run states, and the same when the layer runs again.
+// The second Dropout of one name continues with its own random numbers.
+TEST(NestedNetTest, RunStatesOfLayersOfOneName) {
+  const auto text = [](const std::string& bottom) {
+    return "layer { name: 'drop' type: 'Dropout' bottom: '" + bottom + "' top: '" + bottom +
+           "2' dropout_param { dropout_ratio: 0.5 } } ";
+  };
+  const std::string net_text = InputText("data", {200}) + text("data") + text("data2");
+  const auto net = MakeNet(net_text, Runtime::Get().cpu(), TRAIN);
+  NetOptions options;
+  options.device = Runtime::Get().cpu();
+  options.phase = TRAIN;
+  options.seed = 2;
+  Net other(ParseNet(net_text), options);
+  NetRunState state;
+  FillInputs(net.get());
+  FillInputs(&other);
+  net->Forward();
+  net->WriteRunState(&state);
+  other.ReadRunState(state);
+  net->Forward();
+  other.Forward();
+  EXPECT_EQ(Values(other, "data22"), Values(*net, "data22"));
+}
+
 TEST(NestedNetTest, RunStatesAndRecompute) {
   std::vector<std::vector<double>> results;
   for (const std::string more : {"", "recompute: true"}) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -423,6 +424,52 @@ TEST(NetRangesTest, WeightsStoredAsCodesAreDecoded) {
 }
 
 // The weights are not lost for the sake of a range.
+// The version that each layer of one name makes has a range of its own, in a net and in its file.
+TEST(NetRangesTest, LayersOfOneNameHaveRangesOfTheirOwn) {
+  const auto text = [](const std::vector<std::string>& names, DataType type) {
+    const std::string t = Typed(type);
+    return InputText("data", {4, 6}) + InnerProductText(names[0], "data", 8, t) +
+           "layer { name: '" + names[1] + "' type: 'Power' bottom: '" + names[0] + "' top: '" +
+           names[0] + "' power_param { scale: -0.1 shift: 1 }" + t + " } layer { name: '" +
+           names[2] + "' type: 'Sigmoid' bottom: '" + names[0] + "' top: '" + names[0] + "'" + t +
+           " } " + InnerProductText("out", names[0], 3, t);
+  };
+  const std::vector<std::string> same{"x", "x", "x"}, unique{"x", "y", "z"};
+  const NetParameter weights = Calibrated(text(same, kFloat)),
+                     wanted = Calibrated(text(unique, kFloat));
+  const auto ranges = [](const NetParameter& file) {
+    std::map<std::string, std::pair<float, float>> found;
+    for (const QuantizerParameter& entry : file.quantizer()) {
+      found[entry.name()] = {entry.observed_min(), entry.observed_max()};
+    }
+    return found;
+  };
+  auto renamed = ranges(wanted);
+  renamed["x@x#2"] = renamed.at("x@y");
+  renamed.erase("x@y");
+  EXPECT_EQ(ranges(weights), renamed);
+  std::vector<int> codes[2];
+  for (const int i : {0, 1}) {
+    const auto net = MakeNet(text(i ? unique : same, kQuant8), Cpu());
+    net->CopyTrainedLayersFrom(i ? wanted : weights);
+    net->set_after_forward([](int) {});  // no layers are fused
+    FillInputs(net.get(), 6);
+    net->Forward();
+    codes[i] = Codes(*net->BlobByName("out"));
+  }
+  EXPECT_EQ(codes[0], codes[1]);
+  // A file that was written when they had one range.
+  NetParameter old = weights;
+  for (int e = old.quantizer_size(); e-- > 0;) {
+    QuantizerParameter* entry = old.mutable_quantizer(e);
+    if (entry->name() == "x@x#2") old.mutable_quantizer()->DeleteSubrange(e, 1);
+  }
+  const auto net = MakeNet(text(same, kQuant8), Cpu());
+  net->CopyTrainedLayersFrom(old);
+  FillInputs(net.get(), 6);
+  EXPECT_NO_THROW(net->Forward());
+}
+
 TEST(NetRangesTest, ARangeThatIsNoneIsNamedAndLeftOut) {
   const std::string text = InputText("data", {1, 3}) + InnerProductText("ip", "data", 2);
   const NetParameter sound = Calibrated(text);

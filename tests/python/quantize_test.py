@@ -193,6 +193,13 @@ def test_layers_in_python_stay_float(kind, tops, in_place, tmp_path):
     assert abs(loaded.forward(data=data)['prob'] - wanted).max() < 0.05
 
 
+def test_passes_keep_layers_in_python():
+    caffe.set_device('cpu')
+    model, report = caffe.transform(caffe.Net(python_net(1), caffe.TEST), 'all')
+    assert [layer.type for layer in model.layer if layer.name == 'twice'] == ['Python']
+    assert report['outputs'][0]['largest_difference'] == 0 < report['outputs'][0]['largest']
+
+
 def test_a_data_layer_in_python_is_data():
     caffe.set_device('cpu')
     data = caffe_pb2.LayerParameter(name='data', type='Python', top=['data'])
@@ -283,6 +290,9 @@ def sized_net(pooling):
     return caffe.Net(net.to_proto(), caffe.TEST)
 
 
+@pytest.mark.parametrize('options', [
+    dict(), dict(type='half'), dict(bias_correction=True, rounding='adaround', tune_ranges=True),
+    dict(equalize=True, max_drop=0)])
 def test_images_of_several_sizes(options):
     caffe.set_device('cpu')
     caffe.set_random_seed(3)

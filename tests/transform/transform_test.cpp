@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_messages.hpp"
@@ -429,6 +430,24 @@ TEST(TransformTest, LayersOfOneName) {
   const std::vector<double> values = outputs(unique, wanted_codes);
   EXPECT_EQ(outputs(model, coded), values);
   EXPECT_EQ(outputs(model, JoinModel(model, coded)), values);
+}
+
+// The range of the map becomes that of the layer that takes it.
+TEST(FoldTest, RangesMoveWithTheMap) {
+  NetParameter model =
+      Model(kData + Conv("conv", "data", "x") + Simple("bn", "BatchNorm", "x", "x") +
+            Simple("sigmoid", "Sigmoid", "x", "x"));
+  for (const char* name : {"x@conv", "x@bn", "x"}) {
+    QuantizerParameter* entry = model.add_quantizer();
+    entry->set_name(name);
+    entry->set_observed_max(static_cast<float>(model.quantizer_size()));
+  }
+  std::string notes;
+  const NetParameter folded = RunPass("fold", model, &notes);
+  ASSERT_EQ(folded.quantizer_size(), 2);
+  EXPECT_EQ(folded.quantizer(0).name(), "x@conv");
+  EXPECT_EQ(folded.quantizer(0).observed_max(), 2);
+  EXPECT_EQ(folded.quantizer(1).name(), "x");
 }
 
 TEST(CastsTest, PairsThatCancel) {

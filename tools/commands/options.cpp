@@ -131,7 +131,8 @@ struct Parser {
     Add("--scale", options.scale, "quantize", "factor of pixels after the mean (default 1)")
         ->type_name("S");
     Add("--crop", options.crop, "quantize",
-        "centre: crop the centre of images; none (default): resize them")
+        "centre: crop the centre of images; none (default): resize them; "
+        "keep: each image is a batch of its own size")
         ->type_name("CROP");
     Add("--bgr", options.bgr, "quantize", "channels are blue, green, red (default)");
     Add("--rgb", options.rgb, "quantize", "channels are red, green, blue");

@@ -1,6 +1,7 @@
 #include "caffe/transform/transform.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <sstream>

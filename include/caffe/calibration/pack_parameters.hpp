@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <string>
 
 #include "caffe/net/net.hpp"
 
@@ -14,10 +13,10 @@ namespace caffe {
 // Weights within a mixture of experts are stored in the type that the expert nets have in common.
 // Those of the gate are stored in the data_type of the gating net, or like those of the experts if it
 // has none: the gate then computes in float with rounded weights. `stored` has such types for recurrent
-// layers, by their names; without an entry they are stored in the type in which they compute.
+// layers, by their indices in `net`; without an entry they are stored in the type in which they compute.
+// Layers of one name match in their order.
 // Other parameters stay float if their layer computes in float, if a value does not fit into half, and
 // where an output channel is not one block of the weights (transposed InnerProduct, Deconvolution).
-void PackParameters(const Net& net, NetParameter* file,
-                    const std::map<std::string, DataType>& stored = {});
+void PackParameters(const Net& net, NetParameter* file, const std::map<int, DataType>& stored = {});
 
 }  // namespace caffe

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caffe/layer/layer_types.hpp"
@@ -196,7 +197,8 @@ class Net {
 
   // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
   // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: the
-  // last version has the blob's name, an earlier one is <blob>@<layer>. Quantized layers use the
+  // last version has the blob's name, an earlier one is <blob>@<layer>; if several layers are called
+  // <layer>, that of the second one is <blob>@<layer>#2. Quantized layers use the
   // ranges known when observing ends, or those of a file.
   void set_observe(bool observe);
   // The mode of a layer's bottom_quantizer or top_quantizer applies to its blob only, until

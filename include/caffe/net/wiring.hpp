@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caffe/layer/layer.hpp"
@@ -70,6 +71,8 @@ struct Wiring {
       parameter;  // the user's layers whose rules the state meets, without weights
   std::unique_ptr<Workspace> workspace;  // shared by the layers, which run one after the other
   std::vector<Node> nodes;
+  // Of the layers of `nodes`, for the names of ranges: see UniqueNames. Empty for added nodes.
+  std::vector<std::string> unique_names;
   std::vector<std::shared_ptr<BlobBase>> blobs;
   std::map<int, int> origins;   // blob of an added layer -> the blob that it stands for
   std::map<int, int> versions;  // earlier version -> last version
@@ -115,11 +118,12 @@ struct Wiring {
   // The user's name of a blob or of an earlier version of it.
   const std::string& ShownName(int id) const;
   // The name of the range of a top: the name of the user's blob; <blob>@<layer> if a later layer
-  // changes that blob in place.
+  // changes that blob in place. The layer has its name of unique_names.
   const std::string& RangeName(const Node& node, int top) const {
     return range_names[&node - nodes.data()][top];
   }
-  // Of each top of each node; NameRanges sets them when nodes and blobs are complete.
+  // Of each top of each node; NameRanges sets them and unique_names when nodes, blobs and layers are
+  // complete.
   std::vector<std::vector<std::string>> range_names;
   void NameRanges();
   // Those of all tops that have a name, in the order of the layers.

@@ -74,7 +74,7 @@ struct SymmetricCodes {
 template <class Value>
 SymmetricCodes EncodeSymmetric(const Value* values, int64_t count, int64_t channels, DataType type);
 // Stores codes in a blob of a file, and their scales in its quantizers. They replace the data of
-// parameter `index` of the layer.
+// parameter `index` of the layer, which has this name of UniqueLayerNames in the file.
 void StoreCodes(const SymmetricCodes& codes, DataType type, const std::string& layer, int index,
                 BlobProto* blob, NetParameter* file);
 

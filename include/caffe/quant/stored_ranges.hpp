@@ -25,12 +25,18 @@ struct StoredRange {
 //                             X@<layer> if a later layer changes X in place
 //   <layer>_blobs_<i>_quant   parameter i of a layer
 //   <layer>_net_quant         a layer's losses: ignored
+// If several layers have one name, <layer> is a name of UniqueLayerNames.
 struct StoredRanges {
   std::map<std::string, StoredRange> blobs;
   std::map<std::pair<std::string, int>, StoredRange> parameters;  // by layer and index
   // By the zone that quantizers of layers share; the fork's files have no name for such entries.
   std::map<int64_t, StoredRange> zones;
 };
+
+// The names of the layers in a file, made unique with UniqueNames.
+std::vector<std::string> UniqueLayerNames(const NetParameter& file);
+// The name of the range of parameter `index` of a layer, <layer>_blobs_<index>_quant.
+std::string ParameterQuantizer(const std::string& layer, int index);
 
 // Adds a range under a name; ranges of one name are united.
 void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ranges,

@@ -15,11 +15,11 @@ std::string Joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Images of another height and width. Exchanged ones are more likely an error.
-bool IsOtherSize(const Shape& given, const Shape& wanted) {
+// Images of another height and width. Exchanged ones of arrays are more likely an error.
+bool IsOtherSize(const Shape& given, const Shape& wanted, bool images) {
   return given.size() == 4 && wanted.size() == 4 && given[1] == wanted[1] &&
          (given[2] != wanted[2] || given[3] != wanted[3]) &&
-         !(given[2] == wanted[3] && given[3] == wanted[2]);
+         (images || given[2] != wanted[3] || given[3] != wanted[2]);
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void BatchCheck::Check(int64_t index, Batch* batch) const {
         shape == wanted ||
         (counts && shape.size() == wanted.size() && shape[0] > 0 && shape[0] <= wanted[0] &&
          std::equal(shape.begin() + 1, shape.end(), wanted.begin() + 1));
-    const bool other = counts && IsOtherSize(shape, wanted) && shape[0] > 0;
+    const bool other = counts && IsOtherSize(shape, wanted, batch->images) && shape[0] > 0;
     CAFFE_CHECK(fits || other, where, InputShapeFault(name, shape, wanted, InputUser::kBatch),
                 sequences_ > 0 ? "; a net with recurrent layers takes whole batches" : "");
     if (!counts) continue;

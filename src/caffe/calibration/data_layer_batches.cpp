@@ -203,6 +203,7 @@ bool DataLayerBatches::Read(int64_t index, Batch* batch) {
   }
   const int64_t items = std::min(state.KnownItems(index), state.fresh[index]);
   if (items == 0) return false;
+  batch->images = true;
   for (const std::string& name : state.net->blob_names()) {
     const BlobBase& blob = *state.net->BlobByName(name);
     std::vector<float>& values = batch->values[name];

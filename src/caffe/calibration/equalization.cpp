@@ -6,6 +6,7 @@
 
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
+#include "test_nets.hpp"
 
 namespace caffe {
 namespace {
@@ -22,20 +23,6 @@ bool KeepsScales(const LayerBase& layer, const LayerFacts& facts) {
   return facts.range == LayerFacts::Range::kCarried && !TraitsOf(layer.type()).moves_elements;
 }
 
-LayerParameter* Find(const std::string& name, NetParameter* file) {
-  for (LayerParameter& layer : *file->mutable_layer()) {
-    if (layer.name() == name) return &layer;
-  }
-  return nullptr;
-}
-
-const LayerParameter* Find(const std::string& name, const NetParameter& file) {
-  for (const LayerParameter& layer : file.layer()) {
-    if (layer.name() == name) return &layer;
-  }
-  return nullptr;
-}
-
 // Calls function(output channel, input channel, index of the weight).
 template <class Function>
 void ForEachWeight(int64_t outputs, int64_t inputs, int64_t groups, int64_t count,
@@ -49,7 +36,7 @@ void ForEachWeight(int64_t outputs, int64_t inputs, int64_t groups, int64_t coun
 
 }  // namespace
 
-Equalization::Equalization(const Net& net) : names_(net.layer_names()) {
+Equalization::Equalization(const Net& net) {
   std::map<int, std::vector<Channel>> channels;  // by blob
   std::map<const BlobBase*, int> users;          // of parameters
   std::set<int> fixed;                           // producers that cannot be scaled
@@ -75,7 +62,7 @@ Equalization::Equalization(const Net& net) : names_(net.layer_names()) {
       const bool readable = weighted.outer == 1 && weighted.axis == 1 && size > 0 && each > 0 &&
                             size % each == 0 && weighted.channels % (size / each) == 0 &&
                             weights.count() % (weighted.channels * each) == 0 &&
-                            users[&weights] == 1;
+                            users[&weights] == 1 && HoldsBottoms(net, l);
       if (readable) {
         groups_[l] = size / each;
         Consumer consumer{l, net.blob_names()[bottoms[0]], inputs, {}, {}};
@@ -176,7 +163,7 @@ std::map<int, std::vector<double>> Equalization::Scales(int root, double alpha) 
 double Equalization::Noise(const Consumer& consumer, const NetParameter& file,
                            const std::map<int, std::vector<double>>& scales) const {
   constexpr double kCodes = 255, kWeightCodes = 127;
-  const BlobProto& blob = Find(names_[consumer.layer], file)->blobs(0);
+  const BlobProto& blob = file.layer(consumer.layer).blobs(0);
   const auto inputs = static_cast<int64_t>(consumer.inputs.size());
   const int64_t groups = groups_.at(consumer.layer);
   std::vector<double> scale(inputs), square(inputs);
@@ -225,7 +212,7 @@ int64_t Equalization::Apply(NetParameter* file) const {
     chosen.merge(best);
   }
   for (const auto& [layer, scales] : chosen) {
-    LayerParameter* producer = Find(names_[layer], file);
+    LayerParameter* producer = file->mutable_layer(layer);
     auto* weights = producer->mutable_blobs(0)->mutable_data();
     const int64_t depth = weights->size() / static_cast<int64_t>(scales.size());
     for (int i = 0; i < weights->size(); ++i) {
@@ -239,7 +226,7 @@ int64_t Equalization::Apply(NetParameter* file) const {
   }
   for (const Consumer& consumer : consumers_) {
     if (!chosen.count(consumer.inputs[0].layer)) continue;
-    BlobProto* blob = Find(names_[consumer.layer], file)->mutable_blobs(0);
+    BlobProto* blob = file->mutable_layer(consumer.layer)->mutable_blobs(0);
     auto* weights = blob->mutable_data();
     ForEachWeight(blob->shape().dim(0), static_cast<int64_t>(consumer.inputs.size()),
                   groups_.at(consumer.layer), weights->size(), [&](int64_t, int64_t c, int64_t i) {

@@ -25,7 +25,8 @@ class Equalization {
   std::vector<std::string> blobs() const;
   // Adds the values of the blobs after a forward.
   void Add(const Net& net);
-  // Scales weights and biases in the file; returns how many producers have scales other than 1.
+  // Scales weights and biases in the file, whose layers are those of the net by their indices;
+  // returns how many producers have scales other than 1.
   int64_t Apply(NetParameter* file) const;
 
  private:
@@ -46,7 +47,6 @@ class Equalization {
                const std::map<int, std::vector<double>>& scales) const;
   std::map<int, std::vector<double>> Scales(int root, double alpha) const;
 
-  std::vector<std::string> names_;
   std::map<int, int64_t> producers_;  // layers whose channels can be scaled, with their number
   std::map<int, int> parents_;        // producers that are scaled together
   std::map<int, int64_t> groups_;     // of the consumers

@@ -35,7 +35,7 @@ void Quantization::Widen(const std::vector<int>& order, int64_t count) {
   const auto all = static_cast<int64_t>(order.size());
   for (int64_t i = 0; i < std::min(count, all); ++i) {
     const bool first_type = options_.type == kQuant8 && i >= count - all;
-    for (const std::string& layer : groups_[order[i]]) {
+    for (const int layer : groups_[order[i]]) {
       wider_[layer] = first_type ? kQuant16 : kFloat;
     }
   }
@@ -59,7 +59,7 @@ std::vector<int> Quantization::GroupsByHarm() {
     wider_.clear();
     for (size_t other = 0; other < groups_.size(); ++other) {
       if (other == g) continue;
-      for (const std::string& layer : groups_[other]) wider_[layer] = kFloat;
+      for (const int layer : groups_[other]) wider_[layer] = kFloat;
     }
     const auto net = self.QuantizedTestNet();
     Fill(batch, net.get());

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "caffe.pb.h"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/layer/has_experts.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/sub_net.hpp"
@@ -60,7 +61,8 @@ void PackMatrix(DataType type, const BlobBase& parameter, const std::string& lay
 }
 
 // The blobs of a mixture of experts are those of its gating net and of each expert.
-void PackMixture(const LayerBase& made, LayerParameter* layer, NetParameter* file) {
+void PackMixture(const LayerBase& made, const std::string& name, LayerParameter* layer,
+                 NetParameter* file) {
   const MOEParameter& moe = made.layer_param().moe_param();
   const DataType experts = TypeOf(moe.expert_net());
   const bool own = moe.gating_net().has_data_type() || moe.gating_net().has_data_type_name();
@@ -71,25 +73,30 @@ void PackMixture(const LayerBase& made, LayerParameter* layer, NetParameter* fil
   }
   for (int b = 0; b < layer->blobs_size(); ++b) {
     const BlobBase& parameter = *made.blobs()[b];
-    PackMatrix(of_experts.count(&parameter) ? experts : gate, parameter, layer->name(), b,
+    PackMatrix(of_experts.count(&parameter) ? experts : gate, parameter, name, b,
                layer->mutable_blobs(b), file);
   }
 }
 
 }  // namespace
 
-void PackParameters(const Net& net, NetParameter* file,
-                    const std::map<std::string, DataType>& stored) {
-  for (LayerParameter& layer : *file->mutable_layer()) {
-    if (layer.blobs_size() == 0 || !net.has_layer(layer.name())) continue;
-    const LayerBase& made = *net.LayerByName(layer.name());
+void PackParameters(const Net& net, NetParameter* file, const std::map<int, DataType>& stored) {
+  std::vector<std::string> given;
+  for (const LayerParameter& layer : file->layer()) given.push_back(layer.name());
+  const std::vector<std::string> names = UniqueNames(given);
+  const std::vector<int> layers = MatchInOrder(given, net.layer_names());
+  for (int l = 0; l < file->layer_size(); ++l) {
+    LayerParameter& layer = *file->mutable_layer(l);
+    if (layer.blobs_size() == 0 || layers[l] < 0) continue;
+    const std::string& name = names[l];
+    const LayerBase& made = *net.layers()[layers[l]];
     const DataType type = made.types().compute;
     if (made.layer_param().has_moe_param()) {
-      PackMixture(made, &layer, file);
+      PackMixture(made, name, &layer, file);
     } else if (dynamic_cast<const CompositeLayer*>(&made)) {
-      const auto found = stored.find(layer.name());
+      const auto found = stored.find(layers[l]);
       for (int b = 0; b < layer.blobs_size(); ++b) {
-        PackMatrix(found != stored.end() ? found->second : type, *made.blobs()[b], layer.name(), b,
+        PackMatrix(found != stored.end() ? found->second : type, *made.blobs()[b], name, b,
                    layer.mutable_blobs(b), file);
       }
     }
@@ -103,7 +110,7 @@ void PackParameters(const Net& net, NetParameter* file,
         if (!whole || !HasCodes(*blob)) continue;
         const SymmetricCodes codes =
             EncodeSymmetric(blob->data().data(), blob->data_size(), facts.weighted->channels, type);
-        StoreCodes(codes, type, layer.name(), b, blob, file);
+        StoreCodes(codes, type, name, b, blob, file);
       } else if ((facts.weighted && b == 0) || blob->data_size() >= kLarge) {
         PackAsHalf(type, blob);
       }

@@ -72,7 +72,7 @@ void Quantization::ChooseRanges() {
 
 void Quantization::CheckRanges() {
   if (!quantized()) return;
-  const auto net = TestNet(Typed(model_), device_);
+  const auto net = TestNet(TypedModel(), device_);
   const auto& names = net->blob_names();
   std::set<int> codes;  // blobs that are quantized, or that a layer reads as codes
   for (size_t i = 0; i < net->layers().size(); ++i) {
@@ -142,11 +142,9 @@ void Quantization::RoundWeights() {
   const auto rounded =
       rounding.Round([&](int64_t done, int64_t all) { Progress("rounding weights", done, all); });
   NetParameter chosen = changed_;
-  for (LayerParameter& layer : *chosen.mutable_layer()) {
-    const auto found = rounded.find(layer.name());
-    if (found == rounded.end()) continue;
-    const std::vector<float>& weights = found->second.weights;
-    layer.mutable_blobs(0)->mutable_data()->Assign(weights.begin(), weights.end());
+  for (const auto& [layer, result] : rounded) {
+    chosen.mutable_layer(layer)->mutable_blobs(0)->mutable_data()->Assign(result.weights.begin(),
+                                                                          result.weights.end());
   }
   // On all rows of the calibration data, not only on those that were read.
   RoundingErrors before(model_, *float_net_, changed_, options_.type, device_);
@@ -155,14 +153,12 @@ void Quantization::RoundWeights() {
     before.Add(*float_net_);
     after.Add(*float_net_);
   });
-  for (int i = 0; i < changed_.layer_size(); ++i) {
-    const std::string& name = changed_.layer(i).name();
-    if (!rounded.count(name)) continue;
-    const double nearest = before.Square(name, options_.bias_correction),
-                 adapted = after.Square(name, options_.bias_correction);
+  for (const auto& [layer, result] : rounded) {
+    const double nearest = before.Square(layer, options_.bias_correction),
+                 adapted = after.Square(layer, options_.bias_correction);
     if (!(adapted < nearest)) continue;
-    *changed_.mutable_layer(i) = chosen.layer(i);
-    rounding_gains_[name] = Decibels(nearest, adapted);
+    *changed_.mutable_layer(layer) = chosen.layer(layer);
+    rounding_gains_[layer] = Decibels(nearest, adapted);
   }
 }
 

@@ -4,10 +4,12 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 #include "quantization.hpp"
 #include "weight_changes.hpp"
 
@@ -49,14 +51,14 @@ QuantizedNet Quantization::Run() {
 }
 
 void Quantization::CheckWeights(const Net& net) const {
-  std::set<std::string> names;
-  for (const LayerParameter& layer : weights_.layer()) {
-    if (layer.blobs_size() > 0) names.insert(layer.name());
-  }
-  for (const auto& layer : net.layers()) {
-    CAFFE_CHECK(layer->blobs().empty() || names.count(layer->name()), "the weights have no ",
-                "parameters for layer '", layer->name(), "' (", layer->type(),
-                "); do they belong to this model?");
+  std::vector<std::string> names;
+  for (const LayerParameter& layer : weights_.layer()) names.push_back(layer.name());
+  const std::vector<int> found = MatchInOrder(net.layer_names(), names);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const LayerBase& layer = *net.layers()[i];
+    const bool given = found[i] >= 0 && weights_.layer(found[i]).blobs_size() > 0;
+    CAFFE_CHECK(layer.blobs().empty() || given, "the weights have no parameters for layer '",
+                layer.name(), "' (", layer.type(), "); do they belong to this model?");
   }
 }
 
@@ -73,12 +75,16 @@ void Quantization::MakeFloatNet() {
   const auto data_net = TestNet(source, device_);
   model_ = WithInputs(*data_net);
   // Explicit types of layers are the user's choice for the quantized net.
-  for (const LayerParameter& layer : given_.layer()) {
-    if (layer.has_moe_param()) mixtures_[layer.name()] = layer.moe_param();
+  NetParameter all = given_;
+  all.mutable_state()->set_phase(TEST);
+  FilterNet(all, &given_layers_);
+  for (int i = 0; i < model_.layer_size(); ++i) {
+    const LayerParameter& layer = given_.layer(given_layers_[i]);
+    if (layer.has_moe_param()) mixtures_[i] = layer.moe_param();
     if (layer.has_compute_data_type() || layer.has_bottom_data_type() ||
         layer.has_top_data_type() || layer.has_compute_data_type_name() ||
         layer.has_bottom_data_type_name() || layer.has_top_data_type_name()) {
-      own_types_[layer.name()] = layer;
+      own_types_[i] = layer;
     }
   }
   float_net_ = TestNet(model_, device_);
@@ -87,7 +93,7 @@ void Quantization::MakeFloatNet() {
   for (const auto& [blob, range] : float_net_->Ranges()) given_ranges_[blob] = range;
   const std::vector<std::string> names = float_net_->RangeNames();
   for (const auto& [blob, range] : options_.ranges) {
-    CAFFE_CHECK(float_net_->has_blob(blob.substr(0, blob.rfind('@'))),
+    CAFFE_CHECK(std::find(names.begin(), names.end(), blob) != names.end(),
                 "a range is given for blob '", blob, "', but the net has no such blob");
     given_ranges_[blob] = range;
   }
@@ -171,14 +177,16 @@ QuantizedNet Quantization::Result() {
   const auto net = QuantizedTestNet();
   net->UpdateBlobRanges();
   QuantizedNet result;
-  NetParameter typed = given_;
-  typed.clear_quantizer();
-  result.model = std::make_shared<NetParameter>(Typed(typed));
+  result.model = std::make_shared<NetParameter>(TypedGiven());
+  result.model->clear_quantizer();
   for (LayerParameter& layer : *result.model->mutable_layer()) layer.clear_blobs();
   auto file = std::make_shared<NetParameter>();
   file->set_name(changed_.name());
+  // Layers are found by name, several of one name in their order, so that none of them is left out.
+  std::map<std::string, int> namesakes;
+  for (const LayerParameter& layer : changed_.layer()) ++namesakes[layer.name()];
   for (const LayerParameter& layer : changed_.layer()) {
-    if (layer.blobs_size() == 0) continue;
+    if (layer.blobs_size() == 0 && namesakes.at(layer.name()) == 1) continue;
     LayerParameter* copy = file->add_layer();
     copy->set_name(layer.name());
     copy->set_type(layer.type());
@@ -212,10 +220,12 @@ void Quantization::FillReport(const Net& net) {
     log::Warning(Concat("few held-out items: one ", report_.float_top1 ? "label" : "item", " is ",
                         report_.resolution(), " percentage points of the comparison"));
   }
-  for (const auto& [layer, type] : wider_) report_.wider[layer] = type.name();
-  for (const LayerParameter& parameter : model_.layer()) {
+  const std::vector<std::string> names = UniqueLayerNames(model_);
+  for (const auto& [layer, type] : wider_) report_.wider[names[layer]] = type.name();
+  for (int l = 0; l < model_.layer_size(); ++l) {
+    const LayerParameter& parameter = model_.layer(l);
     if (parameter.top_size() == 0 || IsInPlace(parameter)) continue;
-    const LayerBase& layer = *net.LayerByName(parameter.name());
+    const LayerBase& layer = *net.layers()[l];
     LayerReport row;
     row.layer = parameter.name();
     row.layer_type = parameter.type();
@@ -240,14 +250,14 @@ void Quantization::FillReport(const Net& net) {
       noise = finite > 0 ? comparison.own_noise / std::max(comparison.signal, 1e-300) : NAN;
     }
     if (layer.types().compute.is_quantized() && layer.Facts().weighted) {
-      noise += WeightNoise(*float_net_, changed_, row.layer, layer.types().compute);
-      const auto gain = rounding_gains_.find(row.layer);
+      noise += WeightNoise(*float_net_, changed_, l, layer.types().compute);
+      const auto gain = rounding_gains_.find(l);
       const bool adapted = gain != rounding_gains_.end();
       row.rounding = adapted ? "adaround" : "nearest";
       if (adapted) row.rounding_gain = gain->second;
     }
     row.own_snr = Decibels(1, noise);
-    row.snr = Decibels(comparison.signal, comparison.noise);
+    row.snr = comparison.snr();
     row.cosine = comparison.cosine();
     row.values = static_cast<int64_t>(comparison.count);
     row.not_finite = static_cast<int64_t>(comparison.not_finite);

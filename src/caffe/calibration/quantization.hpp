@@ -42,7 +42,7 @@ class Quantization {
     std::map<std::string, ObservedRange> observed;
     std::map<std::string, Histogram> histograms;
     std::map<std::string, Chosen> ranges;
-    std::map<std::string, double> rounding_gains;
+    std::map<int, double> rounding_gains;
     int64_t corrected_biases = 0;
   };
 
@@ -111,10 +111,14 @@ class Quantization {
   // typed_net.cpp
   // A group is a layer with weights and the layers without weights that follow it.
   void FindGroups();
-  // Adds the types of the quantized net.
-  NetParameter Typed(const NetParameter& layers) const;
+  void SetNetType(NetParameter* net) const;
+  // Sets the types that a layer of model_ has in the quantized net.
+  void SetLayerTypes(int index, LayerParameter* layer) const;
+  // model_, and the given net, with the types of the quantized net.
+  NetParameter TypedModel() const;
+  NetParameter TypedGiven() const;
   // Whether a layer computes in options_.type, for which its weights were changed.
-  bool InWantedType(const std::string& layer) const;
+  bool InWantedType(int layer) const;
   // changed_, with the float net's weights in layers of other types: rounding adapted to 8 bits, and
   // biases corrected for it, would only add noise there.
   NetParameter FittingWeights() const;
@@ -148,20 +152,22 @@ class Quantization {
   const BatchReader& read_;
   const QuantizeOptions& options_;
   Device* device_;
-  NetParameter model_;    // with inputs instead of data layers, in float
-  NetParameter weights_;  // as given
-  NetParameter changed_;  // with rounded weights and corrected biases
-  std::map<std::string, double>
-      rounding_gains_;  // of layers with other codes than the nearest, in dB
+  // The layers of phase TEST, with inputs instead of data layers, in float. Below, layers are indices
+  // in model_; the nets and weights that are made of it have the same ones. Names may repeat.
+  NetParameter model_;
+  std::vector<int> given_layers_;         // in given_
+  NetParameter weights_;                  // as given
+  NetParameter changed_;                  // with rounded weights and corrected biases
+  std::map<int, double> rounding_gains_;  // of layers with other codes than the nearest, in dB
   std::unique_ptr<Net> float_net_;
-  NetRunState first_states_;                         // of the float net before its first forward
-  std::map<std::string, LayerParameter> own_types_;  // layers with types in the given model
-  std::map<std::string, MOEParameter> mixtures_;     // with the types in the given model
+  NetRunState first_states_;                 // of the float net before its first forward
+  std::map<int, LayerParameter> own_types_;  // layers with types in the given model
+  std::map<int, MOEParameter> mixtures_;     // with the types in the given model
   std::map<std::string, ObservedRange> given_ranges_, observed_;
   std::map<std::string, Histogram> histograms_;
   std::map<std::string, Chosen> ranges_;
-  std::vector<std::vector<std::string>> groups_;  // of layers
-  std::map<std::string, DataType> fixed_, wider_;
+  std::vector<std::vector<int>> groups_;  // of layers
+  std::map<int, DataType> fixed_, wider_;
   std::map<std::string, Comparison> comparisons_;
   std::map<int64_t, Answers> float_answers_;  // of held-out batches, as far as they are kept
   int64_t kept_answers_ = 0;

@@ -13,12 +13,14 @@
 #include "channel_weights.hpp"
 #include "code_choice.hpp"
 #include "comparison.hpp"
+#include "test_nets.hpp"
 
 namespace caffe {
 
 struct WeightRounding::Layer {
   const WeightedLayer* layer;
-  std::string name, blob;
+  int index = 0;  // in the net
+  std::string blob;
   std::vector<float> weights;  // of the file
   LayerFacts::Weighted weighted;
   int64_t inputs = 0;                           // of a sum
@@ -35,15 +37,13 @@ WeightRounding::WeightRounding(const Net& net, const NetParameter& file, DataTyp
     const auto* layer = dynamic_cast<const WeightedLayer*>(net.layers()[index].get());
     const std::vector<int>& bottoms = net.bottom_ids(static_cast<int>(index));
     if (!layer || bottoms.size() != 1 || layer->input_rows() == 0) continue;
-    const auto found = std::find_if(
-        file.layer().begin(), file.layer().end(),
-        [&](const LayerParameter& parameter) { return parameter.name() == layer->name(); });
-    if (found == file.layer().end() || found->blobs_size() == 0) continue;
+    if (!HoldsBottoms(net, static_cast<int>(index))) continue;
     auto one = std::make_unique<Layer>();
     one->layer = layer;
-    one->name = layer->name();
+    one->index = static_cast<int>(index);
     one->blob = net.blob_names()[bottoms[0]];
-    one->weights.assign(found->blobs(0).data().begin(), found->blobs(0).data().end());
+    const auto& weights = file.layer(one->index).blobs(0).data();
+    one->weights.assign(weights.begin(), weights.end());
     one->weighted = *layer->Facts().weighted;
     const auto count = static_cast<int64_t>(one->weights.size());
     one->inputs = ChannelWeights(one->weighted, count).size();
@@ -51,7 +51,7 @@ WeightRounding::WeightRounding(const Net& net, const NetParameter& file, DataTyp
     if (options.per_tensor || one->inputs > kMostInputs) continue;
     for (int64_t g = 0; g < layer->input_groups(); ++g) {
       one->gram.push_back(MakeBlob(kFloat, Runtime::Get().cpu(), {one->inputs, one->inputs},
-                                   one->name + " products of inputs"));
+                                   layer->name() + " products of inputs"));
       one->gram.back()->SetData(std::vector<double>(one->inputs * one->inputs, 0));
       one->sums.emplace_back(one->inputs, 0);
     }
@@ -79,7 +79,7 @@ void WeightRounding::Add(const Net& net) {
       rows[i] = first + static_cast<int64_t>(layer->random() % static_cast<uint64_t>(end - first));
     }
     const std::vector<float> values = RealValues(*net.BlobByName(layer->blob));
-    const auto x = MakeBlob(kFloat, cpu, {count, size}, layer->name + " inputs");
+    const auto x = MakeBlob(kFloat, cpu, {count, size}, layer->layer->name() + " inputs");
     GemmDescriptor descriptor;
     descriptor.trans_a = true;
     descriptor.m = descriptor.n = size;
@@ -147,14 +147,14 @@ void WeightRounding::RoundLayer(const Layer& layer, Rounded* rounded) const {
   }
 }
 
-std::map<std::string, WeightRounding::Rounded> WeightRounding::Round(
+std::map<int, WeightRounding::Rounded> WeightRounding::Round(
     const std::function<void(int64_t done, int64_t all)>& progress) const {
-  std::map<std::string, Rounded> result;
+  std::map<int, Rounded> result;
   int64_t done = 0;
   for (const auto& layer : layers_) {
     Rounded rounded;
     if (layer->rows > 0) RoundLayer(*layer, &rounded);
-    if (rounded.chosen < rounded.nearest) result[layer->name] = std::move(rounded);
+    if (rounded.chosen < rounded.nearest) result[layer->index] = std::move(rounded);
     progress(++done, static_cast<int64_t>(layers_.size()));
   }
   return result;

@@ -29,7 +29,8 @@ class WeightRounding {
   // kMostInputs keeps the nearest codes.
   static constexpr int64_t kRows = 8192, kMostInputs = 4608;
 
-  // `file` holds the weights; quantized layers have the type `type`. `centred`: the mean change of a
+  // `file` holds the weights; its layers are those of the net, by their indices. Quantized layers
+  // have the type `type`. `centred`: the mean change of a
   // sum does not count, because biases are corrected afterwards. `batches`: how often Add is called.
   WeightRounding(const Net& net, const NetParameter& file, DataType type, bool centred,
                  int64_t batches);
@@ -42,8 +43,8 @@ class WeightRounding {
     std::vector<float> weights;      // in the order of the file
     double nearest = 0, chosen = 0;  // mean squared changes on the rows, summed over channels
   };
-  // The weights of the layers that gain.
-  std::map<std::string, Rounded> Round(
+  // The weights of the layers that gain, by their indices.
+  std::map<int, Rounded> Round(
       const std::function<void(int64_t done, int64_t all)>& progress) const;
 
  private:

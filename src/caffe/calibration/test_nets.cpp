@@ -66,6 +66,18 @@ bool IsInPlace(const LayerParameter& layer) {
   return layer.top_size() > 0 && Contains(layer.bottom(), layer.top(0));
 }
 
+bool HoldsBottoms(const Net& net, int layer) {
+  const std::vector<int>& bottoms = net.bottom_ids(layer);
+  for (int later = layer; later < static_cast<int>(net.layers().size()); ++later) {
+    const std::vector<int>& tops = net.top_ids(later);
+    if (std::find_first_of(tops.begin(), tops.end(), bottoms.begin(), bottoms.end()) !=
+        tops.end()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 NetParameter Layers(const Net& net) {
   NetParameter layers;
   net.ToProto(&layers);

@@ -18,6 +18,9 @@ void RemoveNestedTypes(LayerParameter* layer);
 void SetExpertTypes(DataType type, LayerParameter* layer);
 bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list, const std::string& name);
 bool IsInPlace(const LayerParameter& layer);
+// Whether no later layer changes a bottom of this layer in place: then the net's blobs hold, after a
+// forward, what the layer has read.
+bool HoldsBottoms(const Net& net, int layer);
 // The layers of phase TEST, without weights and ranges.
 NetParameter Layers(const Net& net);
 // The same with Input layers instead of data layers.

@@ -66,7 +66,7 @@ void Quantization::TuneRanges() {
   for (const auto& [blob, chosen] : ranges_) {
     // An earlier version of a blob is computed in one step with the last one, as a rule.
     const bool free = chosen.method != "tied" && chosen.method != "given";
-    if (free && blob.find('@') == std::string::npos) blobs.push_back(blob);
+    if (free && float_net_->has_blob(blob)) blobs.push_back(blob);
   }
   int64_t done = 0;
   for (const std::string& blob : blobs) {

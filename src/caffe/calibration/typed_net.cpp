@@ -14,8 +14,9 @@ namespace caffe {
 void Quantization::FindGroups() {
   std::map<std::string, int> group_of_blob;
   std::set<int> inner;  // groups that another group reads
-  for (const LayerParameter& layer : model_.layer()) {
-    const LayerBase& made = *float_net_->LayerByName(layer.name());
+  for (int l = 0; l < model_.layer_size(); ++l) {
+    const LayerParameter& layer = model_.layer(l);
+    const LayerBase& made = *float_net_->layers()[l];
     const bool weighted =
         made.Facts().weighted.has_value() || dynamic_cast<const CompositeLayer*>(&made) != nullptr;
     int group = -1;
@@ -26,9 +27,9 @@ void Quantization::FindGroups() {
     }
     if (weighted) {
       group = static_cast<int>(groups_.size());
-      groups_.push_back({layer.name()});
+      groups_.push_back({l});
     } else if (group >= 0) {
-      groups_[group].push_back(layer.name());
+      groups_[group].push_back(l);
     }
     for (const std::string& top : layer.top()) group_of_blob[top] = group;
   }
@@ -36,10 +37,8 @@ void Quantization::FindGroups() {
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (inner.count(static_cast<int>(g))) continue;
     for (size_t i = 1; i < groups_[g].size(); ++i) {
-      const LayerParameter& layer = float_net_->LayerByName(groups_[g][i])->layer_param();
-      if (!IsInPlace(layer) && !own_types_.count(layer.name())) {
-        fixed_[layer.name()] = kFloat;
-      }
+      const int layer = groups_[g][i];
+      if (!IsInPlace(model_.layer(layer)) && !own_types_.count(layer)) fixed_[layer] = kFloat;
     }
   }
 }
@@ -100,7 +99,7 @@ NetParameter Quantization::TypedGiven() const {
   return typed;
 }
 
-bool Quantization::InWantedType(const std::string& layer) const {
+bool Quantization::InWantedType(int layer) const {
   const auto wide = wider_.find(layer);
   if (wide != wider_.end()) return wide->second == options_.type;
   const auto own = own_types_.find(layer);
@@ -117,7 +116,7 @@ NetParameter Quantization::FittingWeights() const {
   NetParameter exact;
   for (int i = 0; i < file.layer_size(); ++i) {
     const LayerParameter& layer = file.layer(i);
-    if (!quantized() || layer.blobs_size() == 0 || InWantedType(layer.name())) continue;
+    if (!quantized() || layer.blobs_size() == 0 || InWantedType(i)) continue;
     if (exact.layer_size() == 0) float_net_->ToProto(&exact);
     *file.mutable_layer(i) = exact.layer(i);
   }
@@ -128,8 +127,8 @@ void Quantization::KeepFittingWeights() {
   NetParameter fitting = FittingWeights();
   for (int i = 0; i < fitting.layer_size(); ++i) {
     const LayerParameter &now = fitting.layer(i), &before = changed_.layer(i);
-    if (now.blobs_size() == 0 || InWantedType(now.name())) continue;
-    rounding_gains_.erase(now.name());
+    if (now.blobs_size() == 0 || InWantedType(i)) continue;
+    rounding_gains_.erase(i);
     const bool corrected = options_.bias_correction && now.blobs_size() > 1 &&
                            now.blobs(1).SerializeAsString() != before.blobs(1).SerializeAsString();
     if (corrected) --report_.corrected_biases;
@@ -150,19 +149,19 @@ NetParameter Quantization::WithRanges() const {
 }
 
 void Quantization::Pack(const Net& net, NetParameter* file) const {
-  std::map<std::string, DataType> stored;
-  for (const LayerParameter& layer : model_.layer()) {
-    if (own_types_.count(layer.name())) continue;
-    const auto fixed = fixed_.find(layer.name()), wide = wider_.find(layer.name());
-    stored[layer.name()] = fixed != fixed_.end()  ? fixed->second
-                           : wide != wider_.end() ? wide->second
-                                                  : options_.type;
+  std::map<int, DataType> stored;
+  for (int i = 0; i < model_.layer_size(); ++i) {
+    if (own_types_.count(i)) continue;
+    const auto fixed = fixed_.find(i), wide = wider_.find(i);
+    stored[i] = fixed != fixed_.end()  ? fixed->second
+                : wide != wider_.end() ? wide->second
+                                       : options_.type;
   }
   PackParameters(net, file, stored);
 }
 
 std::unique_ptr<Net> Quantization::QuantizedTestNet() const {
-  auto net = TestNet(Typed(model_), device_);
+  auto net = TestNet(TypedModel(), device_);
   NetParameter file = WithRanges();
   Pack(*net, &file);
   net->CopyTrainedLayersFrom(file);

@@ -6,16 +6,10 @@
 #include "caffe/layer/layer_facts.hpp"
 #include "channel_weights.hpp"
 #include "comparison.hpp"
+#include "test_nets.hpp"
 
 namespace caffe {
 namespace {
-
-LayerParameter* Find(const std::string& name, NetParameter* file) {
-  for (LayerParameter& layer : *file->mutable_layer()) {
-    if (layer.name() == name) return &layer;
-  }
-  return nullptr;
-}
 
 // The weights with one rounding to codes of the channel's scale.
 std::vector<float> Rounded(const LayerFacts::Weighted& weighted, const BlobProto& blob,
@@ -38,21 +32,17 @@ std::vector<float> Rounded(const LayerFacts::Weighted& weighted, const BlobProto
 
 }  // namespace
 
-double WeightNoise(const Net& net, const NetParameter& file, const std::string& name,
-                   DataType type) {
-  const LayerBase& layer = *net.LayerByName(name);
-  for (const LayerParameter& parameter : file.layer()) {
-    if (parameter.name() != name || parameter.blobs_size() == 0) continue;
-    const std::vector<float> rounded = Rounded(*layer.Facts().weighted, parameter.blobs(0), type);
-    const std::vector<double> weights = layer.blobs()[0]->DataAsDouble();
-    double signal = 0, noise = 0;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      signal += weights[i] * weights[i];
-      noise += (weights[i] - rounded[i]) * (weights[i] - rounded[i]);
-    }
-    return signal > 0 ? noise / signal : 0;
+double WeightNoise(const Net& net, const NetParameter& file, int index, DataType type) {
+  const LayerBase& layer = *net.layers()[index];
+  const std::vector<float> rounded =
+      Rounded(*layer.Facts().weighted, file.layer(index).blobs(0), type);
+  const std::vector<double> weights = layer.blobs()[0]->DataAsDouble();
+  double signal = 0, noise = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    signal += weights[i] * weights[i];
+    noise += (weights[i] - rounded[i]) * (weights[i] - rounded[i]);
   }
-  return 0;
+  return signal == 0 ? 0 : noise / signal;
 }
 
 RoundingErrors::RoundingErrors(const NetParameter& model, const Net& net, const NetParameter& file,
@@ -63,10 +53,11 @@ RoundingErrors::RoundingErrors(const NetParameter& model, const Net& net, const 
   options.seed = 1;
   differences_ = std::make_unique<Net>(model, options);
   NetParameter weights = file;
-  for (const auto& layer : net.layers()) {
+  for (int l = 0; l < weights.layer_size(); ++l) {
+    const auto& layer = net.layers()[l];
     const LayerFacts facts = layer->Facts();
-    LayerParameter* parameter = Find(layer->name(), &weights);
-    if (!facts.weighted || !parameter || parameter->blobs_size() == 0) continue;
+    LayerParameter* parameter = weights.mutable_layer(l);
+    if (!facts.weighted || !HoldsBottoms(net, l)) continue;
     // The layer rounds the weights of the file; its result should be that of the net's weights.
     const std::vector<float> rounded = Rounded(*facts.weighted, parameter->blobs(0), type);
     const std::vector<double> wanted = layer->blobs()[0]->DataAsDouble();
@@ -74,7 +65,7 @@ RoundingErrors::RoundingErrors(const NetParameter& model, const Net& net, const 
     for (size_t i = 0; i < rounded.size(); ++i) {
       data->Set(static_cast<int>(i), static_cast<float>(rounded[i] - wanted[i]));
     }
-    Sum& sum = sums_[layer->name()];
+    Sum& sum = sums_[l];
     sum.errors.assign(facts.weighted->channels, 0);
     sum.has_bias = facts.weighted->has_bias;
     if (!sum.has_bias) continue;
@@ -85,20 +76,17 @@ RoundingErrors::RoundingErrors(const NetParameter& model, const Net& net, const 
 
 void RoundingErrors::Add(const Net& net) {
   const auto& layers = differences_->layers();
-  for (size_t index = 0; index < layers.size(); ++index) {
-    const auto found = sums_.find(layers[index]->name());
-    if (found == sums_.end()) continue;
-    Sum& sum = found->second;
-    for (const int bottom : differences_->bottom_ids(static_cast<int>(index))) {
+  for (auto& [index, sum] : sums_) {
+    for (const int bottom : differences_->bottom_ids(index)) {
       const std::string& name = differences_->blob_names()[bottom];
       const BlobBase& source = *net.BlobByName(name);
       BlobBase& target = *differences_->blobs()[bottom];
       target.ReshapeLike(source);
       target.CopyDataFrom(source);
     }
-    differences_->Forward(static_cast<int>(index), static_cast<int>(index));
+    differences_->Forward(index, index);
     const LayerFacts::Weighted weighted = *layers[index]->Facts().weighted;
-    for (const int top : differences_->top_ids(static_cast<int>(index))) {
+    for (const int top : differences_->top_ids(index)) {
       const BlobBase& blob = *differences_->blobs()[top];
       const std::vector<float> values = RealValues(blob);
       const int64_t inner = blob.count(weighted.axis + 1);
@@ -118,7 +106,7 @@ void RoundingErrors::Add(const Net& net) {
   }
 }
 
-double RoundingErrors::Square(const std::string& layer, bool corrects_biases) const {
+double RoundingErrors::Square(int layer, bool corrects_biases) const {
   const Sum& sum = sums_.at(layer);
   double square = sum.square;
   if (corrects_biases && sum.has_bias) {
@@ -129,9 +117,9 @@ double RoundingErrors::Square(const std::string& layer, bool corrects_biases) co
 
 int64_t RoundingErrors::CorrectBiases(NetParameter* file) const {
   int64_t changed = 0;
-  for (const auto& [name, sum] : sums_) {
+  for (const auto& [layer, sum] : sums_) {
     if (sum.count == 0 || !sum.has_bias) continue;
-    BlobProto* bias = Find(name, file)->mutable_blobs(1);
+    BlobProto* bias = file->mutable_layer(layer)->mutable_blobs(1);
     for (size_t c = 0; c < sum.errors.size(); ++c) {
       float* value = bias->mutable_data()->Mutable(static_cast<int>(c));
       *value = static_cast<float>(*value - sum.errors[c] / sum.count);

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "caffe.pb.h"
@@ -11,13 +10,12 @@
 
 namespace caffe {
 
-// Changes of the float weights of a net before they are quantized. `file` holds the weights, in
-// the layers of the net; quantized layers have the type `type`.
+// Changes of the float weights of a net before they are quantized. `file` holds the weights; its
+// layers are those of the net, by their indices. Quantized layers have the type `type`.
 
 // The mean square of the difference between the net's weights and the quantized ones of `file`, as
 // a part of the mean square of the weights.
-double WeightNoise(const Net& net, const NetParameter& file, const std::string& layer,
-                   DataType type);
+double WeightNoise(const Net& net, const NetParameter& file, int layer, DataType type);
 
 // The errors of the layers' tops that rounding the weights makes: each layer runs with the differences
 // of the weights on the bottoms of the float net.
@@ -30,7 +28,7 @@ class RoundingErrors {
   void Add(const Net& net);
   // The sum of the squares of a layer's errors; with `corrects_biases` of their differences from the
   // channels' means, which CorrectBiases removes.
-  double Square(const std::string& layer, bool corrects_biases) const;
+  double Square(int layer, bool corrects_biases) const;
   // Subtracts the mean error of each output channel from the biases in the file; returns how many
   // layers it changed. Layers without a bias do not change.
   int64_t CorrectBiases(NetParameter* file) const;
@@ -42,7 +40,7 @@ class RoundingErrors {
     bool has_bias = false;
   };
   std::unique_ptr<Net> differences_;
-  std::map<std::string, Sum> sums_;
+  std::map<int, Sum> sums_;  // of layers
 };
 
 }  // namespace caffe

@@ -4,6 +4,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/graph/passes.hpp"
+#include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
 

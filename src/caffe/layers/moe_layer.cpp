@@ -31,7 +31,13 @@ std::vector<ExpertUsage> MOELayer::TakeUsage() {
 }
 
 std::vector<ExpertBlob> MOELayer::ExpertBlobs() const {
-  const std::string prefix = name() + "/expert";
+  // "<name>/expert", and "<name>#2/expert" in the second layer of this name.
+  std::string prefix = name();
+  if (!nested_.empty()) {
+    const std::string& first = nested_[0]->name();
+    prefix = first.substr(0, first.find('/', std::min(prefix.size(), first.size())));
+  }
+  prefix += "/expert";
   std::vector<ExpertBlob> blobs;
   int experts = 0;
   for (const auto& layer : nested_) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
@@ -43,6 +44,7 @@ NestedLayers::NestedLayers(const NetParameter& net, const LayerParameter& outer,
                            const std::string& what, std::vector<std::string> inputs)
     : what_(Concat(outer.name(), " (", outer.type(), "): ", what)), inputs_(std::move(inputs)) {
   std::set<std::string> read;
+  std::vector<std::string> names;
   for (const LayerParameter& layer : net.layer()) {
     if (!RunsIn(outer.phase(), layer)) continue;
     if (TraitsOf(layer.type()).input) {
@@ -50,8 +52,12 @@ NestedLayers::NestedLayers(const NetParameter& net, const LayerParameter& outer,
       continue;
     }
     layers_.push_back(layer);
+    names.push_back(layer.name());
     read.insert(layer.bottom().begin(), layer.bottom().end());
   }
+  // The nested nets name parameters by their layers.
+  names = UniqueNames(names);
+  for (size_t i = 0; i < names.size(); ++i) layers_[i].set_name(names[i]);
   CAFFE_CHECK(own_inputs_.size() == inputs_.size(), what_, " has ", own_inputs_.size(),
               " inputs (the tops of its Input layers), but ", inputs_.size(),
               " bottoms are mapped to it");

@@ -100,6 +100,7 @@ ParamSpec NetBuilder::SpecOf(const Slot& slot) const {
 }
 
 std::vector<NetBuilder::Slot> NetBuilder::FindSlots(const SubNet& net, const NetLevel& level,
+                                                    const std::string& prefix,
                                                     const LayerBase& layer) const {
   const auto slots_of = [&](int node) {
     if (wiring_.nodes[node].composite) return slots_.at(node);
@@ -120,7 +121,7 @@ std::vector<NetBuilder::Slot> NetBuilder::FindSlots(const SubNet& net, const Net
     return slots;
   }
   for (const SubNet::Parameter& parameter : net.parameters) {
-    const std::string name = layer.name() + "/" + parameter.layer;
+    const std::string name = prefix + parameter.layer;
     const auto found = std::find_if(level.nodes.begin(), level.nodes.end(), [&](int node) {
       return !wiring_.nodes[node].added() && wiring_.nodes[node].layer->name() == name;
     });

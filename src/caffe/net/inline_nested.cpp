@@ -142,7 +142,11 @@ void NetBuilder::Inline(const TypedLayer& typed, CompositeLayer* layer, Node* no
   if (!sub.net->has_data_type() && !sub.net->has_data_type_name()) {
     sub.net->set_data_type_name(typed.types.compute.name());
   }
-  const std::string prefix = typed.layer.name() + "/";
+  // Another composite layer may have the same name.
+  std::string prefix = typed.layer.name() + "/";
+  for (int n = 2; !prefixes_.insert(prefix).second; ++n) {
+    prefix = Concat(typed.layer.name(), "#", n, "/");
+  }
   const int begin = static_cast<int>(wiring_.nodes.size());
   InLayer(*layer, [&] {
     const NetParameter filtered = FilterNet(*sub.net);
@@ -157,7 +161,7 @@ void NetBuilder::Inline(const TypedLayer& typed, CompositeLayer* layer, Node* no
     AddNestedNodes(&level, inputs.size(), node);
     --depth_;
     for (const auto& [name, id] : ids) blob_ids_.erase(prefix + name);
-    const std::vector<Slot> slots = FindSlots(sub, level, *layer);
+    const std::vector<Slot> slots = FindSlots(sub, level, prefix, *layer);
     ChangeSpecs(*layer, slots, begin);
     slots_[static_cast<int>(wiring_.nodes.size())] = slots;
   });

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,7 @@ class NetBuilder {
   // The parameter of a blob, as the composite layers around it change it.
   ParamSpec SpecOf(const Slot& slot) const;
   // The blobs of a composite layer, in the order of files.
-  std::vector<Slot> FindSlots(const SubNet& net, const NetLevel& level,
+  std::vector<Slot> FindSlots(const SubNet& net, const NetLevel& level, const std::string& prefix,
                               const LayerBase& layer) const;
   // Applies the param entries of a composite layer to its blobs, and to those of the nodes from
   // `begin` on that are shared with them.
@@ -108,6 +109,7 @@ class NetBuilder {
   std::map<Slot, ParamSpec> specs_;  // that composite layers changed
   std::map<int, std::vector<Slot>> slots_;          // of the nodes of composite layers
   std::map<std::string, int> blob_ids_;             // by the blobs' names after the passes
+  std::set<std::string> prefixes_;                  // of the names of nested layers
   std::map<std::string, std::string> shown_names_;  // of blobs whose name a pass changed
   struct Owner {
     std::string layer;

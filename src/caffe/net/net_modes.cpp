@@ -8,6 +8,7 @@
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/weighted_layer.hpp"
 #include "caffe/quant/observer.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 #include "net_ranges.hpp"
 #include "pseudo_tops.hpp"
 
@@ -85,7 +86,7 @@ std::vector<std::string> NetRanges::Quantizers() const {
     for (size_t t = 0; t < node.top.size(); ++t) {
       names.push_back(wiring_.RangeName(node, static_cast<int>(t)));
     }
-    if (node.layer->Facts().weighted) names.push_back(WeightsQuantizer(*node.layer));
+    if (node.layer->Facts().weighted) names.push_back(wiring_.WeightsRange(node));
   }
   return names;
 }
@@ -101,14 +102,13 @@ bool NetRanges::active() const {
 
 bool NetRanges::SetWeights() {
   bool changed = false;
-  for (const Node& node : wiring_.nodes) {
-    LayerBase* const layer = node.layer.get();
-    auto* weighted = dynamic_cast<WeightedLayer*>(layer);
+  for (int n = 0; n <= wiring_.last_node(); ++n) {
+    auto* weighted = dynamic_cast<WeightedLayer*>(wiring_.nodes[n].layer.get());
     if (!weighted) continue;
-    const std::string name = WeightsQuantizer(*layer);
+    const std::string name = wiring_.WeightsRange(wiring_.nodes[n]);
     std::optional<DataType> type;
     if (ModeOf(name) == CAFFE_QUANT_PSEUDO) type = PseudoTypeOf(name);
-    std::optional<DataType>& now = weights_[layer->name()];
+    std::optional<DataType>& now = weights_[n];
     if (now == type) continue;
     weighted->set_pseudo_weights(type);
     now = type;

@@ -83,7 +83,7 @@ void NetRanges::ReadLayerQuantizers() {
     const LayerParameter& layer = node.layer->layer_param();
     CheckQuantizers(layer);
     if (layer.blobs_quantizer_size() > 0) {
-      read_mode(layer.blobs_quantizer(0), WeightsQuantizer(*node.layer));
+      read_mode(layer.blobs_quantizer(0), wiring_.WeightsRange(node));
     }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
       take(layer.bottom_quantizer(b), versions.at(wiring_.UserBlob(node.named_bottom_ids()[b])));

@@ -121,6 +121,8 @@ void NetRanges::Resolve() {
   std::map<int, Version> versions;
   const auto find = [&](const std::string& name) -> std::optional<ObservedRange> {
     auto found = known.find(name);
+    // Older files have one range for all layers of one name that change the blob.
+    if (found == known.end()) found = known.find(OfFirstNamesake(name));
     // The fork has one range for all versions of a blob.
     if (found == known.end()) found = known.find(name.substr(0, name.rfind('@')));
     // Observed where the experts computed together.
@@ -160,7 +162,8 @@ void NetRanges::Resolve() {
       ranges.bottom.push_back(resolve(versions[node.bottom_ids[b]], *node.bottom[b]));
     }
     using Rule = LayerFacts::Range;
-    const Rule rule = node.layer->Facts().range;
+    const LayerFacts facts = node.layer->Facts();
+    const Rule rule = facts.range;
     const bool carries = !node.bottom.empty() &&
                          (node.added() || (rule == Rule::kCarried && IsQuantized(node.bottom[0])));
     for (size_t t = 0; t < node.top.size(); ++t) {
@@ -234,7 +237,7 @@ void NetRanges::Write(NetParameter* parameter) const {
     if (scales.empty()) continue;
     const StoredRange range = ParameterRange(scales, layer->types().compute.info().code_max);
     QuantizerParameter* quantizer = parameter->add_quantizer();
-    quantizer->set_name(WeightsQuantizer(*layer));
+    quantizer->set_name(wiring_.WeightsRange(node));
     quantizer->set_observed_min(range.low);
     quantizer->set_observed_max(range.high);
     for (size_t c = 0; c < scales.size(); ++c) {

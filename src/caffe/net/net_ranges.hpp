@@ -19,15 +19,11 @@ class RangeObserver;
 
 enum QuantizerMode : int;
 
-// The name of the quantizer of a layer's weights.
-inline std::string WeightsQuantizer(const LayerBase& layer) {
-  return layer.name() + "_blobs_0_quant";
-}
-
 // The ranges of a net's blobs: observed in float kinds, read from and written to files, and set in
 // quantized layers; and the modes of quantizers. A quantizer has the name of a range, or
-// <layer>_blobs_0_quant for the weights of a layer. A range has the name of its blob, or <blob>@<layer> if a later layer changes
-// the blob in place.
+// <layer>_blobs_0_quant for the weights of a layer. A range has the name of its blob, or
+// <blob>@<layer> if a later layer changes the blob in place. If several layers have one name, <layer>
+// is <layer>#2 for the second one, and so on: Wiring::unique_names.
 class NetRanges final : public PassObserver {
  public:
   // Reads the ranges and modes of `given` and of the quantizers of its layers. Throws for modes and
@@ -124,7 +120,7 @@ class NetRanges final : public PassObserver {
   std::map<std::string, QuantizerMode> modes_;
   std::map<std::string, DataType> pseudo_types_;
   std::set<std::string> resets_;  // ranges of files are forgotten when training begins
-  std::map<std::string, std::optional<DataType>> weights_;  // in pseudo, by layer
+  std::map<int, std::optional<DataType>> weights_;  // in pseudo, by node
   std::map<std::string, std::unique_ptr<PseudoQuantizer>> pseudo_;
   std::vector<std::vector<bool>> pseudo_tops_;  // empty until the first forward in mode pseudo
   std::map<std::string, std::set<std::string>> names_;

@@ -16,6 +16,7 @@
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/sub_net.hpp"
 #include "caffe/memory/memory_watch.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 #include "packed_weights.hpp"
 
 namespace caffe {
@@ -165,7 +166,7 @@ Wiring::NestedBlob TargetOf(const Wiring& net, LayerBase* layer, int parameter) 
 // A parameter of a source, and the parameter of a net that gets its content.
 struct ParameterSource {
   Wiring::NestedBlob target;  // of a composite layer: the nested layer's
-  const std::string* name;    // of the layer in the source
+  std::string name;           // of the layer in the source: see UniqueLayerNames
   int parameter;
   const BlobProto* proto;
   int index;               // in the source
@@ -191,7 +192,9 @@ FoundWeights FindSources(const Wiring& net, const WeightsSource& trained,
   FoundWeights found;
   int index = 0;
   Namesakes namesakes(net);
-  for (const LayerParameter& source : trained.net->layer()) {
+  const std::vector<std::string> names = UniqueLayerNames(*trained.net);
+  for (int l = 0; l < trained.net->layer_size(); ++l) {
+    const LayerParameter& source = trained.net->layer(l);
     const int first = index;
     index += source.blobs_size();
     const int place = namesakes.Next(source.name());
@@ -209,13 +212,13 @@ FoundWeights FindSources(const Wiring& net, const WeightsSource& trained,
       const BlobProto& blob = source.blobs(b);
       const int64_t packed = reader.Elements(blob, first + b);
       ParameterSource one{TargetOf(net, layer, b),
-                          &source.name(),
+                          names[l],
                           b,
                           &blob,
                           first + b,
                           trained.file ? trained.file->Elements(first + b) : -1,
                           packed};
-      if (packed >= 0) reader.Check(source.name(), b, blob, first + b);
+      if (packed >= 0) reader.Check(names[l], b, blob, first + b);
       try {
         CheckFits(*one.blob(), blob, std::max(one.stored, packed));
       } catch (const Error& error) {
@@ -232,7 +235,7 @@ void CopyParameters(const WeightsSource& trained, const PackedReader& reader, bo
                     const std::vector<ParameterSource>& parameters, WeightLosses* losses) {
   for (const ParameterSource& source : parameters) {
     if (source.packed >= 0) {
-      reader.Read(*source.name, source.parameter, *source.proto, source.index, *source.target.layer,
+      reader.Read(source.name, source.parameter, *source.proto, source.index, *source.target.layer,
                   source.target.index);
     } else if (source.stored >= 0) {
       ReadStored(*trained.file, source.index, map, source.blob());
@@ -416,7 +419,8 @@ void WriteWeights(const Wiring& net, NetParameter* parameter, Narrow narrow, boo
     for (size_t b = 0; b < blobs.size(); ++b) {
       BlobProto* blob = layer->add_blobs();
       if (narrow == Narrow::kAsFloat || write_diff ||
-          !WritePacked(*net.layers[i], static_cast<int>(b), blob, parameter)) {
+          !WritePacked(*net.layers[i], net.unique_names[net.layer_nodes[i]], static_cast<int>(b),
+                       blob, parameter)) {
         blobs[b]->ToProto(blob, write_diff);
       }
     }

@@ -134,7 +134,8 @@ void WeightLosses::Log(const std::string& net) const {
   }
 }
 
-bool WritePacked(const LayerBase& layer, int parameter, BlobProto* blob, NetParameter* net) {
+bool WritePacked(const LayerBase& layer, const std::string& unique_name, int parameter,
+                 BlobProto* blob, NetParameter* net) {
   const BlobBase& source = *layer.blobs()[parameter];
   const auto packed = PackedParameter::Of(source);
   if (!packed) return false;
@@ -145,7 +146,7 @@ bool WritePacked(const LayerBase& layer, int parameter, BlobProto* blob, NetPara
   blob->set_packed_data(packed->elements().get(), static_cast<size_t>(packed->bytes()));
   if (!packed->type().is_quantized()) return true;
   const StoredRange& range = packed->range();
-  const std::string name = Concat(layer.name(), "_blobs_", parameter, "_quant");
+  const std::string name = ParameterQuantizer(unique_name, parameter);
   auto* entries = net->mutable_quantizer();
   const auto found = std::find_if(entries->begin(), entries->end(),
                                   [&](const auto& entry) { return entry.name() == name; });

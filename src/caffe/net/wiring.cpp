@@ -4,7 +4,9 @@
 #include <set>
 
 #include "caffe.pb.h"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/memory/workspace.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -43,6 +45,17 @@ const std::string& Wiring::ShownName(int id) const {
 }
 
 void Wiring::NameRanges() {
+  std::vector<std::string> names = layer_names;
+  for (const Node& node : nodes) {
+    if (node.nested_in >= 0 && !node.added()) names.push_back(node.layer->name());
+  }
+  names = UniqueNames(names);
+  size_t nested = layers.size();
+  unique_names.clear();
+  for (const Node& node : nodes) {
+    const size_t index = node.layer_index < 0 && !node.added() ? nested++ : node.layer_index;
+    unique_names.push_back(node.added() ? "" : names[index]);
+  }
   range_names.assign(nodes.size(), {});
   std::set<int> changed;  // the user's blobs that a later layer writes
   for (size_t n = nodes.size(); n-- > 0;) {
@@ -50,7 +63,7 @@ void Wiring::NameRanges() {
     for (const int top : node.top_ids) {
       const int id = UserBlob(top);
       const std::string& name = blobs[id]->name();
-      range_names[n].push_back(changed.count(id) ? name + "@" + node.layer->name() : name);
+      range_names[n].push_back(changed.count(id) ? name + "@" + unique_names[n] : name);
     }
     if (node.added()) continue;
     for (const int top : node.top_ids) changed.insert(UserBlob(top));

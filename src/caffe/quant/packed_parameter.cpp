@@ -180,7 +180,7 @@ void StoreCodes(const SymmetricCodes& codes, DataType type, const std::string& l
   blob->clear_packed_diff();
   blob->set_packed_data(codes.bytes);
   blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
-  const std::string name = Concat(layer, "_blobs_", index, "_quant");
+  const std::string name = ParameterQuantizer(layer, index);
   auto* entries = file->mutable_quantizer();
   for (int e = entries->size() - 1; e >= 0; --e) {
     if (entries->Get(e).name() == name) entries->DeleteSubrange(e, 1);

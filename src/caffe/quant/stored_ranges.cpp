@@ -9,6 +9,7 @@
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/quant/observer.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
@@ -39,9 +40,10 @@ bool SplitNumber(const std::string& name, const std::string& mark, const std::st
 class ForkNames {
  public:
   void Add(const NetParameter& net) {
+    const std::vector<std::string> unique = UniqueLayerNames(net);
     for (int i = 0; i < net.layer_size(); ++i) {
       const LayerParameter& layer = net.layer(i);
-      layers_.insert(layer.name());
+      layers_.insert(unique[i]);
       for (int t = 0; t < layer.top_size(); ++t) {
         const std::string& top = layer.top(t);
         bool changed = false;
@@ -50,7 +52,7 @@ class ForkNames {
           changed = changed || std::find(later.begin(), later.end(), top) != later.end();
         }
         splits_.emplace(Concat(top, "_", layer.name(), "_", t),
-                        changed ? top + "@" + layer.name() : top);
+                        changed ? top + "@" + unique[i] : top);
       }
     }
   }
@@ -84,6 +86,16 @@ bool IsCoded(const BlobProto& blob) {
 }
 
 }  // namespace
+
+std::vector<std::string> UniqueLayerNames(const NetParameter& file) {
+  std::vector<std::string> names;
+  for (const LayerParameter& layer : file.layer()) names.push_back(layer.name());
+  return UniqueNames(names);
+}
+
+std::string ParameterQuantizer(const std::string& layer, int index) {
+  return Concat(layer, "_blobs_", index, "_quant");
+}
 
 bool IsRange(const std::string& name, const StoredRange& range) {
   const auto ignore = [&](const auto&... what) {
@@ -211,15 +223,17 @@ const StoredRange& RangeOfCodes(const StoredRanges& ranges, const std::string& l
                                 DataType type) {
   const auto found = ranges.parameters.find({layer, index});
   CAFFE_CHECK(found != ranges.parameters.end(), "layer '", layer, "', parameter ", index,
-              " is stored as codes of ", type.name(), ", but the file has no valid range '", layer,
-              "_blobs_", index, "_quant' for it");
+              " is stored as codes of ", type.name(), ", but the file has no valid range '",
+              ParameterQuantizer(layer, index), "' for it");
   return found->second;
 }
 
 void DecodeParameters(NetParameter* file) {
   if (!HasCodedParameters(*file)) return;
   const StoredRanges ranges = ReadRanges(*file, NetParameter());
-  for (LayerParameter& layer : *file->mutable_layer()) {
+  const std::vector<std::string> names = UniqueLayerNames(*file);
+  for (int l = 0; l < file->layer_size(); ++l) {
+    LayerParameter& layer = *file->mutable_layer(l);
     for (int b = 0; b < layer.blobs_size(); ++b) {
       if (!IsCoded(layer.blobs(b))) continue;
       BlobProto* blob = layer.mutable_blobs(b);
@@ -230,8 +244,8 @@ void DecodeParameters(NetParameter* file) {
       blob->clear_packed_diff();
       blob->clear_data_type();
       const PackedParameter packed(type, count, {codes, codes->data()},
-                                   RangeOfCodes(ranges, layer.name(), b, type),
-                                   Concat("layer '", layer.name(), "', parameter ", b));
+                                   RangeOfCodes(ranges, names[l], b, type),
+                                   Concat("layer '", names[l], "', parameter ", b));
       blob->mutable_data()->Resize(static_cast<int>(count), 0);
       packed.Decode(0, count, blob->mutable_data()->mutable_data());
     }

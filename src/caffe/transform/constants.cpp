@@ -6,6 +6,7 @@
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 #include "maps.hpp"
 
 namespace caffe {
@@ -94,17 +95,26 @@ void EvaluateConstants(NetParameter* model, const Net& net, TransformNotes* note
                                               ? " is computed once, in the layers that read it"
                                               : " is computed once and becomes a Parameter layer"));
   }
+  const std::vector<std::string> names = UniqueLayerNames(*model);
+  std::vector<std::string> removed, before;
   NetParameter rebuilt = *model;
   rebuilt.clear_layer();
   for (int i = 0; i < model->layer_size(); ++i) {
     const auto found = made.find(i);
     if (found == made.end()) {
       *rebuilt.add_layer() = std::move(*model->mutable_layer(i));
+      before.push_back(names[i]);
       continue;
     }
-    for (LayerParameter& parameter : found->second) *rebuilt.add_layer() = std::move(parameter);
+    if (found->second.empty()) removed.push_back(names[i]);
+    for (LayerParameter& parameter : found->second) {
+      // Several parameters of one layer: those after the first have no ranges yet.
+      before.push_back(&parameter == &found->second.front() ? names[i] : parameter.name());
+      *rebuilt.add_layer() = std::move(parameter);
+    }
   }
   *model = std::move(rebuilt);
+  RenameRanges(removed, before, model);
 }
 
 void SetPower(double scale, double shift, LayerParameter* layer) {

@@ -8,6 +8,7 @@
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -53,15 +54,53 @@ bool IsRemoved(const LayerParameter& layer) {
 }
 
 NetParameter WithoutRemovedLayers(NetParameter model) {
+  const std::vector<std::string> names = UniqueLayerNames(model);
+  std::vector<std::string> removed, before;
   auto* layers = model.mutable_layer();
   int kept = 0;
   for (int i = 0; i < layers->size(); ++i) {
-    if (IsRemoved(layers->Get(i))) continue;
+    const bool is_removed = IsRemoved(layers->Get(i));
+    (is_removed ? removed : before).push_back(names[i]);
+    if (is_removed) continue;
     if (kept != i) layers->SwapElements(kept, i);
     ++kept;
   }
   layers->DeleteSubrange(kept, layers->size() - kept);
+  RenameRanges(removed, before, &model);
   return model;
+}
+
+std::string RangeName(const NetParameter& model, int layer, int top) {
+  const std::string& blob = model.layer(layer).top(top);
+  for (int later = layer + 1; later < model.layer_size(); ++later) {
+    if (Has(model.layer(later).top(), blob)) return blob + "@" + UniqueLayerNames(model)[layer];
+  }
+  return blob;
+}
+
+void RenameRanges(const std::vector<std::string>& removed, const std::vector<std::string>& before,
+                  NetParameter* model) {
+  const std::vector<std::string> now = UniqueLayerNames(*model);
+  if (before == now) return;
+  std::map<std::string, std::string> renamed;  // empty: the layer was removed
+  for (size_t i = 0; i < now.size(); ++i) renamed[before[i]] = now[i];
+  for (const std::string& name : removed) renamed[name] = "";
+  auto* entries = model->mutable_quantizer();
+  for (int e = entries->size() - 1; e >= 0; --e) {
+    const std::string name = entries->Get(e).name();
+    for (const auto& [old, fresh] : renamed) {
+      const bool parameter = name.starts_with(old + "_blobs_") && name.ends_with("_quant");
+      if (!parameter && !name.ends_with("@" + old)) continue;
+      if (fresh.empty()) {
+        entries->DeleteSubrange(e, 1);
+      } else if (parameter) {
+        entries->Mutable(e)->set_name(fresh + name.substr(old.size()));
+      } else {
+        entries->Mutable(e)->set_name(name.substr(0, name.size() - old.size()) + fresh);
+      }
+      break;
+    }
+  }
 }
 
 std::string LayerTitle(const LayerParameter& layer) {

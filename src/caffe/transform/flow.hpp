@@ -44,6 +44,13 @@ inline void RemoveLayer(LayerParameter* layer) {
 bool IsRemoved(const LayerParameter& layer);
 NetParameter WithoutRemovedLayers(NetParameter model);
 
+// The name of the range of a top: see Wiring::RangeName.
+std::string RangeName(const NetParameter& model, int layer, int top);
+// Several layers may have one name; the names of their ranges count them. Call this when layers were
+// removed: `before` are the UniqueLayerNames that the layers of the model had then.
+void RenameRanges(const std::vector<std::string>& removed, const std::vector<std::string>& before,
+                  NetParameter* model);
+
 // Which name stays if a layer that copies bottom 0 to its tops is removed.
 enum class KeptName { kBottom, kTop };
 

@@ -7,6 +7,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/layer/folded_weights.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 #include "maps.hpp"
 
 namespace caffe {
@@ -51,11 +52,19 @@ void SetBiasTerm(LayerParameter* layer) {
   }
 }
 
-// The range of weights that have changed.
-void RemoveRange(const std::string& layer, NetParameter* model) {
+void RemoveRange(const std::string& name, NetParameter* model) {
   auto* entries = model->mutable_quantizer();
   for (int i = entries->size() - 1; i >= 0; --i) {
-    if (entries->Get(i).name() == layer + "_blobs_0_quant") entries->DeleteSubrange(i, 1);
+    if (entries->Get(i).name() == name) entries->DeleteSubrange(i, 1);
+  }
+}
+
+// A range gets another name, and replaces the one that had it.
+void MoveRange(const std::string& from, const std::string& to, NetParameter* model) {
+  if (from == to) return;
+  RemoveRange(to, model);
+  for (QuantizerParameter& entry : *model->mutable_quantizer()) {
+    if (entry.name() == from) entry.set_name(to);
   }
 }
 
@@ -135,12 +144,14 @@ void FoldIntoWeights(NetParameter* model, const Net& net, MapKind kind, Transfor
     } else if (!FitsFloat(Evaluate(map))) {
       keep("its scales or shifts are not finite");
     } else {
-      const std::string name = layer.name();
+      const std::string name = layer.name(), range = RangeName(*model, i, 0);
       const std::string why = Bypass(model, i, KeptName::kTop);
       if (!why.empty()) {
         keep(why);
         continue;
       }
+      // The layer with weights now writes what the map wrote.
+      MoveRange(range, RangeName(*model, source.layer, source.index), model);
       Fold& fold = folds[source.layer];
       fold.maps.push_back(map);
       fold.names += (fold.names.empty() ? "" : ", ") + name;
@@ -171,7 +182,8 @@ void FoldIntoWeights(NetParameter* model, const Net& net, MapKind kind, Transfor
       stored->clear_dim();
       for (const int64_t extent : shape) stored->add_dim(extent);
     }
-    RemoveRange(parameter->name(), model);
+    // The weights have changed.
+    RemoveRange(ParameterQuantizer(UniqueLayerNames(*model)[index], 0), model);
     notes->push_back(Concat(fold.names, fold.maps.size() == 1 ? " is" : " are", " folded into ",
                             LayerTitle(*parameter)));
   }

@@ -13,6 +13,7 @@
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/has_experts.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -52,7 +53,8 @@ void Perturb(double noise, uint64_t seed, BlobBase* blob) {
 class Starter {
  public:
   Starter(const NetParameter& dense, double noise, uint64_t seed) : noise_(noise), seed_(seed) {
-    for (const LayerParameter& layer : dense.layer()) layers_[layer.name()] = &layer;
+    const std::vector<std::string> names = UniqueLayerNames(dense);
+    for (int i = 0; i < dense.layer_size(); ++i) layers_[names[i]] = &dense.layer(i);
   }
 
   void Start(const std::string& name, const HasExperts& moe) {

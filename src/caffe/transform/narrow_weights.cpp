@@ -11,6 +11,7 @@
 #include "caffe/layer/sub_net.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/packed_parameter.hpp"
+#include "caffe/quant/stored_ranges.hpp"
 #include "flow.hpp"
 
 namespace caffe {
@@ -143,7 +144,7 @@ NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* 
       }
       const SymmetricCodes codes = EncodeSymmetric(
           values.data(), static_cast<int64_t>(values.size()), ScalesOf(made, b), type);
-      StoreCodes(codes, type, layer->name(), b, layer->mutable_blobs(b), &model);
+      StoreCodes(codes, type, names[i], b, layer->mutable_blobs(b), &model);
       stored = true;
     }
     quantized += stored;

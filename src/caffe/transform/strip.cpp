@@ -184,7 +184,7 @@ NetParameter MakeRunnable(NetParameter model, const StripOptions& options, Trans
   }
   for (LayerParameter& layer : *model.mutable_layer()) {
     const LayerTraits& traits = TraitsOf(layer.type());
-    if (traits.data && !traits.input && is_source(layer)) {
+    if (!traits.input && is_source(layer)) {
       notes->push_back(LayerTitle(layer) + " becomes an Input");
       MakeInput(&layer, TopShapes(layer, options.shape));
     } else if (IsSink(traits)) {

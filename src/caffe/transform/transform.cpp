@@ -14,6 +14,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/near_name.hpp"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/core/type_registry.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/file.hpp"
@@ -21,6 +22,7 @@
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/io/weights_file.hpp"
+#include "caffe/memory/blob.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "flow.hpp"
@@ -194,17 +196,16 @@ NetParameter JoinModel(const NetParameter& net, NetParameter weights) {
   std::vector<int> kept;
   model = FilterNet(model, &kept);
   if (!net.has_state()) model.clear_state();
-  std::map<std::string, std::vector<LayerParameter*>> sources;
-  for (LayerParameter& layer : *weights.mutable_layer()) sources[layer.name()].push_back(&layer);
-  std::map<std::string, size_t> used;
+  std::vector<std::string> names, sources;
+  for (const LayerParameter& layer : model.layer()) names.push_back(layer.name());
+  for (const LayerParameter& layer : weights.layer()) sources.push_back(layer.name());
+  const std::vector<int> matches = MatchInOrder(names, sources);
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);
     if (!net.layer(kept[i]).has_phase()) layer->clear_phase();
     layer->clear_blobs();
-    const auto found = sources.find(layer->name());
-    const size_t place = used[layer->name()]++;
-    if (found == sources.end() || place >= found->second.size()) continue;
-    layer->mutable_blobs()->Swap(found->second[place]->mutable_blobs());
+    if (matches[i] < 0) continue;
+    layer->mutable_blobs()->Swap(weights.mutable_layer(matches[i])->mutable_blobs());
   }
   model.mutable_quantizer()->MergeFrom(weights.quantizer());
   RemoveParameterRanges(decoded, &model);
@@ -258,11 +259,12 @@ void WriteModel(const NetParameter& model, const std::string& prefix) {
               " bytes, but protobuf holds at most 2 GiB - 1");
   NetParameter net = model;
   std::set<std::string> ranges;  // of parameters: they belong to the weights
-  for (LayerParameter& layer : *net.mutable_layer()) {
-    for (int b = 0; b < layer.blobs_size(); ++b) {
-      ranges.insert(Concat(layer.name(), "_blobs_", b, "_quant"));
+  const std::vector<std::string> names = UniqueLayerNames(net);
+  for (int l = 0; l < net.layer_size(); ++l) {
+    for (int b = 0; b < net.layer(l).blobs_size(); ++b) {
+      ranges.insert(ParameterQuantizer(names[l], b));
     }
-    layer.clear_blobs();
+    net.mutable_layer(l)->clear_blobs();
   }
   RemoveParameterRanges(ranges, &net);
   std::string text;
