@@ -7,6 +7,7 @@
 #include <limits>
 #include <locale>
 
+#include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 
 namespace caffe {
@@ -36,9 +37,10 @@ class Comma : public std::numpunct<char> {
 
 TEST(NumberTextTest, TheGlobalLocaleOfTheProgramChangesNoText) {
   const std::locale before = std::locale::global(std::locale(std::locale(), new Comma));
-  const std::string number = JsonNumber(-2.5);
+  const std::string number = JsonNumber(-2.5), joined = Concat(0.5, " ", 1234567);
   std::locale::global(before);
   EXPECT_EQ("-2.5", number);
+  EXPECT_EQ("0.5 1234567", joined);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -13,9 +14,10 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Joins the arguments to a string, each formatted as by an output stream.
+// Joins the arguments to a string, each formatted as by an output stream of the locale "C".
 template <class... Arguments> std::string Concat(const Arguments&... arguments) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   (out << ... << arguments);
   return out.str();
 }
