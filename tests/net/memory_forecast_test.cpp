@@ -74,8 +74,8 @@ TEST_F(MemoryForecastTest, NothingIsTakenIfThereIsTooLittle) {
       message = error.what();
     }
     for (const std::string& part :
-         {device->info().id + " (", std::string("out of memory: net "),
-          " needs " + net->memory_needs().ToString(), std::to_string(need / 2 >> 10 << 10),
+         {device->info().id + " (", std::string("out of memory: the net needs "),
+          net->memory_needs().ToString(), std::to_string(need / 2 >> 10 << 10),
           std::string("are available (MemAvailable of /proc/meminfo); use a smaller batch or a "),
           std::string("CAFFE_MEMORY_CHECK=off")}) {
       EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;

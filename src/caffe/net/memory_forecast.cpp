@@ -5,6 +5,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/out_of_memory.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
@@ -83,7 +84,7 @@ void MemoryForecast::Check(Pass pass, const std::function<MemoryNeeds()>& needs,
   }
   checked_ = 0;
   const DeviceInfo& info = device->info();
-  throw OutOfMemory(Concat(info.id, " (", info.name, "): out of memory: net ", wiring_.name,
+  throw OutOfMemory(Concat(info.id, " (", info.name, "): out of memory: ", NetLabel(wiring_.name),
                            " needs ", need.ToString(), "; it has ", held, " of them, and ",
                            std::max<int64_t>(available_.bytes, 0), " are available (",
                            available_.limit, "); use a smaller batch or a narrower type",
