@@ -410,7 +410,7 @@ TEST_P(ChainsTest, StepsSayWhatTheyCost) {
   EXPECT_EQ(step.workspace_bytes, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ChainsTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, ChainsTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 // Launches and calls of libraries in a warm forward on the CPU.

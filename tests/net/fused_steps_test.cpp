@@ -277,7 +277,7 @@ TEST_P(FusedStepsTest, ViewsAreCurrent) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FusedStepsTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, FusedStepsTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

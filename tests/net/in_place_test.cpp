@@ -395,7 +395,7 @@ TEST_P(InPlaceTest, MemoryNeedsCountsSharedDiffsOnce) {
   EXPECT_EQ(before.diffs, after.diffs);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, InPlaceTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, InPlaceTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -233,7 +233,7 @@ TEST_P(LabelTypesTest, AreNotSaved) {
   EXPECT_FALSE(saved.layer(0).has_top_data_type());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LabelTypesTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, LabelTypesTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 // Numbers come in as numbers.

@@ -342,7 +342,7 @@ TEST_P(MemoryUseTest, ReducedMemoryInferenceFalseKeepsEveryBlob) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MemoryUseTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, MemoryUseTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_P(MoeNetTest, GradientsOfBothModesAgree) {
   EXPECT_GT(largest, 0.01);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MoeNetTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, MoeNetTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 // Compares the gradients of some elements of the parameters and of the input with differences.

@@ -688,7 +688,7 @@ TEST_P(NetOnDeviceTest, TrainsOneStepAsInDouble) {
   EXPECT_EQ(net->has_narrow_gradients(), type == kHalf || type == kBfloat16);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NetOnDeviceTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, NetOnDeviceTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 // --- Views and ranges ----------------------------------------------------------------------------

@@ -182,7 +182,7 @@ TEST_P(ObservedRangesTest, WaitsForNothing) {
   EXPECT_EQ(counters.syncs, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ObservedRangesTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, ObservedRangesTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(ObservedRangesLogTest, OneWarningForABlobThatHeldInfinities) {

@@ -148,7 +148,7 @@ TEST_P(PlannedWorkspacesTest, StayInTheNetsWorkspaceWhereNothingIsGained) {
   EXPECT_EQ(net->memory_needs().total(), needs.total());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlannedWorkspacesTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, PlannedWorkspacesTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

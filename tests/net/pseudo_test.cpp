@@ -196,7 +196,7 @@ TEST_P(PseudoTest, BitsAreThoseOfTheCpu) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PseudoTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, PseudoTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 // The gradient of the loss, by differences, of the net whose blobs stay unrounded: with 16 bits the

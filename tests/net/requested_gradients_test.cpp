@@ -188,7 +188,7 @@ TEST_P(RequestedGradientsTest, TrainingLaunchesNothingMore) {
   EXPECT_GT(launches(open, true), launches(open, false));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RequestedGradientsTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, RequestedGradientsTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(RequestedGradientsDoubleTest, AgreeWithDifferences) {

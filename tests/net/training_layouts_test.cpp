@@ -238,7 +238,7 @@ TEST_P(TrainingLayoutsTest, RecomputedLayersAreInCOrder) {
   EXPECT_EQ(Layouts(net.get()), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainingLayoutsTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, TrainingLayoutsTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -275,7 +275,7 @@ TEST_P(TrainingStepsTest, ASolverTrains) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainingStepsTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, TrainingStepsTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -259,7 +259,7 @@ TEST_P(VisionNetsTest, SizeOfABlobThatHasAGradient) {
   EXPECT_EQ(net->BlobByName("data")->DiffAsDouble(), fixed->BlobByName("data")->DiffAsDouble());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VisionNetsTest, testing::ValuesIn(DevicesAndFloats()),
+INSTANTIATE_TEST_SUITE_P(All, VisionNetsTest, testing::ValuesIn(DevicesAndFloatsOfNets()),
                          [](const auto& info) { return TestName(info.param); });
 
 // Layers that compute in float kinds alone stay float in nets of codes, with casts around them.

@@ -41,6 +41,14 @@ std::vector<DeviceType> DevicesAndFloats() {
   return all;
 }
 
+std::vector<DeviceType> DevicesAndFloatsOfNets() {
+  std::vector<DeviceType> all = DevicesAndFloats();
+  std::erase_if(all, [](const DeviceType& on) {
+    return on.type != kFloat && !IsTested(*on.device, kDouble);
+  });
+  return all;
+}
+
 std::string TestName(const DeviceType& value) {
   std::string name = value.device->info().id + "_" + value.type.name();
   for (char& c : name) {
