@@ -39,12 +39,12 @@ def test_integers_lose_next_to_nothing(tmp_path):
     assert abs(points['int8'] - points['float']) <= 0.1
 
 
-def test_a_thousand_iterations_on_opencl(tmp_path):
+def test_a_training_on_opencl(tmp_path):
     devices = [device.name for device in caffe.devices() if device.name.startswith('opencl')]
     if not devices:
         pytest.skip('there is no OpenCL device')
     # On PoCL CLBlast takes half the time of our own products, once it is compiled.
-    assert accuracy(tmp_path, devices[-1], 1000, CAFFE_LIBRARY='gemm=clblast') >= 0.97
+    assert accuracy(tmp_path, devices[-1], 300, CAFFE_LIBRARY='gemm=clblast') >= 0.94
 
 
 def test_half_blobs_with_float_masters(tmp_path):
