@@ -7,6 +7,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/hdf5_messages.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "net_weights.hpp"
 
 namespace caffe {
@@ -37,7 +38,7 @@ void CheckHdf5Names(const Wiring& wiring) {
     layers.push_back({wiring.layer_names[i], static_cast<int>(wiring.layers[i]->blobs().size())});
   }
   const std::string fault = Hdf5NameFault(layers);
-  CAFFE_CHECK(fault.empty(), "net ", wiring.name, ": ", fault);
+  CAFFE_CHECK(fault.empty(), NetLabel(wiring.name), ": ", fault);
 }
 
 namespace {
