@@ -24,7 +24,7 @@ constexpr int64_t kMebibyte = 1 << 20;
 
 int64_t Held(const Device& device) { return device.bytes_in_use() + FreedBytes(device); }
 
-// Of this process, in bytes.
+// The resident memory of this process, in bytes.
 int64_t Resident() {
   int64_t all = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> all >> resident;

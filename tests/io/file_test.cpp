@@ -119,7 +119,7 @@ TEST(FileTest, AFinishedFileIsNotVisibleBeforeItsCommit) {
   EXPECT_EQ(folder.Get("one") + folder.Get("two"), "12");
 }
 
-// A process that has ended: its number, which is that of no process for a while.
+// Returns the number of a process that has ended. The system does not use it again for a while.
 pid_t EndedProcess() {
   const pid_t child = fork();
   if (child == 0) _exit(0);

@@ -28,7 +28,7 @@ class RandomTrainingNet {
   const std::string& text() const { return text_; }
 
  private:
-  // Of kItems items; h is 0 for rows of c elements.
+  // A blob of kItems items; h is 0 if an item is a row of c elements.
   struct BlobOf {
     std::string name;
     int c, h, w;

@@ -112,7 +112,7 @@ def test_a_state_with_the_weights_of_another_is_refused(tmp_path, form):
     shutil.copy(tmp_path / 'kept', state)
     with pytest.raises(RuntimeError, match='were not written together.*-weights'):
         make(tmp_path / 's', snapshot_format=form).restore(state)
-    # Of equal weights it does not matter who has written them.
+    # It does not matter which training wrote weights that are equal.
     again = make(tmp_path / 's', 1, snapshot_format=form)
     again.step(3)
     again.snapshot()

@@ -26,11 +26,11 @@ bool RunsOn(const std::string& path, const std::string& kernel, bool host);
 // operator completes with defines, the texts of that operator. `fold`: FOLD parameters are folded.
 std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold);
 
-// A path as the name of a parameterised test.
-// Of a body of the groups float, master, narrow and pairs, and of blas/gemm, blas/chain and
-// conv/depthwise: its texts in a type of a user. Empty for others.
+// Returns the texts of a body in a type of a user, for the groups float, master, narrow and pairs,
+// and for blas/gemm, blas/chain and conv/depthwise. Empty for other bodies.
 std::vector<ProgramText> CustomTexts(Backend backend, const std::string& path, DataType type);
 
+// A path as the name of a parameterised test.
 std::string BodyName(const std::string& path);
 
 }  // namespace caffe

@@ -102,8 +102,8 @@ TEST_F(BenchmarkCommandTest, MeasuresEveryCombination) {
     ASSERT_TRUE(run.cells[i].storage);
     EXPECT_NEAR(1, static_cast<double>(*run.cells[i].storage) / (bytes[i] * parameters), 0.05)
         << types[i];
-    // Of weights of their own type there is no copy in float. For 16 bits the CPU packs words of more
-    // rows than this layer has.
+    // Weights of their own type have no copy in float. For 16 bits the CPU packs words of more rows
+    // than this layer has.
     if (i > 0 && i != 3) EXPECT_LT(*run.cells[i].memory, 4 * parameters) << types[i];
   }
   EXPECT_TRUE(Printed("ranges that were observed on random inputs"));

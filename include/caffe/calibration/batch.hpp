@@ -13,8 +13,8 @@ namespace caffe {
 // The inputs of a net for one forward.
 struct Batch {
   std::map<std::string, std::vector<float>> values;  // by blob
-  // Of the values, where they are known. Images may have another height and width than the input of
-  // the net; its inputs are then reshaped.
+  // The shapes of the values, where they are known. Images may differ from the net's input in height
+  // and width; the input is then reshaped.
   std::map<std::string, Shape> shapes;
   // One for each item, or for each position of the scores; -1: unknown. Empty: all are unknown, or they
   // are an input of the net.

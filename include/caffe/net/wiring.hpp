@@ -71,7 +71,7 @@ struct Wiring {
       parameter;  // the user's layers whose rules the state meets, without weights
   std::unique_ptr<Workspace> workspace;  // shared by the layers, which run one after the other
   std::vector<Node> nodes;
-  // Of the layers of `nodes`, for the names of ranges: see UniqueNames. Empty for added nodes.
+  // The layer names of `nodes` in names of ranges, see UniqueNames; empty for added nodes.
   std::vector<std::string> unique_names;
   std::vector<std::shared_ptr<BlobBase>> blobs;
   std::map<int, int> origins;   // blob of an added layer -> the blob that it stands for
@@ -122,8 +122,8 @@ struct Wiring {
   const std::string& RangeName(const Node& node, int top) const {
     return range_names[&node - nodes.data()][top];
   }
-  // Of each top of each node; NameRanges sets them and unique_names when nodes, blobs and layers are
-  // complete.
+  // The name of the range of each top of each node. NameRanges sets these and unique_names when
+  // nodes, blobs and layers are complete.
   std::vector<std::vector<std::string>> range_names;
   void NameRanges();
   // Those of all tops that have a name, in the order of the layers.

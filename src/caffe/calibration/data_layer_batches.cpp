@@ -60,8 +60,8 @@ struct DataLayerBatches::State {
   std::unique_ptr<Net> net;
   std::vector<Source> sources;
   int64_t next = 0;
-  // Of sources without a known number of records: their items, by the index of the source, and how many
-  // of each batch are new.
+  // The items of sources whose number of records is unknown, by the index of the source, and how
+  // many items of each batch are new.
   std::map<size_t, SeenItems> seen;
   std::vector<int64_t> fresh;
 

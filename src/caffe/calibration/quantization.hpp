@@ -46,7 +46,7 @@ class Quantization {
     int64_t corrected_biases = 0;
   };
 
-  // Of the float net at the positions.
+  // The float net's answers at the positions.
   struct Answers {
     std::vector<Answer> answers;
     std::vector<float> labels;

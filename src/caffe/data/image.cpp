@@ -78,7 +78,7 @@ Image Halve(const Image& image) {
   return half;
 }
 
-// The name of a format that is not read; empty if the bytes are of no known one.
+// Returns the name of the format of the bytes if it is known but not read; otherwise empty text.
 std::string_view UnreadFormat(std::string_view bytes) {
   if (bytes.starts_with("BM")) return "BMP";
   if (bytes.starts_with("GIF8")) return "GIF";

@@ -13,14 +13,14 @@ struct AvailableMemory {
   std::string limit;
 };
 
-// Of the host: the least of MemAvailable, of what the control groups (version 1 or 2) of this process
-// and their ancestors leave, and of `ulimit -v`. The page cache of a group counts as available, and
-// so does swap. `root` is "/", or a folder with copies of proc/ and sys/.
+// Returns what the host has: the least of MemAvailable, of what the control groups (version 1 or 2)
+// of this process and their ancestors leave, and of `ulimit -v`. The page cache of a group counts
+// as available, and so does swap. `root` is "/", or a folder with copies of proc/ and sys/.
 AvailableMemory AvailableHostMemory(const std::string& root);
 // Tests have the functions below read another root.
 void SetHostMemoryRoot(const std::string& root);
 
-// Of the device's memory. What it keeps of freed memory counts as available; reservations do not.
+// Returns what the device has. Freed memory that it keeps counts as available; reservations do not.
 AvailableMemory AvailableMemoryOf(const Device& device);
 
 // Memory that this process is going to take, such as a solver's history.

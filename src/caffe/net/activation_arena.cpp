@@ -33,7 +33,7 @@ class LastWrites {
       if (whole) covering_[node] = std::max(covering_[node], step);
     });
   }
-  // Of the bytes of the buffer; -1 if no step writes them.
+  // The last step that writes bytes of the buffer; -1 if no step writes them.
   int Last(int buffer) const {
     const auto [begin, end] = Range(buffer);
     int last = -1;

@@ -14,8 +14,8 @@ class NetRanges;
 // one variable that layers change in place. So where a partial pass begins or ends, and in
 // callbacks, values are copied between the last version, which the user sees, and an earlier one.
 //
-// Of an input, the first version is what the caller wrote, and stays so: layers in place write later
-// versions. The caller writes to the last version, which has the blob's name.
+// The first version of an input keeps what the caller wrote: layers in place write later versions.
+// The caller writes to the last version, which has the blob's name.
 class BlobVersions final : public MemoryWatcher {
  public:
   BlobVersions(const Wiring& wiring, NetRanges* ranges);

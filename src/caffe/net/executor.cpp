@@ -627,7 +627,8 @@ void Executor::NoteReads(bool again) {
   late_reads_->Record(reads_, again);
 }
 
-// Of the blobs that are not stored, and of nodes that run again before a backward.
+// Collects what is read by the nodes that make blobs that are not stored, and by the nodes that run
+// again before a backward.
 void Executor::FindReads() {
   forgotten_ = now_;
   reads_.clear();

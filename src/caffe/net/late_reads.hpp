@@ -20,7 +20,7 @@ class LateReads final : public MemoryWatcher {
 
   // By memory, one of each.
   static void Sort(std::vector<BlobBase*>* blobs);
-  // Whether there are records of these blobs, which were sorted, and of no others.
+  // Whether the records are exactly those of these blobs, which must be sorted.
   bool Records(const std::vector<BlobBase*>& blobs) const;
   // After a forward: makes records of these blobs. `again`: keeps the records that it finds, because
   // the forward was that of before.

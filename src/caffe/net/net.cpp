@@ -80,7 +80,7 @@ struct Net::Rooms {
   // Of each node, for the plans: NetRanges::TiedBottoms at an epoch of the ranges.
   std::vector<std::vector<bool>> tied;
   int planned_epoch = 0;
-  // Of each node, whether it ran last in a whole forward of the plan of steps.
+  // Whether each node ran last in a whole forward of the plan of steps.
   std::vector<bool> in_steps;
 
   // The bytes of a pass that stores every blob.

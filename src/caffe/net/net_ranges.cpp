@@ -16,7 +16,7 @@ namespace {
 
 bool IsQuantized(const BlobBase* blob) { return blob->type().is_quantized(); }
 
-// Of a layer that carries codes: y = scale x.
+// Returns the scale of a layer that carries codes: y = scale x.
 double ScaleOf(const Affine& affine) {
   std::vector<double> scale, shift;
   affine.evaluate(&scale, &shift);
