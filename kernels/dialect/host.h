@@ -83,10 +83,12 @@ DEVICE_FN float as_f32(u32 v) { return __builtin_bit_cast(float, v); }
 DEVICE_FN u32 as_u32(float v) { return __builtin_bit_cast(u32, v); }
 #ifdef CAFFE_HALF_DECODE
 // F16C inside vector functions: GCC 12 vectorises neither _Float16 nor the scalar intrinsics.
+extern "C" {
 #pragma omp declare simd notinbranch
-extern "C" __attribute__((const)) float CAFFE_HALF_DECODE(u32 bits);
+__attribute__((const)) float CAFFE_HALF_DECODE(u32 bits);
 #pragma omp declare simd notinbranch
-extern "C" __attribute__((const)) u32 CAFFE_HALF_ENCODE(float v);
+__attribute__((const)) u32 CAFFE_HALF_ENCODE(float v);
+}
 DEVICE_FN float half_to_float(const u16* p, i64 i) { return CAFFE_HALF_DECODE(p[i]); }
 DEVICE_FN void float_to_half(u16* p, i64 i, float v) { p[i] = (u16)CAFFE_HALF_ENCODE(v); }
 #else

@@ -6,7 +6,7 @@
 
 namespace caffe {
 
-void Results::Print(const std::string& line, std::source_location where) const {
+void Results::Print(const std::string& line, log::Where where) const {
   log::Info(line, where);
   if (!json_ && !log::OnStandardError(log::Level::kInfo)) std::cout << line << std::endl;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <string>
 
 namespace caffe {
@@ -11,8 +10,7 @@ namespace caffe {
 class Results {
  public:
   explicit Results(bool json) : json_(json) {}
-  void Print(const std::string& line,
-             std::source_location where = std::source_location::current()) const;
+  void Print(const std::string& line, log::Where where = log::Where::current()) const;
 
  private:
   bool json_;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <string_view>
 
 // Log lines carry glog's prefix, `I0213 12:34:56.123456  1234 solver.cpp:239] `, because scripts
@@ -9,7 +8,16 @@ namespace caffe::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
-using Where = std::source_location;
+// A line of source. Not std::source_location, which clang 14 lacks.
+struct Where {
+  const char* file = "";
+  int line = 0;
+
+  // The line of the call, also where this is a default argument.
+  static constexpr Where current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
 
 void SetLevel(Level level);
 Level level();

@@ -33,6 +33,8 @@ struct NetOptions {
   std::vector<std::string> stages;
   // Seed of fillers and dropout; negative: a new random one.
   int64_t seed = -1;
+  // False: a layer of type Python, also of a nested net, is an error, and no module is imported.
+  bool python_layers = true;
   // The lines of the layers in the net's file, for errors (ReadNetFile).
   LayerLines lines;
 };

@@ -214,9 +214,8 @@ class State {
 
   void Write(Level level, std::string_view text, const Where& where) {
     if (level == Level::kDebug && !ShowsDebug(where)) return;
-    logger_->log(spdlog::source_loc{where.file_name(), static_cast<int>(where.line()),
-                                    where.function_name()},
-                 ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+    logger_->log(spdlog::source_loc{where.file, where.line, ""}, ToSpdlog(level),
+                 spdlog::string_view_t(text.data(), text.size()));
   }
 
  private:
@@ -248,7 +247,7 @@ class State {
     if (level_ == Level::kDebug) return true;
     if (level_ != Level::kInfo) return false;
     if (modules_.empty()) return verbosity_ > 0;
-    const std::string module = Module(where.file_name());
+    const std::string module = Module(where.file);
     for (const auto& [pattern, verbosity] : modules_) {
       if (::fnmatch(pattern.c_str(), module.c_str(), 0) == 0) return verbosity > 0;
     }

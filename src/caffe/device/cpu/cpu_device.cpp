@@ -35,10 +35,19 @@ constexpr int64_t kParallelElements = 16384;
 bool ProcessorHas(const std::string& level) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (level == "v2") return __builtin_cpu_supports("x86-64-v2");
-  if (level == "v3") return __builtin_cpu_supports("x86-64-v3");
-  if (level == "v4") return __builtin_cpu_supports("x86-64-v4");
-  return false;
+#if defined(__clang__)
+  // clang knows no names of levels. F16C, LZCNT and MOVBE come with AVX2.
+  const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+                  __builtin_cpu_supports("fma");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+#else
+  const bool v2 = __builtin_cpu_supports("x86-64-v2"), v3 = __builtin_cpu_supports("x86-64-v3"),
+             v4 = __builtin_cpu_supports("x86-64-v4");
+#endif
+  return (level == "v2" && v2) || (level == "v3" && v3) || (level == "v4" && v4);
 #else
   return level == "neon";
 #endif

@@ -12,14 +12,14 @@ struct HostTypeFunctions {
 // their vector forms in vectorised loops, so that the address of a function is called once for up
 // to 16 elements. The functions of a type depend on nothing but their arguments.
 #ifdef CAFFE_HOST_LIST
+extern "C" {
 #ifdef __x86_64__
 #pragma omp declare simd notinbranch uniform(functions)
 #endif
-extern "C" __attribute__((const)) float CAFFE_TYPE_VALUE(const HostTypeFunctions* functions,
-                                                         unsigned code);
+__attribute__((const)) float CAFFE_TYPE_VALUE(const HostTypeFunctions* functions, unsigned code);
 #ifdef __x86_64__
 #pragma omp declare simd notinbranch uniform(functions)
 #endif
-extern "C" __attribute__((const)) unsigned CAFFE_TYPE_CODE(const HostTypeFunctions* functions,
-                                                           float value);
+__attribute__((const)) unsigned CAFFE_TYPE_CODE(const HostTypeFunctions* functions, float value);
+}
 #endif
