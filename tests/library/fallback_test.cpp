@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/library_support.hpp"
 

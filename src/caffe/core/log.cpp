@@ -214,8 +214,9 @@ class State {
 
   void Write(Level level, std::string_view text, const Where& where) {
     if (level == Level::kDebug && !ShowsDebug(where)) return;
+    const std::string line = Printable(text);
     logger_->log(spdlog::source_loc{where.file, where.line, ""}, ToSpdlog(level),
-                 spdlog::string_view_t(text.data(), text.size()));
+                 spdlog::string_view_t(line.data(), line.size()));
   }
 
  private:

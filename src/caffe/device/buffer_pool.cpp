@@ -12,7 +12,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/freed_memory.hpp"
 #include "caffe/device/graph.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 
 namespace caffe {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/libraries.hpp"

@@ -1,7 +1,7 @@
 #include "in_layer.hpp"
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/layer/layer.hpp"
 
 namespace caffe {
@@ -17,7 +17,7 @@ std::string WithLayer(const LayerBase& layer, const Error& error) {
 
 void RethrowWithLayer(const LayerBase& layer) {
   try {
-    throw;
+    NamingMemory(layer.name() + " (" + layer.type() + ")", [] { throw; });
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(WithLayer(layer, error));
   } catch (const Error& error) {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/quant/packed_parameter.hpp"

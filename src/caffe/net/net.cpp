@@ -12,7 +12,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/freed_memory.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/unknown_names.hpp"

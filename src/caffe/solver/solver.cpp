@@ -8,7 +8,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/available_memory.hpp"
-#include "caffe/device/out_of_memory.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/expert_usage.hpp"

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "caffe/core/error.hpp"
+
+namespace caffe {
+
+// The host or a device does not have enough memory. Callers add context: the file, the layer or the
+// blob that the memory is for, and the need of the whole net. In Python: caffe.OutOfMemory, a
+// MemoryError.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+// Runs `work`. If the C++ library has no memory for it, the error names `what`, for example a file.
+template <class Work> decltype(auto) NamingMemory(const std::string& what, const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(what + ": out of memory");
+  } catch (const std::length_error&) {  // more elements than any memory can hold
+    throw OutOfMemory(what + ": out of memory");
+  }
+}
+
+}  // namespace caffe
