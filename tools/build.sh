@@ -21,7 +21,6 @@ case "$preset" in
   developer) tree=build-developer ;;
   sanitizers) tree=build-sanitize ;;
   thread-sanitizer) tree=build-threads ;;
-  fuzz) tree=build-fuzz ;;
   *) echo "build.sh: no preset $preset" >&2; exit 1 ;;
 esac
 targets=()
