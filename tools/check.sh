@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
 # The checks that a commit must pass: format, include direction, no layer asked for by its name,
 # plain words, public headers that compile alone, and the tests that need no device. With
-# --sanitize: those tests under the address and undefined-behaviour sanitizers instead, in
-# build-sanitize. With --threads: the tests of threads and processes (data, program cache) under the
-# thread sanitizer, in build-threads.
+# --sanitize: the tests of the CPU, and those of the Python package that call the library in this
+# process, under clang's address and undefined-behaviour sanitizers instead, in build-sanitize. With
+# --threads: the tests of threads and processes (data, program cache, nets, solvers) under clang's
+# thread sanitizer, in build-threads. tools/nightly.sh runs both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT
 jobs=${CAFFE_JOBS:-$(nproc)}
 tests=(ctest --output-on-failure --parallel "$jobs" --label-regex '^(null|cpu)$')
+thread_tests=(data device net solver steady_state)
+python_tests=()
+for name in arguments bfloat16 fork hdf5 io late_reads memory messages net number_views own_types \
+  packed_weights python_layer quantize scalar_view snapshot solver threads training transform views \
+  weights; do
+  python_tests+=("tests/python/${name}_test.py")
+done
 # An empty folder of OpenCL drivers: only the CPU is used, even by tests that use every device.
 no_opencl() {
   mkdir -p build/no-opencl
@@ -21,15 +29,26 @@ if [ "${1:-}" = --sanitize ]; then
   # Drivers and BLAS libraries do not free all of their memory.
   export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
-  exec "${tests[@]}" --test-dir build-sanitize
+  status=0
+  "${tests[@]}" --test-dir build-sanitize || status=1
+  # The interpreter is not instrumented: it needs the sanitizer's runtime before all libraries.
+  package=build-sanitize/package
+  tar -C python/caffe --exclude='_caffe*.so' -c . | tar -C "$package/caffe" -x
+  CAFFE_PYTHON_PATH=$PWD/$package PYTHONMALLOC=malloc \
+    LD_PRELOAD=$(clang++ -print-file-name=libclang_rt.asan-x86_64.so) \
+    .venv/bin/python3 -m pytest -q -p no:cacheprovider "${python_tests[@]}" || status=1
+  exit $status
 fi
 if [ "${1:-}" = --threads ]; then
-  tools/build.sh thread-sanitizer test_data test_device
+  tools/build.sh thread-sanitizer "${thread_tests[@]/#/test_}"
   no_opencl
-  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
-  # The OpenMP runtime is not instrumented: its barriers would be reported as races.
-  export OMP_NUM_THREADS=1
-  exec ctest --output-on-failure --tests-regex '^(data|device_[0-9]+)$' --test-dir build-threads
+  # Archer tells the sanitizer how OpenMP's threads wait for each other. Libraries that are not
+  # instrumented (OpenBLAS, oneDNN) synchronize by ways that it cannot see.
+  export OMP_TOOL_LIBRARIES=libarcher.so OMP_NUM_THREADS=2
+  supp=$PWD/tests/thread_sanitizer.txt
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1:suppressions=$supp:${TSAN_OPTIONS:-}
+  names=$(IFS='|'; echo "${thread_tests[*]}")
+  exec ctest --output-on-failure --tests-regex "^($names)(_[0-9]+)?\$" --test-dir build-threads
 fi
 if [ $# -gt 0 ]; then
   echo "usage: tools/check.sh [--sanitize | --threads]" >&2

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# nightly.sh [SECONDS]: what takes too long for every commit. The tests of the CPU under the address,
+# undefined-behaviour and thread sanitizers (tools/check.sh), one net of every layer type under
+# Valgrind (tools/valgrind.sh), and every fuzz target for this long, one on each core (default: 600).
+# Logs and a table of the results lie in build-nightly/. The exit status is 0 if nothing was found.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-600}
+logs=build-nightly
+mkdir -p "$logs"
+status=0
+part() {
+  local name=$1 begin=$SECONDS result=passed
+  shift
+  "$@" >"$logs/$name.log" 2>&1 || { result=FAILED; status=1; }
+  printf '%-12s %s after %d s\n' "$name" "$result" $((SECONDS - begin)) | tee -a "$logs/results.txt"
+}
+: >"$logs/results.txt"
+part sanitize tools/check.sh --sanitize
+part threads tools/check.sh --threads
+part valgrind tools/valgrind.sh
+
+fuzz() {
+  if tools/fuzz.sh "$1" "$2" >"build-nightly/fuzz-$1.log" 2>&1; then
+    echo "fuzz $1: nothing found"
+  else
+    echo "fuzz $1: FAILED, see build-nightly/fuzz-$1.log"
+    return 1
+  fi
+}
+export -f fuzz
+part fuzz bash -c 'tools/fuzz.sh --list | xargs -P "$(nproc)" -I {} bash -c "fuzz {} $0 || exit 1"' "$seconds"
+cat "$logs/fuzz.log"
+exit $status
