@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "caffe/core/log.hpp"
+
 namespace caffe {
 
 // Prints a line of a command's results at every level of the log: as a log line, or, if standard error
