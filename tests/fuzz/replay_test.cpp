@@ -48,7 +48,7 @@ TEST_P(ReplayTest, KnownInputsBreakNoPromise) {
   for (const std::string kind : {"found", "corpus"}) {
     for (const Input& input : Stored(GetParam().name, kind)) {
       SCOPED_TRACE(input.name);
-      EXPECT_NO_THROW(Run(GetParam(), input.bytes));
+      EXPECT_NO_THROW(fuzz::Run(GetParam(), input.bytes));
     }
   }
 }
@@ -70,7 +70,7 @@ TEST_P(ReplayTest, DamagedSeedsBreakNoPromise) {
       input = GetParam().mutate(seed, kMostBytes, static_cast<uint32_t>(random()));
     }
     if (input.empty()) input = Damage(seed, &random);
-    EXPECT_NO_THROW(Run(GetParam(), input)) << "case " << cases;
+    EXPECT_NO_THROW(fuzz::Run(GetParam(), input)) << "case " << cases;
   }
   RecordProperty("cases", cases);
 }
