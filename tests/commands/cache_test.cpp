@@ -1,6 +1,7 @@
 #include "commands/cache.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -126,6 +127,29 @@ TEST_F(CacheCommandTest, ReadOnlyForbidsPrune) {
   EXPECT_EQ(err_, "caffe cache: CAFFE_CACHE=ro forbids prune\n");
   EXPECT_EQ(Run({"list"}), 0);
   EXPECT_TRUE(Printed("1 program, 2.0 KiB")) << out_;
+}
+
+// Code of a folder that others may write does not run, and the command says so.
+TEST_F(CacheCommandTest, AFolderThatOthersMayWriteIsAWarning) {
+  for (const int count : {0, 1}) {
+    if (count > 0) Fill(count);
+    ::chmod(directory_.c_str(), 0777);
+    for (const std::vector<std::string>& arguments :
+         std::vector<std::vector<std::string>>{{"list"}, {"verify"}, {"prune", "--all"}}) {
+      EXPECT_EQ(Run(arguments), 1) << arguments[0];
+      EXPECT_EQ(out_, "");
+      EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+      for (const std::string& part :
+           {directory_.string(), std::string("mode 0777"), std::string("chmod -R go-w"),
+            std::string("CAFFE_CACHE_DIR")}) {
+        EXPECT_NE(err_.find(part), std::string::npos) << err_;
+      }
+    }
+    EXPECT_EQ(fs::exists(directory_ / "programs.db"), count > 0);
+    ::chmod(directory_.c_str(), 0700);
+  }
+  EXPECT_EQ(Run({"list"}), 0);
+  EXPECT_TRUE(Printed("1 program, ")) << out_;
 }
 
 TEST_F(CacheCommandTest, SaysOneLineAfterAUsageError) {

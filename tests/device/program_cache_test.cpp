@@ -290,6 +290,28 @@ TEST_F(ProgramCacheTest, ReplacesAFileWithoutATable) {
   ExpectRebuilt();
 }
 
+TEST_F(ProgramCacheTest, ReplacesAFileWithOtherColumnsOrWithAView) {
+  for (const char* change :
+       {"ALTER TABLE programs RENAME COLUMN binary TO code",
+        "ALTER TABLE tuning RENAME COLUMN configuration TO c",
+        "ALTER TABLE tuning RENAME TO t; CREATE VIEW tuning AS SELECT * FROM t"}) {
+    SCOPED_TRACE(change);
+    fs::remove_all(directory_);
+    Fill({"b"});
+    Sql(change);
+    ExpectRebuilt();
+  }
+}
+
+TEST_F(ProgramCacheTest, RunsNoTriggerOfAFile) {
+  Fill({"a"});
+  Sql("CREATE TRIGGER t AFTER INSERT ON programs BEGIN DELETE FROM programs; END");
+  ProgramCache cache(directory_, Mode::kReadWrite);
+  Put(cache, "b");
+  EXPECT_TRUE(Stored(cache, "a"));
+  EXPECT_TRUE(Stored(cache, "b"));
+}
+
 TEST_F(ProgramCacheTest, RecoversFromDamageWhileItIsOpen) {
   Fill({"a", "b", "c"});
   ProgramCache cache(directory_, Mode::kReadWrite);
@@ -514,6 +536,172 @@ TEST_F(ProgramCacheTest, ReadsADirectoryThatItMayNotWrite) {
   }
   EXPECT_EQ(status, 0);
   EXPECT_EQ(fresh, 0);
+}
+
+// What others may have written: a folder or a file of another owner, or that others may write.
+class UntrustedCacheTest : public ProgramCacheTest {
+ protected:
+  static constexpr uid_t kNobody = 65534, kSomebody = 65533;
+
+  std::vector<std::string> FilesOf(const fs::path& folder) const {
+    std::vector<std::string> names;
+    for (const auto& file : fs::directory_iterator(folder)) names.push_back(file.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  // Cases of the owner, the mode and the user that runs: with them the cache must work in memory
+  // alone, with one warning, or be used.
+  void Try(const fs::path& path, mode_t mode, uid_t owner, uid_t user, bool used) {
+    SCOPED_TRACE(Concat(path.filename().string(), ", mode ", std::to_string(mode), ", owner ",
+                        owner, ", user ", user));
+    ASSERT_TRUE(owner == ::geteuid() || ::chown(path.c_str(), owner, owner) == 0);
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    const auto before = FilesOf(directory_);
+    testing::internal::CaptureStderr();
+    const int status = Wait(Spawn([&] {
+      if (user != ::geteuid() && ::seteuid(user) != 0) return 77;
+      for (const Mode kind : {Mode::kReadWrite, Mode::kReadOnly}) {
+        ProgramCache cache(directory_, kind);
+        if (used != Stored(cache, "a")) return 1;
+        if (used) continue;
+        ExpectMemoryOnly(cache);
+        if (HasFailure()) return 2;
+      }
+      return 0;
+    }));
+    const std::string errors = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status, 0) << errors;
+    if (used) return;
+    EXPECT_EQ(FilesOf(directory_), before) << "it is left as it is";
+    EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 2) << "one for each cache\n"
+                                                                 << errors;
+    char octal[8];
+    std::snprintf(octal, sizeof octal, "%04o", mode);
+    for (const std::string& part : {file_.string(), path.string(), Concat("mode ", octal),
+                                    Concat("uid ", owner), std::string("CAFFE_CACHE_DIR")}) {
+      EXPECT_NE(errors.find(part), std::string::npos) << errors << "lacks " << part;
+    }
+    EXPECT_EQ(errors.find("chown") != std::string::npos, owner != 0 && owner != user) << errors;
+    EXPECT_EQ(errors.find("chmod") != std::string::npos, (mode & 022) != 0) << errors;
+  }
+};
+
+TEST_F(UntrustedCacheTest, AFolderThatOthersMayWriteIsNotUsed) {
+  for (const mode_t mode : {0755, 0700, 0775, 0757, 0777, 01777}) {
+    Fill({"a"});
+    Try(directory_, mode, ::geteuid(), ::geteuid(), (mode & 022) == 0);
+    ::chmod(directory_.c_str(), 0755);
+  }
+}
+
+TEST_F(UntrustedCacheTest, AFileThatOthersMayWriteIsNotUsed) {
+  for (const char* suffix : {"", "-wal", "-shm", "-journal", ".lock"}) {
+    for (const mode_t mode : {0664, 0646, 0666}) {
+      fs::remove_all(directory_);
+      Fill({"a"});
+      const fs::path file = file_.string() + suffix;
+      std::ofstream(file, std::ios::app).flush();
+      Try(file, mode, ::geteuid(), ::geteuid(), false);
+    }
+  }
+}
+
+TEST_F(UntrustedCacheTest, AFolderOfAnotherUserIsNotUsed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files to other users";
+  for (const uid_t owner : {uid_t{0}, kNobody, kSomebody}) {
+    for (const uid_t user : {uid_t{0}, kNobody}) {
+      for (const mode_t mode : {0755, 0775, 0777}) {
+        fs::remove_all(directory_);
+        Fill({"a"});
+        const bool used = (owner == 0 || owner == user) && mode == 0755;
+        Try(directory_, mode, owner, user, used);
+      }
+    }
+  }
+}
+
+TEST_F(UntrustedCacheTest, AFileOfAnotherUserIsNotUsed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files to other users";
+  for (const char* suffix : {"", "-wal", "-shm", "-journal", ".lock"}) {
+    for (const uid_t user : {uid_t{0}, kSomebody}) {
+      fs::remove_all(directory_);
+      Fill({"a"});
+      ::chmod(directory_.c_str(), 0755);
+      const fs::path file = file_.string() + suffix;
+      std::ofstream(file, std::ios::app).flush();
+      Try(file, 0644, kNobody, user, false);
+    }
+  }
+}
+
+TEST_F(UntrustedCacheTest, AFolderOnTheWayThatOthersMayWriteIsNotUsed) {
+  directory_ = root_ / "way" / "cortado";
+  file_ = directory_ / "programs.db";
+  Fill({"a"});
+  ::chmod((root_ / "way").c_str(), 0777);
+  {
+    ProgramCache cache(directory_, Mode::kReadWrite);
+    EXPECT_FALSE(cache.Find(KeyOf("a")));
+    EXPECT_NE(cache.state().disabled_reason.find((root_ / "way").string() + " on the way"),
+              std::string::npos)
+        << cache.state().disabled_reason;
+    ProgramCache missing(root_ / "way" / "other", Mode::kReadWrite);
+    ExpectMemoryOnly(missing);
+    EXPECT_FALSE(fs::exists(root_ / "way" / "other"));
+  }
+  ::chmod((root_ / "way").c_str(), 01777);
+  ProgramCache cache(directory_, Mode::kReadWrite);
+  EXPECT_TRUE(Stored(cache, "a"));
+}
+
+TEST_F(UntrustedCacheTest, LinksAreUsedWhereBothSidesAreTrusted) {
+  Fill({"a"});
+  fs::create_directories(root_ / "links");
+  fs::create_symlink(file_, root_ / "links" / "programs.db");
+  {
+    ProgramCache cache(root_ / "links", Mode::kReadWrite);
+    EXPECT_TRUE(Stored(cache, "a"));
+  }
+  // SQLite keeps its log beside the file, not beside the link.
+  ::chmod(directory_.c_str(), 01777);
+  {
+    ProgramCache cache(root_ / "links", Mode::kReadWrite);
+    ExpectMemoryOnly(cache);
+  }
+  ::chmod(directory_.c_str(), 0755);
+  fs::remove(file_);
+  ProgramCache cache(root_ / "links", Mode::kReadWrite);
+  ExpectMemoryOnly(cache);
+  EXPECT_FALSE(fs::exists(file_)) << "nothing is made through a link";
+}
+
+TEST_F(UntrustedCacheTest, WhatTheCacheMakesIsPrivate) {
+  const mode_t before = ::umask(0);
+  directory_ = root_ / "a" / "b" / "cortado";
+  file_ = directory_ / "programs.db";
+  Fill({"a"});
+  ::umask(before);
+  for (const fs::path& folder : {root_ / "a", root_ / "a" / "b", directory_}) {
+    EXPECT_EQ(static_cast<int>(fs::status(folder).permissions()), 0700) << folder;
+  }
+  for (const auto& file : fs::directory_iterator(directory_)) {
+    EXPECT_EQ(static_cast<int>(file.status().permissions()) & 022, 0) << file;
+  }
+  ProgramCache cache(directory_, Mode::kReadWrite);
+  EXPECT_TRUE(Stored(cache, "a"));
+}
+
+TEST_F(UntrustedCacheTest, OtherThanFilesAreNotOpened) {
+  for (const char* suffix : {"", "-wal", ".lock"}) {
+    fs::remove_all(directory_);
+    Fill({"a"});
+    const fs::path file = file_.string() + suffix;
+    fs::remove(file);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    ProgramCache cache(directory_, Mode::kReadWrite);
+    ExpectMemoryOnly(cache);
+  }
 }
 
 // A limit on the size of files makes writes fail as a quota does.

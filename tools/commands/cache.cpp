@@ -192,6 +192,9 @@ int CacheCommand(const std::vector<std::string>& arguments) {
   if (verb == "list") {
     return List(cache);
   }
+  if (!exists) {
+    cache.List();  // warns about a folder that is not used
+  }
   return verb == "verify" ? Verify(cache) : Prune(cache, max_bytes, all);
 }
 

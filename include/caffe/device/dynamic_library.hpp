@@ -30,7 +30,7 @@ class DynamicLibrary {
 // Candidate paths of libraries of the CUDA toolkit, in search order: the folders of
 // CAFFE_LIBRARY_PATH (separated by colons), the loader's own search, $CUDA_HOME, $CUDA_PATH,
 // /usr/local/cuda*, and the folders nvidia/*/lib of Python's packages in $VIRTUAL_ENV,
-// $CONDA_PREFIX, ./.venv, $HOME/.local, /usr/local and /usr. Returns every folder combined with
+// $CONDA_PREFIX, $HOME/.local, /usr/local and /usr. Returns every folder combined with
 // every name.
 std::vector<std::string> CudaLibraryPaths(const std::vector<std::string>& names);
 

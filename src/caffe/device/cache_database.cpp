@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "trusted_path.hpp"
+
 namespace caffe::cache {
 namespace {
 
@@ -57,7 +59,11 @@ Kind KindOf(int code) {
   }
   switch (code & 0xff) {
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return Kind::kDamaged;
+    case SQLITE_NOTADB:
+    // The statements are constant, so that these come from a damaged schema.
+    case SQLITE_ERROR:
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH: return Kind::kDamaged;
     case SQLITE_READONLY:
     case SQLITE_FULL:
     case SQLITE_PERM: return Kind::kReadOnly;
@@ -162,18 +168,52 @@ std::optional<FileIdentity> IdentityOf(const fs::path& path) {
   return FileIdentity{information.st_dev, information.st_ino};
 }
 
+// Each folder that is missing is made for this user alone, whatever the umask is.
 void CreateDirectory(const fs::path& directory) {
   std::error_code error;
-  if (fs::is_directory(directory, error)) {
+  if (directory.empty() || fs::is_directory(directory, error)) {
     return;
   }
-  fs::create_directories(directory.parent_path(), error);
-  // Private: a process that can write here decides which code the driver runs.
+  if (directory.has_relative_path()) {
+    CreateDirectory(directory.parent_path());
+  }
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     ThrowSystem(Concat("cannot create ", directory.string()), errno);
   }
   if (!fs::is_directory(directory, error)) {
     throw DatabaseError(Kind::kOther, Concat(directory.string(), " is not a directory"));
+  }
+}
+
+// The rows are machine code that this process runs, and a checksum is no signature: throws if
+// another user may have written one of the files, or can write or replace one. SQLite keeps the
+// sidecars beside the file that a link leads to.
+void CheckTrust(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_symlink(path, error) && !fs::exists(path, error)) {
+    throw DatabaseError(Kind::kOther, "the file is a symbolic link to a file that does not exist");
+  }
+  fs::path file = fs::canonical(path, error);
+  if (error) {
+    file = path;
+  }
+  std::vector<fs::path> files = {path, path.string() + ".lock"};
+  for (const char* suffix : kSidecars) {
+    files.push_back(file.string() + suffix);
+  }
+  std::vector<fs::path> all = {path.parent_path(), file.parent_path()};
+  all.insert(all.end(), files.begin(), files.end());
+  for (const fs::path& one : all) {
+    if (const std::string why = WhyUntrusted(one); !why.empty()) {
+      throw DatabaseError(Kind::kOther,
+                          Concat("not used, because ", why,
+                                 "; or set CAFFE_CACHE_DIR to a folder that only you can write"));
+    }
+  }
+  for (const fs::path& one : files) {
+    if (fs::exists(one, error) && !fs::is_regular_file(one, error)) {
+      throw DatabaseError(Kind::kOther, Concat(one.string(), " is not a regular file"));
+    }
   }
 }
 
@@ -283,6 +323,10 @@ void Database::Connect(const std::string& name, int flags) {
   }
   sqlite3_extended_result_codes(connection_, 1);
   sqlite3_busy_timeout(connection_, busy_ms_);
+  // A damaged schema must not do more than ours, which has neither views nor triggers.
+  for (const int off : {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW}) {
+    sqlite3_db_config(connection_, off, 0, nullptr);
+  }
   Execute("PRAGMA cell_size_check = 1; PRAGMA trusted_schema = 0");
   if (const auto identity = IdentityOf(path_)) {
     device_ = identity->device;
@@ -327,16 +371,26 @@ void Database::CheckSchema() {
                         Concat("the file has schema version ", version, ", not ", kSchemaVersion));
   }
   for (const char* table : {"programs", "tuning"}) {
-    Statement statement(connection_, "SELECT count(*) FROM sqlite_master WHERE name = ?");
+    Statement statement(connection_,
+                        "SELECT count(*) FROM sqlite_master WHERE name = ? AND type = 'table'");
     if (!statement.Text(1, table).Step() || statement.IntegerAt(0) == 0) {
       throw DatabaseError(Kind::kDamaged, Concat("table ", table, " is missing"));
     }
   }
+  // A column that is missing is an error here already.
+  Prepare(
+      "SELECT key, device, program, size, created, last_use, build_seconds, refused, checksum, "
+      "build_log, binary FROM programs");
+  Prepare(
+      "SELECT family, shape_bucket, types, device, driver, configuration, checksum FROM tuning");
 }
 
 std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int busy_ms,
                                                    bool shared_memory) {
+  // Nothing is made in a folder of others, and what was made may have been made by others.
+  CheckTrust(path);
   CreateDirectory(path.parent_path());
+  CheckTrust(path);
   OpenLock lock(path, busy_ms);
   std::unique_ptr<Database> database(new Database(path, busy_ms));
   for (int attempt = 0;; ++attempt) {
@@ -390,6 +444,7 @@ std::unique_ptr<Database> Database::OpenForWriting(const fs::path& path, int bus
 }
 
 std::unique_ptr<Database> Database::OpenForReading(const fs::path& path, int busy_ms) {
+  CheckTrust(path);
   if (!IdentityOf(path)) {
     return nullptr;
   }

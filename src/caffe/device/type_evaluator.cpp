@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -25,6 +26,7 @@
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "custom_type.hpp"
+#include "trusted_path.hpp"
 
 extern char** environ;
 
@@ -118,14 +120,14 @@ std::vector<std::string> Options() {
   return options;
 }
 
-// A folder that is removed with its files.
+// A folder that is removed with its files. Code is loaded from it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "caffe-type-XXXXXX").string();
-    CAFFE_CHECK(mkdtemp(pattern.data()), "cannot create a folder in ", fs::temp_directory_path(),
-                ": ", std::strerror(errno));
-    path_ = pattern;
+    std::string why;
+    path_ = MakeTemporaryFolder("caffe-type", &why);
+    CAFFE_CHECK(!path_.empty(), "there is no folder for what a compiler makes; set TMPDIR to a ",
+                "folder that only you can write:\n", why);
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -144,6 +146,14 @@ std::string Contents(const fs::path& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+void Write(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  errno = 0;
+  file << text;
+  CAFFE_CHECK(file.flush(), "cannot write ", path.string(), ": ", std::strerror(errno),
+              "; make room there, or set TMPDIR to another folder that only you can write");
 }
 
 // Runs a command without a shell; its messages go to `log`. The exit status; -1 if there is no such
@@ -205,7 +215,7 @@ class CompiledFunctions final : public TypeFunctions {
 std::optional<std::string> CompileLibrary(const TypeInfo& info) {
   const TemporaryFolder folder;
   const fs::path source = folder / "type.cpp", library = folder / "type.so", log = folder / "log";
-  std::ofstream(source) << HostText(info);
+  Write(source, HostText(info));
   for (const std::string& compiler : Compilers()) {
     std::vector<std::string> command = Options();
     command.insert(command.begin(), compiler);
@@ -222,7 +232,7 @@ std::optional<std::string> CompileLibrary(const TypeInfo& info) {
 std::unique_ptr<TypeFunctions> Load(const std::string& library, const std::string& name) {
   const TemporaryFolder folder;
   const fs::path path = folder / "type.so";
-  std::ofstream(path, std::ios::binary) << library;
+  Write(path, library);
   std::string why;
   const auto opened = DynamicLibrary::Open({path.string()}, &why);
   CAFFE_CHECK(opened, "data type '", name,

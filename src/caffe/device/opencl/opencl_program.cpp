@@ -161,7 +161,7 @@ void OpenClProgram::Compile(const ProgramText& text, const std::string& refusal_
 
 void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string& reason,
                                       const std::string& log) const {
-  std::string kernel, excerpt, advice;
+  std::string kernel, excerpt, advice, cause;
   if (const auto place = FirstErrorPlace(log)) {
     std::vector<std::string> names;
     for (const KernelSignature& signature : text.kernels) names.push_back(signature.name);
@@ -171,10 +171,12 @@ void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string
       excerpt = Concat("\n", around.place.file, ":", around.place.line, ":\n", around.lines);
     }
   } else if (device_->info().platform == opencl::kPocl) {
-    advice = (log.empty() ? "" : "\n") + opencl::PoclCacheAdvice();
+    const opencl::PoclFailure failure = opencl::ExplainPoclFailure();
+    if (!failure.cause.empty()) cause = "; " + failure.cause;
+    advice = (log.empty() ? "" : "\n") + failure.advice;
   }
   CAFFE_THROW(where_, ", ", kernel.empty() ? "kernels " + KernelNames(text) : "kernel " + kernel,
-              ": does not build (", reason, ")\noptions: ", text.options, "\n", log, excerpt,
+              ": does not build (", reason, cause, ")\noptions: ", text.options, "\n", log, excerpt,
               advice);
 }
 

@@ -1,15 +1,15 @@
 #include "caffe/device/opencl/pocl_cache.hpp"
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/trusted_path.hpp"
 
 namespace caffe::opencl {
 namespace {
@@ -17,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kVariable[] = "POCL_CACHE_DIR";
+// A program takes less than 1 MiB, some of it for as long as the compiler runs.
+constexpr uint64_t kScarceBytes = uint64_t{8} << 20;
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -34,27 +36,16 @@ fs::path Folder() {
   return "/tmp/pocl/kcache";
 }
 
-// The reason why files cannot be created in a folder or in the parents it needs; empty if they can.
-// Changes nothing.
-std::string WhyUnwritable(fs::path folder) {
+// PoCL loads the libraries of its folder. It makes a folder for each program, and each folder that
+// another user made when everybody could write there stays that user's.
+std::string WhyUntrustedWithEntries(const fs::path& folder) {
+  std::string why = WhyUntrusted(folder);
   std::error_code error;
-  folder = fs::absolute(folder, error);
-  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
-  if (!fs::is_directory(folder, error)) return folder.string() + " is not a directory";
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    return folder.string() + ": " + std::strerror(errno);
+  for (fs::directory_iterator entry(folder, error), end; why.empty() && !error && entry != end;
+       entry.increment(error)) {
+    why = WhyUntrusted(entry->path());
   }
-  return "";
-}
-
-std::string MakeTemporaryFolder() {
-  for (const std::string& parent : {Variable("TMPDIR"), std::string("/tmp"),
-                                    std::string("/var/tmp"), std::string("/dev/shm")}) {
-    if (parent.empty()) continue;
-    std::string name = parent + "/cortado-pocl-XXXXXX";
-    if (::mkdtemp(name.data())) return name;
-  }
-  return "";
+  return why;
 }
 
 std::string folder_to_remove;
@@ -69,11 +60,19 @@ void RemoveFolder() {
 }  // namespace
 
 PoclCache::PoclCache() {
-  const std::string reason = WhyUnwritable(Folder());
-  if (reason.empty()) return;
-  replacement_ = MakeTemporaryFolder();
-  if (replacement_.empty()) return;
-  unwritable_ = Concat(Folder().string(), " cannot be written (", reason, ")");
+  const std::string unwritable = WhyUnwritable(Folder());
+  const std::string reason = unwritable.empty() ? WhyUntrustedWithEntries(Folder()) : std::string();
+  if (unwritable.empty() && reason.empty()) return;
+  problem_ = Folder().string() + (unwritable.empty() ? " is not used, because " + reason
+                                                     : " cannot be written (" + unwritable + ")");
+  std::string why;
+  replacement_ = MakeTemporaryFolder("cortado-pocl", &why).string();
+  if (replacement_.empty()) {
+    refusal_ = unwritable.empty()
+                   ? Concat("PoCL's cache folder ", problem_, ", and nothing can replace it: ", why)
+                   : "";
+    return;
+  }
   before_ = Variable(kVariable);
   ::setenv(kVariable, replacement_.c_str(), 1);
   folder_to_remove = replacement_;
@@ -81,24 +80,38 @@ PoclCache::PoclCache() {
 }
 
 void PoclCache::Finish(bool is_there) {
+  CAFFE_CHECK(!is_there || refusal_.empty(), refusal_,
+              "; set POCL_CACHE_DIR to a folder that only you can write");
   if (replacement_.empty()) return;
   if (!is_there) {
     before_.empty() ? ::unsetenv(kVariable) : ::setenv(kVariable, before_.c_str(), 1);
     return RemoveFolder();
   }
   std::atexit(&RemoveFolder);
-  log::Warning(Concat("PoCL's cache folder ", unwritable_, "; its programs go to ", replacement_,
-                      " until this process ends; set POCL_CACHE_DIR to a permanent folder"));
+  log::Warning(Concat("PoCL's cache folder ", problem_, "; its programs go to ", replacement_,
+                      " until this process ends; set POCL_CACHE_DIR to a permanent folder that "
+                      "only you can write"));
 }
 
-std::string PoclCacheAdvice() {
-  const std::string folder = Folder().string(), reason = WhyUnwritable(folder);
+PoclFailure ExplainPoclFailure() {
+  const std::string folder = Folder().string();
+  const std::string reason = WhyUnwritable(folder);
   if (!reason.empty()) {
-    return Concat("PoCL needs a cache folder to compile, and ", folder, " cannot be written (",
-                  reason, "); set POCL_CACHE_DIR to a writable folder");
+    return {Concat("PoCL's cache folder ", folder, " cannot be written (", reason, ")"),
+            "PoCL compiles in its cache folder; make room there, or set POCL_CACHE_DIR to a folder "
+            "that only you can write"};
   }
-  return Concat("PoCL compiles in its cache folder, ", folder,
-                " (POCL_CACHE_DIR); check its free space; POCL_DEBUG=all logs the details");
+  struct statvfs system;
+  if (::statvfs(folder.c_str(), &system) == 0) {
+    const uint64_t free = uint64_t{system.f_bavail} * system.f_frsize;
+    if (free < kScarceBytes) {
+      return {Concat("PoCL's cache folder ", folder, " has room for ", free >> 10, " KiB only"),
+              "PoCL compiles in its cache folder; make room there, or set POCL_CACHE_DIR to a "
+              "folder that only you can write"};
+    }
+  }
+  return {"", Concat("PoCL compiles in its cache folder, ", folder,
+                     " (POCL_CACHE_DIR); POCL_DEBUG=all logs the details")};
 }
 
 }  // namespace caffe::opencl
