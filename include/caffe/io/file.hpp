@@ -1,12 +1,47 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
 namespace caffe {
 
-// Reads a whole file. Throws if it is missing, is a folder, or cannot be read.
-std::string ReadFile(const std::string& path);
+// A file or a pipe that is open for reading. Throws if it is missing, is a folder or a device, or
+// cannot be opened. Opening does not wait for a program that writes to the pipe.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int descriptor() const { return descriptor_; }
+  // -1: it is a pipe, which has no size and can be read once.
+  int64_t size() const { return size_; }
+  bool is_pipe() const { return size_ < 0; }
+  // Reads the next bytes; 0 at the end. Waits for those of a pipe: 10 s until a program writes to it,
+  // then 60 s for each part.
+  size_t Read(char* target, size_t bytes);
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t size_ = -1;
+  bool begun_ = false;
+};
+
+// The most that is read from a pipe, which may never end, where a file has no smaller limit.
+constexpr int64_t kMostPiped = int64_t{1} << 28;
+
+// Reads a whole file, or a pipe to its end. Throws if it has more than `most` bytes; the default is
+// kMostPiped for a pipe, and no limit for a file. `check` gets the first 64 KiB, or all if there are
+// fewer, before the rest is read, so that it can refuse a file of another kind.
+std::string ReadFile(const std::string& path, int64_t most = -1,
+                     const std::function<void(std::string_view head)>& check = nullptr);
+std::string ReadFile(InputFile* file, int64_t most,
+                     const std::function<void(std::string_view head)>& check = nullptr);
 
 // A file that appears under its name only when it is complete: the bytes go to a temporary file in
 // the same folder; Commit flushes it to the disk, renames it and flushes the folder. Until then,

@@ -15,6 +15,11 @@ namespace caffe {
 
 // An HDF5 file, open for reading. Throws if it is missing, cut off or in another format, and if
 // this library was built without HDF5.
+//
+// The file may come from a stranger. Only values that are in it are read: an external or a user's
+// link, external storage and a virtual dataset are errors. So is a dataset that would take more than
+// 16 MiB although the file does not store as much for it (1/1032 of it with a filter, deflate's
+// limit): ShapeOf throws before a caller takes memory.
 class Hdf5Reader {
  public:
   explicit Hdf5Reader(const std::string& path);
@@ -36,14 +41,14 @@ class Hdf5Reader {
   void Read(const std::string& dataset, float* target) const;
   void Read(const std::string& dataset, double* target) const;
   int64_t ReadInteger(const std::string& dataset) const;
-  // Reads a text of fixed or variable length.
+  // Reads a text of fixed or variable length, at most 1 MiB.
   std::string ReadString(const std::string& dataset) const;
   // Reads unsigned bytes.
   std::string ReadBytes(const std::string& dataset) const;
 
  private:
-  std::string path_;
-  int64_t file_ = -1;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // Writes a new HDF5 file, which appears under its name in Commit (io/file.hpp). Creates the groups
@@ -72,7 +77,8 @@ class Hdf5Writer {
   std::unique_ptr<State> state_;
 };
 
-// Whether a file begins with HDF5's signature; false if it cannot be read.
+// Whether a regular file begins with HDF5's signature; false if it cannot be read. Nothing is read
+// from a pipe.
 bool IsHdf5File(const std::string& path);
 
 }  // namespace caffe

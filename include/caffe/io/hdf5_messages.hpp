@@ -1,8 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "caffe/core/shape.hpp"
 
 namespace caffe {
 
@@ -30,8 +33,13 @@ std::string Hdf5NameFault(const std::vector<Hdf5Layer>& layers);
 void WriteNetHdf5(const std::string& path, const NetParameter& net);
 // Without a commit.
 void WriteNetHdf5(const NetParameter& net, Hdf5Writer* file);
-// `empty` gets the groups without parameters: layers of these names store none.
-NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty = nullptr);
+// Whether the values of a parameter of this shape are read; if not, the blob has its shape only. So
+// a file cannot take memory for what its reader does not use.
+using Hdf5Wants = std::function<bool(const std::string& layer, int index, const Shape& shape)>;
+// `empty` gets the groups without parameters: layers of these names store none. Without `wants`, all
+// values are read.
+NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty = nullptr,
+                         const Hdf5Wants& wants = nullptr);
 // weights_id of the net, which is empty without one.
 std::string ReadWeightsIdHdf5(const std::string& path);
 
@@ -39,6 +47,7 @@ std::string ReadWeightsIdHdf5(const std::string& path);
 // a serialized SolverState.
 void WriteSolverStateHdf5(const std::string& path, const SolverState& state);
 void WriteSolverStateHdf5(const SolverState& state, Hdf5Writer* file);
-SolverState ReadSolverStateHdf5(const std::string& path);
+// `wants` gets no layer, and the index of the history blob.
+SolverState ReadSolverStateHdf5(const std::string& path, const Hdf5Wants& wants = nullptr);
 
 }  // namespace caffe

@@ -1,6 +1,7 @@
 #include "caffe/io/file.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,9 +10,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -19,6 +22,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 
 namespace caffe {
 namespace {
@@ -32,6 +36,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return value_; }
+  void Release() { value_ = -1; }
 
  private:
   int value_;
@@ -176,25 +181,86 @@ int RemoveLeftovers(const std::string& folder) {
   return removed;
 }
 
-std::string ReadFile(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
+InputFile::InputFile(const std::string& path) : path_(path) {
+  // Without O_NONBLOCK, opening a named pipe waits until a program opens its other end.
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) {
     CAFFE_CHECK(errno != ENOENT, "File not found: ", Visible(path));
     CAFFE_THROW("cannot open ", path, ": ", Reason());
   }
+  Descriptor owner(descriptor_);
   struct stat status;
-  CAFFE_CHECK(fstat(file.get(), &status) == 0, "cannot read ", path, ": ", Reason());
+  CAFFE_CHECK(fstat(descriptor_, &status) == 0, "cannot read ", path, ": ", Reason());
   CAFFE_CHECK(!S_ISDIR(status.st_mode), path, " is a folder, not a file");
-  std::string bytes;
-  if (S_ISREG(status.st_mode)) bytes.reserve(static_cast<size_t>(status.st_size));
-  char buffer[1 << 16];
+  CAFFE_CHECK(S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode), path,
+              " is a device, not a file; give a file or a pipe");
+  if (S_ISREG(status.st_mode)) size_ = status.st_size;
+  owner.Release();
+}
+
+InputFile::~InputFile() { close(descriptor_); }
+
+size_t InputFile::Read(char* target, size_t bytes) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kStart(10), kSilence(60);
+  const Clock::time_point begin = Clock::now();
   for (;;) {
-    const ssize_t count = read(file.get(), buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) continue;
-    CAFFE_CHECK(count >= 0, "cannot read ", path, ": ", Reason());
-    if (count == 0) return bytes;
-    bytes.append(buffer, static_cast<size_t>(count));
+    const ssize_t count = read(descriptor_, target, bytes);
+    if (count > 0) begun_ = true;
+    if (count > 0 || (count == 0 && (begun_ || !is_pipe()))) return static_cast<size_t>(count);
+    CAFFE_CHECK(count == 0 || errno == EINTR || errno == EAGAIN, "cannot read ", path_, ": ",
+                Reason());
+    if (!is_pipe() || (count < 0 && errno == EINTR)) continue;
+    // Nothing was read so far (0), or a program has the pipe open but has not written (EAGAIN).
+    const bool waits = count < 0;
+    pollfd ready{descriptor_, POLLIN, 0};
+    poll(&ready, 1, 100);
+    if (!waits && (ready.revents & POLLHUP) && !(ready.revents & POLLIN)) return 0;  // it has ended
+    CAFFE_CHECK(Clock::now() - begin < (waits ? kSilence : kStart), "cannot read ", path_,
+                waits ? ": the program that writes to this pipe has written nothing for 60 s"
+                      : ": it is a pipe to which no program writes");
   }
+}
+
+namespace {
+
+// Appends up to `bytes` bytes; fewer only at the end.
+void Append(InputFile* file, int64_t bytes, std::string* out) {
+  char buffer[1 << 16];
+  while (bytes > 0) {
+    const size_t count =
+        file->Read(buffer, static_cast<size_t>(std::min<int64_t>(sizeof(buffer), bytes)));
+    if (count == 0) return;
+    out->append(buffer, count);
+    bytes -= static_cast<int64_t>(count);
+  }
+}
+
+}  // namespace
+
+std::string ReadFile(InputFile* file, int64_t most,
+                     const std::function<void(std::string_view head)>& check) {
+  constexpr int64_t kHead = 1 << 16;
+  if (most < 0) most = file->is_pipe() ? kMostPiped : std::numeric_limits<int64_t>::max() - 1;
+  CAFFE_CHECK(file->size() <= most, file->path(), " has ", file->size(), " bytes; at most ", most,
+              " are read");
+  return NamingMemory(file->path(), [&] {
+    std::string bytes;
+    Append(file, std::min(kHead, most + 1), &bytes);
+    if (check) check(bytes);
+    if (file->size() > 0) bytes.reserve(static_cast<size_t>(file->size()));
+    Append(file, most + 1 - static_cast<int64_t>(bytes.size()), &bytes);
+    CAFFE_CHECK(static_cast<int64_t>(bytes.size()) <= most, file->path(), " has more than ", most,
+                " bytes; at most ", most, " are read",
+                file->is_pipe() ? " from a pipe: write them to a file, and give that" : "");
+    return bytes;
+  });
+}
+
+std::string ReadFile(const std::string& path, int64_t most,
+                     const std::function<void(std::string_view head)>& check) {
+  InputFile file(path);
+  return ReadFile(&file, most, check);
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(ResolveLink(path)) {

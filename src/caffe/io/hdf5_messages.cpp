@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/memory/blob.hpp"
 
@@ -37,12 +38,14 @@ void WriteBlob(Hdf5Writer* file, const std::string& name, const BlobProto& blob,
   file->Write(name, ShapeOf(blob), floats.data());
 }
 
-void ReadBlob(const Hdf5Reader& file, const std::string& name, BlobProto* blob, bool diff) {
+// The values of the blob that has the shape already.
+void ReadValues(const Hdf5Reader& file, const std::string& name, BlobProto* blob, bool diff) {
   const Shape shape = file.ShapeOf(name);
   const int64_t count = ShapeCount(shape);
+  CAFFE_CHECK(shape == ShapeOf(*blob), "dataset '", name, "' has shape ", ShapeString(shape),
+              ", but the parameter has shape ", ShapeString(ShapeOf(*blob)));
   CAFFE_CHECK(count <= INT32_MAX, "dataset '", name, "' of shape ", ShapeString(shape),
               " is too large");
-  blob->mutable_shape()->mutable_dim()->Assign(shape.begin(), shape.end());
   if (file.IsDouble(name)) {
     auto* values = diff ? blob->mutable_double_diff() : blob->mutable_double_data();
     values->Resize(static_cast<int>(count), 0);
@@ -54,6 +57,17 @@ void ReadBlob(const Hdf5Reader& file, const std::string& name, BlobProto* blob, 
   }
 }
 
+// Reads a blob, or only its shape if its values are not wanted.
+void ReadBlob(const Hdf5Reader& file, const std::string& name, const Hdf5Wants& wants,
+              const std::string& layer, int index, BlobProto* blob) {
+  const Shape shape = file.ShapeOf(name);
+  blob->mutable_shape()->mutable_dim()->Assign(shape.begin(), shape.end());
+  if (wants && !wants(layer, index, shape)) return;
+  ReadValues(file, name, blob, false);
+  const std::string diff = Concat("/diff/", layer, "/", index);
+  if (!layer.empty() && file.Has(diff)) ReadValues(file, diff, blob, true);
+}
+
 // The index that a dataset's name is, or -1.
 int IndexOf(const std::string& name) {
   int index = -1;
@@ -61,37 +75,58 @@ int IndexOf(const std::string& name) {
   return error == std::errc() && stop == name.data() + name.size() && index < 1 << 16 ? index : -1;
 }
 
-// The groups that were read, by identity. One damaged byte can make a group its own child.
-using Groups = std::map<std::string, std::string>;
+// Reads the layers of a file.
+class LayerReader {
+ public:
+  LayerReader(const Hdf5Reader& file, const Hdf5Wants& wants, NetParameter* net,
+              std::set<std::string>* empty)
+      : file_(file), wants_(wants), net_(net), empty_(empty) {}
 
-// A layer is a group that holds datasets named by an index; the layer's name may contain slashes.
-void ReadLayers(const Hdf5Reader& file, const std::string& group, const std::string& layer,
-                NetParameter* net, Groups* read, std::set<std::string>* empty) {
-  const auto [known, fresh] = read->emplace(file.Identity(group), group);
-  CAFFE_CHECK(fresh, "group '", group, "' is the same as group '", known->second,
-              "'; the file is damaged");
-  CAFFE_CHECK(std::count(group.begin(), group.end(), '/') <= kMostGroups, "group '", group,
-              "' is nested in more than ", kMostGroups, " groups; the file is damaged");
-  LayerParameter* parameter = nullptr;
-  for (const std::string& child : file.Children(group)) {
-    const std::string path = group + "/" + child;
-    if (file.IsGroup(path)) {
-      ReadLayers(file, path, layer.empty() ? child : layer + "/" + child, net, read, empty);
-      continue;
+  // A layer is a group that holds datasets named by an index; its name may contain slashes.
+  void Read(const std::string& group, const std::string& layer) {
+    const auto [known, fresh] = groups_.emplace(file_.Identity(group), group);
+    CAFFE_CHECK(fresh, "group '", group, "' is the same as group '", known->second,
+                "'; the file is damaged");
+    CAFFE_CHECK(std::count(group.begin(), group.end(), '/') <= kMostGroups, "group '", group,
+                "' is nested in more than ", kMostGroups, " groups; the file is damaged");
+    LayerParameter* parameter = nullptr;
+    for (const std::string& child : file_.Children(group)) {
+      const std::string path = group + "/" + child;
+      if (file_.IsGroup(path)) {
+        Read(path, layer.empty() ? child : layer + "/" + child);
+        continue;
+      }
+      const int index = IndexOf(child);
+      CAFFE_CHECK(index >= 0 && !layer.empty(), "dataset '", path,
+                  "' is not a parameter of a layer");
+      if (!parameter) {
+        parameter = net_->add_layer();
+        parameter->set_name(layer);
+      }
+      AddBlobs(path, index, parameter);
+      ReadBlob(file_, path, wants_, layer, index, parameter->mutable_blobs(index));
     }
-    const int index = IndexOf(child);
-    CAFFE_CHECK(index >= 0 && !layer.empty(), "dataset '", path, "' is not a parameter of a layer");
-    if (!parameter) {
-      parameter = net->add_layer();
-      parameter->set_name(layer);
-    }
-    while (parameter->blobs_size() <= index) parameter->add_blobs();
-    ReadBlob(file, path, parameter->mutable_blobs(index), false);
-    const std::string diff = "/diff/" + layer + "/" + child;
-    if (file.Has(diff)) ReadBlob(file, diff, parameter->mutable_blobs(index), true);
+    if (!parameter && empty_ && !layer.empty()) empty_->insert(layer);
   }
-  if (!parameter && empty && !layer.empty()) empty->insert(layer);
-}
+
+ private:
+  // Adds what is missing up to the index: the file omits shared parameters.
+  void AddBlobs(const std::string& path, int index, LayerParameter* parameter) {
+    constexpr int kMostAbsent = 1 << 16;  // in the file
+    absent_ += std::max(0, index - parameter->blobs_size());
+    CAFFE_CHECK(absent_ <= kMostAbsent, "dataset '", path, "': the file omits more than ",
+                kMostAbsent, " parameters; it is damaged");
+    while (parameter->blobs_size() <= index) parameter->add_blobs();
+  }
+
+  const Hdf5Reader& file_;
+  const Hdf5Wants& wants_;
+  NetParameter* net_;
+  std::set<std::string>* empty_;
+  // The groups that were read, by identity. One damaged byte can make a group its own child.
+  std::map<std::string, std::string> groups_;
+  int absent_ = 0;
+};
 
 bool HasValues(const BlobProto& blob) {
   return blob.has_shape() || blob.data_size() > 0 || blob.double_data_size() > 0 ||
@@ -214,13 +249,29 @@ void WriteNetHdf5(const NetParameter& net, Hdf5Writer* file) {
   if (net.has_weights_id()) file->WriteString(kWeightsId, net.weights_id());
 }
 
-NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty) {
+namespace {
+
+// Runs `read`, whose errors get the name of the file.
+template <class Read> void NamingFile(const std::string& path, const Read& read) {
+  try {
+    NamingMemory(path, read);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    CAFFE_THROW(text.starts_with(path) ? "" : path + ": ", text);
+  }
+}
+
+}  // namespace
+
+NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty,
+                         const Hdf5Wants& wants) {
   const Hdf5Reader file(path);
   NetParameter net;
-  try {
+  NamingFile(path, [&] {
     CAFFE_CHECK(file.Has("/data"), "it has no group '/data', so it is not a file of weights");
-    Groups read;
-    ReadLayers(file, "/data", "", &net, &read, empty);
+    LayerReader(file, wants, &net, empty).Read("/data", "");
     if (file.Has(kWeightsId)) net.set_weights_id(file.ReadString(kWeightsId));
     if (file.Has(kRanges)) {
       NetParameter ranges;
@@ -228,10 +279,7 @@ NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty) 
                   "' is damaged");
       *net.mutable_quantizer() = ranges.quantizer();
     }
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    CAFFE_THROW(text.starts_with(path) ? "" : path + ": ", text);
-  }
+  });
   return net;
 }
 
@@ -262,10 +310,10 @@ void WriteSolverStateHdf5(const SolverState& state, Hdf5Writer* file) {
   file->WriteBytes(kState, rest.SerializeAsString());
 }
 
-SolverState ReadSolverStateHdf5(const std::string& path) {
+SolverState ReadSolverStateHdf5(const std::string& path, const Hdf5Wants& wants) {
   const Hdf5Reader file(path);
   SolverState state;
-  try {
+  NamingFile(path, [&] {
     CAFFE_CHECK(file.Has("/iter") && file.Has("/history"),
                 "'/iter' or '/history' is missing, so it is not a solver state");
     if (file.Has(kState)) {
@@ -279,12 +327,9 @@ SolverState ReadSolverStateHdf5(const std::string& path) {
     if (file.Has("/learned_net")) state.set_learned_net(file.ReadString("/learned_net"));
     const int count = static_cast<int>(file.Children("/history").size());
     for (int i = 0; i < count; ++i) {
-      ReadBlob(file, "/history/" + std::to_string(i), state.add_history(), false);
+      ReadBlob(file, "/history/" + std::to_string(i), wants, "", i, state.add_history());
     }
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    CAFFE_THROW(text.starts_with(path) ? "" : path + ": ", text);
-  }
+  });
   return state;
 }
 

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 
 #include "caffe/io/hdf5_file.hpp"
@@ -5,6 +6,8 @@
 namespace caffe {
 
 bool IsHdf5File(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
   std::ifstream file(path, std::ios::binary);
   char start[8] = {};
   file.read(start, sizeof(start));

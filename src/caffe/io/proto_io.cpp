@@ -1,6 +1,5 @@
 #include "caffe/io/proto_io.hpp"
 
-#include <fcntl.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
@@ -8,7 +7,6 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/unknown_field_set.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include "binary_net.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/foreign_names.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/io/upgrade.hpp"
@@ -35,7 +34,8 @@ namespace {
 namespace pb = google::protobuf;
 
 constexpr int64_t kLimit = std::numeric_limits<int>::max();
-constexpr int kMostNesting = 100;  // protobuf's limit for binary files
+constexpr int64_t kMostText = int64_t{1} << 30;  // bytes
+constexpr int kMostNesting = 100;                // protobuf's limit for binary files
 
 std::string MessageName(const pb::Message& message) { return message.GetDescriptor()->name(); }
 
@@ -67,24 +67,6 @@ bool IsText(std::string_view bytes) {
 bool IsAscii(std::string_view bytes) {
   return IsText(bytes) && std::ranges::none_of(bytes, [](char c) { return (c & 0x80) != 0; });
 }
-
-// A file that is open for reading, and its size.
-class Input {
- public:
-  explicit Input(const std::string& path) : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) {
-      CAFFE_CHECK(errno != ENOENT, "File not found: ", path);
-      CAFFE_THROW("cannot open ", path, ": ", std::strerror(errno));
-    }
-  }
-  ~Input() { close(descriptor_); }
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 // Whether the bytes are a message of this type without unknown fields.
 template <class Message> bool Is(const std::string& bytes, Message* message) {
@@ -176,15 +158,19 @@ template <class Message> Message ParseMessage(const std::string& bytes, const st
 
 namespace {
 
-void ParseTextProto(std::string_view text, const std::string& name, const HasLayerType& has_type,
-                    pb::Message* message, std::vector<OptionalName>* optional = nullptr) {
-  const std::string failed =
-      Concat("Failed to parse ", MessageName(*message), " file: ", name, ": ");
+void CheckText(std::string_view text, const std::string& failed) {
   const std::string recognised = Recognise(text.substr(0, 64));
   CAFFE_CHECK(recognised.empty(), failed, recognised);
   CAFFE_CHECK(IsText(text), failed,
               "it is binary, but a text file (prototxt) is expected here; weights "
               "(.caffemodel, .solverstate, .h5) go with the options for weights and snapshots");
+}
+
+void ParseTextProto(std::string_view text, const std::string& name, const HasLayerType& has_type,
+                    pb::Message* message, std::vector<OptionalName>* optional = nullptr) {
+  const std::string failed =
+      Concat("Failed to parse ", MessageName(*message), " file: ", name, ": ");
+  CheckText(text, failed);
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // editors on Windows mark UTF-8
   const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
   CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists are nested more than ",
@@ -193,7 +179,12 @@ void ParseTextProto(std::string_view text, const std::string& name, const HasLay
 }
 
 std::string ReadText(const std::string& path, const pb::Message& message) {
-  std::string text = ReadFile(path);
+  // A large file of another kind is refused before it is read whole.
+  const auto check = [&](std::string_view head) {
+    CheckText(head, Concat("Failed to parse ", MessageName(message), " file: ", path, ": "));
+  };
+  InputFile file(path);
+  std::string text = ReadFile(&file, file.is_pipe() ? kMostPiped : kMostText, check);
   CAFFE_CHECK(!text.empty(), "Failed to parse ", MessageName(message), " file: ", path,
               ": it is empty");
   return text;
@@ -237,41 +228,60 @@ void ReadTextProto(const std::string& path, pb::Message* message) {
   ParseTextProto(ReadText(path, *message), path, nullptr, message);
 }
 
+namespace {
+
+void CheckBinary(std::string_view head, const std::string& failed) {
+  CAFFE_CHECK(!head.empty(), failed, "it is empty; copy or download it again");
+  const std::string recognised = Recognise(head.substr(0, 64));
+  CAFFE_CHECK(recognised.empty(), failed, recognised);
+  // No message begins so, but a file with holes and an endless pipe may.
+  CAFFE_CHECK(head[0] != 0, failed,
+              "it is damaged or of another format: its first byte is zero; copy or download it "
+              "again");
+}
+
+bool ParseBytes(std::string_view bytes, pb::Message* message) {
+  pb::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  return ParseStream(&stream, message);
+}
+
+}  // namespace
+
 void ReadBinaryProto(const std::string& path, pb::Message* message) {
   const std::string failed =
       Concat("Failed to parse ", MessageName(*message), " file: ", path, ": ");
-  Input input(path);
-  struct stat status;
-  CAFFE_CHECK(fstat(input.descriptor(), &status) == 0, "cannot read ", path, ": ",
-              std::strerror(errno));
-  CAFFE_CHECK(!S_ISDIR(status.st_mode), path, " is a folder, not a file");
-  std::string head(1024, '\0');
-  if (S_ISREG(status.st_mode)) {
-    CAFFE_CHECK(status.st_size > 0, failed, "it is empty; copy or download it again");
-    CAFFE_CHECK(status.st_size <= kLimit, failed, "it has ", status.st_size,
-                " bytes, but protobuf reads at most 2 GiB - 1; store weights of this size as HDF5 "
-                "(snapshot_format: HDF5) or safetensors");
-    const ssize_t count = pread(input.descriptor(), head.data(), head.size(), 0);
-    CAFFE_CHECK(count >= 0, "cannot read ", path, ": ", std::strerror(errno));
-    head.resize(static_cast<size_t>(count));
-  }
-  const std::string recognised = Recognise(head);
-  CAFFE_CHECK(recognised.empty(), failed, recognised);
-  bool parsed;
-  {
-    pb::io::FileInputStream stream(input.descriptor(), 1 << 20);
-    parsed = ParseStream(&stream, message);
-    CAFFE_CHECK(stream.GetErrno() == 0, "cannot read ", path, ": ",
-                std::strerror(stream.GetErrno()));
-  }
-  if (!parsed && message->GetDescriptor() == NetParameter::descriptor()) {
-    const std::string repaired = DropForeignLayerFields(ReadFile(path));
-    pb::io::ArrayInputStream stream(repaired.data(), static_cast<int>(repaired.size()));
-    parsed = !repaired.empty() && ParseStream(&stream, message);
-  }
-  CAFFE_CHECK(parsed, failed,
-              IsAscii(head) ? "it is text, but a binary file is expected here"
-                            : WhatItIs(ReadFile(path), *message));
+  const auto check = [&](std::string_view head) { CheckBinary(head, failed); };
+  NamingMemory(path, [&] {
+    std::string bytes;  // of a pipe, which can be read once; of a file, if it is wrong
+    bool parsed = false;
+    InputFile input(path);
+    if (input.is_pipe()) {
+      bytes = ReadFile(&input, kLimit, check);
+      parsed = ParseBytes(bytes, message);
+    } else {
+      CAFFE_CHECK(input.size() <= kLimit, failed, "it has ", input.size(),
+                  " bytes, but protobuf reads at most 2 GiB - 1; store weights of this size as "
+                  "HDF5 (snapshot_format: HDF5)");
+      std::string head(1024, '\0');
+      const ssize_t count = pread(input.descriptor(), head.data(), head.size(), 0);
+      CAFFE_CHECK(count >= 0, "cannot read ", path, ": ", std::strerror(errno));
+      head.resize(static_cast<size_t>(count));
+      check(head);
+      pb::io::FileInputStream stream(input.descriptor(), 1 << 20);
+      parsed = ParseStream(&stream, message);
+      CAFFE_CHECK(stream.GetErrno() == 0, "cannot read ", path, ": ",
+                  std::strerror(stream.GetErrno()));
+    }
+    if (parsed) return;
+    if (!input.is_pipe()) bytes = ReadFile(path, kLimit);
+    if (message->GetDescriptor() == NetParameter::descriptor()) {
+      const std::string repaired = DropForeignLayerFields(bytes);
+      if (!repaired.empty() && ParseBytes(repaired, message)) return;
+    }
+    CAFFE_THROW(failed, IsAscii(std::string_view(bytes).substr(0, 1024))
+                            ? "it is text, but a binary file is expected here"
+                            : WhatItIs(bytes, *message));
+  });
 }
 
 void WriteTextProto(const std::string& path, const pb::Message& message) {
@@ -319,7 +329,7 @@ NetParameter ReadNetParameterBinary(const std::string& path) {
   const bool alien = net.layer_size() == 0 && net.layers_size() == 0 &&
                      !net.GetReflection()->GetUnknownFields(net).empty();
   CAFFE_CHECK(!alien, "Failed to parse NetParameter file: ", path, ": ",
-              WhatItIs(ReadFile(path), net));
+              WhatItIs(net.SerializeAsString(), net));
   UpgradeBinaryNet(path, &net);
   return net;
 }

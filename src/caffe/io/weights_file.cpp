@@ -14,6 +14,7 @@
 #include "binary_net.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/proto_io.hpp"
 
 namespace caffe {
@@ -27,12 +28,12 @@ constexpr size_t kMostOutline = 1 << 24;  // bytes: a longer outline saves no me
 // Reads a regular file from a position onward, through a buffer.
 class WeightsFile::File {
  public:
-  explicit File(const std::string& path)
-      : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit File(const std::string& path) : path_(path) {
+    // A pipe is not opened: a program that writes to it would see that it is closed again.
     struct stat status;
-    if (descriptor_ >= 0 && fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) {
-      size_ = status.st_size;
-    }
+    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ >= 0 && fstat(descriptor_, &status) == 0) size_ = status.st_size;
   }
   ~File() {
     if (descriptor_ >= 0) close(descriptor_);
@@ -89,7 +90,7 @@ class WeightsFile::File {
   }
 
   std::string path_, buffer_;
-  int descriptor_;
+  int descriptor_ = -1;
   int64_t size_ = 0, position_ = 0, start_ = 0;
 };
 
@@ -137,7 +138,7 @@ struct WeightsFile::Outline {
     bool other_arrays = false;
     while (file->position() < end) {
       const auto tag = file->Varint();
-      if (!tag) return false;
+      if (!tag || *tag == 0 || out->size() > kMostOutline) return false;
       const uint64_t field = *tag >> 3, wire = *tag & 7;
       if (wire == 0) {
         const auto value = file->Varint();
@@ -205,7 +206,7 @@ bool WeightsFile::ReadOutline(const std::string& path) {
 }
 
 WeightsFile::WeightsFile(const std::string& path) {
-  if (ReadOutline(path)) return;
+  if (NamingMemory(path, [&] { return ReadOutline(path); })) return;
   spans_.clear();
   file_.reset();
   net_ = std::make_unique<NetParameter>(ReadNetParameterBinary(path));

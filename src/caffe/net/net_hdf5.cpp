@@ -1,4 +1,5 @@
 // BVLC's HDF5 files contain a shared parameter once, at its owner.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,9 +14,9 @@
 namespace caffe {
 namespace {
 
-bool HasValues(const BlobProto& blob) {
-  return blob.has_shape() || blob.data_size() > 0 || blob.double_data_size() > 0;
-}
+bool HasData(const BlobProto& blob) { return blob.data_size() > 0 || blob.double_data_size() > 0; }
+
+bool HasValues(const BlobProto& blob) { return blob.has_shape() || HasData(blob); }
 
 }  // namespace
 
@@ -70,8 +71,20 @@ NetParameter InOrderOf(const Wiring& wiring, NetParameter file) {
 }  // namespace
 
 NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
+  // Only values that fit a parameter are read; FindSources reports other shapes.
+  std::multimap<std::string, const LayerBase*> takers;
+  for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    takers.emplace(wiring.layer_names[i], wiring.layers[i].get());
+  }
+  const auto wants = [&](const std::string& layer, int index, const Shape& shape) {
+    const auto [first, last] = takers.equal_range(layer);
+    return std::any_of(first, last, [&](const auto& taker) {
+      const auto& blobs = taker.second->blobs();
+      return index < static_cast<int>(blobs.size()) && blobs[index]->shape() == shape;
+    });
+  };
   std::set<std::string> empty;
-  NetParameter net = ReadNetHdf5(path, &empty);
+  NetParameter net = ReadNetHdf5(path, &empty, wants);
   std::map<std::string, LayerParameter*> layers;
   for (LayerParameter& layer : *net.mutable_layer()) layers[layer.name()] = &layer;
   // A layer whose parameters are all shared ones has a group without datasets.
@@ -110,6 +123,7 @@ NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
                 ".caffemodel, which stores them for each layer, or name the parameter as the ",
                 "stored net does (param { name: ... })");
     *blob = *owner->second;
+    if (!HasData(*blob)) return;  // the owner's shape is wrong
     blob->mutable_shape()->clear_dim();
     for (const int64_t extent : target.blobs()[b]->shape()) blob->mutable_shape()->add_dim(extent);
   });

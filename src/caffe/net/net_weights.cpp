@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "caffe.pb.h"
@@ -26,11 +27,15 @@ int64_t Elements(const BlobProto& source) {
   return source.double_data_size() > 0 ? source.double_data_size() : source.data_size();
 }
 
+bool HasDiff(const BlobProto& source) {
+  return source.double_diff_size() > 0 || source.diff_size() > 0 || source.has_packed_diff();
+}
+
 // Throws the error of FromProto before anything has changed. `stored`: elements that are still in
 // the file, or -1.
 void CheckFits(const BlobBase& target, const BlobProto& source, int64_t stored) {
   const int64_t elements = stored < 0 ? Elements(source) : stored;
-  if (target.ShapeEquals(source) && elements == target.count()) return;
+  if (target.ShapeEquals(source) && elements == target.count() && !HasDiff(source)) return;
   CAFFE_CHECK(stored < 0 || !target.ShapeEquals(source), "blob ", target.name(), " of shape ",
               target.shape_string(), " needs ", target.count(),
               " elements, but its data in the file has ", stored);
@@ -110,7 +115,7 @@ std::string SolverStateAdvice(const std::string& path, bool hdf5) {
   SolverState state;
   try {
     if (hdf5) {
-      state = ReadSolverStateHdf5(path);
+      state = ReadSolverStateHdf5(path, [](const auto&...) { return false; });
     } else {
       ReadBinaryProto(path, &state);
     }
@@ -405,6 +410,8 @@ void RethrowWithAdvice(const std::vector<std::string>& paths) {
     throw;
   } catch (const Error&) {
     for (const std::string& path : paths) {
+      std::error_code code;
+      if (!std::filesystem::is_regular_file(path, code)) continue;  // a pipe can be read once
       const std::string advice = SolverStateAdvice(path, IsHdf5File(path));
       if (!advice.empty()) throw Error(advice);
     }

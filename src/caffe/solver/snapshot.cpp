@@ -155,7 +155,10 @@ void CheckHistory(const std::string& path, int index, const BlobBase& target,
                   const BlobProto& source) {
   CAFFE_CHECK(target.ShapeEquals(source), path, ": the shape of history blob ", index, " is not ",
               target.shape_string(), ", that of the ", target.name());
-  if (source.data_size() == target.count() || source.double_data_size() == target.count()) return;
+  const bool floats = source.double_data_size() == 0 && !source.has_packed_data() &&
+                      source.diff_size() == 0 && source.double_diff_size() == 0 &&
+                      !source.has_packed_diff();
+  if (floats && source.data_size() == target.count()) return;
   try {
     MakeBlob(target.type(), Runtime::Get().cpu(), target.shape(), target.name())
         ->FromProto(source, false);
@@ -203,9 +206,14 @@ std::string FindWeights(const std::string& path, const SolverState& state) {
 }  // namespace
 
 void Solver::Restore(const std::string& path) {
+  const auto& history = updater_->history();
+  // Only values that fit are read; CheckHistory reports other shapes.
+  const auto wants = [&](const std::string&, int index, const Shape& shape) {
+    return index < static_cast<int>(history.size()) && history[index]->shape() == shape;
+  };
   SolverState state;
   if (path.ends_with(".h5") || IsHdf5File(path)) {
-    state = ReadSolverStateHdf5(path);
+    state = ReadSolverStateHdf5(path, wants);
   } else {
     ReadBinaryProto(path, &state);
     // A caffemodel parses as a message of unknown fields, too.
@@ -214,7 +222,6 @@ void Solver::Restore(const std::string& path) {
                 "has none; resume from the .solverstate that was written with it, or start again ",
                 "from its weights (-weights)");
   }
-  const auto& history = updater_->history();
   CAFFE_CHECK(state.history_size() == static_cast<int>(history.size()), path,
               ": Incorrect length of history blobs. The file has ", state.history_size(), ", ",
               type(), " needs ", history.size());

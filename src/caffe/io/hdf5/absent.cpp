@@ -3,6 +3,7 @@
 
 namespace caffe {
 
+struct Hdf5Reader::State {};
 struct Hdf5Writer::State {};
 
 Hdf5Reader::Hdf5Reader(const std::string& path) {

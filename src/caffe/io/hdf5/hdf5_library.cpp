@@ -1,0 +1,25 @@
+#include "hdf5_library.hpp"
+
+namespace caffe {
+
+std::string Hdf5Reason() {
+  std::string reason;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned depth, const H5E_error2_t* error, void* text) {
+        if (depth == 0 && error->desc) *static_cast<std::string*>(text) = error->desc;
+        return herr_t{0};
+      },
+      &reason);
+  H5Eclear2(H5E_DEFAULT);
+  // "file write failed: time = …, error message = 'No space left on device', …", in several lines.
+  const std::string quoted = "error message = '";
+  const size_t begin = reason.find(quoted);
+  if (begin != std::string::npos) {
+    reason = reason.substr(begin + quoted.size());
+    reason = reason.substr(0, reason.find('\''));
+  }
+  return reason.empty() ? "" : " (" + reason + ")";
+}
+
+}  // namespace caffe
