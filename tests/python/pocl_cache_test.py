@@ -1,6 +1,8 @@
-"""Read-only disks: PoCL compiles by way of files, Cortado keeps programs; neither needs a home."""
+"""PoCL compiles by way of files, Cortado keeps programs. Neither needs a home or a disk that can be
+written, and neither runs code that other users may have written."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -58,6 +60,70 @@ def test_a_folder_that_cannot_be_written_is_replaced_with_one_warning(tmp_path, 
     assert "PoCL's cache folder %s%s cannot be written" % (place, below) in errors, errors
     assert 'set POCL_CACHE_DIR to a permanent folder' in errors, errors
     assert not os.path.exists(replacement(errors)), 'it goes with the process'
+
+
+@pytest.mark.skipif(not POCL, reason='there is no PoCL')
+@pytest.mark.parametrize('case', ['group', 'others', 'above', 'owner', 'program'])
+def test_a_folder_that_others_can_write_is_replaced_with_one_warning(tmp_path, case):
+    nobody = 65534
+    if case in ('owner', 'program') and os.geteuid() != 0:
+        pytest.skip('only root can give files to other users')
+    place = tmp_path / 'above' / 'pocl'
+    place.mkdir(parents=True, mode=0o755)
+    bad = {'above': place.parent, 'program': place / 'AB'}.get(case, place)
+    bad.mkdir(exist_ok=True)
+    if case in ('owner', 'program'):
+        os.chown(bad, nobody, nobody)
+    bad.chmod({'group': 0o775, 'others': 0o757, 'above': 0o777}.get(case, 0o755))
+    output, errors, code = run(tmp_path, POCL[0], POCL_CACHE_DIR=str(place), CAFFE_CACHE='off')
+    assert code == 0 and 'y [6.0, 6.0, 6.0]' in output, output + errors
+    assert errors.count('\n') == 1, errors
+    reason = "PoCL's cache folder %s is not used, because the folder %s " % (place, bad)
+    assert reason in errors, errors
+    cure = {'group': 'chmod -R g-w', 'others': 'chmod -R o-w', 'above': 'chmod go-w'}
+    assert cure.get(case, 'chown -R %d' % os.geteuid()) in errors, errors
+    assert list(place.iterdir()) == ([bad] if case == 'program' else []), 'nothing is made there'
+    assert not os.path.exists(replacement(errors)), 'it goes with the process'
+
+
+@pytest.mark.skipif(not POCL, reason='there is no PoCL')
+def test_devices_stay_where_root_has_rights_that_do_not_help(tmp_path):
+    output, errors, code = run(tmp_path, POCL[0], HOME='/proc/none')
+    assert code == 0 and 'y [6.0, 6.0, 6.0]' in output, output + errors
+    assert errors.count('\n') == 2, errors
+    assert "PoCL's cache folder /proc/none/.cache/pocl/kcache cannot be written" in errors, errors
+    assert 'program cache /proc/none' in errors, errors
+
+
+@pytest.mark.skipif(not POCL, reason='there is no PoCL')
+@pytest.mark.parametrize('when', ['before', 'later'])
+def test_a_full_folder_of_pocl_is_named(tmp_path, when):
+    place = tmp_path / 'disk'
+    place.mkdir(mode=0o755)
+    unshare = ['unshare', '--mount', 'sh', '-c',
+               'mount -t tmpfs -o size=200k,mode=755 none "$0" || exit 77; exec "$@"', str(place)]
+    if not shutil.which('unshare') or subprocess.run([*unshare, 'true'], check=False).returncode:
+        pytest.skip('cannot mount a file system')
+    fill = 'open(%r, "wb").write(bytes(190000))' % str(place / 'filler')
+    before, later = (fill, '') if when == 'before' else ('', fill)
+    (tmp_path / 'net.prototxt').write_text(PROTOTXT)
+    environment = {name: value for name, value in os.environ.items() if name != 'XDG_CACHE_HOME'}
+    environment.update(CAFFE_LOG='warning', CAFFE_CACHE='off', POCL_CACHE_DIR=str(place))
+    code = before + NET.replace('BEFORE', later)
+    result = subprocess.run([*unshare, sys.executable, '-c', code, POCL[0],
+                             str(tmp_path / 'net.prototxt')], env=environment, timeout=300,
+                            capture_output=True, text=True, check=False)
+    if when == 'before':
+        assert result.returncode == 0 and 'y [6.0, 6.0, 6.0]' in result.stdout, result.stderr
+        assert "PoCL's cache folder %s cannot be written" % place in result.stderr, result.stderr
+        assert 'No space left on device' in result.stderr, result.stderr
+        return
+    assert result.returncode != 0, result.stdout
+    first = [line for line in result.stderr.split('\n') if 'does not build' in line][-1]
+    for part in ('power', 'CL_BUILD_PROGRAM_FAILURE', "PoCL's cache folder %s" % place,
+                 'No space left on device'):
+        assert part in first, result.stderr
+    assert 'set POCL_CACHE_DIR to' in result.stderr, result.stderr
 
 
 @pytest.mark.skipif(not POCL, reason='there is no PoCL')

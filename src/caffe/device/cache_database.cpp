@@ -185,9 +185,9 @@ void CreateDirectory(const fs::path& directory) {
   }
 }
 
-// The rows are machine code that this process runs, and a checksum is no signature: throws if
-// another user may have written one of the files, or can write or replace one. SQLite keeps the
-// sidecars beside the file that a link leads to.
+// Throws if another user may have written one of the files, or can write or replace one: the rows
+// are machine code that this process runs, and their checksums do not say who wrote them. SQLite
+// keeps the sidecars beside the file that a link leads to.
 void CheckTrust(const fs::path& path) {
   std::error_code error;
   if (fs::is_symlink(path, error) && !fs::exists(path, error)) {

@@ -94,7 +94,7 @@ std::string Complaint(const struct stat& found, const fs::path& path, Role role)
                                          : "neither its group nor others",
                    writable == kWritableByOthers ? " may write it" : " must not write it");
   }
-  // A folder on the way that belongs to somebody else is theirs to change.
+  // Only its owner can change a folder on the way that belongs to another user.
   if (role != Role::kCode && foreign) return text;
   const char* depth = role == Role::kCode && S_ISDIR(found.st_mode) ? " -R " : " ";
   std::string command;

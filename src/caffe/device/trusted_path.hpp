@@ -5,16 +5,17 @@
 
 namespace caffe {
 
-// Why code of this folder or file must not run: somebody other than the effective user and root can
-// have put it there. Empty if nobody else can, and for a path that does not exist.
+// Why code from this folder or file must not run: a user other than the effective one and root can
+// have written it. Empty if no other user can, and for a path that does not exist.
 //
 // The rule is that of ssh's StrictModes. The folder or file, and every folder that leads to it from
 // the root or from the user's home folder (HOME), belongs to the effective user or to root, and
-// neither group nor others may write it. Whoever can write a folder can replace what lies below it,
-// between this check and the use, too; without such a folder the check stays true. Folders on the
-// way may be writable if they are sticky, like /tmp: there, only the owner of an entry can replace
-// it. Symbolic links belong to the user or to root, and the rule holds for the folders on both
-// sides. Folders above HOME are not checked: where they cannot be trusted, nothing of the user can.
+// neither group nor others may write it. A user who can write one of these folders can replace what
+// lies below it at any time, also between this check and the use; without such a folder the result
+// of the check stays true. Folders on the way may be writable if they are sticky, like /tmp: there,
+// only the owner of an entry can replace it. Symbolic links belong to the user or to root, and the
+// rule holds for the folders on both sides. Folders above HOME are not checked: a user who could
+// write them could replace everything that this user runs.
 //
 // The text names the folder or file, its owner and its mode, and says how to cure that.
 std::string WhyUntrusted(const std::filesystem::path& path);

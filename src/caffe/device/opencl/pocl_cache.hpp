@@ -23,7 +23,7 @@ class PoclCache {
   std::string problem_, replacement_, refusal_, before_;
 };
 
-// Why PoCL did not build a program, as far as its cache folder tells it.
+// Why PoCL did not build a program, if its cache folder is the cause.
 struct PoclFailure {
   std::string cause;  // that the folder cannot be written or is nearly full; empty if it is neither
   std::string advice;
