@@ -32,12 +32,16 @@ void Fault(const std::string& text) {
   std::abort();
 }
 
-std::string RepositoryFile(const std::string& path) {
-  std::ifstream in(fs::path(CAFFE_SOURCE_DIR) / path, std::ios::binary);
-  if (!in) Fault("no file " + path + " in the repository");
+std::string ReadInput(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) Fault("no file " + path);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+std::string RepositoryFile(const std::string& path) {
+  return ReadInput((fs::path(CAFFE_SOURCE_DIR) / path).string());
 }
 
 bool HasFolder(const std::string& path) {

@@ -55,5 +55,7 @@ std::vector<Input> RepositoryFiles(const std::string& folder, std::string_view e
 const std::string& Folder();
 // A file of that folder with this content; returns its path. A later call overwrites it.
 std::string WriteInput(const std::string& name, std::string_view bytes);
+// The content of a file that a target wrote.
+std::string ReadInput(const std::string& path);
 
 }  // namespace caffe::fuzz
