@@ -26,7 +26,7 @@ _ALLOWED['transform'] = ['net'] + _ALLOWED['net']
 # Single headers that are allowed in addition.
 _FILES = {'graph': ['caffe/layer/layer_traits.hpp', 'caffe/layer/layer_types.hpp',
                     'caffe/layer/type_of_top.hpp'],
-          'data': ['caffe/io/file.hpp', 'caffe/io/proto_io.hpp']}
+          'data': ['caffe/io/file.hpp', 'caffe/io/proto_io.hpp', 'caffe/io/text_lines.hpp']}
 
 # Third-party headers -> the folders that may include them. Tests may include any.
 _HOMES = [

@@ -68,8 +68,9 @@ Options ReadOptions(const ToolCommand& command) {
   CAFFE_CHECK((options.height == 0) == (options.width == 0),
               "flags --resize_height and --resize_width must be set at the same time; they are ",
               options.height, " and ", options.width);
-  CAFFE_CHECK(options.height == 0 || FitsImage(options.height, options.width), "images of ",
-              options.height, " x ", options.width, " are too large");
+  if (options.height > 0) {
+    CheckImageSize("an image of --resize_height and --resize_width", options.height, options.width);
+  }
   return options;
 }
 

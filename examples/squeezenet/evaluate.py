@@ -41,7 +41,7 @@ def parse_arguments():
 def read_list(data, count=None):
     """Paths and labels of imagenet-sample/val.txt."""
     folder = os.path.join(data, 'imagenet-sample')
-    with open(os.path.join(folder, 'val.txt')) as file:
+    with open(os.path.join(folder, 'val.txt'), encoding='utf-8-sig') as file:
         rows = [line.split() for line in file][:count]
     return [(os.path.join(folder, path), int(label)) for path, label in rows]
 

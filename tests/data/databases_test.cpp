@@ -195,6 +195,132 @@ TEST(DatabasesTest, HolesAreAnError) {
   EXPECT_GT(failed, 5);
 }
 
+// Reads all records of a database with these bytes; returns the error.
+std::string ReadingError(const TemporaryFolder& folder, const std::string& bytes) {
+  std::filesystem::create_directories(folder / "read");
+  folder.Put("read/data.mdb", bytes);
+  return ErrorOf([&] {
+    const auto source = OpenDatabase("lmdb", folder / "read");
+    Datum datum;
+    while (source->Next(&datum)) {
+    }
+  });
+}
+
+// A file of three levels of pages, and of values that have pages of their own.
+std::string Pages(const TemporaryFolder& folder) {
+  const auto writer = CreateDatabase("lmdb", folder / "pages");
+  for (int n = 0; n < 30; ++n) {
+    writer->Put(TestKey(n) + std::string(480, '-'), TestDatum(n, 1, 10, n % 10 ? 60 : 600));
+  }
+  writer->Finish();
+  return folder.Get("pages/data.mdb");
+}
+
+constexpr size_t kPage = 4096;
+
+uint16_t Word(const std::string& bytes, size_t at) {
+  return static_cast<uint16_t>(static_cast<uint8_t>(bytes[at]) | static_cast<uint8_t>(bytes[at + 1])
+                                                                     << 8);
+}
+
+void SetWord(std::string* bytes, size_t at, uint16_t value) {
+  (*bytes)[at] = static_cast<char>(value);
+  (*bytes)[at + 1] = static_cast<char>(value >> 8);
+}
+
+// liblmdb would read beyond the file, or its stack would end.
+TEST(DatabasesTest, DamageInAPageIsAnErrorThatNamesThePage) {
+  const TemporaryFolder folder;
+  const std::string bytes = Pages(folder);
+  ASSERT_EQ(ReadingError(folder, bytes), "");
+  int leaves = 0, branches = 0, large = 0;
+  for (size_t page = 2 * kPage; page < bytes.size(); page += kPage) {
+    const unsigned kind = Word(bytes, page + 10);
+    // Pages behind the first one of a large value have no header.
+    const bool numbered = Word(bytes, page) == page / kPage && Word(bytes, page + 2) == 0;
+    if (!numbered || (kind != 1 && kind != 2 && kind != 4)) continue;
+    ++(kind == 1 ? branches : kind == 2 ? leaves : large);
+    SCOPED_TRACE(Concat("page ", page / kPage, " of kind ", kind));
+    const auto error = [&](size_t at, uint16_t value) {
+      std::string damaged = bytes;
+      SetWord(&damaged, at, value);
+      return ReadingError(folder, damaged);
+    };
+    const std::string name = Concat("the database is damaged: page ", page / kPage, " ");
+    EXPECT_TRUE(Holds(error(page, 999), name + "has another number") ||
+                (kind == 4 && Holds(error(page, 999), name)));
+    EXPECT_TRUE(Holds(error(page + 10, 8), name));
+    if (kind == 4) {
+      EXPECT_TRUE(Holds(error(page + 12, 1), name + "does not hold the large value"));
+      EXPECT_TRUE(Holds(error(page + 14, 1), name + "does not hold the large value"));
+      continue;
+    }
+    EXPECT_TRUE(Holds(error(page + 10, kind == 1 ? 2 : 1), name + "has a wrong kind"));
+    for (const uint16_t offset : {0, 16, 17, 4097, 65535}) {
+      EXPECT_TRUE(Holds(error(page + 12, offset), name + "has impossible offsets")) << offset;
+    }
+    EXPECT_TRUE(Holds(error(page + 14, 4097), name + "has impossible offsets"));
+    EXPECT_TRUE(Holds(error(page + 16, 65534), name + "has an entry outside itself"));
+    EXPECT_TRUE(Holds(error(page + 16, 4094), name + "has an entry outside itself"));
+    const size_t node = page + Word(bytes, page + 16);
+    if (kind == 1) {
+      for (const uint16_t child : {0, 1, 999, 65535}) {
+        EXPECT_TRUE(Holds(error(node, child), Concat("page ", child, " is not one of the file")));
+      }
+      // The page itself: a cycle.
+      EXPECT_TRUE(Holds(error(node, static_cast<uint16_t>(page / kPage)), name));
+    } else {
+      EXPECT_TRUE(Holds(error(node + 6, 65535), name + "has an entry outside itself"));  // key
+      const bool has_pages = Word(bytes, node + 4) == 1;
+      EXPECT_TRUE(Holds(error(node + 2, 32767), has_pages ? "does not hold the large value"
+                                                          : "has an entry outside itself"));
+      EXPECT_TRUE(Holds(error(node + 4, 4), name + "holds a database or several values"));
+    }
+  }
+  EXPECT_GE(leaves, 4);
+  EXPECT_GE(branches, 3);
+  EXPECT_EQ(large, 3);
+}
+
+TEST(DatabasesTest, EveryChangedWordIsAnErrorAtMost) {
+  const TemporaryFolder folder;
+  const std::string bytes = Pages(folder);
+  int refused = 0, cases = 0;
+  for (size_t at = 0; at + 2 <= bytes.size(); at += at % kPage < 32 ? 2 : 302) {
+    for (const uint16_t value : {0x7fff, 0xffff}) {
+      std::string damaged = bytes;
+      SetWord(&damaged, at, value);
+      refused += !ReadingError(folder, damaged).empty();
+      ++cases;
+    }
+  }
+  EXPECT_GT(refused, cases / 50);
+}
+
+TEST(DatabasesTest, MoreRecordsThanTheFileHoldsAreDamage) {
+  const TemporaryFolder folder;
+  const std::string bytes = Pages(folder);
+  const auto error = [&](uint16_t entries, size_t word) {
+    std::string damaged = bytes;
+    for (const size_t page : {size_t{0}, kPage}) SetWord(&damaged, page + 120 + 2 * word, entries);
+    return ReadingError(folder, damaged);
+  };
+  EXPECT_EQ(error(30, 0), "");
+  EXPECT_TRUE(Holds(error(31, 0), "record 30 of 31: the database is damaged: there are no more"));
+  EXPECT_TRUE(Holds(error(30, 3), "it is damaged: its tree of "));
+}
+
+TEST(DatabasesTest, AKeyOfAnErrorIsOneLine) {
+  const TemporaryFolder folder;
+  const auto writer = CreateDatabase("lmdb", folder / "db");
+  writer->Put("a\nb\t\x1b[31m", TestDatum(0, 1, 1, 1));
+  writer->Finish();
+  const auto source = OpenDatabase("lmdb", folder / "db");
+  source->Skip();
+  EXPECT_EQ(source->key(), "a\\x0ab\\x09\\x1b[31m");
+}
+
 TEST(DatabasesTest, RecordThatIsNoDatum) {
   const TemporaryFolder folder;
   const auto writer = CreateDatabase("lmdb", folder / "db");

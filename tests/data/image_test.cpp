@@ -28,6 +28,14 @@ const char* const kTurnedJpeg =
     "GAEAAwEBAAAAAAAAAAAAAAAAAgMFBAb/xAAbEQADAAMBAQAAAAAAAAAAAAAAAQMCESEEEv/aAAwDAQACEQMRAD8An2"
     "MHfglZfQMrj7XHrUoN4YpbyeilP0cFY6UQjPE5ubG0pdnAu/asqSfD/9k=";
 
+// 16 x 16 gray pixels in several scans.
+const char* const kProgressiveJpeg =
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABsSFBcUERsXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1"
+    "tdhbWGkJ6jq62rZ4C8ybqmx5moq6T/wgALCAAQABABAREA/8QAFwAAAwEAAAAAAAAAAAAAAAAAAQIEBf/aAAgBAQAA"
+    "AAGU6S//xAAXEAADAQAAAAAAAAAAAAAAAAAAARIC/9oACAEBAAEFAoIIGso//8QAFxABAAMAAAAAAAAAAAAAAAAAAQ"
+    "AQIf/aAAgBAQAGPwK9Qn//xAAYEAACAwAAAAAAAAAAAAAAAAAAARARYf/aAAgBAQABPyGexp5rP//aAAgBAQAAABAP"
+    "/8QAGBABAAMBAAAAAAAAAAAAAAAAAQARYYH/2gAIAQEAAT8QMwzDMLJhdGNdn//Z";
+
 std::string FromBase64(const std::string& text) {
   const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string bytes;
@@ -264,6 +272,84 @@ TEST(ImageTest, BadFilesAreErrorsThatNameThem) {
   std::string wide = png;
   wide[16] = '\x7f';  // the width; its checksum does not fit any more
   EXPECT_TRUE(Holds(error(wide), "some/file is not a complete PNG file"));
+}
+
+// A file with another size in its header.
+std::string JpegOfSize(std::string bytes, int height, int width) {
+  size_t at = bytes.find("\xff\xc0");
+  if (at == std::string::npos) at = bytes.find("\xff\xc2");
+  for (const int extent : {height, width}) {
+    bytes[at + 5] = static_cast<char>(extent >> 8);
+    bytes[at + 6] = static_cast<char>(extent);
+    at += 2;
+  }
+  return bytes;
+}
+
+// libjpeg would take 12 GiB for a progressive file before a line of pixels is read.
+TEST(ImageTest, TheSizeOfAJpegIsCheckedBeforeItIsDecoded) {
+  for (const char* file : {kJpeg, kProgressiveJpeg}) {
+    const auto error = [&](int height, int width) {
+      const std::string bytes = JpegOfSize(FromBase64(file), height, width);
+      return ErrorOf([&] { DecodeImage(bytes, "some/file", true); });
+    };
+    EXPECT_EQ(error(65500, 65400),
+              "some/file has 65500 x 65400 pixels; the limit is 268435456 pixels; "
+              "CAFFE_MAX_PIXELS changes it");
+    // Less than the limit, and far more than so few bytes can hold.
+    EXPECT_TRUE(Holds(error(16000, 16000), "some/file is not a complete JPEG file: "));
+    EXPECT_TRUE(Holds(error(16000, 16000), " bytes are too few for 16000 x 16000 pixels"));
+  }
+  EXPECT_EQ(DecodeImage(FromBase64(kProgressiveJpeg), "a.jpg", false).width, 16);
+}
+
+TEST(ImageTest, AJpegOfManyScansIsRefused) {
+  const std::string file = FromBase64(kProgressiveJpeg);
+  // The last scan, and the table before it.
+  const size_t scan = file.rfind("\xff\xda"), end = file.size() - 2;
+  const auto repeated = [&](int times) {
+    std::string bytes = file.substr(0, end);
+    for (int i = 0; i < times; ++i) bytes += file.substr(scan, end - scan);
+    return bytes + file.substr(end);
+  };
+  EXPECT_EQ(DecodeImage(repeated(50), "a.jpg", false).width, 16);
+  EXPECT_EQ(ErrorOf([&] { DecodeImage(repeated(150), "a.jpg", false); }),
+            "a.jpg is not a complete JPEG file: it has more than 100 scans; "
+            "CAFFE_MAX_SCANS changes the limit");
+}
+
+TEST(ImageTest, TheSizeOfAPngIsCheckedBeforeItIsDecoded) {
+  const auto error = [](int height, int width) {
+    std::string head =
+        PngChunk("IHDR", BigEndian(width) + BigEndian(height) + std::string("\x08\x02\0\0\0", 5));
+    const std::string file = "\x89PNG\r\n\x1a\n" + head + PngChunk("IDAT", "x");
+    return ErrorOf([&] { DecodeImage(file, "some/file", true); });
+  };
+  for (const auto& [height, width] : {std::pair(100000, 100000), {1, 2000000000}}) {
+    EXPECT_EQ(error(height, width),
+              Concat("some/file has ", height, " x ", width, " pixels; the limit is 268435456 ",
+                     "pixels; CAFFE_MAX_PIXELS changes it"));
+  }
+  EXPECT_TRUE(Holds(error(16000, 16000), "its bytes are too few for its pixels"));
+  EXPECT_TRUE(Holds(error(2000000, 100), "its bytes are too few for its pixels"));
+}
+
+// A text may unpack to a thousand times its size, and a file may have many; libpng would keep them.
+TEST(ImageTest, TextsOfAPngAreNotUnpacked) {
+  const Image image = TestImage(4, 5, 3);
+  const std::string text = "key" + std::string("\0\0", 2) + "no stream of zlib";
+  const std::string file = PngOf(image);
+  std::string chunks;
+  for (int i = 0; i < 2000; ++i) chunks += PngChunk("zTXt", text);  // libpng keeps 1000 at most
+  constexpr size_t kHead = 8 + 25;
+  EXPECT_EQ(DecodeImage(file.substr(0, kHead) + chunks + file.substr(kHead), "a.png", true).pixels,
+            image.pixels);
+}
+
+TEST(ImageTest, AnImageIsNotResizedBeyondTheLimit) {
+  EXPECT_EQ(ErrorOf([] { ResizeBilinear(TestImage(2, 2, 1), 100000, 100000); }),
+            "the resized image has 100000 x 100000 pixels; the limit is 268435456 pixels; "
+            "CAFFE_MAX_PIXELS changes it");
 }
 
 TEST(ImageTest, ResizesAsOpenCvDoes) {

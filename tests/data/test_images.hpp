@@ -16,20 +16,23 @@ inline Image TestImage(int height, int width, int channels, int start = 0) {
   return image;
 }
 
+inline std::string BigEndian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+// A chunk of a PNG file, with its checksum.
+inline std::string PngChunk(const std::string& kind, const std::string& data) {
+  uint32_t crc = ~0u;
+  for (unsigned char byte : kind + data) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0u);
+  }
+  return BigEndian(static_cast<uint32_t>(data.size())) + kind + data + BigEndian(~crc);
+}
+
 // The image as a PNG file without compression: gray, or red green blue.
 inline std::string PngOf(const Image& image) {
-  const auto big_endian = [](uint32_t value) {
-    return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-                       static_cast<char>(value >> 8), static_cast<char>(value)};
-  };
-  const auto chunk = [&](const std::string& kind, const std::string& data) {
-    uint32_t crc = ~0u;
-    for (unsigned char byte : kind + data) {
-      crc ^= byte;
-      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0u);
-    }
-    return big_endian(static_cast<uint32_t>(data.size())) + kind + data + big_endian(~crc);
-  };
   std::string rows;
   const int step = image.width * image.channels;
   for (int y = 0; y < image.height; ++y) {
@@ -55,10 +58,11 @@ inline std::string PngOf(const Image& image) {
     }
     stream += part;
   }
-  stream += big_endian(high << 16 | low);
-  const std::string head = big_endian(image.width) + big_endian(image.height) + '\x08' +
+  stream += BigEndian(high << 16 | low);
+  const std::string head = BigEndian(image.width) + BigEndian(image.height) + '\x08' +
                            (image.channels == 3 ? '\x02' : '\0') + std::string(3, '\0');
-  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", head) + chunk("IDAT", stream) + chunk("IEND", "");
+  return "\x89PNG\r\n\x1a\n" + PngChunk("IHDR", head) + PngChunk("IDAT", stream) +
+         PngChunk("IEND", "");
 }
 
 }  // namespace caffe

@@ -145,6 +145,30 @@ TEST(TransformerTest, MeanFileErrors) {
   EXPECT_TRUE(Holds(error("short"), "1 values for shape 1 2 3"));
 }
 
+TEST(TransformerTest, MeanFilesOfImpossibleShapesAreNamed) {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::vector<int64_t>& shape) {
+    BlobProto mean;
+    for (const int64_t extent : shape) mean.mutable_shape()->add_dim(extent);
+    mean.add_data(1);
+    WriteBinaryProto(folder / "mean", mean);
+    return ErrorOf([&] { Transformed("mean_file: '" + folder / "mean" + "'", Counting(1, 1, 1)); });
+  };
+  const std::string name = "mean file " + folder / "mean" + ": ";
+  EXPECT_EQ(error({1, 1, 1}), "");
+  EXPECT_TRUE(Holds(error({1, -1, -1}), name + "extent -1 of axis 1 is negative"));
+  EXPECT_TRUE(Holds(error({1, int64_t{1} << 40, int64_t{1} << 40}), name + "a blob of shape"));
+  EXPECT_TRUE(Holds(error({0, 1, 1}), name + "1 values for shape 0 1 1"));
+  EXPECT_TRUE(Holds(error({}), name + "shape (1) is not the shape of one image"));
+  BlobProto old;
+  old.set_channels(-3);
+  old.set_num(1);
+  WriteBinaryProto(folder / "old", old);
+  EXPECT_TRUE(
+      Holds(ErrorOf([&] { Transformed("mean_file: '" + folder / "old" + "'", Counting(1, 1, 1)); }),
+            "old: extent -3 of axis 1 is negative"));
+}
+
 // An image as a record of pixels.
 Datum PixelsOf(const Image& image) {
   Datum datum;
@@ -247,6 +271,20 @@ TEST(TransformerTest, RecordsThatAreNoPixels) {
   none.clear_data();
   EXPECT_TRUE(Holds(error(none), "0 floats"));
   EXPECT_TRUE(Holds(error(Datum()), "0, 0, 0"));
+  for (const int extent : {-1, INT32_MIN}) {
+    Datum negative = Counting(1, 2, 2);
+    negative.set_height(extent);
+    negative.set_width(extent);
+    EXPECT_TRUE(Holds(error(negative), "channels, height, width 1, " + std::to_string(extent)));
+  }
+  Datum huge = Counting(1, 2, 2);
+  huge.set_channels(INT32_MAX);
+  huge.set_height(INT32_MAX);
+  huge.set_width(INT32_MAX);
+  EXPECT_TRUE(Holds(error(huge), "has too many elements"));
+  huge.set_width(1);
+  huge.set_channels(4);
+  EXPECT_TRUE(Holds(error(huge), "4 bytes for channels, height, width 4, 2147483647, 1"));
 }
 
 }  // namespace

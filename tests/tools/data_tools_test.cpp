@@ -12,6 +12,7 @@
 #include "data/test_database.hpp"
 #include "data/test_images.hpp"
 #include "io/temporary_folder.hpp"
+#include "support/scoped_variable.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -46,11 +47,6 @@ class DataToolsTest : public testing::Test {
 
   TemporaryFolder folder_;
 };
-
-std::string BigEndian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
 
 std::string Images(int count, int rows, int columns) {
   std::string bytes = BigEndian(2051) + BigEndian(count) + BigEndian(rows) + BigEndian(columns);
@@ -133,6 +129,79 @@ TEST_F(DataToolsTest, ConvertMnistDataErrors) {
   EXPECT_FALSE(std::filesystem::exists(db));
   ASSERT_EQ(Run(tool, {images, labels, db}).status, 0);
   ExpectError(tool, {images, labels, db}, "exists already");
+}
+
+// As gzip stores bytes that it cannot make smaller; without the checksum at the end.
+std::string Gzip(const std::string& bytes) {
+  std::string file("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
+  for (size_t at = 0; at < bytes.size(); at += 65535) {
+    const std::string part = bytes.substr(at, 65535);
+    const auto size = static_cast<uint16_t>(part.size());
+    file += '\0';
+    for (const uint16_t word : {size, static_cast<uint16_t>(~size)}) {
+      file += static_cast<char>(word);
+      file += static_cast<char>(word >> 8);
+    }
+    file += part;
+  }
+  return file;
+}
+
+TEST_F(DataToolsTest, HowMuchIsUnpackedIsLimited) {
+  const std::string labels = folder_.Put("labels", Labels("abc"));
+  const std::string images = folder_.Put("images", Gzip(Images(3, 1024, 1024)));
+  {
+    const ScopedVariable limit("CAFFE_MAX_UNPACKED", "2");
+    ExpectError("convert_mnist_data", {images, labels, folder_ / "db"},
+                images +
+                    ": its 3145999 bytes unpack to more than 2 MiB; the limit is 2 MiB; "
+                    "CAFFE_MAX_UNPACKED changes it");
+  }
+  ExpectError("convert_mnist_data", {images, labels, folder_ / "db"}, "damaged or cut off");
+  const ScopedVariable limit("CAFFE_MAX_UNPACKED", "2G");
+  const Outcome outcome = Run("convert_mnist_data", {images, labels, folder_ / "db"});
+  EXPECT_TRUE(Holds(outcome.error, "CAFFE_MAX_UNPACKED is 2G, which is not a number of MiB"));
+}
+
+TEST_F(DataToolsTest, LargeImagesOfIdxFilesAreRefused) {
+  const ScopedVariable limit("CAFFE_MAX_PIXELS", "1000");
+  ExpectError("convert_mnist_data",
+              {folder_.Put("images", Images(1, 40, 50)), folder_.Put("labels", Labels("a")),
+               folder_ / "db"},
+              "images: each image has 40 x 50 pixels; the limit is 1000 pixels");
+}
+
+// The status of a command in a folder that holds 300 kB; 77 if there is none for this user.
+TEST_F(DataToolsTest, AFullDiskIsNamed) {
+  std::filesystem::create_directory(folder_ / "full");
+  const std::string images = folder_.Put("images", Images(3000, 28, 28));
+  const std::string labels = folder_.Put("labels", Labels(std::string(3000, '\1')));
+  const auto run = [&](const std::string& before, const std::string& tool) {
+    const std::string script = Concat(
+        "mount -t tmpfs -o size=300k none ", folder_ / "full", " || exit 77; cd ", folder_ / "full",
+        "; ", before, "; ", CAFFE_BINARY_DIR "/tools/", tool, "; status=$?; ls; exit $status");
+    const int result = std::system(
+        Concat("unshare -rm sh -c ", Quoted(script), " >", folder_ / "out", " 2>", folder_ / "err")
+            .c_str());
+    return WIFEXITED(result) ? WEXITSTATUS(result) : -1;
+  };
+  const std::string convert = Concat("convert_mnist_data ", images, " ", labels, " db");
+  const int status = run("true", convert);
+  if (status == 77) GTEST_SKIP() << "this user cannot mount a folder in memory";
+  EXPECT_EQ(status, 1);
+  EXPECT_TRUE(Holds(folder_.Get("err"), "LMDB db: writing: No space left on device"));
+  EXPECT_EQ(folder_.Get("out"), "");  // nothing is left over
+  // Without any room LMDB would end the process when it writes its lock file.
+  EXPECT_EQ(run("head -c 400k /dev/zero >fill 2>err", convert), 1);
+  EXPECT_TRUE(Holds(folder_.Get("err"), "No space left on device"));
+  EXPECT_EQ(folder_.Get("out"), "err\nfill\n");
+  // A database on a full disk can be read.
+  MakeDatabase(folder_ / "some", 10, 1, 28, 28);
+  const std::string copy = Concat("mkdir db; cp ", folder_ / "some/data.mdb",
+                                  " db; head -c 400k /dev/zero >fill 2>/dev/null");
+  EXPECT_EQ(run(copy, "compute_image_mean db"), 0) << folder_.Get("err");
+  EXPECT_EQ(run(copy, "compute_image_mean db mean"), 1);
+  EXPECT_TRUE(Holds(folder_.Get("err"), "No space left on device"));
 }
 
 // Two records a file: the label is the file's number, or 9; pixel i of record n is (n + i) % 256.
@@ -301,6 +370,28 @@ TEST_F(ConvertImagesetTest, StoresPixels) {
   }
 }
 
+TEST_F(ConvertImagesetTest, LimitsAreVariables) {
+  const ScopedVariable pixels("CAFFE_MAX_PIXELS", "47");
+  const Outcome outcome = Run("convert_imageset", {folder_ / "", list_, folder_ / "db"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(Holds(outcome.error, "list, line 1: " + (folder_ / "color.png") +
+                                       " has 6 x 8 pixels; the limit is 47 pixels; "
+                                       "CAFFE_MAX_PIXELS changes it; the image is skipped"));
+  ExpectError("convert_imageset",
+              {"-resize_height=7", "-resize_width=7", folder_ / "", list_, folder_ / "db"},
+              "an image of --resize_height and --resize_width has 7 x 7 pixels; the limit is 47");
+}
+
+TEST_F(ConvertImagesetTest, ListsOfWindowsAreRead) {
+  List(
+      "\xef\xbb\xbf"
+      "color.png 3\r\ngray.png 1\r\ncolor.jpg 2");
+  EXPECT_EQ(Convert({}).size(), 3u);
+  List(std::string("color.png 3\0\n", 13));
+  ExpectError("convert_imageset", {folder_ / "", list_, folder_ / "db"},
+              "line 1: it has a zero byte");
+}
+
 TEST_F(ConvertImagesetTest, Resizes) {
   const std::vector<Stored> records = Convert({"--resize_height=5", "-resize_width", "3"});
   ASSERT_EQ(records.size(), 3u);
@@ -421,7 +512,8 @@ TEST_F(ConvertImagesetTest, Errors) {
   expect_error({"-resize_height=5"}, "must be set at the same time; they are 5 and 0");
   expect_error({"-resize_height=5", "-resize_width=-1"}, "--resize_width is '-1'");
   expect_error({"-resize_height=5.5"}, "--resize_height is '5.5'");
-  expect_error({"-resize_height=100000", "-resize_width=100000"}, "too large");
+  expect_error({"-resize_height=100000", "-resize_width=100000"},
+               "has 100000 x 100000 pixels; the limit is 268435456 pixels");
   expect_error({"-encode_type=gif"}, "--encode_type is 'gif'; it must be jpg, jpeg or png");
   expect_error({"-shufle"}, "did you mean --shuffle?");
   expect_error({"-gray=7"}, "--gray must be true or false");

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/near_name.hpp"
-#include "caffe/io/file.hpp"
 #include "caffe/io/file_list.hpp"
+#include "caffe/io/text_lines.hpp"
 
 namespace caffe {
 namespace {
@@ -96,12 +95,9 @@ class Rewriter {
 
   void File(const std::string& path, int depth) {
     CAFFE_CHECK(depth < kMaxDepth, "flagfile ", path, ": flagfiles are nested too deeply");
-    std::istringstream lines(ReadFile(path));
-    std::string line;
-    for (int number = 1; std::getline(lines, line); ++number) {
-      const size_t first = line.find_first_not_of(" \t\r");
-      if (first == std::string::npos || line[first] == '#') continue;
-      line = line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+    for (const auto& [text, number] : ReadTextLines(path)) {
+      const std::string line = text.substr(text.find_first_not_of(" \t\r"));
+      if (line[0] == '#') continue;
       CAFFE_CHECK(IsFlag(line), "flagfile ", path, ", line ", number, ": '", line,
                   "' is not a flag");
       Flag(line, nullptr, depth + 1);

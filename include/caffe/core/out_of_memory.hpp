@@ -27,4 +27,8 @@ template <class Work> decltype(auto) NamingMemory(const std::string& what, const
   }
 }
 
+// In a handler of `catch (...)`: throws the exception again with `context` before its text. An
+// OutOfMemory remains one, and missing memory of the C++ library becomes one.
+[[noreturn]] void RethrowIn(const std::string& context);
+
 }  // namespace caffe

@@ -16,10 +16,9 @@ struct Image {
   std::vector<uint8_t> pixels;
 };
 
-// Whether an image of this size is accepted: at most 2^30 pixels, as in OpenCV.
-inline bool FitsImage(uint64_t height, uint64_t width) {
-  return height > 0 && width > 0 && height <= (uint64_t{1} << 30) / width;
-}
+// Throws, with `what` before the reason, if an image of this size is empty or has more pixels than
+// MostPixels() allows.
+void CheckImageSize(const std::string& what, uint64_t height, uint64_t width);
 
 enum class ImageFormat { kNone, kJpeg, kPng };
 // The format by the first bytes of a file.
@@ -29,7 +28,8 @@ ImageFormat FormatOf(std::string_view bytes);
 // whatever the file has, transparency is dropped, and a JPEG is rotated by its Exif orientation.
 // Without `color` the image is unchanged: 1 channel, 3, or 4 with transparency, and not rotated
 // (IMREAD_UNCHANGED). Bits beyond 8 are dropped. Throws with `name` if the bytes are in another
-// format, damaged or cut off, or if the library was built without the decoder.
+// format, damaged or cut off, if they exceed a limit (data_limits.hpp), or if the library was built
+// without the decoder. The size is checked before memory for the pixels is taken.
 Image DecodeImage(std::string_view bytes, const std::string& name, std::optional<bool> color);
 
 // Encodes an image (gray, or blue green red) as a PNG, which is lossless, or as a JPEG of quality

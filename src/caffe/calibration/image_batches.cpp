@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/data/image.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/text_lines.hpp"
 
 namespace caffe {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::optional<int> LabelOf(const std::string& text) {
   int label = 0;
@@ -40,14 +38,8 @@ ImageBatches::ImageBatches(const ImageBatchOptions& options, std::string blob, c
 }
 
 void ImageBatches::ReadList() {
-  std::istringstream list(ReadFile(options_.list));
-  std::string line;
   size_t labels = 0;
-  for (bool first = true; std::getline(list, line); first = false) {
-    if (first && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
-    const size_t last = line.find_last_not_of(" \t\r");
-    if (last == std::string::npos) continue;
-    line.resize(last + 1);
+  for (const auto& [line, number] : ReadTextLines(options_.list)) {
     Entry entry{line, std::nullopt};
     const size_t blank = line.find_last_of(" \t");
     if (blank != std::string::npos) {
@@ -90,23 +82,24 @@ bool ImageBatches::Load(Entry* entry, std::vector<float>* values, Shape* shape) 
   Image image;
   try {
     image = DecodeImage(ReadFile(path), path, channels == 3);
+    if (options_.keep_sizes) {
+      height = image.height;
+      width = image.width;
+    } else if (!options_.crop_centre) {
+      if (image.height != height || image.width != width)
+        image = ResizeBilinear(image, height, width);
+    } else if (image.height < height || image.width < width) {
+      const double factor = std::max(static_cast<double>(height) / image.height,
+                                     static_cast<double>(width) / image.width);
+      const int64_t high = std::max<int64_t>(height, std::lround(image.height * factor)),
+                    wide = std::max<int64_t>(width, std::lround(image.width * factor));
+      CheckImageSize(path + ", enlarged to cover the input,", high, wide);
+      image = ResizeBilinear(image, static_cast<int>(high), static_cast<int>(wide));
+    }
   } catch (const Error& error) {
     log::Warning(Concat("leaving out an image: ", error.what()));
     entry->unreadable = true;
     return false;
-  }
-  if (options_.keep_sizes) {
-    height = image.height;
-    width = image.width;
-  } else if (!options_.crop_centre) {
-    if (image.height != height || image.width != width)
-      image = ResizeBilinear(image, height, width);
-  } else if (image.height < height || image.width < width) {
-    const double factor = std::max(static_cast<double>(height) / image.height,
-                                   static_cast<double>(width) / image.width);
-    image = ResizeBilinear(image,
-                           std::max(height, static_cast<int>(std::lround(image.height * factor))),
-                           std::max(width, static_cast<int>(std::lround(image.width * factor))));
   }
   *shape = {1, channels, height, width};
   const int top = (image.height - height) / 2, left = (image.width - width) / 2;

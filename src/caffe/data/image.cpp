@@ -7,6 +7,8 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
+#include "caffe/data/data_limits.hpp"
 #include "caffe/data/jpeg/jpeg.hpp"
 #include "caffe/data/png/png.hpp"
 
@@ -14,7 +16,7 @@ namespace caffe {
 namespace {
 
 // Exif orientations: 2, 4, 5 and 7 are mirrored; from 5 on rows and columns are swapped.
-Image Turn(const Image& image, int orientation) {
+Image Turn(Image image, int orientation) {
   if (orientation == 1) return image;
   const bool swap = orientation >= 5;
   const bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
@@ -63,13 +65,14 @@ Taps MakeTaps(int from, int to, bool clamp) {
 
 Image Halve(const Image& image) {
   Image half{image.height / 2, image.width / 2, image.channels, {}};
+  half.pixels.reserve(image.pixels.size() / 4);
   const size_t step = static_cast<size_t>(image.width) * image.channels;
   for (int y = 0; y < half.height; ++y) {
     const uint8_t* above = image.pixels.data() + 2 * y * step;
     const uint8_t* below = above + step;
     for (int x = 0; x < half.width; ++x) {
       for (int c = 0; c < image.channels; ++c) {
-        const int at = 2 * x * image.channels + c, next = at + image.channels;
+        const size_t at = size_t{2} * x * image.channels + c, next = at + image.channels;
         const int sum = above[at] + above[next] + below[at] + below[next];
         half.pixels.push_back(static_cast<uint8_t>((sum + 2) >> 2));
       }
@@ -115,17 +118,21 @@ ImageFormat FormatOf(std::string_view bytes) {
   return ImageFormat::kNone;
 }
 
+void CheckImageSize(const std::string& what, uint64_t height, uint64_t width) {
+  CAFFE_CHECK(height > 0 && width > 0, what, " has no pixels: its size is ", height, " x ", width);
+  CAFFE_CHECK(height <= static_cast<uint64_t>(MostPixels().most) / width, what, " has ", height,
+              " x ", width, " pixels; ", MostPixels().ToString());
+}
+
 Image DecodeImage(std::string_view bytes, const std::string& name, std::optional<bool> color) {
-  switch (FormatOf(bytes)) {
-    case ImageFormat::kJpeg: {
-      int orientation = 1;
-      const Image image = DecodeJpeg(bytes, name, color, &orientation);
-      return Turn(image, color ? orientation : 1);
-    }
-    case ImageFormat::kPng: return DecodePng(bytes, name, color);
-    case ImageFormat::kNone: break;
-  }
-  ThrowNotRead(bytes, name);
+  const ImageFormat format = FormatOf(bytes);
+  if (format == ImageFormat::kNone) ThrowNotRead(bytes, name);
+  return NamingMemory(name, [&] {
+    if (format == ImageFormat::kPng) return DecodePng(bytes, name, color);
+    int orientation = 1;
+    Image image = DecodeJpeg(bytes, name, color, &orientation);
+    return Turn(std::move(image), color ? orientation : 1);
+  });
 }
 
 std::string EncodeImage(const Image& image, ImageFormat format) {
@@ -138,9 +145,13 @@ std::string EncodeImage(const Image& image, ImageFormat format) {
 
 Image ResizeBilinear(const Image& image, int height, int width) {
   CAFFE_CHECK(height > 0 && width > 0, "cannot resize an image to ", height, " x ", width);
+  CheckImageSize("the resized image", height, width);
   CAFFE_CHECK(image.height > 0 && image.width > 0, "cannot resize an empty image");
   if (height == image.height && width == image.width) return image;
-  if (2 * height == image.height && 2 * width == image.width) return Halve(image);
+  if (image.height % 2 == 0 && height == image.height / 2 && image.width % 2 == 0 &&
+      width == image.width / 2) {
+    return Halve(image);
+  }
   const int channels = image.channels;
   const Taps x_taps = MakeTaps(image.width, width, true);
   const Taps y_taps = MakeTaps(image.height, height, false);
@@ -152,8 +163,8 @@ Image ResizeBilinear(const Image& image, int height, int width) {
   int kept[2] = {-1, -1};
   const auto resize_row = [&](int y, std::vector<int>& row) {
     const uint8_t* from = image.pixels.data() + y * from_step;
-    for (int x = 0; x < width; ++x) {
-      const int first = x_taps.first[x], second = std::min(first + 1, image.width - 1);
+    for (size_t x = 0; x < static_cast<size_t>(width); ++x) {
+      const size_t first = x_taps.first[x], second = std::min<size_t>(first + 1, image.width - 1);
       for (int c = 0; c < channels; ++c) {
         row[x * channels + c] = from[first * channels + c] * x_taps.weight0[x] +
                                 from[second * channels + c] * x_taps.weight1[x];

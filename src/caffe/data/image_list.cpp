@@ -1,23 +1,15 @@
 #include "caffe/data/image_list.hpp"
 
-#include <cctype>
 #include <charconv>
-#include <sstream>
 
 #include "caffe/core/error.hpp"
-#include "caffe/io/file.hpp"
+#include "caffe/io/text_lines.hpp"
 
 namespace caffe {
 
 std::vector<ImageEntry> ReadImageList(const std::string& path) {
   std::vector<ImageEntry> entries;
-  std::istringstream list(ReadFile(path));
-  std::string line;
-  for (int64_t number = 1; std::getline(list, line); ++number) {
-    // Editors on Windows mark UTF-8.
-    if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    if (line.empty()) continue;
+  for (const auto& [line, number] : ReadTextLines(path)) {
     const size_t blank = line.find_last_of(" \t");
     CAFFE_CHECK(blank != std::string::npos, path, ", line ", number, ": '", line,
                 "' is not a path and a label");
@@ -26,7 +18,8 @@ std::vector<ImageEntry> ReadImageList(const std::string& path) {
     const char* end = line.data() + line.size();
     const auto [stop, error] = std::from_chars(begin, end, label);
     CAFFE_CHECK(error == std::errc() && stop == end, path, ", line ", number, ": the label '",
-                std::string(begin, end), "' is not an integer");
+                std::string(begin, end), "' is not an integer",
+                error == std::errc::result_out_of_range ? " of 32 bits" : "");
     entries.push_back({line.substr(0, blank), label, number});
   }
   CAFFE_CHECK(!entries.empty(), path, ": the list has no images");

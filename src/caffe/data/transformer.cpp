@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/random.hpp"
 #include "caffe/data/image.hpp"
 #include "caffe/io/proto_io.hpp"
@@ -66,6 +67,11 @@ void Transformer::LoadMean(const std::string& path) {
   ReadBinaryProto(path, &proto);
   Shape shape(proto.shape().dim().begin(), proto.shape().dim().end());
   if (!proto.has_shape()) shape = {proto.num(), proto.channels(), proto.height(), proto.width()};
+  try {
+    ShapeCount(shape);
+  } catch (const Error& error) {
+    CAFFE_THROW("mean file ", path, ": ", error.what());
+  }
   if (shape.size() == 4 && shape[0] == 1) shape.erase(shape.begin());
   CAFFE_CHECK(shape.size() == 3, "mean file ", path, ": shape ", ShapeString(shape),
               " is not the shape of one image");
@@ -89,6 +95,8 @@ void Transformer::Decode(Datum* datum) const {
   const int label = datum->label();
   try {
     SetPixels(DecodeImage(datum->data(), "the encoded image", color_), datum);
+  } catch (const OutOfMemory&) {
+    throw;
   } catch (const Error& error) {
     CAFFE_THROW(error.what(), "; convert the images again, or without -encoded");
   }

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "caffe/core/environment_number.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/host_memory.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/freed_memory.hpp"
 #include "caffe/device/graph.hpp"
-#include "caffe/core/out_of_memory.hpp"
 
 namespace caffe {
 namespace {
@@ -37,16 +37,9 @@ constexpr int64_t kLeastCached = 1 << 20;
 
 // CAFFE_FREED_MEMORY in bytes; negative if it is not set.
 int64_t LimitOfEnvironment() {
-  const char* const value = std::getenv("CAFFE_FREED_MEMORY");
-  if (!value || !*value) return -1;
-  int64_t mebibytes = 0;
-  const char* const end = value + std::strlen(value);
-  const auto [stop, error] = std::from_chars(value, end, mebibytes);
-  if (error == std::errc() && stop == end && mebibytes >= 0 && mebibytes < int64_t{1} << 40) {
-    return mebibytes << 20;
-  }
-  log::Warning(Concat("CAFFE_FREED_MEMORY is ", value, ", which is not a number of MiB; ignored"));
-  return -1;
+  constexpr int64_t kMost = (int64_t{1} << 40) - 1;
+  const auto mebibytes = NumberOfEnvironment("CAFFE_FREED_MEMORY", 0, kMost, "MiB");
+  return mebibytes ? *mebibytes << 20 : -1;
 }
 
 // The pools of this process. Never destroyed, because devices may outlive static objects.

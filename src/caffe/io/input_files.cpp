@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/text_lines.hpp"
 
 namespace caffe {
 namespace {
@@ -17,10 +17,7 @@ namespace fs = std::filesystem;
 void AddListed(const std::string& list, std::vector<std::string>* files) {
   std::error_code error;
   if (!fs::is_regular_file(list, error)) return;  // the layer names the fault
-  std::istringstream lines(ReadFile(list));
-  for (std::string line; std::getline(lines, line);) {
-    files->push_back(line.substr(0, line.find_last_not_of(" \t\r") + 1));
-  }
+  for (const TextLine& line : ReadTextLines(list)) files->push_back(line.text);
 }
 
 void AddFiles(const google::protobuf::Message& message, std::vector<std::string>* files) {

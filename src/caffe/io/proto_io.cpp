@@ -21,6 +21,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/foreign_names.hpp"
+#include "caffe/io/text_lines.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/io/upgrade.hpp"
 #include "text_parser.hpp"
@@ -171,7 +172,7 @@ void ParseTextProto(std::string_view text, const std::string& name, const HasLay
   const std::string failed =
       Concat("Failed to parse ", MessageName(*message), " file: ", name, ": ");
   CheckText(text, failed);
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // editors on Windows mark UTF-8
+  text = WithoutMark(text);
   const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
   CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists are nested more than ",
               kMostNesting, " deep; the file is damaged or not a prototxt");

@@ -7,6 +7,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/random.hpp"
 #include "caffe/data/databases.hpp"
 #include "caffe/data/parallel.hpp"
@@ -54,9 +55,8 @@ void Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
     ReadRecord(&first);
     transformer_->Decode(&first);
     shape_ = transformer_->OutputShape(first);
-  } catch (const Error& error) {
-    CAFFE_THROW(Where(), source_ ? ": " + parameter.source() + ", first record: " : ": ",
-                error.what());
+  } catch (...) {
+    RethrowIn(Concat(Where(), source_ ? ": " + parameter.source() + ", first record" : ""));
   }
   shape_.insert(shape_.begin(), parameter.batch_size());
   log::Info(
@@ -89,8 +89,8 @@ void Data::StartAt(uint64_t skipped, uint64_t given) {
   prefetcher_ = std::make_unique<Prefetcher>(depth, [this](Prefetcher::Batch* batch) {
     try {
       FillBatch(batch);
-    } catch (const Error& error) {
-      CAFFE_THROW(Where(), ": ", error.what());
+    } catch (...) {
+      RethrowIn(Where());
     }
   });
 }
@@ -163,9 +163,9 @@ void Data::FillBatch(Prefetcher::Batch* batch) {
           was_encoded && shape[0] != first_shape[0] ? "force_color or force_gray" : "crop_size",
           " or batch_size: 1 helps)");
       transformer_->Transform(datum, records_ + i, pixels + i * ShapeCount(shape));
-    } catch (const Error& error) {
-      CAFFE_THROW(layer_param().data_param().source(), ", record ", records[i].place, " (key ",
-                  records[i].key, "): ", error.what());
+    } catch (...) {
+      RethrowIn(Concat(layer_param().data_param().source(), ", record ", records[i].place, " (key ",
+                       records[i].key, ")"));
     }
     if (labels_) batch->labels[i] = static_cast<float>(datum.label());
   });

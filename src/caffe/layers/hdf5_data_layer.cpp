@@ -3,13 +3,12 @@
 #include <climits>
 #include <cstring>
 #include <numeric>
-#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
 #include "caffe/core/random.hpp"
-#include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/io/text_lines.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
@@ -18,12 +17,7 @@ namespace caffe {
 void HDF5Data::ReadList() {
   const std::string& source = layer_param().hdf5_data_param().source();
   log::Info("Loading list of HDF5 filenames from: " + source);
-  std::istringstream list(ReadFile(source));
-  std::string line;
-  while (std::getline(list, line)) {
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    if (!line.empty()) files_.push_back({line, 0});
-  }
+  for (const TextLine& line : ReadTextLines(source)) files_.push_back({line.text, 0});
   CAFFE_CHECK(!files_.empty(), source, ": the list has no files");
   log::Info(Concat("Number of HDF5 files: ", files_.size()));
   for (File& file : files_) {

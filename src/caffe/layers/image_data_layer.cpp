@@ -7,6 +7,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/random.hpp"
 #include "caffe/data/image.hpp"
 #include "caffe/data/parallel.hpp"
@@ -29,11 +30,10 @@ void CheckParameter(const ImageDataParameter& parameter, uint32_t prefetch) {
   CAFFE_CHECK((parameter.new_height() == 0) == (parameter.new_width() == 0),
               "image_data_param: new_height and new_width must be set at the same time; they are ",
               parameter.new_height(), " and ", parameter.new_width());
-  CAFFE_CHECK(
-      parameter.new_height() <= INT_MAX && parameter.new_width() <= INT_MAX &&
-          (parameter.new_height() == 0 || FitsImage(parameter.new_height(), parameter.new_width())),
-      "image_data_param: images of ", parameter.new_height(), " x ", parameter.new_width(),
-      " are too large");
+  if (parameter.new_height() > 0) {
+    CheckImageSize("image_data_param: an image of new_height and new_width", parameter.new_height(),
+                   parameter.new_width());
+  }
   CAFFE_CHECK(prefetch > 0 && prefetch <= INT_MAX, "data_param: prefetch is ", prefetch,
               "; it must be at least 1");
 }
@@ -63,8 +63,8 @@ void ImageData::LayerSetUp(const BlobVec&, const BlobVec& top) {
     Datum datum;
     ReadImage(first, &datum);
     shape_ = OutputShape(first, datum);
-  } catch (const Error& error) {
-    CAFFE_THROW(Where(), ": ", error.what());
+  } catch (...) {
+    RethrowIn(Where());
   }
   shape_.insert(shape_.begin(), parameter.batch_size());
   log::Info(
@@ -81,8 +81,8 @@ void ImageData::StartAt(uint64_t skipped, uint64_t given) {
   prefetcher_ = std::make_unique<Prefetcher>(depth, [this](Prefetcher::Batch* batch) {
     try {
       FillBatch(batch);
-    } catch (const Error& error) {
-      CAFFE_THROW(Where(), ": ", error.what());
+    } catch (...) {
+      RethrowIn(Where());
     }
   });
 }
@@ -129,17 +129,17 @@ void ImageData::ReadImage(const ImageEntry& entry, Datum* datum) const {
                              static_cast<int>(parameter.new_width()));
     }
     SetPixels(image, datum);
-  } catch (const Error& error) {
-    CAFFE_THROW(parameter.source(), ", line ", entry.line, ": ", error.what());
+  } catch (...) {
+    RethrowIn(Concat(parameter.source(), ", line ", entry.line));
   }
 }
 
 Shape ImageData::OutputShape(const ImageEntry& entry, const Datum& datum) const {
   try {
     return transformer_->OutputShape(datum);
-  } catch (const Error& error) {
-    CAFFE_THROW(layer_param().image_data_param().source(), ", line ", entry.line, ": ", entry.path,
-                ": ", error.what());
+  } catch (...) {
+    RethrowIn(
+        Concat(layer_param().image_data_param().source(), ", line ", entry.line, ": ", entry.path));
   }
 }
 

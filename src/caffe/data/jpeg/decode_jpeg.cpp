@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "caffe/core/error.hpp"
+#include "caffe/data/data_limits.hpp"
 #include "caffe/data/jpeg/jpeg.hpp"
 #include "caffe/data/jpeg/jpeg_error.hpp"
 
@@ -17,6 +18,26 @@ void Warn(j_common_ptr info, int level) {
   if (level >= 0) return;
   ++info->err->num_warnings;
   if (info->err->msg_code == JWRN_JPEG_EOF) FailJpeg(info);
+}
+
+// A file of several scans is decoded as a whole for each of them, and a scan takes a few bytes: this
+// ends it where libjpeg-turbo advises to count them, in its reports of progress.
+void CountScans(j_common_ptr info) {
+  const int scan = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number;
+  if (scan <= MostScans().most) return;
+  auto* errors = reinterpret_cast<JpegErrorManager*>(info->err);
+  std::snprintf(errors->text, sizeof(errors->text),
+                "it has more than %lld scans; %s changes the limit",
+                static_cast<long long>(MostScans().most), MostScans().variable);
+  std::longjmp(errors->jump, 1);
+}
+
+// Whether so few bytes can hold the pixels. Each block of 8 x 8 takes a bit at least, except where it
+// is coded arithmetically; the double is allowed for components that are stored smaller.
+bool CanHold(const jpeg_decompress_struct& info, size_t bytes) {
+  constexpr uint64_t kMostPixelsOfAByte = 2 * 8 * 8 * 8;
+  const uint64_t pixels = uint64_t{info.image_height} * info.image_width;
+  return info.arith_code || pixels / kMostPixelsOfAByte <= bytes;
 }
 
 // The value of tag 0x112 in the first directory of an Exif block; 1 if there is none.
@@ -65,13 +86,22 @@ void FromCmyk(const uint8_t* cmyk, int width, bool color, uint8_t* target) {
 }
 
 // Objects with destructors belong to the caller: a longjmp over them would leak.
-bool Decode(jpeg_decompress_struct* info, JpegErrorManager* errors, std::string_view bytes,
-            std::optional<bool> wanted, Image* image, std::vector<uint8_t>* row, int* orientation) {
+bool Decode(jpeg_decompress_struct* info, JpegErrorManager* errors, jpeg_progress_mgr* progress,
+            std::string_view bytes, const std::string& name, std::optional<bool> wanted,
+            Image* image, std::vector<uint8_t>* row, int* orientation) {
   if (setjmp(errors->jump)) return false;
   jpeg_create_decompress(info);
+  info->progress = progress;
   jpeg_save_markers(info, kExifMarker, 0xffff);
   jpeg_mem_src(info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(info, TRUE);
+  // jpeg_start_decompress takes memory for the whole image if there are several scans.
+  CheckImageSize(name, info->image_height, info->image_width);
+  if (!CanHold(*info, bytes.size())) {
+    std::snprintf(errors->text, sizeof(errors->text), "%zu bytes are too few for %u x %u pixels",
+                  bytes.size(), info->image_height, info->image_width);
+    return false;
+  }
   for (const jpeg_marker_struct* marker = info->marker_list; marker; marker = marker->next) {
     if (marker->marker != kExifMarker) continue;
     *orientation = ExifOrientation(marker->data, marker->data_length);
@@ -81,10 +111,6 @@ bool Decode(jpeg_decompress_struct* info, JpegErrorManager* errors, std::string_
   const bool cmyk = info->num_components == 4;
   info->out_color_space = cmyk ? JCS_CMYK : color ? JCS_RGB : JCS_GRAYSCALE;
   jpeg_start_decompress(info);
-  if (!FitsImage(info->output_height, info->output_width)) {
-    std::snprintf(errors->text, sizeof(errors->text), "the image is too large");
-    return false;
-  }
   image->height = static_cast<int>(info->output_height);
   image->width = static_cast<int>(info->output_width);
   image->channels = color ? 3 : 1;
@@ -114,13 +140,15 @@ Image DecodeJpeg(std::string_view bytes, const std::string& name, std::optional<
   info.err = jpeg_std_error(&errors.base);
   errors.base.error_exit = FailJpeg;
   errors.base.emit_message = Warn;
+  jpeg_progress_mgr progress{};
+  progress.progress_monitor = CountScans;
   Image image;
   std::vector<uint8_t> row;
   *orientation = 1;
   bool done = false;
   try {
-    done = Decode(&info, &errors, bytes, color, &image, &row, orientation);
-  } catch (...) {  // out of memory for the pixels
+    done = Decode(&info, &errors, &progress, bytes, name, color, &image, &row, orientation);
+  } catch (...) {  // too many pixels, or no memory for them
     jpeg_destroy_decompress(&info);
     throw;
   }

@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <vector>
 
@@ -59,7 +62,21 @@ LmdbWriter::LmdbWriter(const std::string& path)
   }
 }
 
+// LMDB calls every write that stops short an error of input and output. This asks the disk for the room
+// that was missing, and returns its reason.
+int ReasonOfWrite(int result, const std::string& folder, size_t bytes) {
+  if (result != EIO) return result;
+  const std::string path = folder + "/room";
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return errno == ENOSPC || errno == EDQUOT ? errno : result;
+  const int reason = posix_fallocate(file, 0, static_cast<off_t>(std::max<size_t>(bytes, 1)));
+  close(file);
+  unlink(path.c_str());
+  return reason == ENOSPC || reason == EDQUOT || reason == EFBIG ? reason : result;
+}
+
 void LmdbWriter::Open() {
+  CheckLmdb(ReserveLockFile(temporary_), "making the lock file", path_);
   CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path_);
   // MDB_NOSYNC: the file stays private until Finish, which flushes it.
   const int result = mdb_env_open(env_, temporary_.c_str(), MDB_NOSYNC, 0664);
@@ -95,8 +112,9 @@ int LmdbWriter::TryBatch() {
     result = mdb_put(transaction, database, &key, &value, MDB_NOOVERWRITE);
     if (result != MDB_SUCCESS && result != MDB_MAP_FULL) {
       mdb_txn_abort(transaction);
+      const int reason = ReasonOfWrite(result, temporary_, batch_bytes_);
       CAFFE_THROW("LMDB ", path_, ": cannot write the record of key '", record->first,
-                  "': ", mdb_strerror(result));
+                  "': ", mdb_strerror(reason));
     }
   }
   if (result == MDB_SUCCESS) return mdb_txn_commit(transaction);
@@ -112,7 +130,7 @@ void LmdbWriter::WriteBatch() {
     CheckLmdb(mdb_env_set_mapsize(env_, info.me_mapsize * 2), "mdb_env_set_mapsize", path_);
     result = TryBatch();
   }
-  CheckLmdb(result, "writing", path_);
+  CheckLmdb(ReasonOfWrite(result, temporary_, batch_bytes_), "writing", path_);
   batch_.clear();
   batch_bytes_ = 0;
 }

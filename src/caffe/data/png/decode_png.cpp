@@ -14,15 +14,31 @@ void Read(png_structp png, png_bytep target, png_size_t size) {
   rest->remove_prefix(size);
 }
 
+// Texts, suggested palettes and the like may unpack to a thousand times their size, and nothing reads
+// them. Profiles and gamma values remain: they decide how colors become gray.
+void LeaveOutTexts(png_structp png) {
+  static constexpr png_byte kChunks[] = "zTXt\0iTXt\0tEXt\0sPLT\0eXIf";
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kChunks, sizeof(kChunks) / 5);
+}
+
+// Whether so few bytes can hold the pixels: DEFLATE packs 258 bytes into 2 bits at best.
+bool CanHold(png_structp png, png_infop info, size_t bytes) {
+  constexpr uint64_t kMostOfAByte = 1032;
+  return uint64_t{png_get_rowbytes(png, info)} * png_get_image_height(png, info) / kMostOfAByte <=
+         bytes;
+}
+
 // Objects with destructors belong to the caller: a longjmp over them would leak.
-bool Decode(png_structp png, png_infop info, std::string_view* rest, std::optional<bool> wanted,
-            Image* image, std::vector<png_bytep>* rows) {
+bool Decode(png_structp png, png_infop info, std::string_view* rest, const std::string& name,
+            std::optional<bool> wanted, Image* image, std::vector<png_bytep>* rows) {
   if (setjmp(png_jmpbuf(png))) return false;
+  const size_t bytes = rest->size();
   png_set_read_fn(png, rest, Read);
+  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckImageSize has the limit
+  LeaveOutTexts(png);
   png_read_info(png, info);
-  if (!FitsImage(png_get_image_height(png, info), png_get_image_width(png, info))) {
-    png_error(png, "the image is too large");
-  }
+  CheckImageSize(name, png_get_image_height(png, info), png_get_image_width(png, info));
+  if (!CanHold(png, info, bytes)) png_error(png, "its bytes are too few for its pixels");
   const int type = png_get_color_type(png, info), bits = png_get_bit_depth(png, info);
   if (bits == 16) png_set_strip_16(png);
   if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
@@ -64,8 +80,8 @@ Image DecodePng(std::string_view bytes, const std::string& name, std::optional<b
   std::vector<png_bytep> rows;
   bool done = false;
   try {
-    done = info && Decode(png, info, &bytes, color, &image, &rows);
-  } catch (...) {  // out of memory for the pixels
+    done = info && Decode(png, info, &bytes, name, color, &image, &rows);
+  } catch (...) {  // too many pixels, or no memory for them
     png_destroy_read_struct(&png, &info, nullptr);
     throw;
   }

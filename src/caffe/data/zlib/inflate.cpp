@@ -7,14 +7,34 @@
 #include <vector>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
+#include "caffe/data/data_limits.hpp"
 
 namespace caffe {
+namespace {
 
-std::string Inflate(const std::string& bytes, const std::string& path) {
-  z_stream stream{};
-  constexpr int kGzipHeader = 16;
-  CAFFE_CHECK(inflateInit2(&stream, MAX_WBITS + kGzipHeader) == Z_OK, "cannot read ", path,
-              ": zlib cannot be initialized");
+// The state of zlib, which holds memory.
+class Inflater {
+ public:
+  explicit Inflater(const std::string& path) {
+    constexpr int kGzipHeader = 16;
+    CAFFE_CHECK(inflateInit2(&stream_, MAX_WBITS + kGzipHeader) == Z_OK, "cannot read ", path,
+                ": zlib cannot be initialized");
+  }
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  z_stream* stream() { return &stream_; }
+
+ private:
+  z_stream stream_{};
+};
+
+std::string InflateAll(const std::string& bytes, const std::string& path) {
+  Inflater inflater(path);
+  z_stream& stream = *inflater.stream();
+  const uint64_t most = static_cast<uint64_t>(MostUnpacked().most) << 20;
   std::string content;
   std::vector<char> piece(1 << 20);
   size_t taken = 0;
@@ -30,13 +50,23 @@ std::string Inflate(const std::string& bytes, const std::string& path) {
       stream.avail_out = static_cast<uInt>(piece.size());
       result = inflate(&stream, Z_NO_FLUSH);
       content.append(piece.data(), piece.size() - stream.avail_out);
+      CAFFE_CHECK(content.size() <= most, "cannot read ", path, ": its ", bytes.size(),
+                  " bytes unpack to more than ", MostUnpacked().most, " MiB; ",
+                  MostUnpacked().ToString());
     } while (result == Z_OK && stream.avail_out == 0);
+    if (result == Z_BUF_ERROR && stream.avail_in == 0)
+      result = Z_OK;  // needs the bytes that follow
     taken += given - stream.avail_in;
   }
-  inflateEnd(&stream);
   CAFFE_CHECK(result == Z_STREAM_END, "cannot read ", path,
               ": the gzip file is damaged or cut off");
   return content;
+}
+
+}  // namespace
+
+std::string Inflate(const std::string& bytes, const std::string& path) {
+  return NamingMemory(path, [&] { return InflateAll(bytes, path); });
 }
 
 }  // namespace caffe
