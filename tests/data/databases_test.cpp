@@ -1,12 +1,15 @@
 #include "caffe/data/databases.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <random>
 #include <thread>
 
 #include "data/test_database.hpp"
 #include "io/temporary_folder.hpp"
+#include "support/in_child.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -296,6 +299,23 @@ TEST(DatabasesTest, EveryChangedWordIsAnErrorAtMost) {
     }
   }
   EXPECT_GT(refused, cases / 50);
+}
+
+// What no check can see; docs/faults.md says so.
+TEST(DatabasesTest, AFileThatIsCutWhileItIsReadEndsTheProcess) {
+  const TemporaryFolder folder;
+  MakeDatabase(folder / "db", 100, 1, 64, 64);
+  const int status = InChild([&] {
+    signal(SIGBUS, [](int) { _exit(77); });  // sanitizers have a handler, too
+    const auto source = OpenDatabase("lmdb", folder / "db");
+    Datum datum;
+    source->Next(&datum);
+    std::filesystem::resize_file(folder / "db/data.mdb", kPage);
+    while (source->Next(&datum)) {
+    }
+    return 0;
+  });
+  EXPECT_EQ(status, 77);
 }
 
 TEST(DatabasesTest, MoreRecordsThanTheFileHoldsAreDamage) {

@@ -159,7 +159,7 @@ TEST(TransformerTest, MeanFilesOfImpossibleShapesAreNamed) {
   EXPECT_TRUE(Holds(error({1, -1, -1}), name + "extent -1 of axis 1 is negative"));
   EXPECT_TRUE(Holds(error({1, int64_t{1} << 40, int64_t{1} << 40}), name + "a blob of shape"));
   EXPECT_TRUE(Holds(error({0, 1, 1}), name + "1 values for shape 0 1 1"));
-  EXPECT_TRUE(Holds(error({}), name + "shape (1) is not the shape of one image"));
+  EXPECT_TRUE(Holds(error({}), name + "shape 0 0 0 0 (0) is not the shape of one image"));
   BlobProto old;
   old.set_channels(-3);
   old.set_num(1);

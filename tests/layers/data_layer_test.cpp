@@ -416,6 +416,11 @@ TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
   EXPECT_TRUE(Holds(forward_error("text"), "is neither a JPEG nor a PNG file; convert the images"));
   EXPECT_TRUE(
       Holds(forward_error(good.substr(0, good.size() - 30)), "is not a complete PNG file: "));
+  const std::string wide =
+      "\x89PNG\r\n\x1a\n" +
+      PngChunk("IHDR", BigEndian(1 << 20) + BigEndian(1 << 20) + std::string("\x08\x02\0\0\0", 5)) +
+      PngChunk("IDAT", "");
+  EXPECT_TRUE(Holds(forward_error(wide), "has 1048576 x 1048576 pixels; the limit is 268435456 "));
   // The first: when the layer is made.
   const std::string path = database({"", good});
   EXPECT_TRUE(Holds(MakeError(Prototxt(path, 1)),

@@ -127,7 +127,8 @@ TEST(HDF5DataLayerOptionsTest, IntegersAndOneTop) {
     file.WriteBytes("codes", std::string("\x01\xff\x00", 3));
     file.Commit();
   }
-  folder.Put("list.txt", "\n" + folder / "a.h5" + "\r\n");
+  // As editors on Windows write it.
+  folder.Put("list.txt", "\xef\xbb\xbf\r\n" + folder / "a.h5" + "\r\n");
   LayerTester layer = MakeLayer(Prototxt(folder, 4, "", "top: 'codes'"), 1);
   layer.Forward();
   EXPECT_EQ(layer.Top(), std::vector<double>({1, 255, 0, 1}));
@@ -154,6 +155,8 @@ TEST(HDF5DataLayerErrorsTest, NameFileAndDataset) {
   EXPECT_TRUE(Holds(error(), "tested (HDF5Data): File not found: " + folder / "list.txt"));
   folder.Put("list.txt", "\n");
   EXPECT_TRUE(Holds(error(), "the list has no files"));
+  folder.Put("list.txt", std::string("a\0b\n", 4));
+  EXPECT_TRUE(Holds(error(), "list.txt, line 1: it has a zero byte"));
   folder.Put("list.txt", folder / "none.h5" + "\n");
   EXPECT_TRUE(Holds(error(), "list.txt: File not found: " + folder / "none.h5"));
   MakeFiles(folder, {3, 2});

@@ -258,7 +258,8 @@ TEST(ImageDataLayerErrorsTest, NameTheFileAndTheLine) {
   EXPECT_TRUE(Holds(MakeError(Prototxt(folder, 1, "new_height: 3")),
                     "new_height and new_width must be set at the same time"));
   EXPECT_TRUE(
-      Holds(MakeError(Prototxt(folder, 1, "new_height: 100000 new_width: 100000")), "too large"));
+      Holds(MakeError(Prototxt(folder, 1, "new_height: 100000 new_width: 100000")),
+            "new_height and new_width has 100000 x 100000 pixels; the limit is 268435456 "));
   EXPECT_TRUE(
       Holds(MakeError(Prototxt(folder, 1, "", "data_param { prefetch: 0 }")), "prefetch is 0"));
   EXPECT_TRUE(Holds(MakeError(Prototxt(folder, 1, "", "transform_param { crop_size: 4 }")),
@@ -272,6 +273,17 @@ TEST(ImageDataLayerErrorsTest, NameTheFileAndTheLine) {
   EXPECT_TRUE(Holds(list_error(""), "list.txt: the list has no images"));
   EXPECT_TRUE(
       Holds(list_error("0.png 1\nname\n"), "list.txt, line 2: 'name' is not a path and a label"));
+  EXPECT_TRUE(
+      Holds(list_error(std::string("0.png\0 1\n", 9)), "list.txt, line 1: it has a zero byte"));
+  EXPECT_TRUE(Holds(list_error("\xef\xbb\xbf"
+                               "no.png 1\r\n"),
+                    "list.txt, line 1: File not found: " + folder / "no.png"));
+  folder.Put("wide.png", "\x89PNG\r\n\x1a\n" +
+                             PngChunk("IHDR", BigEndian(1 << 20) + BigEndian(1 << 20) +
+                                                  std::string("\x08\x02\0\0\0", 5)) +
+                             PngChunk("IDAT", ""));
+  EXPECT_TRUE(Holds(list_error("wide.png 1\n"), "list.txt, line 1: " + folder / "wide.png" +
+                                                    " has 1048576 x 1048576 pixels; "));
   EXPECT_TRUE(Holds(list_error("0.png cat\n"), "line 1: the label 'cat' is not an integer"));
   EXPECT_TRUE(Holds(list_error("none.png 1\n"), "line 1: File not found: "));
   // One that is not the first: from Forward.

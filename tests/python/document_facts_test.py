@@ -34,7 +34,8 @@ def sources(*endings, folders=FOLDERS):
 def variables_of_sources():
     names = set()
     for text in sources('.cpp', '.hpp'):
-        names.update(re.findall(r'(?:getenv|\bEnvironment)\("([A-Z_]+)"\)', text))
+        names.update(re.findall(
+            r'(?:getenv|\bEnvironment|\bNumberOfEnvironment|\bLimit)\("([A-Z_]+)"[,)]', text))
         for part in re.findall(r'for \(const char\* name\s*:\s*\{([^}]*)\}\)', text):
             names.update(re.findall(r'"([A-Z]+_\w+)"', part))
     for text in sources('.py'):
