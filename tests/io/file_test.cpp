@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "io/pipe.hpp"
 #include "io/temporary_folder.hpp"
 
 namespace caffe {
@@ -22,6 +23,53 @@ TEST(FileTest, ReadsWhatWasWritten) {
   WriteFileAtomically(folder / "x", bytes);
   EXPECT_EQ(ReadFile(folder / "x"), bytes);
   EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(FileTest, DevicesAndFoldersAreErrors) {
+  const TemporaryFolder folder;
+  for (const std::string path : {"/dev/zero", "/dev/null"}) {
+    const std::string error = ErrorOf([&] { ReadFile(path); });
+    EXPECT_EQ(error, path + " is a device, not a file; give a file or a pipe");
+  }
+  EXPECT_EQ(ErrorOf([&] { ReadFile(folder.path().string()); }),
+            folder.path().string() + " is a folder, not a file");
+}
+
+TEST(FileTest, APipeIsReadToItsEnd) {
+  const TemporaryFolder folder;
+  const std::string bytes(200000, 'x');
+  const Pipe pipe(folder / "pipe", bytes);
+  EXPECT_EQ(ReadFile(pipe.path()), bytes);
+}
+
+TEST(FileTest, AnEndlessPipeIsAnError) {
+  const TemporaryFolder folder;
+  const Pipe pipe(folder / "pipe", std::string(1 << 16, '\n'), true);
+  const std::string error = ErrorOf([&] { ReadFile(pipe.path(), 1 << 20); });
+  EXPECT_EQ(error, pipe.path() +
+                       " has more than 1048576 bytes; at most 1048576 are read from a pipe: write "
+                       "them to a file, and give that");
+}
+
+TEST(FileTest, APipeToWhichNothingWritesIsAnError) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(ErrorOf([&] { ReadFile(folder / "pipe"); }),
+            "cannot read " + folder / "pipe" + ": it is a pipe to which no program writes");
+}
+
+TEST(FileTest, AnEmptyPipeIsEmpty) {
+  const TemporaryFolder folder;
+  const Pipe pipe(folder / "pipe", "");
+  EXPECT_EQ(ReadFile(pipe.path()), "");
+}
+
+TEST(FileTest, ALimitHoldsForFiles) {
+  const TemporaryFolder folder;
+  folder.Put("x", "12345");
+  EXPECT_EQ(ReadFile(folder / "x", 5), "12345");
+  EXPECT_EQ(ErrorOf([&] { ReadFile(folder / "x", 4); }),
+            folder / "x" + " has 5 bytes; at most 4 are read");
 }
 
 TEST(FileTest, ReplacesAnOlderFileAndKeepsItsPermissions) {

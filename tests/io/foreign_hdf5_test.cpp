@@ -142,6 +142,51 @@ TEST(ForeignHdf5Test, ShapesThatTheFileDoesNotStoreAreErrors) {
   EXPECT_EQ(values, std::vector<float>(6, 0));
 }
 
+// The caller compares the shape before it takes memory.
+TEST(ForeignHdf5Test, OnlyWantedValuesAreRead) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "weights.h5";
+  {
+    ForeignHdf5 file(path);
+    file.Values("/data/ip/0", {1, 8}, kSecret);
+    file.Values("/data/ip/1", {8}, kSecret);
+    file.Values("/diff/ip/1", {8}, kSecret);
+    file.Values("/history/0", {1, 8}, kSecret);
+    file.Values("/history/1", {8}, kSecret);
+    file.Values("/iter", {1}, {1});
+  }
+  std::vector<std::string> asked;
+  const auto wants = [&](const std::string& layer, int index, const Shape& shape) {
+    asked.push_back(Concat(layer, " ", index, ": ", ShapeString(shape)));
+    return index == 1;
+  };
+  const NetParameter net = ReadNetHdf5(path, nullptr, wants);
+  const SolverState state = ReadSolverStateHdf5(path, wants);
+  EXPECT_EQ(asked,
+            std::vector<std::string>({"ip 0: 1 8 (8)", "ip 1: 8 (8)", " 0: 1 8 (8)", " 1: 8 (8)"}));
+  for (const BlobProto* blob : {&net.layer(0).blobs(0), &state.history(0)}) {
+    EXPECT_EQ(blob->shape().dim_size(), 2);
+    EXPECT_EQ(blob->data_size(), 0);
+  }
+  for (const BlobProto* blob : {&net.layer(0).blobs(1), &state.history(1)}) {
+    EXPECT_EQ(blob->data_size(), 8);
+  }
+  EXPECT_EQ(net.layer(0).blobs(1).diff_size(), 8);
+}
+
+TEST(ForeignHdf5Test, AGradientOfAnotherShapeIsAnError) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "weights.h5";
+  {
+    ForeignHdf5 file(path);
+    file.Values("/data/ip/0", {1, 8}, kSecret);
+    file.Values("/diff/ip/0", {8}, kSecret);
+  }
+  EXPECT_TRUE(
+      Holds(ErrorOf([&] { ReadNetHdf5(path); }),
+            path + ": dataset '/diff/ip/0' has shape 8 (8), but the parameter has shape 1 8"));
+}
+
 TEST(ForeignHdf5Test, PackedValuesAreRead) {
   const TemporaryFolder folder;
   const std::string path = folder / "deflate.h5";

@@ -7,6 +7,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/io/ignored_fields.hpp"
+#include "io/pipe.hpp"
 #include "io/temporary_folder.hpp"
 
 namespace caffe {
@@ -333,6 +334,42 @@ TEST(ProtoIoTest, BadTextFilesAreNamedWithACure) {
     const std::string error = ErrorOf([&] { ReadNetParameter(path); });
     EXPECT_TRUE(Contains(error, path) && Contains(error, expected)) << expected << ": " << error;
   }
+}
+
+TEST(ProtoIoTest, PipesAreRead) {
+  const TemporaryFolder folder;
+  const NetParameter net = WithBlob(50000);
+  {
+    const Pipe pipe(folder / "weights", net.SerializeAsString());
+    EXPECT_EQ(ReadNetParameterBinary(pipe.path()).SerializeAsString(), net.SerializeAsString());
+  }
+  const Pipe pipe(folder / "text", "name: 'piped'");
+  EXPECT_EQ(ReadNetParameter(pipe.path()).name(), "piped");
+}
+
+TEST(ProtoIoTest, DevicesAndEndlessPipesAreErrors) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(Contains(BinaryError("/dev/zero"), "/dev/zero is a device, not a file"));
+  EXPECT_TRUE(Contains(ErrorOf([] { ReadNetParameter("/dev/zero"); }),
+                       "/dev/zero is a device, not a file"));
+  const Pipe zeros(folder / "zeros", std::string(1 << 16, '\0'), true);
+  const std::string binary = BinaryError(zeros.path());
+  EXPECT_TRUE(Contains(binary, zeros.path()) && Contains(binary, "its first byte is zero"));
+  const Pipe more(folder / "more", std::string(1 << 16, '\0'), true);
+  const std::string text = ErrorOf([&] { ReadNetParameter(more.path()); });
+  EXPECT_TRUE(Contains(text, more.path()) && Contains(text, "it is binary"));
+}
+
+// Files with holes, which have no bytes on the disk.
+TEST(ProtoIoTest, LargeFilesOfAnotherKindAreNotReadWhole) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Put("x", std::string(2, '\0'));
+  if (truncate(path.c_str(), 1000000000) != 0) GTEST_SKIP() << "no sparse files here";
+  EXPECT_TRUE(Contains(ErrorOf([&] { ReadNetParameter(path); }), "it is binary"));
+  EXPECT_TRUE(Contains(BinaryError(path), "its first byte is zero"));
+  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 40), 0);
+  EXPECT_TRUE(Contains(ErrorOf([&] { ReadNetParameter(path); }),
+                       path + " has 1099511627776 bytes; at most 1073741824 are read"));
 }
 
 // A sparse file stands for weights beyond protobuf's limit.

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "io/foreign_hdf5.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -184,6 +185,42 @@ TEST(HDF5DataLayerErrorsTest, NameFileAndDataset) {
   EXPECT_TRUE(Holds(put({2, 2, 2}, {3}), "dataset 'label' has 3 rows, but 'data' has 2"));
   EXPECT_TRUE(Holds(put({2, 2, 2}, {}), "dataset 'label' has 0 axes"));
   EXPECT_TRUE(Holds(put({0, 2, 2}, {0}), "dataset 'data' has no rows"));
+}
+
+TEST(HDF5DataLayerErrorsTest, OtherFilesAreNotReadAndExtentsMustBeStored) {
+  const TemporaryFolder folder;
+  folder.Put("list.txt", folder / "x.h5" + "\n");
+  const auto error = [&](const auto& make) {
+    {
+      ForeignHdf5 file(folder / "x.h5");
+      make(&file);
+      file.Values("label", {2}, {0, 1});
+    }
+    return ErrorOf([&] { MakeLayer(Prototxt(folder, 2)); });
+  };
+  const std::string secret = folder.Put("secret", "12345678"), file = folder / "x.h5";
+  EXPECT_TRUE(Holds(error([&](ForeignHdf5* out) {
+                      out->ExternalStorage("data", {2, 1}, secret);
+                    }),
+                    file + ": dataset 'data' has external storage"));
+  MakeFile(folder / "secret.h5", 0, 2);
+  EXPECT_TRUE(Holds(
+      error([&](ForeignHdf5* out) { out->ExternalLink("data", folder / "secret.h5", "/data"); }),
+      file + ": 'data' leads to another file"));
+  EXPECT_TRUE(Holds(error([&](ForeignHdf5* out) {
+                      out->SetChunks({2, 1 << 10});
+                      out->Claim("data", {2, 1 << 29});
+                    }),
+                    "but the file has only 0 for it"));
+}
+
+TEST(HDF5DataLayerErrorsTest, ADamagedPositionIsAnError) {
+  const TemporaryFolder folder;
+  MakeFiles(folder, {1});
+  LayerTester layer = MakeLayer(Prototxt(folder, 2));
+  EXPECT_TRUE(Holds(ErrorOf([&] { layer.layer().SetRunState(1, {~uint64_t{0}}); }),
+                    "the saved position is invalid"));
+  layer.Forward();
 }
 
 TEST(HDF5DataLayerErrorsTest, AFileThatGoesAwayComesOutOfForward) {

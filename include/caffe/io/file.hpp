@@ -21,7 +21,7 @@ class InputFile {
   // -1: it is a pipe, which has no size and can be read once.
   int64_t size() const { return size_; }
   bool is_pipe() const { return size_ < 0; }
-  // Reads the next bytes; 0 at the end. Waits for those of a pipe: 10 s until a program writes to it,
+  // Reads the next bytes; 0 at the end. Waits for those of a pipe: 3 s until a program opens it,
   // then 60 s for each part.
   size_t Read(char* target, size_t bytes);
 

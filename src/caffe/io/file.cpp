@@ -202,7 +202,7 @@ InputFile::~InputFile() { close(descriptor_); }
 
 size_t InputFile::Read(char* target, size_t bytes) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::seconds kStart(10), kSilence(60);
+  constexpr std::chrono::seconds kStart(3), kSilence(60);
   const Clock::time_point begin = Clock::now();
   for (;;) {
     const ssize_t count = read(descriptor_, target, bytes);

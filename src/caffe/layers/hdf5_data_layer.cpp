@@ -6,6 +6,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/random.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/text_lines.hpp"
@@ -13,6 +14,12 @@
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+
+namespace {
+
+constexpr uint64_t kMostRows = uint64_t{1} << 62;  // of all epochs, so that epochs can be counted
+
+}  // namespace
 
 void HDF5Data::ReadList() {
   const std::string& source = layer_param().hdf5_data_param().source();
@@ -74,6 +81,7 @@ void HDF5Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
 }
 
 void HDF5Data::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
+  CAFFE_CHECK(!values.empty() && values[0] < kMostRows, Where(), ": the saved position is invalid");
   LayerBase::SetRunState(seed, values);
   given_ = values[0];
   epoch_ = ~uint64_t{0};
@@ -123,16 +131,18 @@ void HDF5Data::ReadDataset(const File& file, int index) {
   const DataType type = types_[index];
   const int64_t count = ShapeCount(shape);
   std::vector<char>& values = values_[index];
-  values.resize(count * type.bytes());
-  if (type == kDouble) {
-    reader.Read(name, reinterpret_cast<double*>(values.data()));
-  } else if (type == kFloat) {
-    reader.Read(name, reinterpret_cast<float*>(values.data()));
-  } else {
-    std::vector<float> floats(count);
-    reader.Read(name, floats.data());
-    ConvertElements(kFloat, floats.data(), type, values.data(), count);
-  }
+  NamingMemory(Concat(file.path, ": dataset '", name, "'"), [&] {
+    values.resize(count * type.bytes());
+    if (type == kDouble) {
+      reader.Read(name, reinterpret_cast<double*>(values.data()));
+    } else if (type == kFloat) {
+      reader.Read(name, reinterpret_cast<float*>(values.data()));
+    } else {
+      std::vector<float> floats(count);
+      reader.Read(name, floats.data());
+      ConvertElements(kFloat, floats.data(), type, values.data(), count);
+    }
+  });
 }
 
 void HDF5Data::Seek(uint64_t row) {

@@ -41,16 +41,16 @@ class ForkNames {
  public:
   void Add(const NetParameter& net) {
     const std::vector<std::string> unique = UniqueLayerNames(net);
+    std::map<std::string, int> last;  // the last layer that makes a top
+    for (int i = 0; i < net.layer_size(); ++i) {
+      for (const std::string& top : net.layer(i).top()) last[top] = i;
+    }
     for (int i = 0; i < net.layer_size(); ++i) {
       const LayerParameter& layer = net.layer(i);
       layers_.insert(unique[i]);
       for (int t = 0; t < layer.top_size(); ++t) {
         const std::string& top = layer.top(t);
-        bool changed = false;
-        for (int j = i + 1; j < net.layer_size(); ++j) {
-          const auto& later = net.layer(j).top();
-          changed = changed || std::find(later.begin(), later.end(), top) != later.end();
-        }
+        const bool changed = last[top] > i;
         splits_.emplace(Concat(top, "_", layer.name(), "_", t),
                         changed ? top + "@" + unique[i] : top);
       }

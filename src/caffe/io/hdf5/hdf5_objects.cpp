@@ -100,9 +100,15 @@ int64_t CheckedBytes(const Hdf5Source& source, const std::string& name, const Sh
               "' has elements of ", element, " bytes; it is damaged");
   const double claimed = static_cast<double>(ShapeCount(shape)) * static_cast<double>(element);
   const double taken = std::max(claimed, claimed > 0 ? ChunkBytes(properties, element) : 0);
+  const hsize_t storage = H5Dget_storage_size(dataset);
+  // HDF5 copies what the shape says out of a buffer of the size that the layout says.
+  const H5D_layout_t layout = H5Pget_layout(properties);
+  const bool fits = layout == H5D_CHUNKED || static_cast<double>(storage) >= claimed ||
+                    (layout == H5D_CONTIGUOUS && storage == 0);
+  CAFFE_CHECK(fits, source.path, ": dataset '", name, "' of shape ", ShapeString(shape),
+              " has only ", storage, " bytes; it is damaged");
   const auto stored =
-      std::min(static_cast<int64_t>(std::min<hsize_t>(H5Dget_storage_size(dataset), INT64_MAX)),
-               source.bytes);
+      std::min(static_cast<int64_t>(std::min<hsize_t>(storage, INT64_MAX)), source.bytes);
   const double most = static_cast<double>(stored) *
                       static_cast<double>(H5Pget_nfilters(properties) > 0 ? kMostDeflated : 1);
   CAFFE_CHECK(taken <= most || taken <= static_cast<double>(kSmall), source.path, ": dataset '",
