@@ -90,17 +90,10 @@ bool Holds(const std::string& file, const std::string& name, const Image& image)
          stored.width == image.width && stored.pixels == image.pixels;
 }
 
-void Convert(const ImageEntry& entry, const Options& options, Result* result) {
+void ReadRecord(const ImageEntry& entry, const Options& options, Result* result) {
   const std::string path = options.root + entry.path;
-  std::string file;
-  Image image;
-  try {
-    file = ReadFile(path);
-    image = DecodeImage(file, path, options.color);
-  } catch (const Error& error) {
-    result->error = error.what();
-    return;
-  }
+  std::string file = ReadFile(path);
+  Image image = DecodeImage(file, path, options.color);
   const bool resize = options.height > 0;
   if (resize) image = ResizeBilinear(image, options.height, options.width);
   result->shape = {image.channels, image.height, image.width};
@@ -114,6 +107,14 @@ void Convert(const ImageEntry& entry, const Options& options, Result* result) {
     SetPixels(image, &result->datum);
   }
   result->datum.set_label(entry.label);
+}
+
+void Convert(const ImageEntry& entry, const Options& options, Result* result) {
+  try {
+    ReadRecord(entry, options, result);
+  } catch (const Error& error) {
+    result->error = error.what();
+  }
 }
 
 void ConvertList(const ToolCommand& command) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How many records and images the data layers read in a second.
 
-Every side is a folder with a built tree; the sides run in turns, each time in a new process. All read
-the same files, which the tools of this tree make of random shapes. One thread reads ahead and decodes,
-so that the time of a forward pass is the time of reading.
+Every side is a folder with a built tree; the sides run in turns, each time in a new process. All
+read the same files, which the tools of this tree make of random shapes. One thread reads ahead and
+decodes, so that the time of a forward pass is the time of reading.
 """
 import argparse
 import datetime

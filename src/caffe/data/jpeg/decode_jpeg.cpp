@@ -32,12 +32,13 @@ void CountScans(j_common_ptr info) {
   std::longjmp(errors->jump, 1);
 }
 
-// Whether so few bytes can hold the pixels. Each block of 8 x 8 takes a bit at least, except where it
-// is coded arithmetically; the double is allowed for components that are stored smaller.
+// Whether so few bytes can hold the pixels. Each block of 8 x 8 takes a bit at least; the double is
+// allowed for components that are stored smaller. With arithmetic coding an image of one color takes
+// hardly anything, so that only what no picture reaches is refused.
 bool CanHold(const jpeg_decompress_struct& info, size_t bytes) {
-  constexpr uint64_t kMostPixelsOfAByte = 2 * 8 * 8 * 8;
+  const uint64_t most_of_a_byte = info.arith_code ? 1 << 16 : 2 * 8 * 8 * 8;
   const uint64_t pixels = uint64_t{info.image_height} * info.image_width;
-  return info.arith_code || pixels / kMostPixelsOfAByte <= bytes;
+  return pixels / most_of_a_byte <= bytes;
 }
 
 // The value of tag 0x112 in the first directory of an Exif block; 1 if there is none.
