@@ -15,6 +15,7 @@ struct MemoryNeeds;
 
 // Each file of this folder has one function, which adds its classes and functions to the module.
 void BindEnums(pybind11::module_& module);
+void BindErrors(pybind11::module_& module);
 void BindDevices(pybind11::module_& module);
 void BindBlob(pybind11::module_& module);
 void BindLayer(pybind11::module_& module);

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_caffe, module) {
   module.attr("__version__") = CAFFE_VERSION;
   module.attr("TRAIN") = 0;
   module.attr("TEST") = 1;
+  BindErrors(module);
   BindEnums(module);
   BindDevices(module);
   BindBlob(module);

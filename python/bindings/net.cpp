@@ -58,7 +58,7 @@ caffe::WeightsOptions Strictness(bool strict) {
 std::string NameOf(const Net& net) { return net.name().empty() ? "the net" : "net " + net.name(); }
 
 OwnedNet MakeNet(const py::object& network, int phase, int level, const py::object& stages,
-                 const py::object& weights, bool strict) {
+                 const py::object& weights, bool strict, bool python_layers) {
   if (phase != caffe::TRAIN && phase != caffe::TEST) {
     throw py::value_error(
         caffe::Concat("phase ", phase, " is neither caffe.TRAIN (0) nor TEST (1)"));
@@ -67,6 +67,7 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
   options.phase = phase;
   options.level = level;
   options.seed = NextSeed();
+  options.python_layers = python_layers;
   options.stages = ToStages(stages);
   std::vector<std::string> files;
   if (!weights.is_none()) files = ToFiles(weights, "weights");
@@ -216,16 +217,19 @@ void BindNet(py::module_& module) {
   py::class_<Net, OwnedNet>(
       module, "Net", py::dynamic_attr(),
       "A net from a prototxt or a message, on this thread's default device.\n\n"
-      "Net(network_file, phase=TEST, level=0, stages=None, weights=None, strict=False)\n\n"
+      "Net(network_file, phase=TEST, level=0, stages=None, weights=None, strict=False,\n"
+      "    python_layers=True)\n\n"
       "network_file: a prototxt's path, a caffe_pb2.NetParameter or a caffe.NetParameter.\n"
       "phase: caffe.TRAIN or caffe.TEST, or their names.\n"
       "level, stages: select layers by their include and exclude rules; stages is a name or a\n"
       "list of names.\n"
-      "weights, strict: see copy_from.\n\n"
+      "weights, strict: see copy_from.\n"
+      "python_layers: False refuses a net with a layer of type Python, before any module is\n"
+      "imported: for nets of others, whose layers in Python are their code.\n\n"
       "The RuntimeError for an invalid net names the layer, the blob and the values. If several\n"
       "threads use a net, one runs it at a time.")
       .def(py::init(&MakeNet), py::arg("network_file"), py::arg("phase"), py::arg("level"),
-           py::arg("stages"), py::arg("weights"), py::arg("strict"))
+           py::arg("stages"), py::arg("weights"), py::arg("strict"), py::arg("python_layers"))
       .def("exclusive", &LockOf,
            "with net.exclusive(): other threads that run the net wait until the block ends.\n\n"
            "During the block no other thread overwrites the views that forward returns.")

@@ -73,6 +73,7 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
   }
   const std::string prefix = out.is_none() ? "" : ToFile(out, "quantize");
   const auto check = [&](const NetParameter& read, std::vector<std::string> inputs) {
+    if (!settings["python_layers"].cast<bool>()) caffe::RefusePythonLayersInTest(read);
     if (prefix.empty()) return;
     for (const std::string& file : caffe::InputFiles(read)) inputs.push_back(file);
     caffe::CheckResults(prefix, caffe::QuantizedNetExtensions(), inputs);

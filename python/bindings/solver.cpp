@@ -193,7 +193,8 @@ std::set<const PythonSolver*>& solvers() {
 
 // The solver class of Python. Name is SGD, Nesterov, …; the parameter's type selects the rule.
 struct PythonSolver : Solver {
-  explicit PythonSolver(const caffe::SolverParameter& parameter) : Solver(parameter) {
+  PythonSolver(const caffe::SolverParameter& parameter, bool python_layers)
+      : Solver(parameter, nullptr, python_layers) {
     AddCallback(&callback);
     SetActionFunction([this] {
       const caffe::SolverAction action = interruption.action();
@@ -262,30 +263,31 @@ template <int Tag> void BindTyped(py::module_& module) {
   py::class_<TypedSolver<Tag>, PythonSolver>(
       module, (std::string(kTypes[Tag]) + "Solver").c_str(),
       "A caffe.Solver with this update rule; the type in the settings is ignored.")
-      .def(py::init([](const py::object& given) {
+      .def(py::init([](const py::object& given, bool python_layers) {
              caffe::SolverParameter parameter = Settings(given);
              parameter.set_type(kTypes[Tag]);
              const WithoutGil release;
-             return std::make_unique<TypedSolver<Tag>>(parameter);
+             return std::make_unique<TypedSolver<Tag>>(parameter, python_layers);
            }),
-           py::arg("solver"));
+           py::arg("solver"), py::arg("python_layers") = true);
 }
 
-std::unique_ptr<PythonSolver> MakeSolver(const caffe::SolverParameter& parameter) {
+std::unique_ptr<PythonSolver> MakeSolver(const caffe::SolverParameter& parameter, bool layers) {
   const std::string& type = parameter.type();
-  if (type == kTypes[0]) return std::make_unique<TypedSolver<0>>(parameter);
-  if (type == kTypes[1]) return std::make_unique<TypedSolver<1>>(parameter);
-  if (type == kTypes[2]) return std::make_unique<TypedSolver<2>>(parameter);
-  if (type == kTypes[3]) return std::make_unique<TypedSolver<3>>(parameter);
-  if (type == kTypes[4]) return std::make_unique<TypedSolver<4>>(parameter);
-  if (type == kTypes[5]) return std::make_unique<TypedSolver<5>>(parameter);
-  return std::make_unique<PythonSolver>(parameter);  // throws an error that lists the known types
+  if (type == kTypes[0]) return std::make_unique<TypedSolver<0>>(parameter, layers);
+  if (type == kTypes[1]) return std::make_unique<TypedSolver<1>>(parameter, layers);
+  if (type == kTypes[2]) return std::make_unique<TypedSolver<2>>(parameter, layers);
+  if (type == kTypes[3]) return std::make_unique<TypedSolver<3>>(parameter, layers);
+  if (type == kTypes[4]) return std::make_unique<TypedSolver<4>>(parameter, layers);
+  if (type == kTypes[5]) return std::make_unique<TypedSolver<5>>(parameter, layers);
+  return std::make_unique<PythonSolver>(parameter,
+                                        layers);  // throws an error that lists the known types
 }
 
-std::unique_ptr<PythonSolver> GetSolver(const py::object& given) {
+std::unique_ptr<PythonSolver> GetSolver(const py::object& given, bool python_layers) {
   const caffe::SolverParameter parameter = Settings(given);
   const WithoutGil release;
-  return MakeSolver(parameter);
+  return MakeSolver(parameter, python_layers);
 }
 
 void SyncViews(PythonSolver& solver) {
@@ -554,10 +556,10 @@ void BindSolver(py::module_& module) {
   BindTyped<3>(module);
   BindTyped<4>(module);
   BindTyped<5>(module);
-  module.def("get_solver", &GetSolver, py::arg("solver"),
+  module.def("get_solver", &GetSolver, py::arg("solver"), py::arg("python_layers") = true,
              "Creates a solver of the type in the settings: a prototxt's path, a\n"
              "caffe.SolverParameter or a caffe_pb2.SolverParameter. RuntimeError if the settings\n"
              "are invalid.");
-  module.def("get_solver_from_file", &GetSolver, py::arg("path"),
+  module.def("get_solver_from_file", &GetSolver, py::arg("path"), py::arg("python_layers") = true,
              "The OpenCL fork's name of get_solver.");
 }

@@ -56,6 +56,7 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
   caffe::CheckPasses(options);
   const std::string prefix = out.is_none() ? "" : ToFile(out, "transform");
   const auto check = [&](const NetParameter& read, std::vector<std::string> inputs) {
+    if (!settings["python_layers"].cast<bool>()) caffe::RefusePythonLayersInTest(read);
     if (prefix.empty()) return;
     for (const std::string& file : caffe::InputFiles(read)) inputs.push_back(file);
     caffe::CheckResults(prefix, {".caffemodel", ".prototxt"}, inputs);

@@ -62,7 +62,8 @@ def _number(name, value):
 
 def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=None,
              held_out=None, max_drop=None, percentile=99.99, ranges=None, bias_correction=False,
-             equalize=False, float_scores=True, rounding='nearest', tune_ranges=False, scores=None):
+             equalize=False, float_scores=True, rounding='nearest', tune_ranges=False, scores=None,
+             python_layers=True):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
     net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a
@@ -94,6 +95,7 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     default what the last loss or Accuracy with labels of classes reads; without one, the last
     output of a Softmax, or any output with several elements along axis 1. The axis of the
     classes is that of the loss, the Accuracy or the Softmax.
+    python_layers: False refuses a net with a layer of type Python, as caffe.Net does.
 
     The report has the content of out.json; its 'layers' begin with the one of the worst
     quality. 'float_top1', 'quantized_top1' and 'agreement' are percentages of 'labels' and of
@@ -137,5 +139,6 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
                     held_out=held_out, max_drop=max_drop, ranges=ranges,
                     bias_correction=bias_correction, equalize=equalize,
                     float_scores=float_scores, rounding=rounding, tune_ranges=tune_ranges,
-                    scores=scores or '', batches=count, default_number=default_number)
+                    scores=scores or '', batches=count, default_number=default_number,
+                    python_layers=bool(python_layers))
     return json.loads(_caffe._quantize(model, weights, read, settings, out))

@@ -44,8 +44,8 @@ class Classifier(Net):
     """
 
     def __init__(self, model_file, pretrained_file, image_dims=None, mean=None, input_scale=None,
-                 raw_scale=None, channel_swap=None):
-        Net.__init__(self, model_file, TEST, weights=pretrained_file)
+                 raw_scale=None, channel_swap=None, python_layers=True):
+        Net.__init__(self, model_file, TEST, weights=pretrained_file, python_layers=python_layers)
         self.transformer = make_transformer(self, mean, input_scale, raw_scale, channel_swap)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].shape[2:])
         self.image_dims = image_dims if image_dims is not None else tuple(self.crop_dims)

@@ -16,8 +16,8 @@ class Detector(Net):
     """
 
     def __init__(self, model_file, pretrained_file, mean=None, input_scale=None, raw_scale=None,
-                 channel_swap=None, context_pad=None):
-        Net.__init__(self, model_file, TEST, weights=pretrained_file)
+                 channel_swap=None, context_pad=None, python_layers=True):
+        Net.__init__(self, model_file, TEST, weights=pretrained_file, python_layers=python_layers)
         self.transformer = make_transformer(self, mean, input_scale, raw_scale, channel_swap)
         self.configure_crop(context_pad)
 

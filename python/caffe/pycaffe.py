@@ -403,7 +403,7 @@ _make = Net.__init__
 
 
 def _init(self, network_file, phase=None, level=None, stages=None, weights=None, weights_file=None,
-          strict=False):
+          strict=False, python_layers=True):
     if weights_file is None and level is not None and isinstance(phase, (str, os.PathLike)) and (
             str(phase).upper() not in _PHASES):
         weights_file, phase, level = phase, level, None
@@ -415,7 +415,8 @@ def _init(self, network_file, phase=None, level=None, stages=None, weights=None,
         weights = weights_file
     _check_file(network_file)
     phase = TEST if phase is None else _phase_number(phase)
-    _make(self, network_file, phase, 0 if level is None else level, stages, weights, strict)
+    _make(self, network_file, phase, 0 if level is None else level, stages, weights, strict,
+          python_layers)
 
 
 def _quant_mode(self):

@@ -2,6 +2,7 @@
 
 Imports none of them.
 """
+import ctypes
 import importlib.util
 import os
 import sys
@@ -28,8 +29,23 @@ def cure(packages, folder):
     return 'Install them: %s -m pip install %s' % (sys.executable or 'python3', ' '.join(packages))
 
 
+def _check_interpreter():
+    """Raises an ImportError in a sub-interpreter, where the compiled half would wait for ever.
+
+    Its threads take Python's lock by PyGILState_Ensure, which knows the main interpreter only.
+    """
+    python = ctypes.pythonapi
+    present, main = python.PyInterpreterState_Get, python.PyInterpreterState_Main
+    present.restype = main.restype = ctypes.c_void_p
+    if present() != main():
+        raise ImportError('caffe cannot be imported in a sub-interpreter, only in the main '
+                          'interpreter of a process. With mod_wsgi, set WSGIApplicationGroup '
+                          '%{GLOBAL}')
+
+
 def check(folder):
     """Raises an ImportError that names the packages missing in `folder`, and the cure."""
+    _check_interpreter()
     missing = [package for module, package in _PACKAGES.items() if not _is_there(module)]
     if missing:
         raise ImportError('caffe needs %s, which %s does not have. %s'

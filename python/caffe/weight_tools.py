@@ -4,7 +4,8 @@ from .proto import caffe_pb2
 from .pycaffe import Net
 
 
-def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs=None, seed=1):
+def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs=None, seed=1,
+              python_layers=True):
     """Rewrite a trained model by passes; return (model, report).
 
     net: a caffe.Net, or (model, weights): a prototxt, and a caffemodel or HDF5 file, or a list of
@@ -20,6 +21,7 @@ def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs
     outputs: for strip, the blobs to compute.
     inputs: arrays by the names of inputs, for the comparison; other inputs are random numbers of
     the seed.
+    python_layers: False refuses a net with a layer of type Python, as caffe.Net does.
 
     The report is a dict: 'passes' has the layers, the bytes and notes of each pass, 'outputs' how
     far each output of both nets differs. RuntimeError for unknown passes, weights that do not
@@ -34,7 +36,8 @@ def transform(net, passes='all', out=None, type='', shape=(), outputs=(), inputs
     if isinstance(passes, str):
         passes = [name for name in passes.split(',') if name]
     settings = dict(passes=list(passes), type=type, shape=[int(extent) for extent in shape],
-                    outputs=list(outputs), inputs=dict(inputs or {}), seed=seed)
+                    outputs=list(outputs), inputs=dict(inputs or {}), seed=seed,
+                    python_layers=bool(python_layers))
     report, bytes_of_model = _caffe._transform(model, weights, out, settings)
     if out is not None:
         return None, report

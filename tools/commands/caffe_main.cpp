@@ -3,6 +3,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/near_name.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "commands/cache.hpp"
 #include "commands/commands.hpp"
 #include "commands/version.hpp"
@@ -165,7 +166,8 @@ int Run(const std::vector<std::string>& arguments, const std::string& program) {
 
 int CaffeMain(const std::vector<std::string>& arguments, const std::string& program) {
   try {
-    return Run(arguments, program);
+    return NamingMemory(arguments.empty() ? program : arguments[0],
+                        [&] { return Run(arguments, program); });
   } catch (const std::exception& error) {
     std::cerr << "caffe: " << error.what() << std::endl;
     return 1;

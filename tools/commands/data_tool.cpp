@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log_settings.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "commands/flags.hpp"
 #include "commands/version.hpp"
 
@@ -71,7 +72,7 @@ int RunTool(int argc, char** argv, ToolCommand command,
   }
   log::SetProgram(command.name);
   try {
-    run(Parse(command, arguments));
+    NamingMemory("its input", [&] { run(Parse(command, arguments)); });
     return 0;
   } catch (const std::exception& error) {
     std::cerr << command.name << ": " << error.what() << std::endl;

@@ -17,4 +17,10 @@ NetParameter ReadNetFile(const std::string& path, LayerLines* lines = nullptr);
 // fields is dropped.
 NetParameter ReadTestNetFile(const std::string& path);
 
+// NetOptions::python_layers is false: throws if a layer that the net's state keeps, also of a nested
+// net, has type Python. The message names the layer and its module.
+void RefusePythonLayers(const NetParameter& net);
+// The same for phase TEST.
+void RefusePythonLayersInTest(NetParameter net);
+
 }  // namespace caffe

@@ -38,10 +38,11 @@ class Solver {
   };
 
   // `device` null: the thread's default device, which the nets follow. Reads the nets and the
-  // weights that the parameter names.
-  explicit Solver(const SolverParameter& parameter, Device* device = nullptr);
+  // weights that the parameter names. `python_layers`: that of NetOptions.
+  explicit Solver(const SolverParameter& parameter, Device* device = nullptr,
+                  bool python_layers = true);
   // From a prototxt.
-  explicit Solver(const std::string& path, Device* device = nullptr);
+  explicit Solver(const std::string& path, Device* device = nullptr, bool python_layers = true);
   ~Solver();
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
@@ -101,6 +102,7 @@ class Solver {
 
  private:
   bool frees_memory_ = false;
+  bool python_layers_ = true;
   void Init(Device* device);
   void InitTrainNet(Device* device);
   void InitTestNets(Device* device);

@@ -7,11 +7,12 @@ namespace caffe {
 int64_t ShapeCount(const Shape& shape, int begin, int end) {
   constexpr int64_t kLimit = int64_t{1} << 47;
   if (end < 0) end = static_cast<int>(shape.size());
-  int64_t count = 1;
+  // `most` leaves out zeros, so that products of other axes than these do not overflow either.
+  int64_t count = 1, most = 1;
   for (int axis = begin; axis < end; ++axis) {
     CAFFE_CHECK(shape[axis] >= 0, "extent ", shape[axis], " of axis ", axis, " is negative");
     CAFFE_CHECK(
-        shape[axis] == 0 || count <= kLimit / shape[axis], "a blob of shape ",
+        shape[axis] == 0 || most <= kLimit / shape[axis], "a blob of shape ",
         [&] {
           std::string text;
           for (int64_t extent : shape) text += std::to_string(extent) + " ";
@@ -19,6 +20,7 @@ int64_t ShapeCount(const Shape& shape, int begin, int end) {
         }(),
         "has too many elements");
     count *= shape[axis];
+    if (shape[axis] > 0) most *= shape[axis];
   }
   return count;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/cuda/free_memory.hpp"
 #include "caffe/device/freed_memory.hpp"
 
@@ -22,6 +23,7 @@ namespace caffe {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+constexpr int64_t kSmall = 64 << 20;  // below it, reading what is available takes too long
 
 struct Reserved {
   const Device* device;
@@ -152,6 +154,16 @@ AvailableMemory AvailableMemoryOf(const Device& device) {
     memory.limit += Concat(", less ", reserved.bytes, " bytes for ", reserved.purpose);
   }
   return memory;
+}
+
+void CheckAvailableMemory(const Device& device, int64_t bytes, const std::string& purpose) {
+  if (bytes < kSmall || !ChecksMemory()) return;
+  const AvailableMemory available = AvailableMemoryOf(device);
+  if (bytes <= available.bytes) return;
+  throw OutOfMemory(Concat(device.info().id, " (", device.info().name,
+                           "): out of memory: ", purpose, " needs ", bytes, " bytes, and ",
+                           std::max<int64_t>(available.bytes, 0), " are available (",
+                           available.limit, "); CAFFE_MEMORY_CHECK=off runs it all the same"));
 }
 
 MemoryReservation::MemoryReservation(const Device* device, int64_t bytes, std::string purpose) {

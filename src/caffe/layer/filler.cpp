@@ -10,6 +10,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/device/available_memory.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/layer/random_steps.hpp"
 
@@ -190,7 +191,11 @@ class FillerSource final : public SyncedMemory::Source {
 
 void Fill(const FillerParameter& parameter, uint64_t seed, BlobBase* blob) {
   const Writer write = WriterOf(parameter, seed, *blob);
-  if (blob->count() > 0) write(blob->mutable_host_data());
+  if (blob->count() == 0) return;
+  if (!blob->data_memory()->stored()) {
+    CheckAvailableMemory(*blob->device(), blob->bytes(), "blob " + blob->name());
+  }
+  write(blob->mutable_host_data());
 }
 
 void FillAtAccess(const FillerParameter& parameter, uint64_t seed, BlobBase* blob) {

@@ -2,6 +2,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -106,8 +107,8 @@ void LayerBase::AddParameter(int index, const Shape& shape, const FillerParamete
   blobs_[index] = MakeBlob(master_type(), device(), shape, Concat(name(), ".", index));
   try {
     FillAtAccess(filler, context_.seed + static_cast<uint64_t>(index) + 1, blobs_[index].get());
-  } catch (const Error& error) {
-    CAFFE_THROW(Where(), ": ", error.what());
+  } catch (...) {
+    RethrowIn(Where());
   }
 }
 
@@ -115,8 +116,8 @@ std::unique_ptr<Kernel> LayerBase::MakeKernel(const std::string& body, const std
                                               const TypeTriple& types) const {
   try {
     return ProgramBuilder(device(), body).Types(types).Body(body).Build()->CreateKernel(kernel);
-  } catch (const Error& error) {
-    CAFFE_THROW(Where(), ": ", error.what());
+  } catch (...) {
+    RethrowIn(Where());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -64,8 +65,8 @@ void DummyData::FillTops(const BlobVec& top, bool constant) {
     const uint64_t step = (forwards_ * top.size() + i) * 0x9E3779B97F4A7C15u;
     try {
       Fill(filler, context().seed + step, top[i]);
-    } catch (const Error& error) {
-      CAFFE_THROW(Where(), ": top ", top[i]->name(), ": ", error.what());
+    } catch (...) {
+      RethrowIn(Concat(Where(), ": top ", top[i]->name()));
     }
     if (std::ranges::count(class_tops_, static_cast<int>(i)) > 0) Truncate(top[i]);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "caffe.pb.h"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
@@ -46,8 +47,8 @@ void GroupedConvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (setup_.spatial_axes() > 0) {
     try {
       geometry.Normalize();
-    } catch (const Error& error) {
-      CAFFE_THROW(Where(), ": ", error.what());
+    } catch (...) {
+      RethrowIn(Where());
     }
     const Shape extents = geometry.output();
     output.insert(output.end(), extents.begin(), extents.end());

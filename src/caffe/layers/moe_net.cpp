@@ -62,31 +62,31 @@ void MOENet::ReadExperts(const std::vector<std::string>& inputs) {
   for (int i = 0; i < nets; ++i) {
     const int64_t instances = given ? parameter_.expert_instances(i) : 1;
     CAFFE_CHECK(instances >= 1, Where(), ": expert_instances ", instances, " is not positive");
-    const NestedLayers net(parameter_.expert_net(i), layer_, real_, Concat("expert_net ", i),
-                           inputs);
-    for (int64_t j = 0; j < instances; ++j) nets_.push_back(net);
+    nets_.insert(nets_.end(), instances,
+                 std::make_shared<NestedLayers>(parameter_.expert_net(i), layer_, real_,
+                                                Concat("expert_net ", i), inputs));
   }
   experts_ = static_cast<int64_t>(nets_.size());
-  const size_t outputs = nets_[0].outputs().size();
+  const size_t outputs = nets_[0]->outputs().size();
   CAFFE_CHECK(outputs > 0, Where(), ": expert_net 0 has no output");
-  for (const NestedLayers& net : nets_) {
-    CAFFE_CHECK(net.outputs().size() == outputs, Where(), ": an expert net has ", outputs,
-                " outputs, another one ", net.outputs().size());
+  for (const auto& net : nets_) {
+    CAFFE_CHECK(net->outputs().size() == outputs, Where(), ": an expert net has ", outputs,
+                " outputs, another one ", net->outputs().size());
   }
 }
 
 std::string MOENet::WhyAll() const {
-  for (const NestedLayers& net : nets_) {
-    if (!net.EqualTo(nets_[0])) return "the expert nets have different layers";
-    if (net.SharesParameters()) return "layers of an expert net share parameters";
+  for (const auto& net : nets_) {
+    if (net != nets_[0] && !net->EqualTo(*nets_[0])) return "the expert nets have different layers";
+    if (net->SharesParameters()) return "layers of an expert net share parameters";
   }
-  const std::string why = WhyNotGrouped(nets_[0].layers());
+  const std::string why = WhyNotGrouped(nets_[0]->layers());
   return why.empty() && !device_->host_accessible() ? WhyAllOnDevice() : why;
 }
 
 std::string MOENet::WhyAllOnDevice() const {
   if (layer_.phase() == TRAIN) return "on devices grouped layers have no backward pass";
-  for (const LayerParameter& layer : nets_[0].layers()) {
+  for (const LayerParameter& layer : nets_[0]->layers()) {
     const std::string why = WhyNoJointOp(layer, real_, device_);
     if (!why.empty()) return why;
   }
@@ -160,14 +160,14 @@ void MOENet::AddLosses(const NestedLayers& gating, const std::string& gate) {
 
 void MOENet::AddAllExperts() {
   for (size_t e = 0; e < nets_.size(); ++e) {
-    for (const LayerParameter& layer : nets_[e].WithPrefix(Concat("expert", e))) {
+    for (const LayerParameter& layer : nets_[e]->WithPrefix(Concat("expert", e))) {
       AddParameters(layer);
     }
   }
-  for (size_t o = 0; o < nets_[0].outputs().size(); ++o) {
+  for (size_t o = 0; o < nets_[0]->outputs().size(); ++o) {
     std::vector<std::string> parts;
     for (size_t e = 0; e < nets_.size(); ++e) {
-      parts.push_back(nets_[e].Blob(nets_[e].outputs()[o], Concat("expert", e)));
+      parts.push_back(nets_[e]->Blob(nets_[e]->outputs()[o], Concat("expert", e)));
     }
     LayerParameter* const concat =
         Add(Concat("concat", o), "Concat", parts, {Concat("experts", o)});
@@ -185,7 +185,7 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
     Add(Concat("gather", i), "MOEGather", {inputs[i], "rows", "slots"}, {gathered[i]});
   }
   const int64_t select = parameter_.has_select_experts() ? parameter_.select_experts() : experts_;
-  const NestedLayers& net = nets_[0];
+  const NestedLayers& net = *nets_[0];
   std::vector<LayerParameter> layers = net.WithPrefix("expert");
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerParameter& layer = layers[i];
@@ -194,7 +194,7 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
       if (input != inputs.end()) bottom = gathered[input - inputs.begin()];
     }
     std::vector<const LayerParameter*> of_experts;
-    for (const NestedLayers& other : nets_) of_experts.push_back(&other.layers()[i]);
+    for (const auto& other : nets_) of_experts.push_back(&other->layers()[i]);
     MakeGrouped(of_experts, select, "offsets", &layer);
     *sub_.net->add_layer() = layer;
   }
@@ -214,7 +214,7 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
 }
 
 void MOENet::AddOutputs(const NestedLayers& gating, int tops) {
-  const int outputs = static_cast<int>(nets_[0].outputs().size());
+  const int outputs = static_cast<int>(nets_[0]->outputs().size());
   const int all = outputs + 2 + parameter_.gate_top_size();
   CAFFE_CHECK(tops == all || (tops == outputs && parameter_.gate_top_size() == 0), Where(),
               ": has ", tops, " tops, but needs ", all, ": ", outputs,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ class MOENet {
   Device* device_;
   int64_t experts_ = 0;
   bool all_ = false;
-  std::vector<NestedLayers> nets_;  // of each expert
+  std::vector<std::shared_ptr<const NestedLayers>> nets_;  // of each expert; instances share one
   SubNet sub_;
 };
 

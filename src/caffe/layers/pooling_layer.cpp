@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "caffe.pb.h"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/upgrade.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -176,8 +177,8 @@ PoolDescriptor Pooling::Descriptor(int64_t planes) const {
 std::unique_ptr<PoolOp> Pooling::MakeOp(const PoolDescriptor& descriptor) const {
   try {
     return Multiplexer::Pooling(device(), descriptor);
-  } catch (const Error& error) {
-    CAFFE_THROW(Where(), ": ", error.what());
+  } catch (...) {
+    RethrowIn(Where());
   }
 }
 

@@ -1,5 +1,7 @@
 #include "in_layer.hpp"
 
+#include <exception>
+
 #include "caffe/core/error.hpp"
 #include "caffe/core/out_of_memory.hpp"
 #include "caffe/layer/layer.hpp"
@@ -18,6 +20,7 @@ std::string WithLayer(const LayerBase& layer, const Error& error) {
 void RethrowWithLayer(const LayerBase& layer) {
   try {
     NamingMemory(layer.name() + " (" + layer.type() + ")", [] { throw; });
+    std::terminate();  // there is always an exception
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(WithLayer(layer, error));
   } catch (const Error& error) {

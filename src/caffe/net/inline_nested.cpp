@@ -64,6 +64,27 @@ void RenameChangedInputs(const std::vector<std::string>& inputs, NetParameter* n
   for (std::string& output : *outputs) rename(&output);
 }
 
+constexpr int64_t kMostExpertNets = 1 << 14;
+
+// The expert nets of a layer, with those of mixtures in its nets; kMostExpertNets + 1 if there are more
+// than that.
+int64_t CountExpertNets(const LayerParameter& layer) {
+  const MOEParameter& mixture = layer.moe_param();
+  int64_t count = 0;
+  const auto add = [&](const NetParameter& net, int64_t instances, int64_t own) {
+    for (const LayerParameter& nested : net.layer()) own += CountExpertNets(nested);
+    if (own > 0)
+      count += own <= kMostExpertNets / instances ? own * instances : kMostExpertNets + 1;
+    count = std::min(count, kMostExpertNets + 1);
+  };
+  add(mixture.gating_net(), 1, 0);
+  for (int i = 0; i < mixture.expert_net_size(); ++i) {
+    const bool given = i < mixture.expert_instances_size();
+    add(mixture.expert_net(i), std::max<int64_t>(given ? mixture.expert_instances(i) : 1, 1), 1);
+  }
+  return count;
+}
+
 void SetType(DataType type, LayerParameter* layer) {
   layer->clear_bottom_data_type();
   layer->set_top_data_type_name(type.name());
@@ -102,6 +123,17 @@ NetParameter WithEnds(const NetParameter& net, const std::vector<std::string>& i
 }
 
 }  // namespace
+
+void CheckExpertNets(const NetParameter& net) {
+  int64_t all = 0;
+  for (const LayerParameter& layer : net.layer()) {
+    all += CountExpertNets(layer);
+    CAFFE_CHECK(all <= kMostExpertNets, Where(layer),
+                "has too many expert nets: with those of mixtures "
+                "within its nets and of the layers before it there are more than ",
+                kMostExpertNets, "; use fewer expert_instances");
+  }
+}
 
 void NetLevel::Prefix(const std::string& prefix) {
   const auto rename = [&](LayerParameter* layer) {

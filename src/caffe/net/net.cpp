@@ -11,8 +11,8 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
-#include "caffe/device/freed_memory.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/freed_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_messages.hpp"
 #include "caffe/io/unknown_names.hpp"
@@ -107,12 +107,16 @@ struct Net::Rooms {
   }
 };
 
-Net::Net(const NetParameter& parameter, const NetOptions& options) { Init(parameter, options); }
+Net::Net(const NetParameter& parameter, const NetOptions& options) {
+  NamingMemory(NetLabel(parameter.name()), [&] { Init(parameter, options); });
+}
 
 Net::Net(const std::string& path, const NetOptions& options) {
-  NetOptions with_lines = options;
-  const NetParameter parameter = ReadNetFile(path, &with_lines.lines);
-  Init(parameter, with_lines);
+  NamingMemory(path, [&] {
+    NetOptions with_lines = options;
+    const NetParameter parameter = ReadNetFile(path, &with_lines.lines);
+    Init(parameter, with_lines);
+  });
 }
 
 // In the order in which members are destroyed; then the device need not keep what they had.
@@ -131,6 +135,7 @@ void Net::Init(const NetParameter& parameter, const NetOptions& options) {
   if (options.phase >= 0) state->set_phase(static_cast<Phase>(options.phase));
   if (options.level != 0) state->set_level(options.level);
   for (const std::string& stage : options.stages) state->add_stage(stage);
+  if (!options.python_layers) RefusePythonLayers(given);
   debug_info_ = given.debug_info();
   check_finite_ = log::Topic("nan");
   explicit_device_ = options.device != nullptr;
@@ -315,11 +320,14 @@ template <class Work> void Net::WithInputs(const Work& work) {
 }
 
 template <class Work> void Net::WithNeeds(const Work& work) const {
-  try {
-    work();
-  } catch (const OutOfMemory& error) {
-    throw OutOfMemory(Concat(error.what(), "; net ", name(), " needs ", memory_needs().ToString()));
-  }
+  NamingMemory(NetLabel(name()), [&] {
+    try {
+      NamingMemory(NetLabel(name()), work);
+    } catch (const OutOfMemory& error) {
+      throw OutOfMemory(
+          Concat(error.what(), "; net ", name(), " needs ", memory_needs().ToString()));
+    }
+  });
 }
 
 std::vector<StepInfo> Net::Steps() {

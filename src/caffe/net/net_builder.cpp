@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -76,6 +77,7 @@ Wiring NetBuilder::Build(const NetParameter& given) {
   filtered.clear_weights_id();  // of a file that was given as the net
   WarnOfEqualNames(filtered);
   CheckLayerTypes(filtered, lines_.Of(kept));
+  CheckExpertNets(filtered);
   NetLevel level(filtered);
   LogCasts(level);
   for (LayerParameter& layer : *filtered.mutable_layer()) layer.clear_blobs();
@@ -123,7 +125,8 @@ void NetBuilder::AddNode(const TypedLayer& typed, NetLevel* level) {
   context.types = typed.types;
   context.seed = LayerSeed(seed_, wiring_.nodes.size());
   context.workspace = wiring_.workspace.get();
-  node.layer = LayerRegistry::Get().Create(layer, context);
+  node.layer = NamingMemory(Concat(layer.name(), " (", layer.type(), ")"),
+                            [&] { return LayerRegistry::Get().Create(layer, context); });
   if (auto* composite = dynamic_cast<CompositeLayer*>(node.layer.get())) {
     Inline(typed, composite, &node);
   }

@@ -35,6 +35,10 @@ struct NetLevel {
   std::vector<int> nodes, nodes_of_layers;
 };
 
+// Throws if the mixtures of experts of a net, with the mixtures in their nets, have too many expert
+// nets: a few kB of text can ask for more than any memory holds. Names the layer.
+void CheckExpertNets(const NetParameter& net);
+
 // Makes the layers, blobs and parameters of a net: runs the passes of graph/, sets up the layers in
 // their order and connects them. A composite layer is preceded by the nodes of its SubNet
 // (inline_nested.cpp). Writes the log lines of BVLC's Net::Init.

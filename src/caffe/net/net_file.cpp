@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "caffe.pb.h"
+#include "caffe/core/error.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -39,6 +40,27 @@ NetParameter ReadTestNetFile(const std::string& path) {
     if (!dropped.count(i)) *net.add_layer() = given.layer(i);
   }
   return net;
+}
+
+void RefusePythonLayers(const NetParameter& net) {
+  const NetParameter filtered = FilterNet(net);
+  for (const LayerParameter& layer : filtered.layer()) {
+    CAFFE_CHECK(layer.type() != "Python", layer.name(), " (Python): runs class '",
+                layer.python_param().layer(), "' of module '", layer.python_param().module(),
+                "', but layers in Python are switched off here (python_layers is false)");
+    const auto refuse = [&](NetParameter nested) {
+      *nested.mutable_state() = net.state();
+      RefusePythonLayers(nested);
+    };
+    const MOEParameter& mixture = layer.moe_param();
+    if (mixture.has_gating_net()) refuse(mixture.gating_net());
+    for (const NetParameter& expert : mixture.expert_net()) refuse(expert);
+  }
+}
+
+void RefusePythonLayersInTest(NetParameter net) {
+  net.mutable_state()->set_phase(TEST);
+  RefusePythonLayers(net);
 }
 
 }  // namespace caffe

@@ -105,6 +105,7 @@ std::vector<int> Wiring::AddedNodesBefore(int first, int last) const {
 }
 
 std::vector<int> Wiring::BackwardNodes(int start, int end) const {
+  if (start < end) return {};  // also in a net without layers
   const int first = layer_nodes[start], last = layer_begins[end];
   std::vector<int> run;
   std::set<int> wanted;

@@ -7,10 +7,11 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
-#include "caffe/device/available_memory.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/available_memory.hpp"
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/io/unknown_names.hpp"
 #include "caffe/net/expert_usage.hpp"
 #include "caffe/net/lost_scores.hpp"
 #include "caffe/net/net_file.hpp"
@@ -64,14 +65,15 @@ bool AllFinite(const std::vector<double>& values) {
 
 }  // namespace
 
-Solver::Solver(const SolverParameter& parameter, Device* device)
-    : param_(std::make_unique<SolverParameter>(parameter)) {
-  Init(device);
+Solver::Solver(const SolverParameter& parameter, Device* device, bool python_layers)
+    : python_layers_(python_layers), param_(std::make_unique<SolverParameter>(parameter)) {
+  NamingMemory("the solver", [&] { Init(device); });
 }
 
-Solver::Solver(const std::string& path, Device* device)
-    : param_(std::make_unique<SolverParameter>(ReadSolverParameter(path))) {
-  Init(device);
+Solver::Solver(const std::string& path, Device* device, bool python_layers)
+    : python_layers_(python_layers),
+      param_(std::make_unique<SolverParameter>(ReadSolverParameter(path))) {
+  NamingMemory(path, [&] { Init(device); });
 }
 
 Solver::~Solver() = default;
@@ -127,6 +129,7 @@ NetOptions Solver::OptionsFor(Device* device) const {
   NetOptions options;
   options.device = device;
   options.seed = param_->random_seed();
+  options.python_layers = python_layers_;
   return options;
 }
 
@@ -168,6 +171,10 @@ void Solver::InitTrainNet(Device* device) {
   NetOptions options = OptionsFor(device);
   options.lines = lines;
   net_ = std::make_unique<Net>(net, options);
+  CAFFE_CHECK(
+      !net_->layers().empty(), NetLabel(net_->name()),
+      " has no layer in phase TRAIN, so that there is nothing to train; see its include and "
+      "exclude rules");
 }
 
 void Solver::MakeTestNet(const NetParameter& net, const std::string& source, Device* device,
