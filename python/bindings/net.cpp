@@ -8,6 +8,7 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/io/foreign_names.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
@@ -339,9 +340,11 @@ void BindNet(py::module_& module) {
             const Computing computing(net);
             net.TakeViews();
             if (path.ends_with(".h5")) return net.SaveHDF5(path, write_diff);
-            caffe::NetParameter parameter;
-            net.ToProto(&parameter, write_diff);
-            caffe::WriteBinaryProto(path, parameter);
+            caffe::NamingMemory(path, [&] {
+              caffe::NetParameter parameter;
+              net.ToProto(&parameter, write_diff);
+              caffe::WriteBinaryProto(path, parameter);
+            });
           },
           py::arg("path"), py::arg("write_diff") = false,
           "Writes a caffemodel: weights, ranges of blobs, and the gradients if write_diff.\n\n"

@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/calibration/quantize_net.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/net/net.hpp"
@@ -51,8 +52,8 @@ caffe::DataType TypeOf(const std::string& name) {
   return caffe::DataTypeByName(name);
 }
 
-py::str Quantize(const py::object& net, const py::object& weights_path, const py::object& read,
-                 const py::dict& settings, const py::object& out) {
+py::str QuantizeNet(const py::object& net, const py::object& weights_path, const py::object& read,
+                    const py::dict& settings, const py::object& out) {
   caffe::QuantizeOptions options;
   options.type = TypeOf(settings["type"].cast<std::string>());
   options.calibration.method = caffe::MethodByName(settings["method"].cast<std::string>());
@@ -117,6 +118,12 @@ py::str Quantize(const py::object& net, const py::object& weights_path, const py
     report = caffe::ReportJson(result.report);
   }
   return report;
+}
+
+py::str Quantize(const py::object& net, const py::object& weights, const py::object& read,
+                 const py::dict& settings, const py::object& out) {
+  return caffe::NamingMemory("caffe.quantize",
+                             [&] { return QuantizeNet(net, weights, read, settings, out); });
 }
 
 }  // namespace

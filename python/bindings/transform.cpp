@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/net/net.hpp"
@@ -37,8 +38,8 @@ py::dict ToDict(const caffe::TransformReport& report) {
   return py::dict(py::arg("passes") = passes, py::arg("outputs") = outputs);
 }
 
-py::tuple Transform(const py::object& net, const py::object& weights, const py::object& out,
-                    const py::dict& settings) {
+py::tuple TransformNet(const py::object& net, const py::object& weights, const py::object& out,
+                       const py::dict& settings) {
   caffe::TransformOptions options;
   options.passes = settings["passes"].cast<std::vector<std::string>>();
   options.type = settings["type"].cast<std::string>();
@@ -90,6 +91,12 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
     }
   }
   return py::make_tuple(ToDict(report), py::bytes(bytes));
+}
+
+py::tuple Transform(const py::object& net, const py::object& weights, const py::object& out,
+                    const py::dict& settings) {
+  return caffe::NamingMemory("caffe.transform",
+                             [&] { return TransformNet(net, weights, out, settings); });
 }
 
 }  // namespace

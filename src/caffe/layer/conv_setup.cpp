@@ -1,11 +1,15 @@
 #include "caffe/layer/conv_setup.hpp"
 
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/library/multiplexer.hpp"
 
 namespace caffe {
 namespace {
+
+constexpr int64_t kLargest = int64_t{1} << 30;  // products of two fit into 64 bits
 
 using Repeated = google::protobuf::RepeatedField<uint32_t>;
 
@@ -46,6 +50,10 @@ ConvWindow::ConvWindow(const std::string& where, const ConvolutionParameter& p, 
     CAFFE_CHECK(kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0, where, ": kernel_size ",
                 kernel[i], ", stride ", stride[i], " and dilation ", dilation[i],
                 " of spatial axis ", i, " must be positive");
+    CAFFE_CHECK(std::max({kernel[i], stride[i], pad[i], dilation[i]}) <= kLargest, where,
+                ": kernel_size ", kernel[i], ", stride ", stride[i], ", pad ", pad[i],
+                " and dilation ", dilation[i], " of spatial axis ", i,
+                " must not be larger than 2^30");
   }
 }
 

@@ -192,7 +192,7 @@ class FillerSource final : public SyncedMemory::Source {
 void Fill(const FillerParameter& parameter, uint64_t seed, BlobBase* blob) {
   const Writer write = WriterOf(parameter, seed, *blob);
   if (blob->count() == 0) return;
-  if (!blob->data_memory()->stored()) {
+  if (!blob->data_memory()->buffer()) {
     CheckAvailableMemory(*blob->device(), blob->bytes(), "blob " + blob->name());
   }
   write(blob->mutable_host_data());

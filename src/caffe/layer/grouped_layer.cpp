@@ -9,10 +9,17 @@
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr int64_t kMostGroups = 1 << 14;  // each has parameters and operators of its own
+
+}  // namespace
 
 void GroupedLayer::SetUpGroups(const BlobVec& bottom) {
   const int64_t groups = layer_param().moe_param().experts();
   CAFFE_CHECK(groups >= 1, Where(), ": moe_param.experts ", groups, " is not positive");
+  CAFFE_CHECK(groups <= kMostGroups, Where(), ": moe_param.experts ", groups, " is more than ",
+              kMostGroups);
   groups_ = static_cast<int>(groups);
   CAFFE_CHECK(bottom[1]->count() == groups + 1, Where(), ": ", groups, " experts need ", groups + 1,
               " offsets; blob ", bottom[1]->name(), " has shape ", bottom[1]->shape_string());

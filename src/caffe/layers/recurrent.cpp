@@ -10,6 +10,11 @@
 #include "caffe/layers/stored_state_layer.hpp"
 
 namespace caffe {
+namespace {
+
+constexpr int64_t kMostSteps = 1 << 17;
+
+}  // namespace
 
 Recurrent::Builder::Builder(NetParameter* net, const LayerBase& layer) : net_(net), layer_(layer) {}
 
@@ -68,6 +73,9 @@ SubNet Recurrent::Expand(const BlobVec& bottom, int tops) {
   CAFFE_CHECK(bottom[0]->num_axes() >= 2 && bottom[0]->shape(0) > 0, Where(),
               ": x must have the axes T, N, …; it has shape ", bottom[0]->shape_string());
   steps_ = bottom[0]->shape(0);
+  CAFFE_CHECK(steps_ <= kMostSteps, Where(), ": x has ", steps_, " time steps, its shape is ",
+              bottom[0]->shape_string(), "; at most ", kMostSteps,
+              " are supported, because each becomes layers of its own");
   CheckShapes(bottom);
   SubNet sub;
   sub.inputs = {"x", "cont"};

@@ -208,8 +208,8 @@ constexpr char kSmallWindows[] = "small_windows";
 constexpr double kMeasuredProducts = 1e9;
 
 double Products(const ConvDescriptor& d) {
-  return static_cast<double>(d.batch * d.out_channels) *
-         static_cast<double>(d.depth() * d.geometry.output_count());
+  return static_cast<double>(d.batch * d.out_channels) * static_cast<double>(d.depth()) *
+         static_cast<double>(d.geometry.output_count());
 }
 
 // The row that computes forward passes by small windows, if the convolution is large.

@@ -759,6 +759,16 @@ std::vector<int> Net::CopyTrainedLayersFrom(const std::string& path,
   return CopyTrainedLayersFrom(std::vector<std::string>{path}, options);
 }
 
+namespace {
+
+std::string JoinedPaths(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + path;
+  return text;
+}
+
+}  // namespace
+
 std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& paths,
                                             const WeightsOptions& options) {
   CAFFE_CHECK(!paths.empty(), NetLabel(name()), ": no file of weights is named");
@@ -769,12 +779,14 @@ std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& path
     files.reserve(paths.size());
     for (const std::string& path : paths) {
       CAFFE_CHECK(!path.empty(), NetLabel(name()), ": the name of a file of weights is empty");
-      files.push_back(ReadWeights(wiring_, path, options.whole));
+      NamingMemory(path, [&] { files.push_back(ReadWeights(wiring_, path, options.whole)); });
       sources.push_back({path, &files.back().net(), &files.back()});
     }
-    std::vector<int> without = CopyWeights(wiring_, sources, options);
-    for (const WeightsFile& file : files) rooms_->ranges.Read(file.net());
-    return without;
+    return NamingMemory(NetLabel(name()) + ", which reads " + JoinedPaths(paths), [&] {
+      std::vector<int> without = CopyWeights(wiring_, sources, options);
+      for (const WeightsFile& file : files) rooms_->ranges.Read(file.net());
+      return without;
+    });
   } catch (const Error&) {
     RethrowWithAdvice(paths);
   }
@@ -795,9 +807,11 @@ void Net::ToHDF5(NetParameter* parameter, bool write_diff) const {
 }
 
 void Net::SaveHDF5(const std::string& path, bool write_diff) const {
-  NetParameter parameter;
-  ToHDF5(&parameter, write_diff);
-  WriteNetHdf5(path, parameter);
+  NamingMemory(path, [&] {
+    NetParameter parameter;
+    ToHDF5(&parameter, write_diff);
+    WriteNetHdf5(path, parameter);
+  });
 }
 
 void Net::CheckHdf5Names() const { caffe::CheckHdf5Names(wiring_); }
@@ -805,11 +819,13 @@ void Net::CheckHdf5Names() const { caffe::CheckHdf5Names(wiring_); }
 std::string Net::WeightsId() const { return caffe::WeightsId(wiring_); }
 
 std::vector<int> Net::LoadHDF5(const std::string& path, const WeightsOptions& options) {
-  const WeightsFile file(ReadHdf5Weights(wiring_, path));
-  rooms_->whole->MakeForgotten();
-  std::vector<int> without = CopyWeights(wiring_, {{path, &file.net(), &file}}, options);
-  rooms_->ranges.Read(file.net());
-  return without;
+  return NamingMemory(path, [&] {
+    const WeightsFile file(ReadHdf5Weights(wiring_, path));
+    rooms_->whole->MakeForgotten();
+    std::vector<int> without = CopyWeights(wiring_, {{path, &file.net(), &file}}, options);
+    rooms_->ranges.Read(file.net());
+    return without;
+  });
 }
 
 void Net::WriteRunState(NetRunState* state) const {

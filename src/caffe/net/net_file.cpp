@@ -5,6 +5,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -17,11 +18,13 @@ NetParameter ReadNetFile(const std::string& path, LayerLines* lines) {
     const LayerRegistry& registry = LayerRegistry::Get();
     return registry.Has(type) || !registry.Elsewhere(type).empty();
   };
-  if (!lines) return ReadNetParameter(path, has_type);
-  LayerLines read{path, {}, {}};
-  NetParameter net = ReadNetParameter(path, has_type, &read.lines, &read.names);
-  *lines = std::move(read);
-  return net;
+  return NamingMemory(path, [&] {
+    if (!lines) return ReadNetParameter(path, has_type);
+    LayerLines read{path, {}, {}};
+    NetParameter net = ReadNetParameter(path, has_type, &read.lines, &read.names);
+    *lines = std::move(read);
+    return net;
+  });
 }
 
 NetParameter ReadTestNetFile(const std::string& path) {

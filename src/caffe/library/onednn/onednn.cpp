@@ -27,12 +27,23 @@ bool WindowsFit(const ConvGeometry& g) {
   return true;
 }
 
+// oneDNN computes with extents, rounded up to its blocks, and with the sizes of weights in 32 bits.
+bool ExtentsFit(const ConvDescriptor& d) {
+  constexpr int64_t kLargest = int64_t{1} << 30;
+  const ConvGeometry& g = d.geometry;
+  const auto fit = [](const Shape& extents) {
+    return std::ranges::all_of(extents, [](int64_t extent) { return extent <= kLargest; });
+  };
+  return fit({d.batch, d.in_channels, d.out_channels}) && fit(g.padded()) && fit(g.output()) &&
+         fit(g.stride) && fit(g.pad) && fit(g.dilation) && d.weight_count() <= kLargest;
+}
+
 bool Supports(Device* device, const ConvDescriptor& d, bool widens) {
   if (widens && onednn::Inner(d.in) == onednn::Element::f32) return false;
   if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble) return false;
   if (d.geometry.axes() > 3 || d.workspace_limit > 0 || onednn::Level() != HostLevel())
     return false;
-  if (!WindowsFit(d.geometry)) return false;
+  if (!WindowsFit(d.geometry) || !ExtentsFit(d)) return false;
   const auto lock = onednn::Making();
   try {
     const auto inner = widens ? onednn::Element::f32 : onednn::Inner(d.in);
@@ -46,8 +57,9 @@ bool Supports(Device* device, const ConvDescriptor& d, bool widens) {
 }
 
 // Multiplications of a forward pass.
-int64_t Products(const ConvDescriptor& d) {
-  return d.batch * d.weight_count() * d.geometry.output_count();
+double Products(const ConvDescriptor& d) {
+  return static_cast<double>(d.batch * d.geometry.output_count()) *
+         static_cast<double>(d.weight_count());
 }
 
 int64_t Elements(const ConvDescriptor& d) {
@@ -75,14 +87,14 @@ bool WideIsFaster(const ConvDescriptor& d) {
   constexpr double kWidening = 15;
   if (onednn::Inner(d.in) != onednn::Element::bf16) return false;
   const double gain = onednn::Bfloat16Time() - 1;
-  return gain * static_cast<double>(Products(d)) >
-         kWidening * static_cast<double>(Elements(d) + d.weight_count());
+  return gain * Products(d) > kWidening * static_cast<double>(Elements(d) + d.weight_count());
 }
 
 bool Prefers(Device* device, const ConvDescriptor& d) {
   if (d.has_private_layout()) return true;
   if (d.backward_data || d.backward_weights || WinogradIsFaster(device, d)) return false;
-  return Products(d) > std::max(2 * kFewProducts, kPaysConversion * Elements(d));
+  return Products(d) >
+         static_cast<double>(std::max(2 * kFewProducts, kPaysConversion * Elements(d)));
 }
 
 // Without conversions it is faster than the others, except for few products. Depthwise convolutions
