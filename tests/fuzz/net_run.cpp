@@ -160,7 +160,7 @@ void RunBoth(std::string_view bytes) {
 std::string BytesOf(const std::string& text) {
   NetParameter net;
   if (!google::protobuf::TextFormat::ParseFromString(text, &net))
-    Fault("a seed is no net: " + text);
+    Fault("invalid seed: " + text);
   return net.SerializeAsString();
 }
 

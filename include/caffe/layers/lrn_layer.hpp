@@ -5,6 +5,7 @@
 namespace caffe {
 
 class LayerRegistry;
+class ProgramBuilder;
 
 // Local response normalisation, n = local_size:
 //   y = x / scale^beta
@@ -36,6 +37,9 @@ class LRN : public LayerBase {
   bool InCodes() const;
   // Of codes, the kernels compute in float.
   TypeTriple KernelTypes() const;
+  // What of the window lies in an image, so that a window of 2^31 elements takes no longer.
+  int64_t Reach() const;
+  void FoldWindow(ProgramBuilder* builder) const;
   // The first eight arguments of the kernels that compute scales.
   KernelArguments Arguments() const;
   // The last arguments of the forward kernels.

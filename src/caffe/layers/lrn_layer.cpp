@@ -1,5 +1,7 @@
 #include "caffe/layers/lrn_layer.hpp"
 
+#include <algorithm>
+
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
 #include "caffe/device/program_builder.hpp"
@@ -9,6 +11,9 @@
 
 namespace caffe {
 namespace {
+
+// A window that is wider than all images has a reach that depends on the shape.
+constexpr int64_t kMostFolded = 1024;
 
 // 4 beta if this is 1, 2, 3 or 4, otherwise 0: see kernels/epilogue/lrn_power.h.
 int64_t Quarters(double beta) {
@@ -29,8 +34,8 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
               " is not supported; remove it and add a Pooling layer");
   across_ = parameter.norm_region() == LRNParameter::ACROSS_CHANNELS;
   reach_ = (size - 1) / 2;
-  factor_ =
-      static_cast<double>(parameter.alpha()) / static_cast<double>(across_ ? size : size * size);
+  const auto window = static_cast<double>(size);
+  factor_ = static_cast<double>(parameter.alpha()) / (across_ ? window : window * window);
   beta_ = parameter.beta();
   quarters_ = Quarters(beta_);
   k_ = across_ ? parameter.k() : 1;
@@ -45,7 +50,7 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const std::string body = InCodes() ? "norm/lrn_codes" : "norm/lrn";
   builder.Types(KernelTypes()).Body(rows ? body + "_rows" : body);
   // On processors a program per window size costs more time than the constant saves.
-  if (!device()->info().is_cpu_type) builder.Fold("reach", reach_).Fold("quarters", quarters_);
+  FoldWindow(&builder);
   const auto program = builder.Build();
   const std::string way = rows ? "_rows" : "";
   if (InCodes()) {
@@ -85,7 +90,17 @@ void LRN::ReserveParts(const Shape& shape) {
 }
 
 KernelArguments LRN::Arguments() const {
-  return {planes_, extent_, inner_, reach_, quarters_, factor_, beta_, k_};
+  return {planes_, extent_, inner_, Reach(), quarters_, factor_, beta_, k_};
+}
+
+void LRN::FoldWindow(ProgramBuilder* builder) const {
+  if (device()->info().is_cpu_type) return;
+  if (reach_ <= kMostFolded) builder->Fold("reach", reach_);
+  builder->Fold("quarters", quarters_);
+}
+
+int64_t LRN::Reach() const {
+  return std::min(reach_, across_ ? extent_ : std::max(extent_, inner_));
 }
 
 void LRN::AppendBlobs(const BlobBase* bottom, BlobBase* top, KernelArguments* arguments) const {
@@ -127,8 +142,8 @@ class LRN::ChannelsLastWork final : public Work {
     builder.Types(layer.KernelTypes())
         .Body(codes ? (host ? "norm/lrn_codes_rows" : "norm/lrn_codes")
                     : (host ? "norm/lrn_channels_last" : "norm/lrn_channels_last_spans"));
+    layer.FoldWindow(&builder);
     if (!layer.device()->info().is_cpu_type) {
-      builder.Fold("reach", layer.reach_).Fold("quarters", layer.quarters_);
       builder.Fold(codes ? "columns" : "channels", bottom->shape(1));
     }
     const std::string kernel = codes ? "lrn_codes_channels" : "lrn_channels";
@@ -136,7 +151,7 @@ class LRN::ChannelsLastWork final : public Work {
   }
   void Run(DevicePtr) override {
     const int64_t channels = bottom_->shape()[1], rows = bottom_->count() / channels;
-    KernelArguments arguments = {rows,           channels,     layer_.reach_, layer_.quarters_,
+    KernelArguments arguments = {rows,           channels,     layer_.Reach(), layer_.quarters_,
                                  layer_.factor_, layer_.beta_, layer_.k_};
     layer_.AppendBlobs(bottom_, top_, &arguments);
     // On the host the second extent is the cost of a row; on devices it is an axis.
@@ -172,7 +187,7 @@ void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
       {bottom[0]->Data(), top[0]->Diff(), power_->MutableData(), ratio_->MutableData()});
   parts_->Launch(range_, arguments);
   backward_->Launch(
-      range_, {planes_, extent_, inner_, reach_, factor_, beta_, bottom[0]->Data(), top[0]->Diff(),
+      range_, {planes_, extent_, inner_, Reach(), factor_, beta_, bottom[0]->Data(), top[0]->Diff(),
                power_->Data(), ratio_->Data(), bottom[0]->MutableDiff()});
 }
 
