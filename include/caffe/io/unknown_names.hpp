@@ -21,10 +21,12 @@ class UnknownNames {
   // `what` describes the unknown name; `description` is that of foreign_names.hpp and may be empty;
   // equal ones are printed once. `line` is 0 if it is unknown.
   void Add(int line, const std::string& what, const std::string& description);
-  bool empty() const { return items_.empty(); }
-  size_t size() const { return items_.size(); }
-  // A single item on one line; several items on one line each, in the order of their lines,
-  // followed by their descriptions.
+  // Names that are counted and not described.
+  void AddMore(size_t count);
+  bool empty() const { return size() == 0; }
+  size_t size() const { return items_.size() + more_; }
+  // A single item on one line; several items on one line each, in the order of their lines and up
+  // to 100, followed by their descriptions.
   std::string ToString() const;
 
  private:
@@ -33,7 +35,11 @@ class UnknownNames {
     std::string what, description;
   };
   std::vector<Item> items_;
+  size_t more_ = 0;
 };
+
+// The text, cut after 1000 bytes: an error about a file is not as long as the file.
+std::string Shortened(const std::string& text);
 
 // "layer conv1 (Convolution)", with name and type as far as they are known.
 std::string LayerLabel(const std::string& name, const std::string& type);

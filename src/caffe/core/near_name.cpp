@@ -37,6 +37,10 @@ std::string NearName(std::string_view name, std::span<const std::string> candida
   size_t most = name.size() < 3 ? 0 : std::clamp<size_t>(name.size() / 4, 1, 3);
   std::string best;
   for (const std::string& candidate : candidates) {
+    // The distance is at least the difference of the lengths.
+    if (std::max(name.size(), candidate.size()) - std::min(name.size(), candidate.size()) > most) {
+      continue;
+    }
     const size_t distance = EditDistance(name, candidate);
     if (distance < most || (distance == most && best.empty())) {
       most = distance;

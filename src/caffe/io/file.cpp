@@ -182,6 +182,7 @@ int RemoveLeftovers(const std::string& folder) {
 }
 
 InputFile::InputFile(const std::string& path) : path_(path) {
+  CAFFE_CHECK(path.find('\0') == path.npos, "File not found: ", path, ": no path has a byte 0");
   // Without O_NONBLOCK, opening a named pipe waits until a program opens its other end.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
@@ -264,6 +265,7 @@ std::string ReadFile(const std::string& path, int64_t most,
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(ResolveLink(path)) {
+  CAFFE_CHECK(path.find('\0') == path.npos, "cannot write ", path, ": no path has a byte 0");
   struct stat status;
   const bool exists = stat(path_.c_str(), &status) == 0;
   CAFFE_CHECK(!exists || !S_ISDIR(status.st_mode), "cannot write ", path, ": it is a folder");

@@ -162,6 +162,9 @@ namespace {
 void CheckText(std::string_view text, const std::string& failed) {
   const std::string recognised = Recognise(text.substr(0, 64));
   CAFFE_CHECK(recognised.empty(), failed, recognised);
+  // The marks of the order of bytes that editors on Windows write.
+  CAFFE_CHECK(!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"), failed,
+              "it is UTF-16: save it as UTF-8");
   CAFFE_CHECK(IsText(text), failed,
               "it is binary, but a text file (prototxt) is expected here; weights "
               "(.caffemodel, .solverstate, .h5) go with the options for weights and snapshots");
@@ -176,7 +179,9 @@ void ParseTextProto(std::string_view text, const std::string& name, const HasLay
   const int deep = LineOfNesting(text, kMostNesting);  // the parser would overflow the stack
   CAFFE_CHECK(deep == 0, failed, "line ", deep, ": messages or lists are nested more than ",
               kMostNesting, " deep; the file is damaged or not a prototxt");
-  ParseText(RenameRepeatedPoolingFields(text), name, failed, has_type, message, optional);
+  NamingMemory(name, [&] {
+    ParseText(RenameRepeatedPoolingFields(text), name, failed, has_type, message, optional);
+  });
 }
 
 std::string ReadText(const std::string& path, const pb::Message& message) {

@@ -25,6 +25,10 @@ namespace pb = google::protobuf;
 
 constexpr int kMostValues = 12;  // values of an enumeration that a message lists
 constexpr int kMostRepairs = 1000;
+// Each repair parses the text again. A larger text gets fewer, so that reading it ends soon.
+constexpr size_t kMostRepairedBytes = 32 << 20;
+constexpr size_t kMostFieldBytes = 500;  // of the list of a layer's unknown fields
+constexpr size_t kMostNames = 1000;  // unknown names and warnings of one text that are described
 
 std::vector<std::string> QuotedWords(std::string_view text) {
   std::vector<std::string> words;
@@ -61,15 +65,25 @@ class Collector final : public pb::io::ErrorCollector {
 
  private:
   void Add(bool error, int line, int column, std::string_view text) {
-    size_t at = 0;
-    for (int i = 0; i < line && at < text_.size(); ++i) {
-      at = std::min(text_.find('\n', at), text_.size() - 1) + 1;
+    MoveTo(line, column);
+    remarks.push_back({error, at_, line >= 0, std::string(text)});
+  }
+
+  // Moves on to a position as protobuf counts it: a tab ends at the next multiple of 8 columns.
+  // Positions mostly increase; this keeps a long file with many remarks linear.
+  void MoveTo(int line, int column) {
+    if (line < line_ || (line == line_ && column < column_)) at_ = line_ = column_ = 0;
+    for (; line_ < line && at_ < text_.size(); ++line_, column_ = 0) {
+      at_ = std::min(text_.find('\n', at_), text_.size() - 1) + 1;
     }
-    at = std::min(at + static_cast<size_t>(std::max(column, 0)), text_.size());
-    remarks.push_back({error, at, line >= 0, std::string(text)});
+    for (; column_ < column && at_ < text_.size() && text_[at_] != '\n'; ++at_) {
+      column_ = text_[at_] == '\t' ? (column_ / 8 + 1) * 8 : column_ + 1;
+    }
   }
 
   std::string_view text_;
+  size_t at_ = 0;
+  int line_ = 0, column_ = 0;  // of at_
 };
 
 class TextParser {
@@ -89,27 +103,30 @@ class TextParser {
     std::vector<Remark> remarks = Remarks();
     // The parser stops at an unknown value of an enumeration. Replace it by a known one and parse
     // again.
-    for (int i = 0; i < kMostRepairs && TakeUnknownValue(remarks); ++i) remarks = Remarks();
+    const size_t most =
+        std::clamp<size_t>(kMostRepairedBytes / (text_.size() + 1), 1, kMostRepairs);
+    for (size_t i = 0; i < most && TakeUnknownValue(remarks); ++i) remarks = Remarks();
     for (const Remark& remark : remarks) Sort(remark);
     if (fields_.empty() && values_.empty() && syntax_.empty()) {
-      for (const std::string& warning : warnings_) log::WarnOnce(warning);
+      Warn();
       return "";
     }
     layers_ = FindLayers(original_);
     const std::string other = OtherKind();
     if (!other.empty()) return other;
     if (AllAreOptional()) {
-      for (const std::string& warning : warnings_) log::WarnOnce(warning);
+      Warn();
       return "";
     }
     for (const Value& value : values_) Add(Describe(value));
     const std::map<const TextLayer*, std::string> own_fields = OwnFieldsOfUnknownTypes();
     for (const Field& field : fields_) {
-      if (field.message != "caffe.LayerParameter" || !own_fields.count(LayerAround(field.at))) {
+      if (field.message != "caffe.LayerParameter" || !own_fields.count(Around(field.at))) {
         Add(Describe(field));
       }
     }
     DescribeTypes(own_fields);
+    unknown_.AddMore(more_fields_);
     std::string told = unknown_.empty() ? "" : unknown_.ToString();
     if (!syntax_.empty()) told += (told.empty() ? "" : "\n") + syntax_;
     return told;
@@ -150,12 +167,9 @@ class TextParser {
     if (error == remarks.end() || !error->placed) return false;
     const auto words = QuotedWords(error->text);
     if (!error->text.starts_with("Unknown enumeration value of") || words.size() != 2) return false;
-    // The position may be the value's end or its beginning.
-    const std::string_view text = text_;
-    size_t at = text.substr(error->at).starts_with(words[0])
-                    ? error->at
-                    : text.substr(0, error->at).rfind(words[0]);
-    if (at == text.npos) return false;
+    // The position is the value's beginning or end, or behind comments after it.
+    const size_t at = FindLastWord(text_, words[0], error->at);
+    if (at == text_.npos) return false;
     const auto* type = EnumAt(at, words[1]);
     if (!type) return false;
     const std::string known = std::to_string(type->value(0)->number());
@@ -183,40 +197,42 @@ class TextParser {
 
   void Sort(const Remark& remark) {
     const auto words = QuotedWords(remark.text);
-    const std::string line = [&] {
+    const auto line = [&] {
       const size_t at = Find(remark, words.empty() ? "" : words[0]);
       return remark.placed ? Concat("line ", LineAt(text_, at), ": ") : std::string();
-    }();
+    };
+    const bool no_field =
+        words.size() == 2 && remark.text.find("has no field named") != std::string::npos;
     if (remark.error) {
-      if (syntax_.empty()) syntax_ = line + remark.text;
-    } else if (words.size() != 2 || remark.text.find("has no field named") == std::string::npos) {
-      warnings_.push_back(Concat(name_, ": ", line, remark.text));
+      if (syntax_.empty()) syntax_ = Shortened(line() + remark.text);
+    } else if (!no_field) {
+      if (warnings_.size() >= kMostNames) return;
+      warnings_.push_back(Shortened(Concat(name_, ": ", line(), remark.text)));
     } else if (const auto note = IgnoredFieldNote(words[0], words[1]); !note.empty()) {
       // protobuf says: Message type "M" has no field named "F".
       warnings_.push_back(
           Concat(name_, ": ", words[0], " field \"", words[1], "\" of another Caffe ", note));
-    } else {
+    } else if (fields_.size() < kMostNames) {
       fields_.push_back({Find(remark, words[1]), words[0], words[1]});
+    } else {
+      ++more_fields_;
     }
   }
 
-  // The innermost layer around a position.
-  const TextLayer* LayerAround(size_t at) const {
-    const TextLayer* found = nullptr;
-    for (const TextLayer& layer : layers_) {
-      if (layer.begin <= at && at < layer.end) found = &layer;
-    }
-    return found;
+  void Warn() const {
+    for (const std::string& warning : warnings_) log::WarnOnce(warning);
   }
+
+  const TextLayer* Around(size_t at) const { return LayerAround(layers_, at); }
 
   std::string Label(size_t at) const {
-    const TextLayer* layer = LayerAround(at);
+    const TextLayer* layer = Around(at);
     return layer ? LayerLabel(layer->name, layer->type) + ": " : "";
   }
 
   // Fills `optional_` if all unknown names are in layers that have rules.
   bool AllAreOptional() {
-    if (!optional_ || !syntax_.empty()) return false;
+    if (!optional_ || !syntax_.empty() || more_fields_ > 0) return false;
     std::vector<OptionalName> names;
     for (const Field& field : fields_) {
       OptionalName name = Describe(field);
@@ -242,13 +258,13 @@ class TextParser {
     const auto ruled = [](const auto& layer) {
       return layer.include_size() + layer.exclude_size() > 0;
     };
-    int index = 0, found = -1;
-    for (const TextLayer& layer : layers_) {
-      if (layer.depth > 0) continue;
-      if (layer.begin <= at && at < layer.end) found = index;
-      ++index;
-    }
-    if (found < 0) return -1;
+    const TextLayer* around = Around(at);
+    while (around && around->outer >= 0) around = &layers_[around->outer];
+    if (!around || around->depth > 0) return -1;
+    const auto is_first = [](const TextLayer& layer) { return layer.depth == 0; };
+    const int index = static_cast<int>(std::ranges::count_if(layers_, is_first));
+    const int found =
+        static_cast<int>(std::count_if(layers_.data(), around, is_first));  // those before it
     // A net has layers of one format.
     if (index == net.layer_size() && net.layers_size() == 0) {
       return ruled(net.layer(found)) ? found : -1;
@@ -307,13 +323,12 @@ class TextParser {
     for (const TextLayer& layer : layers_) {
       // Older formats have other types (upgraded later) or enumerations (reported as unknown
       // values).
-      const bool old = std::string_view(text_).substr(layer.begin).starts_with("layers") ||
-                       (layer.depth > 0 && MessagesAround(text_, layer.begin).back() == "layers");
-      if (!old && !layer.type.empty() && !has_type_(layer.type)) fields[&layer];
+      if (!layer.old && !layer.type.empty() && !has_type_(layer.type)) fields[&layer];
     }
     for (const Field& field : fields_) {
-      const auto found = fields.find(LayerAround(field.at));
+      const auto found = fields.find(Around(field.at));
       if (field.message != "caffe.LayerParameter" || found == fields.end()) continue;
+      if (found->second.size() > kMostFieldBytes) continue;
       found->second += (found->second.empty() ? " with " : ", ") + field.field;
     }
     return fields;
@@ -359,6 +374,7 @@ class TextParser {
   pb::Message* message_;
   std::vector<OptionalName>* optional_;
   std::vector<Field> fields_;
+  size_t more_fields_ = 0;  // beyond those
   std::vector<Value> values_;
   std::vector<std::string> warnings_;
   std::string syntax_;

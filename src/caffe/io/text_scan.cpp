@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <utility>
 
 namespace caffe {
 namespace {
@@ -16,8 +17,12 @@ struct Visitor {
 };
 
 void Scan(std::string_view text, const Visitor& visitor) {
-  std::string_view name;
-  size_t name_begin = 0;
+  struct Name {
+    std::string_view word;
+    size_t begin = 0;
+  };
+  Name name;
+  std::vector<Name> lists;  // the names of the open lists: field: [{ … }, { … }]
   bool after_colon = false;
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
@@ -25,7 +30,9 @@ void Scan(std::string_view text, const Visitor& visitor) {
       at = SkipOpaque(text, at);
     } else if (c == '"' || c == '\'') {
       const size_t end = SkipOpaque(text, at);
-      if (after_colon) visitor.value(name, text.substr(at + 1, std::max(end, at + 2) - at - 2));
+      if (after_colon) {
+        visitor.value(name.word, text.substr(at + 1, std::max(end, at + 2) - at - 2));
+      }
       after_colon = false;
       at = end;
     } else if (IsNameCharacter(c)) {
@@ -33,23 +40,29 @@ void Scan(std::string_view text, const Visitor& visitor) {
       while (at < text.size() && IsNameCharacter(text[at])) ++at;
       const std::string_view word = text.substr(begin, at - begin);
       if (after_colon) {
-        visitor.value(name, word);
+        visitor.value(name.word, word);
         after_colon = false;
       } else {
-        name = word;
-        name_begin = begin;
+        name = {word, begin};
       }
     } else {
       if (c == ':') {
         after_colon = true;
       } else if (c == '{' || c == '<') {
-        visitor.open(name, name_begin);
+        visitor.open(name.word, name.begin);
+        // A name is for one message: `layer { {` opens one layer.
+        name = {{}, at + 1};
         after_colon = false;
       } else if (c == '}' || c == '>') {
         visitor.close(at);
+        name = lists.empty() ? Name{{}, at + 1} : Name{lists.back().word, at + 1};
         after_colon = false;
       } else if (c == '[') {
+        lists.push_back(name);
         after_colon = false;
+      } else if (c == ']') {
+        if (!lists.empty()) lists.pop_back();
+        name = {{}, at + 1};
       }
       ++at;
     }
@@ -92,8 +105,13 @@ int LineAt(std::string_view text, size_t at) {
 }
 
 std::vector<TextLayer> FindLayers(std::string_view text) {
+  struct Message {
+    bool of_v1 = false;  // named layers
+    int layer = -1;      // its index, if it is a layer
+    int around = -1;     // the index of the innermost layer with it inside, or its own
+  };
   std::vector<TextLayer> layers;
-  std::vector<int> open;  // for each open message the index of its layer, or -1
+  std::vector<Message> open;
   size_t counted = 0;
   int line = 1;
   const auto line_of = [&](size_t at) {
@@ -103,27 +121,60 @@ std::vector<TextLayer> FindLayers(std::string_view text) {
   };
   Scan(text, {.open =
                   [&](std::string_view name, size_t begin) {
-                    const bool layer = name == "layer" || name == "layers";
-                    if (layer) {
-                      layers.push_back({begin, text.size(), line_of(begin),
-                                        static_cast<int>(open.size()), "", ""});
+                    Message message{.of_v1 = name == "layers"};
+                    const Message* outer = open.empty() ? nullptr : &open.back();
+                    if (outer) message.around = outer->around;
+                    if (name == "layer" || name == "layers") {
+                      TextLayer layer;
+                      layer.begin = begin;
+                      layer.end = text.size();
+                      layer.line = line_of(begin);
+                      layer.depth = static_cast<int>(open.size());
+                      layer.outer = message.around;
+                      layer.old = message.of_v1 || (outer && outer->of_v1);
+                      message.layer = message.around = static_cast<int>(layers.size());
+                      layers.push_back(std::move(layer));
                     }
-                    open.push_back(layer ? static_cast<int>(layers.size()) - 1 : -1);
+                    open.push_back(message);
                   },
               .close =
                   [&](size_t at) {
                     if (open.empty()) return;
-                    if (open.back() >= 0) layers[open.back()].end = at;
+                    if (open.back().layer >= 0) layers[open.back().layer].end = at;
                     open.pop_back();
                   },
               .value =
                   [&](std::string_view name, std::string_view word) {
-                    if (open.empty() || open.back() < 0) return;
-                    TextLayer& layer = layers[open.back()];
+                    if (open.empty() || open.back().layer < 0) return;
+                    TextLayer& layer = layers[open.back().layer];
                     if (name == "name") layer.name = word;
                     if (name == "type") layer.type = word;
                   }});
   return layers;
+}
+
+const TextLayer* LayerAround(const std::vector<TextLayer>& layers, size_t at) {
+  const auto after = std::ranges::upper_bound(layers, at, {}, &TextLayer::begin);
+  int index = static_cast<int>(after - layers.begin()) - 1;
+  while (index >= 0 && at >= layers[index].end) index = layers[index].outer;
+  return index < 0 ? nullptr : &layers[index];
+}
+
+size_t FindLastWord(std::string_view text, std::string_view word, size_t last) {
+  size_t found = text.npos;
+  for (size_t at = 0; at < text.size() && at <= last;) {
+    const char c = text[at];
+    if (c == '#' || c == '"' || c == '\'') {
+      at = SkipOpaque(text, at);
+    } else if (IsNameCharacter(c)) {
+      const size_t begin = at;
+      while (at < text.size() && IsNameCharacter(text[at])) ++at;
+      if (text.substr(begin, at - begin) == word) found = begin;
+    } else {
+      ++at;
+    }
+  }
+  return found;
 }
 
 std::vector<std::string> MessagesAround(std::string_view text, size_t at) {

@@ -22,12 +22,20 @@ int LineAt(std::string_view text, size_t at);
 struct TextLayer {
   size_t begin = 0, end = 0;  // of its name and its closing brace
   int line = 0;
-  int depth = 0;  // the number of messages around it
+  int depth = 0;     // the number of messages around it
+  int outer = -1;    // the index of the innermost layer around it, or -1
+  bool old = false;  // of the format V1 or V0: it or the message around it is named layers
   std::string name, type;
 };
 
 // In the order of their beginnings.
 std::vector<TextLayer> FindLayers(std::string_view text);
+// The innermost layer around a position; null if there is none.
+const TextLayer* LayerAround(const std::vector<TextLayer>& layers, size_t at);
+
+// Where this whole word begins the last time, at `last` or before, outside of comments and strings;
+// npos if nowhere.
+size_t FindLastWord(std::string_view text, std::string_view word, size_t last);
 
 // The names of the messages around a position, the outermost first.
 std::vector<std::string> MessagesAround(std::string_view text, size_t at);

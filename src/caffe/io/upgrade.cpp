@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 
 namespace caffe {
 namespace {
@@ -139,7 +140,7 @@ void UpgradeNetAsNeeded(const std::string& source, NetParameter* net) {
     Step(source, "input fields", net, NetNeedsInputUpgrade, UpgradeNetInput);
     Step(source, "batch norm parameters", net, NetNeedsBatchNormUpgrade, UpgradeNetBatchNorm);
   } catch (const Error& error) {
-    CAFFE_THROW(source, ": ", error.what());
+    ThrowInContext(source + ": ", error);
   }
   for (LayerParameter& layer : *net->mutable_layer()) {
     if (layer.has_pooling_param()) UpgradePooling(layer.mutable_pooling_param());
