@@ -64,6 +64,42 @@ TEST(FlagsTest, Files) {
   EXPECT_NE("", ErrorOf([&] { Flags({"--flagfile=" + self}); }));
 }
 
+TEST(FlagsTest, AMarkOfUtf8IsSkippedInFiles) {
+  TemporaryFolder folder;
+  EXPECT_EQ(Strings{"--gpu=1"},
+            Flags({"--flagfile=" + folder.Put("marked", "\xef\xbb\xbf-gpu=1\n")}));
+}
+
+// Ten files that name the next one ten times would be read 10^7 times.
+TEST(FlagsTest, TheNumberOfFilesIsLimited) {
+  TemporaryFolder folder;
+  for (int i = 0; i < 7; ++i) {
+    std::string lines;
+    for (int line = 0; line < 10; ++line) {
+      lines += "--flagfile=" + (folder / std::to_string(i + 1)) + "\n";
+    }
+    folder.Put(std::to_string(i), lines);
+  }
+  folder.Put("7", "-gpu=1\n");
+  const std::string error = ErrorOf([&] { Flags({"--flagfile=" + (folder / "0")}); });
+  EXPECT_NE(std::string::npos, error.find("more than 1000 flagfiles")) << error;
+}
+
+// A path is a path: only its printed form is escaped.
+TEST(FlagsTest, PathsHaveAnyBytes) {
+  TemporaryFolder folder;
+  const std::string name = "odd\x1b[31m\xff";
+  EXPECT_EQ(Strings{"--gpu=1"}, Flags({"--flagfile=" + folder.Put(name, "-gpu=1\n")}));
+  EXPECT_EQ("File not found: no\\x1b[31m\\xff",
+            ErrorOf([] { Flags({"--flagfile=no\x1b[31m\xff"}); }));
+  EXPECT_EQ("odd\xff", ParseOptions({"time", "-model=odd\xff"}).model);
+}
+
+TEST(FlagsTest, LongNamesAreRefusedSoon) {
+  const std::string error = ErrorOf([] { Flags({"-" + std::string(4 << 20, 'x')}); });
+  EXPECT_NE(std::string::npos, error.find("unknown command line flag"));
+}
+
 TEST(FlagsTest, Errors) {
   EXPECT_EQ("unknown command line flag 'slover'; did you mean --solver?",
             ErrorOf([] { Flags({"--slover=x"}); }));
@@ -84,6 +120,12 @@ TEST(OptionsTest, AreRead) {
   EXPECT_FALSE(options.lt);
   EXPECT_EQ("stop", options.sigint_effect);
   EXPECT_EQ("snapshot", options.sighup_effect);
+}
+
+TEST(OptionsTest, SettingsOfTheLogAreRead) {
+  const Options options = ParseOptions({"time", "-logtostderr", "-v", "2", "-v=3"});
+  EXPECT_EQ((std::vector<std::pair<std::string, std::string>>{{"logtostderr", "true"}, {"v", "3"}}),
+            options.log_settings);
 }
 
 TEST(OptionsTest, TheLastOneWins) { EXPECT_EQ("b", ParseOptions({"-model=a", "-model=b"}).model); }

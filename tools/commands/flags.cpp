@@ -12,6 +12,7 @@ namespace caffe {
 namespace {
 
 constexpr int kMaxDepth = 8;  // flagfiles may name flagfiles
+constexpr int kMaxFiles = 1000;
 
 class Rewriter {
  public:
@@ -95,6 +96,8 @@ class Rewriter {
 
   void File(const std::string& path, int depth) {
     CAFFE_CHECK(depth < kMaxDepth, "flagfile ", path, ": flagfiles are nested too deeply");
+    CAFFE_CHECK(++files_ <= kMaxFiles, "flagfile ", path, ": more than ", kMaxFiles,
+                " flagfiles are read");
     for (const auto& [text, number] : ReadTextLines(path)) {
       const std::string line = text.substr(text.find_first_not_of(" \t\r"));
       if (line[0] == '#') continue;
@@ -113,6 +116,7 @@ class Rewriter {
   }
 
   const std::vector<FlagSpec>& known_;
+  int files_ = 0;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log_settings.hpp"
@@ -257,13 +258,19 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   }
   for (const log::SettingName& setting : log::SettingNames()) {
     const CLI::Option* option = parser.app.get_option("--" + setting.name);
-    if (option->count() > 0) log::Set(setting.name, option->results().back());
+    if (option->count() > 0) {
+      parser.options.log_settings.emplace_back(setting.name, option->results().back());
+    }
   }
   if (!rewritten.positional.empty()) {
     parser.options.command = rewritten.positional.front();
     parser.options.arguments.assign(rewritten.positional.begin() + 1, rewritten.positional.end());
   }
   return parser.options;
+}
+
+void SetLog(const Options& options) {
+  for (const auto& [name, value] : options.log_settings) log::Set(name, value);
 }
 
 std::string FlagHelp(const std::string& command) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace caffe {
@@ -44,10 +45,13 @@ struct Options {
   bool progress = true;
   bool help = false, version = false;
   std::vector<std::string> flags;  // all given flags, as --name=value
+  std::vector<std::pair<std::string, std::string>> log_settings;  // names and values
 };
 
-// Parses the command line; throws for a wrong one. Flags of the log (log_settings.hpp) act at once.
+// Parses the command line; throws for a wrong one.
 Options ParseOptions(const std::vector<std::string>& arguments);
+// Sets the log (log_settings.hpp) as the options say; throws for a wrong value.
+void SetLog(const Options& options);
 
 // A line for each flag of the command.
 std::string FlagHelp(const std::string& command);
