@@ -55,6 +55,15 @@ TEST_F(LogTest, WarnOnceWarnsOnce) {
   EXPECT_NE(Captured([] { log::WarnOnce("and of this"); }), "");
 }
 
+TEST_F(LogTest, ANameCannotForgeALine) {
+  const std::string line = Captured([] {
+    log::Info(
+        "Creating Layer a\nI1127 12:00:00.000000  1 solver.cpp:9] Iteration 5, loss = 0\nmore");
+  });
+  EXPECT_NE(line.find("Layer a\n  I1127 12:00"), std::string::npos) << line;
+  EXPECT_NE(line.find("loss = 0\nmore\n"), std::string::npos) << line;
+}
+
 TEST_F(LogTest, TopicsAreWholeWords) {
   const char* before = std::getenv("CAFFE_DEBUG");
   const std::string kept = before ? before : "";

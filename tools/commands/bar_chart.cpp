@@ -20,7 +20,7 @@ std::string Number(double value) {
 
 std::string Escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : Printable(text)) {
     if (c == '&') {
       out += "&amp;";
     } else if (c == '<') {

@@ -28,7 +28,7 @@ else cortado in XDG_CACHE_HOME or in .cache of HOME.
 )";
 
 int Fail(const std::string& text) {
-  std::cerr << "caffe cache: " << text << "\n";
+  std::cerr << "caffe cache: " << Printable(text) << "\n";
   return 1;
 }
 
@@ -91,13 +91,14 @@ int List(ProgramCache& cache) {
                 "LAST USED", "DEVICE", "PROGRAM");
   }
   for (const ProgramCache::Row& row : rows) {
-    std::printf("%-12s  %10s  %8s  %-16s  %-16s  %-24s  %s%s\n", row.key.substr(0, 12).c_str(),
-                SizeText(row.bytes).c_str(), FixedText(row.build_seconds, 3).c_str(),
-                TimeText(row.created).c_str(), TimeText(row.last_used).c_str(), row.device.c_str(),
-                row.program.c_str(), row.refused ? " (refused by the device)" : "");
+    std::printf("%-12s  %10s  %8s  %-16s  %-16s  %-24s  %s%s\n",
+                Printable(row.key.substr(0, 12)).c_str(), SizeText(row.bytes).c_str(),
+                FixedText(row.build_seconds, 3).c_str(), TimeText(row.created).c_str(),
+                TimeText(row.last_used).c_str(), Printable(row.device).c_str(),
+                Printable(row.program).c_str(), row.refused ? " (refused by the device)" : "");
   }
   std::printf("%s, %s, in %s\n", Counted(state.rows).c_str(), SizeText(state.bytes).c_str(),
-              state.path.c_str());
+              Printable(state.path).c_str());
   const auto tuned = static_cast<long long>(state.tuning_rows);
   std::printf("%lld algorithm%s chosen by measurement\n", tuned, tuned == 1 ? "" : "s");
   return 0;

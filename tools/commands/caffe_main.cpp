@@ -6,6 +6,7 @@
 #include "caffe/core/out_of_memory.hpp"
 #include "commands/cache.hpp"
 #include "commands/commands.hpp"
+#include "commands/printable_output.hpp"
 #include "commands/version.hpp"
 
 namespace caffe {
@@ -141,6 +142,7 @@ int Run(const std::vector<std::string>& arguments, const std::string& program) {
   // -v without a value means version, not the verbosity of the log.
   const bool asks_version = arguments.size() == 1 && arguments[0] == "-v";
   Options options = asks_version ? Options() : ParseOptions(arguments);
+  SetLog(options);
   options.program = program;
   if (asks_version || options.version || options.command == "version") {
     std::cout << "caffe " << kVersion << std::endl;
@@ -165,11 +167,12 @@ int Run(const std::vector<std::string>& arguments, const std::string& program) {
 }  // namespace
 
 int CaffeMain(const std::vector<std::string>& arguments, const std::string& program) {
+  const PrintableOutput output(&std::cout);
   try {
     return NamingMemory(arguments.empty() ? program : arguments[0],
                         [&] { return Run(arguments, program); });
   } catch (const std::exception& error) {
-    std::cerr << "caffe: " << error.what() << std::endl;
+    std::cerr << "caffe: " << Printable(error.what()) << std::endl;
     return 1;
   }
 }

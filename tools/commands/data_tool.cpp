@@ -75,7 +75,7 @@ int RunTool(int argc, char** argv, ToolCommand command,
     NamingMemory("its input", [&] { run(Parse(command, arguments)); });
     return 0;
   } catch (const std::exception& error) {
-    std::cerr << command.name << ": " << error.what() << std::endl;
+    std::cerr << command.name << ": " << Printable(error.what()) << std::endl;
     return 1;
   }
 }

@@ -25,7 +25,7 @@ void CheckFiles(const SolverParameter& solver) {
   for (const std::string& net : solver.test_net()) ReadNetFile(net, &lines);
 }
 
-// The value, quoted for a shell.
+// The value, quoted for a shell. Bash and zsh read $'\\x1b' as the byte, which a terminal would obey.
 std::string Quoted(const std::string& value) {
   const bool plain =
       !value.empty() &&
@@ -33,6 +33,16 @@ std::string Quoted(const std::string& value) {
           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
           std::string::npos;
   if (plain) return value;
+  if (Printable(value) != value || value.find_first_of("\n\t") != std::string::npos) {
+    std::string quoted = "$'";
+    for (const char c : value) {
+      char code[8];
+      const bool letter = c >= 32 && c < 127;
+      std::snprintf(code, sizeof(code), letter ? "%c" : "\\x%02x", static_cast<unsigned char>(c));
+      quoted += (c == '\'' || c == '\\' ? "\\" : "") + std::string(code);
+    }
+    return quoted + "'";
+  }
   std::string quoted = "'";
   for (char c : value) {
     if (c == '\'') {

@@ -114,7 +114,7 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
 
 std::string HtmlText(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : Printable(text)) {
     if (c == '&') {
       out += "&amp;";
     } else if (c == '<') {

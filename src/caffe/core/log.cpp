@@ -93,6 +93,22 @@ class ColourFlag final : public spdlog::custom_flag_formatter {
   }
 };
 
+// A later line of a text that looks like the head of a log line is indented: a name with a line end
+// forges no line.
+std::string WithoutHeads(const std::string& text) {
+  std::string lines;
+  size_t copied = 0;
+  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n', end + 1)) {
+    const std::string_view next = std::string_view(text).substr(end + 1, 2);
+    const bool head = next.size() == 2 && std::string_view("DIWEF").find(next[0]) != text.npos &&
+                      next[1] >= '0' && next[1] <= '9';
+    if (!head) continue;
+    lines.append(text, copied, end + 1 - copied).append("  ");
+    copied = end + 1;
+  }
+  return lines.append(text, copied);
+}
+
 int Number(const std::string& name, const std::string& value) {
   int number = 0;
   const char* end = value.data() + value.size();
@@ -214,7 +230,7 @@ class State {
 
   void Write(Level level, std::string_view text, const Where& where) {
     if (level == Level::kDebug && !ShowsDebug(where)) return;
-    const std::string line = Printable(text);
+    const std::string line = WithoutHeads(Printable(text));
     logger_->log(spdlog::source_loc{where.file, where.line, ""}, ToSpdlog(level),
                  spdlog::string_view_t(line.data(), line.size()));
   }
@@ -348,9 +364,12 @@ void Warning(std::string_view text, Where where) { Write(Level::kWarning, text, 
 void Error(std::string_view text, Where where) { Write(Level::kError, text, where); }
 
 void WarnOnce(std::string_view text, Where where) {
+  constexpr size_t kMostTexts = 10000;
   static std::mutex mutex;
   static auto* const seen = new std::set<std::string>;
   const std::lock_guard lock(mutex);
+  // Texts with names of many files must not fill the memory of a server.
+  if (seen->size() >= kMostTexts) seen->clear();
   if (seen->insert(std::string(text)).second) Warning(text, where);
 }
 
