@@ -27,7 +27,8 @@ def main():
                                     arguments.display_lrm)
     except (OSError, RuntimeError, ValueError) as error:
         sys.exit('draw_net.py: %s' % error)
-    print('drew', net.name or 'the net', 'to', arguments.output_image_file)
+    name = net.name if net.name.isprintable() else repr(net.name)
+    print('drew', name or 'the net', 'to', arguments.output_image_file)
 
 
 if __name__ == '__main__':

@@ -14,11 +14,16 @@ import re
 import sys
 
 LINE = re.compile(r'[DIWE](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+) +\d+ [^\]]+\] (.*)')
-NUMBER = r'([-+]?(?:[0-9.]+(?:e[-+]?\d+)?|inf|nan))'
-ITERATION = re.compile(r'Iteration (\d+)')
-RATE = re.compile(r'Iteration (\d+), lr = ' + NUMBER)
-TEST = re.compile(r'Iteration (\d+), Testing net \(#(\d+)\)')
+NUMBER = r'([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))'
+ITERATION = re.compile(r'Iteration (\d{1,18})\b')
+RATE = re.compile(r'Iteration (\d{1,18}), lr = ' + NUMBER)
+TEST = re.compile(r'Iteration (\d{1,18}), Testing net \(#(\d{1,18})\)')
 OUTPUT = re.compile(r' *(Train|Test) net output #(\d+): (\S+) = ' + NUMBER)
+
+
+def printable(text):
+    """The text without characters that a terminal would obey; a log may come from anywhere."""
+    return ''.join(c if c.isprintable() else '\\x%02x' % ord(c) for c in text)
 
 
 class Clock:
@@ -53,7 +58,10 @@ def parse(lines):
         started = started or text.startswith(('Solving ', 'Iteration '))
         if not started:
             continue
-        seconds = clock(*map(int, time[:5]), time[5])
+        try:
+            seconds = clock(*map(int, time[:5]), time[5])
+        except ValueError:
+            continue  # a date that does not exist: the line is damaged
         if RATE.match(text):
             number, rate = RATE.match(text).groups()
             rates[int(number)] = float(rate)
@@ -134,7 +142,7 @@ def main():
         for ending, rows in tables.items():
             write(start + ending, rows, arguments.delimiter)
             if arguments.verbose:
-                print('wrote', start + ending)
+                print('wrote', printable(start + ending))
     except OSError as error:
         sys.exit('parse_log.py: %s' % error)
 

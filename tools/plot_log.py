@@ -51,7 +51,7 @@ def main():
         missing = [name for name in arguments.fields if name not in panels]
         if missing:
             sys.exit('plot_log.py: no output %s; the outputs are %s'
-                     % (missing[0], ', '.join(sorted(panels))))
+                     % (missing[0], parse_log.printable(', '.join(sorted(panels)))))
         panels = {name: panels[name] for name in arguments.fields}
 
     figure, axes = plt.subplots(len(panels), 1, figsize=(8, 4 * len(panels)), squeeze=False)
@@ -61,9 +61,9 @@ def main():
         positive = all(value > 0 for _, _, values in lines for value in values)
         if 'loss' in name and positive and not arguments.linear:
             ax.set_yscale('log')
-        ax.set_title(name)
+        ax.set_title(name, parse_math=False)
         ax.set_xlabel('iteration')
-        ax.set_ylabel(name)
+        ax.set_ylabel(name, parse_math=False)
         ax.grid(alpha=0.3)
         ax.legend()
     figure.tight_layout()
@@ -71,7 +71,7 @@ def main():
         figure.savefig(arguments.output, dpi=120)
     except (OSError, ValueError) as error:
         sys.exit('plot_log.py: %s' % error)
-    print('drew', ', '.join(panels), 'to', arguments.output)
+    print('drew', parse_log.printable(', '.join(panels)), 'to', arguments.output)
 
 
 if __name__ == '__main__':

@@ -14,6 +14,7 @@ PyObject* out_of_memory = nullptr;  // the class, which lives as long as the mod
 
 // Other errors of the library are caffe::Error, a std::runtime_error, and so RuntimeError.
 void BindErrors(py::module_& module) {
+  module.def("_printable", [](const std::string& text) { return caffe::Printable(text); });
   const py::tuple bases =
       py::make_tuple(py::handle(PyExc_RuntimeError), py::handle(PyExc_MemoryError));
   out_of_memory = PyErr_NewExceptionWithDoc("caffe.OutOfMemory",

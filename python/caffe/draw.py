@@ -6,6 +6,7 @@ Only `get_pydot_graph` needs pydot or pydotplus.
 import shutil
 import subprocess
 
+from ._caffe import _printable
 from .proto import caffe_pb2
 
 LAYER_STYLE_DEFAULT = {'shape': 'record', 'fillcolor': '#6495ED', 'style': 'filled'}
@@ -95,7 +96,7 @@ def _is_in_phase(layer, phase):
 
 
 def _quoted(text):
-    return '"%s"' % text.replace('\\', '\\\\').replace('"', '\\"').replace('\n', '\\n')
+    return '"%s"' % _printable(text).replace('\\', '\\\\').replace('"', '\\"').replace('\n', '\\n')
 
 
 def _record_text(text):
@@ -168,7 +169,8 @@ def draw_net(caffe_net, rankdir, ext='png', phase=None, display_lrm=False):
     run = subprocess.run([dot, '-T' + ext], input=text, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE)
     if run.returncode != 0:
-        raise RuntimeError('dot -T%s: %s' % (ext, run.stderr.decode(errors='replace').strip()))
+        raise RuntimeError('dot -T%s: %s' % (
+            ext, _printable(run.stderr.decode(errors='replace').strip())))
     return run.stdout
 
 

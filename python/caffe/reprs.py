@@ -1,5 +1,6 @@
 """The repr() of the package's objects: names, shapes, types, devices."""
-from ._caffe import Blob, BlobVec, Device, Layer, LayerParameter, Net, Solver, Step, TRAIN
+from ._caffe import (Blob, BlobVec, Device, Layer, LayerParameter, Net, Solver, Step, TRAIN,
+                     _printable)
 from .names import listed
 
 _MOST = 4
@@ -87,8 +88,15 @@ def _solver(self):
         _types(net), net.device.name)
 
 
+def _for_a_person(function):
+    """The text of function, in which a name from a file cannot change the terminal."""
+    def text(self):
+        return _printable(function(self))
+    return text
+
+
 for _cls, _function in ((Blob, _blob), (BlobVec, _blobs), (Net, _net), (Layer, _layer),
                         (LayerParameter, _layer_parameter), (Device, _device), (Solver, _solver),
                         (Step, _step)):
-    _cls.__repr__ = _function
-Step.__str__ = _step_line
+    _cls.__repr__ = _for_a_person(_function)
+Step.__str__ = _for_a_person(_step_line)
