@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace caffe {
 namespace {
 
@@ -14,6 +16,15 @@ TEST(ProgressBarTest, Line) {
             bar.Line(1100, 10, "testing 3/9"));
   const ProgressBar unknown(nullptr, 0, 0, 0);
   EXPECT_EQ("comparing layers 7", unknown.Line(7, 1, "comparing layers 7"));
+}
+
+TEST(ProgressBarTest, WhatIsDoneIsPrintable) {
+  std::ostringstream out;
+  {
+    ProgressBar bar(&out, 0, 0, 0);
+    bar.Show(1, "layer \x1b]0;title\x07");
+  }
+  EXPECT_EQ("layer \\x1b]0;title\\x07\033[K\r\033[K", out.str());
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// Texts that nobody would write: each is read or refused, soon, with an error that is short.
+// Unusual texts: each is read or refused, soon, with an error that is short.
+#include <google/protobuf/message.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -142,6 +144,23 @@ TEST(HostileTextTest, AMegabyteOfAnythingEndsSoon) {
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_LT(seconds, kMostSeconds) << begin << repeated << end;
   }
+}
+
+// The same for a message: a long name with many messages and unknown fields inside.
+TEST(HostileTextTest, AMessageOfUnknownFieldsEndsSoon) {
+  NetParameter net;
+  LayerParameter* layer = net.add_layer();
+  layer->set_name(std::string(1 << 20, 'n'));
+  for (int i = 0; i < 100000; ++i) layer->add_blobs();
+  for (int i = 0; i < 100000; ++i) {
+    net.GetReflection()->MutableUnknownFields(&net)->AddVarint(1000 + i, 1);
+    layer->GetReflection()->MutableUnknownFields(layer)->AddVarint(1000 + i, 1);
+  }
+  const std::clock_t start = std::clock();
+  const std::string error = ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "n"); });
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 3);
+  EXPECT_TRUE(error.starts_with("n: 200000 unknown names:")) << error.substr(0, 100);
+  EXPECT_LT(error.size(), 200000u);
 }
 
 }  // namespace

@@ -112,6 +112,23 @@ def test_what_logs_may_hold(tmp_path):
     assert [row['accuracy'] for row in table(str(path) + '.test1')] == [0.5]
 
 
+def test_damaged_lines_are_left_out(tmp_path):
+    path = tmp_path / 'bad.log'
+    path.write_text(
+        line('Iteration 1, loss = 1')
+        + line('    Train net output #0: lo\x1b[31mss = 1')
+        + line('Iteration 2, loss = 1', day='1399')
+        + line('Iteration %s, loss = 1' % ('9' * 5000))
+        + line('Iteration 3, lr = 1.2.3')
+        + line('    Train net output #0: x = 1.2.3'))
+    result = run(sys.executable, PARSE, path, tmp_path)
+    assert result.returncode == 0, result.stderr
+    picture = tmp_path / 'curve.png'
+    result = run(sys.executable, PLOT, path, '--output', picture)
+    assert result.returncode == 0, result.stderr
+    assert 'lo\\x1b[31mss' in result.stdout and '\x1b' not in result.stdout
+
+
 def test_files_that_are_no_logs(tmp_path):
     (tmp_path / 'text').write_text('hello\n')
     for tool in ((PARSE, tmp_path / 'text', tmp_path), (PLOT, tmp_path / 'text')):

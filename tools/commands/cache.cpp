@@ -98,7 +98,7 @@ int List(ProgramCache& cache) {
                 Printable(row.program).c_str(), row.refused ? " (refused by the device)" : "");
   }
   std::printf("%s, %s, in %s\n", Counted(state.rows).c_str(), SizeText(state.bytes).c_str(),
-              Printable(state.path).c_str());
+              Printable(state.path.string()).c_str());
   const auto tuned = static_cast<long long>(state.tuning_rows);
   std::printf("%lld algorithm%s chosen by measurement\n", tuned, tuned == 1 ? "" : "s");
   return 0;

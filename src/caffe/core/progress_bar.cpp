@@ -63,7 +63,7 @@ void ProgressBar::Show(int64_t done, const std::string& what) {
   shown_ = now;
   visible_ = true;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
-  *out_ << Line(done, seconds, what) << kErase << '\r' << std::flush;
+  *out_ << Printable(Line(done, seconds, what)) << kErase << '\r' << std::flush;
 }
 
 void ProgressBar::Clear() {

@@ -259,7 +259,8 @@ template <class Read> void NamingFile(const std::string& path, const Read& read)
     throw;
   } catch (const Error& error) {
     const std::string text = error.what();
-    CAFFE_THROW(text.starts_with(path) ? "" : path + ": ", text);
+    // The text of an error is escaped.
+    CAFFE_THROW(text.starts_with(Printable(path)) ? "" : path + ": ", text);
   }
 }
 

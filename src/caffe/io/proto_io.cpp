@@ -107,9 +107,25 @@ void MoveMergeCrop(NetParameter* net) {
   }
 }
 
-// Collects the fields of a message and its children that caffe.proto does not have. `where` names
-// the message.
-void FindUnknown(const pb::Message& message, const std::string& where, UnknownNames* unknown) {
+// A message and those around it.
+struct Inside {
+  const pb::Message& message;
+  const Inside* outer = nullptr;
+
+  std::string ToString() const {
+    const auto* layer = message.GetDescriptor() == LayerParameter::descriptor()
+                            ? static_cast<const LayerParameter*>(&message)
+                            : nullptr;
+    const std::string own =
+        Shortened(layer ? LayerLabel(layer->name(), layer->type()) : MessageName(message));
+    return outer ? outer->ToString() + ": " + own : own;
+  }
+};
+
+// Collects the fields of a message and its children that caffe.proto does not have.
+void FindUnknown(const Inside& at, UnknownNames* unknown) {
+  constexpr size_t kMostNames = 1000;
+  const pb::Message& message = at.message;
   const auto* descriptor = message.GetDescriptor();
   const auto* reflection = message.GetReflection();
   const auto& fields = reflection->GetUnknownFields(message);
@@ -117,10 +133,14 @@ void FindUnknown(const pb::Message& message, const std::string& where, UnknownNa
   for (int i = 0; i < fields.field_count(); ++i) {
     const int number = fields.field(i).number();
     if (!numbers.insert(number).second) continue;
+    if (unknown->size() >= kMostNames) {
+      unknown->AddMore(1);
+      continue;
+    }
     const auto* field = descriptor->FindFieldByNumber(number);
     unknown->Add(0,
-                 field ? Concat(where, " has an invalid value of ", field->name())
-                       : Concat(where, " has an unknown field ", number),
+                 field ? Concat(at.ToString(), " has an invalid value of ", field->name())
+                       : Concat(at.ToString(), " has an unknown field ", number),
                  DescribeForeignNumber(descriptor->full_name(), number));
   }
   std::vector<const pb::FieldDescriptor*> parts;
@@ -129,26 +149,22 @@ void FindUnknown(const pb::Message& message, const std::string& where, UnknownNa
     if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE) continue;
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
-      const pb::Message& part = field->is_repeated()
-                                    ? reflection->GetRepeatedMessage(message, field, i)
-                                    : reflection->GetMessage(message, field);
-      const auto* layer = part.GetDescriptor() == LayerParameter::descriptor()
-                              ? static_cast<const LayerParameter*>(&part)
-                              : nullptr;
-      FindUnknown(
-          part,
-          where + ": " +
-              (layer ? LayerLabel(layer->name(), layer->type()) : part.GetDescriptor()->name()),
-          unknown);
+      FindUnknown({field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                        : reflection->GetMessage(message, field),
+                   &at},
+                  unknown);
     }
   }
 }
 
 template <class Message> Message ParseMessage(const std::string& bytes, const std::string& name) {
   Message message;
-  CAFFE_CHECK(message.ParseFromString(bytes), name, " is not a valid ", MessageName(message));
+  CAFFE_CHECK(bytes.size() <= static_cast<size_t>(kLimit), name, " has ", bytes.size(),
+              " bytes, but protobuf reads at most 2 GiB - 1");
+  CAFFE_CHECK(NamingMemory(name, [&] { return message.ParseFromString(bytes); }), name,
+              " is not a valid ", MessageName(message));
   UnknownNames unknown;
-  FindUnknown(message, MessageName(message), &unknown);
+  FindUnknown({message}, &unknown);
   CAFFE_CHECK(unknown.empty(), name, ": ", unknown.ToString(), unknown.size() > 1 ? "\n" : "; ",
               "fields of another Caffe: remove them if the result does not depend on them "
               "(Python: DiscardUnknownFields())");

@@ -11,7 +11,8 @@ namespace {
 
 std::string WithLayer(const LayerBase& layer, const Error& error) {
   const std::string text = error.what();
-  if (text.find(layer.name() + " (") != std::string::npos) return text;
+  // The text of an error is escaped.
+  if (text.find(Printable(layer.name() + " (")) != std::string::npos) return text;
   return layer.name() + " (" + layer.type() + "): " + text;
 }
 
