@@ -15,7 +15,7 @@ TEST(JsonTest, TextIsQuoted) {
 
 // RFC 8259: control characters are escaped, and the text is UTF-8. The others are for terminals.
 TEST(JsonTest, AnyBytesAreAString) {
-  EXPECT_EQ(JsonString(std::string_view("\0\n\t\x1b[31m\x7f", 10)),
+  EXPECT_EQ(JsonString(std::string_view("\0\n\t\x1b[31m\x7f", 9)),
             "\"\\u0000\\u000a\\u0009\\u001b[31m\\u007f\"");
   EXPECT_EQ(JsonString("\xc2\x9b"
                        "31m"),

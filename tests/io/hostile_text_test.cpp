@@ -153,8 +153,8 @@ TEST(HostileTextTest, AMessageOfUnknownFieldsEndsSoon) {
   layer->set_name(std::string(1 << 20, 'n'));
   for (int i = 0; i < 100000; ++i) layer->add_blobs();
   for (int i = 0; i < 100000; ++i) {
-    net.GetReflection()->MutableUnknownFields(&net)->AddVarint(1000 + i, 1);
-    layer->GetReflection()->MutableUnknownFields(layer)->AddVarint(1000 + i, 1);
+    net.GetReflection()->MutableUnknownFields(&net)->AddVarint(1000000 + i, 1);
+    layer->GetReflection()->MutableUnknownFields(layer)->AddVarint(1000000 + i, 1);
   }
   const std::clock_t start = std::clock();
   const std::string error = ErrorOf([&] { ParseNetParameter(net.SerializeAsString(), "n"); });

@@ -90,7 +90,7 @@ TEST(FlagsTest, PathsHaveAnyBytes) {
   TemporaryFolder folder;
   const std::string name = "odd\x1b[31m\xff";
   EXPECT_EQ(Strings{"--gpu=1"}, Flags({"--flagfile=" + folder.Put(name, "-gpu=1\n")}));
-  EXPECT_EQ("File not found: no\\x1b[31m\\xff",
+  EXPECT_EQ("File not found: 'no\\x1b[31m\\xff'",
             ErrorOf([] { Flags({"--flagfile=no\x1b[31m\xff"}); }));
   EXPECT_EQ("odd\xff", ParseOptions({"time", "-model=odd\xff"}).model);
 }

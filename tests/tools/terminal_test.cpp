@@ -1,4 +1,5 @@
 // Names that a terminal would obey, and names that are not UTF-8, in all that commands print.
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +54,9 @@ class TerminalTest : public testing::Test {
     WriteTextProto(model_, net);
     NetOptions options;
     options.phase = TEST;
-    Net(net, options).Save(weights_);
+    NetParameter weights;
+    Net(net, options).ToProto(&weights);
+    WriteBinaryProto(weights_, weights);
   }
   void TearDown() override { log::SetLevel(before_); }
 

@@ -28,7 +28,8 @@ constexpr int kMostRepairs = 1000;
 // Each repair parses the text again. A larger text gets fewer, so that reading it ends soon.
 constexpr size_t kMostRepairedBytes = 32 << 20;
 constexpr size_t kMostFieldBytes = 500;  // of the list of a layer's unknown fields
-constexpr size_t kMostNames = 1000;  // unknown names and warnings of one text that are described
+constexpr size_t kMostNames = 1000;      // unknown names of one text that are described
+constexpr size_t kMostWarnings = 100;
 
 std::vector<std::string> QuotedWords(std::string_view text) {
   std::vector<std::string> words;
@@ -206,7 +207,7 @@ class TextParser {
     if (remark.error) {
       if (syntax_.empty()) syntax_ = Shortened(line() + remark.text);
     } else if (!no_field) {
-      if (warnings_.size() >= kMostNames) return;
+      if (warnings_.size() >= kMostWarnings) return;
       warnings_.push_back(Shortened(Concat(name_, ": ", line(), remark.text)));
     } else if (const auto note = IgnoredFieldNote(words[0], words[1]); !note.empty()) {
       // protobuf says: Message type "M" has no field named "F".
