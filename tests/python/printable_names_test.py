@@ -1,0 +1,32 @@
+"""Names of nets from elsewhere, in all that Python prints."""
+import caffe
+from caffe import draw
+from caffe.proto import caffe_pb2
+
+caffe.set_device('cpu')
+
+ODD = '\x1b]0;title\x07\x9b31m'
+SAFE = '\\x1b]0;title\\x07\\xc2\\x9b31m'
+
+
+def odd_net():
+    net = caffe_pb2.NetParameter(name='net' + ODD)
+    layer = net.layer.add(name='in' + ODD, type='Input', top=['x' + ODD])
+    layer.input_param.shape.add(dim=[2, 3])
+    net.layer.add(name='ip' + ODD, type='InnerProduct', bottom=['x' + ODD], top=['y' + ODD]
+                  ).inner_product_param.num_output = 2
+    return net
+
+
+def test_names_in_texts_cannot_change_a_terminal():
+    net = caffe.Net(odd_net())
+    for text in (repr(net), repr(net.blobs['x' + ODD]), repr(net.params['ip' + ODD]),
+                 repr(net.layers[1]), repr(net.layers[1].layer_param), repr(net.plan[0]),
+                 str(net.plan[0])):
+        assert SAFE in text and all(c.isprintable() for c in text), repr(text)
+
+
+def test_pictures_hold_printable_names():
+    text = draw.draw_net(odd_net(), 'LR', 'dot').decode()
+    assert all(c.isprintable() or c == '\n' for c in text)
+    assert SAFE.replace('\\', '\\\\') in text
