@@ -10,6 +10,8 @@
 
 namespace caffe {
 
+class AtomicFile;
+
 // Names are paths inside the file, with / between groups. Errors name the file and the path. The
 // HDF5 library is used by one thread at a time, for all files.
 
@@ -66,8 +68,8 @@ class Hdf5Writer {
   void WriteInteger(const std::string& dataset, int value);
   void WriteString(const std::string& dataset, const std::string& value);
   void WriteBytes(const std::string& dataset, std::string_view bytes);
-  // As AtomicFile's.
-  void Finish();
+  // As AtomicFile's; Finish returns it, for CommitTogether.
+  AtomicFile* Finish();
   void Commit();
 
   const std::string& path() const;

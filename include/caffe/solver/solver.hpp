@@ -65,7 +65,7 @@ class Solver {
   // (weights_id). After an error nothing has changed.
   void Restore(const std::string& path);
   // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate. Both are complete before either
-  // gets its name; after an error neither is left.
+  // gets its name; after an error neither is left, and older files of these names are.
   void Snapshot();
   // The solverstate of the last Snapshot or Restore, and its iteration; empty and -1 if there was
   // none.
@@ -122,7 +122,7 @@ class Solver {
   void WarnOfLostScores(const Net& net);
   // Handles requests; returns true if training is to stop.
   bool AnswerRequests();
-  std::string SnapshotName(const std::string& extension) const;
+  std::string SnapshotName(int64_t iteration, const std::string& extension) const;
   void CheckSnapshotCanBeWritten() const;
   // Throws if Restore would not find the net's layers in the file.
   void CheckSnapshotCanBeRead() const;

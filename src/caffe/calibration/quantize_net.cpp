@@ -27,7 +27,7 @@ void WriteQuantizedNet(const QuantizedNet& net, const std::string& prefix) {
   model.Write(text);
   json.Write(ReportJson(net.report));
   html.Write(ReportHtml(net.report));
-  for (AtomicFile* file : {&weights, &model, &json, &html}) file->Commit();
+  AtomicFile::CommitTogether({&weights, &model, &json, &html});
 }
 
 }  // namespace caffe

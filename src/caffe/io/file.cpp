@@ -85,9 +85,14 @@ std::string Visible(const std::string& path) {
   return "'" + text + "'";
 }
 
+// File systems store names of up to 255 bytes. A part of a longer name leaves room for the ending.
+constexpr size_t kLongestName = 200;
+
 std::string TemporaryName(const std::string& path) {
   static std::atomic<int> count{0};
-  return Concat(path, ".tmp.", HostMark(), ".", getpid(), ".", count++);
+  const size_t begin = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
+  return Concat(path.substr(0, begin + kLongestName), ".tmp.", HostMark(), ".", getpid(), ".",
+                count++);
 }
 
 bool AllDigits(std::string_view text) {
@@ -153,16 +158,49 @@ std::string FolderOf(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Removes a temporary file unless a process holds its lock.
+// Removes a temporary file or folder unless a process holds its lock.
 bool RemoveUnlessLocked(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat status;
-  if (file.get() < 0 || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if (file.get() < 0 || fstat(file.get(), &status) != 0) return false;
+  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return false;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return false;
-  return unlink(path.c_str()) == 0;
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  return !error;
+}
+
+// Flushes the names of the files in the folder of `path`. A folder without read permission can be
+// written to but not flushed.
+void FlushFolderOf(const std::string& path) {
+  const std::string parent = FolderOf(path);
+  Descriptor folder(open(parent.c_str(), O_RDONLY | O_CLOEXEC));
+  CAFFE_CHECK(folder.get() < 0 ? errno == EACCES : Flush(folder.get()), "cannot flush ", parent,
+              " after writing ", path, ": ", Reason());
+}
+
+// Names and protects the temporary file or folder of `path`, after those of ended processes next to
+// it were removed.
+std::string NewTemporaryName(const std::string& path) {
+  if (OwnFiles::Get().Enters(FolderOf(path))) RemoveLeftovers(FolderOf(path));
+  const std::string name = TemporaryName(path);
+  OwnFiles::Get().Add(NameOf(name));
+  return name;
+}
+
+// Locks a temporary file or folder. Without a lock, where the file system has none, the number of the
+// process in its name protects it.
+void Lock(int descriptor, const std::string& temporary) {
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    log::Debug(Concat(temporary, ": no lock: ", Reason()));
+  }
 }
 
 }  // namespace
+
+void CheckPath(const std::string& path) {
+  CAFFE_CHECK(path.find('\0') == std::string::npos, path, ": a path cannot hold a zero byte");
+}
 
 int RemoveLeftovers(const std::string& folder) {
   int removed = 0;
@@ -182,7 +220,7 @@ int RemoveLeftovers(const std::string& folder) {
 }
 
 InputFile::InputFile(const std::string& path) : path_(path) {
-  CAFFE_CHECK(path.find('\0') == path.npos, "File not found: ", path, ": no path has a byte 0");
+  CheckPath(path);
   // Without O_NONBLOCK, opening a named pipe waits until a program opens its other end.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
@@ -265,27 +303,25 @@ std::string ReadFile(const std::string& path, int64_t most,
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(ResolveLink(path)) {
-  CAFFE_CHECK(path.find('\0') == path.npos, "cannot write ", path, ": no path has a byte 0");
+  CheckPath(path);
   struct stat status;
   const bool exists = stat(path_.c_str(), &status) == 0;
+  // The temporary name is shorter than a file name that is too long.
+  CAFFE_CHECK(exists || errno != ENAMETOOLONG, "cannot write ", path, ": ", Reason());
   CAFFE_CHECK(!exists || !S_ISDIR(status.st_mode), "cannot write ", path, ": it is a folder");
   if (exists && !S_ISREG(status.st_mode)) {
     temporary_ = path_;
     descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    if (OwnFiles::Get().Enters(FolderOf(path_))) RemoveLeftovers(FolderOf(path_));
-    temporary_ = TemporaryName(path_);
-    OwnFiles::Get().Add(NameOf(temporary_));
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    temporary_ = NewTemporaryName(path_);
+    // HDF5 reads back what it has written.
+    descriptor_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     const int reason = errno;
-    // Without a lock, where the file system has none, the number of the process protects the file.
     if (descriptor_ < 0) {
       OwnFiles::Get().Remove(NameOf(temporary_));
     } else {
       lock_ = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-      if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-        log::Debug(Concat(temporary_, ": no lock: ", Reason()));
-      }
+      Lock(descriptor_, temporary_);
     }
     errno = reason;
   }
@@ -324,22 +360,98 @@ void AtomicFile::Finish() {
   finished_ = true;
 }
 
-void AtomicFile::Commit() {
-  CAFFE_CHECK(!committed_, path_, " was already committed");
-  Finish();
-  if (temporary_ != path_) {
-    // HDF5 refuses to read a file that is locked.
-    if (lock_ >= 0) close(std::exchange(lock_, -1));
-    CAFFE_CHECK(rename(temporary_.c_str(), path_.c_str()) == 0, "cannot rename ", temporary_,
-                " to ", path_, ": ", Reason());
+void AtomicFile::Rename() {
+  if (temporary_ == path_) {
     committed_ = true;
-    const std::string parent = FolderOf(path_);
-    Descriptor folder(open(parent.c_str(), O_RDONLY | O_CLOEXEC));
-    // A folder without read permission can be written to but not flushed.
-    CAFFE_CHECK(folder.get() < 0 ? errno == EACCES : Flush(folder.get()), "cannot flush ", parent,
-                " after writing ", path_, ": ", Reason());
+    return;
   }
+  // HDF5 refuses to read a file that is locked.
+  if (lock_ >= 0) close(std::exchange(lock_, -1));
+  CAFFE_CHECK(rename(temporary_.c_str(), path_.c_str()) == 0, "cannot rename ", temporary_, " to ",
+              path_, ": ", Reason());
   committed_ = true;
+  FlushFolderOf(path_);
+}
+
+void AtomicFile::KeepOlder() {
+  if (temporary_ == path_) return;
+  const std::string name = TemporaryName(path_);
+  OwnFiles::Get().Add(NameOf(name));
+  if (link(path_.c_str(), name.c_str()) == 0) {
+    older_ = name;
+    return;
+  }
+  replaces_ = errno != ENOENT;
+  if (replaces_) log::Debug(Concat(path_, ": no second name: ", Reason()));
+  OwnFiles::Get().Remove(NameOf(name));
+}
+
+void AtomicFile::ForgetOlder() {
+  if (older_.empty()) return;
+  if (unlink(older_.c_str()) != 0) log::Warning(Concat("cannot remove ", older_, ": ", Reason()));
+  OwnFiles::Get().Remove(NameOf(std::exchange(older_, "")));
+}
+
+void AtomicFile::BringBackOlder() {
+  // Without hard links, where the file system has none, the new file is better than none.
+  if (!committed_ || temporary_ == path_ || replaces_) return;
+  const int failed = older_.empty() ? unlink(path_.c_str()) : rename(older_.c_str(), path_.c_str());
+  if (failed) {
+    log::Warning(older_.empty() ? Concat("cannot remove ", path_, ": ", Reason())
+                                : Concat("cannot rename ", older_, " to ", path_, ": ", Reason()));
+    return;
+  }
+  if (!older_.empty()) OwnFiles::Get().Remove(NameOf(std::exchange(older_, "")));
+}
+
+void AtomicFile::CommitTogether(std::initializer_list<AtomicFile*> files) {
+  for (AtomicFile* file : files) {
+    CAFFE_CHECK(!file->committed_, file->path_, " was already committed");
+    file->Finish();
+  }
+  for (AtomicFile* file : files) file->KeepOlder();
+  try {
+    for (AtomicFile* file : files) file->Rename();
+  } catch (...) {
+    for (AtomicFile* file : files) file->BringBackOlder();
+    for (AtomicFile* file : files) file->ForgetOlder();
+    throw;
+  }
+  for (AtomicFile* file : files) file->ForgetOlder();
+}
+
+void AtomicFile::Commit() { CommitTogether({this}); }
+
+AtomicFolder::AtomicFolder(const std::string& path) : path_(path) {
+  CheckPath(path_);
+  while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  struct stat status;
+  CAFFE_CHECK(lstat(path_.c_str(), &status) != 0, "cannot create ", path_,
+              ": it exists already; remove it, or choose another name");
+  CAFFE_CHECK(errno != ENAMETOOLONG, "cannot create ", path_, ": ", Reason());
+  temporary_ = NewTemporaryName(path_);
+  if (mkdir(temporary_.c_str(), 0777) != 0) {
+    const std::string reason = Reason();
+    OwnFiles::Get().Remove(NameOf(temporary_));
+    CAFFE_THROW("cannot create ", path_, ": cannot make the folder ", temporary_, ": ", reason);
+  }
+  lock_ = open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0) Lock(lock_, temporary_);
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (lock_ >= 0) close(lock_);
+  std::error_code error;
+  std::filesystem::remove_all(temporary_, error);
+  if (error) log::Warning(Concat("cannot remove ", temporary_, ": ", error.message()));
+  OwnFiles::Get().Remove(NameOf(temporary_));
+}
+
+void AtomicFolder::Commit() {
+  CAFFE_CHECK(lock_ < 0 || Flush(lock_), "cannot create ", path_, ": ", Reason());
+  CAFFE_CHECK(rename(temporary_.c_str(), path_.c_str()) == 0, "cannot rename ", temporary_, " to ",
+              path_, ": ", Reason());
+  FlushFolderOf(path_);
 }
 
 void WriteFileAtomically(const std::string& path, std::string_view bytes) {

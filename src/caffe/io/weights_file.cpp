@@ -15,6 +15,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/io/file.hpp"
 #include "caffe/io/proto_io.hpp"
 
 namespace caffe {
@@ -29,6 +30,7 @@ constexpr size_t kMostOutline = 1 << 24;  // bytes: a longer outline saves no me
 class WeightsFile::File {
  public:
   explicit File(const std::string& path) : path_(path) {
+    CheckPath(path);
     // A pipe is not opened: a program that writes to it would see that it is closed again.
     struct stat status;
     if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;

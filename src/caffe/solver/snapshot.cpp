@@ -17,8 +17,8 @@
 // Snapshot writes a solver's files, Restore reads them.
 namespace caffe {
 
-std::string Solver::SnapshotName(const std::string& extension) const {
-  return Concat(param_->snapshot_prefix(), "_iter_", iter_, extension);
+std::string Solver::SnapshotName(int64_t iteration, const std::string& extension) const {
+  return Concat(param_->snapshot_prefix(), "_iter_", iteration, extension);
 }
 
 void Solver::CheckSnapshotCanBeWritten() const {
@@ -26,11 +26,11 @@ void Solver::CheckSnapshotCanBeWritten() const {
               "snapshot_prefix is not set, so there is no path for "
               "snapshots; set it, or snapshot: 0 and snapshot_after_train: false");
   try {
-    // Tests that the file can be written; without a commit it is removed again.
+    // Tests that the file of the longest name can be written; without a commit it is removed again.
     if (param_->snapshot_format() == SolverParameter::HDF5) {
-      Hdf5Writer probe(SnapshotName(".caffemodel.h5"));
+      Hdf5Writer probe(SnapshotName(INT32_MAX, ".solverstate.h5"));
     } else {
-      AtomicFile probe(SnapshotName(".caffemodel"));
+      AtomicFile probe(SnapshotName(INT32_MAX, ".solverstate"));
     }
   } catch (const Error& error) {
     CAFFE_THROW("snapshots cannot be written to ", param_->snapshot_prefix(), "_*: ", error.what());
@@ -64,8 +64,11 @@ class SnapshotFile {
   void Write(const SolverState& state) {
     hdf5_ ? WriteSolverStateHdf5(state, &*hdf5_) : WriteBinaryProto(state, &*binary_);
   }
-  void Finish() { hdf5_ ? hdf5_->Finish() : binary_->Finish(); }
-  void Commit() { hdf5_ ? hdf5_->Commit() : binary_->Commit(); }
+  AtomicFile* Finish() {
+    if (hdf5_) return hdf5_->Finish();
+    binary_->Finish();
+    return &*binary_;
+  }
 
  private:
   std::optional<Hdf5Writer> hdf5_;
@@ -80,8 +83,8 @@ void Solver::Snapshot() {
               "snapshots");
   const bool hdf5 = param_->snapshot_format() == SolverParameter::HDF5;
   const char* const format = hdf5 ? "HDF5" : "binary proto";
-  const std::string model = SnapshotName(hdf5 ? ".caffemodel.h5" : ".caffemodel");
-  const std::string file = SnapshotName(hdf5 ? ".solverstate.h5" : ".solverstate");
+  const std::string model = SnapshotName(iter_, hdf5 ? ".caffemodel.h5" : ".caffemodel");
+  const std::string file = SnapshotName(iter_, hdf5 ? ".solverstate.h5" : ".solverstate");
   log::Info(Concat("Snapshotting to ", format, " file ", model));
   const std::string weights_id = net_->WeightsId();
   SnapshotFile model_file(model, hdf5), state_file(file, hdf5);
@@ -91,7 +94,6 @@ void Solver::Snapshot() {
          : net_->ToProto(&net, param_->snapshot_diff());
     net.set_weights_id(weights_id);
     model_file.Write(net);
-    model_file.Finish();
   }
 
   SolverState state;
@@ -109,15 +111,7 @@ void Solver::Snapshot() {
   for (const auto& net : test_nets_) net->WriteRunState(state.add_net_state());
   log::Info(Concat("Snapshotting solver state to ", format, " file ", file));
   state_file.Write(state);
-  state_file.Finish();
-  model_file.Commit();
-  try {
-    state_file.Commit();
-  } catch (const Error&) {
-    std::error_code error;
-    std::filesystem::remove(model, error);
-    throw;
-  }
+  AtomicFile::CommitTogether({model_file.Finish(), state_file.Finish()});
   last_snapshot_ = file;
   last_snapshot_iter_ = iter_;
 }

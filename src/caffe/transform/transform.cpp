@@ -278,8 +278,7 @@ void WriteModel(const NetParameter& model, const std::string& prefix) {
                 ".caffemodel: ", std::strerror(stream.GetErrno()));
   }
   prototxt.Write(text);
-  weights.Commit();
-  prototxt.Commit();
+  AtomicFile::CommitTogether({&weights, &prototxt});
 }
 
 }  // namespace caffe

@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <vector>
 
 #include "caffe/data/lmdb/lmdb.hpp"
 #include "caffe/data/lmdb/lmdb_error.hpp"
+#include "caffe/io/file.hpp"
 
 namespace caffe {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Writes to a temporary folder, which Finish renames. Records are collected and written in batches,
-// so that a batch can be written again after the map has grown.
+// Records are collected and written in batches, so that a batch can be written again after the map
+// has grown.
 class LmdbWriter final : public DataWriter {
  public:
   explicit LmdbWriter(const std::string& path);
@@ -34,33 +32,13 @@ class LmdbWriter final : public DataWriter {
   static constexpr size_t kBatchBytes = 16 << 20;
 
   const std::string path_;
-  const std::string temporary_;
+  AtomicFolder folder_;
   MDB_env* env_ = nullptr;
   std::vector<std::pair<std::string, std::string>> batch_;
   size_t batch_bytes_ = 0;
 };
 
-// "data/" and "data" are the same folder.
-std::string WithoutSlash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
-LmdbWriter::LmdbWriter(const std::string& path)
-    : path_(WithoutSlash(path)), temporary_(Concat(path_, ".tmp-", getpid())) {
-  std::error_code error;
-  CAFFE_CHECK(!fs::exists(fs::symlink_status(path_, error)), "cannot create LMDB ", path_,
-              ": it exists already; remove it, or choose another name");
-  fs::remove_all(temporary_, error);
-  CAFFE_CHECK(fs::create_directory(temporary_, error), "cannot create LMDB ", path_,
-              ": cannot make the folder ", temporary_, ": ", error.message());
-  try {
-    Open();
-  } catch (...) {
-    fs::remove_all(temporary_, error);
-    throw;
-  }
-}
+LmdbWriter::LmdbWriter(const std::string& path) : path_(path), folder_(path) { Open(); }
 
 // LMDB calls every write that stops short an error of input and output. This asks the disk for the room
 // that was missing, and returns its reason.
@@ -76,10 +54,10 @@ int ReasonOfWrite(int result, const std::string& folder, size_t bytes) {
 }
 
 void LmdbWriter::Open() {
-  CheckLmdb(ReserveLockFile(temporary_), "making the lock file", path_);
+  CheckLmdb(ReserveLockFile(folder_.temporary_path()), "making the lock file", path_);
   CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path_);
   // MDB_NOSYNC: the file stays private until Finish, which flushes it.
-  const int result = mdb_env_open(env_, temporary_.c_str(), MDB_NOSYNC, 0664);
+  const int result = mdb_env_open(env_, folder_.temporary_path().c_str(), MDB_NOSYNC, 0664);
   if (result != MDB_SUCCESS) {
     mdb_env_close(env_);
     env_ = nullptr;
@@ -88,10 +66,7 @@ void LmdbWriter::Open() {
 }
 
 LmdbWriter::~LmdbWriter() {
-  if (!env_) return;
-  mdb_env_close(env_);
-  std::error_code error;
-  fs::remove_all(temporary_, error);
+  if (env_) mdb_env_close(env_);
 }
 
 void LmdbWriter::Put(const std::string& key, std::string_view value) {
@@ -112,7 +87,7 @@ int LmdbWriter::TryBatch() {
     result = mdb_put(transaction, database, &key, &value, MDB_NOOVERWRITE);
     if (result != MDB_SUCCESS && result != MDB_MAP_FULL) {
       mdb_txn_abort(transaction);
-      const int reason = ReasonOfWrite(result, temporary_, batch_bytes_);
+      const int reason = ReasonOfWrite(result, folder_.temporary_path(), batch_bytes_);
       CAFFE_THROW("LMDB ", path_, ": cannot write the record of key '", record->first,
                   "': ", mdb_strerror(reason));
     }
@@ -130,7 +105,7 @@ void LmdbWriter::WriteBatch() {
     CheckLmdb(mdb_env_set_mapsize(env_, info.me_mapsize * 2), "mdb_env_set_mapsize", path_);
     result = TryBatch();
   }
-  CheckLmdb(ReasonOfWrite(result, temporary_, batch_bytes_), "writing", path_);
+  CheckLmdb(ReasonOfWrite(result, folder_.temporary_path(), batch_bytes_), "writing", path_);
   batch_.clear();
   batch_bytes_ = 0;
 }
@@ -141,13 +116,7 @@ void LmdbWriter::Finish() {
   CheckLmdb(mdb_env_sync(env_, 1), "mdb_env_sync", path_);
   mdb_env_close(env_);
   env_ = nullptr;
-  std::error_code error;
-  fs::rename(temporary_, path_, error);
-  if (error) {
-    std::error_code ignored;
-    fs::remove_all(temporary_, ignored);
-    CAFFE_THROW("cannot create LMDB ", path_, ": ", error.message());
-  }
+  folder_.Commit();
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ void Hdf5Writer::Write(const std::string&, const Shape&, const double*) {}
 void Hdf5Writer::WriteInteger(const std::string&, int) {}
 void Hdf5Writer::WriteString(const std::string&, const std::string&) {}
 void Hdf5Writer::WriteBytes(const std::string&, std::string_view) {}
-void Hdf5Writer::Finish() {}
+AtomicFile* Hdf5Writer::Finish() { return nullptr; }
 void Hdf5Writer::Commit() {}
 const std::string& Hdf5Writer::path() const {
   static const std::string none;

@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "caffe/core/error.hpp"
+#include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "hdf5_library.hpp"
 #include "hdf5_objects.hpp"
@@ -30,6 +31,7 @@ struct Hdf5Reader::State {
 
 Hdf5Reader::Hdf5Reader(const std::string& path)
     : state_(std::make_unique<State>(State{{path, -1, 0}})) {
+  CheckPath(path);
   const Hdf5Turn turn;
   std::error_code error;
   const auto status = std::filesystem::status(path, error);

@@ -1,26 +1,40 @@
+#include <cstring>
 #include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "hdf5_library.hpp"
+#include "hdf5_output.hpp"
 
 namespace caffe {
 
 struct Hdf5Writer::State {
   explicit State(const std::string& path_) : path(path_), target(path_) {}
+  ~State() {
+    if (file >= 0) H5Fclose(file);
+  }
   std::string path;
   AtomicFile target;
+  Hdf5Output output{target.descriptor()};
   hid_t file = -1;
 
+  // Throws if a call, or a write to the disk, has failed.
+  void Check(bool done, const std::string& what) const {
+    if (done && output.error == 0) return;
+    const std::string reason =
+        output.error == 0 ? Hdf5Reason() : Concat(": ", std::strerror(output.error));
+    CAFFE_THROW("cannot write ", path, what, reason);
+  }
+
   void Write(const std::string& name, hid_t space, hid_t type, const void* source) {
+    const std::string what = Concat(": dataset '", name, "'");
     const Hdf5Handle parents(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
     H5Pset_create_intermediate_group(parents, 1);
     const Hdf5Handle dataset(
         H5Dcreate2(file, name.c_str(), type, space, parents, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
-    CAFFE_CHECK(dataset >= 0, "cannot write ", path, ": dataset '", name, "'", Hdf5Reason());
-    CAFFE_CHECK(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, source) >= 0,
-                "cannot write ", path, ": dataset '", name, "'", Hdf5Reason());
+    Check(dataset >= 0, what);
+    Check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, source) >= 0, what);
   }
   void WriteArray(const std::string& name, const Shape& shape, hid_t type, const void* source) {
     const std::vector<hsize_t> extents(shape.begin(), shape.end());
@@ -28,26 +42,21 @@ struct Hdf5Writer::State {
                                            : H5Screate_simple(static_cast<int>(extents.size()),
                                                               extents.data(), nullptr),
                            H5Sclose);
-    CAFFE_CHECK(space >= 0, "cannot write ", path, ": dataset '", name, "' of shape ",
-                ShapeString(shape), Hdf5Reason());
+    Check(space >= 0, Concat(": dataset '", name, "' of shape ", ShapeString(shape)));
     Write(name, space, type, source);
   }
 };
 
 Hdf5Writer::Hdf5Writer(const std::string& path) : state_(std::make_unique<State>(path)) {
   const Hdf5Turn turn;
-  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-#if H5_VERSION_GE(1, 10, 7)
-  H5Pset_file_locking(access, false, true);  // AtomicFile has locked the file
-#endif
-  state_->file =
-      H5Fcreate(state_->target.temporary_path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
-  CAFFE_CHECK(state_->file >= 0, "cannot write ", path, Hdf5Reason());
+  const Hdf5Handle access = Hdf5AccessTo(&state_->output);
+  state_->file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  state_->Check(state_->file >= 0, "");
 }
 
 Hdf5Writer::~Hdf5Writer() {
   const Hdf5Turn turn;
-  if (state_->file >= 0) H5Fclose(state_->file);
+  state_.reset();
 }
 
 void Hdf5Writer::MakeGroup(const std::string& name) {
@@ -58,7 +67,7 @@ void Hdf5Writer::MakeGroup(const std::string& name) {
   H5Pset_create_intermediate_group(parents, 1);
   const Hdf5Handle group(H5Gcreate2(state_->file, name.c_str(), parents, H5P_DEFAULT, H5P_DEFAULT),
                          H5Gclose);
-  CAFFE_CHECK(group >= 0, "cannot write ", state_->path, ": group '", name, "'", Hdf5Reason());
+  state_->Check(group >= 0, Concat(": group '", name, "'"));
 }
 
 void Hdf5Writer::Write(const std::string& dataset, const Shape& shape, const float* source) {
@@ -89,21 +98,17 @@ void Hdf5Writer::WriteBytes(const std::string& dataset, std::string_view bytes) 
   state_->WriteArray(dataset, {static_cast<int64_t>(bytes.size())}, H5T_NATIVE_UINT8, bytes.data());
 }
 
-void Hdf5Writer::Finish() {
+AtomicFile* Hdf5Writer::Finish() {
   const Hdf5Turn turn;
-  const hid_t file = std::exchange(state_->file, -1);
-  if (file >= 0) {
-    const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
-    const std::string reason = flushed ? "" : Hdf5Reason();
-    CAFFE_CHECK(H5Fclose(file) >= 0 && flushed, "cannot write ", state_->path, reason);
+  if (state_->file >= 0) {
+    const bool closed = H5Fclose(std::exchange(state_->file, -1)) >= 0;
+    state_->Check(closed, "");
   }
   state_->target.Finish();
+  return &state_->target;
 }
 
-void Hdf5Writer::Commit() {
-  Finish();
-  state_->target.Commit();
-}
+void Hdf5Writer::Commit() { Finish()->Commit(); }
 
 const std::string& Hdf5Writer::path() const { return state_->path; }
 
