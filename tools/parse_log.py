@@ -107,10 +107,13 @@ def columns(rows):
 
 
 def write(path, rows, delimiter):
-    with open(path, 'w', newline='', encoding='utf-8') as file:
-        writer = csv.DictWriter(file, columns(rows), delimiter=delimiter, lineterminator='\n')
-        writer.writeheader()
-        writer.writerows(rows)
+    try:
+        with open(path, 'w', newline='', encoding='utf-8') as file:
+            writer = csv.DictWriter(file, columns(rows), delimiter=delimiter, lineterminator='\n')
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:  # that of a full disk does not name the file
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def read(path):

@@ -180,5 +180,8 @@ def draw_net_to_file(caffe_net, filename, rankdir='LR', phase=None, display_lrm=
     if '.' not in name.rsplit('/', 1)[-1]:
         raise ValueError('%s: give a file name with an extension, which selects the format' % name)
     picture = draw_net(caffe_net, rankdir, name.rsplit('.', 1)[1].lower(), phase, display_lrm)
-    with open(filename, 'wb') as file:
-        file.write(picture)
+    try:
+        with open(filename, 'wb') as file:
+            file.write(picture)
+    except OSError as error:  # that of a full disk does not name the file
+        raise OSError(error.errno, error.strerror, filename) from None

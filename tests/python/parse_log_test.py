@@ -140,6 +140,15 @@ def test_files_that_are_no_logs(tmp_path):
         assert result.returncode == 1 and 'No such file' in result.stderr
 
 
+def test_a_full_disk_names_the_file(log, tmp_path):
+    target = tmp_path / (os.path.basename(log) + '.train')
+    target.symlink_to('/dev/full')
+    result = run(sys.executable, PARSE, log, tmp_path)
+    assert result.returncode == 1, result.stderr
+    for part in ('No space left on device', str(target)):
+        assert part in result.stderr, result.stderr
+
+
 def test_a_log_becomes_a_picture(log, tmp_path):
     picture = tmp_path / 'curve.png'
     result = run(sys.executable, PLOT, log, '--output', picture)

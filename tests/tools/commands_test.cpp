@@ -591,6 +591,22 @@ TEST_F(CommandsTest, DeviceQueryListsWhatIsThere) {
   ExpectError({"device_query", "-gpu", "77"}, "there is no device 77");
 }
 
+// /dev/full behaves like a file on a full disk.
+TEST_F(CommandsTest, LostOutputIsAnError) {
+  for (const std::string& command :
+       {std::string("caffe layers"), std::string("caffe layers --json"), std::string("caffe help"),
+        std::string("caffe device_query -gpu cpu --json"), std::string("caffe version"),
+        std::string("caffe cache --help"), std::string("compute_image_mean --version")}) {
+    const std::string line = Concat("CAFFE_LOG=off ", CAFFE_BINARY_DIR, "/tools/", command,
+                                    " >/dev/full 2>'", folder / "log", "'");
+    EXPECT_NE(std::system(line.c_str()), 0) << line;
+    const std::string log = folder.Get("log");
+    EXPECT_TRUE(Holds(log, "cannot write to standard output: No space left on device"))
+        << line << log;
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  }
+}
+
 TEST_F(CommandsTest, DeviceQuerySaysThatTheCacheCannotBeWritten) {
   folder.Put("file", "");
   const ScopedVariable directory("CAFFE_CACHE_DIR", folder / "file");

@@ -7,6 +7,7 @@
 #include "commands/cache.hpp"
 #include "commands/commands.hpp"
 #include "commands/printable_output.hpp"
+#include "commands/results.hpp"
 #include "commands/version.hpp"
 
 namespace caffe {
@@ -169,8 +170,10 @@ int Run(const std::vector<std::string>& arguments, const std::string& program) {
 int CaffeMain(const std::vector<std::string>& arguments, const std::string& program) {
   const PrintableOutput output(&std::cout);
   try {
-    return NamingMemory(arguments.empty() ? program : arguments[0],
-                        [&] { return Run(arguments, program); });
+    const int status = NamingMemory(arguments.empty() ? program : arguments[0],
+                                    [&] { return Run(arguments, program); });
+    CheckStandardOutput();
+    return status;
   } catch (const std::exception& error) {
     std::cerr << "caffe: " << Printable(error.what()) << std::endl;
     return 1;

@@ -6,6 +6,7 @@
 #include "caffe/core/log_settings.hpp"
 #include "caffe/core/out_of_memory.hpp"
 #include "commands/flags.hpp"
+#include "commands/results.hpp"
 #include "commands/version.hpp"
 
 namespace caffe {
@@ -54,25 +55,33 @@ ToolCommand Parse(const ToolCommand& command, const std::vector<std::string>& ar
   return parsed;
 }
 
+// Prints what --help or --version asks for; false if no argument does.
+bool PrintsHelp(const ToolCommand& command, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--help" || argument == "-help" || argument == "-h") {
+      std::cout << command.summary << "\n"
+                << Usage(command) << "\n`caffe help` lists the flags of the log.\n";
+      return true;
+    }
+    if (argument == "--version" || argument == "-version") {
+      std::cout << command.name << " " << kVersion << "\n";
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int RunTool(int argc, char** argv, ToolCommand command,
             const std::function<void(const ToolCommand&)>& run) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (const std::string& argument : arguments) {
-    if (argument == "--help" || argument == "-help" || argument == "-h") {
-      std::cout << command.summary << "\n"
-                << Usage(command) << "\n`caffe help` lists the flags of the log.\n";
-      return 0;
-    }
-    if (argument == "--version" || argument == "-version") {
-      std::cout << command.name << " " << kVersion << "\n";
-      return 0;
-    }
-  }
   log::SetProgram(command.name);
   try {
-    NamingMemory("its input", [&] { run(Parse(command, arguments)); });
+    NamingMemory("its input", [&] {
+      if (!PrintsHelp(command, arguments)) run(Parse(command, arguments));
+    });
+    CheckStandardOutput();
     return 0;
   } catch (const std::exception& error) {
     std::cerr << command.name << ": " << Printable(error.what()) << std::endl;

@@ -18,4 +18,8 @@ class Results {
   bool json_;
 };
 
+// Throws if a part of what was written to standard output was lost, for example on a full disk. Call
+// this at the end of a program.
+void CheckStandardOutput();
+
 }  // namespace caffe
