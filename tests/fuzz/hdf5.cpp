@@ -3,6 +3,7 @@
 #include "caffe/io/hdf5_messages.hpp"
 #include "fuzz/support/fixed_net.hpp"
 #include "fuzz/support/target.hpp"
+#include "io/foreign_hdf5.hpp"
 
 namespace caffe::fuzz {
 namespace {
@@ -61,6 +62,29 @@ std::vector<Input> Seeds() {
     file.Commit();
   }
   add("data");
+  // As other programs store them.
+  {
+    ForeignHdf5 file(path);
+    file.SetChunks({2, 3});
+    H5Pset_shuffle(file.properties());
+    H5Pset_deflate(file.properties(), 9);
+    file.Values("data", {4, 3}, values);
+    H5Pset_layout(file.properties(), H5D_COMPACT);
+    file.Values("label", {4}, values, H5T_STD_I16BE);
+    file.Values("/data/ip/0", {2}, values);
+  }
+  add("chunks");
+  {
+    ForeignHdf5 file(path);
+    file.VariableText("/cortado/weights_id", "a text of variable length");
+    file.VariableText("/learned_net", "weights.caffemodel");
+    file.SetChunks({2});
+    file.Values("/store/1", {3}, values, H5T_IEEE_F64BE);
+    file.SoftLink("/data/ip", "/store");
+    file.HardLink("/history", "/store");
+    file.Values("/iter", {1}, values);
+  }
+  add("links");
   return seeds;
 }
 

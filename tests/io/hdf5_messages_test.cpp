@@ -75,6 +75,29 @@ TEST(Hdf5MessagesTest, SolverStatesComeBack) {
   EXPECT_EQ(ReadSolverStateHdf5(folder / "s.h5").DebugString(), state.DebugString());
 }
 
+TEST(Hdf5MessagesTest, BlobsAreAsLargeAsTheirShapes) {
+  const TemporaryFolder folder;
+  for (const std::string data :
+       {"data: 1", "double_data: [1, 2, 3]", "data_type: CAFFE_HALF packed_data: 'ab'",
+        "data: [1, 2] diff: 1"}) {
+    const auto net =
+        Parse<NetParameter>("layer { name: 'ip' blobs { shape { dim: 2 } " + data + " } }");
+    EXPECT_TRUE(Holds(ErrorOf([&] { WriteNetHdf5(folder / "w.h5", net); }),
+                      "/ip/0' has shape 2 (2), but "));
+  }
+}
+
+TEST(Hdf5MessagesTest, IterationsOfDamagedStatesAreErrors) {
+  const TemporaryFolder folder;
+  for (const double iteration : {-1.0, 4294967301.0}) {
+    Hdf5Writer file(folder / "s.h5");
+    file.Write("/iter", {1}, &iteration);
+    file.MakeGroup("/history");
+    file.Commit();
+    EXPECT_TRUE(Holds(ErrorOf([&] { ReadSolverStateHdf5(folder / "s.h5"); }), "s.h5: '/iter' is "));
+  }
+}
+
 TEST(Hdf5MessagesTest, OtherFilesAreErrors) {
   const TemporaryFolder folder;
   {

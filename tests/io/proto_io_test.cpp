@@ -7,6 +7,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/io/ignored_fields.hpp"
+#include "caffe/io/weights_file.hpp"
 #include "io/pipe.hpp"
 #include "io/temporary_folder.hpp"
 
@@ -349,6 +350,8 @@ TEST(ProtoIoTest, PipesAreRead) {
 
 TEST(ProtoIoTest, DevicesAndEndlessPipesAreErrors) {
   const TemporaryFolder folder;
+  const Pipe hdf5(folder / "hdf5", "\x89HDF\r\n\x1a\n and so on");
+  EXPECT_TRUE(Contains(BinaryError(hdf5.path()), "cannot be read from a pipe"));
   EXPECT_TRUE(Contains(BinaryError("/dev/zero"), "/dev/zero is a device, not a file"));
   EXPECT_TRUE(Contains(ErrorOf([] { ReadNetParameter("/dev/zero"); }),
                        "/dev/zero is a device, not a file"));
@@ -358,6 +361,17 @@ TEST(ProtoIoTest, DevicesAndEndlessPipesAreErrors) {
   const Pipe more(folder / "more", std::string(1 << 16, '\0'), true);
   const std::string text = ErrorOf([&] { ReadNetParameter(more.path()); });
   EXPECT_TRUE(Contains(text, more.path()) && Contains(text, "it is binary"));
+}
+
+TEST(ProtoIoTest, MillionsOfEmptyLayersAreAnError) {
+  const TemporaryFolder folder;
+  for (const std::string layer : {std::string("\xa2\x06\0", 3), std::string("\x12\0", 2)}) {
+    std::string bytes;
+    for (int i = 0; i <= 1 << 17; ++i) bytes += layer;
+    const std::string path = folder.Put("x.caffemodel", bytes);
+    EXPECT_TRUE(Contains(BinaryError(path), path + ": it has more than 131072 layers"));
+    EXPECT_TRUE(Contains(ErrorOf([&] { WeightsFile file(path); }), "more than 131072 layers"));
+  }
 }
 
 // Files with holes, which have no bytes on the disk.

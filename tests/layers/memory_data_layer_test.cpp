@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 #include "support/text.hpp"
@@ -61,6 +62,20 @@ TEST(MemoryDataLayerWarningTest, TransformParamIsNotApplied) {
     EXPECT_TRUE(Holds(text, warning));
     EXPECT_EQ(text.find(warning), text.rfind(warning)) << text;
   }
+}
+
+// A saved position comes from a file: a negative one would read before the arrays.
+TEST(MemoryDataLayerStateTest, ADamagedPositionIsAnError) {
+  const std::vector<float> data(12), labels(4);
+  LayerTester layer(kText, Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {}, 2);
+  dynamic_cast<MemoryData&>(layer.layer()).Reset(data.data(), labels.data(), 4);
+  for (const int64_t position : {-2, 1, 4}) {
+    const std::vector<uint64_t> values{static_cast<uint64_t>(position)};
+    EXPECT_TRUE(Holds(ErrorOf([&] { layer.layer().SetRunState(1, values); }),
+                      Concat("the saved position ", position, " does not fit 4 items")));
+  }
+  layer.layer().SetRunState(1, {2});
+  layer.Forward();
 }
 
 TEST(MemoryDataLayerShapeTest, AnyNumberOfAxes) {

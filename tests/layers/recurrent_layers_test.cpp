@@ -3,6 +3,7 @@
 
 #include "caffe/device/runtime.hpp"
 #include "caffe/net/step_info.hpp"
+#include "io/temporary_folder.hpp"
 #include "layers/recurrence.hpp"
 #include "support/devices.hpp"
 #include "support/recording.hpp"
@@ -218,6 +219,23 @@ TEST(RecurrentTest, AStateOfAnotherBatchSize) {
   }
   small.net->Forward();
   EXPECT_EQ(Values(*small.net, "y"), Values(*large.net, "y"));
+}
+
+// 2^62 sequences of 4 numbers wrap around to none.
+TEST(RecurrentTest, AStateOfADamagedBatchSizeIsAnError) {
+  RecurrentNet one(Recurrence::kGRU, Cpu(), kFloat, {});
+  one.net->Forward();
+  NetRunState state;
+  one.net->WriteRunState(&state);
+  int changed = 0;
+  for (LayerRunState& layer : *state.mutable_layer()) {
+    if (layer.value_size() < 2) continue;
+    layer.clear_value();
+    layer.add_value(uint64_t{1} << 63);
+    ++changed;
+  }
+  ASSERT_GT(changed, 0);
+  EXPECT_TRUE(Holds(ErrorOf([&] { one.net->ReadRunState(state); }), "a saved state of 1 numbers"));
 }
 
 // The memory plan of training, and layers that run again, change no bit.

@@ -27,14 +27,24 @@ Shape ShapeOf(const BlobProto& blob) {
 void WriteBlob(Hdf5Writer* file, const std::string& name, const BlobProto& blob, bool diff) {
   const auto& doubles = diff ? blob.double_diff() : blob.double_data();
   const auto& floats = diff ? blob.diff() : blob.data();
-  if (!doubles.empty()) return file->Write(name, ShapeOf(blob), doubles.data());
+  const int64_t count = ShapeCount(ShapeOf(blob));
+  const auto check = [&](size_t elements) {
+    CAFFE_CHECK(static_cast<int64_t>(elements) == count, file->path(), ": dataset '", name,
+                "' has shape ", ShapeString(ShapeOf(blob)), ", but ", elements, " elements");
+  };
+  if (!doubles.empty()) {
+    check(doubles.size());
+    return file->Write(name, ShapeOf(blob), doubles.data());
+  }
   if (blob.has_packed_data()) {
     // HDF5 has no type for bfloat16, and BVLC writes no half: both are stored as float.
     const std::string& packed = diff ? blob.packed_diff() : blob.packed_data();
-    std::vector<float> values(ShapeCount(ShapeOf(blob)));
+    check(packed.size() / PackedType(blob).bytes());
+    std::vector<float> values(count);
     ConvertElements(PackedType(blob), packed.data(), kFloat, values.data(), values.size());
     return file->Write(name, ShapeOf(blob), values.data());
   }
+  check(floats.size());
   file->Write(name, ShapeOf(blob), floats.data());
 }
 
@@ -321,10 +331,15 @@ SolverState ReadSolverStateHdf5(const std::string& path, const Hdf5Wants& wants)
       CAFFE_CHECK(state.ParseFromString(file.ReadBytes(kState)), "dataset '", kState,
                   "' is damaged");
     }
-    state.set_iter(static_cast<int>(file.ReadInteger("/iter")));
-    if (file.Has("/current_step")) {
-      state.set_current_step(static_cast<int>(file.ReadInteger("/current_step")));
-    }
+    state.clear_history();
+    const auto integer = [&](const std::string& name) {
+      const int64_t value = file.ReadInteger(name);
+      CAFFE_CHECK(value >= 0 && value <= INT32_MAX, "'", name, "' is ", value,
+                  "; the file is damaged");
+      return static_cast<int>(value);
+    };
+    state.set_iter(integer("/iter"));
+    if (file.Has("/current_step")) state.set_current_step(integer("/current_step"));
     if (file.Has("/learned_net")) state.set_learned_net(file.ReadString("/learned_net"));
     const int count = static_cast<int>(file.Children("/history").size());
     for (int i = 0; i < count; ++i) {

@@ -7,6 +7,7 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/wire_format_lite.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,7 @@ namespace {
 
 namespace pb = google::protobuf;
 
+constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
 constexpr int64_t kLimit = std::numeric_limits<int>::max();
 constexpr int64_t kMostText = int64_t{1} << 30;  // bytes
 constexpr int kMostNesting = 100;                // protobuf's limit for binary files
@@ -43,7 +45,7 @@ std::string MessageName(const pb::Message& message) { return message.GetDescript
 // What a file of a wrong kind is, judged by its first bytes; else empty.
 std::string Recognise(std::string_view head) {
   const auto starts = [&](std::string_view prefix) { return head.starts_with(prefix); };
-  if (starts("\x89HDF\r\n\x1a\n")) return "it is an HDF5 file";
+  if (starts(kHdf5)) return "it is an HDF5 file";
   if (starts("version https://git-lfs")) {
     return "it is a Git LFS pointer, not the file itself: run `git lfs pull`";
   }
@@ -262,6 +264,23 @@ void CheckBinary(std::string_view head, const std::string& failed) {
               "again");
 }
 
+// Throws if a net has more layers than any net: an empty layer of 3 bytes takes 1 KB of memory.
+void CheckLayerCount(pb::io::ZeroCopyInputStream* stream, const std::string& failed) {
+  using pb::internal::WireFormatLite;
+  constexpr int kMostLayers = 1 << 17;
+  pb::io::CodedInputStream coded(stream);
+  coded.SetTotalBytesLimit(static_cast<int>(kLimit));
+  int layers = 0;
+  while (const uint32_t tag = coded.ReadTag()) {
+    const int field = WireFormatLite::GetTagFieldNumber(tag);
+    if (field == NetParameter::kLayerFieldNumber || field == NetParameter::kLayersFieldNumber) {
+      CAFFE_CHECK(++layers <= kMostLayers, failed, "it has more than ", kMostLayers,
+                  " layers; it is damaged");
+    }
+    if (!WireFormatLite::SkipField(&coded, tag)) return;
+  }
+}
+
 bool ParseBytes(std::string_view bytes, pb::Message* message) {
   pb::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
   return ParseStream(&stream, message);
@@ -277,8 +296,18 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
     std::string bytes;  // of a pipe, which can be read once; of a file, if it is wrong
     bool parsed = false;
     InputFile input(path);
+    const bool is_net = message->GetDescriptor() == NetParameter::descriptor();
     if (input.is_pipe()) {
-      bytes = ReadFile(&input, kLimit, check);
+      bytes = ReadFile(&input, kLimit, [&](std::string_view head) {
+        CAFFE_CHECK(!head.starts_with(kHdf5), failed,
+                    "it is an HDF5 file, which cannot be read from a pipe; write it to a file, and "
+                    "give that");
+        check(head);
+      });
+      if (is_net) {
+        pb::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+        CheckLayerCount(&stream, failed);
+      }
       parsed = ParseBytes(bytes, message);
     } else {
       CAFFE_CHECK(input.size() <= kLimit, failed, "it has ", input.size(),
@@ -289,6 +318,12 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
       CAFFE_CHECK(count >= 0, "cannot read ", path, ": ", std::strerror(errno));
       head.resize(static_cast<size_t>(count));
       check(head);
+      if (is_net) {
+        pb::io::FileInputStream first(input.descriptor(), 1 << 16);
+        CheckLayerCount(&first, failed);
+        CAFFE_CHECK(lseek(input.descriptor(), 0, SEEK_SET) == 0, "cannot read ", path, ": ",
+                    std::strerror(errno));
+      }
       pb::io::FileInputStream stream(input.descriptor(), 1 << 20);
       parsed = ParseStream(&stream, message);
       CAFFE_CHECK(stream.GetErrno() == 0, "cannot read ", path, ": ",
@@ -296,7 +331,7 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
     }
     if (parsed) return;
     if (!input.is_pipe()) bytes = ReadFile(path, kLimit);
-    if (message->GetDescriptor() == NetParameter::descriptor()) {
+    if (is_net) {
       const std::string repaired = DropForeignLayerFields(bytes);
       if (!repaired.empty() && ParseBytes(repaired, message)) return;
     }

@@ -21,7 +21,8 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kLarge = 4096;          // bytes: shorter arrays are parsed with the net
+constexpr int64_t kLarge = 4096;  // bytes: shorter arrays are parsed with the net
+constexpr int kMostLayers = 1 << 16;
 constexpr size_t kMostOutline = 1 << 24;  // bytes: a longer outline saves no memory
 
 }  // namespace
@@ -134,6 +135,7 @@ struct WeightsFile::Outline {
 
   File* file;
   std::vector<Span>* spans;
+  int layers = 0;
 
   bool Copy(Level level, int64_t end, std::string* out) {
     Span span;
@@ -161,6 +163,7 @@ struct WeightsFile::Outline {
       const int64_t bytes = static_cast<int64_t>(*length);
       if (level == Level::kNet && field == NetParameter::kLayersFieldNumber) return false;
       const bool layer = level == Level::kNet && field == NetParameter::kLayerFieldNumber;
+      if (layer && ++layers > kMostLayers) return false;
       const bool blob = level == Level::kLayer && field == LayerParameter::kBlobsFieldNumber;
       if (layer || blob) {
         std::string part;
