@@ -71,7 +71,6 @@ std::vector<Input> Seeds() {
     file.Values("data", {4, 3}, values);
     H5Pset_layout(file.properties(), H5D_COMPACT);
     file.Values("label", {4}, values, H5T_STD_I16BE);
-    file.Values("/data/ip/0", {2}, values);
   }
   add("chunks");
   {

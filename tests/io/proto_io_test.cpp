@@ -355,6 +355,8 @@ TEST(ProtoIoTest, DevicesAndEndlessPipesAreErrors) {
   EXPECT_TRUE(Contains(BinaryError("/dev/zero"), "/dev/zero is a device, not a file"));
   EXPECT_TRUE(Contains(ErrorOf([] { ReadNetParameter("/dev/zero"); }),
                        "/dev/zero is a device, not a file"));
+  const Pipe yes(folder / "yes", std::string(1 << 16, 'y'), true);
+  EXPECT_TRUE(Contains(BinaryError(yes.path()), "it is text"));
   const Pipe zeros(folder / "zeros", std::string(1 << 16, '\0'), true);
   const std::string binary = BinaryError(zeros.path());
   EXPECT_TRUE(Contains(binary, zeros.path()) && Contains(binary, "its first byte is zero"));

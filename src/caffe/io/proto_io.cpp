@@ -35,6 +35,7 @@ namespace {
 
 namespace pb = google::protobuf;
 
+constexpr char kText[] = "it is text, but a binary file is expected here";
 constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
 constexpr int64_t kLimit = std::numeric_limits<int>::max();
 constexpr int64_t kMostText = int64_t{1} << 30;  // bytes
@@ -302,6 +303,7 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
         CAFFE_CHECK(!head.starts_with(kHdf5), failed,
                     "it is an HDF5 file, which cannot be read from a pipe; write it to a file, and "
                     "give that");
+        CAFFE_CHECK(head.size() < 4096 || !IsAscii(head), failed, kText);
         check(head);
       });
       if (is_net) {
@@ -336,7 +338,7 @@ void ReadBinaryProto(const std::string& path, pb::Message* message) {
       if (!repaired.empty() && ParseBytes(repaired, message)) return;
     }
     CAFFE_THROW(failed, IsAscii(std::string_view(bytes).substr(0, 1024))
-                            ? "it is text, but a binary file is expected here"
+                            ? kText
                             : WhatItIs(bytes, *message));
   });
 }
