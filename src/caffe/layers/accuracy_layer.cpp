@@ -4,6 +4,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/layer/class_labels.hpp"
+#include "caffe/layer/filler.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
@@ -33,7 +34,9 @@ void Accuracy::Reshape(const BlobVec& bottom, const BlobVec& top) {
   sum_.Reshape(items);
   if (lost_->count() != items) {
     lost_->Reshape({items});
-    lost_->SetData(std::vector<double>(items, 0));
+    FillerParameter zero;
+    zero.set_type("constant");
+    FillAtAccess(zero, 0, lost_.get());
   }
   top[0]->Reshape({});
   if (top.size() > 1) top[1]->Reshape({channels_});

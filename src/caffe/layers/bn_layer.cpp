@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/layer/filler.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
@@ -70,8 +71,11 @@ void BN::MakeKernels(const BlobVec& top) {
   PlaceBlob(&variance_, master, device(), {channels_}, name() + " variance");
   PlaceBlob(&inverse_, master, device(), {channels_}, name() + " 1 / deviation");
   if (fresh) {
-    mean_->SetData(std::vector<double>(channels_, 0));
-    inverse_->SetData(std::vector<double>(channels_, 1));
+    FillerParameter constant;
+    constant.set_type("constant");
+    FillAtAccess(constant, 0, mean_.get());
+    constant.set_value(1);
+    FillAtAccess(constant, 0, inverse_.get());
   }
   norm_ = ChannelNorm(&workspace(), types());
   if (statistics_ == Statistics::kBlobs) {

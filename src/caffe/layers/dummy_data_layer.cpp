@@ -64,7 +64,9 @@ void DummyData::FillTops(const BlobVec& top, bool constant) {
     // Every top of every forward has its own seed, far from those of other layers.
     const uint64_t step = (forwards_ * top.size() + i) * 0x9E3779B97F4A7C15u;
     try {
-      Fill(filler, context().seed + step, top[i]);
+      // Constants are written when they are read: the net's forecast of memory comes before that.
+      constant ? FillAtAccess(filler, context().seed + step, top[i])
+               : Fill(filler, context().seed + step, top[i]);
     } catch (...) {
       RethrowIn(Concat(Where(), ": top ", top[i]->name()));
     }

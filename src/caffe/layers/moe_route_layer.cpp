@@ -19,6 +19,8 @@ enum Top { kObserved, kExpected, kWeights, kSlots, kRows, kOffsets };
 
 // Indices are stored as float, which is exact up to here.
 constexpr int64_t kLargestIndex = int64_t{1} << 24;
+// Each item compares all experts for each one that it selects.
+constexpr int64_t kMostExperts = 1 << 14;
 // PAIRS and EXPERTS of kernels/moe/route_few.h.
 constexpr int64_t kFewPairs = 512, kFewExperts = 256;
 
@@ -59,6 +61,8 @@ void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
   CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs probabilities of shape [N, E]; blob ",
               bottom[0]->name(), " has shape ", bottom[0]->shape_string());
   experts_ = bottom[0]->count(1);
+  CAFFE_CHECK(experts_ <= kMostExperts, Where(), ": the gate has ", experts_,
+              " outputs, more than ", kMostExperts);
   CAFFE_CHECK(!parameter.has_experts() || parameter.experts() == experts_, Where(),
               ": the gate has ", experts_, " outputs, but there are ", parameter.experts(),
               " experts");
