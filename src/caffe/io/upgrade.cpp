@@ -139,8 +139,8 @@ void UpgradeNetAsNeeded(const std::string& source, NetParameter* net) {
     Step(source, "V1LayerParameter", net, NetNeedsV1ToV2Upgrade, UpgradeV1Net);
     Step(source, "input fields", net, NetNeedsInputUpgrade, UpgradeNetInput);
     Step(source, "batch norm parameters", net, NetNeedsBatchNormUpgrade, UpgradeNetBatchNorm);
-  } catch (const Error&) {
-    RethrowIn(source + ": ");
+  } catch (...) {
+    RethrowIn(source);
   }
   for (LayerParameter& layer : *net->mutable_layer()) {
     if (layer.has_pooling_param()) UpgradePooling(layer.mutable_pooling_param());
