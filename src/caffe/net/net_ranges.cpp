@@ -85,6 +85,18 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
   return ranges;
 }
 
+std::map<std::string, ObservedRange> NetRanges::Stored() const {
+  std::map<std::string, ObservedRange> ranges = All();
+  std::set<std::string> unions;
+  for (const auto& [name, range] : ranges) {
+    const std::string of_all = SharedExpertName(name);
+    if (of_all != name) unions.insert(of_all);
+  }
+  for (const std::string& own : wiring_.RangeNames()) unions.erase(own);
+  for (const std::string& name : unions) ranges.erase(name);
+  return ranges;
+}
+
 std::map<std::string, Histogram> NetRanges::Histograms() const {
   std::map<std::string, Histogram> histograms = histograms_;
   for (const auto& [name, observer] : observers_) {
@@ -218,7 +230,7 @@ void NetRanges::Write(NetParameter* parameter) const {
   parameter->clear_quantizer();
   std::set<std::string> tied;
   for (const auto& names : TiedNames()) tied.insert(names.first);
-  for (const auto& [name, range] : All()) {
+  for (const auto& [name, range] : Stored()) {
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(name);
     quantizer->set_observed_min(range.low);

@@ -56,6 +56,9 @@ class NetRanges final : public PassObserver {
 
   // All known ranges; waits for the device.
   std::map<std::string, ObservedRange> All() const;
+  // Those that a file of this net has: All without the unions that ReadRanges makes for nets whose
+  // experts compute together. The next file would keep them while the ranges of the experts move.
+  std::map<std::string, ObservedRange> Stored() const;
   // The values that were observed; waits for the device.
   std::map<std::string, Histogram> Histograms() const;
   // Reads the ranges of a file.
