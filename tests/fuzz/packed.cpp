@@ -28,8 +28,21 @@ std::string NetText(const std::string& type) {
       layer { name: "out" type: "TanH" bottom: "ip" top: "out" })";
 }
 
+// What the passes of `caffe transform` fold.
+const char* const kModel = R"(
+    name: "packed"
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }
+    layer { name: "conv" type: "Convolution" bottom: "x" top: "conv"
+            convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+    layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "norm" }
+    layer { name: "scale" type: "Scale" bottom: "norm" top: "scale" scale_param { bias_term: true } }
+    layer { name: "ip" type: "InnerProduct" bottom: "scale" top: "ip"
+            inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+    layer { name: "power" type: "Power" bottom: "ip" top: "power" power_param { scale: 2 shift: 1 } })";
+
 struct Nets {
   NetParameter sound;  // float, with ranges
+  NetParameter model;
   std::vector<std::unique_ptr<Net>> nets;
 
   static Nets& Get() {
@@ -44,6 +57,7 @@ struct Nets {
     net->input_blobs()[0]->SetData(std::vector<double>(32, 0.5));
     net->Forward();
     net->ToProto(&sound);
+    MakeNet(kModel)->ToProto(&model);
     for (const char* type : {"CAFFE_FLOAT", "CAFFE_INT8_QUANTIZED", "CAFFE_HALF"}) {
       nets.push_back(MakeNet(NetText(type)));
       nets.back()->CopyTrainedLayersFrom(sound);
@@ -70,10 +84,11 @@ void ReadPacked(std::string_view bytes) {
     net.CopyTrainedLayersFrom(fixed.sound);
   }
   try {
-    NetParameter model = ReadModel(NetFromText(NetText("CAFFE_FLOAT")), {path}, false);
-    DecodeParameters(&model);
-    TransformNotes notes;
-    QuantizeWeights(model, kQuant8, &notes);
+    TransformOptions options;
+    options.passes = {"all", bytes.size() % 2 == 0 ? "round" : "quantize_weights"};
+    options.device = Runtime::Get().cpu();
+    TransformReport report;
+    TransformModel(ReadModel(NetFromText(kModel), {path}), options, &report);
     taken = true;
   } catch (const Error&) {
   }
@@ -85,6 +100,7 @@ std::vector<Input> Seeds() {
   const NetParameter& sound = Nets::Get().sound;
   TransformNotes notes;
   return {{"float", sound.SerializeAsString()},
+          {"model", Nets::Get().model.SerializeAsString()},
           {"int8", QuantizeWeights(sound, kQuant8, &notes).SerializeAsString()},
           {"int16", QuantizeWeights(sound, kQuant16, &notes).SerializeAsString()},
           {"half", RoundWeights(sound, kHalf, &notes).SerializeAsString()},

@@ -185,6 +185,7 @@ TEST(HDF5DataLayerErrorsTest, NameFileAndDataset) {
   EXPECT_TRUE(Holds(put({2, 2, 2}, {3}), "dataset 'label' has 3 rows, but 'data' has 2"));
   EXPECT_TRUE(Holds(put({2, 2, 2}, {}), "dataset 'label' has 0 axes"));
   EXPECT_TRUE(Holds(put({0, 2, 2}, {0}), "dataset 'data' has no rows"));
+  EXPECT_TRUE(Holds(put({int64_t{1} << 40, 0}, {2}), "a row of dataset 'data' of shape"));
 }
 
 TEST(HDF5DataLayerErrorsTest, OtherFilesAreNotReadAndExtentsMustBeStored) {

@@ -50,6 +50,9 @@ int64_t HDF5Data::CheckFile(const std::string& path) {
     CAFFE_CHECK(i == 0 || count == rows, path, ": dataset '", names_[i], "' has ", count,
                 " rows, but '", names_[0], "' has ", rows);
     rows = count;
+    // So a file cannot have more rows than bytes.
+    CAFFE_CHECK(ShapeCount(shape) > 0, path, ": a row of dataset '", names_[i], "' of shape ",
+                ShapeString(shape), " has no elements");
     shape.erase(shape.begin());
     if (items_.size() <= i) items_.push_back(shape);
     CAFFE_CHECK(items_[i] == shape, path, ": a row of dataset '", names_[i], "' has shape ",
