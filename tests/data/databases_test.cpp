@@ -301,6 +301,31 @@ TEST(DatabasesTest, EveryChangedWordIsAnErrorAtMost) {
   EXPECT_GT(refused, cases / 50);
 }
 
+// LMDB would overwrite the file.
+TEST(DatabasesTest, ALockFileThatIsAnotherFileIsNotTouched) {
+  const TemporaryFolder folder;
+  MakeDatabase(folder / "db", 3, 1, 2, 2);
+  const std::string lock = folder / "db/lock.mdb";
+  const std::string text(10000, 'x');
+  folder.Put("other", text);
+  for (const bool symbolic : {true, false}) {
+    std::filesystem::remove(lock);
+    if (symbolic) {
+      std::filesystem::create_symlink(folder / "other", lock);
+    } else {
+      std::filesystem::create_hard_link(folder / "other", lock);
+    }
+    const auto source = OpenDatabase("lmdb", folder / "db");
+    Datum datum;
+    EXPECT_TRUE(source->Next(&datum));
+    EXPECT_EQ(folder.Get("other"), text);
+  }
+  // One that is missing is made.
+  std::filesystem::remove(lock);
+  OpenDatabase("lmdb", folder / "db");
+  EXPECT_TRUE(std::filesystem::exists(lock));
+}
+
 // What no check can see; docs/faults.md says so.
 TEST(DatabasesTest, AFileThatIsCutWhileItIsReadEndsTheProcess) {
   const TemporaryFolder folder;

@@ -12,6 +12,7 @@
 #include "caffe/data/lmdb/lmdb.hpp"
 #include "caffe/data/lmdb/lmdb_error.hpp"
 #include "caffe/data/lmdb/lmdb_pages.hpp"
+#include "caffe/data/lmdb/lock_file.hpp"
 
 namespace caffe {
 namespace {
@@ -76,18 +77,14 @@ std::shared_ptr<Environment> Environment::Of(const std::string& path) {
 void Environment::Open(const std::string& path) {
   CheckMetaPages(path);
   // Without a lock file (missing permission, full disk) reading is safe as long as no process writes.
-  const bool room = ReserveLockFile(path) == 0;
-  for (unsigned flags : {0, MDB_NOLOCK}) {
-    if (flags == 0 && !room) continue;
-    CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
-    const int result = mdb_env_open(env_, path.c_str(), MDB_RDONLY | MDB_NOTLS | flags, 0664);
-    if (result == MDB_SUCCESS) return;
-    mdb_env_close(env_);
-    if (result == EACCES && flags == 0) continue;
-    CAFFE_CHECK(result != MDB_INVALID, "cannot open LMDB ", path,
-                ": data.mdb is not an LMDB file, or it is damaged");
-    CAFFE_THROW("cannot open LMDB ", path, ": ", mdb_strerror(result));
-  }
+  const unsigned lock = PrepareLockFile(path) == 0 ? 0 : MDB_NOLOCK;
+  CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
+  const int result = mdb_env_open(env_, path.c_str(), MDB_RDONLY | MDB_NOTLS | lock, 0664);
+  if (result == MDB_SUCCESS) return;
+  mdb_env_close(env_);
+  CAFFE_CHECK(result != MDB_INVALID, "cannot open LMDB ", path,
+              ": data.mdb is not an LMDB file, or it is damaged");
+  CAFFE_THROW("cannot open LMDB ", path, ": ", mdb_strerror(result));
 }
 
 // A key in one line of a message.

@@ -7,6 +7,7 @@
 
 #include "caffe/data/lmdb/lmdb.hpp"
 #include "caffe/data/lmdb/lmdb_error.hpp"
+#include "caffe/data/lmdb/lock_file.hpp"
 #include "caffe/io/file.hpp"
 
 namespace caffe {
@@ -54,7 +55,7 @@ int ReasonOfWrite(int result, const std::string& folder, size_t bytes) {
 }
 
 void LmdbWriter::Open() {
-  CheckLmdb(ReserveLockFile(folder_.temporary_path()), "making the lock file", path_);
+  CheckLmdb(PrepareLockFile(folder_.temporary_path()), "making the lock file", path_);
   CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path_);
   // MDB_NOSYNC: the file stays private until Finish, which flushes it.
   const int result = mdb_env_open(env_, folder_.temporary_path().c_str(), MDB_NOSYNC, 0664);
