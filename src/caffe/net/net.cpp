@@ -784,6 +784,8 @@ std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& path
     }
     return NamingMemory(NetLabel(name()) + ", which reads " + JoinedPaths(paths), [&] {
       std::vector<int> without = CopyWeights(wiring_, sources, options);
+      // A snapshot has all ranges of its training; others were observed in another one.
+      if (options.whole) rooms_->ranges.Forget();
       for (const WeightsFile& file : files) rooms_->ranges.Read(file.net());
       return without;
     });

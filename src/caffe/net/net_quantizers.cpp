@@ -105,6 +105,15 @@ void NetRanges::ReadLayerQuantizers() {
   for (const auto& [blob, range] : ranges) loaded_[blob] = {range.low, range.high};
 }
 
+void NetRanges::Forget() {
+  loaded_.clear();
+  methods_.clear();
+  observers_.clear();
+  histograms_.clear();
+  pseudo_.clear();
+  changed_ = true;
+}
+
 void NetRanges::Read(const NetParameter& source) {
   const StoredRanges stored = ReadRanges(source, *wiring_.parameter);
   const auto take = [&](const std::string& blob, const StoredRange& range) {

@@ -61,6 +61,8 @@ class NetRanges final : public PassObserver {
   std::map<std::string, ObservedRange> Stored() const;
   // The values that were observed; waits for the device.
   std::map<std::string, Histogram> Histograms() const;
+  // Forgets all ranges and values that were read or observed.
+  void Forget();
   // Reads the ranges of a file.
   void Read(const NetParameter& source);
   void Write(NetParameter* parameter) const;
