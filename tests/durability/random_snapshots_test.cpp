@@ -77,7 +77,7 @@ const std::vector<std::string>& OddParts() {
 std::string DrawPrefix(Draws* draws) {
   std::string prefix = draws->Pick(OddParts());
   if (draws->Chance(40)) prefix += "/" + draws->Pick(OddParts());
-  return prefix;
+  return prefix.starts_with('/') ? "." + prefix : prefix;
 }
 
 std::string DrawLayerName(Draws* draws) {
