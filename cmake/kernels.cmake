@@ -141,6 +141,9 @@ else()
 endif()
 set(host_flags -O3 -fopenmp-simd -ffp-contract=off -fno-trapping-math -fno-math-errno
     -Wno-unused-function -Wno-unknown-pragmas)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND host_flags -Wno-pass-failed)  # loops that it cannot vectorize
+endif()
 # Not written in the dialect, but compiled once per level, too.
 set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.cpp)
 set(row_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/row_steps.cpp)

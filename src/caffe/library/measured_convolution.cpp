@@ -145,7 +145,7 @@ class MeasuredConvOp final : public ConvOp {
     for (const auto& [name, passes] : chosen) {
       std::vector<ConvLibrary> ordered = all;
       std::stable_partition(ordered.begin(), ordered.end(),
-                            [&](const ConvLibrary& row) { return row.name == name; });
+                            [&wanted = name](const ConvLibrary& row) { return row.name == wanted; });
       ops_.push_back(MakeWithFallback(device, Only(d, passes), std::move(ordered)));
       for (const Pass pass : passes) of_pass_[static_cast<size_t>(pass)] = ops_.back().get();
     }
