@@ -43,7 +43,7 @@ std::vector<Input> Seeds() {
   std::vector<Input> seeds;
   for (const std::string end : {"deploy.prototxt", "net.prototxt", "train_test.prototxt"}) {
     for (Input& input : RepositoryFiles("models", end)) {
-      if (input.bytes.size() < 12000) seeds.push_back(std::move(input));
+      if (input.bytes.size() < 5000) seeds.push_back(std::move(input));
     }
   }
   seeds.push_back({"v1",

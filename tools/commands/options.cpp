@@ -231,7 +231,8 @@ std::string Line(const std::string& name, const std::string& value, const std::s
 }  // namespace
 
 Options ParseOptions(const std::vector<std::string>& arguments) {
-  RewrittenFlags rewritten = RewriteFlags(arguments, KnownFlags());
+  static const std::vector<FlagSpec> known = KnownFlags();
+  RewrittenFlags rewritten = RewriteFlags(arguments, known);
   Parser parser;
   for (std::string& flag : rewritten.flags) {
     if (flag == "--h=true") flag = "--help=true";

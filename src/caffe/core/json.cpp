@@ -35,7 +35,7 @@ std::string JsonString(std::string_view text) {
     const bool c1_control = length == 2 && c == '\xc2' && code < 0xa0;
     char escape[8];
     if (length == 0) {
-      // JSON holds Unicode only: a byte that is none is written as Printable does.
+      // JSON holds Unicode only: another byte is written as Printable writes it.
       std::snprintf(escape, sizeof(escape), "\\\\x%02x", static_cast<unsigned char>(c));
       out += escape;
     } else if (c == '"' || c == '\\') {
