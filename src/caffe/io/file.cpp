@@ -451,7 +451,12 @@ void AtomicFolder::Commit() {
   CAFFE_CHECK(lock_ < 0 || Flush(lock_), "cannot create ", path_, ": ", Reason());
   CAFFE_CHECK(rename(temporary_.c_str(), path_.c_str()) == 0, "cannot rename ", temporary_, " to ",
               path_, ": ", Reason());
-  FlushFolderOf(path_);
+  try {
+    FlushFolderOf(path_);
+  } catch (const Error&) {
+    rename(path_.c_str(), temporary_.c_str());  // to be removed
+    throw;
+  }
 }
 
 void WriteFileAtomically(const std::string& path, std::string_view bytes) {
