@@ -44,7 +44,7 @@ thread_local bool looking = false;  // calls of this file itself are not counted
 enum class Call {
   kWrite,    // needs space, and can be done by halves
   kCreates,  // needs space
-  kRenames,  // can fail on a full disk, but needs no space
+  kOther,    // can fail on a full disk, but needs no space
   kRemoves,  // cannot fail on a full disk
 };
 
@@ -115,7 +115,7 @@ int Open(int folder, const char* path, int flags, unsigned mode) {
   const bool creates = syscall(SYS_faccessat, folder, path, 0) != 0;
   if (!creates && !(flags & FLAG_TRUNCATE)) return work();
   return Change(
-      creates ? Call::kCreates : Call::kRenames, "open", [&] { return Absolute(path); }, work);
+      creates ? Call::kCreates : Call::kOther, "open", [&] { return Absolute(path); }, work);
 }
 
 }  // namespace
@@ -169,15 +169,14 @@ SHOWN ssize_t pwritev(int descriptor, const iovec* parts, int count, off_t at) {
 SHOWN ssize_t pwritev64(int descriptor, const iovec* parts, int count, off64_t at) {
   return pwritev(descriptor, parts, count, at);
 }
+// Nothing is flushed: the system keeps the bytes of a process that was killed, and a disk is slow.
 SHOWN int fsync(int descriptor) {
   return Change(
-      Call::kRenames, "fsync", [&] { return PathOf(descriptor); },
-      [&] { return static_cast<int>(syscall(SYS_fsync, descriptor)); });
+      Call::kOther, "fsync", [&] { return PathOf(descriptor); }, [] { return 0; });
 }
 SHOWN int fdatasync(int descriptor) {
   return Change(
-      Call::kRenames, "fdatasync", [&] { return PathOf(descriptor); },
-      [&] { return static_cast<int>(syscall(SYS_fdatasync, descriptor)); });
+      Call::kOther, "fdatasync", [&] { return PathOf(descriptor); }, [] { return 0; });
 }
 SHOWN int ftruncate(int descriptor, off_t bytes) noexcept {
   return Change(
@@ -189,7 +188,7 @@ SHOWN int ftruncate64(int descriptor, off64_t bytes) noexcept {
 }
 SHOWN int rename(const char* from, const char* to) noexcept {
   return Change(
-      Call::kRenames, "rename", [&] { return Absolute(to); },
+      Call::kOther, "rename", [&] { return Absolute(to); },
       [&] { return static_cast<int>(syscall(SYS_rename, from, to)); });
 }
 SHOWN int link(const char* from, const char* to) noexcept {
