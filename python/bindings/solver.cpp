@@ -16,6 +16,7 @@
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/progress_bar.hpp"
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
@@ -313,7 +314,7 @@ std::string SnapshotAfterInterruption(PythonSolver& solver, bool written) {
   try {
     if (!written) {
       solver.net()->TakeViews();
-      solver.Snapshot();
+      caffe::NamingMemory("the snapshot", [&] { solver.Snapshot(); });
     }
   } catch (const caffe::Error& error) {
     return caffe::Concat(stopped, " without a snapshot: ", error.what(),
@@ -494,7 +495,7 @@ void BindSolver(py::module_& module) {
           [](PythonSolver& solver, const py::object& given) {
             const std::string path = ToFile(given, "restore");
             const Computing computing(*Initialized(solver).net());
-            solver.Restore(path);
+            caffe::NamingMemory(path, [&] { solver.Restore(path); });
             SyncViews(solver);
           },
           py::arg("path"),
@@ -508,7 +509,7 @@ void BindSolver(py::module_& module) {
             {
               const Computing computing(*Initialized(solver).net());
               solver.net()->TakeViews();
-              solver.Snapshot();
+              caffe::NamingMemory("the snapshot", [&] { solver.Snapshot(); });
             }
             return PathObject(solver.last_snapshot());
           },

@@ -110,6 +110,7 @@ class Solver {
                    const LayerLines& lines = {});
   NetOptions OptionsFor(Device* device) const;
   void ApplyDefaults(NetParameter* net) const;
+  void Iterate(int64_t iterations);
   bool DisplaysNow() const;
   // Forward, backward and update of an iteration that nothing interrupts; and what else
   // ApplyUpdate does.

@@ -248,6 +248,10 @@ bool Solver::AnswerRequests() {
 }
 
 void Solver::Step(int64_t iterations) {
+  NamingMemory("the solver of " + NetLabel(net_->name()), [&] { Iterate(iterations); });
+}
+
+void Solver::Iterate(int64_t iterations) {
   const SolverParameter& p = *param_;
   if (iterations > 0) net_->CheckTrainable();
   const int64_t end = iter_ + iterations;
