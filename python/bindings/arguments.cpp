@@ -68,6 +68,7 @@ std::vector<int64_t> ToShape(const py::args& extents, const std::string& what) {
 
 void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun) {
   if (index >= 0 && index < count) return;
-  throw py::index_error(Concat(whose, " has ", count, " ", noun, count == 1 ? "" : "s",
-                               ", there is no ", noun, " ", index));
+  throw py::index_error(
+      caffe::Printable(Concat(whose, " has ", count, " ", noun, count == 1 ? "" : "s",
+                              ", there is no ", noun, " ", index)));
 }

@@ -98,8 +98,8 @@ struct LayerBlobs {
 std::shared_ptr<BlobBase> BlobAt(const LayerBlobs& blobs, int64_t index) {
   const auto count = static_cast<int64_t>(blobs.list().size());
   if (index < -count || index >= count) {
-    throw py::index_error(
-        caffe::Concat(blobs.layer->name(), " has ", count, " blobs; there is no blob ", index));
+    throw py::index_error(caffe::Printable(
+        caffe::Concat(blobs.layer->name(), " has ", count, " blobs; there is no blob ", index)));
   }
   return blobs.list()[index < 0 ? index + count : index];
 }
@@ -154,10 +154,10 @@ void PythonLayer::Reshape(const BlobVec& bottom, const BlobVec& top) {
   SyncViews(top);
   const py::handle type = py::type::handle_of(self());
   if (type.attr("reshape").is(py::type::of<LayerBase>().attr("reshape"))) {
-    throw py::attribute_error(
+    throw py::attribute_error(caffe::Printable(
         caffe::Concat(Where(), ": class ", type.attr("__name__").cast<std::string>(),
                       " has no method reshape(self, bottom, top), which must shape each top: ",
-                      "top[0].reshape(*bottom[0].data.shape)"));
+                      "top[0].reshape(*bottom[0].data.shape)")));
   }
   Call("reshape", py::make_tuple(Blobs(bottom), Blobs(top)));
   MarkData(top);

@@ -2,7 +2,7 @@
 import numpy as np
 
 from . import _caffe
-from ._caffe import Blob, BlobVec
+from ._caffe import Blob, BlobVec, _printable
 from .codes import Codes
 from .float_values import FloatValues
 
@@ -39,7 +39,7 @@ def _known(blob):
             'blob %s (%s): its range was never observed, so its codes cannot be converted; '
             'calibrate: run the net in a float type on typical data with '
             "net.quant_mode = 'observe', save it, and load that caffemodel here; or read and write "
-            'codes: blob.data, net.forward(codes=True)' % (blob.name, blob._type_name))
+            'codes: blob.data, net.forward(codes=True)' % (_printable(blob.name), blob._type_name))
     return quantization
 
 
@@ -70,7 +70,7 @@ def _codes(blob, values):
 
 def _refuse_gradient(blob):
     raise TypeError('blob %s (%s) holds codes of a quantized type, which have no gradient; train '
-                     'the net in a float type' % (blob.name, blob._type_name))
+                     'the net in a float type' % (_printable(blob.name), blob._type_name))
 
 
 def _float_data(self):
@@ -103,7 +103,7 @@ def _assign(blob, view, values):
         if np.shape(values) == view.shape:
             raise
         raise ValueError('blob %s has the shape %s, not %s'
-                         % (blob.name, view.shape, np.shape(values))) from None
+                         % (_printable(blob.name), view.shape, np.shape(values))) from None
 
 
 def _set_float_data(self, values):
@@ -128,14 +128,14 @@ def _array(self, dtype=None, copy=None):
     if isinstance(view, Codes):
         if copy is False:
             raise ValueError('blob %s (%s) holds codes; its numbers are a copy: numpy.asarray(blob)'
-                             % (self.name, self._type_name))
+                             % (_printable(self.name), self._type_name))
         return np.array(self.float_data, dtype=dtype)
     array = np.asarray(view, dtype=dtype)
     if copy and np.may_share_memory(array, view):
         return array.copy()
     if copy is False and not np.may_share_memory(array, view):
         raise ValueError('blob %s (%s) is converted to %s by a copy: numpy.asarray(blob, %r)'
-                         % (self.name, self._type_name, array.dtype, str(array.dtype)))
+                         % (_printable(self.name), self._type_name, array.dtype, str(array.dtype)))
     return array
 
 
@@ -147,7 +147,7 @@ def _refuse_item(self, index, value):
 def _set_attribute(self, name, value):
     if name in ('data', 'diff'):
         raise AttributeError('blob %s: %s is a view and cannot be replaced; write blob.%s[...] = x, '
-                             'and blob.%s[...] += x' % (self.name, name, name, name))
+                             'and blob.%s[...] += x' % (_printable(self.name), name, name, name))
     object.__setattr__(self, name, value)
 
 

@@ -7,6 +7,7 @@ numbers beyond the range of codes; here they are errors.
 """
 import numpy as np
 
+from ._caffe import _printable
 from .scalar_view import ScalarView
 
 
@@ -21,7 +22,7 @@ class Codes(np.ndarray):
         view = np.asarray(array).view(cls)
         view.blob = blob
         if blob is not None:
-            view.owner = 'blob %s (%s)' % (blob, type_name)
+            view.owner = 'blob %s (%s)' % (_printable(blob), type_name)
             if type_name not in ('quant8', 'quant16'):
                 view.converts = 'convert floats'
         return view
@@ -51,7 +52,7 @@ class Codes(np.ndarray):
         if self.blob is None:
             return text + '; quantize them first'
         return text + ("; net.blobs['%s'].float_data = x and net.forward(%s=x) %s" % (
-            self.blob, self.blob, self.converts))
+            _printable(self.blob), _printable(self.blob), self.converts))
 
     def __setitem__(self, key, value):
         super().__setitem__(key, self.checked(value))

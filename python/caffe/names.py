@@ -2,6 +2,8 @@
 import difflib
 from collections import OrderedDict
 
+from ._caffe import _printable
+
 _MOST = 12
 
 
@@ -16,14 +18,15 @@ def nearest(name, known):
 def did_you_mean(name, known):
     """'; did you mean conv1?', or '' if no known name is similar."""
     found = nearest(name, known)
-    return '' if found is None else '; did you mean %s?' % found
+    return '' if found is None else '; did you mean %s?' % _printable(found)
 
 
 def listed(known, most=_MOST):
     """The first names, separated by commas, and the number of others."""
     known = [str(item) for item in known]
     text = ', '.join(known[:most]) or 'none'
-    return text + (' and %d more' % (len(known) - most) if len(known) > most else '')
+    text += ' and %d more' % (len(known) - most) if len(known) > most else ''
+    return _printable(text)  # names from files must not change a terminal
 
 
 class UnknownName(KeyError):

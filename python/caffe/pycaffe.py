@@ -7,7 +7,7 @@ from itertools import zip_longest
 import numpy as np
 
 from . import bfloat16, names
-from ._caffe import Net, TEST, TRAIN, _shape_fault, quantizer_mode
+from ._caffe import Net, TEST, TRAIN, _printable, _shape_fault, quantizer_mode
 from .codes import Codes
 from .scalar_view import scalar_view
 
@@ -151,12 +151,12 @@ def _check_names(given, wanted, what):
     unknown = [name for name in given if name not in wanted]
     missing = [name for name in wanted if name not in given]
     if unknown or missing:
-        text = '%s are %s' % (what, ', '.join(wanted) or 'none')
+        text = '%s are %s' % (what, names.listed(wanted, len(wanted)))
         for name in unknown:
             text += '; %s is not one of them%s' % (name, names.did_you_mean(name, wanted))
         if missing and (not given or len(unknown) < len(given)):
             text += '; without a value: ' + ', '.join(missing)
-        raise ValueError(text)
+        raise ValueError(_printable(text))
 
 
 def _check_fit(name, given, wanted):
@@ -503,7 +503,8 @@ class Quantizer:
 
     def __repr__(self):
         word = next(word for word, value in _MODES.items() if value == self.mode)
-        return "Quantizer('%s', mode='%s', type='%s')" % (self.name, word, self.type)
+        return "Quantizer('%s', mode='%s', type='%s')" % (
+            _printable(self.name), word, self.type)
 
 
 def _quantizers(self):

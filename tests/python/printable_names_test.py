@@ -1,4 +1,6 @@
 """Names of nets from elsewhere, in all that Python prints."""
+import pytest
+
 import caffe
 from caffe import draw
 from caffe.proto import caffe_pb2
@@ -24,6 +26,17 @@ def test_names_in_texts_cannot_change_a_terminal():
                  repr(net.layers[1]), repr(net.layers[1].layer_param), repr(net.plan[0]),
                  str(net.plan[0])):
         assert SAFE in text and all(c.isprintable() for c in text), repr(text)
+
+
+def test_names_in_errors_of_python_cannot_change_a_terminal():
+    net = caffe.Net(odd_net())
+    for call in (lambda: net.forward(nothing=1), lambda: net.blobs['x'],
+                 lambda: setattr(net.blobs['x' + ODD], 'data', 1),
+                 lambda: net.forward(start='ip'), lambda: net.params['ip' + ODD][7],
+                 lambda: net.blobs['x' + ODD].reshape(1 << 40, 1 << 40)):
+        with pytest.raises(Exception) as raised:
+            call()
+        assert all(c.isprintable() or c == '\n' for c in str(raised.value)), str(raised.value)
 
 
 def test_pictures_hold_printable_names():

@@ -194,7 +194,7 @@ std::string BenchmarkMarkdown(const BenchmarkRun& run, const std::string& image)
   if (!image.empty()) text += "![images per second](" + image + ")\n\n";
   text += AboutInt8(run) + Failures(run) + ThesisTables(run);
   text.pop_back();  // the empty line at the end
-  return text;
+  return Printable(text);
 }
 
 std::string BenchmarkSvg(const BenchmarkRun& run) {
