@@ -57,6 +57,7 @@ RULES = [
      r'( \[.*| FOLDER)?', Skip('they install, build, or run these tests')),
     ('tests/README.md', r'tools/fuzz\.sh --list', AS_IT_IS),
     ('', r'tools/fuzz\.sh (TARGET|weights) 600', Skip('it builds with clang, and runs ten minutes')),
+    ('tests/README.md', r'tools/valgrind\.sh', Skip('it takes minutes, and valgrind may be missing')),
     ('tests/README.md', r'build-sanitize/fuzz/fuzz_weights .*', Skip('the finding is made up')),
     ('', r'pip install \.', Skip('tools/package_test.sh runs it; it compiles everything')),
     ('docs/adding_a_layer.md', r'tools/build\.sh release tool_caffe test_layers .* && .*',

@@ -90,6 +90,9 @@ void Solver::Init(Device* device) {
   if (param_->snapshot() > 0) CheckSnapshotCanBeRead();
   LearnableParameters learnable{net_->learnable_params(), net_->params_lr(),
                                 net_->params_weight_decay()};
+  if (learnable.blobs.empty()) {
+    log::Warning(NetLabel(net_->name()) + " has no parameters, so that training changes nothing");
+  }
   updater_ = std::make_unique<Updater>(*param_, learnable, &net_->step_state(), net_->device(),
                                        net_->has_narrow_gradients());
   losses_ = std::make_unique<LossWindow>(net_.get(), param_->average_loss(), param_->iter_size());
