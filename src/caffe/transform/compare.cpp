@@ -101,9 +101,10 @@ std::vector<OutputDifference> CompareOutputs(const NetParameter& first, const Ne
   }
   for (const auto& [name, values] : options.inputs) {
     const auto& inputs = a->input_blob_indices();
-    CAFFE_CHECK(std::any_of(inputs.begin(), inputs.end(),
-                            [&](int index) { return a->blob_names()[index] == name; }),
-                NetLabel(a->name()), " has no input '", name, "'");
+    CAFFE_CHECK(
+        std::any_of(inputs.begin(), inputs.end(),
+                    [&, &wanted = name](int index) { return a->blob_names()[index] == wanted; }),
+        NetLabel(a->name()), " has no input '", name, "'");
   }
   a->Forward();
   b->Forward();
