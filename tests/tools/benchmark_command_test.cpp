@@ -303,6 +303,17 @@ TEST_F(BenchmarkCommandTest, Errors) {
   ExpectError({"-models", model_, "-batches", "1,0"}, "'0' is not a positive whole number");
   ExpectError({"-models", model_ + "," + model_, "-weights", "w"}, "-weights needs one model");
   ExpectError({"-merge", folder_.Put("bad.json", "{")}, "invalid JSON");
+  ExpectError(
+      {"-merge", folder_.Put("large.json",
+                             "{\"cells\": [{\"net\": \"n\", \"framework\": \"f\", \"type\": "
+                             "\"float\", \"device\": \"cpu\", \"batch\": 1e300}]}")},
+      "batch is 1e+300; it must be between 0 and");
+  // A chart would have a line for each of infinitely many powers of ten.
+  ExpectError(
+      {"-merge", folder_.Put("none.json",
+                             "{\"cells\": [{\"net\": \"n\", \"framework\": \"f\", \"type\": "
+                             "\"float\", \"device\": \"cpu\", \"milliseconds\": 1}]}")},
+      "1 milliseconds for a batch of 0, which cannot be");
   ExpectError({"-merge", folder_.Put("empty.json", "{}")}, "not a file of caffe benchmark");
   ExpectError({"-models", model_, "-accuracy", folder_ / "empty.json"},
               "not a report of caffe quantize");

@@ -66,8 +66,11 @@ class Fields {
     return value->number_value();
   }
   std::optional<int64_t> Count(const std::string& name) const {
+    constexpr double kMost = double{int64_t{1} << 53};  // later ones are not integers of a double
     const std::optional<double> value = Number(name);
     if (!value) return std::nullopt;
+    CAFFE_CHECK(*value >= 0 && *value <= kMost, path_, ": ", name, " is ", *value,
+                "; it must be between 0 and ", kMost);
     return static_cast<int64_t>(*value);
   }
   bool Flag(const std::string& name) const {
@@ -97,7 +100,7 @@ Object ReadObject(const std::string& path) {
   return object;
 }
 
-BenchmarkCell Cell(const Fields& fields) {
+BenchmarkCell Cell(const std::string& path, const Fields& fields) {
   BenchmarkCell cell;
   cell.net = fields.NeededText("net");
   cell.name = fields.Text("name");
@@ -116,6 +119,10 @@ BenchmarkCell Cell(const Fields& fields) {
   cell.storage = fields.Count("storage");
   cell.random_ranges = fields.Flag("random_ranges");
   cell.error = fields.Text("error");
+  // A chart has a line for each power of ten between the smallest and the largest speed.
+  const bool sound = cell.milliseconds >= 1e-9 && cell.milliseconds <= 1e15 && cell.batch > 0;
+  CAFFE_CHECK(cell.milliseconds == 0 || sound, path, ": a cell takes ", cell.milliseconds,
+              " milliseconds for a batch of ", cell.batch, ", which cannot be");
   return cell;
 }
 
@@ -147,7 +154,7 @@ void ReadBenchmarkJson(const std::string& path, BenchmarkRun* run) {
   const Object object = ReadObject(path);
   const Fields fields(path, object);
   CAFFE_CHECK(fields.Find("cells"), path, ": it is not a file of caffe benchmark");
-  for (const Object& cell : fields.Objects("cells")) run->cells.push_back(Cell({path, cell}));
+  for (const Object& cell : fields.Objects("cells")) run->cells.push_back(Cell(path, {path, cell}));
   for (const Object& accuracy : fields.Objects("accuracies")) {
     const Fields own(path, accuracy);
     run->accuracies.push_back({own.NeededText("name"), own.NeededText("type"), own.Number("top1"),
