@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "caffe.pb.h"
@@ -116,6 +117,27 @@ void TryAnotherBatch(Net* net) try {
 } catch (const Error&) {
 }
 
+// Numbers that are no class, region or route, and that do not fit into an integer, in inputs and in
+// parameters.
+void TryExtremes(Net* net) try {
+  static constexpr double kExtremes[] = {1,     0,        NAN,       2147483648.0, -1,
+                                         1e30,  0.49999,  -INFINITY, 1e-40,        16777217,
+                                         -1e30, INFINITY, -0.5};
+  const auto fill = [](BlobBase* blob) {
+    std::vector<double> values(blob->count());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = kExtremes[i % std::size(kExtremes)];
+    blob->SetData(values);
+  };
+  for (BlobBase* input : net->input_blobs()) fill(input);
+  net->Forward();
+  net->Backward();
+  for (BlobBase* blob : net->learnable_params()) fill(blob);
+  net->Forward();
+  net->Backward();
+  net->CheckData();
+} catch (const Error&) {
+}
+
 void RunNet(const NetParameter& parameter, Phase phase) {
   NetOptions options;
   options.device = Runtime::Get().cpu();
@@ -148,7 +170,9 @@ void RunNet(const NetParameter& parameter, Phase phase) {
   NetParameter written;
   net.ToProto(&written);
   TryAnotherBatch(&net);
+  TryExtremes(&net);
 }
+
 void RunBoth(std::string_view bytes) {
   NetParameter net;
   CAFFE_CHECK(net.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())),
