@@ -158,6 +158,12 @@ TEST_F(DataToolsTest, HowMuchIsUnpackedIsLimited) {
                     "CAFFE_MAX_UNPACKED changes it");
   }
   ExpectError("convert_mnist_data", {images, labels, folder_ / "db"}, "damaged or cut off");
+  const std::string more = folder_.Put("more", Gzip(Images(3, 10, 10) + std::string(9 << 20, 'x')));
+  ExpectError("convert_mnist_data", {more, labels, folder_ / "db"},
+              more + ": it unpacks to more than the 316 bytes that its header announces");
+  ExpectError("convert_mnist_data",
+              {folder_.Put("zeros", Gzip(std::string(9 << 20, 0))), labels, folder_ / "db"},
+              "not an IDX file of images: it begins with 0");
   const ScopedVariable limit("CAFFE_MAX_UNPACKED", "2G");
   const Outcome outcome = Run("convert_mnist_data", {images, labels, folder_ / "db"});
   EXPECT_TRUE(Holds(outcome.error, "CAFFE_MAX_UNPACKED is 2G, which is not a number of MiB"));

@@ -13,7 +13,7 @@ enum class IdxKind : uint32_t { kImages = 0x803, kLabels = 0x801 };
 struct IdxFile {
   std::vector<int64_t> shape;
   std::string bytes;
-  size_t begin;  // of the elements
+  size_t begin = 0;  // of the elements
 
   const char* item(int64_t index, int64_t size) const { return &bytes[begin + index * size]; }
 };

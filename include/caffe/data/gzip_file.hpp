@@ -1,12 +1,17 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace caffe {
 
 // The bytes of a file, decompressed if it is a gzip file. Throws if it is missing, cannot be read
 // or is damaged, and for a gzip file if it unpacks to more than MostUnpacked() allows or if the
-// library was built without zlib.
-std::string ReadGzipFile(const std::string& path);
+// library was built without zlib. `announced` gets the first 64 bytes or more of what a gzip file
+// holds, before the rest is unpacked, and returns the most bytes that the whole may have.
+std::string ReadGzipFile(const std::string& path,
+                         const std::function<uint64_t(std::string_view head)>& announced = {});
 
 }  // namespace caffe

@@ -5,10 +5,11 @@
 
 namespace caffe {
 
-std::string ReadGzipFile(const std::string& path) {
+std::string ReadGzipFile(const std::string& path,
+                         const std::function<uint64_t(std::string_view head)>& announced) {
   std::string bytes = ReadFile(path);
   const bool gzip = bytes.starts_with("\x1f\x8b");
-  return gzip ? Inflate(bytes, path) : bytes;
+  return gzip ? Inflate(bytes, path, announced) : bytes;
 }
 
 }  // namespace caffe

@@ -3,7 +3,8 @@
 
 namespace caffe {
 
-std::string Inflate(const std::string&, const std::string& path) {
+std::string Inflate(const std::string&, const std::string& path,
+                    const std::function<uint64_t(std::string_view)>&) {
   CAFFE_THROW("cannot read ", path, ": built without zlib; unpack it first: gunzip ", path);
 }
 

@@ -31,13 +31,16 @@ class Inflater {
   z_stream stream_{};
 };
 
-std::string InflateAll(const std::string& bytes, const std::string& path) {
+std::string InflateAll(const std::string& bytes, const std::string& path,
+                       const std::function<uint64_t(std::string_view head)>& announced) {
+  constexpr size_t kHead = 64;
   Inflater inflater(path);
   z_stream& stream = *inflater.stream();
   const uint64_t most = static_cast<uint64_t>(MostUnpacked().most) << 20;
   std::string content;
   std::vector<char> piece(1 << 20);
   size_t taken = 0;
+  uint64_t expected = announced ? 0 : most;  // 0: the head is not there yet
   int result = Z_OK;
   // A gzip file may consist of several members.
   while (taken < bytes.size() && (result == Z_OK || result == Z_STREAM_END)) {
@@ -53,6 +56,9 @@ std::string InflateAll(const std::string& bytes, const std::string& path) {
       CAFFE_CHECK(content.size() <= most, "cannot read ", path, ": its ", bytes.size(),
                   " bytes unpack to more than ", MostUnpacked().most, " MiB; ",
                   MostUnpacked().ToString());
+      if (expected == 0 && content.size() >= kHead) expected = announced(content);
+      CAFFE_CHECK(expected == 0 || content.size() <= expected, path,
+                  ": it unpacks to more than the ", expected, " bytes that its header announces");
     } while (result == Z_OK && stream.avail_out == 0);
     if (result == Z_BUF_ERROR && stream.avail_in == 0)
       result = Z_OK;  // needs the bytes that follow
@@ -65,8 +71,9 @@ std::string InflateAll(const std::string& bytes, const std::string& path) {
 
 }  // namespace
 
-std::string Inflate(const std::string& bytes, const std::string& path) {
-  return NamingMemory(path, [&] { return InflateAll(bytes, path); });
+std::string Inflate(const std::string& bytes, const std::string& path,
+                    const std::function<uint64_t(std::string_view head)>& announced) {
+  return NamingMemory(path, [&] { return InflateAll(bytes, path, announced); });
 }
 
 }  // namespace caffe

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace caffe {
 
-// Unpacks the bytes of a gzip file; `path` is for messages.
-std::string Inflate(const std::string& bytes, const std::string& path);
+// Unpacks the bytes of a gzip file; `path` is for messages. See ReadGzipFile.
+std::string Inflate(const std::string& bytes, const std::string& path,
+                    const std::function<uint64_t(std::string_view head)>& announced);
 
 }  // namespace caffe
