@@ -740,7 +740,7 @@ template <bool> void TileOf(const ByteTile& t) {
 
 #endif
 
-#if defined(__AMX_INT8__)
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)  // clang 14 has the second name
 
 struct alignas(64) TileConfig {
   u8 palette = 1, start = 0, reserved[14] = {};
@@ -1261,7 +1261,7 @@ void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile&);
 #define CAFFE_WORD_TILE nullptr
 #endif
 
-#if defined(__AMX_INT8__)
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)  // clang 14 has the second name
 void split_words_amx(const unsigned short*, long, long, long, long, void*);
 extern const ByteSteps byte_steps_amx;
 constinit const ByteSteps byte_steps_amx{"amx",
