@@ -8,6 +8,8 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
+#include <vector>
 
 #include "io/pipe.hpp"
 #include "io/temporary_folder.hpp"
@@ -167,6 +169,59 @@ TEST(FileTest, AFinishedFileIsNotVisibleBeforeItsCommit) {
   EXPECT_EQ(folder.Get("one") + folder.Get("two"), "12");
 }
 
+TEST(FileTest, NamesMayBeAsLongAsTheFileSystemTakes) {
+  TemporaryFolder folder;
+  const std::string longest = folder / std::string(255, 'n');
+  WriteFileAtomically(longest, "bytes");
+  EXPECT_EQ(ReadFile(longest), "bytes");
+  // Before anything is written.
+  const std::string error = ErrorOf([&] { AtomicFile(longest + "n"); });
+  EXPECT_NE(error.find("cannot write " + longest + "n: File name too long"), error.npos) << error;
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(FileTest, AZeroByteEndsNoPath) {
+  TemporaryFolder folder;
+  folder.Put("x", "old");
+  const std::string path = (folder / "x") + std::string("\0y", 2);
+  for (const auto& work : std::vector<std::function<void()>>{
+           [&] { WriteFileAtomically(path, "new"); }, [&] { ReadFile(path); },
+           [&] { AtomicFolder made(path); }}) {
+    const std::string error = ErrorOf(work);
+    EXPECT_NE(error.find("x\\x00y: a path cannot hold a zero byte"), error.npos) << error;
+  }
+  EXPECT_EQ(folder.Get("x"), "old");
+}
+
+TEST(FileTest, FilesThatBelongTogetherAreReplacedTogether) {
+  TemporaryFolder folder;
+  folder.Put("one", "old");
+  AtomicFile one(folder / "one"), added(folder / "added"), two(folder / "two");
+  for (AtomicFile* file : {&one, &added, &two}) file->Write("new");
+  fs::create_directories(folder / "two/full");  // the last one cannot be renamed
+  EXPECT_NE(ErrorOf([&] { AtomicFile::CommitTogether({&one, &added, &two}); }), "");
+  EXPECT_EQ(folder.Get("one"), "old");
+  EXPECT_FALSE(fs::exists(folder / "added"));
+}
+
+TEST(FileTest, AFolderAppearsWhenItIsWhole) {
+  TemporaryFolder folder;
+  {
+    AtomicFolder dropped(folder / "dropped");
+    EXPECT_EQ(folder.count(), 1u);
+  }
+  EXPECT_EQ(folder.count(), 0u);
+  AtomicFolder made(folder / "made//");
+  WriteFileAtomically(made.temporary_path() + "/x", "bytes");
+  EXPECT_EQ(RemoveLeftovers(folder.path()), 0);
+  EXPECT_FALSE(fs::exists(folder / "made"));
+  made.Commit();
+  EXPECT_EQ(folder.Get("made/x"), "bytes");
+  EXPECT_EQ(folder.count(), 1u);
+  EXPECT_NE(ErrorOf([&] { AtomicFolder again(folder / "made"); }).find("it exists already"),
+            std::string::npos);
+}
+
 // Returns the number of a process that has ended. The system does not use it again for a while.
 pid_t EndedProcess() {
   const pid_t child = fork();
@@ -184,6 +239,7 @@ TEST(FileTest, LeftoversOfEndedProcessesOfThisHostAreRemoved) {
   const std::string ended = std::to_string(EndedProcess());
   folder.Put("a.tmp." + host + "." + ended + ".0", "left");
   folder.Put("b.c.tmp." + host + "." + pid + ".9000", "left by a container with our number");
+  fs::create_directories(folder / ("d.tmp." + host + "." + ended + ".0/inner"));
   const std::vector<std::string> stay = {
       "a.tmp." + ended + ".0",  // no host
       "a.tmp." + std::string(host == "00000000" ? "1" : "0") + host.substr(1) + "." + ended + ".0",
@@ -192,7 +248,7 @@ TEST(FileTest, LeftoversOfEndedProcessesOfThisHostAreRemoved) {
       "a.tmp." + host + "." + ended + ".x",
       "a.tmp"};
   for (const std::string& other : stay) folder.Put(other, "stays");
-  EXPECT_EQ(RemoveLeftovers(folder.path().string()), 2);
+  EXPECT_EQ(RemoveLeftovers(folder.path().string()), 3);
   for (const std::string& other : stay) EXPECT_TRUE(fs::exists(folder / other)) << other;
   EXPECT_TRUE(fs::exists(own));
   open_file.Commit();
