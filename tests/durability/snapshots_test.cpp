@@ -1,6 +1,8 @@
 // Snapshots of a training that is killed at any call that changes a file, or whose disk is full there:
 // a pair of files is restored with the bits of its training, or refused with a reason.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,6 +205,25 @@ INSTANTIATE_TEST_SUITE_P(Formats, SnapshotsTest,
                                          Case{true, true}),
                          NameOf);
 
+// Waits at the beginning of each iteration until the other process is there, too.
+class Meeting : public Solver::Callback {
+ public:
+  Meeting() {
+    barrier_ = static_cast<pthread_barrier_t*>(mmap(nullptr, sizeof(pthread_barrier_t),
+                                                    PROT_READ | PROT_WRITE,
+                                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    pthread_barrierattr_t shared;
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(barrier_, &shared, 2);
+  }
+  ~Meeting() override { munmap(barrier_, sizeof(pthread_barrier_t)); }
+  void OnStart() override { pthread_barrier_wait(barrier_); }
+
+ private:
+  pthread_barrier_t* barrier_;
+};
+
 // Two trainings that do not know of each other.
 class TwoTrainersTest : public testing::TestWithParam<bool> {};
 
@@ -213,25 +234,21 @@ TEST_P(TwoTrainersTest, WithOnePrefixLeaveNoMixture) {
   std::vector<std::map<int64_t, TrainingState>> states;
   for (const int64_t seed : {kSeed, kOlderSeed}) states.push_back(Uninterrupted(seed, kIterations));
   const TemporaryFolder folder;
-  int gate[2];
-  ASSERT_EQ(pipe(gate), 0);
+  Meeting meeting;
   std::vector<pid_t> children;
   for (const int64_t seed : {kSeed, kOlderSeed}) {
     children.push_back(fork());
     if (children.back() != 0) continue;
     alarm(60);
-    close(gate[1]);
-    char byte;
-    (void)!read(gate[0], &byte, 1);  // until both run
     const std::string error = ErrorOf([&] {
-      SmallTraining(folder / "s", seed, hdf5, Concat("snapshot: 1 max_iter: ", kIterations))
-          ->Solve();
+      auto solver =
+          SmallTraining(folder / "s", seed, hdf5, Concat("snapshot: 1 max_iter: ", kIterations));
+      solver->AddCallback(&meeting);
+      solver->Solve();
     });
     if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
     _exit(error.empty() ? 0 : 1);
   }
-  close(gate[0]);
-  close(gate[1]);
   for (const pid_t child : children) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
