@@ -303,6 +303,33 @@ TEST_F(ProgramCacheTest, ReplacesAFileWithOtherColumnsOrWithAView) {
   }
 }
 
+TEST_F(ProgramCacheTest, ReplacesAFileWithWrongSizes) {
+  for (const char* size :
+       {"-1", "-9223372036854775808", "9223372036854775807", "'many'", "1e300"}) {
+    SCOPED_TRACE(size);
+    fs::remove_all(directory_);
+    Fill({"a", "b", "c"});
+    Sql(Concat("UPDATE programs SET size = ", size));
+    ProgramCache cache(directory_, Mode::kReadWrite, {.size_cap_bytes = 16000});
+    Put(cache, "d");
+    EXPECT_TRUE(Stored(cache, "d"));
+    EXPECT_EQ(cache.state().rows, 1);
+    EXPECT_EQ(cache.state().disabled_reason, "");
+    EXPECT_EQ(SetAsideCount(), 1);
+  }
+}
+
+TEST_F(ProgramCacheTest, ATimeOfUseMayBeAnything) {
+  for (const char* time : {"-9223372036854775808", "9223372036854775807", "'noon'"}) {
+    fs::remove_all(directory_);
+    Fill({"a"});
+    Sql(Concat("UPDATE programs SET created = ", time, ", last_use = ", time));
+    ProgramCache cache(directory_, Mode::kReadWrite);
+    EXPECT_TRUE(Stored(cache, "a")) << time;
+    EXPECT_EQ(cache.List().size(), 1) << time;
+  }
+}
+
 TEST_F(ProgramCacheTest, RunsNoTriggerOfAFile) {
   Fill({"a"});
   Sql("CREATE TRIGGER t AFTER INSERT ON programs BEGIN DELETE FROM programs; END");
@@ -732,10 +759,11 @@ TEST_F(ProgramCacheTest, StopsWritingWhenWritesFail) {
 TEST_F(ProgramCacheTest, StopsWritingWhenTheDiskIsFull) {
   fs::create_directories(directory_);
   for (const char* size : {"size=256k", "size=8k"}) {
+    testing::internal::CaptureStderr();
     const int status = Wait(Spawn([&] {
       if (::unshare(CLONE_NEWNS) != 0 ||
           ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-          ::mount("none", directory_.c_str(), "tmpfs", 0, size) != 0) {
+          ::mount("none", directory_.c_str(), "tmpfs", 0, Concat(size, ",mode=755").c_str()) != 0) {
         return 77;
       }
       for (int round = 0; round < 2; ++round) {
@@ -752,10 +780,16 @@ TEST_F(ProgramCacheTest, StopsWritingWhenTheDiskIsFull) {
       }
       return 0;
     }));
+    const std::string errors = testing::internal::GetCapturedStderr();
     if (status == 77) {
       GTEST_SKIP() << "cannot mount a file system";
     }
-    EXPECT_EQ(status, 0) << size;
+    EXPECT_EQ(status, 0) << size << errors;
+    EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 2) << "one for each cache\n"
+                                                                 << errors;
+    for (const std::string& part : {file_.string(), std::string("full")}) {
+      EXPECT_NE(errors.find(part), std::string::npos) << errors << "lacks " << part;
+    }
   }
 }
 

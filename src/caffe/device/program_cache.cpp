@@ -89,9 +89,15 @@ void DeleteRow(Database& database, const std::string& key) {
   database.Prepare("DELETE FROM programs WHERE key = ?").Text(1, key).Step();
 }
 
+// Sizes are not part of a checksum; those of a damaged file can be anything.
 std::pair<int64_t, int64_t> CountAndBytes(Database& database) {
-  Statement total = database.Prepare("SELECT count(*), coalesce(sum(size), 0) FROM programs");
+  Statement total = database.Prepare(
+      "SELECT count(*), coalesce(sum(size), 0), coalesce(min(size), 0), "
+      "coalesce(max(typeof(size) <> 'integer'), 0) FROM programs");
   total.Step();
+  if (total.IntegerAt(2) < 0 || total.IntegerAt(3) != 0) {
+    throw DatabaseError(DatabaseError::Kind::kDamaged, "a row has no valid size");
+  }
   return {total.IntegerAt(0), total.IntegerAt(1)};
 }
 
@@ -310,7 +316,7 @@ std::optional<ProgramCache::Entry> ProgramCache::Find(const std::string& key) {
     return std::nullopt;
   }
   const int64_t now = NowMicroseconds();
-  if (now - stored->last_use > options_.touch_seconds * kMicro) {
+  if (stored->last_use < now - options_.touch_seconds * kMicro) {
     Access(Need::kWrite, [&](Database& database) {
       database.Prepare("UPDATE programs SET last_use = ? WHERE key = ?")
           .Integer(1, now)
