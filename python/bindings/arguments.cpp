@@ -1,6 +1,7 @@
 // Converts Python arguments to C++, with errors that name the argument and its value.
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
+#include "caffe/io/unknown_names.hpp"
 
 namespace py = pybind11;
 
@@ -29,6 +30,15 @@ std::vector<std::string> ToFiles(const py::object& object, const std::string& wh
   }
   if (files.empty()) throw py::value_error(what + ": the list of files is empty");
   return files;
+}
+
+std::string NetOrWeights(const py::object& net, const py::object& weights) {
+  if (weights.is_none()) return caffe::NetLabel(net.attr("name").cast<std::string>());
+  std::string text;
+  for (const std::string& file : ToFiles(weights, "the weights")) {
+    text += (text.empty() ? "the model of " : ", ") + file;
+  }
+  return text;
 }
 
 std::string Described(const py::handle& value) {

@@ -122,7 +122,7 @@ py::str QuantizeNet(const py::object& net, const py::object& weights_path, const
 
 py::str Quantize(const py::object& net, const py::object& weights, const py::object& read,
                  const py::dict& settings, const py::object& out) {
-  return caffe::NamingMemory("caffe.quantize",
+  return caffe::NamingMemory(NetOrWeights(net, weights),
                              [&] { return QuantizeNet(net, weights, read, settings, out); });
 }
 

@@ -95,7 +95,7 @@ py::tuple TransformNet(const py::object& net, const py::object& weights, const p
 
 py::tuple Transform(const py::object& net, const py::object& weights, const py::object& out,
                     const py::dict& settings) {
-  return caffe::NamingMemory("caffe.transform",
+  return caffe::NamingMemory(NetOrWeights(net, weights),
                              [&] { return TransformNet(net, weights, out, settings); });
 }
 
