@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/hdf5_messages.hpp"
+#include "io/pipe.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/text.hpp"
 
@@ -314,8 +315,12 @@ TEST(ForeignHdf5Test, NumbersOfDamagedTypesAreErrors) {
 }
 
 TEST(ForeignHdf5Test, PipesAndDevicesAreErrors) {
-  EXPECT_TRUE(Holds(ErrorOf([] { Hdf5Reader file("/dev/zero"); }),
-                    "/dev/zero is a pipe or a device, but HDF5 reads files only"));
+  EXPECT_TRUE(
+      Holds(ErrorOf([] { Hdf5Reader file("/dev/zero"); }), "/dev/zero is a device, not a file"));
+  const TemporaryFolder folder;
+  const Pipe pipe(folder / "pipe", "\x89HDF\r\n\x1a\n");
+  EXPECT_TRUE(Holds(ErrorOf([&] { Hdf5Reader file(pipe.path()); }),
+                    pipe.path() + " is a pipe, but HDF5 is read from files only"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <string>
 #include <thread>
@@ -20,6 +21,7 @@ class Pipe {
     CAFFE_CHECK(mkfifo(path_.c_str(), 0600) == 0, "cannot make a pipe: ", path_);
     writer_ = std::thread([this, bytes = std::move(bytes), endless] {
       const int descriptor = open(path_.c_str(), O_WRONLY);
+      opened_ = true;
       do {
         size_t done = 0;
         while (done < bytes.size()) {
@@ -35,6 +37,7 @@ class Pipe {
   ~Pipe() {
     // Lets a writer go on that still waits for a reader.
     const int descriptor = open(path_.c_str(), O_RDONLY | O_NONBLOCK);
+    while (!opened_) std::this_thread::yield();
     close(descriptor);
     writer_.join();
     std::signal(SIGPIPE, before_);
@@ -45,6 +48,7 @@ class Pipe {
  private:
   std::string path_;
   void (*before_)(int);
+  std::atomic<bool> opened_{false};
   std::thread writer_;
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "caffe/core/shape.hpp"
+#include "caffe/io/file.hpp"
 #include "hdf5_library.hpp"
 
 namespace caffe {
@@ -11,13 +12,16 @@ namespace caffe {
 // A file that is open for reading. It may come from a stranger: what it says leads to no other file,
 // and to no memory out of proportion to its size.
 struct Hdf5Source {
-  std::string path;
-  hid_t file;
-  int64_t bytes;  // of the file
+  explicit Hdf5Source(const std::string& path) : input(path) {}
+  const std::string& path() const { return input.path(); }
+  int64_t bytes() const { return input.size(); }
+
+  InputFile input;
+  hid_t file = -1;
 };
 
-// Opens the object of a path inside the file, link by link; invalid if there is none. Throws if a
-// link leads to another file. Soft links inside the file are followed.
+// Opens the object of a path inside the file, link by link; invalid if there is none. Throws if the
+// file is damaged there, or if a link leads to another file. Soft links inside the file are followed.
 Hdf5Handle OpenHdf5Object(const Hdf5Source& source, const std::string& name);
 
 struct Hdf5Dataset {

@@ -1,14 +1,15 @@
-#include <filesystem>
-
 #include "caffe/core/error.hpp"
 #include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "hdf5_input.hpp"
 #include "hdf5_library.hpp"
 #include "hdf5_objects.hpp"
 
 namespace caffe {
 
 struct Hdf5Reader::State {
+  explicit State(const std::string& path) : source(path) {}
+
   Hdf5Source source;
   double taken = 0;  // bytes of all datasets that were read
 
@@ -16,35 +17,27 @@ struct Hdf5Reader::State {
   void Take(const std::string& name, int64_t bytes) {
     constexpr double kMostRatio = 1032, kSlack = 1 << 26;
     taken += static_cast<double>(bytes);
-    CAFFE_CHECK(taken <= kMostRatio * static_cast<double>(source.bytes) + kSlack, source.path,
+    CAFFE_CHECK(taken <= kMostRatio * static_cast<double>(source.bytes()) + kSlack, source.path(),
                 ": with dataset '", name, "', ", taken, " bytes were read from a file of ",
-                source.bytes, "; it is damaged");
+                source.bytes(), "; it is damaged");
   }
   void Read(const std::string& name, hid_t as, void* target) {
     const Hdf5Dataset opened = OpenHdf5Dataset(source, name);
     CheckHdf5Numbers(source, name, opened.type);
     Take(name, opened.bytes);
     CAFFE_CHECK(H5Dread(opened.dataset, as, H5S_ALL, H5S_ALL, H5P_DEFAULT, target) >= 0,
-                source.path, ": cannot read dataset '", name, "'", Hdf5Reason());
+                source.path(), ": cannot read dataset '", name, "'", Hdf5Reason());
   }
 };
 
-Hdf5Reader::Hdf5Reader(const std::string& path)
-    : state_(std::make_unique<State>(State{{path, -1, 0}})) {
-  CheckPath(path);
+Hdf5Reader::Hdf5Reader(const std::string& path) : state_(std::make_unique<State>(path)) {
   const Hdf5Turn turn;
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  CAFFE_CHECK(std::filesystem::exists(status), "File not found: ", path);
-  CAFFE_CHECK(!std::filesystem::is_directory(status), path, " is a folder, not a file");
-  CAFFE_CHECK(std::filesystem::is_regular_file(status), path,
-              " is a pipe or a device, but HDF5 reads files only; copy its content to a file");
-  CAFFE_CHECK(IsHdf5File(path), path, " is not an HDF5 file");
   Hdf5Source& source = state_->source;
-  source.file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CAFFE_CHECK(!source.input.is_pipe(), path,
+              " is a pipe, but HDF5 is read from files only; write its content to a file");
+  CAFFE_CHECK(IsHdf5File(path), path, " is not an HDF5 file");
+  source.file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, Hdf5AccessTo(&source.input));
   CAFFE_CHECK(source.file >= 0, "cannot open ", path, Hdf5Reason());
-  source.bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  if (error) source.bytes = 0;
 }
 
 Hdf5Reader::~Hdf5Reader() {
@@ -77,13 +70,13 @@ std::string Hdf5Reader::Identity(const std::string& name) const {
   const void* token = &info.addr;
   constexpr size_t kBytes = sizeof(info.addr);
 #endif
-  CAFFE_CHECK(known, state_->source.path, ": no object '", name, "'", Hdf5Reason());
+  CAFFE_CHECK(known, state_->source.path(), ": no object '", name, "'", Hdf5Reason());
   return std::to_string(info.fileno) + ":" + std::string(static_cast<const char*>(token), kBytes);
 }
 
 std::vector<std::string> Hdf5Reader::Children(const std::string& group) const {
   const Hdf5Turn turn;
-  const std::string& path = state_->source.path;
+  const std::string& path = state_->source.path();
   const Hdf5Handle handle = OpenHdf5Object(state_->source, group);
   CAFFE_CHECK(handle >= 0 && H5Iget_type(handle) == H5I_GROUP, path, ": no group '", group, "'",
               Hdf5Reason());
@@ -92,7 +85,7 @@ std::vector<std::string> Hdf5Reader::Children(const std::string& group) const {
               Hdf5Reason());
   // HDF5 takes memory for as many links as the file states.
   constexpr int64_t kLeast = 8;  // bytes of a link
-  CAFFE_CHECK(info.nlinks <= static_cast<uint64_t>(state_->source.bytes / kLeast), path,
+  CAFFE_CHECK(info.nlinks <= static_cast<uint64_t>(state_->source.bytes() / kLeast), path,
               ": group '", group, "' states ", info.nlinks,
               " members, more than the file can hold; it is damaged");
   std::vector<std::string> names;
@@ -132,7 +125,7 @@ void Hdf5Reader::Read(const std::string& dataset, double* target) const {
 
 int64_t Hdf5Reader::ReadInteger(const std::string& dataset) const {
   const Hdf5Turn turn;
-  CAFFE_CHECK(ShapeCount(ShapeOf(dataset)) == 1, state_->source.path, ": dataset '", dataset,
+  CAFFE_CHECK(ShapeCount(ShapeOf(dataset)) == 1, state_->source.path(), ": dataset '", dataset,
               "' is not a single integer");
   int64_t value = 0;
   state_->Read(dataset, H5T_NATIVE_INT64, &value);
@@ -141,7 +134,7 @@ int64_t Hdf5Reader::ReadInteger(const std::string& dataset) const {
 
 std::string Hdf5Reader::ReadString(const std::string& dataset) const {
   const Hdf5Turn turn;
-  const std::string& path = state_->source.path;
+  const std::string& path = state_->source.path();
   const Hdf5Dataset opened = OpenHdf5Dataset(state_->source, dataset);
   CAFFE_CHECK(H5Tget_class(opened.type) == H5T_STRING && ShapeCount(opened.shape) == 1, path,
               ": dataset '", dataset, "' is not text");
