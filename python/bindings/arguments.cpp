@@ -2,6 +2,7 @@
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/io/unknown_names.hpp"
+#include "caffe/net/net.hpp"
 
 namespace py = pybind11;
 
@@ -74,6 +75,20 @@ std::vector<int64_t> ToShape(const py::args& extents, const std::string& what) {
                               "an integer, as in reshape(2, 3) and reshape((2, 3))"));
   }
   return shape;
+}
+
+void CheckNames(const caffe::Net& net) {
+  const auto check = [&](const std::string& name, const char* what) {
+    PyObject* const text =
+        PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), nullptr);
+    if (!text) PyErr_Clear();
+    const py::object owner = py::reinterpret_steal<py::object>(text);
+    CAFFE_CHECK(text, caffe::NetLabel(net.name()), ": the name of ", what, ", ", name,
+                ", is not UTF-8, which Python cannot hold; rename it");
+  };
+  check(net.name(), "the net");
+  for (const std::string& name : net.layer_names()) check(name, "a layer");
+  for (const std::string& name : net.blob_names()) check(name, "a blob");
 }
 
 void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun) {

@@ -55,6 +55,8 @@ std::string Described(const pybind11::handle& value);
 // The extents of reshape(2, 3) or reshape((2, 3)).
 std::vector<int64_t> ToShape(const pybind11::args& extents, const std::string& what);
 // Throws an IndexError unless 0 <= index < count: "<whose> has 3 layers, there is no layer 99".
+// Throws, with the name, if a str cannot hold a name of the net: it is not UTF-8.
+void CheckNames(const caffe::Net& net);
 void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun);
 
 // The dict of net.memory.

@@ -94,6 +94,7 @@ OwnedNet MakeNet(const py::object& network, int phase, int level, const py::obje
   const auto lock = std::make_shared<NetLock>(NameOf(*net));
   if (!message) lock->AddFiles({path});
   lock->AddFiles(files);
+  CheckNames(*net);
   AddNet(*net, lock);
   return OwnedNet(net.release());
 }

@@ -203,6 +203,7 @@ struct PythonSolver : Solver {
     });
     SetResumeLine([](const std::string& state) { return ResumeLine(state); });
     const InPython python;
+    for (const caffe::Net* one : nets()) CheckNames(*one);
     for (caffe::Net* one : nets()) {
       one->set_interruption([this] { interruption.Check(); });
       AddNet(*one, lock);

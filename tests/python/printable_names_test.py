@@ -39,6 +39,20 @@ def test_names_in_errors_of_python_cannot_change_a_terminal():
         assert all(c.isprintable() or c == '\n' for c in str(raised.value)), str(raised.value)
 
 
+def test_names_that_a_str_cannot_hold_are_named(tmp_path):
+    text = ('name: "n" layer { name: "in" type: "Input" top: "x\\377" '
+            'input_param { shape { dim: 2 } } }')
+    (tmp_path / 'net.prototxt').write_text(text)
+    (tmp_path / 'solver.prototxt').write_text(
+        'net: "%s" base_lr: 1 lr_policy: "fixed" max_iter: 1' % (tmp_path / 'net.prototxt'))
+    for make in (lambda: caffe.Net(str(tmp_path / 'net.prototxt')),
+                 lambda: caffe.get_solver(str(tmp_path / 'solver.prototxt'))):
+        with pytest.raises(RuntimeError) as raised:
+            make()
+        assert str(raised.value).endswith(
+            'the name of a blob, x\\xff, is not UTF-8, which Python cannot hold; rename it')
+
+
 def test_pictures_hold_printable_names():
     text = draw.draw_net(odd_net(), 'LR', 'dot').decode()
     assert all(c.isprintable() or c == '\n' for c in text)
