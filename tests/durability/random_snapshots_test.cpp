@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
@@ -278,11 +279,17 @@ class Trial {
   std::string wrong_;
 };
 
+// CAFFE_RANDOM_NETS cases, or 120 and two that were found among more: a solver that has trained in mode
+// pseudo restores a snapshot with fewer ranges.
 TEST(RandomSnapshotsTest, WhatSnapshotWritesRestoreReads) {
   log::SetLevel(log::Level::kOff);
   const int cases = Setting("CAFFE_RANDOM_NETS", 120), first = Setting("CAFFE_RANDOM_SEED", 1);
+  std::vector<int> seeds(cases);
+  std::iota(seeds.begin(), seeds.end(), first);
+  if (!std::getenv("CAFFE_RANDOM_NETS")) seeds.insert(seeds.end(), {1057, 1154});
   int counts[4] = {}, failures = 0;
-  for (int seed = first; seed < first + cases && failures < 5; ++seed) {
+  for (const int seed : seeds) {
+    if (failures == 5) break;
     Trial trial(static_cast<uint64_t>(seed));
     ++counts[static_cast<int>(trial.Run())];
     if (trial.wrong().empty()) continue;
