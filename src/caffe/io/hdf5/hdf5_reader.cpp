@@ -36,7 +36,8 @@ Hdf5Reader::Hdf5Reader(const std::string& path) : state_(std::make_unique<State>
   CAFFE_CHECK(!source.input.is_pipe(), path,
               " is a pipe, but HDF5 is read from files only; write its content to a file");
   CAFFE_CHECK(IsHdf5File(path), path, " is not an HDF5 file");
-  source.file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, Hdf5AccessTo(&source.input));
+  const Hdf5Handle access = Hdf5AccessTo(&source.input);  // closing it clears the reason
+  source.file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
   CAFFE_CHECK(source.file >= 0, "cannot open ", path, Hdf5Reason());
 }
 
