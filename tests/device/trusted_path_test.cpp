@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -221,6 +222,18 @@ TEST_F(TrustedPathTest, AFullDiskIsNotWritable) {
   });
   if (status == 77) GTEST_SKIP() << "cannot mount a file system";
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(TrustedPathTest, FoldersAreMadePrivate) {
+  const mode_t before = ::umask(0);
+  EXPECT_EQ(MakePrivateFolder(root_ / "a/b/c"), 0);
+  EXPECT_EQ(MakePrivateFolder(root_ / "a"), 0);
+  ::umask(before);
+  for (const char* name : {"a", "a/b", "a/b/c"}) {
+    EXPECT_EQ(static_cast<int>(fs::status(root_ / name).permissions()), 0700) << name;
+  }
+  EXPECT_EQ(MakePrivateFolder(File("file")), 0);
+  EXPECT_EQ(MakePrivateFolder(root_ / "file/below"), ENOTDIR);
 }
 
 TEST_F(TrustedPathTest, TemporaryFoldersArePrivate) {

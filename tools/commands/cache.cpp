@@ -19,7 +19,7 @@ namespace {
 constexpr char kUsage[] = "usage: caffe cache list | verify | prune [--max-size N[K|M|G] | --all]";
 constexpr char kHelp[] = R"(
 The cache of programs that were compiled for OpenCL and CUDA devices; its folder is CAFFE_CACHE_DIR,
-else cortado in XDG_CACHE_HOME or in .cache of HOME.
+else cortado in XDG_CACHE_HOME or in .cache of HOME. A folder that other users can write is not used.
 
   list      a row for each program, the size of all, and the number of tuning results (caffe tune)
   verify    compare every program with its checksum; exit status 1 if one was damaged

@@ -168,18 +168,11 @@ std::optional<FileIdentity> IdentityOf(const fs::path& path) {
   return FileIdentity{information.st_dev, information.st_ino};
 }
 
-// Each folder that is missing is made for this user alone, whatever the umask is.
 void CreateDirectory(const fs::path& directory) {
+  if (const int code = MakePrivateFolder(directory); code != 0) {
+    ThrowSystem(Concat("cannot create ", directory.string()), code);
+  }
   std::error_code error;
-  if (directory.empty() || fs::is_directory(directory, error)) {
-    return;
-  }
-  if (directory.has_relative_path()) {
-    CreateDirectory(directory.parent_path());
-  }
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    ThrowSystem(Concat("cannot create ", directory.string()), errno);
-  }
   if (!fs::is_directory(directory, error)) {
     throw DatabaseError(Kind::kOther, Concat(directory.string(), " is not a directory"));
   }

@@ -188,6 +188,15 @@ std::string WhyUntrusted(const fs::path& path) {
   return complaint;
 }
 
+int MakePrivateFolder(const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || fs::is_directory(folder, error)) return 0;
+  if (folder.has_relative_path()) {
+    if (const int code = MakePrivateFolder(folder.parent_path())) return code;
+  }
+  return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno;
+}
+
 fs::path MakeTemporaryFolder(const std::string& name, std::string* why) {
   why->clear();
   for (const std::string& parent : {Variable("TMPDIR"), std::string("/tmp"),

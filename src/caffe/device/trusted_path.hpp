@@ -20,6 +20,10 @@ namespace caffe {
 // The text names the folder or file, its owner and its mode, and says how to cure that.
 std::string WhyUntrusted(const std::filesystem::path& path);
 
+// Makes a folder, and each of its parents that is missing, for this user alone under every
+// umask. Returns 0 or a number of errno; 0 also if there is a file with this name.
+int MakePrivateFolder(const std::filesystem::path& folder);
+
 // Makes an empty folder for this process alone: `<parent>/<name>-XXXXXX`, in TMPDIR or in one of the
 // usual folders for temporary files, the first one that can be written, trusted and run code from.
 // Returns an empty path if there is none; then `why` has the reason for each.

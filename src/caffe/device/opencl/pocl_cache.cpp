@@ -82,7 +82,15 @@ PoclCache::PoclCache() {
 void PoclCache::Finish(bool is_there) {
   CAFFE_CHECK(!is_there || refusal_.empty(), refusal_,
               "; set POCL_CACHE_DIR to a folder that only you can write");
-  if (replacement_.empty()) return;
+  if (replacement_.empty()) {
+    // PoCL would take a folder that another user makes first, for example below /tmp.
+    if (is_there && MakePrivateFolder(Folder()) == 0) {
+      const std::string why = WhyUntrusted(Folder());
+      CAFFE_CHECK(why.empty(), "PoCL's cache folder ", Folder().string(), " is not used, because ",
+                  why);
+    }
+    return;
+  }
   if (!is_there) {
     before_.empty() ? ::unsetenv(kVariable) : ::setenv(kVariable, before_.c_str(), 1);
     return RemoveFolder();
