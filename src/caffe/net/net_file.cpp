@@ -48,8 +48,10 @@ NetParameter ReadTestNetFile(const std::string& path) {
 void RefusePythonLayers(const NetParameter& net) {
   const NetParameter filtered = FilterNet(net);
   for (const LayerParameter& layer : filtered.layer()) {
-    CAFFE_CHECK(layer.type() != "Python", layer.name(), " (Python): runs class '",
-                layer.python_param().layer(), "' of module '", layer.python_param().module(),
+    // Of the types that another module adds: its layers are classes in Python.
+    CAFFE_CHECK(LayerRegistry::Get().Elsewhere(layer.type()).empty(), layer.name(), " (",
+                layer.type(), "): runs class '", layer.python_param().layer(), "' of module '",
+                layer.python_param().module(),
                 "', but layers in Python are switched off here (python_layers is false)");
     const auto refuse = [&](NetParameter nested) {
       *nested.mutable_state() = net.state();
