@@ -8,7 +8,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOOL = os.path.join(ROOT, 'build', 'tools', 'caffe')
-NOBODY = 65534
+OTHER_USER = 65534
 
 # A type of its own: the program cache keeps what a compiler makes of its texts.
 REGISTER = '''
@@ -95,7 +95,7 @@ def test_code_that_others_may_have_written_does_not_run(cache, case):
     bad = {'file': file, 'log': file, 'file owner': file, 'above': cache.parent,
            'above owner': cache.parent}.get(case, cache)
     if 'owner' in case:
-        os.chown(bad, NOBODY, NOBODY)
+        os.chown(bad, OTHER_USER, OTHER_USER)
     bad.chmod({'group': 0o775, 'others': 0o757, 'above': 0o777, 'file': 0o666, 'log': 0o622}.get(
         case, 0o755 if bad.is_dir() else 0o644))
     before = sorted(os.listdir(cache))
@@ -127,9 +127,9 @@ def test_root_does_not_use_the_cache_of_a_user(tmp_path):
     home = tmp_path / 'home'
     for folder in (home, home / '.cache', home / '.cache' / 'cortado'):
         folder.mkdir(mode=0o755)
-        os.chown(folder, NOBODY, NOBODY)
+        os.chown(folder, OTHER_USER, OTHER_USER)
     result = run(TOOL, 'cache', 'list', HOME=str(home), CAFFE_CACHE_DIR='')
-    assert result.returncode == 1 and 'uid %d' % NOBODY in result.stderr, result.stderr
+    assert result.returncode == 1 and 'uid %d' % OTHER_USER in result.stderr, result.stderr
     assert os.listdir(home / '.cache' / 'cortado') == []
 
 
@@ -137,7 +137,7 @@ def test_root_does_not_use_the_cache_of_a_user(tmp_path):
 def test_a_cache_that_root_made_serves_every_user(cache):
     for path in (cache, *cache.iterdir(), cache.parent.parent, cache.parent.parent.parent):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    become = 'import os; os.setgid(%d); os.setuid(%d)\n' % (NOBODY, NOBODY)
+    become = 'import os; os.setgid(%d); os.setuid(%d)\n' % (OTHER_USER, OTHER_USER)
     code = REGISTER.replace('caffe.register_type', become + 'caffe.register_type')
     before = (cache / 'programs.db').stat().st_mtime_ns
     for mode in ('rw', 'ro'):

@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_written_is_replaced_with_one_warning(tmp_path, 
 @pytest.mark.skipif(not POCL, reason='there is no PoCL')
 @pytest.mark.parametrize('case', ['group', 'others', 'above', 'owner', 'program'])
 def test_a_folder_that_others_can_write_is_replaced_with_one_warning(tmp_path, case):
-    nobody = 65534
+    other_user = 65534
     if case in ('owner', 'program') and os.geteuid() != 0:
         pytest.skip('only root can give files to other users')
     place = tmp_path / 'above' / 'pocl'
@@ -73,7 +73,7 @@ def test_a_folder_that_others_can_write_is_replaced_with_one_warning(tmp_path, c
     bad = {'above': place.parent, 'program': place / 'AB'}.get(case, place)
     bad.mkdir(exist_ok=True)
     if case in ('owner', 'program'):
-        os.chown(bad, nobody, nobody)
+        os.chown(bad, other_user, other_user)
     bad.chmod({'group': 0o775, 'others': 0o757, 'above': 0o777}.get(case, 0o755))
     output, errors, code = run(tmp_path, POCL[0], POCL_CACHE_DIR=str(place), CAFFE_CACHE='off')
     assert code == 0 and 'y [6.0, 6.0, 6.0]' in output, output + errors
