@@ -59,7 +59,7 @@ def register(**changes):
 @pytest.fixture
 def cache(tmp_path):
     """A folder with a cache that holds a program."""
-    if not shutil.which('cc'):
+    if not shutil.which('c++'):
         pytest.skip('there is no compiler')
     tmp_path.chmod(0o755)
     folder = tmp_path / 'cache'
@@ -71,7 +71,7 @@ def cache(tmp_path):
 def poison(cache):
     source, library = cache.parent / 'evil.c', cache.parent / 'evil.so'
     source.write_text(EVIL)
-    subprocess.run(['cc', '-shared', '-fPIC', '-o', library, source], check=True)
+    subprocess.run(['c++', '-x', 'c', '-shared', '-fPIC', '-o', library, source], check=True)
     subprocess.run([sys.executable, '-c', REPLACE, cache / 'programs.db', library], check=True)
 
 
@@ -118,6 +118,19 @@ def test_code_that_others_may_have_written_does_not_run(cache, case):
         assert sorted(os.listdir(cache)) == before, 'the folder is left as it is'
     finally:
         os.chown(bad, os.geteuid(), os.getegid())
+
+
+def test_a_full_folder_for_temporary_files_is_left_out(tmp_path):
+    unshare = ['unshare', '--mount', 'sh', '-c',
+               'mount -t tmpfs -o size=60k,mode=755 none "$0" || exit 77; '
+               'head -c 60000 /dev/zero >"$0/filler"; exec "$@"', str(tmp_path)]
+    if not shutil.which('unshare') or run(*unshare, 'true').returncode:
+        pytest.skip('cannot mount a file system')
+    if not shutil.which('c++'):
+        pytest.skip('there is no compiler')
+    result = run(*unshare, sys.executable, '-c', REGISTER, TMPDIR=str(tmp_path),
+                 CAFFE_CACHE='off')
+    assert result.stdout == 'registered\n', result.stderr
 
 
 @needs_root

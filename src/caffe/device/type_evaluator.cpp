@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "caffe/core/error.hpp"
@@ -135,6 +136,7 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
   fs::path operator/(const char* name) const { return path_ / name; }
 
  private:
@@ -156,19 +158,24 @@ void Write(const fs::path& path, const std::string& text) {
               "; make room there, or set TMPDIR to another folder that only you can write");
 }
 
-// Runs a command without a shell; its messages go to `log`. The exit status; -1 if there is no such
-// command.
-int Run(std::vector<std::string> command, const fs::path& log) {
-  std::vector<char*> arguments;
+// Runs a command without a shell; its messages go to `log`, and its temporary files to `folder`. The
+// exit status; -1 if there is no such command.
+int Run(std::vector<std::string> command, const fs::path& log, const fs::path& folder) {
+  std::vector<char*> arguments, variables;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  std::string temporary = "TMPDIR=" + folder.string();
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::string_view(*variable).substr(0, 7) != "TMPDIR=") variables.push_back(*variable);
+  }
+  variables.insert(variables.end(), {temporary.data(), nullptr});
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t child = 0;
   const int failed =
-      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return -1;
   int status = 0;
@@ -220,7 +227,7 @@ std::optional<std::string> CompileLibrary(const TypeInfo& info) {
     std::vector<std::string> command = Options();
     command.insert(command.begin(), compiler);
     command.insert(command.end(), {"-o", library.string(), source.string()});
-    const int status = Run(command, log);
+    const int status = Run(command, log, folder.path());
     if (status < 0) continue;
     CAFFE_CHECK(status == 0, "data type '", info.name, "': its texts do not compile by ", compiler,
                 ", or a function does not return a value on each path:\n", Contents(log));
