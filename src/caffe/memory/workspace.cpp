@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/available_memory.hpp"
 #include "caffe/device/graph.hpp"
 
 namespace caffe {
@@ -20,6 +21,8 @@ DevicePtr Workspace::Need(int64_t bytes) {
   if (bytes == 0) return {};
   if (bytes > this->bytes()) {
     buffer_.reset();  // first, so that the two buffers never exist at the same time
+    // Needs are stated while a net is made, before its forecast.
+    CheckAvailableMemory(*device_, bytes, purpose_);
     buffer_ = std::make_unique<DeviceBuffer>(device_, bytes, purpose_);
   }
   if (!Recording()) return buffer_->pointer();
