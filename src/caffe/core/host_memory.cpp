@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <new>
+#include <cstdlib>
 
 namespace caffe {
 namespace {
@@ -14,10 +14,14 @@ constexpr uintptr_t kLeastReturned = 128 << 10;
 }  // namespace
 
 void* AllocateHostMemory(int64_t bytes, int64_t alignment) noexcept {
-  return ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+  // Not operator new: its memory is released with the alignment, which FreeHostMemory does not know.
+  void* memory = nullptr;
+  if (posix_memalign(&memory, static_cast<size_t>(alignment), static_cast<size_t>(bytes)) != 0)
+    return nullptr;
+  return memory;
 }
 
-void FreeHostMemory(void* memory, int64_t alignment) noexcept {
+void FreeHostMemory(void* memory) noexcept {
   if (!memory) return;
   // glibc serves requests of up to 32 MiB from its heap after a few of them were freed, and a heap
   // returns only its end.
@@ -28,7 +32,7 @@ void FreeHostMemory(void* memory, int64_t alignment) noexcept {
     const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
     madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
   }
-  ::operator delete(memory, std::align_val_t(alignment));
+  std::free(memory);
 }
 
 void ReleaseHostMemory() noexcept {

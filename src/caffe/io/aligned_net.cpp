@@ -92,6 +92,7 @@ class AlignedWriter {
     Put(head + fields);
     for (int b = 0; b < blobs.size(); ++b) {
       Put(heads[b]);
+      if (parts[b].bytes == 0) continue;
       stream_.WriteRaw(parts[b].array, static_cast<int>(parts[b].bytes));
       position_ += parts[b].bytes;
     }

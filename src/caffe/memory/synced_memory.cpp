@@ -24,7 +24,7 @@ uint64_t NextVersion() {
 std::shared_ptr<char> AllocateHost(int64_t bytes, const std::string& purpose) {
   char* memory = static_cast<char*>(AllocateHostMemory(bytes, kHostAlignment));
   CAFFE_CHECK(memory, purpose, ": out of host memory: ", bytes, " bytes were requested");
-  return std::shared_ptr<char>(memory, [](char* p) { FreeHostMemory(p, kHostAlignment); });
+  return std::shared_ptr<char>(memory, [](char* p) { FreeHostMemory(p); });
 }
 
 }  // namespace

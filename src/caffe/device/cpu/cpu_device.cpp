@@ -316,8 +316,7 @@ void* CpuDevice::DoAllocate(int64_t bytes) {
   return memory;
 }
 
-// The alignment is only a hint for `operator delete`.
-void CpuDevice::DoFree(void* handle) noexcept { FreeHostMemory(handle, kAlignment); }
+void CpuDevice::DoFree(void* handle) noexcept { FreeHostMemory(handle); }
 
 void CpuDevice::DoUpload(DevicePtr target, const void* source, int64_t bytes) {
   std::memcpy(target.address(), source, bytes);
