@@ -50,7 +50,7 @@ class GuardedDevice final : public KeepingDevice {
   void DoFree(void* handle) noexcept override {
     char* const data = static_cast<char*>(handle);
     buffers_.erase(data);
-    FreeHostMemory(data - kGuard, 256);
+    FreeHostMemory(data - kGuard);
   }
 
  private:
