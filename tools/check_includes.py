@@ -40,7 +40,7 @@ _HOMES = [
     (r'(.*/)?cblas\.h$', [r'src/caffe/library/openblas/']),
     (r'lmdb\.h$', [r'src/caffe/data/lmdb/']),
     (r'leveldb/', [r'src/caffe/data/leveldb/']),
-    (r'zlib\.h$', [r'src/caffe/data/zlib/']),
+    (r'zlib\.h$', [r'src/caffe/data/zlib/', r'src/caffe/io/hdf5/']),
     (r'(jpeglib|jerror)\.h$', [r'src/caffe/data/jpeg/']),
     (r'png\.h$', [r'src/caffe/data/png/']),
     (r'hdf5(_hl)?\.h$|H5Cpp\.h$', [r'src/caffe/(data|io)/']),

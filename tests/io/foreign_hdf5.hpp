@@ -37,6 +37,13 @@ class ForeignHdf5 {
     Check(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
     Check(H5Dclose(dataset));
   }
+  // A chunk of a dataset that has no values, as it is stored.
+  void Chunk(const std::string& name, const std::vector<hsize_t>& at, const void* bytes,
+             size_t size) {
+    const hid_t dataset = Check(H5Dopen2(file_, name.c_str(), H5P_DEFAULT));
+    Check(H5Dwrite_chunk(dataset, H5P_DEFAULT, 0, at.data(), size, bytes));
+    Check(H5Dclose(dataset));
+  }
   // Without values.
   void Claim(const std::string& name, const Shape& shape, hid_t type = H5T_NATIVE_FLOAT) {
     Check(H5Dclose(Make(name, shape, type)));

@@ -255,6 +255,59 @@ TEST(ForeignHdf5Test, FiltersThatTrustTheirInputAreRefused) {
   EXPECT_TRUE(Holds(ErrorOf([&] { file.ShapeOf("/lzf"); }), "32000"));
 }
 
+// HDF5 1.10 would copy what lies behind the unpacked bytes in memory.
+TEST(ForeignHdf5Test, ChunksThatUnpackToLessAreErrors) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "short.h5";
+  for (const bool deflate : {true, false}) {
+    {
+      ForeignHdf5 file(path);
+      file.SetChunks({4096});
+      if (deflate) H5Pset_deflate(file.properties(), 6);
+      if (!deflate) H5Pset_shuffle(file.properties());
+      file.Claim("/x", {4096});
+      // A stream of 16 bytes.
+      const unsigned char packed[] = {0x78, 0x9c, 0x33, 0x30, 0x34, 0x32, 0x36, 0x31,
+                                      0x35, 0x33, 0xb7, 0xb0, 0x4c, 0x4c, 0x4a, 0x4e,
+                                      0x49, 0x65, 0x00, 0x00, 0x1f, 0x05, 0x03, 0xfd};
+      file.Chunk("/x", {0}, packed, sizeof(packed));
+    }
+    std::vector<float> values(4096);
+    const std::string error = ErrorOf([&] { Hdf5Reader(path).Read("/x", values.data()); });
+    EXPECT_TRUE(Holds(error, path + ": dataset '/x' is damaged: chunk 0 has "));
+    EXPECT_TRUE(Holds(error, "bytes, but its shape needs 16384"));
+  }
+}
+
+TEST(ForeignHdf5Test, FiltersOfGzipAreRead) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "filters.h5";
+  std::vector<float> values(35), read(35);
+  for (int i = 0; i < 35; ++i) values[i] = 0.5f * i;
+  {
+    ForeignHdf5 file(path);
+    file.SetChunks({2, 3});
+    H5Pset_fletcher32(file.properties());
+    file.Values("/checksum", {5, 7}, values);
+    file.SetChunks({5, 7});
+    H5Pset_shuffle(file.properties());
+    H5Pset_deflate(file.properties(), 9);
+    H5Pset_fletcher32(file.properties());
+    file.Values("/all", {5, 7}, values);
+    file.SetChunks({2, 3});
+    H5Pset_fletcher32(file.properties());
+    H5Pset_deflate(file.properties(), 1);
+    file.Values("/other_order", {5, 7}, values);
+    file.SetChunks({3, 4});
+    file.Values("/none", {5, 7}, values);
+  }
+  for (const std::string name : {"/checksum", "/all", "/other_order", "/none"}) {
+    read.assign(35, -1);
+    Hdf5Reader(path).Read(name, read.data());
+    EXPECT_EQ(read, values) << name;
+  }
+}
+
 TEST(ForeignHdf5Test, TextOfVariableLengthIsRead) {
   const TemporaryFolder folder;
   const std::string path = folder / "text.h5", text = "some/where.caffemodel.h5";

@@ -1,6 +1,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
+#include "hdf5_chunks.hpp"
 #include "hdf5_input.hpp"
 #include "hdf5_library.hpp"
 #include "hdf5_objects.hpp"
@@ -21,10 +22,20 @@ struct Hdf5Reader::State {
                 ": with dataset '", name, "', ", taken, " bytes were read from a file of ",
                 source.bytes(), "; it is damaged");
   }
+  void CheckChunks(const std::string& name, const Hdf5Dataset& opened) const {
+    const Hdf5Handle properties(H5Dget_create_plist(opened.dataset), H5Pclose);
+    if (H5Pget_layout(properties) != H5D_CHUNKED || opened.bytes == 0 ||
+        H5Dget_storage_size(opened.dataset) == 0) {
+      return;
+    }
+    CheckHdf5Chunks(source, name, opened.dataset, properties, opened.shape,
+                    H5Tget_size(opened.type));
+  }
   void Read(const std::string& name, hid_t as, void* target) {
     const Hdf5Dataset opened = OpenHdf5Dataset(source, name);
     CheckHdf5Numbers(source, name, opened.type);
     Take(name, opened.bytes);
+    CheckChunks(name, opened);
     CAFFE_CHECK(H5Dread(opened.dataset, as, H5S_ALL, H5S_ALL, H5P_DEFAULT, target) >= 0,
                 source.path(), ": cannot read dataset '", name, "'", Hdf5Reason());
   }
@@ -142,6 +153,7 @@ std::string Hdf5Reader::ReadString(const std::string& dataset) const {
   if (H5Tis_variable_str(opened.type) > 0) {
     return ReadHdf5VariableText(state_->source, dataset, opened);
   }
+  state_->CheckChunks(dataset, opened);
   std::string text(H5Tget_size(opened.type), '\0');
   CAFFE_CHECK(H5Dread(opened.dataset, opened.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) >= 0,
               path, ": cannot read dataset '", dataset, "'", Hdf5Reason());
