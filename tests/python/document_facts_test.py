@@ -226,6 +226,14 @@ def test_the_table_of_shards_is_that_of_cmake():
     assert listed == shards()
 
 
+def test_the_table_of_fuzz_targets_is_complete():
+    names = [code_words(row[0])[0]
+             for row in rows(section(read('tests/README.md'), 'Fuzz targets'), 'target')]
+    listed = subprocess.run([os.path.join(ROOT, 'tools', 'fuzz.sh'), '--list'], check=True,
+                            capture_output=True, text=True).stdout
+    assert sorted(names) == sorted(listed.split())
+
+
 @functools.lru_cache(None)
 def text_of_sources():
     return ''.join(sources('.cpp', '.hpp', '.h', '.inc', '.py', '.pyi', '.proto', '.cmake',
