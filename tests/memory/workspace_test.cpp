@@ -7,6 +7,7 @@
 #include "caffe/device/runtime.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
+#include "support/scoped_variable.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -86,10 +87,15 @@ TEST(WorkspaceTest, MovesToAnotherDevice) {
 TEST(WorkspaceTest, ServesSmallerNeedsAfterAFailure) {
   for (Device* device : TestDevices()) {
     Workspace workspace(device, "columns");
-    workspace.Need(512);
-    EXPECT_TRUE(Holds(ErrorOf([&] { workspace.Need(int64_t{1} << 50); }), "columns asks for"));
-    EXPECT_EQ(workspace.bytes(), 0);
-    EXPECT_TRUE(workspace.Need(512)) << device->info().id;
+    // Compared with what is available, or refused by the allocator.
+    for (const bool checks : {true, false}) {
+      const ScopedVariable check("CAFFE_MEMORY_CHECK", checks ? "on" : "off");
+      workspace.Need(512);
+      EXPECT_TRUE(Holds(ErrorOf([&] { workspace.Need(int64_t{1} << 50); }),
+                        checks ? "columns needs 1125899906842624 bytes" : "columns asks for"));
+      EXPECT_EQ(workspace.bytes(), 0);
+      EXPECT_TRUE(workspace.Need(512)) << device->info().id;
+    }
   }
   Workspace workspace(Runtime::Get().cpu(), "columns");
   EXPECT_TRUE(Holds(ErrorOf([&] { workspace.Need(-1); }), "columns: a need of -1 bytes"));
