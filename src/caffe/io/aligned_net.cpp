@@ -93,6 +93,7 @@ class AlignedWriter {
     for (int b = 0; b < blobs.size(); ++b) {
       Put(heads[b]);
       if (parts[b].bytes == 0) continue;
+      if (!parts[b].array) continue;
       stream_.WriteRaw(parts[b].array, static_cast<int>(parts[b].bytes));
       position_ += parts[b].bytes;
     }
