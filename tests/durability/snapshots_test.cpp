@@ -195,6 +195,7 @@ TEST_P(SnapshotsTest, AFullDiskLosesNoOlderFileAndNoIteration) {
     }
     EXPECT_GT(errors, steps / 3);
   }
+  RecordProperty("faults", static_cast<int>(2 * steps));
 }
 
 std::string NameOf(const testing::TestParamInfo<Case>& info) {

@@ -88,6 +88,7 @@ TEST_F(WrittenFilesTest, FilesOfAQuantizedNet) {
       EXPECT_TRUE(error.empty() || error.find("No space left on device") != error.npos) << error;
     }
   }
+  RecordProperty("kills", static_cast<int>(steps));
 }
 
 TEST_F(WrittenFilesTest, LmdbIsWholeOrAbsent) {
@@ -133,6 +134,7 @@ TEST_F(WrittenFilesTest, LmdbIsWholeOrAbsent) {
       EXPECT_TRUE(error.empty() || error.find(folder / "records") != error.npos) << error;
     }
   }
+  RecordProperty("kills", static_cast<int>(steps));
 }
 
 TEST_F(WrittenFilesTest, TheProgramCacheStaysSound) {
@@ -179,6 +181,7 @@ TEST_F(WrittenFilesTest, TheProgramCacheStaysSound) {
       EXPECT_TRUE(check(cache));
     }
   }
+  RecordProperty("kills", static_cast<int>(steps));
 }
 
 }  // namespace
