@@ -119,7 +119,7 @@ void TryAnotherBatch(Net* net) try {
 } catch (const Error&) {
 }
 
-// Numbers that are no class, region or route, and that do not fit into an integer, in inputs and in
+// Numbers that are invalid as a class, a region or a route, or that an integer cannot hold, in inputs and
 // parameters.
 void TryExtremes(Net* net) try {
   static constexpr double kExtremes[] = {1,     0,        NAN,       2147483648.0, -1,

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "caffe/device/null_device.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/null_device.hpp"
 #include "caffe/device/runtime.hpp"
 #include "io/temporary_folder.hpp"
 #include "support/devices.hpp"
