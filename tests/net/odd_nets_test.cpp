@@ -181,6 +181,26 @@ TEST(OddNetsTest, HugeParametersTakeNeitherMemoryNorTime) {
   }
 }
 
+// A window that is wider than the image sums what a window of the image's size does, as fast.
+TEST(OddNetsTest, WindowsOfLrnEndWithTheImage) {
+  for (const std::string region : {"ACROSS_CHANNELS", "WITHIN_CHANNEL"}) {
+    const bool across = region == "ACROSS_CHANNELS";
+    const auto values = [&](int64_t size) {
+      const double window = static_cast<double>(size), alpha = across ? window : window * window;
+      const auto net = MakeNet(
+          InputText("x", {2, 4, 5, 3}) +
+              Concat("layer { name: 'lrn' type: 'LRN' bottom: 'x' top: 'y' lrn_param { alpha: ",
+                     alpha, " local_size: ", size, " norm_region: ", region, " } }"),
+          Runtime::Get().cpu());
+      FillInputs(net.get());
+      net->Forward();
+      return Values(*net, "y");
+    };
+    const std::vector<double> narrow = values(9), wide = values(4294967295);
+    for (size_t i = 0; i < narrow.size(); ++i) EXPECT_NEAR(narrow[i], wide[i], 1e-5);
+  }
+}
+
 TEST(OddNetsTest, RecurrentLayersHaveALimitOfTimeSteps) {
   for (const char* const type : {"LSTM", "GRU", "RNN"}) {
     for (const int64_t items : {0, 1}) {
