@@ -43,7 +43,7 @@ fi
 if [ "${1:-}" = --threads ]; then
   tools/build.sh thread-sanitizer "${thread_tests[@]/#/test_}"
   no_opencl
-  # Archer tells the sanitizer how OpenMP's threads wait for each other. Libraries that are not
+  # Archer reports to the sanitizer how OpenMP's threads wait for each other. Libraries that are not
   # instrumented (OpenBLAS, oneDNN) synchronize by ways that it cannot see.
   export OMP_TOOL_LIBRARIES=libarcher.so OMP_NUM_THREADS=2
   supp=$PWD/tests/thread_sanitizer.txt

@@ -15,8 +15,8 @@ namespace caffe::fuzz {
 // become other texts of the message, so that names still match now and then.
 void MutateMessage(google::protobuf::Message* message, uint32_t seed);
 
-// Parses the bytes as `prototype`, mutates that, and writes it again. Empty if the bytes are no such
-// message, or if the result has more than `most` bytes.
+// Parses the bytes as `prototype`, mutates that, and writes it again. Empty if the bytes cannot be
+// parsed, or if the result has more than `most` bytes.
 std::string MutateBytes(const google::protobuf::Message& prototype, std::string_view bytes,
                         size_t most, uint32_t seed);
 
