@@ -10,7 +10,8 @@
 namespace caffe {
 namespace {
 
-// The number of bytes to which a stream unpacks; more than `most` if it is longer, -1 if it is damaged.
+// The number of bytes to which a stream unpacks; more than `most` if it is longer, -1 if it is
+// damaged.
 int64_t UnpackedBytes(const std::vector<char>& packed, size_t bytes, int64_t most) {
   z_stream stream{};
   if (inflateInit(&stream) != Z_OK) return -1;
