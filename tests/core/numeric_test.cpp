@@ -145,7 +145,8 @@ __attribute__((target("f16c"))) uint16_t ProcessorEncode(float x) { return _cvts
 __attribute__((target("f16c"))) float ProcessorDecode(uint16_t code) { return _cvtsh_ss(code); }
 
 TEST(NumericTest, AgreesWithTheProcessorBitForBit) {
-  if (!__builtin_cpu_supports("f16c")) GTEST_SKIP() << "this processor has no F16C";
+  // clang 14 does not know the name f16c; F16C comes with AVX2.
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "this processor has no F16C";
   for (int code = 0; code < 65536; ++code) {
     const auto bits = static_cast<uint16_t>(code);
     ASSERT_EQ(std::bit_cast<uint32_t>(HalfBitsToFloat(bits)),

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/available_memory.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/available_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"

@@ -6,8 +6,8 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
-#include "caffe/device/available_memory.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/available_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/solver/solver.hpp"

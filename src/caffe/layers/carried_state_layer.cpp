@@ -66,11 +66,10 @@ std::vector<uint64_t> CarriedState::RunState() const {
 void CarriedState::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   const uint64_t columns = layer_param().recurrent_param().num_output();
   // The number of sequences is compared first: the product of a damaged one may wrap around.
-  CAFFE_CHECK(!values.empty() && values[0] < values.size() &&
-                  values.size() == 1 + values[0] * columns,
-              Where(),
-              ": a saved state of ", values.size(), " numbers, but this layer has ", columns,
-              " for each sequence, after their number");
+  CAFFE_CHECK(
+      !values.empty() && values[0] < values.size() && values.size() == 1 + values[0] * columns,
+      Where(), ": a saved state of ", values.size(), " numbers, but this layer has ", columns,
+      " for each sequence, after their number");
   restored_.clear();
   if (static_cast<int64_t>(values[0]) == next_->shape(1)) {
     Write(values);

@@ -59,11 +59,9 @@ void MemoryData::Forward(const BlobVec& bottom, const BlobVec& top) {
 void MemoryData::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
   LayerBase::SetRunState(seed, values);
   const auto position = static_cast<int64_t>(values[0]);
-  CAFFE_CHECK(position >= 0 &&
-                  (count_ == 0 || (position < count_ && position % batch_size() == 0)),
-              Where(),
-              ": the saved position ", position, " does not fit ", count_, " items in batches of ",
-              batch_size());
+  CAFFE_CHECK(position >= 0 && (count_ == 0 || (position < count_ && position % batch_size() == 0)),
+              Where(), ": the saved position ", position, " does not fit ", count_,
+              " items in batches of ", batch_size());
   position_ = position;
 }
 

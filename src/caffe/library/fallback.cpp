@@ -9,8 +9,8 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
-#include "caffe/device/device.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/device.hpp"
 #include "caffe/library/device_array.hpp"
 
 namespace caffe {

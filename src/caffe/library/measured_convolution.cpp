@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "caffe/core/log.hpp"
-#include "caffe/device/device.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/device/device.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/libraries.hpp"
@@ -144,8 +144,9 @@ class MeasuredConvOp final : public ConvOp {
     }
     for (const auto& [name, passes] : chosen) {
       std::vector<ConvLibrary> ordered = all;
-      std::stable_partition(ordered.begin(), ordered.end(),
-                            [&wanted = name](const ConvLibrary& row) { return row.name == wanted; });
+      std::stable_partition(
+          ordered.begin(), ordered.end(),
+          [&wanted = name](const ConvLibrary& row) { return row.name == wanted; });
       ops_.push_back(MakeWithFallback(device, Only(d, passes), std::move(ordered)));
       for (const Pass pass : passes) of_pass_[static_cast<size_t>(pass)] = ops_.back().get();
     }

@@ -225,8 +225,8 @@ void Solver::Restore(const std::string& path) {
   CAFFE_CHECK(state.iter() >= 0, path, ": the iteration is ", state.iter(),
               "; the file is damaged");
   const auto loss_scale = static_cast<float>(state.loss_scale());  // as the updater has it
-  CAFFE_CHECK(!state.has_loss_scale() || (std::isfinite(loss_scale) && loss_scale > 0 &&
-                                          std::isfinite(1 / loss_scale)),
+  CAFFE_CHECK(!state.has_loss_scale() ||
+                  (std::isfinite(loss_scale) && loss_scale > 0 && std::isfinite(1 / loss_scale)),
               path, ": the loss scale is ", state.loss_scale());
   CAFFE_CHECK(state.loss_scale_good_steps() >= 0, path, ": loss_scale_good_steps is ",
               state.loss_scale_good_steps());

@@ -14,10 +14,10 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/dynamic_library.hpp"
-#include "caffe/core/out_of_memory.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/fallback.hpp"
