@@ -245,7 +245,8 @@ std::string TypeTriple::name() const {
 
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count) {
   if (from == to) {
-    std::memcpy(target, source, count * from.bytes());
+    // Of no elements, the pointers may be null, which memcpy does not take.
+    if (count > 0) std::memcpy(target, source, count * from.bytes());
     return;
   }
   CAFFE_CHECK(from.is_float() && to.is_float(), "cannot convert ", from.name(), " to ", to.name(),
