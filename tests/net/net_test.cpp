@@ -307,7 +307,8 @@ TEST(NetParameterTest, WeightsWithoutANameAreAnError) {
   EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(""); }), "is empty"));
   EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(std::vector<std::string>()); }),
                     "no file of weights is named"));
-  for (const char* path : {" ", ",", "a,b"}) {  // a path is a path
+  EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(" "); }), "File not found: ' '"));
+  for (const char* path : {",", "a,b"}) {  // a path is a path
     EXPECT_TRUE(Holds(MessageOf([&] { net->CopyTrainedLayersFrom(path); }),
                       Concat("File not found: ", path)));
   }

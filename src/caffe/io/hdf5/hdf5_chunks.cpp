@@ -53,7 +53,7 @@ void CheckHdf5Chunks(const Hdf5Source& source, const std::string& name, hid_t da
     chunks *= along > 0 ? along : 1;
   }
   std::vector<char> packed;
-  for (int64_t i = 0; i < (filters > 0 ? chunks : 1); ++i) {
+  for (int64_t i = 0; i < chunks; ++i) {
     for (int64_t axis = axes - 1, rest = i; axis >= 0; --axis) {
       const int64_t along = std::max<int64_t>(1, (shape[axis] + chunk[axis] - 1) / chunk[axis]);
       at[axis] = static_cast<hsize_t>(rest % along) * chunk[axis];
