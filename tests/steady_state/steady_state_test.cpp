@@ -73,12 +73,13 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
-// oneDNN allocates arrays by it.
+// oneDNN and AllocateHostMemory allocate arrays by it.
 extern "C" __attribute__((visibility("default"))) int posix_memalign(void** memory,
                                                                      size_t alignment,
                                                                      size_t bytes) noexcept {
   using Allocate = int (*)(void**, size_t, size_t);
   static const auto allocate = reinterpret_cast<Allocate>(dlsym(RTLD_NEXT, "posix_memalign"));
+  if (IsOurs()) ++allocations;
   NoteOneDnn(bytes);
   return allocate(memory, alignment, bytes);
 }

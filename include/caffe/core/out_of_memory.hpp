@@ -3,6 +3,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "caffe/core/error.hpp"
 
@@ -16,14 +17,22 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-// Runs `work`. If the C++ library has no memory for it, the error names `what`, for example a file.
-template <class Work> decltype(auto) NamingMemory(const std::string& what, const Work& work) {
+// Runs `work`. If the C++ library has no memory for it, the error names `what`, for example a file: a
+// text, or, where making one would cost each call something, a function that returns it.
+template <class What, class Work> decltype(auto) NamingMemory(const What& what, const Work& work) {
+  const auto text = [&]() -> std::string {
+    if constexpr (std::is_invocable_v<const What&>) {
+      return what();
+    } else {
+      return what;
+    }
+  };
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(what + ": out of memory");
+    throw OutOfMemory(text() + ": out of memory");
   } catch (const std::length_error&) {  // more elements than any memory can hold
-    throw OutOfMemory(what + ": out of memory");
+    throw OutOfMemory(text() + ": out of memory");
   }
 }
 

@@ -320,9 +320,10 @@ template <class Work> void Net::WithInputs(const Work& work) {
 }
 
 template <class Work> void Net::WithNeeds(const Work& work) const {
-  NamingMemory(NetLabel(name()), [&] {
+  const auto label = [&] { return NetLabel(name()); };
+  NamingMemory(label, [&] {
     try {
-      NamingMemory(NetLabel(name()), work);
+      NamingMemory(label, work);
     } catch (const OutOfMemory& error) {
       throw OutOfMemory(
           Concat(error.what(), "; net ", name(), " needs ", memory_needs().ToString()));
