@@ -271,7 +271,7 @@ def test_calls_with_wrong_arguments_are_one_line(tmp_path):
         (lambda: caffe.log(3), 'caffe.log takes (text: str), not (3 (int))'),
         (lambda: caffe.init_log('x'), 'caffe.init_log takes (level: int = 0, '),
         (lambda: caffe.set_devices(3), 'caffe.set_devices takes (devices: '),
-        (lambda: caffe.SGDSolver(), 'SGDSolver takes (solver), not ()'),
+        (lambda: caffe.SGDSolver(), 'SGDSolver takes (solver, python_layers: bool = True), not ()'),
         (lambda: caffe.Timer(3), 'Timer takes (), not (3 (int))'),
         (lambda: caffe.Layer(), 'Layer takes (LayerParameter), not ()'),
     ]

@@ -9,6 +9,8 @@ from google.protobuf import text_format
 import caffe
 from caffe.proto import caffe_pb2
 
+# For processes that import the package under test.
+ENVIRONMENT = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(caffe.__file__)))
 INPUT = "layer { name: 'x' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 3 } } } "
 OWN = ("layer { name: 'own' type: 'Python' bottom: 'x' top: 'y' %s"
        " python_param { module: 'no_module_of_this_name' layer: 'Own' } }")
@@ -57,7 +59,7 @@ def test_missing_memory_is_always_an_out_of_memory_with_a_name(tmp_path, size):
     path.write_text(''.join("layer { name: '%s' type: 'Input' top: 'x%d' }\n" % ('n' * (8 << 20), i)
                             for i in range(4)))
     done = subprocess.run([sys.executable, '-c', LIMITED, str(path), str(size)],
-                          capture_output=True, text=True)
+                          env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 7, done.stderr
 
 
@@ -126,5 +128,5 @@ except interpreters.RunFailedError as error:
 ''' % first
     path = [os.path.dirname(os.path.dirname(caffe.__file__))] + sys.path
     done = subprocess.run([sys.executable, '-c', 'PATH = %r%s' % (path, script)], timeout=60,
-                          capture_output=True, text=True)
+                          env=ENVIRONMENT, capture_output=True, text=True)
     assert 'caffe cannot be imported in a sub-interpreter' in done.stdout, done.stderr
