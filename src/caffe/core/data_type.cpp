@@ -245,7 +245,7 @@ std::string TypeTriple::name() const {
 
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count) {
   if (from == to) {
-    // Of no elements, the pointers may be null, which memcpy does not take.
+    // Arrays without elements may have null pointers, which memcpy does not take.
     if (count > 0) std::memcpy(target, source, count * from.bytes());
     return;
   }
