@@ -3,6 +3,7 @@
 # if everything passed. CAFFE_TEST_DATA names the folder with mnist/ and the other data sets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022  # a cache that others can write is not used
 trap 'status=$?; echo "tools/test.sh: exit status $status after $SECONDS s"' EXIT
 
 if [ -z "${CAFFE_TEST_DATA:-}" ]; then
