@@ -67,7 +67,7 @@ class SnapshotsTest : public testing::TestWithParam<Case> {
     return changes.count();
   }
 
-  // Restores the state of every iteration that has one: with the bits of one training, and of no other.
+  // Restores each solver state of the folder. State and weights must be of one training.
   // Counts those of this training, and those whose files are of two trainings.
   struct Found {
     int own = 0, older = 0, mixed = 0, newest = 0;

@@ -49,7 +49,8 @@ struct WeightsOptions {
   // Aligned arrays that are used as the file stores them are not copied: see WeightsFile::Map. Such
   // a file must not be changed or truncated while the net exists.
   bool map = false;
-  // Reads files whole before anything changes, so that a file that cannot be read changes nothing.
+  // The files are a snapshot: they are read whole before anything changes, so that a file that cannot
+  // be read changes nothing, and ranges that were observed earlier are forgotten.
   bool whole = false;
 };
 
