@@ -1,7 +1,7 @@
 // Steps of a plan that are recorded once and replayed. What is recorded, and when, is tested on a
 // device that runs nothing; values are tested on devices that can record.
 #include "caffe/device/null_device.hpp"
-#include "caffe/net/graph_segment.hpp"
+#include "caffe/net/run/graph_segment.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"

@@ -6,7 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/layer/sub_net.hpp"
-#include "in_layer.hpp"
+#include "caffe/net/run/in_layer.hpp"
 #include "net_builder.hpp"
 
 namespace caffe {

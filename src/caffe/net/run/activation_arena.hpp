@@ -12,7 +12,7 @@
 #include "caffe/layer/work.hpp"
 #include "caffe/memory/device_buffer.hpp"
 #include "caffe/net/memory_plan.hpp"
-#include "pass_arrays.hpp"
+#include "caffe/net/plan/pass_arrays.hpp"
 
 namespace caffe {
 

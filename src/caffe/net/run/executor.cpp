@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
-#include "describe_step.hpp"
+#include "caffe/net/plan/describe_step.hpp"
 #include "in_layer.hpp"
 
 namespace caffe {

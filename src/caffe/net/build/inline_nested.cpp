@@ -8,7 +8,7 @@
 #include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/sub_net.hpp"
-#include "in_layer.hpp"
+#include "caffe/net/run/in_layer.hpp"
 #include "net_builder.hpp"
 
 namespace caffe {

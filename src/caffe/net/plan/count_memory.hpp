@@ -1,10 +1,10 @@
 #pragma once
 
-#include "activation_arena.hpp"
 #include "caffe/layer/work.hpp"
+#include "caffe/net/build/gradients.hpp"
 #include "caffe/net/memory_needs.hpp"
 #include "caffe/net/plan.hpp"
-#include "gradients.hpp"
+#include "caffe/net/run/activation_arena.hpp"
 
 namespace caffe {
 

@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/net/build/gradients.hpp"
 #include "caffe/net/memory_plan.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/net/wiring.hpp"
 #include "channels_last.hpp"
-#include "gradients.hpp"
 
 namespace caffe {
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "caffe/device/device.hpp"
+#include "caffe/net/ranges/net_ranges.hpp"
 #include "caffe/quant/observer.hpp"
 #include "late_reads.hpp"
-#include "net_ranges.hpp"
 
 namespace caffe {
 namespace {

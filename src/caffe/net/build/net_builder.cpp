@@ -16,9 +16,9 @@
 #include "caffe/layer/sub_net.hpp"
 #include "caffe/layer/type_of_top.hpp"
 #include "caffe/memory/workspace.hpp"
+#include "caffe/net/run/in_layer.hpp"
 #include "class_tops.hpp"
 #include "ignored_settings.hpp"
-#include "in_layer.hpp"
 
 namespace caffe {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <functional>
 
-#include "blob_versions.hpp"
+#include "caffe/net/build/gradients.hpp"
 #include "caffe/net/pass_observer.hpp"
-#include "gradients.hpp"
-#include "views.hpp"
+#include "caffe/net/run/blob_versions.hpp"
+#include "caffe/net/run/views.hpp"
 
 namespace caffe {
 

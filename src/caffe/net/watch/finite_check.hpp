@@ -1,7 +1,7 @@
 #pragma once
 
+#include "caffe/net/build/gradients.hpp"
 #include "caffe/net/pass_observer.hpp"
-#include "gradients.hpp"
 
 namespace caffe {
 
