@@ -121,7 +121,7 @@ TEST(QuantizeNetTest, ComparesWithTheFloatNet) {
     EXPECT_EQ(conv.type, type.name());
     EXPECT_GT(conv.snr, type == kQuant8 ? 25 : type == kBfloat16 ? 40 : 55);
     EXPECT_GT(conv.cosine, 0.998);
-    EXPECT_EQ(conv.low <= conv.high, type.is_quantized());
+    EXPECT_EQ(conv.range.known(), type.is_quantized());
     EXPECT_EQ(Row(report, "prob").type, type.is_quantized() ? "float" : type.name());
   }
 }
@@ -334,10 +334,10 @@ TEST(QuantizeNetTest, TheFilesGiveTheNetOfTheReport) {
 TEST(QuantizeNetTest, RangesOfConcatAreTied) {
   const QuantizedNet net = Quantized(Options());
   for (const char* layer : {"left", "right"}) {
-    EXPECT_EQ(Row(net.report, layer).method, "tied");
-    EXPECT_EQ(Row(net.report, layer).high, Row(net.report, "concat").high);
+    EXPECT_EQ(Row(net.report, layer).range.origin, "tied");
+    EXPECT_EQ(Row(net.report, layer).range.high, Row(net.report, "concat").range.high);
   }
-  EXPECT_EQ(Row(net.report, "pool").method, "carried");
+  EXPECT_EQ(Row(net.report, "pool").range.origin, "carried");
 }
 
 // The report of the blob `out`, and what the written net computes.
@@ -610,7 +610,7 @@ TEST(QuantizeNetTest, ADamagedLayerIsFirst) {
   const QuantizedNet net = Quantized(options);
   const LayerReport& worst = net.report.layers[0];
   EXPECT_EQ(worst.layer, "conv1");
-  EXPECT_EQ(worst.method, "given");
+  EXPECT_EQ(worst.range.origin, "given");
   EXPECT_GT(worst.clipped_percent, 40);
   EXPECT_LT(worst.own_snr, 3);
   EXPECT_LT(*net.report.agreement, 80);

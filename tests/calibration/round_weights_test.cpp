@@ -231,8 +231,8 @@ TEST(TuneRangesTest, ValuesThatNobodyReadsAreClipped) {
                      tuned = Quantized({.weights = &weights, .tune_ranges = true});
   EXPECT_EQ(plain.report.tuned_ranges, 0);
   EXPECT_GE(tuned.report.tuned_ranges, 1);
-  EXPECT_EQ(Row(tuned.report, "conv").method, "scores");
-  EXPECT_LT(Row(tuned.report, "conv").high, 0.6 * Row(plain.report, "conv").high);
+  EXPECT_EQ(Row(tuned.report, "conv").range.origin, "scores");
+  EXPECT_LT(Row(tuned.report, "conv").range.high, 0.6 * Row(plain.report, "conv").range.high);
   EXPECT_GT(Row(tuned.report, "ip").snr, Row(plain.report, "ip").snr + 3);
 }
 

@@ -12,7 +12,7 @@
 #include "caffe/layer/weighted_layer.hpp"
 #include "caffe/layer/work.hpp"
 #include "caffe/memory/workspace.hpp"
-#include "caffe/quant/observer.hpp"
+#include "caffe/quant/range.hpp"
 #include "support/codes.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -179,7 +179,7 @@ TEST_P(FoldedCodesTest, ScalesFollowFromTheFoldedWeights) {
   for (const std::string& text : kConvolutions) {
     LayerTester tester("phase: TEST " + text, device, TypeTriple::Equal(type), {kImages});
     Maps maps(kChannels);
-    const QuantRange in = AffineRange(-1, 1, type);
+    const QuantRange in = AffineRange({-1, 1}, type);
     SetCodesOf(&tester.bottom(), TestCodes(tester.bottom().count(), type));
     tester.bottom().set_range(in);
     Numbers x;
@@ -189,7 +189,7 @@ TEST_P(FoldedCodesTest, ScalesFollowFromTheFoldedWeights) {
     const Numbers expected = maps.Apply(Reference(text, tester, x), tester.top().count(2));
     double largest = 0;
     for (const double value : expected) largest = std::max(largest, std::abs(value));
-    const QuantRange out = AffineRange(-largest, largest, type);
+    const QuantRange out = AffineRange({-largest, largest}, type);
     const auto weights = Weighted(tester).MakeWeights({maps.list});
     weights->SetRanges(in, out);
     Run(tester, weights);

@@ -126,7 +126,7 @@ TEST_P(PseudoTest, TrainingMovesRangesByOnePercent) {
     return net->Ranges().at("data");
   };
   const auto net = make("", TRAIN);
-  ObservedRange range = run(net.get(), {-2, 1, 4, 0});  // the first batch sets the range
+  caffe::Range range = run(net.get(), {-2, 1, 4, 0});  // the first batch sets the range
   EXPECT_EQ(range.low, -2);
   EXPECT_EQ(range.high, 4);
   EXPECT_EQ(net->Ranges().count("ip"), 1u);
@@ -308,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(All, PseudoNetTest,
 
 // Whether all values are multiples of the step of the blob's range. A pooling carries codes.
 bool IsRounded(const Net& net, const std::string& blob) {
-  const ObservedRange range = net.Ranges().at(blob == "pool" ? "relu" : blob);
+  const caffe::Range range = net.Ranges().at(blob == "pool" ? "relu" : blob);
   const double step = (std::max(range.high, 0.0) - std::min(range.low, 0.0)) / 255;
   const std::vector<double> values = Values(net, blob);
   return std::all_of(values.begin(), values.end(), [&](double value) {

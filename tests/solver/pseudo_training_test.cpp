@@ -4,7 +4,6 @@
 #include "caffe.pb.h"
 #include "caffe/calibration/comparison.hpp"
 #include "caffe/io/proto_io.hpp"
-#include "caffe/net/observed_range.hpp"
 #include "caffe/solver/solver.hpp"
 #include "data/test_database.hpp"
 #include "io/temporary_folder.hpp"

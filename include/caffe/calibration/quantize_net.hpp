@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "caffe/calibration/batch.hpp"
-#include "caffe/net/observed_range.hpp"
 #include "caffe/quant/calibration.hpp"
+#include "caffe/quant/histogram.hpp"
+#include "caffe/quant/range.hpp"
 
 namespace caffe {
 
@@ -52,7 +53,7 @@ struct QuantizeOptions {
   // The types in which the given weights were stored, if ReadModel has decoded them.
   std::set<std::string> stored_types;
   // Ranges of blobs that are not calibrated.
-  std::map<std::string, ObservedRange> ranges;
+  std::map<std::string, Range> ranges;
   // Null: the default device.
   Device* device = nullptr;
   // Called with what is done now, and how much of it. `all` is 0 if it is unknown.
@@ -62,9 +63,7 @@ struct QuantizeOptions {
 // A blob that a layer of the quantized net makes, on the held-out batches.
 struct LayerReport {
   std::string layer, layer_type, blob, type;
-  double low = 0, high = 0;  // the range; low > high: none
-  std::string
-      method;  // a CalibrationMethod, tied (to the range of a Concat), scores (tuned), or empty
+  Range range;  // with its method in a file, carried, or empty; not known: the blob has no codes
   double clipped_percent = 0;
   // Signal to noise in dB against the float net: of this layer's own quantization, which is the
   // rounding of its blob and of its weights, and of all layers up to this one. Infinite if equal.

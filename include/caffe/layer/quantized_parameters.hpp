@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "caffe/library/quant_arguments.hpp"
 #include "caffe/memory/derived.hpp"
+#include "caffe/quant/range.hpp"
 
 namespace caffe {
 
@@ -29,8 +30,8 @@ class QuantizedParameters final : public Derived {
   // How the weights' scales are chosen.
   struct Options {
     bool per_tensor = false;
-    // Ranges of the weights, one per channel or one for all; empty: computed from the weights.
-    std::vector<std::pair<double, double>> limits;
+    // Ranges of the weights, one per channel or one for all; else they are computed from the weights.
+    std::optional<ChannelRanges> limits;
     Options() = default;
     // From blobs_quantizer(0) of the layer.
     Options(const LayerParameter& layer, int64_t channels);
@@ -75,6 +76,8 @@ class QuantizedParameters final : public Derived {
   // Those of the file, if they and their scales are what the layer computes with.
   std::shared_ptr<const PackedParameter> StoredCodes() const;
   std::vector<double> FindScales(const Rows& weights, const float* bias) const;
+  // The scale of the limits of a channel.
+  double LimitScale(size_t channel) const;
   // Returns the sum of codes - zero point of each channel.
   std::vector<int64_t> StoreCodes(const Rows& weights);
   std::vector<int64_t> TakeCodes(const PackedParameter& stored);

@@ -12,9 +12,9 @@
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/memory_needs.hpp"
-#include "caffe/net/observed_range.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/net/wiring.hpp"
+#include "caffe/quant/range.hpp"
 
 namespace caffe {
 
@@ -226,7 +226,7 @@ class Net {
   bool is_pseudo() const;
   // Takes the ranges that another net has now.
   void CopyRangesFrom(const Net& other);
-  std::map<std::string, ObservedRange> Ranges() const;
+  std::map<std::string, Range> Ranges() const;
   // The names that ranges of this net's blobs may have.
   std::vector<std::string> RangeNames() const { return wiring_.RangeNames(); }
   // The names of ranges that are chosen together: Wiring::TiedRanges.

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/quant/histogram.hpp"
+#include "caffe/quant/range.hpp"
 
 namespace caffe {
 
@@ -20,36 +20,26 @@ namespace caffe {
 //   margin      min_max, 1.5 times as wide: other data than the observed ones have larger values
 //   auto        for 8 bits the one of the first four with the least expected squared error, min_max
 //               if equal; for 16 bits margin, since steps of 16 bits cost less than clipping
-//   given       the user's own range
-enum class CalibrationMethod { kAuto, kMinMax, kPercentile, kMse, kKl, kMargin, kGiven };
+enum class CalibrationMethod { kAuto, kMinMax, kPercentile, kMse, kKl, kMargin };
 
 const char* MethodName(CalibrationMethod method);
-// Throws for an unknown name and for "given", and lists the known names.
+// Throws for an unknown name, and lists the known names.
 CalibrationMethod MethodByName(const std::string& name);
-
-struct Calibration {
-  double low = 0, high = 0;
-  CalibrationMethod method = CalibrationMethod::kMinMax;  // never kAuto
-};
 
 struct CalibrationOptions {
   CalibrationMethod method = CalibrationMethod::kAuto;
   double percentile = 99.99;  // the percentage of the values that stays in the range
 };
 
-// The range for codes of `type`. `low` and `high` are the smallest and the largest observed value;
-// only that of margin is wider. With kl for 16 bits, for which the histogram is too coarse, the result is
-// that of min_max, and its method says so.
-Calibration Calibrate(const Histogram& histogram, double low, double high, DataType type,
-                      const CalibrationOptions& options);
+// The range for codes of `type`, with the name of its method, which is never auto. `observed` has the
+// smallest and the largest value; only the range of margin is wider. With kl for 16 bits, for which the
+// histogram is too coarse, the result is that of min_max, and its origin says so.
+Range Calibrate(const Histogram& histogram, const Range& observed, DataType type,
+                const CalibrationOptions& options);
 
 // The mean square of (x - quantized x) over the values x, if those of a bin are spread equally over
-// the part of the bin within [low, high]. `range_low` and `range_high` are given to AffineRange.
-double QuantizationError(const Histogram& histogram, double low, double high, double range_low,
-                         double range_high, DataType type);
-// The mean of x^2, and the percentage of the values outside [range_low, range_high].
-double MeanSquare(const Histogram& histogram, double low, double high);
-double ClippedPercent(const Histogram& histogram, double low, double high, double range_low,
-                      double range_high);
+// the part of the bin within the observed range. `range` is given to AffineRange.
+double QuantizationError(const Histogram& histogram, const Range& observed, const Range& range,
+                         DataType type);
 
 }  // namespace caffe

@@ -27,13 +27,13 @@ class PackedParameter final : public SyncedMemory::Source {
   // channel, which then has an equal part of the elements. Throws, naming `where`, if they do not
   // fit.
   PackedParameter(DataType type, int64_t count, std::shared_ptr<const char> bytes,
-                  StoredRange range, const std::string& where);
+                  ChannelRanges range, const std::string& where);
 
   DataType type() const { return type_; }
   int64_t count() const { return count_; }
   int64_t bytes() const { return count_ * static_cast<int64_t>(type_.bytes()); }
   const std::shared_ptr<const char>& elements() const { return elements_; }
-  const StoredRange& range() const { return range_; }
+  const ChannelRanges& range() const { return range_; }
   // Of codes: scale and zero point of all elements or of each channel; else empty.
   const std::vector<QuantRange>& channels() const { return channels_; }
   // The codes are those of DESIGN's weights: 1 to 255 (65535) around the middle, which means 0.
@@ -60,7 +60,7 @@ class PackedParameter final : public SyncedMemory::Source {
   DataType type_, target_ = kFloat;
   int64_t count_;
   std::shared_ptr<const char> elements_;
-  StoredRange range_;
+  ChannelRanges range_;
   std::vector<QuantRange> channels_;
   bool symmetric_ = false, mapped_ = false;
 };

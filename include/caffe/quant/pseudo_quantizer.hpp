@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "caffe/memory/blob.hpp"
 #include "caffe/quant/min_max.hpp"
+#include "caffe/quant/range.hpp"
 
 namespace caffe {
 
@@ -12,19 +12,16 @@ namespace caffe {
 // range lies on the device: nothing waits. Formulas: kernels/quant/pseudo.h.
 class PseudoQuantizer {
  public:
-  struct Range {
-    double low, high;
-  };
   // The share of the distance to a batch's smallest and largest value by which Observe moves the
   // range: an exponential moving average (Jacob et al. 2018, "Quantization and Training of Neural
   // Networks for Efficient Integer-Arithmetic-Only Inference", section 3.1).
   static constexpr double kRate = 0.01;
 
-  // `target` is quant8 or quant16. Without a range the first call of Observe sets it.
-  PseudoQuantizer(DataType type, DataType target, std::optional<Range> range, Device* device);
+  // `target` is quant8 or quant16. If the range is not known, the first call of Observe sets it.
+  PseudoQuantizer(DataType type, DataType target, const Range& range, Device* device);
   // Moves the range.
   void Observe(const BlobBase& blob);
-  void SetRange(Range range);
+  void SetRange(const Range& range);
   bool has_range() const { return range_is_known_; }
   bool moved() const { return moved_; }
   // Changes the blob's data; there must be a range. Infinities become the ends of the range.
@@ -33,7 +30,7 @@ class PseudoQuantizer {
   // 0 where the code was clamped (straight-through estimator; Bengio et al. 2013).
   void Backward(BlobBase* blob);
   // Waits for the device.
-  std::optional<Range> Read() const;
+  Range Read() const;
 
  private:
   // The range towards that of the batch, if there is one, and the grid of the range.

@@ -5,7 +5,6 @@
 #include "caffe/core/log.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_traits.hpp"
-#include "caffe/quant/observer.hpp"
 #include "quantization.hpp"
 
 namespace caffe {
@@ -116,8 +115,7 @@ std::optional<std::pair<QuantRange, DataType>> Quantization::RangeOf(
     input |= IsDataLayer(layer.layer_param()) && std::any_of(tops.begin(), tops.end(), is_blob);
     if (!input || !layer.types().in.is_quantized()) continue;
     if (std::none_of(bottoms.begin(), bottoms.end(), is_blob)) continue;
-    const ObservedRange& range = chosen->second.range;
-    return std::pair{AffineRange(range.low, range.high, layer.types().in), layer.types().in};
+    return std::pair{AffineRange(chosen->second, layer.types().in), layer.types().in};
   }
   return std::nullopt;
 }

@@ -35,37 +35,31 @@ void Quantization::Calibrate() {
   CAFFE_CHECK(report_.calibration_items > 0,
               "there is no data to calibrate with: no image could be read, or no batch was given");
   histograms_ = float_net_->Histograms();
-  observed_ = float_net_->Ranges();
+  if (quantized()) ranges_ = float_net_->Ranges();
   float_net_->set_observe(false);
 }
 
 void Quantization::ChooseRanges() {
   if (!quantized()) return;
-  std::vector<std::string> blobs;
-  std::vector<Calibration> chosen;
-  for (const auto& [blob, range] : observed_) {
-    blobs.push_back(blob);
-    chosen.push_back({range.low, range.high, CalibrationMethod::kMinMax});
-  }
-  const auto count = static_cast<int64_t>(blobs.size());
+  std::vector<std::pair<const std::string, Range>*> entries;
+  for (auto& entry : ranges_) entries.push_back(&entry);
+  const auto count = static_cast<int64_t>(entries.size());
   Progress("choosing ranges", 0, count);
-  const auto choose = [&](int64_t i) {
-    const auto given = given_ranges_.find(blobs[i]);
-    const auto histogram = histograms_.find(blobs[i]);
+  const auto choose = [&](const std::string& blob, Range* range) {
+    const auto given = given_ranges_.find(blob);
+    const auto histogram = histograms_.find(blob);
     if (given != given_ranges_.end()) {
-      chosen[i] = {given->second.low, given->second.high, CalibrationMethod::kGiven};
+      *range = {given->second.low, given->second.high, "given"};
     } else if (histogram != histograms_.end()) {
-      chosen[i] = caffe::Calibrate(histogram->second, chosen[i].low, chosen[i].high, options_.type,
-                                   options_.calibration);
+      *range = caffe::Calibrate(histogram->second, *range, options_.type, options_.calibration);
+    } else {
+      range->origin = MethodName(CalibrationMethod::kMinMax);
     }
   };
   // Throws for wrong options, here and not in a thread.
-  caffe::Calibrate(Histogram(), 0, 1, options_.type, options_.calibration);
+  caffe::Calibrate(Histogram(), {0, 1}, options_.type, options_.calibration);
 #pragma omp parallel for schedule(dynamic)
-  for (int64_t i = 0; i < count; ++i) choose(i);
-  for (int64_t i = 0; i < count; ++i) {
-    ranges_[blobs[i]] = {{chosen[i].low, chosen[i].high}, MethodName(chosen[i].method)};
-  }
+  for (int64_t i = 0; i < count; ++i) choose(entries[i]->first, &entries[i]->second);
   Progress("choosing ranges", count, count);
   TieRanges();
 }
@@ -117,8 +111,8 @@ void Quantization::CheckRanges() {
 void Quantization::TieRanges() {
   for (const auto& [bottom, top] : float_net_->TiedRanges()) {
     const auto from = ranges_.find(top), to = ranges_.find(bottom);
-    if (from == ranges_.end() || to == ranges_.end() || to->second.method == "given") continue;
-    to->second = {from->second.range, "tied"};
+    if (from == ranges_.end() || to == ranges_.end() || to->second.origin == "given") continue;
+    to->second = {from->second.low, from->second.high, "tied"};
   }
 }
 

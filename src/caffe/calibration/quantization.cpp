@@ -233,17 +233,16 @@ void Quantization::FillReport(const Net& net) {
     row.type = layer.types().compute.name();
     const Comparison& comparison = comparisons_.at(row.blob);
     const auto range = RangeOf(net, row.blob);
-    row.low = 1;
     double noise = 0;
     if (range) {
       const auto& [affine, type] = *range;
-      row.low = affine.scale * (type.info().code_min - affine.zero);
-      row.high = affine.scale * (type.info().code_max - affine.zero);
+      row.range.low = affine.scale * (type.info().code_min - affine.zero);
+      row.range.high = affine.scale * (type.info().code_max - affine.zero);
       const auto chosen = ranges_.find(row.blob);
       if (layer.Facts().range == LayerFacts::Range::kCarried) {
-        row.method = "carried";
+        row.range.origin = "carried";
       } else if (chosen != ranges_.end()) {
-        row.method = chosen->second.method;
+        row.range.origin = chosen->second.origin;
       }
       const double finite = comparison.count - comparison.not_finite;
       row.clipped_percent = 100 * comparison.clipped / std::max(finite, 1.0);

@@ -31,17 +31,12 @@ class Quantization {
   QuantizedNet Run();
 
  private:
-  struct Chosen {
-    ObservedRange range;
-    std::string method;
-  };
   // Ranges, and weights to be quantized, for the weights of the float net.
   struct Prepared {
     std::unique_ptr<Net> float_net;
     NetParameter changed;
-    std::map<std::string, ObservedRange> observed;
     std::map<std::string, Histogram> histograms;
-    std::map<std::string, Chosen> ranges;
+    std::map<std::string, Range> ranges;
     std::map<int, double> rounding_gains;
     int64_t corrected_biases = 0;
   };
@@ -163,9 +158,8 @@ class Quantization {
   NetRunState first_states_;                 // of the float net before its first forward
   std::map<int, LayerParameter> own_types_;  // layers with types in the given model
   std::map<int, MOEParameter> mixtures_;     // with the types in the given model
-  std::map<std::string, ObservedRange> given_ranges_, observed_;
   std::map<std::string, Histogram> histograms_;
-  std::map<std::string, Chosen> ranges_;
+  std::map<std::string, Range> given_ranges_, ranges_;
   std::vector<std::vector<int>> groups_;  // of layers
   std::map<int, DataType> fixed_, wider_;
   std::map<std::string, Comparison> comparisons_;

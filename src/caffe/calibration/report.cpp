@@ -20,8 +20,6 @@ std::string Resolution(int64_t count, const std::string& what) {
                 count < kFewItems ? ", which is too coarse to judge a small loss" : "");
 }
 
-bool HasRange(const LayerReport& row) { return row.low <= row.high; }
-
 std::string DecibelText(double value) {
   if (std::isnan(value)) return "NaN";
   return value == INFINITY ? "equal" : FixedText(value, 1);
@@ -29,7 +27,7 @@ std::string DecibelText(double value) {
 
 // A layer in float, or in half, has no rounding of its own that is measured.
 std::string OwnDecibelText(const LayerReport& row) {
-  const bool measured = HasRange(row) || !row.rounding.empty();
+  const bool measured = row.range.known() || !row.rounding.empty();
   if (!measured) return std::isnan(row.snr) ? "NaN" : "-";
   return DecibelText(row.own_snr);
 }
@@ -46,12 +44,13 @@ constexpr const char* kHeads[] = {"layer",    "type",  "blob",   "range", "metho
 constexpr int kTextColumns = 6;  // these are aligned left
 
 std::vector<std::string> Cells(const LayerReport& row) {
-  const bool range = HasRange(row);
+  const auto& [low, high, method] = row.range;
+  const bool range = row.range.known();
   return {row.layer,
           row.type,
           row.blob,
-          range ? GeneralText(row.low, 4) + " to " + GeneralText(row.high, 4) : "-",
-          row.method.empty() || !range ? "-" : row.method,
+          range ? GeneralText(low, 4) + " to " + GeneralText(high, 4) : "-",
+          method.empty() || !range ? "-" : method,
           RoundingText(row),
           range ? FixedText(row.clipped_percent, 3) : "-",
           OwnDecibelText(row),
@@ -150,12 +149,13 @@ std::string Drawing(const LayerReport& row) {
   const double most = std::log1p(*std::max_element(columns.begin(), columns.end()));
   std::string svg = Concat("<svg width=\"", kWidth, "\" height=\"", kHeight, "\" viewBox=\"0 0 ",
                            kWidth, " ", kHeight, "\" role=\"img\">");
-  if (HasRange(row)) {
+  if (row.range.known()) {
     const auto at = [&](double value) {
       return std::clamp((value - low) / (high - low), 0.0, 1.0) * kWidth;
     };
-    svg += Concat("<rect class=\"range\" x=\"", FixedText(at(row.low), 1), "\" y=\"0\" width=\"",
-                  FixedText(at(row.high) - at(row.low), 1), "\" height=\"", kHeight, "\"/>");
+    svg += Concat("<rect class=\"range\" x=\"", FixedText(at(row.range.low), 1),
+                  "\" y=\"0\" width=\"", FixedText(at(row.range.high) - at(row.range.low), 1),
+                  "\" height=\"", kHeight, "\"/>");
   }
   svg += "<path d=\"";
   for (int c = 0; c < kColumns; ++c) {
@@ -225,13 +225,14 @@ std::string ReportJson(const QuantizeReport& report) {
   text += "},\n \"layers\": [";
   separator = "\n  ";
   for (const LayerReport& row : report.layers) {
-    const bool range = HasRange(row);
+    const auto& [low, high, method] = row.range;
+    const bool range = row.range.known();
     text += Concat(
         separator, "{\"layer\": ", JsonString(row.layer),
         ", \"layer_type\": ", JsonString(row.layer_type), ", \"blob\": ", JsonString(row.blob),
-        ", \"type\": ", JsonString(row.type), ", \"range\": ",
-        range ? Concat("[", JsonNumber(row.low), ", ", JsonNumber(row.high), "]") : "null",
-        ", \"method\": ", range && !row.method.empty() ? JsonString(row.method) : "null",
+        ", \"type\": ", JsonString(row.type),
+        ", \"range\": ", range ? Concat("[", JsonNumber(low), ", ", JsonNumber(high), "]") : "null",
+        ", \"method\": ", range && !method.empty() ? JsonString(method) : "null",
         ", \"rounding\": ", row.rounding.empty() ? "null" : JsonString(row.rounding),
         ", \"rounding_gain\": ", JsonNumber(row.rounding_gain),
         ", \"clipped_percent\": ", range ? JsonNumber(row.clipped_percent) : "null",

@@ -9,9 +9,8 @@
 namespace caffe {
 
 Quantization::Prepared Quantization::Take(const NetParameter& weights) {
-  Prepared prepared{std::move(float_net_),   std::move(changed_), std::move(observed_),
-                    std::move(histograms_),  std::move(ranges_),  std::move(rounding_gains_),
-                    report_.corrected_biases};
+  Prepared prepared{std::move(float_net_), std::move(changed_),        std::move(histograms_),
+                    std::move(ranges_),    std::move(rounding_gains_), report_.corrected_biases};
   ranges_.clear();
   float_net_ = TestNet(model_, device_);
   float_net_->CopyTrainedLayersFrom(weights);
@@ -82,7 +81,6 @@ void Quantization::TryEqualization() {
   if (equalized < noise) return;
   float_net_ = std::move(before.float_net);
   changed_ = std::move(before.changed);
-  observed_ = std::move(before.observed);
   histograms_ = std::move(before.histograms);
   ranges_ = std::move(before.ranges);
   rounding_gains_ = std::move(before.rounding_gains);

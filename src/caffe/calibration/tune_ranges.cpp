@@ -30,8 +30,8 @@ bool Quantization::TuneRange(const std::string& blob, const std::function<double
   for (const double factor : {kFactor, 1 / kFactor}) {
     for (int step = 0; step < kMostChanges; ++step) {
       const auto before = ranges_;
-      Chosen& chosen = ranges_.at(blob);
-      chosen = {{factor * chosen.range.low, factor * chosen.range.high}, "scores"};
+      Range& range = ranges_.at(blob);
+      range = {factor * range.low, factor * range.high, "scores"};
       TieRanges();
       const double now = noise();
       if (!(now < (1 - kLeastGain) * *least)) {
@@ -63,9 +63,9 @@ void Quantization::TuneRanges() {
   const double first = noise();
   double least = first;
   std::vector<std::string> blobs;
-  for (const auto& [blob, chosen] : ranges_) {
+  for (const auto& [blob, range] : ranges_) {
     // An earlier version of a blob is computed in one step with the last one, as a rule.
-    const bool free = chosen.method != "tied" && chosen.method != "given";
+    const bool free = range.origin != "tied" && range.origin != "given";
     if (free && float_net_->has_blob(blob)) blobs.push_back(blob);
   }
   int64_t done = 0;

@@ -138,12 +138,10 @@ void Quantization::KeepFittingWeights() {
 
 NetParameter Quantization::WithRanges() const {
   NetParameter file = FittingWeights();
-  for (const auto& [blob, chosen] : ranges_) {
+  for (const auto& [blob, range] : ranges_) {
     QuantizerParameter* quantizer = file.add_quantizer();
     quantizer->set_name(blob);
-    quantizer->set_observed_min(chosen.range.low);
-    quantizer->set_observed_max(chosen.range.high);
-    quantizer->set_method(chosen.method);
+    WriteRange(range, quantizer);
   }
   return file;
 }

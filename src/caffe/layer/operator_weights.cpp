@@ -33,7 +33,7 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
     folded_ = std::make_unique<FoldedWeights>(weights, bias, source_.layout, source_.maps);
     weights = &folded_->weights();
     bias = &folded_->bias();
-    quantizer.limits.clear();
+    quantizer.limits.reset();
   }
   if (quantized()) {
     codes_ =

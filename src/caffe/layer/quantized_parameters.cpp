@@ -53,22 +53,12 @@ QuantizedParameters::Options::Options(const LayerParameter& layer, int64_t chann
   if (layer.blobs_quantizer_size() == 0) return;
   const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
   per_tensor = quantizer.per_tensor();
-  const std::string name = layer.name() + "_blobs_0_quant";
-  StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
-  range.channel_low.assign(quantizer.channel_min().begin(), quantizer.channel_min().end());
-  range.channel_high.assign(quantizer.channel_max().begin(), quantizer.channel_max().end());
   const bool given = quantizer.has_observed_min() && quantizer.has_observed_max();
-  if ((!given && range.channel_low.empty() && range.channel_high.empty()) ||
-      !IsRange(name, range)) {
-    return;
-  }
-  const size_t count = range.channel_low.size();
+  if (!given && quantizer.channel_min().empty() && quantizer.channel_max().empty()) return;
+  limits = ReadRange(ParameterQuantizer(layer.name(), 0), quantizer);
+  const size_t count = limits ? limits->low.size() : 0;
   CAFFE_CHECK(count == 0 || count == static_cast<size_t>(channels), layer.name(), " (",
               layer.type(), "): blobs_quantizer has ranges of ", count, " channels for ", channels);
-  for (size_t c = 0; c < count; ++c) {
-    limits.emplace_back(range.channel_low[c], range.channel_high[c]);
-  }
-  if (count == 0) limits.emplace_back(range.low, range.high);
 }
 
 QuantizedParameters::QuantizedParameters(const Source& source, DataType type, Device* device)
@@ -154,11 +144,7 @@ std::vector<double> QuantizedParameters::FindScales(const Rows& weights, const f
     CAFFE_CHECK(finite, "blob ", source_.weights->name(), " holds infinities or NaN in channel ", c,
                 "; it cannot be quantized");
     scales[c] = largest / most;
-    const auto& limits = source_.options.limits;
-    if (!limits.empty()) {
-      const auto& [low, high] = limits[limits.size() == 1 ? 0 : c];
-      scales[c] = std::max(std::abs(low) / (most + 1), std::abs(high) / most);
-    }
+    if (source_.options.limits) scales[c] = LimitScale(c);
     if (bias) {
       scales[c] = std::max(scales[c], std::abs(bias[c]) / (in_.scale * MostBias(type_)));
     }
@@ -169,24 +155,25 @@ std::vector<double> QuantizedParameters::FindScales(const Rows& weights, const f
   return scales;
 }
 
+double QuantizedParameters::LimitScale(size_t channel) const {
+  const Range limits = source_.options.limits->Of(channel);
+  return std::max(std::abs(limits.low) / (Most(type_) + 1), std::abs(limits.high) / Most(type_));
+}
+
 std::shared_ptr<const PackedParameter> QuantizedParameters::StoredCodes() const {
   auto stored = PackedParameter::Of(*source_.weights);
   if (!stored || stored->type() != type_ || !stored->symmetric()) return nullptr;
   const std::vector<QuantRange>& ranges = stored->channels();
   const size_t channels = static_cast<size_t>(source_.channels);
-  const auto& limits = source_.options.limits;
   if (ranges.size() != 1 &&
       (ranges.size() != channels || source_.outer != 1 || source_.options.per_tensor)) {
     return nullptr;
   }
   const float* bias = Floats(source_.bias);
-  const double most = Most(type_);
   for (size_t c = 0; c < channels; ++c) {
     const double scale = ranges[ranges.size() == 1 ? 0 : c].scale;
     if (bias && !(std::abs(bias[c]) <= scale * in_.scale * MostBias(type_))) return nullptr;
-    if (limits.empty()) continue;
-    const auto& [low, high] = limits[limits.size() == 1 ? 0 : c];
-    if (scale != std::max(std::abs(low) / (most + 1), std::abs(high) / most)) return nullptr;
+    if (source_.options.limits && scale != LimitScale(c)) return nullptr;
   }
   return stored;
 }

@@ -919,7 +919,7 @@ void Net::CopyRangesFrom(const Net& other) {
   rooms_->whole->MakeForgotten();  // with the ranges of the last forward
   rooms_->ranges.CopyFrom(other.rooms_->ranges);
 }
-std::map<std::string, ObservedRange> Net::Ranges() const { return rooms_->ranges.Stored(); }
+std::map<std::string, Range> Net::Ranges() const { return rooms_->ranges.Stored(); }
 std::map<std::string, Histogram> Net::Histograms() const { return rooms_->ranges.Histograms(); }
 void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }
 

@@ -2,26 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <vector>
 
 #include "caffe/core/error.hpp"
-#include "caffe/quant/observer.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr double kMargin = 1.5;
 
-constexpr CalibrationMethod kMethods[] = {CalibrationMethod::kMinMax,
-                                          CalibrationMethod::kPercentile, CalibrationMethod::kMse,
-                                          CalibrationMethod::kKl};
+// In the order of CalibrationMethod.
+constexpr const char* kNames[] = {"auto", "min_max", "percentile", "mse", "kl", "margin"};
 
 // The values of a bin that are not 0, spread equally over [begin, end].
 struct Part {
   double begin, end, count;
 };
 
-// The non-empty bins, cut to [low, high].
-std::vector<Part> Parts(const Histogram& histogram, double low, double high) {
+// The non-empty bins, cut to the observed range.
+std::vector<Part> Parts(const Histogram& histogram, const Range& observed) {
+  const auto& [low, high, origin] = observed;
   std::vector<Part> parts;
   for (int i = 0; i < static_cast<int>(histogram.counts.size()); ++i) {
     const int64_t zeros = i == Histogram::kBins / 2 ? histogram.zeros : 0;
@@ -51,9 +52,8 @@ double RoundingIntegral(double x, double scale) {
 }
 
 // The sum of squared errors.
-double ErrorOfParts(const std::vector<Part>& parts, double range_low, double range_high,
-                    DataType type) {
-  const QuantRange range = AffineRange(range_low, range_high, type);
+double ErrorOfParts(const std::vector<Part>& parts, const Range& real, DataType type) {
+  const QuantRange range = AffineRange(real, type);
   const double lowest = range.scale * (type.info().code_min - range.zero),
                highest = range.scale * (type.info().code_max - range.zero);
   double sum = 0;
@@ -81,10 +81,11 @@ double ErrorOfParts(const std::vector<Part>& parts, double range_low, double ran
   return sum;
 }
 
-Calibration Percentile(const Histogram& histogram, double low, double high, double percentile) {
+Range Percentile(const Histogram& histogram, const Range& observed, double percentile) {
+  const auto& [low, high, origin] = observed;
   const double rest = Total(histogram) * (1 - percentile / 100) / (low < 0 && high > 0 ? 2 : 1);
-  Calibration result{low, high, CalibrationMethod::kPercentile};
-  const std::vector<Part> parts = Parts(histogram, low, high);
+  Range result{low, high, "percentile"};
+  const std::vector<Part> parts = Parts(histogram, observed);
   const auto cut = [&](const Part& part, double below) {
     return part.begin + (part.end - part.begin) * below / part.count;
   };
@@ -122,12 +123,13 @@ std::vector<double> Ends(const Histogram& histogram, double extreme) {
 
 // First scales both ends together, then searches each end with the other one fixed, until neither
 // changes.
-Calibration LeastError(const Histogram& histogram, double low, double high, DataType type) {
-  const std::vector<Part> parts = Parts(histogram, low, high);
-  Calibration best{std::min(low, 0.0), std::max(high, 0.0), CalibrationMethod::kMse};
-  double least = ErrorOfParts(parts, best.low, best.high, type);
+Range LeastError(const Histogram& histogram, const Range& observed, DataType type) {
+  const std::vector<Part> parts = Parts(histogram, observed);
+  const double low = std::min(observed.low, 0.0), high = std::max(observed.high, 0.0);
+  Range best{low, high, "mse"};
+  double least = ErrorOfParts(parts, best, type);
   const auto attempt = [&](double from, double to) {
-    const double error = ErrorOfParts(parts, from, to, type);
+    const double error = ErrorOfParts(parts, {from, to}, type);
     if (!(error < least)) return false;
     least = error;
     best.low = from;
@@ -136,10 +138,9 @@ Calibration LeastError(const Histogram& histogram, double low, double high, Data
   };
   constexpr int kSteps = 128;
   for (int i = 1; i < kSteps; ++i) {
-    attempt(std::min(low, 0.0) * i / kSteps, std::max(high, 0.0) * i / kSteps);
+    attempt(low * i / kSteps, high * i / kSteps);
   }
-  const std::vector<double> lows = Ends(histogram, std::min(low, 0.0)),
-                            highs = Ends(histogram, std::max(high, 0.0));
+  const std::vector<double> lows = Ends(histogram, low), highs = Ends(histogram, high);
   bool changed = true;
   for (int round = 0; changed && round < 4; ++round) {
     changed = false;
@@ -170,7 +171,8 @@ double Divergence(const std::vector<double>& p, const std::vector<double>& q) {
 // bins, and Q the histogram merged into one level for each code, spread again over its non-empty
 // bins. Bins on both sides of 0 for signed values, on one side for others. Zeros, which every code
 // type represents exactly, are left out.
-Calibration LeastDivergence(const Histogram& histogram, double low, double high) {
+Range LeastDivergence(const Histogram& histogram, const Range& observed) {
+  const auto& [low, high, origin] = observed;
   constexpr int kLevels = 255, kHalf = Histogram::kBins / 2;
   const bool below = low<0, above = high> 0;
   std::vector<double> counts(histogram.counts.begin(), histogram.counts.end());
@@ -207,58 +209,43 @@ Calibration LeastDivergence(const Histogram& histogram, double low, double high)
     }
   }
   const double threshold = histogram.limit * bins / kHalf;
-  return {std::max(low, -threshold), std::min(high, threshold), CalibrationMethod::kKl};
+  return {std::max(low, -threshold), std::min(high, threshold), "kl"};
 }
 
 }  // namespace
 
-const char* MethodName(CalibrationMethod method) {
-  switch (method) {
-    case CalibrationMethod::kAuto: return "auto";
-    case CalibrationMethod::kMinMax: return "min_max";
-    case CalibrationMethod::kPercentile: return "percentile";
-    case CalibrationMethod::kMse: return "mse";
-    case CalibrationMethod::kKl: return "kl";
-    case CalibrationMethod::kMargin: return "margin";
-    case CalibrationMethod::kGiven: return "given";
-  }
-  return "";
-}
+const char* MethodName(CalibrationMethod method) { return kNames[static_cast<int>(method)]; }
 
 CalibrationMethod MethodByName(const std::string& name) {
-  if (name == MethodName(CalibrationMethod::kAuto)) return CalibrationMethod::kAuto;
-  if (name == MethodName(CalibrationMethod::kMargin)) return CalibrationMethod::kMargin;
-  for (const CalibrationMethod method : kMethods) {
-    if (name == MethodName(method)) return method;
-  }
-  CAFFE_THROW("unknown calibration method '", name,
+  const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
+  CAFFE_CHECK(found != std::end(kNames), "unknown calibration method '", name,
               "' (known: auto min_max percentile mse kl margin)");
+  return static_cast<CalibrationMethod>(found - kNames);
 }
 
-Calibration Calibrate(const Histogram& histogram, double low, double high, DataType type,
-                      const CalibrationOptions& options) {
+Range Calibrate(const Histogram& histogram, const Range& observed, DataType type,
+                const CalibrationOptions& options) {
   CAFFE_CHECK(options.percentile > 50 && options.percentile <= 100, "percentile ",
               options.percentile, " is not in (50, 100]");
-  const Calibration whole{low, high, CalibrationMethod::kMinMax};
+  using Method = CalibrationMethod;
+  const Range whole{observed.low, observed.high, MethodName(Method::kMinMax)};
   if (histogram.total() == histogram.zeros) return whole;
+  const bool narrow = type == kQuant8;
   switch (options.method) {
-    case CalibrationMethod::kAuto:
-      if (type == kQuant8) break;
-      return {kMargin * low, kMargin * high, CalibrationMethod::kMargin};
-    case CalibrationMethod::kMargin:
-      return {kMargin * low, kMargin * high, CalibrationMethod::kMargin};
-    case CalibrationMethod::kPercentile:
-      return Percentile(histogram, low, high, options.percentile);
-    case CalibrationMethod::kMse: return LeastError(histogram, low, high, type);
-    case CalibrationMethod::kKl:
-      return type == kQuant8 ? LeastDivergence(histogram, low, high) : whole;
-    default: return whole;
+    case Method::kMinMax: return whole;
+    case Method::kPercentile: return Percentile(histogram, observed, options.percentile);
+    case Method::kMse: return LeastError(histogram, observed, type);
+    case Method::kKl: return narrow ? LeastDivergence(histogram, observed) : whole;
+    case Method::kAuto:
+      if (narrow) break;
+      [[fallthrough]];
+    case Method::kMargin: return {kMargin * whole.low, kMargin * whole.high, "margin"};
   }
-  Calibration best = whole;
+  Range best = whole;
   double least = INFINITY;
-  for (const CalibrationMethod method : kMethods) {
-    const Calibration one = Calibrate(histogram, low, high, type, {method, options.percentile});
-    const double error = QuantizationError(histogram, low, high, one.low, one.high, type);
+  for (const Method method : {Method::kMinMax, Method::kPercentile, Method::kMse, Method::kKl}) {
+    const Range one = Calibrate(histogram, observed, type, {method, options.percentile});
+    const double error = QuantizationError(histogram, observed, one, type);
     if (!(error < least)) continue;
     least = error;
     best = one;
@@ -266,33 +253,9 @@ Calibration Calibrate(const Histogram& histogram, double low, double high, DataT
   return best;
 }
 
-double QuantizationError(const Histogram& histogram, double low, double high, double range_low,
-                         double range_high, DataType type) {
-  return ErrorOfParts(Parts(histogram, low, high), range_low, range_high, type) / Total(histogram);
-}
-
-double MeanSquare(const Histogram& histogram, double low, double high) {
-  double sum = 0;
-  for (const Part& part : Parts(histogram, low, high)) {
-    sum += part.count * (part.begin * part.begin + part.begin * part.end + part.end * part.end) / 3;
-  }
-  return sum / Total(histogram);
-}
-
-double ClippedPercent(const Histogram& histogram, double low, double high, double range_low,
-                      double range_high) {
-  double outside = 0;
-  for (const Part& part : Parts(histogram, low, high)) {
-    const double width = part.end - part.begin;
-    const double inside =
-        std::max(0.0, std::min(part.end, range_high) - std::max(part.begin, range_low));
-    if (width > 0) {
-      outside += part.count * (1 - inside / width);
-    } else if (part.begin < range_low || part.begin > range_high) {
-      outside += part.count;
-    }
-  }
-  return 100 * outside / Total(histogram);
+double QuantizationError(const Histogram& histogram, const Range& observed, const Range& range,
+                         DataType type) {
+  return ErrorOfParts(Parts(histogram, observed), range, type) / Total(histogram);
 }
 
 }  // namespace caffe

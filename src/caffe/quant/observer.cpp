@@ -1,7 +1,6 @@
 #include "caffe/quant/observer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "caffe/device/program_builder.hpp"
@@ -68,33 +67,13 @@ Histogram RangeObserver::ReadHistogram() const {
   return histogram;
 }
 
-void RangeObserver::Merge(double low, double high) {
-  merged_low_ = std::min(merged_low_, low);
-  merged_high_ = std::max(merged_high_, high);
-}
-
-RangeObserver::Range RangeObserver::Read() const {
+Range RangeObserver::Read() const {
   const std::vector<double> seen = range_->DataAsDouble();
-  Range range{.lost = seen[2] != 0, .low = merged_low_, .high = merged_high_};
-  if (seen[0] <= seen[1]) {
-    range.low = std::min(range.low, seen[0]);
-    range.high = std::max(range.high, seen[1]);
-  }
-  range.observed = range.low <= range.high;
+  Range range = merged_;
+  range.Unite({seen[0], seen[1]});
   return range;
 }
 
-QuantRange AffineRange(double low, double high, DataType type) {
-  CAFFE_CHECK(std::isfinite(high - low) && low <= high, "[", low, ", ", high,
-              "] is not a valid range for quantization");
-  CAFFE_CHECK(type.is_quantized(), type.name(), " is not a quantized type");
-  low = std::min(low, 0.0);
-  high = std::max(high, 0.0);
-  if (low == high) return {1, 0, true};
-  const double code_min = type.info().code_min, code_max = type.info().code_max;
-  const double scale = std::max((high - low) / (code_max - code_min), 0x1p-126);
-  const double zero = std::clamp(std::round(code_min - low / scale), code_min, code_max);
-  return {scale, static_cast<int32_t>(zero), true};
-}
+bool RangeObserver::lost() const { return range_->DataAsDouble()[2] != 0; }
 
 }  // namespace caffe

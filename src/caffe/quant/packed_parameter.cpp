@@ -8,7 +8,6 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
-#include "caffe/quant/observer.hpp"
 
 namespace caffe {
 namespace {
@@ -37,23 +36,10 @@ std::shared_ptr<char> PackedParameter::Allocate(int64_t bytes, const std::string
 }
 
 PackedParameter::PackedParameter(DataType type, int64_t count, std::shared_ptr<const char> bytes,
-                                 StoredRange range, const std::string& where)
+                                 ChannelRanges range, const std::string& where)
     : type_(type), count_(count), elements_(std::move(bytes)), range_(std::move(range)) {
   if (!type.is_quantized()) return;
-  if (!range_.channel_scale.empty()) {
-    const StoredRange ends = ParameterRange(range_.channel_scale, type.info().code_max);
-    range_.channel_low = ends.channel_low;
-    range_.channel_high = ends.channel_high;
-  }
-  const auto add = [&](double low, double high) {
-    channels_.push_back(AffineRange(low, high, type));
-  };
-  if (range_.channel_low.empty()) add(range_.low, range_.high);
-  for (size_t c = 0; c < range_.channel_low.size(); ++c) {
-    add(range_.channel_low[c], range_.channel_high[c]);
-    // The ends of a range round; a stored scale is exact.
-    if (!range_.channel_scale.empty()) channels_[c].scale = range_.channel_scale[c];
-  }
+  channels_ = AffineRanges(range_, type);
   const int64_t channels = static_cast<int64_t>(channels_.size());
   CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes, but ranges for ", channels,
               " channels");
@@ -185,13 +171,12 @@ void StoreCodes(const SymmetricCodes& codes, DataType type, const std::string& l
   for (int e = entries->size() - 1; e >= 0; --e) {
     if (entries->Get(e).name() == name) entries->DeleteSubrange(e, 1);
   }
-  const StoredRange range =
-      ParameterRange({codes.scales.begin(), codes.scales.end()}, type.info().code_max);
+  const std::vector<double> scales(codes.scales.begin(), codes.scales.end());
+  ChannelRanges ranges = SymmetricRanges(scales, type);
+  ranges.scale = scales;
   QuantizerParameter* entry = entries->Add();
   entry->set_name(name);
-  entry->set_observed_min(range.low);
-  entry->set_observed_max(range.high);
-  entry->mutable_channel_scale()->Assign(codes.scales.begin(), codes.scales.end());
+  WriteRange(ranges, entry);
 }
 
 std::vector<double> ParameterValues(const BlobBase& blob) {

@@ -1,12 +1,9 @@
 #include "caffe/quant/pseudo_quantizer.hpp"
 
-#include <cmath>
-
 #include "caffe/device/program_builder.hpp"
 
 namespace caffe {
-PseudoQuantizer::PseudoQuantizer(DataType type, DataType target, std::optional<Range> range,
-                                 Device* device)
+PseudoQuantizer::PseudoQuantizer(DataType type, DataType target, const Range& range, Device* device)
     : type_(type), min_max_(type, device), codes_(target.info().code_max - target.info().code_min) {
   CAFFE_CHECK(target == kQuant8 || target == kQuant16, "pseudo-quantization to ", target.name(),
               " is not supported (known: ", kQuant8.name(), " and ", kQuant16.name(), ")");
@@ -14,7 +11,7 @@ PseudoQuantizer::PseudoQuantizer(DataType type, DataType target, std::optional<R
   seen_ = MinMax::MakeRange(type, device);
   range_ = MakeBlob(master, device, {2}, "moving range");
   range_->SetData({INFINITY, -INFINITY});
-  if (range) SetRange(*range);
+  if (range.known()) SetRange(range);
   grid_ = MakeBlob(master, device, {4}, "grid of codes");
   inside_ = MakeBlob(type, device, {0}, "elements within the range");
   const auto pseudo = ProgramBuilder(device, "pseudo").Types(type).Body("quant/pseudo").Build();
@@ -23,7 +20,7 @@ PseudoQuantizer::PseudoQuantizer(DataType type, DataType target, std::optional<R
   backward_ = pseudo->CreateKernel("pseudo_backward");
 }
 
-void PseudoQuantizer::SetRange(Range range) {
+void PseudoQuantizer::SetRange(const Range& range) {
   range_->SetData({range.low, range.high});
   range_is_known_ = true;
   has_grid_ = false;
@@ -61,10 +58,9 @@ void PseudoQuantizer::Backward(BlobBase* blob) {
   backward_->Launch(count, {count, inside_->Data(), blob->MutableDiff()});
 }
 
-std::optional<PseudoQuantizer::Range> PseudoQuantizer::Read() const {
+Range PseudoQuantizer::Read() const {
   const std::vector<double> range = range_->DataAsDouble();
-  if (!(range[0] <= range[1])) return std::nullopt;
-  return Range{range[0], range[1]};
+  return {range[0], range[1]};
 }
 
 }  // namespace caffe

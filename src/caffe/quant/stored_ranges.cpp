@@ -1,16 +1,11 @@
 #include "caffe/quant/stored_ranges.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <set>
 
 #include "caffe.pb.h"
-#include "caffe/core/data_type.hpp"
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
 #include "caffe/core/repeated_names.hpp"
-#include "caffe/quant/observer.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
@@ -71,15 +66,6 @@ class ForkNames {
   std::map<std::string, std::string> splits_;  // without "_split_<k>"
 };
 
-void Unite(const StoredRange& range, StoredRange* target, bool first) {
-  if (first) {
-    *target = range;
-    return;
-  }
-  target->low = std::min(target->low, range.low);
-  target->high = std::max(target->high, range.high);
-}
-
 bool IsCoded(const BlobProto& blob) {
   return blob.has_packed_data() &&
          (blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED);
@@ -95,44 +81,6 @@ std::vector<std::string> UniqueLayerNames(const NetParameter& file) {
 
 std::string ParameterQuantizer(const std::string& layer, int index) {
   return Concat(layer, "_blobs_", index, "_quant");
-}
-
-bool IsRange(const std::string& name, const StoredRange& range) {
-  const auto ignore = [&](const auto&... what) {
-    log::Warning(Concat("ignoring the stored range of '", name, "': ", what...,
-                        "; calibrate the net again"));
-    return false;
-  };
-  const auto is_invalid = [](double low, double high) {
-    return !std::isfinite(high - low) || low > high;
-  };
-  if (is_invalid(range.low, range.high)) {
-    return ignore("[", range.low, ", ", range.high, "] is not a valid interval");
-  }
-  const size_t channels = range.channel_low.size();
-  if (channels != range.channel_high.size()) {
-    return ignore("it has ", channels, " values of channel_min, but ", range.channel_high.size(),
-                  " of channel_max");
-  }
-  for (size_t c = 0; c < channels; ++c) {
-    if (is_invalid(range.channel_low[c], range.channel_high[c])) {
-      return ignore("[", range.channel_low[c], ", ", range.channel_high[c], "] of channel ", c,
-                    " is not a valid interval");
-    }
-  }
-  for (size_t c = 0; c < range.channel_scale.size(); ++c) {
-    const double scale = range.channel_scale[c];
-    if (!std::isfinite(scale) || scale <= 0) {
-      return ignore("the scale ", scale, " of channel ", c, " is not a positive number");
-    }
-  }
-  return true;
-}
-
-void UniteRange(const StoredRange& range, std::map<std::string, StoredRange>* ranges,
-                const std::string& name) {
-  const auto [target, first] = ranges->try_emplace(name);
-  Unite(range, &target->second, first);
 }
 
 std::string SharedExpertName(const std::string& name) {
@@ -158,36 +106,31 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net) {
     // An entry without a range was never observed.
     if (!entry.has_observed_min() || !entry.has_observed_max()) continue;
     if (name.empty() && !entry.has_zone()) continue;
-    StoredRange range{entry.observed_min(),
-                      entry.observed_max(),
-                      {entry.channel_min().begin(), entry.channel_min().end()},
-                      {entry.channel_max().begin(), entry.channel_max().end()},
-                      {entry.channel_scale().begin(), entry.channel_scale().end()}};
-    if (!IsRange(entry.has_zone() ? Concat("zone ", entry.zone()) : name, range)) continue;
+    const auto range = ReadRange(entry.has_zone() ? Concat("zone ", entry.zone()) : name, entry);
+    if (!range) continue;
     if (entry.has_zone()) {
-      const auto [target, first] = ranges.zones.try_emplace(entry.zone());
-      Unite(range, &target->second, first);
+      ranges.zones[entry.zone()].Unite(range->whole);
       continue;
     }
     const std::string loss_tail = "_net_quant";
     std::string stem;
     int index;
     if (SplitNumber(name, "_blobs_", "_quant", &stem, &index) && names.IsLayer(stem)) {
-      const auto [target, first] = ranges.parameters.try_emplace({stem, index});
-      Unite(range, &target->second, first);
+      const auto [target, first] = ranges.parameters.try_emplace({stem, index}, *range);
+      if (!first) target->second.whole.Unite(range->whole);
     } else if (name.size() > loss_tail.size() && name.ends_with(loss_tail) &&
                names.IsLayer(name.substr(0, name.size() - loss_tail.size()))) {
       continue;
     } else {
-      const auto [target, first] = ranges.blobs.try_emplace(names.Canonical(name));
-      Unite(range, &target->second, first);
+      ranges.blobs[names.Canonical(name)].Unite(range->whole);
     }
   }
   // Those of grouped experts, if the experts were observed apart: the union.
-  std::map<std::string, StoredRange> shared;
+  std::map<std::string, Range> shared;
   for (const auto& [name, range] : ranges.blobs) {
     const std::string of_all = SharedExpertName(name);
-    if (of_all != name && !ranges.blobs.count(of_all)) UniteRange(range, &shared, of_all);
+    if (of_all == name || ranges.blobs.count(of_all)) continue;
+    shared[of_all].Unite({range.low, range.high});
   }
   ranges.blobs.merge(shared);
   return ranges;
@@ -202,8 +145,7 @@ void CheckRangeNames(const NetParameter& net, const std::vector<std::string>& bl
                 "'; give one of the blobs another name");
     QuantizerParameter* entry = file.add_quantizer();
     entry->set_name(blob);
-    entry->set_observed_min(0);
-    entry->set_observed_max(1);
+    WriteRange(Range{0, 1}, entry);
   }
   const StoredRanges stored = ReadRanges(file, net);
   for (const std::string& blob : blobs) {
@@ -219,8 +161,8 @@ bool HasCodedParameters(const NetParameter& file) {
   });
 }
 
-const StoredRange& RangeOfCodes(const StoredRanges& ranges, const std::string& layer, int index,
-                                DataType type) {
+const ChannelRanges& RangeOfCodes(const StoredRanges& ranges, const std::string& layer, int index,
+                                  DataType type) {
   const auto found = ranges.parameters.find({layer, index});
   CAFFE_CHECK(found != ranges.parameters.end(), "layer '", layer, "', parameter ", index,
               " is stored as codes of ", type.name(), ", but the file has no valid range '",
@@ -250,18 +192,6 @@ void DecodeParameters(NetParameter* file) {
       packed.Decode(0, count, blob->mutable_data()->mutable_data());
     }
   }
-}
-
-StoredRange ParameterRange(const std::vector<double>& scales, int code_max) {
-  const double below = (code_max + 1) / 2, above = below - 1;
-  StoredRange range;
-  for (const double scale : scales) {
-    range.channel_low.push_back(-below * scale);
-    range.channel_high.push_back(above * scale);
-    range.low = std::min(range.low, -below * scale);
-    range.high = std::max(range.high, above * scale);
-  }
-  return range;
 }
 
 }  // namespace caffe

@@ -34,10 +34,9 @@ bool NetRanges::set_pseudo_type(DataType type) {
 
 void NetRanges::TakeMovedRanges() {
   for (const auto& [name, quantizer] : pseudo_) {
-    const auto range = quantizer->moved() ? quantizer->Read() : std::nullopt;
-    if (!range) continue;
-    loaded_[name] = {range->low, range->high};
-    methods_.erase(name);
+    const Range range = quantizer->moved() ? quantizer->Read() : Range();
+    if (!range.known()) continue;
+    loaded_[name] = range;
     observers_.erase(name);
   }
   pseudo_.clear();
@@ -62,7 +61,8 @@ bool NetRanges::SetPseudoType(const std::string& quantizer, DataType type) {
   CAFFE_CHECK(type == kQuant8 || type == kQuant16, "quantizer ", quantizer,
               ": pseudo-quantization to ", type.name(), " is not supported (known: int8 int16)");
   if (type != PseudoTypeOf(quantizer)) {
-    if (const auto range = KnownRange(quantizer)) loaded_[quantizer] = {range->low, range->high};
+    const Range range = KnownRange(quantizer);
+    if (range.known()) loaded_[quantizer] = range;
     pseudo_.erase(quantizer);
   }
   pseudo_types_[quantizer] = type;
@@ -117,36 +117,31 @@ bool NetRanges::SetWeights() {
   return changed;
 }
 
-std::optional<PseudoQuantizer::Range> NetRanges::KnownRange(const std::string& name) const {
+Range NetRanges::KnownRange(const std::string& name) const {
   const auto pseudo = pseudo_.find(name);
   if (pseudo != pseudo_.end() && pseudo->second->moved()) return pseudo->second->Read();
   const auto observer = observers_.find(name);
   if (observer != observers_.end()) {
-    const RangeObserver::Range range = observer->second->Read();
-    if (range.observed) return PseudoQuantizer::Range{range.low, range.high};
+    const Range range = observer->second->Read();
+    if (range.known()) return range;
   }
   const auto loaded = loaded_.find(name);
-  if (loaded == loaded_.end()) return std::nullopt;
-  return PseudoQuantizer::Range{loaded->second.low, loaded->second.high};
+  return loaded == loaded_.end() ? Range() : loaded->second;
 }
 
 bool NetRanges::Moves(const std::string& name) const {
   if (wiring_.phase != TRAIN) return false;
   if (resets_.count(name)) return true;
   // A method that clips chose the range: the smallest and the largest value would be another one.
-  const auto method = methods_.find(name);
-  return method == methods_.end() || method->second == "min_max" || observers_.count(name) > 0;
-}
-
-bool NetRanges::IsMoved(const std::string& name) const {
-  const auto found = pseudo_.find(name);
-  return found != pseudo_.end() && found->second->moved();
+  const auto loaded = loaded_.find(name);
+  const std::string origin = loaded == loaded_.end() ? "" : loaded->second.origin;
+  return origin.empty() || origin == "min_max" || observers_.count(name) > 0;
 }
 
 PseudoQuantizer& NetRanges::Pseudo(const std::string& name, DataType type) {
   const auto found = pseudo_.find(name);
   if (found != pseudo_.end()) return *found->second;
-  std::optional<PseudoQuantizer::Range> range;
+  Range range;
   if (wiring_.phase != TRAIN || !resets_.count(name)) range = KnownRange(name);
   auto quantizer = std::make_unique<PseudoQuantizer>(type, PseudoTypeOf(name), range, device_);
   return *(pseudo_[name] = std::move(quantizer));
@@ -190,13 +185,9 @@ void NetRanges::BeforeBackward(const Node& node) {
 
 void NetRanges::CopyFrom(const NetRanges& other) {
   loaded_ = other.All();
-  methods_ = other.methods_;
-  for (const auto& [name, quantizer] : other.pseudo_) {
-    if (quantizer->moved()) methods_.erase(name);
-  }
   for (const auto& [name, quantizer] : pseudo_) {
     const auto found = loaded_.find(name);
-    if (found != loaded_.end()) quantizer->SetRange({found->second.low, found->second.high});
+    if (found != loaded_.end()) quantizer->SetRange(found->second);
   }
   changed_ = true;
 }

@@ -54,7 +54,7 @@ void NetRanges::ReadModes(const NetParameter& given) {
 
 void NetRanges::ReadLayerQuantizers() {
   std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
-  std::map<std::string, StoredRange> ranges;
+  std::map<std::string, Range> ranges;
   const auto read_mode = [&](const QuantizerParameter& quantizer, const std::string& name) {
     // Of several quantizers of a blob, observe takes precedence over passive, and pseudo over both.
     if (quantizer.has_mode()) {
@@ -75,8 +75,8 @@ void NetRanges::ReadLayerQuantizers() {
     }
     read_mode(quantizer, blob);
     if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) return;
-    const StoredRange range{quantizer.observed_min(), quantizer.observed_max(), {}, {}};
-    if (IsRange(blob, range)) UniteRange(range, &ranges, blob);
+    const auto range = ReadRange(blob, quantizer);
+    if (range) ranges[blob].Unite({range->whole.low, range->whole.high});
   };
   for (const Node& node : wiring_.nodes) {
     if (node.added()) continue;
@@ -95,19 +95,18 @@ void NetRanges::ReadLayerQuantizers() {
     }
   }
   for (const auto& [zone, blobs] : zones_) {
-    std::map<std::string, StoredRange> whole;
+    Range whole;
     for (const std::string& blob : blobs) {
-      if (ranges.count(blob)) UniteRange(ranges.at(blob), &whole, "");
+      if (ranges.count(blob)) whole.Unite(ranges.at(blob));
     }
-    if (whole.empty()) continue;
-    for (const std::string& blob : blobs) ranges[blob] = whole.at("");
+    if (!whole.known()) continue;
+    for (const std::string& blob : blobs) ranges[blob] = whole;
   }
-  for (const auto& [blob, range] : ranges) loaded_[blob] = {range.low, range.high};
+  loaded_ = std::move(ranges);
 }
 
 void NetRanges::Forget() {
   loaded_.clear();
-  methods_.clear();
   observers_.clear();
   histograms_.clear();
   pseudo_.clear();
@@ -116,8 +115,8 @@ void NetRanges::Forget() {
 
 void NetRanges::Read(const NetParameter& source) {
   const StoredRanges stored = ReadRanges(source, *wiring_.parameter);
-  const auto take = [&](const std::string& blob, const StoredRange& range) {
-    loaded_[blob] = {range.low, range.high};
+  const auto take = [&](const std::string& blob, const Range& range) {
+    loaded_[blob] = range;
     observers_.erase(blob);
     pseudo_.erase(blob);
     histograms_.erase(blob);
@@ -134,9 +133,6 @@ void NetRanges::Read(const NetParameter& source) {
     for (const std::string& blob : blobs) {
       if (found != stored.zones.end()) take(blob, found->second);
     }
-  }
-  for (const QuantizerParameter& quantizer : source.quantizer()) {
-    if (quantizer.has_method()) methods_[quantizer.name()] = quantizer.method();
   }
   changed_ = true;
 }

@@ -1,7 +1,6 @@
 #include "net_ranges.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
@@ -57,26 +56,26 @@ void NetRanges::AfterForward(const Node& node) {
       if (!scratch_) scratch_ = RangeObserver::MakeScratch(device_);
       observer = std::make_unique<RangeObserver>(blob.type(), device_, scratch_);
       const auto loaded = loaded_.find(name);
-      if (loaded != loaded_.end()) observer->Merge(loaded->second.low, loaded->second.high);
+      if (loaded != loaded_.end()) observer->Merge(loaded->second);
     }
     observer->Observe(blob);
   }
 }
 
-std::map<std::string, ObservedRange> NetRanges::All() const {
-  std::map<std::string, ObservedRange> ranges = loaded_;
+std::map<std::string, Range> NetRanges::All() const {
+  std::map<std::string, Range> ranges = loaded_;
   for (const auto& [name, observer] : observers_) {
-    const RangeObserver::Range range = observer->Read();
-    if (range.observed) ranges[name] = {range.low, range.high};
-    if (range.lost) {
+    const Range range = observer->Read();
+    if (range.known()) ranges[name] = range;
+    if (observer->lost()) {
       log::WarnOnce(Concat(NetLabel(wiring_.name), ": blob ", name,
                            " had infinities or NaN while its range ",
                            "was observed; the range leaves them out"));
     }
   }
   for (const auto& [name, quantizer] : pseudo_) {
-    if (!quantizer->moved()) continue;
-    if (const auto range = quantizer->Read()) ranges[name] = {range->low, range->high};
+    const Range range = quantizer->moved() ? quantizer->Read() : Range();
+    if (range.known()) ranges[name] = range;
   }
   for (const auto& [bottom, top] : TiedNames()) {
     const auto found = ranges.find(top);
@@ -85,8 +84,8 @@ std::map<std::string, ObservedRange> NetRanges::All() const {
   return ranges;
 }
 
-std::map<std::string, ObservedRange> NetRanges::Stored() const {
-  std::map<std::string, ObservedRange> ranges = All();
+std::map<std::string, Range> NetRanges::Stored() const {
+  std::map<std::string, Range> ranges = All();
   std::set<std::string> unions;
   for (const auto& [name, range] : ranges) {
     const std::string of_all = SharedExpertName(name);
@@ -126,12 +125,12 @@ void NetRanges::SetDevice(Device* device) {
 void NetRanges::Resolve() {
   struct Version {
     std::string name;
-    std::optional<ObservedRange> range;
+    Range range;
     double scale = 1;  // of the real values: codes are carried, and their zero point stays
   };
-  const std::map<std::string, ObservedRange> known = All();
+  const std::map<std::string, Range> known = All();
   std::map<int, Version> versions;
-  const auto find = [&](const std::string& name) -> std::optional<ObservedRange> {
+  const auto find = [&](const std::string& name) {
     auto found = known.find(name);
     // Older files have one range for all layers of one name that change the blob.
     if (found == known.end()) found = known.find(OfFirstNamesake(name));
@@ -139,17 +138,16 @@ void NetRanges::Resolve() {
     if (found == known.end()) found = known.find(name.substr(0, name.rfind('@')));
     // Observed where the experts computed together.
     if (found == known.end()) found = known.find(SharedExpertName(name));
-    if (found == known.end()) return std::nullopt;
-    return found->second;
+    return found == known.end() ? Range() : found->second;
   };
   const auto resolve = [&](const Version& version, const BlobBase& blob) {
     BlobRange resolved{{}, version.name};
     if (!IsQuantized(&blob)) return resolved;
     try {
-      if (version.range) {
-        resolved.range = AffineRange(version.range->low, version.range->high, blob.type());
+      if (version.range.known()) {
+        resolved.range = AffineRange(version.range, blob.type());
       } else if (placeholders_) {
-        resolved.range = AffineRange(-1, 1, blob.type());
+        resolved.range = AffineRange({-1, 1}, blob.type());
       }
       resolved.range.scale *= version.scale;
     } catch (const Error& error) {
@@ -159,11 +157,11 @@ void NetRanges::Resolve() {
   };
   const auto tied = [&](const Node& node) {
     const Version& first = versions[node.bottom_ids[0]];
-    return first.range && std::all_of(node.bottom_ids.begin(), node.bottom_ids.end(), [&](int id) {
-             const Version& other = versions[id];
-             return other.range && other.range->low == first.range->low &&
-                    other.range->high == first.range->high && other.scale == first.scale;
-           });
+    return std::all_of(node.bottom_ids.begin(), node.bottom_ids.end(), [&](int id) {
+      const Version& other = versions[id];
+      return other.range.known() && other.range.low == first.range.low &&
+             other.range.high == first.range.high && other.scale == first.scale;
+    });
   };
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = wiring_.nodes[n];
@@ -185,9 +183,9 @@ void NetRanges::Resolve() {
       Version version = source;
       if (!carries) {
         const std::string name = wiring_.RangeName(node, static_cast<int>(t));
-        const std::optional<ObservedRange> range = find(name);
+        const Range range = find(name);
         const bool same = rule == Rule::kSame || (rule == Rule::kTied && tied(node));
-        if (range || !same) version = {"", range};
+        if (range.known() || !same) version = {"", range};
         version.name = name;
       } else if (!node.added() && facts.affine) {
         version.scale *= ScaleOf(*facts.affine);
@@ -233,13 +231,9 @@ void NetRanges::Write(NetParameter* parameter) const {
   for (const auto& [name, range] : Stored()) {
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(name);
-    quantizer->set_observed_min(range.low);
-    quantizer->set_observed_max(range.high);
-    const auto method = methods_.find(name);
-    const bool observed = observers_.count(name) > 0 || IsMoved(name);
-    quantizer->set_method(tied.count(name)                       ? "tied"
-                          : observed || method == methods_.end() ? "min_max"
-                                                                 : method->second);
+    quantizer->set_method("min_max");
+    WriteRange(range, quantizer);
+    if (tied.count(name)) quantizer->set_method("tied");
   }
   for (const Node& node : wiring_.nodes) {
     const LayerBase* const layer = node.layer.get();
@@ -247,15 +241,9 @@ void NetRanges::Write(NetParameter* parameter) const {
     if (!facts.weighted || !facts.weighted->code_scales) continue;
     const std::vector<double> scales = facts.weighted->code_scales();
     if (scales.empty()) continue;
-    const StoredRange range = ParameterRange(scales, layer->types().compute.info().code_max);
     QuantizerParameter* quantizer = parameter->add_quantizer();
     quantizer->set_name(wiring_.WeightsRange(node));
-    quantizer->set_observed_min(range.low);
-    quantizer->set_observed_max(range.high);
-    for (size_t c = 0; c < scales.size(); ++c) {
-      quantizer->add_channel_min(range.channel_low[c]);
-      quantizer->add_channel_max(range.channel_high[c]);
-    }
+    WriteRange(SymmetricRanges(scales, layer->types().compute), quantizer);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "caffe/net/observed_range.hpp"
 #include "caffe/net/pass_observer.hpp"
 #include "caffe/quant/histogram.hpp"
 #include "caffe/quant/pseudo_quantizer.hpp"
@@ -55,10 +54,10 @@ class NetRanges final : public PassObserver {
   void AfterRepeat(const Node& node);
 
   // All known ranges; waits for the device.
-  std::map<std::string, ObservedRange> All() const;
+  std::map<std::string, Range> All() const;
   // Those that a file of this net has: All without the unions that ReadRanges makes for nets whose
   // experts compute together. The next file would keep them while the ranges of the experts move.
-  std::map<std::string, ObservedRange> Stored() const;
+  std::map<std::string, Range> Stored() const;
   // The values that were observed; waits for the device.
   std::map<std::string, Histogram> Histograms() const;
   // Forgets all ranges and values that were read or observed.
@@ -101,11 +100,9 @@ class NetRanges final : public PassObserver {
   void CheckQuantizer(const std::string& name) const;
   // Has the layers quantize their weights as the modes say; returns whether that changed anything.
   bool SetWeights();
-  std::optional<PseudoQuantizer::Range> KnownRange(const std::string& name) const;
+  Range KnownRange(const std::string& name) const;
   // Whether training moves the range.
   bool Moves(const std::string& name) const;
-  // Whether training has moved the range.
-  bool IsMoved(const std::string& name) const;
   PseudoQuantizer& Pseudo(const std::string& name, DataType type);
   void ForwardPseudo(const Node& node, int top, const std::string& name, bool repeats);
 
@@ -118,8 +115,7 @@ class NetRanges final : public PassObserver {
   std::vector<NodeRanges> nodes_;
   std::map<std::string, std::unique_ptr<RangeObserver>> observers_;
   std::shared_ptr<BlobBase> scratch_;  // of all observers
-  std::map<std::string, ObservedRange> loaded_;
-  std::map<std::string, std::string> methods_;   // by which the loaded ranges were found
+  std::map<std::string, Range> loaded_;
   std::map<std::string, Histogram> histograms_;  // of observers on a former device
   // The settings of layers' quantizers, by the names of ranges: mode, name or zone.
   std::map<std::string, QuantizerMode> modes_;

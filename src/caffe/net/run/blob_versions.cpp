@@ -8,7 +8,7 @@
 
 #include "caffe/device/device.hpp"
 #include "caffe/net/ranges/net_ranges.hpp"
-#include "caffe/quant/observer.hpp"
+#include "caffe/quant/range.hpp"
 #include "late_reads.hpp"
 
 namespace caffe {
@@ -35,7 +35,7 @@ void SetNumbers(BlobBase* blob, const std::vector<double>& values) {
   if (blob->type().is_float()) return blob->SetData(values);
   if (!blob->range().observed) {
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    blob->set_range(AffineRange(*low, *high, blob->type()));
+    blob->set_range(AffineRange({*low, *high}, blob->type()));
   }
   const TypeInfo& info = blob->type().info();
   void* const codes = blob->mutable_host_data();

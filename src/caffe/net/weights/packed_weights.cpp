@@ -80,10 +80,10 @@ void PackedReader::Check(const std::string& layer, int parameter, const BlobProt
                          int index) const {
   const DataType type = PackedType(blob);
   if (!type.is_quantized()) return;
-  const StoredRange& range = RangeOfCodes(ranges_, layer, parameter, type);
+  const ChannelRanges& range = RangeOfCodes(ranges_, layer, parameter, type);
   const int64_t count = Elements(blob, index);
-  const int64_t channels = static_cast<int64_t>(
-      std::max({range.channel_scale.size(), range.channel_low.size(), size_t{1}}));
+  const int64_t channels =
+      static_cast<int64_t>(std::max({range.scale.size(), range.low.size(), size_t{1}}));
   CAFFE_CHECK(count % channels == 0, Where(layer, parameter), " has ", count,
               " codes, but ranges for ", channels, " channels");
 }
@@ -105,7 +105,7 @@ void PackedReader::Read(const std::string& layer, int parameter, const BlobProto
     }
     bytes = own;
   }
-  StoredRange range;
+  ChannelRanges range;
   if (type.is_quantized()) range = RangeOfCodes(ranges_, layer, parameter, type);
   const auto packed = std::make_shared<PackedParameter>(type, count, bytes, std::move(range),
                                                         Where(layer, parameter));
@@ -145,7 +145,6 @@ bool WritePacked(const LayerBase& layer, const std::string& unique_name, int par
   if (packed->type().is_custom()) blob->set_data_type_name(packed->type().name());
   blob->set_packed_data(packed->elements().get(), static_cast<size_t>(packed->bytes()));
   if (!packed->type().is_quantized()) return true;
-  const StoredRange& range = packed->range();
   const std::string name = ParameterQuantizer(unique_name, parameter);
   auto* entries = net->mutable_quantizer();
   const auto found = std::find_if(entries->begin(), entries->end(),
@@ -153,14 +152,7 @@ bool WritePacked(const LayerBase& layer, const std::string& unique_name, int par
   QuantizerParameter* quantizer = found == entries->end() ? entries->Add() : &*found;
   quantizer->Clear();
   quantizer->set_name(name);
-  quantizer->set_observed_min(range.low);
-  quantizer->set_observed_max(range.high);
-  for (const double scale : range.channel_scale) {
-    quantizer->add_channel_scale(static_cast<float>(scale));
-  }
-  if (!range.channel_scale.empty()) return true;
-  for (const double low : range.channel_low) quantizer->add_channel_min(low);
-  for (const double high : range.channel_high) quantizer->add_channel_max(high);
+  WriteRange(packed->range(), quantizer);
   return true;
 }
 
