@@ -346,16 +346,16 @@ void SetCodes(BlobBase* blob, uint64_t seed) {
 
 // The codes of all tops after a forward with these ranges.
 Numbers RunCodes(Probe& probe, const QuantRange& in, const QuantRange& out) {
-  std::vector<BlobRange> bottom_ranges, top_ranges;
+  NodeRanges ranges;
   uint64_t seed = 5;
   for (BlobBase* blob : probe.bottom()) {
     if (blob->type().is_quantized()) SetCodes(blob, ++seed);
-    bottom_ranges.push_back({in, blob->name()});
+    ranges.bottom.push_back({in, blob->name()});
   }
-  for (BlobBase* blob : probe.top()) top_ranges.push_back({out, blob->name()});
+  for (BlobBase* blob : probe.top()) ranges.top.push_back({out, blob->name()});
   LayerBase& layer = probe.layer();
   layer.Reshape(probe.bottom(), probe.top());
-  layer.SetRanges(bottom_ranges, top_ranges);
+  layer.SetRanges(ranges);
   layer.PrepareParameters();
   layer.Forward(probe.bottom(), probe.top());
   Numbers codes;

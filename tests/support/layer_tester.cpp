@@ -77,8 +77,8 @@ void LayerTester::Forward() {
 }
 
 void LayerTester::ForwardWith(WorkRequest request) {
-  ShapeAndSetRanges();
-  request.top_range = {tops_[0]->range(), tops_[0]->name()};
+  const NodeRanges ranges = ShapeAndSetRanges();
+  request.last = &ranges;
   const std::unique_ptr<Work> work = layer_->MakeWork(request, bottom_vec_, top_vec_);
   work->Prepare();
   Workspace workspace(layer_->device());
@@ -86,16 +86,17 @@ void LayerTester::ForwardWith(WorkRequest request) {
   layer_->device()->Synchronize();
 }
 
-void LayerTester::ShapeAndSetRanges() {
+NodeRanges LayerTester::ShapeAndSetRanges() {
   layer_->Reshape(bottom_vec_, top_vec_);
   const bool carried = layer_->Facts().range == LayerFacts::Range::kCarried;
   for (const auto& top : tops_) {
     if (carried && top->type().is_quantized()) top->set_range(bottoms_[0]->range());
   }
-  std::vector<BlobRange> bottom_ranges, top_ranges;
-  for (const auto& blob : bottoms_) bottom_ranges.push_back({blob->range(), blob->name()});
-  for (const auto& blob : tops_) top_ranges.push_back({blob->range(), blob->name()});
-  layer_->SetRanges(std::move(bottom_ranges), std::move(top_ranges));
+  NodeRanges ranges;
+  for (const auto& blob : bottoms_) ranges.bottom.push_back({blob->range(), blob->name()});
+  for (const auto& blob : tops_) ranges.top.push_back({blob->range(), blob->name()});
+  layer_->SetRanges(ranges);
+  return ranges;
 }
 
 void LayerTester::Backward() { layer_->Backward(top_vec_, propagate_down_, bottom_vec_); }

@@ -44,7 +44,7 @@ class LayerTester {
                      double kink_range = -1);
 
  private:
-  void ShapeAndSetRanges();
+  NodeRanges ShapeAndSetRanges();
   double Objective(const std::vector<std::vector<double>>& weights);
 
   std::vector<std::shared_ptr<BlobBase>> bottoms_, tops_;

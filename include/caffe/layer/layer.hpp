@@ -30,10 +30,15 @@ struct LayerContext {
   Workspace* workspace = nullptr;
 };
 
-// The meaning of a quantized blob's codes, and the name under which its range is observed.
-struct BlobRange {
-  QuantRange range;
+// The meaning of a quantized blob's codes, with the name under which its range is observed.
+struct BlobRange : QuantRange {
   std::string name;
+};
+
+// Those of a layer's blobs. A blob that is changed in place has one range as a bottom and another one
+// as a top.
+struct NodeRanges {
+  std::vector<BlobRange> bottom, top;
 };
 
 // Arrays of a layer besides its blobs that are as large as a bottom or a top. The net's memory plan
@@ -94,9 +99,8 @@ class LayerBase {
   // user or of a forward (shapes of an Input, a position in the data, a mask) must be kept: see
   // PlaceBlob.
   virtual void MoveToDevice(Device* device, const BlobVec& bottom, const BlobVec& top);
-  // Sets the ranges of quantized bottoms and tops, before PrepareParameters and Forward. A blob
-  // that is changed in place has one range as a bottom and another one as a top.
-  void SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top);
+  // Sets the ranges of quantized bottoms and tops, before PrepareParameters and Forward.
+  void SetRanges(const NodeRanges& ranges) { ranges_ = ranges; }
   // The state that a run needs to continue exactly, besides parameters and the seed: the position
   // in the data, a counter. Solverstates contain it.
   virtual std::vector<uint64_t> RunState() const { return {}; }
@@ -150,8 +154,10 @@ class LayerBase {
   KernelArgument Rescale(int bottom, int top, double factor = 1) const;
   // The range of a quantized bottom or top; throws, with the blob's name, if it was never observed.
   // Scale 1 and zero point 0 for float kinds.
-  QuantRange BottomRange(int index) const;
-  QuantRange TopRange(int index) const;
+  QuantRange BottomRange(int index) const {
+    return Observed(types().in, ranges_.bottom, index, "bottom");
+  }
+  QuantRange TopRange(int index) const { return Observed(types().out, ranges_.top, index, "top"); }
   // An argument of type Scaletype: `factor` itself for float kinds, as integers for quantized ones.
   KernelArgument Scale(double factor) const;
 
@@ -166,7 +172,7 @@ class LayerBase {
   std::unique_ptr<LayerParameter> parameter_;
   LayerContext context_;
   std::unique_ptr<Workspace> own_workspace_;
-  std::vector<BlobRange> bottom_ranges_, top_ranges_;
+  NodeRanges ranges_;
   std::vector<bool> param_propagate_down_;
   bool need_backward_ = true;
   std::vector<float> loss_weights_;

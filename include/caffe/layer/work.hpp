@@ -21,14 +21,10 @@ struct WorkRequest {
   std::vector<Epilogue::Stage> stages;
   BlobBase* residual = nullptr;      // of a ResidualSum
   const BlobBase* slopes = nullptr;  // of PReLU
-  // The range of the last layer's top, for quantized types. The bottom's range is the layer's own.
-  BlobRange top_range;
-  // Of a ResidualSum of codes: the ranges of the layer's own codes, of the residual, and of the sum.
-  // top_range is that of the activation behind the sum.
-  struct SumRanges {
-    BlobRange own, residual, sum;
-  };
-  std::optional<SumRanges> sum_ranges;
+  // For quantized types, during MakeWork: the ranges of the last layer, and of the layer of a
+  // ResidualSum, which reads the residual as bottom `residual_bottom`.
+  const NodeRanges *last = nullptr, *sum = nullptr;
+  int residual_bottom = 0;
   // Computed after the layer itself, before the stages. The work then has a backward pass.
   std::optional<ChannelScale> scale;
   // Of bottoms and tops; the residual has that of the tops. Diffs have the layouts of their data.

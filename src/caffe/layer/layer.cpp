@@ -126,28 +126,15 @@ std::unique_ptr<Kernel> LayerBase::MakeKernel(const std::string& body,
   return MakeKernel(body, kernel, types());
 }
 
-void LayerBase::SetRanges(std::vector<BlobRange> bottom, std::vector<BlobRange> top) {
-  bottom_ranges_ = std::move(bottom);
-  top_ranges_ = std::move(top);
-}
-
 QuantRange LayerBase::Observed(DataType type, const std::vector<BlobRange>& ranges, int index,
                                const char* what) const {
   if (!type.is_quantized()) return {};
   const bool known = index < static_cast<int>(ranges.size());
-  CAFFE_CHECK(known && ranges[index].range.observed, Where(), ": no range of ",
+  CAFFE_CHECK(known && ranges[index].observed, Where(), ": no range of ",
               known ? "blob " + ranges[index].name : Concat(what, " ", index),
               " was ever observed; calibrate: run the net in a float type on typical data with ",
               "quant_mode CAFFE_QUANT_OBSERVE, save it, and load that caffemodel here");
-  return ranges[index].range;
-}
-
-QuantRange LayerBase::BottomRange(int index) const {
-  return Observed(types().in, bottom_ranges_, index, "bottom");
-}
-
-QuantRange LayerBase::TopRange(int index) const {
-  return Observed(types().out, top_ranges_, index, "top");
+  return ranges[index];
 }
 
 KernelArgument LayerBase::In(const BlobVec& bottom, int index, int64_t offset) const {

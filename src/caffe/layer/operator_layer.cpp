@@ -22,15 +22,17 @@ Epilogue OperatorLayer::EpilogueOf(const WorkRequest& request) {
 }
 
 void OperatorLayer::SetRanges(const WorkRequest& request, OperatorWeights* weights) const {
-  const auto range = [this](const BlobRange& of) { return Observed(types().out, {of}, 0, "top"); };
-  const QuantRange in = BottomRange(0), out = range(request.top_range);
+  const auto top = [this](const NodeRanges& of) { return Observed(types().out, of.top, 0, "top"); };
+  const auto summand = [&](int bottom) {
+    return Observed(types().out, request.sum->bottom, bottom, "bottom");
+  };
+  const QuantRange in = BottomRange(0), out = top(*request.last);
   for (const Epilogue::Stage& stage : request.stages) {
     const auto* sum = std::get_if<ResidualSum>(&stage);
     if (!sum) continue;
-    const WorkRequest::SumRanges& ranges = *request.sum_ranges;
-    const QuantRange own = range(ranges.own);
-    weights->SetSum(
-        CodeSum::Make(own, range(ranges.residual), sum->coefficient, range(ranges.sum), out));
+    const QuantRange own = summand(1 - request.residual_bottom);
+    weights->SetSum(CodeSum::Make(own, summand(request.residual_bottom), sum->coefficient,
+                                  top(*request.sum), out));
     weights->SetRanges(in, own);
     return;
   }

@@ -935,7 +935,7 @@ bool Net::lacks_ranges() {
     const BlobVec& tops = wiring_.nodes[n].top;
     for (size_t t = 0; t < tops.size(); ++t) {
       const bool codes = tops[t]->type().is_quantized();
-      if (codes && !rooms_->ranges.top_ranges(n)[t].range.observed) return true;
+      if (codes && !rooms_->ranges.of(n).top[t].observed) return true;
     }
   }
   return false;

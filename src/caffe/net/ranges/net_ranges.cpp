@@ -145,11 +145,11 @@ void NetRanges::Resolve() {
     if (!IsQuantized(&blob)) return resolved;
     try {
       if (version.range.known()) {
-        resolved.range = AffineRange(version.range, blob.type());
+        resolved = {AffineRange(version.range, blob.type()), version.name};
       } else if (placeholders_) {
-        resolved.range = AffineRange({-1, 1}, blob.type());
+        resolved = {AffineRange({-1, 1}, blob.type()), version.name};
       }
-      resolved.range.scale *= version.scale;
+      resolved.scale *= version.scale;
     } catch (const Error& error) {
       CAFFE_THROW("blob ", version.name, ": ", error.what());
     }
@@ -203,7 +203,7 @@ bool NetRanges::Update() {
   ++epoch_;
   for (size_t n = 0; n < nodes_.size(); ++n) {
     if (!wiring_.nodes[n].quantized) continue;
-    wiring_.nodes[n].layer->SetRanges(nodes_[n].bottom, nodes_[n].top);
+    wiring_.nodes[n].layer->SetRanges(nodes_[n]);
   }
   return true;
 }
@@ -211,14 +211,14 @@ bool NetRanges::Update() {
 void NetRanges::Publish(int index) const {
   const Node& node = wiring_.nodes[index];
   for (size_t t = 0; t < node.top.size(); ++t) {
-    if (IsQuantized(node.top[t])) node.top[t]->set_range(nodes_[index].top[t].range);
+    if (IsQuantized(node.top[t])) node.top[t]->set_range(nodes_[index].top[t]);
   }
 }
 
 QuantRange NetRanges::AsRead(int id) const {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     for (size_t b = 0; b < nodes_[n].bottom.size(); ++b) {
-      if (wiring_.nodes[n].bottom_ids[b] == id) return nodes_[n].bottom[b].range;
+      if (wiring_.nodes[n].bottom_ids[b] == id) return nodes_[n].bottom[b];
     }
   }
   return {};

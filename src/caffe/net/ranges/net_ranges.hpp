@@ -78,8 +78,7 @@ class NetRanges final : public PassObserver {
   int epoch() const { return epoch_; }
   // Writes the ranges of a node's tops to its blobs, from which users read them.
   void Publish(int node) const;
-  const std::vector<BlobRange>& bottom_ranges(int node) const { return nodes_[node].bottom; }
-  const std::vector<BlobRange>& top_ranges(int node) const { return nodes_[node].top; }
+  const NodeRanges& of(int node) const { return nodes_[node]; }
   // Of each bottom of a node that joins blobs of codes: whether it has the range of the top. Empty for
   // other nodes.
   std::vector<bool> TiedBottoms(int node) const;
@@ -87,9 +86,6 @@ class NetRanges final : public PassObserver {
   QuantRange AsRead(int blob) const;
 
  private:
-  struct NodeRanges {
-    std::vector<BlobRange> bottom, top;
-  };
   void ReadLayerQuantizers();
   void ReadModes(const NetParameter& given);
   // Those of Wiring::TiedRanges that are observed.

@@ -72,9 +72,9 @@ std::vector<bool> NetRanges::TiedBottoms(int node) const {
   std::vector<bool> tied;
   const Node& join = wiring_.nodes[node];
   if (!join.quantized || !join.layer->Facts().join || nodes_[node].top.empty()) return tied;
-  const QuantRange& top = nodes_[node].top[0].range;
+  const QuantRange& top = nodes_[node].top[0];
   for (size_t b = 0; b < join.bottom.size(); ++b) {
-    const QuantRange& bottom = nodes_[node].bottom[b].range;
+    const QuantRange& bottom = nodes_[node].bottom[b];
     tied.push_back(join.bottom[b]->type() == join.top[0]->type() && bottom.observed &&
                    top.observed && bottom.scale == top.scale && bottom.zero == top.zero);
   }

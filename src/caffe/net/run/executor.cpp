@@ -268,22 +268,14 @@ std::unique_ptr<Work> Executor::MakeWork(const Step& step) const {
   request.scale = step.scale;
   request.gradients = step.gradients;
   if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
-  const std::vector<BlobRange>& ranges = ranges_->top_ranges(step.nodes.back());
-  if (node.quantized && !ranges.empty()) request.top_range = ranges[0];
-  if (node.quantized && request.residual) request.sum_ranges = RangesOfSum(step);
-  return node.layer->MakeWork(request, bottom, top);
-}
-
-WorkRequest::SumRanges Executor::RangesOfSum(const Step& step) const {
-  WorkRequest::SumRanges found;
+  request.last = &ranges_->of(step.nodes.back());
   for (const int n : step.nodes) {
     const std::vector<int>& bottoms = wiring_.nodes[n].bottom_ids;
-    const std::vector<BlobRange>& ranges = ranges_->bottom_ranges(n);
-    if (bottoms.size() != 2 || ranges.size() != 2) continue;
-    const size_t residual = bottoms[0] == step.summands[0] ? 0 : 1;
-    found = {ranges[1 - residual], ranges[residual], ranges_->top_ranges(n)[0]};
+    if (!request.residual || bottoms.size() != 2) continue;
+    request.sum = &ranges_->of(n);
+    request.residual_bottom = bottoms[0] == step.summands[0] ? 0 : 1;
   }
-  return found;
+  return node.layer->MakeWork(request, bottom, top);
 }
 
 BlobBase* Executor::Array(int blob, Layout layout) const {

@@ -161,7 +161,6 @@ class Executor {
   void LoseDiff(int blob);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
   // Of a step in codes with a sum.
-  WorkRequest::SumRanges RangesOfSum(const Step& step) const;
   bool HasNotedShapes(const Step& step) const;
   // LayoutPair::y_pitch of a step's work.
   int64_t Pitch(const Step& step) const;
