@@ -77,7 +77,7 @@ struct Net::Rooms {
   LayerCallbacks callbacks;
   // Null until the first pass of that kind.
   std::unique_ptr<Executor> whole, by_layer;
-  // Of each node, for the plans: NetRanges::TiedBottoms at an epoch of the ranges.
+  // Of each node, for the plans: TiedBottoms at an epoch of the ranges.
   std::vector<std::vector<bool>> tied;
   int planned_epoch = 0;
   // Whether each node ran last in a whole forward of the plan of steps.
@@ -173,7 +173,9 @@ void Net::FollowRanges(bool whole) {
 
 std::vector<std::vector<bool>> Net::TiedBottoms() const {
   std::vector<std::vector<bool>> tied;
-  for (int n = 0; n <= wiring_.last_node(); ++n) tied.push_back(rooms_->ranges.TiedBottoms(n));
+  for (int n = 0; n <= wiring_.last_node(); ++n) {
+    tied.push_back(caffe::TiedBottoms(wiring_.nodes[n], rooms_->ranges.of(n)));
+  }
   return tied;
 }
 
@@ -372,7 +374,7 @@ std::vector<PassObserver*> Net::ActiveObservers() const {
   rooms_->debug_lines.set_all(debug_info_);
   if (rooms_->debug_lines.any()) active.push_back(&rooms_->debug_lines);
   if (check_finite_) active.push_back(&rooms_->finite_check);
-  if (rooms_->ranges.active()) active.push_back(&rooms_->ranges);
+  if (rooms_->ranges.active()) active.push_back(&rooms_->ranges.pass());
   const LayerCallbacks& callbacks = rooms_->callbacks;
   if (callbacks.before_forward || callbacks.after_forward || callbacks.before_backward ||
       callbacks.after_backward) {
@@ -515,7 +517,7 @@ void Net::ClearInputGradientsOutsideRanges(const std::vector<int>& run, int firs
     const Node& node = wiring_.nodes[n];
     if (!node.bottom.empty() || rooms_->gradients.needed(n)) continue;
     if (std::any_of(node.top_ids.begin(), node.top_ids.end(), has_gradient)) {
-      rooms_->ranges.BeforeBackward(node);
+      rooms_->ranges.pass().BeforeBackward(node);
     }
   }
 }
@@ -653,7 +655,7 @@ void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
     for (int node : repeated) {
       runner.Prepare(node);
       runner.RepeatForward(node);
-      rooms_->ranges.AfterRepeat(wiring_.nodes[node]);
+      rooms_->ranges.pass().AfterRepeat(wiring_.nodes[node]);
     }
     SyncViews();
   });
@@ -888,13 +890,13 @@ void Net::set_quantizer_mode(QuantizerMode mode) {
   if (rooms_->ranges.set_mode(mode)) MakePlans();
 }
 
-QuantizerMode Net::quantizer_mode() const { return rooms_->ranges.mode(); }
+QuantizerMode Net::quantizer_mode() const { return rooms_->ranges.table().mode; }
 
 void Net::set_pseudo_type(DataType type) {
   if (rooms_->ranges.set_pseudo_type(type)) MakePlans();
 }
 
-DataType Net::pseudo_type() const { return rooms_->ranges.pseudo_type(); }
+DataType Net::pseudo_type() const { return rooms_->ranges.table().pseudo_type; }
 
 std::vector<std::string> Net::quantizers() const { return rooms_->ranges.Quantizers(); }
 
@@ -903,7 +905,7 @@ void Net::SetQuantizerMode(const std::string& quantizer, QuantizerMode mode) {
 }
 
 QuantizerMode Net::QuantizerModeOf(const std::string& quantizer) const {
-  return rooms_->ranges.ModeOf(quantizer);
+  return rooms_->ranges.table().ModeOf(quantizer);
 }
 
 void Net::SetPseudoType(const std::string& quantizer, DataType type) {
@@ -911,16 +913,18 @@ void Net::SetPseudoType(const std::string& quantizer, DataType type) {
 }
 
 DataType Net::PseudoTypeOf(const std::string& quantizer) const {
-  return rooms_->ranges.PseudoTypeOf(quantizer);
+  return rooms_->ranges.table().PseudoTypeOf(quantizer);
 }
 
-bool Net::is_pseudo() const { return rooms_->ranges.HasMode(CAFFE_QUANT_PSEUDO); }
+bool Net::is_pseudo() const { return rooms_->ranges.table().HasMode(CAFFE_QUANT_PSEUDO); }
 void Net::CopyRangesFrom(const Net& other) {
   rooms_->whole->MakeForgotten();  // with the ranges of the last forward
   rooms_->ranges.CopyFrom(other.rooms_->ranges);
 }
 std::map<std::string, Range> Net::Ranges() const { return rooms_->ranges.Stored(); }
-std::map<std::string, Histogram> Net::Histograms() const { return rooms_->ranges.Histograms(); }
+std::map<std::string, Histogram> Net::Histograms() const {
+  return rooms_->ranges.pass().Histograms();
+}
 void Net::UsePlaceholderRanges() { rooms_->ranges.UsePlaceholders(); }
 
 void Net::UpdateBlobRanges() {

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "caffe/layer/layer_facts.hpp"
-#include "net_ranges.hpp"
+#include "caffe/net/wiring.hpp"
 
 namespace caffe {
 namespace {
@@ -57,28 +57,6 @@ std::vector<std::pair<std::string, std::string>> Wiring::TiedRanges() const {
     }
   }
   return names;
-}
-
-std::vector<std::pair<std::string, std::string>> NetRanges::TiedNames() const {
-  if (observers_.empty()) return {};
-  std::vector<std::pair<std::string, std::string>> names = wiring_.TiedRanges();
-  std::erase_if(names, [&](const auto& pair) {
-    return !observers_.count(pair.first) || !observers_.count(pair.second);
-  });
-  return names;
-}
-
-std::vector<bool> NetRanges::TiedBottoms(int node) const {
-  std::vector<bool> tied;
-  const Node& join = wiring_.nodes[node];
-  if (!join.quantized || !join.layer->Facts().join || nodes_[node].top.empty()) return tied;
-  const QuantRange& top = nodes_[node].top[0];
-  for (size_t b = 0; b < join.bottom.size(); ++b) {
-    const QuantRange& bottom = nodes_[node].bottom[b];
-    tied.push_back(join.bottom[b]->type() == join.top[0]->type() && bottom.observed &&
-                   top.observed && bottom.scale == top.scale && bottom.zero == top.zero);
-  }
-  return tied;
 }
 
 }  // namespace caffe

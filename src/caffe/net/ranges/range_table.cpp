@@ -1,13 +1,11 @@
-// The quantizers of layers: ranges and modes of the blobs that they read and write, and the names
-// and zones under which files store the ranges of those blobs.
+#include "range_table.hpp"
+
 #include <algorithm>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/unknown_names.hpp"
-#include "caffe/quant/observer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
-#include "net_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -47,54 +45,55 @@ void CheckQuantizers(const LayerParameter& layer) {
 
 }  // namespace
 
-void NetRanges::ReadModes(const NetParameter& given) {
-  mode_ = given.state().quantizer_mode();
-  pseudo_type_ = PseudoType(NetLabel(wiring_.name) + ": state", given.state().pseudo_target_type());
+RangeTable::RangeTable(const Wiring& wiring, const NetParameter& given)
+    : mode(given.state().quantizer_mode()),
+      pseudo_type(
+          PseudoType(NetLabel(wiring.name) + ": state", given.state().pseudo_target_type())) {
+  ReadLayers(wiring);
 }
 
-void NetRanges::ReadLayerQuantizers() {
+void RangeTable::ReadLayers(const Wiring& wiring) {
   std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
-  std::map<std::string, Range> ranges;
   const auto read_mode = [&](const QuantizerParameter& quantizer, const std::string& name) {
     // Of several quantizers of a blob, observe takes precedence over passive, and pseudo over both.
     if (quantizer.has_mode()) {
-      const auto [mode, added] = modes_.try_emplace(name, quantizer.mode());
+      const auto [mode, added] = modes.try_emplace(name, quantizer.mode());
       if (!added) mode->second = std::max(mode->second, quantizer.mode());
     }
     if (quantizer.has_pseudo_target_type()) {
-      pseudo_types_[name] = PseudoType(name, quantizer.pseudo_target_type());
+      pseudo_types[name] = PseudoType(name, quantizer.pseudo_target_type());
     }
-    if (quantizer.pseudo_reset_observed()) resets_.insert(name);
+    if (quantizer.pseudo_reset_observed()) resets.insert(name);
   };
   const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob) {
     // As in the fork, a zone takes precedence over a name.
     if (quantizer.has_zone()) {
-      zones_[quantizer.zone()].insert(blob);
+      zones[quantizer.zone()].insert(blob);
     } else if (!quantizer.name().empty()) {
-      names_[quantizer.name()].insert(blob);
+      names[quantizer.name()].insert(blob);
     }
     read_mode(quantizer, blob);
     if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) return;
     const auto range = ReadRange(blob, quantizer);
     if (range) ranges[blob].Unite({range->whole.low, range->whole.high});
   };
-  for (const Node& node : wiring_.nodes) {
+  for (const Node& node : wiring.nodes) {
     if (node.added()) continue;
     const LayerParameter& layer = node.layer->layer_param();
     CheckQuantizers(layer);
     if (layer.blobs_quantizer_size() > 0) {
-      read_mode(layer.blobs_quantizer(0), wiring_.WeightsRange(node));
+      read_mode(layer.blobs_quantizer(0), wiring.WeightsRange(node));
     }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
-      take(layer.bottom_quantizer(b), versions.at(wiring_.UserBlob(node.named_bottom_ids()[b])));
+      take(layer.bottom_quantizer(b), versions.at(wiring.UserBlob(node.named_bottom_ids()[b])));
     }
     for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
-      const std::string name = wiring_.RangeName(node, t);
-      versions[wiring_.UserBlob(node.top_ids[t])] = name;
+      const std::string name = wiring.RangeName(node, t);
+      versions[wiring.UserBlob(node.top_ids[t])] = name;
       if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
     }
   }
-  for (const auto& [zone, blobs] : zones_) {
+  for (const auto& [zone, blobs] : zones) {
     Range whole;
     for (const std::string& blob : blobs) {
       if (ranges.count(blob)) whole.Unite(ranges.at(blob));
@@ -102,39 +101,43 @@ void NetRanges::ReadLayerQuantizers() {
     if (!whole.known()) continue;
     for (const std::string& blob : blobs) ranges[blob] = whole;
   }
-  loaded_ = std::move(ranges);
 }
 
-void NetRanges::Forget() {
-  loaded_.clear();
-  observers_.clear();
-  histograms_.clear();
-  pseudo_.clear();
-  changed_ = true;
-}
-
-void NetRanges::Read(const NetParameter& source) {
-  const StoredRanges stored = ReadRanges(source, *wiring_.parameter);
-  const auto take = [&](const std::string& blob, const Range& range) {
-    loaded_[blob] = range;
-    observers_.erase(blob);
-    pseudo_.erase(blob);
-    histograms_.erase(blob);
+std::map<std::string, Range> RangeTable::Read(const NetParameter& source, const NetParameter& net) {
+  const StoredRanges stored = ReadRanges(source, net);
+  std::map<std::string, Range> read;
+  const auto take = [&read](const auto& stored_ranges, const auto& users) {
+    for (const auto& [key, blobs] : users) {
+      const auto found = stored_ranges.find(key);
+      if (found == stored_ranges.end()) continue;
+      for (const std::string& blob : blobs) read[blob] = found->second;
+    }
   };
-  for (const auto& [name, blobs] : names_) {
-    const auto found = stored.blobs.find(name);
-    for (const std::string& blob : blobs) {
-      if (found != stored.blobs.end()) take(blob, found->second);
-    }
-  }
-  for (const auto& [name, range] : stored.blobs) take(name, range);
-  for (const auto& [zone, blobs] : zones_) {
-    const auto found = stored.zones.find(zone);
-    for (const std::string& blob : blobs) {
-      if (found != stored.zones.end()) take(blob, found->second);
-    }
-  }
-  changed_ = true;
+  take(stored.blobs, names);
+  for (const auto& [name, range] : stored.blobs) read[name] = range;
+  take(stored.zones, zones);
+  for (const auto& [name, range] : read) ranges[name] = range;
+  return read;
+}
+
+Range RangeTable::Find(const std::string& name) const {
+  const auto found = ranges.find(name);
+  return found == ranges.end() ? Range() : found->second;
+}
+
+QuantizerMode RangeTable::ModeOf(const std::string& quantizer) const {
+  const auto own = modes.find(quantizer);
+  return own == modes.end() ? mode : own->second;
+}
+
+DataType RangeTable::PseudoTypeOf(const std::string& quantizer) const {
+  const auto own = pseudo_types.find(quantizer);
+  return own == pseudo_types.end() ? pseudo_type : own->second;
+}
+
+bool RangeTable::HasMode(QuantizerMode wanted) const {
+  return mode == wanted || std::any_of(modes.begin(), modes.end(),
+                                       [&](const auto& own) { return own.second == wanted; });
 }
 
 }  // namespace caffe
