@@ -130,6 +130,8 @@ struct Wiring {
   std::vector<std::string> RangeNames() const;
   // The name of the range of the layer's weights.
   std::string WeightsRange(const Node& node) const;
+  // The node that alone reads the version of a blob that a node writes, as one bottom; else -1.
+  int OnlyReader(int writer, int blob) const;
   // The blobs of which a join is the only reader, and which are not joins' copies already: the names of
   // their ranges, and of those of the joins' tops. If both have the same range, codes are copied, or
   // written into the joined blob at once. Tops come before the bottoms that are joins themselves.

@@ -65,18 +65,19 @@ class PackedParameter final : public SyncedMemory::Source {
   bool symmetric_ = false, mapped_ = false;
 };
 
-// Rounds `count` values to symmetric codes of a quantized type. Each of `channels` equal parts has a
-// scale of its own, max |value| / 127 (32767) rounded to float, at least 2^-126, or 1 if all are 0.
-struct SymmetricCodes {
-  std::string bytes;
-  std::vector<float> scales;
-};
+// Rounds `count` values to symmetric codes of a quantized type; returns the sum of code - zero point.
 template <class Value>
-SymmetricCodes EncodeSymmetric(const Value* values, int64_t count, int64_t channels, DataType type);
-// Stores codes in a blob of a file, and their scales in its quantizers. They replace the data of
-// parameter `index` of the layer, which has this name of UniqueLayerNames in the file.
-void StoreCodes(const SymmetricCodes& codes, DataType type, const std::string& layer, int index,
-                BlobProto* blob, NetParameter* file);
+int64_t EncodeSymmetric(const Value* values, int64_t count, double scale, DataType type,
+                        void* codes);
+// Stores elements of a narrow type in a blob of a file, instead of its data.
+void StorePacked(DataType type, std::string bytes, BlobProto* blob);
+// Stores `count` values as symmetric codes in the blob of parameter `index` of a layer, which has this
+// name of UniqueLayerNames in the file, and their scales in the file's quantizers. Each of `channels`
+// equal parts has a scale of its own, max |value| / 127 (32767) rounded to float, at least 2^-126, or
+// 1 if all are 0.
+template <class Value>
+void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
+                const std::string& layer, int index, BlobProto* blob, NetParameter* file);
 
 // The elements of a parameter in float or double, as double. Does not make the content of a blob
 // that has a packed form.

@@ -24,10 +24,7 @@ void PackAsHalf(DataType type, BlobProto* blob) {
   }
   std::string bytes(count * type.bytes(), '\0');
   ConvertElements(kFloat, blob->data().data(), type, bytes.data(), count);
-  blob->clear_data();
-  blob->set_packed_data(bytes);
-  blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
-  if (type.is_custom()) blob->set_data_type_name(type.name());
+  StorePacked(type, std::move(bytes), blob);
 }
 
 // Infinities and NaN have no codes: the layer reports them when it quantizes its weights.
@@ -55,9 +52,8 @@ void PackMatrix(DataType type, const BlobBase& parameter, const std::string& lay
   if (blob->data_size() == 0 || parameter.num_axes() < 2) return;
   if (!type.is_quantized()) return PackAsHalf(type, blob);
   if (!HasCodes(*blob)) return;
-  const SymmetricCodes codes =
-      EncodeSymmetric(blob->data().data(), blob->data_size(), parameter.shape(0), type);
-  StoreCodes(codes, type, layer, index, blob, file);
+  StoreCodes(blob->data().data(), blob->data_size(), parameter.shape(0), type, layer, index, blob,
+             file);
 }
 
 // The blobs of a mixture of experts are those of its gating net and of each expert.
@@ -108,9 +104,8 @@ void PackParameters(const Net& net, NetParameter* file, const std::map<int, Data
       if (type.is_quantized()) {
         const bool whole = facts.weighted && b == 0 && facts.weighted->outer == 1;
         if (!whole || !HasCodes(*blob)) continue;
-        const SymmetricCodes codes =
-            EncodeSymmetric(blob->data().data(), blob->data_size(), facts.weighted->channels, type);
-        StoreCodes(codes, type, name, b, blob, file);
+        StoreCodes(blob->data().data(), blob->data_size(), facts.weighted->channels, type, name, b,
+                   blob, file);
       } else if ((facts.weighted && b == 0) || blob->data_size() >= kLarge) {
         PackAsHalf(type, blob);
       }

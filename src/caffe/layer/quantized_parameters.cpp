@@ -19,19 +19,6 @@ std::vector<const BlobBase*> Blobs(const QuantizedParameters::Source& source) {
   return blobs;
 }
 
-template <class Code>
-int64_t StoreRow(const float* weights, int64_t depth, double scale, int64_t most, void* row) {
-  Code* codes = static_cast<Code*>(row);
-  int64_t sum = 0;
-  for (int64_t i = 0; i < depth; ++i) {
-    const int64_t rounded = std::llround(static_cast<double>(weights[i]) / scale);
-    const int64_t value = std::clamp(rounded, -most, most);
-    codes[i] = static_cast<Code>(value + most + 1);
-    sum += value;
-  }
-  return sum;
-}
-
 template <class Code> int64_t SumOfRow(const char* row, int64_t depth) {
   const Code* codes = reinterpret_cast<const Code*>(row);
   int64_t sum = 0;
@@ -213,13 +200,10 @@ std::vector<int64_t> QuantizedParameters::TakeCodes(const PackedParameter& store
 std::vector<int64_t> QuantizedParameters::StoreCodes(const Rows& weights) {
   codes_->data_memory()->ForgetHostWrites();  // if they were freed, they are not made for this
   char* codes = static_cast<char*>(codes_->mutable_host_data());
-  const int64_t most = static_cast<int64_t>(Most(type_));
   std::vector<int64_t> sums;
   for (int64_t c = 0; c < source_.channels; ++c) {
-    const float* row = weights.Row(c);
     char* target = codes + c * depth_ * static_cast<int64_t>(type_.bytes());
-    sums.push_back(type_ == kQuant8 ? StoreRow<uint8_t>(row, depth_, scales_[c], most, target)
-                                    : StoreRow<uint16_t>(row, depth_, scales_[c], most, target));
+    sums.push_back(EncodeSymmetric(weights.Row(c), depth_, scales_[c], type_, target));
   }
   return sums;
 }

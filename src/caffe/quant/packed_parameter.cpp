@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "caffe.pb.h"
@@ -119,65 +121,69 @@ void PackedParameter::Set(std::shared_ptr<PackedParameter> packed, BlobBase* blo
   blob->data_memory()->SetForm(std::move(packed));
 }
 
-namespace {
-
-template <class Code, class Value>
-void Encode(const Value* values, int64_t count, float scale, int64_t most, Code* codes) {
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t code = std::llround(static_cast<double>(values[i]) / scale);
-    codes[i] = static_cast<Code>(std::clamp<int64_t>(code, -most, most) + most + 1);
-  }
-}
-
-}  // namespace
-
 template <class Value>
-SymmetricCodes EncodeSymmetric(const Value* values, int64_t count, int64_t channels,
-                               DataType type) {
-  const int64_t most = (type.info().code_max - 1) / 2, depth = count / channels;
-  SymmetricCodes codes;
-  codes.bytes.resize(count * type.bytes());
-  for (int64_t c = 0; c < channels; ++c) {
-    const Value* row = values + c * depth;
-    double largest = 0;
-    for (int64_t i = 0; i < depth; ++i) largest = std::max<double>(largest, std::abs(row[i]));
-    const double wanted = std::max(largest / static_cast<double>(most), 0x1p-126);
-    const float scale = largest == 0 ? 1 : static_cast<float>(wanted);
-    char* target = codes.bytes.data() + c * depth * type.bytes();
-    if (type == kQuant8) {
-      Encode(row, depth, scale, most, reinterpret_cast<uint8_t*>(target));
-    } else {
-      Encode(row, depth, scale, most, reinterpret_cast<uint16_t*>(target));
+int64_t EncodeSymmetric(const Value* values, int64_t count, double scale, DataType type,
+                        void* codes) {
+  const auto encode = [&](auto* code) {
+    constexpr int64_t kMost = std::numeric_limits<std::decay_t<decltype(*code)>>::max() / 2;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t rounded = std::llround(static_cast<double>(values[i]) / scale);
+      const int64_t value = std::clamp(rounded, -kMost, kMost);
+      *code++ = static_cast<std::decay_t<decltype(*code)>>(value + kMost + 1);
+      sum += value;
     }
-    codes.scales.push_back(scale);
-  }
-  return codes;
+    return sum;
+  };
+  return type == kQuant8 ? encode(static_cast<uint8_t*>(codes))
+                         : encode(static_cast<uint16_t*>(codes));
 }
 
-template SymmetricCodes EncodeSymmetric(const float*, int64_t, int64_t, DataType);
-template SymmetricCodes EncodeSymmetric(const double*, int64_t, int64_t, DataType);
+template int64_t EncodeSymmetric(const float*, int64_t, double, DataType, void*);
+template int64_t EncodeSymmetric(const double*, int64_t, double, DataType, void*);
 
-void StoreCodes(const SymmetricCodes& codes, DataType type, const std::string& layer, int index,
-                BlobProto* blob, NetParameter* file) {
+void StorePacked(DataType type, std::string bytes, BlobProto* blob) {
   blob->clear_data();
   blob->clear_double_data();
   blob->clear_diff();
   blob->clear_double_diff();
   blob->clear_packed_diff();
-  blob->set_packed_data(codes.bytes);
+  blob->set_packed_data(std::move(bytes));
   blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  if (type.is_custom()) blob->set_data_type_name(type.name());
+}
+
+template <class Value>
+void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
+                const std::string& layer, int index, BlobProto* blob, NetParameter* file) {
+  const int64_t most = (type.info().code_max - 1) / 2, depth = count / channels;
+  std::string bytes(count * type.bytes(), '\0');
+  std::vector<double> scales;
+  for (int64_t c = 0; c < channels; ++c) {
+    const Value* row = values + c * depth;
+    double largest = 0;
+    for (int64_t i = 0; i < depth; ++i) largest = std::max<double>(largest, std::abs(row[i]));
+    const double wanted = std::max(largest / static_cast<double>(most), 0x1p-126);
+    scales.push_back(largest == 0 ? 1 : static_cast<float>(wanted));
+    EncodeSymmetric(row, depth, scales[c], type, bytes.data() + c * depth * type.bytes());
+  }
+  StorePacked(type, std::move(bytes), blob);
   const std::string name = ParameterQuantizer(layer, index);
   auto* entries = file->mutable_quantizer();
   for (int e = entries->size() - 1; e >= 0; --e) {
     if (entries->Get(e).name() == name) entries->DeleteSubrange(e, 1);
   }
-  const std::vector<double> scales(codes.scales.begin(), codes.scales.end());
   ChannelRanges ranges = SymmetricRanges(scales, type);
   ranges.scale = scales;
   QuantizerParameter* entry = entries->Add();
   entry->set_name(name);
   WriteRange(ranges, entry);
 }
+
+template void StoreCodes(const float*, int64_t, int64_t, DataType, const std::string&, int,
+                         BlobProto*, NetParameter*);
+template void StoreCodes(const double*, int64_t, int64_t, DataType, const std::string&, int,
+                         BlobProto*, NetParameter*);
 
 std::vector<double> ParameterValues(const BlobBase& blob) {
   const auto packed = PackedParameter::Of(blob);

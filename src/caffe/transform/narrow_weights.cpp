@@ -20,17 +20,6 @@ namespace {
 // Smaller parameters (biases, statistics) cost little and stay exact.
 constexpr int64_t kLarge = 4096;
 
-void Store(DataType type, std::string bytes, BlobProto* blob) {
-  blob->clear_data();
-  blob->clear_double_data();
-  blob->clear_diff();
-  blob->clear_double_diff();
-  blob->clear_packed_diff();
-  blob->set_packed_data(std::move(bytes));
-  blob->set_data_type(static_cast<DataTypeProto>(type.info().proto));
-  if (type.is_custom()) blob->set_data_type_name(type.name());
-}
-
 // What a float becomes in a type without a table.
 float Rounded(const TypeFunctions& functions, float value) {
   uint32_t code;
@@ -109,7 +98,7 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
       }
       std::string bytes(values.size() * type.bytes(), '\0');
       ConvertElements(kDouble, values.data(), type, bytes.data(), values.size());
-      Store(type, std::move(bytes), layer->mutable_blobs(b));
+      StorePacked(type, std::move(bytes), layer->mutable_blobs(b));
       ++rounded;
     }
   }
@@ -142,9 +131,8 @@ NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* 
                          " stays: its weights are not finite");
         continue;
       }
-      const SymmetricCodes codes = EncodeSymmetric(
-          values.data(), static_cast<int64_t>(values.size()), ScalesOf(made, b), type);
-      StoreCodes(codes, type, names[i], b, layer->mutable_blobs(b), &model);
+      StoreCodes(values.data(), static_cast<int64_t>(values.size()), ScalesOf(made, b), type,
+                 names[i], b, layer->mutable_blobs(b), &model);
       stored = true;
     }
     quantized += stored;

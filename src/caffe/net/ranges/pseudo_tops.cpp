@@ -82,25 +82,12 @@ class PseudoTops {
     return false;
   }
 
-  // The only node that reads the version of a blob that node n writes; -1 if there is none, or several.
-  int OnlyReader(int n, int id) const {
-    int reader = -1;
-    for (int m = n + 1; m < static_cast<int>(nodes_.size()); ++m) {
-      if (Has(nodes_[m].bottom_ids, id)) {
-        if (reader >= 0) return -1;
-        reader = m;
-      }
-      if (Has(nodes_[m].top_ids, id)) break;
-    }
-    return reader;
-  }
-
   void FindInnerTops(int first) {
     const LayerFacts::Stages* const stages = facts_[first].stages();
     if (!stages || nodes_[first].top.size() != 1) return;
     int last = first;
     for (bool ends = false; !ends;) {
-      const int id = nodes_[last].top_ids[0], next = OnlyReader(last, id);
+      const int id = nodes_[last].top_ids[0], next = wiring_.OnlyReader(last, id);
       if (next < 0 || nodes_[next].added() || nodes_[next].bottom.size() != 1 ||
           nodes_[next].top.size() != 1) {
         return;

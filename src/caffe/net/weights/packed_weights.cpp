@@ -141,9 +141,8 @@ bool WritePacked(const LayerBase& layer, const std::string& unique_name, int par
   if (!packed) return false;
   blob->Clear();
   for (const int64_t extent : source.shape()) blob->mutable_shape()->add_dim(extent);
-  blob->set_data_type(static_cast<DataTypeProto>(packed->type().info().proto));
-  if (packed->type().is_custom()) blob->set_data_type_name(packed->type().name());
-  blob->set_packed_data(packed->elements().get(), static_cast<size_t>(packed->bytes()));
+  const auto bytes = static_cast<size_t>(packed->bytes());
+  StorePacked(packed->type(), {packed->elements().get(), bytes}, blob);
   if (!packed->type().is_quantized()) return true;
   const std::string name = ParameterQuantizer(unique_name, parameter);
   auto* entries = net->mutable_quantizer();
