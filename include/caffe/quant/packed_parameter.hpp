@@ -65,10 +65,6 @@ class PackedParameter final : public SyncedMemory::Source {
   bool symmetric_ = false, mapped_ = false;
 };
 
-// Rounds `count` values to symmetric codes of a quantized type; returns the sum of code - zero point.
-template <class Value>
-int64_t EncodeSymmetric(const Value* values, int64_t count, double scale, DataType type,
-                        void* codes);
 // Stores elements of a narrow type in a blob of a file, instead of its data.
 void StorePacked(DataType type, std::string bytes, BlobProto* blob);
 // Stores `count` values as symmetric codes in the blob of parameter `index` of a layer, which has this

@@ -5,6 +5,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/quant/codes.hpp"
 
 namespace caffe {
 
@@ -12,17 +13,7 @@ std::vector<float> RealValues(const BlobBase& blob) {
   std::vector<float> values(blob.count());
   const int64_t count = blob.count();
   if (blob.type().is_quantized()) {
-    const auto read = [&](const auto* codes) {
-      const QuantRange& range = blob.range();
-      for (int64_t i = 0; i < count; ++i) {
-        values[i] = static_cast<float>(range.scale * (codes[i] - range.zero));
-      }
-    };
-    if (blob.type() == kQuant8) {
-      read(static_cast<const uint8_t*>(blob.host_data()));
-    } else {
-      read(static_cast<const uint16_t*>(blob.host_data()));
-    }
+    DecodeCodes(blob.host_data(), count, blob.range(), blob.type(), values.data());
   } else {
     ConvertElements(blob.type(), blob.host_data(), kFloat, values.data(), count);
   }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/quant/codes.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
@@ -17,13 +19,6 @@ std::vector<const BlobBase*> Blobs(const QuantizedParameters::Source& source) {
   if (source.bias) blobs.push_back(source.bias);
   if (source.slopes) blobs.push_back(source.slopes);
   return blobs;
-}
-
-template <class Code> int64_t SumOfRow(const char* row, int64_t depth) {
-  const Code* codes = reinterpret_cast<const Code*>(row);
-  int64_t sum = 0;
-  for (int64_t i = 0; i < depth; ++i) sum += codes[i];
-  return sum;
 }
 
 // The largest magnitude of a code - zero point, and of the code of a bias.
@@ -190,9 +185,9 @@ std::vector<int64_t> QuantizedParameters::TakeCodes(const PackedParameter& store
   for (int64_t c = 0; c < source_.channels; ++c) {
     scales_.push_back(ranges[ranges.size() == 1 ? 0 : c].scale);
     const char* row = codes + c * depth_ * bytes;
-    const int64_t sum =
-        bytes == 1 ? SumOfRow<uint8_t>(row, depth_) : SumOfRow<uint16_t>(row, depth_);
-    sums.push_back(sum - zero * depth_);
+    sums.push_back(WithCodes(type_, row, [&](const auto* code) {
+      return std::accumulate(code, code + depth_, -zero * depth_);
+    }));
   }
   return sums;
 }
@@ -203,7 +198,8 @@ std::vector<int64_t> QuantizedParameters::StoreCodes(const Rows& weights) {
   std::vector<int64_t> sums;
   for (int64_t c = 0; c < source_.channels; ++c) {
     char* target = codes + c * depth_ * static_cast<int64_t>(type_.bytes());
-    sums.push_back(EncodeSymmetric(weights.Row(c), depth_, scales_[c], type_, target));
+    const QuantRange range{scales_[c], WeightZero(type_)};
+    sums.push_back(EncodeCodes(weights.Row(c), depth_, range, type_, target, 1));
   }
   return sums;
 }

@@ -3,31 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/quant/codes.hpp"
 
 namespace caffe {
 namespace {
 
 constexpr int64_t kPart = 1 << 14;  // elements that are converted at a time
-
-template <class Code>
-void DecodeCodes(const char* codes, int64_t count, const QuantRange& range, float* target) {
-  const Code* from = reinterpret_cast<const Code*>(codes);
-  for (int64_t i = 0; i < count; ++i) {
-    target[i] = static_cast<float>(range.scale * (from[i] - range.zero));
-  }
-}
-
-template <class Code> bool HasZero(const char* codes, int64_t count) {
-  const Code* from = reinterpret_cast<const Code*>(codes);
-  return std::find(from, from + count, Code{0}) != from + count;
-}
 
 }  // namespace
 
@@ -48,8 +34,9 @@ PackedParameter::PackedParameter(DataType type, int64_t count, std::shared_ptr<c
   const int32_t middle = (type.info().code_max + 1) / 2;
   symmetric_ = std::all_of(channels_.begin(), channels_.end(),
                            [&](const QuantRange& one) { return one.zero == middle; }) &&
-               !(type.bytes() == 1 ? HasZero<uint8_t>(elements_.get(), count)
-                                   : HasZero<uint16_t>(elements_.get(), count));
+               WithCodes(type, elements_.get(), [count](const auto* codes) {
+                 return std::find(codes, codes + count, 0) == codes + count;
+               });
 }
 
 void PackedParameter::Decode(int64_t first, int64_t count, float* target) const {
@@ -62,12 +49,7 @@ void PackedParameter::Decode(int64_t first, int64_t count, float* target) const 
   while (count > 0) {
     const int64_t channel = first / depth;
     const int64_t part = std::min(count, (channel + 1) * depth - first);
-    const char* from = elements_.get() + first * bytes;
-    if (bytes == 1) {
-      DecodeCodes<uint8_t>(from, part, channels_[channel], target);
-    } else {
-      DecodeCodes<uint16_t>(from, part, channels_[channel], target);
-    }
+    DecodeCodes(elements_.get() + first * bytes, part, channels_[channel], type_, target);
     first += part;
     target += part;
     count -= part;
@@ -121,27 +103,6 @@ void PackedParameter::Set(std::shared_ptr<PackedParameter> packed, BlobBase* blo
   blob->data_memory()->SetForm(std::move(packed));
 }
 
-template <class Value>
-int64_t EncodeSymmetric(const Value* values, int64_t count, double scale, DataType type,
-                        void* codes) {
-  const auto encode = [&](auto* code) {
-    constexpr int64_t kMost = std::numeric_limits<std::decay_t<decltype(*code)>>::max() / 2;
-    int64_t sum = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t rounded = std::llround(static_cast<double>(values[i]) / scale);
-      const int64_t value = std::clamp(rounded, -kMost, kMost);
-      *code++ = static_cast<std::decay_t<decltype(*code)>>(value + kMost + 1);
-      sum += value;
-    }
-    return sum;
-  };
-  return type == kQuant8 ? encode(static_cast<uint8_t*>(codes))
-                         : encode(static_cast<uint16_t*>(codes));
-}
-
-template int64_t EncodeSymmetric(const float*, int64_t, double, DataType, void*);
-template int64_t EncodeSymmetric(const double*, int64_t, double, DataType, void*);
-
 void StorePacked(DataType type, std::string bytes, BlobProto* blob) {
   blob->clear_data();
   blob->clear_double_data();
@@ -156,16 +117,18 @@ void StorePacked(DataType type, std::string bytes, BlobProto* blob) {
 template <class Value>
 void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
                 const std::string& layer, int index, BlobProto* blob, NetParameter* file) {
-  const int64_t most = (type.info().code_max - 1) / 2, depth = count / channels;
+  const int32_t most = (type.info().code_max - 1) / 2;
+  const int64_t depth = count / channels;
   std::string bytes(count * type.bytes(), '\0');
   std::vector<double> scales;
   for (int64_t c = 0; c < channels; ++c) {
     const Value* row = values + c * depth;
     double largest = 0;
     for (int64_t i = 0; i < depth; ++i) largest = std::max<double>(largest, std::abs(row[i]));
-    const double wanted = std::max(largest / static_cast<double>(most), 0x1p-126);
+    const double wanted = std::max(largest / most, 0x1p-126);
     scales.push_back(largest == 0 ? 1 : static_cast<float>(wanted));
-    EncodeSymmetric(row, depth, scales[c], type, bytes.data() + c * depth * type.bytes());
+    EncodeCodes(row, depth, {scales[c], most + 1}, type, bytes.data() + c * depth * type.bytes(),
+                1);
   }
   StorePacked(type, std::move(bytes), blob);
   const std::string name = ParameterQuantizer(layer, index);

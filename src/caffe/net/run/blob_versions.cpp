@@ -1,32 +1,23 @@
 #include "blob_versions.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
 
 #include "caffe/device/device.hpp"
 #include "caffe/net/ranges/net_ranges.hpp"
+#include "caffe/quant/codes.hpp"
 #include "caffe/quant/range.hpp"
 #include "late_reads.hpp"
 
 namespace caffe {
 namespace {
 
-std::vector<double> Codes(const BlobBase& blob) {
-  if (blob.type() == kQuant8) {
-    const auto* codes = static_cast<const uint8_t*>(blob.host_data());
-    return {codes, codes + blob.count()};
-  }
-  const auto* codes = static_cast<const uint16_t*>(blob.host_data());
-  return {codes, codes + blob.count()};
-}
-
 std::vector<double> Numbers(const BlobBase& blob) {
   if (blob.type().is_float()) return blob.DataAsDouble();
-  std::vector<double> values = Codes(blob);
-  for (double& value : values) value = blob.range().scale * (value - blob.range().zero);
+  std::vector<double> values(blob.count());
+  DecodeCodes(blob.host_data(), blob.count(), blob.range(), blob.type(), values.data());
   return values;
 }
 
@@ -37,18 +28,7 @@ void SetNumbers(BlobBase* blob, const std::vector<double>& values) {
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
     blob->set_range(AffineRange({*low, *high}, blob->type()));
   }
-  const TypeInfo& info = blob->type().info();
-  void* const codes = blob->mutable_host_data();
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double wanted = std::round(values[i] / blob->range().scale) + blob->range().zero;
-    const auto code =
-        static_cast<uint16_t>(std::clamp<double>(wanted, info.code_min, info.code_max));
-    if (blob->type() == kQuant8) {
-      static_cast<uint8_t*>(codes)[i] = static_cast<uint8_t>(code);
-    } else {
-      static_cast<uint16_t*>(codes)[i] = code;
-    }
-  }
+  EncodeCodes(values.data(), blob->count(), blob->range(), blob->type(), blob->mutable_host_data());
 }
 
 }  // namespace

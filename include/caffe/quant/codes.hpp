@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "caffe/core/data_type.hpp"
+#include "caffe/core/requant.hpp"
+
+namespace caffe {
+
+// Calls a function with codes of a quantized type as uint8_t or uint16_t.
+template <class Function>
+auto WithCodes(DataType type, const void* codes, const Function& function) {
+  return type.bytes() == 1 ? function(static_cast<const uint8_t*>(codes))
+                           : function(static_cast<const uint16_t*>(codes));
+}
+
+// The real values of codes, in float or double.
+template <class Value>
+void DecodeCodes(const void* codes, int64_t count, const QuantRange& range, DataType type,
+                 Value* values);
+// Rounds real values to codes of at least `lowest`, half away from zero. Returns the sum of
+// code - zero point.
+template <class Value>
+int64_t EncodeCodes(const Value* values, int64_t count, const QuantRange& range, DataType type,
+                    void* codes, int lowest = 0);
+
+}  // namespace caffe
