@@ -70,8 +70,8 @@ class QuantizedParameters final : public Derived {
  private:
   class Rows;
 
-  // The elements of a channel, one after the other.
-  template <class T> void Gather(const T* weights, int64_t channel, T* row) const;
+  // Calls function(first, count) for the pieces of a channel's elements, in order.
+  template <class Function> void ForEachPiece(int64_t channel, const Function& function) const;
   void Build() override;
   // Those of the file, if they and their scales are what the layer computes with.
   std::shared_ptr<const PackedParameter> StoredCodes() const;

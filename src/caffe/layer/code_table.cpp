@@ -1,25 +1,12 @@
 #include "caffe/layer/code_table.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
+
+#include "caffe/quant/codes.hpp"
 
 namespace caffe {
-namespace {
-
-template <class Code>
-void Fill(const std::function<double(double)>& function, const QuantRange& x, const QuantRange& y,
-          int codes, Code* table) {
-  const double low = -y.zero, high = codes - 1 - y.zero;
-  for (int code = 0; code < codes; ++code) {
-    const double value = function(x.scale * (code - x.zero)) / y.scale;
-    const double bounded = std::isnan(value) ? 0 : std::clamp(value, low, high);
-    table[code] = static_cast<Code>(std::llround(bounded) + y.zero);
-  }
-}
-
-}  // namespace
-
 CodeTable::CodeTable(std::function<double(double)> function, DataType type, Device* device,
                      const std::string& name, std::unique_ptr<Kernel> kernel)
     : function_(std::move(function)), type_(type), kernel_(std::move(kernel)) {
@@ -34,13 +21,12 @@ void CodeTable::SetRanges(const QuantRange& x, const QuantRange& y) {
 }
 
 void CodeTable::Build() {
-  const int codes = type_.info().code_max + 1;
-  void* table = table_->mutable_host_data();
-  if (type_ == kQuant8) {
-    Fill(function_, x_, y_, codes, static_cast<uint8_t*>(table));
-  } else {
-    Fill(function_, x_, y_, codes, static_cast<uint16_t*>(table));
+  std::vector<double> values;
+  for (int code = 0; code <= type_.info().code_max; ++code) {
+    const double value = function_(x_.scale * (code - x_.zero));
+    values.push_back(std::isnan(value) ? 0 : value);
   }
+  EncodeCodes(values.data(), table_->count(), y_, type_, table_->mutable_host_data());
   table_->device_data();  // uploaded now, not in the forward that follows
 }
 

@@ -60,16 +60,11 @@ void QuantizedParameters::SetRanges(const QuantRange& in, const QuantRange& out)
   SetKey({reinterpret_cast<const char*>(key), sizeof(key)});
 }
 
-template <class T>
-void QuantizedParameters::Gather(const T* weights, int64_t channel, T* row) const {
+template <class Function>
+void QuantizedParameters::ForEachPiece(int64_t channel, const Function& function) const {
   const int64_t per_group = source_.channels / source_.group, inner = depth_ / source_.outer;
-  const int64_t group = channel / per_group;
-  const T* from = weights + (group * source_.outer * per_group + channel % per_group) * inner;
-  for (int64_t o = 0; o < source_.outer; ++o) {
-    std::copy(from, from + inner, row);
-    from += per_group * inner;
-    row += inner;
-  }
+  const int64_t first = channel / per_group * source_.outer * per_group + channel % per_group;
+  for (int64_t o = 0; o < source_.outer; ++o) function((first + o * per_group) * inner, inner);
 }
 
 // The weights of each channel in float.
@@ -77,37 +72,24 @@ class QuantizedParameters::Rows {
  public:
   explicit Rows(const QuantizedParameters& parameters)
       : parameters_(parameters),
-        depth_(parameters.depth_),
-        packed_(PackedParameter::Of(*parameters.source_.weights)) {
-    if (!packed_) {
-      weights_ = Floats(parameters.source_.weights);
-    } else if (!contiguous()) {
-      decoded_.resize(packed_->count());
-      packed_->Decode(0, packed_->count(), decoded_.data());
-      weights_ = decoded_.data();
-    }
-    row_.resize(depth_);
-  }
+        packed_(PackedParameter::Of(*parameters.source_.weights)),
+        weights_(packed_ ? nullptr : Floats(parameters.source_.weights)),
+        row_(parameters.depth_) {}
   // Valid until the next call.
   const float* Row(int64_t channel) const {
-    if (!weights_) {
-      packed_->Decode(channel * depth_, depth_, row_.data());
-    } else if (!contiguous()) {
-      parameters_.Gather(weights_, channel, row_.data());
-    } else {
-      return weights_ + channel * depth_;
-    }
+    float* to = row_.data();
+    parameters_.ForEachPiece(channel, [&](int64_t first, int64_t count) {
+      if (packed_) packed_->Decode(first, count, to);
+      if (weights_) std::copy_n(weights_ + first, count, to);
+      to += count;
+    });
     return row_.data();
   }
 
  private:
-  bool contiguous() const { return parameters_.source_.outer == 1; }
-
   const QuantizedParameters& parameters_;
-  const int64_t depth_;
   const std::shared_ptr<const PackedParameter> packed_;
-  const float* weights_ = nullptr;
-  std::vector<float> decoded_;
+  const float* const weights_;
   mutable std::vector<float> row_;
 };
 
@@ -171,12 +153,10 @@ std::vector<int64_t> QuantizedParameters::TakeCodes(const PackedParameter& store
     codes_->data_memory()->ForgetHostWrites();  // if they were freed, they are not made for this
     char* own = static_cast<char*>(codes_->mutable_host_data());
     for (int64_t c = 0; c < source_.channels; ++c) {
-      char* row = own + c * depth_ * bytes;
-      if (bytes == 1) {
-        Gather(codes, c, row);
-      } else {
-        Gather(reinterpret_cast<const uint16_t*>(codes), c, reinterpret_cast<uint16_t*>(row));
-      }
+      char* to = own + c * depth_ * bytes;
+      ForEachPiece(c, [&](int64_t first, int64_t count) {
+        to = std::copy_n(codes + first * bytes, count * bytes, to);
+      });
     }
     codes = own;
   }
