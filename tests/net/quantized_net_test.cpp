@@ -582,27 +582,6 @@ TEST(NetRangesTest, JoiningPiecesOfOneRangeNeedsNoOther) {
   }
 }
 
-TEST(NetRangesTest, JoiningBlobsOfTwoRangesNeedsOne) {
-  const auto text = [](DataType type) {
-    const std::string t = Typed(type);
-    return InputText("data", {2, 4}) + InnerProductText("a", "data", 3, t) +
-           InnerProductText("b", "data", 3, t) +
-           "layer { name: 'join' type: 'Concat' bottom: 'b' bottom: 'a' top: 'joined'" + t + " } ";
-  };
-  NetParameter weights = Calibrated(text(kFloat));
-  auto* ranges = weights.mutable_quantizer();
-  for (int i = ranges->size() - 1; i >= 0; --i) {
-    QuantizerParameter* range = ranges->Mutable(i);
-    // Observed ones are those of the joined blob.
-    if (range->name() == "a") range->set_observed_max(2 * range->observed_max() + 1);
-    if (range->name() == "joined") ranges->DeleteSubrange(i, 1);
-  }
-  const auto net = MakeNet(text(kQuant8), Cpu());
-  net->CopyTrainedLayersFrom(weights);
-  FillInputs(net.get());
-  EXPECT_TRUE(Holds(MessageOf([&] { net->Forward(); }), "joined"));
-}
-
 TEST(NetRangesTest, ALayerWhoseTopHasATypeOfItsOwnAndTwoReaders) {
   const auto text = [](DataType type, DataType top) {
     const std::string t = Typed(type);
