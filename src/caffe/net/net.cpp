@@ -374,7 +374,7 @@ std::vector<PassObserver*> Net::ActiveObservers() const {
   rooms_->debug_lines.set_all(debug_info_);
   if (rooms_->debug_lines.any()) active.push_back(&rooms_->debug_lines);
   if (check_finite_) active.push_back(&rooms_->finite_check);
-  if (rooms_->ranges.active()) active.push_back(&rooms_->ranges.pass());
+  if (rooms_->ranges.table().active()) active.push_back(&rooms_->ranges.pass());
   const LayerCallbacks& callbacks = rooms_->callbacks;
   if (callbacks.before_forward || callbacks.after_forward || callbacks.before_backward ||
       callbacks.after_backward) {

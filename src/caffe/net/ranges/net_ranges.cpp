@@ -25,13 +25,9 @@ NetRanges::NetRanges(const Wiring& wiring, const NetParameter& given, Device* de
       table_(wiring, given),
       pass_(wiring, &table_, device),
       nodes_(wiring.nodes.size()) {
-  if (active()) CheckNames();
+  if (table_.active()) CheckNames();
   Read(given);
   SetWeights();
-}
-
-bool NetRanges::active() const {
-  return table_.HasMode(CAFFE_QUANT_OBSERVE) || table_.HasMode(CAFFE_QUANT_PSEUDO);
 }
 
 void NetRanges::CheckNames() const { CheckRangeNames(*wiring_.parameter, wiring_.RangeNames()); }
@@ -56,7 +52,7 @@ void NetRanges::CheckQuantizer(const std::string& name) const {
 
 bool NetRanges::set_mode(QuantizerMode mode) {
   if (mode != CAFFE_QUANT_PASSIVE) CheckNames();
-  if (active()) changed_ = true;
+  if (table_.active()) changed_ = true;
   pass_.EndMoving();
   table_.mode = mode;
   table_.modes.clear();
@@ -155,8 +151,6 @@ void NetRanges::CopyFrom(const NetRanges& other) {
   pass_.TakeTable();
   changed_ = true;
 }
-
-void NetRanges::UsePlaceholders() { placeholders_ = changed_ = true; }
 
 void NetRanges::SetDevice(Device* device) {
   pass_.SetDevice(device);

@@ -21,8 +21,6 @@ class NetRanges {
   const RangeTable& table() const { return table_; }
   RangePass& pass() { return pass_; }
   const RangePass& pass() const { return pass_; }
-  // Whether passes need pass().
-  bool active() const;
 
   // The names of all quantizers, in the order of the layers.
   std::vector<std::string> Quantizers() const;
@@ -46,7 +44,7 @@ class NetRanges {
   // Takes the ranges that another net has now.
   void CopyFrom(const NetRanges& other);
   // Sets the range [-1, 1] for quantized blobs without a range.
-  void UsePlaceholders();
+  void UsePlaceholders() { placeholders_ = changed_ = true; }
   void SetDevice(Device* device);
 
   // Sets the ranges of the layers of quantized nodes if any range has changed since the last call;

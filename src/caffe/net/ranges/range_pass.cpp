@@ -7,9 +7,6 @@
 
 namespace caffe {
 
-RangePass::RangePass(const Wiring& wiring, RangeTable* table, Device* device)
-    : wiring_(wiring), table_(table), device_(device) {}
-
 void RangePass::Visit(const Node& node, bool repeats) {
   if (node.added()) return;
   for (int t = 0; t < static_cast<int>(node.top.size()); ++t) {

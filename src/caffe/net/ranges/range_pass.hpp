@@ -20,7 +20,8 @@ namespace caffe {
 class RangePass final : public PassObserver {
  public:
   // The table must outlive this.
-  RangePass(const Wiring& wiring, RangeTable* table, Device* device);
+  RangePass(const Wiring& wiring, RangeTable* table, Device* device)
+      : wiring_(wiring), table_(table), device_(device) {}
   void AfterForward(const Node& node) override { Visit(node, false); }
   void BeforeBackward(const Node& node) override;
   // Call it when a node has run again: mode pseudo rounds its tops as before.

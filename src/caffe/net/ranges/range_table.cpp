@@ -17,30 +17,26 @@ DataType PseudoType(const std::string& where, DataTypeProto type) {
   return type == CAFFE_INT8_QUANTIZED ? kQuant8 : kQuant16;
 }
 
-void CheckQuantizer(const std::string& where, const QuantizerParameter& quantizer) {
-  PseudoType(where, quantizer.pseudo_target_type());
-  CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
-                  !quantizer.has_max_out(),
-              where,
-              ": min_in, max_in, min_out and max_out, the limits of codes, are not supported; "
-              "codes use all values of their type; remove them");
-}
-
 void CheckQuantizers(const LayerParameter& layer) {
   const std::string where = Concat(layer.name(), " (", layer.type(), "): ");
-  const auto check = [&](const auto& quantizers, const char* field, int count, const char* what) {
+  const auto check = [&](const char* field, const QuantizerParameter& quantizer) {
+    PseudoType(where + field, quantizer.pseudo_target_type());
+    CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
+                    !quantizer.has_max_out(),
+                where, field,
+                ": min_in, max_in, min_out and max_out, the limits of codes, are not supported; "
+                "codes use all values of their type; remove them");
+  };
+  const auto check_all = [&](const char* field, const auto& quantizers, int count,
+                             const char* what) {
     CAFFE_CHECK(quantizers.size() <= count, where, quantizers.size(), " ", field, " are given for ",
                 count, " ", what);
-    for (const QuantizerParameter& quantizer : quantizers) {
-      CheckQuantizer(where + field, quantizer);
-    }
+    for (const QuantizerParameter& quantizer : quantizers) check(field, quantizer);
   };
-  check(layer.bottom_quantizer(), "bottom_quantizer", layer.bottom_size(), "bottoms");
-  check(layer.top_quantizer(), "top_quantizer", layer.top_size(), "tops");
-  for (const QuantizerParameter& quantizer : layer.blobs_quantizer()) {
-    CheckQuantizer(where + "blobs_quantizer", quantizer);
-  }
-  if (layer.has_net_quantizer()) CheckQuantizer(where + "net_quantizer", layer.net_quantizer());
+  check_all("bottom_quantizer", layer.bottom_quantizer(), layer.bottom_size(), "bottoms");
+  check_all("top_quantizer", layer.top_quantizer(), layer.top_size(), "tops");
+  for (const auto& quantizer : layer.blobs_quantizer()) check("blobs_quantizer", quantizer);
+  if (layer.has_net_quantizer()) check("net_quantizer", layer.net_quantizer());
 }
 
 }  // namespace
@@ -138,6 +134,10 @@ DataType RangeTable::PseudoTypeOf(const std::string& quantizer) const {
 bool RangeTable::HasMode(QuantizerMode wanted) const {
   return mode == wanted || std::any_of(modes.begin(), modes.end(),
                                        [&](const auto& own) { return own.second == wanted; });
+}
+
+bool RangeTable::active() const {
+  return HasMode(CAFFE_QUANT_OBSERVE) || HasMode(CAFFE_QUANT_PSEUDO);
 }
 
 }  // namespace caffe

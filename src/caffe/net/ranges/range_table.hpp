@@ -28,8 +28,9 @@ struct RangeTable {
   Range Find(const std::string& name) const;
   QuantizerMode ModeOf(const std::string& quantizer) const;
   DataType PseudoTypeOf(const std::string& quantizer) const;
-  // Whether a quantizer has that mode.
+  // Whether a quantizer has that mode, and whether one has a mode in which passes do something.
   bool HasMode(QuantizerMode mode) const;
+  bool active() const;
 
   std::map<std::string, Range> ranges;
   // Of quantizers that have none of their own; the types are quant8 or quant16.

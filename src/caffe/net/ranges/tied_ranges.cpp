@@ -6,24 +6,15 @@
 #include "caffe/net/wiring.hpp"
 
 namespace caffe {
-namespace {
-
-bool Has(const std::vector<int>& ids, int id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-}  // namespace
-
 int Wiring::OnlyReader(int writer, int blob) const {
   int reader = -1;
   for (int n = writer + 1; n <= last_node(); ++n) {
-    for (const int bottom : nodes[n].bottom_ids) {
-      if (bottom != blob) continue;
-      if (reader >= 0) return -1;
-      reader = n;
-    }
+    const std::vector<int>&bottoms = nodes[n].bottom_ids, &tops = nodes[n].top_ids;
+    const auto reads = std::count(bottoms.begin(), bottoms.end(), blob);
+    if (reads > 1 || (reads == 1 && reader >= 0)) return -1;
+    if (reads == 1) reader = n;
     // A node in place reads the version before its own.
-    if (Has(nodes[n].top_ids, blob)) break;
+    if (std::count(tops.begin(), tops.end(), blob) > 0) break;
   }
   return reader;
 }
@@ -33,15 +24,17 @@ std::vector<std::pair<std::string, std::string>> Wiring::TiedRanges() const {
   for (int n = last_node(); n >= 0; --n) {
     const Node& node = nodes[n];
     if (node.added() || !node.layer->Facts().join) continue;
-    const std::string top = RangeName(node, 0);
     for (const int blob : node.bottom_ids) {
-      int w = n - 1;
-      while (w >= 0 && !Has(nodes[w].top_ids, blob)) --w;
-      if (w < 0 || OnlyReader(w, blob) != n) continue;
-      const Node& writer = nodes[w];
-      if (writer.added() || writer.layer->Facts().range == LayerFacts::Range::kCarried) continue;
-      const auto at = std::find(writer.top_ids.begin(), writer.top_ids.end(), blob);
-      names.emplace_back(RangeName(writer, static_cast<int>(at - writer.top_ids.begin())), top);
+      for (int w = n - 1; w >= 0; --w) {
+        const Node& writer = nodes[w];
+        const auto top = std::find(writer.top_ids.begin(), writer.top_ids.end(), blob);
+        if (top == writer.top_ids.end()) continue;
+        if (OnlyReader(w, blob) == n && !writer.added() &&
+            writer.layer->Facts().range != LayerFacts::Range::kCarried) {
+          names.emplace_back(range_names[w][top - writer.top_ids.begin()], range_names[n][0]);
+        }
+        break;
+      }
     }
   }
   return names;
