@@ -1,7 +1,7 @@
 // Steps of a plan that are recorded once and replayed. What is recorded, and when, is tested on a
 // device that runs nothing; values are tested on devices that can record.
 #include "caffe/device/null_device.hpp"
-#include "caffe/net/run/graph_segment.hpp"
+#include "caffe/net/run/graph_epoch.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
@@ -9,16 +9,6 @@
 
 namespace caffe {
 namespace {
-
-using Ranges = std::vector<StepRange>;
-
-TEST(ReplayableRangesTest, FindsTheLongestRangesOfAtLeastTwoSteps) {
-  EXPECT_EQ(ReplayableRanges({}), Ranges());
-  EXPECT_EQ(ReplayableRanges({true}), Ranges());
-  EXPECT_EQ(ReplayableRanges({true, true}), (Ranges{{0, 2}}));
-  EXPECT_EQ(ReplayableRanges({false, true, true, true, false, true, false, true, true}),
-            (Ranges{{1, 4}, {7, 9}}));
-}
 
 int EndOf(GraphEpoch* epoch, std::vector<uint64_t> values, DevicePtr pointer) {
   epoch->Begin();

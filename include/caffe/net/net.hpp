@@ -13,6 +13,7 @@
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/memory_needs.hpp"
 #include "caffe/net/plan.hpp"
+#include "caffe/net/tail_action.hpp"
 #include "caffe/net/wiring.hpp"
 #include "caffe/quant/range.hpp"
 
@@ -82,10 +83,13 @@ class Net {
   // instead, unless the loss scale is not 1. In phase TEST the first Backward repeats the layers that
   // were computed together with others, and the net computes layer by layer from then on.
   void Backward();
-  // Forward, Backward, and `then`, which may only enqueue work: the same work in each call with the
-  // same owner. On devices that can record work, these calls replay one graph instead, as far as
+  // Forward and Backward. On devices that can record work, these calls replay graphs instead, as far as
   // layers allow it.
-  void ForwardBackward(const std::function<void()>& then = {}, const void* owner = nullptr);
+  void ForwardBackward() { RunIteration(false); }
+  // ForwardBackward and the tail. Entries that can be replayed are a part of the graph.
+  void Iterate() { RunIteration(true); }
+  // What follows the passes in Iterate, in this order. Solvers set it.
+  void SetTrainingTail(std::vector<TailAction> tail);
   // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
   // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);
@@ -289,6 +293,9 @@ class Net {
   void StoreViewed();
   // Whether an observer or a callback looks at blobs between the layers of a pass.
   bool LooksAtLayers() const;
+  void RunIteration(bool with_tail);
+  // Why an iteration runs as a forward and a backward; empty if it is one list of actions.
+  std::string WhyInParts(const std::vector<PassObserver*>& observers) const;
   // The observers that are active now, in the order of their calls.
   std::vector<PassObserver*> ActiveObservers() const;
   void ShowInputDiffs();
@@ -313,6 +320,8 @@ class Net {
   std::set<int> viewed_;        // blobs that are stored for views, in wiring_.blobs
   std::unique_ptr<Rooms> rooms_;
   std::vector<PassObserver*> observers_;  // added by callers
+  std::vector<TailAction> tail_;
+  std::string why_in_parts_;  // at the last iteration
 };
 
 }  // namespace caffe

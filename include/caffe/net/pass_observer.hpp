@@ -10,6 +10,8 @@ namespace caffe {
 class PassObserver {
  public:
   virtual ~PassObserver() = default;
+  // For log lines: "debug_info", for example.
+  virtual const char* name() const { return "an observer"; }
   // True if every layer must have written its tops when AfterForward is called: the pass then runs
   // layer by layer. If false, it may be called only for the first layer of each step.
   virtual bool per_layer() const { return true; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ namespace caffe {
 class NetParameter;
 class SolverParameter;
 
-// Trains a net. One iteration, in BVLC's order: clear gradients; test if it is due; forward and
-// backward iter_size times; display; update; snapshot if it is due. Apart from display, test and
+// Trains a net. One iteration: clear gradients; test if it is due; forward and backward iter_size
+// times, the last time with the update as the tail of the net; display; snapshot if it is due. Apart from display, test and
 // snapshot an iteration only enqueues work. Errors are exceptions; existing files stay unchanged.
 class Solver {
  public:
@@ -112,10 +113,10 @@ class Solver {
   void ApplyDefaults(NetParameter* net) const;
   void Iterate(int64_t iterations);
   bool DisplaysNow() const;
-  // Forward, backward and update of an iteration that nothing interrupts; and what else
-  // ApplyUpdate does.
-  bool UpdatesAtOnce() const;
+  // Gives the net what follows its passes: callbacks that look at gradients, and the update.
+  void SetTail();
   void RunUpdate();
+  // Counts the iteration, and logs what its update did.
   void FinishUpdate();
   void Display();
   void DisplayUpdate();
@@ -146,6 +147,7 @@ class Solver {
   int64_t failed_snapshot_iter_ = -1;  // of the last TrySnapshot that failed
   std::function<std::string(const std::string& state)> resume_line_;
   bool stop_ = false;
+  std::optional<bool> tail_looks_;  // whether the tail has callbacks; none before the first Step
   int64_t iter_ = 0;
   RatePolicy rate_policy_ = RatePolicy::kFixed;
   int learning_rate_step_ = 0;

@@ -167,7 +167,7 @@ void Net::FollowRanges(bool whole) {
   rooms_->planned_epoch = rooms_->ranges.epoch();
   if (TiedBottoms() == rooms_->tied) return;
   // A whole forward computes all blobs again.
-  if (whole) rooms_->whole->DropForgotten();
+  if (whole) rooms_->whole->lost().DropForgotten();
   MakePlans();
 }
 
@@ -183,7 +183,7 @@ void Net::MakePlans() {
   // The previous plan's executor is needed for the blobs that it did not keep.
   const std::unique_ptr<Executor> previous = std::move(rooms_->whole);
   if (previous) {
-    previous->MakeForgotten();
+    previous->lost().MakeForgotten();
     previous->LeaveArena();
   }
   std::vector<PlanNode> nodes;
@@ -269,13 +269,15 @@ void Net::MakePlans() {
   options.gradients.clear();
   const auto make = [this](Plan plan, ChannelsLast channels_last = {},
                            std::unique_ptr<ActivationArena> arena = nullptr) {
-    return std::make_unique<Executor>(wiring_, &rooms_->runner, &rooms_->ranges,
-                                      wiring_.workspace.get(), std::move(plan),
-                                      std::move(channels_last), std::move(arena));
+    const PassRooms rooms{&rooms_->runner, &rooms_->ranges,   &rooms_->gradients,
+                          &rooms_->losses, &rooms_->versions, wiring_.workspace.get(),
+                          &tail_};
+    return std::make_unique<Executor>(wiring_, rooms, std::move(plan), std::move(channels_last),
+                                      std::move(arena));
   };
   rooms_->by_layer = make(Plan::Make(nodes, options));
   rooms_->whole = make(std::move(plan), std::move(channels_last), std::move(arena));
-  if (previous) rooms_->whole->TakeForgotten(previous.get());
+  if (previous) rooms_->whole->lost().TakeForgotten(&previous->lost());
   forward_in_arena_ = false;
   rooms_->forecast.Forget();
 }
@@ -352,7 +354,7 @@ void Net::FollowDefaultDevice() {
 
 void Net::SetDevice(Device* device) {
   if (device == device_) return;
-  rooms_->whole->MakeForgotten();
+  rooms_->whole->lost().MakeForgotten();
   device_ = device;
   step_state_->SetDevice(device);
   for (auto& blob : wiring_.blobs) blob->SetDevice(device);
@@ -422,7 +424,7 @@ void Net::Forward(int start, int end) {
   forward_in_arena_ = false;
   if (trains && !in_whole) rooms_->whole->LeaveArena();
   if (!whole && !trains) {
-    rooms_->whole->MakeDependents(first, last, rooms_->versions.WrittenInputs());
+    rooms_->whole->lost().MakeDependents(first, last, rooms_->versions.WrittenInputs());
   }
   // What the pass changes is not needed for late reads any more.
   const MemoryWatcher::Quiet quiet(!trains);
@@ -439,7 +441,7 @@ void Net::Forward(int start, int end) {
     }
     for (int n = first; n <= last; ++n) rooms_->in_steps[n] = in_whole;
     WithNeeds([&] { executor.Forward(first, last, observers, per_layer); });
-    if (!in_whole) rooms_->whole->NotePart();
+    if (!in_whole) rooms_->whole->lost().NoteReads(true);
     forward_in_arena_ = trains && in_whole;
     if (end < last_layer) rooms_->versions.Publish(first, last);
     SyncViews();
@@ -482,13 +484,9 @@ void Net::Backward(int start, int end) {
   }
   WithNeeds([&] {
     if (end > 0) ClearUnreadDiffs(run, first, last);
-    rooms_->losses.Seed(run, device_);
-    if (in_arena) {
-      rooms_->whole->BackwardInArena(rooms_->gradients, observers);
-    } else {
-      rooms_->by_layer->Backward(run, rooms_->gradients, observers);
-      ClearInputGradientsOutsideRanges(run, first, last);
-    }
+    const bool whole = start == last_layer && end == 0;
+    (in_arena ? *rooms_->whole : *rooms_->by_layer).Backward(run, whole, observers);
+    if (!in_arena) ClearInputGradientsOutsideRanges(run, first, last);
   });
   if (end > 0) {
     rooms_->versions.CopyDiffs(nodes[wiring_.layer_nodes[end]].named_bottom_ids(), false);
@@ -522,38 +520,53 @@ void Net::ClearInputGradientsOutsideRanges(const std::vector<int>& run, int firs
   }
 }
 
-void Net::ForwardBackward(const std::function<void()>& then, const void* owner) {
+void Net::SetTrainingTail(std::vector<TailAction> tail) {
+  tail_ = std::move(tail);
+  rooms_->whole->DropTail();
+  rooms_->by_layer->DropTail();
+}
+
+std::string Net::WhyInParts(const std::vector<PassObserver*>& observers) const {
+  if (phase() != TRAIN) return "the net is in phase TEST";
+  for (const PassObserver* observer : observers) {
+    if (observer->per_layer()) return Concat(observer->name(), " looks at every layer");
+  }
+  if (LooksAtLayers()) return Concat(rooms_->callbacks.name(), " runs between layers");
+  const BlobBase* const viewed = rooms_->views.Viewed();
+  return viewed ? Concat("there is a view of blob ", viewed->name()) : "";
+}
+
+void Net::RunIteration(bool with_tail) {
   FollowDefaultDevice();
   StoreViewed();
   Executor& executor = frees_memory_ ? *rooms_->whole : *rooms_->by_layer;
   const std::vector<PassObserver*> observers = ActiveObservers();
   using Pass = MemoryForecast::Pass;
   Rooms::CheckMemory(*this, frees_memory_ && !LooksAtLayers() ? Pass::kArena : Pass::kBackward);
-  const bool per_step = std::any_of(observers.begin(), observers.end(),
-                                    [](const PassObserver* o) { return o->per_step(); });
-  if (phase() != TRAIN || !executor.Replays() || per_step || LooksAtLayers() ||
-      rooms_->views.Any()) {
+  const std::string why = WhyInParts(observers);
+  if (why != why_in_parts_ && !why.empty() && executor.Replays()) {
+    log::Debug(Concat(NetLabel(name()), ": iterations are not replayed as a graph: ", why));
+  }
+  why_in_parts_ = why;
+  auto next = tail_.begin();
+  const auto end = with_tail ? tail_.end() : next;
+  if (!why.empty()) {
     Forward();
     Backward();
-    if (then) then();
-    return;
+  } else {
+    forward_in_arena_ = false;
+    if (!frees_memory_) rooms_->whole->LeaveArena();
+    rooms_->versions.ShareDiffs();  // before the arena is planned
+    rooms_->in_steps.assign(wiring_.nodes.size(), frees_memory_);
+    WithInputs([&] {
+      rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
+      WithNeeds([&] { executor.Iterate(with_tail, observers); });
+    });
+    ShowInputDiffs();
+    for (PassObserver* observer : observers) observer->AfterBackwardPass();
+    next = std::find_if(next, end, [](const TailAction& one) { return !one.replays; });
   }
-  forward_in_arena_ = false;
-  if (!frees_memory_) rooms_->whole->LeaveArena();
-  const std::vector<int> nodes = wiring_.BackwardNodes(wiring_.last_layer(), 0);
-  TrainingPass pass{&rooms_->gradients, &rooms_->losses, {}, then, owner};
-  pass.before_backward = [&] {
-    rooms_->gradients.CheckConflicts();
-    rooms_->versions.ShareDiffs();
-    rooms_->losses.Seed(nodes, device_);
-  };
-  rooms_->versions.ShareDiffs();  // before the arena is planned
-  WithInputs([&] {
-    rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
-    WithNeeds([&] { executor.ForwardBackward(pass, observers); });
-  });
-  ShowInputDiffs();
-  for (PassObserver* observer : observers) observer->AfterBackwardPass();
+  for (; next != end; ++next) next->run();
 }
 
 // The diff of an input is that of its first version.
@@ -629,7 +642,7 @@ std::vector<std::string> Net::RequestGradientsWhereKnown(const std::vector<std::
 // arrays were not written or not kept, with all layers that write the same memory.
 void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   rooms_->gradients.CheckConflicts();
-  std::set<int> skipped = rooms_->whole->lost_arrays(), in_nhwc;
+  std::set<int> skipped = rooms_->whole->lost().lost_arrays(), in_nhwc;
   for (const Step& step : plan().steps) {
     if (step.trains()) continue;
     if (step.fused()) skipped.insert(step.nodes.begin(), step.nodes.end());
@@ -651,7 +664,7 @@ void Net::TakeNewGradients(const std::vector<bool>& needed_before) {
   const std::set<int> repeated = rooms_->gradients.ToRepeat(needed_before, runner.ran(), skipped);
   if (repeated.empty()) return;
   WithInputs([&] {
-    const LateReads::Restored restored(rooms_->whole->late_reads());
+    const LateReads::Restored restored(rooms_->whole->lost().late_reads());
     for (int node : repeated) {
       runner.Prepare(node);
       runner.RepeatForward(node);
@@ -740,14 +753,14 @@ void Net::ShareTrainedLayersWith(const Net& other) {
   for (const auto& blob : other.wiring_.parameters) shared.insert(blob->data_memory().get());
   for (const auto& blob : wiring_.parameters) {
     if (shared.count(blob->data_memory().get())) continue;
-    rooms_->whole->MakeForgotten();  // with the parameters of the last forward
+    rooms_->whole->lost().MakeForgotten();  // with the parameters of the last forward
     break;
   }
   ShareWeights(wiring_, other.wiring_);
 }
 
 std::vector<int> Net::CopyTrainedLayersFrom(const NetParameter& trained, MissingWeights missing) {
-  rooms_->whole->MakeForgotten();  // with the parameters and ranges of the last forward
+  rooms_->whole->lost().MakeForgotten();  // with the parameters and ranges of the last forward
   WeightsOptions options;
   options.missing = missing;
   const WeightsSource source{Concat("the weights of net '", trained.name(), "'"), &trained,
@@ -775,7 +788,7 @@ std::string JoinedPaths(const std::vector<std::string>& paths) {
 std::vector<int> Net::CopyTrainedLayersFrom(const std::vector<std::string>& paths,
                                             const WeightsOptions& options) {
   CAFFE_CHECK(!paths.empty(), NetLabel(name()), ": no file of weights is named");
-  rooms_->whole->MakeForgotten();
+  rooms_->whole->lost().MakeForgotten();
   try {
     std::vector<WeightsFile> files;
     std::vector<WeightsSource> sources;
@@ -826,7 +839,7 @@ std::string Net::WeightsId() const { return caffe::WeightsId(wiring_); }
 std::vector<int> Net::LoadHDF5(const std::string& path, const WeightsOptions& options) {
   return NamingMemory(path, [&] {
     const WeightsFile file(ReadHdf5Weights(wiring_, path));
-    rooms_->whole->MakeForgotten();
+    rooms_->whole->lost().MakeForgotten();
     std::vector<int> without = CopyWeights(wiring_, {{path, &file.net(), &file}}, options);
     rooms_->ranges.Read(file.net());
     return without;
@@ -844,7 +857,7 @@ void Net::WriteRunState(NetRunState* state) const {
 }
 
 void Net::ReadRunState(const NetRunState& state) {
-  rooms_->whole->MakeForgotten();  // with the random numbers of the last forward
+  rooms_->whole->lost().MakeForgotten();  // with the random numbers of the last forward
   // Layers of one name match in their order.
   std::map<std::string, std::vector<LayerBase*>> layers;
   for (const Node& node : wiring_.nodes) {
@@ -918,7 +931,7 @@ DataType Net::PseudoTypeOf(const std::string& quantizer) const {
 
 bool Net::is_pseudo() const { return rooms_->ranges.table().HasMode(CAFFE_QUANT_PSEUDO); }
 void Net::CopyRangesFrom(const Net& other) {
-  rooms_->whole->MakeForgotten();  // with the ranges of the last forward
+  rooms_->whole->lost().MakeForgotten();  // with the ranges of the last forward
   rooms_->ranges.CopyFrom(other.rooms_->ranges);
 }
 std::map<std::string, Range> Net::Ranges() const { return rooms_->ranges.Stored(); }
@@ -954,7 +967,7 @@ BlobBase* Net::FirstVersion(const BlobBase& input) {
 
 void Net::NoteWritten(const BlobBase& input) { rooms_->versions.NoteWritten(input); }
 
-void Net::ExpectForward(bool yes) { rooms_->whole->late_reads().ExpectForward(yes); }
+void Net::ExpectForward(bool yes) { rooms_->whole->lost().late_reads().ExpectForward(yes); }
 
 void Net::NoteFirstVersion(const BlobBase& input) { rooms_->versions.NoteInput(input); }
 

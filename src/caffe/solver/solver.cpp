@@ -283,27 +283,22 @@ void Solver::Iterate(int64_t iterations) {
     }
     for (Callback* callback : callbacks_) callback->OnStart();
     net_->set_debug_info(p.debug_info() && DisplaysNow());
-    const bool at_once = UpdatesAtOnce();
+    SetTail();
     for (int i = 0; i < p.iter_size(); ++i) {
       const FreesMemory frees(net_.get(), frees_memory_);
-      if (at_once && i + 1 == p.iter_size()) {
+      if (i + 1 < p.iter_size()) {
+        net_->ForwardBackward();
+      } else {
         net_->FollowDefaultDevice();
         updater_->SetDevice(net_->device());
         updater_->SetIteration(Rate(), iter_);
-        net_->ForwardBackward([this] { RunUpdate(); }, updater_.get());
-      } else {
-        net_->ForwardBackward();
+        net_->Iterate();
       }
       losses_->Record();
     }
     reserved.reset();
-    if (at_once) {
-      FinishUpdate();
-    } else {
-      if (DisplaysNow()) Display();
-      for (Callback* callback : callbacks_) callback->OnGradientsReady();
-      ApplyUpdate();
-    }
+    if (DisplaysNow()) Display();
+    FinishUpdate();
     if (p.snapshot() && iter_ % p.snapshot() == 0) {
       TrySnapshot();
       net_->CheckData();
@@ -361,9 +356,21 @@ void Solver::WarnOfLostScores(const Net& net) {
   if (warned_of_scores_) log::Warning(Concat("Iteration ", iter_, ": ", warning));
 }
 
-bool Solver::UpdatesAtOnce() const {
-  return !DisplaysNow() && std::none_of(callbacks_.begin(), callbacks_.end(),
-                                        [](Callback* one) { return one->looks_at_gradients(); });
+// Callbacks that look at gradients run between the passes and the update.
+void Solver::SetTail() {
+  const bool looks = std::any_of(callbacks_.begin(), callbacks_.end(),
+                                 [](Callback* one) { return one->looks_at_gradients(); });
+  if (tail_looks_ == looks) return;
+  tail_looks_ = looks;
+  std::vector<TailAction> tail;
+  if (looks) {
+    const auto call = [this] {
+      for (Callback* callback : callbacks_) callback->OnGradientsReady();
+    };
+    tail.push_back({"callbacks", call, false});
+  }
+  tail.push_back({"update", [this] { RunUpdate(); }});
+  net_->SetTrainingTail(std::move(tail));
 }
 
 void Solver::RunUpdate() {

@@ -5,7 +5,7 @@
 
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/wiring.hpp"
-#include "graph_segment.hpp"
+#include "graph_epoch.hpp"
 
 namespace caffe {
 

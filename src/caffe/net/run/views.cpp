@@ -45,13 +45,14 @@ void Views::ForgetOverwritten(int first, int last, bool whole) const {
   }
 }
 
-bool Views::Any() const {
-  bool any = false;
-  ForEachVisible(wiring_, [&any](const BlobBase& blob) {
-    any = any || blob.data_memory()->has_view() ||
-          (blob.has_diff() && blob.diff_memory()->has_view());
+const BlobBase* Views::Viewed() const {
+  const BlobBase* viewed = nullptr;
+  ForEachVisible(wiring_, [&viewed](const BlobBase& blob) {
+    if (blob.data_memory()->has_view() || (blob.has_diff() && blob.diff_memory()->has_view())) {
+      viewed = &blob;
+    }
   });
-  return any;
+  return viewed;
 }
 
 void Views::Update() const {

@@ -17,8 +17,8 @@ class Views {
   // otherwise cost an upload each time. A blob that is not stored is not made for being overwritten.
   void ForgetOverwritten(int first, int last, bool whole) const;
   void Update() const;
-  // Whether there is a live view.
-  bool Any() const;
+  // A blob of which there is a live view; null if there is none.
+  const BlobBase* Viewed() const;
 
  private:
   const Wiring& wiring_;

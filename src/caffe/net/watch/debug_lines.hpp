@@ -11,6 +11,7 @@ class DebugLines final : public PassObserver {
  public:
   DebugLines(const Wiring& wiring, const Gradients& gradients)
       : wiring_(wiring), gradients_(gradients) {}
+  const char* name() const override { return "debug_info"; }
   // Of all layers; otherwise only of the nested ones for which a composite layer asks.
   void set_all(bool value) { all_ = value; }
   bool any() const;

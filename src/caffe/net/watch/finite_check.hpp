@@ -10,6 +10,7 @@ class FiniteCheck final : public PassObserver {
  public:
   FiniteCheck(const Wiring& wiring, const Gradients& gradients)
       : wiring_(wiring), gradients_(gradients) {}
+  const char* name() const override { return "CAFFE_DEBUG=nan"; }
   void AfterForward(const Node& node) override;
   void AfterBackward(const Node& node) override;
 

@@ -21,6 +21,7 @@ class LayerCallbacks final : public PassObserver {
 
   Callback before_forward, after_forward, before_backward, after_backward;
 
+  const char* name() const override { return "a callback of layers"; }
   bool per_layer() const override { return before_forward || after_forward; }
   void BeforeForward(const Node& node) override;
   void AfterForward(const Node& node) override;

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "lost_blobs.hpp"
+
+namespace caffe {
+
+// Makes a blob that the last forward did not keep: runs the nodes that compute it one by one. Their
+// bottoms may be such blobs, too.
+class LostBlobs::RecomputedBlob final : public SyncedMemory::Source {
+ public:
+  RecomputedBlob(LostBlobs* lost, int blob);
+  void Make(SyncedMemory*) override;
+  // Those that run.
+  const std::vector<int>& nodes() const { return nodes_; }
+  // Whether the caller has read the blob since the last call, for the second time in a row.
+  bool TakeRead();
+
+ private:
+  struct Part {
+    int step, node;  // a step with an operator of its own, or a node; the other one is -1
+  };
+  LostBlobs* lost_;
+  int blob_;
+  std::vector<Part> parts_;
+  std::vector<int> nodes_;  // of all parts
+  bool read_ = false, read_before_ = false;
+};
+
+}  // namespace caffe

@@ -1,0 +1,91 @@
+#include "make_schedule.hpp"
+
+#include <utility>
+
+namespace caffe {
+namespace {
+
+using Kind = Action::Kind;
+
+Action OnHost(Kind kind, int index = -1) {
+  Action action;
+  action.kind = kind;
+  action.index = index;
+  return action;
+}
+
+}  // namespace
+
+ScheduleMaker::ScheduleMaker(const Plan& plan, std::vector<bool> replays, const PassArrays* arrays)
+    : plan_(plan), replays_(std::move(replays)), arrays_(arrays) {}
+
+Action ScheduleMaker::NodeAction(Kind kind, int index, int node) const {
+  Action action;
+  action.kind = kind;
+  action.index = index;
+  action.node = node;
+  action.replays = replays_[node];
+  return action;
+}
+
+Schedule ScheduleMaker::Forward(const std::vector<int>& added, int first, int last) const {
+  Schedule schedule;
+  const auto add = [&](int begin, int end) {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const std::vector<int>& nodes = plan_.steps[s].nodes;
+      if (nodes.front() < begin || nodes.back() > end) continue;
+      schedule.actions.push_back(NodeAction(Kind::kStep, static_cast<int>(s), nodes[0]));
+    }
+  };
+  for (const int node : added) add(node, node);
+  add(first, last);
+  schedule.actions.push_back(OnHost(Kind::kEndForward));
+  return schedule;
+}
+
+void ScheduleMaker::AddBackward(const std::vector<int>& run, const std::vector<bool>& needed,
+                                Schedule* schedule) const {
+  std::vector<Action>& actions = schedule->actions;
+  schedule->backward = run;
+  actions.push_back({Kind::kSeed, -1, -1, true});
+  if (!arrays_) {
+    for (const int node : run) {
+      if (needed[node]) actions.push_back(NodeAction(Kind::kBackward, node, node));
+    }
+    actions.push_back(OnHost(Kind::kEndBackward));
+    return;
+  }
+  actions.push_back(OnHost(Kind::kBeginBackward));
+  size_t segment = 0;  // in the order of their steps
+  for (const int node : arrays_->backward) {
+    for (; segment < arrays_->segments.size() && arrays_->segments[segment].before == node;
+         ++segment) {
+      actions.push_back(OnHost(Kind::kPlaceAgain, static_cast<int>(segment)));
+      for (const int again : arrays_->segments[segment].nodes) {
+        actions.push_back(NodeAction(Kind::kAgain, again, again));
+        actions.back().node = -1;  // observers saw it in the forward
+      }
+    }
+    actions.push_back(NodeAction(Kind::kBackward, node, node));
+  }
+  actions.push_back(OnHost(Kind::kEndBackward));
+}
+
+Schedule ScheduleMaker::Backward(const std::vector<int>& run,
+                                 const std::vector<bool>& needed) const {
+  Schedule schedule;
+  AddBackward(run, needed, &schedule);
+  return schedule;
+}
+
+Schedule ScheduleMaker::Training(const std::vector<int>& run, const std::vector<bool>& needed,
+                                 const std::vector<TailAction>& tail) const {
+  Schedule schedule = Forward({}, 0, static_cast<int>(replays_.size()) - 1);
+  AddBackward(run, needed, &schedule);
+  for (size_t i = 0; i < tail.size() && tail[i].replays; ++i) {
+    schedule.actions.push_back({Kind::kTail, static_cast<int>(i), -1, true});
+  }
+  return schedule;
+}
+
+}  // namespace caffe

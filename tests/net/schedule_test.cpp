@@ -1,0 +1,142 @@
+// Schedules as text: pure functions of a plan, of the arrays of its arena, and of a tail.
+#include <gtest/gtest.h>
+
+#include "caffe/net/schedule/make_schedule.hpp"
+
+namespace caffe {
+namespace {
+
+using Kind = Action::Kind;
+
+const std::vector<std::string> kNames = {"data", "conv", "relu", "ip", "loss"};
+
+// A step of two layers, and steps of one.
+Plan FusedPlan() {
+  Plan plan;
+  plan.steps.resize(4);
+  plan.steps[0].nodes = {0};
+  plan.steps[1].nodes = {1, 2};
+  plan.steps[2].nodes = {3};
+  plan.steps[3].nodes = {4};
+  return plan;
+}
+
+Plan PlanByLayer() {
+  Plan plan;
+  for (int n = 0; n < 5; ++n) plan.steps.emplace_back().nodes = {n};
+  return plan;
+}
+
+// The layer "data" does something else in each pass.
+const std::vector<bool> kReplays = {false, true, true, true, true};
+
+std::string Text(const Schedule& schedule) { return ToText(schedule, kNames); }
+
+TEST(ScheduleTest, AWholeForwardRunsTheStepsInTheirOrder) {
+  const Plan plan = FusedPlan();
+  EXPECT_EQ(Text(ScheduleMaker(plan, kReplays, nullptr).Forward({}, 0, 4)),
+            "step 0 data, not replayed\n"
+            "step 1 conv\n"
+            "step 2 ip\n"
+            "step 3 loss\n"
+            "end of forward\n");
+}
+
+TEST(ScheduleTest, APartOfAForwardIsPrecededByTheNodesFromWhichItReads) {
+  const Plan plan = PlanByLayer();
+  EXPECT_EQ(Text(ScheduleMaker(plan, kReplays, nullptr).Forward({0, 1}, 3, 3)),
+            "step 0 data, not replayed\n"
+            "step 1 conv\n"
+            "step 3 ip\n"
+            "end of forward\n");
+}
+
+TEST(ScheduleTest, APartBeginsWithNoStepOfWhichItHasOnlySomeNodes) {
+  const Plan plan = FusedPlan();
+  EXPECT_EQ(Text(ScheduleMaker(plan, kReplays, nullptr).Forward({}, 2, 3)),
+            "step 2 ip\n"
+            "end of forward\n");
+}
+
+TEST(ScheduleTest, ABackwardRunsTheNodesThatAreNeeded) {
+  const Plan plan = PlanByLayer();
+  const Schedule schedule = ScheduleMaker(plan, kReplays, nullptr)
+                                .Backward({4, 3, 2, 1, 0}, {false, true, true, true, true});
+  EXPECT_EQ(Text(schedule),
+            "seed\n"
+            "backward loss\n"
+            "backward ip\n"
+            "backward relu\n"
+            "backward conv\n"
+            "end of backward\n");
+  EXPECT_EQ(schedule.backward, (std::vector<int>{4, 3, 2, 1, 0}));
+}
+
+TEST(ScheduleTest, AnIterationInAnArenaPlacesArraysAndRunsSegmentsAgain) {
+  const Plan plan = FusedPlan();
+  PassArrays arrays;
+  arrays.training = true;
+  arrays.backward = {4, 3, 2};
+  RecomputedSegment segment;
+  segment.before = 3;
+  segment.nodes = {2};
+  arrays.segments.push_back(segment);
+  const std::vector<TailAction> tail = {{"clip", [] {}}, {"update", [] {}}};
+  const Schedule schedule = ScheduleMaker(plan, kReplays, &arrays)
+                                .Training({4, 3, 2, 1, 0}, {false, true, true, true, true}, tail);
+  EXPECT_EQ(Text(schedule),
+            "step 0 data, not replayed\n"
+            "step 1 conv\n"
+            "step 2 ip\n"
+            "step 3 loss\n"
+            "end of forward\n"
+            "seed\n"
+            "begin of backward\n"
+            "backward loss\n"
+            "place again 0\n"
+            "again relu\n"
+            "backward ip\n"
+            "backward relu\n"
+            "end of backward\n"
+            "tail 0\n"
+            "tail 1\n");
+  // All but the data layer is one graph.
+  EXPECT_EQ(RecordableRanges(schedule.actions),
+            (std::vector<ActionRange>{{1, schedule.actions.size()}}));
+}
+
+TEST(ScheduleTest, TheTailEndsBeforeTheFirstEntryThatMayDoAnything) {
+  const Plan plan = PlanByLayer();
+  const std::vector<TailAction> tail = {
+      {"clip", [] {}}, {"callbacks", [] {}, false}, {"update", [] {}}};
+  const Schedule schedule = ScheduleMaker(plan, kReplays, nullptr)
+                                .Training({4}, {false, false, false, false, true}, tail);
+  ASSERT_GT(schedule.actions.size(), 2u);
+  EXPECT_EQ(schedule.actions.back(), (Action{Kind::kTail, 0, -1, true}));
+  EXPECT_EQ(schedule.actions[schedule.actions.size() - 2].kind, Kind::kEndBackward);
+}
+
+// Letters: w: work that can be recorded, n: work that cannot, h: on the host alone.
+std::vector<ActionRange> RangesOf(const std::string& letters) {
+  std::vector<Action> actions;
+  for (const char letter : letters) {
+    Action action;
+    action.kind = letter == 'h' ? Kind::kEndForward : Kind::kStep;
+    action.replays = letter == 'w';
+    actions.push_back(action);
+  }
+  return RecordableRanges(actions);
+}
+
+TEST(RecordableRangesTest, FindsTheLongestRangesOfAtLeastTwoActionsThatEnqueueWork) {
+  using Ranges = std::vector<ActionRange>;
+  EXPECT_EQ(RangesOf(""), Ranges());
+  EXPECT_EQ(RangesOf("w"), Ranges());
+  EXPECT_EQ(RangesOf("ww"), (Ranges{{0, 2}}));
+  EXPECT_EQ(RangesOf("nwwwnwnww"), (Ranges{{1, 4}, {7, 9}}));
+  EXPECT_EQ(RangesOf("hwhhwh"), (Ranges{{1, 5}}));
+  EXPECT_EQ(RangesOf("hwhnhw"), Ranges());
+}
+
+}  // namespace
+}  // namespace caffe
