@@ -121,13 +121,13 @@ TEST(BackwardReadsTest, EveryTypeWithAGradientIsDeclared) {
 
 TEST(BackwardReadsTest, NothingElseIsRead) {
   for (const auto& [type, samples] : Samples()) {
+    // Flatten and others share memory: it is read if one of its blobs is.
+    const bool shared = LayerRegistry::Get().Traits(type).top_memory != TopMemory::kOwn;
     for (const Sample& sample : samples) {
       Probe probe(type, sample, false);
       const BackwardReads reads = probe.reads();
       const std::vector<Numbers> expected = probe.Gradients([] {});
       const std::vector<Numbers> actual = probe.Gradients([&] {
-        // Flatten and others share memory: it is read if one of its blobs is.
-        const bool shared = LayerRegistry::Get().Traits(type).top_memory != TopMemory::kOwn;
         for (size_t i = 0; i < probe.bottoms(); ++i) {
           if (!reads.Bottom(static_cast<int>(i))) {
             probe.PoisonBottom(i);

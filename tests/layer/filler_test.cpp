@@ -9,6 +9,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/random.hpp"
+#include "caffe/device/host_level.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/random_steps.hpp"
 
@@ -26,9 +27,11 @@ namespace {
 std::vector<const RandomSteps*> LevelsOfRandomSteps() {
 #if defined(__x86_64__)
   std::vector<const RandomSteps*> all;
-  if (__builtin_cpu_supports("x86-64-v2")) all.push_back(&random_steps_v2);
-  if (__builtin_cpu_supports("x86-64-v3")) all.push_back(&random_steps_v3);
-  if (__builtin_cpu_supports("x86-64-v4")) all.push_back(&random_steps_v4);
+  for (const std::string& level : HostLevels()) {
+    if (level == "v2") all.push_back(&random_steps_v2);
+    if (level == "v3") all.push_back(&random_steps_v3);
+    if (level == "v4") all.push_back(&random_steps_v4);
+  }
   return all;
 #else
   return {&random_steps_neon};

@@ -132,7 +132,7 @@ TEST_P(FoldedWeightsTest, EqualsTheMapsBehindTheLayer) {
     Maps maps(kChannels);
     const int64_t inner = tester.top().count(2);
     const auto weights = Weighted(tester).MakeWeights({maps.list});
-    const auto check = [&](const std::string& what) {
+    const auto check = [&, type = type](const std::string& what) {
       const Numbers expected = maps.Apply(Reference(text, tester, tester.Bottom(0)), inner);
       double largest = 1;
       for (const double value : expected) largest = std::max(largest, std::abs(value));

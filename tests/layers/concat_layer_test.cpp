@@ -114,7 +114,7 @@ TEST_P(QuantizedConcatLayerTest, RescalesWhereRangesDiffer) {
   concat.bottom(0).set_range(range);
   concat.bottom(1).set_range({0.25, 20, true});
   concat.top().set_range(range);
-  const auto put = [&](BlobBase& blob, const std::vector<int>& codes) {
+  const auto put = [type = type](BlobBase& blob, const std::vector<int>& codes) {
     char* data = static_cast<char*>(blob.mutable_host_data());
     for (size_t i = 0; i < codes.size(); ++i) {
       std::memcpy(data + i * type.bytes(), &codes[i], type.bytes());  // little endian

@@ -488,7 +488,8 @@ TEST_P(PointwiseLayerTest, ExtremeValuesAndNan) {
 
 TEST_P(PointwiseLayerTest, SignsOfZeroAndSaturation) {
   const auto [device, type] = GetParam();
-  const auto run = [&](const std::string& text, const std::vector<double>& x) {
+  const auto run = [device = device, type = type](const std::string& text,
+                                                  const std::vector<double>& x) {
     LayerTester layer(text, device, TypeTriple::Equal(type), {{static_cast<int64_t>(x.size())}});
     layer.SetBottom(0, x);
     layer.Forward();

@@ -315,8 +315,8 @@ TEST(PoolingLayerShapeTest, RefusesWhatDoesNotFit) {
            {"kernel_size_nd: [0, 2]", "the kernel of 0x2 must be positive"},
            {"global_pooling: true kernel_size_nd: [2, 2]",
             "must not be given with a kernel size"}}) {
-    EXPECT_NE(ErrorOf([&] { make(text); }).find(said), std::string::npos)
-        << text << ": " << ErrorOf([&] { make(text); });
+    const std::string error = ErrorOf([&, &text = text] { make(text); });
+    EXPECT_NE(error.find(said), std::string::npos) << text << ": " << error;
   }
   EXPECT_THROW(make("kernel_size: 6 stride: 2 ceil_mode: false"), Error);
   EXPECT_THROW(make("kernel_size: 2", {5, 5}), Error);

@@ -110,7 +110,7 @@ TEST_P(QuantizedSliceLayerTest, CarriesCodesAndRange) {
   }
   slice.bottom().set_range({0.3, 99, true});
   slice.Forward();
-  const auto code = [&](int top, int i) {
+  const auto code = [&, type = type](int top, int i) {
     int value = 0;
     std::memcpy(&value, static_cast<const char*>(slice.top(top).host_data()) + i * type.bytes(),
                 type.bytes());

@@ -73,7 +73,7 @@ TEST_P(LayerQuantizersTest, RangesOfWeightsAreUsed) {
   const double most = type == kQuant8 ? 127 : 32767;
   const std::string io =
       Typed(type) + "bottom_quantizer {" + Range(-2, 2) + "} top_quantizer {" + Range(-8, 8) + "} ";
-  const auto run = [&](const std::string& quantizer, NetParameter* saved) {
+  const auto run = [&, device = device](const std::string& quantizer, NetParameter* saved) {
     const auto net = MakeNet(Net1x2(io + quantizer), device);
     net->params()[0]->SetData({2, 0, 0, 0.5});
     net->BlobByName("data")->SetData({1, 1});
