@@ -1,8 +1,13 @@
 // Elementary functions in float from basic operations only. With contraction off they give the same
 // bits on every device; vendors' libraries differ. Polynomials: Cephes, single precision.
+
+// The integer k of a sum k + 1.5 * 2^23, which rounds to the nearest one. A sum that is no number has
+// none, and a cast of it is undefined: this is some integer.
+DEVICE_FN i32 shifted_integer(float sum) { return (i32)(as_u32(sum) - 0x4b400000u); }
+
 DEVICE_FN float exp_f32(float x) {
   x = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-  const float k = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  // round to nearest
+  const float shifted = x * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
   const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
@@ -11,7 +16,7 @@ DEVICE_FN float exp_f32(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   // 2^k in two factors, so that overflow and underflow at the ends of the range are correct.
-  const i32 n = (i32)k, half_n = n >> 1;
+  const i32 n = shifted_integer(shifted), half_n = n >> 1;
   const float y = (p * r * r + r) + 1.0f;
   return y * as_f32((u32)(half_n + 127) << 23) * as_f32((u32)(n - half_n + 127) << 23);
 }
@@ -79,7 +84,7 @@ DEVICE_FN float pow_f32(float x, float y) {
   float q_low = small - (q - large);
   q_low = (q > 89.0f) | (q < -104.0f) ? 0.0f : q_low;
   q = q < -104.0f ? -104.0f : q > 89.0f ? 89.0f : q;
-  const float k = (q * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float shifted = q * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
   const float r = (q - k * 0.693359375f) + (k * 2.12194440e-4f + q_low);
   float t = 1.9875691500e-4f;
   t = t * r + 1.3981999507e-3f;
@@ -87,7 +92,7 @@ DEVICE_FN float pow_f32(float x, float y) {
   t = t * r + 4.1665795894e-2f;
   t = t * r + 1.6666665459e-1f;
   t = t * r + 5.0000001201e-1f;
-  const i32 scale = (i32)k, half_scale = scale >> 1;
+  const i32 scale = shifted_integer(shifted), half_scale = scale >> 1;
   float v = (t * r * r + r) + 1.0f;
   v = v * as_f32((u32)(half_scale + 127) << 23) * as_f32((u32)(scale - half_scale + 127) << 23);
   v = a == inf ? (y > 0.0f ? inf : 0.0f) : a == 0.0f ? (y > 0.0f ? 0.0f : inf) : v;
@@ -106,7 +111,7 @@ DEVICE_FN float pow_f32(float x, float y) {
 // e^x - 1, accurate to its last digits around 0, too. The polynomial is that of exp_f32.
 DEVICE_FN float expm1_f32(float x) {
   const float c = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-  const float k = (c * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float shifted = c * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
   const float r = (c - k * 0.693359375f) + k * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
@@ -116,7 +121,7 @@ DEVICE_FN float expm1_f32(float x) {
   p = p * r + 5.0000001201e-1f;
   const float y = p * r * r + r;
   // Beyond |k| = 24 either 2^k or 1 is negligible: exp_f32(x) - 1 is accurate.
-  const i32 n = (i32)k, outside = n > 24 || n < -24;
+  const i32 n = shifted_integer(shifted), outside = n > 24 || n < -24;
   const float two_k = as_f32((u32)((outside ? 0 : n) + 127) << 23);
   return x != x ? x : outside ? exp_f32(x) - 1.0f : two_k * y + (two_k - 1.0f);
 }

@@ -78,6 +78,18 @@ TEST(FloatMathTest, ExponentialAndLogarithm) {
   }
 }
 
+TEST(FloatMathTest, WhatIsNoNumberStaysNone) {
+  for (const u32 bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xff8000ffu, 0x7fffffffu}) {
+    const float x = as_f32(bits);
+    EXPECT_TRUE(std::isnan(exp_f32(x))) << bits;
+    EXPECT_TRUE(std::isnan(expm1_f32(x))) << bits;
+    EXPECT_TRUE(std::isnan(tanh_f32(x))) << bits;
+    EXPECT_TRUE(std::isnan(log_f32(x))) << bits;
+    EXPECT_TRUE(std::isnan(pow_f32(x, 2))) << bits;
+    EXPECT_TRUE(std::isnan(pow_f32(2, x))) << bits;
+  }
+}
+
 // Relative to the result everywhere, around 0, too.
 TEST(FloatMathTest, ExponentialMinusOneAndTangent) {
   std::mt19937 random(4);
