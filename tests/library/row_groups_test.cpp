@@ -396,6 +396,7 @@ TEST(RowGroupErrorsTest, OtherLibrariesRefuse) {
   }
 }
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RowGroupsTest);
 INSTANTIATE_TEST_SUITE_P(All, RowGroupsTest, testing::ValuesIn(CompiledDevices()),
                          [](const auto& info) { return TestName(info.param); });
 
