@@ -40,9 +40,10 @@ if [ "${1:-}" = --sanitize ]; then
   # The interpreter is not instrumented: it needs the sanitizer's runtime before all libraries.
   package=build-sanitize/package
   tar -C python/caffe --exclude='_caffe*.so' -c . | tar -C "$package/caffe" -x
+  # A shell ignores Ctrl-C in what it runs in the background; the tests send it.
   CAFFE_PYTHON_PATH=$PWD/$package PYTHONMALLOC=malloc \
     LD_PRELOAD=$(clang++ -print-file-name=libclang_rt.asan-x86_64.so) \
-    .venv/bin/python3 -m pytest -q -p no:cacheprovider "${python_tests[@]}" || status=1
+    env --default-signal=INT .venv/bin/python3 -m pytest -q -p no:cacheprovider "${python_tests[@]}" || status=1
   exit $status
 fi
 if [ "${1:-}" = --threads ]; then

@@ -78,7 +78,7 @@ TEST(FloatMathTest, ExponentialAndLogarithm) {
   }
 }
 
-TEST(FloatMathTest, WhatIsNoNumberStaysNone) {
+TEST(FloatMathTest, NaNStaysNaN) {
   for (const u32 bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xff8000ffu, 0x7fffffffu}) {
     const float x = as_f32(bits);
     EXPECT_TRUE(std::isnan(exp_f32(x))) << bits;

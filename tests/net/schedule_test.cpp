@@ -6,8 +6,6 @@
 namespace caffe {
 namespace {
 
-using Kind = Action::Kind;
-
 const std::vector<std::string> kNames = {"data", "conv", "relu", "ip", "loss"};
 
 // A step of two layers, and steps of one.
@@ -81,9 +79,8 @@ TEST(ScheduleTest, AnIterationInAnArenaPlacesArraysAndRunsSegmentsAgain) {
   segment.before = 3;
   segment.nodes = {2};
   arrays.segments.push_back(segment);
-  const std::vector<TailAction> tail = {{"clip", [] {}}, {"update", [] {}}};
   const Schedule schedule = ScheduleMaker(plan, kReplays, &arrays)
-                                .Training({4, 3, 2, 1, 0}, {false, true, true, true, true}, tail);
+                                .Training({4, 3, 2, 1, 0}, {false, true, true, true, true}, 2);
   EXPECT_EQ(Text(schedule),
             "step 0 data, not replayed\n"
             "step 1 conv\n"
@@ -105,23 +102,12 @@ TEST(ScheduleTest, AnIterationInAnArenaPlacesArraysAndRunsSegmentsAgain) {
             (std::vector<ActionRange>{{1, schedule.actions.size()}}));
 }
 
-TEST(ScheduleTest, TheTailEndsBeforeTheFirstEntryThatMayDoAnything) {
-  const Plan plan = PlanByLayer();
-  const std::vector<TailAction> tail = {
-      {"clip", [] {}}, {"callbacks", [] {}, false}, {"update", [] {}}};
-  const Schedule schedule = ScheduleMaker(plan, kReplays, nullptr)
-                                .Training({4}, {false, false, false, false, true}, tail);
-  ASSERT_GT(schedule.actions.size(), 2u);
-  EXPECT_EQ(schedule.actions.back(), (Action{Kind::kTail, 0, -1, true}));
-  EXPECT_EQ(schedule.actions[schedule.actions.size() - 2].kind, Kind::kEndBackward);
-}
-
 // Letters: w: work that can be recorded, n: work that cannot, h: on the host alone.
 std::vector<ActionRange> RangesOf(const std::string& letters) {
   std::vector<Action> actions;
   for (const char letter : letters) {
     Action action;
-    action.kind = letter == 'h' ? Kind::kEndForward : Kind::kStep;
+    action.kind = letter == 'h' ? Action::Kind::kEndForward : Action::Kind::kStep;
     action.replays = letter == 'w';
     actions.push_back(action);
   }

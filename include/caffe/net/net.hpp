@@ -13,7 +13,6 @@
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/memory_needs.hpp"
 #include "caffe/net/plan.hpp"
-#include "caffe/net/tail_action.hpp"
 #include "caffe/net/wiring.hpp"
 #include "caffe/quant/range.hpp"
 
@@ -86,10 +85,12 @@ class Net {
   // Forward and Backward. On devices that can record work, these calls replay graphs instead, as far as
   // layers allow it.
   void ForwardBackward() { RunIteration(false); }
-  // ForwardBackward and the tail. Entries that can be replayed are a part of the graph.
+  // ForwardBackward, then RunTail; the graph contains the tail.
   void Iterate() { RunIteration(true); }
-  // What follows the passes in Iterate, in this order. Solvers set it.
-  void SetTrainingTail(std::vector<TailAction> tail);
+  // What follows the passes of an iteration: the update of a solver. It enqueues the same work each
+  // time, and does nothing else.
+  void SetTrainingTail(std::vector<std::function<void()>> tail);
+  void RunTail();
   // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
   // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
   void Backward(int start, int end);
@@ -291,11 +292,12 @@ class Net {
   void FollowRanges(bool whole);
   std::vector<std::vector<bool>> TiedBottoms() const;
   void StoreViewed();
-  // Whether an observer or a callback looks at blobs between the layers of a pass.
-  bool LooksAtLayers() const;
+  // The name of an observer that looks at blobs between the layers of a pass, or of callbacks; null if
+  // there is none.
+  const char* LooksAtLayers() const;
   void RunIteration(bool with_tail);
   // Why an iteration runs as a forward and a backward; empty if it is one list of actions.
-  std::string WhyInParts(const std::vector<PassObserver*>& observers) const;
+  std::string WhyInParts() const;
   // The observers that are active now, in the order of their calls.
   std::vector<PassObserver*> ActiveObservers() const;
   void ShowInputDiffs();
@@ -320,7 +322,7 @@ class Net {
   std::set<int> viewed_;        // blobs that are stored for views, in wiring_.blobs
   std::unique_ptr<Rooms> rooms_;
   std::vector<PassObserver*> observers_;  // added by callers
-  std::vector<TailAction> tail_;
+  std::vector<std::function<void()>> tail_;
   std::string why_in_parts_;  // at the last iteration
 };
 

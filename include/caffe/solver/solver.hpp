@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +18,8 @@ namespace caffe {
 class NetParameter;
 class SolverParameter;
 
-// Trains a net. One iteration: clear gradients; test if it is due; forward and backward iter_size
-// times, the last time with the update as the tail of the net; display; snapshot if it is due. Apart from display, test and
+// Trains a net. One iteration, in BVLC's order: clear gradients; test if it is due; forward and
+// backward iter_size times; display; update; snapshot if it is due. Apart from display, test and
 // snapshot an iteration only enqueues work. Errors are exceptions; existing files stay unchanged.
 class Solver {
  public:
@@ -113,8 +112,11 @@ class Solver {
   void ApplyDefaults(NetParameter* net) const;
   void Iterate(int64_t iterations);
   bool DisplaysNow() const;
-  // Gives the net what follows its passes: callbacks that look at gradients, and the update.
-  void SetTail();
+  // Whether the update is recorded with the passes: nothing reads what is between them.
+  bool UpdatesAtOnce() const;
+  // Uploads what changes between updates, such as the rate.
+  void PrepareUpdate();
+  // The tail of the net.
   void RunUpdate();
   // Counts the iteration, and logs what its update did.
   void FinishUpdate();
@@ -147,7 +149,6 @@ class Solver {
   int64_t failed_snapshot_iter_ = -1;  // of the last TrySnapshot that failed
   std::function<std::string(const std::string& state)> resume_line_;
   bool stop_ = false;
-  std::optional<bool> tail_looks_;  // whether the tail has callbacks; none before the first Step
   int64_t iter_ = 0;
   RatePolicy rate_policy_ = RatePolicy::kFixed;
   int learning_rate_step_ = 0;

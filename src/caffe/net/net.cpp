@@ -386,15 +386,16 @@ std::vector<PassObserver*> Net::ActiveObservers() const {
   return active;
 }
 
-bool Net::LooksAtLayers() const {
+const char* Net::LooksAtLayers() const {
   const LayerCallbacks& callbacks = rooms_->callbacks;
   if (callbacks.before_forward || callbacks.after_forward || callbacks.before_backward ||
       callbacks.after_backward) {
-    return true;
+    return callbacks.name();
   }
-  const std::vector<PassObserver*> observers = ActiveObservers();
-  return std::any_of(observers.begin(), observers.end(),
-                     [](const PassObserver* observer) { return observer->per_layer(); });
+  for (const PassObserver* observer : ActiveObservers()) {
+    if (observer->per_layer()) return observer->name();
+  }
+  return nullptr;
 }
 
 void Net::Forward() { Forward(0, wiring_.last_layer()); }
@@ -520,18 +521,19 @@ void Net::ClearInputGradientsOutsideRanges(const std::vector<int>& run, int firs
   }
 }
 
-void Net::SetTrainingTail(std::vector<TailAction> tail) {
+void Net::SetTrainingTail(std::vector<std::function<void()>> tail) {
   tail_ = std::move(tail);
   rooms_->whole->DropTail();
   rooms_->by_layer->DropTail();
 }
 
-std::string Net::WhyInParts(const std::vector<PassObserver*>& observers) const {
+void Net::RunTail() {
+  for (const auto& entry : tail_) entry();
+}
+
+std::string Net::WhyInParts() const {
   if (phase() != TRAIN) return "the net is in phase TEST";
-  for (const PassObserver* observer : observers) {
-    if (observer->per_layer()) return Concat(observer->name(), " looks at every layer");
-  }
-  if (LooksAtLayers()) return Concat(rooms_->callbacks.name(), " runs between layers");
+  if (const char* const name = LooksAtLayers()) return Concat(name, " looks at every layer");
   const BlobBase* const viewed = rooms_->views.Viewed();
   return viewed ? Concat("there is a view of blob ", viewed->name()) : "";
 }
@@ -540,33 +542,30 @@ void Net::RunIteration(bool with_tail) {
   FollowDefaultDevice();
   StoreViewed();
   Executor& executor = frees_memory_ ? *rooms_->whole : *rooms_->by_layer;
-  const std::vector<PassObserver*> observers = ActiveObservers();
   using Pass = MemoryForecast::Pass;
   Rooms::CheckMemory(*this, frees_memory_ && !LooksAtLayers() ? Pass::kArena : Pass::kBackward);
-  const std::string why = WhyInParts(observers);
+  const std::string why = WhyInParts();
   if (why != why_in_parts_ && !why.empty() && executor.Replays()) {
     log::Debug(Concat(NetLabel(name()), ": iterations are not replayed as a graph: ", why));
   }
   why_in_parts_ = why;
-  auto next = tail_.begin();
-  const auto end = with_tail ? tail_.end() : next;
   if (!why.empty()) {
     Forward();
     Backward();
-  } else {
-    forward_in_arena_ = false;
-    if (!frees_memory_) rooms_->whole->LeaveArena();
-    rooms_->versions.ShareDiffs();  // before the arena is planned
-    rooms_->in_steps.assign(wiring_.nodes.size(), frees_memory_);
-    WithInputs([&] {
-      rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
-      WithNeeds([&] { executor.Iterate(with_tail, observers); });
-    });
-    ShowInputDiffs();
-    for (PassObserver* observer : observers) observer->AfterBackwardPass();
-    next = std::find_if(next, end, [](const TailAction& one) { return !one.replays; });
+    if (with_tail) RunTail();
+    return;
   }
-  for (; next != end; ++next) next->run();
+  const std::vector<PassObserver*> observers = ActiveObservers();
+  forward_in_arena_ = false;
+  if (!frees_memory_) rooms_->whole->LeaveArena();
+  rooms_->versions.ShareDiffs();  // before the arena is planned
+  rooms_->in_steps.assign(wiring_.nodes.size(), frees_memory_);
+  WithInputs([&] {
+    rooms_->views.ForgetOverwritten(0, wiring_.last_node(), true);
+    WithNeeds([&] { executor.Iterate(with_tail, observers); });
+  });
+  ShowInputDiffs();
+  for (PassObserver* observer : observers) observer->AfterBackwardPass();
 }
 
 // The diff of an input is that of its first version.

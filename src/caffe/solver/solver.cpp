@@ -95,6 +95,7 @@ void Solver::Init(Device* device) {
   }
   updater_ = std::make_unique<Updater>(*param_, learnable, &net_->step_state(), net_->device(),
                                        net_->has_narrow_gradients());
+  net_->SetTrainingTail({[this] { RunUpdate(); }});
   losses_ = std::make_unique<LossWindow>(net_.get(), param_->average_loss(), param_->iter_size());
   InitTestNets(device);
   ReadInitialWeights();
@@ -283,22 +284,26 @@ void Solver::Iterate(int64_t iterations) {
     }
     for (Callback* callback : callbacks_) callback->OnStart();
     net_->set_debug_info(p.debug_info() && DisplaysNow());
-    SetTail();
+    const bool at_once = UpdatesAtOnce();
     for (int i = 0; i < p.iter_size(); ++i) {
       const FreesMemory frees(net_.get(), frees_memory_);
-      if (i + 1 < p.iter_size()) {
-        net_->ForwardBackward();
-      } else {
+      if (at_once && i + 1 == p.iter_size()) {
         net_->FollowDefaultDevice();
-        updater_->SetDevice(net_->device());
-        updater_->SetIteration(Rate(), iter_);
+        PrepareUpdate();
         net_->Iterate();
+      } else {
+        net_->ForwardBackward();
       }
       losses_->Record();
     }
     reserved.reset();
-    if (DisplaysNow()) Display();
-    FinishUpdate();
+    if (at_once) {
+      FinishUpdate();
+    } else {
+      if (DisplaysNow()) Display();
+      for (Callback* callback : callbacks_) callback->OnGradientsReady();
+      ApplyUpdate();
+    }
     if (p.snapshot() && iter_ % p.snapshot() == 0) {
       TrySnapshot();
       net_->CheckData();
@@ -356,21 +361,14 @@ void Solver::WarnOfLostScores(const Net& net) {
   if (warned_of_scores_) log::Warning(Concat("Iteration ", iter_, ": ", warning));
 }
 
-// Callbacks that look at gradients run between the passes and the update.
-void Solver::SetTail() {
-  const bool looks = std::any_of(callbacks_.begin(), callbacks_.end(),
-                                 [](Callback* one) { return one->looks_at_gradients(); });
-  if (tail_looks_ == looks) return;
-  tail_looks_ = looks;
-  std::vector<TailAction> tail;
-  if (looks) {
-    const auto call = [this] {
-      for (Callback* callback : callbacks_) callback->OnGradientsReady();
-    };
-    tail.push_back({"callbacks", call, false});
-  }
-  tail.push_back({"update", [this] { RunUpdate(); }});
-  net_->SetTrainingTail(std::move(tail));
+bool Solver::UpdatesAtOnce() const {
+  return !DisplaysNow() && std::none_of(callbacks_.begin(), callbacks_.end(),
+                                        [](Callback* one) { return one->looks_at_gradients(); });
+}
+
+void Solver::PrepareUpdate() {
+  updater_->SetDevice(net_->device());
+  updater_->SetIteration(Rate(), iter_);
 }
 
 void Solver::RunUpdate() {
@@ -384,9 +382,8 @@ void Solver::RunUpdate() {
 }
 
 void Solver::ApplyUpdate() {
-  updater_->SetDevice(net_->device());
-  updater_->SetIteration(Rate(), iter_);
-  RunUpdate();
+  PrepareUpdate();
+  net_->RunTail();
   FinishUpdate();
 }
 

@@ -49,25 +49,26 @@ bool Executor::Replays() {
   return *replays_;
 }
 
-ScheduleMaker Executor::Maker() const {
-  return {plan_, FindReplayable(wiring_), arena_ ? &arena_->arrays() : nullptr};
+const ScheduleMaker& Executor::Maker() {
+  if (!maker_) {
+    maker_.emplace(plan_, FindReplayable(wiring_), arena_ ? &arena_->arrays() : nullptr);
+  }
+  return *maker_;
 }
 
 Executor::Pass* Executor::WholePass(Whole kind) {
   std::unique_ptr<Pass>& pass = passes_[kind];
   if (pass) return pass.get();
-  const ScheduleMaker maker = Maker();
+  const ScheduleMaker& maker = Maker();
   if (kind == kForward) {
     pass = std::make_unique<Pass>(maker.Forward({}, 0, wiring_.last_node()));
     return pass.get();
   }
   const std::vector<int> run = wiring_.BackwardNodes(wiring_.last_layer(), 0);
   const std::vector<bool> needed = FindNeeded(wiring_, *rooms_.gradients);
-  pass = std::make_unique<Pass>(
-      kind == kBackward
-          ? maker.Backward(run, needed)
-          : maker.Training(run, needed,
-                           kind == kIteration ? std::vector<TailAction>() : *rooms_.tail));
+  const size_t tail = kind == kIterationWithTail ? rooms_.tail->size() : 0;
+  pass = std::make_unique<Pass>(kind == kBackward ? maker.Backward(run, needed)
+                                                  : maker.Training(run, needed, tail));
   return pass.get();
 }
 
@@ -231,7 +232,7 @@ void Executor::Run(const Action& action) {
       works_.RunBackward(action.index, rooms_.gradients->bottoms(action.index));
       break;
     case Kind::kEndBackward: EndBackward(); break;
-    case Kind::kTail: (*rooms_.tail)[action.index].run(); break;
+    case Kind::kTail: (*rooms_.tail)[action.index](); break;
   }
   Note(action);
 }
@@ -264,42 +265,61 @@ void Executor::EndBackward() {
   lost_.NoteReads(false);
 }
 
+namespace {
+
+void AddBlob(const BlobBase& blob, GraphEpoch* epoch) {
+  epoch->Add(blob.data_memory().get());
+  epoch->Add(blob.has_diff() ? blob.diff_memory().get() : nullptr);
+  if (blob.type().is_quantized()) epoch->Add(static_cast<uint64_t>(blob.range().zero));
+}
+
+}  // namespace
+
+void Executor::AddNode(int index, GraphEpoch* epoch) const {
+  const Node& node = wiring_.nodes[index];
+  epoch->Add(static_cast<uint64_t>(rooms_.runner->shape_epoch(index)));
+  epoch->Add(node.layer->context().seed);
+  for (const BlobBase* bottom : node.bottom) AddBlob(*bottom, epoch);
+  for (const BlobBase* top : node.top) AddBlob(*top, epoch);
+  for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
+    const BlobBase& parameter = *node.layer->blobs()[i];
+    AddBlob(parameter, epoch);
+    epoch->Add(node.layer->param_propagate_down(static_cast<int>(i)));
+    if (renews_) continue;
+    // A copy that Prepare made of the parameter has new content, or other memory.
+    epoch->Add(parameter.data_version());
+    epoch->Add(parameter.data_memory()->buffer().get());
+  }
+}
+
+void Executor::AddStep(size_t step, GraphEpoch* epoch) const {
+  if (!works_.HasNotedShapes(step)) epoch->MarkIncomplete();
+  epoch->Add(works_.serial(step));
+  for (const int node : plan_.steps[step].nodes) AddNode(node, epoch);
+  works_.VisitArrays(step, [epoch](const BlobBase& array) { AddBlob(array, epoch); });
+}
+
 void Executor::AddToEpoch(std::span<const Action> actions, GraphEpoch* epoch) {
   epoch->Add(static_cast<uint64_t>(rooms_.ranges->epoch()));
   if (arena_) {
     epoch->Add(arena_->plans());
     epoch->Add(arena_->pointer().handle);
   }
-  const auto add_blob = [&](const BlobBase& one) {
-    epoch->Add(one.data_memory().get());
-    epoch->Add(one.has_diff() ? one.diff_memory().get() : nullptr);
-    if (one.type().is_quantized()) epoch->Add(static_cast<uint64_t>(one.range().zero));
-  };
-  const auto add_node = [&](int index) {
-    const Node& node = wiring_.nodes[index];
-    epoch->Add(static_cast<uint64_t>(rooms_.runner->shape_epoch(index)));
-    epoch->Add(node.layer->context().seed);
-    for (const BlobBase* bottom : node.bottom) add_blob(*bottom);
-    for (const BlobBase* top : node.top) add_blob(*top);
-    for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
-      const BlobBase& parameter = *node.layer->blobs()[i];
-      add_blob(parameter);
-      epoch->Add(node.layer->param_propagate_down(static_cast<int>(i)));
-      if (renews_) continue;
-      // A copy that Prepare made of the parameter has new content, or other memory.
-      epoch->Add(parameter.data_version());
-      epoch->Add(parameter.data_memory()->buffer().get());
+  if (trains()) {
+    for (size_t i = 0; i < arena_->arrays().arrays.size(); ++i) {
+      epoch->Add(arena_->Memory(static_cast<int>(i)).get());
     }
-  };
+  }
   for (const Action& action : actions) {
     if (action.kind == Kind::kStep) {
-      const size_t step = static_cast<size_t>(action.index);
-      if (!works_.HasNotedShapes(step)) epoch->MarkIncomplete();
-      epoch->Add(works_.serial(step));
-      for (const int node : plan_.steps[step].nodes) add_node(node);
-      works_.VisitArrays(step, add_blob);
+      AddStep(static_cast<size_t>(action.index), epoch);
     } else if (action.kind == Kind::kBackward || action.kind == Kind::kAgain) {
-      add_node(action.index);
+      const Step* const trained = works_.Trained(action.index);
+      if (trained) {
+        AddStep(static_cast<size_t>(trained - plan_.steps.data()), epoch);
+      } else {
+        AddNode(action.index, epoch);
+      }
     } else if (action.kind == Kind::kSeed) {
       rooms_.losses->AddToEpoch(epoch);
     }
@@ -321,8 +341,8 @@ void Executor::AfterUndo() { rooms_.losses->NoteSeeded(); }
 // Blobs that the caller reads after every forward are stored from then on: computing them each time
 // would cost more than their memory.
 void Executor::KeepBlobsThatAreRead() {
+  if (!arena_) return;
   for (const int blob : lost_.TakeRead()) {
-    if (!arena_) continue;
     arena_->Exclude(blob);
     for (auto& pass : passes_) pass.reset();  // they write one more array
     for (size_t s = 0; s < plan_.steps.size(); ++s) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -31,7 +32,7 @@ struct PassRooms {
   LossSeeds* losses;
   BlobVersions* versions;
   Workspace* workspace;
-  const std::vector<TailAction>* tail;
+  const std::vector<std::function<void()>>* tail;
 };
 
 // Runs the schedules of one plan. A net has one executor for whole passes, whose steps may cover
@@ -55,8 +56,7 @@ class Executor final : private ActionRunner {
   // Writes the diffs of the losses among the nodes, and runs those of them backward that need it, in
   // this order. `whole`: they are those of a whole backward; with an arena, after a forward in it.
   void Backward(const std::vector<int>& nodes, bool whole, const Observers& observers);
-  // A whole forward and backward; and, with `tail`, the entries of the tail that can be replayed, up to
-  // the first one that cannot.
+  // A whole forward and backward; and, with `tail`, what follows them.
   void Iterate(bool tail, const Observers& observers);
   // Call this if the tail has changed.
   void DropTail() { passes_[kIterationWithTail].reset(); }
@@ -83,7 +83,8 @@ class Executor final : private ActionRunner {
     Replay replay;
   };
   bool trains() const { return arena_ && arena_->arrays().training; }
-  ScheduleMaker Maker() const;
+  // Made once: it asks each layer for its facts.
+  const ScheduleMaker& Maker();
   // The schedule of a whole pass, made once.
   Pass* WholePass(Whole kind);
   void Run(Pass* pass, const Observers& observers, bool replays);
@@ -94,6 +95,8 @@ class Executor final : private ActionRunner {
   void PlaceForward();
   void KeepBlobsThatAreRead();
   void NoteStep(size_t step);
+  void AddNode(int node, GraphEpoch* epoch) const;
+  void AddStep(size_t step, GraphEpoch* epoch) const;
   void BeginBackward();
   void EndBackward();
 
@@ -111,6 +114,7 @@ class Executor final : private ActionRunner {
   std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
   Works works_;
   LostBlobs lost_;
+  std::optional<ScheduleMaker> maker_;
   std::unique_ptr<Pass> passes_[kWholePasses];
   std::optional<bool> replays_;
   // During a pass. `renews_`: an iteration, whose update changes the parameters, so that derived

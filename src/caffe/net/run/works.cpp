@@ -118,27 +118,24 @@ void Works::PrepareArrays(const Step& step) {
   }
 }
 
+void Works::Convert(const BlobBase& blob, SyncedMemory* from, SyncedMemory* to, Layout layout,
+                    int64_t pitch) {
+  if (!to->stored()) to->ForgetHostWrites();  // it is not made to be overwritten
+  Converter(blob.type())
+      .Run(blob.shape(), from->device_data(), to->mutable_device_data(), layout, pitch);
+}
+
 void Works::ConvertDiffs(const std::vector<Conversion>& conversions) {
-  for (const Conversion& conversion : conversions) {
-    const bool to_nhwc = conversion.to == Layout::kNHWC;
-    const BlobBase* from = Array(conversion.blob, to_nhwc ? Layout::kNCHW : Layout::kNHWC);
-    BlobBase* to = Array(conversion.blob, conversion.to);
-    SyncedMemory& memory = *to->diff_memory();
-    if (!memory.stored()) memory.ForgetHostWrites();  // it is not made to be overwritten
-    Converter(from->type())
-        .Run(from->shape(), from->device_diff(), to->mutable_device_diff(), conversion.to, 0);
+  for (const auto& [blob, to] : conversions) {
+    const BlobBase& source = *Array(blob, to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC);
+    Convert(source, source.diff_memory().get(), Array(blob, to)->diff_memory().get(), to, 0);
   }
 }
 
 void Works::Convert(const std::vector<Conversion>& conversions, int64_t pitch) {
-  for (const Conversion& conversion : conversions) {
-    const bool to_nhwc = conversion.to == Layout::kNHWC;
-    const BlobBase* from = Array(conversion.blob, to_nhwc ? Layout::kNCHW : Layout::kNHWC);
-    BlobBase* to = Array(conversion.blob, conversion.to);
-    SyncedMemory& memory = *to->data_memory();
-    if (!memory.stored()) memory.ForgetHostWrites();  // it is not made to be overwritten
-    Converter(from->type())
-        .Run(from->shape(), from->device_data(), to->mutable_device_data(), conversion.to, pitch);
+  for (const auto& [blob, to] : conversions) {
+    const BlobBase& source = *Array(blob, to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC);
+    Convert(source, source.data_memory().get(), Array(blob, to)->data_memory().get(), to, pitch);
   }
 }
 

@@ -68,7 +68,7 @@ class Works {
   // The step after whose backward pass, that of this node, diffs are converted; null if none is.
   const Step* ConvertsDiffs(int node) const;
 
-  // What the works need in the workspace, for a plan of the arena; of no step if the arena has none.
+  // The workspaces that the arena plans. Empty if it plans none, as in training.
   const StepWorkspaces& FindWorkspaces();
   // Allocates the net's workspace: nothing is allocated while steps run.
   void NeedWorkspaces();
@@ -100,6 +100,8 @@ class Works {
   // `pitch`: of the arrays in kNHWC; 0: they have no gaps.
   void Convert(const std::vector<Conversion>& conversions, int64_t pitch = 0);
   void ConvertDiffs(const std::vector<Conversion>& conversions);
+  void Convert(const BlobBase& blob, SyncedMemory* from, SyncedMemory* to, Layout layout,
+               int64_t pitch);
   // Content that is not stored is not made for tops that are written now.
   void ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms);
 

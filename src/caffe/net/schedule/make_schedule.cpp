@@ -79,10 +79,10 @@ Schedule ScheduleMaker::Backward(const std::vector<int>& run,
 }
 
 Schedule ScheduleMaker::Training(const std::vector<int>& run, const std::vector<bool>& needed,
-                                 const std::vector<TailAction>& tail) const {
+                                 size_t tail) const {
   Schedule schedule = Forward({}, 0, static_cast<int>(replays_.size()) - 1);
   AddBackward(run, needed, &schedule);
-  for (size_t i = 0; i < tail.size() && tail[i].replays; ++i) {
+  for (size_t i = 0; i < tail; ++i) {
     schedule.actions.push_back({Kind::kTail, static_cast<int>(i), -1, true});
   }
   return schedule;

@@ -5,7 +5,6 @@
 #include "action.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/net/plan/pass_arrays.hpp"
-#include "caffe/net/tail_action.hpp"
 
 namespace caffe {
 
@@ -22,9 +21,9 @@ class ScheduleMaker {
   // Runs those of the nodes `run` backward that `needed` names, from the diffs of the losses. A pass
   // in an arena has the order of PassArrays::backward.
   Schedule Backward(const std::vector<int>& run, const std::vector<bool>& needed) const;
-  // A whole forward and backward, and the entries of the tail up to the first one that may do anything.
+  // A whole forward and backward, and a tail of so many entries.
   Schedule Training(const std::vector<int>& run, const std::vector<bool>& needed,
-                    const std::vector<TailAction>& tail) const;
+                    size_t tail) const;
 
  private:
   Action NodeAction(Action::Kind kind, int index, int node) const;
