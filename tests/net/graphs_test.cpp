@@ -1,11 +1,13 @@
 // Steps of a plan that are recorded once and replayed. What is recorded, and when, is tested on a
 // device that runs nothing; values are tested on devices that can record.
+#include "caffe/core/log.hpp"
 #include "caffe/device/null_device.hpp"
 #include "caffe/net/run/graph_epoch.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
+#include "support/text.hpp"
 
 namespace caffe {
 namespace {
@@ -272,6 +274,40 @@ TEST(GraphsTest, PhaseTrainIsNotRecorded) {
   const auto net = MakeNet(BranchesText(), &device, TRAIN);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Forward(net.get(), &device).graphs, 0);
   EXPECT_EQ(device.recorded, 0);
+}
+
+// The debug lines of iterations, each with the blobs of `net` as `prepare` leaves them.
+template <class Prepare> std::string DebugLinesOf(const Prepare& prepare) {
+  RecordingDevice device;
+  const auto net = MakeNet(BranchesText(), &device, TRAIN);
+  const auto held = prepare(net.get());
+  const log::Level before = log::level();
+  log::SetLevel(log::Level::kDebug);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) net->ForwardBackward();
+  log::SetLevel(before);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(GraphsTest, ADebugLineSaysOnceWhyIterationsAreNotReplayed) {
+  const std::string part = "iterations are not replayed as a graph: ";
+  const auto expect_once = [&](const std::string& log, const std::string& why) {
+    EXPECT_TRUE(Holds(log, part + why)) << log;
+    EXPECT_EQ(log.find(part), log.rfind(part)) << log;
+  };
+  expect_once(DebugLinesOf([](Net* net) {
+                net->set_debug_info(true);
+                return 0;
+              }),
+              "debug_info looks at every layer");
+  expect_once(DebugLinesOf([](Net* net) {
+                net->set_after_forward([](int) {});
+                return 0;
+              }),
+              "a callback of layers looks at every layer");
+  expect_once(DebugLinesOf([](Net* net) { return net->BlobByName("prob")->data_memory()->View(); }),
+              "there is a view of blob prob");
+  EXPECT_FALSE(Holds(DebugLinesOf([](Net*) { return 0; }), part));
 }
 
 TEST(GraphsTest, TheEnvironmentTurnsGraphsOff) {
