@@ -72,16 +72,21 @@ Executor::Pass* Executor::WholePass(Whole kind) {
   return pass.get();
 }
 
-void Executor::Run(Pass* pass, const Observers& observers, bool replays) {
-  running_ = &pass->schedule;
-  observers_ = &observers;
-  const bool per_step = std::any_of(observers.begin(), observers.end(),
+void Executor::Run(Pass* pass, const Running& running, bool replays) {
+  const Running* const outer = std::exchange(running_, &running);
+  const bool per_step = std::any_of(running.observers.begin(), running.observers.end(),
                                     [](const PassObserver* one) { return one->per_step(); });
-  if (replays && !per_step && Replays()) {
-    pass->replay.Run(rooms_.workspace->device(), this);
-  } else {
-    pass->replay.RunNormally(this);
+  try {
+    if (replays && !per_step && Replays()) {
+      pass->replay.Run(rooms_.workspace->device(), this);
+    } else {
+      pass->replay.RunNormally(this);
+    }
+  } catch (...) {
+    running_ = outer;
+    throw;
   }
+  running_ = outer;
 }
 
 void Executor::Prepare(const Schedule& schedule) {
@@ -135,11 +140,10 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   }
   Pass* const pass = whole ? WholePass(kForward) : &*part;
   Prepare(pass->schedule);
-  renews_ = false;
-  prepares_each_ = per_layer;
   try {
     PlaceForward();
-    Run(pass, observers, whole && !per_layer && wiring_.phase == TEST);
+    Run(pass, {pass->schedule, observers, false, per_layer},
+        whole && !per_layer && wiring_.phase == TEST);
   } catch (...) {
     Run({Kind::kEndForward});
     throw;
@@ -149,8 +153,9 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
 void Executor::Backward(const std::vector<int>& nodes, bool whole, const Observers& observers) {
   std::optional<Pass> part;
   if (!whole) part.emplace(Maker().Backward(nodes, FindNeeded(wiring_, *rooms_.gradients)));
+  Pass* const pass = whole ? WholePass(kBackward) : &*part;
   try {
-    Run(whole ? WholePass(kBackward) : &*part, observers, false);
+    Run(pass, {pass->schedule, observers}, false);
   } catch (...) {
     EndBackward();
     throw;
@@ -171,11 +176,10 @@ void Executor::Iterate(bool tail, const Observers& observers) {
   rooms_.ranges->Update();
   KeepBlobsThatAreRead();
   PrepareIteration();
-  renews_ = true;
-  prepares_each_ = false;
+  Pass* const pass = WholePass(tail ? kIterationWithTail : kIteration);
   try {
     PlaceForward();
-    Run(WholePass(tail ? kIterationWithTail : kIteration), observers, true);
+    Run(pass, {pass->schedule, observers, true}, true);
   } catch (...) {
     EndBackward();
     throw;
@@ -185,7 +189,7 @@ void Executor::Iterate(bool tail, const Observers& observers) {
 void Executor::Before(const Action& action) {
   if (action.node < 0) return;
   const Node& node = wiring_.nodes[action.node];
-  for (PassObserver* observer : *observers_) {
+  for (PassObserver* observer : running_->observers) {
     action.kind == Kind::kBackward ? observer->BeforeBackward(node) : observer->BeforeForward(node);
   }
 }
@@ -193,7 +197,7 @@ void Executor::Before(const Action& action) {
 void Executor::After(const Action& action) {
   if (action.node < 0) return;
   const Node& node = wiring_.nodes[action.node];
-  for (PassObserver* observer : *observers_) {
+  for (PassObserver* observer : running_->observers) {
     action.kind == Kind::kBackward ? observer->AfterBackward(node) : observer->AfterForward(node);
   }
 }
@@ -204,9 +208,9 @@ void Executor::Run(const Action& action) {
     case Kind::kStep:
       // A layer before this one may have shapes that depend on its data, and an observer may have
       // written parameters.
-      if (prepares_each_ || !works_.HasNotedShapes(step)) {
+      if (running_->prepares_each || !works_.HasNotedShapes(step)) {
         works_.Prepare(step);
-      } else if (renews_) {
+      } else if (running_->renews) {
         works_.PrepareWork(step);
       }
       works_.Run(step);
@@ -219,7 +223,7 @@ void Executor::Run(const Action& action) {
     case Kind::kSeed:
       rooms_.gradients->CheckConflicts();
       rooms_.versions->ShareDiffs();
-      rooms_.losses->Seed(running_->backward, rooms_.workspace->device());
+      rooms_.losses->Seed(running_->schedule.backward, rooms_.workspace->device());
       break;
     case Kind::kBeginBackward: BeginBackward(); break;
     case Kind::kPlaceAgain: {
@@ -285,7 +289,7 @@ void Executor::AddNode(int index, GraphEpoch* epoch) const {
     const BlobBase& parameter = *node.layer->blobs()[i];
     AddBlob(parameter, epoch);
     epoch->Add(node.layer->param_propagate_down(static_cast<int>(i)));
-    if (renews_) continue;
+    if (running_->renews) continue;
     // A copy that Prepare made of the parameter has new content, or other memory.
     epoch->Add(parameter.data_version());
     epoch->Add(parameter.data_memory()->buffer().get());
@@ -327,7 +331,7 @@ void Executor::AddToEpoch(std::span<const Action> actions, GraphEpoch* epoch) {
 }
 
 void Executor::BeforeRecord() {
-  if (!renews_) return;
+  if (!running_->renews) return;
   for (const Node& node : wiring_.nodes) {
     for (const auto& blob : node.layer->blobs()) {
       blob->device_data();
@@ -341,7 +345,7 @@ void Executor::AfterUndo() { rooms_.losses->NoteSeeded(); }
 // Blobs that the caller reads after every forward are stored from then on: computing them each time
 // would cost more than their memory.
 void Executor::KeepBlobsThatAreRead() {
-  if (!arena_) return;
+  if (!arena_ || running_) return;  // a pass that runs needs its actions
   for (const int blob : lost_.TakeRead()) {
     arena_->Exclude(blob);
     for (auto& pass : passes_) pass.reset();  // they write one more array

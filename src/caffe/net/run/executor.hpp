@@ -82,12 +82,22 @@ class Executor final : private ActionRunner {
     const Schedule schedule;
     Replay replay;
   };
+  // A pass that runs. A layer may run another pass of its own net meanwhile.
+  struct Running {
+    const Schedule& schedule;
+    const Observers& observers;
+    // An iteration, whose update changes the parameters: derived weights are renewed by the step that
+    // reads them, as a part of what is recorded.
+    bool renews = false;
+    // Each step is prepared right before it runs: observers may change parameters.
+    bool prepares_each = false;
+  };
   bool trains() const { return arena_ && arena_->arrays().training; }
   // Made once: it asks each layer for its facts.
   const ScheduleMaker& Maker();
   // The schedule of a whole pass, made once.
   Pass* WholePass(Whole kind);
-  void Run(Pass* pass, const Observers& observers, bool replays);
+  void Run(Pass* pass, const Running& running, bool replays);
   // Brings the steps of the schedule up to date before the first one runs.
   void Prepare(const Schedule& schedule);
   void PrepareIteration();
@@ -117,11 +127,7 @@ class Executor final : private ActionRunner {
   std::optional<ScheduleMaker> maker_;
   std::unique_ptr<Pass> passes_[kWholePasses];
   std::optional<bool> replays_;
-  // During a pass. `renews_`: an iteration, whose update changes the parameters, so that derived
-  // weights are renewed by the step that reads them, as a part of what is recorded.
-  const Schedule* running_ = nullptr;
-  const Observers* observers_ = nullptr;
-  bool renews_ = false, prepares_each_ = false;
+  const Running* running_ = nullptr;  // the innermost; null between passes
 };
 
 }  // namespace caffe
