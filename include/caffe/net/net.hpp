@@ -18,8 +18,10 @@
 
 namespace caffe {
 
+class LostBlobs;
 class NetRunState;
 class PassObserver;
+class Plans;
 struct Histogram;
 struct StepInfo;
 
@@ -84,9 +86,9 @@ class Net {
   void Backward();
   // Forward and Backward. On devices that can record work, these calls replay graphs instead, as far as
   // layers allow it.
-  void ForwardBackward() { RunIteration(false); }
+  void ForwardBackward();
   // ForwardBackward, then RunTail; the graph contains the tail.
-  void Iterate() { RunIteration(true); }
+  void Iterate();
   // What follows the passes of an iteration: the update of a solver. It enqueues the same work each
   // time, and does nothing else.
   void SetTrainingTail(std::vector<std::function<void()>> tail);
@@ -99,7 +101,7 @@ class Net {
   // again in Backward. Observers of every layer switch this off. Afterwards data that was freed are
   // computed when they are read, as long as the parameters are the same; reading a diff that was
   // freed is an error. Keep excludes blobs. Solvers set this while they train.
-  void set_frees_memory(bool value) { frees_memory_ = value; }
+  void set_frees_memory(bool value);
   void ClearParamDiffs();
   // Requests that Backward also computes the gradients of these blobs. If the last forward did not
   // keep the data for them, the layers concerned run again, with the same random numbers. Throws,
@@ -286,44 +288,14 @@ class Net {
   struct Rooms;
 
   void Init(const NetParameter& parameter, const NetOptions& options);
-  void MakePlans();
-  // Makes them again if other blobs than before have the ranges of the blobs that join them. `whole`:
-  // a whole forward follows.
-  void FollowRanges(bool whole);
-  std::vector<std::vector<bool>> TiedBottoms() const;
-  void StoreViewed();
-  // The name of an observer that looks at blobs between the layers of a pass, or of callbacks; null if
-  // there is none.
-  const char* LooksAtLayers() const;
-  void RunIteration(bool with_tail);
-  // Why an iteration runs as a forward and a backward; empty if it is one list of actions.
-  std::string WhyInParts() const;
-  // The observers that are active now, in the order of their calls.
-  std::vector<PassObserver*> ActiveObservers() const;
-  void ShowInputDiffs();
-  void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
-  // In mode pseudo, the gradients of inputs are 0 outside of their ranges. No layer runs backward on
-  // inputs, so that no observer sees them.
-  void ClearInputGradientsOutsideRanges(const std::vector<int>& run, int first, int last);
-  void TakeNewGradients(const std::vector<bool>& needed_before);
-  std::vector<bool> NeededNodes() const;
-  template <class Work> void WithInputs(const Work& work);
-  // Runs `work`; adds the memory needs of the whole net to an OutOfMemory error.
-  template <class Work> void WithNeeds(const Work& work) const;
+  Plans& plans() const;
+  LostBlobs& lost() const;
 
   Device* device_ = nullptr;
-  bool layer_by_layer_ = false;  // Backward has run in phase TEST
   bool explicit_device_ = false;
-  bool frees_memory_ = false, forward_in_arena_ = false;
-  bool debug_info_ = false, check_finite_ = false;
   std::unique_ptr<StepState> step_state_;
   Wiring wiring_;
-  std::set<std::string> kept_;  // blobs of the user
-  std::set<int> viewed_;        // blobs that are stored for views, in wiring_.blobs
   std::unique_ptr<Rooms> rooms_;
-  std::vector<PassObserver*> observers_;  // added by callers
-  std::vector<std::function<void()>> tail_;
-  std::string why_in_parts_;  // at the last iteration
 };
 
 }  // namespace caffe

@@ -119,6 +119,12 @@ void Gradients::Decide() {
   }
 }
 
+std::vector<bool> Gradients::NeededNodes() const {
+  std::vector<bool> needed;
+  for (const NodeGradients& node : nodes_) needed.push_back(node.needed);
+  return needed;
+}
+
 bool Gradients::any() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
                      [](const NodeGradients& node) { return node.needed; });

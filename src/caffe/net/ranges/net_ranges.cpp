@@ -175,6 +175,22 @@ void NetRanges::Publish(int index) const {
   }
 }
 
+void NetRanges::UpdateBlobs() {
+  if (!Update()) return;
+  // In the order of a forward, so that the last version of a blob sets the range.
+  for (int n = 0; n <= wiring_.last_node(); ++n) Publish(n);
+}
+
+bool NetRanges::Lack() const {
+  for (int n = 0; n <= wiring_.last_node(); ++n) {
+    const BlobVec& tops = wiring_.nodes[n].top;
+    for (size_t t = 0; t < tops.size(); ++t) {
+      if (tops[t]->type().is_quantized() && !nodes_[n].top[t].observed) return true;
+    }
+  }
+  return false;
+}
+
 QuantRange NetRanges::AsRead(int id) const {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     for (size_t b = 0; b < nodes_[n].bottom.size(); ++b) {

@@ -55,6 +55,10 @@ class NetRanges {
   const NodeRanges& of(int node) const { return nodes_[node]; }
   // Writes the ranges of a node's tops to its blobs, from which users read them.
   void Publish(int node) const;
+  // Update, and Publish for all nodes if any range has changed.
+  void UpdateBlobs();
+  // Whether a quantized blob has no range.
+  bool Lack() const;
   // The range with which a layer reads the codes of a quantized blob.
   QuantRange AsRead(int blob) const;
 

@@ -21,12 +21,6 @@ std::vector<bool> FindReplayable(const Wiring& wiring) {
   return replays;
 }
 
-std::vector<bool> FindNeeded(const Wiring& wiring, const Gradients& gradients) {
-  std::vector<bool> needed;
-  for (int n = 0; n <= wiring.last_node(); ++n) needed.push_back(gradients.needed(n));
-  return needed;
-}
-
 }  // namespace
 
 Executor::Executor(const Wiring& wiring, const PassRooms& rooms, Plan plan,
@@ -65,7 +59,7 @@ Executor::Pass* Executor::WholePass(Whole kind) {
     return pass.get();
   }
   const std::vector<int> run = wiring_.BackwardNodes(wiring_.last_layer(), 0);
-  const std::vector<bool> needed = FindNeeded(wiring_, *rooms_.gradients);
+  const std::vector<bool> needed = rooms_.gradients->NeededNodes();
   const size_t tail = kind == kIterationWithTail ? rooms_.tail->size() : 0;
   pass = std::make_unique<Pass>(kind == kBackward ? maker.Backward(run, needed)
                                                   : maker.Training(run, needed, tail));
@@ -152,7 +146,7 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
 
 void Executor::Backward(const std::vector<int>& nodes, bool whole, const Observers& observers) {
   std::optional<Pass> part;
-  if (!whole) part.emplace(Maker().Backward(nodes, FindNeeded(wiring_, *rooms_.gradients)));
+  if (!whole) part.emplace(Maker().Backward(nodes, rooms_.gradients->NeededNodes()));
   Pass* const pass = whole ? WholePass(kBackward) : &*part;
   try {
     Run(pass, {pass->schedule, observers}, false);

@@ -20,6 +20,7 @@ class LayerCallbacks final : public PassObserver {
       : wiring_(wiring), gradients_(gradients), views_(views), versions_(versions) {}
 
   Callback before_forward, after_forward, before_backward, after_backward;
+  bool any() const { return before_forward || after_forward || before_backward || after_backward; }
 
   const char* name() const override { return "a callback of layers"; }
   bool per_layer() const override { return before_forward || after_forward; }
