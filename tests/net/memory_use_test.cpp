@@ -1,17 +1,15 @@
 // What a net holds on its device: what it predicts, and less than a blob each.
 #include "caffe/io/proto_io.hpp"
-#include "caffe/net/pass_observer.hpp"
 #include "caffe/solver/solver.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
+#include "net/training_support.hpp"
 #include "support/devices.hpp"
 #include "support/graphs_off.hpp"
 #include "support/keeping_device.hpp"
 
 namespace caffe {
 namespace {
-
-using Numbers = std::vector<double>;
 
 std::string ConvText(const std::string& name, const std::string& bottom, int outputs,
                      const std::string& more = "", int kernel = 3) {
@@ -123,12 +121,20 @@ class MemoryUseTest : public testing::TestWithParam<DeviceType> {
     }
     return all;
   }
+  // `bits`: nothing may differ; otherwise a few percent of the whole, after some updates.
+  static void ExpectSame(const Numbers& own, const Numbers& expected, bool bits,
+                         const std::string& what) {
+    if (bits) {
+      EXPECT_EQ(own, expected) << what;
+      return;
+    }
+    ASSERT_EQ(own.size(), expected.size()) << what;
+    const double norm = Distance(expected, Numbers(expected.size()));
+    EXPECT_LT(Distance(own, expected), 10 * Tolerance(GetParam().type) * norm) << what;
+  }
   Device* const device_ = GetParam().device;
   int64_t launches_ = 0;
 };
-
-// An observer of every layer switches the arena off.
-class Looks final : public PassObserver {};
 
 TEST_P(MemoryUseTest, TrainingInTheArenaComputesTheSameBits) {
   const GraphsOff launched;  // the observer would switch replays off, too
@@ -139,10 +145,11 @@ TEST_P(MemoryUseTest, TrainingInTheArenaComputesTheSameBits) {
     planned->Step(4);
     apart->Step(4);
     apart->net()->RemoveObserver(&looks);
-    EXPECT_EQ(Weights(*planned), Weights(*apart));
+    const bool bits = InCOrder(planned->net());
+    ExpectSame(Weights(*planned), Weights(*apart), bits, "weights");
     planned->net()->Forward();
     apart->net()->Forward();
-    EXPECT_EQ(planned->net()->Loss(), apart->net()->Loss());
+    ExpectSame({planned->net()->Loss()}, {apart->net()->Loss()}, bits, "loss");
     // No layer reads data that it does not declare, which would be computed again.
     for (Solver* solver : {planned.get(), apart.get()}) {
       if (solver == apart.get()) solver->net()->AddObserver(&looks);
@@ -153,7 +160,7 @@ TEST_P(MemoryUseTest, TrainingInTheArenaComputesTheSameBits) {
       if (solver == planned.get()) {
         EXPECT_EQ(device_->counters().allocations, 0);
         launches_ = device_->counters().launches;
-      } else {
+      } else if (bits) {
         EXPECT_EQ(device_->counters().launches, launches_);
       }
     }
@@ -169,7 +176,8 @@ TEST_P(MemoryUseTest, RecomputedLayersComputeTheSameBits) {
     const auto again = Train(text(recompute)), kept = Train(text(""));
     again->Step(4);
     kept->Step(4);
-    EXPECT_EQ(Weights(*again), Weights(*kept)) << mixed;
+    // Layers that run again do so in C order.
+    ExpectSame(Weights(*again), Weights(*kept), InCOrder(kept->net()), Concat("mixed: ", mixed));
     if (mixed) continue;
     const MemoryNeeds less = again->net()->memory_needs(), more = kept->net()->memory_needs();
     EXPECT_LT(less.data + less.diffs, (more.data + more.diffs) * 2 / 3);
@@ -209,7 +217,8 @@ TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
     device_->ResetPeak();
     solver->Step(1);
     const double used = static_cast<double>(device_->bytes_peak() - before);
-    EXPECT_NEAR(used, total, 0.02 * total) << needs.ToString();
+    EXPECT_NEAR(used, total, 0.02 * total) << needs.ToString() << "; after the first iteration "
+                                           << solver->net()->memory_needs().ToString();
   }
 }
 
@@ -270,10 +279,11 @@ TEST_P(MemoryUseTest, ReadingWhatTrainingFreed) {
     each->ClearParamDiffs();
     each->Backward();
   }
+  const bool bits = InCOrder(&net);
   for (const char* blob : {"block1_a", "block2", "conv1", "pool"}) {
-    EXPECT_EQ(Values(net, blob), Values(*other->net(), blob)) << blob;
-    EXPECT_EQ(net.BlobByName(blob)->DiffAsDouble(), other->net()->BlobByName(blob)->DiffAsDouble())
-        << blob;
+    ExpectSame(Values(net, blob), Values(*other->net(), blob), bits, blob);
+    ExpectSame(net.BlobByName(blob)->DiffAsDouble(), other->net()->BlobByName(blob)->DiffAsDouble(),
+               bits, blob);
   }
 }
 
@@ -284,16 +294,16 @@ TEST_P(MemoryUseTest, KeptAndViewedBlobsSurviveTraining) {
   planned->net()->Keep({"block1", "block2_b"});
   const auto view = planned->net()->BlobByName("conv1")->data_memory()->View();
   const auto diff = planned->net()->BlobByName("block3")->diff_memory()->View();
+  const bool bits = InCOrder(planned->net());
   for (int i = 0; i < 2; ++i) {
     planned->Step(1);
     apart->Step(1);
     for (const char* blob : {"block1", "block2_b", "conv1"}) {
-      EXPECT_EQ(Values(*planned->net(), blob), Values(*apart->net(), blob)) << blob;
+      ExpectSame(Values(*planned->net(), blob), Values(*apart->net(), blob), bits, blob);
     }
     for (const char* blob : {"block1", "block2_b", "block3"}) {
-      EXPECT_EQ(planned->net()->BlobByName(blob)->DiffAsDouble(),
-                apart->net()->BlobByName(blob)->DiffAsDouble())
-          << blob;
+      ExpectSame(planned->net()->BlobByName(blob)->DiffAsDouble(),
+                 apart->net()->BlobByName(blob)->DiffAsDouble(), bits, blob);
     }
   }
 }

@@ -3,12 +3,15 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/net/net.hpp"
+#include "caffe/net/step_info.hpp"
 #include "support/layer_tester.hpp"
 
 namespace caffe {
@@ -71,6 +74,14 @@ template <class Function> std::string MessageOf(Function function) {
     return error.what();
   }
   return "";
+}
+
+// Whether whole passes compute in C order alone. Where libraries prefer NHWC, they round in another
+// way than passes that store every blob.
+inline bool InCOrder(Net* net) {
+  const std::vector<StepInfo> steps = net->Steps();
+  return std::all_of(steps.begin(), steps.end(),
+                     [](const StepInfo& step) { return step.layouts == LayoutPair{}; });
 }
 
 }  // namespace caffe
