@@ -2,6 +2,7 @@
 // device that runs nothing; values are tested on devices that can record.
 #include "caffe/core/log.hpp"
 #include "caffe/device/null_device.hpp"
+#include "caffe/net/pass_observer.hpp"
 #include "caffe/net/run/graph_epoch.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
@@ -276,38 +277,51 @@ TEST(GraphsTest, PhaseTrainIsNotRecorded) {
   EXPECT_EQ(device.recorded, 0);
 }
 
-// The debug lines of iterations, each with the blobs of `net` as `prepare` leaves them.
-template <class Prepare> std::string DebugLinesOf(const Prepare& prepare) {
+// The debug lines of three passes of a net as `prepare` leaves it: iterations, or in phase TEST
+// forwards.
+template <class Prepare> std::string DebugLinesOf(Phase phase, const Prepare& prepare) {
   RecordingDevice device;
-  const auto net = MakeNet(BranchesText(), &device, TRAIN);
-  const auto held = prepare(net.get());
+  const auto net = MakeNet(BranchesText(), &device, phase);
+  [[maybe_unused]] const auto held = prepare(net.get());
   const log::Level before = log::level();
   log::SetLevel(log::Level::kDebug);
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 3; ++i) net->ForwardBackward();
+  for (int i = 0; i < 3; ++i) phase == TRAIN ? net->ForwardBackward() : net->Forward();
   log::SetLevel(before);
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(GraphsTest, ADebugLineSaysOnceWhyIterationsAreNotReplayed) {
-  const std::string part = "iterations are not replayed as a graph: ";
-  const auto expect_once = [&](const std::string& log, const std::string& why) {
-    EXPECT_TRUE(Holds(log, part + why)) << log;
-    EXPECT_EQ(log.find(part), log.rfind(part)) << log;
-  };
-  expect_once(DebugLinesOf([](Net* net) {
-                net->set_debug_info(true);
-                return 0;
-              }),
-              "debug_info looks at every layer");
-  expect_once(DebugLinesOf([](Net* net) {
-                net->set_after_forward([](int) {});
-                return 0;
-              }),
-              "a callback of layers looks at every layer");
-  expect_once(DebugLinesOf([](Net* net) { return net->BlobByName("prob")->data_memory()->View(); }),
-              "there is a view of blob prob");
-  EXPECT_FALSE(Holds(DebugLinesOf([](Net*) { return 0; }), part));
+TEST(GraphsTest, ADebugLineSaysOnceWhyPassesAreNotReplayed) {
+  class StepTimer final : public PassObserver {
+   public:
+    const char* name() const override { return "a timer"; }
+    bool per_layer() const override { return false; }
+    bool per_step() const override { return true; }
+  } timer;
+  for (const Phase phase : {TRAIN, TEST}) {
+    const std::string part =
+        Concat(phase == TRAIN ? "iterations" : "forwards", " are not replayed as a graph: ");
+    const auto expect_once = [&](const std::string& why, const auto& prepare) {
+      const std::string log = DebugLinesOf(phase, prepare);
+      EXPECT_TRUE(Holds(log, part + why)) << log;
+      EXPECT_EQ(log.find(part), log.rfind(part)) << log;
+    };
+    expect_once("debug_info looks at every layer", [](Net* net) {
+      net->set_debug_info(true);
+      return 0;
+    });
+    expect_once("a callback of layers looks at every layer", [](Net* net) {
+      net->set_after_forward([](int) {});
+      return 0;
+    });
+    expect_once("a timer is called between all steps", [&](Net* net) {
+      net->AddObserver(&timer);
+      return 0;
+    });
+    EXPECT_FALSE(Holds(DebugLinesOf(phase, [](Net*) { return 0; }), part));
+  }
+  const auto view = [](Net* net) { return net->BlobByName("prob")->data_memory()->View(); };
+  EXPECT_TRUE(Holds(DebugLinesOf(TRAIN, view), "there is a view of blob prob"));
 }
 
 TEST(GraphsTest, TheEnvironmentTurnsGraphsOff) {

@@ -35,6 +35,7 @@ class PartTimer {
 class LayerObserver final : public PassObserver {
  public:
   LayerObserver(PartTimer* forward, PartTimer* backward) : forward_(forward), backward_(backward) {}
+  const char* name() const override { return "a timer"; }
   void BeforeForward(const Node& node) override;
   void AfterForward(const Node& node) override;
   void BeforeBackward(const Node& node) override;
@@ -48,6 +49,7 @@ class LayerObserver final : public PassObserver {
 class StepObserver final : public PassObserver {
  public:
   explicit StepObserver(PartTimer* timer) : timer_(timer) {}
+  const char* name() const override { return "a timer"; }
   bool per_layer() const override { return false; }
   bool per_step() const override { return true; }
   void BeforeForward(const Node&) override { timer_->Begin(step_); }

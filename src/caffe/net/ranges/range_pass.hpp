@@ -22,6 +22,7 @@ class RangePass final : public PassObserver {
   // The table must outlive this.
   RangePass(const Wiring& wiring, RangeTable* table, Device* device)
       : wiring_(wiring), table_(table), device_(device) {}
+  const char* name() const override { return "a quantizer"; }
   void AfterForward(const Node& node) override { Visit(node, false); }
   void BeforeBackward(const Node& node) override;
   // Call it when a node has run again: mode pseudo rounds its tops as before.

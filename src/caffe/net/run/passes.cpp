@@ -120,6 +120,7 @@ void Passes::Forward(int start, int end) {
     // The arena needs the memories of diffs as the backward pass will find them.
     if (trains && in_whole) rooms_.versions->ShareDiffs();
     Executor& executor = in_whole ? plans_.whole() : plans_.by_layer();
+    if (whole && !trains) NoteReplays("forwards", WhyNotReplayed(observers), &executor);
     if (whole) {
       using Pass = MemoryForecast::Pass;
       CheckMemory(in_whole ? Pass::kArena : Pass::kForward);
@@ -205,10 +206,18 @@ void Passes::ClearInputGradientsOutsideRanges(const std::vector<int>& run, int f
 
 std::string Passes::WhyInParts() const {
   if (wiring_.phase != TRAIN) return "the net is in phase TEST";
-  if (const char* const name = observers_.LooksAtLayers())
-    return Concat(name, " looks at every layer");
+  const char* const name = observers_.LooksAtLayers();
+  if (name) return Concat(name, " looks at every layer");
   const BlobBase* const viewed = views_.Viewed();
   return viewed ? Concat("there is a view of blob ", viewed->name()) : "";
+}
+
+void Passes::NoteReplays(const char* passes, const std::string& why, Executor* executor) {
+  std::string& last = why_not_replayed_[passes];
+  if (why != last && !why.empty() && executor->Replays()) {
+    log::Debug(Concat(NetLabel(wiring_.name), ": ", passes, " are not replayed as a graph: ", why));
+  }
+  last = why;
 }
 
 void Passes::Iterate(bool tail) {
@@ -217,17 +226,14 @@ void Passes::Iterate(bool tail) {
   using Pass = MemoryForecast::Pass;
   CheckMemory(frees_memory_ && !observers_.LooksAtLayers() ? Pass::kArena : Pass::kBackward);
   const std::string why = WhyInParts();
-  if (why != why_in_parts_ && !why.empty() && executor.Replays()) {
-    log::Debug(Concat(NetLabel(wiring_.name), ": iterations are not replayed as a graph: ", why));
-  }
-  why_in_parts_ = why;
+  const std::vector<PassObserver*> observers = observers_.Active();
+  NoteReplays("iterations", why.empty() ? WhyNotReplayed(observers) : why, &executor);
   if (!why.empty()) {
     Forward(0, wiring_.last_layer());
     Backward(wiring_.last_layer(), 0);
     if (tail) RunTail();
     return;
   }
-  const std::vector<PassObserver*> observers = observers_.Active();
   forward_in_arena_ = 0;
   if (!frees_memory_) plans_.whole().LeaveArena();
   rooms_.versions->ShareDiffs();  // before the arena is planned

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +36,8 @@ class Passes {
  private:
   // Why an iteration runs as a forward and a backward; empty if it is one list of actions.
   std::string WhyInParts() const;
+  // Writes a debug line if `why` is not the reason of the last pass of this kind, and not empty.
+  void NoteReplays(const char* passes, const std::string& why, Executor* executor);
   void StoreViewed();
   // Throws if the pass needs more memory than there is.
   void CheckMemory(MemoryForecast::Pass pass);
@@ -60,7 +62,8 @@ class Passes {
   int forward_in_arena_ = 0;
   // Whether each node ran last in a whole forward of the plan of steps.
   std::vector<bool> in_steps_;
-  std::string why_in_parts_;  // at the last iteration
+  // At the last pass of each kind: why it was not replayed, empty if it was.
+  std::map<std::string, std::string> why_not_replayed_;
 };
 
 }  // namespace caffe

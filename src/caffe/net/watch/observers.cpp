@@ -5,6 +5,14 @@
 
 namespace caffe {
 
+std::string WhyNotReplayed(const std::vector<PassObserver*>& observers) {
+  for (const PassObserver* observer : observers) {
+    if (observer->per_layer()) return Concat(observer->name(), " looks at every layer");
+    if (observer->per_step()) return Concat(observer->name(), " is called between all steps");
+  }
+  return "";
+}
+
 Observers::Observers(const Wiring& wiring, const Gradients& gradients, const Views& views,
                      BlobVersions* versions, NetRanges* ranges)
     : ranges_(ranges),

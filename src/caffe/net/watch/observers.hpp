@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "debug_lines.hpp"
@@ -10,6 +11,9 @@
 namespace caffe {
 
 class NetRanges;
+
+// Why a pass with these observers is not replayed as a graph; empty if it can be.
+std::string WhyNotReplayed(const std::vector<PassObserver*>& observers);
 
 // The observers of a net's passes.
 class Observers {
