@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "caffe/core/error.hpp"
 #include "caffe/device/null_device.hpp"
 
@@ -61,13 +63,16 @@ TEST_F(AccessLogTest, UndoRestoresEveryState) {
   };
   const auto source = std::make_shared<Nothing>();
   const auto arena = std::make_shared<DeviceBuffer>(&device_, 64, "arena");
-  const auto host = Make(), device = Make(), borrowed = Make(), dropped = Make();
+  const auto host = Make(), device = Make(), borrowed = Make(), dropped = Make(),
+             overwritten = Make();
   host->mutable_host_data();
+  std::memset(overwritten->mutable_host_data(), 7, 16);
   device->mutable_device_data();
   borrowed->Borrow(arena, 16);
   borrowed->mutable_device_data();
   dropped->mutable_device_data();
-  const std::vector<std::shared_ptr<SyncedMemory>> all{host, device, borrowed, dropped};
+  const std::vector<std::shared_ptr<SyncedMemory>> all{host, device, borrowed, dropped,
+                                                       overwritten};
   std::vector<uint64_t> versions;
   std::vector<DevicePtr> pointers;
   for (const auto& memory : all) versions.push_back(memory->version());
@@ -77,6 +82,7 @@ TEST_F(AccessLogTest, UndoRestoresEveryState) {
   device->mutable_device_data();
   borrowed->Return();
   dropped->SetSource(source);
+  overwritten->overwrite_device_data(16);
   log.Undo();
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i]->version(), versions[i]) << i;
   EXPECT_TRUE(borrowed->borrowed());
@@ -90,6 +96,7 @@ TEST_F(AccessLogTest, UndoRestoresEveryState) {
   EXPECT_EQ(device_.counters().uploads, 1);
   device->host_data();
   EXPECT_EQ(device_.counters().downloads, 1);
+  EXPECT_EQ(overwritten->device_data().address()[15], 7);
 }
 
 TEST_F(AccessLogTest, AThreadHasOneLog) {

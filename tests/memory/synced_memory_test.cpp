@@ -114,15 +114,6 @@ TEST_F(SyncedMemoryTest, WhatAViewWroteThatIsGoneIsUploaded) {
   EXPECT_EQ(DeviceByte(0), 2);
 }
 
-TEST_F(SyncedMemoryTest, WhatIsToBeOverwrittenIsNotUploaded) {
-  host()[0] = 1;
-  memory_.ForgetHostWrites();  // the device has nothing yet
-  EXPECT_EQ(DeviceByte(0), 1);
-  host()[0] = 2;
-  memory_.ForgetHostWrites();
-  EXPECT_EQ(DeviceByte(0), 1);
-}
-
 TEST_F(SyncedMemoryTest, AViewOutlivesTheMemory) {
   for (Device* device : {static_cast<Device*>(&device_), Runtime::Get().cpu()}) {
     std::shared_ptr<void> view;

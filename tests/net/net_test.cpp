@@ -1,9 +1,11 @@
 #include "caffe/net/net.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/native/row_steps.hpp"
 #include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"
@@ -706,6 +708,47 @@ TEST(NetViewTest, WhatAViewHoldsIsWhatTheNetUses) {
       static_cast<float*>(view.get())[0] = value;
       net->Forward();
       EXPECT_EQ(static_cast<const float*>(result.get())[0], value) << device->info().id;
+    }
+  }
+}
+
+// Copies the first half of its bottom.
+class TestHalf final : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override {
+    top[0]->ReshapeLike(*bottom[0]);
+  }
+  void Forward(const BlobVec& bottom, const BlobVec& top) override {
+    device()->Copy(top[0]->mutable_device_data(), bottom[0]->device_data(), top[0]->bytes() / 2);
+  }
+};
+
+TEST(NetViewTest, ALayerLeavesWhatItDoesNotWrite) {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = traits.min_top = traits.max_top = 1;
+  traits.types = BuiltInTypes();
+  LayerRegistry::Get().AddUntyped("TestHalf", traits,
+                                  [](const LayerParameter& parameter, const LayerContext& context) {
+                                    return std::make_shared<TestHalf>(parameter, context);
+                                  });
+  const std::string text = InputText("data", {1, 8}) +
+                           "layer { name: 'half' type: 'TestHalf' bottom: 'data' top: 'half' }";
+  for (Device* device : TestDevices()) {
+    for (const double rest : {0., 7.}) {
+      const auto net = MakeNet(text, device, TRAIN);
+      net->BlobByName("data")->SetData(std::vector<double>(8, 3));
+      BlobBase& half = *net->BlobByName("half");
+      std::shared_ptr<void> view;
+      if (rest > 0) {
+        view = half.data_memory()->View();
+        std::fill_n(static_cast<float*>(view.get()), 8, static_cast<float>(rest));
+      }
+      for (int pass = 0; pass < 2; ++pass) {
+        net->Forward();
+        EXPECT_EQ(half.DataAsDouble(), (std::vector<double>{3, 3, 3, 3, rest, rest, rest, rest}))
+            << device->info().id;
+      }
     }
   }
 }

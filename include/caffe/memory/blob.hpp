@@ -54,6 +54,10 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   DevicePtr mutable_device_data();
   DevicePtr device_diff() const;
   DevicePtr mutable_device_diff();
+  // For callers that write all elements: see SyncedMemory.
+  void* overwrite_host_data();
+  DevicePtr overwrite_device_data();
+  DevicePtr overwrite_device_diff();
   // Elements converted to double, and back; for float kinds.
   std::vector<double> DataAsDouble() const;
   std::vector<double> DiffAsDouble() const;
@@ -63,6 +67,7 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   // Arguments of a launch; that of a quantized blob includes its zero point.
   KernelArgument Data() const { return {device_data(), range_.zero}; }
   KernelArgument MutableData() { return {mutable_device_data(), range_.zero}; }
+  KernelArgument OverwriteData() { return {overwrite_device_data(), range_.zero}; }
   KernelArgument Diff() const { return {device_diff(), 0}; }
   KernelArgument MutableDiff() { return {mutable_device_diff(), 0}; }
 

@@ -63,7 +63,6 @@ void FoldedWeights::Build() {
     }
   }
   folded_weights_->Reshape(weights_->shape());
-  folded_weights_->data_memory()->ForgetHostWrites();  // if it was freed, it is not made for this
   folded_weights_->SetData(weights);
   folded_bias_->SetData(shift);
 }

@@ -33,9 +33,8 @@ void ParameterCopy::Build() {
     copy_->device_data();  // uploaded now, not in the forward that follows
     return;
   }
-  copy_->data_memory()->ForgetHostWrites();  // if it was freed, it is not made for this
   convert_->Launch(source_->count(),
-                   {source_->count(), source_->Data(), copy_->MutableData(), 1.0, 1.0, 0.0, 0.0});
+                   {source_->count(), source_->Data(), copy_->OverwriteData(), 1.0, 1.0, 0.0, 0.0});
 }
 
 }  // namespace caffe

@@ -150,8 +150,7 @@ std::vector<int64_t> QuantizedParameters::TakeCodes(const PackedParameter& store
   if (source_.outer == 1) {
     codes_->data_memory()->Adopt(stored.elements());
   } else {
-    codes_->data_memory()->ForgetHostWrites();  // if they were freed, they are not made for this
-    char* own = static_cast<char*>(codes_->mutable_host_data());
+    char* own = static_cast<char*>(codes_->overwrite_host_data());
     for (int64_t c = 0; c < source_.channels; ++c) {
       char* to = own + c * depth_ * bytes;
       ForEachPiece(c, [&](int64_t first, int64_t count) {
@@ -173,8 +172,7 @@ std::vector<int64_t> QuantizedParameters::TakeCodes(const PackedParameter& store
 }
 
 std::vector<int64_t> QuantizedParameters::StoreCodes(const Rows& weights) {
-  codes_->data_memory()->ForgetHostWrites();  // if they were freed, they are not made for this
-  char* codes = static_cast<char*>(codes_->mutable_host_data());
+  char* codes = static_cast<char*>(codes_->overwrite_host_data());
   std::vector<int64_t> sums;
   for (int64_t c = 0; c < source_.channels; ++c) {
     char* target = codes + c * depth_ * static_cast<int64_t>(type_.bytes());

@@ -5,7 +5,6 @@
 
 #include "caffe.pb.h"
 #include "caffe/device/runtime.hpp"
-#include "caffe/memory/memory_watch.hpp"
 
 namespace caffe {
 namespace {
@@ -97,6 +96,13 @@ DevicePtr BlobBase::device_diff() const { return Here(*this, diff_memory()).devi
 DevicePtr BlobBase::mutable_device_diff() {
   return Here(*this, diff_memory()).mutable_device_data();
 }
+void* BlobBase::overwrite_host_data() { return data_memory()->overwrite_host_data(bytes()); }
+DevicePtr BlobBase::overwrite_device_data() {
+  return Here(*this, data_memory()).overwrite_device_data(bytes());
+}
+DevicePtr BlobBase::overwrite_device_diff() {
+  return Here(*this, diff_memory()).overwrite_device_data(bytes());
+}
 
 std::vector<double> BlobBase::DataAsDouble() const { return ToDouble(type_, host_data(), count_); }
 std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host_diff(), count_); }
@@ -104,9 +110,7 @@ std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host
 void BlobBase::SetData(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
               " elements, but ", values.size(), " values were given");
-  MemoryWatcher::Note(data_memory().get(), false);
-  data_memory()->ForgetHostWrites();  // what is not stored is not made for this
-  ConvertElements(kDouble, values.data(), type_, mutable_host_data(), values.size());
+  ConvertElements(kDouble, values.data(), type_, overwrite_host_data(), values.size());
 }
 
 void BlobBase::SetDiff(const std::vector<double>& values) {
@@ -177,11 +181,8 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
                            bool diff) {
     CAFFE_CHECK(size == count_, "blob ", name_, " of shape ", shape_string(), " needs ", count_,
                 " elements, but its ", what, " in the file has ", size);
-    if (!diff) {
-      MemoryWatcher::Note(data_memory().get(), false);
-      data_memory()->ForgetHostWrites();  // what is not stored is not made for this
-    }
-    ConvertElements(type, source, type_, diff ? mutable_host_diff() : mutable_host_data(), count_);
+    ConvertElements(type, source, type_, diff ? mutable_host_diff() : overwrite_host_data(),
+                    count_);
   };
   const auto convert_packed = [&](const std::string& elements, const char* what, bool diff) {
     const DataType type = PackedType(proto);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/host_memory.hpp"
@@ -36,95 +37,87 @@ SyncedMemory::SyncedMemory(int64_t bytes, Device* device, std::string purpose)
 
 // After a move to the CPU a host copy without a buffer is the whole memory.
 DevicePtr SyncedMemory::pointer() const {
-  return buffer_ ? buffer_->pointer() + offset_ : DevicePtr{host_.get(), 0};
+  return buffer() ? buffer()->pointer() + offset() : DevicePtr{host_.bytes.get(), 0};
 }
 
 bool SyncedMemory::one_copy() const {
-  return device_->host_accessible() && host_ && pointer().address() == host_.get();
+  return device_->host_accessible() && host_.bytes && pointer().address() == host_.bytes.get();
 }
 
 void SyncedMemory::NeedHost() {
-  if (host_) return;
+  if (host_.bytes) return;
   if (!device_->host_accessible()) {
-    host_ = AllocateHost(bytes_, purpose_);
+    host_.bytes = AllocateHost(bytes_, purpose_);
     return;
   }
   NeedDevice();
   // A separate owner, which counts the views of this slice; it holds the buffer.
-  host_ = std::shared_ptr<char>(pointer().address(), [buffer = buffer_](char*) {});
+  host_.bytes = std::shared_ptr<char>(pointer().address(), [buffer = buffer()](char*) {});
 }
 
 void SyncedMemory::NeedDevice() {
-  if (buffer_ || (host_ && device_->host_accessible())) return;
-  buffer_ = std::make_shared<DeviceBuffer>(device_, bytes_, purpose_);
-  offset_ = 0;
-  room_ = Room::kOwn;
+  if (buffer() || (host_.bytes && device_->host_accessible())) return;
+  placement_ = {.buffer = std::make_shared<DeviceBuffer>(device_, bytes_, purpose_)};
 }
 
 void SyncedMemory::Make() {
-  const std::shared_ptr<Source> source = own_source_ ? own_source_ : source_.lock();
+  const Origin origin = origin_;
+  const std::shared_ptr<Source> source = origin.source.lock();
   CAFFE_CHECK(source, purpose_,
               ": its content was not kept, and the net that could compute it was destroyed; read "
               "it while the net exists, or have the net keep the blob");
-  head_ = Head::kUndefined;
-  const uint64_t version = version_;
-  const std::shared_ptr<Source> form = form_;
+  const uint64_t version = residency_.version;
+  origin_.pending = false;
+  residency_.discarded = true;
   try {
     source->Make(this);
-    CAFFE_CHECK(filled(), purpose_, ": its source wrote nothing");
+    CAFFE_CHECK(residency_.filled(), purpose_, ": its source wrote nothing");
   } catch (...) {
-    head_ = Head::kElsewhere;
-    form_ = form;
+    residency_ = {.version = version};
+    origin_ = origin;
     throw;
   }
-  if (same_content_) version_ = version;
-  form_ = form;
-  own_source_.reset();
+  if (origin.same_content) residency_.version = version;
+  origin_ = {.form = origin.form, .form_version = origin.form_version};
 }
 
 void SyncedMemory::ToHost() {
-  if (head_ == Head::kElsewhere) Make();
+  if (!stored()) Make();
   NeedHost();
-  if (!filled()) {
-    std::memset(host_.get(), 0, bytes_);
-    head_ = Head::kHost;
-  } else if (head_ == Head::kDevice) {
-    if (!one_copy()) device_->Download(host_.get(), pointer(), bytes_);
-    head_ = Head::kSynced;
+  if (residency_.host) return;
+  if (!residency_.device) {
+    std::memset(host_.bytes.get(), 0, bytes_);
+  } else if (!one_copy()) {
+    device_->Download(host_.bytes.get(), pointer(), bytes_);
   }
+  residency_.host = true;
+  residency_.discarded = false;
 }
 
 void SyncedMemory::ToDevice() {
-  if (head_ == Head::kElsewhere) Make();
+  if (!stored()) Make();
   NeedDevice();
-  if (!filled()) {
+  if (residency_.device) return;
+  if (!residency_.host) {
     device_->Fill(pointer(), 0, bytes_);
-    head_ = Head::kDevice;
-  } else if (head_ == Head::kHost) {
-    if (!one_copy()) device_->Upload(pointer(), host_.get(), bytes_);
-    head_ = Head::kSynced;
+  } else if (!one_copy()) {
+    device_->Upload(pointer(), host_.bytes.get(), bytes_);
   }
+  residency_.device = true;
+  residency_.discarded = false;
 }
 
-void SyncedMemory::Written() {
-  form_.reset();
-  version_ = NextVersion();
+// The content is another one now.
+void SyncedMemory::Change(Residency to) {
+  residency_ = to;
+  residency_.version = NextVersion();
+  origin_ = {};
 }
 
 const void* SyncedMemory::host_data() {
   AccessLog::Note(this, AccessLog::Kind::kMove);
   ToHost();
-  return host_.get();
-}
-
-void* SyncedMemory::mutable_host_data() {
-  MemoryWatcher::Note(this, false);
-  AccessLog::Note(this, AccessLog::Kind::kMove);
-  head_ == Head::kUndefined ? NeedHost() : ToHost();
-  CopyAdopted();
-  head_ = Head::kHost;
-  Written();
-  return host_.get();
+  return host_.bytes.get();
 }
 
 DevicePtr SyncedMemory::device_data() {
@@ -134,147 +127,111 @@ DevicePtr SyncedMemory::device_data() {
   return pointer().ReadOnly();
 }
 
-DevicePtr SyncedMemory::mutable_device_data() {
+bool SyncedMemory::Keeps(int64_t overwritten) const {
+  return !residency_.discarded && (overwritten == 0 || (overwritten < bytes_ && stored()));
+}
+
+void* SyncedMemory::WriteHost(int64_t overwritten) {
+  MemoryWatcher::Note(this, false);
+  AccessLog::Note(this, AccessLog::Kind::kMove);
+  const bool keep = Keeps(overwritten);
+  CopyAdopted(keep);
+  keep ? ToHost() : NeedHost();
+  Change({.host = true});
+  return host_.bytes.get();
+}
+
+DevicePtr SyncedMemory::WriteDevice(int64_t overwritten) {
   MemoryWatcher::Note(this, false);
   AccessLog::Note(this, AccessLog::Kind::kWrite);
-  CopyAdopted();
-  head_ == Head::kUndefined ? NeedDevice() : ToDevice();
-  head_ = Head::kDevice;
-  Written();
+  const bool keep = Keeps(overwritten);
+  CopyAdopted(keep);
+  keep ? ToDevice() : NeedDevice();
+  Change({.device = true});
   NoteExtent();
   return pointer();
 }
 
-// Other memories in the same buffer are not used through this memory's pointers.
-void SyncedMemory::NoteExtent() const {
-  if (room_ != Room::kOwn) Capture::NoteExtent(device_, pointer(), bytes_);
-}
-
 DevicePtr SyncedMemory::PrepareToWrite() {
   MemoryWatcher::Note(this, false);
-  CopyAdopted();
-  head_ == Head::kUndefined ? NeedDevice() : ToDevice();
+  const bool keep = Keeps(0);
+  CopyAdopted(keep);
+  keep ? ToDevice() : NeedDevice();
   return pointer();
-}
-
-SyncedMemory::State SyncedMemory::Save() const {
-  State state;
-  state.head = head_;
-  state.room = room_;
-  state.buffer = buffer_;
-  state.offset = offset_;
-  state.version = version_;
-  state.source = source_;
-  state.own_source = own_source_;
-  state.form = form_;
-  state.form_version = form_version_;
-  state.same_content = same_content_;
-  return state;
-}
-
-void SyncedMemory::Restore(const State& state) {
-  head_ = state.head;
-  room_ = state.room;
-  buffer_ = state.buffer;
-  offset_ = state.offset;
-  version_ = state.version;
-  source_ = state.source;
-  own_source_ = state.own_source;
-  form_ = state.form;
-  form_version_ = state.form_version;
-  same_content_ = state.same_content;
-}
-
-void SyncedMemory::SetDevice(Device* device) {
-  if (device == device_) return;
-  if (filled()) ToHost();
-  // The host copy keeps its memory, so that views of it stay valid; but it does not hold an arena
-  // that this memory leaves.
-  if (room_ != Room::kOwn && one_copy()) SeparateHostCopy();
-  buffer_.reset();
-  offset_ = 0;
-  room_ = Room::kOwn;
-  device_ = device;
-  if (filled()) {
-    head_ = Head::kHost;
-    return;
-  }
-  if (!has_view()) host_.reset();
-  if (head_ == Head::kUndefined) head_ = Head::kEmpty;
-}
-
-std::shared_ptr<void> SyncedMemory::View() {
-  MemoryWatcher::Note(this, true);
-  if (head_ == Head::kElsewhere) Make();
-  if (borrowed()) TakeOwnBuffer();
-  CopyAdopted();
-  MarkHostWritten();
-  if (room_ == Room::kSlice && one_copy()) SeparateHostCopy();
-  return host_;
-}
-
-// Copies the content of the slice of the CPU's buffer to a separate host copy.
-void SyncedMemory::SeparateHostCopy() {
-  std::shared_ptr<char> copy = AllocateHost(bytes_, purpose_);
-  if (filled()) std::memcpy(copy.get(), host_.get(), bytes_);
-  host_ = std::move(copy);
-}
-
-// Adopted bytes are replaced by memory of its own with the same content.
-void SyncedMemory::CopyAdopted() {
-  if (!adopted_) return;
-  const std::shared_ptr<char> bytes = std::move(host_);
-  host_.reset();
-  adopted_ = false;
-  NeedHost();
-  std::memcpy(host_.get(), bytes.get(), bytes_);
-}
-
-void SyncedMemory::ForgetAdopted() {
-  if (!adopted_) return;
-  host_.reset();
-  adopted_ = false;
-}
-
-void SyncedMemory::TakeOwnBuffer() {
-  const std::shared_ptr<DeviceBuffer> arena = std::move(buffer_);
-  const DevicePtr source = arena->pointer() + offset_;
-  const bool one = device_->host_accessible() && host_ && host_.get() == source.address();
-  if (one) host_.reset();
-  buffer_.reset();
-  NeedDevice();
-  if (one ? filled() : head_ == Head::kDevice || head_ == Head::kSynced) {
-    device_->Copy(pointer(), source, bytes_);
-  }
-  room_ = Room::kOwn;
-}
-
-void SyncedMemory::ForgetHostWrites() {
-  AccessLog::Note(this, AccessLog::Kind::kMove);
-  if (head_ == Head::kElsewhere) {
-    head_ = Head::kUndefined;
-    own_source_.reset();
-  }
-  if (head_ == Head::kHost && adopted_) {
-    ForgetAdopted();
-    head_ = buffer_ ? Head::kDevice : Head::kUndefined;
-  }
-  if (head_ == Head::kHost && buffer_ && !one_copy()) head_ = Head::kSynced;
-}
-
-void SyncedMemory::MarkHostWritten() {
-  AccessLog::Note(this, AccessLog::Kind::kMove);
-  ToHost();
-  head_ = Head::kHost;
-  version_ = NextVersion();
 }
 
 void SyncedMemory::MarkDeviceWritten() {
   AccessLog::Note(this, AccessLog::Kind::kWrite);
   CopyAdopted();
   NeedDevice();
-  head_ = Head::kDevice;
-  Written();
+  Change({.device = true});
+}
+
+void SyncedMemory::Discard() {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
+  const bool stale = residency_.host && !residency_.device && buffer() && !one_copy();
+  if (stored() && !stale) return;
+  if (!stored()) origin_ = {};
+  residency_.discarded = true;
+}
+
+// Other memories in the same buffer are not used through this memory's pointers.
+void SyncedMemory::NoteExtent() const {
+  if (placement_.kind != Placement::kOwn) Capture::NoteExtent(device_, pointer(), bytes_);
+}
+
+void SyncedMemory::Restore(const State& state) {
+  residency_ = state.residency;
+  placement_ = state.placement;
+  origin_ = state.origin;
+}
+
+void SyncedMemory::SetDevice(Device* device) {
+  if (device == device_) return;
+  const bool filled = residency_.filled();
+  if (filled) ToHost();
+  // The host copy keeps its memory, so that views of it stay valid; but it does not hold an arena
+  // that this memory leaves.
+  if (placement_.kind != Placement::kOwn && one_copy()) SeparateHostCopy();
+  placement_ = {};
+  device_ = device;
+  residency_ = {.host = filled, .version = residency_.version};
+  if (!filled && !has_view()) host_ = {};
+}
+
+std::shared_ptr<void> SyncedMemory::View() {
+  MemoryWatcher::Note(this, true);
+  AccessLog::Note(this, AccessLog::Kind::kMove);
+  if (!stored()) Make();
+  residency_.discarded = false;  // the view may write a part
+  if (borrowed()) MoveTo({.buffer = std::make_shared<DeviceBuffer>(device_, bytes_, purpose_)});
+  CopyAdopted();
+  MarkHostWritten();
+  if (placement_.kind == Placement::kSlice && one_copy()) SeparateHostCopy();
+  return host_.bytes;
+}
+
+void SyncedMemory::MarkHostWritten() {
+  AccessLog::Note(this, AccessLog::Kind::kMove);
+  ToHost();
+  residency_ = {.host = true, .version = NextVersion()};
+}
+
+// Copies the content of the slice of the CPU's buffer to a separate host copy.
+void SyncedMemory::SeparateHostCopy() {
+  std::shared_ptr<char> copy = AllocateHost(bytes_, purpose_);
+  if (residency_.filled()) std::memcpy(copy.get(), host_.bytes.get(), bytes_);
+  host_.bytes = std::move(copy);
+}
+
+// Adopted bytes are replaced by memory of its own, with the same content if that matters.
+void SyncedMemory::CopyAdopted(bool keep) {
+  if (!host_.adopted) return;
+  const HostCopy adopted = std::exchange(host_, {});
+  residency_.host = residency_.host && keep;
+  if (!residency_.host) return;
+  NeedHost();
+  std::memcpy(host_.bytes.get(), adopted.bytes.get(), bytes_);
 }
 
 void SyncedMemory::CheckFits(const DeviceBuffer& buffer, int64_t offset) const {
@@ -287,115 +244,100 @@ void SyncedMemory::CheckFits(const DeviceBuffer& buffer, int64_t offset) const {
 
 void SyncedMemory::MoveInto(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) {
   AccessLog::Note(this, AccessLog::Kind::kMove);
-  if (buffer == buffer_ && offset == offset_) {
-    room_ = Room::kSlice;
+  if (buffer == placement_.buffer && offset == placement_.offset) {
+    placement_.kind = Placement::kSlice;
     return;
   }
   CheckFits(*buffer, offset);
-  if (head_ == Head::kElsewhere) Make();
-  const DevicePtr target = buffer->pointer() + offset;
-  if (one_copy()) {
-    if (filled()) {
-      device_->Copy(target, pointer(), bytes_);
-      head_ = Head::kSynced;
-    }
-    // With a view the host copy stays in its memory, besides the one in the arena.
-    if (!has_view()) host_.reset();
-    adopted_ = false;
-  } else if (head_ == Head::kDevice || head_ == Head::kSynced) {
-    device_->Copy(target, pointer(), bytes_);
+  if (!stored()) Make();
+  MoveTo({Placement::kSlice, std::move(buffer), offset});
+}
+
+// The content moves along.
+void SyncedMemory::MoveTo(Placement to) {
+  const bool one = one_copy();
+  if (one ? residency_.filled() : residency_.device) {
+    device_->Copy(to.buffer->pointer() + to.offset, pointer(), bytes_);
   }
-  buffer_ = std::move(buffer);
-  offset_ = offset;
-  room_ = Room::kSlice;
+  if (one) {
+    residency_.host = residency_.device = residency_.filled();
+    // With a view the host copy stays in its memory, besides the one in the arena.
+    if (!has_view()) host_ = {};
+  }
+  if (residency_.filled()) residency_.discarded = false;
+  placement_ = std::move(to);
 }
 
 bool SyncedMemory::Borrow(std::shared_ptr<DeviceBuffer> buffer, int64_t offset) {
   if (has_view()) return false;
   AccessLog::Note(this, AccessLog::Kind::kMove);
   CheckFits(*buffer, offset);
-  ForgetAdopted();
-  if (device_->host_accessible()) host_.reset();
-  buffer_ = std::move(buffer);
-  offset_ = offset;
-  room_ = Room::kBorrowed;
-  head_ = Head::kUndefined;
-  Written();
+  if (host_.adopted || device_->host_accessible()) host_ = {};
+  placement_ = {Placement::kBorrowed, std::move(buffer), offset};
+  Change({.discarded = true});
   return true;
 }
 
 void SyncedMemory::Return() {
   if (!borrowed()) return;
   AccessLog::Note(this, AccessLog::Kind::kMove);
-  if (one_copy()) host_.reset();
-  buffer_.reset();
-  offset_ = 0;
-  room_ = Room::kOwn;
-  head_ = Head::kUndefined;
-  Written();
+  if (one_copy()) host_ = {};
+  placement_ = {};
+  Change({.discarded = true});
 }
 
 void SyncedMemory::SetSource(std::weak_ptr<Source> source) {
   AccessLog::Note(this, AccessLog::Kind::kMove);
   Return();
-  source_ = std::move(source);
-  own_source_.reset();
-  same_content_ = false;
-  head_ = Head::kElsewhere;
-  Written();
+  Change({});
+  origin_.pending = true;
+  origin_.source = std::move(source);
 }
 
 void SyncedMemory::OwnSource(std::shared_ptr<Source> source) {
   MemoryWatcher::Note(this, false);
-  SetSource({});
-  own_source_ = std::move(source);
-  same_content_ = true;
+  SetSource(source);
+  origin_.own = std::move(source);
+  origin_.same_content = true;
 }
 
 void SyncedMemory::SetForm(std::shared_ptr<Source> form) {
   OwnSource(form);
   if (!has_view()) {
-    host_.reset();
-    adopted_ = false;
-    if (room_ == Room::kOwn) buffer_.reset();
+    host_ = {};
+    if (placement_.kind == Placement::kOwn) placement_ = {};
   }
-  form_ = std::move(form);
-  form_version_ = version_;
+  origin_.form = std::move(form);
+  origin_.form_version = residency_.version;
 }
 
 void SyncedMemory::Adopt(std::shared_ptr<const void> bytes) {
-  MemoryWatcher::Note(this, false);
-  ForgetHostWrites();
-  if (has_view() || room_ == Room::kSlice) {
-    std::memcpy(mutable_host_data(), bytes.get(), bytes_);
+  if (has_view() || placement_.kind == Placement::kSlice) {
+    std::memcpy(overwrite_host_data(bytes_), bytes.get(), bytes_);
     return;
   }
-  Return();
-  buffer_.reset();
-  offset_ = 0;
-  own_source_.reset();
+  MemoryWatcher::Note(this, false);
+  AccessLog::Note(this, AccessLog::Kind::kMove);
   char* const first = const_cast<char*>(static_cast<const char*>(bytes.get()));
-  host_ = std::shared_ptr<char>(first, [bytes = std::move(bytes)](char*) {});
-  adopted_ = true;
-  head_ = Head::kHost;
-  Written();
+  host_ = {std::shared_ptr<char>(first, [bytes = std::move(bytes)](char*) {}), true};
+  placement_ = {};
+  Change({.host = true});
 }
 
 void SyncedMemory::FreeUntilAccess(std::weak_ptr<Source> source) {
-  if (!filled() || has_view() || room_ != Room::kOwn) return;
-  source_ = std::move(source);
-  same_content_ = true;
-  host_.reset();
-  adopted_ = false;
-  buffer_.reset();
-  head_ = Head::kElsewhere;
+  if (!residency_.filled() || has_view() || placement_.kind != Placement::kOwn) return;
+  host_ = {};
+  placement_ = {};
+  residency_ = {.version = residency_.version};
+  origin_.pending = origin_.same_content = true;
+  origin_.source = std::move(source);
 }
 
 void SyncedMemory::FreeDeviceCopy() {
-  const bool on_host = head_ == Head::kHost || head_ == Head::kSynced;
-  if (!on_host || room_ != Room::kOwn || device_->host_accessible()) return;
-  buffer_.reset();
-  head_ = Head::kHost;
+  const bool own = placement_.kind == Placement::kOwn;
+  if (!residency_.host || !own || device_->host_accessible()) return;
+  placement_ = {};
+  residency_.device = residency_.discarded = false;
 }
 
 }  // namespace caffe

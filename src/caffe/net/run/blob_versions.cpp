@@ -28,7 +28,8 @@ void SetNumbers(BlobBase* blob, const std::vector<double>& values) {
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
     blob->set_range(AffineRange({*low, *high}, blob->type()));
   }
-  EncodeCodes(values.data(), blob->count(), blob->range(), blob->type(), blob->mutable_host_data());
+  EncodeCodes(values.data(), blob->count(), blob->range(), blob->type(),
+              blob->overwrite_host_data());
 }
 
 }  // namespace
@@ -149,7 +150,6 @@ void BlobVersions::Copy(int from, int to, bool diff) {
   BlobBase& target = *wiring_.blobs[to];
   if (target.shape() != source.shape()) target.ReshapeLike(source);
   if (source.count() == 0) return;
-  if (!diff && !target.data_memory()->stored()) target.data_memory()->ForgetHostWrites();
   const bool same = source.type() == target.type();
   if (diff) {
     if (same) {
@@ -167,7 +167,8 @@ void BlobVersions::Copy(int from, int to, bool diff) {
   const bool same_codes =
       source.range().scale == target.range().scale && source.range().zero == target.range().zero;
   if (same && (source.type().is_float() || same_codes)) {
-    source.device()->Copy(target.mutable_device_data(), source.device_data(), source.bytes());
+    const DevicePtr data = source.device_data();
+    source.device()->Copy(target.overwrite_device_data(), data, source.bytes());
   } else {
     SetNumbers(&target, Numbers(source));
   }

@@ -110,9 +110,7 @@ void LateReads::Copy(Read* read) {
   if (memory.form() && memory.form_is_content()) {
     read->copy->data_memory()->SetForm(memory.form());
   } else {
-    read->copy->data_memory()->ForgetHostWrites();
-    void* const copy = read->copy->mutable_host_data();
-    std::memcpy(copy, blob.host_data(), blob.bytes());
+    std::memcpy(read->copy->overwrite_host_data(), blob.host_data(), blob.bytes());
   }
   read->copied = true;
 }

@@ -126,7 +126,7 @@ void LostBlobs::LoseSwallowedDiffs() {
 void LostBlobs::TakeFreedDiffs() {
   for (size_t blob = 0; blob < freed_diffs_.size(); ++blob) {
     SyncedMemory& memory = *wiring_.blobs[blob]->diff_memory();
-    if (freed_diffs_[blob] && !memory.stored()) memory.ForgetHostWrites();
+    if (freed_diffs_[blob] && !memory.stored()) memory.Discard();
   }
 }
 
@@ -206,7 +206,7 @@ void LostBlobs::MakeForgotten() {
 void LostBlobs::DropForgotten() {
   for (size_t blob = 0; blob < sources_.size(); ++blob) {
     SyncedMemory& memory = *wiring_.blobs[blob]->data_memory();
-    if (sources_[blob] && !memory.stored()) memory.ForgetHostWrites();
+    if (sources_[blob] && !memory.stored()) memory.Discard();
   }
 }
 

@@ -40,7 +40,7 @@ void Views::ForgetOverwritten(int first, int last, bool whole) const {
         return bottom->data_memory().get() == &memory;
       };
       if (std::any_of(node.bottom.begin(), node.bottom.end(), same_memory)) continue;
-      if (whole || (!memory.stored() && !read.count(&memory))) memory.ForgetHostWrites();
+      if (whole || (!memory.stored() && !read.count(&memory))) memory.Discard();
     }
   }
 }

@@ -118,24 +118,20 @@ void Works::PrepareArrays(const Step& step) {
   }
 }
 
-void Works::Convert(const BlobBase& blob, SyncedMemory* from, SyncedMemory* to, Layout layout,
-                    int64_t pitch) {
-  if (!to->stored()) to->ForgetHostWrites();  // it is not made to be overwritten
-  Converter(blob.type())
-      .Run(blob.shape(), from->device_data(), to->mutable_device_data(), layout, pitch);
-}
-
 void Works::ConvertDiffs(const std::vector<Conversion>& conversions) {
   for (const auto& [blob, to] : conversions) {
     const BlobBase& source = *Array(blob, to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC);
-    Convert(source, source.diff_memory().get(), Array(blob, to)->diff_memory().get(), to, 0);
+    Converter(source.type())
+        .Run(source.shape(), source.device_diff(), Array(blob, to)->overwrite_device_diff(), to);
   }
 }
 
 void Works::Convert(const std::vector<Conversion>& conversions, int64_t pitch) {
   for (const auto& [blob, to] : conversions) {
     const BlobBase& source = *Array(blob, to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC);
-    Convert(source, source.data_memory().get(), Array(blob, to)->data_memory().get(), to, pitch);
+    Converter(source.type())
+        .Run(source.shape(), source.device_data(), Array(blob, to)->overwrite_device_data(), to,
+             pitch);
   }
 }
 
@@ -232,7 +228,7 @@ void Works::ForgetTops(const std::vector<int>& tops, const std::vector<int>& bot
     const bool read = std::any_of(bottoms.begin(), bottoms.end(), [&](int bottom) {
       return wiring_.blobs[bottom]->data_memory().get() == &memory;
     });
-    if (!memory.stored() && !read) memory.ForgetHostWrites();
+    if (!memory.stored() && !read) memory.Discard();
   }
 }
 

@@ -100,8 +100,6 @@ class Works {
   // `pitch`: of the arrays in kNHWC; 0: they have no gaps.
   void Convert(const std::vector<Conversion>& conversions, int64_t pitch = 0);
   void ConvertDiffs(const std::vector<Conversion>& conversions);
-  void Convert(const BlobBase& blob, SyncedMemory* from, SyncedMemory* to, Layout layout,
-               int64_t pitch);
   // Content that is not stored is not made for tops that are written now.
   void ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms);
 

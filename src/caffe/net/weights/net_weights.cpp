@@ -16,7 +16,6 @@
 #include "caffe/io/proto_io.hpp"
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/sub_net.hpp"
-#include "caffe/memory/memory_watch.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 #include "packed_weights.hpp"
 
@@ -48,9 +47,7 @@ void ReadStored(const WeightsFile& file, int index, bool map, BlobBase* target) 
   if (map && target->type() == kFloat && target->data_memory()->bytes() == target->bytes()) {
     if (auto mapped = file.Map(index)) return target->data_memory()->Adopt(std::move(mapped));
   }
-  MemoryWatcher::Note(target->data_memory().get(), false);
-  target->data_memory()->ForgetHostWrites();  // what is not stored is not made for this
-  void* const data = target->mutable_host_data();
+  void* const data = target->overwrite_host_data();
   if (target->type() == kFloat) {
     file.Read(index, 0, target->count(), static_cast<float*>(data));
     return;

@@ -114,8 +114,7 @@ void PackedReader::Read(const std::string& layer, int parameter, const BlobProto
     PackedParameter::Set(packed, to);
     return;
   }
-  to->data_memory()->ForgetHostWrites();  // what is not stored is not made for this
-  packed->Decode(to->type(), to->mutable_host_data());
+  packed->Decode(to->type(), to->overwrite_host_data());
 }
 
 void WeightLosses::Add(const LayerBase& layer, DataType stored) {
